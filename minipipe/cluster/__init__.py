@@ -1,0 +1,12 @@
+"""Simulated hardware: devices that run programs, links between them, a clock, memory, and the trace of a run."""
+
+from .engine import Cluster
+from .errors import DeadlockError, MemoryLimitError
+from .memory import bytes_by_kind
+from .requests import Compute, Link, Receive, Send
+from .trace import Idle, Message, Span, Trace
+
+__all__ = [
+    "Cluster", "Compute", "DeadlockError", "Idle", "Link", "MemoryLimitError", "Message", "Receive", "Send", "Span",
+    "Trace", "bytes_by_kind",
+]

@@ -1,0 +1,123 @@
+"""Rational numbers that NumPy arrays can hold.
+
+A float rounds after every operation, so two sums of the same numbers in a different order may
+differ. A `Rational` never rounds, so "the micro-batch gradients add up to the full-batch gradient"
+becomes a statement that `==` can decide. The layers need no change: NumPy applies `+`, `*`, `@` and
+`sum` to the elements of an object array one by one, and `np.exp(array)` calls each element's `exp`.
+"""
+
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from fractions import Fraction
+from numbers import Rational as AnyRational
+
+import numpy as np
+
+SIGNIFICANT_BITS = 64
+_working = Context(prec=120, Emax=MAX_EMAX, Emin=MIN_EMIN)  # decimal digits, far beyond 64 bits
+
+
+class Rational(Fraction):
+    """An exact fraction that stays one: `+ - * /` with integers and fractions give a `Rational`.
+
+    `exp`, `log`, `log1p`, `tanh` and `sqrt` are irrational almost everywhere. Each is computed to
+    120 digits and rounded once, to 64 significant bits: a function of the number alone, so equal
+    arguments give equal results in every batch, on every machine.
+
+    Mixing with a float raises `TypeError`, because the result would no longer be exact.
+
+    >>> Rational(1, 10) + Rational(2, 10) == Rational(3, 10)
+    True
+    >>> Rational(1, 3) * 6
+    Rational(2, 1)
+    """
+
+    __slots__ = ()
+
+    def __add__(self, other):
+        return _closed(Fraction.__add__, self, other)
+
+    def __radd__(self, other):
+        return _closed(Fraction.__radd__, self, other)
+
+    def __sub__(self, other):
+        return _closed(Fraction.__sub__, self, other)
+
+    def __rsub__(self, other):
+        return _closed(Fraction.__rsub__, self, other)
+
+    def __mul__(self, other):
+        return _closed(Fraction.__mul__, self, other)
+
+    def __rmul__(self, other):
+        return _closed(Fraction.__rmul__, self, other)
+
+    def __truediv__(self, other):
+        return _closed(Fraction.__truediv__, self, other)
+
+    def __rtruediv__(self, other):
+        return _closed(Fraction.__rtruediv__, self, other)
+
+    def __neg__(self):
+        return Rational(Fraction.__neg__(self))
+
+    def __abs__(self):
+        return Rational(Fraction.__abs__(self))
+
+    def exp(self):
+        return _round(_working.exp(_decimal(self)))
+
+    def log(self):
+        if self <= 0:
+            raise ValueError(f"log({self}) is not defined: the logarithm needs a number above 0")
+        return _round(_working.ln(_decimal(self)))
+
+    def log1p(self):
+        return (self + 1).log()
+
+    def tanh(self):
+        e = _working.exp(_decimal(-2 * abs(self)))  # e^(-2|x|), so that nothing grows large
+        magnitude = _round(_working.divide(_working.subtract(1, e), _working.add(1, e)))
+        return magnitude if self > 0 else -magnitude
+
+    def sqrt(self):
+        if self < 0:
+            raise ValueError(f"sqrt({self}) is not defined: the root needs a number from 0 upwards")
+        return _round(_working.sqrt(_decimal(self)))
+
+
+def rational(array):
+    """An object array of `Rational` with exactly the values of `array`.
+
+    array: any shape, of integers, floats (each float is a fraction with a power of two below the
+    line), fractions, or strings such as "1/3". Raises `ValueError` for NaN and infinity.
+
+    >>> rational([0.5, 3])
+    array([Rational(1, 2), Rational(3, 1)], dtype=object)
+    """
+    array = np.asarray(array)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError("NaN and infinity are not rational numbers: remove them from the array first")
+    values = np.empty(array.shape, dtype=object)
+    values.flat = [Rational(value) for value in array.astype(object).flat]
+    return values
+
+
+def _closed(operation, left, right):
+    if not isinstance(right, (int, AnyRational)):
+        raise TypeError(
+            f"exact arithmetic met {right!r} of type {type(right).__name__}: convert it with minipipe.exact.rational first"
+        )
+    return Rational(operation(left, right))
+
+
+def _decimal(x):
+    return _working.divide(Decimal(x.numerator), Decimal(x.denominator))
+
+
+def _round(x):
+    """The nearest fraction with 64 significant bits and a power of two below the line."""
+    x = Fraction(x)
+    if x == 0:
+        return Rational(0)
+    exponent = x.numerator.bit_length() - x.denominator.bit_length() - SIGNIFICANT_BITS
+    return Rational(round(x / Fraction(2) ** exponent)) * Rational(Fraction(2) ** exponent)

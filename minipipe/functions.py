@@ -1,0 +1,52 @@
+"""What several rooms of the house need: small pure functions of arrays and numbers."""
+
+import numpy as np
+
+
+def sigmoid(Z):
+    """1 / (1 + e^-Z) for any Z, in the dtype of Z; no exponential can overflow."""
+    return np.exp(Z * (Z < 0)) / (1 + np.exp(-abs(Z)))
+
+
+def even_slices(length, n_parts):
+    """`n_parts` slices that cover 0..length in order, with sizes that differ by at most one.
+
+    >>> even_slices(10, 4)
+    [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None), slice(8, 10, None)]
+    """
+    size, longer = divmod(length, n_parts)
+    edges = [part * size + min(part, longer) for part in range(n_parts + 1)]
+    return [slice(start, stop) for start, stop in zip(edges, edges[1:])]
+
+
+def one_hot(labels, n_classes):
+    """Y (n_classes, m) in float64 with a 1 in row labels[k] of column k.
+
+    labels: (m,) whole numbers in 0..n_classes-1, anything else raises `ValueError`.
+
+    >>> one_hot([2, 0], n_classes=3)
+    array([[0., 1.],
+           [0., 0.],
+           [1., 0.]])
+    """
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise ValueError(f"labels must be one row of whole numbers, got shape {labels.shape} of {labels.dtype}")
+    if labels.size and not 0 <= labels.min() <= labels.max() < n_classes:
+        raise ValueError(
+            f"labels run from {labels.min()} to {labels.max()}, but n_classes={n_classes} allows 0 to {n_classes - 1}"
+        )
+    return (np.arange(n_classes)[:, None] == labels).astype(np.float64)
+
+
+def accuracy(A, Y):
+    """The share of columns in which the largest entry of A (n, m) stands where that of Y (n, m) does.
+
+    >>> accuracy(np.array([[0.2, 0.9], [0.8, 0.1]]), np.array([[1, 1], [0, 0]]))
+    0.5
+    """
+    if A.shape != Y.shape or len(A) < 2:
+        raise ValueError(
+            f"accuracy compares two arrays of the same shape with at least 2 rows, got {A.shape} and {Y.shape}"
+        )
+    return float(np.mean(A.argmax(axis=0) == Y.argmax(axis=0)))

@@ -1,0 +1,86 @@
+"""The fully connected layer."""
+
+import numpy as np
+
+from .initialization import he
+from .layer import Layer
+
+
+class Linear(Layer):
+    """Z = W A_prev + b,  W (n, n_prev), b (n, 1), A_prev (n_prev, m), Z (n, m).
+
+    Backward, for the derivative dZ (n, m) of the cost J. One entry is
+    Z[i, k] = sum_j W[i, j] A_prev[j, k] + b[i], so by the chain rule
+
+        dA_prev[j, k] = sum_i W[i, j] dZ[i, k]          dA_prev = W^T dZ        (n_prev, m)
+        dW[i, j]      = sum_k dZ[i, k] A_prev[j, k]     dW      = dZ A_prev^T   (n, n_prev)
+        db[i]         = sum_k dZ[i, k]                  db      = row sums      (n, 1)
+
+    The sums over k run over samples. That is why the gradients of micro-batches add up.
+
+    W and b are drawn by `initialize`, W by `initialization(rng, n_prev, n)` and b zero, unless they
+    are given here. Source: Rumelhart, Hinton, Williams 1986.
+
+    >>> layer = Linear(2, 1, W=[[1.0, 2.0]], b=[[0.5]])
+    >>> A_prev = np.array([[1.0, 0.0, 3.0], [0.0, 1.0, 1.0]])     # three samples
+    >>> layer.forward(A_prev)
+    array([[1.5, 2.5, 5.5]])
+    >>> dA_prev, dW, db = layer.backward(np.array([[1.0, 1.0, 1.0]]))
+    >>> dW, db
+    (array([[4., 2.]]), array([[3.]]))
+    """
+
+    def __init__(self, n_prev, n, initialization=he, W=None, b=None):
+        if n_prev < 1 or n < 1:
+            raise ValueError(f"Linear({n_prev}, {n}): both numbers of units must be at least 1")
+        self.n_prev, self.n, self.initialization = n_prev, n, initialization
+        self.W = _parameter("W", W, (n, n_prev))
+        self.b = _parameter("b", b, (n, 1))
+
+    def initialize(self, rng, dtype=np.float64):
+        if self.W is None:
+            self.W = self.initialization(rng, self.n_prev, self.n).astype(dtype)
+        if self.b is None:
+            self.b = np.zeros((self.n, 1), self.W.dtype)
+
+    def forward(self, A_prev):
+        if A_prev.ndim != 2 or A_prev.shape[0] != self.n_prev:
+            raise ValueError(
+                f"{self!r} needs A_prev of shape ({self.n_prev}, m), got {A_prev.shape}: samples are columns"
+            )
+        if self.W is None or self.b is None:
+            raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
+        self.cache = A_prev
+        Z = _as_dtype_of(A_prev, self.W) @ A_prev
+        Z += _as_dtype_of(A_prev, self.b)
+        return Z
+
+    def backward_input(self, dZ):
+        self.cached(dZ, self._output_shape)
+        return _as_dtype_of(dZ, self.W).T @ dZ
+
+    def backward_weight(self, dZ):
+        A_prev = self.cached(dZ, self._output_shape)
+        return dZ @ A_prev.T, dZ.sum(axis=1, keepdims=True)
+
+    def _output_shape(self, A_prev):
+        return self.n, A_prev.shape[1]
+
+    def __repr__(self):
+        return f"Linear({self.n_prev}, {self.n})"
+
+
+def _as_dtype_of(data, parameter):
+    """The data decides the dtype of a result; only integers take on the parameter's."""
+    return parameter if data.dtype.kind in "iub" else parameter.astype(data.dtype, copy=False)
+
+
+def _parameter(name, value, shape):
+    if value is None:
+        return None
+    value = np.array(value)
+    if value.dtype.kind in "iub":
+        value = value.astype(np.float64)
+    if value.shape != shape:
+        raise ValueError(f"{name} has shape {value.shape}, but Linear({shape[1]}, {shape[0]}) needs {shape}")
+    return value

@@ -1,0 +1,153 @@
+"""The pipeline: a network cut into stages, run by a schedule on a cluster."""
+
+import numpy as np
+
+from ..cluster import Link
+from ..functions import even_slices
+from ..network import Network
+from ..schedules import Schedule, build, with_recompute
+from .partition import cut, equal_counts
+from .program import Costs, cluster_of
+from .stage import Stage
+
+
+class Pipeline(Network):
+    """A drop-in for `Sequential` that trains on simulated devices.
+
+    layers, loss, seed, dtype: as for `Sequential`. n_stages: K, the parts that the layers are cut into.
+    n_microbatches: M, the parts that each mini-batch is cut into, ragged ones if need be. schedule: one of
+    the names in `minipipe.schedules.BUILDERS`, or a `Schedule`. recompute: keep only each stage's input and
+    compute its forward again before the backward. partition: a list with the number of layers of each stage;
+    left out, as equal as can be. costs, link: the ticks of the actions and of the messages. memory_limit:
+    bytes per device, past which a run stops with `MemoryLimitError`.
+
+    Every forward and backward of a mini-batch uses the same parameters; only `step` changes them.
+
+    >>> from minipipe.layers import Linear, ReLU
+    >>> from minipipe.losses import MeanSquaredError
+    >>> layers = [Linear(2, 4), ReLU(), Linear(4, 1)]
+    >>> pipe = Pipeline(layers, MeanSquaredError(), n_stages=3, n_microbatches=2)
+    >>> X, Y = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]]), np.array([[1.0, 0.0, 1.0]])
+    >>> J = pipe.forward_backward(X, Y)
+    >>> pipe.trace.makespan, [dW.shape for dW, db in pipe.gradients if dW is not None]
+    (12, [(4, 2), (1, 4)])
+    """
+
+    def __init__(self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute=False, seed=0,
+                 dtype=np.float64, partition=None, costs=Costs(), link=Link(), memory_limit=None):
+        super().__init__(layers, loss, seed, dtype)
+        self.n_stages, self.n_microbatches = n_stages, n_microbatches
+        counts = equal_counts(len(self.layers), n_stages) if partition is None else partition
+        parts = cut(self.layers, counts)
+        if len(parts) != n_stages:
+            raise ValueError(f"partition={list(counts)} makes {len(parts)} stages, but n_stages={n_stages}")
+        self.schedule = _checked_schedule(schedule, n_stages, n_microbatches, recompute)
+        costs.table(n_stages)
+        self._costs, self._link, self._memory_limit = costs, link, memory_limit
+        self._recomputed = {action[1:] for order in self.schedule.devices for action in order if action.kind == "R"}
+        self.stages = [Stage(s, part, loss if s == n_stages - 1 else None) for s, part in enumerate(parts)]
+        self._cluster = None
+
+    def forward_backward(self, X, Y):
+        """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
+        self.start(X, Y)
+        self._cluster.run()
+        return self.J
+
+    def start(self, X, Y):
+        """Load a mini-batch, and leave the clock at tick 0; `tick` goes on from there."""
+        X, Y = self.checked_batch(X, Y)
+        if self.n_microbatches > X.shape[-1]:
+            raise ValueError(
+                f"n_microbatches={self.n_microbatches} exceeds the batch of m={X.shape[-1]} samples: "
+                f"use at most {X.shape[-1]}, or a larger batch"
+            )
+        batch = MicroBatches(X, Y, self.n_microbatches)
+        self._gradients = None
+        for stage in self.stages:
+            stage.begin(self.n_microbatches, batch)
+        self._cluster = cluster_of(
+            self.schedule, self._costs, self._link, self._perform, self._holdings_of_devices(), self._memory_limit
+        )
+
+    def tick(self):
+        """Move every device by one tick; returns whether the mini-batch needs more of them.
+
+        After the last tick, J, gradients and trace are those that `forward_backward` would have left.
+        """
+        return self._running_cluster().tick()
+
+    @property
+    def J(self):
+        """The cost of the mini-batch that was run last."""
+        self._finished_cluster()
+        return self.stages[-1].cost()
+
+    @property
+    def gradients(self):
+        """A list over the layers of `(dW, db)`, summed over the micro-batches of the last mini-batch."""
+        if self._gradients is None:
+            self._finished_cluster()
+            self._gradients = [pair for stage in self.stages for pair in stage.gradients()]
+        return self._gradients
+
+    @property
+    def trace(self):
+        """The `Trace` of the last mini-batch, or of what has happened of it so far."""
+        return self._running_cluster().trace
+
+    def _running_cluster(self):
+        if self._cluster is None:
+            raise RuntimeError("nothing has run yet: call forward_backward(X, Y), or start(X, Y) and tick()")
+        return self._cluster
+
+    def _finished_cluster(self):
+        if not self._running_cluster().done:
+            raise RuntimeError("the mini-batch is not finished: call tick() until it returns False")
+
+    def _perform(self, action, incoming):
+        stage = self.stages[action.stage]
+        if action.kind == "F":
+            return stage.forward(action.microbatch, incoming, keep_input_only=action[1:] in self._recomputed)
+        if action.kind == "R":
+            return stage.recompute(action.microbatch)
+        return stage.backward(action.microbatch, incoming)
+
+    def _holdings_of_devices(self):
+        stages_of = [[] for _ in self.schedule.devices]
+        for stage, device in zip(self.stages, self.schedule.placement):
+            stages_of[device].append(stage)
+        return [_joined(stages) for stages in stages_of]
+
+
+class MicroBatches:
+    """A mini-batch X (n[0], m), Y (n[L], m) in `n` parts along the samples, with sizes at most one apart."""
+
+    def __init__(self, X, Y, n):
+        self.X, self.Y, self.m = X, Y, X.shape[-1]
+        self.slices = even_slices(self.m, n)
+
+    def inputs(self, i):
+        return np.array(self.X[..., self.slices[i]], order="C")
+
+    def labels(self, i):
+        return np.array(self.Y[..., self.slices[i]], order="C")
+
+
+def _checked_schedule(schedule, n_stages, n_microbatches, recompute):
+    if not isinstance(schedule, Schedule):
+        schedule = build(schedule, n_stages, n_microbatches)
+    if (schedule.n_stages, schedule.n_microbatches) != (n_stages, n_microbatches):
+        raise ValueError(
+            f"the schedule {schedule.name!r} is for {schedule.n_stages} stages and {schedule.n_microbatches} micro-batches, "
+            f"but n_stages={n_stages} and n_microbatches={n_microbatches}: make them equal"
+        )
+    return (with_recompute(schedule) if recompute else schedule).validate()
+
+
+def _joined(stages):
+    """The holdings of all stages on one device."""
+    return lambda: {
+        kind: [stage.holdings()[kind] for stage in stages]
+        for kind in ("parameters", "gradients", "stashed inputs", "caches")
+    }

@@ -1,0 +1,52 @@
+"""A sum whose rounding does not depend on the order in which its terms arrive."""
+
+
+class TreeSum:
+    """The sum of `n` terms, added along one fixed binary tree.
+
+    Floating-point addition is not associative, so a sum in order of arrival would differ from schedule to
+    schedule. Here term i always meets the same partners:
+
+        0   1   2   3   4        level 0: the terms
+         \\ /     \\ /    |
+         0+1     2+3    4        level 1
+           \\     /      |
+            0+1+2+3     4        level 2
+                 \\     /
+               the total
+
+    Two neighbours are merged as soon as both are there, so terms that arrive in order, upwards or downwards,
+    leave at most about log2(n) partial sums waiting. A term is a list of numbers or arrays.
+
+    >>> total = TreeSum(3)
+    >>> for i in (2, 0, 1):
+    ...     total.add(i, [10.0 ** i])
+    >>> total.value
+    [111.0]
+    """
+
+    def __init__(self, n):
+        self.n = n
+        self.pending = {}  # (level, place) -> partial sum
+
+    def add(self, i, term):
+        """Add term `i`, a number from 0 to n - 1 that was not added before."""
+        level, place, n_places = 0, i, self.n
+        while n_places > 1:
+            partner = place ^ 1
+            if partner < n_places:
+                if (level, partner) not in self.pending:
+                    break
+                other = self.pending.pop((level, partner))
+                left, right = (term, other) if place < partner else (other, term)
+                term = [a + b for a, b in zip(left, right, strict=True)]
+            level, place, n_places = level + 1, place // 2, (n_places + 1) // 2
+        self.pending[level, place] = term
+
+    @property
+    def value(self):
+        """The total; `RuntimeError` while terms are missing."""
+        top = ((self.n - 1).bit_length(), 0)
+        if list(self.pending) != [top]:
+            raise RuntimeError(f"the sum of {self.n} terms is not complete: add the others first")
+        return self.pending[top]

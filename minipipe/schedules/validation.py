@@ -1,0 +1,123 @@
+"""All that can be wrong with a schedule, found before anything runs."""
+
+from collections import Counter
+
+KINDS = ("F", "B", "R")
+
+
+def faults(schedule):
+    """Every fault of `schedule` in words. Takes time in proportion to the number of actions."""
+    found = _unknown(schedule) + _on_two_devices(schedule) + _wrong_count(schedule) + _wrong_order(schedule)
+    return found or _deadlock(schedule)
+
+
+def prerequisites(action, n_stages):
+    """The `(kind, stage, microbatch)`s that must be complete before `action` can start."""
+    kind, stage, microbatch = action
+    if kind == "F":
+        return [("F", stage - 1, microbatch)] if stage > 0 else []
+    own_forward = [("F", stage, microbatch)]
+    if kind == "B" and stage < n_stages - 1:
+        return own_forward + [("B", stage + 1, microbatch)]
+    return own_forward
+
+
+def _unknown(schedule):
+    found = []
+    for device, order in enumerate(schedule.devices):
+        for action in order:
+            if action.kind not in KINDS:
+                found.append(f"device {device}: {action} is of unknown kind {action.kind!r}: use F, B or R")
+            elif not 0 <= action.stage < schedule.n_stages:
+                found.append(f"device {device}: {action} is unknown: stages are 0..{schedule.n_stages - 1}")
+            elif not 0 <= action.microbatch < schedule.n_microbatches:
+                found.append(f"device {device}: {action} is unknown: micro-batches are 0..{schedule.n_microbatches - 1}")
+    return found
+
+
+def _on_two_devices(schedule):
+    devices_of = {}
+    for device, order in enumerate(schedule.devices):
+        for action in order:
+            devices_of.setdefault(action.stage, set()).add(device)
+    return [
+        f"stage {stage} is on devices {', '.join(map(str, sorted(devices)))}: a stage's parameters are on one device only"
+        for stage, devices in sorted(devices_of.items()) if len(devices) > 1
+    ]
+
+
+def _wrong_count(schedule):
+    found = []
+    counts = Counter(tuple(action) for order in schedule.devices for action in order)
+    device_of = {action.stage: device for device, order in enumerate(schedule.devices) for action in order}
+    for stage in range(schedule.n_stages):
+        who = f"device {device_of[stage]}" if stage in device_of else "no device"
+        for microbatch in range(schedule.n_microbatches):
+            for kind in KINDS:
+                count = counts[kind, stage, microbatch]
+                name = f"{stage}{kind}{microbatch}"
+                if count > 1:
+                    found.append(f"{who} does {name} {count} times (duplicated): once is enough")
+                elif count == 0 and kind != "R":
+                    never = f"{who} never does" if stage in device_of else "no device does"
+                    found.append(
+                        f"{never} {name} (missing): every stage needs F and B of micro-batches "
+                        f"0..{schedule.n_microbatches - 1}"
+                    )
+    return found
+
+
+def _wrong_order(schedule):
+    found = []
+    for device, order in enumerate(schedule.devices):
+        place = {}
+        for position, action in enumerate(order):
+            place.setdefault(tuple(action), position)
+        for (kind, stage, microbatch), position in place.items():
+            forward, backward = place.get(("F", stage, microbatch)), place.get(("B", stage, microbatch))
+            name = f"{stage}{kind}{microbatch}"
+            if kind == "B" and forward is not None and position < forward:
+                found.append(f"device {device}: {name} comes before its forward {stage}F{microbatch}")
+            if kind == "R" and forward is not None and position < forward:
+                found.append(f"device {device}: {name} recomputes before there was a forward {stage}F{microbatch}")
+            if kind == "R" and backward is not None and position > backward:
+                found.append(f"device {device}: {name} comes after {stage}B{microbatch}, which needs it")
+    return found
+
+
+def _deadlock(schedule):
+    """Play the schedule without a clock; where nobody can move, the cycle of who waits for whom."""
+    heads = [0] * len(schedule.devices)
+    done = set()
+    waiting = {}  # prerequisite -> device that waits for it
+    ready = list(range(len(schedule.devices)))
+    while ready:
+        device = ready.pop()
+        order = schedule.devices[device]
+        while heads[device] < len(order):
+            action = order[heads[device]]
+            missing = next((need for need in prerequisites(action, schedule.n_stages) if need not in done), None)
+            if missing is not None:
+                waiting[missing] = device
+                break
+            done.add(tuple(action))
+            heads[device] += 1
+            if tuple(action) in waiting:
+                ready.append(waiting.pop(tuple(action)))
+    return [_cycle(schedule, heads, {device: need for need, device in waiting.items()})] if waiting else []
+
+
+def _cycle(schedule, heads, need_of):
+    placement = schedule.placement
+    path = [next(iter(need_of))]
+    while (holder := placement[need_of[path[-1]][1]]) not in path:
+        path.append(holder)
+    cycle = path[path.index(holder):]
+    links = []
+    for device in cycle:
+        kind, stage, microbatch = need_of[device]
+        links.append(
+            f"device {device} cannot start {schedule.devices[device][heads[device]]} "
+            f"before {stage}{kind}{microbatch} on device {placement[stage]}"
+        )
+    return "deadlock: " + ", and ".join(links)

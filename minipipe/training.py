@@ -1,0 +1,77 @@
+"""The training loop, for a `Sequential` and a `Pipeline` alike."""
+
+import math
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from .functions import accuracy
+from .network import mini_batches
+
+
+class Epoch(NamedTuple):
+    """What one pass over the data came to: the mean cost, and the score on the validation data."""
+
+    number: int
+    J: float
+    score: float | None
+
+    def __str__(self):
+        score = "" if self.score is None else f"   validation {100 * self.score:.1f} %"
+        return f"J {self.J:.4f}{score}"
+
+
+def fit(model, X, Y, optimizer, n_epochs, batch_size, validation=None, metric=accuracy, seed=0, progress=None, report=print):
+    """Train `model` for `n_epochs` passes over X (n[0], m) and Y (n[L], m), and return a list of `Epoch`.
+
+    Each epoch shuffles the samples with `default_rng([seed, epoch])` and cuts them into mini-batches of at
+    most `batch_size`, as equal as can be. validation: a pair `(X, Y)` on which `metric(model.predict(X), Y)`
+    is taken after each epoch. progress: a wrapper around the list of mini-batches, such as `tqdm`. report:
+    called with one line per epoch, which ends with the seconds left; `None` for silence.
+
+    Raises `ValueError` before the first step if the data or the sizes do not fit, and `FloatingPointError`
+    before the step that would use a cost that is not finite; the parameters then are those of the step before.
+    """
+    X, Y = model.checked_batch(X, Y)
+    m = X.shape[-1]
+    batches = _checked_batches(model, m, n_epochs, batch_size)
+    history = []
+    begin = time.perf_counter()
+    for number in range(1, n_epochs + 1):
+        order = np.random.default_rng([seed, number]).permutation(m)
+        J = 0.0
+        for batch in batches if progress is None else progress(batches):
+            J += _train_on(model, X[..., order[batch]], Y[..., order[batch]], optimizer, number) / m
+        score = None if validation is None else metric(model.predict(validation[0]), validation[1])
+        history.append(Epoch(number, J, score))
+        if report is not None:
+            left = (time.perf_counter() - begin) / number * (n_epochs - number)
+            report(f"epoch {number:{len(str(n_epochs))}}/{n_epochs}   {history[-1]}   {left:.0f} s left")
+    return history
+
+
+def _checked_batches(model, m, n_epochs, batch_size):
+    if n_epochs < 1 or batch_size < 1:
+        raise ValueError(f"n_epochs={n_epochs} and batch_size={batch_size} must both be at least 1")
+    batches = mini_batches(m, batch_size)
+    smallest = batches[-1].stop - batches[-1].start
+    n_microbatches = getattr(model, "n_microbatches", 1)
+    if smallest < n_microbatches:
+        raise ValueError(
+            f"m={m} samples in mini-batches of at most {batch_size} leave one of {smallest}, too few for "
+            f"n_microbatches={n_microbatches}: use a larger batch_size or fewer micro-batches"
+        )
+    return batches
+
+
+def _train_on(model, X, Y, optimizer, number):
+    """One step; the sum of the samples' costs, which is m times their mean."""
+    J = model.forward_backward(X, Y)
+    if not math.isfinite(J):
+        raise FloatingPointError(
+            f"the cost became {J} in epoch {number}: the parameters are those of the step before; "
+            f"try a learning_rate below {optimizer.learning_rate}"
+        )
+    model.step(optimizer)
+    return float(J) * X.shape[-1]
