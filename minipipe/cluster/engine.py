@@ -1,12 +1,12 @@
 """The clock: it resumes each device's program when the time of its request has come."""
 
-import math
 from heapq import heappop, heappush
+from math import inf
 
 from .errors import DeadlockError, MemoryLimitError, deadlock_message, memory_message
 from .memory import bytes_by_kind, own
 from .requests import Compute, Link, Receive, Send
-from .trace import Record, Trace
+from .trace import RECEIVED, Record, Trace
 
 RESUME, START = 0, 1  # at one instant, devices that have finished something go on before anything new starts
 
@@ -38,31 +38,27 @@ class Cluster:
     """
 
     def __init__(self, programs, duration=None, link=Link(), holdings=None, memory_limit=None):
-        self._programs = list(programs)
-        n_devices = len(self._programs)
+        programs = list(programs)
+        n_devices = len(programs)
         if holdings is not None and len(holdings) != n_devices:
             raise ValueError(f"holdings has {len(holdings)} functions for {n_devices} devices: pass one for each")
         if memory_limit is not None and holdings is None:
             raise ValueError("memory_limit needs holdings, the functions that say what each device holds")
         self.now = 0
+        self._devices = [_Device(program) for program in programs]
         self._duration = duration or (lambda label: 1)
         self._link = link
+        self._links_are_free = link.latency == 0 and link.bandwidth == inf
+        self._link_free_at = {}  # (source, to) -> tick
         self._holdings = holdings
-        self._held = [{} for _ in range(n_devices)]
         self._memory_limit = memory_limit
-        self._agenda = [(0, RESUME, device) for device in range(n_devices)]  # a heap, earliest first
-        self._answers = [None] * n_devices      # what each program is resumed with
-        self._postponed = [None] * n_devices    # a Compute that starts when the clock goes on
-        self._inboxes = [{} for _ in range(n_devices)]  # (source, label) -> (arrival, value, number of the message)
-        self._waiting = {}                      # device -> the (source, label) that it waits for
-        self._waiting_since = [0] * n_devices
-        self._link_free = {}                    # (source, to) -> tick
+        self._agenda = [(0, RESUME, number) for number in range(n_devices)]  # a heap, earliest first
         self._record = Record(n_devices)
 
     @property
     def done(self):
         """Whether all programs have come to their end."""
-        return not self._agenda and not self._waiting
+        return None not in self._record.finished
 
     @property
     def trace(self):
@@ -77,122 +73,141 @@ class Cluster:
 
     def run(self):
         """Go on to the end of all programs, and return the trace."""
-        self._advance(math.inf)
-        self.now = max(self.now, self._record.end)
-        return self.trace
+        self._advance(inf)
+        trace = self.trace
+        self.now = max(self.now, trace.makespan)
+        return trace
 
     def _advance(self, until):
         """Do all that happens before tick `until`, and at `until` all but the start of a Compute."""
-        agenda, answers = self._agenda, self._answers
+        agenda, devices = self._agenda, self._devices
         while agenda and agenda[0] < (until, START):
-            now, phase, device = heappop(agenda)
+            now, phase, number = heappop(agenda)
+            device = devices[number]
             if phase == START:
-                self._start(device, self._postponed[device], now)
+                self._start(number, device.postponed, now)
                 continue
             if self._holdings is not None:
-                self._check_limit(device, now, [m for m in self._inboxes[device].values() if m[0] < now])
-                self._observe(device, now, [bytes_by_kind(self._holdings[device]())])
-            resume = self._programs[device].send
-            try:
-                while True:
-                    request = resume(answers[device])
-                    answers[device] = None
-                    kind = type(request)
-                    if kind is Compute:
-                        if now < until:
-                            self._start(device, request, now)
-                        else:
-                            self._postponed[device] = request
-                            heappush(agenda, (now, START, device))
-                        break
-                    elif kind is Send:
-                        self._send(device, request, now)
-                    elif kind is Receive:
-                        if not self._receive(device, request, now):
-                            break
-                    else:
-                        raise TypeError(
-                            f"the program of device {device} yielded {request!r}: yield Compute, Send or Receive"
-                        )
-            except StopIteration:
-                self._record.finished[device] = now
-        if self._waiting and not agenda:
-            raise DeadlockError(deadlock_message(self._waiting))
+                self._check_limit(number, now, [m for m in device.inbox.values() if m[0] < now])
+                self._observe(number, now, [bytes_by_kind(self._holdings[number]())])
+            self._resume(number, device, now, until)
+        if not agenda and not self.done:
+            waiting = {number: device.waits_for for number, device in enumerate(devices) if device.waits_for}
+            raise DeadlockError(deadlock_message(waiting))
 
-    def _start(self, device, request, now):
+    def _resume(self, number, device, now, until):
+        """Serve the requests of one program until one of them takes time."""
+        answer, device.answer = device.answer, None
+        resume = device.resume
+        try:
+            while True:
+                request = resume(answer)
+                kind = type(request)
+                if kind is Send:
+                    self._send(number, request, now)
+                    answer = None
+                elif kind is Receive:
+                    key = (request.source, request.label)
+                    message = device.inbox.pop(key, None)
+                    if message is None:
+                        device.waits_for, device.waits_since = key, now
+                        return
+                    arrival, answer, place = message
+                    if arrival > now:
+                        device.waits_since = now
+                        self._deliver(number, device, message)
+                        return
+                    self._record.messages[place + RECEIVED] = now
+                elif kind is Compute:
+                    if now < until:
+                        self._start(number, request, now)
+                    else:
+                        device.postponed = request
+                        heappush(self._agenda, (now, START, number))
+                    return
+                else:
+                    raise TypeError(f"the program of device {number} yielded {request!r}: yield Compute, Send or Receive")
+        except StopIteration:
+            self._record.finished[number] = now
+
+    def _start(self, number, request, now):
         label = request.label
         ticks = self._duration(label)
-        if not 0 < ticks < math.inf:
-            raise ValueError(f"{label} on device {device} has duration {ticks}: durations are finite and above 0 ticks")
-        if request.function is None:
-            pass
-        elif self._holdings is None:
-            self._answers[device] = request.function(*request.args)
-        else:
-            before = bytes_by_kind(self._holdings[device]() | {"work": request.args})
-            answer = self._answers[device] = request.function(*request.args)
-            after = bytes_by_kind(self._holdings[device]() | {"work": (request.args, answer)})
-            self._observe(device, now, [before, after])
-            self._check_limit(device, now, [m for m in self._inboxes[device].values() if m[0] <= now])
+        if not 0 < ticks < inf:
+            raise ValueError(f"{label} on device {number} has duration {ticks}: durations are finite and above 0 ticks")
+        if request.function is not None:
+            self._devices[number].answer = self._call(number, request, now)
         end = now + ticks
-        self._record.span(device, label, now, end)
-        heappush(self._agenda, (end, RESUME, device))
+        self._record.spans += (number, label, now, end)
+        heappush(self._agenda, (end, RESUME, number))
 
-    def _send(self, device, request, now):
+    def _call(self, number, request, now):
+        if self._holdings is None:
+            return request.function(*request.args)
+        before = bytes_by_kind(self._holdings[number]() | {"work": request.args})
+        answer = request.function(*request.args)
+        after = bytes_by_kind(self._holdings[number]() | {"work": (request.args, answer)})
+        self._observe(number, now, [before, after])
+        self._check_limit(number, now, [m for m in self._devices[number].inbox.values() if m[0] <= now])
+        return answer
+
+    def _send(self, number, request, now):
         to, label, value = request.to, request.label, request.value
-        if not 0 <= to < len(self._programs):
-            raise ValueError(f"device {device} sends {label} to device {to}: devices are 0..{len(self._programs) - 1}")
-        arrival, n_bytes = now, 0
+        if not 0 <= to < len(self._devices):
+            raise ValueError(f"device {number} sends {label} to device {to}: devices are 0..{len(self._devices) - 1}")
+        n_bytes = 0
         if value is not None:
             value, n_bytes = own(value)
-        if to != device:
-            leaves = max(now, self._link_free.get((device, to), 0)) + self._link.ticks_occupied(n_bytes)
-            self._link_free[device, to] = leaves
-            arrival = leaves + self._link.latency
-        number = self._record.message(label, device, to, now, arrival, n_bytes)
-        key = (device, label)
-        if self._waiting.get(to) == key:
-            del self._waiting[to]
-            self._deliver(to, key, arrival, value, number)
-        elif key in self._inboxes[to]:
-            raise ValueError(f"device {device} sends {label} to device {to} twice: name each message once")
-        else:
-            self._inboxes[to][key] = arrival, value, number
+        arrival = now if to == number or self._links_are_free else self._transfer(number, to, now, n_bytes)
+        messages = self._record.messages
+        message = arrival, value, len(messages)
+        messages += (label, number, to, now, arrival, None, n_bytes)
+        key = (number, label)
+        receiver = self._devices[to]
+        if receiver.waits_for == key:
+            self._deliver(to, receiver, message)
+        elif receiver.inbox.setdefault(key, message) is not message:
+            raise ValueError(f"device {number} sends {label} to device {to} twice: name each message once")
 
-    def _receive(self, device, request, now):
-        """Whether the message is there already; if not, the device waits."""
-        key = (request.source, request.label)
-        message = self._inboxes[device].get(key)
-        self._waiting_since[device] = now
-        if message is None:
-            self._waiting[device] = key
-            return False
-        arrival, value, number = message
-        if arrival > now:
-            self._deliver(device, key, arrival, value, number)
-            return False
-        del self._inboxes[device][key]
-        self._record.received[number] = now
-        self._answers[device] = value
-        return True
+    def _transfer(self, number, to, now, n_bytes):
+        """The tick at which a message arrives that is sent now."""
+        leaves = max(now, self._link_free_at.get((number, to), 0)) + self._link.ticks_occupied(n_bytes)
+        self._link_free_at[number, to] = leaves
+        return leaves + self._link.latency
 
-    def _deliver(self, device, key, arrival, value, number):
+    def _deliver(self, number, device, message):
         """Resume a waiting device when its message arrives."""
-        self._inboxes[device].pop(key, None)
-        self._record.received[number] = arrival
-        self._record.wait(device, self._waiting_since[device], arrival, number)
-        self._answers[device] = value
-        heappush(self._agenda, (arrival, RESUME, device))
+        arrival, device.answer, place = message
+        device.waits_for = None
+        record = self._record
+        record.messages[place + RECEIVED] = arrival
+        record.waits += (number, device.waits_since, arrival, place)
+        heappush(self._agenda, (arrival, RESUME, number))
 
     def _observe(self, device, now, counts):
         """Write down the largest of `counts`, each a {kind: bytes} of this device."""
         held = max(counts, key=lambda count: sum(count.values()))
-        self._held[device] = held
-        self._record.memory(device, now, sum(held.values()))
+        self._devices[device].held = held
+        self._record.memory += (device, now, sum(held.values()))
 
     def _check_limit(self, device, now, messages):
         if self._memory_limit is None:
             return
-        held = self._held[device] | bytes_by_kind({"messages": [value for _, value, _ in messages]})
+        held = self._devices[device].held | bytes_by_kind({"messages": [value for _, value, _ in messages]})
         if sum(held.values()) > self._memory_limit:
             raise MemoryLimitError(memory_message(device, now, held, self._memory_limit))
+
+
+class _Device:
+    """Where one program stands."""
+
+    __slots__ = ("resume", "answer", "postponed", "inbox", "waits_for", "waits_since", "held")
+
+    def __init__(self, program):
+        self.resume = program.send
+        self.answer = None       # what the program is resumed with
+        self.postponed = None    # a Compute that starts when the clock goes on
+        self.inbox = {}          # (source, label) -> (arrival, value, place of the message in the record)
+        self.waits_for = None    # the (source, label) of a Receive that has no message yet
+        self.waits_since = 0
+        self.held = {}           # the bytes it holds, by kind

@@ -44,54 +44,34 @@ class Idle(NamedTuple):
         return f"device {self.device} idle from {self.start} to {self.end}: {self.reason}{cause}"
 
 
+RECEIVED = Message._fields.index("received")
+
+
 class Record:
-    """What the engine writes down while it runs, in columns: plain numbers make no work for the collector."""
+    """What the engine writes down while it runs.
+
+    Each list holds one row after another, end to end: plain numbers in a long list make no work for
+    Python's garbage collector, a tuple for each row would.
+    """
 
     def __init__(self, n_devices):
         self.n_devices = n_devices
-        self.end = 0
-        self.finished = [None] * n_devices
-        self.span_device, self.span_label, self.span_start, self.span_end = [], [], [], []
-        self.label, self.source, self.to, self.sent, self.arrived, self.received, self.n_bytes = [], [], [], [], [], [], []
-        self.wait_device, self.wait_start, self.wait_end, self.wait_message = [], [], [], []
-        self.memory_device, self.memory_tick, self.memory_bytes = [], [], []
+        self.spans = []     # rows of device, label, start, end
+        self.messages = []  # rows of label, source, to, sent, arrived, received, bytes
+        self.waits = []     # rows of device, start, end, place of the message in `messages`
+        self.memory = []    # rows of device, tick, bytes
+        self.finished = [None] * n_devices  # the tick at which each program ended
 
     def snapshot(self):
         """A record of what has happened so far, which does not change when the run goes on."""
         twin = Record(self.n_devices)
-        for name, value in vars(self).items():
-            setattr(twin, name, value[:] if isinstance(value, list) else value)
+        for name in ("spans", "messages", "waits", "memory", "finished"):
+            setattr(twin, name, getattr(self, name)[:])
         return twin
 
-    def span(self, device, label, start, end):
-        self.span_device.append(device)
-        self.span_label.append(label)
-        self.span_start.append(start)
-        self.span_end.append(end)
-        if end > self.end:
-            self.end = end
 
-    def message(self, label, source, to, sent, arrived, n_bytes):
-        self.label.append(label)
-        self.source.append(source)
-        self.to.append(to)
-        self.sent.append(sent)
-        self.arrived.append(arrived)
-        self.received.append(None)
-        self.n_bytes.append(n_bytes)
-        return len(self.label) - 1
-
-    def wait(self, device, start, end, number):
-        if end > start:
-            self.wait_device.append(device)
-            self.wait_start.append(start)
-            self.wait_end.append(end)
-            self.wait_message.append(number)
-
-    def memory(self, device, tick, n_bytes):
-        self.memory_device.append(device)
-        self.memory_tick.append(tick)
-        self.memory_bytes.append(n_bytes)
+def _rows(flat, width):
+    return zip(*(flat[column::width] for column in range(width)))
 
 
 class Trace:
@@ -103,34 +83,32 @@ class Trace:
     def __init__(self, record):
         self._record = record
         self.n_devices = record.n_devices
-        self.makespan = record.end
+        self.makespan = max(record.spans[3::4], default=0)
 
     @cached_property
     def spans(self):
         """All `Span`s, by start and device."""
-        record = self._record
-        columns = zip(record.span_device, record.span_label, record.span_start, record.span_end)
-        return sorted((Span(*row) for row in columns), key=lambda span: (span.start, span.device))
+        return sorted((Span(*row) for row in _rows(self._record.spans, 4)), key=lambda span: (span.start, span.device))
 
     @cached_property
     def messages(self):
         """All `Message`s from one device to another, by the tick in which they were sent."""
-        r = self._record
-        columns = zip(r.label, r.source, r.to, r.sent, r.arrived, r.received, r.n_bytes)
-        return sorted((Message(*row) for row in columns if row[1] != row[2]), key=lambda message: (message.sent, message.source))
+        messages = (Message(*row) for row in _rows(self._record.messages, 7))
+        return sorted((m for m in messages if m.source != m.to), key=lambda m: (m.sent, m.source))
 
     @cached_property
     def idle(self):
         """All `Idle` spans. Together with `spans` they cover every device from 0 to the makespan."""
-        r = self._record
         first_start = {}
-        for device, start in zip(r.span_device, r.span_start):
-            first_start.setdefault(device, start)
+        for span in self.spans:
+            first_start.setdefault(span.device, span.start)
         idle = []
-        for device, start, end, number in zip(r.wait_device, r.wait_start, r.wait_end, r.wait_message):
-            reason = "wait" if start >= first_start.get(device, end) else "fill"
-            idle.append(Idle(device, start, end, reason, r.label[number], r.source[number]))
-        for device, finished in enumerate(r.finished):
+        for device, start, end, place in _rows(self._record.waits, 4):
+            if end > start:
+                reason = "wait" if start >= first_start.get(device, end) else "fill"
+                label, source = self._record.messages[place:place + 2]
+                idle.append(Idle(device, start, end, reason, label, source))
+        for device, finished in enumerate(self._record.finished):
             if finished is not None and finished < self.makespan:
                 idle.append(Idle(device, finished, self.makespan, "drain"))
         return sorted(idle, key=lambda span: (span.start, span.device))
@@ -142,7 +120,7 @@ class Trace:
     def busy_ticks(self):
         """For each device, the ticks in which it computed."""
         busy = [0] * self.n_devices
-        for device, start, end in zip(self._record.span_device, self._record.span_start, self._record.span_end):
+        for device, _, start, end in _rows(self._record.spans, 4):
             busy[device] += end - start
         return busy
 
@@ -153,7 +131,7 @@ class Trace:
         of="ideal": idle / time in which they compute. Megatron's (K - 1)/M.
         of="span":  idle between a device's first start and its last end / that time.
         """
-        if not self._record.span_device:
+        if not self._record.spans:
             raise ValueError("nothing has been computed yet: tick or run the cluster first")
         busy = sum(self.busy_ticks())
         total = self.n_devices * self.makespan
@@ -168,16 +146,15 @@ class Trace:
 
     def memory(self, device):
         """The memory curve of a device: a list of `(tick, bytes)`, each valid until the next."""
-        r = self._record
-        if not r.memory_tick:
+        if not self._record.memory:
             raise ValueError("this run counted no memory: only a run with real arrays does")
         changes = []
         level = 0
-        for owner, tick, n_bytes in zip(r.memory_device, r.memory_tick, r.memory_bytes):
+        for owner, tick, n_bytes in _rows(self._record.memory, 3):
             if owner == device:
                 changes.append((tick, n_bytes - level))
                 level = n_bytes
-        for to, arrived, received, n_bytes in zip(r.to, r.arrived, r.received, r.n_bytes):
+        for _, _, to, _, arrived, received, n_bytes in _rows(self._record.messages, 7):
             if to == device and arrived != received:
                 changes.append((arrived, n_bytes))
                 if received is not None:
@@ -207,10 +184,7 @@ class Trace:
     def __eq__(self, other):
         if not isinstance(other, Trace):
             return NotImplemented
-        mine, theirs = self._record, other._record
         return (
-            (self.spans, self.messages, self.idle) == (other.spans, other.messages, other.idle)
-            and mine.n_devices == theirs.n_devices
-            and sorted(zip(mine.memory_device, mine.memory_tick, mine.memory_bytes))
-            == sorted(zip(theirs.memory_device, theirs.memory_tick, theirs.memory_bytes))
+            (self.n_devices, self.spans, self.messages, self.idle) == (other.n_devices, other.spans, other.messages, other.idle)
+            and sorted(_rows(self._record.memory, 3)) == sorted(_rows(other._record.memory, 3))
         )

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..cluster import Cluster, Compute, Link, Receive, Send
-from ..schedules import Action
 
 DIRECTION = {"F": 1, "B": -1, "R": 0}  # the stage that needs the result is this many stages on
 
@@ -81,7 +80,7 @@ def _program(order, placement, perform):
         before, after = stage - direction, stage + direction
         incoming = None
         if direction and 0 <= before < n_stages:
-            incoming = yield Receive(Action(kind, before, microbatch), placement[before])
+            incoming = yield Receive((kind, before, microbatch), placement[before])
         outgoing = yield Compute(action, perform, action, incoming)
         incoming = None
         if direction and 0 <= after < n_stages:

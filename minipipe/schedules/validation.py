@@ -7,12 +7,48 @@ KINDS = ("F", "B", "R")
 
 def faults(schedule):
     """Every fault of `schedule` in words. Takes time in proportion to the number of actions."""
+    heads = play(schedule)
+    if heads is None:
+        return []
     found = _unknown(schedule) + _on_two_devices(schedule) + _wrong_count(schedule) + _wrong_order(schedule)
-    return found or _deadlock(schedule)
+    return found or [_deadlock(schedule, heads)]
+
+
+def play(schedule):
+    """Perform the schedule without a clock: None if it comes to its end, else how far each device gets."""
+    n_stages, n_microbatches = schedule.n_stages, schedule.n_microbatches
+    done = {kind: [bytearray(n_microbatches) for _ in range(n_stages)] for kind in KINDS}
+    done_F, done_B = done["F"], done["B"]
+    device_of = {action.stage: device for device, order in enumerate(schedule.devices) for action in order}
+    heads = [0] * len(schedule.devices)
+    ready = list(range(len(schedule.devices)))
+    while ready:
+        device = ready.pop()
+        order = schedule.devices[device]
+        while heads[device] < len(order):
+            kind, stage, microbatch = order[heads[device]]
+            if not (0 <= stage < n_stages and 0 <= microbatch < n_microbatches and device_of[stage] == device):
+                break
+            if kind == "F":
+                possible = stage == 0 or done_F[stage - 1][microbatch]
+            else:
+                possible = done_F[stage][microbatch] and not done_B[stage][microbatch]
+                if kind == "B" and stage < n_stages - 1:
+                    possible = possible and done_B[stage + 1][microbatch]
+            if not possible or kind not in done or done[kind][stage][microbatch]:
+                break
+            done[kind][stage][microbatch] = True
+            heads[device] += 1
+            needed_by = device_of.get(stage + 1 if kind == "F" else stage - 1, device)
+            if needed_by != device and needed_by not in ready:
+                ready.append(needed_by)
+    complete = all(all(flags) for kind in "FB" for flags in done[kind])
+    at_the_end = all(head == len(order) for head, order in zip(heads, schedule.devices))
+    return None if complete and at_the_end else heads
 
 
 def prerequisites(action, n_stages):
-    """The `(kind, stage, microbatch)`s that must be complete before `action` can start."""
+    """The `(kind, stage, microbatch)` that must be complete before `action` can start."""
     kind, stage, microbatch = action
     if kind == "F":
         return [("F", stage - 1, microbatch)] if stage > 0 else []
@@ -85,37 +121,22 @@ def _wrong_order(schedule):
     return found
 
 
-def _deadlock(schedule):
-    """Play the schedule without a clock; where nobody can move, the cycle of who waits for whom."""
-    heads = [0] * len(schedule.devices)
-    done = set()
-    waiting = {}  # prerequisite -> device that waits for it
-    ready = list(range(len(schedule.devices)))
-    while ready:
-        device = ready.pop()
-        order = schedule.devices[device]
-        while heads[device] < len(order):
-            action = order[heads[device]]
-            missing = next((need for need in prerequisites(action, schedule.n_stages) if need not in done), None)
-            if missing is not None:
-                waiting[missing] = device
-                break
-            done.add(tuple(action))
-            heads[device] += 1
-            if tuple(action) in waiting:
-                ready.append(waiting.pop(tuple(action)))
-    return [_cycle(schedule, heads, {device: need for need, device in waiting.items()})] if waiting else []
-
-
-def _cycle(schedule, heads, need_of):
+def _deadlock(schedule, heads):
+    """The cycle of who waits for whom, where each device is stuck at `heads[device]`."""
     placement = schedule.placement
-    path = [next(iter(need_of))]
-    while (holder := placement[need_of[path[-1]][1]]) not in path:
+    performed = {tuple(action) for head, order in zip(heads, schedule.devices) for action in order[:head]}
+
+    def need(device):
+        """The action that the device waits for; each other one before it has been performed."""
+        action = schedule.devices[device][heads[device]]
+        return next(need for need in prerequisites(action, schedule.n_stages) if need not in performed)
+
+    path = [next(device for device, order in enumerate(schedule.devices) if heads[device] < len(order))]
+    while (holder := placement[need(path[-1])[1]]) not in path:
         path.append(holder)
-    cycle = path[path.index(holder):]
     links = []
-    for device in cycle:
-        kind, stage, microbatch = need_of[device]
+    for device in path[path.index(holder):]:
+        kind, stage, microbatch = need(device)
         links.append(
             f"device {device} cannot start {schedule.devices[device][heads[device]]} "
             f"before {stage}{kind}{microbatch} on device {placement[stage]}"
