@@ -1,0 +1,148 @@
+"""How far rounding can move J, dW and db: bounds derived operation by operation, not guessed.
+
+Notation: u is half the distance from 1 to the next float, gamma(n) = n u / (1 - n u). A sum of n products,
+added up in any order and grouping, is off by at most gamma(n) times the sum of their absolute values (Higham,
+Accuracy and Stability of Numerical Algorithms, 2002, section 3.1); fused multiply-adds only lower that. So one
+bound holds for a full-width product and for the micro-batches' products merged along a tree.
+
+For each array A the code carries an array E of the same shape, such that |computed - true| <= E for *every*
+order of evaluation. Two evaluations therefore differ by at most 2 E. The elementary functions of NumPy are
+taken to be right to 4 units in the last place, 8u, as its own test suite demands.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..layers import Linear, ReLU, Sigmoid, Tanh
+from ..losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
+
+FUNCTION = 8  # error of exp, log, log1p and tanh, in units of u
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds on the rounding errors of one evaluation, for J and, per layer, for `(dW, db)`."""
+
+    J: float
+    gradients: list
+
+
+def rounding_bounds(layers, loss, X, Y):
+    """`Bounds` for the mini-batch X, Y (float32 or float64) through `layers`, which must have parameters.
+
+    Covers Linear, ReLU, Sigmoid, Tanh and the three losses; a layer of another kind raises `KeyError`. Where
+    rounding could move a ReLU's input across 0, the slope there counts as unknown, and the bound is large.
+    """
+    gamma = _Gamma(X.dtype)
+    layers = [layer.copy() for layer in layers]
+    values, errors = [X], [np.zeros(X.shape)]
+    for layer in layers:
+        values.append(layer.forward(values[-1]))
+        errors.append(FORWARD[type(layer)](layer, *_double(values[-2], errors[-1], values[-1]), gamma))
+    Y = Y.astype(X.dtype)
+    loss.forward(values[-1], Y)
+    dA = loss.backward()
+    loss.cache = None
+    J_error, E = LOSSES[type(loss)](loss, *_double(values[-1], errors[-1], Y), X.shape[-1], gamma)
+    gradients = [(None, None)] * len(layers)
+    for index in reversed(range(len(layers))):
+        layer = layers[index]
+        D, A_prev, A = _double(dA, values[index], values[index + 1])
+        if isinstance(layer, Linear):
+            gradients[index] = _weight_errors(D, E, A_prev, errors[index], gamma)
+            E = abs(layer.W).T @ E + gamma(layer.n) * abs(layer.W).T @ (abs(D) + 2 * E)
+        else:
+            slope, slope_error = SLOPES[type(layer)](A_prev, errors[index], A, errors[index + 1], gamma.u)
+            E = slope * E + abs(D) * slope_error + E * slope_error + 2 * gamma.u * (abs(D) + E) * (slope + slope_error)
+        dA = layer.backward_input(dA)
+    return Bounds(float(J_error), gradients)
+
+
+class _Gamma:
+    def __init__(self, dtype):
+        self.u = float(np.finfo(dtype).eps) / 2
+
+    def __call__(self, n):
+        return n * self.u / (1 - n * self.u)
+
+
+def _double(*arrays):
+    return [np.asarray(array, np.float64) for array in arrays]
+
+
+def _linear(layer, A_prev, E, Z, gamma):
+    W, b = _double(abs(layer.W), abs(layer.b))
+    return W @ E + gamma(layer.n_prev + 1) * (W @ (abs(A_prev) + 2 * E) + b)
+
+
+def _weight_errors(D, E_D, A, E_A, gamma):
+    """dW = D A^T and db = row sums of D, sums over the m samples."""
+    D, A = abs(D), abs(A)
+    rounding = gamma(D.shape[1] + 1)
+    dW = E_D @ (A + 2 * E_A).T + (D + E_D) @ E_A.T + rounding * (D + 2 * E_D) @ (A + 2 * E_A).T
+    db = (E_D + rounding * (D + 2 * E_D)).sum(axis=1, keepdims=True)
+    return dW, db
+
+
+FORWARD = {  # (layer, A_prev, its error, A, gamma) -> error of A
+    Linear: _linear,
+    ReLU: lambda layer, Z, E, A, gamma: E,                                               # |relu'| <= 1
+    Tanh: lambda layer, Z, E, A, gamma: E + FUNCTION * gamma.u,                          # |tanh'| <= 1, |A| <= 1
+    Sigmoid: lambda layer, Z, E, A, gamma: E / 4 + (2 * FUNCTION + 4) * gamma.u * (A + E / 4),  # sigmoid' <= 1/4
+}
+
+SLOPES = {  # (Z, its error, A, its error, u) -> slope, its error
+    ReLU: lambda Z, E_Z, A, E, u: ((Z > 0) * 1.0, (abs(Z) <= 2 * E_Z) * 1.0),
+    Tanh: lambda Z, E_Z, A, E, u: (1 - A * A, 2 * E + 3 * u),                            # |(1 - a^2)'| <= 2
+    Sigmoid: lambda Z, E_Z, A, E, u: (A * (1 - A), E + 3 * u),                           # |(a - a^2)'| <= 1
+}
+
+
+def _mean_squared_error(loss, A, E, Y, m, gamma):
+    error = abs(A - Y) + E
+    J = (2 * error * E + gamma(A.size + 3) * (error + E) ** 2).sum() / (2 * m)
+    return J, (E + 2 * gamma.u * (error + E)) / m
+
+
+def _softmax_cross_entropy(loss, Z, E, Y, m, gamma):
+    """With every logit of a column off by at most delta, each P moves by a factor within e^(+-2 delta)."""
+    shifted = Z - Z.max(axis=0)
+    P = np.exp(shifted) / np.exp(shifted).sum(axis=0)
+    delta = E.max(axis=0) + gamma.u * (abs(shifted).max(axis=0) + 2 * E.max(axis=0))
+    of_total = FUNCTION * gamma.u + gamma(len(Z))
+    relative = np.expm1(2 * delta + of_total + (FUNCTION + 2) * gamma.u)
+    E_P = P * relative
+    log_total = np.log(np.exp(shifted).sum(axis=0))
+    cost = log_total + (Y * abs(shifted)).sum(axis=0)
+    of_cost = 2 * delta + of_total + (FUNCTION + 2) * gamma.u * cost + gamma(len(Z) + 1) * cost
+    J = (of_cost + gamma(m + 1) * (cost + of_cost)).sum() / m
+    return J, (E_P + 2 * gamma.u * (abs(P - Y) + E_P)) / m
+
+
+def _binary_cross_entropy(loss, A, E, Y, m, gamma):
+    u = gamma.u
+    if loss.from_logits:
+        s = 1 / (1 + np.exp(-A))
+        E_s = E / 4 + (2 * FUNCTION + 4) * u * (s + E / 4)
+        per_term = E + (FUNCTION + 4) * u * (2 * abs(A) + 2 * E + 1)
+        size = 2 * abs(A) + 1
+        dA = (E_s + 2 * u * (abs(s - Y) + E_s)) / m
+    else:
+        a, not_a = np.maximum(A - E, 0), np.maximum(1 - A - E - u, 0)  # the least that they can be
+        with np.errstate(divide="ignore", invalid="ignore"):
+            of_a = np.where(Y > 0, Y * (E / a), 0) + np.where(Y < 1, (1 - Y) * ((E + u) / not_a), 0)
+            size = np.where(Y > 0, -Y * np.log(a), 0) + np.where(Y < 1, -(1 - Y) * np.log(not_a), 0)
+            reciprocal = np.where(Y > 0, Y / a, 0) + np.where(Y < 1, (1 - Y) / not_a, 0)
+            of_reciprocal = np.where(Y > 0, Y * E / a**2, 0) + np.where(Y < 1, (1 - Y) * (E + u) / not_a**2, 0)
+        per_term = of_a + (FUNCTION + 4) * u * size
+        dA = (of_reciprocal + 5 * u * reciprocal) / m
+    J = (per_term + gamma(A.size + 1) * (size + per_term)).sum() / m
+    return J, dA
+
+
+LOSSES = {  # (loss, A, its error, Y, m, gamma) -> error of J, error of dA
+    MeanSquaredError: _mean_squared_error,
+    SoftmaxCrossEntropy: _softmax_cross_entropy,
+    BinaryCrossEntropy: _binary_cross_entropy,
+}
