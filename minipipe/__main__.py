@@ -1,0 +1,5 @@
+"""`python -m minipipe`."""
+
+from .cli.main import main
+
+raise SystemExit(main())

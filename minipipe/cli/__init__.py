@@ -1,0 +1,1 @@
+"""The command line: `python -m minipipe ...`, or `minipipe ...` once installed."""

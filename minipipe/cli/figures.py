@@ -1,0 +1,60 @@
+"""`minipipe figures`: every picture in `figures/`, from runs of the package."""
+
+from pathlib import Path
+
+from ..datasets import digits
+from ..layers import Linear, ReLU
+from ..losses import SoftmaxCrossEntropy
+from ..pipeline import Costs, Pipeline, simulate
+from ..plots.memory import memory
+from ..plots.timeline import timeline
+from ..schedules import gpipe, naive, one_f_one_b, with_recompute
+from .timeline import drawing_of, save, write
+
+K, M = 4, 8
+
+
+def run(options):
+    folder = Path(options.folder)
+    folder.mkdir(exist_ok=True)
+    for name, schedule, title in [
+        ("naive", naive(K, 4), "Naive: one device works at a time"),
+        ("gpipe", gpipe(K, M), "GPipe: all forwards, then all backwards"),
+        ("1f1b", one_f_one_b(K, M), "1F1B: the same bubble, fewer micro-batches alive"),
+        ("gpipe_recompute", with_recompute(gpipe(K, M)), "GPipe with recomputation: R runs before the gradient arrives"),
+    ]:
+        save(simulate(schedule, Costs(F=1, B=2)), folder / f"{name}.png", title)
+    _schedules_compared(folder / "schedules.png")
+    _memory_over_time(folder / "memory.png")
+
+
+def _schedules_compared(path):
+    """Three schedules on one time axis."""
+    traces = [simulate(schedule) for schedule in (naive(K, 4), gpipe(K, 4), one_f_one_b(K, 4))]
+    longest = max(trace.makespan for trace in traces)
+    figure = drawing_of(longest, 3 * K, height=0.5)
+    for ax, trace, name in zip(figure.subplots(3, sharex=True), traces, ("Naive", "GPipe", "1F1B")):
+        timeline(trace, ax=ax, title=f"{name}: {trace.makespan} ticks, idle {100 * trace.bubble('total'):.0f} % of the time")
+        ax.set_xlim(0, longest)
+    for ax in figure.axes[:-1]:
+        ax.set_xlabel("")
+    for ax in figure.axes[1:]:
+        ax.get_legend().remove()
+    write(figure, path)
+
+
+def _memory_over_time(path):
+    """Bytes of real arrays, in three runs of the same mini-batch of digits."""
+    X, Y = digits().train
+    layers = [Linear(64, 64), ReLU()] * 3 + [Linear(64, 10)]
+    settings = [("GPipe", "gpipe", False), ("1F1B", "1f1b", False), ("GPipe with recomputation", "gpipe", True)]
+    figure = drawing_of(33, 3 * K, height=0.6)
+    for ax, (name, schedule, recompute) in zip(figure.subplots(3, sharey=True), settings):
+        pipe = Pipeline(layers, SoftmaxCrossEntropy(), K, M, schedule, recompute)
+        pipe.forward_backward(X[:, :512], Y[:, :512])
+        memory(pipe.trace, ax=ax, title=f"{name}: at most {max(pipe.trace.peak_bytes()) / 1024:.0f} KiB on a device")
+    for ax in figure.axes[:-1]:
+        ax.set_xlabel("")
+    for ax in figure.axes[1:]:
+        ax.get_legend().remove()
+    write(figure, path)

@@ -1,0 +1,57 @@
+"""`minipipe`: the main job. Train through a pipeline, prove the gradients, draw the run."""
+
+from ..datasets import digits
+from ..exact import rational
+from ..functions import accuracy
+from ..layers import Linear, ReLU
+from ..losses import SoftmaxCrossEntropy
+from ..optimizers import SGD
+from ..pipeline import Pipeline
+from ..schedules import BUILDERS
+from ..training import fit
+from ..verification import equals_full_batch, same_bits, share_of_bound
+from .timeline import print_trace, save
+
+SIZES = (64, 64, 64, 32, 10)
+
+
+def run(options):
+    (X, Y), (X_test, Y_test) = digits()
+    pipe = Pipeline(
+        _layers(), SoftmaxCrossEntropy(), options.devices, options.micro_batches, options.schedule, options.recompute, options.seed
+    )
+    print(f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, SIZES))} units,")
+    print(f"{options.devices} devices, {options.micro_batches} micro-batches, schedule {pipe.schedule.name}\n")
+    fit(pipe, X, Y, SGD(options.learning_rate), options.epochs, options.batch_size, (X_test, Y_test), seed=options.seed,
+        report=lambda line: print(line, flush=True))
+    print(f"\ntest accuracy {100 * accuracy(pipe.predict(X_test), Y_test):.2f} % of {X_test.shape[1]} digits\n")
+    proved = _prove(pipe, X, Y, max(options.batch_size, options.micro_batches))
+    print(f"\nThe run that was just compared with the full batch, J = {pipe.J:.4f}:\n")
+    print_trace(pipe.trace)
+    print(f"peak bytes per device                   {' '.join(f'{n_bytes:,}' for n_bytes in pipe.trace.peak_bytes())}")
+    save(pipe.trace, options.output, f"{pipe.schedule.name}: {options.micro_batches} micro-batches of digits, gradients proved equal")
+    return 0 if proved else 1
+
+
+def _layers():
+    layers = []
+    for n_prev, n in zip(SIZES, SIZES[1:]):
+        layers += [Linear(n_prev, n), ReLU()]
+    return layers[:-1]
+
+
+def _prove(pipe, X, Y, m):
+    """The trained network's gradients, from the pipeline and from one full-width batch, in three senses."""
+    K, M = pipe.n_stages, pipe.n_microbatches
+    print("Do the micro-batches' gradients add up to the full batch's? J and every parameter, compared with ==:")
+    ragged = M + 3
+    print(f"  rational numbers, m = {ragged} in {M} ragged micro-batches:", end=" ", flush=True)
+    exact_pipe = Pipeline([layer.copy(rational) for layer in pipe.layers], pipe.loss, K, M, pipe.schedule)
+    exact = equals_full_batch(exact_pipe, rational(X[:, :ragged]), rational(Y[:, :ragged]))
+    print("equal; only exp and log are rounded, once each" if exact else "DIFFERENT")
+    X, Y = X[:, :m], Y[:, :m]
+    bits = all(same_bits(Pipeline(pipe.layers, pipe.loss, K, M, name), X, Y) for name in BUILDERS)
+    print(f"  float64, m = {m}: the bits of {', '.join(BUILDERS)} and of one device are {'equal' if bits else 'DIFFERENT'}")
+    share = share_of_bound(pipe, X, Y)
+    print(f"  float64, m = {m}, against one full-width batch: the largest difference is {100 * share:.2g} % of the rounding bound")
+    return exact and bits and share <= 1

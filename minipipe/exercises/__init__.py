@@ -1,0 +1,81 @@
+"""Exercises that mark themselves: one module of checkers for each notebook that asks for code.
+
+A checker is a function `check_...(answer) -> str`. It takes the learner's function or value and answers with
+one sentence: "Right: ...", "Not solved yet: ...", or one that names the likely mistake. It never raises for a
+wrong answer. The solutions are in `tests/`, together with typical wrong answers.
+"""
+
+from copy import deepcopy
+
+import numpy as np
+
+
+def called(function, *arguments):
+    """(result, None) of the learner's function, or (None, sentence) if there is no result to judge.
+
+    The function gets copies of `arguments`, so nothing that it does to them can spoil the check.
+
+    >>> called(lambda x: x + 1, 2)
+    (3, None)
+    >>> called(lambda x: None, 2)
+    (None, 'Not solved yet: your function returns None.')
+    """
+    if function is None:
+        return None, "Not solved yet: the answer is None."
+    if not callable(function):
+        return None, f"Pass the function itself: this is {short(function)}, which cannot be called."
+    try:
+        result = function(*deepcopy(arguments))
+    except Exception as error:  # whatever the learner's code does wrong becomes a sentence
+        return None, f"Your function stopped with {type(error).__name__}: {short(error, 200)}"
+    if nothing_in(result):
+        return None, "Not solved yet: your function returns None."
+    return result, None
+
+
+def numbers(name, value, shape):
+    """(array, None) if `value` is an array of real numbers with that shape, or (None, sentence).
+
+    >>> numbers("db", [1.0, 2.0], (2, 1))[1]
+    'db has shape (2,), but it must have shape (2, 1).'
+    """
+    if value is None:
+        return None, f"Not solved yet: {name} is still None."
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return None, f"{name} is {short(value)}, which is not an array of numbers."
+    if array.dtype.kind not in "fiubO":
+        return None, f"{name} is {short(value)}, which is not an array of real numbers."
+    if array.shape != shape:
+        return None, f"{name} has shape {array.shape}, but it must have shape {shape}."
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            return None, f"{name} holds {short(array.flat[0])}, which is not a number."
+    return array, None
+
+
+def shape_of(value):
+    """The shape of an array, list or number; None for what has no shape, such as rows of unequal length."""
+    try:
+        return None if value is None else np.shape(value)
+    except ValueError:
+        return None
+
+
+def same(left, right):
+    """Whether two arrays agree to 9 digits: a wrong formula is further off, another order of sums is not."""
+    return np.shape(left) == np.shape(right) and bool(np.allclose(left, right, rtol=1e-9, atol=1e-12))
+
+
+def nothing_in(value):
+    """Whether `value` is None, or a tuple of nothing else."""
+    return value is None or (isinstance(value, tuple) and all(part is None for part in value))
+
+
+def short(value, length=60):
+    """`str(value)` in one line of at most `length` characters."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= length else text[: length - 3] + "..."
