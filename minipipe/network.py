@@ -69,6 +69,7 @@ class Sequential(Network):
     def forward_backward(self, X, Y):
         """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
         X, Y = self.checked_batch(X, Y)
+        self._gradients = None
         A = X
         for layer in self.layers:
             A = layer.forward(A)

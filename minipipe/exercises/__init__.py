@@ -71,8 +71,8 @@ def same(left, right):
 
 
 def nothing_in(value):
-    """Whether `value` is None, or a tuple of nothing else."""
-    return value is None or (isinstance(value, tuple) and all(part is None for part in value))
+    """Whether `value` is None, or a tuple or list of nothing else."""
+    return value is None or (isinstance(value, (tuple, list)) and len(value) > 0 and all(part is None for part in value))
 
 
 def short(value, length=60):

@@ -182,6 +182,7 @@ def _judge_dtype(layer, Z):
         result, sentence = called(function, Z.astype(np.float32))
         if sentence is not None:
             return sentence
-        if result.dtype != np.float32:
-            return f"{name} turns float32 into {result.dtype}: multiply by Python numbers, or by arrays of the dtype of the input."
+        dtype = np.asarray(result).dtype
+        if dtype != np.float32:
+            return f"{name} turns float32 into {dtype}: multiply by Python numbers, or by arrays of the dtype of the input."
     return "Right: the slope is 1 or 1/8, nothing is overwritten, and two micro-batches can be in flight."

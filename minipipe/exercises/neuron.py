@@ -9,7 +9,7 @@ def check_tanh_neuron(dz_of):
     """Judge `dz_of(a, y)`, the derivative of L = (a - y)^2 / 2 by z for a neuron with a = tanh(z).
 
     >>> check_tanh_neuron(lambda a, y: a - y)
-    "dz misses a factor: a - y is only da. Multiply it by the slope of tanh, 1 - a^2."
+    'dz misses a factor: a - y is only da. Multiply it by the slope of tanh, 1 - a^2.'
     """
     a, y = np.array([-0.5, 0.25, 0.75, 0.5]), np.array([1.0, -1.0, 1.0, 0.25])
     value, sentence = called(dz_of, a, y)

@@ -61,7 +61,8 @@ class Linear(Layer):
 
     def backward_weight(self, dZ):
         A_prev = self.cached(dZ, self._output_shape)
-        return dZ @ A_prev.T, dZ.sum(axis=1, keepdims=True)
+        ones = np.ones((dZ.shape[1], 1), dZ.dtype)  # row sums as a matrix product: several times faster than sum
+        return dZ @ A_prev.T, dZ @ ones
 
     def _output_shape(self, A_prev):
         return self.n, A_prev.shape[1]
