@@ -103,11 +103,11 @@ def rational(array):
 
 
 def _closed(operation, left, right):
-    if not isinstance(right, (int, AnyRational)):
-        raise TypeError(
-            f"exact arithmetic met {right!r} of type {type(right).__name__}: convert it with minipipe.exact.rational first"
-        )
-    return Rational(operation(left, right))
+    if isinstance(right, (int, AnyRational)):
+        return Rational(operation(left, right))
+    if isinstance(right, (float, np.floating)):
+        raise TypeError(f"exact arithmetic met the float {right!r}: convert it with minipipe.exact.rational first")
+    return NotImplemented  # an array, for instance, takes it from here
 
 
 def _decimal(x):

@@ -1,0 +1,179 @@
+"""Bugs that pipeline frameworks really shipped, ready to be put into minipipe.
+
+Each function puts one bug in, with pytest's `monkeypatch`, which takes it out again. `test_pitfalls.py` has a
+check of the same name for each, and shows that the check fails with the bug in. To see all that a bug breaks:
+
+    python -m pytest --bug reused_receive_buffer
+"""
+
+import numpy as np
+
+from minipipe import Linear, ReLU, SoftmaxCrossEntropy, Trace
+from minipipe.cluster import engine
+from minipipe.layers.activations import Elementwise
+from minipipe.losses import Loss
+from minipipe.pipeline import Stage, TreeSum
+from minipipe.schedules import Action, Schedule, builders, schedule, validation
+
+
+def gradient_scale(monkeypatch):
+    """Each micro-batch's mean cost is sent back undivided, so gradients are M times too large."""
+    forward = Loss.forward
+    monkeypatch.setattr(Loss, "forward", lambda self, A, Y, m=None: forward(self, A, Y))
+
+
+def unequal_microbatches(monkeypatch):
+    """The micro-batches' means are averaged over M, although the last ones are shorter."""
+    through_layers = Stage._through_layers
+
+    def with_equal_weights(self, i, A):
+        self.batch.m = len(self.batch.slices) * self.batch.labels(i).shape[-1]
+        return through_layers(self, i, A)
+
+    monkeypatch.setattr(Stage, "_through_layers", with_equal_weights)
+
+
+def reused_receive_buffer(monkeypatch):
+    """Messages of one shape are received into one buffer, which the layer's cache still refers to."""
+    buffers = {}
+
+    def own(value):
+        buffer = buffers.setdefault((value.shape, value.dtype), np.empty_like(value))
+        buffer[...] = value
+        return buffer, buffer.nbytes
+
+    monkeypatch.setattr(engine, "own", own)
+
+
+def in_place_backward(monkeypatch):
+    """An activation's backward writes into the array that it was handed."""
+
+    def backward_input(self, dA):
+        dA *= self.slope(self.cached(dA, np.shape))
+        return dA
+
+    monkeypatch.setattr(Elementwise, "backward_input", backward_input)
+
+
+def dtype_promotion(monkeypatch):
+    """A NumPy scalar in a formula turns float32 into float64."""
+    forward = ReLU.forward
+    monkeypatch.setattr(ReLU, "forward", lambda self, Z: forward(self, Z) * np.float64(1))
+
+
+def equal_shape_equal_weights(monkeypatch):
+    """Weights are seeded by the layer's shape, so layers of one shape start identical."""
+    initialize = Linear.initialize
+    monkeypatch.setattr(
+        Linear, "initialize",
+        lambda self, rng, dtype=np.float64: initialize(self, np.random.default_rng([self.n_prev, self.n]), dtype),
+    )
+
+
+def cost_depends_on_company(monkeypatch):
+    """Softmax subtracts the maximum of the whole micro-batch instead of each column's own."""
+
+
+    def shifted_by_the_batch(self, Z, Y, m):
+        with np.errstate(all="ignore"):
+            shifted = Z - Z.max()
+            exponentials = np.exp(shifted)
+            total = exponentials.sum(axis=0)
+            self.cache = exponentials / total, Y, m
+            return (np.log(total) - (Y * shifted).sum(axis=0)).sum() / m
+
+    monkeypatch.setattr(SoftmaxCrossEntropy, "cost", shifted_by_the_batch)
+
+
+def missing_and_phantom_actions(monkeypatch):
+    """The last device of 1F1B lists its forwards as 1..M instead of 0..M-1."""
+    right = builders.one_f_one_b
+
+    def wrong(n_stages, n_microbatches):
+        devices = right(n_stages, n_microbatches).devices
+        last = tuple(Action(kind, s, i + 1 if kind == "F" else i) for kind, s, i in devices[-1])
+        return Schedule((*devices[:-1], last), n_stages, n_microbatches, "1f1b")
+
+    monkeypatch.setitem(builders.BUILDERS, "1f1b", wrong)
+
+
+def duplicated_action_passes(monkeypatch):
+    """The validator compares sets, so an action that is listed twice is accepted."""
+
+    def of_sets(checked):
+        devices = tuple(tuple(dict.fromkeys(order)) for order in checked.devices)
+        return validation.faults(Schedule(devices, checked.n_stages, checked.n_microbatches))
+
+    monkeypatch.setattr(schedule, "faults", of_sets)
+
+
+def deadlock_passes(monkeypatch):
+    """Each device's order is checked by itself, never how the devices wait for each other."""
+    monkeypatch.setattr(
+        schedule, "faults", lambda checked: validation._wrong_count(checked) + validation._wrong_order(checked)
+    )
+
+
+def hang_when_M_is_less_than_K(monkeypatch):
+    """The warm-up does not stop at M, so a device waits for micro-batches that do not exist."""
+
+    def for_many_microbatches(n_stages, n_microbatches):
+        def order(device):
+            warm_up = n_stages - device - 1
+            actions = [("F", i) for i in range(warm_up)]
+            for i in range(n_microbatches - warm_up):
+                actions += [("F", warm_up + i), ("B", i)]
+            return actions + [("B", i) for i in range(n_microbatches - warm_up, n_microbatches)]
+
+        return builders._same_number_of_devices("1f1b", n_stages, n_microbatches, order)
+
+    monkeypatch.setitem(builders.BUILDERS, "1f1b", for_many_microbatches)
+
+
+def gradients_kept_M_wide(monkeypatch):
+    """The weight gradients of all micro-batches are kept, and added at the end."""
+
+    def keep(self, i, term):
+        self.pending[0, i] = term
+
+    def total(self):
+        parts = [self.pending[0, i] for i in range(self.n)]
+        return [sum(column[1:], column[0]) for column in zip(*parts)]
+
+    monkeypatch.setattr(TreeSum, "add", keep)
+    monkeypatch.setattr(TreeSum, "value", property(total))
+
+
+def the_picture_is_not_the_run(monkeypatch):
+    """The bubble is printed from the formula, whatever the run's idle time was."""
+
+    def formula(self, of):
+        n_microbatches = len(self.spans_of(0)) // 2
+        return (self.n_devices - 1) / (n_microbatches + self.n_devices - 1)
+
+    monkeypatch.setattr(Trace, "bubble", formula)
+
+
+def stale_weights_in_a_synchronous_schedule(monkeypatch):
+    """A stage updates its weights after each backward, before the last one of the mini-batch."""
+    backward = Stage.backward
+
+    def backward_and_update(self, i, dA):
+        dA_prev = backward(self, i, dA)
+        for layer in self.layers:
+            if layer.W is not None:
+                layer.W = layer.W + layer.W
+        return dA_prev
+
+    monkeypatch.setattr(Stage, "backward", backward_and_update)
+
+
+BUGS = {
+    function.__name__: function
+    for function in (
+        gradient_scale, unequal_microbatches, reused_receive_buffer, in_place_backward, dtype_promotion,
+        equal_shape_equal_weights, cost_depends_on_company, missing_and_phantom_actions, duplicated_action_passes,
+        deadlock_passes, hang_when_M_is_less_than_K, gradients_kept_M_wide, the_picture_is_not_the_run,
+        stale_weights_in_a_synchronous_schedule,
+    )
+}

@@ -1,0 +1,19 @@
+"""Settings for all tests, and the switch that puts a known bug in: `pytest --bug gradient_scale`."""
+
+import pytest
+from bugs import BUGS
+from hypothesis import settings
+
+settings.register_profile("minipipe", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("minipipe")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--bug", choices=sorted(BUGS), help="put this bug of tests/bugs.py into minipipe, and watch tests turn red")
+
+
+@pytest.fixture(autouse=True)
+def chosen_bug(request, monkeypatch):
+    name = request.config.getoption("--bug")
+    if name:
+        BUGS[name](monkeypatch)

@@ -1,0 +1,88 @@
+"""The heart of minipipe: micro-batch gradients add up to the full batch's, and `==` decides.
+
+Each test draws networks, m, partitions, M (ragged micro-batches included), schedules and recomputation, and
+compares J and every dW and db, entry by entry. The four strengths are those of the README.
+"""
+
+import numpy as np
+import pytest
+from cases import cases, every_setting, valid_schedules
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.verification import equals_full_batch, same_bits, share_of_bound
+
+
+@settings(max_examples=150)
+@given(cases())
+def test_theorem_equal_to_the_full_batch_in_rational_arithmetic(case):
+    """Every layer, loss, split, schedule, recomputed or not: no number is off by anything."""
+    layers, X, Y = case.exact()
+    assert equals_full_batch(case.pipeline(layers), X, Y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=150)
+@given(case=cases(representable=True))
+def test_equal_bits_to_one_full_width_batch_where_floats_need_no_rounding(case, dtype):
+    layers, X, Y = case.whole(dtype)
+    assert equals_full_batch(case.pipeline(layers), X, Y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=100)
+@given(case=cases())
+def test_equal_bits_in_all_schedules_partitions_and_recompute_modes_on_any_floats(case, dtype):
+    layers, X, Y = case.random(dtype)
+    assert same_bits(case.pipeline(layers), X, Y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=150)
+@given(case=cases())
+def test_within_the_derived_rounding_bound_of_the_full_batch_on_any_floats(case, dtype):
+    layers, X, Y = case.random(dtype)
+    assert share_of_bound(case.pipeline(layers), X, Y) <= 1
+
+
+@settings(max_examples=60)
+@given(st.data(), cases())
+def test_any_schedule_that_can_run_gives_the_same_bits(data, case):
+    """Not only those with a name: whatever valid order a learner writes."""
+    layers, X, Y = case.random(np.float64)
+    schedule = data.draw(valid_schedules(len(case.partition), case.n_microbatches))
+    assert schedule.faults() == []
+    assert same_bits(case._replace(schedule=schedule).pipeline(layers), X, Y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_equal_bits_on_real_digits_of_real_size(dtype):
+    """Matrix products long enough for every path of BLAS; m = 50 in 8 ragged micro-batches."""
+    X, Y = (part[:, :50].astype(dtype) for part in mp.datasets.digits().train)
+    layers = [mp.Linear(64, 96), mp.ReLU(), mp.Linear(96, 64), mp.Tanh(), mp.Linear(64, 10)]
+    results = []
+    for partition, schedule, recompute in every_setting(len(layers), 8):
+        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), len(partition), 8, schedule, recompute, dtype=dtype, partition=partition)
+        results.append((pipe.forward_backward(X, Y), pipe.gradients))
+    for J, gradients in results[1:]:
+        assert J == results[0][0]
+        for pair, reference in zip(gradients, results[0][1]):
+            assert (pair[0] is reference[0] is None) or all(map(np.array_equal, pair, reference))
+
+
+def test_training_stays_equal_step_after_step():
+    """In rational arithmetic, four steps of two networks that were cut differently end in the same weights."""
+    rng = np.random.default_rng(0)
+    exact = mp.exact.rational
+    layers = [layer.copy(lambda p: exact(np.round(4 * p) / 4)) for layer in
+              mp.Sequential([mp.Linear(2, 2), mp.ReLU(), mp.Linear(2, 1)], None).layers]
+    whole = mp.Sequential(layers, mp.MeanSquaredError())
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 2, "1f1b", recompute=True)
+    for _ in range(4):
+        X, Y = exact(rng.integers(-2, 3, (2, 5))), exact(rng.integers(-2, 3, (1, 5)))
+        for model in (whole, pipe):
+            model.forward_backward(X, Y)
+            model.step(mp.SGD(learning_rate=mp.exact.Rational(1, 8)))
+    for left, right in zip(whole.layers, pipe.layers):
+        assert left.W is None or (np.array_equal(left.W, right.W) and np.array_equal(left.b, right.b))

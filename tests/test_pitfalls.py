@@ -1,0 +1,163 @@
+"""One check for each bug that other frameworks shipped; each check was seen failing with the bug in.
+
+`test_absent[name]` runs the check on minipipe as it is. `test_turns_red[name]` puts the bug of the same name
+from `bugs.py` in and demands that the check fails.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from bugs import BUGS
+
+import minipipe as mp
+from minipipe.exact import rational
+from minipipe.schedules import build, peak_microbatches
+from minipipe.verification import equals_full_batch, same_bits
+
+LAYERS = [mp.Linear(3, 4), mp.ReLU(), mp.Linear(4, 4), mp.ReLU(), mp.Linear(4, 4)]
+
+
+def exact_mini_batch(m):
+    rng = np.random.default_rng(m)
+    return rational(rng.integers(-4, 5, (3, m))), mp.one_hot(rng.integers(0, 4, m), n_classes=4).astype(int)
+
+
+def exact_layers():
+    return [layer.copy(lambda p: rational(np.round(8 * p) / 8)) for layer in mp.Sequential(LAYERS, None).layers]
+
+
+def float_mini_batch(m, dtype=np.float64):
+    X, Y = exact_mini_batch(m)
+    return X.astype(dtype), Y.astype(dtype)
+
+
+def check_gradient_scale():
+    assert equals_full_batch(mp.Pipeline(exact_layers(), mp.SoftmaxCrossEntropy(), 2, 4), *exact_mini_batch(8))
+
+
+def check_unequal_microbatches():
+    assert equals_full_batch(mp.Pipeline(exact_layers(), mp.SoftmaxCrossEntropy(), 2, 3), *exact_mini_batch(8))
+
+
+def check_reused_receive_buffer():
+    pipe = mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 5, 4, "gpipe")
+    assert same_bits(pipe, *float_mini_batch(8))
+
+
+def check_in_place_backward():
+    for layer in (mp.ReLU(), mp.Sigmoid(), mp.Tanh(), mp.Linear(2, 2, W=[[1.0, 2.0], [3.0, 4.0]], b=[[0.0], [0.0]])):
+        A_prev, dZ = np.array([[1.0, -2.0], [0.5, 3.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])
+        layer.forward(A_prev)
+        layer.backward(dZ)
+        assert np.array_equal(A_prev, [[1.0, -2.0], [0.5, 3.0]]) and np.array_equal(dZ, [[1.0, 2.0], [3.0, 4.0]])
+
+
+def check_dtype_promotion():
+    pipe = mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 5, 2, dtype=np.float32)
+    J = pipe.forward_backward(*float_mini_batch(8, np.float32))
+    assert J.dtype == np.float32
+    assert all(part.dtype == np.float32 for pair in pipe.gradients for part in pair if part is not None)
+    assert {message.n_bytes for message in pipe.trace.messages} == {4 * 4 * 4}  # 4 units, 4 samples, 4 bytes
+
+
+def check_equal_shape_equal_weights():
+    layers = mp.Sequential([mp.Linear(4, 4), mp.Linear(4, 4)], None).layers
+    assert not np.array_equal(layers[0].W, layers[1].W)
+
+
+def check_cost_depends_on_company():
+    loss = mp.SoftmaxCrossEntropy()
+    Z, Y = np.array([[1.0, 2000.0], [2.0, 0.0]]), np.array([[1.0, 1.0], [0.0, 0.0]])
+    alone = loss.forward(Z[:, :1], Y[:, :1], m=2)
+    dZ_alone = loss.backward()
+    other = loss.forward(Z[:, 1:], Y[:, 1:], m=2)
+    together = loss.forward(Z, Y, m=2)
+    assert together == alone + other and np.array_equal(loss.backward()[:, :1], dZ_alone)
+
+
+def check_missing_and_phantom_actions():
+    for order in build("1f1b", 4, 6).devices:
+        assert sorted((kind, i) for kind, _, i in order) == [(kind, i) for kind in "BF" for i in range(6)]
+    table = "F0 F1 B0 B1", "F1 B0 F2 B1"
+    faults = mp.Schedule.from_text(table, n_microbatches=2).faults()
+    assert any("1F0 (missing)" in fault for fault in faults) and any("1F2 is unknown" in fault for fault in faults)
+
+
+def check_duplicated_action_passes():
+    faults = mp.Schedule.from_text(["F0 F0 B0", "F0 B0"]).faults()
+    assert faults == ["device 0 does 0F0 2 times (duplicated): once is enough"]
+
+
+def check_deadlock_passes():
+    faults = mp.Schedule.from_text(["F0 B0 F1 B1", "F1 B1 F0 B0"]).faults()
+    assert len(faults) == 1 and "device 0 cannot start 0B0 before 1B0 on device 1" in faults[0]
+    assert "device 1 cannot start 1F1 before 0F1 on device 0" in faults[0]
+
+
+def check_hang_when_M_is_less_than_K():
+    for K in range(2, 6):
+        for M in range(1, K):
+            schedule = build("1f1b", K, M)
+            assert schedule.faults() == []
+            assert mp.simulate(schedule).makespan == 3 * (M + K - 1)
+
+
+def check_gradients_kept_M_wide():
+    X, Y = float_mini_batch(64)
+    for schedule in ("naive", "gpipe", "gpipe-fifo", "1f1b"):
+        pipe = mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 2, 64, schedule)
+        pipe.start(X, Y)
+        most = 0
+        while pipe.tick():
+            most = max(most, *(len(stage.gradient_sum.pending) for stage in pipe.stages))
+        assert 0 < most <= math.log2(64) + 1
+
+
+def check_the_picture_is_not_the_run():
+    from matplotlib.figure import Figure
+
+    trace = mp.simulate(build("gpipe", 3, 4), mp.Costs(F=[1, 5, 1], B=[2, 4, 2]))
+    idle = sum(span.end - span.start for span in trace.idle)
+    assert trace.bubble("total") == idle / (3 * trace.makespan) != 2 / 6
+    ax = trace.plot(ax=Figure().add_subplot())
+    drawn = [path.get_extents() for collection in ax.collections for path in collection.get_paths()]
+    assert sorted((round(box.y0 + 0.4), box.x0, box.x1) for box in drawn) == sorted(
+        (span.device, span.start, span.end) for span in trace.spans
+    )
+
+
+def check_stale_weights_in_a_synchronous_schedule():
+    X, Y = float_mini_batch(8)
+    pipe = mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 3, 4, "1f1b")
+    before = [layer.copy() for layer in pipe.layers]
+    pipe.forward_backward(X, Y)
+    for layer, old in zip(pipe.layers, before):
+        assert layer.W is None or (np.array_equal(layer.W, old.W) and np.array_equal(layer.b, old.b))
+
+
+CHECKS = {name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")}
+
+
+def test_every_bug_has_its_check():
+    assert set(CHECKS) == set(BUGS)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_absent(name):
+    CHECKS[name]()
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_turns_red(name, monkeypatch):
+    BUGS[name](monkeypatch)
+    with pytest.raises(AssertionError):
+        CHECKS[name]()
+
+
+def test_1f1b_has_no_smaller_bubble_than_gpipe():
+    """At equal K and M only the memory is smaller: a comparison at different M started the myth."""
+    for K, M in [(2, 2), (4, 8), (4, 3), (8, 32)]:
+        gpipe, one_f_one_b = mp.simulate(build("gpipe", K, M)), mp.simulate(build("1f1b", K, M))
+        assert gpipe.bubble("total") == one_f_one_b.bubble("total")
+        assert max(peak_microbatches(one_f_one_b)) == min(M, K) <= max(peak_microbatches(gpipe)) == M
