@@ -119,5 +119,7 @@ def _round(x):
     x = Fraction(x)
     if x == 0:
         return Rational(0)
-    exponent = x.numerator.bit_length() - x.denominator.bit_length() - SIGNIFICANT_BITS
-    return Rational(round(x / Fraction(2) ** exponent)) * Rational(Fraction(2) ** exponent)
+    unit = Fraction(2) ** (x.numerator.bit_length() - x.denominator.bit_length() - SIGNIFICANT_BITS)
+    if abs(x) >= unit * 2**SIGNIFICANT_BITS:
+        unit *= 2
+    return Rational(round(x / unit) * unit)

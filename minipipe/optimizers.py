@@ -21,6 +21,8 @@ class SGD:
 
     def update(self, layers, gradients):
         """Change the parameters of `layers` in place; `gradients` is a list of `(dW, db)`, one per layer."""
+        if self._velocity and {key: v.shape for key, v in self._velocity.items()} != _shapes(gradients):
+            raise ValueError("this optimizer has the velocity of another network: make a new SGD for each network")
         for index, (layer, (dW, db)) in enumerate(zip(layers, gradients, strict=True)):
             if dW is not None:
                 layer.W -= self.learning_rate * self._with_momentum((index, "W"), dW)
@@ -36,3 +38,10 @@ class SGD:
             velocity *= self.momentum
             velocity += gradient
         return self._velocity[key]
+
+
+def _shapes(gradients):
+    return {
+        (index, name): part.shape
+        for index, pair in enumerate(gradients) for name, part in zip("Wb", pair) if part is not None
+    }

@@ -10,6 +10,7 @@ from ..schedules import Schedule, build, peak_microbatches, with_recompute
 
 
 def run(options):
+    path = checked_path(options.output)
     if options.order:
         schedule = Schedule.from_text(options.order)
     else:
@@ -21,7 +22,7 @@ def run(options):
     title = f"{schedule.name}, {schedule.n_stages} stages, {schedule.n_microbatches} micro-batches"
     print(title)
     print_trace(trace)
-    save(trace, options.output, title)
+    save(trace, path, title)
 
 
 def print_trace(trace):
@@ -49,12 +50,19 @@ def drawing_of(makespan, n_rows, height=0.45):
     return Figure(figsize=(min(16, max(6.5, 0.24 * makespan + 1)), height * n_rows + 1.1), layout="constrained", dpi=150)
 
 
-def write(figure, path):
+def checked_path(path):
+    """`path`, or `ValueError` if no picture can be written there; worth knowing before a long job."""
+    from matplotlib.figure import Figure
+
     path = Path(path)
     if not path.parent.is_dir():
         raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
-    formats = sorted(figure.canvas.get_supported_filetypes())
+    formats = sorted(Figure().canvas.get_supported_filetypes())
     if path.suffix[1:].lower() not in formats:
         raise ValueError(f"cannot write {path}: its name must end in one of .{', .'.join(formats)}")
+    return path
+
+
+def write(figure, path):
     figure.savefig(path)
     print(f"written: {path}")

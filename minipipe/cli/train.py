@@ -10,12 +10,13 @@ from ..pipeline import Pipeline
 from ..schedules import BUILDERS
 from ..training import fit
 from ..verification import equals_full_batch, same_bits, share_of_bound
-from .timeline import print_trace, save
+from .timeline import checked_path, print_trace, save
 
 SIZES = (64, 64, 64, 32, 10)
 
 
 def run(options):
+    path = checked_path(options.output)
     (X, Y), (X_test, Y_test) = digits()
     pipe = Pipeline(
         _layers(), SoftmaxCrossEntropy(), options.devices, options.micro_batches, options.schedule, options.recompute, options.seed
@@ -29,7 +30,7 @@ def run(options):
     print(f"\nThe run that was just compared with the full batch, J = {pipe.J:.4f}:\n")
     print_trace(pipe.trace)
     print(f"peak bytes per device                   {' '.join(f'{n_bytes:,}' for n_bytes in pipe.trace.peak_bytes())}")
-    save(pipe.trace, options.output, f"{pipe.schedule.name}: {options.micro_batches} micro-batches of digits, gradients proved equal")
+    save(pipe.trace, path, f"{pipe.schedule.name}: {options.micro_batches} micro-batches of digits, gradients proved equal")
     return 0 if proved else 1
 
 

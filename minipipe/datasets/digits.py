@@ -31,5 +31,6 @@ def digits():
     """
     with resources.files(__package__).joinpath("digits.npz").open("rb") as file, np.load(file) as stored:
         pixels, labels, in_test = stored["pixels"], stored["labels"], stored["in_test"]
-    X, Y = np.ascontiguousarray(pixels.T) / 16, one_hot(labels, n_classes=10)
-    return Dataset(train=(X[:, ~in_test], Y[:, ~in_test]), test=(X[:, in_test], Y[:, in_test]))
+    X, Y = pixels.T / 16, one_hot(labels, n_classes=10)
+    parts = ([np.ascontiguousarray(array[:, chosen]) for array in (X, Y)] for chosen in (~in_test, in_test))
+    return Dataset(*map(tuple, parts))

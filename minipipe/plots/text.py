@@ -33,7 +33,7 @@ def _block(rows, start, stop, cell, unit):
     margin = len(f"device {len(rows) - 1}") + 2
     ruler = ""
     for column in range(start, stop):
-        if column % 5 == 0:
+        if column % 5 == 0 or (column == start and column % 5 < 3):
             ruler = ruler.ljust((column - start) * cell) + f"{float(column * unit):g}"
     lines = ["tick".ljust(margin) + ruler]
     for device, row in enumerate(rows):

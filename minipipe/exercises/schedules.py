@@ -1,0 +1,190 @@
+"""Checkers for notebook 04, the pipeline tick by tick."""
+
+from fractions import Fraction
+from numbers import Real
+
+from ..pipeline import Costs, simulate
+from ..schedules import Schedule, ScheduleError, gpipe, naive, peak_microbatches
+from . import called, numbers, same, short
+
+STAGES, MICROBATCHES = 2, 3            # of the schedule to be written
+BEST = (MICROBATCHES + STAGES - 1) * 3  # ticks, with F = 1 and B = 2
+
+
+def check_idle_ticks(idle_ticks):
+    """Judge `idle_ticks(K, M, F, B)`: the ticks in which devices are idle under GPipe, added up over all K devices.
+
+    K stages, M micro-batches, F and B the ticks of a forward and of a backward. The truth is counted in runs.
+
+    >>> check_idle_ticks(lambda K, M, F, B: (K - 1) * (F + B))
+    'Your bubble counts only one device: each of the K devices idles that long.'
+    """
+    cases = [(4, 8, 1, 2), (3, 7, 2, 5), (5, 4, 3, 1), (6, 11, 2, 2), (1, 3, 1, 2)]
+    mistakes = [
+        (lambda K, M, F, B: (K - 1) * (F + B), "Your bubble counts only one device: each of the K devices idles that long."),
+        (lambda K, M, F, B: K * (K - 1) * (F + B) / 2,
+         "That is half of it: the idle time before a device's first and after its last action, but a device also waits between its forwards and its backwards."),
+        (lambda K, M, F, B: K * (K - 1) * F, "That is the bubble of the forwards only: the backwards leave gaps of B ticks, too."),
+        (lambda K, M, F, B: K * (K - 1) * B, "That is the bubble of the backwards only: the forwards leave gaps of F ticks, too."),
+        (lambda K, M, F, B: K * (K - 1), "That counts gaps, not ticks: a gap of one forward and one backward lasts F + B ticks."),
+        (lambda K, M, F, B: 2 * K * (K - 1), "That counts gaps, not ticks: a forward's gap lasts F ticks, a backward's B."),
+        (lambda K, M, F, B: K * K * (F + B), "One gap too many on each device: a device idles while the K - 1 others are ahead or behind, not K."),
+        (lambda K, M, F, B: (M + K - 1) * (F + B), "That is the makespan of GPipe: subtract from it the ticks in which a device works."),
+        (lambda K, M, F, B: K * (M + K - 1) * (F + B), "Those are all ticks of all devices, the busy ones too: subtract K M (F + B)."),
+        (lambda K, M, F, B: K * M * (F + B), "Those are the busy ticks; asked were the idle ones."),
+        (lambda K, M, F, B: K * (K - 1) * M * (F + B), "That is the naive schedule's: in GPipe the devices work at the same time."),
+        (lambda K, M, F, B: (K - 1) / (M + K - 1), "That is the share of idle time; asked were ticks."),
+        (lambda K, M, F, B: (K - 1) / M, "That is a share, idle / ideal time; asked were ticks."),
+    ]
+    right = [sum(span.end - span.start for span in simulate(gpipe(K, M), Costs(F, B)).idle) for K, M, F, B in cases]
+    return _judge(idle_ticks, "KMFB", cases, right, mistakes) or (
+        "Right: K (K - 1)(F + B). M does not occur: more micro-batches make the bubble's share smaller, not the bubble.")
+
+
+def check_enough_microbatches(M):
+    """Judge `M`: the fewest micro-batches with which GPipe on K = 4 devices is idle for at most 10 % of the total time.
+
+    >>> check_enough_microbatches(30)
+    'That is idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time, (K-1)/(M+K-1): there M + K - 1, not M, is 30.'
+    """
+    if M is None:
+        return "Not solved yet: the answer is None."
+    if not isinstance(M, Real) or M != M or M in (float("inf"), -float("inf")):
+        return f"Give a number of micro-batches: {short(M)} is none."
+    if M != int(M) or M < 1:
+        return f"A number of micro-batches is a whole number from 1 upwards: {short(M)} is not."
+    M, K = int(M), 4
+    share = Fraction(K - 1, M + K - 1)
+    counted = f"with M = {short(M)} the devices are idle for {100 * float(share):.2f} % of the total time"
+    if M == 27:
+        return f"Right: {counted}, 3/30. That is (K-1)/(M+K-1), so M = 9 (K-1)."
+    mistakes = {
+        30: "That is idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time, (K-1)/(M+K-1): there M + K - 1, not M, is 30.",
+        28: f"One too many: {counted}, but 10 % itself is allowed.",
+        26: f"One too few: {counted}. Round up, not down.",
+        24: f"You subtracted K - 1 twice: {counted}.",
+        14: f"That is the idle time within each device's own span, (K-1)/(2M+K-1), at 10 %; {counted}.",
+        16: f"That is the rule of thumb M = 4 K: {counted}.",
+        33: "You added K - 1 where it has to be subtracted: M + K - 1 is 30.",
+        36: f"You took K where the formula has K - 1: {counted}.",
+        37: f"You took K where the formula has K - 1: {counted}.",
+    }
+    return mistakes.get(M) or (f"Too few: {counted}." if share > Fraction(1, 10) else f"Enough, but not the fewest: {counted}.")
+
+
+def check_speed_up(speed_up):
+    """Judge `speed_up(K, M)`: how many times faster GPipe is than the naive schedule. The truth is counted in runs.
+
+    >>> check_speed_up(lambda K, M: M / (M + K - 1))
+    'That is the share of its time for which one device works: K of them work at once, so multiply by K.'
+    """
+    cases = [(4, 8), (2, 5), (8, 3), (3, 30), (1, 4)]
+    mistakes = [
+        (lambda K, M: M / (M + K - 1), "That is the share of its time for which one device works: K of them work at once, so multiply by K."),
+        (lambda K, M: K, "That would be the speed-up without a bubble: the pipeline has to fill and drain, so it is less."),
+        (lambda K, M: (M + K - 1) / (K * M), "Turned round: GPipe's makespan belongs under the line."),
+        (lambda K, M: (M + K - 1) / M, "That is GPipe's makespan over the time that a device works; asked was the naive makespan over GPipe's."),
+        (lambda K, M: (K - 1) / (M + K - 1), "That is the bubble; asked was a quotient of two makespans."),
+        (lambda K, M: 1 - (K - 1) / M, "That uses idle / ideal time, (K-1)/M, and counts one device only."),
+        (lambda K, M: K * (1 - (K - 1) / M), "You used idle / ideal time, (K-1)/M: the devices work for 1 minus idle / total time."),
+        (lambda K, M: K - (K - 1) / (M + K - 1), "Your bubble counts only one device: each of the K devices is idle for that share."),
+        (lambda K, M: K * M / (M + K), "One too many under the line: the last device starts after K - 1 forwards, not K."),
+        (lambda K, M: K * M, "That is the naive makespan in units of F + B: divide it by GPipe's."),
+        (lambda K, M: M + K - 1, "That is GPipe's makespan in units of F + B: divide the naive one by it."),
+        (lambda K, M: M, "That grows without limit, but K devices are never more than K times as fast as one."),
+    ]
+    right = [simulate(naive(K, M)).makespan / simulate(gpipe(K, M)).makespan for K, M in cases]
+    return _judge(speed_up, "KM", cases, right, mistakes) or (
+        "Right: K M / (M + K - 1). It is K times the share of time in which the devices work, and tends to K as M grows.")
+
+
+def check_own_schedule(schedule):
+    """Judge a schedule for 2 devices and 3 micro-batches, as text, a list of lines, or a `Schedule`.
+
+    Asked is the best makespan, with F = 1 and B = 2, and at most 2 micro-batches alive on device 0.
+
+    >>> check_own_schedule(["F0 F1 F2 B2 B1 B0", "F0 F1 F2 B2 B1 B0"])
+    'The makespan is the best, 12 ticks, but 3 micro-batches are alive on device 0: start a backward before the last forward.'
+    """
+    if schedule is None or (isinstance(schedule, (str, list, tuple)) and not "".join(map(str, schedule)).strip()):
+        return "Not solved yet: there is no action in it."
+    try:
+        schedule = _read(schedule)
+    except ScheduleError as error:
+        return f"That cannot be read: {short(error, 200)}"
+    if schedule is None:
+        return "Write text with one line for each device, such as 'F0 F1 B0 B1'."
+    sentence = _wrong_size(schedule)
+    if sentence is not None:
+        return sentence
+    faults = schedule.faults()
+    if faults:
+        more = f" ({len(faults) - 1} more)" if len(faults) > 1 else ""
+        return f"It cannot run: {faults[0]}{more}."
+    if schedule.placement != [0, 1]:
+        return "Stage 0 belongs on device 0 and stage 1 on device 1: exchange the two lines."
+    return _judge_run(simulate(schedule))
+
+
+def _read(schedule):
+    """The `Schedule` of the learner, or None for what is no text."""
+    if isinstance(schedule, Schedule):
+        return schedule
+    if isinstance(schedule, str):
+        return Schedule.from_text(schedule)
+    if isinstance(schedule, (list, tuple)) and all(isinstance(line, str) for line in schedule):
+        return Schedule.from_text(list(schedule))
+    return None
+
+
+def _wrong_size(schedule):
+    """A sentence about the number of devices and micro-batches, or None if they are as asked."""
+    if len(schedule.devices) != STAGES:
+        return f"Your schedule has {len(schedule.devices)} lines; asked were {STAGES} devices, one line each."
+    indices = {action.microbatch for order in schedule.devices for action in order}
+    if indices == set(range(1, MICROBATCHES + 1)):
+        return "Micro-batches are counted from 0: here they are 0, 1 and 2."
+    if max(indices, default=0) != MICROBATCHES - 1:
+        return f"Your micro-batches are {', '.join(map(str, sorted(indices)))}; asked were {MICROBATCHES}: 0, 1 and 2."
+    return None
+
+
+def _judge_run(trace):
+    peak = peak_microbatches(trace)[0]
+    if any(span.label.kind == "R" for span in trace.spans):
+        return f"It recomputes, which nobody asked for, and takes {trace.makespan} ticks: leave the R out."
+    if sum(trace.busy_ticks()) == trace.makespan:
+        return f"One device works at a time, as in the naive schedule: {trace.makespan} ticks instead of {BEST}."
+    if trace.makespan > BEST:
+        longest = max((span for span in trace.idle if span.reason == "wait"), key=lambda span: span.end - span.start)
+        return f"It takes {trace.makespan} ticks, the best is {BEST}. The longest wait: {longest}."
+    if peak > 2:
+        return (f"The makespan is the best, {BEST} ticks, but {peak} micro-batches are alive on device 0: "
+                "start a backward before the last forward.")
+    return f"Right: {BEST} ticks, and at most {peak} micro-batches alive on device 0. That is 1F1B."
+
+
+def _judge(function, letters, cases, right, mistakes):
+    """A sentence about a function of numbers, or None if it gives `right` in all `cases`.
+
+    mistakes: pairs of a wrong formula and the sentence for a function that agrees with it everywhere.
+    """
+    answers = []
+    for case in cases:
+        value, sentence = called(function, *case)
+        if sentence is not None:
+            return sentence
+        answer, sentence = numbers("the result", value, ())
+        if sentence is not None:
+            return sentence
+        answers.append(answer)
+    wrong = [place for place, pair in enumerate(zip(answers, right)) if not same(*pair)]
+    if not wrong:
+        return None
+    for formula, sentence in mistakes:
+        if all(same(answer, formula(*case)) for answer, case in zip(answers, cases)):
+            return sentence
+    place = wrong[0]
+    where = ", ".join(f"{letter} = {number}" for letter, number in zip(letters, cases[place]))
+    start = "" if place == 0 else "Right for some numbers, but not for all. "
+    return f"{start}With {where} the count is {right[place]}, yours is {answers[place]:g}."

@@ -1,0 +1,106 @@
+"""The command line as a user meets it: what it prints, what it writes, and how it answers a mistake."""
+
+import subprocess
+import sys
+
+import pytest
+
+from minipipe.cli.main import main
+
+
+def run(capsys, *arguments):
+    """(exit status, what was printed, what was complained about)"""
+    try:
+        status = main(list(arguments))
+    except SystemExit as exit:
+        status = exit.code
+    return status, *capsys.readouterr()
+
+
+def test_the_main_job_trains_proves_and_draws(capsys, tmp_path):
+    """As a user starts it, but for fewer epochs."""
+    picture = tmp_path / "run.png"
+    status, out, _ = run(capsys, "--epochs", "8", "--output", str(picture))
+    assert status == 0
+    assert out.count("epoch ") == 8 and "s left" in out
+    accuracy = float(out.split("test accuracy ")[1].split(" %")[0])
+    assert accuracy > 90
+    assert "rational numbers, m = 11 in 8 ragged micro-batches: equal; only exp and log are rounded, once each" in out
+    assert "the bits of naive, gpipe, gpipe-fifo, 1f1b and of one device are equal" in out
+    assert "device 3  ......F0B0--F1B1--" in out and "makespan                                33 ticks" in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_wrong_gradient_makes_the_main_job_say_so_and_fail(capsys, tmp_path, monkeypatch):
+    from bugs import BUGS
+
+    BUGS["unequal_microbatches"](monkeypatch)
+    status, out, _ = run(capsys, "--epochs", "1", "--output", str(tmp_path / "run.png"))
+    assert status == 1 and "11 in 8 ragged micro-batches: DIFFERENT" in out
+
+
+def test_timeline_draws_any_schedule(capsys, tmp_path):
+    picture = tmp_path / "t.svg"
+    status, out, _ = run(capsys, "timeline", "--schedule", "1f1b", "--devices", "3", "--micro-batches", "5", "--costs", "F=2,B=3",
+                         "--recompute", "--latency", "0.5", "--output", str(picture))
+    assert status == 0 and "1f1b+recompute, 3 stages, 5 micro-batches" in out and "<svg" in picture.read_text()
+    status, out, _ = run(capsys, "timeline", "--order", "F0 F1 B0 B1", "F0 B0 F1 B1", "--output", str(picture))
+    assert status == 0 and "device 1  ..F0B0--F1B1--.." in out and "peak micro-batches per device           2 1" in out
+
+
+def test_verify_prints_a_table_of_verdicts(capsys):
+    status, out, _ = run(capsys, "verify")
+    rows = [line for line in out.splitlines() if " %" in line and line.startswith("Linear")]
+    assert status == 0 and len(rows) == 4 * 4 * 5 * 2 and not any("NO" in row for row in rows)
+    assert "160 of 160 rows hold in every strength" in out
+
+
+def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
+    from bugs import BUGS
+
+    BUGS["gradient_scale"](monkeypatch)
+    monkeypatch.setattr("minipipe.cli.verify.SIZES", [(2, 3, 8)])
+    status, out, _ = run(capsys, "verify")
+    assert status == 1 and " NO " in out and "0 of 32 rows" in out
+
+
+def test_figures_are_made_by_one_command(capsys, tmp_path):
+    status, out, _ = run(capsys, "figures", "--folder", str(tmp_path / "figures"))
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert status == 0 and names == {"naive.png", "gpipe.png", "1f1b.png", "gpipe_recompute.png", "schedules.png", "memory.png"}
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--schedule", "1f1"], "unknown schedule '1f1': did you mean '1f1b'?"),
+    (["--devices", "9"], "n_stages=9 does not fit 7 layers: use 1 to 7 stages"),
+    (["--micro-batches", "0"], "n_microbatches=0 must both be at least 1"),
+    (["--micro-batches", "40"], "too few for n_microbatches=40"),
+    (["--learning-rate", "0"], "learning_rate=0.0 must be above 0"),
+    (["--epochs", "0"], "n_epochs=0"),
+    (["--output", "nowhere/t.png"], "there is no folder nowhere"),
+    (["--output", "t.xyz"], "its name must end in one of"),
+    (["timeline", "--costs", "F=1,Q=2"], "'Q=2' is not one cost of F, B or R"),
+    (["timeline", "--costs", "F=x"], "'x' is not a number"),
+    (["timeline", "--costs", "F=nan"], "F=nan on stage 0"),
+    (["timeline", "--latency", "-1"], "latency=-1"),
+    (["timeline", "--order", "F0 B1"], "device 0 never does 0B0 (missing)"),
+    (["timeline", "--output", "nowhere/t.png"], "there is no folder nowhere"),
+])
+def test_a_mistake_is_answered_in_a_sentence_with_status_2_before_any_work(capsys, arguments, words):
+    status, out, complaint = run(capsys, *arguments)
+    assert status == 2 and words in complaint and complaint.startswith("minipipe: error: ")
+    assert "epoch " not in out and "Traceback" not in complaint
+
+
+def test_unknown_commands_and_options_have_status_2(capsys):
+    assert run(capsys, "timelin")[0] == 2 and run(capsys, "--speed")[0] == 2
+
+
+def test_help_shows_examples(capsys):
+    status, out, _ = run(capsys, "--help")
+    assert status == 0 and "examples:" in out and "python -m minipipe verify" in out
+
+
+def test_python_m_minipipe_is_the_command_line():
+    done = subprocess.run([sys.executable, "-m", "minipipe", "timeline", "--schedule", "x"], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("minipipe: error: unknown schedule 'x'")

@@ -1,0 +1,82 @@
+"""Rational numbers stay rational, and their few irrational functions round once, always in the same way."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minipipe.exact import SIGNIFICANT_BITS, Rational, rational
+
+fractions = st.fractions(min_value=-8, max_value=8, max_denominator=64)
+
+
+@given(fractions, fractions)
+def test_arithmetic_is_that_of_fractions_and_stays_rational(a, b):
+    x, y = Rational(a), Rational(b)
+    results = {x + y: a + b, x - y: a - b, x * y: a * b, -x: -a, abs(x): abs(a), a + y: a + b, a - y: a - b, a * y: a * b}
+    if b:
+        results |= {x / y: a / b, a / y: a / b}
+    for mine, expected in results.items():
+        assert type(mine) is Rational and mine == expected
+
+
+@pytest.mark.parametrize("function, domain", [("exp", fractions), ("tanh", fractions), ("log", fractions.filter(lambda x: x > 0)),
+                                              ("log1p", fractions.filter(lambda x: x > -1)), ("sqrt", fractions.filter(lambda x: x >= 0))])
+@given(data=st.data())
+def test_functions_are_right_to_the_last_place_of_a_double(data, function, domain):
+    """The 64-bit result, rounded to the 53 bits of a double, against libm's, which may be 1 place off."""
+    x = data.draw(domain)
+    mine = getattr(Rational(x), function)()
+    expected = getattr(math, function)(float(x))
+    assert type(mine) is Rational
+    argument = abs(Fraction(float(x)) - x) * 3000  # the argument rounded to a double, times the steepest slope, e^8
+    assert abs(mine - Fraction(expected)) <= Fraction(math.ulp(expected)) * 2 + argument
+    assert mine == getattr(Rational(x.numerator, x.denominator), function)()
+
+
+def test_results_have_few_bits_so_that_sums_stay_short():
+    for x in (Rational(1, 3), Rational(-50, 7), Rational(1, 10**9)):
+        for value in (x.exp(), x.tanh(), abs(x).sqrt(), abs(x).log()):
+            odd = abs(value.numerator)
+            while odd % 2 == 0:
+                odd //= 2
+            assert odd.bit_length() <= SIGNIFICANT_BITS
+            assert value.denominator & (value.denominator - 1) == 0  # a power of two
+
+
+def test_functions_do_not_depend_on_the_surrounding_decimal_context():
+    import decimal
+
+    expected = Rational(1, 3).tanh(), Rational(1, 3).exp()
+    with decimal.localcontext(decimal.Context(prec=5)):
+        assert (Rational(1, 3).tanh(), Rational(1, 3).exp()) == expected
+
+
+def test_arrays_of_them_pass_through_numpy():
+    A = rational([[0.5, 0.25], [1, 2]])
+    assert np.array_equal(A @ A, rational([[0.5, 0.625], [2.5, 4.25]]))
+    assert np.exp(A).dtype == object and np.array_equal(A.sum(axis=1), rational([0.75, 3]))
+    assert np.array_equal(Rational(1, 2) * A, A / 2) and np.array_equal(A * Rational(1, 2), A / 2)
+
+
+def test_rational_takes_floats_exactly_and_refuses_what_is_no_number():
+    assert rational([0.1])[0] == Fraction(0.1) != Fraction(1, 10) == rational(["1/10"])[0]
+    with pytest.raises(ValueError, match="NaN and infinity"):
+        rational([1.0, np.nan])
+
+
+@pytest.mark.parametrize("mix", [lambda x: x * 0.5, lambda x: 0.5 * x, lambda x: x + np.float32(1), lambda x: x - np.float64(1),
+                                 lambda x: rational([x]) * np.array([0.5])])
+def test_a_float_cannot_slip_in(mix):
+    with pytest.raises(TypeError, match="exact arithmetic met the float"):
+        mix(Rational(1, 3))
+
+
+def test_logarithm_and_root_refuse_what_is_not_defined():
+    with pytest.raises(ValueError, match="above 0"):
+        Rational(0).log()
+    with pytest.raises(ValueError, match="from 0 upwards"):
+        Rational(-1).sqrt()

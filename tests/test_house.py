@@ -1,0 +1,85 @@
+"""The floors of the house: who may import whom, how long a module may be, and how long an import takes."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import minipipe
+
+HOUSE = Path(minipipe.__file__).parent
+
+FLOORS = {
+    "functions": 0,
+    "layers": 1, "losses": 1, "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1,
+    "network": 2, "optimizers": 2, "training": 2,
+    "pipeline": 3, "parallel": 3,
+    "verification": 4, "plots": 4,
+    "exercises": 5, "cli": 5,
+}
+SAME_FLOOR = {("training", "network")}           # the loop cuts mini-batches as the network does
+NEVER = {("plots", "pipeline"), ("plots", "parallel"), ("plots", "verification")}
+WHEN_CALLED = {("cluster", "plots")}             # Trace.plot and Trace.to_text hand over to the plots
+
+
+def imports():
+    """(room, room that it imports, whether inside a function, where) for every import of the package by itself."""
+    for path in sorted(HOUSE.rglob("*.py")):
+        parts = path.relative_to(HOUSE).with_suffix("").parts
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        inside = {id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef) for node in ast.walk(function)}
+        for node in ast.walk(tree):
+            for target in targets(node, parts):
+                if parts[0] != target:
+                    yield parts[0], target, id(node) in inside, f"{path.name}:{node.lineno}"
+
+
+def targets(node, parts):
+    if isinstance(node, ast.Import):
+        return [alias.name.split(".")[1] for alias in node.names if alias.name.startswith("minipipe.")]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    if node.level == 0:
+        return [node.module.split(".")[1]] if node.module.startswith("minipipe.") else []
+    package = parts[:len(parts) - node.level]
+    full = (*package, *(node.module.split(".") if node.module else ()))
+    return [full[0]] if full else [alias.name for alias in node.names]
+
+
+def test_a_room_imports_only_from_floors_below():
+    rooms = [found for found in imports() if found[0] not in ("__init__", "__main__")]
+    assert len(rooms) > 30
+    for room, target, in_function, where in rooms:
+        allowed = FLOORS[target] < FLOORS[room] and (room, target) not in NEVER
+        assert allowed or (room, target) in SAME_FLOOR or (in_function and (room, target) in WHEN_CALLED), (
+            f"{where}: {room} (floor {FLOORS[room]}) must not import {target} (floor {FLOORS[target]})"
+        )
+
+
+def test_the_cluster_and_the_schedules_know_nothing_of_networks():
+    outside = {room: set() for room in ("cluster", "schedules")}
+    for room, target, in_function, _ in imports():
+        if room in outside and not in_function:
+            outside[room].add(target)
+    assert outside == {"cluster": set(), "schedules": set()}
+
+
+def test_the_front_door_defines_nothing():
+    tree = ast.parse((HOUSE / "__init__.py").read_text(encoding="utf-8"))
+    assert not [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    assert sorted(minipipe.__all__, key=str) == sorted(set(minipipe.__all__)) and all(hasattr(minipipe, name) for name in minipipe.__all__)
+
+
+def test_modules_stay_short():
+    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in HOUSE.rglob("*.py")}
+    assert max(lengths.values()) <= 300, max(lengths, key=lengths.get)
+
+
+def test_the_import_is_quick_and_leaves_matplotlib_alone():
+    """Below 0.3 s beyond NumPy; the best of three, because other programs share the machine."""
+    code = (
+        "import sys, time, numpy; begin = time.perf_counter(); import minipipe; "
+        "assert 'matplotlib' not in sys.modules; print(time.perf_counter() - begin)"
+    )
+    seconds = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(3)]
+    assert min(seconds) < 0.3

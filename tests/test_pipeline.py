@@ -1,0 +1,288 @@
+"""Stages as objects, ticks, ragged micro-batches, memory, and every wrong input at the door."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.pipeline import TreeSum, equal_counts
+from minipipe.schedules import BUILDERS, build, peak_microbatches
+
+LAYERS = [mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 5), mp.Tanh(), mp.Linear(5, 3)]
+
+
+def mini_batch(m=10, dtype=np.float64):
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((4, m)).astype(dtype), mp.one_hot(rng.integers(0, 3, m), 3).astype(dtype)
+
+
+def pipeline(n_stages=3, n_microbatches=4, schedule="gpipe", recompute=False, **options):
+    return mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), n_stages, n_microbatches, schedule, recompute, **options)
+
+
+@pytest.mark.parametrize("schedule", BUILDERS)
+@pytest.mark.parametrize("recompute", [False, True])
+def test_ticking_leaves_the_trace_cost_and_gradients_of_running(schedule, recompute):
+    X, Y = mini_batch()
+    whole, stepped = pipeline(schedule=schedule, recompute=recompute), pipeline(schedule=schedule, recompute=recompute)
+    J = whole.forward_backward(X, Y)
+    stepped.start(X, Y)
+    ticks = 1
+    while stepped.tick():
+        ticks += 1
+    assert stepped.trace == whole.trace and ticks == whole.trace.makespan
+    assert stepped.J == J
+    for mine, theirs in zip(stepped.gradients, whole.gradients):
+        assert (mine[0] is theirs[0] is None) or all(map(np.array_equal, mine, theirs))
+
+
+def test_a_run_with_numbers_takes_the_ticks_of_a_simulation():
+    """Same clock, same schedule: the spans of the real run are those of the run without arithmetic."""
+    for schedule in BUILDERS:
+        pipe = pipeline(schedule=schedule)
+        pipe.forward_backward(*mini_batch())
+        assert pipe.trace.spans == mp.simulate(build(schedule, 3, 4)).spans
+        assert pipe.trace.idle == mp.simulate(build(schedule, 3, 4)).idle
+
+
+def test_after_three_ticks_the_stashes_are_those_of_the_diagram():
+    pipe = pipeline()
+    pipe.start(*mini_batch())
+    for _ in range(3):
+        pipe.tick()
+    assert [sorted(stage.stash) for stage in pipe.stages] == [[0, 1, 2], [0, 1], [0]]
+
+
+def test_stages_do_not_share_anything():
+    stages = pipeline().stages
+    assert [len(stage.layers) for stage in stages] == [2, 2, 1] and [stage.loss is None for stage in stages] == [True, True, False]
+    assert len({id(layer) for stage in stages for layer in stage.layers}) == 5
+
+
+def test_a_pipeline_is_a_drop_in_for_sequential():
+    """The same weights from the same seed, the same predictions, and gradients in the same order and form."""
+    X, Y = mini_batch()
+    whole, pipe = mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy(), seed=5), pipeline(seed=5)
+    assert np.array_equal(whole.predict(X), pipe.predict(X))
+    whole.forward_backward(X, Y)
+    pipe.forward_backward(X, Y)
+    assert [[np.shape(part) for part in pair] for pair in whole.gradients] == [[np.shape(part) for part in pair] for pair in pipe.gradients]
+
+
+def test_networks_do_not_share_the_layers_that_they_were_built_from():
+    first, second = pipeline(), pipeline()
+    first.forward_backward(*mini_batch())
+    first.step(mp.SGD(learning_rate=1))
+    assert not np.array_equal(first.layers[0].W, second.layers[0].W) and LAYERS[0].W is None
+
+
+def test_parameters_that_a_layer_has_are_kept():
+    layer = mp.Linear(4, 3, W=np.ones((3, 4)), b=np.ones((3, 1)))
+    net = mp.Sequential([layer], mp.MeanSquaredError())
+    assert np.array_equal(net.layers[0].W, np.ones((3, 4)))
+    net.layers[0].W += 1
+    assert np.array_equal(layer.W, np.ones((3, 4)))
+
+
+def test_weights_depend_on_the_place_of_the_layer_alone():
+    for n_stages in (1, 2, 5):
+        assert all(
+            a.W is None or np.array_equal(a.W, b.W) for a, b in zip(pipeline(n_stages).layers, pipeline(3).layers)
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_messages_have_the_size_of_their_numbers(dtype):
+    """10 samples in micro-batches of 3, 3, 2, 2; the cuts are 6 and 5 units wide."""
+    pipe = pipeline(dtype=dtype)
+    pipe.forward_backward(*mini_batch(dtype=dtype))
+    size = np.dtype(dtype).itemsize
+    for message in pipe.trace.messages:
+        width = 6 if {message.source, message.to} == {0, 1} else 5
+        assert message.n_bytes == width * [3, 3, 2, 2][message.label.microbatch] * size
+
+
+def test_every_buffer_may_be_overwritten_after_it_was_sent(monkeypatch):
+    """The sender's arrays become NaN the moment its program goes on; the gradients do not notice."""
+    from minipipe.cluster import engine
+
+    X, Y = mini_batch()
+    layers = [mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 6), mp.ReLU(), mp.Linear(6, 3)]
+    clean = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 5, 4)
+    J = clean.forward_backward(X, Y)
+    copy = engine.own
+    poisoned = 0
+
+    def copy_and_poison(value):
+        nonlocal poisoned
+        result = copy(value)
+        value[...] = np.nan
+        poisoned += 1
+        return result
+
+    # ReLU keeps a mask and Linear keeps its input, so no stage needs what it has sent
+    monkeypatch.setattr(engine, "own", copy_and_poison)
+    pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 5, 4)
+    assert pipe.forward_backward(X, Y) == J and poisoned == 2 * 4 * 4
+    for mine, theirs in zip(pipe.gradients, clean.gradients):
+        assert (mine[0] is None) or all(map(np.array_equal, mine, theirs))
+
+
+@pytest.mark.parametrize("schedule, alive", [("gpipe", [8, 8, 8]), ("1f1b", [3, 2, 1]), ("naive", [1, 1, 1])])
+def test_peak_bytes_are_those_of_the_arrays_really_held(schedule, alive):
+    """Linear layers of 8 units and micro-batches of 2, counted by hand: device 0 in the middle of its last F.
+
+    Each micro-batch alive is one input (8 x 2 numbers); the parameters are W (8 x 8) and b (8 x 1). At the peak
+    in the forward phase the newest output is held too, and in GPipe all inputs.
+    """
+    layers = [mp.Linear(8, 8)] * 3
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 8, schedule)
+    pipe.forward_backward(np.ones((8, 16)), np.ones((8, 16)))
+    assert peak_microbatches(pipe.trace) == alive
+    parameters, activation = 8 * (64 + 8), 8 * 16
+    starts_of_F = [span.start for span in pipe.trace.spans_of(0) if span.label.kind == "F"]
+    held = dict(pipe.trace.memory(0))
+    in_first_phase = starts_of_F[:alive[0]]
+    assert [held[tick] for tick in in_first_phase] == [
+        parameters + (i + 1) * activation + activation for i in range(alive[0])
+    ]
+
+
+def test_recomputation_keeps_only_the_inputs():
+    """A stage of Linear and Tanh: its caches are input and output; with recomputation only the input stays."""
+    layers = [mp.Linear(8, 8), mp.Tanh()] * 2
+    X = np.ones((8, 32))
+    held = {}
+    for recompute in (False, True):
+        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 8, "gpipe", recompute)
+        pipe.start(X, X)
+        for _ in range(8):
+            pipe.tick()
+        stage = pipe.stages[0]
+        held[recompute] = len(stage.stash), len(stage.inputs), dict(pipe.trace.memory(0))[7]
+        while pipe.tick():
+            pass
+        assert not stage.stash and not stage.inputs
+    parameters, array = 8 * (64 + 8), 8 * 4 * 8
+    assert held[False] == (8, 0, parameters + 8 * 2 * array)
+    assert held[True] == (0, 8, parameters + 8 * array + array)  # the last output is on its way
+
+
+def test_recomputation_runs_before_the_gradient_arrives():
+    trace = mp.simulate(mp.schedules.with_recompute(build("gpipe", 3, 2)))
+    first_R = next(span for span in trace.spans_of(0) if span.label.kind == "R")
+    arrival = next(message for message in trace.messages if message.to == 0 and message.label.kind == "B")
+    assert first_R.end <= arrival.arrived
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_the_tree_sum_has_the_same_bits_in_any_order(data):
+    n = data.draw(st.integers(1, 20))
+    terms = [[np.float64(x)] for x in np.random.default_rng(n).standard_normal(n)]
+    reference, shuffled = TreeSum(n), TreeSum(n)
+    for i in range(n):
+        reference.add(i, terms[i])
+    for i in data.draw(st.permutations(range(n))):
+        shuffled.add(i, terms[i])
+    assert shuffled.value == reference.value
+
+
+@pytest.mark.parametrize("order", [list, lambda terms: list(reversed(list(terms)))], ids=["upwards", "downwards"])
+def test_the_tree_sum_keeps_few_pending_sums(order):
+    for n in range(1, 130):
+        total, most = TreeSum(n), 0
+        for i in order(range(n)):
+            total.add(i, [1])
+            most = max(most, len(total.pending))
+        assert total.value == [n] and most <= n.bit_length()
+
+
+def test_an_incomplete_sum_is_refused():
+    total = TreeSum(3)
+    total.add(0, [1])
+    with pytest.raises(RuntimeError, match="sum of 3 terms is not complete"):
+        total.value
+
+
+def test_equal_counts():
+    assert [equal_counts(7, n) for n in (1, 2, 3, 7)] == [[7], [4, 3], [3, 2, 2], [1] * 7]
+
+
+def test_unequal_costs_are_seen_in_the_trace():
+    pipe = pipeline(schedule="1f1b", costs=mp.Costs(F=[1, 3, 1], B=2))
+    pipe.forward_backward(*mini_batch())
+    assert {span.end - span.start for span in pipe.trace.spans_of(1) if span.label.kind == "F"} == {3}
+
+
+WRONG = {
+    "more micro-batches than samples": (lambda: pipeline(n_microbatches=16).forward_backward(*mini_batch()),
+                                        "n_microbatches=16 exceeds the batch of m=10 samples: use at most 10, or a larger batch"),
+    "no micro-batch": (lambda: pipeline(n_microbatches=0), "n_microbatches=0 must both be at least 1"),
+    "more stages than layers": (lambda: pipeline(n_stages=6), "n_stages=6 does not fit 5 layers: use 1 to 5 stages"),
+    "no stage": (lambda: pipeline(n_stages=0), "n_stages=0 does not fit 5 layers"),
+    "no layer": (lambda: mp.Sequential([], mp.MeanSquaredError()), "at least 1 layer, got 0"),
+    "a partition that does not add up": (lambda: pipeline(partition=[2, 2, 2]), "partition=[2, 2, 2] adds up to 6 for 5 layers"),
+    "an empty stage": (lambda: pipeline(partition=[5, 0, 0]), "give each stage at least 1 layer"),
+    "a partition of other length": (lambda: pipeline(partition=[3, 2]), "makes 2 stages, but n_stages=3"),
+    "a misspelt schedule": (lambda: pipeline(schedule="1f1"), "unknown schedule '1f1': did you mean '1f1b'?"),
+    "a schedule of other size": (lambda: pipeline(schedule=build("gpipe", 2, 4)), "is for 2 stages and 4 micro-batches, but n_stages=3"),
+    "a schedule with faults": (lambda: mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 1, 2, mp.Schedule.from_text("F0 F1 B1", 2)),
+                               "device 0 never does 0B0 (missing)"),
+    "recomputing twice": (lambda: mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 1, 1, mp.Schedule.from_text("F0 R0 B0"), True), "recomputes already"),
+    "too many costs": (lambda: pipeline(costs=mp.Costs(F=[1, 2])), "F has 2 costs for 3 stages"),
+    "a cost of nothing": (lambda: pipeline(costs=mp.Costs(B=0)), "B=0 on stage 0"),
+    "an empty batch": (lambda: pipeline().forward_backward(np.zeros((4, 0)), np.zeros((3, 0))), "a batch of 0 samples"),
+    "one axis": (lambda: pipeline().forward_backward(np.zeros(4), np.zeros(3)), "at least two axes"),
+    "labels of the wrong length": (lambda: pipeline().forward_backward(np.zeros((4, 10)), np.ones((3, 9)) / 3), "10 samples but labels of shape (3, 9)"),
+    "class numbers for labels": (lambda: pipeline().forward_backward(np.zeros((4, 10)), np.zeros(10, int)), "one_hot(labels, n_classes=3)"),
+    "NaN in the data": (lambda: pipeline().forward_backward(np.full((4, 10), np.nan), mini_batch()[1]), "X holds NaN or infinity in 40 of 40 places"),
+    "NaN in the labels": (lambda: pipeline().forward_backward(np.zeros((4, 10)), np.full((3, 10), np.nan)), "Y holds NaN or infinity"),
+    "words for data": (lambda: pipeline().forward_backward(np.full((4, 10), "a"), mini_batch()[1]), "pass real numbers"),
+    "wrong inputs": (lambda: pipeline().forward_backward(np.zeros((5, 10)), mini_batch()[1]), "Linear(4, 6) needs A_prev of shape (4, m), got (5, 3)"),
+    "wrong outputs": (lambda: pipeline().forward_backward(np.zeros((4, 10)), np.ones((2, 10)) / 2), "the labels have shape (2, 3), but the predictions have (3, 3)"),
+}
+
+
+@pytest.mark.parametrize("call, words", WRONG.values(), ids=WRONG)
+def test_wrong_input_gets_both_numbers_and_the_remedy(call, words):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: pipeline().gradients, "nothing has run yet"),
+    (lambda: pipeline().trace, "nothing has run yet"),
+    (lambda: pipeline().tick(), "nothing has run yet"),
+    (lambda: pipeline().step(mp.SGD(1)), "nothing has run yet"),
+    (lambda: mp.Sequential(LAYERS, None).gradients, "no gradients yet"),
+])
+def test_asking_too_early_is_answered_with_what_to_call(call, words):
+    with pytest.raises(RuntimeError, match=words):
+        call()
+
+
+def test_asking_in_the_middle_of_a_run():
+    pipe = pipeline()
+    pipe.start(*mini_batch())
+    pipe.tick()
+    for ask in (lambda: pipe.J, lambda: pipe.gradients):
+        with pytest.raises(RuntimeError, match="call tick"):
+            ask()
+
+
+def test_a_run_that_fails_leaves_the_parameters_as_they_were_and_the_pipeline_usable():
+    X, Y = mini_batch()
+    pipe = pipeline(memory_limit=500)
+    before = [layer.copy() for layer in pipe.layers]
+    with pytest.raises(mp.MemoryLimitError, match="above its limit of 500"):
+        pipe.forward_backward(X, Y)
+    with pytest.raises(ValueError):
+        pipe.forward_backward(X[:3], Y)
+    assert all(a.W is None or np.array_equal(a.W, b.W) for a, b in zip(before, pipe.layers))
+    free = pipeline()
+    with pytest.raises(ValueError):
+        free.forward_backward(X[:3], Y)
+    assert free.forward_backward(X, Y) == pipeline().forward_backward(X, Y)

@@ -1,0 +1,151 @@
+"""Orders as the papers print them, closed forms against counted ticks, and every fault by name."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.schedules import BUILDERS, Schedule, ScheduleError, build, gpipe, naive, one_f_one_b, peak_microbatches, with_recompute
+
+SIZES = [(K, M) for K in range(1, 9) for M in range(1, 21)]  # M < K included
+
+
+@pytest.mark.parametrize("F, B", [(1, 2), (1, 1), (3, 4), (0.5, 1.25)])
+def test_counted_ticks_and_peaks_equal_the_closed_forms(F, B):
+    """T and the peak on each device, for K = 1..8 and M = 1..20; 0.5 and 1.25 are exact in binary."""
+    costs = mp.Costs(F=F, B=B)
+    for K, M in SIZES:
+        for name, T, peak in [
+            ("naive", K * M * (F + B), lambda r: 1),
+            ("gpipe", (M + K - 1) * (F + B), lambda r: M),
+            ("gpipe-fifo", (M + K - 1) * (F + B), lambda r: M),
+            ("1f1b", (M + K - 1) * (F + B), lambda r: min(M, K - r)),
+        ]:
+            trace = mp.simulate(build(name, K, M), costs)
+            assert trace.makespan == T, (name, K, M)
+            assert peak_microbatches(trace) == [peak(r) for r in range(K)], (name, K, M)
+
+
+def test_counted_bubbles_equal_the_closed_forms():
+    """Counted with == : both sides are one correctly rounded division of the same fraction."""
+    for K, M in SIZES:
+        for name in ("gpipe", "gpipe-fifo", "1f1b"):
+            trace = mp.simulate(build(name, K, M))
+            assert trace.bubble("total") == (K - 1) / (M + K - 1)
+            assert trace.bubble("ideal") == (K - 1) / M
+        assert mp.simulate(naive(K, M)).bubble("total") == (K - 1) / K
+
+
+def test_gpipe_has_no_bubble_before_its_last_device_turns_round():
+    """Idle inside a device's own span: 3 (K - 1 - r) ticks on device r of GPipe with F = 1, B = 2."""
+    K, M = 4, 8
+    trace = mp.simulate(gpipe(K, M))
+    own_spans = sum(3 * M + 3 * (K - 1 - r) for r in range(K))
+    assert trace.bubble("span") == sum(3 * (K - 1 - r) for r in range(K)) / own_spans
+
+
+def test_recomputation_hides_in_the_bubble_while_a_device_waits():
+    """GPipe with R = F: only the last device has no gap for its first R, so (M + K - 1)(F + R + B) - (K - 1) R."""
+    for K, M in SIZES:
+        trace = mp.simulate(with_recompute(gpipe(K, M)), mp.Costs(F=1, B=2, R=1))
+        assert trace.makespan == (M + K - 1) * (1 + 1 + 2) - (K - 1) * 1
+
+
+def test_orders_are_those_of_the_papers():
+    assert str(one_f_one_b(3, 4)) == (
+        "device 0: 0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3\n"
+        "device 1: 1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3\n"
+        "device 2: 2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3"
+    )
+    assert str(gpipe(2, 3)) == "device 0: 0F0 0F1 0F2 0B2 0B1 0B0\ndevice 1: 1F0 1F1 1F2 1B2 1B1 1B0"
+    assert str(gpipe(1, 2, backward_order="fifo")) == "device 0: 0F0 0F1 0B0 0B1"
+    assert str(naive(2, 2)) == "device 0: 0F0 0B0 0F1 0B1\ndevice 1: 1F0 1B0 1F1 1B1"
+    assert str(with_recompute(gpipe(1, 2))) == "device 0: 0F0 0F1 0R1 0B1 0R0 0B0"
+
+
+def test_forward_clock_of_gpipe():
+    """Tick t runs micro-batch t - j on stage j, for max(1 + t - M, 0) <= j < min(1 + t, K)."""
+    K, M = 4, 6
+    spans = [span for span in mp.simulate(gpipe(K, M)).spans if span.label.kind == "F"]
+    clock = {(t, j, t - j) for t in range(M + K - 1) for j in range(max(1 + t - M, 0), min(1 + t, K))}
+    assert {(span.start, span.label.stage, span.label.microbatch) for span in spans} == clock
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 6), st.integers(1, 9), st.sampled_from(sorted(BUILDERS)), st.booleans())
+def test_builders_have_no_faults(K, M, name, recompute):
+    schedule = build(name, K, M)
+    assert (with_recompute(schedule) if recompute else schedule).faults() == []
+
+
+@pytest.mark.parametrize("lines, words", [
+    (["F0 F1 B0", "F0 B0 F1 B1"], "device 0 never does 0B1 (missing)"),
+    (["F0 F0 B0"], "device 0 does 0F0 2 times (duplicated)"),
+    (["F0 B0 B0"], "device 0 does 0B0 2 times (duplicated)"),
+    (["F0 B0 X0"], "device 0: 0X0 is of unknown kind 'X'"),
+    (["B0 F0"], "device 0: 0B0 comes before its forward 0F0"),
+    (["R0 F0 B0"], "device 0: 0R0 recomputes before there was a forward 0F0"),
+    (["F0 B0 R0"], "device 0: 0R0 comes after 0B0, which needs it"),
+    (["F0 R0 R0 B0"], "device 0 does 0R0 2 times (duplicated)"),
+    (["F0 B0", "0F0 0B0 1F0 1B0"], "stage 0 is on devices 0, 1"),
+    (["0F0 0B0", "2F0 2B0"], "no device does 1F0 (missing)"),
+    (["1F0 0F0 0B0 1B0"], "deadlock: device 0 cannot start 1F0 before 0F0 on device 0"),
+    (["F0 B0 F1 B1", "F1 B1 F0 B0"],
+     "deadlock: device 0 cannot start 0B0 before 1B0 on device 1, and device 1 cannot start 1F1 before 0F1 on device 0"),
+])
+def test_faults_are_named_with_their_place(lines, words):
+    schedule = Schedule.from_text(lines)
+    assert any(words in fault for fault in schedule.faults())
+    with pytest.raises(ScheduleError, match="cannot run"):
+        schedule.validate()
+
+
+def test_all_faults_are_listed_at_once():
+    faults = Schedule.from_text(["F0 F0 B1", "B0 F0 X1"]).faults()
+    assert len(faults) == len(set(faults)) == 7  # 0F0 twice; 0F1, 0B0, 1F1, 1B1 missing; 1B0 early; 1X1 unknown
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_the_validator_agrees_with_the_cluster(data):
+    """A shuffled schedule has no faults if and only if its programs come to their end."""
+    K, M = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
+    devices = tuple(tuple(data.draw(st.permutations(order))) for order in gpipe(K, M).devices)
+    schedule = Schedule(devices, K, M)
+    backward_first = any(
+        order.index(("B", s, i)) < order.index(("F", s, i)) for s, order in enumerate(devices) for i in range(M)
+    )
+    if backward_first:
+        assert any("comes before its forward" in fault for fault in schedule.faults())
+    elif schedule.faults():
+        assert "deadlock" in schedule.faults()[0]
+        with pytest.raises(mp.DeadlockError):
+            from minipipe.pipeline.program import cluster_of
+            cluster_of(schedule, mp.Costs(), mp.Link()).run()
+    else:
+        assert len(mp.simulate(schedule).spans) == 2 * K * M
+
+
+def test_stages_may_share_a_device():
+    """A text with the stage in front: two stages on one device still run, one after the other."""
+    schedule = Schedule.from_text(["0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1"])
+    assert schedule.faults() == [] and schedule.placement == [0, 0]
+    trace = mp.simulate(schedule)
+    assert trace.makespan == 12 and trace.messages == [] and trace.idle == []
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: build("gpip", 2, 2), "did you mean 'gpipe'"),
+    (lambda: build("1F1B", 2, 2), "did you mean '1f1b'"),
+    (lambda: build("zzz", 2, 2), "there are naive, gpipe, gpipe-fifo, 1f1b"),
+    (lambda: gpipe(0, 2), "n_stages=0 and n_microbatches=2"),
+    (lambda: gpipe(2, 2, backward_order="up"), "backward_order='up' must be 'lifo' or 'fifo'"),
+    (lambda: with_recompute(with_recompute(gpipe(2, 2))), "recomputes already"),
+    (lambda: Schedule.from_text("F0 BB"), "device 0: 'BB' is not an action"),
+    (lambda: Schedule.from_text(""), "has no actions"),
+    (lambda: Schedule.from_text("F0 B999999999"), "0B999999999 is out of reach"),
+])
+def test_mistakes_are_answered_with_the_remedy(call, words):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert words in str(error.value)

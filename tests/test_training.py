@@ -1,0 +1,129 @@
+"""The optimizer against its equations, and the training loop for both kinds of network."""
+
+import re
+
+import numpy as np
+import pytest
+
+import minipipe as mp
+
+LAYERS = [mp.Linear(2, 4), mp.Tanh(), mp.Linear(4, 2)]
+
+
+def data(m=30):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2, m))
+    return X, mp.one_hot((X[0] > X[1]).astype(int), 2)
+
+
+def test_sgd_follows_its_equations_step_by_step():
+    """On numbers that need no rounding: v = momentum v + dW, W = W - learning_rate v."""
+    layer = mp.Linear(1, 1, W=[[1.0]], b=[[2.0]])
+    optimizer = mp.SGD(learning_rate=0.5, momentum=0.5)
+    W, b, v_W, v_b = 1.0, 2.0, 0.0, 0.0
+    for dW, db in [(1.0, 2.0), (-3.0, 0.5), (0.25, 4.0)]:
+        gradient = np.array([[dW]]), np.array([[db]])
+        optimizer.update([mp.ReLU(), layer], [(None, None), gradient])
+        v_W, v_b = 0.5 * v_W + dW, 0.5 * v_b + db
+        W, b = W - 0.5 * v_W, b - 0.5 * v_b
+        assert (layer.W[0, 0], layer.b[0, 0]) == (W, b)
+        assert (gradient[0][0, 0], gradient[1][0, 0]) == (dW, db)  # the gradients are not written into
+
+
+@pytest.mark.parametrize("model", [
+    lambda: mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy()),
+    lambda: mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 3, 4, "1f1b"),
+], ids=["Sequential", "Pipeline"])
+def test_fit_learns_and_reports_one_line_an_epoch_with_the_time_left(model):
+    X, Y = data()
+    lines, batches = [], []
+
+    def progress(sequence):  # as tqdm: takes the list, yields its items
+        for item in sequence:
+            batches.append(item)
+            yield item
+
+    history = mp.fit(model(), X, Y, mp.SGD(1.0), 15, 8, validation=(X, Y), progress=progress, report=lines.append)
+    assert len(history) == len(lines) == 15 and len(batches) == 15 * 4
+    assert history[-1].J < history[0].J and history[-1].score > 0.9
+    for number, line in enumerate(lines, 1):
+        assert re.fullmatch(rf"epoch +{number}/15   J \d+\.\d{{4}}   validation \d+\.\d %   \d+ s left", line)
+
+
+def test_fit_of_both_kinds_ends_in_the_same_predictions():
+    """Not the same bits, since their sums are grouped differently; but the same class for every sample."""
+    X, Y = data()
+    predictions = []
+    for model in (mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy()), mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 3, 4)):
+        mp.fit(model, X, Y, mp.SGD(0.5), 5, 10, report=None)
+        predictions.append(model.predict(X).argmax(axis=0))
+    assert np.array_equal(*predictions)
+
+
+def test_mini_batches_are_shuffled_anew_and_each_sample_is_used_once_an_epoch():
+    X, Y = data()
+    seen = []
+
+    class Spy(mp.Sequential):
+        def forward_backward(self, X, Y):
+            seen.append(X[0].tolist())
+            return super().forward_backward(X, Y)
+
+    mp.fit(Spy(LAYERS, mp.SoftmaxCrossEntropy()), X, Y, mp.SGD(0.1), 2, 7, report=None)
+    first, second = seen[:5], seen[5:]
+    assert [len(batch) for batch in first] == [6, 6, 6, 6, 6]
+    assert sorted(sum(first, [])) == sorted(sum(second, [])) == sorted(X[0].tolist()) and first != second
+
+
+def unchanged(model, call, error, words):
+    before = [layer.copy() for layer in model.layers]
+    with pytest.raises(error, match=words):
+        call(model)
+    assert all(a.W is None or (np.array_equal(a.W, b.W) and np.array_equal(a.b, b.b)) for a, b in zip(before, model.layers))
+
+
+@pytest.mark.parametrize("options, words", [
+    ({"n_epochs": 0, "batch_size": 5}, "n_epochs=0 and batch_size=5"),
+    ({"n_epochs": 1, "batch_size": 3}, "leave one of 3, too few for n_microbatches=4"),
+])
+def test_fit_refuses_sizes_that_do_not_fit_before_the_first_step(options, words):
+    X, Y = data()
+    pipe = mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 3, 4)
+    unchanged(pipe, lambda model: mp.fit(model, X, Y, mp.SGD(0.1), report=None, **options), ValueError, words)
+
+
+def test_fit_refuses_bad_data_before_the_first_step():
+    X, Y = data()
+    bad = X.copy()
+    bad[1, 29] = np.inf
+    unchanged(mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy()), lambda model: mp.fit(model, bad, Y, mp.SGD(0.1), 1, 5, report=None),
+              ValueError, r"X holds NaN or infinity in 1 of 60 places, the first at index \(1, 29\)")
+
+
+def test_fit_stops_when_the_cost_is_not_finite_and_keeps_the_parameters_of_the_step_before():
+    X = np.full((1, 4), 1e200)
+    net = mp.Sequential([mp.Linear(1, 1, W=[[1.0]], b=[[0.0]])], mp.MeanSquaredError())
+    with np.errstate(over="ignore"):
+        unchanged(net, lambda model: mp.fit(model, X, X * 0, mp.SGD(0.1), 1, 4, report=None), FloatingPointError,
+                  "the cost became inf in epoch 1.*learning_rate below 0.1")
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda: mp.SGD(learning_rate=0), "learning_rate=0 must be above 0"),
+    (lambda: mp.SGD(learning_rate=float("nan")), "learning_rate=nan"),
+    (lambda: mp.SGD(0.1, momentum=1), "momentum=1 must lie in"),
+])
+def test_impossible_optimizers_are_refused(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_an_optimizer_with_momentum_belongs_to_one_network():
+    optimizer = mp.SGD(0.1, momentum=0.9)
+    X, Y = data()
+    first = mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy())
+    first.forward_backward(X, Y)
+    first.step(optimizer)
+    other = mp.Sequential([mp.Linear(2, 4), mp.Linear(4, 3), mp.Linear(3, 2)], mp.SoftmaxCrossEntropy())
+    other.forward_backward(X, Y)
+    unchanged(other, lambda model: model.step(optimizer), ValueError, "make a new SGD for each network")

@@ -1,0 +1,69 @@
+"""The verdicts can say no, and the rounding bounds hold against the exact result itself."""
+
+import numpy as np
+import pytest
+from cases import cases
+from hypothesis import given, settings
+
+import minipipe as mp
+from minipipe.exact import rational
+from minipipe.pipeline import Stage
+from minipipe.verification import equals_full_batch, rounding_bounds, same_bits, share_of_bound
+
+
+def pipe_and_batch():
+    X, Y = (part[:, :12] for part in mp.datasets.digits().train)
+    layers = [mp.Linear(64, 8), mp.ReLU(), mp.Linear(8, 10)]
+    return mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 4), X, Y
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=60)
+@given(case=cases())
+def test_one_evaluation_is_within_its_bound_of_the_true_value(case, dtype):
+    """Truth is the same network in rational arithmetic, whose exp and log are right to 64 bits."""
+    layers, X, Y = case.random(dtype)
+    net = mp.Sequential(layers, case.loss)
+    J = net.forward_backward(X, Y)
+    exact = mp.Sequential([layer.copy(rational) for layer in layers], case.loss)
+    J_exact = exact.forward_backward(rational(X), rational(Y))
+    bounds = rounding_bounds(layers, case.loss, X, Y)
+    assert abs(rational([J])[0] - J_exact) <= bounds.J
+    for pair, truth, bound in zip(net.gradients, exact.gradients, bounds.gradients):
+        for mine, true, limit in zip(pair, truth, bound):
+            assert mine is None or np.all(abs(rational(mine) - true).astype(float) <= limit)
+
+
+def test_the_bound_is_no_blank_cheque():
+    """For digits in float64 it stays below a billionth of the largest gradient."""
+    pipe, X, Y = pipe_and_batch()
+    pipe.forward_backward(X, Y)
+    bounds = rounding_bounds(pipe.layers, pipe.loss, X, Y)
+    for (dW, _), (limit, _) in zip(pipe.gradients, bounds.gradients):
+        assert dW is None or limit.max() < 1e-9 * abs(dW).max()
+
+
+@pytest.mark.parametrize("place", ["W", "b"])
+def test_one_wrong_bit_in_one_parameter_is_noticed(place, monkeypatch):
+    pipe, X, Y = pipe_and_batch()
+    assert same_bits(pipe, X, Y)
+    gradients = Stage.gradients
+
+    def with_one_bit_more(stage):
+        found = gradients(stage)
+        if stage.index == 0 and stage.loss is None:
+            part = found[0]["Wb".index(place)]
+            part[0, 0] = np.nextafter(part[0, 0], np.inf)
+        return found
+
+    monkeypatch.setattr(Stage, "gradients", with_one_bit_more)
+    assert not same_bits(pipe, X, Y)
+    assert not equals_full_batch(pipe, X, Y)
+
+
+def test_a_difference_beyond_rounding_is_noticed(monkeypatch):
+    pipe, X, Y = pipe_and_batch()
+    assert share_of_bound(pipe, X, Y) <= 1
+    cost = Stage.cost
+    monkeypatch.setattr(Stage, "cost", lambda stage: cost(stage) * (1 + 1e-9))
+    assert share_of_bound(pipe, X, Y) > 1
