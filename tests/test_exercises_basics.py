@@ -326,7 +326,8 @@ LAYERS = [
     (check_linear_backward, with_part(1, lambda dW: dW.T), "dW has shape (3, 2), turned round"),
     (check_linear_backward, with_part(0, lambda dA_prev: dA_prev.T), "dA_prev has shape (4, 3), turned round"),
     (check_linear_backward, with_part(2, lambda db: db[:, 0]), "db has shape (2,): keep the column"),
-    (check_linear_backward, lambda dZ, W, A_prev: (W.T @ dZ, dZ @ A_prev.T, dZ.sum(axis=0, keepdims=True)), "you summed over the units"),
+    (check_linear_backward, lambda dZ, W, A_prev: (W.T @ dZ, dZ @ A_prev.T, dZ.sum(axis=0, keepdims=True)),
+     "you summed over the units"),
     (check_linear_backward, with_part(2, lambda db: db.T), "db has shape (1, 2), turned round"),
     (check_linear_backward, with_part(0, lambda dA_prev: -dA_prev), "dA_prev has the wrong sign"),
     (check_linear_backward, with_part(1, lambda dW: dW + 1), "dW should be"),
@@ -351,7 +352,7 @@ LAYERS = [
     (check_leaky_relu, PromotingBackward, "backward_input turns float32 into float64"),
     (check_leaky_relu, Raising, "forward stopped with IndexError"),
     (check_leaky_relu, RaisingBackward, "backward_input stopped with ValueError"),
-    (check_leaky_relu, NeedsArguments, "Your function stopped with TypeError"),
+    (check_leaky_relu, NeedsArguments, "Your class stopped with TypeError"),
     (check_leaky_relu, 3, "no method forward"),
     (check_leaky_relu, mp.Layer, "no method forward"),
 ]
@@ -387,7 +388,7 @@ MICRO_BATCHES = [
     (check_tree_sum, halving, "You cut the list into halves"),
     (check_tree_sum, np.sum, "np.sum"),
     (check_tree_sum, lambda terms: tree_sum(sorted(terms)), "The sum is right but not its bits"),
-    (check_tree_sum, lambda terms: tree_sum(terms[:len(terms) // 2 * 2] or terms), "a term left out"),
+    (check_tree_sum, lambda terms: tree_sum(terms[:len(terms) // 2 * 2] or terms), "is a term left out"),
     (check_tree_sum, lambda terms: terms[0] + terms[1], "With 1 term: Your function stopped with IndexError"),
     (check_tree_sum, lambda terms: [sum(terms)], "must have shape ()"),
 ]
@@ -402,7 +403,8 @@ def test_a_wrong_answer_is_told_its_mistake(check, answer, sentence):
 @pytest.mark.parametrize("check", CHECKERS)
 @pytest.mark.parametrize("answer", [
     3, "W", [1, [2]], {}, object(), np.nan, lambda: 1, lambda *a: "text", lambda *a: 1j, lambda *a: [1, [2]], lambda *a: np.nan,
-    lambda *a: {}, lambda *a: ([1, [2]],) * 3, lambda *a: ([1, [2]],) * 2, lambda *a: 1 / 0, lambda *a: np.zeros((0, 3)), lambda *a: object(),
+    lambda *a: {}, lambda *a: ([1, [2]],) * 3, lambda *a: ([1, [2]],) * 2, lambda *a: 1 / 0, lambda *a: np.zeros((0, 3)),
+    lambda *a: object(),
 ])
 def test_no_answer_raises_and_none_of_these_is_right(check, answer):
     sentence = check(answer)

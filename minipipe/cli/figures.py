@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..datasets import digits
-from ..layers import Linear, ReLU
+from ..layers import Linear, Tanh
 from ..losses import SoftmaxCrossEntropy
 from ..pipeline import Costs, Pipeline, simulate
 from ..plots.memory import memory
@@ -46,12 +46,12 @@ def _schedules_compared(path):
 def _memory_over_time(path):
     """Bytes of real arrays, in three runs of the same mini-batch of digits."""
     X, Y = digits().train
-    layers = [Linear(64, 64), ReLU()] * 3 + [Linear(64, 10)]
+    layers = [Linear(64, 64), Tanh()] * 7 + [Linear(64, 64), Linear(64, 10)]
     settings = [("GPipe", "gpipe", False), ("1F1B", "1f1b", False), ("GPipe with recomputation", "gpipe", True)]
     figure = drawing_of(33, 3 * K, height=0.6)
-    for ax, (name, schedule, recompute) in zip(figure.subplots(3, sharey=True), settings):
+    for ax, (name, schedule, recompute) in zip(figure.subplots(3, sharex=True, sharey=True), settings):
         pipe = Pipeline(layers, SoftmaxCrossEntropy(), K, M, schedule, recompute)
-        pipe.forward_backward(X[:, :512], Y[:, :512])
+        pipe.forward_backward(X[:, :1024], Y[:, :1024])
         memory(pipe.trace, ax=ax, title=f"{name}: at most {max(pipe.trace.peak_bytes()) / 1024:.0f} KiB on a device")
     for ax in figure.axes[:-1]:
         ax.set_xlabel("")

@@ -35,7 +35,7 @@ def check_shapes(shapes):
         got = tuple(got) if isinstance(got, list) else got
         if got != right:
             return _wrong_shape(name, short(got), got, right)
-    return "Right: all 12. Every derivative has the shape of its own matrix, and only values and their derivatives have m columns."
+    return "Right: all 12. A derivative has the shape of its own matrix; only values and their derivatives have m columns."
 
 
 def _wrong_shape(name, text, got, right):
@@ -47,7 +47,7 @@ def _wrong_shape(name, text, got, right):
         }.get(letter, "samples are columns")
         return f"{name} is {text}, which is turned round: {reason}."
     if name.startswith("d") and letter in "Wb":
-        return f"{name} is {text}: the derivative by {name[1:]} has the shape of {name[1:]}, since the samples are summed away."
+        return f"{name} is {text}: the derivative by {name[1:]} has the shape of {name[1:]}; the samples are summed."
     if letter == "b" and got == (right[0], SIZES["m"]):
         return f"{name} is {text}: b has one column, which NumPy adds to every column of W A_prev."
     if letter == "b" and got == right[:1]:
@@ -101,7 +101,7 @@ def check_leaky_relu(layer_class):
         return "Not solved yet: the answer is None."
     layer, sentence = called(layer_class) if isinstance(layer_class, type) else (layer_class, None)
     if sentence is not None:
-        return sentence
+        return sentence.replace("Your function", "Your class", 1)
     for name in ("forward", "backward_input"):
         if not callable(getattr(layer, name, None)):
             return f"The layer has no method {name}: derive it from mp.Layer and define forward(Z) and backward_input(dA)."
@@ -166,12 +166,13 @@ def _judge_backward(layer, given, Z):
         (dA * (Z > 0), "backward_input is the plain ReLU's: where Z was below 0 the slope is 1/8, not 0."),
         (slope, "backward_input returns the slope alone: multiply it by dA."),
         (dA * np.where(Z > 0, Z, Z * LEAK), "backward_input multiplies by A: it needs the slope, 1 or 1/8."),
-        (np.where(dA > 0, dA, dA * LEAK), "backward_input looks at the sign of dA: the sign of Z decides, so keep it in the cache."),
+        (np.where(dA > 0, dA, dA * LEAK), "backward_input looks at the sign of dA: the sign of Z decides. Keep it in the cache."),
     ):
         if same(dZ, wrong):
             return sentence
     if not same(dZ, dA * slope):
-        return (f"backward_input should be {(dA * slope).tolist()} for the first of two micro-batches, yours is {dZ.tolist()}: "
+        right = (dA * slope).tolist()
+        return (f"backward_input should be {right} for the first of two micro-batches, yours is {dZ.tolist()}: "
                 "is all that it needs in self.cache, and nothing in another attribute?")
     return _judge_dtype(layer, Z)
 

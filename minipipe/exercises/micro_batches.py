@@ -75,8 +75,8 @@ def check_weights(weights):
         if same(got, right):
             continue
         if same(got, np.full(n_parts, 1 / n_parts)):
-            return (f"Right for equal sizes only: with {sizes} a sample of the micro-batch of {sizes[0]} would count "
-                    f"1/{n_parts * sizes[0]}, one of the micro-batch of {sizes[-1]} 1/{n_parts * sizes[-1]}. Each must count 1/{m}.")
+            return (f"Right for equal sizes only: with {sizes} a sample in the first micro-batch would count "
+                    f"1/{n_parts * sizes[0]}, one in the last 1/{n_parts * sizes[-1]}. Each must count 1/{m}.")
         if same(got, np.ones(n_parts)):
             return f"With weights of 1 the sum of {n_parts} means is too large, {n_parts} times so if the sizes are equal."
         if same(got, np.full(n_parts, 1 / m)):
@@ -86,7 +86,7 @@ def check_weights(weights):
         if same(got, 1 / right) or same(got, 1 / np.array(sizes)):
             return "Turned round: a larger micro-batch must weigh more, not less."
         if not same(got.sum(), 1):
-            return f"The weights for {sizes} add up to {got.sum():.6g}: a mean of equal gradients would not stay the same. They must add up to 1."
+            return f"The weights for {sizes} add up to {got.sum():.6g}: they must add up to 1, as in every mean."
         return f"For sizes {sizes} the weights are {[str(Fraction(size, m)) for size in sizes]}, yours are {got.tolist()}."
     return "Right: size / m. Dividing by m in the loss does the same, and needs no weights."
 
@@ -120,12 +120,13 @@ def check_tree_sum(tree_sum):
             if sentence is not None:
                 return f"With {n} {'term' if n == 1 else 'terms'}: {sentence}" if "stopped" in sentence else sentence
             if abs(got - math.fsum(terms)) > 1e-9:
-                return f"For {n} terms the result {got:.6g} is not their sum, {math.fsum(terms):.6g}: is a term left out or added twice?"
+                right = math.fsum(terms)
+                return f"For {n} terms the result is {got:.6g}, the sum is {right:.6g}: is a term left out or added twice?"
             if got != _tree(terms) and first_wrong is None:
                 first_wrong = n
             matches = [match and got == other(terms) for match, (other, _) in zip(matches, others)]
     if first_wrong is None:
-        return "Right: the same bits as TreeSum. The shape of the tree depends on M alone, so nobody's arrival can change it."
+        return "Right: the same bits as TreeSum. The tree's shape depends on M alone, so no order of arrival can change it."
     for match, (_, sentence) in zip(matches, others):
         if match:
             return sentence

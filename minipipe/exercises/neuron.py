@@ -24,17 +24,18 @@ def check_tanh_neuron(dz_of):
         (1 - a * a, "dz misses a factor: 1 - a^2 is only the slope of tanh. Multiply it by da."),
         ((y - a) * (1 - a * a), "dz has the wrong sign: the derivative of (a - y)^2 / 2 by a is a - y, not y - a."),
         (2 * (a - y) * (1 - a * a), "dz is 2 times too large: the 1/2 of the loss cancels the 2 of the square."),
-        ((a - y) * a * (1 - a), "You used the slope of the sigmoid, a (1 - a): this neuron has tanh, whose slope is 1 - a^2."),
+        ((a - y) * a * (1 - a), "You used the slope of the sigmoid, a (1 - a): the slope of tanh is 1 - a^2."),
         ((a - y) * (1 - np.tanh(a) ** 2), "You took tanh of a: a is tanh(z) already, so the slope is 1 - a^2."),
         ((a - y) / (1 - a * a), "You divided by the slope: the chain rule multiplies, dz = da * (1 - a^2)."),
         ((a - y) * (1 - a), "The slope of tanh is 1 - a^2: you wrote 1 - a."),
         ((a - y) * (1 - a) ** 2, "The slope of tanh is 1 - a^2: you wrote (1 - a)^2."),
-        ((a - y) ** 2 / 2 * (1 - a * a), "You multiplied the slope by the loss itself: it needs the derivative of the loss, a - y."),
+        ((a - y) ** 2 / 2 * (1 - a * a), "You multiplied the slope by the loss itself: take its derivative, a - y."),
     ]
     for wrong, sentence in mistakes:
         if same(dz, wrong):
             return sentence
-    return f"At a = {a[0]}, y = {y[0]} the answer is dz = {(a - y)[0] * (1 - a[0] ** 2)}, yours is {dz[0]:.6g}: find da, then the slope."
+    right = (a[0] - y[0]) * (1 - a[0] ** 2)
+    return f"At a = {a[0]}, y = {y[0]} the answer is dz = {right}, yours is {dz[0]:.6g}: find da, then the slope."
 
 
 def check_gradient(gradient):
@@ -68,7 +69,7 @@ def check_gradient(gradient):
         (-dZ, "of the wrong sign: dZ = (A - Y) / m, not (Y - A) / m."),
         (-m * dZ, "of the wrong sign and not divided by m: dZ = (A - Y) / m."),
         (dZ * slope, "not right: you multiplied by A (1 - A) once more, but A - Y is dZ already."),
-        (dZ / slope, "not right: that is dA, the derivative by A. Multiply it by the slope A (1 - A), which gives dZ = (A - Y) / m."),
+        (dZ / slope, "not right: that is dA, the derivative by A. Multiply it by the slope A (1 - A)."),
         (A / m, "not right: the labels Y do not appear in it. dZ = (A - Y) / m."),
     ]
     for name, got, factor in (("dW", dW, X.T), ("db", value[1], np.ones((m, 1)))):
@@ -81,7 +82,7 @@ def check_gradient(gradient):
             for wrong, sentence in mistakes:
                 if same(got, wrong @ factor):
                     return f"{name} is {sentence}"
-            return f"{name} should be {right.tolist()} for the test data, yours is {got.tolist()}: start from dZ = (A - Y) / m."
+            return f"{name} should be {right.tolist()}, yours is {got.tolist()}: start from dZ = (A - Y) / m."
     return f"Right: dZ = (A - Y) / m, dW = dZ X^T of shape {dW.shape}, db = the sum of dZ. 1/m came in once."
 
 
@@ -102,22 +103,24 @@ def check_central_difference(difference):
         return sentence
     up, here, down = J(theta + h), J(theta), J(theta - h)
     if slope == (up - down) / (2 * h):
-        return "Right: for J = theta^3 it is 3 theta^2 + h^2, so the error is h^2 and shrinks 100-fold when h shrinks 10-fold."
+        return "Right: for J = theta^3 it is 3 theta^2 + h^2. The error h^2 shrinks 100-fold when h shrinks 10-fold."
     mistakes = [
-        ((up - here) / h, "That is the forward difference, from theta to theta + h: its error shrinks like h. Step to both sides."),
-        ((here - down) / h, "That is the backward difference, from theta - h to theta: its error shrinks like h. Step to both sides."),
+        ((up - here) / h, "That is the forward difference, whose error only shrinks like h: step to both sides."),
+        ((here - down) / h, "That is the backward difference, whose error only shrinks like h: step to both sides."),
         ((up - down) / h, "2 times too large: theta - h and theta + h are 2h apart, so divide by 2h."),
         ((up - down) / 2 * h, "Python reads / 2 * h as (... / 2) * h: write / (2 * h)."),
         ((up - down) / 2, "Divide by 2h, the distance of the two points: you divided by 2 only."),
         (up - down, "That is how much J changes: divide it by 2h, the distance of the two points."),
         ((down - up) / (2 * h), "The sign is wrong: J(theta + h) comes first, J(theta - h) is subtracted."),
-        ((J(theta + h / 2) - J(theta - h / 2)) / h, "A central difference, but with half the step: take theta + h and theta - h, 2h apart."),
+        ((J(theta + h / 2) - J(theta - h / 2)) / h,
+         "A central difference, but with half the step: take theta + h and theta - h, which are 2h apart."),
         (3 * theta ** 2, "That is the exact derivative: the difference shall only call J, so that it works for any J."),
     ]
     for wrong, sentence in mistakes:
         if slope == wrong:
             return sentence
-    return f"For J = theta^3, theta = 2, h = 1/4 it is {(up - down) / (2 * h)}, yours is {slope}: (J(theta + h) - J(theta - h)) / (2h)."
+    right = (up - down) / (2 * h)
+    return f"For J = theta^3 at theta = 2 with h = 1/4 it is {right}, yours is {slope}: compare J at theta + h and theta - h."
 
 
 def _db(value, dZ):

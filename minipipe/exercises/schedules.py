@@ -21,18 +21,27 @@ def check_idle_ticks(idle_ticks):
     """
     cases = [(4, 8, 1, 2), (3, 7, 2, 5), (5, 4, 3, 1), (6, 11, 2, 2), (1, 3, 1, 2)]
     mistakes = [
-        (lambda K, M, F, B: (K - 1) * (F + B), "Your bubble counts only one device: each of the K devices idles that long."),
+        (lambda K, M, F, B: (K - 1) * (F + B),
+         "Your bubble counts only one device: each of the K devices idles that long."),
         (lambda K, M, F, B: K * (K - 1) * (F + B) / 2,
-         "That is half of it: the idle time before a device's first and after its last action, but a device also waits between its forwards and its backwards."),
-        (lambda K, M, F, B: K * (K - 1) * F, "That is the bubble of the forwards only: the backwards leave gaps of B ticks, too."),
-        (lambda K, M, F, B: K * (K - 1) * B, "That is the bubble of the backwards only: the forwards leave gaps of F ticks, too."),
-        (lambda K, M, F, B: K * (K - 1), "That counts gaps, not ticks: a gap of one forward and one backward lasts F + B ticks."),
+         "That is half of it, the idle time before a device's first and after its last action: a device also waits "
+         "between its forwards and its backwards."),
+        (lambda K, M, F, B: K * (K - 1) * F,
+         "That is the bubble of the forwards only: the backwards leave gaps of B ticks, too."),
+        (lambda K, M, F, B: K * (K - 1) * B,
+         "That is the bubble of the backwards only: the forwards leave gaps of F ticks, too."),
+        (lambda K, M, F, B: K * (K - 1),
+         "That counts gaps, not ticks: a gap of one forward and one backward lasts F + B ticks."),
         (lambda K, M, F, B: 2 * K * (K - 1), "That counts gaps, not ticks: a forward's gap lasts F ticks, a backward's B."),
-        (lambda K, M, F, B: K * K * (F + B), "One gap too many on each device: a device idles while the K - 1 others are ahead or behind, not K."),
-        (lambda K, M, F, B: (M + K - 1) * (F + B), "That is the makespan of GPipe: subtract from it the ticks in which a device works."),
-        (lambda K, M, F, B: K * (M + K - 1) * (F + B), "Those are all ticks of all devices, the busy ones too: subtract K M (F + B)."),
+        (lambda K, M, F, B: K * K * (F + B),
+         "One gap too many on each device: a device is idle while the K - 1 others are ahead or behind, not K."),
+        (lambda K, M, F, B: (M + K - 1) * (F + B),
+         "That is the makespan of GPipe: subtract from it the ticks in which a device works, and add up the devices."),
+        (lambda K, M, F, B: K * (M + K - 1) * (F + B),
+         "Those are all ticks of all devices, the busy ones too: subtract K M (F + B)."),
         (lambda K, M, F, B: K * M * (F + B), "Those are the busy ticks; asked were the idle ones."),
-        (lambda K, M, F, B: K * (K - 1) * M * (F + B), "That is the naive schedule's: in GPipe the devices work at the same time."),
+        (lambda K, M, F, B: K * (K - 1) * M * (F + B),
+         "That is the naive schedule's: in GPipe the devices work at the same time."),
         (lambda K, M, F, B: (K - 1) / (M + K - 1), "That is the share of idle time; asked were ticks."),
         (lambda K, M, F, B: (K - 1) / M, "That is a share, idle / ideal time; asked were ticks."),
     ]
@@ -59,7 +68,8 @@ def check_enough_microbatches(M):
     if M == 27:
         return f"Right: {counted}, 3/30. That is (K-1)/(M+K-1), so M = 9 (K-1)."
     mistakes = {
-        30: "That is idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time, (K-1)/(M+K-1): there M + K - 1, not M, is 30.",
+        30: "That is idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time, (K-1)/(M+K-1): "
+            "there M + K - 1, not M, is 30.",
         28: f"One too many: {counted}, but 10 % itself is allowed.",
         26: f"One too few: {counted}. Round up, not down.",
         24: f"You subtracted K - 1 twice: {counted}.",
@@ -80,15 +90,19 @@ def check_speed_up(speed_up):
     """
     cases = [(4, 8), (2, 5), (8, 3), (3, 30), (1, 4)]
     mistakes = [
-        (lambda K, M: M / (M + K - 1), "That is the share of its time for which one device works: K of them work at once, so multiply by K."),
+        (lambda K, M: M / (M + K - 1),
+         "That is the share of its time for which one device works: K of them work at once, so multiply by K."),
         (lambda K, M: K, "That would be the speed-up without a bubble: the pipeline has to fill and drain, so it is less."),
         (lambda K, M: (M + K - 1) / (K * M), "Turned round: GPipe's makespan belongs under the line."),
-        (lambda K, M: (M + K - 1) / M, "That is GPipe's makespan over the time that a device works; asked was the naive makespan over GPipe's."),
+        (lambda K, M: (M + K - 1) / M,
+         "That is GPipe's makespan over the time that one device works; asked was the naive makespan over GPipe's."),
         (lambda K, M: (K - 1) / (M + K - 1), "That is the bubble; asked was a quotient of two makespans."),
-        (lambda K, M: 1 - (K - 1) / M, "That uses idle / ideal time, (K-1)/M, and counts one device only."),
-        (lambda K, M: K * (1 - (K - 1) / M), "You used idle / ideal time, (K-1)/M: the devices work for 1 minus idle / total time."),
-        (lambda K, M: K - (K - 1) / (M + K - 1), "Your bubble counts only one device: each of the K devices is idle for that share."),
-        (lambda K, M: K * M / (M + K), "One too many under the line: the last device starts after K - 1 forwards, not K."),
+        (lambda K, M: K * (1 - (K - 1) / M),
+         "You used idle / ideal time, (K-1)/M: the devices work for 1 minus idle / total time."),
+        (lambda K, M: K - (K - 1) / (M + K - 1),
+         "Your bubble counts only one device: each of the K devices is idle for that share."),
+        (lambda K, M: K * M / (M + K),
+         "One too many under the line: the last device starts after K - 1 forwards, not K."),
         (lambda K, M: K * M, "That is the naive makespan in units of F + B: divide it by GPipe's."),
         (lambda K, M: M + K - 1, "That is GPipe's makespan in units of F + B: divide the naive one by it."),
         (lambda K, M: M, "That grows without limit, but K devices are never more than K times as fast as one."),
@@ -140,11 +154,13 @@ def _read(schedule):
 def _wrong_size(schedule):
     """A sentence about the number of devices and micro-batches, or None if they are as asked."""
     if len(schedule.devices) != STAGES:
-        return f"Your schedule has {len(schedule.devices)} lines; asked were {STAGES} devices, one line each."
+        return f"Devices (lines) in your schedule: {len(schedule.devices)}; asked were {STAGES}."
     indices = {action.microbatch for order in schedule.devices for action in order}
     if indices == set(range(1, MICROBATCHES + 1)):
         return "Micro-batches are counted from 0: here they are 0, 1 and 2."
-    if max(indices, default=0) != MICROBATCHES - 1:
+    if not indices:
+        return "Not solved yet: there is no action in it."
+    if max(indices) != MICROBATCHES - 1:
         return f"Your micro-batches are {', '.join(map(str, sorted(indices)))}; asked were {MICROBATCHES}: 0, 1 and 2."
     return None
 
@@ -187,4 +203,4 @@ def _judge(function, letters, cases, right, mistakes):
     place = wrong[0]
     where = ", ".join(f"{letter} = {number}" for letter, number in zip(letters, cases[place]))
     start = "" if place == 0 else "Right for some numbers, but not for all. "
-    return f"{start}With {where} the count is {right[place]}, yours is {answers[place]:g}."
+    return f"{start}With {where} the count is {right[place]:g}, yours is {answers[place]:g}."
