@@ -1,6 +1,6 @@
 """minipipe: learn, verify and try out pipeline-parallel training, in pure NumPy."""
 
-from . import cluster, datasets, exact, schedules
+from . import cluster, datasets, exact, plots, schedules, verification
 from .cluster import Cluster, Compute, DeadlockError, Link, MemoryLimitError, Receive, Send, Trace
 from .functions import accuracy, one_hot
 from .layers import Layer, Linear, ReLU, Sigmoid, Tanh, he, xavier
@@ -15,5 +15,5 @@ __all__ = [
     "BinaryCrossEntropy", "Cluster", "Compute", "Costs", "DeadlockError", "Layer", "Linear", "Link", "MeanSquaredError",
     "MemoryLimitError", "Pipeline", "ReLU", "Receive", "SGD", "Schedule", "ScheduleError", "Send", "Sequential",
     "Sigmoid", "SoftmaxCrossEntropy", "Stage", "Tanh", "Trace", "accuracy", "cluster", "datasets", "exact", "fit", "he",
-    "one_hot", "schedules", "simulate", "xavier",
+    "one_hot", "plots", "schedules", "simulate", "verification", "xavier",
 ]

@@ -34,12 +34,11 @@ def _schedules_compared(path):
     longest = max(trace.makespan for trace in traces)
     figure = drawing_of(longest, 3 * K, height=0.5)
     for ax, trace, name in zip(figure.subplots(3, sharex=True), traces, ("Naive", "GPipe", "1F1B")):
-        timeline(trace, ax=ax, title=f"{name}: {trace.makespan} ticks, idle {100 * trace.bubble('total'):.0f} % of the time")
+        title = f"{name}: {trace.makespan} ticks, idle {100 * trace.bubble('total'):.0f} % of the time"
+        timeline(trace, ax=ax, title=title, legend=name == "Naive")
         ax.set_xlim(0, longest)
     for ax in figure.axes[:-1]:
         ax.set_xlabel("")
-    for ax in figure.axes[1:]:
-        ax.get_legend().remove()
     write(figure, path)
 
 
@@ -52,9 +51,8 @@ def _memory_over_time(path):
     for ax, (name, schedule, recompute) in zip(figure.subplots(3, sharex=True, sharey=True), settings):
         pipe = Pipeline(layers, SoftmaxCrossEntropy(), K, M, schedule, recompute)
         pipe.forward_backward(X[:, :1024], Y[:, :1024])
-        memory(pipe.trace, ax=ax, title=f"{name}: at most {max(pipe.trace.peak_bytes()) / 1024:.0f} KiB on a device")
+        title = f"{name}: at most {max(pipe.trace.peak_bytes()) / 1024:.0f} KiB on a device"
+        memory(pipe.trace, ax=ax, title=title, legend=name == "GPipe")
     for ax in figure.axes[:-1]:
         ax.set_xlabel("")
-    for ax in figure.axes[1:]:
-        ax.get_legend().remove()
     write(figure, path)

@@ -169,11 +169,11 @@ class Trace:
         """For each device, the most bytes that it held at once."""
         return [max(n_bytes for _, n_bytes in self.memory(device)) for device in range(self.n_devices)]
 
-    def plot(self, ax=None, until=None):
+    def plot(self, ax=None, until=None, title=None, legend=True):
         """The timeline, drawn by `minipipe.plots.timeline`; returns the matplotlib axes."""
         from ..plots import timeline
 
-        return timeline(self, ax=ax, until=until)
+        return timeline(self, ax, until, title, legend)
 
     def to_text(self):
         """The timeline in characters, written by `minipipe.plots.text`."""

@@ -52,7 +52,7 @@ def numbers(name, value, shape):
     if array.dtype.kind == "O":
         try:
             array = array.astype(np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return None, f"{name} holds {short(array.flat[0])}, which is not a number."
     return array, None
 

@@ -5,7 +5,7 @@ from .timeline import new_axes
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 
 
-def memory(trace, ax=None, title=None):
+def memory(trace, ax=None, title=None, legend=True):
     """Draw the memory curves of `trace`, one per device, into the matplotlib axes `ax`, and return the axes.
 
     The unit of the y axis is KiB (1,024 bytes). Raises `ValueError` for a run that counted no memory.
@@ -25,5 +25,6 @@ def memory(trace, ax=None, title=None):
         ax.spines[side].set_visible(False)
     if title:
         ax.set_title(title, loc="left", fontsize=11)
-    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
+    if legend:
+        ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
     return ax

@@ -8,7 +8,7 @@ STYLES = {  # colours of Okabe and Ito, for colour-blind readers; their brightne
 OTHER = {"facecolor": "#CCCCCC", "label": "other work"}
 
 
-def timeline(trace, ax=None, until=None, title=None):
+def timeline(trace, ax=None, until=None, title=None, legend=True):
     """Draw `trace` into the matplotlib axes `ax`, new ones if None, and return the axes.
 
     Time runs to the right, in ticks; device 0 is on top; the number in a box is its micro-batch. until: draw
@@ -19,12 +19,12 @@ def timeline(trace, ax=None, until=None, title=None):
     end = trace.makespan if until is None else until
     if ax is None:
         ax = new_axes(trace)
-    legend = []
+    handles = []
     for kind, spans in _by_kind(trace, end).items():
         style = {"edgecolor": "#404040", "linewidth": 0.6} | STYLES.get(kind, OTHER)
         label = style.pop("label")
         _boxes(ax, spans, end, style)
-        legend.append(Patch(label=label, **style))
+        handles.append(Patch(label=label, **style))
     if trace.makespan <= 130:
         _numbers(ax, trace, end)
     ax.set_xlim(0, max(trace.makespan, end))
@@ -36,8 +36,8 @@ def timeline(trace, ax=None, until=None, title=None):
         ax.spines[side].set_visible(False)
     if title:
         ax.set_title(title, loc="left", fontsize=11)
-    if legend:
-        ax.legend(handles=legend, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(legend), frameon=False, fontsize=9,
+    if legend and handles:
+        ax.legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(handles), frameon=False, fontsize=9,
                   borderaxespad=0.2, handlelength=1.2, columnspacing=1.2)
     return ax
 

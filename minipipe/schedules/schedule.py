@@ -60,7 +60,7 @@ class Schedule:
         actions = [action for order in devices for action in order]
         if not actions:
             raise ScheduleError("the schedule has no actions: write one line per device, such as 'F0 F1 B0 B1'")
-        far = next((action for action in actions if max(action.stage, action.microbatch) >= len(actions)), None)
+        far = next((action for action in actions if max(action.stage, action.microbatch) > 100 + len(actions)), None)
         if far is not None:
             raise ScheduleError(f"{far} is out of reach: {len(actions)} actions cannot cover that many stages and micro-batches")
         n_stages = max(len(devices), 1 + max(action.stage for action in actions))
