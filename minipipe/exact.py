@@ -36,8 +36,7 @@ class Rational(Fraction):
     def __add__(self, other):
         return _closed(Fraction.__add__, self, other)
 
-    def __radd__(self, other):
-        return _closed(Fraction.__radd__, self, other)
+    __radd__ = __add__
 
     def __sub__(self, other):
         return _closed(Fraction.__sub__, self, other)
@@ -48,8 +47,7 @@ class Rational(Fraction):
     def __mul__(self, other):
         return _closed(Fraction.__mul__, self, other)
 
-    def __rmul__(self, other):
-        return _closed(Fraction.__rmul__, self, other)
+    __rmul__ = __mul__
 
     def __truediv__(self, other):
         return _closed(Fraction.__truediv__, self, other)

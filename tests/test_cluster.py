@@ -211,8 +211,7 @@ def test_messages_that_wait_count_at_the_receiver():
         yield Receive("x", source=0)
         yield Compute("use")
 
-    nothing = lambda: {}  # noqa: E731
-    trace = Cluster([left(), right()], link=Link(latency=0.25), holdings=[nothing, nothing]).run()
+    trace = Cluster([left(), right()], link=Link(latency=0.25), holdings=[dict, dict]).run()
     assert dict(trace.memory(1))[0.25] == 40 and trace.memory(1)[-1][1] == 0
 
 

@@ -28,15 +28,18 @@ def own(value):
 
 
 def _new_bytes(value, seen):
-    if isinstance(value, np.ndarray):
-        while isinstance(value.base, np.ndarray):
-            value = value.base
-        if id(value) in seen:
-            return 0
-        seen.add(id(value))
-        return value.nbytes
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, (list, tuple)):
-        return 0
-    return sum(_new_bytes(item, seen) for item in value)
+    """Bytes of the buffers in `value` whose ids are not in `seen` yet."""
+    n_bytes, rest = 0, [value]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, np.ndarray):
+            while isinstance(value.base, np.ndarray):
+                value = value.base
+            if id(value) not in seen:
+                seen.add(id(value))
+                n_bytes += value.nbytes
+        elif isinstance(value, dict):
+            rest.extend(value.values())
+        elif isinstance(value, (list, tuple)):
+            rest.extend(value)
+    return n_bytes
