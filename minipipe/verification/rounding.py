@@ -7,7 +7,8 @@ bound holds for a full-width product and for the micro-batches' products merged 
 
 For each array A the code carries an array E of the same shape, such that |computed - true| <= E for *every*
 order of evaluation. Two evaluations therefore differ by at most 2 E. The elementary functions of NumPy are
-taken to be right to 4 units in the last place, 8u, as its own test suite demands.
+taken to be right to 4 units in the last place, 8u, as its own test suite demands. Underflow is left out: results
+are taken to be zero or normal floats.
 """
 
 from dataclasses import dataclass
