@@ -80,6 +80,12 @@ def test_activations_equal_other_formulas_number_by_number(layer, g, slope):
     assert np.all(abs(dZ - np.vectorize(slope)(Z)) <= bound)
 
 
+def test_relu_has_slope_zero_at_zero():
+    layer = mp.ReLU()
+    layer.forward(np.array([[-1.0, 0.0, 1.0]]))
+    assert np.array_equal(layer.backward_input(np.ones((1, 3))), [[0, 0, 1]])
+
+
 def test_sigmoid_of_huge_numbers_neither_overflows_nor_loses_its_small_values():
     A = mp.Sigmoid().forward(np.array([[-700.0, -1e6, 1e6]]))
     assert A[0, 0] == math.exp(-700) and A[0, 1] == 0 and A[0, 2] == 1

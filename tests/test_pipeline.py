@@ -1,12 +1,16 @@
 """Stages as objects, ticks, ragged micro-batches, memory, and every wrong input at the door."""
 
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
+from minipipe.cluster import bytes_by_kind
 from minipipe.pipeline import TreeSum, equal_counts
+from minipipe.pipeline.program import _program
 from minipipe.schedules import BUILDERS, build, peak_microbatches
 
 LAYERS = [mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 5), mp.Tanh(), mp.Linear(5, 3)]
@@ -167,6 +171,47 @@ def test_recomputation_keeps_only_the_inputs():
     parameters, array = 8 * (64 + 8), 8 * 4 * 8
     assert held[False] == (8, 0, parameters + 8 * 2 * array)
     assert held[True] == (0, 8, parameters + 8 * array + array)  # the last output is on its way
+
+
+def test_at_the_end_a_device_holds_its_parameters_and_gradients_and_nothing_else():
+    """Two stages on the first device, one on the second; nothing is left in a cache, a stash or an inbox."""
+    schedule = mp.Schedule.from_text(["0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 2B0 2F1 2B1"])
+    pipe = pipeline(3, 2, schedule)
+    pipe.forward_backward(*mini_batch())
+    numbers = [4 * 6 + 6 + 6 * 5 + 5, 5 * 3 + 3]
+    assert [pipe.trace.memory(device)[-1][1] for device in (0, 1)] == [8 * 2 * n for n in numbers]
+    assert all(layer.cache is None for layer in pipe.layers) and pipe.loss.cache is None
+    pipe.predict(mini_batch()[0])
+    assert all(layer.cache is None for layer in pipe.layers)
+
+
+def test_the_last_stage_stashes_its_own_labels_only():
+    """Its caches of one micro-batch of 2: the input of Linear, the softmax, and the labels; not the whole of Y."""
+    pipe = mp.Pipeline([mp.Linear(4, 3)], mp.SoftmaxCrossEntropy(), 1, 5)
+    pipe.start(*mini_batch())
+    pipe.tick()
+    assert bytes_by_kind({"stash": pipe.stages[0].stash}) == {"stash": 8 * 2 * (4 + 3 + 3)}
+
+
+def test_programs_let_go_of_what_they_have_received_and_sent():
+    """What nobody needs any more is freed, not kept alive by a program that waits for its next message."""
+    arrays = []
+
+    def perform(action, incoming):
+        arrays.extend(map(weakref.ref, [incoming] if incoming is not None else []))
+        outgoing = np.zeros(3)
+        arrays.append(weakref.ref(outgoing))
+        return outgoing
+
+    program = _program(build("gpipe", 3, 2).devices[1], [0, 1, 2], perform)
+    program.send(None)                                    # asks for the first micro-batch
+    request = program.send(np.ones(3))                    # a Compute
+    answer = request.function(*request.args)
+    del request
+    program.send(answer)                                  # a Send
+    del answer
+    program.send(None)                                    # asks for the second micro-batch
+    assert len(arrays) == 2 and all(array() is None for array in arrays)
 
 
 def test_recomputation_runs_before_the_gradient_arrives():
