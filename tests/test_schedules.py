@@ -88,6 +88,7 @@ def test_builders_have_no_faults(K, M, name, recompute):
     (["F0 B0 R0"], "device 0: 0R0 comes after 0B0, which needs it"),
     (["F0 R0 R0 B0"], "device 0 does 0R0 2 times (duplicated)"),
     (["F0 B0", "0F0 0B0 1F0 1B0"], "stage 0 is on devices 0, 1"),
+    (["0F0 1F0 1B0 0B0", "0F1 1F1 1B1 0B1"], "stage 1 is on devices 0, 1: a stage's parameters are on one device only"),
     (["0F0 0B0", "2F0 2B0"], "no device does 1F0 (missing)"),
     (["1F0 0F0 0B0 1B0"], "deadlock: device 0 cannot start 1F0 before 0F0 on device 0"),
     (["F0 B0 F1 B1", "F1 B1 F0 B0"],

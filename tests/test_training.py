@@ -50,6 +50,15 @@ def test_fit_learns_and_reports_one_line_an_epoch_with_the_time_left(model):
         assert re.fullmatch(rf"epoch +{number}/15   J \d+\.\d{{4}}   validation \d+\.\d %   \d+ s left", line)
 
 
+def test_the_time_left_is_the_time_so_far_for_each_epoch_still_to_come(monkeypatch):
+    """With a clock that shows 0 s at the start and 10 s more at each end of an epoch."""
+    clock = iter(range(0, 100, 10))
+    monkeypatch.setattr("minipipe.training.time.perf_counter", lambda: next(clock))
+    lines = []
+    mp.fit(mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy()), *data(), mp.SGD(0.1), 4, 10, report=lines.append)
+    assert [line.split("   ")[-1] for line in lines] == ["30 s left", "20 s left", "10 s left", "0 s left"]
+
+
 def test_fit_of_both_kinds_ends_in_the_same_predictions():
     """Not the same bits, since their sums are grouped differently; but the same class for every sample."""
     X, Y = data()

@@ -88,7 +88,7 @@ class Cluster:
                 self._start(number, device.postponed, now)
                 continue
             if self._holdings is not None:
-                self._check_limit(number, now, [m for m in device.inbox.values() if m[0] < now])
+                self._check_limit(number, now)
                 self._observe(number, now, [bytes_by_kind(self._holdings[number]())])
             self._resume(number, device, now, until)
         if not agenda and not self.done:
@@ -148,7 +148,7 @@ class Cluster:
         answer = request.function(*request.args)
         after = bytes_by_kind(self._holdings[number]() | {"work": (request.args, answer)})
         self._observe(number, now, [before, after])
-        self._check_limit(number, now, [m for m in self._devices[number].inbox.values() if m[0] <= now])
+        self._check_limit(number, now)
         return answer
 
     def _send(self, number, request, now):
@@ -184,18 +184,21 @@ class Cluster:
         record.waits += (number, device.waits_since, arrival, place)
         heappush(self._agenda, (arrival, RESUME, number))
 
-    def _observe(self, device, now, counts):
+    def _observe(self, number, now, counts):
         """Write down the largest of `counts`, each a {kind: bytes} of this device."""
         held = max(counts, key=lambda count: sum(count.values()))
-        self._devices[device].held = held
-        self._record.memory += (device, now, sum(held.values()))
+        self._devices[number].held = held
+        self._record.memory += (number, now, sum(held.values()))
 
-    def _check_limit(self, device, now, messages):
+    def _check_limit(self, number, now):
+        """What the device has held since its last observation, and the messages that arrived before `now`."""
         if self._memory_limit is None:
             return
-        held = self._devices[device].held | bytes_by_kind({"messages": [value for _, value, _ in messages]})
+        device = self._devices[number]
+        messages = [value for arrival, value, _ in device.inbox.values() if arrival < now]
+        held = device.held | bytes_by_kind({"messages": messages})
         if sum(held.values()) > self._memory_limit:
-            raise MemoryLimitError(memory_message(device, now, held, self._memory_limit))
+            raise MemoryLimitError(memory_message(number, now, held, self._memory_limit))
 
 
 class _Device:

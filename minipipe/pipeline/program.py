@@ -82,7 +82,6 @@ def _program(order, placement, perform):
         if direction and 0 <= before < n_stages:
             incoming = yield Receive((kind, before, microbatch), placement[before])
         outgoing = yield Compute(action, perform, action, incoming)
-        incoming = None
         if direction and 0 <= after < n_stages:
             yield Send(action, outgoing, placement[after])
         outgoing = None

@@ -38,8 +38,7 @@ class TreeSum:
                 if (level, partner) not in self.pending:
                     break
                 other = self.pending.pop((level, partner))
-                left, right = (term, other) if place < partner else (other, term)
-                term = [a + b for a, b in zip(left, right, strict=True)]
+                term = [a + b for a, b in zip(term, other, strict=True)]  # a + b and b + a have the same bits
             level, place, n_places = level + 1, place // 2, (n_places + 1) // 2
         self.pending[level, place] = term
 
