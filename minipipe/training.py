@@ -18,7 +18,7 @@ class Epoch(NamedTuple):
     score: float | None
 
     def __str__(self):
-        score = "" if self.score is None else f"   validation {100 * self.score:.1f} %"
+        score = "" if self.score is None else f"   score {100 * self.score:.1f} %"
         return f"J {self.J:.4f}{score}"
 
 

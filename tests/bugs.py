@@ -1,4 +1,4 @@
-"""Bugs that pipeline frameworks really shipped, ready to be put into minipipe.
+"""Bugs of the kinds that pipeline frameworks have shipped, ready to be put into minipipe.
 
 Each function puts one bug in, with pytest's `monkeypatch`, which takes it out again. `test_pitfalls.py` has a
 check of the same name for each, and shows that the check fails with the bug in. To see all that a bug breaks:
@@ -38,6 +38,8 @@ def reused_receive_buffer(monkeypatch):
     buffers = {}
 
     def own(value):
+        if not isinstance(value, np.ndarray):
+            return value, 0
         buffer = buffers.setdefault((value.shape, value.dtype), np.empty_like(value))
         buffer[...] = value
         return buffer, buffer.nbytes

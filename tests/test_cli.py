@@ -25,8 +25,8 @@ def test_the_main_job_trains_proves_and_draws(capsys, tmp_path):
     assert out.count("epoch ") == 8 and "s left" in out
     accuracy = float(out.split("test accuracy ")[1].split(" %")[0])
     assert accuracy > 90
-    assert "rational numbers, m = 11 in 8 ragged micro-batches: equal; only exp and log are rounded, once each" in out
-    assert "the bits of naive, gpipe, gpipe-fifo, 1f1b and of one device are equal" in out
+    assert "rational numbers, m = 11 in 8 ragged micro-batches: equal (==); only exp and log are rounded, once each" in out
+    assert "the bits of naive, gpipe, gpipe-fifo, 1f1b and of one device are equal (==)" in out
     assert "device 3  ......F0B0--F1B1--" in out and "makespan                                33 ticks" in out
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -98,7 +98,7 @@ def test_unknown_commands_and_options_have_status_2(capsys):
 
 def test_help_shows_examples(capsys):
     status, out, _ = run(capsys, "--help")
-    assert status == 0 and "examples:" in out and "python -m minipipe verify" in out
+    assert status == 0 and "examples:" in out and "python3 -m minipipe verify" in out
 
 
 def test_python_m_minipipe_is_the_command_line():

@@ -13,12 +13,12 @@ FLOORS = {
     "functions": 0,
     "layers": 1, "losses": 1, "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1,
     "network": 2, "optimizers": 2, "training": 2,
-    "pipeline": 3, "parallel": 3,
+    "pipeline": 3,
     "verification": 4, "plots": 4,
     "exercises": 5, "cli": 5,
 }
 SAME_FLOOR = {("training", "network")}           # the loop cuts mini-batches as the network does
-NEVER = {("plots", "pipeline"), ("plots", "parallel"), ("plots", "verification")}
+NEVER = {("plots", "pipeline")}                  # plots draw traces, whoever made them
 WHEN_CALLED = {("cluster", "plots")}             # Trace.plot and Trace.to_text hand over to the plots
 
 

@@ -47,7 +47,7 @@ def test_fit_learns_and_reports_one_line_an_epoch_with_the_time_left(model):
     assert len(history) == len(lines) == 15 and len(batches) == 15 * 4
     assert history[-1].J < history[0].J and history[-1].score > 0.9
     for number, line in enumerate(lines, 1):
-        assert re.fullmatch(rf"epoch +{number}/15   J \d+\.\d{{4}}   validation \d+\.\d %   \d+ s left", line)
+        assert re.fullmatch(rf"epoch +{number}/15   J \d+\.\d{{4}}   score \d+\.\d %   \d+ s left", line)
 
 
 def test_the_time_left_is_the_time_so_far_for_each_epoch_still_to_come(monkeypatch):

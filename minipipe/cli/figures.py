@@ -21,7 +21,7 @@ def run(options):
         ("naive", naive(K, 4), "Naive: one device works at a time"),
         ("gpipe", gpipe(K, M), "GPipe: all forwards, then all backwards"),
         ("1f1b", one_f_one_b(K, M), "1F1B: the same bubble, fewer micro-batches alive"),
-        ("gpipe_recompute", with_recompute(gpipe(K, M)), "GPipe with recomputation: R runs before the gradient arrives"),
+        ("gpipe_recompute", with_recompute(gpipe(K, M)), "GPipe with recomputation, done before the gradient arrives"),
     ]:
         save(simulate(schedule, Costs(F=1, B=2)), folder / f"{name}.png", title)
     _schedules_compared(folder / "schedules.png")

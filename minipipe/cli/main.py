@@ -8,10 +8,10 @@ from ..schedules import BUILDERS
 from . import bench, figures, timeline, train, verify
 
 EXAMPLES = """examples:
-  python -m minipipe                                      train on digits, prove the gradients, draw the run
-  python -m minipipe timeline --schedule 1f1b --devices 4 --micro-batches 8
-  python -m minipipe timeline --order "F0 F1 B0 B1" "F0 B0 F1 B1" --costs F=1,B=2
-  python -m minipipe verify                               a table of verdicts
+  python3 -m minipipe                                      train on digits, prove the gradients, draw the run
+  python3 -m minipipe timeline --schedule 1f1b --devices 4 --micro-batches 8
+  python3 -m minipipe timeline --order "F0 F1 B0 B1" "F0 B0 F1 B1" --costs F=1,B=2
+  python3 -m minipipe verify                               a table of verdicts
 """
 
 
@@ -39,15 +39,19 @@ def _parser():
     parser.set_defaults(run=train.run)
     _add_training(parser)
     commands = parser.add_subparsers(title="commands (without one: train on the digits)", metavar="COMMAND")
-    _add_timeline(commands.add_parser("timeline", help="run a schedule without arithmetic, and draw it"))
-    command = commands.add_parser("verify", help="prove many combinations equal to the full batch, as a table")
+    _add_timeline(_command(commands, "timeline", "run a schedule without arithmetic, and draw it"))
+    command = _command(commands, "verify", "prove many combinations equal to the full batch, as a table")
     command.set_defaults(run=verify.run)
-    command = commands.add_parser("figures", help="make the pictures of the README again")
+    command = _command(commands, "figures", "make the pictures of the README again")
     command.add_argument("--folder", default="figures", help="where to write them (default: %(default)s)")
     command.set_defaults(run=figures.run)
-    command = commands.add_parser("bench", help="how fast the training step and the simulator are")
+    command = _command(commands, "bench", "measure the training step, beside PyTorch's if it is installed, and the simulator")
     command.set_defaults(run=bench.run)
     return parser
+
+
+def _command(commands, name, purpose):
+    return commands.add_parser(name, help=purpose, description=purpose[0].upper() + purpose[1:] + ".")
 
 
 def _add_training(parser):
@@ -56,7 +60,7 @@ def _add_training(parser):
     parser.add_argument("--recompute", action="store_true", help="keep only each stage's input, and run its forward again")
     parser.add_argument("--epochs", type=int, default=30, help="passes over the data (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=32, help="samples in a mini-batch (default: %(default)s)")
-    parser.add_argument("--learning-rate", type=float, default=0.2, help="default: %(default)s")
+    parser.add_argument("--learning-rate", type=float, default=0.2, help="of plain SGD (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of weights and shuffling (default: %(default)s)")
     parser.add_argument("--output", default="timeline.png", help="the picture to write (default: %(default)s)")
 
@@ -64,9 +68,11 @@ def _add_training(parser):
 def _add_timeline(parser):
     _add_sizes(parser)
     parser.add_argument("--schedule", default="gpipe", help=f"one of {', '.join(BUILDERS)} (default: %(default)s)")
-    parser.add_argument("--order", nargs="+", metavar="ACTIONS", help='your own schedule, one "F0 F1 B0 B1" per device')
+    parser.add_argument("--order", nargs="+", metavar="ACTIONS", 
+                        help='your own schedule instead of --schedule, --devices and --micro-batches: one "F0 F1 B0 B1" per '
+                             'device, with R0 for a recomputation and 2F0 for stage 2')
     parser.add_argument("--recompute", action="store_true", help="put a recomputation before each backward")
-    parser.add_argument("--costs", default="F=1,B=2", help="ticks, with / between stages: F=1/1/2/1,B=2 (default: %(default)s)")
+    parser.add_argument("--costs", default="F=1,B=2", help="ticks of F, B and R, with / between stages: F=1/1/2/1,B=2 (default: %(default)s)")
     parser.add_argument("--latency", type=float, default=0, help="ticks that a message takes (default: %(default)s)")
     parser.add_argument("--output", default="timeline.png", help="the picture to write (default: %(default)s)")
     parser.set_defaults(run=timeline.run)

@@ -30,7 +30,8 @@ def run(options):
     print(f"\nThe run that was just compared with the full batch, J = {pipe.J:.4f}:\n")
     print_trace(pipe.trace)
     print(f"peak bytes per device                   {' '.join(f'{n_bytes:,}' for n_bytes in pipe.trace.peak_bytes())}")
-    save(pipe.trace, path, f"{pipe.schedule.name}: {options.micro_batches} micro-batches of digits, gradients proved equal")
+    verdict = "gradients verified" if proved else "gradients WRONG"
+    save(pipe.trace, path, f"{pipe.schedule.name}: {options.micro_batches} micro-batches of digits, {verdict}")
     return 0 if proved else 1
 
 
@@ -44,15 +45,15 @@ def _layers():
 def _prove(pipe, X, Y, m):
     """The trained network's gradients, from the pipeline and from one full-width batch, in three senses."""
     K, M = pipe.n_stages, pipe.n_microbatches
-    print("Do the micro-batches' gradients add up to the full batch's? J and every parameter, compared with ==:")
+    print("Do the micro-batches' gradients add up to the full batch's? J and every parameter compared:")
     ragged = M + 3
     print(f"  rational numbers, m = {ragged} in {M} ragged micro-batches:", end=" ", flush=True)
     exact_pipe = Pipeline([layer.copy(rational) for layer in pipe.layers], pipe.loss, K, M, pipe.schedule)
     exact = equals_full_batch(exact_pipe, rational(X[:, :ragged]), rational(Y[:, :ragged]))
-    print("equal; only exp and log are rounded, once each" if exact else "DIFFERENT")
+    print("equal (==); only exp and log are rounded, once each" if exact else "DIFFERENT")
     X, Y = X[:, :m], Y[:, :m]
     bits = all(same_bits(Pipeline(pipe.layers, pipe.loss, K, M, name), X, Y) for name in BUILDERS)
-    print(f"  float64, m = {m}: the bits of {', '.join(BUILDERS)} and of one device are {'equal' if bits else 'DIFFERENT'}")
+    print(f"  float64, m = {m}: the bits of {', '.join(BUILDERS)} and of one device are {'equal (==)' if bits else 'DIFFERENT'}")
     share = share_of_bound(pipe, X, Y)
     print(f"  float64, m = {m}, against one full-width batch: the largest difference is {100 * share:.2g} % of the rounding bound")
     return exact and bits and share <= 1

@@ -10,8 +10,8 @@ class Stage:
     index: the place of the stage in the pipeline; stage 0 computes no dA_prev, since nobody wants it.
     loss: the last stage's, None for the others.
 
-    A forward leaves in `stash[i]` what the backward of micro-batch i needs: the cache of each layer, or, when
-    it will be recomputed, only the stage's input. The layers themselves know of one micro-batch at a time.
+    A forward leaves in `stash[i]` what the backward of micro-batch i needs, the cache of each layer; or, when it
+    will be recomputed, in `inputs[i]` only the stage's input. The layers know of one micro-batch at a time.
     """
 
     def __init__(self, index, layers, loss=None):

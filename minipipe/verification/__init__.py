@@ -1,4 +1,9 @@
-"""Is the pipeline's gradient the full batch's? Four strengths of exactness, each as a verdict."""
+"""Is the pipeline's gradient the full batch's? Three verdicts, for four strengths of exactness.
+
+`equals_full_batch(pipe, X, Y)`: equal with `==`, in rational numbers, or in floats that need no rounding.
+`same_bits(pipe, X, Y)`: on any floats, equal to the same micro-batches on one device.
+`share_of_bound(pipe, X, Y)`: on any floats, the difference to the full batch as a share of the rounding bound.
+"""
 
 from .rounding import Bounds, rounding_bounds
 from .verdicts import equals_full_batch, same_bits, share_of_bound
