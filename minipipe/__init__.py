@@ -3,7 +3,7 @@
 from . import cluster, datasets, exact, plots, schedules, verification
 from .cluster import Cluster, Compute, DeadlockError, Link, MemoryLimitError, Receive, Send, Trace
 from .functions import accuracy, one_hot
-from .layers import Layer, Linear, ReLU, Sigmoid, Tanh, he, xavier
+from .layers import GELU, Layer, LeakyReLU, Linear, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh, he, xavier
 from .losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
 from .network import Sequential
 from .optimizers import SGD
@@ -12,8 +12,9 @@ from .schedules import Schedule, ScheduleError
 from .training import fit
 
 __all__ = [
-    "BinaryCrossEntropy", "Cluster", "Compute", "Costs", "DeadlockError", "Layer", "Linear", "Link", "MeanSquaredError",
-    "MemoryLimitError", "Pipeline", "ReLU", "Receive", "SGD", "Schedule", "ScheduleError", "Send", "Sequential",
-    "Sigmoid", "SoftmaxCrossEntropy", "Stage", "Tanh", "Trace", "accuracy", "cluster", "datasets", "exact", "fit", "he",
-    "one_hot", "plots", "schedules", "simulate", "verification", "xavier",
+    "BinaryCrossEntropy", "Cluster", "Compute", "Costs", "DeadlockError", "GELU", "Layer", "LeakyReLU", "Linear",
+    "Link", "MeanSquaredError", "MemoryLimitError", "Pipeline", "ReLU", "Receive", "SGD", "Schedule", "ScheduleError",
+    "Send", "Sequential", "SiLU", "Sigmoid", "Softmax", "SoftmaxCrossEntropy", "Softplus", "Stage", "Tanh", "Trace",
+    "accuracy", "cluster", "datasets", "exact", "fit", "he", "one_hot", "plots", "schedules", "simulate",
+    "verification", "xavier",
 ]

@@ -1,6 +1,22 @@
 """What several rooms of the house need: small pure functions of arrays and numbers."""
 
+from fractions import Fraction
+
 import numpy as np
+
+
+def constant(value, Z):
+    """`value` as a number that may meet the numbers of Z without changing their kind.
+
+    Among floats that is a Python float, which takes on the dtype of the array that it meets. Among the rational
+    numbers of an object array it is a rational number with exactly the value given; a float would be refused there.
+
+    >>> (np.float32([3.0]) * constant(0.5, np.float32([3.0]))).dtype
+    dtype('float32')
+    >>> constant(0.5, np.array([Fraction(3)]))
+    Fraction(1, 2)
+    """
+    return Z.flat[0] * 0 + Fraction(value) if Z.dtype == object else float(value)
 
 
 def sigmoid(Z):

@@ -17,6 +17,10 @@ LOSSES = {
 }
 
 
+BOUNDED = [mp.ReLU(), mp.Sigmoid(), mp.Tanh()]  # the activations that `verification.rounding_bounds` knows
+ACTIVATIONS = [*BOUNDED, mp.LeakyReLU(), mp.GELU(), mp.SiLU(), mp.Softplus(), mp.Softmax()]
+
+
 class Case(NamedTuple):
     """A network with its loss, the size of its mini-batch, and one way to run it in a pipeline."""
 
@@ -63,10 +67,10 @@ def _eighths(array):
 
 
 @st.composite
-def cases(draw, representable=False):
+def cases(draw, representable=False, activations=ACTIVATIONS):
     """Networks of 1 to 3 weight layers; `representable` ones need no rounding on small whole numbers."""
     sizes = draw(st.lists(st.integers(1, 3), min_size=2, max_size=4))
-    activations = [mp.ReLU()] if representable else [mp.ReLU(), mp.Sigmoid(), mp.Tanh()]
+    activations = [mp.ReLU()] if representable else activations
     layers = []
     for n_prev, n in zip(sizes, sizes[1:]):
         layers.append(mp.Linear(n_prev, n))

@@ -1,8 +1,13 @@
-"""Activation functions, applied to each number by itself. `Z` and `A` have any shape `(..., m)`."""
+"""Activation functions. `Z` and `A` have the same shape, any `(..., m)`; all but Softmax act on each number by itself.
+
+None of them overflows, however large the numbers of Z are.
+"""
+
+import math
 
 import numpy as np
 
-from ..functions import sigmoid
+from ..functions import constant, sigmoid
 from .layer import Layer
 
 
@@ -13,7 +18,8 @@ class Elementwise(Layer):
         return dA * self.slope(self.cached(dA, np.shape))
 
     def slope(self, cache):
-        """g'(Z), from what `forward` has cached."""
+        """g'(Z), from what `forward` has cached: g'(Z) itself, or A where it follows from A."""
+        return cache
 
 
 class ReLU(Elementwise):
@@ -28,9 +34,6 @@ class ReLU(Elementwise):
     def forward(self, Z):
         self.cache = Z > 0
         return Z * self.cache
-
-    def slope(self, cache):
-        return cache
 
 
 class Sigmoid(Elementwise):
@@ -64,3 +67,111 @@ class Tanh(Elementwise):
 
     def slope(self, A):
         return 1 - A * A
+
+
+class LeakyReLU(Elementwise):
+    """A = Z where Z > 0, else negative_slope * Z.  dZ = dA or negative_slope * dA, in the same places.
+
+    A line with a bend: both directions multiply by the same D, 1 where Z > 0 and negative_slope elsewhere (at
+    Z = 0, too), which is max(D', negative_slope) for the D' of ReLU. Hence 0 <= negative_slope <= 1; anything
+    else raises `ValueError`. Source: Maas, Hannun, Ng 2013, ICML workshop on deep learning.
+
+    >>> LeakyReLU(negative_slope=0.5).forward(np.array([[-1.0, 2.0]]))
+    array([[-0.5,  2. ]])
+    """
+
+    def __init__(self, negative_slope=0.01):
+        if not 0 <= negative_slope <= 1:
+            raise ValueError(f"negative_slope={negative_slope} must lie in 0 <= negative_slope <= 1")
+        self.negative_slope = negative_slope
+
+    def forward(self, Z):
+        self.cache = np.maximum((Z > 0).astype(Z.dtype), constant(self.negative_slope, Z))
+        return Z * self.cache
+
+    def __repr__(self):
+        return f"LeakyReLU({self.negative_slope})"
+
+
+class Softplus(Elementwise):
+    """A = log(1 + e^Z), a smooth ReLU.  dZ = dA * sigmoid(Z).
+
+    The derivative: A' = e^Z / (1 + e^Z). Computed as max(Z, 0) + log(1 + e^-|Z|), the same number, in which no
+    exponential can overflow. Source: Dugas et al. 2001, NIPS 13.
+
+    >>> Softplus().forward(np.array([[-1000.0, 1000.0]])) + 0
+    array([[   0., 1000.]])
+    """
+
+    def forward(self, Z):
+        self.cache = sigmoid(Z)
+        return Z * (Z > 0) + np.log1p(np.exp(-abs(Z)))
+
+
+class SiLU(Elementwise):
+    """A = Z * S with S = sigmoid(Z), also called swish.  dZ = dA * (S + A * (1 - S)).
+
+    The derivative, with S' = S (1 - S): A' = S + Z S (1 - S) = S + A (1 - S). Sources: Elfwing, Uchibe, Doya 2017, arXiv
+    1702.03118, equation 4; Ramachandran, Zoph, Le 2017, arXiv 1710.05941.
+
+    >>> SiLU().forward(np.array([[-1000.0, 0.0, 1000.0]])) + 0
+    array([[   0.,    0., 1000.]])
+    """
+
+    def forward(self, Z):
+        S = sigmoid(Z)
+        A = Z * S
+        self.cache = S + A * (1 - S)
+        return A
+
+
+class GELU(Elementwise):
+    """A = Z/2 * (1 + T) with T = tanh(c * (Z + k * Z^3)), c = sqrt(2/pi), k = 0.044715: the tanh form of GELU.
+
+    It stands for Z * P(N(0, 1) <= Z), from which it differs by less than 0.0005. The derivative, with
+    tanh' = 1 - tanh^2:
+
+        A' = (1 + T)/2 + Z/2 * (1 - T^2) * c * (1 + 3 * k * Z^2),    dZ = dA * A'
+
+    From |Z| = 10 on, T is -1 or 1 to more than 64 bits, and the second term of A' is 0. So T may be taken at
+    the nearest number to Z in -10..10, whose cube cannot overflow. Source: Hendrycks and Gimpel 2016, arXiv
+    1606.08415, section 2. PyTorch calls this form `GELU(approximate="tanh")`.
+
+    >>> GELU().forward(np.array([[-1e30, 0.0, 1e30]])) + 0
+    array([[0.e+00, 0.e+00, 1.e+30]])
+    """
+
+    def forward(self, Z):
+        c, k, ten = (constant(value, Z) for value in (math.sqrt(2 / math.pi), 0.044715, 10))
+        U = np.clip(Z, -ten, ten)
+        kU2 = k * (U * U)
+        T = np.tanh(c * U * (1 + kU2))
+        share = (1 + T) / 2
+        self.cache = share + (c / 2) * U * (1 - T * T) * (1 + 3 * kU2)
+        return Z * share
+
+
+class Softmax(Layer):
+    """A = e^Z / (sum of e^Z over axis 0): each sample's features, or each pixel's channels, become shares of 1.
+
+    Z, A (n, ..., m). The derivative: da_i/dz_j = a_i (1[i = j] - a_j), so for one sample
+
+        dz_j = sum_i da_i a_i (1[i = j] - a_j) = a_j (da_j - sum_i da_i a_i)        dZ = A * (dA - sum(dA * A))
+
+    Each column is shifted by its own maximum, which changes no share and keeps e^Z from overflowing. To learn
+    classes, leave this layer out and use the loss SoftmaxCrossEntropy, which has it built in. Source: Bridle
+    1990, NIPS 2.
+
+    >>> Softmax().forward(np.array([[0.0, 1000.0], [0.0, 0.0]]))
+    array([[0.5, 1. ],
+           [0.5, 0. ]])
+    """
+
+    def forward(self, Z):
+        exponentials = np.exp(Z - Z.max(axis=0, keepdims=True))
+        self.cache = exponentials / exponentials.sum(axis=0, keepdims=True)
+        return self.cache
+
+    def backward_input(self, dA):
+        A = self.cached(dA, np.shape)
+        return A * (dA - (dA * A).sum(axis=0, keepdims=True))
