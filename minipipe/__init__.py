@@ -6,15 +6,15 @@ from .functions import accuracy, one_hot
 from .layers import GELU, Layer, LeakyReLU, Linear, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh, he, xavier
 from .losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
 from .network import Sequential
-from .optimizers import SGD
+from .optimizers import SGD, Adam, AdamW, RMSProp
 from .pipeline import Costs, Pipeline, Stage, simulate
 from .schedules import Schedule, ScheduleError
 from .training import fit
 
 __all__ = [
-    "BinaryCrossEntropy", "Cluster", "Compute", "Costs", "DeadlockError", "GELU", "Layer", "LeakyReLU", "Linear",
-    "Link", "MeanSquaredError", "MemoryLimitError", "Pipeline", "ReLU", "Receive", "SGD", "Schedule", "ScheduleError",
-    "Send", "Sequential", "SiLU", "Sigmoid", "Softmax", "SoftmaxCrossEntropy", "Softplus", "Stage", "Tanh", "Trace",
-    "accuracy", "cluster", "datasets", "exact", "fit", "he", "one_hot", "plots", "schedules", "simulate",
-    "verification", "xavier",
+    "Adam", "AdamW", "BinaryCrossEntropy", "Cluster", "Compute", "Costs", "DeadlockError", "GELU", "Layer",
+    "LeakyReLU", "Linear", "Link", "MeanSquaredError", "MemoryLimitError", "Pipeline", "RMSProp", "ReLU", "Receive",
+    "SGD", "Schedule", "ScheduleError", "Send", "Sequential", "SiLU", "Sigmoid", "Softmax", "SoftmaxCrossEntropy",
+    "Softplus", "Stage", "Tanh", "Trace", "accuracy", "cluster", "datasets", "exact", "fit", "he", "one_hot", "plots",
+    "schedules", "simulate", "verification", "xavier",
 ]

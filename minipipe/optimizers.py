@@ -1,47 +1,213 @@
-"""How gradients change parameters."""
+"""How gradients change parameters.
+
+In every equation W stands for any parameter (each W and each b), g for its gradient, which needs no division by
+m since the loss has done that, t for the number of the update, from 1. The hyper-parameters may be floats, or
+`exact.Rational` for a network of rational numbers.
+"""
+
+import numpy as np
 
 
-class SGD:
-    """Stochastic gradient descent with momentum.
+class Optimizer:
+    """What all optimizers share: the walk over the parameters, weight decay, and the memory of past gradients.
 
-        v = momentum * v + dW,    W = W - learning_rate * v        (the same for b)
+        coupled:    g <- g + weight_decay * W                 decay is part of the gradient, and is remembered with it
+        decoupled:  W <- W - learning_rate * weight_decay * W     decay acts on W alone
 
-    v starts at 0 and belongs to this object, so keep one optimizer for the whole of a training. The
-    derivatives need no division by m: the loss has done that. Source: Polyak 1964; this form of the
-    momentum is equation 9 of Goyal et al. 2017, arXiv 1706.02677.
+    then W <- W - step(g). Coupled decay is the gradient of the cost weight_decay/2 * ||W||^2; without momentum the
+    two are the same. Source: Loshchilov and Hutter 2017, arXiv 1711.05101.
+
+    The memory, `n_memories` arrays for each parameter that start at 0, belongs to this object, so keep one
+    optimizer for the whole of a training. `learning_rate` may be changed between updates.
     """
 
-    def __init__(self, learning_rate, momentum=0):
-        if not learning_rate > 0:
-            raise ValueError(f"learning_rate={learning_rate} must be above 0")
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum={momentum} must lie in 0 <= momentum < 1")
-        self.learning_rate, self.momentum = learning_rate, momentum
-        self._velocity = {}
+    n_memories = 0
+
+    def __init__(self, learning_rate, weight_decay, decoupled):
+        if not weight_decay >= 0:
+            raise ValueError(f"weight_decay={weight_decay} must be at least 0")
+        self.learning_rate, self.weight_decay, self.decoupled = learning_rate, weight_decay, decoupled
+        self._last_rate = learning_rate
+        self._memory = {}  # (index of the layer, "W" or "b") -> arrays
+        self._t = 0
+
+    @property
+    def learning_rate(self):
+        return self._learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value):
+        if not value > 0:
+            raise ValueError(f"learning_rate={value} must be above 0")
+        self._learning_rate = value
 
     def update(self, layers, gradients):
-        """Change the parameters of `layers` in place; `gradients` is a list of `(dW, db)`, one per layer."""
-        if self._velocity and {key: v.shape for key, v in self._velocity.items()} != _shapes(gradients):
-            raise ValueError("this optimizer has the velocity of another network: make a new SGD for each network")
-        for index, (layer, (dW, db)) in enumerate(zip(layers, gradients, strict=True)):
-            if dW is not None:
-                layer.W -= self.learning_rate * self._with_momentum((index, "W"), dW)
-                layer.b -= self.learning_rate * self._with_momentum((index, "b"), db)
+        """Change the parameters of `layers` in place; `gradients` is a list of `(dW, db)`, one per layer.
 
-    def _with_momentum(self, key, gradient):
-        if not self.momentum:
-            return gradient
-        velocity = self._velocity.get(key)
+        The gradients stay as they are. Raises `ValueError`, with all parameters as they were, if the gradients do
+        not belong to these layers or the memory belongs to another network.
+        """
+        parameters = _parameters(layers, gradients)
+        self._check(parameters)
+        self._t += 1
+        for key, (W, g) in parameters.items():
+            if key not in self._memory:
+                self._memory[key] = [np.zeros_like(g) for _ in range(self.n_memories)]
+            if self.weight_decay and self.decoupled:
+                W -= self.learning_rate * self.weight_decay * W
+            elif self.weight_decay:
+                g = g + self.weight_decay * W
+            W -= self.step(g, *self._memory[key])
+        self._last_rate = self.learning_rate
+
+    def step(self, g, *memory):
+        """What to subtract from a parameter with gradient `g`; changes the arrays of `memory` in place."""
+
+    def _check(self, parameters):
+        for (index, name), (W, g) in parameters.items():
+            if W.shape != g.shape:
+                raise ValueError(f"layer {index}: {name} has shape {W.shape}, but its gradient has {g.shape}: make them equal")
+        shapes = {key: g.shape for key, (W, g) in parameters.items()}
+        remembered = {key: arrays[0].shape for key, arrays in self._memory.items() if arrays}
+        if remembered and remembered != shapes:
+            raise ValueError(
+                f"this optimizer remembers the gradients of another network, of shapes {list(remembered.values())}, but got "
+                f"{list(shapes.values())}: make a new {type(self).__name__} for each network"
+            )
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum in one of two forms.
+
+        u = momentum * u + g                     W = W - learning_rate * u        rate_inside=False
+        v = momentum * v + learning_rate * g     W = W - v                        rate_inside=True
+
+    While the learning rate stays the same, v = learning_rate * u, and the two are one. When it changes, v still
+    carries the old rate, so it is corrected first: v <- v * new rate / old rate, and the two stay one.
+
+    nesterov: look one step ahead, and use g + momentum * u (or learning_rate * g + momentum * v) for u (or v).
+
+    Sources: Polyak 1964; equations 9 and 10 and the momentum correction of Goyal et al. 2017, arXiv 1706.02677;
+    Sutskever et al. 2013, ICML, for Nesterov's momentum, with W as the point looked ahead to.
+
+    >>> from minipipe.layers import Linear
+    >>> layer, optimizer = Linear(1, 1, W=[[1.0]], b=[[0.0]]), SGD(learning_rate=0.5, momentum=0.5)
+    >>> for _ in range(2):
+    ...     optimizer.update([layer], [(np.array([[1.0]]), np.array([[0.0]]))])
+    >>> layer.W                                       # 1 - 0.5 * 1 - 0.5 * 1.5
+    array([[-0.25]])
+    """
+
+    def __init__(self, learning_rate, momentum=0, nesterov=False, rate_inside=False, weight_decay=0, decoupled=False):
+        super().__init__(learning_rate, weight_decay, decoupled)
+        _check_share("momentum", momentum)
+        if nesterov and not momentum:
+            raise ValueError(f"nesterov=True with momentum={momentum}: it needs a momentum above 0, such as 0.9")
+        self.momentum, self.nesterov, self.rate_inside = momentum, nesterov, rate_inside
+        self.n_memories = 1 if momentum else 0
+
+    def step(self, g, velocity=None):
         if velocity is None:
-            self._velocity[key] = gradient.copy()
-        else:
-            velocity *= self.momentum
-            velocity += gradient
-        return self._velocity[key]
+            return self.learning_rate * g
+        if self.rate_inside:
+            g = self.learning_rate * g
+            velocity *= self.learning_rate / self._last_rate
+        velocity *= self.momentum
+        velocity += g
+        ahead = g + self.momentum * velocity if self.nesterov else velocity
+        return ahead if self.rate_inside else self.learning_rate * ahead
 
 
-def _shapes(gradients):
+class RMSProp(Optimizer):
+    """Divide each gradient by the root of its recent mean square.
+
+        v = rho * v + (1 - rho) * g^2            W = W - learning_rate * g / (sqrt(v) + epsilon)
+
+    Source: Tieleman and Hinton 2012, Neural Networks for Machine Learning, lecture 6.5.
+    """
+
+    n_memories = 1
+
+    def __init__(self, learning_rate=0.01, rho=0.99, epsilon=1e-8, weight_decay=0, decoupled=False):
+        super().__init__(learning_rate, weight_decay, decoupled)
+        _check_share("rho", rho)
+        _check_epsilon(epsilon)
+        self.rho, self.epsilon = rho, epsilon
+
+    def step(self, g, v):
+        _move_average(v, self.rho, g * g)
+        return self.learning_rate * g / (np.sqrt(v) + self.epsilon)
+
+
+class Adam(Optimizer):
+    """Momentum over RMSProp, both averages corrected for their start at 0.
+
+        m = beta1 * m + (1 - beta1) * g          m^ = m / (1 - beta1^t)
+        v = beta2 * v + (1 - beta2) * g^2        v^ = v / (1 - beta2^t)
+        W = W - learning_rate * m^ / (sqrt(v^) + epsilon)
+
+    After t updates with one g, m = (1 - beta1^t) g; that is what the division undoes. The step hardly depends on
+    the size of g, so that a cost scaled by mistake goes unnoticed. Source: Kingma and Ba 2014, arXiv 1412.6980,
+    algorithm 1.
+
+    >>> from minipipe.layers import Linear
+    >>> layer, optimizer = Linear(1, 1, W=[[1.0]], b=[[1.0]]), Adam(learning_rate=0.25)
+    >>> optimizer.update([layer], [(np.array([[1000.0]]), np.array([[-0.001]]))])
+    >>> layer.W.round(4), layer.b.round(4)
+    (array([[0.75]]), array([[1.25]]))
+    """
+
+    n_memories = 2
+
+    def __init__(self, learning_rate=0.001, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0, decoupled=False):
+        super().__init__(learning_rate, weight_decay, decoupled)
+        for name, beta in zip(("beta1", "beta2"), betas, strict=True):
+            _check_share(name, beta)
+        _check_epsilon(epsilon)
+        self.betas, self.epsilon = betas, epsilon
+
+    def step(self, g, m, v):
+        beta1, beta2 = self.betas
+        _move_average(m, beta1, g)
+        _move_average(v, beta2, g * g)
+        root = np.sqrt(v / (1 - beta2**self._t)) + self.epsilon
+        return self.learning_rate / (1 - beta1**self._t) * m / root
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay: W = W - learning_rate * weight_decay * W - (Adam's step).
+
+    In Adam, coupled decay is divided by sqrt(v^) like the gradient, so that parameters with large gradients decay
+    less; here all decay alike. Source: Loshchilov and Hutter 2017, arXiv 1711.05101, algorithm 2, with the
+    learning rate multiplying the decay, as in PyTorch.
+    """
+
+    def __init__(self, learning_rate=0.001, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.01):
+        super().__init__(learning_rate, betas, epsilon, weight_decay, decoupled=True)
+
+
+def _parameters(layers, gradients):
+    """{(index of the layer, "W" or "b"): (parameter, gradient)}"""
+    if len(layers) != len(gradients):
+        raise ValueError(f"{len(layers)} layers but {len(gradients)} gradients: pass one pair (dW, db) for each layer")
     return {
-        (index, name): part.shape
-        for index, pair in enumerate(gradients) for name, part in zip("Wb", pair) if part is not None
+        (index, name): (getattr(layer, name), gradient)
+        for index, (layer, pair) in enumerate(zip(layers, gradients))
+        for name, gradient in zip("Wb", pair) if gradient is not None
     }
+
+
+def _move_average(average, share, value):
+    """average = share * average + (1 - share) * value, in place."""
+    average *= share
+    average += (1 - share) * value
+
+
+def _check_share(name, value):
+    if not 0 <= value < 1:
+        raise ValueError(f"{name}={value} must lie in 0 <= {name} < 1")
+
+
+def _check_epsilon(epsilon):
+    if not epsilon > 0:
+        raise ValueError(f"epsilon={epsilon} must be above 0: it keeps gradients of 0 from being divided by 0")

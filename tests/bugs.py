@@ -8,7 +8,7 @@ check of the same name for each, and shows that the check fails with the bug in.
 
 import numpy as np
 
-from minipipe import Linear, ReLU, SoftmaxCrossEntropy, Trace
+from minipipe import SGD, Linear, ReLU, SoftmaxCrossEntropy, Trace
 from minipipe.cluster import engine
 from minipipe.layers.activations import Elementwise
 from minipipe.losses import Loss
@@ -170,12 +170,36 @@ def stale_weights_in_a_synchronous_schedule(monkeypatch):
     monkeypatch.setattr(Stage, "backward", backward_and_update)
 
 
+def weight_decay_by_scaling_the_loss(monkeypatch):
+    """A new learning rate is put into practice by scaling the gradients, which leaves the weight decay behind."""
+    update = SGD.update
+
+    def with_scaled_gradients(self, layers, gradients):
+        rate = self.learning_rate
+        self.first_rate = self.learning_rate = getattr(self, "first_rate", rate)
+        update(self, layers, [tuple(part * (rate / self.first_rate) for part in pair) for pair in gradients])
+        self.learning_rate = rate
+
+    monkeypatch.setattr(SGD, "update", with_scaled_gradients)
+
+
+def momentum_after_a_rate_change(monkeypatch):
+    """The velocity of v = m v + rate g is not corrected when the rate changes."""
+    step = SGD.step
+
+    def uncorrected(self, g, *memory):
+        self._last_rate = self.learning_rate
+        return step(self, g, *memory)
+
+    monkeypatch.setattr(SGD, "step", uncorrected)
+
+
 BUGS = {
     function.__name__: function
     for function in (
         gradient_scale, unequal_microbatches, reused_receive_buffer, in_place_backward, dtype_promotion,
         equal_shape_equal_weights, cost_depends_on_company, missing_and_phantom_actions, duplicated_action_passes,
         deadlock_passes, hang_when_M_is_less_than_K, gradients_kept_M_wide, the_picture_is_not_the_run,
-        stale_weights_in_a_synchronous_schedule,
+        stale_weights_in_a_synchronous_schedule, weight_decay_by_scaling_the_loss, momentum_after_a_rate_change,
     )
 }

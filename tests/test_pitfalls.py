@@ -136,6 +136,29 @@ def check_stale_weights_in_a_synchronous_schedule():
         assert layer.W is None or (np.array_equal(layer.W, old.W) and np.array_equal(layer.b, old.b))
 
 
+def check_weight_decay_by_scaling_the_loss():
+    """W - rate decay W - rate g, with the rate of this very update in both places."""
+    layer = mp.Linear(1, 1, W=[[1.0]], b=[[0.0]])
+    optimizer = mp.SGD(0.125, weight_decay=0.5)
+    W = 1.0
+    for rate in (0.125, 0.5):
+        optimizer.learning_rate = rate
+        optimizer.update([layer], [(np.array([[0.25]]), np.array([[0.0]]))])
+        W = W - rate * 0.5 * W - rate * 0.25
+        assert layer.W[0, 0] == W
+
+
+def check_momentum_after_a_rate_change():
+    """v = m v + rate g stays rate * u, with u = m u + g, when the rate changes."""
+    layers = [mp.Linear(1, 1, W=[[1.0]], b=[[0.0]]) for _ in range(2)]
+    optimizers = mp.SGD(0.5, momentum=0.5), mp.SGD(0.5, momentum=0.5, rate_inside=True)
+    for rate in (0.5, 0.125, 0.25):
+        for layer, optimizer in zip(layers, optimizers):
+            optimizer.learning_rate = rate
+            optimizer.update([layer], [(np.array([[0.25]]), np.array([[1.0]]))])
+        assert layers[0].W[0, 0] == layers[1].W[0, 0] and layers[0].b[0, 0] == layers[1].b[0, 0]
+
+
 CHECKS = {name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")}
 
 
