@@ -3,7 +3,10 @@
 from . import cluster, datasets, exact, plots, schedules, verification
 from .cluster import Cluster, Compute, DeadlockError, Link, MemoryLimitError, Receive, Send, Trace
 from .functions import accuracy, one_hot
-from .layers import GELU, Layer, LeakyReLU, Linear, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh, he, xavier
+from .layers import (
+    AvgPool1d, AvgPool2d, AvgPool3d, Flatten, GELU, GlobalAvgPool, Layer, LeakyReLU, Linear, MaxPool1d, MaxPool2d,
+    MaxPool3d, Pad, ReLU, Reshape, Sigmoid, SiLU, Softmax, Softplus, Tanh, he, xavier,
+)
 from .losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
 from .network import Sequential
 from .optimizers import SGD, Adam, AdamW, RMSProp
@@ -12,9 +15,10 @@ from .schedules import Schedule, ScheduleError
 from .training import fit
 
 __all__ = [
-    "Adam", "AdamW", "BinaryCrossEntropy", "Cluster", "Compute", "Costs", "DeadlockError", "GELU", "Layer",
-    "LeakyReLU", "Linear", "Link", "MeanSquaredError", "MemoryLimitError", "Pipeline", "RMSProp", "ReLU", "Receive",
-    "SGD", "Schedule", "ScheduleError", "Send", "Sequential", "SiLU", "Sigmoid", "Softmax", "SoftmaxCrossEntropy",
-    "Softplus", "Stage", "Tanh", "Trace", "accuracy", "cluster", "datasets", "exact", "fit", "he", "one_hot", "plots",
-    "schedules", "simulate", "verification", "xavier",
+    "Adam", "AdamW", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BinaryCrossEntropy", "Cluster", "Compute", "Costs",
+    "DeadlockError", "Flatten", "GELU", "GlobalAvgPool", "Layer", "LeakyReLU", "Linear", "Link", "MaxPool1d",
+    "MaxPool2d", "MaxPool3d", "MeanSquaredError", "MemoryLimitError", "Pad", "Pipeline", "RMSProp", "ReLU", "Receive",
+    "Reshape", "SGD", "Schedule", "ScheduleError", "Send", "Sequential", "SiLU", "Sigmoid", "Softmax",
+    "SoftmaxCrossEntropy", "Softplus", "Stage", "Tanh", "Trace", "accuracy", "cluster", "datasets", "exact", "fit",
+    "he", "one_hot", "plots", "schedules", "simulate", "verification", "xavier",
 ]

@@ -1,0 +1,101 @@
+"""Layers that only move numbers: Flatten, Reshape, Pad. The samples stay on the last axis."""
+
+import math
+
+import numpy as np
+
+from ..functions import constant
+from .layer import Layer
+
+
+class Flatten(Layer):
+    """A (n, m) from A_prev (..., m): all numbers of a sample in one column, n their number.
+
+    Each number keeps its value, so its derivative is the one at its new place: dA_prev is dZ in the old shape.
+
+    >>> Flatten().forward(np.zeros((3, 4, 5, 2))).shape
+    (60, 2)
+    """
+
+    def forward(self, A_prev):
+        self.cache = A_prev.shape
+        return A_prev.reshape(-1, A_prev.shape[-1])
+
+    def backward_input(self, dZ):
+        return dZ.reshape(self.cached(dZ, _flat))
+
+
+class Reshape(Layer):
+    """A (*shape, m) from A_prev (..., m) with as many numbers in a sample; dA_prev is dZ in the old shape.
+
+    Raises `ValueError` where the numbers of a sample do not fill the shape.
+
+    >>> Reshape((1, 8, 8)).forward(np.zeros((64, 5))).shape
+    (1, 8, 8, 5)
+    """
+
+    def __init__(self, shape):
+        self.shape = tuple(shape)
+        if not self.shape or min(self.shape) < 1:
+            raise ValueError(f"{self!r}: the shape of a sample needs at least one axis, each of at least 1")
+
+    def forward(self, A_prev):
+        n, needed = math.prod(A_prev.shape[:-1]), math.prod(self.shape)
+        if n != needed:
+            raise ValueError(
+                f"{self!r} needs {needed} numbers in a sample, got {n} in A_prev of shape {A_prev.shape}: samples are the last axis"
+            )
+        self.cache = A_prev.shape
+        return A_prev.reshape(*self.shape, A_prev.shape[-1])
+
+    def backward_input(self, dZ):
+        return dZ.reshape(self.cached(dZ, lambda shape: (*self.shape, shape[-1])))
+
+    def __repr__(self):
+        return f"Reshape({self.shape})"
+
+
+class Pad(Layer):
+    """Zeros around the spatial axes, those between the first (channels) and the last (samples).
+
+    widths: for each spatial axis the zeros on both sides, or a pair (before, after). The zeros depend on nothing,
+    so dA_prev is dZ without its margins.
+
+    >>> Pad([1, (0, 2)]).forward(np.ones((1, 1, 2, 1)))[0, :, :, 0]
+    array([[0., 0., 0., 0.],
+           [1., 1., 0., 0.],
+           [0., 0., 0., 0.]])
+    """
+
+    def __init__(self, widths):
+        self.widths = tuple((width, width) if np.ndim(width) == 0 else tuple(width) for width in widths)
+        if not self.widths or any(len(pair) != 2 or min(pair) < 0 for pair in self.widths):
+            raise ValueError(f"{self!r}: each spatial axis needs a width or a pair (before, after), of at least 0")
+
+    def forward(self, A_prev):
+        if A_prev.ndim != len(self.widths) + 2:
+            raise ValueError(
+                f"{self!r} needs A_prev of {len(self.widths) + 2} axes, channels, {len(self.widths)} spatial and samples, "
+                f"got {A_prev.shape}"
+            )
+        self.cache = A_prev.shape
+        A = np.full(self._output_shape(A_prev.shape), constant(0, A_prev), A_prev.dtype)
+        A[self._inside(A_prev.shape)] = A_prev
+        return A
+
+    def backward_input(self, dZ):
+        return dZ[self._inside(self.cached(dZ, self._output_shape))]
+
+    def _output_shape(self, shape):
+        spatial = (before + n + after for n, (before, after) in zip(shape[1:-1], self.widths))
+        return shape[0], *spatial, shape[-1]
+
+    def _inside(self, shape):
+        return (slice(None), *(slice(before, before + n) for n, (before, _) in zip(shape[1:-1], self.widths)))
+
+    def __repr__(self):
+        return f"Pad({self.widths})"
+
+
+def _flat(shape):
+    return math.prod(shape[:-1]), shape[-1]
