@@ -46,6 +46,11 @@ class Pool(Layer):
                 )
         return self.pool(A_prev)
 
+    @property
+    def overlap(self):
+        """Whether windows may share a number; if not, a backward writes each derivative once and adds nothing."""
+        return any(stride < k for k, stride in zip(self.kernel_size, self.stride))
+
     def windows(self, shape):
         """The `Windows` along each spatial axis of an A_prev of the given shape."""
         return [Windows(*numbers) for numbers in zip(shape[1:-1], self.kernel_size, self.stride, self.padding)]
@@ -102,13 +107,7 @@ class _MaxPool(Pool):
 
     def pool(self, A_prev):
         """`cache` has, for each window, the offset of its largest number, counted in the order of reading."""
-        windows = self.windows(A_prev.shape)
-        A = A_prev
-        for axis, along in enumerate(windows, start=1):
-            A = A.take(np.maximum(along.starts, 0), axis)  # each window begins with its first number ...
-        offsets = np.empty(A.shape, np.min_scalar_type(math.prod(self.kernel_size)))
-        first = np.ix_(*(np.maximum(-along.starts, 0) for along in windows))  # ... which padding may precede
-        offsets[...] = np.ravel_multi_index(first, self.kernel_size)[..., None]
+        A, offsets = self._first_numbers(A_prev)
         for offset, (here, there) in list(enumerate(self.at_offsets(A_prev.shape)))[1:]:
             larger = A_prev[there] > A[here]
             np.maximum(offsets[here], larger * offsets.dtype.type(offset), out=offsets[here])
@@ -120,8 +119,22 @@ class _MaxPool(Pool):
         shape, offsets = self.cached(dA, lambda cache: self.output_shape(cache[0]))
         dA_prev = np.full(shape, constant(0, dA), dA.dtype)
         for offset, (here, there) in enumerate(self.at_offsets(shape)):
-            dA_prev[there] += dA[here] * (offsets[here] == offset)
+            largest = offsets[here] == offset
+            if self.overlap:
+                dA_prev[there] += dA[here] * largest
+            else:
+                np.multiply(dA[here], largest, out=dA_prev[there])
         return dA_prev
+
+    def _first_numbers(self, A_prev):
+        """(the first number of each window, its offset, which padding may have moved), as a start for the maximum."""
+        channels, *spatial, m = A_prev.shape
+        starts = [along.starts for along in self.windows(A_prev.shape)]
+        places = np.ravel_multi_index(np.ix_(*(np.maximum(start, 0) for start in starts)), spatial)
+        numbers = A_prev.reshape(channels, -1, m).take(places.ravel(), axis=1).reshape(channels, *places.shape, m)
+        offsets = np.ravel_multi_index(np.ix_(*(np.maximum(-start, 0) for start in starts)), self.kernel_size)
+        small = np.min_scalar_type(math.prod(self.kernel_size))
+        return numbers, np.broadcast_to(offsets.astype(small)[..., None], numbers.shape).copy()
 
 
 class _AvgPool(Pool):
@@ -144,7 +157,10 @@ class _AvgPool(Pool):
         dA_prev = np.full(shape, constant(0, dA), dA.dtype)
         share = dA / math.prod(self.kernel_size)
         for here, there in self.at_offsets(shape):
-            dA_prev[there] += share[here]
+            if self.overlap:
+                dA_prev[there] += share[here]
+            else:
+                dA_prev[there] = share[here]
         return dA_prev
 
 
