@@ -51,7 +51,7 @@ class Case(NamedTuple):
     def exact(self):
         """The same as rational numbers with small denominators."""
         layers, X, Y = self.random(np.float64)
-        return [layer.copy(_eighths) for layer in layers], _eighths(X), rational(Y)
+        return [layer.copy(eighths) for layer in layers], eighths(X), rational(Y)
 
     def whole(self, dtype):
         """The same with weights -1, 0, 1 and inputs -2..2. With ReLU, mean squared error, m a power of two up
@@ -62,7 +62,8 @@ class Case(NamedTuple):
         return [layer.copy(lambda p: np.sign(p).astype(dtype)) for layer in layers], np.clip(np.round(X), -2, 2).astype(dtype), Y.astype(dtype)
 
 
-def _eighths(array):
+def eighths(array):
+    """Rational numbers with 8 below the line, near those of `array`."""
     return rational(np.round(8 * array) / 8)
 
 

@@ -6,7 +6,7 @@ compares J and every dW and db, entry by entry. The four strengths are those of 
 
 import numpy as np
 import pytest
-from cases import BOUNDED, cases, every_setting, valid_schedules
+from cases import BOUNDED, cases, eighths, every_setting, valid_schedules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,6 +69,28 @@ def test_equal_bits_on_real_digits_of_real_size(dtype):
         assert J == results[0][0]
         for pair, reference in zip(gradients, results[0][1]):
             assert (pair[0] is reference[0] is None) or all(map(np.array_equal, pair, reference))
+
+
+IMAGES = {
+    "max": [mp.Linear(2, 30), mp.Reshape((2, 3, 5)), mp.MaxPool2d(2, stride=1, padding=1), mp.LeakyReLU(), mp.Flatten(), mp.Linear(48, 2)],
+    "average": [mp.Linear(2, 12), mp.Reshape((1, 4, 3)), mp.Pad([1, (0, 2)]), mp.AvgPool2d((3, 2)), mp.SiLU(), mp.MaxPool2d((1, 2)), mp.GlobalAvgPool(), mp.Linear(1, 2)],
+    "sequence": [mp.Linear(2, 10), mp.Reshape((2, 5)), mp.Softmax(), mp.AvgPool1d(2), mp.Flatten(), mp.Linear(4, 2)],
+    "volume": [mp.Linear(2, 16), mp.Reshape((1, 4, 2, 2)), mp.MaxPool3d(2), mp.GELU(), mp.AvgPool3d((2, 1, 1)), mp.Flatten()],
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_pass_through_every_partition_schedule_and_recomputation(name):
+    """Equal to the full batch in rational numbers, equal bits in floats; 5 samples in 3 ragged micro-batches."""
+    rng = np.random.default_rng(0)
+    layers = mp.Sequential(IMAGES[name], None).layers
+    n_last = layers[-1].n if layers[-1].W is not None else 1
+    X, Y = rng.standard_normal((2, 5)), rng.integers(0, 2, (n_last, 5))
+    for partition, schedule, recompute in every_setting(len(layers), 3):
+        for strength, number in [(equals_full_batch, eighths), (same_bits, np.float32), (same_bits, np.float64)]:
+            twins = [layer.copy(number) for layer in layers]
+            pipe = mp.Pipeline(twins, mp.MeanSquaredError(), len(partition), 3, schedule, recompute, partition=partition)
+            assert strength(pipe, number(X), number(Y))
 
 
 def test_training_stays_equal_step_after_step():

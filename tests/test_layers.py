@@ -12,6 +12,15 @@ import minipipe as mp
 LAYERS = {
     "Linear": mp.Linear(4, 3), "Linear of one unit": mp.Linear(1, 1), "ReLU": mp.ReLU(), "Sigmoid": mp.Sigmoid(), "Tanh": mp.Tanh(),
     "LeakyReLU": mp.LeakyReLU(), "GELU": mp.GELU(), "SiLU": mp.SiLU(), "Softplus": mp.Softplus(), "Softmax": mp.Softmax(),
+    "Flatten": mp.Flatten(), "Reshape": mp.Reshape((7, 2, 5)), "Pad": mp.Pad([(0, 1), 2]),
+    "MaxPool1d": mp.MaxPool1d(3), "MaxPool2d": mp.MaxPool2d(2), "MaxPool2d, overlapping": mp.MaxPool2d(3, stride=2, padding=1),
+    "MaxPool3d": mp.MaxPool3d((2, 1, 3), stride=1), "AvgPool1d": mp.AvgPool1d(3), "AvgPool2d": mp.AvgPool2d(2),
+    "AvgPool2d, overlapping": mp.AvgPool2d(3, stride=2, padding=1), "AvgPool3d": mp.AvgPool3d((2, 1, 3), stride=1),
+    "GlobalAvgPool": mp.GlobalAvgPool(),
+}
+SHAPES = {  # of a sample, where it is not one axis of features
+    mp.Flatten: (2, 5, 7), mp.Reshape: (2, 5, 7), mp.Pad: (2, 5, 7), mp.GlobalAvgPool: (2, 5, 7), mp.MaxPool1d: (2, 7), mp.AvgPool1d: (2, 7),
+    mp.MaxPool2d: (2, 5, 7), mp.AvgPool2d: (2, 5, 7), mp.MaxPool3d: (2, 3, 4, 5), mp.AvgPool3d: (2, 3, 4, 5),
 }
 every_layer = pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 
@@ -23,7 +32,8 @@ def ready(layer, m=5, dtype=np.float64, seed=0):
     layer.initialize(rng, dtype)
     if layer.b is not None:
         layer.b = rng.standard_normal(layer.b.shape).astype(dtype)
-    A_prev = rng.standard_normal((getattr(layer, "n_prev", 4), m)).astype(dtype)
+    shape = SHAPES.get(type(layer), (getattr(layer, "n_prev", 4),))
+    A_prev = rng.standard_normal((*shape, m)).astype(dtype)
     return layer, A_prev, rng.standard_normal(layer.forward(A_prev).shape).astype(dtype)
 
 
@@ -197,14 +207,22 @@ def test_writes_into_no_array_that_it_was_handed(layer):
     layer.backward(dZ)
 
 
+def spread(array):
+    """The same numbers in every second place of a larger array, along each axis."""
+    every_second = (slice(None, None, 2),) * array.ndim
+    wide = np.zeros([2 * n for n in array.shape])
+    wide[every_second] = array
+    return wide[every_second]
+
+
 @every_layer
 def test_takes_arrays_that_are_not_contiguous(layer):
     layer, A_prev, dZ = ready(layer, m=6)
-    spread_A, spread_dZ = np.zeros((2 * len(A_prev), 12)), np.zeros((2 * len(dZ), 12))
-    spread_A[::2, ::2], spread_dZ[::2, ::2] = A_prev, dZ
+    spread_A, spread_dZ = spread(A_prev), spread(dZ)
     A = layer.forward(A_prev)
-    assert np.array_equal(A, layer.forward(spread_A[::2, ::2]))
-    expected, got = layer.backward(dZ), layer.backward(spread_dZ[::2, ::2])
+    expected = layer.backward(dZ)
+    assert np.array_equal(A, layer.forward(spread_A))
+    got = layer.backward(spread_dZ)
     gamma = 10 * np.finfo(float).eps  # sums of at most 6 products may be grouped in another way
     for a, b, scale in zip(expected, got, (abs(dZ).sum() * 9, abs(dZ).sum() * 9, abs(dZ).sum())):
         assert a is b is None or np.all(abs(a - b) <= gamma * scale)

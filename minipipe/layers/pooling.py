@@ -109,9 +109,9 @@ class _MaxPool(Pool):
         """`cache` has, for each window, the offset of its largest number, counted in the order of reading."""
         A, offsets = self._first_numbers(A_prev)
         for offset, (here, there) in list(enumerate(self.at_offsets(A_prev.shape)))[1:]:
-            larger = A_prev[there] > A[here]
-            np.maximum(offsets[here], larger * offsets.dtype.type(offset), out=offsets[here])
-            np.maximum(A[here], A_prev[there], out=A[here])
+            numbers = A_prev[there].copy()  # read twice, which is faster in one piece
+            np.maximum(offsets[here], (numbers > A[here]) * offsets.dtype.type(offset), out=offsets[here])
+            np.maximum(A[here], numbers, out=A[here])
         self.cache = A_prev.shape, offsets
         return A
 
