@@ -72,8 +72,13 @@ def test_equal_bits_on_real_digits_of_real_size(dtype):
 
 
 IMAGES = {
-    "max": [mp.Linear(2, 30), mp.Reshape((2, 3, 5)), mp.MaxPool2d(2, stride=1, padding=1), mp.LeakyReLU(), mp.Flatten(), mp.Linear(48, 2)],
-    "average": [mp.Linear(2, 12), mp.Reshape((1, 4, 3)), mp.Pad([1, (0, 2)]), mp.AvgPool2d((3, 2)), mp.SiLU(), mp.MaxPool2d((1, 2)), mp.GlobalAvgPool(), mp.Linear(1, 2)],
+    "max": [
+        mp.Linear(2, 30), mp.Reshape((2, 3, 5)), mp.MaxPool2d(2, stride=1, padding=1), mp.LeakyReLU(), mp.Flatten(), mp.Linear(48, 2),
+    ],
+    "average": [
+        mp.Linear(2, 12), mp.Reshape((1, 4, 3)), mp.Pad([1, (0, 2)]), mp.AvgPool2d((3, 2)), mp.SiLU(), mp.MaxPool2d((1, 2)),
+        mp.GlobalAvgPool(), mp.Linear(1, 2),
+    ],
     "sequence": [mp.Linear(2, 10), mp.Reshape((2, 5)), mp.Softmax(), mp.AvgPool1d(2), mp.Flatten(), mp.Linear(4, 2)],
     "volume": [mp.Linear(2, 16), mp.Reshape((1, 4, 2, 2)), mp.MaxPool3d(2), mp.GELU(), mp.AvgPool3d((2, 1, 1)), mp.Flatten()],
 }

@@ -19,8 +19,9 @@ LAYERS = {
     "GlobalAvgPool": mp.GlobalAvgPool(),
 }
 SHAPES = {  # of a sample, where it is not one axis of features
-    mp.Flatten: (2, 5, 7), mp.Reshape: (2, 5, 7), mp.Pad: (2, 5, 7), mp.GlobalAvgPool: (2, 5, 7), mp.MaxPool1d: (2, 7), mp.AvgPool1d: (2, 7),
-    mp.MaxPool2d: (2, 5, 7), mp.AvgPool2d: (2, 5, 7), mp.MaxPool3d: (2, 3, 4, 5), mp.AvgPool3d: (2, 3, 4, 5),
+    mp.Flatten: (2, 5, 7), mp.Reshape: (2, 5, 7), mp.Pad: (2, 5, 7), mp.GlobalAvgPool: (2, 5, 7),
+    mp.MaxPool1d: (2, 7), mp.MaxPool2d: (2, 5, 7), mp.MaxPool3d: (2, 3, 4, 5),
+    mp.AvgPool1d: (2, 7), mp.AvgPool2d: (2, 5, 7), mp.AvgPool3d: (2, 3, 4, 5),
 }
 every_layer = pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 
@@ -117,6 +118,12 @@ def test_sigmoid_of_huge_numbers_neither_overflows_nor_loses_its_small_values():
     assert A[0, 0] == math.exp(-700) and A[0, 1] == 0 and A[0, 2] == 1
 
 
+@pytest.mark.parametrize("layer, slope", [(mp.ReLU(), 0), (mp.LeakyReLU(0.25), 0.25), (mp.GELU(), 0.5), (mp.SiLU(), 0.5), (mp.Softplus(), 0.5)])
+def test_slopes_at_zero_are_those_of_the_docstrings(layer, slope):
+    layer.forward(np.zeros((1, 1)))
+    assert layer.backward_input(np.ones((1, 1))).item() == slope
+
+
 def test_gelu_is_close_to_the_normal_distribution_that_it_stands_for():
     """The paper's exact form is z Phi(z); the tanh form differs by less than 0.0005."""
     Z = np.linspace(-6, 6, 1201).reshape(1, -1)
@@ -166,6 +173,7 @@ def test_rational_numbers_stay_rational_and_close_to_the_floats(layer):
     """No float is among them. The float result is off by at most 2000 units in the last place of the largest number:
     generous for a dozen operations, and far below what a wrong constant would change."""
     layer, A_prev, dZ = ready(layer)
+    A_prev = 8 * A_prev  # up to where GELU is straight
     twin, exact = layer.copy(), mp.exact.rational
     for mine, true in [
         (layer.forward(A_prev), twin.forward(exact(A_prev))), (layer.backward_input(dZ), twin.backward_input(exact(dZ))),

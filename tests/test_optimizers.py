@@ -175,7 +175,9 @@ def unchanged(layers, gradients, optimizer, words):
     assert all(a.W is None or (np.array_equal(a.W, b.W) and np.array_equal(a.b, b.b)) for a, b in zip(before, layers))
 
 
-@pytest.mark.parametrize("optimizer", [mp.SGD(0.1, 0.9), mp.RMSProp(), mp.Adam(), mp.AdamW()], ids=lambda optimizer: type(optimizer).__name__)
+@pytest.mark.parametrize(
+    "optimizer", [mp.SGD(0.1, 0.9), mp.RMSProp(), mp.Adam(), mp.AdamW()], ids=lambda optimizer: type(optimizer).__name__,
+)
 def test_an_optimizer_with_a_memory_belongs_to_one_network(optimizer):
     first = mp.Sequential([mp.Linear(2, 4), mp.Tanh(), mp.Linear(4, 2)], None).layers
     optimizer.update(first, gradients_of(first))

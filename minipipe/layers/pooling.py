@@ -97,7 +97,7 @@ class Windows:
         return slice(first, last + 1), slice(first * self.stride + shift, last * self.stride + shift + 1, self.stride)
 
 
-class _MaxPool(Pool):
+class MaxPool(Pool):
     """A = the largest number of each window.  dA_prev: dA goes to the place of that number, the others get 0.
 
     Moving the largest number moves A by as much, moving another one does not: dA/dA_prev is 1 there, 0 elsewhere.
@@ -137,7 +137,7 @@ class _MaxPool(Pool):
         return numbers, np.broadcast_to(offsets.astype(small)[..., None], numbers.shape).copy()
 
 
-class _AvgPool(Pool):
+class AvgPool(Pool):
     """A = the sum of each window / the number of its places.  dA_prev: every place gets dA / that number.
 
     dA/dA_prev is 1 / (kernel_size * ...) for each number in the window; windows that overlap add up. Padding counts
@@ -149,8 +149,7 @@ class _AvgPool(Pool):
         A = np.full(self.output_shape(A_prev.shape), constant(0, A_prev), A_prev.dtype)
         for here, there in self.at_offsets(A_prev.shape):
             A[here] += A_prev[there]
-        A /= math.prod(self.kernel_size)
-        return A
+        return A / math.prod(self.kernel_size)
 
     def backward_input(self, dA):
         shape = self.cached(dA, self.output_shape)
@@ -164,8 +163,8 @@ class _AvgPool(Pool):
         return dA_prev
 
 
-class MaxPool1d(_MaxPool):
-    """A (C, L', m) from A_prev (C, L, m).
+class MaxPool1d(MaxPool):
+    """The `MaxPool` of sequences, A (C, L', m) from A_prev (C, L, m).
 
     >>> MaxPool1d(2).forward(np.array([[[3.0], [1.0], [2.0], [5.0]]]))[0, :, 0]
     array([3., 5.])
@@ -174,20 +173,20 @@ class MaxPool1d(_MaxPool):
     n_axes = 1
 
 
-class MaxPool2d(_MaxPool):
-    """A (C, H', W', m) from A_prev (C, H, W, m)."""
+class MaxPool2d(MaxPool):
+    """The `MaxPool` of images, A (C, H', W', m) from A_prev (C, H, W, m)."""
 
     n_axes = 2
 
 
-class MaxPool3d(_MaxPool):
-    """A (C, D', H', W', m) from A_prev (C, D, H, W, m)."""
+class MaxPool3d(MaxPool):
+    """The `MaxPool` of volumes, A (C, D', H', W', m) from A_prev (C, D, H, W, m)."""
 
     n_axes = 3
 
 
-class AvgPool1d(_AvgPool):
-    """A (C, L', m) from A_prev (C, L, m).
+class AvgPool1d(AvgPool):
+    """The `AvgPool` of sequences, A (C, L', m) from A_prev (C, L, m).
 
     >>> AvgPool1d(2, stride=1).forward(np.array([[[3.0], [1.0], [2.0], [5.0]]]))[0, :, 0]
     array([2. , 1.5, 3.5])
@@ -196,14 +195,14 @@ class AvgPool1d(_AvgPool):
     n_axes = 1
 
 
-class AvgPool2d(_AvgPool):
-    """A (C, H', W', m) from A_prev (C, H, W, m)."""
+class AvgPool2d(AvgPool):
+    """The `AvgPool` of images, A (C, H', W', m) from A_prev (C, H, W, m)."""
 
     n_axes = 2
 
 
-class AvgPool3d(_AvgPool):
-    """A (C, D', H', W', m) from A_prev (C, D, H, W, m)."""
+class AvgPool3d(AvgPool):
+    """The `AvgPool` of volumes, A (C, D', H', W', m) from A_prev (C, D, H, W, m)."""
 
     n_axes = 3
 
