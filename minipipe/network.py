@@ -30,6 +30,9 @@ class Network:
             raise RuntimeError("there are no gradients yet: call forward_backward(X, Y) first")
         return self._gradients
 
+    def __repr__(self):
+        return f"{type(self).__name__}({self.layers}, {self.loss})"
+
     def predict(self, X):
         """The output of the last layer for X (n[0], m), as one full-width batch; nothing is cached."""
         A = checked_inputs(X)
@@ -57,6 +60,13 @@ class Network:
 
 class Sequential(Network):
     """A network on one device that sees the mini-batch as a whole.
+
+    layers: a list of `Layer`s, applied in order; they are copied, so one list can build several networks. loss: a
+    `Loss`. seed: the weights that are not given yet are drawn from `default_rng([seed, index of the layer])`.
+    dtype: how those are stored; the dtype of X decides that of the results.
+
+    `forward_backward(X, Y)` returns J and leaves the `gradients`; `step(optimizer)` applies them; `predict(X)` is
+    the output alone. Wrong data raise `ValueError` before anything is computed.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError

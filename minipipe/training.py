@@ -11,7 +11,7 @@ from .network import mini_batches
 
 
 class Epoch(NamedTuple):
-    """What one pass over the data came to: the mean cost, and the score on the validation data."""
+    """What pass `number` (from 1) over the data came to: the mean cost J, and the score on the validation data or None."""
 
     number: int
     J: float

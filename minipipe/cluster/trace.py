@@ -75,9 +75,11 @@ def _rows(flat, width):
 
 
 class Trace:
-    """A run, or the part of it that has happened so far.
+    """A run, or the part of it that has happened so far; `Pipeline.trace`, `simulate` and `Cluster.run` give one.
 
-    makespan: ticks from 0 to the end of the last span. All lists are in the order of time.
+    spans, messages, idle: what the devices did, what went between them, and why they waited, in the order of time.
+    makespan: ticks from 0 to the end of the last span. `busy_ticks()`, `bubble(of)`, `memory(device)` and
+    `peak_bytes()` count; `plot()` and `to_text()` show. Two traces are equal if all that happened is.
     """
 
     def __init__(self, record):
@@ -180,6 +182,9 @@ class Trace:
         from ..plots import text
 
         return text(self)
+
+    def __repr__(self):
+        return f"<Trace of {self.n_devices} devices, {len(self.spans)} spans, {self.makespan} ticks>"
 
     def __eq__(self, other):
         if not isinstance(other, Trace):

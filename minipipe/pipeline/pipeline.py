@@ -21,7 +21,10 @@ class Pipeline(Network):
     left out, as equal as can be. costs, link: the ticks of the actions and of the messages. memory_limit:
     bytes per device, past which a run stops with `MemoryLimitError`.
 
-    Every forward and backward of a mini-batch uses the same parameters; only `step` changes them.
+    `forward_backward(X, Y)` runs a mini-batch to its end; `start(X, Y)` and `tick()` run it tick by tick. Then J,
+    `gradients` and `trace` are those of that run. Every forward and backward of a mini-batch uses the same
+    parameters; only `step(optimizer)` changes them. Wrong arguments and data raise `ValueError` at once, a schedule
+    with faults `ScheduleError`. Source: Huang et al. 2018, arXiv 1811.06965.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
@@ -95,6 +98,9 @@ class Pipeline(Network):
     def trace(self):
         """The `Trace` of the last mini-batch, or of what has happened of it so far."""
         return self._running_cluster().trace
+
+    def __repr__(self):
+        return f"Pipeline({self.stages}, {self.loss}, schedule={self.schedule.name!r}, n_microbatches={self.n_microbatches})"
 
     def _running_cluster(self):
         if self._cluster is None:

@@ -76,6 +76,9 @@ class Stage:
             "caches": self.stash,
         }
 
+    def __repr__(self):
+        return f"Stage({self.index}, {self.layers})"
+
     def _through_layers(self, i, A):
         """(A, None), or (None, J) in the last stage, where J is this micro-batch's part of the cost."""
         for layer in self.layers:

@@ -29,6 +29,9 @@ class ScheduleError(ValueError):
 class Schedule:
     """For each device, in order, the `Action`s that it performs.
 
+    Builders such as `gpipe` make one, and `from_text` reads one; `placement` says on which device each stage is.
+    `faults()` lists all that is wrong with it, `validate()` raises `ScheduleError` if that is anything.
+
     >>> schedule = Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"])
     >>> schedule.n_stages, schedule.n_microbatches
     (2, 2)

@@ -32,9 +32,15 @@ class Bounds:
 def rounding_bounds(layers, loss, X, Y):
     """`Bounds` for the mini-batch X, Y (float32 or float64) through `layers`, which must have parameters.
 
-    Covers Linear, ReLU, Sigmoid, Tanh and the three losses; a layer of another kind raises `KeyError`. Where
+    Covers Linear, ReLU, Sigmoid, Tanh and the three losses; a layer of another kind raises `ValueError`. Where
     rounding could move a ReLU's input across 0, the slope there counts as unknown, and the bound is large.
     """
+    for layer in layers:
+        if type(layer) not in FORWARD:
+            raise ValueError(
+                f"no rounding bound is derived for {layer!r}: there is one for {', '.join(kind.__name__ for kind in FORWARD)}; "
+                "compare in rational numbers with equals_full_batch instead"
+            )
     gamma = _Gamma(X.dtype)
     layers = [layer.copy() for layer in layers]
     values, errors = [X], [np.zeros(X.shape)]
