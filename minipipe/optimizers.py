@@ -26,6 +26,7 @@ class SGD:
         for index, (layer, (dW, db)) in enumerate(zip(layers, gradients, strict=True)):
             if dW is not None:
                 layer.W -= self.learning_rate * self._with_momentum((index, "W"), dW)
+            if db is not None:
                 layer.b -= self.learning_rate * self._with_momentum((index, "b"), db)
 
     def _with_momentum(self, key, gradient):
