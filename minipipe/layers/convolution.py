@@ -1,12 +1,13 @@
-"""Convolution over one, two or three axes, as matrix products of bands of unfolded windows."""
+"""Convolution over one, two or three axes."""
 
 import math
 
 import numpy as np
 
+from .banded_products import convolve, convolve_transposed, correlate
 from .initialization import he
 from .layer import Layer, as_dtype_of
-from .windows import Windows, bands, sizes
+from .windows import Windows
 
 
 class Kernel(Layer):
@@ -27,10 +28,12 @@ class Kernel(Layer):
 
     def initialize(self, rng, dtype=np.float64):
         if self.W is None:
-            n_prev = self.in_channels // self.groups * math.prod(self.windows.kernel_size)
-            self.W = he(rng, n_prev, self.out_channels).reshape(self.shape_of_W()).astype(dtype)
+            self.W = self.draw(rng).reshape(self.shape_of_W()).astype(dtype)
         if self.bias and self.b is None:
             self.b = np.zeros((self.out_channels, *(1,) * (self.n_axes + 1)), self.W.dtype)
+
+    def draw(self, rng):
+        return he(rng, self.in_channels // self.groups * math.prod(self.windows.kernel_size), self.out_channels)
 
     def forward(self, A_prev):
         if A_prev.ndim != self.n_axes + 2 or len(A_prev) != self.in_channels:
@@ -52,7 +55,7 @@ class Kernel(Layer):
         dW = self.product_for_W(dZ, A_prev).reshape(self.shape_of_W())
         if self.b is None:
             return dW, None
-        rows = dZ.reshape(len(dZ), -1)
+        rows = np.ascontiguousarray(dZ).reshape(len(dZ), -1)
         ones = np.ones((rows.shape[1], 1), dZ.dtype)  # row sums as a matrix product, as in Linear
         return dW, (rows @ ones).reshape(self.b.shape)
 
@@ -102,58 +105,6 @@ class Convolution(Kernel):
 
     def product_for_W(self, dZ, A_prev):
         return correlate(dZ, A_prev, self.windows, self.groups)
-
-
-def convolve(W, A, windows, groups, shape):
-    """Z = W columns of `shape`, from A."""
-    Z = np.empty(shape, np.result_type(W, A))
-    W, rows = by_group(W, groups), by_group(Z, groups)
-    for box, here, columns in unfolding(Z.shape, len(A), windows, Z.dtype):
-        windows.unfold(A, box, columns)
-        np.matmul(W, columns_by_group(columns, box, groups), out=rows[..., here])
-    return Z
-
-
-def convolve_transposed(W, dZ, windows, groups, shape):
-    """The adjoint of `convolve` by A: dA of `shape` is W^T dZ, folded."""
-    dtype = np.result_type(W, dZ)
-    dA = np.full(shape, type(W.flat[0])(0), dtype)  # the 0 of exact numbers, too
-    W, rows = by_group(W, groups), by_group(dZ, groups)
-    for box, here, columns in unfolding(dZ.shape, len(dA), windows, dtype):
-        np.matmul(W.transpose(0, 2, 1), rows[..., here], out=columns_by_group(columns, box, groups))
-        windows.fold(columns, box, dA)
-    return dA
-
-
-def correlate(dZ, A, windows, groups):
-    """The adjoint of `convolve` by W: dW = dZ columns^T, from A."""
-    dtype = np.result_type(dZ, A)
-    rows = by_group(dZ, groups)
-    dW = 0
-    for box, here, columns in unfolding(dZ.shape, len(A), windows, dtype):
-        windows.unfold(A, box, columns)
-        dW = dW + rows[..., here] @ columns_by_group(columns, box, groups).transpose(0, 2, 1)
-    return dW
-
-
-def unfolding(shape, n_channels, windows, dtype):
-    """For each band of outputs of `shape` (O, *windows, m): its box, its flat positions, and a buffer for its columns."""
-    n_rows = n_channels * math.prod(windows.kernel_size)
-    buffer = None
-    for box, here in bands(shape[1:], n_rows * dtype.itemsize):
-        n_numbers = n_rows * (here.stop - here.start)
-        if buffer is None:  # the first band is the largest
-            buffer = np.empty(n_numbers, dtype)
-        yield box, here, buffer[:n_numbers].reshape(n_channels, *windows.kernel_size, *sizes(box))
-
-
-def by_group(array, groups):
-    """(groups, channels of a group, everything else), contiguous."""
-    return np.ascontiguousarray(array).reshape(groups, len(array) // groups, -1)
-
-
-def columns_by_group(columns, box, groups):
-    return columns.reshape(groups, -1, math.prod(sizes(box)))
 
 
 class Conv1d(Convolution):

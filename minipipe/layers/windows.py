@@ -31,6 +31,8 @@ class Windows:
         """Windows from one whole number for all axes or a tuple with one per axis; padding may be "same"."""
         kernel_size = per_axis("kernel_size", kernel_size, n_axes, 1)
         stride, dilation = per_axis("stride", stride, n_axes, 1), per_axis("dilation", dilation, n_axes, 1)
+        if isinstance(padding, str) and padding != "same":
+            raise ValueError(f'padding={padding!r} is not known: use "same", a whole number, or a tuple of one per spatial axis')
         if padding != "same":
             padding = tuple((n, n) for n in per_axis("padding", padding, n_axes, 0))
         elif max(stride) > 1:
@@ -45,6 +47,11 @@ class Windows:
         """From the first to the last place of a window, per axis: dilation * (kernel_size - 1) + 1."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel_size, self.dilation))
 
+    def reversed(self):
+        """Windows by place, for stride 1: place q stands in the windows q + padding - i * dilation, a kernel that runs backwards."""
+        padding = tuple((span - 1 - before, span - 1 - after) for span, (before, after) in zip(self.span, self.padding))
+        return Windows(self.kernel_size, self.stride, padding, self.dilation)
+
     def count(self, lengths):
         """Windows per axis on an array with these spatial lengths: (n + padding - span) // stride + 1.
 
@@ -57,8 +64,8 @@ class Windows:
                     f"a kernel that spans {self.span} places does not fit into spatial axes of lengths {tuple(lengths)} with "
                     f"padding {self.padding}: {span} > {n} + {sum(pad)}; use a smaller kernel or dilation, or more padding"
                 )
-        sizes = zip(lengths, self.padding, self.span, self.stride)
-        return tuple((n + sum(pad) - span) // s + 1 for n, pad, span, s in sizes)
+        axes = zip(lengths, self.padding, self.span, self.stride)
+        return tuple((n + sum(pad) - span) // s + 1 for n, pad, span, s in axes)
 
     def unfold(self, A, box, columns):
         """Copy the windows of `box` into `columns`: columns[c, i, p, k] = A[c, p * stride + i * dilation - padding, k].
@@ -69,8 +76,10 @@ class Windows:
         for i in np.ndindex(*self.kernel_size):
             windows, places = self._inside(i, A.shape[1:-1], box)
             piece = columns[(EVERY, *i)]
-            if piece[(EVERY, *windows)].size < piece.size:
-                piece[...] = 0
+            for axis, part in enumerate(windows, start=1):
+                if part.stop - part.start < piece.shape[axis]:
+                    piece[(EVERY,) * axis + (slice(part.start),)] = 0
+                    piece[(EVERY,) * axis + (slice(part.stop, None),)] = 0
             piece[(EVERY, *windows)] = A[(EVERY, *places)]
 
     def fold(self, columns, box, A):
@@ -80,14 +89,14 @@ class Windows:
             A[(EVERY, *places)] += columns[(EVERY, *i, *windows)]
 
     def _inside(self, i, lengths, box):
-        """Where entry i of the kernel lies inside the array: those windows, counted from the box's first, and their places."""
-        pairs = []
-        for n, part, step, d, offset, (before, _) in zip(lengths, box, self.stride, self.dilation, i, self.padding):
-            start = offset * d - before                          # the place in window 0
-            first = max(part.start, -(start // step))            # the first window whose place is at least 0
-            stop = max(first, min(part.stop, (n - 1 - start) // step + 1))
-            pairs.append((slice(first - part.start, stop - part.start), slice(first * step + start, stop * step + start, step)))
-        windows, places = zip(*pairs)
+        """The windows of `box`, counted from its first, whose entry i lies inside the array, and the places where it lies."""
+        windows, places = [], []
+        for n, part, s, d, offset, (before, _) in zip(lengths, box, self.stride, self.dilation, i, self.padding):
+            start = offset * d - before                                       # the place in window 0
+            first = max(part.start, -(start // s))                            # from here on at place 0 or behind
+            stop = max(first, min(part.stop, (n - 1 - start) // s + 1))       # up to here at place n - 1 or before
+            windows.append(slice(first - part.start, stop - part.start))
+            places.append(slice(first * s + start, stop * s + start, s))
         return windows, (*places, box[-1])
 
 
