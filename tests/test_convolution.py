@@ -25,6 +25,7 @@ LAYERS = {  # name: (layer, spatial lengths)
     "2-D": (mp.Conv2d(2, 3, (3, 2)), (5, 7)),
     "2-D, same": (mp.Conv2d(1, 2, (4, 3), padding="same", dilation=(1, 2)), (3, 5)),
     "2-D, all options": (mp.Conv2d(4, 6, (2, 3), stride=(2, 3), padding=(1, 2), dilation=(3, 1), groups=2), (7, 9)),
+    "2-D, groups": (mp.Conv2d(4, 6, (2, 3), padding=1, groups=2), (3, 4)),
     "2-D, depthwise": (mp.Conv2d(3, 6, 3, padding=1, groups=3, bias=False), (5, 3)),
     "2-D, 1x1": (mp.Conv2d(3, 2, 1), (3, 4)),
     "2-D, gaps between windows": (mp.Conv2d(1, 1, 1, stride=3), (7, 5)),
