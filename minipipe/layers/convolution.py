@@ -82,7 +82,8 @@ class Convolution(Kernel):
     time, and backward unfolds again instead of caching.
 
     Parameters and defaults are PyTorch's; padding="same" keeps the length, the odd zero going behind. W is drawn
-    by `he` with the C / groups * prod(kernel_size) inputs of an output. Source: LeCun et al. 1989, Neural
+    by `he` with the C / groups * prod(kernel_size) inputs of an output. Options that cannot be, and a kernel that
+    does not fit into A_prev, raise `ValueError`. Source: LeCun et al. 1989, Neural
     Computation 1(4); the matrix product: Chellapilla, Puri, Simard 2006.
     """
 

@@ -48,7 +48,7 @@ class Windows:
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel_size, self.dilation))
 
     def reversed(self):
-        """Windows by place, for stride 1: place q stands in the windows q + padding - i * dilation, a kernel that runs backwards."""
+        """Windows by place, for stride 1: place q is entry i of window q + padding - i * dilation, so i runs backwards."""
         padding = tuple((span - 1 - before, span - 1 - after) for span, (before, after) in zip(self.span, self.padding))
         return Windows(self.kernel_size, self.stride, padding, self.dilation)
 
