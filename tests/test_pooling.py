@@ -129,13 +129,13 @@ def test_pad_puts_zeros_around_and_takes_them_off_again(number):
 
 
 @pytest.mark.parametrize("make, words", [
-    (lambda: mp.MaxPool2d(0), "MaxPool2d: kernel_size=0 must be one number of at least 1, or 2 of them"),
-    (lambda: mp.MaxPool2d((2, 2, 2)), r"kernel_size=\(2, 2, 2\) must be one number of at least 1, or 2 of them"),
-    (lambda: mp.AvgPool3d(2, stride=0), "stride=0 must be one number of at least 1, or 3"),
-    (lambda: mp.AvgPool1d(2, padding=-1), "padding=-1 must be one number of at least 0"),
+    (lambda: mp.MaxPool2d(0), "kernel_size=0 must be at least 1 on each axis, got 0"),
+    (lambda: mp.MaxPool2d((2, 2, 2)), r"kernel_size=\(2, 2, 2\) has 3 numbers for 2 spatial axes"),
+    (lambda: mp.AvgPool3d(2, stride=0), "stride=0 must be at least 1 on each axis"),
+    (lambda: mp.AvgPool1d(2, padding=-1), "padding=-1 must be at least 0 on each axis"),
     (lambda: mp.MaxPool1d(3, padding=2), "padding=2 exceeds half of kernel_size=3, .*: use at most 1"),
     (lambda: mp.MaxPool2d(5, padding=1).forward(np.zeros((1, 2, 8, 1))),
-     "kernel_size=5 exceeds an axis of 2 numbers with padding=1 on both sides: use at most 4"),
+     r"5 > 2 \+ 2; use a smaller kernel or dilation, or more padding"),
     (lambda: mp.MaxPool2d(2).forward(np.zeros((3, 4, 5))), r"needs A_prev of 4 axes, channels, 2 spatial and samples, got \(3, 4, 5\)"),
     (lambda: mp.GlobalAvgPool().forward(np.zeros((3, 4))), r"needs A_prev of at least 3 axes.* got \(3, 4\)"),
     (lambda: mp.Reshape((0, 2)), "needs at least one axis, each of at least 1"),

@@ -64,3 +64,8 @@ class Layer:
 
     def __repr__(self):
         return f"{type(self).__name__}()"
+
+
+def as_dtype_of(data, parameter):
+    """The data decides the dtype of a result; only integers take on the parameter's."""
+    return parameter if data.dtype.kind in "iub" else parameter.astype(data.dtype, copy=False)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .initialization import he
-from .layer import Layer
+from .layer import Layer, as_dtype_of
 
 
 class Linear(Layer):
@@ -51,13 +51,13 @@ class Linear(Layer):
         if self.W is None or self.b is None:
             raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
         self.cache = A_prev
-        Z = _as_dtype_of(A_prev, self.W) @ A_prev
-        Z += _as_dtype_of(A_prev, self.b)
+        Z = as_dtype_of(A_prev, self.W) @ A_prev
+        Z += as_dtype_of(A_prev, self.b)
         return Z
 
     def backward_input(self, dZ):
         self.cached(dZ, self._output_shape)
-        return _as_dtype_of(dZ, self.W).T @ dZ
+        return as_dtype_of(dZ, self.W).T @ dZ
 
     def backward_weight(self, dZ):
         A_prev = self.cached(dZ, self._output_shape)
@@ -69,11 +69,6 @@ class Linear(Layer):
 
     def __repr__(self):
         return f"Linear({self.n_prev}, {self.n})"
-
-
-def _as_dtype_of(data, parameter):
-    """The data decides the dtype of a result; only integers take on the parameter's."""
-    return parameter if data.dtype.kind in "iub" else parameter.astype(data.dtype, copy=False)
 
 
 def _parameter(name, value, shape):

@@ -8,12 +8,12 @@ each offset, only the windows take part that have a number there.
 """
 
 import math
-from itertools import product
 
 import numpy as np
 
 from ..functions import constant
 from .layer import Layer
+from .windows import EVERY, Windows
 
 
 class Pool(Layer):
@@ -26,75 +26,40 @@ class Pool(Layer):
     n_axes = None
 
     def __init__(self, kernel_size, stride=None, padding=0):
-        self.kernel_size = self._for_each_axis("kernel_size", kernel_size, least=1)
-        self.stride = self._for_each_axis("stride", kernel_size if stride is None else stride, least=1)
-        self.padding = self._for_each_axis("padding", padding, least=0)
-        for k, p in zip(self.kernel_size, self.padding):
-            if 2 * p > k:
-                raise ValueError(f"{self!r}: padding={p} exceeds half of kernel_size={k}, so a window could be empty: use at most {k // 2}")
+        self.windows = Windows.of(self.n_axes, kernel_size, kernel_size if stride is None else stride, padding, dilation=1)
+        for k, pair in zip(self.windows.kernel_size, self.windows.padding):
+            if 2 * max(pair) > k:
+                raise ValueError(f"{self!r}: padding={max(pair)} exceeds half of kernel_size={k}, so a window could be empty: use at most {k // 2}")
 
     def forward(self, A_prev):
         if A_prev.ndim != self.n_axes + 2:
             raise ValueError(
                 f"{self!r} needs A_prev of {self.n_axes + 2} axes, channels, {self.n_axes} spatial and samples, got {A_prev.shape}"
             )
-        for n, k, p in zip(A_prev.shape[1:], self.kernel_size, self.padding):
-            if k > n + 2 * p:
-                raise ValueError(
-                    f"{self!r}: kernel_size={k} exceeds an axis of {n} numbers with padding={p} on both sides: "
-                    f"use at most {n + 2 * p}, or more padding"
-                )
         return self.pool(A_prev)
 
     @property
     def overlap(self):
         """Whether windows may share a number; if not, a backward writes each derivative once and adds nothing."""
-        return any(stride < k for k, stride in zip(self.kernel_size, self.stride))
-
-    def windows(self, shape):
-        """The `Windows` along each spatial axis of an A_prev of the given shape."""
-        return [Windows(*numbers) for numbers in zip(shape[1:-1], self.kernel_size, self.stride, self.padding)]
+        return any(stride < k for k, stride in zip(self.windows.kernel_size, self.windows.stride))
 
     def output_shape(self, shape):
         """The shape of A for an A_prev of the given shape."""
-        return shape[0], *(len(along.starts) for along in self.windows(shape)), shape[-1]
+        return shape[0], *self.windows.count(shape[1:-1]), shape[-1]
 
     def at_offsets(self, shape):
         """[(index into A, index into A_prev)] for each offset in a window, in the order of reading.
 
         The two views have the same shape: the windows that have a number at the offset, and these numbers.
         """
-        every = slice(None)
-        along_axes = product(*(along.at_offsets() for along in self.windows(shape)))
-        return [((every, *here), (every, *there)) for here, there in (zip(*pairs) for pairs in along_axes)]
-
-    def _for_each_axis(self, name, value, least):
-        values = (value,) * self.n_axes if np.ndim(value) == 0 else tuple(value)
-        if len(values) != self.n_axes or min(values) < least:
-            raise ValueError(f"{type(self).__name__}: {name}={value} must be one number of at least {least}, or {self.n_axes} of them")
-        return values
+        every_window = (*(slice(0, n) for n in self.windows.count(shape[1:-1])), EVERY)
+        offsets = np.ndindex(*self.windows.kernel_size)
+        inside = (self.windows.inside(offset, shape[1:-1], every_window) for offset in offsets)
+        return [((EVERY, *here), (EVERY, *there)) for here, there in inside]
 
     def __repr__(self):
-        return f"{type(self).__name__}({self.kernel_size}, stride={self.stride}, padding={self.padding})"
-
-
-class Windows:
-    """The windows along one axis of n numbers: window j covers places j * stride - padding + 0 .. kernel_size - 1."""
-
-    def __init__(self, n, kernel_size, stride, padding):
-        self.n, self.kernel_size, self.stride, self.padding = n, kernel_size, stride, padding
-        self.starts = np.arange(-padding, n + padding - kernel_size + 1, stride)
-
-    def at_offsets(self):
-        """[(slice of the windows that have a number there, slice of these numbers)] for each offset in a window."""
-        return [self._at(offset - self.padding) for offset in range(self.kernel_size)]
-
-    def _at(self, shift):
-        first = max(-(shift // self.stride), 0)
-        last = min((self.n - 1 - shift) // self.stride, len(self.starts) - 1)
-        if first > last:
-            return slice(0), slice(0)
-        return slice(first, last + 1), slice(first * self.stride + shift, last * self.stride + shift + 1, self.stride)
+        w = self.windows
+        return f"{type(self).__name__}({w.kernel_size}, stride={w.stride}, padding={tuple(max(pair) for pair in w.padding)})"
 
 
 class MaxPool(Pool):
@@ -129,11 +94,12 @@ class MaxPool(Pool):
     def _first_numbers(self, A_prev):
         """(the first number of each window, its offset, which padding may have moved), as a start for the maximum."""
         channels, *spatial, m = A_prev.shape
-        starts = [along.starts for along in self.windows(A_prev.shape)]
+        axes = zip(self.windows.count(spatial), self.windows.stride, self.windows.padding)
+        starts = [np.arange(n) * stride - before for n, stride, (before, _) in axes]
         places = np.ravel_multi_index(np.ix_(*(np.maximum(start, 0) for start in starts)), spatial)
         numbers = A_prev.reshape(channels, -1, m).take(places.ravel(), axis=1).reshape(channels, *places.shape, m)
-        offsets = np.ravel_multi_index(np.ix_(*(np.maximum(-start, 0) for start in starts)), self.kernel_size)
-        small = np.min_scalar_type(math.prod(self.kernel_size))
+        offsets = np.ravel_multi_index(np.ix_(*(np.maximum(-start, 0) for start in starts)), self.windows.kernel_size)
+        small = np.min_scalar_type(math.prod(self.windows.kernel_size))
         return numbers, np.broadcast_to(offsets.astype(small)[..., None], numbers.shape).copy()
 
 
@@ -149,12 +115,12 @@ class AvgPool(Pool):
         A = np.full(self.output_shape(A_prev.shape), constant(0, A_prev), A_prev.dtype)
         for here, there in self.at_offsets(A_prev.shape):
             A[here] += A_prev[there]
-        return A / math.prod(self.kernel_size)
+        return A / math.prod(self.windows.kernel_size)
 
     def backward_input(self, dA):
         shape = self.cached(dA, self.output_shape)
         dA_prev = np.full(shape, constant(0, dA), dA.dtype)
-        share = dA / math.prod(self.kernel_size)
+        share = dA / math.prod(self.windows.kernel_size)
         for here, there in self.at_offsets(shape):
             if self.overlap:
                 dA_prev[there] += share[here]

@@ -1,0 +1,146 @@
+"""Convolution over one, two or three axes."""
+
+import math
+
+import numpy as np
+
+from .banded_products import convolve, convolve_transposed, correlate
+from .initialization import he
+from .layer import Layer, as_dtype_of
+from .windows import Windows
+
+
+class Kernel(Layer):
+    """What convolution and its transpose share: parameters, checks, bias. `n_axes` is the number of spatial axes."""
+
+    n_axes = None
+
+    def __init__(self, in_channels, out_channels, windows, groups, bias):
+        if min(in_channels, out_channels, groups) < 1:
+            raise ValueError(f"in_channels={in_channels}, out_channels={out_channels} and groups={groups} must be at least 1")
+        if in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"groups={groups} does not divide both in_channels={in_channels} and out_channels={out_channels}: "
+                f"use a divisor of {math.gcd(in_channels, out_channels)}"
+            )
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.windows, self.bias = windows, bias
+
+    def initialize(self, rng, dtype=np.float64):
+        if self.W is None:
+            self.W = self.draw(rng).reshape(self.shape_of_W()).astype(dtype)
+        if self.bias and self.b is None:
+            self.b = np.zeros((self.out_channels, *(1,) * (self.n_axes + 1)), self.W.dtype)
+
+    def draw(self, rng):
+        return he(rng, self.in_channels // self.groups * math.prod(self.windows.kernel_size), self.out_channels)
+
+    def forward(self, A_prev):
+        if A_prev.ndim != self.n_axes + 2 or len(A_prev) != self.in_channels:
+            lengths = ", ".join("DHW"[-self.n_axes:])
+            raise ValueError(
+                f"{self!r} needs A_prev of shape ({self.in_channels}, {lengths}, m), got {A_prev.shape}: channels are the "
+                "first axis, samples the last"
+            )
+        if self.W is None or (self.bias and self.b is None):
+            raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
+        Z = self.product(as_dtype_of(A_prev, self.W), A_prev)
+        if self.b is not None:
+            Z += as_dtype_of(A_prev, self.b)
+        self.cache = A_prev
+        return Z
+
+    def backward_weight(self, dZ):
+        A_prev = self.cached(dZ, self.output_shape)
+        dW = self.product_for_W(dZ, A_prev).reshape(self.shape_of_W())
+        if self.b is None:
+            return dW, None
+        rows = np.ascontiguousarray(dZ).reshape(len(dZ), -1)
+        ones = np.ones((rows.shape[1], 1), dZ.dtype)  # row sums as a matrix product, as in Linear
+        return dW, (rows @ ones).reshape(self.b.shape)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, kernel_size={self.windows.kernel_size})"
+
+
+class Convolution(Kernel):
+    """Z[o, p, k] = sum_{c, i} W[o, c, i] A_prev[c, p * stride + i * dilation - padding, k] + b[o]
+
+    A_prev (C, *lengths, m), W (O, C / groups, *kernel_size), b (O, 1, ..., 1), Z (O, *windows, m). The place p
+    and the entry i of the kernel have one index per spatial axis; a place outside A_prev counts as 0. There are
+    (n + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 windows on an axis of length n.
+    With groups, output channel o sees only the C / groups input channels of its own group.
+
+    Unfold A_prev: let column (p, k) of a matrix list all numbers that window p of sample k covers,
+    columns[(c, i), (p, k)] = A_prev[c, p * stride + i * dilation - padding, k]. Then this is the Linear layer:
+
+        Z = W columns + b      dcolumns = W^T dZ      dW = dZ columns^T      db = row sums of dZ
+
+    and since A_prev[c, q, k] stands in `columns` once for each window that covers place q, dA_prev sums dcolumns
+    over these (`fold`). No product divides by m and each sum over k runs over samples, so the gradients of
+    micro-batches add up. The matrix is prod(kernel_size) times as large as A_prev; only a band of it exists at a
+    time, and backward unfolds again instead of caching.
+
+    Parameters and defaults are PyTorch's; padding="same" keeps the length, the odd zero going behind. W is drawn
+    by `he` with the C / groups * prod(kernel_size) inputs of an output. Options that cannot be, and a kernel that
+    does not fit into A_prev, raise `ValueError`. Source: LeCun et al. 1989, Neural
+    Computation 1(4); the matrix product: Chellapilla, Puri, Simard 2006.
+    """
+
+    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True):
+        windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation)
+        super().__init__(in_channels, out_channels, windows, groups, bias)
+
+    def shape_of_W(self):
+        return self.out_channels, self.in_channels // self.groups, *self.windows.kernel_size
+
+    def output_shape(self, A_prev):
+        return self.out_channels, *self.windows.count(A_prev.shape[1:-1]), A_prev.shape[-1]
+
+    def product(self, W, A_prev):
+        return convolve(W, A_prev, self.windows, self.groups, self.output_shape(A_prev))
+
+    def backward_input(self, dZ):
+        A_prev = self.cached(dZ, self.output_shape)
+        return convolve_transposed(as_dtype_of(dZ, self.W), dZ, self.windows, self.groups, A_prev.shape)
+
+    def product_for_W(self, dZ, A_prev):
+        return correlate(dZ, A_prev, self.windows, self.groups)
+
+
+class Conv1d(Convolution):
+    """Convolution over one axis: A_prev (C, L, m), W (O, C / groups, kernel), Z (O, L', m).
+
+    A kernel of 5 on 8 numbers has 8 - 5 + 1 = 4 places to be:
+
+    >>> layer = Conv1d(1, 1, kernel_size=5)
+    >>> layer.W, layer.b = np.array([[[1.0, 0.0, 0.0, 0.0, -1.0]]]), np.zeros((1, 1, 1))
+    >>> A_prev = np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0, 36.0, 49.0]).reshape(1, 8, 1)
+    >>> layer.forward(A_prev).ravel()
+    array([-16., -24., -32., -40.])
+    >>> dA_prev, dW, db = layer.backward(np.ones((1, 4, 1)))
+    >>> dA_prev.ravel()
+    array([ 1.,  1.,  1.,  1., -1., -1., -1., -1.])
+    >>> dW.ravel(), db.ravel()
+    (array([ 14.,  30.,  54.,  86., 126.]), array([4.]))
+    """
+
+    n_axes = 1
+
+
+class Conv2d(Convolution):
+    """Convolution over images: A_prev (C, H, W, m), W (O, C / groups, *kernel_size), Z (O, H', W', m).
+
+    >>> layer = Conv2d(3, 8, kernel_size=3, padding="same")
+    >>> layer.initialize(np.random.default_rng(0))
+    >>> layer.forward(np.zeros((3, 5, 7, 2))).shape
+    (8, 5, 7, 2)
+    """
+
+    n_axes = 2
+
+
+class Conv3d(Convolution):
+    """Convolution over volumes: A_prev (C, D, H, W, m), W (O, C / groups, *kernel_size), Z (O, D', H', W', m)."""
+
+    n_axes = 3

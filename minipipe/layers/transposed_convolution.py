@@ -1,0 +1,101 @@
+"""Transposed convolution over one, two or three axes."""
+
+import math
+
+import numpy as np
+
+from .banded_products import convolve, convolve_transposed, correlate
+from .convolution import Kernel
+from .layer import as_dtype_of
+from .windows import Windows, per_axis
+
+
+class TransposedConvolution(Kernel):
+    """Z[o, q, k] = sum over c and all p, i with p * stride + i * dilation - padding = q of W[c, o, i] A_prev[c, p, k], + b[o]
+
+    A_prev (C, *lengths, m), W (C, O / groups, *kernel_size), b (O, 1, ..., 1), Z (O, *lengths of Z, m). Each
+    number of A_prev paints a kernel into Z, `stride` places further on than its neighbour: an axis of length n
+    becomes (n - 1) stride + dilation (kernel_size - 1) + 1 - 2 padding + output_padding long. A convolution with
+    stride s makes s different lengths equal; output_padding, added behind, tells which of them to return to.
+
+    It is a convolution's backward_input with the same W. In matrices, with the columns of the windows of dZ:
+
+        Z = fold(W^T A_prev) + b      dA_prev = W columns      dW = A_prev columns^T      db = row sums of dZ
+
+    So <convolve(X), Y> = <X, convolve_transposed(Y)> for all X and Y: forward and backward have changed sides.
+
+    Parameters and defaults are PyTorch's. W is drawn by `he`; of the C / groups * prod(kernel_size) weights of an
+    output channel, one in prod(stride) meets at each place. Source: Dumoulin and Visin 2016, arXiv 1603.07285,
+    chapter 4.
+    """
+
+    def __init__(
+        self, in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1
+    ):
+        if padding == "same":
+            raise ValueError('padding="same" is for convolutions: give a transposed one whole numbers')
+        windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation)
+        self.output_padding = per_axis("output_padding", output_padding, self.n_axes, 0)
+        for extra, s, d in zip(self.output_padding, windows.stride, windows.dilation):
+            if extra >= max(s, d):
+                raise ValueError(f"output_padding={extra} must be below the larger of stride={s} and dilation={d}")
+        super().__init__(in_channels, out_channels, windows, groups, bias)
+
+    def shape_of_W(self):
+        return self.in_channels, self.out_channels // self.groups, *self.windows.kernel_size
+
+    def draw(self, rng):
+        return super().draw(rng) * np.sqrt(math.prod(self.windows.stride))
+
+    def output_shape(self, A_prev):
+        w = self.windows
+        lengths = tuple(
+            (n - 1) * s + span - sum(pad) + extra
+            for n, s, span, pad, extra in zip(A_prev.shape[1:-1], w.stride, w.span, w.padding, self.output_padding)
+        )
+        if min(lengths) < 1:
+            raise ValueError(
+                f"{self!r}: spatial axes of lengths {A_prev.shape[1:-1]} would become {lengths}, but each must be at least 1: "
+                f"use less padding than {w.padding}"
+            )
+        return self.out_channels, *lengths, A_prev.shape[-1]
+
+    def product(self, W, A_prev):
+        return convolve_transposed(W, A_prev, self.windows, self.groups, self.output_shape(A_prev))
+
+    def backward_input(self, dZ):
+        A_prev = self.cached(dZ, self.output_shape)
+        return convolve(as_dtype_of(dZ, self.W), dZ, self.windows, self.groups, A_prev.shape)
+
+    def product_for_W(self, dZ, A_prev):
+        return correlate(A_prev, dZ, self.windows, self.groups)
+
+
+class ConvTranspose1d(TransposedConvolution):
+    """Transposed convolution over one axis: A_prev (C, L, m), W (C, O / groups, kernel), Z (O, L', m).
+
+    >>> layer = ConvTranspose1d(1, 1, kernel_size=3, stride=2)
+    >>> layer.W, layer.b = np.array([[[1.0, 2.0, 3.0]]]), np.zeros((1, 1, 1))
+    >>> layer.forward(np.array([1.0, 10.0]).reshape(1, 2, 1)).ravel()
+    array([ 1.,  2., 13., 20., 30.])
+    """
+
+    n_axes = 1
+
+
+class ConvTranspose2d(TransposedConvolution):
+    """Transposed convolution over images: A_prev (C, H, W, m), W (C, O / groups, *kernel_size), Z (O, H', W', m).
+
+    >>> layer = ConvTranspose2d(8, 3, kernel_size=4, stride=2, padding=1)
+    >>> layer.initialize(np.random.default_rng(0))
+    >>> layer.forward(np.zeros((8, 5, 7, 2))).shape
+    (3, 10, 14, 2)
+    """
+
+    n_axes = 2
+
+
+class ConvTranspose3d(TransposedConvolution):
+    """Transposed convolution over volumes: A_prev (C, D, H, W, m), W (C, O / groups, *kernel_size), Z (O, D', H', W', m)."""
+
+    n_axes = 3

@@ -1,0 +1,141 @@
+"""The windows of a kernel that glides over any number of axes."""
+
+import itertools
+import math
+from dataclasses import dataclass
+from numbers import Integral
+
+import numpy as np
+
+from ..functions import even_slices
+
+BUFFER_BYTES = 4 * 2**20  # of one band of columns: large enough for the matrix product, small enough for a processor's cache
+EVERY = slice(None)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Window p of an axis covers the places p * stride + i * dilation - padding, for i = 0 .. kernel_size - 1.
+
+    kernel_size, stride and dilation hold one number per spatial axis, padding holds a pair (before, after). A
+    place outside the array counts as 0, so no padded copy of the array is needed.
+    """
+
+    kernel_size: tuple
+    stride: tuple
+    padding: tuple
+    dilation: tuple
+
+    @classmethod
+    def of(cls, n_axes, kernel_size, stride, padding, dilation):
+        """Windows from one whole number for all axes or a tuple with one per axis; padding may be "same"."""
+        kernel_size = per_axis("kernel_size", kernel_size, n_axes, 1)
+        stride, dilation = per_axis("stride", stride, n_axes, 1), per_axis("dilation", dilation, n_axes, 1)
+        if isinstance(padding, str) and padding != "same":
+            raise ValueError(f'padding={padding!r} is not known: use "same", a whole number, or a tuple of one per spatial axis')
+        if padding != "same":
+            padding = tuple((n, n) for n in per_axis("padding", padding, n_axes, 0))
+        elif max(stride) > 1:
+            raise ValueError(f'padding="same" keeps the length, which stride={stride} cannot: use stride=1, or give numbers')
+        else:
+            total = [d * (k - 1) for k, d in zip(kernel_size, dilation)]
+            padding = tuple((n // 2, n - n // 2) for n in total)
+        return cls(kernel_size, stride, padding, dilation)
+
+    @property
+    def span(self):
+        """From the first to the last place of a window, per axis: dilation * (kernel_size - 1) + 1."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel_size, self.dilation))
+
+    def reversed(self):
+        """Windows by place, for stride 1: place q is entry i of window q + padding - i * dilation, so i runs backwards."""
+        padding = tuple((span - 1 - before, span - 1 - after) for span, (before, after) in zip(self.span, self.padding))
+        return Windows(self.kernel_size, self.stride, padding, self.dilation)
+
+    def count(self, lengths):
+        """Windows per axis on an array with these spatial lengths: (n + padding - span) // stride + 1.
+
+        >>> Windows.of(1, kernel_size=5, stride=1, padding=0, dilation=1).count((8,))
+        (4,)
+        """
+        for n, pad, span in zip(lengths, self.padding, self.span):
+            if n + sum(pad) < span:
+                raise ValueError(
+                    f"a kernel that spans {self.span} places does not fit into spatial axes of lengths {tuple(lengths)} with "
+                    f"padding {self.padding}: {span} > {n} + {sum(pad)}; use a smaller kernel or dilation, or more padding"
+                )
+        axes = zip(lengths, self.padding, self.span, self.stride)
+        return tuple((n + sum(pad) - span) // s + 1 for n, pad, span, s in axes)
+
+    def unfold(self, A, box, columns):
+        """Copy the windows of `box` into `columns`: columns[c, i, p, k] = A[c, p * stride + i * dilation - padding, k].
+
+        A: (C, *lengths, m). columns: (C, *kernel_size, *sizes of the box). `box` is a tuple of slices: windows on
+        each spatial axis, and samples. Here i and p stand for one index per axis.
+        """
+        for i in np.ndindex(*self.kernel_size):
+            windows, places = self.inside(i, A.shape[1:-1], box)
+            piece = columns[(EVERY, *i)]
+            for axis, part in enumerate(windows, start=1):
+                if part.stop - part.start < piece.shape[axis]:
+                    piece[(EVERY,) * axis + (slice(part.start),)] = 0
+                    piece[(EVERY,) * axis + (slice(part.stop, None),)] = 0
+            piece[(EVERY, *windows)] = A[(EVERY, *places)]
+
+    def fold(self, columns, box, A):
+        """The adjoint of `unfold`: add each entry of `columns` to the place of A from which it would come."""
+        for i in np.ndindex(*self.kernel_size):
+            windows, places = self.inside(i, A.shape[1:-1], box)
+            A[(EVERY, *places)] += columns[(EVERY, *i, *windows)]
+
+    def inside(self, i, lengths, box):
+        """The windows of `box`, counted from its first, whose entry i lies inside the array, and the places where it lies."""
+        windows, places = [], []
+        for n, part, s, d, offset, (before, _) in zip(lengths, box, self.stride, self.dilation, i, self.padding):
+            start = offset * d - before                                       # the place in window 0
+            first = max(part.start, -(start // s))                            # from here on at place 0 or behind
+            stop = max(first, min(part.stop, (n - 1 - start) // s + 1))       # up to here at place n - 1 or before
+            windows.append(slice(first - part.start, stop - part.start))
+            places.append(slice(first * s + start, stop * s + start, s))
+        return windows, (*places, box[-1])
+
+
+def bands(shape, bytes_of_one):
+    """Boxes that cover all positions of an array of this shape in order, each of about BUFFER_BYTES at most.
+
+    Yields (box, where): a slice per axis, and the positions of the box in the flattened array, which lie side
+    by side. A box is some rows of the first axis; of a row that is too large, some of the next axis, and so on.
+
+    >>> [where for box, where in bands((4, 5), BUFFER_BYTES // 10)]
+    [slice(0, 10, None), slice(10, 20, None)]
+    """
+    room = max(1, BUFFER_BYTES // bytes_of_one)
+    parts = []
+    for axis, length in enumerate(shape):
+        size = max(1, room // math.prod(shape[axis + 1:]))
+        parts.append(even_slices(length, -(-length // size)))
+    stop = 0
+    for box in itertools.product(*parts):
+        start, stop = stop, stop + math.prod(sizes(box))
+        yield box, slice(start, stop)
+
+
+def sizes(box):
+    """The shape of what a tuple of slices cuts out."""
+    return tuple(part.stop - part.start for part in box)
+
+
+def per_axis(name, value, n_axes, least):
+    """`value` as a tuple with one whole number per spatial axis, none below `least`.
+
+    >>> per_axis("stride", 2, n_axes=3, least=1)
+    (2, 2, 2)
+    """
+    numbers = (value,) * n_axes if isinstance(value, Integral) else value
+    if not isinstance(numbers, (tuple, list)) or not all(isinstance(number, Integral) for number in numbers):
+        raise ValueError(f"{name}={value!r} must be a whole number, or a tuple of one per spatial axis")
+    if len(numbers) != n_axes:
+        raise ValueError(f"{name}={value} has {len(numbers)} numbers for {n_axes} spatial axes: give one per axis, or one for all")
+    if min(numbers) < least:
+        raise ValueError(f"{name}={value} must be at least {least} on each axis, got {min(numbers)}")
+    return tuple(int(number) for number in numbers)
