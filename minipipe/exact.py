@@ -13,6 +13,7 @@ from numbers import Rational as AnyRational
 import numpy as np
 
 SIGNIFICANT_BITS = 64
+LARGEST_EXPONENT = 100_000
 _working = Context(prec=120, Emax=MAX_EMAX, Emin=MIN_EMIN)  # decimal digits, far beyond 64 bits
 
 
@@ -55,6 +56,14 @@ class Rational(Fraction):
     def __rtruediv__(self, other):
         return _closed(Fraction.__rtruediv__, self, other)
 
+    def __pow__(self, exponent):
+        if not isinstance(exponent, (int, np.integer)):
+            raise TypeError(f"exact arithmetic has whole exponents only, got {exponent!r}: use sqrt(), or exp() and log()")
+        return Rational(Fraction.__pow__(self, int(exponent)))
+
+    def __pos__(self):
+        return self
+
     def __neg__(self):
         return Rational(Fraction.__neg__(self))
 
@@ -62,6 +71,8 @@ class Rational(Fraction):
         return Rational(Fraction.__abs__(self))
 
     def exp(self):
+        if abs(self) > LARGEST_EXPONENT:
+            raise ValueError(f"exp of about {float(self):.3g} has too many digits: scale the numbers below {LARGEST_EXPONENT:,}")
         return _round(_working.exp(_decimal(self)))
 
     def log(self):
@@ -73,6 +84,10 @@ class Rational(Fraction):
         return (self + 1).log()
 
     def tanh(self):
+        if abs(self) > 100:
+            return Rational(1 if self > 0 else -1)  # to far more than 64 bits
+        if abs(self) < Rational(1, 2**64):
+            return _round(self)  # tanh x = x - x^3/3 + ..., which is x to 128 bits
         e = _working.exp(_decimal(-2 * abs(self)))  # e^(-2|x|), so that nothing grows large
         magnitude = _round(_working.divide(_working.subtract(1, e), _working.add(1, e)))
         return magnitude if self > 0 else -magnitude
@@ -101,6 +116,8 @@ def rational(array):
 
 
 def _closed(operation, left, right):
+    if isinstance(right, np.integer):
+        right = int(right)
     if isinstance(right, (int, AnyRational)):
         return Rational(operation(left, right))
     if isinstance(right, (float, np.floating)):

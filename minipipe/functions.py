@@ -1,5 +1,6 @@
 """What several rooms of the house need: small pure functions of arrays and numbers."""
 
+import operator
 from fractions import Fraction
 
 import numpy as np
@@ -20,8 +21,16 @@ def constant(value, Z):
 
 
 def sigmoid(Z):
-    """1 / (1 + e^-Z) for any Z, in the dtype of Z; no exponential can overflow."""
+    """1 / (1 + e^-Z) for any finite Z, in the dtype of Z; no exponential can overflow."""
     return np.exp(Z * (Z < 0)) / (1 + np.exp(-abs(Z)))
+
+
+def whole_number(name, value):
+    """`value` as a Python int; `ValueError` for anything that is not a whole number."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name}={value!r} must be a whole number") from None
 
 
 def even_slices(length, n_parts):
@@ -45,7 +54,7 @@ def one_hot(labels, n_classes):
            [0., 0.],
            [1., 0.]])
     """
-    labels = np.asarray(labels)
+    labels, n_classes = np.asarray(labels), whole_number("n_classes", n_classes)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise ValueError(f"labels must be one row of whole numbers, got shape {labels.shape} of {labels.dtype}")
     if labels.size and not 0 <= labels.min() <= labels.max() < n_classes:
@@ -63,6 +72,7 @@ def accuracy(A, Y):
     """
     if A.shape != Y.shape or len(A) < 2:
         raise ValueError(
-            f"accuracy compares two arrays of the same shape with at least 2 rows, got {A.shape} and {Y.shape}"
+            f"accuracy compares two arrays of the same shape with at least 2 rows, got {A.shape} and {Y.shape}: for one "
+            "output, pass a metric of your own"
         )
     return float(np.mean(A.argmax(axis=0) == Y.argmax(axis=0)))

@@ -26,6 +26,8 @@ class Loss:
     def forward(self, A, Y, m=None):
         if A.shape != Y.shape:
             raise ValueError(self._shape_message(A.shape, Y.shape))
+        if A.dtype.kind in "iub":
+            A = A.astype(np.float64)
         return self.cost(A, Y.astype(A.dtype, copy=False), A.shape[-1] if m is None else m)
 
     def backward(self):
@@ -44,6 +46,8 @@ class Loss:
 
     def _shape_message(self, shape, shape_of_labels):
         message = f"{self!r}: the labels have shape {shape_of_labels}, but the predictions have {shape}: "
+        if len(shape_of_labels) == 1 and shape[0] == 1:
+            return message + "make them one row with Y.reshape(1, -1)"
         if len(shape_of_labels) == 1:
             return message + f"turn class numbers into columns with minipipe.one_hot(labels, n_classes={shape[0]})"
         return message + "one column of labels for each sample, one row for each output"
@@ -145,7 +149,8 @@ class BinaryCrossEntropy(Loss):
         return (Z * (Z > 0) - Z * Y + np.log1p(np.exp(-abs(Z)))).sum() / m
 
     def _cost_of_probabilities(self, A, Y, m):
-        infinite = ((A <= 0) & (Y > 0)) | ((A >= 1) & (Y < 1))
+        least = np.finfo(A.dtype).tiny if A.dtype.kind == "f" else 0  # below it, 1/a overflows
+        infinite = ((A <= least) & (Y > 0)) | ((A >= 1) & (Y < 1))
         if infinite.any():
             raise ValueError(
                 f"{self!r}: the cost is infinite, {int(infinite.sum())} of {A.size} probabilities are 0 or 1 where the label "

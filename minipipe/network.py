@@ -3,6 +3,7 @@
 import numpy as np
 
 from .functions import even_slices
+from .layers import Layer
 
 
 class Network:
@@ -15,6 +16,13 @@ class Network:
     """
 
     def __init__(self, layers, loss, seed=0, dtype=np.float64):
+        for index, layer in enumerate(layers):
+            if not isinstance(layer, Layer):
+                raise ValueError(f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()")
+        if isinstance(loss, type) or not (loss is None or hasattr(loss, "backward")):
+            raise ValueError(f"loss is {loss!r}: pass a loss object, such as MeanSquaredError()")
+        if np.dtype(dtype).kind != "f":
+            raise ValueError(f"dtype={dtype} must be one of floats; for exact numbers, use layer.copy(minipipe.exact.rational)")
         self.layers = [layer.copy() for layer in layers]
         if not self.layers:
             raise ValueError("a network needs at least 1 layer, got 0")
@@ -47,6 +55,8 @@ class Network:
 
     def checked_batch(self, X, Y):
         """X and Y as arrays fit for training; `ValueError` for anything else, before anything is computed."""
+        if self.loss is None:
+            raise ValueError("this network has no loss, so it cannot be trained: pass one, such as MeanSquaredError()")
         X, Y = checked_inputs(X), np.asarray(Y)
         if Y.shape[-1:] != X.shape[-1:]:
             raise ValueError(

@@ -37,8 +37,8 @@ class Optimizer:
 
     @learning_rate.setter
     def learning_rate(self, value):
-        if not value > 0:
-            raise ValueError(f"learning_rate={value} must be above 0")
+        if not 0 < value < np.inf:
+            raise ValueError(f"learning_rate={value} must be above 0, and finite")
         self._learning_rate = value
 
     def update(self, layers, gradients):

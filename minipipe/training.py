@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .functions import accuracy
+from .functions import accuracy, whole_number
 from .network import mini_batches
 
 
@@ -34,6 +34,9 @@ def fit(model, X, Y, optimizer, n_epochs, batch_size, validation=None, metric=ac
     before the step that would use a cost that is not finite; the parameters then are those of the step before.
     """
     X, Y = model.checked_batch(X, Y)
+    if validation is not None:
+        validation = model.checked_batch(*validation)
+        metric(model.predict(validation[0]), validation[1])
     m = X.shape[-1]
     batches = _checked_batches(model, m, n_epochs, batch_size)
     history = []
@@ -52,6 +55,7 @@ def fit(model, X, Y, optimizer, n_epochs, batch_size, validation=None, metric=ac
 
 
 def _checked_batches(model, m, n_epochs, batch_size):
+    n_epochs, batch_size = whole_number("n_epochs", n_epochs), whole_number("batch_size", batch_size)
     if n_epochs < 1 or batch_size < 1:
         raise ValueError(f"n_epochs={n_epochs} and batch_size={batch_size} must both be at least 1")
     batches = mini_batches(m, batch_size)
@@ -67,11 +71,16 @@ def _checked_batches(model, m, n_epochs, batch_size):
 
 def _train_on(model, X, Y, optimizer, number):
     """One step; the sum of the samples' costs, which is m times their mean."""
-    J = model.forward_backward(X, Y)
-    if not math.isfinite(J):
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused in a sentence
+        J = model.forward_backward(X, Y)
+    if not (math.isfinite(J) and all(map(_is_finite, model.gradients))):
         raise FloatingPointError(
-            f"the cost became {J} in epoch {number}: the parameters are those of the step before; "
-            f"try a learning_rate below {optimizer.learning_rate}"
+            f"the cost became {J} in epoch {number}, or a gradient is not finite: the parameters are those of the step "
+            f"before; try a learning_rate below {optimizer.learning_rate}, or smaller numbers as data"
         )
     model.step(optimizer)
     return float(J) * X.shape[-1]
+
+
+def _is_finite(pair):
+    return all(part is None or part.dtype == object or np.isfinite(part).all() for part in pair)

@@ -74,7 +74,7 @@ def test_figures_are_made_by_one_command(capsys, tmp_path):
     (["--schedule", "1f1"], "unknown schedule '1f1': did you mean '1f1b'?"),
     (["--devices", "9"], "n_stages=9 does not fit 7 layers: use 1 to 7 stages"),
     (["--micro-batches", "0"], "n_microbatches=0 must both be at least 1"),
-    (["--micro-batches", "40"], "too few for n_microbatches=40"),
+    (["--micro-batches", "40"], "--micro-batches 40 exceeds --batch-size 32: use at most that many"),
     (["--learning-rate", "0"], "learning_rate=0.0 must be above 0"),
     (["--epochs", "0"], "n_epochs=0"),
     (["--output", "nowhere/t.png"], "there is no folder nowhere"),

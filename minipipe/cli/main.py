@@ -17,14 +17,18 @@ EXAMPLES = """examples:
 
 def main(arguments=None):
     """Run the command line; returns 0, 1 where a verdict is negative, or 2 for a mistake of the user's."""
-    options = _parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    parser, commands = _parser()
+    if arguments and arguments[0] not in commands and set(commands) & set(arguments):
+        parser.error(f"the options of a command come after its name, got {' '.join(arguments)}")
+    options = parser.parse_args(arguments)
     try:
         return options.run(options) or 0
     except BrokenPipeError:  # the reader, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, RuntimeError, MemoryError, OSError, FloatingPointError) as error:
-        print(f"minipipe: error: {error}", file=sys.stderr)
+    except (ValueError, RuntimeError, MemoryError, OSError, ArithmeticError) as error:
+        print(f"minipipe: error: {error or 'out of memory'}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("minipipe: stopped", file=sys.stderr)
@@ -47,7 +51,7 @@ def _parser():
     command.set_defaults(run=figures.run)
     command = _command(commands, "bench", "measure the training step, beside PyTorch's if it is installed, and the simulator")
     command.set_defaults(run=bench.run)
-    return parser
+    return parser, list(commands.choices)
 
 
 def _command(commands, name, purpose):

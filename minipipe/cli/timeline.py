@@ -1,5 +1,6 @@
 """`minipipe timeline`: a schedule as text and picture; also what other commands print of a trace."""
 
+import os
 from pathlib import Path
 
 from ..cluster import Link
@@ -17,8 +18,10 @@ def run(options):
         schedule = build(options.schedule, options.devices, options.micro_batches)
     if options.recompute:
         schedule = with_recompute(schedule)
-    latency = int(options.latency) if options.latency == int(options.latency) else options.latency
-    trace = simulate(schedule, Costs.from_text(options.costs), Link(latency=latency))
+    link = Link(latency=options.latency)
+    if float(link.latency).is_integer():
+        link = Link(latency=int(link.latency))  # so that ticks stay whole numbers
+    trace = simulate(schedule, Costs.from_text(options.costs), link)
     title = f"{schedule.name}, {schedule.n_stages} stages, {schedule.n_microbatches} micro-batches"
     print(title)
     print_trace(trace)
@@ -57,6 +60,8 @@ def checked_path(path):
     path = Path(path)
     if not path.parent.is_dir():
         raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"cannot write {path}: it is a folder, or this user may not write there")
     formats = sorted(Figure().canvas.get_supported_filetypes())
     if path.suffix[1:].lower() not in formats:
         raise ValueError(f"cannot write {path}: its name must end in one of .{', .'.join(formats)}")

@@ -17,6 +17,11 @@ SIZES = (64, 64, 64, 32, 10)
 
 def run(options):
     path = checked_path(options.output)
+    if options.micro_batches > options.batch_size:
+        raise ValueError(
+            f"--micro-batches {options.micro_batches} exceeds --batch-size {options.batch_size}: use at most that many, or a "
+            "larger batch"
+        )
     (X, Y), (X_test, Y_test) = digits()
     pipe = Pipeline(
         _layers(), SoftmaxCrossEntropy(), options.devices, options.micro_batches, options.schedule, options.recompute, options.seed

@@ -45,6 +45,7 @@ class Cluster:
         if memory_limit is not None and holdings is None:
             raise ValueError("memory_limit needs holdings, the functions that say what each device holds")
         self.now = 0
+        self.failure = None  # the exception that has stopped the run
         self._devices = [_Device(program) for program in programs]
         self._duration = duration or (lambda label: 1)
         self._link = link
@@ -68,15 +69,24 @@ class Cluster:
     def tick(self):
         """Move every device by one tick; returns whether there is more to do."""
         self.now += 1
-        self._advance(self.now)
+        self._go_on(self.now)
         return not self.done
 
     def run(self):
         """Go on to the end of all programs, and return the trace."""
-        self._advance(inf)
+        self._go_on(inf)
         trace = self.trace
         self.now = max(self.now, trace.makespan)
         return trace
+
+    def _go_on(self, until):
+        if self.failure is not None:
+            raise RuntimeError(f"this run has stopped with an error ({self.failure}): start a new one")
+        try:
+            self._advance(until)
+        except BaseException as error:
+            self.failure = error
+            raise
 
     def _advance(self, until):
         """Do all that happens before tick `until`, and at `until` all but the start of a Compute."""
@@ -99,36 +109,38 @@ class Cluster:
         """Serve the requests of one program until one of them takes time."""
         answer, device.answer = device.answer, None
         resume = device.resume
-        try:
-            while True:
+        while True:
+            try:
                 request = resume(answer)
-                kind = type(request)
-                if kind is Send:
-                    self._send(number, request, now)
-                    answer = None
-                elif kind is Receive:
-                    key = (request.source, request.label)
-                    message = device.inbox.pop(key, None)
-                    if message is None:
-                        device.waits_for, device.waits_since = key, now
-                        return
-                    arrival, answer, place = message
-                    if arrival > now:
-                        device.waits_since = now
-                        self._deliver(number, device, message)
-                        return
-                    self._record.messages[place + RECEIVED] = now
-                elif kind is Compute:
-                    if now < until:
-                        self._start(number, request, now)
-                    else:
-                        device.postponed = request
-                        heappush(self._agenda, (now, START, number))
+            except StopIteration:
+                self._record.finished[number] = now
+                return
+            kind = type(request)
+            if kind is Send:
+                self._send(number, request, now)
+                answer = None
+            elif kind is Receive:
+                key = (request.source, request.label)
+                message = device.inbox.pop(key, None)
+                if message is None:
+                    self._check_device(request.source, f"device {number} waits for {request.label} from")
+                    device.waits_for, device.waits_since = key, now
                     return
+                arrival, answer, place = message
+                if arrival > now:
+                    device.waits_since = now
+                    self._deliver(number, device, message)
+                    return
+                self._record.messages[place + RECEIVED] = now
+            elif kind is Compute:
+                if now < until:
+                    self._start(number, request, now)
                 else:
-                    raise TypeError(f"the program of device {number} yielded {request!r}: yield Compute, Send or Receive")
-        except StopIteration:
-            self._record.finished[number] = now
+                    device.postponed = request
+                    heappush(self._agenda, (now, START, number))
+                return
+            else:
+                raise TypeError(f"the program of device {number} yielded {request!r}: yield Compute, Send or Receive")
 
     def _start(self, number, request, now):
         label = request.label
@@ -154,7 +166,7 @@ class Cluster:
     def _send(self, number, request, now):
         to, label, value = request.to, request.label, request.value
         if not 0 <= to < len(self._devices):
-            raise ValueError(f"device {number} sends {label} to device {to}: devices are 0..{len(self._devices) - 1}")
+            self._check_device(to, f"device {number} sends {label} to")
         n_bytes = 0
         if value is not None:
             value, n_bytes = own(value)
@@ -168,6 +180,12 @@ class Cluster:
             self._deliver(to, receiver, message)
         elif receiver.inbox.setdefault(key, message) is not message:
             raise ValueError(f"device {number} sends {label} to device {to} twice: name each message once")
+        elif self._record.finished[to] is not None:
+            self._check_limit(to, arrival)
+
+    def _check_device(self, number, who):
+        if number not in range(len(self._devices)):
+            raise ValueError(f"{who} device {number}: devices are 0..{len(self._devices) - 1}")
 
     def _transfer(self, number, to, now, n_bytes):
         """The tick at which a message arrives that is sent now."""
@@ -191,11 +209,15 @@ class Cluster:
         self._record.memory += (number, now, sum(held.values()))
 
     def _check_limit(self, number, now):
-        """What the device has held since its last observation, and the messages that arrived before `now`."""
+        """What the device has held since its last observation, and the messages that arrived before `now`.
+
+        A device whose program is over is not observed again, so there all messages count, whenever they arrive.
+        """
         if self._memory_limit is None:
             return
         device = self._devices[number]
-        messages = [value for arrival, value, _ in device.inbox.values() if arrival < now]
+        over = self._record.finished[number] is not None
+        messages = [value for arrival, value, _ in device.inbox.values() if arrival < now or over]
         held = device.held | bytes_by_kind({"messages": messages})
         if sum(held.values()) > self._memory_limit:
             raise MemoryLimitError(memory_message(number, now, held, self._memory_limit))

@@ -1,5 +1,7 @@
 """Bytes of arrays that are really held."""
 
+import copy
+
 import numpy as np
 
 
@@ -21,10 +23,14 @@ def own(value):
     """(copy, bytes): `value` with arrays that share nothing with it, and their size: what a message carries."""
     if isinstance(value, np.ndarray):
         return np.array(value, order="C"), value.nbytes
-    if type(value) in (list, tuple):
+    if isinstance(value, dict):
+        copies, n_bytes = own(list(value.values()))
+        return dict(zip(value, copies)), n_bytes
+    if isinstance(value, (list, tuple)):
         copies = [own(item) for item in value]
-        return type(value)(copy for copy, _ in copies), sum(n_bytes for _, n_bytes in copies)
-    return value, 0
+        make = getattr(value, "_make", type(value))
+        return make([item for item, _ in copies]), sum(n_bytes for _, n_bytes in copies)
+    return copy.deepcopy(value), 0
 
 
 def _new_bytes(value, seen):

@@ -78,14 +78,14 @@ class Trace:
     """A run, or the part of it that has happened so far; `Pipeline.trace`, `simulate` and `Cluster.run` give one.
 
     spans, messages, idle: what the devices did, what went between them, and why they waited, in the order of time.
-    makespan: ticks from 0 to the end of the last span. `busy_ticks()`, `bubble(of)`, `memory(device)` and
+    makespan: ticks from 0 to the end of the last span or program. `busy_ticks()`, `bubble(of)`, `memory(device)` and
     `peak_bytes()` count; `plot()` and `to_text()` show. Two traces are equal if all that happened is.
     """
 
     def __init__(self, record):
         self._record = record
         self.n_devices = record.n_devices
-        self.makespan = max(record.spans[3::4], default=0)
+        self.makespan = max([*record.spans[3::4], *(tick for tick in record.finished if tick is not None)], default=0)
 
     @cached_property
     def spans(self):
@@ -100,7 +100,7 @@ class Trace:
 
     @cached_property
     def idle(self):
-        """All `Idle` spans. Together with `spans` they cover every device from 0 to the makespan."""
+        """All `Idle` spans that are over. In a finished run, they and `spans` cover every device from 0 to the makespan."""
         first_start = {}
         for span in self.spans:
             first_start.setdefault(span.device, span.start)

@@ -77,6 +77,8 @@ def _parameter(name, value, shape):
     value = np.array(value)
     if value.dtype.kind in "iub":
         value = value.astype(np.float64)
+    if value.dtype.kind not in "fO" or (value.dtype.kind == "f" and not np.isfinite(value).all()):
+        raise ValueError(f"{name} must hold finite real numbers, got an array of {value.dtype}")
     if value.shape != shape:
         raise ValueError(f"{name} has shape {value.shape}, but Linear({shape[1]}, {shape[0]}) needs {shape}")
     return value

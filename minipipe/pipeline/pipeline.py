@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..cluster import Link
-from ..functions import even_slices
+from ..functions import even_slices, whole_number
 from ..network import Network
 from ..schedules import Schedule, build, with_recompute
 from .partition import cut, equal_counts
@@ -39,6 +39,9 @@ class Pipeline(Network):
     def __init__(self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute=False, seed=0,
                  dtype=np.float64, partition=None, costs=Costs(), link=Link(), memory_limit=None):
         super().__init__(layers, loss, seed, dtype)
+        n_stages, n_microbatches = whole_number("n_stages", n_stages), whole_number("n_microbatches", n_microbatches)
+        if not isinstance(costs, Costs):
+            raise ValueError(f"costs={costs!r} must be Costs(F=..., B=...), or Costs.from_text('F=1,B=2')")
         self.n_stages, self.n_microbatches = n_stages, n_microbatches
         counts = equal_counts(len(self.layers), n_stages) if partition is None else partition
         parts = cut(self.layers, counts)
@@ -108,7 +111,9 @@ class Pipeline(Network):
         return self._cluster
 
     def _finished_cluster(self):
-        if not self._running_cluster().done:
+        if self._running_cluster().failure is not None:
+            raise RuntimeError(f"the mini-batch has stopped with an error ({self._cluster.failure}): start it again")
+        if not self._cluster.done:
             raise RuntimeError("the mini-batch is not finished: call tick() until it returns False")
 
     def _perform(self, action, incoming):
@@ -130,7 +135,7 @@ class MicroBatches:
     """A mini-batch X (n[0], m), Y (n[L], m) in `n` parts along the samples, with sizes at most one apart."""
 
     def __init__(self, X, Y, n):
-        self.X, self.Y, self.m = X, Y, X.shape[-1]
+        self.X, self.Y, self.m = np.array(X), np.array(Y), X.shape[-1]
         self.slices = even_slices(self.m, n)
 
     def inputs(self, i):

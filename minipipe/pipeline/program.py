@@ -88,7 +88,7 @@ def _program(order, placement, perform):
 
 
 def _per_stage(kind, cost, n_stages):
-    costs = list(cost) if isinstance(cost, Sequence) else [cost] * n_stages
+    costs = list(cost) if hasattr(cost, "__len__") else [cost] * n_stages
     if len(costs) != n_stages:
         raise ValueError(f"{kind} has {len(costs)} costs for {n_stages} stages: give one number, or one per stage")
     for stage, ticks in enumerate(costs):

@@ -23,6 +23,7 @@ class Stage:
         self.batch = batch
         self.inputs = {}  # micro-batch -> A_prev, for a recompute
         self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
+        self.has_gradient = None  # for each layer, whether there is a dW and a db
         self.gradient_sum = TreeSum(n_microbatches)
         self.cost_sum = TreeSum(n_microbatches)
 
@@ -53,15 +54,14 @@ class Stage:
             dA = self.loss.backward()
             self.loss.cache = None
         dA_prev, gradients = backward_through(self.layers, dA, wants_dX=self.index > 0)
+        self.has_gradient = [[part is not None for part in pair] for pair in gradients]
         self.gradient_sum.add(i, [part for pair in gradients for part in pair if part is not None])
         return dA_prev
 
     def gradients(self):
         """A list over the stage's layers of `(dW, db)`, summed over all micro-batches."""
         parts = iter(self.gradient_sum.value)
-        return [
-            (None if layer.W is None else next(parts), None if layer.b is None else next(parts)) for layer in self.layers
-        ]
+        return [tuple(next(parts) if present else None for present in pair) for pair in self.has_gradient]
 
     def cost(self):
         """J of the mini-batch, in the last stage."""

@@ -3,6 +3,8 @@
 from fractions import Fraction
 from math import gcd, lcm
 
+MOST_COLUMNS = 4000
+
 
 def text(trace, width=100):
     """`trace` as lines of text: one row per device, one column per tick, dots for the bubble.
@@ -42,12 +44,15 @@ def _block(rows, start, stop, cell, unit):
 
 
 def _ticks_per_column(trace):
-    """The longest column in which every start and end falls on an edge; the shortest action if that is too fine."""
+    """The longest column in which every start and end falls on an edge; the shortest action if that is too fine.
+
+    In no case more than MOST_COLUMNS columns.
+    """
     times = {Fraction(time).limit_denominator(1000) for span in trace.spans for time in (span.start, span.end)}
     denominator = lcm(*(time.denominator for time in times))
     unit = Fraction(gcd(*(int(time * denominator) for time in times)), denominator)
     shortest = min(span.end - span.start for span in trace.spans)
-    return unit if unit * 8 >= shortest else shortest
+    return max(unit if unit * 8 >= shortest else shortest, trace.makespan / MOST_COLUMNS)
 
 
 def _short_name(trace):

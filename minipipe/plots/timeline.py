@@ -27,7 +27,7 @@ def timeline(trace, ax=None, until=None, title=None, legend=True):
         handles.append(Patch(label=label, **style))
     if trace.makespan <= 130:
         _numbers(ax, trace, end)
-    ax.set_xlim(0, max(trace.makespan, end))
+    ax.set_xlim(0, max(trace.makespan, end) or 1)
     ax.set_ylim(trace.n_devices - 0.5, -0.5)
     ax.set_yticks(range(trace.n_devices), [f"device {device}" for device in range(trace.n_devices)])
     ax.tick_params(axis="y", length=0)

@@ -77,8 +77,10 @@ def build(name, n_stages, n_microbatches):
     >>> build("1f1b", 2, 2) == one_f_one_b(2, 2)
     True
     """
+    if not isinstance(name, str):
+        raise ValueError(f"schedule={name!r} is no name: pass one of {', '.join(BUILDERS)}, or Schedule.from_text(...)")
     if name not in BUILDERS:
-        nearest = get_close_matches(str(name).lower(), BUILDERS, n=1, cutoff=0.4)
+        nearest = get_close_matches(name.lower(), BUILDERS, n=1, cutoff=0.4)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ValueError(f"unknown schedule {name!r}: {hint}there are {', '.join(BUILDERS)}")
     return BUILDERS[name](n_stages, n_microbatches)

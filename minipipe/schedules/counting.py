@@ -5,7 +5,7 @@ def peak_microbatches(trace):
     """For each device, the most micro-batches that were alive at once in `trace`.
 
     A micro-batch is alive on a device from the start of its forward to the end of its backward: that
-    long the device must keep what the backward needs.
+    long the device must keep what the backward needs. Where a device has several stages, each counts by itself.
     """
     peaks = []
     for device in range(trace.n_devices):

@@ -69,6 +69,8 @@ class Schedule:
         n_stages = max(len(devices), 1 + max(action.stage for action in actions))
         if n_microbatches is None:
             n_microbatches = 1 + max(action.microbatch for action in actions)
+        if not 1 <= n_microbatches <= 101 + len(actions):
+            raise ScheduleError(f"n_microbatches={n_microbatches} does not fit a schedule of {len(actions)} actions")
         return cls(devices, n_stages, n_microbatches, name)
 
     @property

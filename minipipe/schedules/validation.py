@@ -7,6 +7,8 @@ KINDS = ("F", "B", "R")
 
 def faults(schedule):
     """Every fault of `schedule` in words. Takes time in proportion to the number of actions."""
+    if schedule.n_stages < 1 or schedule.n_microbatches < 1:
+        return [f"a schedule needs at least 1 stage and 1 micro-batch, not {schedule.n_stages} and {schedule.n_microbatches}"]
     heads = play(schedule)
     if heads is None:
         return []

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..functions import sigmoid
 from ..layers import Linear, ReLU, Sigmoid, Tanh
 from ..losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
 
@@ -41,7 +42,20 @@ def rounding_bounds(layers, loss, X, Y):
                 f"no rounding bound is derived for {layer!r}: there is one for {', '.join(kind.__name__ for kind in FORWARD)}; "
                 "compare in rational numbers with equals_full_batch instead"
             )
-    gamma = _Gamma(X.dtype)
+    if X.dtype not in (np.float32, np.float64):
+        raise ValueError(f"rounding bounds are derived for float32 and float64, not for {X.dtype}")
+    with np.errstate(all="ignore"):  # what overflows here is a bound that is not finite, and refused below
+        bounds = _bounds(layers, loss, X, Y, _Gamma(X.dtype))
+    everything = [bounds.J, *(part for pair in bounds.gradients for part in pair if part is not None)]
+    if not all(np.isfinite(part).all() for part in everything):
+        raise ValueError(
+            "rounding could change this result by any amount, so there is no finite bound: a probability is 0 or 1 to the "
+            "last place, or numbers overflow; use logits, or smaller numbers"
+        )
+    return bounds
+
+
+def _bounds(layers, loss, X, Y, gamma):
     layers = [layer.copy() for layer in layers]
     values, errors = [X], [np.zeros(X.shape)]
     for layer in layers:
@@ -96,8 +110,15 @@ FORWARD = {  # (layer, A_prev, its error, A, gamma) -> error of A
     Linear: _linear,
     ReLU: lambda layer, Z, E, A, gamma: E,                                               # |relu'| <= 1
     Tanh: lambda layer, Z, E, A, gamma: E + FUNCTION * gamma.u,                          # |tanh'| <= 1, |A| <= 1
-    Sigmoid: lambda layer, Z, E, A, gamma: E / 4 + (2 * FUNCTION + 4) * gamma.u * (A + E / 4),  # sigmoid' <= 1/4
+    Sigmoid: lambda layer, Z, E, A, gamma: _sigmoid_error(A, E, gamma),
 }
+
+
+def _sigmoid_error(A, E, gamma):
+    """sigmoid' is at most 1/4, and sigmoid(z + e) at most e^|e| sigmoid(z)."""
+    moved = np.minimum(E / 4, A * np.expm1(E))
+    return moved + (2 * FUNCTION + 4) * gamma.u * (A + moved)
+
 
 SLOPES = {  # (Z, its error, A, its error, u) -> slope, its error
     ReLU: lambda Z, E_Z, A, E, u: ((Z > 0) * 1.0, (abs(Z) <= 2 * E_Z) * 1.0),
@@ -130,18 +151,17 @@ def _softmax_cross_entropy(loss, Z, E, Y, m, gamma):
 def _binary_cross_entropy(loss, A, E, Y, m, gamma):
     u = gamma.u
     if loss.from_logits:
-        s = 1 / (1 + np.exp(-A))
-        E_s = E / 4 + (2 * FUNCTION + 4) * u * (s + E / 4)
+        s = sigmoid(A)
+        E_s = _sigmoid_error(s, E, gamma)
         per_term = E + (FUNCTION + 4) * u * (2 * abs(A) + 2 * E + 1)
         size = 2 * abs(A) + 1
         dA = (E_s + 2 * u * (abs(s - Y) + E_s)) / m
     else:
         a, not_a = np.maximum(A - E, 0), np.maximum(1 - A - E - u, 0)  # the least that they can be
-        with np.errstate(divide="ignore", invalid="ignore"):
-            of_a = np.where(Y > 0, Y * (E / a), 0) + np.where(Y < 1, (1 - Y) * ((E + u) / not_a), 0)
-            size = np.where(Y > 0, -Y * np.log(a), 0) + np.where(Y < 1, -(1 - Y) * np.log(not_a), 0)
-            reciprocal = np.where(Y > 0, Y / a, 0) + np.where(Y < 1, (1 - Y) / not_a, 0)
-            of_reciprocal = np.where(Y > 0, Y * E / a**2, 0) + np.where(Y < 1, (1 - Y) * (E + u) / not_a**2, 0)
+        of_a = np.where(Y > 0, Y * (E / a), 0) + np.where(Y < 1, (1 - Y) * ((E + u) / not_a), 0)
+        size = np.where(Y > 0, -Y * np.log(a), 0) + np.where(Y < 1, -(1 - Y) * np.log(not_a), 0)
+        reciprocal = np.where(Y > 0, Y / a, 0) + np.where(Y < 1, (1 - Y) / not_a, 0)
+        of_reciprocal = np.where(Y > 0, Y * E / a**2, 0) + np.where(Y < 1, (1 - Y) * (E + u) / not_a**2, 0)
         per_term = of_a + (FUNCTION + 4) * u * size
         dA = (of_reciprocal + 5 * u * reciprocal) / m
     J = (per_term + gamma(A.size + 1) * (size + per_term)).sum() / m
