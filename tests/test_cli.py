@@ -79,6 +79,8 @@ def test_figures_are_made_by_one_command(capsys, tmp_path):
     (["--epochs", "0"], "n_epochs=0"),
     (["--output", "nowhere/t.png"], "there is no folder nowhere"),
     (["--output", "t.xyz"], "its name must end in one of"),
+    (["--output", "."], "it is a folder"),
+    (["timeline", "--latency", "inf"], "latency=inf must be finite"),
     (["timeline", "--costs", "F=1,Q=2"], "'Q=2' is not one cost of F, B or R"),
     (["timeline", "--costs", "F=x"], "'x' is not a number"),
     (["timeline", "--costs", "F=nan"], "F=nan on stage 0"),
@@ -90,6 +92,11 @@ def test_a_mistake_is_answered_in_a_sentence_with_status_2_before_any_work(capsy
     status, out, complaint = run(capsys, *arguments)
     assert status == 2 and words in complaint and complaint.startswith("minipipe: error: ")
     assert "epoch " not in out and "Traceback" not in complaint
+
+
+def test_options_in_front_of_a_command_are_not_ignored_in_silence(capsys):
+    status, _, complaint = run(capsys, "--devices", "2", "timeline")
+    assert status == 2 and "the options of a command come after its name" in complaint
 
 
 def test_unknown_commands_and_options_have_status_2(capsys):

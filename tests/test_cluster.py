@@ -246,10 +246,49 @@ def test_the_memory_limit_is_the_peak_to_the_byte():
         pipe(peak - 1).forward_backward(X, Y)
 
 
+def test_messages_to_a_device_that_has_finished_count_against_its_limit():
+    def left():
+        yield Compute("work")
+        yield Send("late", np.zeros(1000, np.uint8), to=1)
+
+    def right():
+        yield Compute("work")
+
+    for link in (Link(), Link(latency=3)):
+        with pytest.raises(MemoryLimitError, match="device 1 holds 1,000 bytes"):
+            Cluster([left(), right()], link=link, holdings=[dict, dict], memory_limit=100).run()
+
+
+def test_a_program_that_ends_with_a_receive_ends_the_run():
+    def left():
+        yield Send("x", 1, to=1)
+        yield Compute("work")
+
+    def right():
+        yield Receive("x", source=0)
+
+    trace = Cluster([left(), right()], link=Link(latency=100)).run()
+    assert trace.makespan == 100 and trace.idle == [Idle(1, 0, 100, "fill", "x", 0), Idle(0, 1, 100, "drain")]
+
+
+def test_an_error_in_a_compute_stops_the_run_for_good():
+    """Even StopIteration, which must not be mistaken for the end of a program."""
+    def program():
+        yield Compute("fails", lambda: next(iter([])))
+
+    cluster = Cluster([program()])
+    with pytest.raises(StopIteration):
+        cluster.run()
+    assert not cluster.done
+    with pytest.raises(RuntimeError, match="has stopped with an error"):
+        cluster.tick()
+
+
 @pytest.mark.parametrize("program, words", [
     (lambda: iter([3]), "yielded 3: yield Compute, Send or Receive"),
     (lambda: iter([Send("x", 1, to=9)]), "sends x to device 9: devices are 0..0"),
     (lambda: iter([Send("x", 1, to=0), Send("x", 1, to=0)]), "sends x to device 0 twice"),
+    (lambda: iter([Receive("x", source=7)]), "device 0 waits for x from device 7: devices are 0..0"),
 ])
 def test_programs_that_make_no_sense_are_told_so(program, words):
     def generator():
@@ -281,3 +320,7 @@ def test_own_copies_whatever_holds_arrays():
     copy, n_bytes = own([A, (A, "word")])
     assert n_bytes == 96 and copy[0].flags.c_contiguous and not np.shares_memory(copy[0], A)
     assert np.array_equal(copy[1][0], A) and copy[1][1] == "word"
+    message = Message({"A": A}, 0, 1, 2, 3, 4, 5)  # a named tuple with a dict
+    copy, n_bytes = own(message)
+    A[:] = 9
+    assert type(copy) is Message and n_bytes == 48 and copy.label["A"].max() == 5

@@ -75,6 +75,22 @@ def test_a_float_cannot_slip_in(mix):
         mix(Rational(1, 3))
 
 
+def test_whole_numbers_of_numpy_and_powers_stay_rational():
+    x = Rational(1, 2)
+    for value in (x + np.int64(1), np.int64(1) + x, x**2, +x, rational([1, 2]).mean()):
+        assert type(value) is Rational
+    with pytest.raises(TypeError, match="whole exponents only"):
+        x**0.5
+
+
+def test_extreme_arguments_are_answered_at_once():
+    assert Rational(10**9).tanh() == 1 and Rational(-(10**9)).tanh() == -1
+    tiny = Rational(1, 2**400)
+    assert tiny.tanh() == tiny
+    with pytest.raises(ValueError, match="has too many digits"):
+        Rational(10**6).exp()
+
+
 def test_logarithm_and_root_refuse_what_is_not_defined():
     with pytest.raises(ValueError, match="above 0"):
         Rational(0).log()

@@ -187,6 +187,7 @@ SHAPE_DICTS = [
     (check_shapes, shapes() | {"b1": (1, 32)}, "b is a column"),
     (check_shapes, shapes() | {"b1": (32, 20)}, "b has one column, which NumPy adds to every column"),
     (check_shapes, shapes() | {"b1": (32,)}, "a matrix with one column"),
+    (check_shapes, shapes() | {"b2": 10}, "b2 is 10: b has one row for each unit and one column"),
     (check_shapes, shapes() | {"dW2": (10, 20)}, "the derivative by W2 has the shape of W2"),
     (check_shapes, shapes() | {"db2": (10, 20)}, "the derivative by b2 has the shape of b2"),
     (check_shapes, shapes() | {"dA1": (10, 20)}, "the derivative by A1 has the shape of A1"),
@@ -304,6 +305,11 @@ class PromotingBackward(LeakyReLU):
         return dA * np.where(self.cache, 1.0, 1 / 8)
 
 
+class Halving(LeakyReLU):
+    def forward(self, Z):
+        return super().forward(Z).astype(np.float16)
+
+
 class Raising(LeakyReLU):
     def forward(self, Z):
         return Z[7]
@@ -332,6 +338,8 @@ LAYERS = [
     (check_linear_backward, with_part(0, lambda dA_prev: -dA_prev), "dA_prev has the wrong sign"),
     (check_linear_backward, with_part(1, lambda dW: dW + 1), "dW should be"),
     (check_linear_backward, lambda dZ, W, A_prev: (W @ dZ, None, None), "Your function stopped with ValueError"),
+    (check_linear_backward, lambda dZ, W, A_prev: (W @ dZ, None, None),
+     "The shapes are dZ (2, 4), W (2, 3), A_prev (3, 4)."),
     (check_linear_backward, lambda dZ, W, A_prev: W.T @ dZ, "Return three things"),
     (check_linear_backward, with_part(1, lambda dW: "dZ A^T"), "not an array of real numbers"),
     (check_leaky_relu, PlainReLU, "forward is the plain ReLU"),
@@ -349,7 +357,10 @@ LAYERS = [
     (check_leaky_relu, TimesA, "multiplies by A"),
     (check_leaky_relu, SignOfdA, "the sign of dA"),
     (check_leaky_relu, Promoting, "forward turns float32 into float64"),
+    (check_leaky_relu, Promoting, "write `np.where(mask, Z, Z / 8)`"),
     (check_leaky_relu, PromotingBackward, "backward_input turns float32 into float64"),
+    (check_leaky_relu, PromotingBackward, "write `np.where(mask, dA, dA / 8)`"),
+    (check_leaky_relu, Halving, "forward turns float32 into float16: multiply by Python numbers"),
     (check_leaky_relu, Raising, "forward stopped with IndexError"),
     (check_leaky_relu, RaisingBackward, "backward_input stopped with ValueError"),
     (check_leaky_relu, NeedsArguments, "Your class stopped with TypeError"),

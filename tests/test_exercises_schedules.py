@@ -94,7 +94,7 @@ IDLE = [
 ENOUGH = [
     (30, "idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time"),
     (28, "One too many: with M = 28 the devices are idle for 9.68 % of the total time"),
-    (26, "One too few: with M = 26 the devices are idle for 10.34 % of the total time. Round up"),
+    (26, "One too few: with M = 26 the devices are idle for 10.34 % of the total time, 3/29. Asked were at most 10 %"),
     (24, "subtracted K - 1 twice"),
     (14, "within each device's own span"),
     (16, "rule of thumb M = 4 K: with M = 16 the devices are idle for 15.79 %"),
@@ -109,7 +109,7 @@ ENOUGH = [
     (0, "a whole number from 1 upwards: 0 is not"),
     (-27, "a whole number from 1 upwards"),
     (float("inf"), "inf is none"),
-    ("27", "27 is none"),
+    ("27", "'27' is none"),
     (Decimal(27), "Give a number of micro-batches"),
     (lambda K: 27, "Give a number of micro-batches"),
 ]

@@ -102,6 +102,15 @@ def test_certain_and_right_probabilities_cost_nothing():
     assert np.array_equal(loss.backward(), [[-0.5, 0.5]])
 
 
+def test_whole_numbers_as_predictions_do_not_round_the_labels():
+    assert mp.MeanSquaredError().forward(np.array([[1, 3]]), np.array([[0.5, 1.5]])) == 0.625
+
+
+def test_probabilities_whose_reciprocal_overflows_are_refused():
+    with pytest.raises(ValueError, match="the cost is infinite"):
+        mp.BinaryCrossEntropy().forward(np.array([[1e-40]], np.float32), np.array([[1.0]], np.float32))
+
+
 def test_certain_and_wrong_probabilities_are_refused_with_the_remedy():
     with pytest.raises(ValueError, match=r"1 of 2 probabilities.*from_logits=True"):
         mp.BinaryCrossEntropy().forward(np.array([[1.0, 0.5]]), np.array([[0.0, 1.0]]))

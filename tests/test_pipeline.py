@@ -261,7 +261,45 @@ def test_unequal_costs_are_seen_in_the_trace():
     assert {span.end - span.start for span in pipe.trace.spans_of(1) if span.label.kind == "F"} == {3}
 
 
+def test_numpy_integers_are_counts_like_any_other():
+    X, Y = mini_batch()
+    pipe = pipeline(np.int64(3), np.int64(4))
+    assert pipe.forward_backward(X, Y) == pipeline().forward_backward(X, Y)
+
+
+def test_a_layer_whose_weights_are_frozen_has_no_gradient():
+    class Frozen(mp.Linear):
+        def backward_weight(self, dZ):
+            return None, None
+
+    pipe = mp.Pipeline([Frozen(4, 4), mp.Linear(4, 3)], mp.SoftmaxCrossEntropy(), 1, 2)
+    pipe.forward_backward(*mini_batch())
+    assert pipe.gradients[0] == (None, None) and pipe.gradients[1][0].shape == (3, 4)
+
+
+def test_the_data_may_change_while_a_run_is_stepped_through():
+    X, Y = mini_batch()
+    pipe = pipeline()
+    pipe.start(X.copy(), Y)
+    moving = X.copy()
+    pipe.start(moving, Y)
+    moving *= 0
+    while pipe.tick():
+        pass
+    assert pipe.J == pipeline().forward_backward(X, Y)
+
+
 WRONG = {
+    "a class for a layer": (lambda: mp.Sequential([mp.ReLU], None), "pass a layer object, such as Linear(2, 3) or ReLU()"),
+    "a name for a loss": (lambda: mp.Sequential(LAYERS, "mse"), "pass a loss object, such as MeanSquaredError()"),
+    "a class for a loss": (lambda: mp.Sequential(LAYERS, mp.MeanSquaredError), "pass a loss object"),
+    "no loss": (lambda: mp.Sequential(LAYERS, None).forward_backward(*mini_batch()), "this network has no loss"),
+    "a dtype of whole numbers": (lambda: pipeline(dtype=int), "must be one of floats"),
+    "half a micro-batch": (lambda: pipeline(n_microbatches=2.5), "n_microbatches=2.5 must be a whole number"),
+    "text for costs": (lambda: pipeline(costs="F=1"), "must be Costs(F=..., B=...)"),
+    "a list for a schedule": (lambda: pipeline(schedule=["F0 B0"]), "or Schedule.from_text(...)"),
+    "one row of labels": (lambda: mp.Sequential([mp.Linear(4, 1)], mp.MeanSquaredError()).forward_backward(np.ones((4, 2)), np.ones(2)),
+                          "make them one row with Y.reshape(1, -1)"),
     "more micro-batches than samples": (lambda: pipeline(n_microbatches=16).forward_backward(*mini_batch()),
                                         "n_microbatches=16 exceeds the batch of m=10 samples: use at most 10, or a larger batch"),
     "no micro-batch": (lambda: pipeline(n_microbatches=0), "n_microbatches=0 must both be at least 1"),
@@ -330,4 +368,7 @@ def test_a_run_that_fails_leaves_the_parameters_as_they_were_and_the_pipeline_us
     free = pipeline()
     with pytest.raises(ValueError):
         free.forward_backward(X[:3], Y)
+    for ask in (lambda: free.J, free.tick):
+        with pytest.raises(RuntimeError, match="stopped with an error"):
+            ask()
     assert free.forward_backward(X, Y) == pipeline().forward_backward(X, Y)

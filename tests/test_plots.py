@@ -41,6 +41,10 @@ def test_text_in_columns_of_half_a_tick():
     assert trace.to_text().splitlines()[1:] == ["device 0  F0........B0----", "device 1  ..F0B0----......"]
 
 
+def test_text_of_very_unequal_durations_stays_short():
+    assert len(mp.simulate(build("gpipe", 2, 2), mp.Costs(F=1, B=10**6)).to_text()) < 30_000
+
+
 def test_text_names_the_stage_where_a_device_has_several():
     trace = mp.simulate(mp.Schedule.from_text("0F0 1F0 1B0 0B0"))
     assert trace.to_text().splitlines()[1] == "device 0  0F01F01B0---0B0---"

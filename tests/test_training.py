@@ -95,9 +95,27 @@ def test_fit_refuses_bad_data_before_the_first_step():
               ValueError, r"X holds NaN or infinity in 1 of 60 places, the first at index \(1, 29\)")
 
 
+@pytest.mark.parametrize("validation, words", [
+    ((np.ones((2, 4)), np.ones((1, 4))), "the same shape with at least 2 rows"),
+    ((np.ones((3, 4)), np.ones((2, 4)) / 2), "needs A_prev of shape"),
+    ((np.full((2, 4), np.nan), np.ones((2, 4)) / 2), "X holds NaN"),
+])
+def test_fit_refuses_bad_validation_data_before_the_first_step(validation, words):
+    X, Y = data()
+    unchanged(mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy()),
+              lambda model: mp.fit(model, X, Y, mp.SGD(0.1), 1, 5, validation=validation, report=None), ValueError, words)
+
+
+def test_fit_stops_before_a_step_with_gradients_that_are_not_finite(monkeypatch):
+    X, Y = data()
+    net = mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy())
+    backward_weight = mp.Linear.backward_weight
+    monkeypatch.setattr(mp.Linear, "backward_weight", lambda self, dZ: (backward_weight(self, dZ)[0] + np.inf, backward_weight(self, dZ)[1]))
+    unchanged(net, lambda model: mp.fit(model, X, Y, mp.SGD(0.1), 1, 5, report=None), FloatingPointError, "a gradient is not finite")
+
+
 def test_fit_stops_when_the_cost_is_not_finite_and_keeps_the_parameters_of_the_step_before():
     X = np.full((1, 4), 1e200)
     net = mp.Sequential([mp.Linear(1, 1, W=[[1.0]], b=[[0.0]])], mp.MeanSquaredError())
-    with np.errstate(over="ignore"):
-        unchanged(net, lambda model: mp.fit(model, X, X * 0, mp.SGD(0.1), 1, 4, report=None), FloatingPointError,
-                  "the cost became inf in epoch 1.*learning_rate below 0.1")
+    unchanged(net, lambda model: mp.fit(model, X, X * 0, mp.SGD(0.1), 1, 4, report=None), FloatingPointError,
+              "the cost became inf in epoch 1.*learning_rate below 0.1")

@@ -61,6 +61,33 @@ def test_one_wrong_bit_in_one_parameter_is_noticed(place, monkeypatch):
     assert not equals_full_batch(pipe, X, Y)
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_gradient_that_is_not_finite_is_never_within_the_bound(wrong, monkeypatch):
+    pipe, X, Y = pipe_and_batch()
+    gradients = Stage.gradients
+
+    def spoilt(stage):
+        found = gradients(stage)
+        if stage.index == 0:
+            found[0][0][0, 0] = wrong
+        return found
+
+    monkeypatch.setattr(Stage, "gradients", spoilt)
+    assert share_of_bound(pipe, X, Y) == np.inf
+
+
+def test_where_rounding_decides_everything_there_is_no_verdict():
+    """A sigmoid of 19 in float32 is 1 to the last place, so log(1 - a) could be anything."""
+    layers = [mp.Linear(1, 1, W=[[1.0]], b=[[0.0]]), mp.Sigmoid()]
+    pipe = mp.Pipeline(layers, mp.BinaryCrossEntropy(), 2, 2)
+    with pytest.raises(ValueError, match="no finite bound"):
+        share_of_bound(pipe, np.array([[16.5, -1.0]], np.float32), np.array([[0.0, 1.0]], np.float32))
+    with pytest.raises(ValueError, match="float32 and float64, not for float16"):
+        share_of_bound(pipe, np.array([[1.0, -1.0]], np.float16), np.array([[0.0, 1.0]], np.float16))
+    with pytest.raises(ValueError, match=r"no rounding bound is derived for LeakyReLU"):
+        rounding_bounds([mp.LeakyReLU()], mp.MeanSquaredError(), np.ones((1, 1)), np.ones((1, 1)))
+
+
 def test_a_difference_beyond_rounding_is_noticed(monkeypatch):
     pipe, X, Y = pipe_and_batch()
     assert share_of_bound(pipe, X, Y) <= 1

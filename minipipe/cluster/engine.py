@@ -114,6 +114,7 @@ class Cluster:
                 request = resume(answer)
             except StopIteration:
                 self._record.finished[number] = now
+                self._check_limit(number, now)
                 return
             kind = type(request)
             if kind is Send:

@@ -52,6 +52,8 @@ def _wrong_shape(name, text, got, right):
         return f"{name} is {text}: b has one column, which NumPy adds to every column of W A_prev."
     if letter == "b" and got == right[:1]:
         return f"{name} is {text}: b is a matrix with one column, (n, 1), so that it is added to columns and not to rows."
+    if letter == "b":
+        return f"{name} is {text}: b has one row for each unit and one column, so its shape is a pair, (n, 1)."
     if name == "dA1":
         return f"{name} is {text}: the derivative by A1 has the shape of A1, (n1, m)."
     if letter in "ZA":
@@ -66,7 +68,8 @@ def check_linear_backward(backward):
     dZ, W, A_prev = (rng.integers(-4, 5, shape) / 2 for shape in ((n, m), (n, n_prev), (n_prev, m)))
     value, sentence = called(backward, dZ, W, A_prev)
     if sentence is not None:
-        return sentence
+        shapes = f" The shapes are dZ {dZ.shape}, W {W.shape}, A_prev {A_prev.shape}."
+        return sentence + shapes if sentence.startswith("Your function stopped") else sentence
     if not isinstance(value, (tuple, list)) or len(value) != 3:
         return "Return three things: dA_prev, dW, db."
     names = ("dA_prev", "dW", "db")
@@ -179,11 +182,14 @@ def _judge_backward(layer, given, Z):
 
 def _judge_dtype(layer, Z):
     """The last test: float32 in, float32 out."""
-    for name, function in (("forward", layer.forward), ("backward_input", layer.backward_input)):
+    for name, argument, function in (("forward", "Z", layer.forward), ("backward_input", "dA", layer.backward_input)):
         result, sentence = called(function, Z.astype(np.float32))
         if sentence is not None:
             return sentence
         dtype = np.asarray(result).dtype
+        if dtype == np.float64:
+            return (f"{name} turns float32 into float64: `np.where(mask, 1, 0.125)` makes float64: "
+                    f"write `np.where(mask, {argument}, {argument} / 8)`.")
         if dtype != np.float32:
             return f"{name} turns float32 into {dtype}: multiply by Python numbers, or by arrays of the dtype of the input."
     return "Right: the slope is 1 or 1/8, nothing is overwritten, and two micro-batches can be in flight."

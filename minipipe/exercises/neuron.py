@@ -18,7 +18,8 @@ def check_tanh_neuron(dz_of):
     if sentence is not None:
         return sentence
     if same(dz, (a - y) * (1 - a * a)):
-        return "Right: dz = da * (1 - a^2) with da = a - y. Away from a = 0 the slope is below 1, so dz is smaller than da."
+        return ("Right: dz = da * (1 - a^2) with da = a - y. Away from a = 0 the slope is below 1, "
+                "so dz is smaller in size than da.")
     mistakes = [
         (a - y, "dz misses a factor: a - y is only da. Multiply it by the slope of tanh, 1 - a^2."),
         (1 - a * a, "dz misses a factor: 1 - a^2 is only the slope of tanh. Multiply it by da."),

@@ -59,7 +59,7 @@ def check_enough_microbatches(M):
     if M is None:
         return "Not solved yet: the answer is None."
     if not isinstance(M, Real) or M != M or M in (float("inf"), -float("inf")):
-        return f"Give a number of micro-batches: {short(M)} is none."
+        return f"Give a number of micro-batches: {short(repr(M))} is none."
     if M != int(M) or M < 1:
         return f"A number of micro-batches is a whole number from 1 upwards: {short(M)} is not."
     M, K = int(M), 4
@@ -71,7 +71,7 @@ def check_enough_microbatches(M):
         30: "That is idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time, (K-1)/(M+K-1): "
             "there M + K - 1, not M, is 30.",
         28: f"One too many: {counted}, but 10 % itself is allowed.",
-        26: f"One too few: {counted}. Round up, not down.",
+        26: f"One too few: {counted}, 3/29. Asked were at most 10 %, so M + K - 1 must be 30.",
         24: f"You subtracted K - 1 twice: {counted}.",
         14: f"That is the idle time within each device's own span, (K-1)/(2M+K-1), at 10 %; {counted}.",
         16: f"That is the rule of thumb M = 4 K: {counted}.",
