@@ -420,3 +420,10 @@ def test_a_wrong_answer_is_told_its_mistake(check, answer, sentence):
 def test_no_answer_raises_and_none_of_these_is_right(check, answer):
     sentence = check(answer)
     assert isinstance(sentence, str) and "\n" not in sentence and not sentence.startswith("Right")
+
+
+def test_shapes_written_as_arrays_are_judged_like_tuples():
+    from minipipe.exercises.layers import SHAPES, check_shapes
+
+    assert check_shapes({name: np.array(shape) for name, shape in SHAPES.items()}).startswith("Right")
+    assert "Right" not in check_shapes({name: np.array(shape[::-1]) for name, shape in SHAPES.items()})

@@ -32,7 +32,7 @@ def check_shapes(shapes):
         if shapes.get(name) is None:
             return f"Not solved yet: {name} is {'still None' if name in shapes else 'missing'}."
         got = shapes[name]
-        got = tuple(got) if isinstance(got, list) else got
+        got = tuple(np.ravel(got).tolist()) if isinstance(got, (list, np.ndarray)) else got
         if got != right:
             return _wrong_shape(name, short(got), got, right)
     return "Right: all 12. A derivative has the shape of its own matrix; only values and their derivatives have m columns."
