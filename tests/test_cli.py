@@ -39,6 +39,25 @@ def test_a_wrong_gradient_makes_the_main_job_say_so_and_fail(capsys, tmp_path, m
     assert status == 1 and "11 in 8 ragged micro-batches: DIFFERENT" in out
 
 
+@pytest.mark.parametrize("room, verdict, answer", [
+    ("train", "same_bits", False), ("train", "share_of_bound", 1.5), ("train", "equals_full_batch", False),
+    ("verify", "same_bits", False), ("verify", "share_of_bound", 1.5), ("verify", "equals_full_batch", False),
+])
+def test_each_single_negative_verdict_makes_the_command_fail(capsys, tmp_path, monkeypatch, room, verdict, answer):
+    def judge(pipe, X, Y):
+        pipe.forward_backward(X, Y)
+        return answer
+
+    for name, good in [("same_bits", True), ("share_of_bound", 0.5), ("equals_full_batch", True)]:
+        monkeypatch.setattr(f"minipipe.cli.{room}.{name}", judge if name == verdict else lambda pipe, X, Y, good=good: good)
+    monkeypatch.setattr("minipipe.cli.verify.SIZES", [(1, 1, 8)])
+    monkeypatch.setattr("minipipe.cli.train.print_trace", lambda trace: None)
+    monkeypatch.setattr("minipipe.cli.train.save", lambda trace, path, title: print(title))
+    arguments = ["--epochs", "1", "--output", str(tmp_path / "x.png")] if room == "train" else ["verify"]
+    status, out, _ = run(capsys, *arguments)
+    assert status == 1 and ("gradients WRONG" in out or "0 of 32 rows" in out)
+
+
 def test_timeline_draws_any_schedule(capsys, tmp_path):
     picture = tmp_path / "t.svg"
     status, out, _ = run(capsys, "timeline", "--schedule", "1f1b", "--devices", "3", "--micro-batches", "5", "--costs", "F=2,B=3",

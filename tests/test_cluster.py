@@ -55,6 +55,21 @@ def test_links_delay_and_queue_messages():
     assert [span[2:] for span in trace.spans_of(1)] == [(6.5, 7.5), (9.0, 10.0)]
 
 
+def test_a_bandwidth_alone_delays_messages_too():
+    trace = Cluster([sender(1), receiver(1)], link=Link(bandwidth=10)).run()
+    assert trace.messages[0].arrived == 3.5
+
+
+def test_traces_differ_when_messages_or_memory_do():
+    small, large = (Cluster([sender(1, size), receiver(1)]).run() for size in (1, 2))
+    assert small.spans == large.spans and small != large and small != "a trace"
+    kept = np.zeros(8)
+    nothing, something = (Cluster([sender(1), receiver(1)], holdings=[lambda: {"kept": held}] * 2).run() for held in ([], [kept]))
+    assert nothing.messages == something.messages
+    assert Cluster([sender(1), receiver(1)], holdings=[lambda: {"kept": kept}] * 2).run() == something
+    assert Cluster([sender(1), receiver(1)], holdings=[dict, dict]).run() != something
+
+
 def test_free_links_keep_ticks_whole():
     trace = Cluster([sender(2), receiver(2)]).run()
     assert all(type(tick) is int for span in trace.spans for tick in (span.start, span.end))

@@ -37,6 +37,14 @@ def test_functions_are_right_to_the_last_place_of_a_double(data, function, domai
     assert mine == getattr(Rational(x.numerator, x.denominator), function)()
 
 
+def test_results_are_the_nearest_number_with_64_bits():
+    """e lies in 2..4, so its 64-bit neighbours are 2^-62 apart: at most half of that is lost."""
+    e = Fraction("2.71828182845904523536028747135266249775724709369995957496696763")
+    log_3 = Fraction("1.09861228866810969139524523692252570464749055782274945173469433")
+    assert abs(Rational(1).exp() - e) <= Fraction(1, 2**63)
+    assert abs(Rational(3).log() - log_3) <= Fraction(1, 2**64)
+
+
 def test_results_have_few_bits_so_that_sums_stay_short():
     for x in (Rational(1, 3), Rational(-50, 7), Rational(1, 10**9)):
         for value in (x.exp(), x.tanh(), abs(x).sqrt(), abs(x).log()):

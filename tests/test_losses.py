@@ -124,6 +124,8 @@ def test_wrong_labels_are_refused_with_the_remedy():
         loss.forward(np.zeros((3, 4)), np.zeros((3, 5)))
     with pytest.raises(ValueError, match="column 1 of the labels adds up to 2.0, not 1"):
         loss.check(np.array([[1.0, 1.0], [0.0, 1.0]]))
+    with pytest.raises(ValueError, match="column 0 of the labels adds up to 1.01"):
+        loss.check(np.array([[0.51], [0.5]]))
     with pytest.raises(ValueError, match="1 of 2 labels lie outside 0..1, the first is 2.0"):
         mp.BinaryCrossEntropy().check(np.array([[2.0, 1.0]]))
     with pytest.raises(RuntimeError, match="call forward"):

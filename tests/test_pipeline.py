@@ -289,6 +289,28 @@ def test_the_data_may_change_while_a_run_is_stepped_through():
     assert pipe.J == pipeline().forward_backward(X, Y)
 
 
+def test_seed_and_dtype_decide_the_first_weights():
+    assert not np.array_equal(pipeline(seed=1).layers[0].W, pipeline(seed=2).layers[0].W)
+    assert pipeline(dtype=np.float32).layers[0].W.dtype == np.float32 and pipeline().layers[0].W.dtype == np.float64
+    drawn = mp.he(np.random.default_rng([7, 2]), 6, 5)
+    assert np.array_equal(pipeline(seed=7).layers[2].W, drawn)  # he is the default; layer 2 has its own generator
+
+
+def test_a_step_is_one_update():
+    pipe = pipeline()
+    pipe.forward_backward(*mini_batch())
+    W, dW = pipe.layers[0].W.copy(), pipe.gradients[0][0]
+    pipe.step(mp.SGD(learning_rate=0.5))
+    assert np.array_equal(pipe.layers[0].W, W - 0.5 * dW)
+
+
+def test_costs_belong_to_their_stage_and_a_recompute_costs_a_forward():
+    schedule = mp.schedules.with_recompute(build("gpipe", 3, 2))
+    trace = mp.simulate(schedule, mp.Costs(F=[1, 2, 3], B=[4, 5, 6]))
+    ticks = {(span.label.kind, span.device): span.end - span.start for span in trace.spans}
+    assert ticks == {(kind, s): cost for kind, costs in [("F", [1, 2, 3]), ("B", [4, 5, 6]), ("R", [1, 2, 3])] for s, cost in enumerate(costs)}
+
+
 WRONG = {
     "a class for a layer": (lambda: mp.Sequential([mp.ReLU], None), "pass a layer object, such as Linear(2, 3) or ReLU()"),
     "a name for a loss": (lambda: mp.Sequential(LAYERS, "mse"), "pass a loss object, such as MeanSquaredError()"),

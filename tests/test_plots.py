@@ -95,6 +95,7 @@ def test_memory_curves_are_those_of_the_trace():
     pipe.forward_backward(X, Y)
     ax = plots.memory(pipe.trace, ax=axes())
     for device, line in enumerate(ax.lines):
+        assert list(zip(*line.get_data()))[-1] == (pipe.trace.makespan, pipe.trace.memory(device)[-1][1] / 1024)
         assert list(zip(*line.get_data()))[:-1] == [(tick, size / 1024) for tick, size in pipe.trace.memory(device)]
         assert max(line.get_ydata()) * 1024 == pipe.trace.peak_bytes()[device]
     with pytest.raises(ValueError, match="counted no memory"):

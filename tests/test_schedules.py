@@ -101,6 +101,12 @@ def test_faults_are_named_with_their_place(lines, words):
         schedule.validate()
 
 
+def test_a_deadlock_names_those_who_wait_for_each_other_and_nobody_else():
+    """Device 0 is stuck, too, but only because devices 1 and 2 are."""
+    (fault,) = Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1", "F1 B1 F0 B0"]).faults()
+    assert fault.startswith("deadlock: device 1 cannot start 1B0") and "device 0 cannot" not in fault
+
+
 def test_all_faults_are_listed_at_once():
     faults = Schedule.from_text(["F0 F0 B1", "B0 F0 X1"]).faults()
     assert len(faults) == len(set(faults)) == 7  # 0F0 twice; 0F1, 0B0, 1F1, 1B1 missing; 1B0 early; 1X1 unknown

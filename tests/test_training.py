@@ -55,6 +55,21 @@ def test_fit_of_both_kinds_ends_in_the_same_predictions():
     assert np.array_equal(*predictions)
 
 
+def test_the_cost_of_an_epoch_is_the_mean_over_samples():
+    """Mini-batches of 8, 8, 7 and 7 samples, each with its weight; a few dozen roundings of numbers near 1."""
+    X, Y = data()
+
+    class Still:
+        learning_rate = 1
+
+        def update(self, layers, gradients):
+            pass
+
+    net = mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy())
+    (epoch,) = mp.fit(net, X, Y, Still(), 1, 8, report=None)
+    assert abs(epoch.J - net.forward_backward(X, Y)) < 100 * np.finfo(float).eps
+
+
 def test_mini_batches_are_shuffled_anew_and_each_sample_is_used_once_an_epoch():
     X, Y = data()
     seen = []

@@ -34,13 +34,66 @@ def test_one_evaluation_is_within_its_bound_of_the_true_value(case, dtype):
             assert mine is None or np.all(abs(rational(mine) - true).astype(float) <= limit)
 
 
-def test_the_bound_is_no_blank_cheque():
-    """For digits in float64 it stays below a billionth of the largest gradient."""
-    pipe, X, Y = pipe_and_batch()
-    pipe.forward_backward(X, Y)
-    bounds = rounding_bounds(pipe.layers, pipe.loss, X, Y)
-    for (dW, _), (limit, _) in zip(pipe.gradients, bounds.gradients):
+@pytest.mark.parametrize("loss", [mp.SoftmaxCrossEntropy(), mp.MeanSquaredError(), mp.BinaryCrossEntropy(from_logits=True)], ids=repr)
+@pytest.mark.parametrize("activation", [mp.ReLU(), mp.Tanh(), mp.Sigmoid()], ids=repr)
+def test_the_bound_is_no_blank_cheque(loss, activation):
+    """For digits in float64 it stays below a billionth of J and of the largest gradient."""
+    _, X, Y = pipe_and_batch()
+    net = mp.Sequential([mp.Linear(64, 8, mp.xavier), activation, mp.Linear(8, 10)], loss)
+    J = net.forward_backward(X, Y)
+    bounds = rounding_bounds(net.layers, loss, X, Y)
+    assert bounds.J < 1e-9 * J
+    for (dW, _), (limit, _) in zip(net.gradients, bounds.gradients):
         assert dW is None or limit.max() < 1e-9 * abs(dW).max()
+
+
+def errors_and_bounds(layers, loss, X, Y):
+    """[(error, bound)] of J and every gradient, where truth is the same network in rational arithmetic."""
+    net, exact = mp.Sequential(layers, loss), mp.Sequential([layer.copy(rational) for layer in layers], loss)
+    found = [(rational([net.forward_backward(X, Y)])[0], exact.forward_backward(rational(X), rational(Y)), None)]
+    bounds = rounding_bounds(layers, loss, X, Y)
+    for pair, truth, bound in zip(net.gradients, exact.gradients, bounds.gradients):
+        found += [(rational(mine), true, limit) for mine, true, limit in zip(pair, truth, bound) if mine is not None]
+    found[0] = (*found[0][:2], bounds.J)
+    return [(np.asarray(abs(mine - true), float), limit) for mine, true, limit in found]
+
+
+def test_the_bound_holds_where_logits_are_differences_of_large_numbers():
+    """The rounding of the logits, not that of softmax, decides here."""
+    layer = mp.Linear(2, 2, W=np.float32([[40970.3, -40960.7], [1.1, -0.3]]), b=np.zeros((2, 1), np.float32))
+    X, Y = np.float32([[1.1, 0.7, 1.3], [1.1003, 0.7001, 1.3002]]), np.float32([[1, 0, 1], [0, 1, 0]])
+    for error, bound in errors_and_bounds([layer], mp.SoftmaxCrossEntropy(), X, Y):
+        assert np.all(error <= bound)
+
+
+def test_the_slope_of_a_relu_counts_as_unknown_where_rounding_decides_its_sign():
+    """0.1 + 0.2 - 0.3 is 5.6e-17 in floats and 0 or so in truth: the slope may be 0 or 1."""
+    layers = [mp.Linear(3, 1, W=[[1.0, 1.0, 1.0]], b=[[0.0]]), mp.ReLU(), mp.Linear(1, 1, W=[[1.0]], b=[[1.0]])]
+    X, Y = np.array([[0.1], [0.2], [-0.3]]), np.array([[0.0]])
+    bound = rounding_bounds(layers, mp.MeanSquaredError(), X, Y).gradients[0][1]
+    assert bound[0, 0] >= 1  # db is 1 or 0
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda stage, found: [tuple(None if part is None else part.astype(np.float32) for part in pair) for pair in found],
+    lambda stage, found: [tuple(None if part is None else part * (1 + 1e-9) for part in pair) for pair in found],
+], ids=["dtype", "a billionth"])
+def test_gradients_of_another_dtype_or_off_by_a_billionth_are_noticed(spoil, monkeypatch):
+    pipe, X, Y = pipe_and_batch()
+    gradients = Stage.gradients
+    monkeypatch.setattr(Stage, "gradients", lambda stage: spoil(stage, gradients(stage)) if pipe_runs(stage) else gradients(stage))
+
+    def pipe_runs(stage):
+        return stage in pipe.stages
+
+    assert not same_bits(pipe, X, Y) and not equals_full_batch(pipe, X, Y) and share_of_bound(pipe, X, Y) > 1
+
+
+def test_a_cost_that_is_off_by_one_bit_is_noticed(monkeypatch):
+    pipe, X, Y = pipe_and_batch()
+    cost = Stage.cost
+    monkeypatch.setattr(Stage, "cost", lambda stage: np.nextafter(cost(stage), np.inf) if stage in pipe.stages else cost(stage))
+    assert not same_bits(pipe, X, Y)
 
 
 @pytest.mark.parametrize("place", ["W", "b"])
