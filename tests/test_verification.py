@@ -89,6 +89,20 @@ def test_gradients_of_another_dtype_or_off_by_a_billionth_are_noticed(spoil, mon
     assert not same_bits(pipe, X, Y) and not equals_full_batch(pipe, X, Y) and share_of_bound(pipe, X, Y) > 1
 
 
+def test_equal_numbers_of_another_dtype_are_noticed(monkeypatch):
+    pipe, X, Y = pipe_and_batch()
+    X, Y = X.astype(np.float32), Y.astype(np.float32)
+    assert same_bits(pipe, X, Y)
+    gradients = Stage.gradients
+
+    def promoted(stage):
+        convert = np.float64 if stage in pipe.stages else np.float32
+        return [tuple(None if part is None else convert(part) for part in pair) for pair in gradients(stage)]
+
+    monkeypatch.setattr(Stage, "gradients", promoted)
+    assert not same_bits(pipe, X, Y)
+
+
 def test_a_cost_that_is_off_by_one_bit_is_noticed(monkeypatch):
     pipe, X, Y = pipe_and_batch()
     cost = Stage.cost
