@@ -24,7 +24,7 @@ class Rational(Fraction):
     120 digits and rounded once, to 64 significant bits: a function of the number alone, so equal
     arguments give equal results in every batch, on every machine.
 
-    Mixing with a float raises `TypeError`, because the result would no longer be exact.
+    `+ - * /` with a float raise `TypeError`, because the result would no longer be exact.
 
     >>> Rational(1, 10) + Rational(2, 10) == Rational(3, 10)
     True
@@ -81,6 +81,8 @@ class Rational(Fraction):
         return _round(_working.ln(_decimal(self)))
 
     def log1p(self):
+        if abs(self) < Rational(1, 2**64):
+            return _round(self)  # log(1 + x) = x - x^2/2 + ..., which is x to 64 bits
         return (self + 1).log()
 
     def tanh(self):

@@ -105,11 +105,11 @@ class SoftmaxCrossEntropy(Loss):
 
     def check(self, Y):
         sums = Y.sum(axis=0)
-        off = abs(sums - 1) > 1e-3
+        off = (abs(sums - 1) > 1e-3) | (Y < 0).any(axis=0)  # 1e-3 leaves room for rounded probabilities
         if off.any():
             column = int(np.argmax(off))
             raise ValueError(
-                f"{self!r}: column {column} of the labels adds up to {sums[column]}, not 1: "
+                f"{self!r}: column {column} of the labels adds up to {sums[column]}, not 1, or has a negative entry: "
                 "pass one-hot columns, as minipipe.one_hot makes them, or probabilities"
             )
 
@@ -150,6 +150,8 @@ class BinaryCrossEntropy(Loss):
 
     def _cost_of_probabilities(self, A, Y, m):
         least = np.finfo(A.dtype).tiny if A.dtype.kind == "f" else 0  # below it, 1/a overflows
+        if ((A < 0) | (A > 1)).any():
+            raise ValueError(f"{self!r}: the predictions lie outside 0..1: put a Sigmoid before it, or use from_logits=True")
         infinite = ((A <= least) & (Y > 0)) | ((A >= 1) & (Y < 1))
         if infinite.any():
             raise ValueError(
@@ -178,5 +180,5 @@ class BinaryCrossEntropy(Loss):
 
 def _where(relevant, function, values, factors):
     """factors * function(values), and 0 where not `relevant`, without computing function there."""
-    safe = np.where(relevant, values, factors * 0 + 1)
+    safe = np.where(relevant, values, factors * 0 + 1)  # a 1 of the factors' own kind, Rational among Rationals
     return factors * function(safe)

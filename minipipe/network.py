@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from .functions import even_slices
 from .layers import Layer
 
 
@@ -95,6 +94,7 @@ class Sequential(Network):
             A = layer.forward(A)
         J = self.loss.forward(A, Y)
         self._gradients = backward_through(self.layers, self.loss.backward())[1]
+        self.loss.cache = None
         return J
 
 
@@ -107,11 +107,6 @@ def backward_through(layers, dA, wants_dX=False):
         dA = layer.backward_input(dA) if index > 0 or wants_dX else None
         layer.cache = None
     return dA, gradients
-
-
-def mini_batches(m, batch_size):
-    """Slices of at most `batch_size` samples, as equal as can be, so that no short one is left at the end."""
-    return even_slices(m, -(-m // batch_size))
 
 
 def checked_inputs(X):

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .functions import accuracy, whole_number
-from .network import mini_batches
+from .functions import accuracy, even_slices, whole_number
 
 
 class Epoch(NamedTuple):
@@ -58,7 +57,7 @@ def _checked_batches(model, m, n_epochs, batch_size):
     n_epochs, batch_size = whole_number("n_epochs", n_epochs), whole_number("batch_size", batch_size)
     if n_epochs < 1 or batch_size < 1:
         raise ValueError(f"n_epochs={n_epochs} and batch_size={batch_size} must both be at least 1")
-    batches = mini_batches(m, batch_size)
+    batches = even_slices(m, -(-m // batch_size))
     smallest = batches[-1].stop - batches[-1].start
     n_microbatches = getattr(model, "n_microbatches", 1)
     if smallest < n_microbatches:

@@ -17,7 +17,6 @@ FLOORS = {
     "verification": 4, "plots": 4,
     "exercises": 5, "cli": 5,
 }
-SAME_FLOOR = {("training", "network")}           # the loop cuts mini-batches as the network does
 NEVER = {("plots", "pipeline")}                  # plots draw traces, whoever made them
 WHEN_CALLED = {("cluster", "plots")}             # Trace.plot and Trace.to_text hand over to the plots
 
@@ -51,7 +50,7 @@ def test_a_room_imports_only_from_floors_below():
     assert len(rooms) > 30
     for room, target, in_function, where in rooms:
         allowed = FLOORS[target] < FLOORS[room] and (room, target) not in NEVER
-        assert allowed or (room, target) in SAME_FLOOR or (in_function and (room, target) in WHEN_CALLED), (
+        assert allowed or (in_function and (room, target) in WHEN_CALLED), (
             f"{where}: {room} (floor {FLOORS[room]}) must not import {target} (floor {FLOORS[target]})"
         )
 
@@ -71,7 +70,7 @@ def test_the_front_door_defines_nothing():
 
 
 def test_modules_stay_short():
-    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in HOUSE.rglob("*.py")}
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in HOUSE.rglob("*.py")}
     assert max(lengths.values()) <= 300, max(lengths, key=lengths.get)
 
 

@@ -36,7 +36,7 @@ def test_counted_bubbles_equal_the_closed_forms():
         assert mp.simulate(naive(K, M)).bubble("total") == (K - 1) / K
 
 
-def test_gpipe_has_no_bubble_before_its_last_device_turns_round():
+def test_idle_ticks_inside_the_own_span_of_each_device_of_gpipe():
     """Idle inside a device's own span: 3 (K - 1 - r) ticks on device r of GPipe with F = 1, B = 2."""
     K, M = 4, 8
     trace = mp.simulate(gpipe(K, M))
@@ -144,6 +144,7 @@ def test_stages_may_share_a_device():
 @pytest.mark.parametrize("call, words", [
     (lambda: build("gpip", 2, 2), "did you mean 'gpipe'"),
     (lambda: build("1F1B", 2, 2), "did you mean '1f1b'"),
+    (lambda: build("GPIPE", 2, 2), "did you mean 'gpipe'"),
     (lambda: build("zzz", 2, 2), "there are naive, gpipe, gpipe-fifo, 1f1b"),
     (lambda: gpipe(0, 2), "n_stages=0 and n_microbatches=2"),
     (lambda: gpipe(2, 2, backward_order="up"), "backward_order='up' must be 'lifo' or 'fifo'"),

@@ -51,8 +51,8 @@ def _prove(pipe, X, Y, m):
     """The trained network's gradients, from the pipeline and from one full-width batch, in three senses."""
     K, M = pipe.n_stages, pipe.n_microbatches
     print("Do the micro-batches' gradients add up to the full batch's? J and every parameter compared:")
-    ragged = M + 3
-    print(f"  rational numbers, m = {ragged} in {M} ragged micro-batches:", end=" ", flush=True)
+    ragged = M + 3 if M > 3 else 2 * M - 1
+    print(f"  rational numbers, m = {ragged} in {M} {'ragged ' if ragged % M else ''}micro-batches:", end=" ", flush=True)
     exact_pipe = Pipeline([layer.copy(rational) for layer in pipe.layers], pipe.loss, K, M, pipe.schedule)
     exact = equals_full_batch(exact_pipe, rational(X[:, :ragged]), rational(Y[:, :ragged]))
     print("equal (==); only exp and log are rounded, once each" if exact else "DIFFERENT")

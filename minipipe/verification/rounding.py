@@ -6,7 +6,8 @@ Accuracy and Stability of Numerical Algorithms, 2002, section 3.1); fused multip
 bound holds for a full-width product and for the micro-batches' products merged along a tree.
 
 For each array A the code carries an array E of the same shape, such that |computed - true| <= E for *every*
-order of evaluation. Two evaluations therefore differ by at most 2 E. The elementary functions of NumPy are
+order of evaluation. Two evaluations therefore differ by at most 2 E. The A at hand is itself one evaluation, so the
+true value is at most |A| + E in size, and that of any evaluation at most |A| + 2 E. The elementary functions of NumPy are
 taken to be right to 4 units in the last place, 8u, as its own test suite demands. Underflow is left out: results
 are taken to be zero or normal floats.
 """
@@ -75,7 +76,8 @@ def _bounds(layers, loss, X, Y, gamma):
             E = abs(layer.W).T @ E + gamma(layer.n) * abs(layer.W).T @ (abs(D) + 2 * E)
         else:
             slope, slope_error = SLOPES[type(layer)](A_prev, errors[index], A, errors[index + 1], gamma.u)
-            E = slope * E + abs(D) * slope_error + E * slope_error + 2 * gamma.u * (abs(D) + E) * (slope + slope_error)
+            rounding = gamma(2) * (abs(D) + 2 * E) * (slope + 2 * slope_error)
+            E = E * (slope + 2 * slope_error) + (abs(D) + E) * slope_error + rounding
         dA = layer.backward_input(dA)
     return Bounds(float(J_error), gradients)
 
@@ -117,7 +119,7 @@ FORWARD = {  # (layer, A_prev, its error, A, gamma) -> error of A
 def _sigmoid_error(A, E, gamma):
     """sigmoid' is at most 1/4, and sigmoid(z + e) at most e^|e| sigmoid(z)."""
     moved = np.minimum(E / 4, A * np.expm1(E))
-    return moved + (2 * FUNCTION + 4) * gamma.u * (A + moved)
+    return moved + gamma(2 * FUNCTION + 4) * (A + 2 * moved)
 
 
 SLOPES = {  # (Z, its error, A, its error, u) -> slope, its error
@@ -128,24 +130,24 @@ SLOPES = {  # (Z, its error, A, its error, u) -> slope, its error
 
 
 def _mean_squared_error(loss, A, E, Y, m, gamma):
-    error = abs(A - Y) + E
-    J = (2 * error * E + gamma(A.size + 3) * (error + E) ** 2).sum() / (2 * m)
-    return J, (E + 2 * gamma.u * (error + E)) / m
+    error = abs(A - Y)
+    J = ((2 * error + 3 * E) * E + gamma(A.size + 4) * (error + 2 * E) ** 2).sum() / (2 * m)
+    return J, (E + gamma(2) * (error + 2 * E)) / m
 
 
 def _softmax_cross_entropy(loss, Z, E, Y, m, gamma):
     """With every logit of a column off by at most delta, each P moves by a factor within e^(+-2 delta)."""
     shifted = Z - Z.max(axis=0)
     P = np.exp(shifted) / np.exp(shifted).sum(axis=0)
-    delta = E.max(axis=0) + gamma.u * (abs(shifted).max(axis=0) + 2 * E.max(axis=0))
-    of_total = FUNCTION * gamma.u + gamma(len(Z))
-    relative = np.expm1(2 * delta + of_total + (FUNCTION + 2) * gamma.u)
-    E_P = P * relative
+    delta = E.max(axis=0) + gamma.u * (abs(shifted).max(axis=0) + 4 * E.max(axis=0))
+    of_total = 2 * (gamma(FUNCTION) + gamma(len(Z)))  # relative; twice, since |log(1 - x)| <= 2 x for x <= 1/2
+    E_P = P * np.exp(2 * E.max(axis=0)) * np.expm1(2 * delta + of_total + gamma(FUNCTION + 2))
     log_total = np.log(np.exp(shifted).sum(axis=0))
     cost = log_total + (Y * abs(shifted)).sum(axis=0)
-    of_cost = 2 * delta + of_total + (FUNCTION + 2) * gamma.u * cost + gamma(len(Z) + 1) * cost
-    J = (of_cost + gamma(m + 1) * (cost + of_cost)).sum() / m
-    return J, (E_P + 2 * gamma.u * (abs(P - Y) + E_P)) / m
+    moved = 2 * delta + of_total
+    of_cost = moved + gamma(FUNCTION + 2 + len(Z) + 1) * (cost + 2 * moved)
+    J = (of_cost + gamma(m + 1) * (cost + 2 * of_cost)).sum() / m
+    return J, (E_P + gamma(2) * (abs(P - Y) + 2 * E_P)) / m
 
 
 def _binary_cross_entropy(loss, A, E, Y, m, gamma):
@@ -153,18 +155,18 @@ def _binary_cross_entropy(loss, A, E, Y, m, gamma):
     if loss.from_logits:
         s = sigmoid(A)
         E_s = _sigmoid_error(s, E, gamma)
-        per_term = E + (FUNCTION + 4) * u * (2 * abs(A) + 2 * E + 1)
         size = 2 * abs(A) + 1
-        dA = (E_s + 2 * u * (abs(s - Y) + E_s)) / m
+        per_term = E + gamma(2 * FUNCTION + 4) * (size + 4 * E)
+        dA = (E_s + gamma(2) * (abs(s - Y) + 2 * E_s)) / m
     else:
-        a, not_a = np.maximum(A - E, 0), np.maximum(1 - A - E - u, 0)  # the least that they can be
+        a, not_a = np.maximum(A - 2 * E, 0), np.maximum(1 - A - 2 * E - u, 0)  # the least that they can be
         of_a = np.where(Y > 0, Y * (E / a), 0) + np.where(Y < 1, (1 - Y) * ((E + u) / not_a), 0)
         size = np.where(Y > 0, -Y * np.log(a), 0) + np.where(Y < 1, -(1 - Y) * np.log(not_a), 0)
         reciprocal = np.where(Y > 0, Y / a, 0) + np.where(Y < 1, (1 - Y) / not_a, 0)
         of_reciprocal = np.where(Y > 0, Y * E / a**2, 0) + np.where(Y < 1, (1 - Y) * (E + u) / not_a**2, 0)
-        per_term = of_a + (FUNCTION + 4) * u * size
-        dA = (of_reciprocal + 5 * u * reciprocal) / m
-    J = (per_term + gamma(A.size + 1) * (size + per_term)).sum() / m
+        per_term = of_a + gamma(FUNCTION + 4) * (size + 2 * of_a)
+        dA = (of_reciprocal + gamma(5) * (reciprocal + 2 * of_reciprocal)) / m
+    J = (per_term + gamma(A.size + 1) * (size + 2 * per_term)).sum() / m
     return J, dA
 
 

@@ -49,7 +49,7 @@ def _run(model, X, Y):
 def _equal(run, reference):
     """Whether two `(J, gradients)` are equal, and equal in dtype, parameter by parameter."""
     (J, gradients), (J_reference, gradients_reference) = run, reference
-    return bool(J == J_reference) and all(
+    return bool(J == J_reference) and np.asarray(J).dtype == np.asarray(J_reference).dtype and all(
         (mine is None) == (theirs is None)
         and (mine is None or (mine.dtype == theirs.dtype and np.array_equal(mine, theirs)))
         for pair, pair_reference in zip(gradients, gradients_reference, strict=True)
