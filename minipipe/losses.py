@@ -105,9 +105,9 @@ class SoftmaxCrossEntropy(Loss):
 
     def check(self, Y):
         sums = Y.sum(axis=0)
-        off = (abs(sums - 1) > 1e-3) | (Y < 0).any(axis=0)  # 1e-3 leaves room for rounded probabilities
-        if off.any():
-            column = int(np.argmax(off))
+        off = abs(sums - 1) > 1e-3  # leaves room for rounded probabilities
+        if off.any() or Y.min() < 0:
+            column = int(np.argmax(off | (Y < 0).any(axis=0)))
             raise ValueError(
                 f"{self!r}: column {column} of the labels adds up to {sums[column]}, not 1, or has a negative entry: "
                 "pass one-hot columns, as minipipe.one_hot makes them, or probabilities"

@@ -67,8 +67,10 @@ class Optimizer:
         for (index, name), (W, g) in parameters.items():
             if W.shape != g.shape:
                 raise ValueError(f"layer {index}: {name} has shape {W.shape}, but its gradient has {g.shape}: make them equal")
+        if not self.n_memories:
+            return
         shapes = {key: g.shape for key, (W, g) in parameters.items()}
-        remembered = {key: arrays[0].shape for key, arrays in self._memory.items() if arrays}
+        remembered = {key: arrays[0].shape for key, arrays in self._memory.items()}
         if remembered and remembered != shapes:
             raise ValueError(
                 f"this optimizer remembers the gradients of another network, of shapes {list(remembered.values())}, but got "
