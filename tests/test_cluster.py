@@ -70,6 +70,16 @@ def test_traces_differ_when_messages_or_memory_do():
     assert Cluster([sender(1), receiver(1)], holdings=[dict, dict]).run() != something
 
 
+def test_messages_are_listed_by_the_tick_in_which_they_were_sent():
+    def program(ticks, to):
+        for tick in range(ticks):
+            yield Compute(tick)
+        yield Send("x", 1, to=to)
+
+    trace = Cluster([program(3, 1), program(1, 0)]).run()
+    assert [(message.source, message.sent) for message in trace.messages] == [(1, 1), (0, 3)]
+
+
 def test_free_links_keep_ticks_whole():
     trace = Cluster([sender(2), receiver(2)]).run()
     assert all(type(tick) is int for span in trace.spans for tick in (span.start, span.end))

@@ -311,6 +311,16 @@ def test_costs_belong_to_their_stage_and_a_recompute_costs_a_forward():
     assert ticks == {(kind, s): cost for kind, costs in [("F", [1, 2, 3]), ("B", [4, 5, 6]), ("R", [1, 2, 3])] for s, cost in enumerate(costs)}
 
 
+def test_nobody_computes_the_derivative_by_the_data(monkeypatch):
+    """The first layer's dA_prev is not wanted, so its backward_input is never called, in either kind of network."""
+    called = []
+    backward_input = mp.Linear.backward_input
+    monkeypatch.setattr(mp.Linear, "backward_input", lambda self, dZ: called.append(self) or backward_input(self, dZ))
+    for net in (pipeline(), mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy())):
+        net.forward_backward(*mini_batch())
+        assert net.layers[0] not in called and net.layers[2] in called
+
+
 WRONG = {
     "a class for a layer": (lambda: mp.Sequential([mp.ReLU], None), "pass a layer object, such as Linear(2, 3) or ReLU()"),
     "a name for a loss": (lambda: mp.Sequential(LAYERS, "mse"), "pass a loss object, such as MeanSquaredError()"),

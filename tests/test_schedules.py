@@ -101,6 +101,14 @@ def test_faults_are_named_with_their_place(lines, words):
         schedule.validate()
 
 
+@pytest.mark.parametrize("i", range(7))
+def test_every_forward_waits_for_the_stage_before_it(i):
+    """Device 1 wants micro-batch i + 1 before i, which device 0 sends only when i has come back."""
+    first, second = (list(order) for order in naive(2, 8).devices)
+    second[2 * i:2 * i + 4] = second[2 * i + 2:2 * i + 4] + second[2 * i:2 * i + 2]
+    assert "deadlock" in Schedule((tuple(first), tuple(second)), 2, 8).faults()[0]
+
+
 def test_a_deadlock_names_those_who_wait_for_each_other_and_nobody_else():
     """Device 0 is stuck, too, but only because devices 1 and 2 are."""
     (fault,) = Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1", "F1 B1 F0 B0"]).faults()

@@ -8,7 +8,7 @@ from .memory import bytes_by_kind, own
 from .requests import Compute, Link, Receive, Send
 from .trace import RECEIVED, Record, Trace
 
-RESUME, START = 0, 1  # at one instant, devices that have finished something go on before anything new starts
+RESUME, START = 0, 1  # at the end of a tick, devices go on after what they have finished, but start nothing new
 
 
 class Cluster:

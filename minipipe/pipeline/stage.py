@@ -68,7 +68,7 @@ class Stage:
         return self.cost_sum.value[0]
 
     def holdings(self):
-        """Everything that this stage holds on its device, by kind."""
+        """All that this stage holds on its device, by kind; the mini-batch itself lies on the host."""
         return {
             "parameters": [(layer.W, layer.b) for layer in self.layers],
             "gradients": self.gradient_sum.pending,
