@@ -30,34 +30,44 @@ class Kernel(Layer):
         if self.W is None:
             self.W = self.draw(rng).reshape(self.shape_of_W()).astype(dtype)
         if self.bias and self.b is None:
-            self.b = np.zeros((self.out_channels, *(1,) * (self.n_axes + 1)), self.W.dtype)
+            self.b = np.zeros(self._shape_of_b(), self.W.dtype)
 
     def draw(self, rng):
         return he(rng, self.in_channels // self.groups * math.prod(self.windows.kernel_size), self.out_channels)
 
     def forward(self, A_prev):
-        if A_prev.ndim != self.n_axes + 2 or len(A_prev) != self.in_channels:
-            lengths = ", ".join("DHW"[-self.n_axes:])
-            raise ValueError(
-                f"{self!r} needs A_prev of shape ({self.in_channels}, {lengths}, m), got {A_prev.shape}: channels are the "
-                "first axis, samples the last"
-            )
+        shape = self.output_shape(A_prev.shape)
         if self.W is None or (self.bias and self.b is None):
             raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
-        Z = self.product(as_dtype_of(A_prev, self.W), A_prev)
+        Z = self.product(as_dtype_of(A_prev, self.W), A_prev, shape)
         if self.b is not None:
             Z += as_dtype_of(A_prev, self.b)
         self.cache = A_prev
         return Z
 
     def backward_weight(self, dZ):
-        A_prev = self.cached(dZ, self.output_shape)
+        A_prev = self.cached(dZ)
         dW = self.product_for_W(dZ, A_prev).reshape(self.shape_of_W())
         if self.b is None:
             return dW, None
         rows = np.ascontiguousarray(dZ).reshape(len(dZ), -1)
         ones = np.ones((rows.shape[1], 1), dZ.dtype)  # row sums as a matrix product, as in Linear
         return dW, (rows @ ones).reshape(self.b.shape)
+
+    def output_shape(self, shape):
+        if len(shape) != self.n_axes + 2 or shape[0] != self.in_channels:
+            lengths = ", ".join("DHW"[-self.n_axes:])
+            raise ValueError(
+                f"{self!r} needs A_prev of shape ({self.in_channels}, {lengths}, m), got {shape}: channels are the first axis, "
+                "samples the last"
+            )
+        return self.out_channels, *self.output_lengths(shape[1:-1]), shape[-1]
+
+    def parameter_shapes(self):
+        return self.shape_of_W(), self._shape_of_b() if self.bias else None
+
+    def _shape_of_b(self):
+        return self.out_channels, *(1,) * (self.n_axes + 1)
 
     def __repr__(self):
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, kernel_size={self.windows.kernel_size})"
@@ -94,14 +104,17 @@ class Convolution(Kernel):
     def shape_of_W(self):
         return self.out_channels, self.in_channels // self.groups, *self.windows.kernel_size
 
-    def output_shape(self, A_prev):
-        return self.out_channels, *self.windows.count(A_prev.shape[1:-1]), A_prev.shape[-1]
+    def output_lengths(self, lengths):
+        return self.windows.count(lengths)
 
-    def product(self, W, A_prev):
-        return convolve(W, A_prev, self.windows, self.groups, self.output_shape(A_prev))
+    def macs(self, shape):
+        return math.prod(self.output_shape(shape)) * math.prod(self.shape_of_W()[1:])
+
+    def product(self, W, A_prev, shape):
+        return convolve(W, A_prev, self.windows, self.groups, shape)
 
     def backward_input(self, dZ):
-        A_prev = self.cached(dZ, self.output_shape)
+        A_prev = self.cached(dZ)
         return convolve_transposed(as_dtype_of(dZ, self.W), dZ, self.windows, self.groups, A_prev.shape)
 
     def product_for_W(self, dZ, A_prev):

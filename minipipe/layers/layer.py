@@ -23,12 +23,25 @@ class Layer:
     The dtype of the input is the dtype of the result. A layer writes into no array that it was
     handed; the input must stay unchanged until `backward`, because `cache` may refer to it.
 
-    `W` and `b` are None in a layer without parameters, and `dW` and `db` then are None too.
+    `W` and `b` are None in a layer without parameters, and `dW` and `db` then are None too. A layer made of
+    `layers` has tuples of theirs instead.
+
+    Without any number being computed, three methods tell what a forward will do: `output_shape(shape)`,
+    `parameter_shapes()` and `macs(shape)`.
+
+    A network says when a forward takes place: in `training` or not, after how many updates (`step`), and which
+    place in the mini-batch the first sample of A_prev has (`first_sample`).
     """
 
     W = None
     b = None
     cache = None
+    arrays = ("W", "b")  # what `copy` converts
+    layers = ()          # the layers that this one is made of
+    fork = join = None   # the name of the skip connection that leaves or enters here, see `Fork` and `Join`
+    tie = None           # layers with the same `tie` share one W
+    statistics = None    # what a forward in training has counted, for `commit` at the end of the mini-batch
+    training, step, first_sample = True, 0, 0
 
     def initialize(self, rng, dtype=np.float64):
         """Draw the parameters that are still missing from `rng`, a `numpy.random.Generator`."""
@@ -39,31 +52,60 @@ class Layer:
     def backward_weight(self, dZ):
         return None, None
 
+    def output_shape(self, shape):
+        """The shape of A for an A_prev of `shape`, samples included; `ValueError` for a shape that does not fit."""
+        return shape
+
+    def parameter_shapes(self):
+        """The shapes of `(W, b)`, known before they are drawn; None for one that the layer does not have."""
+        return None, None
+
+    def macs(self, shape):
+        """Multiply-accumulates in the products of a forward for an A_prev of `shape`; elementwise work is not counted."""
+        return 0
+
     def copy(self, convert=np.array):
-        """A layer of the same kind with parameters `convert(W)` and `convert(b)`, and no cache.
+        """A layer of the same kind with converted parameters, `convert(W)` and `convert(b)`, and no cache.
 
         `layer.copy(np.float32)` changes the dtype, `layer.copy(minipipe.exact.rational)` makes the
         parameters exact.
         """
         twin = copy.copy(self)
-        twin.cache = None
-        twin.W = None if self.W is None else convert(self.W)
-        twin.b = None if self.b is None else convert(self.b)
+        twin.layers = tuple(layer.copy(convert) for layer in self.layers)
+        twin.cache = twin.statistics = None
+        for name in self.arrays:
+            value = getattr(self, name)
+            setattr(twin, name, None if value is None else convert(value))
         return twin
 
-    def cached(self, dZ, shape_of_output):
-        """`cache`, after checking that there is one and that `dZ` has the output's shape."""
+    def cached(self, dZ, shape_of_input=np.shape):
+        """`cache`, after checking that there is one and that `dZ` fits it; `shape_of_input(cache)` is A_prev's shape."""
         if self.cache is None:
             raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A_prev) first")
-        if dZ.shape != shape_of_output(self.cache):
-            raise ValueError(
-                f"{self!r}: dZ has shape {dZ.shape}, but the output had shape {shape_of_output(self.cache)}: "
-                "pass the derivative of the cost by that output"
-            )
+        self.check_dZ(dZ, self.output_shape(shape_of_input(self.cache)))
         return self.cache
+
+    def check_dZ(self, dZ, shape):
+        if dZ.shape != shape:
+            raise ValueError(
+                f"{self!r}: dZ has shape {dZ.shape}, but the output had shape {shape}: pass the derivative of the cost by that output"
+            )
 
     def __repr__(self):
         return f"{type(self).__name__}()"
+
+
+def every_layer(layers):
+    """`layers`, and after each one those that it is made of, at any depth."""
+    for layer in layers:
+        yield layer
+        yield from every_layer(layer.layers)
+
+
+def set_moment(layers, training, step=0, first_sample=0):
+    """Tell `layers`, a flat list, when the next forward takes place."""
+    for layer in layers:
+        layer.training, layer.step, layer.first_sample = training, step, first_sample
 
 
 def as_dtype_of(data, parameter):

@@ -1,5 +1,7 @@
 """The fully connected layer."""
 
+import math
+
 import numpy as np
 
 from .initialization import he
@@ -8,6 +10,8 @@ from .layer import Layer, as_dtype_of
 
 class Linear(Layer):
     """Z = W A_prev + b,  W (n, n_prev), b (n, 1), A_prev (n_prev, m), Z (n, m).
+
+    A_prev may have further axes, as in (n_prev, T, m): then the same W and b act at each of their places.
 
     Backward, for the derivative dZ (n, m) of the cost J. One entry is
     Z[i, k] = sum_j W[i, j] A_prev[j, k] + b[i], so by the chain rule
@@ -19,7 +23,7 @@ class Linear(Layer):
     The sums over k run over samples. That is why the gradients of micro-batches add up.
 
     W and b are drawn by `initialize`, W by `initialization(rng, n_prev, n)` and b zero, unless they
-    are given here. Source: Rumelhart, Hinton, Williams 1986.
+    are given here. Layers of a network with the same `tie`, a name, share one W. Source: Rumelhart, Hinton, Williams 1986.
 
     >>> layer = Linear(2, 1, W=[[1.0, 2.0]], b=[[0.5]])
     >>> A_prev = np.array([[1.0, 0.0, 3.0], [0.0, 1.0, 1.0]])     # three samples
@@ -30,10 +34,10 @@ class Linear(Layer):
     (array([[4., 2.]]), array([[3.]]))
     """
 
-    def __init__(self, n_prev, n, initialization=he, W=None, b=None):
+    def __init__(self, n_prev, n, initialization=he, W=None, b=None, tie=None):
         if n_prev < 1 or n < 1:
             raise ValueError(f"Linear({n_prev}, {n}): both numbers of units must be at least 1")
-        self.n_prev, self.n, self.initialization = n_prev, n, initialization
+        self.n_prev, self.n, self.initialization, self.tie = n_prev, n, initialization, tie
         self.W = _parameter("W", W, (n, n_prev))
         self.b = _parameter("b", b, (n, 1))
 
@@ -44,28 +48,33 @@ class Linear(Layer):
             self.b = np.zeros((self.n, 1), self.W.dtype)
 
     def forward(self, A_prev):
-        if A_prev.ndim != 2 or A_prev.shape[0] != self.n_prev:
-            raise ValueError(
-                f"{self!r} needs A_prev of shape ({self.n_prev}, m), got {A_prev.shape}: samples are columns"
-            )
+        shape = self.output_shape(A_prev.shape)
         if self.W is None or self.b is None:
             raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
         self.cache = A_prev
-        Z = as_dtype_of(A_prev, self.W) @ A_prev
+        Z = as_dtype_of(A_prev, self.W) @ A_prev.reshape(self.n_prev, -1)
         Z += as_dtype_of(A_prev, self.b)
-        return Z
+        return Z.reshape(shape)
 
     def backward_input(self, dZ):
-        self.cached(dZ, self._output_shape)
-        return as_dtype_of(dZ, self.W).T @ dZ
+        A_prev = self.cached(dZ)
+        return (as_dtype_of(dZ, self.W).T @ dZ.reshape(self.n, -1)).reshape(A_prev.shape)
 
     def backward_weight(self, dZ):
-        A_prev = self.cached(dZ, self._output_shape)
+        A_prev, dZ = self.cached(dZ).reshape(self.n_prev, -1), dZ.reshape(self.n, -1)
         ones = np.ones((dZ.shape[1], 1), dZ.dtype)  # row sums as a matrix product: several times faster than sum
         return dZ @ A_prev.T, dZ @ ones
 
-    def _output_shape(self, A_prev):
-        return self.n, A_prev.shape[1]
+    def output_shape(self, shape):
+        if len(shape) < 2 or shape[0] != self.n_prev:
+            raise ValueError(f"{self!r} needs A_prev of shape ({self.n_prev}, m), got {shape}: samples are columns")
+        return self.n, *shape[1:]
+
+    def parameter_shapes(self):
+        return (self.n, self.n_prev), (self.n, 1)
+
+    def macs(self, shape):
+        return self.n * math.prod(shape)
 
     def __repr__(self):
         return f"Linear({self.n_prev}, {self.n})"

@@ -31,20 +31,16 @@ class Pool(Layer):
             if 2 * max(pair) > k:
                 raise ValueError(f"{self!r}: padding={max(pair)} exceeds half of kernel_size={k}, so a window could be empty: use at most {k // 2}")
 
-    def forward(self, A_prev):
-        if A_prev.ndim != self.n_axes + 2:
-            raise ValueError(
-                f"{self!r} needs A_prev of {self.n_axes + 2} axes, channels, {self.n_axes} spatial and samples, got {A_prev.shape}"
-            )
-        return self.pool(A_prev)
-
     @property
     def overlap(self):
         """Whether windows may share a number; if not, a backward writes each derivative once and adds nothing."""
         return any(stride < k for k, stride in zip(self.windows.kernel_size, self.windows.stride))
 
     def output_shape(self, shape):
-        """The shape of A for an A_prev of the given shape."""
+        if len(shape) != self.n_axes + 2:
+            raise ValueError(
+                f"{self!r} needs A_prev of {self.n_axes + 2} axes, channels, {self.n_axes} spatial and samples, got {shape}"
+            )
         return shape[0], *self.windows.count(shape[1:-1]), shape[-1]
 
     def at_offsets(self, shape):
@@ -70,8 +66,9 @@ class MaxPool(Pool):
     PyTorch. Padding counts as minus infinity. Source: Ranzato et al. 2007, CVPR.
     """
 
-    def pool(self, A_prev):
+    def forward(self, A_prev):
         """`cache` has, for each window, the offset of its largest number, counted in the order of reading."""
+        self.output_shape(A_prev.shape)
         A, offsets = self._first_numbers(A_prev)
         for offset, (here, there) in list(enumerate(self.at_offsets(A_prev.shape)))[1:]:
             numbers = A_prev[there].copy()  # read twice, which is faster in one piece
@@ -81,7 +78,7 @@ class MaxPool(Pool):
         return A
 
     def backward_input(self, dA):
-        shape, offsets = self.cached(dA, lambda cache: self.output_shape(cache[0]))
+        shape, offsets = self.cached(dA, lambda cache: cache[0])
         dA_prev = np.full(shape, constant(0, dA), dA.dtype)
         for offset, (here, there) in enumerate(self.at_offsets(shape)):
             largest = offsets[here] == offset
@@ -110,15 +107,15 @@ class AvgPool(Pool):
     as zeros, and its places count, too: PyTorch's count_include_pad=True. Source: LeCun et al. 1998.
     """
 
-    def pool(self, A_prev):
-        self.cache = A_prev.shape
+    def forward(self, A_prev):
         A = np.full(self.output_shape(A_prev.shape), constant(0, A_prev), A_prev.dtype)
         for here, there in self.at_offsets(A_prev.shape):
             A[here] += A_prev[there]
+        self.cache = A_prev.shape
         return A / math.prod(self.windows.kernel_size)
 
     def backward_input(self, dA):
-        shape = self.cached(dA, self.output_shape)
+        shape = self.cached(dA, tuple)
         dA_prev = np.full(shape, constant(0, dA), dA.dtype)
         share = dA / math.prod(self.windows.kernel_size)
         for here, there in self.at_offsets(shape):
@@ -183,13 +180,17 @@ class GlobalAvgPool(Layer):
     """
 
     def forward(self, A_prev):
-        if A_prev.ndim < 3:
-            raise ValueError(f"{self!r} needs A_prev of at least 3 axes, channels, spatial ones and samples, got {A_prev.shape}")
+        self.output_shape(A_prev.shape)
         self.cache = A_prev.shape
         return A_prev.mean(axis=tuple(range(1, A_prev.ndim - 1)))
 
+    def output_shape(self, shape):
+        if len(shape) < 3:
+            raise ValueError(f"{self!r} needs A_prev of at least 3 axes, channels, spatial ones and samples, got {shape}")
+        return shape[0], shape[-1]
+
     def backward_input(self, dA):
-        shape = self.cached(dA, lambda shape: (shape[0], shape[-1]))
+        shape = self.cached(dA, tuple)
         spatial = shape[1:-1]
         dA = dA / math.prod(spatial)
         return np.broadcast_to(np.expand_dims(dA, tuple(range(1, len(shape) - 1))), shape).copy()

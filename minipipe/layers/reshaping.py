@@ -19,10 +19,13 @@ class Flatten(Layer):
 
     def forward(self, A_prev):
         self.cache = A_prev.shape
-        return A_prev.reshape(-1, A_prev.shape[-1])
+        return A_prev.reshape(self.output_shape(A_prev.shape))
 
     def backward_input(self, dZ):
-        return dZ.reshape(self.cached(dZ, _flat))
+        return dZ.reshape(self.cached(dZ, tuple))
+
+    def output_shape(self, shape):
+        return math.prod(shape[:-1]), shape[-1]
 
 
 class Reshape(Layer):
@@ -40,16 +43,19 @@ class Reshape(Layer):
             raise ValueError(f"{self!r}: the shape of a sample needs at least one axis, each of at least 1")
 
     def forward(self, A_prev):
-        n, needed = math.prod(A_prev.shape[:-1]), math.prod(self.shape)
-        if n != needed:
-            raise ValueError(
-                f"{self!r} needs {needed} numbers in a sample, got {n} in A_prev of shape {A_prev.shape}: samples are the last axis"
-            )
         self.cache = A_prev.shape
-        return A_prev.reshape(*self.shape, A_prev.shape[-1])
+        return A_prev.reshape(self.output_shape(A_prev.shape))
 
     def backward_input(self, dZ):
-        return dZ.reshape(self.cached(dZ, lambda shape: (*self.shape, shape[-1])))
+        return dZ.reshape(self.cached(dZ, tuple))
+
+    def output_shape(self, shape):
+        n, needed = math.prod(shape[:-1]), math.prod(self.shape)
+        if n != needed:
+            raise ValueError(
+                f"{self!r} needs {needed} numbers in a sample, got {n} in A_prev of shape {shape}: samples are the last axis"
+            )
+        return *self.shape, shape[-1]
 
     def __repr__(self):
         return f"Reshape({self.shape})"
@@ -73,20 +79,20 @@ class Pad(Layer):
             raise ValueError(f"{self!r}: each spatial axis needs a width or a pair (before, after), of at least 0")
 
     def forward(self, A_prev):
-        if A_prev.ndim != len(self.widths) + 2:
-            raise ValueError(
-                f"{self!r} needs A_prev of {len(self.widths) + 2} axes, channels, {len(self.widths)} spatial and samples, "
-                f"got {A_prev.shape}"
-            )
+        A = np.full(self.output_shape(A_prev.shape), constant(0, A_prev), A_prev.dtype)
         self.cache = A_prev.shape
-        A = np.full(self._output_shape(A_prev.shape), constant(0, A_prev), A_prev.dtype)
         A[self._inside(A_prev.shape)] = A_prev
         return A
 
     def backward_input(self, dZ):
-        return dZ[self._inside(self.cached(dZ, self._output_shape))]
+        return dZ[self._inside(self.cached(dZ, tuple))]
 
-    def _output_shape(self, shape):
+    def output_shape(self, shape):
+        if len(shape) != len(self.widths) + 2:
+            raise ValueError(
+                f"{self!r} needs A_prev of {len(self.widths) + 2} axes, channels, {len(self.widths)} spatial and samples, "
+                f"got {shape}"
+            )
         spatial = (before + n + after for n, (before, after) in zip(shape[1:-1], self.widths))
         return shape[0], *spatial, shape[-1]
 
@@ -95,7 +101,3 @@ class Pad(Layer):
 
     def __repr__(self):
         return f"Pad({self.widths})"
-
-
-def _flat(shape):
-    return math.prod(shape[:-1]), shape[-1]

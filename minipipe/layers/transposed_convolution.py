@@ -47,24 +47,25 @@ class TransposedConvolution(Kernel):
     def draw(self, rng):
         return super().draw(rng) * np.sqrt(math.prod(self.windows.stride))
 
-    def output_shape(self, A_prev):
+    def output_lengths(self, lengths):
         w = self.windows
-        lengths = tuple(
-            (n - 1) * s + span - sum(pad) + extra
-            for n, s, span, pad, extra in zip(A_prev.shape[1:-1], w.stride, w.span, w.padding, self.output_padding)
-        )
-        if min(lengths) < 1:
+        axes = zip(lengths, w.stride, w.span, w.padding, self.output_padding)
+        painted = tuple((n - 1) * s + span - sum(pad) + extra for n, s, span, pad, extra in axes)
+        if min(painted) < 1:
             raise ValueError(
-                f"{self!r}: spatial axes of lengths {A_prev.shape[1:-1]} would become {lengths}, but each must be at least 1: "
+                f"{self!r}: spatial axes of lengths {lengths} would become {painted}, but each must be at least 1: "
                 f"use less padding than {w.padding}"
             )
-        return self.out_channels, *lengths, A_prev.shape[-1]
+        return painted
 
-    def product(self, W, A_prev):
-        return convolve_transposed(W, A_prev, self.windows, self.groups, self.output_shape(A_prev))
+    def macs(self, shape):
+        return math.prod(shape) * math.prod(self.shape_of_W()[1:])
+
+    def product(self, W, A_prev, shape):
+        return convolve_transposed(W, A_prev, self.windows, self.groups, shape)
 
     def backward_input(self, dZ):
-        A_prev = self.cached(dZ, self.output_shape)
+        A_prev = self.cached(dZ)
         return convolve(as_dtype_of(dZ, self.W), dZ, self.windows, self.groups, A_prev.shape)
 
     def product_for_W(self, dZ, A_prev):
