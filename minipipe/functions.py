@@ -25,6 +25,19 @@ def sigmoid(Z):
     return np.exp(Z * (Z < 0)) / (1 + np.exp(-abs(Z)))
 
 
+def leaves(tree):
+    """The arrays in nested tuples and lists, in order, without the Nones: the gradients of a layer made of layers.
+
+    >>> leaves((1, (None, 2), [3]))
+    [1, 2, 3]
+    """
+    if tree is None:
+        return []
+    if not isinstance(tree, (tuple, list)):
+        return [tree]
+    return [leaf for part in tree for leaf in leaves(part)]
+
+
 def whole_number(name, value):
     """`value` as a Python int; `ValueError` for anything that is not a whole number."""
     try:

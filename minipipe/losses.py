@@ -5,6 +5,8 @@ than m but divides by the same m, so J = J_1 + J_2 + ... and dW = dW_1 + dW_2 + 
 whatever their sizes.
 """
 
+import math
+
 import numpy as np
 
 from .functions import sigmoid
@@ -82,6 +84,8 @@ class SoftmaxCrossEntropy(Loss):
 
         P = e^Z / column sums,   J = -1/m sum_k sum_c Y[c, k] log P[c, k],   dZ = (P - Y) / m
 
+    With more axes, as in (n_classes, T, m), a sample's cost is the mean over its places, and m above stands for T m.
+
     The derivative: L = log(sum_c e^z_c) - sum_c y_c z_c for a column of Y that adds up to 1, so
     dL/dz_c = p_c - y_c. Each column is shifted by its own maximum, which changes neither P nor J and keeps
     e^Z from overflowing; a maximum over the batch would make a sample's cost depend on its neighbours.
@@ -94,6 +98,7 @@ class SoftmaxCrossEntropy(Loss):
     """
 
     def cost(self, Z, Y, m):
+        m = m * math.prod(Z.shape[1:-1])
         shifted = Z - Z.max(axis=0, keepdims=True)
         exponentials = np.exp(shifted)
         total = exponentials.sum(axis=0, keepdims=True)
@@ -107,9 +112,9 @@ class SoftmaxCrossEntropy(Loss):
         sums = Y.sum(axis=0)
         off = abs(sums - 1) > 1e-3  # leaves room for rounded probabilities
         if off.any() or Y.min() < 0:
-            column = int(np.argmax(off | (Y < 0).any(axis=0)))
+            column = tuple(np.argwhere(off | (Y < 0).any(axis=0))[0].tolist())
             raise ValueError(
-                f"{self!r}: column {column} of the labels adds up to {sums[column]}, not 1, or has a negative entry: "
+                f"{self!r}: column {', '.join(map(str, column))} of the labels adds up to {sums[column]}, not 1, or has a negative entry: "
                 "pass one-hot columns, as minipipe.one_hot makes them, or probabilities"
             )
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .layers import Layer
+from .layers import Layer, backward_through, every_layer, forward_through, set_moment, skip_routes
 
 
 class Network:
@@ -11,7 +11,8 @@ class Network:
     The layers are copied, so the same list can build several networks that then train apart. Parameters
     that a layer already has are kept; the others are drawn in float64 from
     `default_rng([seed, index of the layer])` and stored as `dtype`. They depend on the layer's place in the
-    network alone, so they are the same however the network is cut.
+    network alone, so they are the same however the network is cut. Layers with the same `tie` start from the W of the
+    first of them, and get one dW, the sum of theirs, so they stay equal. `n_steps` counts the updates by `step`.
     """
 
     def __init__(self, layers, loss, seed=0, dtype=np.float64):
@@ -25,9 +26,15 @@ class Network:
         self.layers = [layer.copy() for layer in layers]
         if not self.layers:
             raise ValueError("a network needs at least 1 layer, got 0")
+        self.skips = skip_routes(self.layers)
+        self.ties = _ties(self.layers)
         for index, layer in enumerate(self.layers):
+            first = min(self.ties.get(layer.tie, [index]))
+            if first < index:
+                _share(self.layers, first, index)
             layer.initialize(np.random.default_rng([seed, index]), dtype)
         self.loss = loss
+        self.n_steps = 0
         self._gradients = None
 
     @property
@@ -41,16 +48,18 @@ class Network:
         return f"{type(self).__name__}({self.layers}, {self.loss})"
 
     def predict(self, X):
-        """The output of the last layer for X (n[0], m), as one full-width batch; nothing is cached."""
-        A = checked_inputs(X)
+        """The output of the last layer for X (n[0], m), as one full-width batch, not in training; nothing is cached."""
+        X = checked_inputs(X)
+        set_moment(every_layer(self.layers), training=False)
+        A = forward_through(self.layers, X, skips={})
         for layer in self.layers:
-            A = layer.forward(A)
             layer.cache = None
         return A
 
     def step(self, optimizer):
         """One update of all parameters by `optimizer`, with the current gradients."""
         optimizer.update(self.layers, self.gradients)
+        self.n_steps += 1
 
     def checked_batch(self, X, Y):
         """X and Y as arrays fit for training; `ValueError` for anything else, before anything is computed."""
@@ -89,24 +98,68 @@ class Sequential(Network):
         """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
         X, Y = self.checked_batch(X, Y)
         self._gradients = None
-        A = X
-        for layer in self.layers:
-            A = layer.forward(A)
-        J = self.loss.forward(A, Y)
-        self._gradients = backward_through(self.layers, self.loss.backward())[1]
+        everyone = list(every_layer(self.layers))
+        set_moment(everyone, training=True, step=self.n_steps)
+        J = self.loss.forward(forward_through(self.layers, X, skips={}), Y)
+        gradients = backward_through(self.layers, self.loss.backward(), skips={})[1]
         self.loss.cache = None
+        commit(everyone, take_statistics(everyone))
+        self._gradients = self._with_ties(gradients)
         return J
 
+    def _with_ties(self, gradients):
+        """`gradients`, with the sum of the tied layers' dW for each of them."""
+        for places in self.ties.values():
+            total = sum_of_tied([gradients[index][0] for index in places])
+            for index in places:
+                gradients[index] = total, gradients[index][1]
+        return gradients
 
-def backward_through(layers, dA, wants_dX=False):
-    """(dX, gradients) of consecutive layers; dX, which nobody may want, is None unless `wants_dX`."""
-    gradients = [None] * len(layers)
-    for index in reversed(range(len(layers))):
-        layer = layers[index]
-        gradients[index] = layer.backward_weight(dA)
-        dA = layer.backward_input(dA) if index > 0 or wants_dX else None
-        layer.cache = None
-    return dA, gradients
+
+def sum_of_tied(parts):
+    """dW of tied layers: the sum of theirs, in the order of the layers, so that it has the same bits wherever they are."""
+    total, *others = parts
+    for other in others:
+        total = total + other
+    return total
+
+
+def take_statistics(layers):
+    """What the forwards of these layers have counted, one entry for each layer, which then forgets it."""
+    statistics = [layer.statistics for layer in layers]
+    for layer in layers:
+        layer.statistics = None
+    return statistics
+
+
+def commit(layers, statistics):
+    """Let the layers draw their conclusions from the statistics of a whole mini-batch."""
+    for layer, counted in zip(layers, statistics, strict=True):
+        if counted is not None:
+            layer.commit(counted)
+
+
+def _ties(layers):
+    """{name: indices of the layers with this `tie`, at least two of them}"""
+    ties = {}
+    for index, layer in enumerate(layers):
+        if layer.tie is not None:
+            ties.setdefault(layer.tie, []).append(index)
+    for name, places in ties.items():
+        if len(places) == 1:
+            raise ValueError(f"only layer {places[0]} has tie={name!r}: give it to the layer that shares its W, too")
+        shapes = [layers[index].parameter_shapes()[0] for index in places]
+        if any(shape != shapes[0] for shape in shapes):
+            raise ValueError(f"layers {places} share tie={name!r}, but their W have shapes {shapes}: make them equal")
+    return ties
+
+
+def _share(layers, first, index):
+    """Give layer `index` a copy of the W of layer `first`."""
+    W, own = layers[first].W, layers[index].W
+    if own is not None and not np.array_equal(own, W):
+        raise ValueError(f"layers {first} and {index} share tie={layers[index].tie!r}, but have different W: give one of them none")
+    layers[index].W = np.array(W)
 
 
 def checked_inputs(X):

@@ -7,6 +7,8 @@ m since the loss has done that, t for the number of the update, from 1. The hype
 
 import numpy as np
 
+from .functions import leaves
+
 
 class Optimizer:
     """What all optimizers share: the walk over the parameters, weight decay, and the memory of past gradients.
@@ -28,7 +30,7 @@ class Optimizer:
             raise ValueError(f"weight_decay={weight_decay} must be at least 0")
         self.learning_rate, self.weight_decay, self.decoupled = learning_rate, weight_decay, decoupled
         self._last_rate = learning_rate
-        self._memory = {}  # (index of the layer, "W" or "b") -> arrays
+        self._memory = {}  # (index of the layer, "W" or "b", place in it) -> arrays
         self._t = 0
 
     @property
@@ -64,7 +66,7 @@ class Optimizer:
         """What to subtract from a parameter with gradient `g`; changes the arrays of `memory` in place."""
 
     def _check(self, parameters):
-        for (index, name), (W, g) in parameters.items():
+        for (index, name, _), (W, g) in parameters.items():
             if W.shape != g.shape:
                 raise ValueError(f"layer {index}: {name} has shape {W.shape}, but its gradient has {g.shape}: make them equal")
         if not self.n_memories:
@@ -189,13 +191,14 @@ class AdamW(Adam):
 
 
 def _parameters(layers, gradients):
-    """{(index of the layer, "W" or "b"): (parameter, gradient)}"""
+    """{(index of the layer, "W" or "b", place): (parameter, gradient)}; in a layer made of layers, each has its place."""
     if len(layers) != len(gradients):
         raise ValueError(f"{len(layers)} layers but {len(gradients)} gradients: pass one pair (dW, db) for each layer")
     return {
-        (index, name): (getattr(layer, name), gradient)
+        (index, name, place): pair_of_one
         for index, (layer, pair) in enumerate(zip(layers, gradients))
-        for name, gradient in zip("Wb", pair) if gradient is not None
+        for name, gradient in zip("Wb", pair)
+        for place, pair_of_one in enumerate(zip(leaves(getattr(layer, name)), leaves(gradient), strict=gradient is not None))
     }
 
 

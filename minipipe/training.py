@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .functions import accuracy, even_slices, whole_number
+from .functions import accuracy, even_slices, leaves, whole_number
 
 
 class Epoch(NamedTuple):
@@ -72,7 +72,7 @@ def _train_on(model, X, Y, optimizer, number):
     """One step; the sum of the samples' costs, which is m times their mean."""
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused in a sentence
         J = model.forward_backward(X, Y)
-    if not (math.isfinite(J) and all(map(_is_finite, model.gradients))):
+    if not (math.isfinite(J) and all(map(_is_finite, leaves(model.gradients)))):
         raise FloatingPointError(
             f"the cost became {J} in epoch {number}, or a gradient is not finite: the parameters are those of the step "
             f"before; try a learning_rate below {optimizer.learning_rate}, or smaller numbers as data"
@@ -81,5 +81,5 @@ def _train_on(model, X, Y, optimizer, number):
     return float(J) * X.shape[-1]
 
 
-def _is_finite(pair):
-    return all(part is None or part.dtype == object or np.isfinite(part).all() for part in pair)
+def _is_finite(gradient):
+    return gradient.dtype == object or np.isfinite(gradient).all()

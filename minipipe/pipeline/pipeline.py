@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from ..cluster import Link
+from ..cluster import Link, Receive, Send
 from ..functions import even_slices, whole_number
-from ..network import Network
+from ..network import Network, sum_of_tied
 from ..schedules import Schedule, build, with_recompute
 from .partition import cut, equal_counts
-from .program import Costs, cluster_of
+from .program import Costs, Routes, cluster_of
 from .stage import Stage
 
 
@@ -52,12 +52,18 @@ class Pipeline(Network):
         self._costs, self._link, self._memory_limit = costs, link, memory_limit
         self._recomputed = {action[1:] for order in self.schedule.devices for action in order if action.kind == "R"}
         self.stages = [Stage(s, part, loss if s == n_stages - 1 else None) for s, part in enumerate(parts)]
+        self._stage_of_layer = [s for s, part in enumerate(parts) for _ in part]
+        self._routes = Routes(tuple(
+            (name, *stages) for name, places in self.skips.items()
+            if len(set(stages := [self._stage_of_layer[index] for index in places])) == 2
+        ))
         self._cluster = None
 
     def forward_backward(self, X, Y):
         """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
         self.start(X, Y)
         self._cluster.run()
+        self._commit()
         return self.J
 
     def start(self, X, Y):
@@ -70,10 +76,13 @@ class Pipeline(Network):
             )
         batch = MicroBatches(X, Y, self.n_microbatches)
         self._gradients = None
+        self._committed = False
+        self._tied_sums = {}
         for stage in self.stages:
-            stage.begin(self.n_microbatches, batch)
+            stage.begin(self.n_microbatches, batch, self.n_steps)
         self._cluster = cluster_of(
-            self.schedule, self._costs, self._link, self._perform, self._holdings_of_devices(), self._memory_limit
+            self.schedule, self._costs, self._link, self._perform, self._holdings_of_devices(), self._memory_limit,
+            self._routes, self._exchange_tied,
         )
 
     def tick(self):
@@ -81,7 +90,10 @@ class Pipeline(Network):
 
         After the last tick, J, gradients and trace are those that `forward_backward` would have left.
         """
-        return self._running_cluster().tick()
+        unfinished = self._running_cluster().tick()
+        if not unfinished:
+            self._commit()
+        return unfinished
 
     @property
     def J(self):
@@ -94,7 +106,8 @@ class Pipeline(Network):
         """A list over the layers of `(dW, db)`, summed over the micro-batches of the last mini-batch."""
         if self._gradients is None:
             self._finished_cluster()
-            self._gradients = [pair for stage in self.stages for pair in stage.gradients()]
+            gradients = [pair for stage in self.stages for pair in stage.gradients()]
+            self._gradients = [(self._tied_sums.get(index, dW), db) for index, (dW, db) in enumerate(gradients)]
         return self._gradients
 
     @property
@@ -116,13 +129,44 @@ class Pipeline(Network):
         if not self._cluster.done:
             raise RuntimeError("the mini-batch is not finished: call tick() until it returns False")
 
-    def _perform(self, action, incoming):
+    def _commit(self):
+        """Once for each mini-batch that came to its end: statistics of its micro-batches reach the layers."""
+        if not self._committed:
+            for stage in self.stages:
+                stage.commit()
+            self._committed = True
+
+    def _perform(self, action, incoming, skips):
         stage = self.stages[action.stage]
         if action.kind == "F":
-            return stage.forward(action.microbatch, incoming, keep_input_only=action[1:] in self._recomputed)
+            return stage.forward(action.microbatch, incoming, skips, keep_input_only=action[1:] in self._recomputed)
         if action.kind == "R":
             return stage.recompute(action.microbatch)
-        return stage.backward(action.microbatch, incoming)
+        return stage.backward(action.microbatch, incoming, skips)
+
+    def _exchange_tied(self, device):
+        """A program: tied layers send their dW to the first of them, which sends the sum back to the others."""
+        place = [self.schedule.placement[stage] for stage in self._stage_of_layer]
+        for name, (first, *others) in self.ties.items():
+            for layer in others:
+                if place[layer] == device:
+                    yield Send(f"dW of layer {layer} ({name})", self._own_dW(layer), place[first])
+        for name, (first, *others) in self.ties.items():
+            if place[first] == device:
+                parts = [self._own_dW(first)]
+                for layer in others:
+                    parts.append((yield Receive(f"dW of layer {layer} ({name})", place[layer])))
+                self._tied_sums[first] = sum_of_tied(parts)
+                for layer in others:
+                    yield Send(f"sum for layer {layer} ({name})", self._tied_sums[first], place[layer])
+        for name, (first, *others) in self.ties.items():
+            for layer in others:
+                if place[layer] == device:
+                    self._tied_sums[layer] = yield Receive(f"sum for layer {layer} ({name})", place[first])
+
+    def _own_dW(self, layer):
+        stage = self._stage_of_layer[layer]
+        return self.stages[stage].gradients()[layer - self._stage_of_layer.index(stage)][0]
 
     def _holdings_of_devices(self):
         stages_of = [[] for _ in self.schedule.devices]
@@ -137,6 +181,9 @@ class MicroBatches:
     def __init__(self, X, Y, n):
         self.X, self.Y, self.m = np.array(X), np.array(Y), X.shape[-1]
         self.slices = even_slices(self.m, n)
+
+    def first_sample(self, i):
+        return self.slices[i].start
 
     def inputs(self, i):
         return np.array(self.X[..., self.slices[i]], order="C")

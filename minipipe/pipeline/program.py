@@ -58,12 +58,36 @@ def simulate(schedule, costs=Costs(), link=Link()):
     return cluster_of(schedule, costs, link).run()
 
 
-def cluster_of(schedule, costs, link, perform=None, holdings=None, memory_limit=None):
-    """A cluster with one device per line of `schedule`, whose actions call `perform(action, incoming)`."""
+@dataclass(frozen=True)
+class Routes:
+    """What travels besides A from stage to stage: (name, stage where it begins, stage where it ends) of skip connections."""
+
+    skips: tuple = ()
+
+    def table(self, n_stages):
+        """({kind: for each stage, what it waits for}, {kind: ..., what it sends}), as lists of (name, other stage)."""
+        arriving, leaving = ({kind: [[] for _ in range(n_stages)] for kind in DIRECTION} for _ in range(2))
+        for name, begin, end in self.skips:
+            for kind, source, target in (("F", begin, end), ("B", end, begin)):
+                leaving[kind][source].append((name, target))
+                arriving[kind][target].append((name, source))
+        return arriving, leaving
+
+
+def cluster_of(schedule, costs, link, perform=None, holdings=None, memory_limit=None, routes=Routes(), flush=None):
+    """A cluster with one device per line of `schedule`.
+
+    perform: its actions call `perform(action, incoming, skips)`, which returns (outgoing, {name: what leaves by this
+    name}). flush: `flush(device)` is a program that follows the device's last action.
+    """
     ticks = costs.table(schedule.n_stages)
     placement = schedule.placement
+    tables = routes.table(schedule.n_stages)
+    programs = [_program(order, placement, perform, *tables) for order in schedule.devices]
+    if flush is not None:
+        programs = [_one_after_another(program, flush(device)) for device, program in enumerate(programs)]
     return Cluster(
-        [_program(order, placement, perform) for order in schedule.devices],
+        programs,
         duration=lambda action: ticks[action[0]][action[1]],
         link=link,
         holdings=holdings,
@@ -71,8 +95,8 @@ def cluster_of(schedule, costs, link, perform=None, holdings=None, memory_limit=
     )
 
 
-def _program(order, placement, perform):
-    """One device: receive what an action needs, perform it, send its result to where it is needed."""
+def _program(order, placement, perform, arriving, leaving):
+    """One device: receive what an action needs, perform it, send its results to where they are needed."""
     n_stages = len(placement)
     for action in order:
         kind, stage, microbatch = action
@@ -81,10 +105,25 @@ def _program(order, placement, perform):
         incoming = None
         if direction and 0 <= before < n_stages:
             incoming = yield Receive((kind, before, microbatch), placement[before])
-        outgoing = yield Compute(action, perform, action, incoming)
+        skips = {}
+        for name, source in arriving[kind][stage]:
+            skips[name] = yield Receive(_label(kind, source, microbatch, name), placement[source])
+        outgoing, skips = (yield Compute(action, perform, action, incoming, skips)) or (None, skips)
         if direction and 0 <= after < n_stages:
             yield Send(action, outgoing, placement[after])
-        outgoing = None
+        for name, target in leaving[kind][stage]:
+            yield Send(_label(kind, stage, microbatch, name), skips.get(name), placement[target])
+        outgoing = skips = None
+
+
+def _label(kind, stage, microbatch, name):
+    """The name of a message that a skip connection sends beside the action's own."""
+    return f"{stage}{kind}{microbatch} {name}"
+
+
+def _one_after_another(*programs):
+    for program in programs:
+        yield from program
 
 
 def _per_stage(kind, cost, n_stages):

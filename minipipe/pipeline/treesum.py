@@ -16,13 +16,14 @@ class TreeSum:
                the total
 
     Two neighbours are merged as soon as both are there, so terms that arrive in order, upwards or downwards,
-    leave at most about log2(n) partial sums waiting. A term is a list of numbers or arrays.
+    leave at most about log2(n) partial sums waiting. A term is a number, an array or anything else with a sum, or lists
+    and tuples of these, all of one form; None stays None.
 
     >>> total = TreeSum(3)
     >>> for i in (2, 0, 1):
-    ...     total.add(i, [10.0 ** i])
+    ...     total.add(i, (10.0 ** i, None))
     >>> total.value
-    [111.0]
+    (111.0, None)
     """
 
     def __init__(self, n):
@@ -37,8 +38,7 @@ class TreeSum:
             if partner < n_places:
                 if (level, partner) not in self.pending:
                     break
-                other = self.pending.pop((level, partner))
-                term = [a + b for a, b in zip(term, other, strict=True)]  # a + b and b + a have the same bits
+                term = _sum(term, self.pending.pop((level, partner)))  # a + b and b + a have the same bits
             level, place, n_places = level + 1, place // 2, (n_places + 1) // 2
         self.pending[level, place] = term
 
@@ -49,3 +49,11 @@ class TreeSum:
         if list(self.pending) != [top]:
             raise RuntimeError(f"the sum of {self.n} terms is not complete: add the others first")
         return self.pending[top]
+
+
+def _sum(a, b):
+    if a is None:
+        return None
+    if type(a) in (list, tuple):
+        return type(a)(_sum(*pair) for pair in zip(a, b, strict=True))
+    return a + b

@@ -5,7 +5,9 @@ Each verdict runs `pipe` on the mini-batch X, Y, so that `pipe.trace` is the tra
 
 import numpy as np
 
-from ..network import Sequential
+from ..functions import even_slices, leaves
+from ..layers import backward_through, every_layer, forward_through, set_moment
+from ..network import Sequential, sum_of_tied
 from ..pipeline import Pipeline
 from .rounding import rounding_bounds
 
@@ -13,9 +15,33 @@ from .rounding import rounding_bounds
 def equals_full_batch(pipe, X, Y):
     """Whether J, dW and db are `==` to those of one full-width batch.
 
-    Must hold for rational numbers, and for floats so small and even that no operation rounds.
+    Must hold for rational numbers, and for floats so small and even that no operation rounds. With BatchNorm it does
+    not hold, because the statistics are those of the micro-batches: see `equals_same_groups`.
     """
-    return _equal(_run(pipe, X, Y), _run(Sequential(pipe.layers, pipe.loss), X, Y))
+    reference = _run(_like(pipe, Sequential(pipe.layers, pipe.loss)), X, Y)
+    return _equal(_run(pipe, X, Y), reference)
+
+
+def equals_same_groups(pipe, X, Y):
+    """Whether J, dW and db are `==` to the sums over the micro-batches, each of which passes through all layers alone.
+
+    The reference is a plain loop, without stages, schedule or recomputation. Must hold where `equals_full_batch` must,
+    and for networks with BatchNorm, too.
+    """
+    X, Y = pipe.checked_batch(X, Y)
+    reference = Sequential(pipe.layers, pipe.loss)
+    layers, J, sums = reference.layers, 0, None
+    for part in even_slices(X.shape[-1], pipe.n_microbatches):
+        set_moment(every_layer(layers), training=True, step=pipe.n_steps, first_sample=part.start)
+        J = J + pipe.loss.forward(forward_through(layers, X[..., part], {}), Y[..., part], X.shape[-1])
+        gradients = [leaves(pair) for pair in backward_through(layers, pipe.loss.backward(), {})[1]]
+        sums = gradients if sums is None else [[a + b for a, b in zip(*pair)] for pair in zip(sums, gradients)]
+    pipe.loss.cache = None
+    for places in reference.ties.values():
+        total = sum_of_tied([sums[index][0] for index in places])
+        for index in places:
+            sums[index][0] = total
+    return _equal(_run(pipe, X, Y), (J, sums))
 
 
 def same_bits(pipe, X, Y):
@@ -23,7 +49,8 @@ def same_bits(pipe, X, Y):
 
     Must hold for any floats: the same micro-batches, added along the same tree.
     """
-    return _equal(_run(pipe, X, Y), _run(Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches), X, Y))
+    reference = _run(_like(pipe, Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches)), X, Y)
+    return _equal(_run(pipe, X, Y), reference)
 
 
 def share_of_bound(pipe, X, Y):
@@ -34,12 +61,17 @@ def share_of_bound(pipe, X, Y):
     """
     X, Y = pipe.checked_batch(X, Y)
     J, gradients = _run(pipe, X, Y)
-    J_full, gradients_full = _run(Sequential(pipe.layers, pipe.loss), X, Y)
+    J_full, gradients_full = _run(_like(pipe, Sequential(pipe.layers, pipe.loss)), X, Y)
     bounds = rounding_bounds(pipe.layers, pipe.loss, X, Y)
     shares = [_share(J, J_full, bounds.J)]
-    for pair, pair_full, pair_bound in zip(gradients, gradients_full, bounds.gradients, strict=True):
-        shares += [_share(*parts) for parts in zip(pair, pair_full, pair_bound) if parts[0] is not None]
+    shares += map(_share, leaves(gradients), leaves(gradients_full), leaves(bounds.gradients))
     return max(shares)
+
+
+def _like(pipe, network):
+    """`network`, at the same step as `pipe`, so that what is random in it is the same."""
+    network.n_steps = pipe.n_steps
+    return network
 
 
 def _run(model, X, Y):
@@ -49,12 +81,8 @@ def _run(model, X, Y):
 def _equal(run, reference):
     """Whether two `(J, gradients)` are equal, and equal in dtype, parameter by parameter."""
     (J, gradients), (J_reference, gradients_reference) = run, reference
-    return bool(J == J_reference) and np.asarray(J).dtype == np.asarray(J_reference).dtype and all(
-        (mine is None) == (theirs is None)
-        and (mine is None or (mine.dtype == theirs.dtype and np.array_equal(mine, theirs)))
-        for pair, pair_reference in zip(gradients, gradients_reference, strict=True)
-        for mine, theirs in zip(pair, pair_reference, strict=True)
-    )
+    pairs = [(np.asarray(J), np.asarray(J_reference)), *zip(leaves(gradients), leaves(gradients_reference), strict=True)]
+    return all(mine.dtype == theirs.dtype and np.array_equal(mine, theirs) for mine, theirs in pairs)
 
 
 def _share(value, reference, bound):

@@ -1,0 +1,130 @@
+"""Attention, and the block that Transformers are made of. Sequences are (d, T, m): features, places, samples."""
+
+import math
+
+import numpy as np
+
+from ..functions import constant
+from .activations import GELU
+from .blocks import Block, Chain, Residual
+from .dropout import Dropout
+from .initialization import he, xavier
+from .linear import Linear
+from .normalization import LayerNorm
+
+
+class MultiHeadAttention(Block):
+    """Each place gathers values from all places, in shares that depend on how well its query fits their keys.
+
+    A_prev, A (d, T, m). Four Linear(d, d) make Q, K, V and the output; the d rows of Q, K and V belong to n_heads heads, d_h = d /
+    n_heads each. For one head of one sample, all (d_h, T):
+
+        S = K^T Q / sqrt(d_h)      S[j, t]: how well key j fits query t                (T, T)
+        P = softmax of S's columns; with causal=True, P[j, t] = 0 for j > t            (T, T)
+        O = V P                    A = W_o O + b_o, with the heads' O one below the other
+
+    Backward, with dO = W_o^T dA:
+
+        dV = dO P^T      dP = V^T dO      dS = P * (dP - column sums of dP * P)      (as in `Softmax`)
+        dQ = K dS / sqrt(d_h)             dK = Q dS^T / sqrt(d_h)
+
+    and dA_prev = W_q^T dQ + W_k^T dK + W_v^T dV. Where P is 0, dS is 0: no derivative comes from the future.
+
+    Raises `ValueError` where n_heads does not divide d. Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.
+
+    >>> layer = MultiHeadAttention(4, n_heads=2, causal=True)
+    >>> layer.initialize(np.random.default_rng(0))
+    >>> A_prev = np.random.default_rng(1).standard_normal((4, 3, 1))
+    >>> early = layer.forward(A_prev[:, :2])
+    >>> bool(abs(layer.forward(A_prev)[:, :2] - early).max() < 1e-15)      # place 2 tells places 0 and 1 nothing
+    True
+    """
+
+    def __init__(self, d, n_heads, causal=False):
+        if n_heads < 1 or d < 1 or d % n_heads:
+            raise ValueError(f"n_heads={n_heads} does not divide d={d}: use a divisor of {d}")
+        self.d, self.n_heads, self.causal = d, n_heads, causal
+        super().__init__([Linear(d, d, xavier) for _ in range(4)])
+
+    def forward(self, A_prev):
+        self.output_shape(A_prev.shape)
+        *inputs, output = self.layers
+        Q, K, V = (self._by_head(layer.forward(A_prev)) for layer in inputs)
+        P = self._shares(np.swapaxes(K, 2, 3) @ Q * self._scale(Q))
+        self.kept = Q, K, V, P
+        return output.forward(self._joined(V @ P))
+
+    def derivatives(self, dZ):
+        if self.kept is None:
+            raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A_prev) first")
+        *inputs, output = self.layers
+        Q, K, V, P = self.kept
+        dO = self._by_head(output.backward_input(dZ))
+        dP = np.swapaxes(V, 2, 3) @ dO
+        dS = P * (dP - (dP * P).sum(axis=2, keepdims=True)) * self._scale(Q)
+        parts = [self._joined(part) for part in (K @ dS, Q @ np.swapaxes(dS, 2, 3), dO @ np.swapaxes(P, 2, 3))]
+        through_Q, through_K, through_V = (layer.backward_input(part) for layer, part in zip(inputs, parts))
+        return through_Q + through_K + through_V, [*parts, dZ]
+
+    def _by_head(self, A):
+        """(m, n_heads, d_h, T) from (d, T, m): one matrix for each sample and head."""
+        A = A.reshape(self.n_heads, -1, *A.shape[1:])
+        return np.ascontiguousarray(A.transpose(3, 0, 1, 2))
+
+    def _joined(self, A):
+        """(d, T, m) from (m, n_heads, d_h, T)."""
+        return np.ascontiguousarray(A.transpose(1, 2, 3, 0)).reshape(self.d, A.shape[3], A.shape[0])
+
+    def _scale(self, Q):
+        return constant(1 / math.sqrt(self.d // self.n_heads), Q)
+
+    def _shares(self, S):
+        """P; what the causal mask hides is made the smallest number of its column first, so that it cannot be the largest."""
+        if not self.causal:
+            exponentials = np.exp(S - S.max(axis=2, keepdims=True))
+        else:
+            visible = np.triu(np.ones(S.shape[2:], bool))  # row j, column t: j <= t
+            S = np.where(visible, S, S.min(axis=2, keepdims=True))
+            exponentials = np.exp(S - S.max(axis=2, keepdims=True)) * visible
+        return exponentials / exponentials.sum(axis=2, keepdims=True)
+
+    def output_shape(self, shape):
+        if len(shape) != 3 or shape[0] != self.d:
+            raise ValueError(f"{self!r} needs A_prev of shape ({self.d}, T, m), got {shape}: samples are the last axis")
+        return shape
+
+    def macs(self, shape):
+        """4 d^2 for each place, and 2 d for each pair of places, hidden ones included."""
+        _, T, m = shape
+        return (4 * self.d**2 * T + 2 * self.d * T**2) * m
+
+    def __repr__(self):
+        return f"MultiHeadAttention({self.d}, n_heads={self.n_heads}, causal={self.causal})"
+
+
+class TransformerBlock(Chain):
+    """B = A_prev + attention(LayerNorm(A_prev)),  A = B + W2 GELU(W1 LayerNorm(B) + b1) + b2, all (d, T, m).
+
+    W1 (n_hidden, d) and W2 (d, n_hidden) act on each place by itself; n_hidden left out is 4 d. dropout: the probability of 0
+    in what is added to A_prev and to B. With d and n_hidden = 4 d it has 12 d^2 + 13 d parameters.
+
+    Sources: Vaswani et al. 2017, arXiv 1706.03762; with the normalisation before instead of behind, Xiong et al. 2020, arXiv
+    2002.04745.
+
+    >>> layer = TransformerBlock(8, n_heads=2, causal=True)
+    >>> layer.initialize(np.random.default_rng(0))
+    >>> layer.forward(np.zeros((8, 5, 3))).shape
+    (8, 5, 3)
+    """
+
+    def __init__(self, d, n_heads, n_hidden=None, causal=False, dropout=0):
+        n_hidden = 4 * d if n_hidden is None else n_hidden
+        drop = (lambda: [Dropout(dropout)]) if dropout else list
+        super().__init__(
+            Residual(LayerNorm(d), MultiHeadAttention(d, n_heads, causal), *drop()),
+            Residual(LayerNorm(d), Linear(d, n_hidden, he), GELU(), Linear(n_hidden, d, xavier), *drop()),
+        )
+        self.d, self.n_heads = d, n_heads
+
+    def __repr__(self):
+        return f"TransformerBlock({self.d}, n_heads={self.n_heads})"

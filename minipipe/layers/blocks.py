@@ -1,0 +1,227 @@
+"""Layers made of layers."""
+
+import itertools
+
+import numpy as np
+
+from .layer import Layer, every_layer
+
+
+class Block(Layer):
+    """A layer made of `layers`. Its W, b, dW and db are tuples with one entry for each of them.
+
+    A subclass writes `forward`, `output_shape`, `macs`, and `derivatives(dZ)`: dA_prev, and the derivative by the output
+    of each of the layers. The weights' gradients then are the layers' own. What its forward keeps for itself lies in
+    `kept`, and goes with the layers' caches.
+    """
+
+    arrays = ()
+
+    def __init__(self, layers):
+        self.layers = tuple(layers)
+        for layer in every_layer(self.layers):
+            if not isinstance(layer, Layer):
+                raise ValueError(f"{type(self).__name__} is made of layers, got {layer!r}: pass layer objects, such as ReLU()")
+            if layer.fork or layer.join or layer.tie:
+                raise ValueError(
+                    f"{layer!r} stands inside a {type(self).__name__}: skip connections by name and ties belong to the list of "
+                    "the network's layers"
+                )
+        self.cache = None
+
+    @property
+    def W(self):
+        return tuple(layer.W for layer in self.layers)
+
+    @property
+    def b(self):
+        return tuple(layer.b for layer in self.layers)
+
+    @property
+    def cache(self):
+        caches = [layer.cache for layer in self.layers]
+        if self.kept is None and all(cache is None for cache in caches):
+            return None
+        return caches, self.kept, self._dZ, self._dZ_of_layers
+
+    @cache.setter
+    def cache(self, value):
+        caches, self.kept, self._dZ, self._dZ_of_layers = value or ([None] * len(self.layers), None, None, None)
+        for layer, cache in zip(self.layers, caches):
+            layer.cache = cache
+
+    def initialize(self, rng, dtype=np.float64):
+        for layer in self.layers:
+            layer.initialize(rng, dtype)
+
+    def backward_input(self, dZ):
+        dA_prev, self._dZ_of_layers = self.derivatives(dZ)
+        self._dZ = dZ
+        return dA_prev
+
+    def backward_weight(self, dZ):
+        if self._dZ is not dZ:
+            self.backward_input(dZ)
+        pairs = [layer.backward_weight(d) for layer, d in zip(self.layers, self._dZ_of_layers, strict=True)]
+        return tuple(dW for dW, _ in pairs), tuple(db for _, db in pairs)
+
+    def parameter_shapes(self):
+        shapes = [layer.parameter_shapes() for layer in self.layers]
+        return tuple(W for W, _ in shapes), tuple(b for _, b in shapes)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
+
+
+class Chain(Block):
+    """Layers one after another, as one layer: A = f_n(... f_1(A_prev)). Without layers, A = A_prev.
+
+    By the chain rule, the derivative goes back through them from the last to the first.
+
+    >>> from .activations import ReLU
+    >>> from .linear import Linear
+    >>> layer = Chain(Linear(2, 3), ReLU(), Linear(3, 1))
+    >>> layer.initialize(np.random.default_rng(0))
+    >>> layer.forward(np.zeros((2, 5))).shape
+    (1, 5)
+    >>> [W if W is None else W.shape for W in layer.W]
+    [(3, 2), None, (1, 3)]
+    """
+
+    def __init__(self, *layers):
+        super().__init__(layers)
+
+    def forward(self, A_prev):
+        A = A_prev
+        for layer in self.layers:
+            A = layer.forward(A)
+        return A
+
+    def derivatives(self, dZ):
+        of_layers = []
+        for layer in reversed(self.layers):
+            of_layers.append(dZ)
+            dZ = layer.backward_input(dZ)
+        return dZ, of_layers[::-1]
+
+    def output_shape(self, shape):
+        for layer in self.layers:
+            shape = layer.output_shape(shape)
+        return shape
+
+    def macs(self, shape):
+        total = 0
+        for layer in self.layers:
+            total += layer.macs(shape)
+            shape = layer.output_shape(shape)
+        return total
+
+
+class Branches(Block):
+    """Several chains of layers that all get the same A_prev. A branch is a list of layers; an empty one hands A_prev on.
+
+    A_prev acts on the cost through each branch, so dA_prev is the sum of the branches' own. `kept` holds the shapes of
+    the branches' outputs.
+    """
+
+    def __init__(self, *branches):
+        if not branches:
+            raise ValueError(f"{type(self).__name__} needs at least 1 branch, got 0: pass lists of layers")
+        super().__init__([Chain(*([branch] if isinstance(branch, Layer) else branch)) for branch in branches])
+
+    def forward(self, A_prev):
+        parts = [branch.forward(A_prev) for branch in self.layers]
+        self.kept = [part.shape for part in parts]
+        self.joined_shape(self.kept)
+        return self.joined(parts)
+
+    def derivatives(self, dZ):
+        if self.kept is None:
+            raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A_prev) first")
+        self.check_dZ(dZ, self.joined_shape(self.kept))
+        of_branches = self.parted(dZ)
+        dA_prev, *others = [branch.backward_input(d) for branch, d in zip(self.layers, of_branches)]
+        for other in others:
+            dA_prev = dA_prev + other
+        return dA_prev, of_branches
+
+    def output_shape(self, shape):
+        return self.joined_shape([branch.output_shape(shape) for branch in self.layers])
+
+    def macs(self, shape):
+        return sum(branch.macs(shape) for branch in self.layers)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(str(list(branch.layers)) for branch in self.layers)})"
+
+
+class Add(Branches):
+    """A = the sum of the branches' outputs, which have one shape. Each branch gets all of dZ, since dA/d(branch) = 1.
+
+    >>> from .activations import ReLU
+    >>> layer = Add([ReLU()], [])
+    >>> layer.forward(np.array([[-1.0, 2.0]]))
+    array([[-1.,  4.]])
+    >>> layer.backward_input(np.array([[1.0, 1.0]]))
+    array([[1., 2.]])
+    """
+
+    def joined(self, parts):
+        A, *others = parts
+        for other in others:
+            A = A + other
+        return A
+
+    def parted(self, dZ):
+        return [dZ] * len(self.layers)
+
+    def joined_shape(self, shapes):
+        if any(shape != shapes[0] for shape in shapes):
+            raise ValueError(f"{self!r}: the branches have outputs of shapes {shapes}, which cannot be added: make them equal")
+        return shapes[0]
+
+
+class Residual(Add):
+    """A = A_prev + f(A_prev), for f the layers one after another, whose output has the shape of A_prev.
+
+    dA_prev = dZ + (dZ through the layers): the first term reaches A_prev unchanged, however many layers there are.
+    For f with an output of another shape, use `Add(layers, shortcut)`. Source: He et al. 2015, arXiv 1512.03385.
+
+    >>> from .linear import Linear
+    >>> layer = Residual(Linear(1, 1, W=[[3.0]], b=[[0.5]]))
+    >>> layer.forward(np.array([[2.0]]))
+    array([[8.5]])
+    """
+
+    def __init__(self, *layers):
+        super().__init__([], layers)
+
+    def __repr__(self):
+        return f"Residual({', '.join(map(repr, self.layers[1].layers))})"
+
+
+class Concat(Branches):
+    """A = the branches' outputs one below the other, along axis 0: features, or channels. The other axes agree.
+
+    Each row of A comes from one branch, so each branch gets its own rows of dZ. Source: Szegedy et al. 2014, arXiv
+    1409.4842.
+
+    >>> Concat([], []).forward(np.array([[1.0, 2.0]]))
+    array([[1., 2.],
+           [1., 2.]])
+    """
+
+    def joined(self, parts):
+        return np.concatenate(parts)
+
+    def parted(self, dZ):
+        stops = list(itertools.accumulate(shape[0] for shape in self.kept))
+        return [dZ[start:stop] for start, stop in zip([0, *stops], stops)]
+
+    def joined_shape(self, shapes):
+        if any(shape[1:] != shapes[0][1:] for shape in shapes):
+            raise ValueError(
+                f"{self!r}: the branches have outputs of shapes {shapes}, which must agree in all axes but the first to be "
+                "concatenated"
+            )
+        return sum(shape[0] for shape in shapes), *shapes[0][1:]

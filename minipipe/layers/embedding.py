@@ -1,0 +1,136 @@
+"""From tokens to vectors: Embedding and PositionalEmbedding, with A in (d, T, m)."""
+
+import math
+
+import numpy as np
+
+from .layer import Layer, as_dtype_of
+
+
+class Embedding(Layer):
+    """A[:, t, k] = W[token, :]  for the token in A_prev[t, k]: a vector for each of `n_tokens` tokens.
+
+    A_prev (T, m) or of any shape (..., m), whole numbers 0..n_tokens-1; W (n_tokens, d), A (d, T, m). It is the Linear layer
+    W^T A_prev for one-hot columns A_prev, without the products by 0, hence
+
+        dW[v, :] = sum of dZ[:, t, k] over all places (t, k) that hold token v
+
+    Tokens have no derivative: dA_prev is None. W is drawn from N(0, 1/d). Layers of a network with the same `tie`, a name,
+    share one W: for instance with Linear(d, n_tokens), Press and Wolf 2016, arXiv 1608.05859.
+
+    Tokens that are not whole, or out of range, raise `ValueError`. Source: Bengio et al. 2003, JMLR 3.
+
+    >>> layer = Embedding(3, 2)
+    >>> layer.W = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+    >>> layer.forward(np.array([[2, 0]]))[:, 0, :]
+    array([[4., 0.],
+           [5., 1.]])
+    >>> layer.backward(np.ones((2, 1, 2)))[1]
+    array([[1., 1.],
+           [0., 0.],
+           [1., 1.]])
+    """
+
+    def __init__(self, n_tokens, d, tie=None):
+        if n_tokens < 1 or d < 1:
+            raise ValueError(f"Embedding({n_tokens}, {d}): both numbers must be at least 1")
+        self.n_tokens, self.d, self.tie = n_tokens, d, tie
+
+    def initialize(self, rng, dtype=np.float64):
+        if self.W is None:
+            self.W = (rng.standard_normal((self.n_tokens, self.d)) / math.sqrt(self.d)).astype(dtype)
+
+    def forward(self, A_prev):
+        if self.W is None:
+            raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
+        tokens = self._checked(A_prev)
+        self.cache = tokens
+        return np.ascontiguousarray(np.moveaxis(self.W[tokens], -1, 0))
+
+    def backward_input(self, dZ):
+        self.cached(dZ)
+
+    def backward_weight(self, dZ):
+        tokens = self.cached(dZ).ravel()
+        order = np.argsort(tokens, kind="stable")
+        tokens, vectors = tokens[order], dZ.reshape(self.d, -1).T[order]
+        first = np.flatnonzero(np.diff(tokens, prepend=-1))       # where each token's run begins
+        dW = np.full((self.n_tokens, self.d), dZ.flat[0] * 0, dZ.dtype)
+        dW[tokens[first]] = np.add.reduceat(vectors, first)
+        return dW, None
+
+    def _checked(self, A_prev):
+        tokens = A_prev.astype(np.intp)
+        if not np.array_equal(tokens, A_prev):
+            raise ValueError(f"{self!r} needs whole numbers as tokens, got {A_prev.dtype} with fractions")
+        if tokens.min() < 0 or tokens.max() >= self.n_tokens:
+            raise ValueError(
+                f"{self!r}: tokens run from {tokens.min()} to {tokens.max()}, but it knows 0 to {self.n_tokens - 1}: use a larger "
+                "n_tokens, or other tokens"
+            )
+        return tokens
+
+    def output_shape(self, shape):
+        return self.d, *shape
+
+    def parameter_shapes(self):
+        return (self.n_tokens, self.d), None
+
+    def __repr__(self):
+        return f"Embedding({self.n_tokens}, {self.d})"
+
+
+class PositionalEmbedding(Layer):
+    """A[:, t, k] = A_prev[:, t, k] + W[:, t]: a learned vector for each of up to `n_places` places, for Transformers.
+
+    A_prev, A (d, T, m) with T <= n_places; W (d, n_places), drawn from N(0, 1/d).
+
+        dA_prev = dZ        dW[:, t] = sum of dZ[:, t, k] over the samples k, and 0 from place T on
+
+    Sources: Gehring et al. 2017, arXiv 1705.03122; Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
+
+    >>> layer = PositionalEmbedding(1, 3)
+    >>> layer.W = np.array([[10.0, 20.0, 30.0]])
+    >>> layer.forward(np.array([[[1.0, 2.0], [3.0, 4.0]]]))
+    array([[[11., 12.],
+            [23., 24.]]])
+    """
+
+    def __init__(self, d, n_places):
+        if d < 1 or n_places < 1:
+            raise ValueError(f"PositionalEmbedding({d}, {n_places}): both numbers must be at least 1")
+        self.d, self.n_places = d, n_places
+
+    def initialize(self, rng, dtype=np.float64):
+        if self.W is None:
+            self.W = (rng.standard_normal((self.d, self.n_places)) / math.sqrt(self.d)).astype(dtype)
+
+    def forward(self, A_prev):
+        self.output_shape(A_prev.shape)
+        if self.W is None:
+            raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
+        self.cache = A_prev.shape
+        return A_prev + as_dtype_of(A_prev, self.W)[:, :A_prev.shape[1], None]
+
+    def backward_input(self, dZ):
+        self.cached(dZ, tuple)
+        return dZ
+
+    def backward_weight(self, dZ):
+        self.cached(dZ, tuple)
+        dW = np.full((self.d, self.n_places), dZ.flat[0] * 0, dZ.dtype)
+        dW[:, :dZ.shape[1]] = dZ.sum(axis=-1)
+        return dW, None
+
+    def output_shape(self, shape):
+        if len(shape) != 3 or shape[0] != self.d:
+            raise ValueError(f"{self!r} needs A_prev of shape ({self.d}, T, m), got {shape}: samples are the last axis")
+        if shape[1] > self.n_places:
+            raise ValueError(f"{self!r}: a sequence of T={shape[1]} exceeds n_places={self.n_places}: shorten it, or use more places")
+        return shape
+
+    def parameter_shapes(self):
+        return (self.d, self.n_places), None
+
+    def __repr__(self):
+        return f"PositionalEmbedding({self.d}, {self.n_places})"

@@ -1,0 +1,215 @@
+"""Normalisation: numbers that belong together get mean 0 and variance 1, then a scale and a shift of their own.
+
+LayerNorm, GroupNorm and BatchNorm differ only in which numbers belong together.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..functions import constant
+from .layer import Layer, as_dtype_of
+
+
+class Normalization(Layer):
+    """A = W X + b  with  X = (A_prev - mean) / s,  s = sqrt(var + epsilon), and mean and var taken over groups of N numbers.
+
+    A_prev, A (n, ..., m); W, b (n, 1), a scale and a shift for each row; var is the mean squared distance from the mean.
+
+    Backward, within one group: dX = W dZ, dW = row sums of dZ X, db = row sums of dZ. A number x_j of X moves with every
+    number a_i of the group's A_prev, through itself, the mean and s:
+
+        dx_j/da_i = (1[i = j] - 1/N - x_i x_j / N) / s        since ds/da_i = (a_i - mean) / (N s) = x_i / N
+
+        dA_prev = (dX - mean of dX - X * mean of (dX * X)) / s
+
+    `epsilon` keeps a group of equal numbers from being divided by 0.
+    """
+
+    def __init__(self, n, epsilon=1e-5):
+        if n < 1:
+            raise ValueError(f"{type(self).__name__}: n={n} rows must be at least 1")
+        if not epsilon > 0:
+            raise ValueError(f"epsilon={epsilon} must be above 0: it keeps equal numbers from being divided by 0")
+        self.n, self.epsilon = n, epsilon
+
+    def initialize(self, rng, dtype=np.float64):
+        if self.W is None:
+            self.W, self.b = np.ones((self.n, 1), dtype), np.zeros((self.n, 1), dtype)
+
+    def forward(self, A_prev):
+        self.output_shape(A_prev.shape)
+        if self.W is None:
+            raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
+        grouped, axes = self.groups(A_prev)
+        mean = grouped.mean(axis=axes, keepdims=True)
+        centred = grouped - mean
+        var = (centred * centred).mean(axis=axes, keepdims=True)
+        inverse = 1 / np.sqrt(var + constant(self.epsilon, var))
+        X = (centred * inverse).reshape(A_prev.shape)
+        self.cache = X, inverse
+        self.count(mean, var, grouped.size // mean.size)
+        return self.scaled(X)
+
+    def backward_input(self, dZ):
+        X, inverse = self.cached(dZ, lambda cache: cache[0].shape)
+        X, axes = self.groups(X)
+        dX, _ = self.groups(dZ * self.per_row(self.W, dZ))
+        dA_prev = (dX - dX.mean(axis=axes, keepdims=True) - X * (dX * X).mean(axis=axes, keepdims=True)) * inverse
+        return dA_prev.reshape(dZ.shape)
+
+    def backward_weight(self, dZ):
+        X, _ = self.cached(dZ, lambda cache: cache[0].shape)
+        rows = (self.n, -1)
+        return (dZ * X).reshape(rows).sum(axis=1, keepdims=True), dZ.reshape(rows).sum(axis=1, keepdims=True)
+
+    def groups(self, A):
+        """(A in a shape, and the axes of it, such that the numbers along these axes are one group)"""
+
+    def count(self, mean, var, n):
+        """A forward has met groups of n numbers with this mean and variance."""
+
+    def scaled(self, X):
+        return X * self.per_row(self.W, X) + self.per_row(self.b, X)
+
+    def per_row(self, parameter, A):
+        """`parameter` (n, 1) in a shape that meets A (n, ..., m) row by row."""
+        return as_dtype_of(A, parameter).reshape(self.n, *(1,) * (A.ndim - 1))
+
+    def output_shape(self, shape):
+        if len(shape) < 2 or shape[0] != self.n:
+            raise ValueError(f"{self!r} needs A_prev of shape ({self.n}, ..., m), got {shape}: rows first, samples last")
+        return shape
+
+    def parameter_shapes(self):
+        return (self.n, 1), (self.n, 1)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.n})"
+
+
+class LayerNorm(Normalization):
+    """The `Normalization` in which the n numbers of one sample, at one place of it, are a group.
+
+    A sample's result does not depend on its company, so full batch and micro-batches agree. Source: Ba, Kiros, Hinton
+    2016, arXiv 1607.06450; in a Transformer, each token is normalised by itself.
+
+    >>> layer = LayerNorm(2)
+    >>> layer.initialize(np.random.default_rng(0))
+    >>> layer.forward(np.array([[1.0, 5.0], [3.0, 5.0]])).round(3) + 0
+    array([[-1.,  0.],
+           [ 1.,  0.]])
+    """
+
+    def groups(self, A):
+        return A, 0
+
+
+class GroupNorm(Normalization):
+    """The `Normalization` in which n / n_groups channels of one sample, with all their places, are a group.
+
+    n_groups must divide n; n_groups = n is instance normalisation. Source: Wu and He 2018, arXiv 1803.08494.
+
+    >>> layer = GroupNorm(2, 4)
+    >>> layer.initialize(np.random.default_rng(0))
+    >>> layer.forward(np.array([[1.0], [3.0], [10.0], [30.0]])).round(3).ravel()
+    array([-1.,  1., -1.,  1.])
+    """
+
+    def __init__(self, n_groups, n, epsilon=1e-5):
+        super().__init__(n, epsilon)
+        if n_groups < 1 or n % n_groups:
+            raise ValueError(f"n_groups={n_groups} does not divide the n={n} channels: use a divisor of {n}")
+        self.n_groups = n_groups
+
+    def groups(self, A):
+        return A.reshape(self.n_groups, -1, A.shape[-1]), 1
+
+    def __repr__(self):
+        return f"GroupNorm({self.n_groups}, {self.n})"
+
+
+class BatchNorm(Normalization):
+    """The `Normalization` in which one row, with all places and all samples of the micro-batch, is a group.
+
+    Here samples meet. In training, mean and var are those of the micro-batch at hand, so the result, and the gradient,
+    are those of the micro-batches and not of the full batch: GPipe's rule. With n numbers in a group, n must be at least 2.
+
+    Elsewhere `running_mean` and `running_var` (n, 1) take their place. At the end of each mini-batch, once,
+
+        running <- (1 - momentum) * running + momentum * (value of the whole mini-batch)
+
+    where the whole mini-batch's mean and variance are put together from those of its micro-batches, ragged or not
+    (`Moments`), and the variance is the unbiased one, with n - 1 below the line. A recomputation counts nothing.
+
+    Sources: Ioffe and Szegedy 2015, arXiv 1502.03167; Huang et al. 2018, arXiv 1811.06965, section 2.
+
+    >>> layer = BatchNorm(1)
+    >>> layer.initialize(np.random.default_rng(0))
+    >>> layer.forward(np.array([[1.0, 3.0]])).round(3)
+    array([[-1.,  1.]])
+    >>> layer.statistics
+    Moments(n=2, mean=array([[2.]]), M2=array([[2.]]))
+    """
+
+    arrays = ("W", "b", "running_mean", "running_var")
+    running_mean = running_var = None
+
+    def __init__(self, n, epsilon=1e-5, momentum=0.1):
+        super().__init__(n, epsilon)
+        if not 0 < momentum <= 1:
+            raise ValueError(f"momentum={momentum} must lie in 0 < momentum <= 1: it is the share of the newest mini-batch")
+        self.momentum = momentum
+
+    def initialize(self, rng, dtype=np.float64):
+        super().initialize(rng, dtype)
+        if self.running_mean is None:
+            self.running_mean, self.running_var = np.zeros((self.n, 1), dtype), np.ones((self.n, 1), dtype)
+
+    def forward(self, A_prev):
+        if self.training:
+            return super().forward(A_prev)
+        self.output_shape(A_prev.shape)
+        mean, var = self.per_row(self.running_mean, A_prev), self.per_row(self.running_var, A_prev)
+        return self.scaled((A_prev - mean) / np.sqrt(var + constant(self.epsilon, var)))
+
+    def groups(self, A):
+        return A.reshape(self.n, -1), 1
+
+    def count(self, mean, var, n):
+        if n < 2:
+            self.cache = None
+            raise ValueError(
+                f"{self!r} in training got {n} number in a row, whose variance is 0: use fewer micro-batches, or a larger batch"
+            )
+        self.statistics = Moments(n, mean, var * n)
+
+    def commit(self, moments):
+        """Take the `Moments` of a whole mini-batch into the running mean and variance."""
+        for name, value in (("running_mean", moments.mean), ("running_var", moments.M2 / (moments.n - 1))):
+            running = getattr(self, name)
+            share = constant(self.momentum, value)
+            setattr(self, name, ((1 - share) * running + share * value).astype(running.dtype))
+
+
+class Moments(NamedTuple):
+    """Number of values, their mean, and M2, the sum of their squared distances from it; `+` puts two sets together.
+
+        n = n1 + n2     mean = (n1 mean1 + n2 mean2) / n     M2 = M2_1 + M2_2 + (mean1 - mean2)^2 n1 n2 / n
+
+    Unlike a sum of squares, it subtracts no large number from another. Source: Chan, Golub, LeVeque 1979, Stanford
+    report STAN-CS-79-773.
+
+    >>> Moments(1, 1.0, 0.0) + Moments(1, 3.0, 0.0)
+    Moments(n=2, mean=2.0, M2=2.0)
+    """
+
+    n: int
+    mean: np.ndarray
+    M2: np.ndarray
+
+    def __add__(self, other):
+        n = self.n + other.n
+        distance = self.mean - other.mean
+        mean = (self.n * self.mean + other.n * other.mean) / n
+        return Moments(n, mean, self.M2 + other.M2 + distance * distance * (self.n * other.n) / n)

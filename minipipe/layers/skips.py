@@ -1,0 +1,137 @@
+"""Skip connections between places of the network's list of layers, which a pipeline may cut anywhere in between."""
+
+import numpy as np
+
+from .layer import Layer
+
+
+class Fork(Layer):
+    """Hands A_prev on, and also to the `Join` of the same name further on: forward(A_prev) -> (A_prev, A_prev).
+
+    A_prev acts on the cost in two ways, so backward_input((dA, dS)) -> dA + dS.
+
+    The pair's first part goes to the next layer. The second one waits for the Join, or travels there as a message if
+    the Join is on another device. Each name has one Fork and one Join. Inside one layer, use `Residual` or `Concat`.
+
+    >>> layer = Fork("detour")
+    >>> A, S = layer.forward(np.array([[1.0]]))
+    >>> layer.backward_input((np.array([[2.0]]), np.array([[0.5]])))
+    array([[2.5]])
+    """
+
+    def __init__(self, name):
+        self.fork = _checked_name(name)
+
+    def forward(self, A_prev):
+        self.cache = A_prev.shape
+        return A_prev, A_prev
+
+    def backward_input(self, dZ):
+        for part in dZ:
+            self.cached(part, tuple)
+        dA, dS = dZ
+        return dA + dS
+
+    def output_shape(self, shape):
+        return shape
+
+    def __repr__(self):
+        return f"Fork({self.fork!r})"
+
+
+class Join(Layer):
+    """Takes in what the `Fork` of the same name has put aside: forward((A_prev, S)) -> A, backward_input(dZ) -> (dA_prev, dS).
+
+        how="add"      A = A_prev + S, of one shape                      dA_prev = dZ, dS = dZ
+        how="concat"   A = A_prev above S, along axis 0                  dA_prev, dS = the rows of dZ
+
+    >>> Join("detour").forward((np.array([[1.0]]), np.array([[2.0]])))
+    array([[3.]])
+    """
+
+    def __init__(self, name, how="add"):
+        if how not in ("add", "concat"):
+            raise ValueError(f'how={how!r} is not known: use "add" or "concat"')
+        self.join, self.how = _checked_name(name), how
+
+    def forward(self, pair):
+        A_prev, S = pair
+        self.cache = A_prev.shape, S.shape
+        self.output_shape(self.cache)
+        return A_prev + S if self.how == "add" else np.concatenate([A_prev, S])
+
+    def backward_input(self, dZ):
+        shape, _ = self.cached(dZ, tuple)
+        return (dZ, dZ) if self.how == "add" else (dZ[:shape[0]], dZ[shape[0]:])
+
+    def output_shape(self, shapes):
+        shape, shape_of_skip = shapes
+        first = 0 if self.how == "add" else 1  # the first axis that has to agree
+        if shape[first:] != shape_of_skip[first:]:
+            raise ValueError(
+                f"{self!r}: A_prev has shape {shape}, and what the Fork has put aside {shape_of_skip}: "
+                + ("make them equal" if self.how == "add" else "make all axes but the first equal")
+            )
+        return shape if self.how == "add" else (shape[0] + shape_of_skip[0], *shape[1:])
+
+    def __repr__(self):
+        return f"Join({self.join!r}, how={self.how!r})"
+
+
+def forward_through(layers, A, skips):
+    """A after consecutive layers. skips: {name: what a Fork has put aside}, which Forks fill and Joins empty."""
+    for layer in layers:
+        if layer.join is not None:
+            A = A, skips.pop(layer.join)
+        A = layer.forward(A)
+        if layer.fork is not None:
+            A, skips[layer.fork] = A
+    return A
+
+
+def backward_through(layers, dA, skips, wants_dX=False):
+    """(dX, gradients) of consecutive layers; dX, which nobody may want, is None unless `wants_dX`.
+
+    skips: {name: derivative by what the Fork of that name has put aside}, which Joins fill and Forks empty.
+    """
+    gradients = [None] * len(layers)
+    for index in reversed(range(len(layers))):
+        layer = layers[index]
+        if layer.fork is not None:
+            dA = dA, skips.pop(layer.fork)
+        dA_prev = layer.backward_input(dA) if index > 0 or wants_dX else None
+        gradients[index] = layer.backward_weight(dA)
+        layer.cache = None
+        if layer.join is not None:
+            dA_prev, skips[layer.join] = dA_prev
+        dA = dA_prev
+    return dA, gradients
+
+
+def skip_routes(layers):
+    """{name: (index of its Fork, index of its Join)}; `ValueError` for a name that has not one of each, in this order."""
+    forks = _places("Fork", [layer.fork for layer in layers])
+    joins = _places("Join", [layer.join for layer in layers])
+    for name in [*forks, *joins]:
+        if name not in forks or name not in joins:
+            there, missing = ("Fork", "Join") if name in forks else ("Join", "Fork")
+            raise ValueError(f"{there}({name!r}) has no {missing}: add {missing}({name!r}) to the layers")
+        if forks[name] > joins[name]:
+            raise ValueError(f"Fork({name!r}) is layer {forks[name]}, behind its Join, layer {joins[name]}: change their order")
+    return {name: (forks[name], joins[name]) for name in forks}
+
+
+def _places(kind, names):
+    places = {}
+    for index, name in enumerate(names):
+        if name in places:
+            raise ValueError(f"layers {places[name]} and {index} both are {kind}({name!r}): use each name for one {kind}")
+        if name is not None:
+            places[name] = index
+    return places
+
+
+def _checked_name(name):
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"name={name!r} must be a text, such as 'skip 1'")
+    return name
