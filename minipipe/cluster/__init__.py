@@ -2,7 +2,7 @@
 
 from .engine import Cluster
 from .errors import DeadlockError, MemoryLimitError
-from .memory import bytes_by_kind
+from .memory import Buffers, bytes_by_kind
 from .requests import Compute, Link, Receive, Send
 from .trace import Idle, Message, Span, Trace
 

@@ -16,7 +16,35 @@ def bytes_by_kind(holdings):
     {'stash': 48, 'work': 0}
     """
     seen = set()
-    return {kind: _new_bytes(value, seen) for kind, value in holdings.items()}
+    n_bytes = {}
+    for kind, value in holdings.items():
+        buffers = Buffers(value)
+        new = buffers.keys() - seen
+        n_bytes[kind] = sum(map(buffers.__getitem__, new))
+        seen |= new
+    return n_bytes
+
+
+class Buffers(dict):
+    """{id of a buffer: its bytes} for all arrays in nested lists, tuples and dicts that stay alive and unchanged.
+
+    It can stand for those in `bytes_by_kind`, which then need not walk through them again.
+    """
+
+    def __init__(self, value):
+        rest = [value]
+        while rest:
+            value = rest.pop()
+            if isinstance(value, np.ndarray):
+                while isinstance(value.base, np.ndarray):
+                    value = value.base
+                self[id(value)] = value.nbytes
+            elif isinstance(value, Buffers):
+                self.update(value)
+            elif isinstance(value, dict):
+                rest.extend(value.values())
+            elif isinstance(value, (list, tuple)):
+                rest.extend(value)
 
 
 def own(value):
@@ -31,21 +59,3 @@ def own(value):
         make = getattr(value, "_make", type(value))
         return make([item for item, _ in copies]), sum(n_bytes for _, n_bytes in copies)
     return copy.deepcopy(value), 0
-
-
-def _new_bytes(value, seen):
-    """Bytes of the buffers in `value` whose ids are not in `seen` yet."""
-    n_bytes, rest = 0, [value]
-    while rest:
-        value = rest.pop()
-        if isinstance(value, np.ndarray):
-            while isinstance(value.base, np.ndarray):
-                value = value.base
-            if id(value) not in seen:
-                seen.add(id(value))
-                n_bytes += value.nbytes
-        elif isinstance(value, dict):
-            rest.extend(value.values())
-        elif isinstance(value, (list, tuple)):
-            rest.extend(value)
-    return n_bytes

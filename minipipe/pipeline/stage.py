@@ -1,5 +1,6 @@
 """One part of the network, an object on its own: its layers, its stash, its gradients."""
 
+from ..cluster import Buffers
 from ..layers import backward_through, every_layer, forward_through, set_moment
 from ..network import commit, take_statistics
 from .treesum import TreeSum
@@ -29,11 +30,13 @@ class Stage:
         step: the number of updates before it.
         """
         self.batch, self.step = batch, step
-        self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
-        self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
+        self.inputs = Stash()  # micro-batch -> (A_prev, skips), for a recompute
+        self.stash = Stash()   # micro-batch -> caches of the layers, and of the loss in the last stage
         self.gradient_sum = TreeSum(n_microbatches)
         self.cost_sum = TreeSum(n_microbatches)
         self.statistics_sum = TreeSum(n_microbatches)
+        self._parameters = Buffers([[getattr(layer, name) for name in layer.arrays] for layer in self._everyone])
+        self._sums = Buffers([])
 
     def forward(self, i, A_prev, skips, keep_input_only=False):
         """(A (n, m_i), skips) of micro-batch i; the last stage, which sends nothing on, has None for A."""
@@ -41,7 +44,7 @@ class Stage:
             A_prev = self.batch.inputs(i)
         entering = dict(skips)
         A, J = self._through_layers(i, A_prev, skips)
-        self.statistics_sum.add(i, take_statistics(self._everyone))
+        self._add(self.statistics_sum, i, take_statistics(self._everyone))
         if self.loss is not None:
             self.cost_sum.add(i, J)
         caches = self._take_caches()
@@ -65,7 +68,7 @@ class Stage:
             dA = self.loss.backward()
             self.loss.cache = None
         dA_prev, gradients = backward_through(self.layers, dA, skips, wants_dX=self.index > 0)
-        self.gradient_sum.add(i, gradients)
+        self._add(self.gradient_sum, i, gradients)
         return dA_prev, skips
 
     def gradients(self):
@@ -83,10 +86,10 @@ class Stage:
     def holdings(self):
         """All that this stage holds on its device, by kind; the mini-batch itself lies on the host."""
         return {
-            "parameters": [[getattr(layer, name) for name in layer.arrays] for layer in self._everyone],
-            "gradients": [self.gradient_sum.pending, self.statistics_sum.pending],
-            "stashed inputs": self.inputs,
-            "caches": self.stash,
+            "parameters": self._parameters,
+            "gradients": self._sums,
+            "stashed inputs": self.inputs.buffers,
+            "caches": self.stash.buffers,
         }
 
     def __repr__(self):
@@ -100,6 +103,10 @@ class Stage:
             return A, None
         return None, self.loss.forward(A, self.batch.labels(i), self.batch.m)
 
+    def _add(self, tree_sum, i, term):
+        tree_sum.add(i, term)
+        self._sums = Buffers([self.gradient_sum.pending, self.statistics_sum.pending])
+
     def _cache_owners(self):
         return self.layers if self.loss is None else [*self.layers, self.loss]
 
@@ -108,3 +115,19 @@ class Stage:
         for owner in self._cache_owners():
             owner.cache = None
         return caches
+
+
+class Stash(dict):
+    """{micro-batch: arrays}, with their `buffers` by micro-batch, found once when they are put in."""
+
+    def __init__(self):
+        super().__init__()
+        self.buffers = {}
+
+    def __setitem__(self, i, arrays):
+        super().__setitem__(i, arrays)
+        self.buffers[i] = Buffers(arrays)
+
+    def pop(self, i):
+        del self.buffers[i]
+        return super().pop(i)
