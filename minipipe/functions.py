@@ -57,28 +57,33 @@ def even_slices(length, n_parts):
     return [slice(start, stop) for start, stop in zip(edges, edges[1:])]
 
 
-def one_hot(labels, n_classes):
-    """Y (n_classes, m) in float64 with a 1 in row labels[k] of column k.
+def one_hot(labels, n_classes, dtype=np.float64):
+    """Y (n_classes, ..., m): Y[c, ..., k] is 1 where labels[..., k] is c, and 0 elsewhere.
 
-    labels: (m,) whole numbers in 0..n_classes-1, anything else raises `ValueError`.
+    labels: (m,) or (..., m), such as (T, m) for sequences, whole numbers in 0..n_classes-1; anything else raises
+    `ValueError`. dtype: that of Y.
 
     >>> one_hot([2, 0], n_classes=3)
     array([[0., 1.],
            [0., 0.],
            [1., 0.]])
+    >>> one_hot([[2, 0], [1, 1]], n_classes=3).shape
+    (3, 2, 2)
     """
     labels, n_classes = np.asarray(labels), whole_number("n_classes", n_classes)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise ValueError(f"labels must be one row of whole numbers, got shape {labels.shape} of {labels.dtype}")
+    if labels.ndim < 1 or labels.dtype.kind not in "iu":
+        raise ValueError(f"labels must be whole numbers of shape (..., m), got shape {labels.shape} of {labels.dtype}")
     if labels.size and not 0 <= labels.min() <= labels.max() < n_classes:
         raise ValueError(
             f"labels run from {labels.min()} to {labels.max()}, but n_classes={n_classes} allows 0 to {n_classes - 1}"
         )
-    return (np.arange(n_classes)[:, None] == labels).astype(np.float64)
+    return (np.arange(n_classes).reshape(-1, *labels.ndim * [1]) == labels).astype(dtype)
 
 
 def accuracy(A, Y):
-    """The share of columns in which the largest entry of A (n, m) stands where that of Y (n, m) does.
+    """The share of places where the largest entry of A (n, ..., m), along the first axis, stands where that of Y does.
+
+    A and Y have one shape. A place is a column of (n, m), or each of the T positions of each sample of (n, T, m).
 
     >>> accuracy(np.array([[0.2, 0.9], [0.8, 0.1]]), np.array([[1, 1], [0, 0]]))
     0.5

@@ -141,5 +141,7 @@ def test_one_hot_and_accuracy_refuse_what_they_cannot_mean():
         mp.one_hot([0, 3], 3)
     with pytest.raises(ValueError, match="whole numbers"):
         mp.one_hot([0.5], 3)
+    with pytest.raises(ValueError, match=r"shape \(..., m\), got shape \(\) of int64"):
+        mp.one_hot(2, 3)
     with pytest.raises(ValueError, match="at least 2 rows"):
         mp.accuracy(np.zeros((1, 3)), np.zeros((1, 3)))
