@@ -1,5 +1,8 @@
-"""Real data that ships with the package."""
+"""Real data: some ship with the package, others are read from files that you have. Nothing is downloaded."""
 
-from .digits import Dataset, digits
+from .cifar10 import cifar10
+from .dataset import Dataset
+from .digits import digits
+from .mnist import mnist
 
-__all__ = ["Dataset", "digits"]
+__all__ = ["Dataset", "cifar10", "digits", "mnist"]

@@ -1,18 +1,11 @@
 """Handwritten digits that ship with the package."""
 
 from importlib import resources
-from typing import NamedTuple
 
 import numpy as np
 
 from ..functions import one_hot
-
-
-class Dataset(NamedTuple):
-    """Two pairs `(X, Y)`: samples are columns, Y is one-hot."""
-
-    train: tuple[np.ndarray, np.ndarray]
-    test: tuple[np.ndarray, np.ndarray]
+from .dataset import Dataset
 
 
 def digits():

@@ -1,0 +1,57 @@
+"""Files of pictures that the user has: where they lie, what is in them, and the form in which they train."""
+
+import gzip
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from ..functions import one_hot
+
+N_CLASSES = 10
+
+
+def located(folder, files, remedy):
+    """The path of each of the `files` in `folder`; `FileNotFoundError` names all that are missing.
+
+    files: for each file, the names that it may go by; the first that is there is taken.
+    """
+    folder = Path(folder).expanduser()
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"{folder} is not a folder, expected one with {len(files)} files, {files[0][0]} among them: {remedy}"
+        )
+    paths = [next((folder / name for name in names if (folder / name).is_file()), None) for names in files]
+    missing = [names[0] for names, path in zip(files, paths) if path is None]
+    if missing:
+        raise FileNotFoundError(f"{folder} lacks {len(missing)} of {len(files)} files: {', '.join(missing)}: {remedy}")
+    return paths
+
+
+def contents(path, remedy):
+    """The bytes of a file, unpacked if they are a gzip file's, whatever its name; `ValueError` for a damaged one."""
+    data = path.read_bytes()
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(
+            f"{path} holds {len(data):,} bytes, but not a whole gzip file ({error}): remove it, and {remedy}"
+        ) from error
+
+
+def samples_last(pixels):
+    """X (C, H, W, m), float32 from 0 to 1, of pixels (m, C, H, W) from 0 to 255."""
+    return np.ascontiguousarray(np.moveaxis(pixels, 0, -1)) / np.float32(255)
+
+
+def one_hot_labels(labels, path, remedy):
+    """Y (10, m), float32; `ValueError` for a label out of 0..9."""
+    wrong = np.flatnonzero(labels >= N_CLASSES)
+    if wrong.size:
+        raise ValueError(
+            f"{path} has the label {labels[wrong[0]]} for image {wrong[0]:,}, expected 0 to {N_CLASSES - 1}: remove it, "
+            f"and {remedy}"
+        )
+    return one_hot(labels, N_CLASSES, dtype=np.float32)
