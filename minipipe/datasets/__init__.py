@@ -4,5 +4,6 @@ from .cifar10 import cifar10
 from .dataset import Dataset
 from .digits import digits
 from .mnist import mnist
+from .text import Text, alice, bigram_cross_entropy, characters
 
-__all__ = ["Dataset", "cifar10", "digits", "mnist"]
+__all__ = ["Dataset", "Text", "alice", "bigram_cross_entropy", "characters", "cifar10", "digits", "mnist"]

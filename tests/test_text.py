@@ -1,0 +1,134 @@
+"""The book is whole, its windows hold each character with its next, and the bigram's cost is that of the counts."""
+
+import hashlib
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.datasets import Text, alice, bigram_cross_entropy, characters
+
+
+@pytest.fixture(scope="module")
+def book():
+    return alice()
+
+
+def test_the_book_is_the_one_that_the_attribution_describes(book):
+    assert hashlib.sha256(book.text.encode()).hexdigest() == "aff887bd3fbfae0e66cc15e5c70853d0fad67b3bc6b8d67b51ba85506c7b0a35"
+    assert len(book.text) == 141_655 and len(book.alphabet) == 65 and book.text.isascii()
+    assert book.text.startswith("CHAPTER I\n") and book.text.count("\nCHAPTER ") == 11
+    assert book.text.endswith("remembering her own child-life, and the happy summer days.\n")
+
+
+def test_the_book_has_no_marks_of_layout(book):
+    for mark in ("`", "_", "*", "[", "  ", " \n", "\n ", "\n\n", "\r", "\t"):
+        assert mark not in book.text
+
+
+def test_ids_are_places_in_the_alphabet(book):
+    assert book.alphabet == "".join(sorted(set(book.text)))
+    assert book.ids.dtype == np.int64 and [book.alphabet[i] for i in book.ids.tolist()] == list(book.text)
+
+
+@given(st.text(min_size=1))
+def test_decode_undoes_encode(text):
+    made = characters(text)
+    assert made.decode(made.ids) == text and np.array_equal(made.encode(text[::-1]), made.ids[::-1])
+    assert made.encode("").shape == (0,) and made.decode([]) == ""
+
+
+@given(st.integers(2, 40), st.integers(1, 12), st.integers(1, 12) | st.none())
+def test_windows_hold_each_character_and_its_next(n, length, stride):
+    text = characters("".join(chr(ord("A") + (7 * k * k + k) % 11) for k in range(n)))
+    if length >= n:
+        with pytest.raises(ValueError, match=f"do not fit a text of {n} characters.*length is at most {n - 1}"):
+            text.windows(length, stride)
+        return
+    X, Y = text.windows(length, stride)
+    starts = range(0, n - length, stride or length)
+    assert X.shape == (length, len(starts)) and Y.shape == (len(text.alphabet), length, len(starts))
+    assert X.dtype == np.int64 and Y.dtype == np.float32 and set(np.unique(Y)) <= {0, 1}
+    for k, start in enumerate(starts):
+        assert text.decode(X[:, k]) == text.text[start:start + length]
+        assert text.decode(Y[:, :, k].argmax(axis=0)) == text.text[start + 1:start + length + 1]
+    assert np.array_equal(Y.sum(axis=0), np.ones(X.shape))
+
+
+def test_the_last_window_ends_with_the_text(book):
+    _, Y = characters("abcde").windows(length=2)
+    assert "abcde"[Y[:, 1, -1].argmax()] == "e"
+
+
+def test_split_cuts_off_the_last_part_and_loses_nothing(book):
+    train, test = book.split(test_share=0.1)
+    assert isinstance(train, Text) and train.alphabet == test.alphabet == book.alphabet
+    assert train.text + test.text == book.text and len(test.text) == 14_165
+    assert np.array_equal(np.concatenate([train.ids, test.ids]), book.ids)
+    assert train.decode(train.ids) == train.text
+
+
+@pytest.mark.parametrize("share, train, test", [(0, 10, 0), (0.19, 9, 1), (0.9, 1, 9), (1, 0, 10), (1.5, -5, 15), (-0.5, 15, -5)])
+def test_a_split_without_a_part_is_refused(share, train, test):
+    with pytest.raises(ValueError, match=rf"test_share={share} of 10 characters leaves {train} to train on and {test} for the test"):
+        characters("abcdefghij").split(share)
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=30), st.lists(st.integers(0, 3), min_size=2, max_size=30))
+def test_the_bigram_cost_is_that_of_the_counts(train, test):
+    """Both take logarithms of the same quotients, and all terms are positive. Relative to the largest: NumPy's logarithm
+    is off by at most 4 eps, Python's by 1, fsum by 1/2; 28 additions of floats by 28/2; the two divisions by 1: below 21 eps."""
+    pairs, firsts = Counter(zip(train, train[1:])), Counter(train[:-1])
+    costs = [-math.log((pairs[i, j] + 1) / (firsts[i] + 4)) for i, j in zip(test, test[1:])]
+    found = bigram_cross_entropy(np.array(train, np.uint8), test, n=4)
+    assert isinstance(found, float) and abs(found - math.fsum(costs) / len(costs)) <= 21 * np.finfo(float).eps * max(costs)
+
+
+def test_what_the_bigram_costs_on_the_book(book):
+    """The baseline that the notebook states: far below log 65 = 4.174, which knowing nothing costs."""
+    train, test = book.split(test_share=0.1)
+    found = bigram_cross_entropy(train.ids, test.ids, n=65)
+    assert f"{found:.3f}" == "2.414"
+    assert bigram_cross_entropy(train.ids.astype(np.uint8), test.ids.astype(np.uint8), n=65) == found
+
+
+def test_a_model_that_never_saw_the_pairs_knows_nothing():
+    assert bigram_cross_entropy([0, 0], [3, 1, 2], n=4) == -math.log(1 / 4)
+
+
+WRONG = {
+    "a character outside": (lambda: characters("abc").encode("abXc"), "character 2 is 'X', not one of the 3 of .* use only 'abc'"),
+    "an id outside": (lambda: characters("abc").decode([0, 3]), "ids run from 0 to 3, but an alphabet of 3 allows 0 to 2"),
+    "ids in two rows": (lambda: characters("abc").decode([[0, 1]]), r"ids: shape \(1, 2\) of int64, expected one row"),
+    "bytes": (lambda: characters(b"abc"), "text is of type bytes, expected a str.*read_text"),
+    "no text": (lambda: characters(""), "text is empty, expected a str of 1 character or more"),
+    "no length": (lambda: characters("abc").windows(0), "length=0 and stride=0 do not fit a text of 3 .* both are at least 1"),
+    "no stride": (lambda: characters("abc").windows(1, stride=0), "length=1 and stride=0 do not fit"),
+    "half a stride": (lambda: characters("abc").windows(1, stride=0.5), "stride=0.5 must be a whole number"),
+    "half a length": (lambda: characters("abc").windows(1.5), "length=1.5 must be a whole number"),
+    "one character": (lambda: bigram_cross_entropy([0, 1], [0], n=2), r"test_ids: shape \(1,\) of int64, expected one row of at least 2"),
+    "floats": (lambda: bigram_cross_entropy([0.0, 1.0], [0, 1], n=2), r"train_ids: shape \(2,\) of float64, .* whole numbers"),
+    "another alphabet": (lambda: bigram_cross_entropy([0, 1], [0, 2], n=2), "test_ids run from 0 to 2, .* of 2 allows 0 to 1"),
+    "a negative id": (lambda: bigram_cross_entropy([-1, 1], [0, 1], n=2), "train_ids run from -1 to 1"),
+}
+
+
+@pytest.mark.parametrize("call, message", WRONG.values(), ids=list(WRONG))
+def test_what_cannot_be_meant_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_one_hot_of_windows_and_the_accuracy_at_each_place():
+    labels = np.array([[0, 2, 1], [2, 2, 0]])
+    Y = mp.one_hot(labels, n_classes=4)
+    assert Y.shape == (4, 2, 3) and Y.dtype == np.float64
+    for t in range(2):
+        assert np.array_equal(Y[:, t], mp.one_hot(labels[t], n_classes=4))
+    A = np.random.default_rng(0).random((4, 2, 3)) / 2 + Y
+    A[3, 1, 2] = A[1, 0, 0] = 2
+    assert mp.accuracy(A, Y) == 4 / 6
