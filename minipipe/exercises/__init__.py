@@ -33,6 +33,36 @@ def called(function, *arguments):
     return result, None
 
 
+def judged(function, names, cases, right, mistakes):
+    """A sentence about the learner's function of some arguments to one number, or None if it gives `right` in all `cases`.
+
+    names: of the arguments. mistakes: pairs of a wrong formula and the sentence for a function that agrees with
+    it everywhere.
+
+    >>> judged(lambda n: n - 5, "n", [(8,), (9,)], [4, 5], [(lambda n: n - 5, "Add 1.")])
+    'Add 1.'
+    """
+    answers = []
+    for case in cases:
+        value, sentence = called(function, *case)
+        if sentence is not None:
+            return sentence
+        answer, sentence = numbers("the result", value, ())
+        if sentence is not None:
+            return sentence
+        answers.append(answer)
+    wrong = [place for place, pair in enumerate(zip(answers, right)) if not same(*pair)]
+    if not wrong:
+        return None
+    for formula, sentence in mistakes:
+        if all(same(answer, formula(*case)) for answer, case in zip(answers, cases)):
+            return sentence
+    place = wrong[0]
+    where = ", ".join(f"{name} = {argument}" for name, argument in zip(names, cases[place]))
+    start = "" if place == 0 else "Right for some numbers, but not for all. "
+    return f"{start}With {where} the count is {right[place]:g}, yours is {answers[place]:g}."
+
+
 def numbers(name, value, shape):
     """(array, None) if `value` is an array of real numbers with that shape, or (None, sentence).
 

@@ -5,7 +5,7 @@ from numbers import Real
 
 from ..pipeline import Costs, simulate
 from ..schedules import Schedule, ScheduleError, gpipe, naive, peak_microbatches
-from . import called, numbers, same, short
+from . import judged, short
 
 STAGES, MICROBATCHES = 2, 3            # of the schedule to be written
 BEST = (MICROBATCHES + STAGES - 1) * 3  # ticks, with F = 1 and B = 2
@@ -46,7 +46,7 @@ def check_idle_ticks(idle_ticks):
         (lambda K, M, F, B: (K - 1) / M, "That is a share, idle / ideal time; asked were ticks."),
     ]
     right = [sum(span.end - span.start for span in simulate(gpipe(K, M), Costs(F, B)).idle) for K, M, F, B in cases]
-    return _judge(idle_ticks, "KMFB", cases, right, mistakes) or (
+    return judged(idle_ticks, "KMFB", cases, right, mistakes) or (
         "Right: K (K - 1)(F + B). M does not occur: more micro-batches make the bubble's share smaller, not the bubble.")
 
 
@@ -108,7 +108,7 @@ def check_speed_up(speed_up):
         (lambda K, M: M, "That grows without limit, but K devices are never more than K times as fast as one."),
     ]
     right = [simulate(naive(K, M)).makespan / simulate(gpipe(K, M)).makespan for K, M in cases]
-    return _judge(speed_up, "KM", cases, right, mistakes) or (
+    return judged(speed_up, "KM", cases, right, mistakes) or (
         "Right: K M / (M + K - 1). It is K times the share of time in which the devices work, and tends to K as M grows.")
 
 
@@ -178,29 +178,3 @@ def _judge_run(trace):
         return (f"The makespan is the best, {BEST} ticks, but {peak} micro-batches are alive on device 0: "
                 "start a backward before the last forward.")
     return f"Right: {BEST} ticks, and at most {peak} micro-batches alive on device 0. That is 1F1B."
-
-
-def _judge(function, letters, cases, right, mistakes):
-    """A sentence about a function of numbers, or None if it gives `right` in all `cases`.
-
-    mistakes: pairs of a wrong formula and the sentence for a function that agrees with it everywhere.
-    """
-    answers = []
-    for case in cases:
-        value, sentence = called(function, *case)
-        if sentence is not None:
-            return sentence
-        answer, sentence = numbers("the result", value, ())
-        if sentence is not None:
-            return sentence
-        answers.append(answer)
-    wrong = [place for place, pair in enumerate(zip(answers, right)) if not same(*pair)]
-    if not wrong:
-        return None
-    for formula, sentence in mistakes:
-        if all(same(answer, formula(*case)) for answer, case in zip(answers, cases)):
-            return sentence
-    place = wrong[0]
-    where = ", ".join(f"{letter} = {number}" for letter, number in zip(letters, cases[place]))
-    start = "" if place == 0 else "Right for some numbers, but not for all. "
-    return f"{start}With {where} the count is {right[place]:g}, yours is {answers[place]:g}."
