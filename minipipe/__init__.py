@@ -1,6 +1,6 @@
 """minipipe: learn, verify and try out pipeline-parallel training, in pure NumPy."""
 
-from . import cluster, datasets, exact, plots, schedules, verification
+from . import cluster, datasets, exact, models, plots, schedules, verification
 from .cluster import Cluster, Compute, DeadlockError, Link, MemoryLimitError, Receive, Send, Trace
 from .functions import accuracy, one_hot
 from .layers import (
@@ -24,6 +24,6 @@ __all__ = [
     "MeanSquaredError", "MemoryLimitError", "MultiHeadAttention", "Pad", "Pipeline", "PositionalEmbedding", "RMSProp",
     "ReLU", "Receive", "Reshape", "Residual", "SGD", "Schedule", "ScheduleError", "Send", "Sequential", "SiLU",
     "Sigmoid", "Softmax", "SoftmaxCrossEntropy", "Softplus", "Stage", "Tanh", "Trace", "TransformerBlock", "accuracy",
-    "cluster", "datasets", "exact", "fit", "he", "one_hot", "plots", "schedules", "simulate", "verification",
+    "cluster", "datasets", "exact", "fit", "he", "models", "one_hot", "plots", "schedules", "simulate", "verification",
     "xavier",
 ]

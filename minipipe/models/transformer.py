@@ -1,0 +1,37 @@
+"""Transformers that continue a text."""
+
+from ..functions import whole_number
+from ..layers import Dropout, Embedding, LayerNorm, Linear, PositionalEmbedding, TransformerBlock, xavier
+
+
+def transformer(n_tokens, d, n_heads, n_layers, n_places=None, n_hidden=None, tied=False, dropout=0):
+    """A decoder: from tokens (T, m), whole numbers below n_tokens, to logits (n_tokens, T, m) for the token that comes next.
+
+        Embedding(n_tokens, d)
+        PositionalEmbedding(d, n_places)     left out where n_places is None; sequences then may have any length T
+        n_layers of TransformerBlock         causal: a place sees itself and those before it
+        LayerNorm(d)
+        Linear(d, n_tokens)
+
+    The labels, one-hot (n_tokens, T, m), are the tokens one place on; the loss is `SoftmaxCrossEntropy`. n_hidden: of the
+    blocks, left out 4 d. tied: the Embedding and the last Linear share one W, by tie="tokens". dropout: in the blocks, and
+    behind the embeddings.
+
+    With V tokens, n_hidden = 4 d, no places and untied, it has n_layers (12 d^2 + 13 d) + 2 V d + V + 2 d parameters, which
+    gives all five sizes in table 1 of Huang et al. 2018, arXiv 1811.06965, with d = 2048 and V = 32,000. Sources: Vaswani et al.
+    2017, arXiv 1706.03762; Radford et al. 2019, "Language models are unsupervised multitask learners", for the LayerNorm at
+    the end; Press and Wolf 2016, arXiv 1608.05859, for the shared W.
+
+    >>> transformer(100, 16, n_heads=4, n_layers=2)
+    [Embedding(100, 16), TransformerBlock(16, n_heads=4), TransformerBlock(16, n_heads=4), LayerNorm(16), Linear(16, 100)]
+    """
+    if whole_number("n_layers", n_layers) < 1:
+        raise ValueError(f"n_layers={n_layers} must be at least 1")
+    tie = "tokens" if tied else None
+    layers = [Embedding(n_tokens, d, tie)]
+    if n_places is not None:
+        layers.append(PositionalEmbedding(d, n_places))
+    if dropout:
+        layers.append(Dropout(dropout))
+    layers += [TransformerBlock(d, n_heads, n_hidden, causal=True, dropout=dropout) for _ in range(n_layers)]
+    return [*layers, LayerNorm(d), Linear(d, n_tokens, xavier, tie=tie)]
