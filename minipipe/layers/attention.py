@@ -46,7 +46,7 @@ class MultiHeadAttention(Block):
         self.d, self.n_heads, self.causal = d, n_heads, causal
         super().__init__([Linear(d, d, xavier) for _ in range(4)])
 
-    def forward(self, A_prev):
+    def through(self, A_prev):
         self.output_shape(A_prev.shape)
         *inputs, output = self.layers
         Q, K, V = (self._by_head(layer.forward(A_prev)) for layer in inputs)

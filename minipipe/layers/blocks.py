@@ -10,23 +10,28 @@ from .layer import Layer, every_layer
 class Block(Layer):
     """A layer made of `layers`. Its W, b, dW and db are tuples with one entry for each of them.
 
-    A subclass writes `forward`, `output_shape`, `macs`, and `derivatives(dZ)`: dA_prev, and the derivative by the output
-    of each of the layers. The weights' gradients then are the layers' own. What its forward keeps for itself lies in
-    `kept`, and goes with the layers' caches.
+    A subclass writes `through(A_prev)`, its forward, `output_shape`, `macs`, and `derivatives(dZ)`: dA_prev, and the
+    derivative by the output of each of the layers. The weights' gradients then are the layers' own. What its forward keeps
+    for itself lies in `kept`, and goes with the layers' caches, as do the derivatives from `backward_input` on, so that
+    `backward_weight` need not compute them again.
     """
 
     arrays = ()
 
     def __init__(self, layers):
         self.layers = tuple(layers)
+        met = set()
         for layer in every_layer(self.layers):
             if not isinstance(layer, Layer):
                 raise ValueError(f"{type(self).__name__} is made of layers, got {layer!r}: pass layer objects, such as ReLU()")
             if layer.fork or layer.join or layer.tie:
                 raise ValueError(
-                    f"{layer!r} stands inside a {type(self).__name__}: skip connections by name and ties belong to the list of "
+                    f"{layer!r} stands inside a layer made of layers: skip connections by name and ties belong to the list of "
                     "the network's layers"
                 )
+            if id(layer) in met:
+                raise ValueError(f"the same {layer!r} stands in two places, but it has one cache: make an object for each place")
+            met.add(id(layer))
         self.cache = None
 
     @property
@@ -53,6 +58,10 @@ class Block(Layer):
     def initialize(self, rng, dtype=np.float64):
         for layer in self.layers:
             layer.initialize(rng, dtype)
+
+    def forward(self, A_prev):
+        self._dZ = self._dZ_of_layers = None  # they belonged to the forward before
+        return self.through(A_prev)
 
     def backward_input(self, dZ):
         dA_prev, self._dZ_of_layers = self.derivatives(dZ)
@@ -91,7 +100,7 @@ class Chain(Block):
     def __init__(self, *layers):
         super().__init__(layers)
 
-    def forward(self, A_prev):
+    def through(self, A_prev):
         A = A_prev
         for layer in self.layers:
             A = layer.forward(A)
@@ -127,9 +136,9 @@ class Branches(Block):
     def __init__(self, *branches):
         if not branches:
             raise ValueError(f"{type(self).__name__} needs at least 1 branch, got 0: pass lists of layers")
-        super().__init__([Chain(*([branch] if isinstance(branch, Layer) else branch)) for branch in branches])
+        super().__init__([Chain(*(branch if isinstance(branch, (list, tuple)) else [branch])) for branch in branches])
 
-    def forward(self, A_prev):
+    def through(self, A_prev):
         parts = [branch.forward(A_prev) for branch in self.layers]
         self.kept = [part.shape for part in parts]
         self.joined_shape(self.kept)
@@ -140,7 +149,8 @@ class Branches(Block):
             raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A_prev) first")
         self.check_dZ(dZ, self.joined_shape(self.kept))
         of_branches = self.parted(dZ)
-        dA_prev, *others = [branch.backward_input(d) for branch, d in zip(self.layers, of_branches)]
+        parts = [branch.backward_input(d) for branch, d in zip(self.layers, of_branches)]
+        dA_prev, *others = [part for part in parts if part is not None] or [None]  # tokens have no derivative
         for other in others:
             dA_prev = dA_prev + other
         return dA_prev, of_branches
