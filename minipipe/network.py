@@ -11,8 +11,8 @@ class Network:
     The layers are copied, so the same list can build several networks that then train apart. Parameters
     that a layer already has are kept; the others are drawn in float64 from
     `default_rng([seed, index of the layer])` and stored as `dtype`. They depend on the layer's place in the
-    network alone, so they are the same however the network is cut. Layers with the same `tie` start from the W of the
-    first of them, and get one dW, the sum of theirs, so they stay equal. `n_steps` counts the updates by `step`.
+    network alone, so they are the same however the network is cut. Layers with the same `tie` start from one W, that of the
+    first of them that has one already, or else of the first; they get one dW, the sum of theirs, so they stay equal. `n_steps` counts the updates by `step`.
     """
 
     def __init__(self, layers, loss, seed=0, dtype=np.float64):
@@ -29,9 +29,8 @@ class Network:
         self.skips = skip_routes(self.layers)
         self.ties = _ties(self.layers)
         for index, layer in enumerate(self.layers):
-            first = min(self.ties.get(layer.tie, [index]))
-            if first < index:
-                _share(self.layers, first, index)
+            if layer.tie is not None:
+                _share(self.layers, self.ties[layer.tie], index)
             layer.initialize(np.random.default_rng([seed, index]), dtype)
         self.loss = loss
         self.n_steps = 0
@@ -154,11 +153,14 @@ def _ties(layers):
     return ties
 
 
-def _share(layers, first, index):
-    """Give layer `index` a copy of the W of layer `first`."""
+def _share(layers, places, index):
+    """Give layer `index` a copy of the W that one of the layers at `places`, tied to it, has already."""
+    first = next((place for place in places if layers[place].W is not None), None)
+    if first is None:
+        return
     W, own = layers[first].W, layers[index].W
     if own is not None and not np.array_equal(own, W):
-        raise ValueError(f"layers {first} and {index} share tie={layers[index].tie!r}, but have different W: give one of them none")
+        raise ValueError(f"layers {first} and {index} share tie={layers[index].tie!r}, but have different W: give it to one of them")
     layers[index].W = np.array(W)
 
 

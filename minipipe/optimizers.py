@@ -7,8 +7,6 @@ m since the loss has done that, t for the number of the update, from 1. The hype
 
 import numpy as np
 
-from .functions import leaves
-
 
 class Optimizer:
     """What all optimizers share: the walk over the parameters, weight decay, and the memory of past gradients.
@@ -67,8 +65,8 @@ class Optimizer:
 
     def _check(self, parameters):
         for (index, name, _), (W, g) in parameters.items():
-            if W.shape != g.shape:
-                raise ValueError(f"layer {index}: {name} has shape {W.shape}, but its gradient has {g.shape}: make them equal")
+            if np.shape(W) != g.shape:
+                raise ValueError(f"layer {index}: {name} has shape {np.shape(W)}, but its gradient has {g.shape}: make them equal")
         if not self.n_memories:
             return
         shapes = {key: g.shape for key, (W, g) in parameters.items()}
@@ -198,8 +196,17 @@ def _parameters(layers, gradients):
         (index, name, place): pair_of_one
         for index, (layer, pair) in enumerate(zip(layers, gradients))
         for name, gradient in zip("Wb", pair)
-        for place, pair_of_one in enumerate(zip(leaves(getattr(layer, name)), leaves(gradient), strict=gradient is not None))
+        for place, pair_of_one in enumerate(_pairs(getattr(layer, name), gradient))
     }
+
+
+def _pairs(parameter, gradient):
+    """[(parameter, gradient)] of those that have a gradient, from nested tuples of one form."""
+    if gradient is None:
+        return []
+    if isinstance(parameter, tuple):
+        return [pair for parts in zip(parameter, gradient, strict=True) for pair in _pairs(*parts)]
+    return [(parameter, gradient)]
 
 
 def _move_average(average, share, value):

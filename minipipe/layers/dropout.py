@@ -45,6 +45,7 @@ class Dropout(Layer):
 
     def forward(self, A_prev):
         if not self.training:
+            self.cache = None
             return A_prev
         if self.key is None:
             raise RuntimeError(f"{self!r} has no key yet: call initialize(rng), or put it into a Sequential")

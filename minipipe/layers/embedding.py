@@ -62,7 +62,7 @@ class Embedding(Layer):
     def _checked(self, A_prev):
         tokens = A_prev.astype(np.intp)
         if not np.array_equal(tokens, A_prev):
-            raise ValueError(f"{self!r} needs whole numbers as tokens, got {A_prev.dtype} with fractions")
+            raise ValueError(f"{self!r} needs whole numbers as tokens, got {A_prev[tokens != A_prev][0]}: pass the tokens' numbers")
         if tokens.min() < 0 or tokens.max() >= self.n_tokens:
             raise ValueError(
                 f"{self!r}: tokens run from {tokens.min()} to {tokens.max()}, but it knows 0 to {self.n_tokens - 1}: use a larger "

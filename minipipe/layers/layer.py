@@ -81,7 +81,8 @@ class Layer:
     def cached(self, dZ, shape_of_input=np.shape):
         """`cache`, after checking that there is one and that `dZ` fits it; `shape_of_input(cache)` is A_prev's shape."""
         if self.cache is None:
-            raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A_prev) first")
+            where = "" if self.training else " in training"
+            raise RuntimeError(f"{self!r}: backward needs the cache of a forward{where}: call forward(A_prev) first")
         self.check_dZ(dZ, self.output_shape(shape_of_input(self.cache)))
         return self.cache
 

@@ -38,9 +38,7 @@ class Normalization(Layer):
             self.W, self.b = np.ones((self.n, 1), dtype), np.zeros((self.n, 1), dtype)
 
     def forward(self, A_prev):
-        self.output_shape(A_prev.shape)
-        if self.W is None:
-            raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
+        self.check_A_prev(A_prev)
         grouped, axes = self.groups(A_prev)
         mean = grouped.mean(axis=axes, keepdims=True)
         centred = grouped - mean
@@ -68,6 +66,11 @@ class Normalization(Layer):
 
     def count(self, mean, var, n):
         """A forward has met groups of n numbers with this mean and variance."""
+
+    def check_A_prev(self, A_prev):
+        self.output_shape(A_prev.shape)
+        if self.W is None:
+            raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
 
     def scaled(self, X):
         return X * self.per_row(self.W, X) + self.per_row(self.b, X)
@@ -169,7 +172,8 @@ class BatchNorm(Normalization):
     def forward(self, A_prev):
         if self.training:
             return super().forward(A_prev)
-        self.output_shape(A_prev.shape)
+        self.check_A_prev(A_prev)
+        self.cache = None
         mean, var = self.per_row(self.running_mean, A_prev), self.per_row(self.running_var, A_prev)
         return self.scaled((A_prev - mean) / np.sqrt(var + constant(self.epsilon, var)))
 
@@ -180,7 +184,8 @@ class BatchNorm(Normalization):
         if n < 2:
             self.cache = None
             raise ValueError(
-                f"{self!r} in training got {n} number in a row, whose variance is 0: use fewer micro-batches, or a larger batch"
+                f"{self!r} in training got {n} number in a row, but needs at least 2 to have a variance: use fewer "
+                "micro-batches, or a larger batch"
             )
         self.statistics = Moments(n, mean, var * n)
 
