@@ -1,0 +1,239 @@
+"""BatchNorm in a pipeline: statistics of the whole mini-batch, put together from ragged micro-batches, once, or not at all."""
+
+import numpy as np
+import pytest
+from cases import compositions, eighths
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.exact import Rational, rational
+from minipipe.functions import even_slices
+from minipipe.layers.normalization import Moments
+from minipipe.schedules import BUILDERS, with_recompute
+from minipipe.verification import equals_full_batch, equals_same_groups
+
+NETWORK = [mp.Linear(2, 3), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 2), mp.BatchNorm(2, momentum=0.25), mp.Linear(2, 1)]
+PLACES = [index for index, layer in enumerate(NETWORK) if isinstance(layer, mp.BatchNorm)]
+
+
+def mini_batch(m, convert=eighths, seed=0):
+    rng = np.random.default_rng([m, seed])
+    return convert(rng.standard_normal((2, m))), convert(rng.standard_normal((1, m)))
+
+
+def pipeline(n_microbatches, partition=(3, 2, 1), schedule="1f1b", recompute=False, convert=eighths, **options):
+    layers = [layer.copy(convert) for layer in mp.Sequential(NETWORK, None).layers]
+    return mp.Pipeline(layers, mp.MeanSquaredError(), len(partition), n_microbatches, schedule, recompute, partition=partition, **options)
+
+
+def running(model):
+    """[(running_mean, running_var)], as they are now."""
+    return [(model.layers[place].running_mean.copy(), model.layers[place].running_var.copy()) for place in PLACES]
+
+
+def equal(left, right):
+    return all(np.array_equal(a, b) and a.dtype == b.dtype for pair in zip(left, right, strict=True) for a, b in zip(*pair))
+
+
+def by_loops(pipe, X):
+    """What the running statistics will be after the mini-batch X: for each BatchNorm, all numbers that enter it."""
+    expected = []
+    for place in PLACES:
+        before = [layer.copy() for layer in pipe.layers[:place]]
+        entering = []
+        for part in even_slices(X.shape[-1], pipe.n_microbatches):
+            A = X[..., part]
+            for layer in before:
+                A = layer.forward(A)
+            entering.append(A)
+        layer, values = pipe.layers[place], np.concatenate(entering, axis=-1)
+        share = Rational(layer.momentum)
+        found = []
+        for row in range(layer.n):
+            numbers = list(values[row].flat)
+            mean = sum(numbers) / len(numbers)
+            var = sum((number - mean) ** 2 for number in numbers) / (len(numbers) - 1)
+            found.append(((1 - share) * layer.running_mean[row, 0] + share * mean, (1 - share) * layer.running_var[row, 0] + share * var))
+        expected.append(tuple(np.array(column).reshape(-1, 1) for column in zip(*found)))
+    return expected
+
+
+@settings(max_examples=25)
+@given(st.data(), st.integers(2, 9))
+def test_running_statistics_are_those_of_the_whole_mini_batch(data, m):
+    """In rational numbers; ragged micro-batches of at least 2 samples, and a second mini-batch that is shorter."""
+    n_microbatches = data.draw(st.integers(1, m // 2))
+    pipe = pipeline(n_microbatches, data.draw(compositions(6)), data.draw(st.sampled_from(list(BUILDERS))), data.draw(st.booleans()))
+    for size in (m, data.draw(st.integers(2 * n_microbatches, m))):
+        X, Y = mini_batch(size)
+        expected = by_loops(pipe, X)
+        pipe.forward_backward(X, Y)
+        assert equal(running(pipe), expected)
+
+
+def test_sequential_counts_its_one_batch():
+    whole, pipe = mp.Sequential(pipeline(1).layers, mp.MeanSquaredError()), pipeline(1)
+    for size in (5, 3):
+        X, Y = mini_batch(size)
+        whole.forward_backward(X, Y)
+        pipe.forward_backward(X, Y)
+    assert equal(running(whole), running(pipe))
+
+
+@settings(max_examples=25)
+@given(st.data(), st.integers(2, 9))
+def test_gradients_are_those_of_the_micro_batches(data, m):
+    pipe = pipeline(data.draw(st.integers(1, m // 2)), data.draw(compositions(6)), data.draw(st.sampled_from(list(BUILDERS))), data.draw(st.booleans()))
+    assert equals_same_groups(pipe, *mini_batch(m))
+
+
+def test_gradients_are_not_those_of_the_full_batch_unless_it_is_one_micro_batch():
+    """This is GPipe's rule, and a reason to prefer LayerNorm or GroupNorm."""
+    X, Y = mini_batch(6)
+    assert not equals_full_batch(pipeline(3), X, Y) and equals_full_batch(pipeline(1), X, Y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=20)
+@given(data=st.data())
+def test_running_statistics_have_the_same_bits_in_all_schedules_and_partitions(dtype, data):
+    X, Y = mini_batch(11, dtype)
+    n_microbatches = data.draw(st.integers(1, 5))
+    one = pipeline(n_microbatches, [6], "gpipe", False, dtype)
+    other = pipeline(n_microbatches, data.draw(compositions(6)), data.draw(st.sampled_from(list(BUILDERS))), data.draw(st.booleans()), dtype)
+    for model in (one, other):
+        model.forward_backward(X, Y)
+    assert equal(running(one), running(other))
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_stepping_past_the_end_counts_once(recompute):
+    X, Y = mini_batch(6)
+    whole, stepped = pipeline(3, recompute=recompute), pipeline(3, recompute=recompute)
+    whole.forward_backward(X, Y)
+    before = running(stepped)
+    stepped.start(X, Y)
+    while stepped.tick():
+        assert equal(running(stepped), before)
+    for _ in range(3):
+        stepped.tick()
+    assert equal(running(stepped), running(whole))
+
+
+def too_large(pipe):
+    batch = mini_batch(9, np.float64, seed=1)
+    free = mp.Pipeline(pipe.layers, pipe.loss, 3, 3, pipe.schedule, partition=[3, 2, 1])
+    free.forward_backward(*batch)
+    pipe._memory_limit = max(free.trace.peak_bytes()) - 1
+    with pytest.raises(mp.MemoryLimitError):
+        pipe.forward_backward(*batch)
+    pipe._memory_limit = None
+
+
+def labels_of_another_shape(pipe):
+    X, Y = mini_batch(9, np.float64, seed=1)
+    with pytest.raises(ValueError, match="the labels have shape"):
+        pipe.forward_backward(X, np.concatenate([Y, Y]))
+
+
+def given_up(pipe):
+    pipe.start(*mini_batch(9, np.float64, seed=1))
+    for _ in range(12):
+        pipe.tick()
+
+
+def looked_at(pipe):
+    """A prediction in the middle of a run is not in training, and leaves no trace."""
+    given_up(pipe)
+    pipe.predict(mini_batch(4, np.float64)[0])
+
+
+def deadlocked(pipe):
+    """Device 2 wants micro-batch 2 before 1, device 0 sends it after 1 has come back."""
+    right = pipe.schedule
+    pipe.schedule = mp.Schedule.from_text(["F0 F1 B0 B1 F2 B2", "F0 F1 B0 B1 F2 B2", "F0 B0 F2 B2 F1 B1"])
+    if right.name.endswith("recompute"):
+        pipe.schedule = with_recompute(pipe.schedule)
+    with pytest.raises(mp.DeadlockError):
+        pipe.forward_backward(*mini_batch(9, np.float64, seed=1))
+    pipe.schedule = right
+
+
+@pytest.mark.parametrize("fail", [too_large, labels_of_another_shape, given_up, looked_at, deadlocked])
+@pytest.mark.parametrize("recompute", [False, True])
+def test_a_run_that_does_not_come_to_its_end_counts_nothing_and_leaves_nothing_behind(fail, recompute):
+    pipe, fresh = (pipeline(3, recompute=recompute, convert=np.float64) for _ in range(2))
+    before = running(pipe)
+    fail(pipe)
+    assert equal(running(pipe), before)
+    for model in (pipe, fresh):
+        model.forward_backward(*mini_batch(7, np.float64))
+    assert equal(running(pipe), running(fresh))
+
+
+def test_predictions_use_the_running_statistics_and_change_nothing():
+    pipe = pipeline(2)
+    pipe.forward_backward(*mini_batch(6))
+    before, X = running(pipe), mini_batch(5)[0]
+    A = X
+    for layer in pipe.layers:
+        if isinstance(layer, mp.BatchNorm):
+            root = np.sqrt(layer.running_var + Rational(layer.epsilon))
+            A = layer.W * (A - layer.running_mean) / root + layer.b
+        else:
+            A = layer.copy().forward(A)
+    assert np.array_equal(pipe.predict(X), A) and equal(running(pipe), before)
+    assert np.array_equal(pipe.predict(X[:, 1:2]), A[:, 1:2])
+
+
+@pytest.mark.parametrize("n_microbatches", [1, 4, 7])
+def test_numbers_far_from_0_lose_no_digits_of_their_variance(n_microbatches):
+    """N numbers of 10^6 + noise, in float64, against the truth in rational numbers.
+
+    Notation of `verification.rounding`; a = max |x|, r = max x - min x, M micro-batches, L levels of the tree. A mean is a
+    sum of at most N numbers divided by their count, and each level of the tree adds at most 5 roundings of numbers up to a: all
+    means are off by at most d = gamma(N + 5 L + 1) a. A sum of squares about a mean that is off by d is too large by n d^2,
+    and rounded N + 3 times. Each of the M - 1 merges adds n1 n2 / n <= N/4 times the square of a distance up to r, off by at
+    most 2 d + u r: that is N/4 (2 r (2 d + u r) + (2 d + u r)^2), and rounded up to 5 times more, as is each level's sum.
+    """
+    N, u = 60, np.finfo(float).eps / 2
+    X = 1e6 + np.random.default_rng(0).standard_normal((1, N))
+    layers = [mp.BatchNorm(1, momentum=1), mp.Linear(1, 1)]
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, n_microbatches)
+    pipe.forward_backward(X, np.zeros((1, N)))
+    numbers = list(rational(X).flat)
+    mean = sum(numbers) / N
+    M2 = sum((number - mean) ** 2 for number in numbers)
+
+    def gamma(n):
+        return n * u / (1 - n * u)
+
+    a, r, levels = abs(X).max(), float(max(numbers) - min(numbers)), (n_microbatches - 1).bit_length()
+    d = gamma(N + 5 * levels + 1) * a
+    off = 2 * d + u * r
+    of_M2 = N * d**2 + (n_microbatches - 1) * N / 4 * (2 * r * off + off**2)
+    of_M2 += gamma(N + 3 + 6 * levels) * (float(M2) + of_M2)
+    of_var = of_M2 / (N - 1) + 2 * gamma(2) * float(M2) / (N - 1)
+    layer = pipe.layers[0]
+    assert abs(rational(layer.running_mean)[0, 0] - mean) <= d + gamma(2) * a
+    assert abs(rational(layer.running_var)[0, 0] - M2 / (N - 1)) <= of_var < 1e-6
+
+
+@given(st.lists(st.integers(-50, 50), min_size=2, max_size=12), st.data())
+def test_moments_of_parts_are_those_of_the_whole(values, data):
+    def moments(numbers):
+        numbers = list(map(Rational, numbers))
+        mean = sum(numbers) / len(numbers)
+        return Moments(len(numbers), mean, sum((number - mean) ** 2 for number in numbers))
+
+    cut = data.draw(st.integers(1, len(values) - 1))
+    assert moments(values[:cut]) + moments(values[cut:]) == moments(values)
+
+
+def test_a_micro_batch_of_one_sample_is_refused_unless_it_has_more_places():
+    with pytest.raises(ValueError, match="needs at least 2 to have a variance: use fewer micro-batches"):
+        pipeline(4).forward_backward(*mini_batch(7))
+    images = [mp.BatchNorm(1), mp.Flatten(), mp.Linear(4, 1)]
+    pipe = mp.Pipeline(images, mp.MeanSquaredError(), 2, 3)
+    assert np.isfinite(pipe.forward_backward(np.arange(12.0).reshape(1, 2, 2, 3), np.ones((1, 3))))

@@ -1,0 +1,168 @@
+"""LayerNorm, GroupNorm and BatchNorm against loops over single numbers, in rational numbers, with ==."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import minipipe as mp
+from minipipe.exact import Rational, rational
+
+CASES = {  # (layer, shape of A_prev)
+    "layer": (mp.LayerNorm(5), (5, 3)), "layer, sequence": (mp.LayerNorm(3), (3, 4, 2)), "layer, one row": (mp.LayerNorm(1), (1, 3)),
+    "group": (mp.GroupNorm(2, 6), (6, 3)), "group, image": (mp.GroupNorm(2, 4), (4, 3, 2, 3)), "one group": (mp.GroupNorm(1, 3), (3, 2, 3)),
+    "instance": (mp.GroupNorm(3, 3), (3, 5, 2)), "batch": (mp.BatchNorm(3), (3, 5)), "batch, image": (mp.BatchNorm(2), (2, 3, 2, 3)),
+    "batch, another epsilon": (mp.BatchNorm(2, epsilon=0.25), (2, 3)),
+}
+every_case = pytest.mark.parametrize("layer, shape", CASES.values(), ids=CASES)
+
+
+def ready(layer, shape, seed=0):
+    rng = np.random.default_rng(seed)
+    layer = layer.copy()
+    layer.initialize(rng)
+    layer = layer.copy(rational)
+    layer.W, layer.b = (rational(rng.integers(-8, 9, (layer.n, 1))) / 8 for _ in range(2))
+    return layer, rational(rng.integers(-20, 21, shape)) / 8, rational(rng.integers(-8, 9, shape)) / 8
+
+
+def groups(layer, shape):
+    """The places of A_prev whose numbers are normalised together."""
+    n, *others, m = [range(length) for length in shape]
+    if isinstance(layer, mp.LayerNorm):
+        return [[(i, *rest) for i in n] for rest in itertools.product(*others, m)]
+    if isinstance(layer, mp.BatchNorm):
+        return [[(i, *rest) for rest in itertools.product(*others, m)] for i in n]
+    size = len(n) // layer.n_groups
+    return [
+        [(i, *rest, k) for i in n[g * size:(g + 1) * size] for rest in itertools.product(*others)]
+        for g in range(layer.n_groups) for k in m
+    ]
+
+
+def by_loops(layer, A_prev, dZ):
+    """(A, dA_prev, dW, db), one number at a time, with the whole Jacobian of each group."""
+    A, dA_prev = np.empty_like(A_prev), np.empty_like(A_prev)
+    dW, db = ([[Rational(0)] for _ in range(layer.n)] for _ in range(2))
+    for places in groups(layer, A_prev.shape):
+        N = len(places)
+        mean = sum(A_prev[i] for i in places) / N
+        s = (sum((A_prev[i] - mean) ** 2 for i in places) / N + Rational(layer.epsilon)).sqrt()
+        x = {i: (A_prev[i] - mean) / s for i in places}
+        for i in places:
+            A[i] = layer.W[i[0], 0] * x[i] + layer.b[i[0], 0]
+            dW[i[0]][0] += dZ[i] * x[i]
+            db[i[0]][0] += dZ[i]
+            dA_prev[i] = sum(
+                layer.W[j[0], 0] * dZ[j] * ((i == j) - Rational(1, N) - x[i] * x[j] / N) / s for j in places
+            )
+    return A, dA_prev, np.array(dW), np.array(db)
+
+
+@every_case
+def test_equals_loops_over_single_numbers(layer, shape):
+    layer, A_prev, dZ = ready(layer, shape)
+    results = layer.forward(A_prev), *layer.backward(dZ)
+    for mine, true in zip(results, by_loops(layer, A_prev, dZ), strict=True):
+        assert mine.shape == true.shape and np.array_equal(mine, true)
+
+
+def test_the_groups_of_the_loops_hold_each_place_once():
+    for layer, shape in CASES.values():
+        places = [place for group in groups(layer, shape) for place in group]
+        assert sorted(places) == list(np.ndindex(shape))
+
+
+@every_case
+def test_each_group_has_mean_0_and_the_derivatives_of_a_group_add_up_to_0(layer, shape):
+    """A number added to all of a group changes nothing, so the slope in that direction is 0: exactly, in rational numbers."""
+    layer, A_prev, dZ = ready(layer, shape)
+    layer.W[:], layer.b[:] = Rational(1), Rational(0)
+    A, dA_prev = layer.forward(A_prev), layer.backward_input(dZ)
+    for places in groups(layer, shape):
+        assert sum(A[i] for i in places) == 0 == sum(dA_prev[i] for i in places)
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_equal_numbers_are_not_divided_by_0(layer, shape, dtype):
+    """Whatever they are, 0 stays: numbers whose mean is exact, with no variance at all."""
+    layer = layer.copy()
+    layer.initialize(np.random.default_rng(0), dtype)
+    assert not layer.forward(np.full(shape, dtype(2.0**40))).any()
+    assert np.isfinite(layer.backward_input(np.ones(shape, dtype))).all()
+
+
+@pytest.mark.parametrize("layer, shape", [CASES["layer"], CASES["layer, sequence"], CASES["group"], CASES["group, image"]])
+def test_a_sample_does_not_depend_on_its_company(layer, shape):
+    layer, A_prev, dZ = ready(layer, shape)
+    A, dA_prev = layer.forward(A_prev), layer.backward_input(dZ)
+    for k in range(shape[-1]):
+        assert np.array_equal(layer.forward(A_prev[..., k:k + 1]), A[..., k:k + 1])
+        assert np.array_equal(layer.backward_input(dZ[..., k:k + 1]), dA_prev[..., k:k + 1])
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (3, 2, 4)])
+def test_batch_norm_in_evaluation_equals_loops_and_uses_the_running_statistics(shape):
+    layer, A_prev, _ = ready(mp.BatchNorm(3), shape)
+    rng = np.random.default_rng(1)
+    layer.running_mean, layer.running_var = (rational(rng.integers(1, 9, (3, 1))) / 4 for _ in range(2))
+    layer.training = False
+    A = layer.forward(A_prev)
+    for i in np.ndindex(shape):
+        s = (layer.running_var[i[0], 0] + Rational(layer.epsilon)).sqrt()
+        assert A[i] == layer.W[i[0], 0] * (A_prev[i] - layer.running_mean[i[0], 0]) / s + layer.b[i[0], 0]
+    assert layer.statistics is None
+    assert layer.forward(A_prev[..., :1])[0].flat[0] == A[0].flat[0]  # one sample is enough here
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_batch_norm_in_evaluation_keeps_the_dtype_of_the_data(dtype):
+    for parameters in (np.float32, np.float64):
+        layer = mp.BatchNorm(2)
+        layer.initialize(np.random.default_rng(0), parameters)
+        layer.forward(np.array([[1.0, 2.0], [3.0, 5.0]], dtype))
+        layer.commit(layer.statistics)
+        assert layer.running_mean.dtype == layer.running_var.dtype == parameters
+        layer.training = False
+        assert layer.forward(np.ones((2, 3), dtype)).dtype == dtype
+
+
+@pytest.mark.parametrize("make, message", [
+    (lambda: mp.GroupNorm(4, 6), r"n_groups=4 does not divide the n=6 channels: use a divisor of 6"),
+    (lambda: mp.GroupNorm(0, 6), r"n_groups=0 does not divide the n=6 channels"),
+    (lambda: mp.LayerNorm(0), r"LayerNorm: n=0 rows must be at least 1"),
+    (lambda: mp.LayerNorm(2, epsilon=0), r"epsilon=0 must be above 0: it keeps equal numbers from being divided by 0"),
+    (lambda: mp.BatchNorm(2, momentum=0), r"momentum=0 must lie in 0 < momentum <= 1"),
+    (lambda: mp.BatchNorm(2, momentum=1.5), r"momentum=1.5 must lie in"),
+])
+def test_wrong_options_are_refused_at_construction(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("layer", [mp.LayerNorm(3), mp.GroupNorm(3, 3), mp.BatchNorm(3)], ids=repr)
+@pytest.mark.parametrize("training", [True, False])
+def test_wrong_arrays_are_refused_with_both_numbers(layer, training):
+    layer = layer.copy()
+    layer.training = training
+    with pytest.raises(RuntimeError, match="has no parameters yet"):
+        layer.forward(np.ones((3, 2)))
+    layer.initialize(np.random.default_rng(0))
+    with pytest.raises(ValueError, match=r"needs A_prev of shape \(3, ..., m\), got \(4, 2\): rows first, samples last"):
+        layer.forward(np.ones((4, 2)))
+    with pytest.raises(ValueError, match=r"got \(3,\)"):
+        layer.forward(np.ones(3))
+
+
+def test_batch_norm_refuses_a_row_of_one_number_and_has_no_backward_in_evaluation():
+    layer = mp.BatchNorm(3)
+    layer.initialize(np.random.default_rng(0))
+    with pytest.raises(ValueError, match=r"BatchNorm\(3\) in training got 1 number in a row, but needs at least 2 .*: use fewer micro-batches"):
+        layer.forward(np.ones((3, 1)))
+    assert layer.cache is None and layer.statistics is None
+    layer.forward(np.ones((3, 2)))
+    layer.training = False
+    layer.forward(np.ones((3, 2)))
+    with pytest.raises(RuntimeError, match="backward needs the cache of a forward in training"):
+        layer.backward(np.ones((3, 2)))
