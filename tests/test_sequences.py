@@ -1,0 +1,273 @@
+"""Embeddings, attention, and the cost of a sequence, against loops over single numbers, in rational numbers, with ==."""
+
+import numpy as np
+import pytest
+
+import minipipe as mp
+from minipipe.exact import Rational, rational
+from minipipe.functions import leaves
+
+
+def whole(rng, *shape):
+    """Rational numbers with 8 below the line."""
+    return rational(rng.integers(-12, 13, shape)) / 8
+
+
+# --- embeddings
+
+@pytest.mark.parametrize("shape", [(4,), (5, 3), (2, 3, 2), (1, 1)])
+def test_embedding_equals_loops_over_single_numbers(shape):
+    """Some tokens occur several times, others never; tokens come as any kind of number."""
+    rng = np.random.default_rng(0)
+    layer = mp.Embedding(6, 3)
+    layer.W = whole(rng, 6, 3)
+    tokens = rng.integers(0, 5, shape)
+    dZ = whole(rng, 3, *shape)
+    expected = [[Rational(0)] * 3 for _ in range(6)]
+    for place in np.ndindex(shape):
+        for i in range(3):
+            expected[tokens[place]][i] += dZ[(i, *place)]
+    for kind in (np.int64, np.uint8, np.float32, np.float64, rational):
+        A_prev = kind(tokens) if kind is rational else tokens.astype(kind)
+        A = layer.forward(A_prev)
+        assert A.shape == (3, *shape)
+        for place in np.ndindex(shape):
+            assert [A[(i, *place)] for i in range(3)] == [layer.W[tokens[place], i] for i in range(3)]
+        dA_prev, dW, db = layer.backward(dZ)
+        assert np.array_equal(dW, expected) and dA_prev is db is None
+        assert all(type(number) is Rational for number in dW.flat)
+
+
+def test_embedding_is_the_linear_layer_of_one_hot_columns():
+    rng = np.random.default_rng(0)
+    tokens, W, dZ = rng.integers(0, 5, 4), whole(rng, 5, 3), whole(rng, 3, 4)
+    embedding, linear = mp.Embedding(5, 3), mp.Linear(5, 3, W=W.T, b=rational(np.zeros((3, 1))))
+    embedding.W = W
+    assert np.array_equal(embedding.forward(tokens), linear.forward(rational(mp.one_hot(tokens, 5))))
+    assert np.array_equal(embedding.backward(dZ)[1], linear.backward(dZ)[1].T)
+
+
+@pytest.mark.parametrize("T", [1, 3, 4])
+def test_positional_embedding_equals_loops_over_single_numbers(T):
+    rng = np.random.default_rng(0)
+    layer = mp.PositionalEmbedding(2, 4)
+    layer.W = whole(rng, 2, 4)
+    A_prev, dZ = whole(rng, 2, T, 3), whole(rng, 2, T, 3)
+    A, (dA_prev, dW, db) = layer.forward(A_prev), layer.backward(dZ)
+    for i, t, k in np.ndindex(2, T, 3):
+        assert A[i, t, k] == A_prev[i, t, k] + layer.W[i, t]
+    assert np.array_equal(dA_prev, dZ) and db is None
+    assert dW.tolist() == [[sum(dZ[i, t]) if t < T else 0 for t in range(4)] for i in range(2)]
+
+
+def test_embeddings_are_drawn_with_variance_1_over_d():
+    """n numbers scatter by sqrt(2/n) of their variance: five times that is allowed."""
+    for layer, shape in [(mp.Embedding(300, 50), (300, 50)), (mp.PositionalEmbedding(50, 300), (50, 300))]:
+        layer.initialize(np.random.default_rng(0), np.float32)
+        assert layer.W.shape == shape and layer.W.dtype == np.float32
+        assert abs(layer.W.var() * 50 - 1) < 5 * np.sqrt(2 / layer.W.size)
+
+
+# --- attention
+
+def attention(d, n_heads, causal, rng):
+    layer = mp.MultiHeadAttention(d, n_heads, causal)
+    layer.initialize(rng)
+    layer = layer.copy(rational)
+    for part in layer.layers:
+        part.W, part.b = whole(rng, d, d), whole(rng, d, 1)
+    return layer
+
+
+def by_loops(layer, A_prev, dZ):
+    """(A, dA_prev, dW, db): loops over samples, heads, queries and keys; backward through the softmax's whole Jacobian."""
+    d, T, m = A_prev.shape
+    d_h, scale = d // layer.n_heads, Rational(1 / np.sqrt(d // layer.n_heads))
+    (Wq, Wk, Wv, Wo), (bq, bk, bv, bo) = layer.W, layer.b
+    A, dA_prev = np.zeros_like(A_prev), np.zeros_like(A_prev)
+    dW, db = [np.zeros_like(Wq) for _ in range(4)], [np.zeros_like(bq) for _ in range(4)]
+    for k in range(m):
+        X, dA = A_prev[:, :, k], dZ[:, :, k]
+        Q, K, V = ([[dot(W[i], X[:, t]) + b[i, 0] for t in range(T)] for i in range(d)] for W, b in [(Wq, bq), (Wk, bk), (Wv, bv)])
+        O, dQ, dK, dV = (np.zeros_like(X) for _ in range(4))
+        for head in range(layer.n_heads):
+            rows = range(head * d_h, (head + 1) * d_h)
+            for t in range(T):
+                seen = range(t + 1) if layer.causal else range(T)
+                S = {j: sum(K[r][j] * Q[r][t] for r in rows) * scale for j in seen}
+                e = {j: (S[j] - max(S.values())).exp() for j in seen}
+                P = {j: e[j] / sum(e.values()) for j in seen}
+                dO = {r: dot(Wo[:, r], dA[:, t]) for r in rows}
+                dP = {j: sum(V[r][j] * dO[r] for r in rows) for j in seen}
+                for j in seen:
+                    dS = sum(dP[i] * P[i] * ((i == j) - P[j]) for i in seen) * scale
+                    for r in rows:
+                        O[r, t] += V[r][j] * P[j]
+                        dV[r, j] += dO[r] * P[j]
+                        dQ[r, t] += K[r][j] * dS
+                        dK[r, j] += Q[r][t] * dS
+        for t in range(T):
+            for i in range(d):
+                A[i, t, k] = dot(Wo[i], O[:, t]) + bo[i, 0]
+                dA_prev[i, t, k] = dot(Wq[:, i], dQ[:, t]) + dot(Wk[:, i], dK[:, t]) + dot(Wv[:, i], dV[:, t])
+                for part, (derivative, inputs) in enumerate([(dQ, X), (dK, X), (dV, X), (dA, O)]):
+                    db[part][i, 0] += derivative[i, t]
+                    for j in range(d):
+                        dW[part][i, j] += derivative[i, t] * inputs[j, t]
+    return A, dA_prev, dW, db
+
+
+def dot(left, right):
+    return sum(a * b for a, b in zip(left, right, strict=True))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("d, n_heads, T, m", [(2, 1, 3, 1), (4, 2, 2, 2), (3, 3, 3, 1), (4, 1, 1, 2)])
+def test_attention_equals_loops_over_heads_queries_and_keys(d, n_heads, T, m, causal):
+    rng = np.random.default_rng(0)
+    layer = attention(d, n_heads, causal, rng)
+    A_prev, dZ = whole(rng, d, T, m), whole(rng, d, T, m)
+    results = layer.forward(A_prev), *layer.backward(dZ)
+    for mine, true in zip(leaves(results), leaves(by_loops(layer, A_prev, dZ)), strict=True):
+        assert mine.shape == true.shape and np.array_equal(mine, true)
+
+
+def test_causal_places_do_not_see_the_future_and_get_no_derivative_from_the_past():
+    rng = np.random.default_rng(0)
+    layer = attention(4, 2, True, rng)
+    A_prev, dZ = whole(rng, 4, 3, 1), whole(rng, 4, 3, 1)
+    other = A_prev.copy()
+    other[:, 2] = whole(rng, 4, 1)
+    assert not np.array_equal(layer.forward(other)[:, 2], layer.forward(A_prev)[:, 2])
+    assert np.array_equal(layer.forward(other)[:, :2], layer.forward(A_prev)[:, :2])
+    dZ[:, 1:] = Rational(0)  # a cost of place 0 alone
+    dA_prev = layer.backward_input(dZ)
+    assert dA_prev[:, 0].any() and not dA_prev[:, 1:].any()
+
+
+def test_without_a_mask_the_order_of_places_is_of_no_account():
+    """Which is why there is a PositionalEmbedding."""
+    rng = np.random.default_rng(0)
+    layer, A_prev, order = attention(4, 2, False, rng), whole(rng, 4, 3, 1), [2, 0, 1]
+    assert np.array_equal(layer.forward(A_prev[:, order]), layer.forward(A_prev)[:, order])
+
+
+def test_the_bias_of_the_keys_changes_nothing():
+    """It adds the same to all scores of a query, and softmax takes no notice: its derivative is exactly 0."""
+    rng = np.random.default_rng(0)
+    layer, A_prev, dZ = attention(4, 2, True, rng), whole(rng, 4, 3, 2), whole(rng, 4, 3, 2)
+    layer.forward(A_prev)
+    _, _, (db_q, db_k, db_v, db_o) = layer.backward(dZ)
+    assert not db_k.any() and all(db.all() for db in (db_q, db_v, db_o))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("causal", [False, True])
+def test_large_scores_overflow_nothing_and_hidden_ones_push_nothing_out(causal, dtype):
+    """Place 2 has keys whose scores are up to 10^6; where it is hidden, the others share 1 among themselves as ever."""
+    layer = mp.MultiHeadAttention(1, 1, causal)
+    one, zero = np.ones((1, 1), dtype), np.zeros((1, 1), dtype)
+    for part in layer.layers:
+        part.W, part.b = one, zero
+    A_prev = np.array([1, -1, 1000], dtype).reshape(1, 3, 1)
+    A = layer.forward(A_prev)
+    assert np.isfinite(A).all() and np.isfinite(layer.backward_input(np.ones_like(A_prev))).all()
+    if causal:
+        assert np.array_equal(A[:, :2], layer.forward(A_prev[:, :2]))
+    assert A[0, 2, 0] == 1000
+
+
+def test_a_sample_does_not_depend_on_its_company():
+    rng = np.random.default_rng(0)
+    layer, A_prev = attention(4, 2, True, rng), whole(rng, 4, 3, 2)
+    assert np.array_equal(layer.forward(A_prev)[..., 1:], layer.forward(A_prev[..., 1:]))
+
+
+@pytest.mark.parametrize("d, n_heads", [(4, 2), (6, 1)])
+def test_transformer_block_is_what_its_docstring_says(d, n_heads):
+    """B = A + attention(LayerNorm(A)), B + W2 GELU(W1 LayerNorm(B) + b1) + b2, and 12 d^2 + 13 d parameters."""
+    block = mp.TransformerBlock(d, n_heads, causal=True)
+    block.initialize(np.random.default_rng(0))
+    attend, feed = (residual.layers[1].layers for residual in block.layers)
+    A_prev = np.random.default_rng(1).standard_normal((d, 3, 2))
+    B = A_prev + attend[1].forward(attend[0].forward(A_prev))
+    A = B + feed[3].forward(feed[2].forward(feed[1].forward(feed[0].forward(B))))
+    assert np.array_equal(block.forward(A_prev), A)
+    assert sum(parameter.size for parameter in leaves((block.W, block.b))) == 12 * d**2 + 13 * d
+    assert [type(layer) for layer in (*attend, *feed)] == [
+        mp.LayerNorm, mp.MultiHeadAttention, mp.LayerNorm, mp.Linear, mp.GELU, mp.Linear,
+    ] and attend[1].causal
+    with_dropout = mp.TransformerBlock(d, n_heads, n_hidden=5, dropout=0.25)
+    assert [residual.layers[1].layers[-1].p for residual in with_dropout.layers] == [0.25, 0.25]
+    assert with_dropout.layers[1].layers[1].layers[1].n == 5
+
+
+# --- the cost of a sequence
+
+def test_cross_entropy_of_a_sequence_equals_loops_over_single_numbers():
+    """The mean over places and samples; log and exp are rounded once, as functions of their arguments alone."""
+    rng = np.random.default_rng(0)
+    V, T, m = 3, 2, 4
+    Z, Y = whole(rng, V, T, m), rational(rng.integers(0, 9, (V, T, m)))
+    Y /= Y.sum(axis=0, keepdims=True)
+    loss = mp.SoftmaxCrossEntropy()
+    loss.check(Y)
+    J, dZ = loss.forward(Z, Y), loss.backward()
+    total = Rational(0)
+    for t, k in np.ndindex(T, m):
+        z = [Z[v, t, k] - max(Z[:, t, k]) for v in range(V)]
+        e = [number.exp() for number in z]
+        total += sum(e).log() - sum(Y[v, t, k] * z[v] for v in range(V))
+        assert dZ[:, t, k].tolist() == [(e[v] / sum(e) - Y[v, t, k]) / (T * m) for v in range(V)]
+    assert J == total / (T * m)
+    parts = [(loss.forward(Z[..., part], Y[..., part], m), loss.backward()) for part in (slice(0, 3), slice(3, 4))]
+    assert J == sum(J for J, _ in parts) and np.array_equal(dZ, np.concatenate([dZ for _, dZ in parts], axis=-1))
+
+
+def test_one_place_costs_what_a_sample_without_places_costs():
+    rng = np.random.default_rng(0)
+    Z, Y, loss = whole(rng, 3, 4), mp.one_hot([0, 2, 1, 1], 3), mp.SoftmaxCrossEntropy()
+    J, dZ = loss.forward(Z, rational(Y)), loss.backward()
+    assert J == loss.forward(Z[:, None], rational(Y[:, None])) and np.array_equal(dZ, loss.backward()[:, 0])
+
+
+# --- errors
+
+@pytest.mark.parametrize("make, message", [
+    (lambda: mp.MultiHeadAttention(6, 4), r"n_heads=4 does not divide d=6: use a divisor of 6"),
+    (lambda: mp.MultiHeadAttention(6, 0), r"n_heads=0 does not divide d=6"),
+    (lambda: mp.TransformerBlock(6, 4), r"n_heads=4 does not divide d=6: use a divisor of 6"),
+    (lambda: mp.Embedding(0, 3), r"Embedding\(0, 3\): both numbers must be at least 1"),
+    (lambda: mp.PositionalEmbedding(3, 0), r"PositionalEmbedding\(3, 0\): both numbers must be at least 1"),
+])
+def test_wrong_options_are_refused_at_construction(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("layer, A_prev, message", [
+    (mp.Embedding(5, 2), [[0, 5]], r"Embedding\(5, 2\): tokens run from 0 to 5, but it knows 0 to 4: use a larger n_tokens"),
+    (mp.Embedding(5, 2), [[-1, 3]], r"tokens run from -1 to 3, but it knows 0 to 4"),
+    (mp.Embedding(5, 2), [[0, 0.5]], r"needs whole numbers as tokens, got 0.5"),
+    (mp.PositionalEmbedding(2, 3), np.ones((2, 4, 1)), r"a sequence of T=4 exceeds n_places=3: shorten it, or use more places"),
+    (mp.PositionalEmbedding(2, 3), np.ones((2, 3)), r"needs A_prev of shape \(2, T, m\), got \(2, 3\): samples are the last axis"),
+    (mp.PositionalEmbedding(2, 3), np.ones((3, 3, 1)), r"needs A_prev of shape \(2, T, m\), got \(3, 3, 1\)"),
+    (mp.MultiHeadAttention(4, 2), np.ones((4, 3)), r"needs A_prev of shape \(4, T, m\), got \(4, 3\): samples are the last axis"),
+    (mp.MultiHeadAttention(4, 2), np.ones((5, 3, 1)), r"needs A_prev of shape \(4, T, m\), got \(5, 3, 1\)"),
+])
+def test_wrong_arrays_are_refused_with_both_numbers(layer, A_prev, message):
+    layer = layer.copy()
+    layer.initialize(np.random.default_rng(0))
+    with pytest.raises(ValueError, match=message):
+        layer.forward(np.array(A_prev))
+
+
+def test_labels_of_a_sequence_are_refused_by_place():
+    Y = np.zeros((3, 2, 4))
+    Y[0] = 1
+    mp.SoftmaxCrossEntropy().check(Y)
+    Y[1, 1, 2] = 1
+    with pytest.raises(ValueError, match=r"column 1, 2 of the labels adds up to 2.0, not 1"):
+        mp.SoftmaxCrossEntropy().check(Y)
+    with pytest.raises(ValueError, match=r"the labels have shape \(3, 4\), but the predictions have \(3, 2, 4\)"):
+        mp.SoftmaxCrossEntropy().forward(Y, Y[:, 0])
