@@ -65,8 +65,8 @@ class Optimizer:
 
     def _check(self, parameters):
         for (index, name, _), (W, g) in parameters.items():
-            if np.shape(W) != g.shape:
-                raise ValueError(f"layer {index}: {name} has shape {np.shape(W)}, but its gradient has {g.shape}: make them equal")
+            if np.shape(W) != np.shape(g):
+                raise ValueError(f"layer {index}: {name} has shape {np.shape(W)}, but its gradient has {np.shape(g)}: make them equal")
         if not self.n_memories:
             return
         shapes = {key: g.shape for key, (W, g) in parameters.items()}

@@ -74,7 +74,7 @@ def test_the_share_of_zeros_is_p_and_the_expected_value_stays(p):
     for left, right in [
         (zeros[1:], zeros[:-1]), (zeros[:, 1:], zeros[:, :-1]), (zeros, ~mask(layer, shape, step=1)), (zeros, ~mask(drawn(p, seed=1), shape)),
     ]:
-        assert abs((left & right).mean() - p**2) < 5 * math.sqrt(p**2 * (1 - p**2) / N) * 3 ** 0.5  # a number is in two pairs
+        assert abs((left & right).mean() - p**2) < 5 * math.sqrt(p**2 * (1 - p**2) / N) * 3**0.5  # two pairs that share a number: p^3 (1 - p)
 
 
 @pytest.mark.parametrize("p", [0, 0.25, 1 / 3])
