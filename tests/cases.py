@@ -88,6 +88,72 @@ def cases(draw, representable=False, activations=ACTIVATIONS):
 
 
 @st.composite
+def cases_with_skips(draw, layers=("linear", "bend", "normal", "drop", "block")):
+    """Networks with one to four skip connections by name, of both kinds, that may nest, overlap, and cross any cut; often
+    with tied weights. The width changes with each Join by concatenation, and the next Linear may change it again."""
+    network, width, forks, n_names = [mp.Linear(2, 2)], 2, {}, 0
+    for _ in range(draw(st.integers(2, 7))):
+        kind = draw(st.sampled_from(["fork", "join", "layer"]))
+        if kind == "fork" and n_names < 4 or not n_names:
+            n_names += 1
+            forks[f"skip {n_names}"] = width
+            network.append(mp.Fork(f"skip {n_names}"))
+        elif kind == "join" and forks:
+            width = _join(draw, network, width, forks)
+        else:
+            layer, width = draw(_layers_of_width(width, layers))
+            network.append(layer)
+    while forks:
+        width = _join(draw, network, width, forks)
+    network.append(mp.Linear(width, 2))
+    if draw(st.booleans()):
+        _tie(draw, network)
+    m = draw(st.integers(1, 6))
+    return Case(
+        network, draw(st.sampled_from([LOSSES["mean squared error"], LOSSES["softmax"]])), m, draw(compositions(len(network))),
+        draw(st.integers(1, m)), draw(st.sampled_from(list(BUILDERS))), draw(st.booleans()), draw(st.integers(0, 999)),
+    )
+
+
+def _join(draw, network, width, forks):
+    """Append a Join for one of the open `forks`; returns the width behind it."""
+    name = draw(st.sampled_from(sorted(forks)))
+    width_of_skip = forks.pop(name)
+    how = draw(st.sampled_from(["add", "concat"])) if width == width_of_skip else "concat"
+    network.append(mp.Join(name, how))
+    return width if how == "add" else width + width_of_skip
+
+
+@st.composite
+def _layers_of_width(draw, width, kinds):
+    """(a layer that takes `width` rows, the number of rows that it returns)"""
+    n = draw(st.integers(1, 3))
+    layer, width = {
+        "linear": (mp.Linear(width, n), n),
+        "bend": (draw(st.sampled_from([mp.ReLU(), mp.Tanh(), mp.LeakyReLU()])), width),
+        "normal": (draw(st.sampled_from([mp.LayerNorm(width), mp.GroupNorm(1, width)])), width),
+        "drop": (mp.Dropout(0.25), width),
+        "block": draw(st.sampled_from([
+            (mp.Residual(mp.Linear(width, 1), mp.ReLU(), mp.Dropout(0.5), mp.Linear(1, width)), width),
+            (mp.Concat([], [mp.Linear(width, 1), mp.Tanh()]), width + 1),
+            (mp.Add([mp.Linear(width, 2)], [mp.LayerNorm(width), mp.Linear(width, 2)]), 2),
+        ])),
+    }[draw(st.sampled_from(kinds))]
+    return layer, width
+
+
+def _tie(draw, network):
+    """Give all Linear layers of one shape, of which there are several, one name."""
+    shapes = [layer.parameter_shapes()[0] for layer in network if isinstance(layer, mp.Linear)]
+    several = sorted(shape for shape in set(shapes) if shapes.count(shape) > 1)
+    if several:
+        shape = draw(st.sampled_from(several))
+        for layer in network:
+            if isinstance(layer, mp.Linear) and layer.parameter_shapes()[0] == shape:
+                layer.tie = "tied"
+
+
+@st.composite
 def compositions(draw, total):
     """`total` as a list of positive parts: where to cut a network of `total` layers."""
     cuts = sorted(draw(st.sets(st.integers(1, total - 1)))) if total > 1 else []

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from duals import dual, slopes
 from every_layer import BEGIN_WITH_TOKENS, LAYERS, NEED_COMPANY, own_parameters, ready, same, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,6 +55,34 @@ def test_backward_equals_central_differences(name, m):
             return twin.forward(A_prev)
 
         check(gradient, moved)
+
+
+@every_layer
+def test_backward_equals_dual_numbers_exactly(name):
+    """The slope of sum(R * A), where A_prev and all parameters move at once along a random direction, in rational numbers."""
+    layer, A_prev, R = ready(name, m=2)
+    layer = layer.copy(mp.exact.rational)
+    A_prev, R = tree(mp.exact.rational, A_prev), tree(mp.exact.rational, R)
+    A = layer.forward(A_prev)
+    dA_prev, dW, db = layer.backward(R)
+    twin, rng = layer.copy(), np.random.default_rng(2)
+
+    def direction(array):
+        return mp.exact.rational(rng.integers(-4, 5, array.shape))
+
+    moved = []
+    for part, which in own_parameters(twin):
+        moved.append(direction(getattr(part, which)))
+        setattr(part, which, dual(getattr(part, which), moved[-1]))
+    expected = sum((d * D).sum() for d, D in zip(leaves((dW, db)), moved, strict=True))
+    inputs = A_prev
+    if dA_prev is not None:
+        D = tree(direction, A_prev)
+        inputs = tree(dual, A_prev, D)
+        expected += sum((d * D).sum() for d, D in zip(leaves(dA_prev), leaves(D), strict=True))
+    found = twin.forward(inputs)
+    assert all(np.array_equal(mine, true) for mine, true in zip(leaves(found), leaves(A), strict=True))
+    assert sum((r * slopes(A)).sum() for r, A in zip(leaves(R), leaves(found))) == expected
 
 
 @every_layer
