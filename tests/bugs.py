@@ -8,10 +8,11 @@ check of the same name for each, and shows that the check fails with the bug in.
 
 import numpy as np
 
-from minipipe import SGD, Linear, ReLU, SoftmaxCrossEntropy, Trace
+from minipipe import SGD, BatchNorm, Dropout, Linear, MultiHeadAttention, ReLU, SoftmaxCrossEntropy, Trace
 from minipipe.cluster import engine
 from minipipe.layers.activations import Elementwise
 from minipipe.losses import Loss
+from minipipe.network import commit
 from minipipe.pipeline import Stage, TreeSum
 from minipipe.schedules import Action, Schedule, builders, schedule, validation
 
@@ -85,6 +86,60 @@ def cost_depends_on_company(monkeypatch):
             return (np.log(total) - (Y * shifted).sum(axis=0)).sum() / m
 
     monkeypatch.setattr(SoftmaxCrossEntropy, "cost", shifted_by_the_batch)
+
+
+def attention_depends_on_company(monkeypatch):
+    """Attention subtracts the largest score of the whole micro-batch instead of each query's own."""
+
+    def shifted_by_the_batch(self, S):
+        visible = np.triu(np.ones(S.shape[2:], bool)) if self.causal else True
+        with np.errstate(all="ignore"):
+            exponentials = np.exp(S - S.max()) * visible
+            return exponentials / exponentials.sum(axis=2, keepdims=True)
+
+    monkeypatch.setattr(MultiHeadAttention, "_shares", shifted_by_the_batch)
+
+
+def attention_sees_the_future(monkeypatch):
+    """The causal mask is put on behind the softmax, whose sum has counted what it hides."""
+
+    def masked_too_late(self, S):
+        exponentials = np.exp(S - S.max(axis=2, keepdims=True))
+        P = exponentials / exponentials.sum(axis=2, keepdims=True)
+        return P * np.triu(np.ones(S.shape[2:], bool)) if self.causal else P
+
+    monkeypatch.setattr(MultiHeadAttention, "_shares", masked_too_late)
+
+
+def batch_norm_statistics_leak(monkeypatch):
+    """The running statistics are updated in the forward, so once for each micro-batch, and again on recomputation."""
+    count = BatchNorm.count
+
+    def count_and_commit(self, mean, var, n):
+        count(self, mean, var, n)
+        self.commit(self.statistics)
+        self.statistics = None
+
+    monkeypatch.setattr(BatchNorm, "count", count_and_commit)
+
+
+def batch_norm_sums_leak_into_the_next_mini_batch(monkeypatch):
+    """What a mini-batch has counted is not forgotten at its end."""
+
+    def commit_with_what_was_there(self):
+        total = self.statistics_sum.value
+        if hasattr(self, "left_over"):
+            total = [new if old is None else old + new for old, new in zip(self.left_over, total)]
+        self.left_over = total
+        commit(self._everyone, total)
+
+    monkeypatch.setattr(Stage, "commit", commit_with_what_was_there)
+
+
+def dropout_differs_on_recomputation(monkeypatch):
+    """Masks come from a generator with a state, which nobody sets back before a recomputation."""
+    generator = np.random.default_rng(0)
+    monkeypatch.setattr(Dropout, "_kept", lambda self, shape: generator.random(shape) >= self.p)
 
 
 def missing_and_phantom_actions(monkeypatch):
@@ -201,7 +256,9 @@ BUGS = {
     function.__name__: function
     for function in (
         gradient_scale, unequal_microbatches, reused_receive_buffer, in_place_backward, dtype_promotion,
-        equal_shape_equal_weights, cost_depends_on_company, missing_and_phantom_actions, duplicated_action_passes,
+        equal_shape_equal_weights, cost_depends_on_company, attention_depends_on_company, attention_sees_the_future,
+        batch_norm_statistics_leak, batch_norm_sums_leak_into_the_next_mini_batch, dropout_differs_on_recomputation,
+        missing_and_phantom_actions, duplicated_action_passes,
         deadlock_passes, hang_when_M_is_less_than_K, gradients_kept_M_wide, the_picture_is_not_the_run,
         stale_weights_in_a_synchronous_schedule, weight_decay_by_scaling_the_loss, momentum_after_a_rate_change,
     )

@@ -6,12 +6,13 @@ compares J and every dW and db, entry by entry. The four strengths are those of 
 
 import numpy as np
 import pytest
-from cases import BOUNDED, cases, eighths, every_setting, valid_schedules
+from cases import BOUNDED, cases, cases_with_skips, compositions, eighths, every_setting, valid_schedules
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.verification import equals_full_batch, same_bits, share_of_bound
+from minipipe.schedules import BUILDERS
+from minipipe.verification import equals_full_batch, equals_same_groups, same_bits, share_of_bound
 
 
 @settings(max_examples=150)
@@ -96,6 +97,97 @@ def test_images_pass_through_every_partition_schedule_and_recomputation(name):
             twins = [layer.copy(number) for layer in layers]
             pipe = mp.Pipeline(twins, mp.MeanSquaredError(), len(partition), 3, schedule, recompute, partition=partition)
             assert strength(pipe, number(X), number(Y))
+
+
+@settings(max_examples=60)
+@given(cases_with_skips())
+def test_theorem_skip_connections_and_ties_may_cross_any_cut(case):
+    """In rational numbers; several of both kinds, nested and overlapping, with dropout and layers made of layers between."""
+    layers, X, Y = case.exact()
+    assert equals_full_batch(case.pipeline(layers), X, Y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=60)
+@given(case=cases_with_skips())
+def test_equal_bits_wherever_skip_connections_and_ties_are_cut(case, dtype):
+    layers, X, Y = case.random(dtype)
+    assert same_bits(case.pipeline(layers), X, Y)
+
+
+SEQUENCES = {  # tokens in, a column of five logits for each place out
+    "transformer": [
+        mp.Embedding(5, 4, tie="words"), mp.PositionalEmbedding(4, 3), mp.Dropout(0.25), mp.TransformerBlock(4, 2, 3, causal=True, dropout=0.5),
+        mp.LayerNorm(4), mp.Linear(4, 5, tie="words"),
+    ],
+    "attention": [
+        mp.Embedding(5, 2), mp.Fork("past"), mp.MultiHeadAttention(2, 1), mp.Join("past"), mp.Fork("far"), mp.Linear(2, 2), mp.Tanh(),
+        mp.Join("far", "concat"), mp.GroupNorm(2, 4), mp.Linear(4, 5),
+    ],
+}
+
+
+def tokens(m):
+    rng = np.random.default_rng(m)
+    return rng.integers(0, 5, (2, m)), mp.one_hot(rng.integers(0, 5, 2 * m), 5).reshape(5, 2, m)
+
+
+def drawn_pipeline(data, layers, loss, m, most):
+    """A pipeline with a cut, M up to `most`, a schedule and recomputation drawn."""
+    partition = data.draw(compositions(len(layers)))
+    return mp.Pipeline(
+        layers, loss, len(partition), data.draw(st.integers(1, most)), data.draw(st.sampled_from(list(BUILDERS))), data.draw(st.booleans()),
+        partition=partition,
+    )
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+@settings(max_examples=6)
+@given(data=st.data(), m=st.integers(2, 3))
+def test_theorem_attention_in_any_cut_is_equal_to_the_full_batch(name, data, m):
+    """In rational numbers, dropout, tied words and skip connections included; sequences of 2 places."""
+    X, Y = tokens(m)
+    layers = [layer.copy(eighths) for layer in mp.Sequential(SEQUENCES[name], None).layers]
+    assert equals_full_batch(drawn_pipeline(data, layers, mp.SoftmaxCrossEntropy(), m, m), mp.exact.rational(X), mp.exact.rational(Y))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", SEQUENCES)
+@settings(max_examples=40)
+@given(data=st.data(), m=st.integers(1, 9))
+def test_attention_has_the_same_bits_in_any_cut(name, dtype, data, m):
+    X, Y = tokens(m)
+    layers = mp.Sequential(SEQUENCES[name], None, dtype=dtype).layers
+    assert same_bits(drawn_pipeline(data, layers, mp.SoftmaxCrossEntropy(), m, m), X, Y.astype(dtype))
+
+
+NORMALISED = [
+    mp.Conv2d(1, 2, 2), mp.BatchNorm(2), mp.ReLU(), mp.Fork("skip"), mp.Dropout(0.25), mp.Residual(mp.Pad([1, 0]), mp.Conv2d(2, 2, (3, 1)), mp.BatchNorm(2)),
+    mp.Join("skip", "concat"), mp.GroupNorm(2, 4), mp.GlobalAvgPool(), mp.Concat([mp.Linear(4, 2), mp.BatchNorm(2)], []), mp.Linear(6, 2),
+]
+
+
+def images(m):
+    rng = np.random.default_rng(m)
+    return rng.standard_normal((1, 3, 3, m)), rng.standard_normal((2, m))
+
+
+@settings(max_examples=8)
+@given(st.data(), st.integers(2, 5))
+def test_theorem_with_batch_norm_equal_to_the_sum_over_the_micro_batches(data, m):
+    """Each micro-batch by itself in a plain loop: in rational numbers, for any cut; at least 2 samples in each."""
+    X, Y = images(m)
+    layers = [layer.copy(eighths) for layer in mp.Sequential(NORMALISED, None).layers]
+    assert equals_same_groups(drawn_pipeline(data, layers, mp.MeanSquaredError(), m, m // 2), eighths(X), eighths(Y))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=40)
+@given(data=st.data(), m=st.integers(2, 9))
+def test_batch_norm_has_the_same_bits_in_any_cut(dtype, data, m):
+    X, Y = images(m)
+    layers = mp.Sequential(NORMALISED, None, dtype=dtype).layers
+    assert same_bits(drawn_pipeline(data, layers, mp.MeanSquaredError(), m, m // 2), X.astype(dtype), Y.astype(dtype))
 
 
 def test_training_stays_equal_step_after_step():

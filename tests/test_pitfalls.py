@@ -11,7 +11,8 @@ import pytest
 from bugs import BUGS
 
 import minipipe as mp
-from minipipe.exact import rational
+from minipipe.exact import Rational, rational
+from minipipe.functions import leaves
 from minipipe.schedules import build, peak_microbatches
 from minipipe.verification import equals_full_batch, same_bits
 
@@ -46,7 +47,13 @@ def check_reused_receive_buffer():
 
 
 def check_in_place_backward():
-    for layer in (mp.ReLU(), mp.Sigmoid(), mp.Tanh(), mp.Linear(2, 2, W=[[1.0, 2.0], [3.0, 4.0]], b=[[0.0], [0.0]])):
+    """In a sum of branches, too, where each branch gets the same dZ."""
+    layers = [
+        mp.ReLU(), mp.Sigmoid(), mp.Tanh(), mp.Linear(2, 2, W=[[1.0, 2.0], [3.0, 4.0]], b=[[0.0], [0.0]]), mp.LayerNorm(2), mp.Dropout(),
+        mp.Residual(mp.Tanh()), mp.Add([mp.ReLU()], [mp.Tanh()]), mp.Concat([mp.ReLU()]),
+    ]
+    for layer in layers:
+        layer.initialize(np.random.default_rng(0))
         A_prev, dZ = np.array([[1.0, -2.0], [0.5, 3.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])
         layer.forward(A_prev)
         layer.backward(dZ)
@@ -74,6 +81,52 @@ def check_cost_depends_on_company():
     other = loss.forward(Z[:, 1:], Y[:, 1:], m=2)
     together = loss.forward(Z, Y, m=2)
     assert together == alone + other and np.array_equal(loss.backward()[:, :1], dZ_alone)
+
+
+def check_attention_depends_on_company():
+    """Scores of the second sample that are 10^6 larger leave the first one's shares as they were."""
+    layer = mp.MultiHeadAttention(1, 1)
+    layer.initialize(np.random.default_rng(0))
+    A_prev = np.array([[[1.0, 1000.0], [2.0, 0.0]]])
+    alone = layer.forward(A_prev[..., :1])
+    assert np.array_equal(layer.forward(A_prev)[..., :1], alone)
+
+
+def check_attention_sees_the_future():
+    """What comes later changes nothing before: not the shares, and not their sum."""
+    layer = mp.MultiHeadAttention(2, 1, causal=True)
+    layer.initialize(np.random.default_rng(0))
+    layer = layer.copy(rational)
+    A_prev = rational([[[1], [2], [-1]], [[0], [1], [3]]])
+    for t in (1, 2):
+        assert np.array_equal(layer.forward(A_prev)[:, :t], layer.forward(A_prev[:, :t]))
+
+
+def running_statistics(recompute, *sizes):
+    """Of the numbers 0, 1, 2, ... in mini-batches of these sizes, in rational numbers; the newest mini-batch counts alone."""
+    layers = [mp.BatchNorm(1, momentum=1), mp.Linear(1, 1)]
+    layers = [layer.copy(rational) for layer in mp.Sequential(layers, None).layers]
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 2, recompute=recompute)
+    for m in sizes:
+        pipe.forward_backward(rational([range(m)]), rational([range(m)]))
+    return pipe.layers[0].running_mean[0, 0], pipe.layers[0].running_var[0, 0]
+
+
+def check_batch_norm_statistics_leak():
+    """0, 1, 2, 3 have mean 3/2 and unbiased variance 5/3, in one mini-batch of two micro-batches, recomputed or not."""
+    for recompute in (False, True):
+        assert running_statistics(recompute, 4) == (Rational(3, 2), Rational(5, 3))
+
+
+def check_batch_norm_sums_leak_into_the_next_mini_batch():
+    assert running_statistics(False, 10, 4) == running_statistics(False, 4)
+
+
+def check_dropout_differs_on_recomputation():
+    layers = [mp.Linear(3, 4), mp.Dropout(), mp.Linear(4, 4), mp.Residual(mp.Dropout(), mp.Tanh(), mp.Dropout())]
+    pipes = [mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 4, recompute=recompute) for recompute in (False, True)]
+    results = [(pipe.forward_backward(*float_mini_batch(8)), leaves(pipe.gradients)) for pipe in pipes]
+    assert results[0][0] == results[1][0] and all(map(np.array_equal, results[0][1], results[1][1]))
 
 
 def check_missing_and_phantom_actions():

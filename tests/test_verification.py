@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from cases import BOUNDED, cases
+from cases import BOUNDED, cases, eighths
 from hypothesis import given, settings
 
 import minipipe as mp
-from minipipe.exact import rational
+from minipipe.exact import Rational, rational
 from minipipe.pipeline import Stage
-from minipipe.verification import equals_full_batch, rounding_bounds, same_bits, share_of_bound
+from minipipe.verification import equals_full_batch, equals_same_groups, rounding_bounds, same_bits, share_of_bound
 
 
 def pipe_and_batch():
@@ -80,6 +80,48 @@ def test_gradients_of_another_dtype_or_off_by_a_billionth_are_noticed(spoil, mon
         return stage in pipe.stages
 
     assert not same_bits(pipe, X, Y) and not equals_full_batch(pipe, X, Y) and share_of_bound(pipe, X, Y) > 1
+
+
+def normalised_pipe_and_batch():
+    """With BatchNorm, dropout, a skip connection and a tie, in rational numbers."""
+    rng = np.random.default_rng(0)
+    layers = [mp.Linear(2, 2, tie="W"), mp.Fork("a"), mp.BatchNorm(2), mp.Dropout(0.25), mp.Linear(2, 2, tie="W"), mp.Join("a"), mp.Linear(2, 1)]
+    layers = [layer.copy(eighths) for layer in mp.Sequential(layers, None).layers]
+    return mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2), eighths(rng.standard_normal((2, 5))), eighths(rng.standard_normal((1, 5)))
+
+
+@pytest.mark.parametrize("layer, place", [(0, 0), (2, 0), (2, 1), (6, 1)])
+def test_a_gradient_that_is_off_by_anything_is_not_that_of_the_same_groups(layer, place, monkeypatch):
+    pipe, X, Y = normalised_pipe_and_batch()
+    assert equals_same_groups(pipe, X, Y) and not equals_full_batch(pipe, X, Y)
+    gradients = mp.Pipeline.gradients.fget
+
+    def spoilt(self):
+        found = [list(pair) for pair in gradients(self)]
+        found[layer][place] = found[layer][place] + Rational(1, 10**30)
+        return found
+
+    monkeypatch.setattr(mp.Pipeline, "gradients", property(spoilt))
+    assert not equals_same_groups(pipe, X, Y)
+
+
+def test_a_cost_that_is_off_by_anything_is_not_that_of_the_same_groups(monkeypatch):
+    pipe, X, Y = normalised_pipe_and_batch()
+    cost = Stage.cost
+    monkeypatch.setattr(Stage, "cost", lambda stage: cost(stage) + Rational(1, 10**30))
+    assert not equals_same_groups(pipe, X, Y)
+
+
+def test_verdicts_compare_at_the_step_of_the_pipeline():
+    """Dropout's masks change from step to step; each reference is at the same one, and stays out of the pipeline's way."""
+    layers = [mp.Linear(2, 8), mp.Dropout(), mp.Linear(8, 1)]
+    pipe = mp.Pipeline([layer.copy(eighths) for layer in mp.Sequential(layers, None).layers], mp.MeanSquaredError(), 2, 2)
+    X, Y = eighths(np.ones((2, 4))), eighths(np.ones((1, 4)))
+    for _ in range(2):
+        J = pipe.forward_backward(X, Y)
+        pipe.step(mp.SGD(Rational(1, 8)))
+        assert equals_full_batch(pipe, X, Y) and equals_same_groups(pipe, X, Y) and same_bits(pipe, X, Y)
+        assert pipe.J != J
 
 
 def test_equal_numbers_of_another_dtype_are_noticed(monkeypatch):
