@@ -2,6 +2,7 @@
 
 from . import cluster, datasets, exact, models, plots, schedules, verification
 from .cluster import Cluster, Compute, DeadlockError, Link, MemoryLimitError, Receive, Send, Trace
+from .description import describe
 from .functions import accuracy, one_hot
 from .layers import (
     Add, AvgPool1d, AvgPool2d, AvgPool3d, BatchNorm, Chain, Concat, Conv1d, Conv2d, Conv3d, ConvTranspose1d,
@@ -24,6 +25,6 @@ __all__ = [
     "MeanSquaredError", "MemoryLimitError", "MultiHeadAttention", "Pad", "Pipeline", "PositionalEmbedding", "RMSProp",
     "ReLU", "Receive", "Reshape", "Residual", "SGD", "Schedule", "ScheduleError", "Send", "Sequential", "SiLU",
     "Sigmoid", "Softmax", "SoftmaxCrossEntropy", "Softplus", "Stage", "Tanh", "Trace", "TransformerBlock", "accuracy",
-    "cluster", "datasets", "exact", "fit", "he", "models", "one_hot", "plots", "schedules", "simulate", "verification",
+    "cluster", "datasets", "describe", "exact", "fit", "he", "models", "one_hot", "plots", "schedules", "simulate", "verification",
     "xavier",
 ]

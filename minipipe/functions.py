@@ -38,6 +38,15 @@ def leaves(tree):
     return [leaf for part in tree for leaf in leaves(part)]
 
 
+def shape_of(A):
+    """The shape of an array; for a tuple of arrays, the tuple of theirs.
+
+    >>> shape_of((np.zeros((2, 3)), np.zeros(4)))
+    ((2, 3), (4,))
+    """
+    return tuple(map(shape_of, A)) if isinstance(A, tuple) else A.shape
+
+
 def whole_number(name, value):
     """`value` as a Python int; `ValueError` for anything that is not a whole number."""
     try:

@@ -4,6 +4,8 @@ import copy
 
 import numpy as np
 
+from ..functions import shape_of
+
 
 class Layer:
     """One formula, forward and backward, without a loop over samples.
@@ -27,7 +29,7 @@ class Layer:
     `layers` has tuples of theirs instead.
 
     Without any number being computed, three methods tell what a forward will do: `output_shape(shape)`,
-    `parameter_shapes()` and `macs(shape)`.
+    `parameter_shapes()` and `macs(shape)`. Where A_prev or A is a pair of arrays, so is its shape, and its derivative.
 
     A network says when a forward takes place: in `training` or not, after how many updates (`step`), and which
     place in the mini-batch the first sample of A_prev has (`first_sample`).
@@ -87,9 +89,9 @@ class Layer:
         return self.cache
 
     def check_dZ(self, dZ, shape):
-        if dZ.shape != shape:
+        if shape_of(dZ) != shape:
             raise ValueError(
-                f"{self!r}: dZ has shape {dZ.shape}, but the output had shape {shape}: pass the derivative of the cost by that output"
+                f"{self!r}: dZ has shape {shape_of(dZ)}, but the output had shape {shape}: pass the derivative of the cost by that output"
             )
 
     def __repr__(self):

@@ -27,13 +27,12 @@ class Fork(Layer):
         return A_prev, A_prev
 
     def backward_input(self, dZ):
-        for part in dZ:
-            self.cached(part, tuple)
+        self.cached(dZ, tuple)
         dA, dS = dZ
         return dA + dS
 
     def output_shape(self, shape):
-        return shape
+        return shape, shape
 
     def __repr__(self):
         return f"Fork({self.fork!r})"
@@ -78,12 +77,15 @@ class Join(Layer):
         return f"Join({self.join!r}, how={self.how!r})"
 
 
-def forward_through(layers, A, skips):
-    """A after consecutive layers. skips: {name: what a Fork has put aside}, which Forks fill and Joins empty."""
+def forward_through(layers, A, skips, call=lambda layer, A: layer.forward(A)):
+    """A after consecutive layers. skips: {name: what a Fork has put aside}, which Forks fill and Joins empty.
+
+    call: what happens at each layer; with `layer.output_shape(A)` instead of `layer.forward(A)`, shapes go the same way.
+    """
     for layer in layers:
         if layer.join is not None:
             A = A, skips.pop(layer.join)
-        A = layer.forward(A)
+        A = call(layer, A)
         if layer.fork is not None:
             A, skips[layer.fork] = A
     return A

@@ -1,0 +1,141 @@
+"""What a network will need, known before anything is computed: shapes, parameters, multiply-accumulates, bytes."""
+
+import math
+from dataclasses import dataclass
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+
+from .layers import Layer, forward_through, skip_routes
+
+LONGEST_NAME = 52
+HEADER = ("layer", "output", "parameters", "MACs", "bytes")
+
+
+class Row(NamedTuple):
+    """One layer of the list: its name, the shape of its output for one sample, and three numbers.
+
+    parameters: of W and b together. macs: the multiply-accumulates in the products of a forward, for one sample.
+    n_bytes: of the output, for one sample; where the output is a pair, of both. That is what a message would carry if a
+    pipeline were cut behind this layer.
+    """
+
+    name: str
+    output_shape: tuple
+    parameters: int
+    macs: int
+    n_bytes: int
+
+
+@dataclass(frozen=True, repr=False)
+class Description:
+    """`rows`, one for each layer, and their sums; str() is the table. Made by `describe`."""
+
+    rows: tuple
+    input_shape: tuple
+    dtype: np.dtype
+
+    @property
+    def parameters(self):
+        return sum(row.parameters for row in self.rows)
+
+    @property
+    def macs(self):
+        return sum(row.macs for row in self.rows)
+
+    @property
+    def n_bytes(self):
+        return sum(row.n_bytes for row in self.rows)
+
+    def __str__(self):
+        lines = [("", *HEADER), ("", "input", str(self.input_shape), "", "", "")]
+        lines += [(str(index), _short(row.name), str(row.output_shape), *map(_readable, row[2:])) for index, row in enumerate(self.rows)]
+        lines.append(("", "total", "", *map(_readable, (self.parameters, self.macs, self.n_bytes))))
+        widths = [max(map(len, column)) for column in zip(*lines)]
+        aligned = [
+            f"{index:>{widths[0]}}  {name:<{widths[1]}}  {shape:<{widths[2]}}  "
+            + "  ".join(f"{number:>{width}}" for number, width in zip(numbers, widths[3:]))
+            for index, name, shape, *numbers in lines
+        ]
+        return "\n".join([*(line.rstrip() for line in aligned), f"MACs and bytes are those of one sample, in {self.dtype}."])
+
+    __repr__ = __str__
+
+
+def describe(layers, input_shape, dtype=np.float32):
+    """What each of `layers` will need for inputs of `input_shape`, the shape of one sample, without the samples axis.
+
+    Returns a `Description`, whose str() is a table, and which has `rows`, `parameters`, `macs` and `n_bytes`. No
+    parameters are drawn and no arrays made, so the network may be larger than this computer. A W that several layers share
+    is counted at the first of them. A layer made of layers is one row, and of its outputs only the last one counts.
+
+    Raises `ValueError` with the index of the layer that an output does not fit.
+
+    >>> from minipipe.layers import Linear, ReLU
+    >>> describe([Linear(64, 32), ReLU(), Linear(32, 10)], (64,))
+       layer           output  parameters   MACs  bytes
+       input           (64,)
+    0  Linear(64, 32)  (32,)        2,080  2,048    128
+    1  ReLU()          (32,)            0      0    128
+    2  Linear(32, 10)  (10,)          330    320     40
+       total                        2,410  2,368    296
+    MACs and bytes are those of one sample, in float32.
+    """
+    layers, dtype = list(layers), np.dtype(dtype)
+    _check_layers(layers)
+    if not isinstance(input_shape, tuple) or not input_shape or not all(isinstance(n, Integral) and n > 0 for n in input_shape):
+        raise ValueError(f"input_shape={input_shape!r} must be the shape of one sample, a tuple such as (64,) or (3, 32, 32)")
+    rows, ties = [], set()
+
+    def add_row(layer, shape):
+        output_shape = _fitting(layer, len(rows), shape)
+        W, b = layer.parameter_shapes()
+        if layer.tie in ties:
+            W = None
+        if layer.tie is not None:
+            ties.add(layer.tie)
+        sample = _without_samples(output_shape)
+        rows.append(Row(repr(layer), sample, _count((W, b)), layer.macs(shape), _count(sample) * dtype.itemsize))
+        return output_shape
+
+    forward_through(layers, (*input_shape, 1), {}, call=add_row)
+    return Description(tuple(rows), input_shape, dtype)
+
+
+def _check_layers(layers):
+    for index, layer in enumerate(layers):
+        if not isinstance(layer, Layer):
+            raise ValueError(f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()")
+    skip_routes(layers)
+
+
+def _fitting(layer, index, shape):
+    try:
+        return layer.output_shape(shape)
+    except ValueError as error:
+        raise ValueError(f"layers[{index}], {_short(repr(layer))}, does not fit: {error}") from error
+
+
+def _without_samples(shape):
+    return shape[:-1] if _is_plain(shape) else tuple(map(_without_samples, shape))
+
+
+def _count(shapes):
+    """How many numbers the arrays of these shapes have, for nested tuples of shapes; None and () stand for no array."""
+    if not shapes:
+        return 0
+    return math.prod(map(int, shapes)) if _is_plain(shapes) else sum(map(_count, shapes))
+
+
+def _is_plain(shape):
+    """Whether this is the shape of one array, not a tuple of shapes."""
+    return isinstance(shape[0], Integral)
+
+
+def _short(name):
+    return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME - 3] + "..."
+
+
+def _readable(number):
+    return f"{number:,}"
