@@ -1,8 +1,10 @@
 """Networks with a name, each as a plain list of layers for `Sequential` and `Pipeline` alike."""
 
+from .amoebanet import amoebanet_d
+from .cells import Cell, First, Pair
 from .lenet import lenet5
 from .mlp import mlp
 from .resnet import resnet
 from .transformer import transformer
 
-__all__ = ["lenet5", "mlp", "resnet", "transformer"]
+__all__ = ["Cell", "First", "Pair", "amoebanet_d", "lenet5", "mlp", "resnet", "transformer"]
