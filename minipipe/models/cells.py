@@ -30,7 +30,7 @@ class Cell(Block):
         self.sources = [(i, j) for (_, i), (_, j) in sums]
         super().__init__([*fits, *(operation for pair in sums for operation, _ in pair)])
 
-    def forward(self, pair):
+    def through(self, pair):
         check_pair(self, shape_of(pair))
         A_prev, _ = pair
         states = self._states(pair, lambda layer, S: layer.forward(S), self._sum)
