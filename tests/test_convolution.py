@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
-from minipipe.layers import windows
+from minipipe.layers import banded_products, windows
 from minipipe.schedules import BUILDERS
 from minipipe.verification import equals_full_batch, same_bits
 
@@ -108,15 +108,24 @@ def by_loops(g, W, b, A_prev, dZ):
     return Z + b, dA_prev, dW, np.array([sum(channel.flat) for channel in dZ]).reshape(b.shape)
 
 
+def ways():
+    """Rows of windows by themselves or all in one; in parts or whole; a fold, or a convolution with the reversed kernel."""
+    return st.fixed_dictionaries({
+        "LEAST_COLUMNS": st.sampled_from([1, 10**9]), "SMALL_PRODUCT": st.sampled_from([1, 30, 10**9]), "LEAST_PART": st.just(1),
+        "COST_OF_ADDING": st.sampled_from([0, 10**9]),
+    })
+
+
 def whole_numbers(rng, shape, convert):
     return convert(rng.integers(-4, 5, shape))
 
 
 @pytest.mark.parametrize("convert", [np.float32, np.float64, lambda array: rational(array) / 7], ids=["float32", "float64", "exact"])
 @settings(max_examples=60)
-@given(g=geometries(), buffer_bytes=st.sampled_from([1, 300, 2000, windows.BUFFER_BYTES]), seed=st.integers(0, 99))
-def test_equals_loops_over_single_numbers(convert, g, buffer_bytes, seed):
-    """On whole numbers, or exact ones, no operation rounds, so == is right: for any band, down to one number wide."""
+@given(g=geometries(), buffer_bytes=st.sampled_from([1, 300, 2000, windows.BUFFER_BYTES]), way=ways(), seed=st.integers(0, 99))
+def test_equals_loops_over_single_numbers(convert, g, buffer_bytes, way, seed):
+    """On whole numbers, or exact ones, no operation rounds, so == is right: for any band, down to one number wide, and
+    for each way of computing, the choice among which depends on sizes alone."""
     rng = np.random.default_rng(seed)
     layer = g.layer(g.transposed)
     layer.W = whole_numbers(rng, layer.shape_of_W(), convert)
@@ -125,6 +134,8 @@ def test_equals_loops_over_single_numbers(convert, g, buffer_bytes, seed):
     A_prev, dZ = (whole_numbers(rng, shape, convert) for shape in ((short, long) if g.transposed else (long, short)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "BUFFER_BYTES", buffer_bytes)
+        for name, value in way.items():
+            patch.setattr(banded_products, name, value)
         results = layer.forward(A_prev), *layer.backward(dZ)
     assert same(results, by_loops(g, layer.W, layer.b, A_prev, dZ))
     assert all(result is None or result.dtype == A_prev.dtype for result in results)

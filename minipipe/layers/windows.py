@@ -9,7 +9,7 @@ import numpy as np
 
 from ..functions import even_slices
 
-BUFFER_BYTES = 4 * 2**20  # of one band of columns: large enough for the matrix product, small enough for a processor's cache
+BUFFER_BYTES = 6 * 2**20  # of one band of columns: large enough for the matrix product, small enough for a processor's cache
 EVERY = slice(None)
 
 
@@ -67,26 +67,50 @@ class Windows:
         axes = zip(lengths, self.padding, self.span, self.stride)
         return tuple((n + sum(pad) - span) // s + 1 for n, pad, span, s in axes)
 
-    def unfold(self, A, box, columns):
-        """Copy the windows of `box` into `columns`: columns[c, i, p, k] = A[c, p * stride + i * dilation - padding, k].
+    def without_first_axis(self):
+        """The same windows along the other axes."""
+        return Windows(self.kernel_size[1:], self.stride[1:], self.padding[1:], self.dilation[1:])
 
-        A: (C, *lengths, m). columns: (C, *kernel_size, *sizes of the box). `box` is a tuple of slices: windows on
-        each spatial axis, and samples. Here i and p stand for one index per axis.
+    def as_one_row(self):
+        """The same windows on an array with an axis of length 1 in front of its spatial ones."""
+        return Windows((1, *self.kernel_size), (1, *self.stride), ((0, 0), *self.padding), (1, *self.dilation))
+
+    def unfold(self, A, box, rows):
+        """Copy what the windows of `box` cover into `rows`, unfolded along every axis but the first:
+
+            rows[g, y, c, i, p, k] = A[g, c, y0 + y, p * stride + i * dilation - padding, k]
+
+        A: (groups, C, *lengths, m). rows: (groups, places of the first axis, C, *kernel_size[1:], *sizes of the rest
+        of the box). `box` is a tuple of slices: windows on each spatial axis, and samples. y0 is the first place that
+        its windows cover; i and p stand for one index per axis but the first.
         """
-        for i in np.ndindex(*self.kernel_size):
-            windows, places = self.inside(i, A.shape[1:-1], box)
-            piece = columns[(EVERY, *i)]
-            for axis, part in enumerate(windows, start=1):
+        inside, covered = self.rows_inside(A.shape[2], box, rows.shape[1])
+        rows[:, :inside.start] = 0
+        rows[:, inside.stop:] = 0
+        others = self.without_first_axis()
+        for i in np.ndindex(*others.kernel_size):
+            windows, places = others.inside(i, A.shape[3:-1], box[1:])
+            piece = rows[(EVERY, inside, EVERY, *i)]
+            for axis, part in enumerate(windows, start=3):
                 if part.stop - part.start < piece.shape[axis]:
                     piece[(EVERY,) * axis + (slice(part.start),)] = 0
                     piece[(EVERY,) * axis + (slice(part.stop, None),)] = 0
-            piece[(EVERY, *windows)] = A[(EVERY, *places)]
+            piece[(EVERY, EVERY, EVERY, *windows)] = A[(EVERY, EVERY, covered, *places)].swapaxes(1, 2)
 
-    def fold(self, columns, box, A):
-        """The adjoint of `unfold`: add each entry of `columns` to the place of A from which it would come."""
-        for i in np.ndindex(*self.kernel_size):
-            windows, places = self.inside(i, A.shape[1:-1], box)
-            A[(EVERY, *places)] += columns[(EVERY, *i, *windows)]
+    def fold(self, rows, box, A):
+        """The adjoint of `unfold`: add each entry of `rows` to the place of A from which it would come."""
+        inside, covered = self.rows_inside(A.shape[2], box, rows.shape[1])
+        others = self.without_first_axis()
+        for i in np.ndindex(*others.kernel_size):
+            windows, places = others.inside(i, A.shape[3:-1], box[1:])
+            A[(EVERY, EVERY, covered, *places)] += rows[(EVERY, inside, EVERY, *i, *windows)].swapaxes(1, 2)
+
+    def rows_inside(self, n, box, n_rows):
+        """Of the rows that the windows of `box` cover: those that lie inside the array, and their places there."""
+        y0 = box[0].start * self.stride[0] - self.padding[0][0]
+        start = min(n_rows, max(0, -y0))
+        stop = max(start, min(n_rows, n - y0))
+        return slice(start, stop), slice(y0 + start, y0 + stop)
 
     def inside(self, i, lengths, box):
         """The windows of `box`, counted from its first, whose entry i lies inside the array, and the places where it lies."""
@@ -100,20 +124,23 @@ class Windows:
         return windows, (*places, box[-1])
 
 
-def bands(shape, bytes_of_one):
+def bands(shape, bytes_of_one, span=1, stride=1):
     """Boxes that cover all positions of an array of this shape in order, each of about BUFFER_BYTES at most.
 
-    Yields (box, where): a slice per axis, and the positions of the box in the flattened array, which lie side
-    by side. A box is some rows of the first axis; of a row that is too large, some of the next axis, and so on.
+    n rows of the first axis take the room of (n - 1) * stride + span. Yields (box, where): a slice per axis, and the
+    positions of the box in the flattened array, which lie side by side. A box is some rows of the first axis; of a
+    row that is too large, some of the next axis, and so on.
 
     >>> [where for box, where in bands((4, 5), BUFFER_BYTES // 10)]
     [slice(0, 10, None), slice(10, 20, None)]
     """
-    room = max(1, BUFFER_BYTES // bytes_of_one)
+    room = BUFFER_BYTES // bytes_of_one
     parts = []
     for axis, length in enumerate(shape):
-        size = max(1, room // math.prod(shape[axis + 1:]))
-        parts.append(even_slices(length, -(-length // size)))
+        size = room // math.prod(shape[axis + 1:])
+        if axis == 0:
+            size, room = (size - span) // stride + 1, room // span
+        parts.append(even_slices(length, -(-length // max(1, size))))
     stop = 0
     for box in itertools.product(*parts):
         start, stop = stop, stop + math.prod(sizes(box))
