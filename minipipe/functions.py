@@ -20,6 +20,13 @@ def constant(value, Z):
     return Z.flat[0] * 0 + Fraction(value) if Z.dtype == object else float(value)
 
 
+def masked(numbers, mask):
+    """numbers * mask, with the mask converted in one go, which is faster than during the product."""
+    product = mask.astype(numbers.dtype)
+    product *= numbers
+    return product
+
+
 def sigmoid(Z):
     """1 / (1 + e^-Z) for any finite Z, in the dtype of Z; no exponential can overflow."""
     return np.exp(Z * (Z < 0)) / (1 + np.exp(-abs(Z)))

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from ..functions import constant, sigmoid
+from ..functions import constant, masked, sigmoid
 from .layer import Layer
 
 
@@ -33,7 +33,10 @@ class ReLU(Elementwise):
 
     def forward(self, Z):
         self.cache = Z > 0
-        return Z * self.cache
+        return masked(Z, self.cache)
+
+    def backward_input(self, dA):
+        return masked(dA, self.cached(dA))
 
 
 class Sigmoid(Elementwise):

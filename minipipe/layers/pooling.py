@@ -11,9 +11,11 @@ import math
 
 import numpy as np
 
-from ..functions import constant
+from ..functions import constant, even_slices, masked
 from .layer import Layer
 from .windows import EVERY, Windows
+
+CACHE_BYTES = 2**20  # of numbers of A_prev, at which a loop over offsets works in the processor's cache
 
 
 class Pool(Layer):
@@ -35,6 +37,11 @@ class Pool(Layer):
     def overlap(self):
         """Whether windows may share a number; if not, a backward writes each derivative once and adds nothing."""
         return any(stride < k for k, stride in zip(self.windows.kernel_size, self.windows.stride))
+
+    def tiles(self, shape):
+        """Whether each number of an A_prev of the given shape is in exactly one window."""
+        w = self.windows
+        return w.stride == w.kernel_size and not np.any(w.padding) and not np.any(np.remainder(shape[1:-1], w.stride))
 
     def output_shape(self, shape):
         if len(shape) != self.n_axes + 2:
@@ -68,36 +75,43 @@ class MaxPool(Pool):
 
     def forward(self, A_prev):
         """`cache` has, for each window, the offset of its largest number, counted in the order of reading."""
-        self.output_shape(A_prev.shape)
-        A, offsets = self._first_numbers(A_prev)
-        for offset, (here, there) in list(enumerate(self.at_offsets(A_prev.shape)))[1:]:
-            numbers = A_prev[there].copy()  # read twice, which is faster in one piece
-            np.maximum(offsets[here], (numbers > A[here]) * offsets.dtype.type(offset), out=offsets[here])
-            np.maximum(A[here], numbers, out=A[here])
+        shape = self.output_shape(A_prev.shape)
+        first_places, first_offsets = self._first_numbers(A_prev.shape)
+        A, offsets = np.empty(shape, A_prev.dtype), np.empty(shape, first_offsets.dtype)
+        _, *others = enumerate(self.at_offsets(A_prev.shape))
+        for some in channels_in_cache(A_prev):
+            largest, its_offset = A[some], offsets[some]
+            largest[...] = A_prev[some].reshape(len(largest), -1, shape[-1]).take(first_places, axis=1)
+            its_offset[...] = first_offsets[..., None]
+            for offset, (here, there) in others:
+                numbers = A_prev[some][there].copy()  # read twice, which is faster in one piece
+                is_larger = numbers > largest[here]
+                np.maximum(its_offset[here], is_larger * offsets.dtype.type(offset), out=its_offset[here])
+                np.maximum(largest[here], numbers, out=largest[here])
         self.cache = A_prev.shape, offsets
         return A
 
     def backward_input(self, dA):
         shape, offsets = self.cached(dA, lambda cache: cache[0])
-        dA_prev = np.full(shape, constant(0, dA), dA.dtype)
-        for offset, (here, there) in enumerate(self.at_offsets(shape)):
-            largest = offsets[here] == offset
-            if self.overlap:
-                dA_prev[there] += dA[here] * largest
-            else:
-                np.multiply(dA[here], largest, out=dA_prev[there])
+        dA_prev = np.empty(shape, dA.dtype) if self.tiles(shape) else np.full(shape, constant(0, dA), dA.dtype)
+        at_offsets = list(enumerate(self.at_offsets(shape)))
+        for some in channels_in_cache(dA_prev):
+            for offset, (here, there) in at_offsets:
+                arriving = masked(dA[some][here], offsets[some][here] == offset)
+                if self.overlap:
+                    dA_prev[some][there] += arriving
+                else:
+                    dA_prev[some][there] = arriving
         return dA_prev
 
-    def _first_numbers(self, A_prev):
-        """(the first number of each window, its offset, which padding may have moved), as a start for the maximum."""
-        channels, *spatial, m = A_prev.shape
+    def _first_numbers(self, shape):
+        """For each window: the place of its first number among all places, and the offset, which padding may have moved."""
+        spatial = shape[1:-1]
         axes = zip(self.windows.count(spatial), self.windows.stride, self.windows.padding)
         starts = [np.arange(n) * stride - before for n, stride, (before, _) in axes]
         places = np.ravel_multi_index(np.ix_(*(np.maximum(start, 0) for start in starts)), spatial)
-        numbers = A_prev.reshape(channels, -1, m).take(places.ravel(), axis=1).reshape(channels, *places.shape, m)
         offsets = np.ravel_multi_index(np.ix_(*(np.maximum(-start, 0) for start in starts)), self.windows.kernel_size)
-        small = np.min_scalar_type(math.prod(self.windows.kernel_size))
-        return numbers, np.broadcast_to(offsets.astype(small)[..., None], numbers.shape).copy()
+        return places, offsets.astype(np.min_scalar_type(math.prod(self.windows.kernel_size)))
 
 
 class AvgPool(Pool):
@@ -116,14 +130,20 @@ class AvgPool(Pool):
 
     def backward_input(self, dA):
         shape = self.cached(dA, tuple)
-        dA_prev = np.full(shape, constant(0, dA), dA.dtype)
         share = dA / math.prod(self.windows.kernel_size)
+        if self.tiles(shape):
+            for axis, k in enumerate(self.windows.kernel_size, start=1):
+                share = share.repeat(k, axis)
+            return share
+        dA_prev = np.full(shape, constant(0, dA), dA.dtype)
         for here, there in self.at_offsets(shape):
-            if self.overlap:
-                dA_prev[there] += share[here]
-            else:
-                dA_prev[there] = share[here]
+            dA_prev[there] += share[here]
         return dA_prev
+
+
+def channels_in_cache(A_prev):
+    """Slices of channels, of about CACHE_BYTES each."""
+    return even_slices(len(A_prev), min(len(A_prev), -(-A_prev.nbytes // CACHE_BYTES)))
 
 
 class MaxPool1d(MaxPool):
