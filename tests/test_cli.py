@@ -1,11 +1,13 @@
 """The command line as a user meets it: what it prints, what it writes, and how it answers a mistake."""
 
+import os
 import subprocess
 import sys
 import time
 
 import pytest
 
+from minipipe.cli import bench, benchmarks
 from minipipe.cli.main import main
 
 
@@ -92,6 +94,39 @@ def test_figures_are_made_by_one_command(capsys, tmp_path):
     status, out, _ = run(capsys, "figures", "--folder", str(tmp_path / "figures"))
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert status == 0 and names == {"naive.png", "gpipe.png", "1f1b.png", "gpipe_recompute.png", "schedules.png", "memory.png"}
+
+
+def test_bench_prints_one_table_with_every_row_and_without_pytorch_says_why_there_is_no_ratio(capsys, monkeypatch, tmp_path):
+    """One round of each. The processes that measure find a PyTorch that cannot be imported."""
+    (tmp_path / "torch.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(bench, "PATIENCE", 0)
+    monkeypatch.setattr(bench, "SIMULATIONS", [(2, 4)])
+    status, out, _ = run(capsys, "bench")
+    header, *rows, simulation, reason = out.splitlines()[2:]
+    assert status == 0 and header.split() == ["what", "ours", "beside", "ratio", "Zen", "asked"]
+    assert [row[:56].rstrip() for row in rows] == [row.what for row in benchmarks.ROWS]
+    for line, row in zip(rows, benchmarks.ROWS):
+        ours, unit, *beside, ratio, zen, asked = line[56:].replace("<= ", "").split()
+        assert float(ours) > 0 and unit == row.unit and asked == ("-" if row.asked is None else f"{row.asked:.2f}")
+        if row.beside == "PyTorch":
+            assert beside == ["no", "PyTorch"] and ratio == zen == "-"
+        else:
+            assert " ".join(beside[:-2]) == row.beside and beside[-1] == row.unit
+            assert float(ratio) > 0 and float(zen) > 0
+            assert row.unit == "ms" or float(ratio) == float(zen) <= row.asked  # memory does not depend on the kernels
+    assert simulation.startswith("simulator, 1F1B, K = 2, M = 4: 16 actions") and "actions/s" in simulation
+    assert "PyTorch: it is not installed" in reason
+
+
+def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkeypatch):
+    """Ratios 1, 2, 1; the medians 4 and 2 would have given 2."""
+    clock, order = iter([1, 1, 4, 2, 9, 9]), []
+    monkeypatch.setattr(benchmarks, "milliseconds", lambda run, in_a_row: order.append((run(), in_a_row)) or next(clock))
+    measure = benchmarks.pairs(lambda: (lambda: "ours", lambda: "its"))
+    assert measure(n_rounds=3, in_a_row=5) == (4, 2, 1)
+    assert order == [("ours", 5), ("its", 5)] * 3
 
 
 @pytest.mark.parametrize("arguments, words", [

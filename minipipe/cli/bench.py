@@ -1,121 +1,88 @@
-"""`minipipe bench`: times as ratios, measured side by side in one process.
+"""`minipipe bench`: times and memory as ratios, measured side by side in one process, as one table.
 
-On some processors OpenBLAS chooses AVX-512 kernels that are slower than its AVX2 ones; therefore a second line,
-with the kernels named by hand.
+OpenBLAS chooses its kernels by the processor; the ratios depend on them. Therefore a second process measures each
+row again, with kernels for AVX2 named by hand. The two processes take turns.
 """
 
+import json
 import os
-import statistics
 import subprocess
 import sys
-import time
-
-import numpy as np
 
 from ..cluster import Link
-from ..layers import Linear, ReLU
-from ..losses import SoftmaxCrossEntropy
-from ..network import Sequential
-from ..optimizers import SGD
 from ..pipeline import Costs
 from ..pipeline.program import cluster_of
 from ..schedules import one_f_one_b
+from .benchmarks import CLOCK, ROWS, pytorch
 
-SIZES, M_SAMPLES = (784, 512, 512, 10), 128
-ROUNDS, STEPS = 61, 5
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-KERNEL = "OPENBLAS_CORETYPE"
+KERNEL, OTHER_KERNEL = "OPENBLAS_CORETYPE", "Zen"
 INSIDE = "MINIPIPE_BENCH_INSIDE"
+PATIENCE = 1.0  # times as many rounds as a row says
+SIMULATIONS = [(64, 256), (64, 512), (64, 1024), (64, 2048)]
+
+LINE = "{:55} {:>10} {:>28} {:>7} {:>7} {:>8}"
 
 
 def run(options):
     if INSIDE in os.environ:
-        return _bench_training_step()
-    print(f"training step, {'-'.join(map(str, SIZES))}, m = {M_SAMPLES}, float32, plain SGD, one BLAS thread; medians of {ROUNDS}", flush=True)
-    for kernel in (None, "Zen"):
-        name = f"with {KERNEL}={kernel}" if kernel else "as OpenBLAS chooses"
-        print(f"  NumPy's matrix products {name + ':':34}", end=" ", flush=True)
-        _in_a_process_with_one_thread(kernel)
-    _bench_simulator()
+        return _answer()
+    print("float32, one thread; medians of runs in turns, the ratio is the median of the pairs' ratios")
+    print(f"{OTHER_KERNEL}: the ratio with {KERNEL}={OTHER_KERNEL}, kernels for AVX2, instead of those that OpenBLAS chooses")
+    print(LINE.format("what", "ours", "beside", "ratio", "Zen", "asked"), flush=True)
+    with _process() as chosen, _process(OTHER_KERNEL) as other:
+        for index in range(len(ROWS)):
+            print(_line(ROWS[index], _ask(chosen, index), _ask(other, index)), flush=True)
+    for n_stages, n_microbatches in SIMULATIONS:
+        print(_simulation(n_stages, n_microbatches), flush=True)
+    if pytorch() is None:
+        print("no PyTorch: it is not installed, so these rows have no ratio")
 
 
-def _in_a_process_with_one_thread(kernel):
+def _process(kernel=None):
     """BLAS reads its settings when it is loaded, so each of them needs a new process."""
     settings = {name: "1" for name in (*THREADS, INSIDE)} | ({KERNEL: kernel} if kernel else {})
-    subprocess.run([sys.executable, "-m", "minipipe", "bench"], env=os.environ | settings, check=True)
+    command = [sys.executable, "-m", "minipipe", "bench"]
+    return subprocess.Popen(command, env=os.environ | settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def _bench_training_step():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((SIZES[0], M_SAMPLES), dtype=np.float32)
-    labels = rng.integers(0, SIZES[-1], M_SAMPLES)
-    ours = _minipipe_step(X, labels)
-    try:
-        theirs = _torch_step(X, labels)
-    except ImportError:
-        print(f"{1e3 * statistics.median(_seconds(ours) for _ in range(ROUNDS)):.2f} ms; no ratio, since PyTorch is not installed")
-        return
-    pairs = [(_seconds(ours), _seconds(theirs)) for _ in range(ROUNDS)]
-    ratio = statistics.median(mine / their for mine, their in pairs)
-    ours_ms, theirs_ms = (1e3 * statistics.median(column) for column in zip(*pairs))
-    print(f"{ours_ms:.2f} ms, PyTorch eager {theirs_ms:.2f} ms, ratio {ratio:.3f}")
+def _ask(process, index):
+    """(ours, beside, ratio) of a row, measured by `process`."""
+    print(json.dumps([index, PATIENCE]), file=process.stdin, flush=True)
+    answer = process.stdout.readline()
+    if not answer:
+        raise RuntimeError(f"the process that measures {ROWS[index].what.strip()!r} has ended before its answer")
+    return json.loads(answer)
 
 
-def _minipipe_step(X, labels):
-    layers = []
-    for n_prev, n in zip(SIZES, SIZES[1:]):
-        layers += [Linear(n_prev, n), ReLU()]
-    net = Sequential(layers[:-1], SoftmaxCrossEntropy(), dtype=np.float32)
-    optimizer = SGD(learning_rate=0.01)
-    Y = (np.arange(SIZES[-1])[:, None] == labels).astype(np.float32)
-
-    def step():
-        net.forward_backward(X, Y)
-        net.step(optimizer)
-
-    return step
+def _answer():
+    """The other side of `_ask`."""
+    for question in sys.stdin:
+        index, patience = json.loads(question)
+        row = ROWS[index]
+        print(json.dumps(row.measure(max(1, round(patience * row.n_rounds)), row.in_a_row)), flush=True)
 
 
-def _torch_step(X, labels):
-    import torch
-
-    torch.set_num_threads(1)
-    modules = []
-    for n_prev, n in zip(SIZES, SIZES[1:]):
-        modules += [torch.nn.Linear(n_prev, n), torch.nn.ReLU()]
-    net = torch.nn.Sequential(*modules[:-1])
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    loss = torch.nn.CrossEntropyLoss()
-    inputs, targets = torch.from_numpy(X.T.copy()), torch.from_numpy(labels)
-
-    def step():
-        optimizer.zero_grad()
-        loss(net(inputs), targets).backward()
-        optimizer.step()
-
-    return step
+def _line(row, chosen, other):
+    ours, beside, ratio = chosen
+    measured = row.what, f"{ours:.2f} {row.unit}"
+    asked = f"<= {row.asked:.2f}" if row.asked else "-"
+    if ratio is None:
+        return LINE.format(*measured, f"no {row.beside}", "-", "-", asked)
+    return LINE.format(*measured, f"{row.beside} {beside:.2f} {row.unit}", f"{ratio:.2f}", f"{other[2]:.2f}", asked)
 
 
-def _seconds(step):
-    """Seconds of one of `STEPS` steps in a row."""
-    begin = time.perf_counter()
-    for _ in range(STEPS):
-        step()
-    return (time.perf_counter() - begin) / STEPS
+def _simulation(n_stages, n_microbatches):
+    schedule = one_f_one_b(n_stages, n_microbatches)
+    seconds = min(_seconds(schedule) for _ in range(3))
+    n_actions = 2 * n_stages * n_microbatches
+    what = f"simulator, 1F1B, K = {n_stages}, M = {n_microbatches}: {n_actions:,} actions"
+    return LINE.format(what, f"{1e3 * seconds:.2f} ms", f"{n_actions / seconds:,.0f} actions/s", "-", "-", "-")
 
 
-def _bench_simulator():
-    print("simulator, 1F1B without arithmetic")
-    _simulate(8, 64)
-    for n_stages, n_microbatches in [(64, 256), (64, 512), (64, 1024), (64, 2048)]:
-        schedule = one_f_one_b(n_stages, n_microbatches)
-        seconds = min(_simulate(n_stages, n_microbatches, schedule) for _ in range(3))
-        n_actions = 2 * n_stages * n_microbatches
-        print(f"  K = {n_stages}, M = {n_microbatches:4}: {n_actions:7,} compute actions in {seconds:.3f} s, {n_actions / seconds:9,.0f} a second")
-
-
-def _simulate(n_stages, n_microbatches, schedule=None):
-    cluster = cluster_of(schedule or one_f_one_b(n_stages, n_microbatches), Costs(), Link())
-    begin = time.perf_counter()
+def _seconds(schedule):
+    """Of a run without arithmetic."""
+    cluster = cluster_of(schedule, Costs(), Link())
+    begin = CLOCK()
     cluster.run()
-    return time.perf_counter() - begin
+    return CLOCK() - begin

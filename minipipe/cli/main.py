@@ -49,7 +49,7 @@ def _parser():
     command = _command(commands, "figures", "make the pictures of the README again")
     command.add_argument("--folder", default="figures", help="where to write them (default: %(default)s)")
     command.set_defaults(run=figures.run)
-    command = _command(commands, "bench", "measure the training step, beside PyTorch's if it is installed, and the simulator")
+    command = _command(commands, "bench", "measure training steps and layers, beside PyTorch if it is installed, and the simulator")
     command.set_defaults(run=bench.run)
     return parser, list(commands.choices)
 

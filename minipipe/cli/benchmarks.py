@@ -1,0 +1,193 @@
+"""What `minipipe bench` measures: each row of its table, and what is measured beside it in the same process.
+
+Every row is float32 and uses one thread. PyTorch is a yardstick, if it is installed; nothing else needs it.
+"""
+
+import math
+import os
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..layers import AvgPool2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
+from ..losses import SoftmaxCrossEntropy
+from ..models import lenet5, mlp
+from ..network import Sequential
+from ..optimizers import SGD
+# CPU time does not count the time of other programs; on Windows it comes in steps of 16 ms, too long for us
+CLOCK = time.process_time if os.name == "posix" else time.perf_counter
+
+MLP = mlp((784, 512, 512, 10))
+LENET5 = lenet5()[1:]  # its inputs have the shape of images already
+CONVOLUTION, IMAGES = Conv2d(64, 64, 3, padding=1), (64, 32, 32, 32)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    what: its name. beside: the name of what ours is divided by. asked: the largest ratio that is good enough, or
+    None. measure(n_rounds, in_a_row): (ours, beside, ratio), in milliseconds or megabytes (`unit`); the last two
+    are None without PyTorch. n_rounds, in_a_row: how often to measure times, and how many runs in a row count as one.
+    """
+
+    what: str
+    beside: str
+    asked: float | None
+    measure: Callable
+    n_rounds: int = 0
+    in_a_row: int = 1
+    unit: str = "ms"
+
+
+def pairs(make):
+    """How to measure the two functions that `make` returns, ours and the other, or None: in turns.
+
+    The ratio is the median of the ratios of the pairs: what disturbs the processor disturbs both of a pair.
+    """
+
+    def measure(n_rounds, in_a_row):
+        ours, other = make()
+        both = [run for run in (ours, other) if run is not None]
+        for run in both:
+            run()
+        rounds = [[milliseconds(run, in_a_row) for run in both] for _ in range(n_rounds)]
+        medians = [statistics.median(column) for column in zip(*rounds)]
+        return (*medians, statistics.median(mine / its for mine, its in rounds)) if other else (*medians, None, None)
+
+    return measure
+
+
+def milliseconds(run, in_a_row):
+    begin = CLOCK()
+    for _ in range(in_a_row):
+        run()
+    return 1e3 * (CLOCK() - begin) / in_a_row
+
+
+def pytorch():
+    """PyTorch with one thread, or None."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    torch.set_num_threads(1)
+    return torch
+
+
+def numbers(*shape):
+    return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+
+
+def samples_first(torch, A):
+    return torch.from_numpy(np.ascontiguousarray(np.moveaxis(A, -1, 0)))
+
+
+def training_step(layers, X):
+    """Forward, backward and the update of plain SGD, on random labels of ten classes."""
+    labels = np.random.default_rng(0).integers(0, 10, X.shape[-1])
+    net, optimizer = Sequential(layers, SoftmaxCrossEntropy(), dtype=np.float32), SGD(learning_rate=0.01)
+    Y = (np.arange(10)[:, None] == labels).astype(np.float32)
+
+    def ours():
+        net.forward_backward(X, Y)
+        net.step(optimizer)
+
+    torch = pytorch()
+    if torch is None:
+        return ours, None
+    twin = torch.nn.Sequential(*(twin_of(layer, torch.nn) for layer in layers))
+    its_optimizer, cost = torch.optim.SGD(twin.parameters(), lr=0.01), torch.nn.CrossEntropyLoss()
+    inputs, targets = samples_first(torch, X), torch.from_numpy(labels)
+
+    def its():
+        its_optimizer.zero_grad()
+        cost(twin(inputs), targets).backward()
+        its_optimizer.step()
+
+    return ours, its
+
+
+def twin_of(layer, nn):
+    """PyTorch's module for the same formula."""
+    if isinstance(layer, Linear):
+        return nn.Linear(layer.n_prev, layer.n)
+    if isinstance(layer, Conv2d):
+        padding = [before for before, _ in layer.windows.padding]
+        return nn.Conv2d(layer.in_channels, layer.out_channels, layer.windows.kernel_size, padding=padding)
+    if isinstance(layer, (AvgPool2d, MaxPool2d)):
+        return getattr(nn, type(layer).__name__)(layer.windows.kernel_size)
+    return {ReLU: nn.ReLU, Flatten: nn.Flatten}[type(layer)]()
+
+
+def both_directions(layer, A_prev):
+    """(forward and backward of one layer, dZ)"""
+    layer = layer.copy()
+    layer.initialize(np.random.default_rng(0), np.float32)
+    dZ = numbers(*layer.output_shape(A_prev.shape))
+
+    def ours():
+        return layer.forward(A_prev), layer.backward(dZ)
+
+    return ours, dZ
+
+
+def beside_pytorch(layer, A_prev):
+    ours, dZ = both_directions(layer, A_prev)
+    torch = pytorch()
+    if torch is None:
+        return ours, None
+    module, derivative = twin_of(layer, torch.nn), samples_first(torch, dZ)
+    inputs = samples_first(torch, A_prev).requires_grad_()
+
+    def its():
+        Z = module(inputs)
+        return Z, torch.autograd.grad(Z, (inputs, *module.parameters()), derivative)
+
+    return ours, its
+
+
+def beside_products(layer, A_prev):
+    """The three products of a convolution at full size, with all of its columns there beforehand."""
+    ours, dZ = both_directions(layer, A_prev)
+    dZ = dZ.reshape(len(dZ), -1)
+    n_numbers = len(A_prev) * math.prod(layer.windows.kernel_size)  # of a column
+    W, columns = numbers(len(dZ), n_numbers), numbers(n_numbers, dZ.shape[1])
+    Z, dcolumns, dW = np.empty_like(dZ), np.empty_like(columns), np.empty_like(W)
+
+    def products():
+        np.matmul(W, columns, out=Z)
+        np.matmul(W.T, dZ, out=dcolumns)
+        np.matmul(dZ, columns.T, out=dW)
+
+    return ours, products
+
+
+def peak_memory(n_rounds, in_a_row):
+    """What forward and backward need beside A_prev and dZ at the worst moment, results included; it is always the same."""
+    A_prev = numbers(*IMAGES)
+    ours, dZ = both_directions(CONVOLUTION, A_prev)
+    tracemalloc.start()
+    results = ours()  # kept until the end
+    peak = tracemalloc.get_traced_memory()[1] / 1e6
+    tracemalloc.stop()
+    given = (A_prev.nbytes + dZ.nbytes) / 1e6
+    return peak, given, peak / given
+
+
+ROWS = [
+    Row("MLP 784-512-512-10, m = 128: training step", "PyTorch", 0.85,
+        pairs(lambda: training_step(MLP, numbers(784, 128))), n_rounds=61, in_a_row=5),
+    Row("LeNet-5 on 28x28, m = 256: training step", "PyTorch", 0.80,
+        pairs(lambda: training_step(LENET5, numbers(1, 28, 28, 256))), n_rounds=61, in_a_row=2),
+    Row("conv 64-64, 3x3, on 32x32, m = 32: forward + backward", "bare products", 1.20,
+        pairs(lambda: beside_products(CONVOLUTION, numbers(*IMAGES))), n_rounds=31),
+    Row("  the same", "PyTorch", None, pairs(lambda: beside_pytorch(CONVOLUTION, numbers(*IMAGES))), n_rounds=21),
+    Row("  the same, memory at the peak", "input + output", 2.20, peak_memory, unit="MB"),
+    Row("max pool 2x2 on 64 x 32x32, m = 32: forward + backward", "PyTorch", 0.40,
+        pairs(lambda: beside_pytorch(MaxPool2d(2), numbers(*IMAGES))), n_rounds=61, in_a_row=2),
+]
