@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.functions import leaves
+from minipipe.functions import leaves, shape_of
 from minipipe.layers import every_layer as parts_of
 
 every_layer = pytest.mark.parametrize("name", LAYERS)
@@ -117,9 +117,7 @@ def test_the_dtype_of_the_data_is_the_dtype_of_the_result(name, dtype):
 @every_layer
 def test_shapes_are_known_before_anything_is_computed(name):
     layer, A_prev, dZ = ready(name)
-    shapes = tuple(A.shape for A in A_prev) if isinstance(A_prev, tuple) else A_prev.shape
-    A, shape = layer.forward(A_prev), LAYERS[name][0].output_shape(shapes)
-    assert all(part.shape == shape for part in leaves(A))  # a Fork hands on two of this shape
+    assert shape_of(layer.forward(A_prev)) == LAYERS[name][0].output_shape(shape_of(A_prev))
     drawn = tuple(tree(lambda parameter: None if parameter is None else Shape(parameter), part) for part in (layer.W, layer.b))
     told = LAYERS[name][0].parameter_shapes()
     assert str(drawn) == str(told)
@@ -218,7 +216,7 @@ def test_a_copy_shares_nothing_that_changes(name):
 def test_wrong_calls_say_what_is_wrong(name):
     layer, A_prev, dZ = ready(name)
     layer.forward(A_prev)
-    with pytest.raises(ValueError, match=r"dZ has shape \(7, 5\), but the output had shape"):
+    with pytest.raises(ValueError, match=r"dZ has shape \(?\(7, 5\).* but the output had shape"):
         layer.backward(tree(lambda d: np.zeros((7, 5)), dZ))
     layer = layer.copy()
     for half in (layer.backward, layer.backward_input, *([layer.backward_weight] if leaves(layer.W) else [])):
