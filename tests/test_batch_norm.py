@@ -84,7 +84,8 @@ def test_sequential_counts_its_one_batch():
 @settings(max_examples=25)
 @given(st.data(), st.integers(2, 9))
 def test_gradients_are_those_of_the_micro_batches(data, m):
-    pipe = pipeline(data.draw(st.integers(1, m // 2)), data.draw(compositions(6)), data.draw(st.sampled_from(list(BUILDERS))), data.draw(st.booleans()))
+    n_microbatches = data.draw(st.integers(1, m // 2))
+    pipe = pipeline(n_microbatches, data.draw(compositions(6)), data.draw(st.sampled_from(list(BUILDERS))), data.draw(st.booleans()))
     assert equals_same_groups(pipe, *mini_batch(m))
 
 

@@ -162,7 +162,8 @@ def test_attention_has_the_same_bits_in_any_cut(name, dtype, data, m):
 
 
 NORMALISED = [
-    mp.Conv2d(1, 2, 2), mp.BatchNorm(2), mp.ReLU(), mp.Fork("skip"), mp.Dropout(0.25), mp.Residual(mp.Pad([1, 0]), mp.Conv2d(2, 2, (3, 1)), mp.BatchNorm(2)),
+    mp.Conv2d(1, 2, 2), mp.BatchNorm(2), mp.ReLU(), mp.Fork("skip"), mp.Dropout(0.25),
+    mp.Residual(mp.Pad([1, 0]), mp.Conv2d(2, 2, (3, 1)), mp.BatchNorm(2)),
     mp.Join("skip", "concat"), mp.GroupNorm(2, 4), mp.GlobalAvgPool(), mp.Concat([mp.Linear(4, 2), mp.BatchNorm(2)], []), mp.Linear(6, 2),
 ]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.exact import Rational, rational
+from minipipe.exact import rational
 from minipipe.functions import leaves
 from minipipe.schedules import BUILDERS, build, with_recompute
 from minipipe.verification import equals_full_batch, same_bits

@@ -62,7 +62,7 @@ class Dropout(Layer):
         blocks = -(-n // 8)
         generator = np.random.Philox(key=self.key, counter=(self.step << 128) + self.first_sample * blocks)
         numbers = generator.random_raw(4 * blocks * m).view(np.uint32).reshape(m, 8 * blocks)[:, :n]
-        return (numbers >= int(self.p * 2**32)).T.reshape(shape)
+        return np.ascontiguousarray((numbers >= int(self.p * 2**32)).T).reshape(shape)
 
     def __repr__(self):
         return f"Dropout({self.p})"
