@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cases import compositions
 from every_layer import CONVOLUTIONS, same
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
@@ -108,6 +108,12 @@ def by_loops(g, W, b, A_prev, dZ):
     return Z + b, dA_prev, dW, np.array([sum(channel.flat) for channel in dZ]).reshape(b.shape)
 
 
+ROWS_OF_PADDING = Geometry(  # the first band lies above the array, and the last below
+    transposed=False, n_in=1, n_out=1, groups=1, bias=False, lengths=(4, 1), kernel=(1, 1), stride=(1, 1), padding=(3, 0),
+    dilation=(1, 1), m=1,
+)
+
+
 def ways():
     """Rows of windows by themselves or all in one; in parts or whole; a fold, or a convolution with the reversed kernel."""
     return st.fixed_dictionaries({
@@ -122,6 +128,7 @@ def whole_numbers(rng, shape, convert):
 
 @pytest.mark.parametrize("convert", [np.float32, np.float64, lambda array: rational(array) / 7], ids=["float32", "float64", "exact"])
 @settings(max_examples=60)
+@example(g=ROWS_OF_PADDING, buffer_bytes=1, way={"LEAST_COLUMNS": 1, "COST_OF_ADDING": 0}, seed=0)
 @given(g=geometries(), buffer_bytes=st.sampled_from([1, 300, 2000, windows.BUFFER_BYTES]), way=ways(), seed=st.integers(0, 99))
 def test_equals_loops_over_single_numbers(convert, g, buffer_bytes, way, seed):
     """On whole numbers, or exact ones, no operation rounds, so == is right: for any band, down to one number wide, and

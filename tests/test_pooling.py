@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
@@ -55,6 +55,7 @@ def geometries(draw):
 
 
 @settings(max_examples=150)
+@example(((3,), (3,), (3,), (1,)), 1, 1, False, pooling.CACHE_BYTES, 0)  # one window, of padding and two of the three numbers
 @given(geometries(), st.integers(1, 3), st.integers(1, 3), st.booleans(), st.sampled_from([1, pooling.CACHE_BYTES]), st.integers(0, 99))
 def test_pooling_equals_loops_over_single_numbers(geometry, channels, m, largest, cache_bytes, seed):
     """Whole numbers from -3 to 3, so that many are equal, times 12^3, which every product of three kernel sizes up to 4
