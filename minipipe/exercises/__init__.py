@@ -2,8 +2,8 @@
 
 A checker is a function `check_...(answer) -> str`. It takes the learner's function or value and answers with
 one sentence: "Right: ...", "Not solved yet: ...", or one that names the likely mistake. It never raises for a
-wrong answer. The solutions are in `tests/`, together with typical wrong answers. `convolution_pictures`
-holds drawings that would be too long for a cell.
+wrong answer. The solutions are in `tests/`, together with typical wrong answers. The modules `..._pictures`
+hold drawings that would be too long for a cell.
 """
 
 from copy import deepcopy
