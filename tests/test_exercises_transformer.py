@@ -258,7 +258,7 @@ def test_a_sampled_text_is_darker_where_it_was_more_probable(ax):
     brightness = [sum(patch.get_facecolor()[:3]) for patch in ax.patches]
     assert np.argsort(brightness).tolist() == [1, 2, 3, 0, 4]
     assert [text.get_color() for text in ax.texts] == ["black", "white", "black", "black", "black"]
-    ax.figure.canvas.draw()                           # a lone $ is no formula
+    ax.figure.canvas.draw()                           # a lone $ begins no formula
 
 
 def test_messages_are_arrows_from_sender_to_receiver(ax):
@@ -266,9 +266,10 @@ def test_messages_are_arrows_from_sender_to_receiver(ax):
     pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 2, partition=[2, 1, 2], link=mp.Link(latency=1))
     pipe.forward_backward(np.ones((2, 2)), np.ones((2, 2)))
     pictures.messages(ax, pipe.trace, {" a": "detour"})
-    arrows = sorted((note.xyann[1], note.xy[1]) for note in ax.texts if note.get_text() == "")
-    assert arrows == [(0, 2), (0, 2), (2, 0), (2, 0)]
-    assert all(note.xy[0] == note.xyann[0] + 1 for note in ax.texts if note.get_text() == "")
+    arrows = {(*note.xyann, *note.xy) for note in ax.texts if note.get_text() == ""}
+    detours = [message for message in pipe.trace.messages if str(message.label).endswith(" a")]
+    assert arrows == {(message.sent, message.source, message.arrived, message.to) for message in detours}
+    assert [(message.source, message.to) for message in detours] == [(0, 2), (0, 2), (2, 0), (2, 0)]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["detour"]
     assert to_hex(ax.get_legend().get_lines()[0].get_color()) == to_hex(pictures.COLOURS[0])
 

@@ -37,7 +37,7 @@ def sampled(ax, text, probabilities, per_line=64):
         row, column = divmod(place, per_line)
         ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=_blue(probability), linewidth=0))
         shown = {" ": "\u00b7", "\n": "\u21b5"}.get(character, character)
-        ax.text(column, row, shown, ha="center", va="center", family="monospace", fontsize=11, parse_math=False,
+        ax.text(column, row, shown, ha="center", va="center", family="monospace", fontsize=11,
                 color="white" if probability > 0.6 else "black")
     n_lines = -(-len(text) // per_line)
     ax.set(xlim=(-0.6, per_line - 0.4), ylim=(n_lines - 0.4, -0.6))
