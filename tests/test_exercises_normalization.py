@@ -246,7 +246,7 @@ def test_the_spread_shows_each_number_and_each_mean(ax):
     pictures.spread(ax, np.array([1.0, 3.0, 8.0]), [slice(0, 2), slice(2, 3)])
     assert [dots.get_offsets().tolist() for dots in ax.collections] == [[[1, 0], [3, 0]], [[8, 1]]]
     lines = [(tuple(line.get_xdata()), tuple(line.get_ydata())) for line in ax.lines[1:]]
-    assert lines == [((2, 4), (0, 0)), ((2, 2), (-0.32, 0.32)), ((8, 4), (1, 1)), ((8, 8), (0.68, 1.32))]
+    assert lines == [((2, 4), (0, 0)), ((2, 2), (-0.32, 0.32)), ((8, 4), (1, 1)), ((8, 8), (1 - 0.32, 1 + 0.32))]
     assert tuple(ax.lines[0].get_xdata()) == (4, 4)
 
 
