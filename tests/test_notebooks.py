@@ -38,5 +38,6 @@ def test_notebook_runs_and_its_outputs_are_fresh(path):
 def test_there_are_notebooks():
     assert [path.stem for path in NOTEBOOKS] == [
         "01_one_neuron", "02_layers_and_shapes", "03_micro_batches", "04_pipeline_tick_by_tick", "05_convolution",
+        "06_cnn_backward",
         "07_batch_norm_and_dropout_in_a_pipeline", "08_transformer_in_a_pipeline",
     ]
