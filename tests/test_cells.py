@@ -78,6 +78,18 @@ def test_operations_and_strides_are_those_of_the_paper(cell, shapes):
     assert lines == [line.strip() for line in table.strip().splitlines()] and cell.concatenated == concatenated
 
 
+def test_a_factorised_reduction_sees_the_even_places_and_the_odd_ones():
+    """Derivatives tell which places it sees: half of the channels (even, even), the other half (odd, odd)."""
+    cell, (_, A_before), _ = ready(*CELLS["normal, two resolutions"])
+    fit = cell.layers[1]
+    n, rng = cell.layers[0].output_shape((24, 2, 2, 3))[0], np.random.default_rng(0)
+    for half, parity in ((slice(0, n // 2), 0), (slice(n // 2, n), 1)):
+        dZ = np.zeros(fit.forward(abs(A_before)).shape)
+        dZ[half] = rng.standard_normal(dZ[half].shape)
+        seen = (fit.backward_input(dZ) != 0).any(axis=(0, 3))
+        assert np.array_equal(seen, [[h % 2 == w % 2 == parity for w in range(4)] for h in range(4)])
+
+
 def test_the_list_of_cells_is_that_of_the_paper():
     names = [repr(layer) for layer in mp.models.amoebanet_d(6, 16) if isinstance(layer, mp.models.Cell)]
     assert names == [

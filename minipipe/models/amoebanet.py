@@ -55,11 +55,9 @@ class _Cells:
         self._add(f"ReductionCell({c})", c, reduction_sums(c), (4, 5, 6), halves=True)
 
     def _add(self, name, c, sums, concatenated, halves):
-        if self.halved:
-            fit_before = factorised_reduction(self.n_before, c)
-        else:
-            fit_before = Chain() if self.n_before == c else convolution(self.n_before, c)
-        self.cells.append(Cell(name, [convolution(self.n_prev, c), fit_before], sums, concatenated))
+        fit_before = factorised_reduction if self.halved else convolution
+        fits = [convolution(self.n_prev, c), fit_before(self.n_before, c)]
+        self.cells.append(Cell(name, fits, sums, concatenated))
         self.n_prev, self.n_before, self.halved = len(concatenated) * c, self.n_prev, halves
 
 

@@ -3,16 +3,15 @@
 from ..layers import AvgPool2d, Chain, Conv2d, Flatten, ReLU, Reshape, Tanh, he, xavier
 from .mlp import mlp
 
-CHANNELS = (6, 16)
 UNITS = (120, 84)
 
 
-def lenet5(input_shape=(1, 28, 28), n_classes=10, kernel_size=5, padding=(2, 0), classic=False):
+def lenet5(input_shape=(1, 28, 28), n_classes=10, kernel_size=5, padding=(2, 0), channels=(6, 16), classic=False):
     """LeNet-5 as a list of layers: two convolutions, each with pooling behind it, and three fully connected layers.
 
         input             images (channels, H, W, m), or the same numbers as columns (channels * H * W, m)
-        6 channels        convolution; pooling halves H and W
-        16 channels       convolution; pooling halves H and W again
+        channels[0]       convolution; pooling halves H and W
+        channels[1]       convolution; pooling halves H and W again
         120, 84 units     fully connected
         n_classes         logits (n_classes, m), for the loss SoftmaxCrossEntropy
 
@@ -22,7 +21,7 @@ def lenet5(input_shape=(1, 28, 28), n_classes=10, kernel_size=5, padding=(2, 0),
     sees all 6 channels, where the original chose some of them by a table; logits and softmax take the place of distances to
     drawn characters; tanh is not stretched.
 
-    input_shape: (channels, H, W) of one image. kernel_size, padding: of the convolutions, padding one number for
+    input_shape: (channels, H, W) of one image. kernel_size, padding, channels: of the convolutions, the last two one number for
     each of them. For images of 8 by 8, kernel_size=3 and padding=(1, 1) fit. Raises `ValueError` where a kernel does not fit.
     Source: LeCun, Bottou, Bengio, Haffner 1998, Proceedings of the IEEE 86(11), section II.
 
@@ -30,12 +29,14 @@ def lenet5(input_shape=(1, 28, 28), n_classes=10, kernel_size=5, padding=(2, 0),
     >>> layers[1:4]
     [Conv2d(1, 6, kernel_size=(3, 3)), ReLU(), AvgPool2d((2, 2), stride=(2, 2), padding=(0, 0))]
     """
-    if len(input_shape) != 3 or len(padding) != 2:
-        raise ValueError(f"input_shape={input_shape} must be (channels, H, W), and padding={padding} one number for each convolution")
-    layers, channels = [Reshape(input_shape)], input_shape[0]
-    for n, pad in zip(CHANNELS, padding):
-        layers += _convolution_and_pooling(channels, n, kernel_size, pad, classic)
-        channels = n
+    if len(input_shape) != 3:
+        raise ValueError(f"input_shape={input_shape} must be (channels, H, W), the shape of one image")
+    if len(padding) != 2 or len(channels) != 2:
+        raise ValueError(f"padding={padding} and channels={channels} must have one number for each of the two convolutions")
+    layers, n_prev = [Reshape(input_shape)], input_shape[0]
+    for n, pad in zip(channels, padding):
+        layers += _convolution_and_pooling(n_prev, n, kernel_size, pad, classic)
+        n_prev = n
     layers.append(Flatten())
     n_features, _ = Chain(*layers).output_shape((*input_shape, 1))
     sizes = (n_features, *UNITS, n_classes)
