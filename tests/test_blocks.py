@@ -172,11 +172,13 @@ def test_an_optimizer_steps_a_transformer_block_as_it_steps_its_parts(optimizer)
     twin, of_block, of_parts = block.copy(), optimizer(1.0), optimizer(1.0)
     parts = [part for part in every_layer([twin]) if isinstance(part.W, np.ndarray)]
     frozen = parts[3]
+    before = frozen.copy()
     for _ in range(3):
         gradients = {part: tuple(None if part is frozen else rng.standard_normal(p.shape) for p in (part.W, part.b)) for part in parts}
         nested = tuple(nested_gradients(twin, gradients, place) for place in (0, 1))
         of_block.update([mp.ReLU(), block], [(None, None), nested])
         of_parts.update(parts, [gradients[part] for part in parts])
+    assert same((frozen.W, frozen.b), (before.W, before.b))
     assert len(parts) == 8 and same((block.W, block.b), (twin.W, twin.b))
     assert len({id(array) for array in leaves((block.W, block.b, twin.W, twin.b))}) == 4 * 8
 
