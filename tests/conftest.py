@@ -1,5 +1,10 @@
 """Settings for all tests, and the switch that puts a known bug in: `pytest --bug gradient_scale`."""
 
+import os
+
+for setting in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
+    os.environ.setdefault(setting, "1")  # read when NumPy is loaded; for products as small as ours, threads wait for each other
+
 import pytest
 from bugs import BUGS
 from hypothesis import settings
