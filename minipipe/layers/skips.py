@@ -92,22 +92,32 @@ def forward_through(layers, A, skips, call=lambda layer, A: layer.forward(A)):
 
 
 def backward_through(layers, dA, skips, wants_dX=False):
-    """(dX, gradients) of consecutive layers; dX, which nobody may want, is None unless `wants_dX`.
-
-    skips: {name: derivative by what the Fork of that name has put aside}, which Joins fill and Forks empty.
-    """
+    """(dX, gradients) of consecutive layers; the caches are gone then. The arguments are those of `backward_input_through`."""
     gradients = [None] * len(layers)
+
+    def differentiate(index, dZ):
+        gradients[index] = layers[index].backward_weight(dZ)
+        layers[index].cache = None
+
+    return backward_input_through(layers, dA, skips, wants_dX, differentiate), gradients
+
+
+def backward_input_through(layers, dA, skips, wants_dX, then):
+    """dX of consecutive layers. From the last layer to the first, `then(index, dZ)` gets the derivative by each one's output.
+
+    skips: {name: derivative by what the Fork of that name has put aside}, which Joins fill and Forks empty. dX, which
+    nobody may want, is None unless `wants_dX`.
+    """
     for index in reversed(range(len(layers))):
         layer = layers[index]
         if layer.fork is not None:
             dA = dA, skips.pop(layer.fork)
         dA_prev = layer.backward_input(dA) if index > 0 or wants_dX else None
-        gradients[index] = layer.backward_weight(dA)
-        layer.cache = None
+        then(index, dA)
         if layer.join is not None:
             dA_prev, skips[layer.join] = dA_prev
         dA = dA_prev
-    return dA, gradients
+    return dA
 
 
 def skip_routes(layers):

@@ -142,7 +142,10 @@ class Pipeline(Network):
             return stage.forward(action.microbatch, incoming, skips, keep_input_only=action[1:] in self._recomputed)
         if action.kind == "R":
             return stage.recompute(action.microbatch)
-        return stage.backward(action.microbatch, incoming, skips)
+        if action.kind == "W":
+            return stage.backward_weight(action.microbatch)
+        backward = stage.backward if action.kind == "B" else stage.backward_input
+        return backward(action.microbatch, incoming, skips)
 
     def _exchange_tied(self, device):
         """A program: tied layers send their dW to the first of them, which sends the sum back to the others."""

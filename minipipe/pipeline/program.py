@@ -5,23 +5,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..cluster import Cluster, Compute, Link, Receive, Send
+from ..schedules import Action
 
-DIRECTION = {"F": 1, "B": -1, "R": 0}  # the stage that needs the result is this many stages on
+DIRECTION = {"F": 1, "B": -1, "I": -1, "W": 0, "R": 0}  # the stage that needs the result is this many stages on
+MESSAGE = {"F": "F", "B": "B", "I": "B"}                # a gradient by the same name, whether its sender halves the backward or not
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Ticks of a forward, a backward and a recompute: a number, or a list with one number per stage.
+    """Ticks of each kind of action: a number, or a list with one number per stage.
 
-    R left out is F, since a recompute is a forward again.
+    F forward, B backward, R recompute, and I and W, the halves of a backward. R left out is F, since a recompute is a
+    forward again; I and W left out are B / 2 each, and one of them left out is B minus the other.
 
     >>> Costs.from_text("F=1,B=2.5")
-    Costs(F=1, B=2.5, R=None)
+    Costs(F=1, B=2.5, R=None, I=None, W=None)
     """
 
     F: float | Sequence[float] = 1
     B: float | Sequence[float] = 2
     R: float | Sequence[float] | None = None
+    I: float | Sequence[float] | None = None
+    W: float | Sequence[float] | None = None
 
     @classmethod
     def from_text(cls, text):
@@ -31,18 +36,22 @@ class Costs:
             kind, _, value = part.partition("=")
             kind = kind.strip()
             if kind not in DIRECTION or kind in costs:
-                raise ValueError(f"costs {text!r}: {part!r} is not one cost of F, B or R, write for instance F=1,B=2,R=1")
+                raise ValueError(f"costs {text!r}: {part!r} is not one cost of F, B, R, I or W, write for instance F=1,B=2,R=1")
             numbers = [_number(word, text) for word in value.split("/")]
             costs[kind] = numbers[0] if len(numbers) == 1 else numbers
         return cls(**costs)
 
     def table(self, n_stages):
         """{kind: list of ticks over the stages}; `ValueError` for a cost that no clock can keep."""
-        return {
-            "F": _per_stage("F", self.F, n_stages),
-            "B": _per_stage("B", self.B, n_stages),
-            "R": _per_stage("R", self.F if self.R is None else self.R, n_stages),
-        }
+        F, B = _per_stage("F", self.F, n_stages), _per_stage("B", self.B, n_stages)
+        R = F if self.R is None else _per_stage("R", self.R, n_stages)
+        halves = {kind: None if cost is None else _per_stage(kind, cost, n_stages) for kind, cost in (("I", self.I), ("W", self.W))}
+        I, W = halves["I"], halves["W"]
+        if I is None:
+            I = [b / 2 for b in B] if W is None else _per_stage("I = B - W", [b - w for b, w in zip(B, W)], n_stages)
+        if W is None:
+            W = _per_stage("W = B - I", [b - i for b, i in zip(B, I)], n_stages)
+        return {"F": F, "B": B, "R": R, "I": I, "W": W}
 
 
 def simulate(schedule, costs=Costs(), link=Link()):
@@ -68,7 +77,7 @@ class Routes:
         """({kind: for each stage, what it waits for}, {kind: ..., what it sends}), as lists of (name, other stage)."""
         arriving, leaving = ({kind: [[] for _ in range(n_stages)] for kind in DIRECTION} for _ in range(2))
         for name, begin, end in self.skips:
-            for kind, source, target in (("F", begin, end), ("B", end, begin)):
+            for kind, source, target in (("F", begin, end), ("B", end, begin), ("I", end, begin)):
                 leaving[kind][source].append((name, target))
                 arriving[kind][target].append((name, source))
         return arriving, leaving
@@ -104,15 +113,15 @@ def _program(order, placement, perform, arriving, leaving):
         before, after = stage - direction, stage + direction
         incoming = None
         if direction and 0 <= before < n_stages:
-            incoming = yield Receive((kind, before, microbatch), placement[before])
+            incoming = yield Receive((MESSAGE[kind], before, microbatch), placement[before])
         skips = {}
         for name, source in arriving[kind][stage]:
-            skips[name] = yield Receive(_label(kind, source, microbatch, name), placement[source])
+            skips[name] = yield Receive(_label(MESSAGE[kind], source, microbatch, name), placement[source])
         outgoing, skips = (yield Compute(action, perform, action, incoming, skips)) or (None, skips)
         if direction and 0 <= after < n_stages:
-            yield Send(action, outgoing, placement[after])
+            yield Send(action if kind != "I" else Action("B", stage, microbatch), outgoing, placement[after])
         for name, target in leaving[kind][stage]:
-            yield Send(_label(kind, stage, microbatch, name), skips.get(name), placement[target])
+            yield Send(_label(MESSAGE[kind], stage, microbatch, name), skips.get(name), placement[target])
         outgoing = skips = None
 
 

@@ -1,7 +1,7 @@
 """One part of the network, an object on its own: its layers, its stash, its gradients."""
 
 from ..cluster import Buffers
-from ..layers import backward_through, every_layer, forward_through, set_moment
+from ..layers import backward_input_through, backward_through, every_layer, forward_through, set_moment
 from ..network import commit, take_statistics
 from .treesum import TreeSum
 
@@ -32,6 +32,7 @@ class Stage:
         self.batch, self.step = batch, step
         self.inputs = Stash()  # micro-batch -> (A_prev, skips), for a recompute
         self.stash = Stash()   # micro-batch -> caches of the layers, and of the loss in the last stage
+        self.halves = Stash()  # micro-batch -> (dZ, cache) of each layer, between the two halves of a backward
         self.gradient_sum = TreeSum(n_microbatches)
         self.cost_sum = TreeSum(n_microbatches)
         self.statistics_sum = TreeSum(n_microbatches)
@@ -62,14 +63,32 @@ class Stage:
 
     def backward(self, i, dA, skips):
         """(dA_prev, skips) of micro-batch i; its weight gradients go into the sum over micro-batches."""
-        for owner, cache in zip(self._cache_owners(), self.stash.pop(i), strict=True):
-            owner.cache = cache
-        if self.loss is not None:
-            dA = self.loss.backward()
-            self.loss.cache = None
+        dA = self._begin_backward(i, dA)
         dA_prev, gradients = backward_through(self.layers, dA, skips, wants_dX=self.index > 0)
         self._add(self.gradient_sum, i, gradients)
         return dA_prev, skips
+
+    def backward_input(self, i, dA, skips):
+        """The first half of a backward: (dA_prev, skips) of micro-batch i. What the other half needs lies in `halves[i]`."""
+        dA = self._begin_backward(i, dA)
+        halves = [None] * len(self.layers)
+
+        def keep(index, dZ):
+            layer = self.layers[index]
+            halves[index], layer.cache = (dZ, layer.cache), None
+
+        dA_prev = backward_input_through(self.layers, dA, skips, self.index > 0, keep)
+        self.halves[i] = halves
+        return dA_prev, skips
+
+    def backward_weight(self, i):
+        """The second half: the weight gradients of micro-batch i, into the sum over micro-batches."""
+        gradients = []
+        for layer, (dZ, cache) in zip(self.layers, self.halves.pop(i), strict=True):
+            layer.cache = cache
+            gradients.append(layer.backward_weight(dZ))
+            layer.cache = None
+        self._add(self.gradient_sum, i, gradients)
 
     def gradients(self):
         """A list over the stage's layers of `(dW, db)`, summed over all micro-batches."""
@@ -89,7 +108,7 @@ class Stage:
             "parameters": self._parameters,
             "gradients": self._sums,
             "stashed inputs": self.inputs.buffers,
-            "caches": self.stash.buffers,
+            "caches": [self.stash.buffers, self.halves.buffers],
         }
 
     def __repr__(self):
@@ -102,6 +121,15 @@ class Stage:
         if self.loss is None:
             return A, None
         return None, self.loss.forward(A, self.batch.labels(i), self.batch.m)
+
+    def _begin_backward(self, i, dA):
+        """Give the layers their caches of micro-batch i back; dA, which in the last stage is the loss's."""
+        for owner, cache in zip(self._cache_owners(), self.stash.pop(i), strict=True):
+            owner.cache = cache
+        if self.loss is not None:
+            dA = self.loss.backward()
+            self.loss.cache = None
+        return dA
 
     def _add(self, tree_sum, i, term):
         tree_sum.add(i, term)

@@ -3,6 +3,8 @@
 STYLES = {  # colours of Okabe and Ito, for colour-blind readers; their brightness differs, too
     "F": {"facecolor": "#56B4E9", "label": "forward"},
     "B": {"facecolor": "#D55E00", "label": "backward"},
+    "I": {"facecolor": "#E69F00", "label": "input gradient"},
+    "W": {"facecolor": "#009E73", "label": "weight gradient"},
     "R": {"facecolor": "#F0E442", "label": "recompute"},
 }
 OTHER = {"facecolor": "#CCCCCC", "label": "other work"}

@@ -4,8 +4,8 @@
 def peak_microbatches(trace):
     """For each device, the most micro-batches that were alive at once in `trace`.
 
-    A micro-batch is alive on a device from the start of its forward to the end of its backward: that
-    long the device must keep what the backward needs. Where a device has several stages, each counts by itself.
+    A micro-batch is alive on a device from the start of its forward to the end of its backward, or of the W if the backward is in
+    halves: that long the device must keep what the backward needs. Where a device has several stages, each counts by itself.
     """
     peaks = []
     for device in range(trace.n_devices):
@@ -13,7 +13,7 @@ def peak_microbatches(trace):
         for span in trace.spans_of(device):
             if span.label.kind == "F":
                 changes.append((span.start, 1))
-            elif span.label.kind == "B":
+            elif span.label.kind in "BW":
                 changes.append((span.end, -1))
         alive = peak = 0
         for _, change in sorted(changes):  # at one instant, ends come before starts

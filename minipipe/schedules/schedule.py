@@ -10,7 +10,8 @@ from .validation import faults
 class Action(NamedTuple):
     """One piece of work, written as PyTorch writes it: `2F0` is the forward of micro-batch 0 on stage 2.
 
-    kind: "F" forward, "B" backward, "R" recompute the forward for a backward that follows.
+    kind: "F" forward, "B" backward, or its halves "I" (the gradient of the stage's input) and "W" (of its weights), and
+    "R" recompute the forward for a backward that follows.
     """
 
     kind: str
@@ -97,6 +98,6 @@ class Schedule:
 def _parse(word, device):
     match = re.fullmatch(r"(\d*)([A-Za-z])(\d+)", word)
     if not match:
-        raise ScheduleError(f"device {device}: {word!r} is not an action: write F0, B0, R0, or 2F0 for stage 2")
+        raise ScheduleError(f"device {device}: {word!r} is not an action: write F0, B0, I0, W0, R0, or 2F0 for stage 2")
     stage, kind, microbatch = match.groups()
     return Action(kind.upper(), int(stage) if stage else device, int(microbatch))

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-KINDS = ("F", "B", "R")
+KINDS = ("F", "B", "I", "W", "R")
 
 
 def faults(schedule):
@@ -19,8 +19,7 @@ def faults(schedule):
 def play(schedule):
     """Perform the schedule without a clock: None if it comes to its end, else how far each device gets."""
     n_stages, n_microbatches = schedule.n_stages, schedule.n_microbatches
-    done = {kind: [bytearray(n_microbatches) for _ in range(n_stages)] for kind in KINDS}
-    done_F, done_B = done["F"], done["B"]
+    done_F, done_I, done_W, done_R = ([bytearray(n_microbatches) for _ in range(n_stages)] for _ in range(4))  # a B is both halves
     device_of = {action.stage: device for device, order in enumerate(schedule.devices) for action in order}
     heads = [0] * len(schedule.devices)
     ready = list(range(len(schedule.devices)))
@@ -32,31 +31,45 @@ def play(schedule):
             if not (0 <= stage < n_stages and 0 <= microbatch < n_microbatches and device_of[stage] == device):
                 break
             if kind == "F":
-                possible = stage == 0 or done_F[stage - 1][microbatch]
-            else:
-                possible = done_F[stage][microbatch] and not done_B[stage][microbatch]
-                if kind == "B" and stage < n_stages - 1:
-                    possible = possible and done_B[stage + 1][microbatch]
-            if not possible or kind not in done or done[kind][stage][microbatch]:
+                if done_F[stage][microbatch] or not (stage == 0 or done_F[stage - 1][microbatch]):
+                    break
+                done_F[stage][microbatch] = True
+            elif kind == "W":
+                if done_W[stage][microbatch] or not done_I[stage][microbatch]:
+                    break
+                done_W[stage][microbatch] = True
+            elif done_I[stage][microbatch] or not done_F[stage][microbatch]:
                 break
-            done[kind][stage][microbatch] = True
+            elif kind == "B" or kind == "I":
+                if stage < n_stages - 1 and not done_I[stage + 1][microbatch]:
+                    break
+                done_I[stage][microbatch] = True
+                if kind == "B":
+                    done_W[stage][microbatch] = True
+            elif kind == "R" and not done_R[stage][microbatch]:
+                done_R[stage][microbatch] = True
+            else:
+                break
             heads[device] += 1
             needed_by = device_of.get(stage + 1 if kind == "F" else stage - 1, device)
             if needed_by != device and needed_by not in ready:
                 ready.append(needed_by)
-    complete = all(all(flags) for kind in "FB" for flags in done[kind])
+    complete = all(all(flags) for done in (done_F, done_W) for flags in done)
     at_the_end = all(head == len(order) for head, order in zip(heads, schedule.devices))
     return None if complete and at_the_end else heads
 
 
-def prerequisites(action, n_stages):
+def prerequisites(action, schedule):
     """The `(kind, stage, microbatch)` that must be complete before `action` can start."""
     kind, stage, microbatch = action
     if kind == "F":
         return [("F", stage - 1, microbatch)] if stage > 0 else []
+    if kind == "W":
+        return [("I", stage, microbatch)]
     own_forward = [("F", stage, microbatch)]
-    if kind == "B" and stage < n_stages - 1:
-        return own_forward + [("B", stage + 1, microbatch)]
+    if kind in "BI" and stage < schedule.n_stages - 1:
+        halved = any(("I", stage + 1, microbatch) in order for order in schedule.devices)
+        return own_forward + [("I" if halved else "B", stage + 1, microbatch)]
     return own_forward
 
 
@@ -65,7 +78,7 @@ def _unknown(schedule):
     for device, order in enumerate(schedule.devices):
         for action in order:
             if action.kind not in KINDS:
-                found.append(f"device {device}: {action} is of unknown kind {action.kind!r}: use F, B or R")
+                found.append(f"device {device}: {action} is of unknown kind {action.kind!r}: use F, B, I, W or R")
             elif not 0 <= action.stage < schedule.n_stages:
                 found.append(f"device {device}: {action} is unknown: stages are 0..{schedule.n_stages - 1}")
             elif not 0 <= action.microbatch < schedule.n_microbatches:
@@ -91,18 +104,28 @@ def _wrong_count(schedule):
     for stage in range(schedule.n_stages):
         who = f"device {device_of[stage]}" if stage in device_of else "no device"
         for microbatch in range(schedule.n_microbatches):
+            count = {kind: counts[kind, stage, microbatch] for kind in KINDS}
             for kind in KINDS:
-                count = counts[kind, stage, microbatch]
-                name = f"{stage}{kind}{microbatch}"
-                if count > 1:
-                    found.append(f"{who} does {name} {count} times (duplicated): once is enough")
-                elif count == 0 and kind != "R":
-                    never = f"{who} never does" if stage in device_of else "no device does"
-                    found.append(
-                        f"{never} {name} (missing): every stage needs F and B of micro-batches "
-                        f"0..{schedule.n_microbatches - 1}"
-                    )
+                if count[kind] > 1:
+                    found.append(f"{who} does {stage}{kind}{microbatch} {count[kind]} times (duplicated): once is enough")
+            never = f"{who} never does" if stage in device_of else "no device does"
+            for kind in _missing(count):
+                found.append(
+                    f"{never} {stage}{kind}{microbatch} (missing): every stage needs F and B (or I and W) of micro-batches "
+                    f"0..{schedule.n_microbatches - 1}"
+                )
+            if count["B"] and (count["I"] or count["W"]):
+                half = "I" if count["I"] else "W"
+                found.append(
+                    f"{who} does {stage}B{microbatch} and also its half {stage}{half}{microbatch} (duplicated): use B, or I and W"
+                )
     return found
+
+
+def _missing(count):
+    """The kinds that a stage lacks for a micro-batch, given how many it has of each."""
+    backward = ["IW"[place] for place, kind in enumerate("IW") if not count[kind]] if count["I"] or count["W"] else ["B"]
+    return ["F"] * (not count["F"]) + backward * (not count["B"])
 
 
 def _wrong_order(schedule):
@@ -112,14 +135,17 @@ def _wrong_order(schedule):
         for position, action in enumerate(order):
             place.setdefault(tuple(action), position)
         for (kind, stage, microbatch), position in place.items():
-            forward, backward = place.get(("F", stage, microbatch)), place.get(("B", stage, microbatch))
+            forward, half = place.get(("F", stage, microbatch)), place.get(("I", stage, microbatch))
+            backward = place.get(("B", stage, microbatch), half)
             name = f"{stage}{kind}{microbatch}"
-            if kind == "B" and forward is not None and position < forward:
+            if kind in "BI" and forward is not None and position < forward:
                 found.append(f"device {device}: {name} comes before its forward {stage}F{microbatch}")
+            if kind == "W" and half is not None and position < half:
+                found.append(f"device {device}: {name} comes before {stage}I{microbatch}, the other half, which it needs")
             if kind == "R" and forward is not None and position < forward:
                 found.append(f"device {device}: {name} recomputes before there was a forward {stage}F{microbatch}")
             if kind == "R" and backward is not None and position > backward:
-                found.append(f"device {device}: {name} comes after {stage}B{microbatch}, which needs it")
+                found.append(f"device {device}: {name} comes after {stage}{'B' if half is None else 'I'}{microbatch}, which needs it")
     return found
 
 
@@ -131,7 +157,7 @@ def _deadlock(schedule, heads):
     def need(device):
         """The action that the device waits for; each other one before it has been performed."""
         action = schedule.devices[device][heads[device]]
-        return next(need for need in prerequisites(action, schedule.n_stages) if need not in performed)
+        return next(need for need in prerequisites(action, schedule) if need not in performed)
 
     path = [next(device for device, order in enumerate(schedule.devices) if heads[device] < len(order))]
     while (holder := placement[need(path[-1])[1]]) not in path:

@@ -1,0 +1,112 @@
+"""Schedules with several stages on each device: stage s is on device s mod K, so a micro-batch passes each device v times.
+
+Each stage is v times as short, so filling and draining the pipeline takes v times less; in return, there are v times
+as many messages. Rows are devices, time runs to the right; `F` is a forward of a device's first stage, `f` one of its second.
+"""
+
+from .builders import check
+from .schedule import Action, Schedule
+
+
+def interleaved_one_f_one_b(n_devices, n_microbatches, v=2):
+    """1F1B over v stages a device, in groups of g micro-batches that pass one stage before the next.
+
+        F0 F1 f0 f1 F2 b0 F3 b1 f2 B0 f3 B1    b2    b3    B2    B3        (device 0 of 2, M = 4)
+           F0 F1 f0 b0 f1 b1 F2 B0 F3 B1 f2 b2 f3 b3    B2    B3
+
+    The k-th forward of a device is of its stage (k // g) mod v, the k-th backward of its stage v - 1 - (k // g) mod v.
+    Device r of K warms up with 2(K - r - 1) + (v - 1) g forwards, so that the group has come round. Where K divides M,
+    g = K, and the makespan is (M + (K - 1)/v)(F + B) ticks, if F and B are those of all the device's stages together.
+    In general, there are M // K rounds of g = M / (M // K); `ValueError` where that is no whole number.
+    Source: Narayanan et al. 2021, arXiv 2104.04473.
+    """
+    group = _group(n_devices, n_microbatches, v)
+    total = n_microbatches * v
+
+    def order(r):
+        warm_up = min(total, 2 * (n_devices - r - 1) + (v - 1) * group)
+        forwards, backwards = _turns(n_devices, n_microbatches, v, group, r)
+        actions = forwards[:warm_up]
+        for forward, backward in zip(forwards[warm_up:], backwards):
+            actions += [forward, backward]
+        return actions + backwards[total - warm_up:]
+
+    return _schedule("interleaved", n_devices, n_microbatches, v, order)
+
+
+def looped_breadth_first(n_devices, n_microbatches, v=2):
+    """All micro-batches through a device's first stage, then through its second, ...; and all the way back.
+
+        F0 F1 F2 F3 f0 f1 f2 f3    b3 b2 b1 b0 B3 B2 B1 B0        (device 0 of 2, M = 4)
+           F0 F1 F2 F3 f0 f1 f2 f3 b3 b2 b1 b0 B3 B2 B1 B0
+
+    For M >= K the makespan is (M + (K - 1)/v)(F + B) ticks; all M micro-batches are alive. A stage's gradients are
+    complete, and can be sent, long before the end. Source: Lamy-Poirier 2022, arXiv 2211.05953.
+    """
+    _check(n_devices, n_microbatches, v)
+
+    def order(r):
+        forwards = [Action("F", c * n_devices + r, i) for c in range(v) for i in range(n_microbatches)]
+        return forwards + [Action("B", stage, i) for _, stage, i in reversed(forwards)]
+
+    return _schedule("looped", n_devices, n_microbatches, v, order)
+
+
+def interleaved_zero_bubble(n_devices, n_microbatches, v=2):
+    """Interleaved 1F1B with the backward in halves: I at once, since the stage before waits for it, and W later.
+
+    Device r of K warms up with (K - r - 1) + (v - 1) g forwards, and does its W with a delay of r, so that what would be a bubble
+    is filled. Makespan M (F + B) + (K - 1)/2 (F + I - W) ticks for v = 2 and F = I = W. Source: PyTorch's
+    ScheduleInterleavedZeroBubble; Qi et al. 2023, arXiv 2401.10241.
+    """
+    group = _group(n_devices, n_microbatches, v)
+    total = n_microbatches * v
+
+    def order(r):
+        warm_up = min(total, (n_devices - r - 1) + (v - 1) * group)
+        forwards, backwards = _turns(n_devices, n_microbatches, v, group, r)
+        return halves_in_turn(forwards, backwards, warm_up, delay=r)
+
+    return _schedule("interleaved-zb", n_devices, n_microbatches, v, order)
+
+
+def halves_in_turn(forwards, backwards, warm_up, delay):
+    """`warm_up` forwards; then in turn a forward, while there is one, the I of a backward, and after `delay` of these a W."""
+    actions, waiting = list(forwards[:warm_up]), []
+    for k, (_, stage, i) in enumerate(backwards):
+        actions += forwards[warm_up + k:warm_up + k + 1]
+        actions.append(Action("I", stage, i))
+        waiting.append(Action("W", stage, i))
+        if k >= delay:
+            actions.append(waiting.pop(0))
+    return actions + waiting
+
+
+def _turns(n_devices, n_microbatches, v, group, r):
+    """The forwards of device r in order, and the backwards."""
+    places = [((k // group) % v, k // (group * v) * group + k % group) for k in range(n_microbatches * v)]
+    forwards = [Action("F", c * n_devices + r, i) for c, i in places]
+    return forwards, [Action("B", (v - 1 - c) * n_devices + r, i) for c, i in places]
+
+
+def _group(n_devices, n_microbatches, v):
+    _check(n_devices, n_microbatches, v)
+    rounds = max(1, n_microbatches // n_devices)
+    if n_microbatches % rounds:
+        legal = [m for m in range(1, 2 * n_microbatches + n_devices) if m % max(1, m // n_devices) == 0]
+        nearest = min(legal, key=lambda m: abs(m - n_microbatches))
+        raise ValueError(
+            f"n_microbatches={n_microbatches} makes {rounds} rounds on {n_devices} devices, which do not divide it: "
+            f"use {nearest}, or a multiple of {n_devices}"
+        )
+    return n_microbatches // rounds
+
+
+def _check(n_devices, n_microbatches, v):
+    check(n_devices, n_microbatches)
+    if v < 1:
+        raise ValueError(f"v={v} stages on each device must be at least 1")
+
+
+def _schedule(name, n_devices, n_microbatches, v, order):
+    return Schedule(tuple(tuple(order(r)) for r in range(n_devices)), n_devices * v, n_microbatches, name)

@@ -1,0 +1,42 @@
+"""The schedules by name."""
+
+from difflib import get_close_matches
+
+from .builders import eager_one_f_one_b, gpipe, naive, one_f_one_b
+from .interleaved import interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first
+from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
+
+BUILDERS = {  # name -> function (n_devices, n_microbatches)
+    "naive": naive,
+    "gpipe": gpipe,
+    "gpipe-fifo": lambda n_devices, n_microbatches: gpipe(n_devices, n_microbatches, backward_order="fifo"),
+    "1f1b": one_f_one_b,
+    "eager-1f1b": eager_one_f_one_b,
+    "interleaved": interleaved_one_f_one_b,
+    "looped": looped_breadth_first,
+    "zb-h1": zero_bubble_h1,
+    "zb-h2": zero_bubble_h2,
+    "zb-v": zero_bubble_v,
+    "interleaved-zb": interleaved_zero_bubble,
+}
+STAGES_PER_DEVICE = {"interleaved": 2, "looped": 2, "zb-v": 2, "interleaved-zb": 2}  # 1 for the others
+
+
+def build(name, n_stages, n_microbatches):
+    """The schedule called `name`, one of `BUILDERS`; `ValueError` with the nearest name for any other.
+
+    Those that put two stages on each device need an even number of stages.
+
+    >>> build("1f1b", 2, 2) == one_f_one_b(2, 2)
+    True
+    """
+    if not isinstance(name, str):
+        raise ValueError(f"schedule={name!r} is no name: pass one of {', '.join(BUILDERS)}, or Schedule.from_text(...)")
+    if name not in BUILDERS:
+        nearest = get_close_matches(name.lower(), BUILDERS, n=1, cutoff=0.4)
+        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+        raise ValueError(f"unknown schedule {name!r}: {hint}there are {', '.join(BUILDERS)}")
+    v = STAGES_PER_DEVICE.get(name, 1)
+    if n_stages % v:
+        raise ValueError(f"{name!r} puts {v} stages on each device, which n_stages={n_stages} does not allow: use {n_stages + 1}")
+    return BUILDERS[name](n_stages // v, n_microbatches)

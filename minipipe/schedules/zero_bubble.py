@@ -1,0 +1,103 @@
+"""Schedules with the backward in halves, I and W: the stage before waits for I only, so W can fill what would be a bubble.
+
+Source of all: Qi et al. 2023, arXiv 2401.10241.
+"""
+
+from .builders import check
+from .interleaved import halves_in_turn
+from .schedule import Action, Schedule
+
+
+def zero_bubble_h1(n_devices, n_microbatches):
+    """1F1B's order, with I where it has B and W delayed by r on device r: less bubble in 1F1B's memory.
+
+        F0 F1 F2    I0 W0 F3 I1 W1    I2 W2 I3 W3        (device 0 of 3, M = 4)
+           F0 F1 I0    F2 I1 W0 F3 I2 W1 I3 W2 W3
+              F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3
+
+    Makespan M (F + B) + (K - 1)(F + I - W) ticks for F = I = W, where B = I + W; min(M, K) micro-batches are alive on every device.
+    """
+    check(n_devices, n_microbatches)
+
+    def order(r):
+        forwards, backwards = _of_one_stage(r, n_microbatches)
+        return halves_in_turn(forwards, backwards, min(n_devices - r - 1, n_microbatches), delay=r)
+
+    return _schedule("zb-h1", n_devices, n_microbatches, order)
+
+
+def zero_bubble_h2(n_devices, n_microbatches):
+    """So many forwards ahead that, with W to fill in, no device ever waits between its first and its last action.
+
+    Device r of K warms up with 2(K - r) - 1 forwards and delays its W by 2r. Makespan M (F + B) + (K - 1) F ticks for
+    F = I = W and M >= 2K - 1; 2K - 1 micro-batches are alive, twice 1F1B's.
+    """
+    check(n_devices, n_microbatches)
+
+    def order(r):
+        forwards, backwards = _of_one_stage(r, n_microbatches)
+        warm_up = min(n_microbatches, 2 * (n_devices - r) - 1)
+        actions, waiting, left = forwards[:warm_up], [], forwards[warm_up:]
+        for i, (_, stage, _) in enumerate(backwards):
+            actions.append(Action("I", stage, i))
+            waiting.append(Action("W", stage, i))
+            if i >= 2 * r:
+                actions.append(waiting.pop(0))
+            if left:
+                actions.append(left.pop(0))
+        return actions + waiting
+
+    return _schedule("zb-h2", n_devices, n_microbatches, order)
+
+
+def zero_bubble_v(n_devices, n_microbatches):
+    """Two stages on each device, placed in a V: device r has stage r and, on the way back, stage 2K - 1 - r.
+
+    The last device has both middle stages, the first one the first and the last: a micro-batch's backward begins where its forward
+    has ended, on device 0. Makespan M (F + B) + (K - 1) F / 2 ticks for F = I = W and M >= 2K - 1, if F is that of both
+    stages together; K micro-batches are alive, as in 1F1B. Section 6 of the paper.
+
+    Built for at least 2K - 1 micro-batches; what is too much is left out.
+    """
+    check(n_devices, n_microbatches)
+    enough = max(2 * n_devices - 1, n_microbatches)
+
+    def order(r):
+        turns = _TurnsOfV(r, n_devices)
+        turns.do("F0", times=2 * (n_devices - r) - 1)
+        turns.do("F1 F0", times=r)
+        turns.do("F1 I1 W1", times=n_devices - r)
+        while turns.count["F1"] < turns.count["F0"] or turns.count["F0"] < enough:
+            if turns.count["F0"] < enough:
+                turns.do("F0")
+            turns.do("I0 W0 F1 I1 W1")
+        turns.do("I0 I1", times=r)
+        turns.do("I0 W0", times=n_devices - r)
+        turns.do("W1", times=enough - turns.count["W1"])
+        turns.do("W0", times=enough - turns.count["W0"])
+        return [action for action in turns.actions if action.microbatch < n_microbatches]
+
+    devices = tuple(tuple(order(r)) for r in range(n_devices))
+    return Schedule(devices, 2 * n_devices, n_microbatches, "zb-v")
+
+
+class _TurnsOfV:
+    """Actions of one device with stages r (0) and 2K - 1 - r (1); each kind takes the micro-batches in order."""
+
+    def __init__(self, r, n_devices):
+        self.stages = r, 2 * n_devices - 1 - r
+        self.actions = []
+        self.count = dict.fromkeys([kind + stage for kind in "FIW" for stage in "01"], 0)
+
+    def do(self, words, times=1):
+        for word in words.split() * times:
+            self.actions.append(Action(word[0], self.stages[int(word[1])], self.count[word]))
+            self.count[word] += 1
+
+
+def _of_one_stage(stage, n_microbatches):
+    return [[Action(kind, stage, i) for i in range(n_microbatches)] for kind in "FB"]
+
+
+def _schedule(name, n_devices, n_microbatches, order):
+    return Schedule(tuple(tuple(order(r)) for r in range(n_devices)), n_devices, n_microbatches, name)
