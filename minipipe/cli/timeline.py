@@ -7,7 +7,7 @@ from ..cluster import Link
 from ..pipeline import Costs, simulate
 from ..plots import text
 from ..plots.timeline import timeline
-from ..schedules import Schedule, build, peak_microbatches, with_recompute
+from ..schedules import STAGES_PER_DEVICE, Schedule, build, peak_microbatches, with_recompute
 
 
 def run(options):
@@ -15,7 +15,8 @@ def run(options):
     if options.order:
         schedule = Schedule.from_text(options.order)
     else:
-        schedule = build(options.schedule, options.devices, options.micro_batches)
+        n_stages = options.devices * STAGES_PER_DEVICE.get(options.schedule, 1)
+        schedule = build(options.schedule, n_stages, options.micro_batches)
     if options.recompute:
         schedule = with_recompute(schedule)
     link = Link(latency=options.latency)

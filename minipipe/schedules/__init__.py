@@ -3,12 +3,12 @@
 from .builders import eager_one_f_one_b, gpipe, naive, one_f_one_b, with_recompute
 from .counting import peak_microbatches
 from .interleaved import interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first
-from .names import BUILDERS, STAGES_PER_DEVICE, build
+from .names import BUILDERS, STAGES_PER_DEVICE, build, names_for
 from .schedule import Action, Schedule, ScheduleError
 from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
 
 __all__ = [
     "BUILDERS", "STAGES_PER_DEVICE", "Action", "Schedule", "ScheduleError", "build", "eager_one_f_one_b", "gpipe",
-    "interleaved_one_f_one_b", "interleaved_zero_bubble", "looped_breadth_first", "naive", "one_f_one_b", "peak_microbatches",
+    "interleaved_one_f_one_b", "interleaved_zero_bubble", "looped_breadth_first", "naive", "names_for", "one_f_one_b", "peak_microbatches",
     "with_recompute", "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v",
 ]

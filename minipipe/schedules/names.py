@@ -38,5 +38,21 @@ def build(name, n_stages, n_microbatches):
         raise ValueError(f"unknown schedule {name!r}: {hint}there are {', '.join(BUILDERS)}")
     v = STAGES_PER_DEVICE.get(name, 1)
     if n_stages % v:
-        raise ValueError(f"{name!r} puts {v} stages on each device, which n_stages={n_stages} does not allow: use {n_stages + 1}")
+        raise ValueError(f"{name!r} puts {v} stages on each device, which n_stages={n_stages} does not allow: use {n_stages - 1} or {n_stages + 1}")
     return BUILDERS[name](n_stages // v, n_microbatches)
+
+
+def names_for(n_stages, n_microbatches):
+    """The names of the schedules that exist for these sizes; `build` says of the others why they do not.
+
+    >>> set(BUILDERS) - set(names_for(5, 10)) == set(STAGES_PER_DEVICE)
+    True
+    """
+    names = []
+    for name in BUILDERS:
+        try:
+            build(name, n_stages, n_microbatches)
+        except ValueError:
+            continue
+        names.append(name)
+    return names

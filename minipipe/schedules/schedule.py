@@ -40,7 +40,7 @@ class Schedule:
     device 0: 0F0 0F1 0B0 0B1
     device 1: 1F0 1B0 1F1 1B1
     >>> Schedule.from_text(["F0 B0 B1", "F0 B0 F1 B1"]).faults()
-    ['device 0 never does 0F1 (missing): every stage needs F and B of micro-batches 0..1']
+    ['device 0 never does 0F1 (missing): every stage needs F and B (or I and W) of micro-batches 0..1']
     """
 
     devices: tuple[tuple[Action, ...], ...]

@@ -15,7 +15,8 @@ def zero_bubble_h1(n_devices, n_microbatches):
            F0 F1 I0    F2 I1 W0 F3 I2 W1 I3 W2 W3
               F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3
 
-    Makespan M (F + B) + (K - 1)(F + I - W) ticks for F = I = W, where B = I + W; min(M, K) micro-batches are alive on every device.
+    Makespan M (F + B) + (K - 1)(F + I - W) ticks, with B = I + W, if W is no longer than F and I, and M >= K; min(M, K)
+    micro-batches are alive on every device.
     """
     check(n_devices, n_microbatches)
 

@@ -1,0 +1,167 @@
+"""Eager, interleaved, looped and zero-bubble schedules: published makespans and peaks against counted ticks, with ==."""
+
+from fractions import Fraction
+
+import pytest
+
+import minipipe as mp
+from minipipe.schedules import (
+    BUILDERS, STAGES_PER_DEVICE, build, eager_one_f_one_b, gpipe, interleaved_one_f_one_b, interleaved_zero_bubble,
+    looped_breadth_first, names_for, one_f_one_b, peak_microbatches, with_recompute, zero_bubble_h1, zero_bubble_h2, zero_bubble_v,
+)
+
+COSTS = [(1, 1, 1), (2, 3, 1), (1, 2, 2), (3, 1, 2)]  # F, I, W of all of a device's stages together
+
+
+def counted(schedule, v, F, I, W):
+    """(makespan, peak per device) with v stages on each device, each of them 1/v of its work and memory."""
+    trace = mp.simulate(schedule, mp.Costs(F=F, B=I + W, I=I, W=W))
+    return Fraction(trace.makespan, v), [Fraction(peak, v) for peak in peak_microbatches(trace)]
+
+
+SIZES = [(K, M) for K in range(1, 9) for M in (*range(1, 2 * K + 2), 3 * K, 4 * K - 1, 4 * K)]
+
+
+@pytest.mark.parametrize("F, I, W", COSTS)
+def test_schedules_with_whole_backwards_equal_their_closed_forms(F, I, W):
+    B = I + W
+    for K, M in SIZES:
+        peak = [min(M, 2 * (K - r) - 1) for r in range(K)]
+        assert counted(eager_one_f_one_b(K, M), 1, F, I, W) == ((M + K - 1) * (F + B), peak), (K, M)
+        for v in (1, 2, 3):
+            T = (M + Fraction(K - 1, v)) * (F + B)
+            if M % K == 0:
+                peak = [Fraction(min(M * v, (v - 1) * K + 2 * (K - 1 - r) + 1), v) for r in range(K)]
+                assert counted(interleaved_one_f_one_b(K, M, v), v, F, I, W) == (T, peak), (K, M, v)
+            if M >= K:
+                assert counted(looped_breadth_first(K, M, v), v, F, I, W) == (T, [M] * K), (K, M, v)
+
+
+@pytest.mark.parametrize("F, I, W", [(1, 1, 1), (2, 3, 1), (3, 2, 2)])
+def test_zero_bubble_h1_equals_its_closed_form_where_W_is_no_longer_than_F_and_I(F, I, W):
+    for K, M in SIZES:
+        T, peak = counted(zero_bubble_h1(K, M), 1, F, I, W)
+        assert peak == [min(M, K)] * K
+        assert M < K or T == M * (F + I + W) + (K - 1) * (F + I - W), (K, M)
+
+
+def test_schedules_for_equal_passes_equal_their_closed_forms():
+    """F = I = W = 1: ZB-H2 and ZB-V never wait between their first and their last action."""
+    for K, M in SIZES:
+        if M >= 2 * K - 1:
+            for schedule, v, fill, most in [
+                (zero_bubble_h2(K, M), 1, K - 1, 2 * K - 1), (zero_bubble_v(K, M), 2, Fraction(K - 1, 2), K),
+            ]:
+                T, peak = counted(schedule, v, 1, 1, 1)
+                assert T == 3 * M + fill and max(peak) == most, (schedule.name, K, M)
+                assert mp.simulate(schedule, mp.Costs(F=1, B=2)).bubble("span") == 0
+        if M % K == 0:
+            assert counted(interleaved_zero_bubble(K, M), 2, 1, 1, 1)[0] == 3 * M + Fraction(K - 1, 2)
+
+
+@pytest.mark.parametrize("name, small, large", [  # (makespan, peak) for K = 4, M = 8 and for K = 8, M = 32
+    ("naive", (96, 1), (768, 1)), ("gpipe", (33, 8), (117, 32)), ("gpipe-fifo", (33, 8), (117, 32)), ("1f1b", (33, 4), (117, 8)),
+    ("eager-1f1b", (33, 7), (117, 15)), ("interleaved", (28.5, 5.5), (106.5, 11.5)), ("looped", (28.5, 8), (106.5, 32)),
+    ("zb-h1", (27, 4), (103, 8)), ("zb-h2", (27, 7), (103, 15)), ("zb-v", (25.5, 4), (99.5, 8)),
+    ("interleaved-zb", (25.5, 4), (99.5, 8)),
+])
+def test_published_values(name, small, large):
+    """F = I = W = 1, B = 2, free links."""
+    for (K, M), expected in [((4, 8), small), ((8, 32), large)]:
+        T, peak = counted(BUILDERS[name](K, M), STAGES_PER_DEVICE.get(name, 1), 1, 1, 1)
+        assert (T, max(peak)) == expected
+
+
+def test_every_name_has_its_published_value():
+    marks = test_published_values.pytestmark
+    assert {row[0] for mark in marks for row in mark.args[1]} == set(BUILDERS)
+
+
+@pytest.mark.parametrize("schedule, v, T", [
+    (gpipe(8, 32), 1, 131), (one_f_one_b(8, 32), 1, 185), (eager_one_f_one_b(8, 32), 1, 131),
+    (interleaved_one_f_one_b(8, 32, v=4), 4, 234.75), (looped_breadth_first(8, 32), 2, 120.5), (zero_bubble_h1(8, 32), 1, 151),
+    (zero_bubble_h2(8, 32), 1, 110), (zero_bubble_v(8, 32), 2, 137.5),
+], ids=lambda value: getattr(value, "name", None))
+def test_slow_links_reverse_the_ranking(schedule, v, T):
+    """K = 8, M = 32, F = I = W = 1, and a message takes 1, whichever share of a device a stage is."""
+    costs = mp.Costs(F=Fraction(1, v), B=Fraction(2, v))
+    assert mp.simulate(schedule, costs, mp.Link(latency=1)).makespan == T
+
+
+def test_interleaving_four_ways_has_the_published_values():
+    for K, M, expected in [(4, 8, (26.25, 4.75)), (8, 32, (101.25, 9.75))]:
+        T, peak = counted(interleaved_one_f_one_b(K, M, v=4), 4, 1, 1, 1)
+        assert (T, max(peak)) == expected
+
+
+def test_orders_are_those_of_the_papers():
+    assert str(eager_one_f_one_b(2, 4)) == "device 0: 0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3\ndevice 1: 1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3"
+    assert str(interleaved_one_f_one_b(2, 2)) == (
+        "device 0: 0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1\ndevice 1: 1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1"
+    )
+    assert str(looped_breadth_first(2, 2)) == (
+        "device 0: 0F0 0F1 2F0 2F1 2B1 2B0 0B1 0B0\ndevice 1: 1F0 1F1 3F0 3F1 3B1 3B0 1B1 1B0"
+    )
+    assert str(zero_bubble_h1(2, 3)) == "device 0: 0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2\ndevice 1: 1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2"
+    assert str(zero_bubble_h2(2, 3)) == "device 0: 0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2\ndevice 1: 1F0 1I0 1F1 1I1 1F2 1I2 1W0 1W1 1W2"
+    assert zero_bubble_v(3, 5).placement == [0, 1, 2, 2, 1, 0]
+    assert interleaved_one_f_one_b(3, 3).placement == looped_breadth_first(3, 5).placement == [0, 1, 2, 0, 1, 2]
+
+
+def test_every_size_gives_a_schedule_without_faults_or_a_sentence():
+    """K = 1..5, M = 1..11, with recomputation, too; those that have no constraint give one for every size."""
+    for name, builder in BUILDERS.items():
+        for K in range(1, 6):
+            for M in range(1, 12):
+                try:
+                    schedule = builder(K, M)
+                except ValueError as error:
+                    assert name.startswith("interleaved") and "use " in str(error) and M % max(1, M // K) != 0
+                    continue
+                assert schedule.faults() == with_recompute(schedule).faults() == [], (name, K, M)
+                assert schedule.n_stages == K * STAGES_PER_DEVICE.get(name, 1) and len(schedule.devices) == K
+
+
+def test_sizes_that_do_not_fit_name_the_nearest_that_does():
+    with pytest.raises(ValueError, match="n_microbatches=7 makes 2 rounds on 3 devices, which do not divide it: use 6, or a multiple of 3"):
+        interleaved_one_f_one_b(3, 7)
+    with pytest.raises(ValueError, match="'zb-v' puts 2 stages on each device, which n_stages=5 does not allow: use 4 or 6"):
+        build("zb-v", 5, 8)
+    with pytest.raises(ValueError, match="v=0 stages on each device must be at least 1"):
+        looped_breadth_first(2, 2, v=0)
+    assert "zb-v" in names_for(4, 8) and "zb-v" not in names_for(5, 8)
+    assert "interleaved" in names_for(6, 6) and "interleaved" not in names_for(6, 7)
+
+
+@pytest.mark.parametrize("lines, fault", [
+    (["F0 I0", "F0 I0 W0"], "device 0 never does 0W0 (missing): every stage needs F and B (or I and W) of micro-batches 0..0"),
+    (["F0 W0 I0", "F0 B0"], "device 0: 0W0 comes before 0I0, the other half, which it needs"),
+    (["F0 B0", "F0 B0 W0"], "device 1 does 1B0 and also its half 1W0 (duplicated): use B, or I and W"),
+    (["F0 B0 I0 W0", "F0 B0"], "device 0 does 0B0 and also its half 0I0 (duplicated): use B, or I and W"),
+    (["F0 I0 W0 W0", "F0 B0"], "device 0 does 0W0 2 times (duplicated): once is enough"),
+    (["I0 F0 W0", "F0 B0"], "device 0: 0I0 comes before its forward 0F0"),
+    (["F0 I0 R0 W0", "F0 B0"], "device 0: 0R0 comes after 0I0, which needs it"),
+    (["F0 W0", "F0 B0"], "device 0 never does 0I0 (missing): every stage needs F and B (or I and W) of micro-batches 0..0"),
+])
+def test_every_fault_of_halves_by_name(lines, fault):
+    assert fault in mp.Schedule.from_text(lines).faults()
+
+
+def test_a_deadlock_of_halves_is_spelled_out():
+    faults = mp.Schedule.from_text(["F0 I0 F1 I1 W0 W1", "F1 I1 F0 I0 W0 W1"]).faults()
+    assert faults == [
+        "deadlock: device 0 cannot start 0I0 before 1I0 on device 1, and device 1 cannot start 1F1 before 0F1 on device 0"
+    ]
+
+
+def test_halves_cost_what_is_said_or_share_the_backward():
+    schedule = mp.Schedule.from_text(["F0 I0 W0"])
+    for costs, T in [
+        (mp.Costs(F=1, B=2), 3), (mp.Costs(F=1, B=2, I=0.5), 3), (mp.Costs(F=1, B=2, W=0.5), 3), (mp.Costs(F=1, I=4, W=8), 13),
+        (mp.Costs.from_text("F=1,B=3,W=1"), 4),
+    ]:
+        assert mp.simulate(schedule, costs).makespan == T
+    spans = mp.simulate(schedule, mp.Costs(F=1, B=3, W=1)).spans
+    assert [span.end - span.start for span in spans] == [1, 2, 1]
+    with pytest.raises(ValueError, match="I = B - W=-1 on stage 0: a cost is a finite number of ticks above 0"):
+        mp.simulate(schedule, mp.Costs(B=2, W=3))
