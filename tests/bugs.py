@@ -14,7 +14,7 @@ from minipipe.layers.activations import Elementwise
 from minipipe.losses import Loss
 from minipipe.network import commit
 from minipipe.pipeline import Stage, TreeSum
-from minipipe.schedules import Action, Schedule, builders, schedule, validation
+from minipipe.schedules import Action, Schedule, builders, names, schedule, validation
 
 
 def gradient_scale(monkeypatch):
@@ -151,7 +151,7 @@ def missing_and_phantom_actions(monkeypatch):
         last = tuple(Action(kind, s, i + 1 if kind == "F" else i) for kind, s, i in devices[-1])
         return Schedule((*devices[:-1], last), n_stages, n_microbatches, "1f1b")
 
-    monkeypatch.setitem(builders.BUILDERS, "1f1b", wrong)
+    monkeypatch.setitem(names.BUILDERS, "1f1b", wrong)
 
 
 def duplicated_action_passes(monkeypatch):
@@ -182,9 +182,9 @@ def hang_when_M_is_less_than_K(monkeypatch):
                 actions += [("F", warm_up + i), ("B", i)]
             return actions + [("B", i) for i in range(n_microbatches - warm_up, n_microbatches)]
 
-        return builders._same_number_of_devices("1f1b", n_stages, n_microbatches, order)
+        return builders._one_stage_each("1f1b", n_stages, n_microbatches, order)
 
-    monkeypatch.setitem(builders.BUILDERS, "1f1b", for_many_microbatches)
+    monkeypatch.setitem(names.BUILDERS, "1f1b", for_many_microbatches)
 
 
 def gradients_kept_M_wide(monkeypatch):

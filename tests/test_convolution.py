@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.layers import banded_products, windows
-from minipipe.schedules import BUILDERS
+from minipipe.schedules import names_for
 from minipipe.verification import equals_full_batch, same_bits
 
 OF_AXES = {1: mp.Conv1d, 2: mp.Conv2d, 3: mp.Conv3d}
@@ -283,10 +283,10 @@ NETWORK = [
 
 
 def pipeline(data, layers, m):
-    partition = data.draw(compositions(len(layers)))
+    partition, n_microbatches = data.draw(compositions(len(layers))), data.draw(st.integers(1, m))
+    schedule = data.draw(st.sampled_from(names_for(len(partition), n_microbatches)))
     return mp.Pipeline(
-        layers, mp.SoftmaxCrossEntropy(), len(partition), data.draw(st.integers(1, m)), data.draw(st.sampled_from(list(BUILDERS))),
-        data.draw(st.booleans()), partition=partition,
+        layers, mp.SoftmaxCrossEntropy(), len(partition), n_microbatches, schedule, data.draw(st.booleans()), partition=partition
     )
 
 
