@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import rational
-from minipipe.schedules import BUILDERS, Action, Schedule, build
+from minipipe.schedules import Action, Schedule, build, names_for
 
 LOSSES = {
     "mean squared error": mp.MeanSquaredError(),
@@ -81,10 +81,7 @@ def cases(draw, representable=False, activations=ACTIVATIONS):
     if loss is LOSSES["binary"]:
         layers.append(mp.Sigmoid())
     m = draw(st.sampled_from([1, 2, 4, 8, 16])) if representable else draw(st.integers(1, 9))
-    return Case(
-        layers, loss, m, draw(compositions(len(layers))), draw(st.integers(1, m)), draw(st.sampled_from(list(BUILDERS))),
-        draw(st.booleans()), draw(st.integers(0, 999)),
-    )
+    return Case(layers, loss, m, *draw(cuts(len(layers), most=m)), draw(st.integers(0, 999)))
 
 
 @st.composite
@@ -109,10 +106,8 @@ def cases_with_skips(draw, layers=("linear", "bend", "normal", "drop", "block"))
     if draw(st.booleans()):
         _tie(draw, network)
     m = draw(st.integers(1, 6))
-    return Case(
-        network, draw(st.sampled_from([LOSSES["mean squared error"], LOSSES["softmax"]])), m, draw(compositions(len(network))),
-        draw(st.integers(1, m)), draw(st.sampled_from(list(BUILDERS))), draw(st.booleans()), draw(st.integers(0, 999)),
-    )
+    loss = draw(st.sampled_from([LOSSES["mean squared error"], LOSSES["softmax"]]))
+    return Case(network, loss, m, *draw(cuts(len(network), most=m)), draw(st.integers(0, 999)))
 
 
 def _join(draw, network, width, forks):
@@ -154,6 +149,13 @@ def _tie(draw, network):
 
 
 @st.composite
+def cuts(draw, n_layers, most):
+    """(partition, M, schedule, recompute) for a pipeline of so many layers with up to `most` micro-batches."""
+    partition, n_microbatches = draw(compositions(n_layers)), draw(st.integers(1, most))
+    return partition, n_microbatches, draw(st.sampled_from(names_for(len(partition), n_microbatches))), draw(st.booleans())
+
+
+@st.composite
 def compositions(draw, total):
     """`total` as a list of positive parts: where to cut a network of `total` layers."""
     cuts = sorted(draw(st.sets(st.integers(1, total - 1)))) if total > 1 else []
@@ -162,27 +164,33 @@ def compositions(draw, total):
 
 @st.composite
 def valid_schedules(draw, n_stages, n_microbatches):
-    """Any schedule that can run: a random order in which each action comes after those that it needs."""
-    orders = [[] for _ in range(n_stages)]
-    done, left = set(), [Action(kind, s, i) for s in range(n_stages) for i in range(n_microbatches) for kind in "FB"]
+    """Any schedule that can run: a random order in which each action comes after those that it needs.
+
+    Several stages may share a device, and some backwards are in halves, others whole.
+    """
+    placement = draw(st.lists(st.integers(0, n_stages - 1), min_size=n_stages, max_size=n_stages))
+    orders = {device: [] for device in sorted(set(placement))}
+    done, left = {("F", -1, i) for i in range(n_microbatches)} | {("I", n_stages, i) for i in range(n_microbatches)}, []
+    for stage in range(n_stages):
+        for i in range(n_microbatches):
+            left += [Action(kind, stage, i) for kind in draw(st.sampled_from(["FB", "FIW"]))]
     while left:
-        possible = [
-            action for action in left
-            if (action.kind == "F" and (action.stage == 0 or Action("F", action.stage - 1, action.microbatch) in done))
-            or (action.kind == "B" and Action("F", action.stage, action.microbatch) in done
-                and (action.stage == n_stages - 1 or Action("B", action.stage + 1, action.microbatch) in done))
-        ]
-        action = draw(st.sampled_from(possible))
+        action = draw(st.sampled_from([action for action in left if _needs(action) <= done]))
         left.remove(action)
-        done.add(action)
-        orders[action.stage].append(action)
-    return Schedule(tuple(map(tuple, orders)), n_stages, n_microbatches)
+        done |= {("I", *action[1:]) if action.kind == "B" else tuple(action)}
+        orders[placement[action.stage]].append(action)
+    return Schedule(tuple(map(tuple, orders.values())), n_stages, n_microbatches)
+
+
+def _needs(action):
+    kind, stage, i = action
+    return {"F": {("F", stage - 1, i)}, "W": {("I", stage, i)}}.get(kind, {("F", stage, i), ("I", stage + 1, i)})
 
 
 def every_setting(n_layers, n_microbatches):
     """(partition, schedule, recompute) for every schedule with a name and several partitions."""
     partitions = [[n_layers], [1, n_layers - 1], [n_layers - 1, 1], [1] * n_layers] if n_layers > 1 else [[1]]
     for partition in partitions:
-        for name in BUILDERS:
+        for name in names_for(len(partition), n_microbatches):
             for recompute in (False, True):
                 yield partition, build(name, len(partition), n_microbatches), recompute

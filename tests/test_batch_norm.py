@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import compositions, eighths
+from cases import cuts, eighths
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +10,7 @@ import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.functions import even_slices
 from minipipe.layers.normalization import Moments
-from minipipe.schedules import BUILDERS, with_recompute
+from minipipe.schedules import with_recompute
 from minipipe.verification import equals_full_batch, equals_same_groups
 
 NETWORK = [mp.Linear(2, 3), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 2), mp.BatchNorm(2, momentum=0.25), mp.Linear(2, 1)]
@@ -63,8 +63,8 @@ def by_loops(pipe, X):
 @given(st.data(), st.integers(2, 9))
 def test_running_statistics_are_those_of_the_whole_mini_batch(data, m):
     """In rational numbers; ragged micro-batches of at least 2 samples, and a second mini-batch that is shorter."""
-    n_microbatches = data.draw(st.integers(1, m // 2))
-    pipe = pipeline(n_microbatches, data.draw(compositions(6)), data.draw(st.sampled_from(list(BUILDERS))), data.draw(st.booleans()))
+    partition, n_microbatches, schedule, recompute = data.draw(cuts(6, m // 2))
+    pipe = pipeline(n_microbatches, partition, schedule, recompute)
     for size in (m, data.draw(st.integers(2 * n_microbatches, m))):
         X, Y = mini_batch(size)
         expected = by_loops(pipe, X)
@@ -84,8 +84,8 @@ def test_sequential_counts_its_one_batch():
 @settings(max_examples=25)
 @given(st.data(), st.integers(2, 9))
 def test_gradients_are_those_of_the_micro_batches(data, m):
-    n_microbatches = data.draw(st.integers(1, m // 2))
-    pipe = pipeline(n_microbatches, data.draw(compositions(6)), data.draw(st.sampled_from(list(BUILDERS))), data.draw(st.booleans()))
+    partition, n_microbatches, schedule, recompute = data.draw(cuts(6, m // 2))
+    pipe = pipeline(n_microbatches, partition, schedule, recompute)
     assert equals_same_groups(pipe, *mini_batch(m))
 
 
@@ -100,9 +100,9 @@ def test_gradients_are_not_those_of_the_full_batch_unless_it_is_one_micro_batch(
 @given(data=st.data())
 def test_running_statistics_have_the_same_bits_in_all_schedules_and_partitions(dtype, data):
     X, Y = mini_batch(11, dtype)
-    n_microbatches = data.draw(st.integers(1, 5))
+    partition, n_microbatches, schedule, recompute = data.draw(cuts(6, 5))
     one = pipeline(n_microbatches, [6], "gpipe", False, dtype)
-    other = pipeline(n_microbatches, data.draw(compositions(6)), data.draw(st.sampled_from(list(BUILDERS))), data.draw(st.booleans()), dtype)
+    other = pipeline(n_microbatches, partition, schedule, recompute, dtype)
     for model in (one, other):
         model.forward_backward(X, Y)
     assert equal(running(one), running(other))

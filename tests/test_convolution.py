@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from cases import compositions
+from cases import cuts
 from every_layer import CONVOLUTIONS, same
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.layers import banded_products, windows
-from minipipe.schedules import names_for
 from minipipe.verification import equals_full_batch, same_bits
 
 OF_AXES = {1: mp.Conv1d, 2: mp.Conv2d, 3: mp.Conv3d}
@@ -283,11 +282,8 @@ NETWORK = [
 
 
 def pipeline(data, layers, m):
-    partition, n_microbatches = data.draw(compositions(len(layers))), data.draw(st.integers(1, m))
-    schedule = data.draw(st.sampled_from(names_for(len(partition), n_microbatches)))
-    return mp.Pipeline(
-        layers, mp.SoftmaxCrossEntropy(), len(partition), n_microbatches, schedule, data.draw(st.booleans()), partition=partition
-    )
+    partition, n_microbatches, schedule, recompute = data.draw(cuts(len(layers), m))
+    return mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), len(partition), n_microbatches, schedule, recompute, partition=partition)
 
 
 def mini_batch(m):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.exact import rational
 from minipipe.functions import leaves
-from minipipe.schedules import BUILDERS, build, with_recompute
+from minipipe.schedules import BUILDERS, build, names_for, with_recompute
 from minipipe.verification import equals_full_batch, same_bits
 
 
@@ -144,7 +144,10 @@ def test_bytes_held_count_what_was_put_aside(recompute, held_by_2):
 def test_simulated_ticks_are_those_of_the_run(schedule, recompute):
     """Skip connections and ties follow paths that are there already, so over free links they cost no tick."""
     layers = [mp.Linear(2, 2, tie="W"), mp.Fork("a"), mp.Linear(2, 2), mp.Linear(2, 2, tie="W"), mp.Join("a")]
-    for partition in ([1, 1, 1, 1, 1], [2, 1, 2], [1, 3, 1]):
+    for partition in ([1, 1, 1, 1, 1], [1, 2, 1, 1], [2, 1, 2], [1, 3, 1]):
+        if schedule not in names_for(len(partition), 3):
+            assert len(partition) % 2 == 1  # two stages on each device
+            continue
         pipe = pipeline(3, partition, schedule, recompute, layers)
         pipe.forward_backward(*mini_batch())
         order = build(schedule, len(partition), 3)
