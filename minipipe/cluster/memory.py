@@ -18,7 +18,7 @@ def bytes_by_kind(holdings):
     seen = set()
     n_bytes = {}
     for kind, value in holdings.items():
-        buffers = Buffers(value)
+        buffers = value if type(value) is Buffers else Buffers(value)
         new = buffers.keys() - seen
         n_bytes[kind] = sum(map(buffers.__getitem__, new))
         seen |= new
@@ -31,7 +31,7 @@ class Buffers(dict):
     It can stand for those in `bytes_by_kind`, which then need not walk through them again.
     """
 
-    def __init__(self, value):
+    def __init__(self, value=()):
         rest = [value]
         while rest:
             value = rest.pop()

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..functions import leaves
 from .layer import Layer
 
 
@@ -93,7 +94,7 @@ def forward_through(layers, A, skips, call=lambda layer, A: layer.forward(A)):
 
 def backward_through(layers, dA, skips, wants_dX=False):
     """(dX, gradients) of consecutive layers; the caches are gone then. The arguments are those of `backward_input_through`."""
-    gradients = [None] * len(layers)
+    gradients = [(layer.W, layer.b) for layer in layers]  # right for those without parameters: None, or tuples of None
 
     def differentiate(index, dZ):
         gradients[index] = layers[index].backward_weight(dZ)
@@ -105,19 +106,24 @@ def backward_through(layers, dA, skips, wants_dX=False):
 def backward_input_through(layers, dA, skips, wants_dX, then):
     """dX of consecutive layers. From the last layer to the first, `then(index, dZ)` gets the derivative by each one's output.
 
-    skips: {name: derivative by what the Fork of that name has put aside}, which Joins fill and Forks empty. dX, which
-    nobody may want, is None unless `wants_dX`.
+    skips: {name: derivative by what the Fork of that name has put aside}, which Joins fill and Forks empty. Unless
+    somebody `wants_dX`, it is None, and nothing is computed below the first layer with parameters.
     """
-    for index in reversed(range(len(layers))):
+    first = 0
+    if not wants_dX:
+        first = next((index for index, layer in enumerate(layers) if leaves((layer.W, layer.b))), len(layers))
+        for layer in layers[:first]:
+            layer.cache = None
+    for index in reversed(range(first, len(layers))):
         layer = layers[index]
         if layer.fork is not None:
             dA = dA, skips.pop(layer.fork)
-        dA_prev = layer.backward_input(dA) if index > 0 or wants_dX else None
+        dA_prev = layer.backward_input(dA) if index > first or wants_dX else None
         then(index, dA)
         if layer.join is not None:
             dA_prev, skips[layer.join] = dA_prev
         dA = dA_prev
-    return dA
+    return dA if wants_dX else None
 
 
 def skip_routes(layers):

@@ -175,7 +175,7 @@ class Pipeline(Network):
         stages_of = [[] for _ in self.schedule.devices]
         for stage, device in zip(self.stages, self.schedule.placement):
             stages_of[device].append(stage)
-        return [_joined(stages) for stages in stages_of]
+        return [stages[0].holdings if len(stages) == 1 else _joined(stages) for stages in stages_of]
 
 
 class MicroBatches:

@@ -37,7 +37,7 @@ class Stage:
         self.cost_sum = TreeSum(n_microbatches)
         self.statistics_sum = TreeSum(n_microbatches)
         self._parameters = Buffers([[getattr(layer, name) for name in layer.arrays] for layer in self._everyone])
-        self._sums = Buffers([])
+        self._sums = Buffers()
 
     def forward(self, i, A_prev, skips, keep_input_only=False):
         """(A (n, m_i), skips) of micro-batch i; the last stage, which sends nothing on, has None for A."""
@@ -84,8 +84,11 @@ class Stage:
     def backward_weight(self, i):
         """The second half: the weight gradients of micro-batch i, into the sum over micro-batches."""
         gradients = []
-        for layer, (dZ, cache) in zip(self.layers, self.halves.pop(i), strict=True):
-            layer.cache = cache
+        for layer, half in zip(self.layers, self.halves.pop(i), strict=True):
+            if half is None:  # a layer without parameters, below all that have some
+                gradients.append((layer.W, layer.b))
+                continue
+            dZ, layer.cache = half
             gradients.append(layer.backward_weight(dZ))
             layer.cache = None
         self._add(self.gradient_sum, i, gradients)
@@ -108,7 +111,7 @@ class Stage:
             "parameters": self._parameters,
             "gradients": self._sums,
             "stashed inputs": self.inputs.buffers,
-            "caches": [self.stash.buffers, self.halves.buffers],
+            "caches": Buffers([self.stash.buffers, self.halves.buffers]) if self.halves else self.stash.buffers,
         }
 
     def __repr__(self):
@@ -146,16 +149,18 @@ class Stage:
 
 
 class Stash(dict):
-    """{micro-batch: arrays}, with their `buffers` by micro-batch, found once when they are put in."""
+    """{micro-batch: arrays}, with the `buffers` of them all; those of a micro-batch are found once, when it is put in."""
 
     def __init__(self):
         super().__init__()
-        self.buffers = {}
+        self._buffers, self.buffers = {}, Buffers()
 
     def __setitem__(self, i, arrays):
         super().__setitem__(i, arrays)
-        self.buffers[i] = Buffers(arrays)
+        self._buffers[i] = Buffers(arrays)
+        self.buffers = Buffers(self._buffers)
 
     def pop(self, i):
-        del self.buffers[i]
+        del self._buffers[i]
+        self.buffers = Buffers(self._buffers)
         return super().pop(i)
