@@ -237,3 +237,28 @@ def test_a_join_of_shapes_that_do_not_fit_is_refused_with_both(how, shape, messa
         pipe = pipeline(1, partition, layers=[mp.Fork("a"), between, mp.Join("a", how)])
         with pytest.raises(ValueError, match=message):
             pipe.forward_backward(np.ones((2, 4)), np.ones((2, 4)))
+
+
+class Watched(mp.Tanh):
+    """A Tanh that notes each of its backwards."""
+
+    backwards = 0
+
+    def backward_input(self, dA):
+        Watched.backwards += 1
+        return super().backward_input(dA)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "zb-h1"])
+def test_nothing_is_computed_below_the_first_layer_with_parameters(schedule, monkeypatch):
+    """Nobody wants the derivative by X; a Fork down there gets a derivative that nobody wants, either."""
+    layers = [mp.Tanh(), Watched(), mp.Fork("a"), mp.Residual(mp.Tanh()), mp.Linear(2, 2), Watched(), mp.Linear(2, 2), mp.Join("a")]
+    layers = [layer.copy(eighths) for layer in mp.Sequential(layers, None).layers]
+    X, Y = (eighths(part) for part in mini_batch())
+    for partition in ([4, 2, 2], [2, 3, 3], [8]):
+        monkeypatch.setattr(Watched, "backwards", 0)
+        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), len(partition), 3, schedule, partition=partition)
+        pipe.forward_backward(X, Y)
+        assert Watched.backwards == 3  # of the second one, once for each micro-batch
+        assert [layer.cache for layer in pipe.layers if layer.cache is not None] == []
+        assert equals_full_batch(pipe, X, Y)
