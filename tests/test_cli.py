@@ -38,8 +38,8 @@ def test_a_wrong_gradient_makes_the_main_job_say_so_and_fail(capsys, tmp_path, m
     from bugs import BUGS
 
     BUGS["unequal_microbatches"](monkeypatch)
-    status, out, _ = run(capsys, "--epochs", "1", "--output", str(tmp_path / "run.png"))
-    assert status == 1 and "11 in 8 ragged micro-batches: DIFFERENT" in out
+    status, out, _ = run(capsys, "--epochs", "1", "--micro-batches", "2", "--output", str(tmp_path / "run.png"))
+    assert status == 1 and "m = 3 in 2 ragged micro-batches: DIFFERENT" in out
 
 
 @pytest.mark.parametrize("room, verdict, answer, words", [
@@ -59,7 +59,7 @@ def test_each_single_negative_verdict_makes_the_command_fail(capsys, tmp_path, m
     monkeypatch.setattr("minipipe.cli.verify.SIZES", [(1, 1, 8)])
     monkeypatch.setattr("minipipe.cli.train.print_trace", lambda trace: None)
     monkeypatch.setattr("minipipe.cli.train.save", lambda trace, path, title: print(title))
-    arguments = ["--epochs", "1", "--output", str(tmp_path / "x.png")] if room == "train" else ["verify"]
+    arguments = ["--epochs", "1", "--micro-batches", "2", "--output", str(tmp_path / "x.png")] if room == "train" else ["verify"]
     status, out, _ = run(capsys, *arguments)
     assert status == 1 and words in out
 

@@ -22,7 +22,7 @@ from ..optimizers import SGD
 CLOCK = time.process_time if os.name == "posix" else time.perf_counter
 
 MLP = mlp((784, 512, 512, 10))
-LENET5 = lenet5()[1:]  # its inputs have the shape of images already
+LENET5 = lenet5()[1:]  # images need no Reshape, which PyTorch does not have
 CONVOLUTION, IMAGES = Conv2d(64, 64, 3, padding=1), (64, 32, 32, 32)
 
 
