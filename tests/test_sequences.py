@@ -271,3 +271,12 @@ def test_labels_of_a_sequence_are_refused_by_place():
         mp.SoftmaxCrossEntropy().check(Y)
     with pytest.raises(ValueError, match=r"the labels have shape \(3, 4\), but the predictions have \(3, 2, 4\)"):
         mp.SoftmaxCrossEntropy().forward(Y, Y[:, 0])
+
+
+@pytest.mark.parametrize("make, name", [
+    (lambda: mp.LayerNorm(2.5), "n=2.5"), (lambda: mp.GroupNorm(2.0, 6), "n_groups=2.0"), (lambda: mp.Embedding(2.5, 3), "n_tokens=2.5"),
+    (lambda: mp.PositionalEmbedding(3, 2.5), "n_places=2.5"), (lambda: mp.MultiHeadAttention(4, 2.0), "n_heads=2.0"),
+])
+def test_sizes_must_be_whole_numbers(make, name):
+    with pytest.raises(ValueError, match=f"{name} must be a whole number"):
+        make()

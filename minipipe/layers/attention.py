@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..functions import constant
+from ..functions import constant, whole_number
 from .activations import GELU
 from .blocks import Block, Chain, Residual
 from .dropout import Dropout
@@ -41,7 +41,7 @@ class MultiHeadAttention(Block):
     """
 
     def __init__(self, d, n_heads, causal=False):
-        if n_heads < 1 or d < 1 or d % n_heads:
+        if whole_number("n_heads", n_heads) < 1 or whole_number("d", d) < 1 or d % n_heads:
             raise ValueError(f"n_heads={n_heads} does not divide d={d}: use a divisor of {d}")
         self.d, self.n_heads, self.causal = d, n_heads, causal
         super().__init__([Linear(d, d, xavier) for _ in range(4)])

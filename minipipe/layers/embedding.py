@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from ..functions import whole_number
 from .layer import Layer, as_dtype_of
 
 
@@ -32,7 +33,7 @@ class Embedding(Layer):
     """
 
     def __init__(self, n_tokens, d, tie=None):
-        if n_tokens < 1 or d < 1:
+        if whole_number("n_tokens", n_tokens) < 1 or whole_number("d", d) < 1:
             raise ValueError(f"Embedding({n_tokens}, {d}): both numbers must be at least 1")
         self.n_tokens, self.d, self.tie = n_tokens, d, tie
 
@@ -97,7 +98,7 @@ class PositionalEmbedding(Layer):
     """
 
     def __init__(self, d, n_places):
-        if d < 1 or n_places < 1:
+        if whole_number("d", d) < 1 or whole_number("n_places", n_places) < 1:
             raise ValueError(f"PositionalEmbedding({d}, {n_places}): both numbers must be at least 1")
         self.d, self.n_places = d, n_places
 

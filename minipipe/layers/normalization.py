@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..functions import constant
+from ..functions import constant, whole_number
 from .layer import Layer, as_dtype_of
 
 
@@ -27,7 +27,7 @@ class Normalization(Layer):
     """
 
     def __init__(self, n, epsilon=1e-5):
-        if n < 1:
+        if whole_number("n", n) < 1:
             raise ValueError(f"{type(self).__name__}: n={n} rows must be at least 1")
         if not epsilon > 0:
             raise ValueError(f"epsilon={epsilon} must be above 0: it keeps equal numbers from being divided by 0")
@@ -121,7 +121,7 @@ class GroupNorm(Normalization):
 
     def __init__(self, n_groups, n, epsilon=1e-5):
         super().__init__(n, epsilon)
-        if n_groups < 1 or n % n_groups:
+        if whole_number("n_groups", n_groups) < 1 or n % n_groups:
             raise ValueError(f"n_groups={n_groups} does not divide the n={n} channels: use a divisor of {n}")
         self.n_groups = n_groups
 
