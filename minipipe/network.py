@@ -11,8 +11,10 @@ class Network:
     The layers are copied, so the same list can build several networks that then train apart. Parameters
     that a layer already has are kept; the others are drawn in float64 from
     `default_rng([seed, index of the layer])` and stored as `dtype`. They depend on the layer's place in the
-    network alone, so they are the same however the network is cut. Layers with the same `tie` start from one W, that of the
-    first of them that has one already, or else of the first; they get one dW, the sum of theirs, so they stay equal. `n_steps` counts the updates by `step`.
+    network alone, so they are the same however the network is cut.
+
+    Layers with the same `tie` start from one W, that of the first of them that has one already, or else of the
+    first; they get one dW, the sum of theirs, so they stay equal. `n_steps` counts the updates by `step`.
     """
 
     def __init__(self, layers, loss, seed=0, dtype=np.float64):

@@ -3,8 +3,8 @@
 from ..datasets import digits
 from ..exact import rational
 from ..functions import accuracy
-from ..layers import Linear, ReLU
 from ..losses import SoftmaxCrossEntropy
+from ..models import mlp
 from ..optimizers import SGD
 from ..pipeline import Pipeline
 from ..schedules import STAGES_PER_DEVICE, names_for
@@ -25,7 +25,7 @@ def run(options):
     (X, Y), (X_test, Y_test) = digits()
     n_stages = options.devices * STAGES_PER_DEVICE.get(options.schedule, 1)
     pipe = Pipeline(
-        _layers(), SoftmaxCrossEntropy(), n_stages, options.micro_batches, options.schedule, options.recompute, options.seed
+        mlp(SIZES), SoftmaxCrossEntropy(), n_stages, options.micro_batches, options.schedule, options.recompute, options.seed
     )
     print(f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, SIZES))} units,")
     print(f"{options.devices} devices, {options.micro_batches} micro-batches, schedule {pipe.schedule.name}\n")
@@ -39,13 +39,6 @@ def run(options):
     verdict = "gradients verified" if proved else "gradients WRONG"
     save(pipe.trace, path, f"{pipe.schedule.name}: {options.micro_batches} micro-batches of digits, {verdict}")
     return 0 if proved else 1
-
-
-def _layers():
-    layers = []
-    for n_prev, n in zip(SIZES, SIZES[1:]):
-        layers += [Linear(n_prev, n), ReLU()]
-    return layers[:-1]
 
 
 def _prove(pipe, X, Y, m):

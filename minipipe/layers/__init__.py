@@ -20,6 +20,6 @@ __all__ = [
     "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Dropout", "Embedding", "Flatten", "Fork",
     "GELU", "GlobalAvgPool", "GroupNorm", "Join", "Layer", "LayerNorm", "LeakyReLU", "Linear", "MaxPool1d",
     "MaxPool2d", "MaxPool3d", "MultiHeadAttention", "Pad", "PositionalEmbedding", "ReLU", "Reshape", "Residual",
-    "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh", "TransformerBlock", "backward_input_through", "backward_through", "every_layer",
-    "forward_through", "he", "set_moment", "skip_routes", "xavier",
+    "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh", "TransformerBlock", "backward_input_through",
+    "backward_through", "every_layer", "forward_through", "he", "set_moment", "skip_routes", "xavier",
 ]
