@@ -13,8 +13,8 @@ from .layers import (
 from .losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
 from .network import Sequential
 from .optimizers import SGD, Adam, AdamW, RMSProp
-from .pipeline import Costs, Pipeline, Stage, simulate
-from .schedules import Schedule, ScheduleError
+from .pipeline import Pipeline, Stage, simulate
+from .schedules import Costs, Overlap, Schedule, ScheduleError
 from .training import fit
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "Cluster", "Compute", "Concat", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
     "ConvTranspose3d", "Costs", "DeadlockError", "Dropout", "Embedding", "Flatten", "Fork", "GELU", "GlobalAvgPool",
     "GroupNorm", "Join", "Layer", "LayerNorm", "LeakyReLU", "Linear", "Link", "MaxPool1d", "MaxPool2d", "MaxPool3d",
-    "MeanSquaredError", "MemoryLimitError", "MultiHeadAttention", "Pad", "Pipeline", "PositionalEmbedding", "RMSProp",
+    "MeanSquaredError", "MemoryLimitError", "MultiHeadAttention", "Overlap", "Pad", "Pipeline", "PositionalEmbedding", "RMSProp",
     "ReLU", "Receive", "Reshape", "Residual", "SGD", "Schedule", "ScheduleError", "Send", "Sequential", "SiLU",
     "Sigmoid", "Softmax", "SoftmaxCrossEntropy", "Softplus", "Stage", "Tanh", "Trace", "TransformerBlock", "accuracy",
     "cluster", "datasets", "describe", "exact", "fit", "he", "models", "one_hot", "plots", "schedules", "simulate", "verification",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.cluster import bytes_by_kind
 from minipipe.pipeline import TreeSum, equal_counts
-from minipipe.pipeline.program import Routes, _program
+from minipipe.pipeline.program import Neighbours, Routes, _program
 from minipipe.schedules import BUILDERS, build, peak_microbatches
 
 LAYERS = [mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 5), mp.Tanh(), mp.Linear(5, 3)]
@@ -197,13 +197,15 @@ def test_programs_let_go_of_what_they_have_received_and_sent():
     """What nobody needs any more is freed, not kept alive by a program that waits for its next message."""
     arrays = []
 
-    def perform(action, incoming, skips):
+    def perform(parts, inputs):
+        ((incoming, skips),) = inputs
         outgoing, leaving = np.zeros(3), {"b": np.zeros(3)}
         arrays.extend(map(weakref.ref, [incoming, skips["a"], outgoing, leaving["b"]]))
-        return outgoing, leaving
+        return [(outgoing, leaving)]
 
     tables = Routes((("a", 0, 1), ("b", 1, 2))).table(3)
-    program = _program(build("gpipe", 3, 2).devices[1], [0, 1, 2], perform, *tables)
+    schedule = build("gpipe", 3, 2)
+    program = _program(schedule.devices[1], Neighbours(schedule), perform, *tables)
     program.send(None)                                    # asks for the first micro-batch
     program.send(np.ones(3))                              # asks for its skip connection
     request = program.send(np.ones(3))                    # a Compute

@@ -10,9 +10,8 @@ import subprocess
 import sys
 
 from ..cluster import Link
-from ..pipeline import Costs
 from ..pipeline.program import cluster_of
-from ..schedules import one_f_one_b
+from ..schedules import Costs, one_f_one_b
 from .benchmarks import CLOCK, ROWS, pytorch
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")

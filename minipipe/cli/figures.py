@@ -5,10 +5,10 @@ from pathlib import Path
 from ..datasets import digits
 from ..layers import Linear, Tanh
 from ..losses import SoftmaxCrossEntropy
-from ..pipeline import Costs, Pipeline, simulate
+from ..pipeline import Pipeline, simulate
 from ..plots.memory import memory
 from ..plots.timeline import timeline
-from ..schedules import gpipe, naive, one_f_one_b, with_recompute
+from ..schedules import Costs, gpipe, naive, one_f_one_b, with_recompute
 from .timeline import drawing_of, save, write
 
 K, M = 4, 8

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 from ..cluster import Link
-from ..pipeline import Costs, simulate
+from ..pipeline import simulate
 from ..plots import text
 from ..plots.timeline import timeline
-from ..schedules import STAGES_PER_DEVICE, Schedule, build, peak_microbatches, with_recompute
+from ..schedules import Costs, STAGES_PER_DEVICE, Schedule, build, peak_microbatches, with_recompute
 
 
 def run(options):

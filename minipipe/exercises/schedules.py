@@ -3,8 +3,8 @@
 from fractions import Fraction
 from numbers import Real
 
-from ..pipeline import Costs, simulate
-from ..schedules import Schedule, ScheduleError, gpipe, naive, peak_microbatches
+from ..pipeline import simulate
+from ..schedules import Costs, Schedule, ScheduleError, gpipe, naive, peak_microbatches
 from . import judged, short
 
 STAGES, MICROBATCHES = 2, 3            # of the schedule to be written

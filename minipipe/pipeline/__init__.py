@@ -2,8 +2,8 @@
 
 from .partition import equal_counts
 from .pipeline import Pipeline
-from .program import Costs, simulate
+from .program import simulate
 from .stage import Stage
 from .treesum import TreeSum
 
-__all__ = ["Costs", "Pipeline", "Stage", "TreeSum", "equal_counts", "simulate"]
+__all__ = ["Pipeline", "Stage", "TreeSum", "equal_counts", "simulate"]

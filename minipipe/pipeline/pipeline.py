@@ -5,9 +5,9 @@ import numpy as np
 from ..cluster import Link, Receive, Send
 from ..functions import even_slices, whole_number
 from ..network import Network, sum_of_tied
-from ..schedules import Schedule, build, with_recompute
+from ..schedules import Costs, Schedule, build, with_recompute
 from .partition import cut, equal_counts
-from .program import Costs, Routes, cluster_of
+from .program import Routes, cluster_of
 from .stage import Stage
 
 
@@ -136,16 +136,21 @@ class Pipeline(Network):
                 stage.commit()
             self._committed = True
 
-    def _perform(self, action, incoming, skips):
-        stage = self.stages[action.stage]
-        if action.kind == "F":
-            return stage.forward(action.microbatch, incoming, skips, keep_input_only=action[1:] in self._recomputed)
-        if action.kind == "R":
-            return stage.recompute(action.microbatch)
-        if action.kind == "W":
-            return stage.backward_weight(action.microbatch)
-        backward = stage.backward if action.kind == "B" else stage.backward_input
-        return backward(action.microbatch, incoming, skips)
+    def _perform(self, parts, inputs):
+        """[(outgoing, skips)] of the parts of an action, from the (incoming, skips) of each."""
+        return [self._perform_part(part, *given) for part, given in zip(parts, inputs)]
+
+    def _perform_part(self, part, incoming, skips):
+        kind, stage, microbatch = part
+        stage = self.stages[stage]
+        if kind == "F":
+            return stage.forward(microbatch, incoming, skips, keep_input_only=part[1:] in self._recomputed)
+        if kind == "B":
+            return stage.backward(microbatch, incoming, skips)
+        if kind == "I":
+            return stage.backward_input(microbatch, incoming, skips)
+        (stage.recompute if kind == "R" else stage.backward_weight)(microbatch)
+        return None, {}
 
     def _exchange_tied(self, device):
         """A program: tied layers send their dW to the first of them, which sends the sum back to the others."""

@@ -1,14 +1,16 @@
 """Who does what in which order: pure functions (n_stages, n_microbatches) -> Schedule."""
 
+from .actions import Action, Overlap
 from .builders import eager_one_f_one_b, gpipe, naive, one_f_one_b, with_recompute
 from .counting import peak_microbatches
+from .costs import Costs
 from .interleaved import interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first
 from .names import BUILDERS, STAGES_PER_DEVICE, build, names_for
-from .schedule import Action, Schedule, ScheduleError
+from .schedule import Schedule, ScheduleError
 from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
 
 __all__ = [
-    "BUILDERS", "STAGES_PER_DEVICE", "Action", "Schedule", "ScheduleError", "build", "eager_one_f_one_b", "gpipe",
+    "BUILDERS", "STAGES_PER_DEVICE", "Action", "Costs", "Overlap", "Schedule", "ScheduleError", "build", "eager_one_f_one_b", "gpipe",
     "interleaved_one_f_one_b", "interleaved_zero_bubble", "looped_breadth_first", "naive", "names_for", "one_f_one_b", "peak_microbatches",
     "with_recompute", "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v",
 ]

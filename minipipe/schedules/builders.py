@@ -1,6 +1,9 @@
 """Schedules with one stage on each device. Rows are devices, time runs to the right, a number is a micro-batch."""
 
-from .schedule import Action, Schedule
+from dataclasses import replace
+
+from .actions import Action
+from .schedule import Schedule
 
 
 def naive(n_stages, n_microbatches):
@@ -85,14 +88,12 @@ def with_recompute(schedule):
     """
     if any(action.kind == "R" for order in schedule.devices for action in order):
         raise ValueError(f"the schedule {schedule.name!r} recomputes already: use it as it is, with recompute=False")
-    devices = tuple(
-        tuple(
-            step for action in order
-            for step in ([Action("R", action.stage, action.microbatch), action] if action.kind in "BI" else [action])
-        )
-        for order in schedule.devices
-    )
-    return Schedule(devices, schedule.n_stages, schedule.n_microbatches, schedule.name + "+recompute")
+    devices = tuple(tuple(step for action in order for step in (*_recomputes(action), action)) for order in schedule.devices)
+    return replace(schedule, devices=devices, name=schedule.name + "+recompute")
+
+
+def _recomputes(action):
+    return [Action("R", part.stage, part.microbatch) for part in action.parts if part.kind in "BI"]
 
 
 def check(n_devices, n_microbatches):

@@ -11,10 +11,11 @@ def peak_microbatches(trace):
     for device in range(trace.n_devices):
         changes = []
         for span in trace.spans_of(device):
-            if span.label.kind == "F":
-                changes.append((span.start, 1))
-            elif span.label.kind in "BW":
-                changes.append((span.end, -1))
+            for part in getattr(span.label, "parts", ()):
+                if part.kind == "F":
+                    changes.append((span.start, 1))
+                elif part.kind in "BW":
+                    changes.append((span.end, -1))
         alive = peak = 0
         for _, change in sorted(changes):  # at one instant, ends come before starts
             alive += change

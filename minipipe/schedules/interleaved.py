@@ -5,7 +5,8 @@ as many messages. Rows are devices, time runs to the right; `F` is a forward of 
 """
 
 from .builders import check
-from .schedule import Action, Schedule
+from .actions import Action
+from .schedule import Schedule
 
 
 def interleaved_one_f_one_b(n_devices, n_microbatches, v=2):

@@ -1,25 +1,11 @@
 """The order of work: for each device, the list of its actions."""
 
-import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import chain
 
+from .actions import Action, Overlap, parse
+from .playing import devices_of_stages
 from .validation import faults
-
-
-class Action(NamedTuple):
-    """One piece of work, written as PyTorch writes it: `2F0` is the forward of micro-batch 0 on stage 2.
-
-    kind: "F" forward, "B" backward, or its halves "I" (the gradient of the stage's input) and "W" (of its weights), and
-    "R" recompute the forward for a backward that follows.
-    """
-
-    kind: str
-    stage: int
-    microbatch: int
-
-    def __str__(self):
-        return f"{self.stage}{self.kind}{self.microbatch}"
 
 
 class ScheduleError(ValueError):
@@ -28,10 +14,15 @@ class ScheduleError(ValueError):
 
 @dataclass(frozen=True)
 class Schedule:
-    """For each device, in order, the `Action`s that it performs.
+    """For each device, in order, the `Action`s (and `Overlap`s of two) that it performs.
 
-    Builders such as `gpipe` make one, and `from_text` reads one; `placement` says on which device each stage is.
+    Builders such as `gpipe` make one, and `from_text` reads one; `placements` says on which device each stage is.
     `faults()` lists all that is wrong with it, `validate()` raises `ScheduleError` if that is anything.
+
+    copy_of: where there are two copies of the network, 0 or 1 for each micro-batch, the copy that it passes through; the
+    copies have the same parameters, and the sum of their gradients. Empty: there is one.
+    versions: for each stage, the number of updates in the weights with which it works on each micro-batch, forward and
+    backward. Empty: no update comes before the last backward, as in every synchronous schedule.
 
     >>> schedule = Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"])
     >>> schedule.n_stages, schedule.n_microbatches
@@ -43,25 +34,34 @@ class Schedule:
     ['device 0 never does 0F1 (missing): every stage needs F and B (or I and W) of micro-batches 0..1']
     """
 
-    devices: tuple[tuple[Action, ...], ...]
+    devices: tuple[tuple[Action | Overlap, ...], ...]
     n_stages: int
     n_microbatches: int
     name: str = "custom"
+    copy_of: tuple[int, ...] = ()
+    versions: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
-    def from_text(cls, lines, n_microbatches=None, name="custom"):
+    def from_text(cls, lines, n_microbatches=None, name="custom", copy_of=()):
         """The schedule of a learner: one line of actions per device.
 
         lines: a list of strings, or one string with line breaks. An action is `F0`, which stands for the
-        stage with the number of its device, or `2F0` with the stage in front. n_microbatches: left out, one
-        more than the largest index that occurs. Raises `ScheduleError` for text that is not an action.
+        stage with the number of its device, or `2F0` with the stage in front, or `0F5&3B2` for two that overlap.
+        n_microbatches: left out, one more than the largest index that occurs. Raises `ScheduleError` for text that is
+        not an action.
         """
         if isinstance(lines, str):
             lines = lines.strip().splitlines()
-        devices = tuple(
-            tuple(_parse(word, device) for word in line.split()) for device, line in enumerate(lines)
-        )
-        actions = [action for order in devices for action in order]
+        try:
+            devices = tuple(tuple(parse(word, device) for word in line.split()) for device, line in enumerate(lines))
+        except ValueError as error:
+            raise ScheduleError(str(error)) from None
+        return cls.of_devices(devices, n_microbatches, name, copy_of)
+
+    @classmethod
+    def of_devices(cls, devices, n_microbatches=None, name="custom", copy_of=()):
+        """The schedule with these orders; stages and micro-batches are as many as occur. `ScheduleError` for none."""
+        actions = [part for action in chain(*devices) for part in action.parts]
         if not actions:
             raise ScheduleError("the schedule has no actions: write one line per device, such as 'F0 F1 B0 B1'")
         far = next((action for action in actions if max(action.stage, action.microbatch) > 100 + len(actions)), None)
@@ -72,32 +72,46 @@ class Schedule:
             n_microbatches = 1 + max(action.microbatch for action in actions)
         if not 1 <= n_microbatches <= 101 + len(actions):
             raise ScheduleError(f"n_microbatches={n_microbatches} does not fit a schedule of {len(actions)} actions")
-        return cls(devices, n_stages, n_microbatches, name)
+        return cls(devices, n_stages, n_microbatches, name, tuple(copy_of))
+
+    def parts(self, device):
+        """The `Action`s of a device in order, with overlaps taken apart."""
+        return [part for action in self.devices[device] for part in action.parts]
+
+    @property
+    def n_copies(self):
+        """How many copies of the network there are, 1 or 2."""
+        return 1 + max(self.copy_of, default=0)
+
+    @property
+    def placements(self):
+        """For each copy of the network, a list with the device of each stage."""
+        return [[device_of[stage] for stage in range(self.n_stages)] for device_of in devices_of_stages(self)]
 
     @property
     def placement(self):
-        """For each stage, the device that works on it."""
-        device_of = {action.stage: device for device, order in enumerate(self.devices) for action in order}
-        return [device_of[stage] for stage in range(self.n_stages)]
+        """For each stage, the device that works on it, in the first copy of the network."""
+        return self.placements[0]
 
-    def faults(self):
-        """Every fault in words, in a list; a schedule with an empty list runs to its end."""
-        return faults(self)
+    @property
+    def asynchronous(self):
+        """Whether weights change within the schedule."""
+        return any(action.kind == "U" for action in chain(*self.devices))
 
-    def validate(self):
+    def faults(self, most_alive=None, most_versions=None):
+        """Every fault in words, in a list; a schedule with an empty list runs to its end.
+
+        most_alive: the micro-batches that a device can keep the activations of at once, counted for each of its stages.
+        most_versions: the versions of its weights that a stage keeps, the newest ones.
+        """
+        return faults(self, most_alive, most_versions)
+
+    def validate(self, most_alive=None, most_versions=None):
         """This schedule, or `ScheduleError` with all its faults."""
-        found = self.faults()
+        found = self.faults(most_alive, most_versions)
         if found:
             raise ScheduleError(f"the schedule {self.name!r} cannot run:\n- " + "\n- ".join(found))
         return self
 
     def __str__(self):
         return "\n".join(f"device {device}: {' '.join(map(str, order))}" for device, order in enumerate(self.devices))
-
-
-def _parse(word, device):
-    match = re.fullmatch(r"(\d*)([A-Za-z])(\d+)", word)
-    if not match:
-        raise ScheduleError(f"device {device}: {word!r} is not an action: write F0, B0, I0, W0, R0, or 2F0 for stage 2")
-    stage, kind, microbatch = match.groups()
-    return Action(kind.upper(), int(stage) if stage else device, int(microbatch))

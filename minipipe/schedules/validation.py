@@ -2,123 +2,111 @@
 
 from collections import Counter
 
-KINDS = ("F", "B", "I", "W", "R")
+from .playing import STEPS, devices_of_stages, play
 
 
-def faults(schedule):
+def faults(schedule, most_alive=None, most_versions=None):
     """Every fault of `schedule` in words. Takes time in proportion to the number of actions."""
     if schedule.n_stages < 1 or schedule.n_microbatches < 1:
         return [f"a schedule needs at least 1 stage and 1 micro-batch, not {schedule.n_stages} and {schedule.n_microbatches}"]
+    found = _wrong_tables(schedule)
+    if found:
+        return found
     heads = play(schedule)
-    if heads is None:
-        return []
-    found = _unknown(schedule) + _on_two_devices(schedule) + _wrong_count(schedule) + _wrong_order(schedule)
-    return found or [_deadlock(schedule, heads)]
+    if heads is not None:
+        found = _unknown(schedule) + _on_two_devices(schedule) + _wrong_count(schedule) + _wrong_order(schedule)
+        return found or [_deadlock(schedule, heads)]
+    if most_alive is not None:
+        found += _too_many_alive(schedule, most_alive)
+    if most_versions is not None and schedule.versions:
+        found += _too_old_weights(schedule, most_versions)
+    return found
 
 
-def play(schedule):
-    """Perform the schedule without a clock: None if it comes to its end, else how far each device gets."""
-    n_stages, n_microbatches = schedule.n_stages, schedule.n_microbatches
-    done_F, done_I, done_W, done_R = ([bytearray(n_microbatches) for _ in range(n_stages)] for _ in range(4))  # a B is both halves
-    device_of = {action.stage: device for device, order in enumerate(schedule.devices) for action in order}
-    heads = [0] * len(schedule.devices)
-    ready = list(range(len(schedule.devices)))
-    while ready:
-        device = ready.pop()
-        order = schedule.devices[device]
-        while heads[device] < len(order):
-            kind, stage, microbatch = order[heads[device]]
-            if not (0 <= stage < n_stages and 0 <= microbatch < n_microbatches and device_of[stage] == device):
-                break
-            if kind == "F":
-                if done_F[stage][microbatch] or not (stage == 0 or done_F[stage - 1][microbatch]):
-                    break
-                done_F[stage][microbatch] = True
-            elif kind == "W":
-                if done_W[stage][microbatch] or not done_I[stage][microbatch]:
-                    break
-                done_W[stage][microbatch] = True
-            elif done_I[stage][microbatch] or not done_F[stage][microbatch]:
-                break
-            elif kind == "B" or kind == "I":
-                if stage < n_stages - 1 and not done_I[stage + 1][microbatch]:
-                    break
-                done_I[stage][microbatch] = True
-                if kind == "B":
-                    done_W[stage][microbatch] = True
-            elif kind == "R" and not done_R[stage][microbatch]:
-                done_R[stage][microbatch] = True
-            else:
-                break
-            heads[device] += 1
-            needed_by = device_of.get(stage + 1 if kind == "F" else stage - 1, device)
-            if needed_by != device and needed_by not in ready:
-                ready.append(needed_by)
-    complete = all(all(flags) for done in (done_F, done_W) for flags in done)
-    at_the_end = all(head == len(order) for head, order in zip(heads, schedule.devices))
-    return None if complete and at_the_end else heads
-
-
-def prerequisites(action, schedule):
-    """The `(kind, stage, microbatch)` that must be complete before `action` can start."""
-    kind, stage, microbatch = action
+def prerequisites(part, schedule):
+    """The `(kind, stage, microbatch)` that must be complete before `part` can start."""
+    kind, stage, microbatch = part
     if kind == "F":
         return [("F", stage - 1, microbatch)] if stage > 0 else []
     if kind == "W":
         return [("I", stage, microbatch)]
+    if kind == "U":
+        return [("W" if _halved(schedule, stage, microbatch) else "B", stage, microbatch)]
     own_forward = [("F", stage, microbatch)]
     if kind in "BI" and stage < schedule.n_stages - 1:
-        halved = any(("I", stage + 1, microbatch) in order for order in schedule.devices)
-        return own_forward + [("I" if halved else "B", stage + 1, microbatch)]
+        return own_forward + [("I" if _halved(schedule, stage + 1, microbatch) else "B", stage + 1, microbatch)]
     return own_forward
+
+
+def _halved(schedule, stage, microbatch):
+    return any(("I", stage, microbatch) in order for order in schedule.devices)
+
+
+def _wrong_tables(schedule):
+    """What is wrong with `copy_of` and `versions`, which say how to read the actions."""
+    found = []
+    n_stages, n_microbatches = schedule.n_stages, schedule.n_microbatches
+    if schedule.copy_of and (len(schedule.copy_of) != n_microbatches or not set(schedule.copy_of) <= {0, 1}):
+        found.append(f"copy_of={schedule.copy_of} must have a 0 or 1 for each of the {n_microbatches} micro-batches")
+    shape = [len(row) for row in schedule.versions]
+    if schedule.versions and shape != [n_microbatches] * n_stages:
+        found.append(f"versions has rows of lengths {shape}: give it {n_stages} rows, one for each stage, of {n_microbatches} numbers")
+    return found
 
 
 def _unknown(schedule):
     found = []
-    for device, order in enumerate(schedule.devices):
-        for action in order:
-            if action.kind not in KINDS:
-                found.append(f"device {device}: {action} is of unknown kind {action.kind!r}: use F, B, I, W or R")
-            elif not 0 <= action.stage < schedule.n_stages:
-                found.append(f"device {device}: {action} is unknown: stages are 0..{schedule.n_stages - 1}")
-            elif not 0 <= action.microbatch < schedule.n_microbatches:
-                found.append(f"device {device}: {action} is unknown: micro-batches are 0..{schedule.n_microbatches - 1}")
+    for device in range(len(schedule.devices)):
+        for part in schedule.parts(device):
+            if part.kind not in STEPS:
+                found.append(f"device {device}: {part} is of unknown kind {part.kind!r}: use F, B, I, W, R or U")
+            elif not 0 <= part.stage < schedule.n_stages:
+                found.append(f"device {device}: {part} is unknown: stages are 0..{schedule.n_stages - 1}")
+            elif not 0 <= part.microbatch < schedule.n_microbatches:
+                found.append(f"device {device}: {part} is unknown: micro-batches are 0..{schedule.n_microbatches - 1}")
     return found
 
 
 def _on_two_devices(schedule):
     devices_of = {}
-    for device, order in enumerate(schedule.devices):
-        for action in order:
-            devices_of.setdefault(action.stage, set()).add(device)
+    copy_of = schedule.copy_of or bytes(schedule.n_microbatches)
+    for device in range(len(schedule.devices)):
+        for _, stage, microbatch in schedule.parts(device):
+            copy = copy_of[microbatch] if 0 <= microbatch < len(copy_of) else 0
+            devices_of.setdefault((stage, copy), set()).add(device)
     return [
-        f"stage {stage} is on devices {', '.join(map(str, sorted(devices)))}: a stage's parameters are on one device only"
-        for stage, devices in sorted(devices_of.items()) if len(devices) > 1
+        f"stage {stage}{f' of copy {copy}' if schedule.copy_of else ''} is on devices {', '.join(map(str, sorted(devices)))}: "
+        "a stage's parameters are on one device only"
+        for (stage, copy), devices in sorted(devices_of.items()) if len(devices) > 1
     ]
 
 
 def _wrong_count(schedule):
     found = []
-    counts = Counter(tuple(action) for order in schedule.devices for action in order)
-    device_of = {action.stage: device for device, order in enumerate(schedule.devices) for action in order}
+    counts = Counter(part for device in range(len(schedule.devices)) for part in schedule.parts(device))
+    device_of = devices_of_stages(schedule)
+    copy_of = schedule.copy_of or bytes(schedule.n_microbatches)
     for stage in range(schedule.n_stages):
-        who = f"device {device_of[stage]}" if stage in device_of else "no device"
         for microbatch in range(schedule.n_microbatches):
-            count = {kind: counts[kind, stage, microbatch] for kind in KINDS}
-            for kind in KINDS:
-                if count[kind] > 1:
-                    found.append(f"{who} does {stage}{kind}{microbatch} {count[kind]} times (duplicated): once is enough")
-            never = f"{who} never does" if stage in device_of else "no device does"
-            for kind in _missing(count):
-                found.append(
-                    f"{never} {stage}{kind}{microbatch} (missing): every stage needs F and B (or I and W) of micro-batches "
-                    f"0..{schedule.n_microbatches - 1}"
-                )
-            if count["B"] and (count["I"] or count["W"]):
-                half = "I" if count["I"] else "W"
-                found.append(
-                    f"{who} does {stage}B{microbatch} and also its half {stage}{half}{microbatch} (duplicated): use B, or I and W"
-                )
+            device = device_of[copy_of[microbatch]].get(stage)
+            count = {kind: counts[kind, stage, microbatch] for kind in STEPS}
+            found += _wrong_count_of(stage, microbatch, count, device, schedule.n_microbatches)
+    return found
+
+
+def _wrong_count_of(stage, microbatch, count, device, n_microbatches):
+    found = []
+    who, never = (f"device {device}", f"device {device} never does") if device is not None else ("no device", "no device does")
+    for kind in STEPS:
+        if count[kind] > 1:
+            found.append(f"{who} does {stage}{kind}{microbatch} {count[kind]} times (duplicated): once is enough")
+    for kind in _missing(count):
+        found.append(
+            f"{never} {stage}{kind}{microbatch} (missing): every stage needs F and B (or I and W) of micro-batches 0..{n_microbatches - 1}"
+        )
+    if count["B"] and (count["I"] or count["W"]):
+        half = "I" if count["I"] else "W"
+        found.append(f"{who} does {stage}B{microbatch} and also its half {stage}{half}{microbatch} (duplicated): use B, or I and W")
     return found
 
 
@@ -130,13 +118,14 @@ def _missing(count):
 
 def _wrong_order(schedule):
     found = []
-    for device, order in enumerate(schedule.devices):
+    for device in range(len(schedule.devices)):
         place = {}
-        for position, action in enumerate(order):
-            place.setdefault(tuple(action), position)
+        for position, part in enumerate(schedule.parts(device)):
+            place.setdefault(tuple(part), position)
         for (kind, stage, microbatch), position in place.items():
             forward, half = place.get(("F", stage, microbatch)), place.get(("I", stage, microbatch))
             backward = place.get(("B", stage, microbatch), half)
+            complete = place.get(("B", stage, microbatch), place.get(("W", stage, microbatch)))
             name = f"{stage}{kind}{microbatch}"
             if kind in "BI" and forward is not None and position < forward:
                 found.append(f"device {device}: {name} comes before its forward {stage}F{microbatch}")
@@ -146,27 +135,82 @@ def _wrong_order(schedule):
                 found.append(f"device {device}: {name} recomputes before there was a forward {stage}F{microbatch}")
             if kind == "R" and backward is not None and position > backward:
                 found.append(f"device {device}: {name} comes after {stage}{'B' if half is None else 'I'}{microbatch}, which needs it")
+            if kind == "U" and complete is not None and position < complete:
+                found.append(f"device {device}: {name} comes before the gradient of micro-batch {microbatch} is complete")
+    return found + _weights_too_new(schedule)
+
+
+def _weights_too_new(schedule):
+    """Forwards with weights that no update has made yet."""
+    found = []
+    for device in range(len(schedule.devices) if schedule.versions else 0):
+        updates = Counter()
+        for part in schedule.parts(device):
+            updates[part.stage] += part.kind == "U"
+            if part.kind == "F" and 0 <= part.stage < schedule.n_stages and 0 <= part.microbatch < schedule.n_microbatches:
+                version = schedule.versions[part.stage][part.microbatch]
+                if version > updates[part.stage]:
+                    found.append(
+                        f"device {device}: {part} needs the weights after {version} updates, but there were only {updates[part.stage]} by then"
+                    )
+    return found
+
+
+def _too_many_alive(schedule, most_alive):
+    found = []
+    for device in range(len(schedule.devices)):
+        alive = 0
+        for action in schedule.devices[device]:
+            kinds = [part.kind for part in action.parts]
+            alive += kinds.count("F")
+            if alive > most_alive:
+                found.append(
+                    f"device {device}: with {action}, {alive} micro-batches are alive at once, above the limit of {most_alive}: "
+                    "put a backward before it"
+                )
+                break
+            alive -= kinds.count("B") + kinds.count("W")
+    return found
+
+
+def _too_old_weights(schedule, most_versions):
+    found = []
+    for device in range(len(schedule.devices)):
+        updates = Counter()
+        for part in schedule.parts(device):
+            updates[part.stage] += part.kind == "U"
+            version = schedule.versions[part.stage][part.microbatch]
+            if part.kind != "U" and updates[part.stage] - version >= most_versions:
+                found.append(
+                    f"device {device}: {part} needs the weights after {version} updates, which no longer exist: there were "
+                    f"{updates[part.stage]}, and only the newest {most_versions} versions are kept"
+                )
     return found
 
 
 def _deadlock(schedule, heads):
     """The cycle of who waits for whom, where each device is stuck at `heads[device]`."""
-    placement = schedule.placement
-    performed = {tuple(action) for head, order in zip(heads, schedule.devices) for action in order[:head]}
+    device_of = schedule.placements
+    copy_of = schedule.copy_of or bytes(schedule.n_microbatches)
+    performed = {part for head, order in zip(heads, schedule.devices) for action in order[:head] for part in action.parts}
 
     def need(device):
         """The action that the device waits for; each other one before it has been performed."""
         action = schedule.devices[device][heads[device]]
-        return next(need for need in prerequisites(action, schedule) if need not in performed)
+        needs = [need for part in action.parts for need in prerequisites(part, schedule)]
+        return next(need for need in needs if need not in performed)
+
+    def holder_of(need):
+        return device_of[copy_of[need[2]]][need[1]]
 
     path = [next(device for device, order in enumerate(schedule.devices) if heads[device] < len(order))]
-    while (holder := placement[need(path[-1])[1]]) not in path:
+    while (holder := holder_of(need(path[-1]))) not in path:
         path.append(holder)
     links = []
     for device in path[path.index(holder):]:
         kind, stage, microbatch = need(device)
         links.append(
             f"device {device} cannot start {schedule.devices[device][heads[device]]} "
-            f"before {stage}{kind}{microbatch} on device {placement[stage]}"
+            f"before {stage}{kind}{microbatch} on device {holder_of(need(device))}"
         )
     return "deadlock: " + ", and ".join(links)

@@ -5,7 +5,8 @@ Source of all: Qi et al. 2023, arXiv 2401.10241.
 
 from .builders import check
 from .interleaved import halves_in_turn
-from .schedule import Action, Schedule
+from .actions import Action
+from .schedule import Schedule
 
 
 def zero_bubble_h1(n_devices, n_microbatches):

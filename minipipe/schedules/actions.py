@@ -1,0 +1,73 @@
+"""The pieces of work of which a schedule is made."""
+
+import re
+from typing import NamedTuple
+
+
+class Action(NamedTuple):
+    """One piece of work, written as PyTorch writes it: `2F0` is the forward of micro-batch 0 on stage 2.
+
+    kind: "F" forward, "B" backward, or its halves "I" (the gradient of the stage's input) and "W" (of its weights),
+    "R" recompute the forward for a backward that follows, and "U" update the stage's weights with the gradients of all
+    micro-batches since its last update, of which this one is the last.
+    """
+
+    kind: str
+    stage: int
+    microbatch: int
+
+    @property
+    def parts(self):
+        """The `Action`s of which this one is made: itself."""
+        return (self,)
+
+    def __str__(self):
+        return f"{self.stage}{self.kind}{self.microbatch}"
+
+
+class Overlap(NamedTuple):
+    """A forward and a backward that one device runs at once: while one sends, the other computes.
+
+    Both begin together and end together. Written `0F5&3B2`. Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.1.
+
+    >>> overlap = Overlap(Action("F", 0, 5), Action("B", 3, 2))
+    >>> str(overlap), overlap.kind
+    ('0F5&3B2', 'F&B')
+    """
+
+    forward: Action
+    backward: Action
+
+    kind = "F&B"
+
+    @property
+    def parts(self):
+        """The `Action`s of which this one is made: the forward and the backward."""
+        return tuple(self)
+
+    def __str__(self):
+        return f"{self.forward}&{self.backward}"
+
+
+def parse(word, device):
+    """The action that `word` stands for; without a stage, that of the device. `ValueError` for any other word.
+
+    >>> parse("F0", 2), str(parse("0F5&3B2", 0))
+    (Action(kind='F', stage=2, microbatch=0), '0F5&3B2')
+    """
+    parts = [_parse_part(part, word, device) for part in word.split("&")]
+    if len(parts) == 1:
+        return parts[0]
+    if [part.kind for part in parts] != ["F", "B"]:
+        raise ValueError(f"device {device}: {word!r} is not an overlap: write a forward & a backward, such as 0F5&3B2")
+    return Overlap(*parts)
+
+
+def _parse_part(part, word, device):
+    match = re.fullmatch(r"(\d*)([A-Za-z])(\d+)", part, re.ASCII)
+    if not match:
+        raise ValueError(
+            f"device {device}: {word!r} is not an action: write F0, B0, I0, W0, R0 or U0, 2F0 for stage 2, or 0F5&3B2 for an overlap"
+        )
+    stage, kind, microbatch = match.groups()
+    return Action(kind.upper(), int(stage) if stage else device, int(microbatch))
