@@ -142,7 +142,7 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
     (["--output", "t.xyz"], "its name must end in one of"),
     (["--output", "."], "it is a folder"),
     (["timeline", "--latency", "inf"], "latency=inf must be finite"),
-    (["timeline", "--costs", "F=1,Q=2"], "'Q=2' is not one cost of F, B, R, I or W"),
+    (["timeline", "--costs", "F=1,Q=2"], "'Q=2' is not one cost of F, B, R, I, W"),
     (["timeline", "--costs", "F=x"], "'x' is not a number"),
     (["timeline", "--costs", "F=nan"], "F=nan on stage 0"),
     (["timeline", "--latency", "-1"], "latency=-1"),
