@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import rational
-from minipipe.schedules import Action, Schedule, build, names_for
+from minipipe.schedules import Action, Overlap, Schedule, build, names_for
 
 LOSSES = {
     "mean squared error": mp.MeanSquaredError(),
@@ -166,20 +166,30 @@ def compositions(draw, total):
 def valid_schedules(draw, n_stages, n_microbatches):
     """Any schedule that can run: a random order in which each action comes after those that it needs.
 
-    Several stages may share a device, and some backwards are in halves, others whole.
+    Several stages may share a device, there may be two copies of the network, some backwards are in halves, others whole,
+    and one that could have run before the forward that it follows may overlap with it.
     """
-    placement = draw(st.lists(st.integers(0, n_stages - 1), min_size=n_stages, max_size=n_stages))
-    orders = {device: [] for device in sorted(set(placement))}
+    copy_of = draw(st.sampled_from([(), tuple(i % 2 for i in range(n_microbatches))]))
+    devices = st.lists(st.integers(0, n_stages - 1), min_size=n_stages, max_size=n_stages)
+    placements = [draw(devices) for _ in range(1 + max(copy_of, default=0))]
+    orders = {device: [] for device in sorted(set(sum(placements, [])))}
     done, left = {("F", -1, i) for i in range(n_microbatches)} | {("I", n_stages, i) for i in range(n_microbatches)}, []
     for stage in range(n_stages):
         for i in range(n_microbatches):
             left += [Action(kind, stage, i) for kind in draw(st.sampled_from(["FB", "FIW"]))]
+    before = None
     while left:
         action = draw(st.sampled_from([action for action in left if _needs(action) <= done]))
         left.remove(action)
+        order = orders[placements[copy_of[action.microbatch] if copy_of else 0][action.stage]]
+        follows = before is not None and before.kind == "F" and order and order[-1] is before
+        if follows and action.kind == "B" and _needs(action) <= done - {tuple(before)} and draw(st.booleans()):
+            order.append(Overlap(order.pop(), action))
+        else:
+            order.append(action)
+        before = action
         done |= {("I", *action[1:]) if action.kind == "B" else tuple(action)}
-        orders[placement[action.stage]].append(action)
-    return Schedule(tuple(map(tuple, orders.values())), n_stages, n_microbatches)
+    return Schedule(tuple(map(tuple, orders.values())), n_stages, n_microbatches, copy_of=copy_of)
 
 
 def _needs(action):

@@ -15,7 +15,7 @@ class Cluster:
     """Devices that run programs under one clock.
 
     programs: one generator per device; it yields `Compute`, `Send` and `Receive` requests.
-    duration: `duration(label)` gives the ticks of a `Compute`, any number above 0; by default, 1.
+    duration: `duration(label)` gives the ticks of a `Compute`, at least 0; by default, 1.
     link: latency and bandwidth between two devices; by default, messages arrive at once.
     holdings: one function per device that returns what its program holds now, {kind: nested lists of arrays}.
     Given these, memory is counted in bytes of arrays really held: those, the arguments and the result of a
@@ -146,8 +146,8 @@ class Cluster:
     def _start(self, number, request, now):
         label = request.label
         ticks = self._duration(label)
-        if not 0 < ticks < inf:
-            raise ValueError(f"{label} on device {number} has duration {ticks}: durations are finite and above 0 ticks")
+        if not 0 <= ticks < inf:
+            raise ValueError(f"{label} on device {number} has duration {ticks}: durations are finite and at least 0 ticks")
         if request.function is not None:
             self._devices[number].answer = self._call(number, request, now)
         end = now + ticks

@@ -1,5 +1,7 @@
 """The pipeline: a network cut into stages, run by a schedule on a cluster."""
 
+from itertools import chain
+
 import numpy as np
 
 from ..cluster import Link, Receive, Send
@@ -78,11 +80,12 @@ class Pipeline(Network):
         self._gradients = None
         self._committed = False
         self._tied_sums = {}
-        for stage in self.stages:
+        self._copies = [self.stages, *([stage.twin() for stage in self.stages] for _ in range(self.schedule.n_copies - 1))]
+        for stage in chain(*self._copies):
             stage.begin(self.n_microbatches, batch, self.n_steps)
         self._cluster = cluster_of(
             self.schedule, self._costs, self._link, self._perform, self._holdings_of_devices(), self._memory_limit,
-            self._routes, self._exchange_tied,
+            self._routes, self._copies, self._exchange_tied,
         )
 
     def tick(self):
@@ -142,7 +145,7 @@ class Pipeline(Network):
 
     def _perform_part(self, part, incoming, skips):
         kind, stage, microbatch = part
-        stage = self.stages[stage]
+        stage = self._copies[self.schedule.copy_of[microbatch] if self.schedule.copy_of else 0][stage]
         if kind == "F":
             return stage.forward(microbatch, incoming, skips, keep_input_only=part[1:] in self._recomputed)
         if kind == "B":
@@ -178,8 +181,9 @@ class Pipeline(Network):
 
     def _holdings_of_devices(self):
         stages_of = [[] for _ in self.schedule.devices]
-        for stage, device in zip(self.stages, self.schedule.placement):
-            stages_of[device].append(stage)
+        for stages, placement in zip(self._copies, self.schedule.placements):
+            for stage, device in zip(stages, placement):
+                stages_of[device].append(stage)
         return [stages[0].holdings if len(stages) == 1 else _joined(stages) for stages in stages_of]
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ..cluster import Cluster, Compute, Link, Receive, Send
 from ..schedules import Action, Costs
 
+FLUSH = ("A", "U")  # all-reduce and update, where they have costs
 DIRECTION = {"F": 1, "B": -1, "I": -1, "W": 0, "R": 0, "U": 0}  # the stage that needs the result is this many stages on
 MESSAGE = {"F": "F", "B": "B", "I": "B"}                # a gradient by the same name, whether its sender halves the backward or not
 
@@ -38,16 +39,23 @@ class Routes:
         return arriving, leaving
 
 
-def cluster_of(schedule, costs, link, perform=None, holdings=None, memory_limit=None, routes=Routes(), flush=None):
+def cluster_of(schedule, costs, link, perform=None, holdings=None, memory_limit=None, routes=Routes(), copies=None, flush=None):
     """A cluster with one device per line of `schedule`.
 
     perform: its actions call `perform(parts, inputs)` with the parts of the action and for each of them (incoming, skips); it
-    returns for each of them (outgoing, {name: what leaves by this name}). flush: `flush(device)` is a program that
-    follows the device's last action.
+    returns for each of them (outgoing, {name: what leaves by this name}). copies: the stages of both copies of the network,
+    if there are two. flush: `flush(device)` is a program that follows the device's last action.
     """
-    programs = [_program(order, Neighbours(schedule), perform, *routes.table(schedule.n_stages)) for order in schedule.devices]
-    if flush is not None:
-        programs = [_one_after_another(program, flush(device)) for device, program in enumerate(programs)]
+    neighbours, tables, table = Neighbours(schedule), routes.table(schedule.n_stages), costs.table(schedule.n_stages)
+    programs = [
+        _one_after_another(
+            _program(order, neighbours, perform, *tables),
+            exchange_copies(neighbours, device, copies),
+            *([] if flush is None else [flush(device)]),
+            _after_the_flush(neighbours, device, [kind for kind in FLUSH if kind in table and not schedule.asynchronous]),
+        )
+        for device, order in enumerate(schedule.devices)
+    ]
     return Cluster(programs, costs.duration(schedule.n_stages), link, holdings, memory_limit)
 
 
@@ -56,7 +64,12 @@ class Neighbours:
 
     def __init__(self, schedule):
         self.n_stages = schedule.n_stages
+        self.n_microbatches = schedule.n_microbatches
         self.placements, self.copy_of = schedule.placements, schedule.copy_of
+
+    def stages_on(self, device):
+        """The (copy, stage) that are on a device."""
+        return [(copy, stage) for copy, places in enumerate(self.placements) for stage, place in enumerate(places) if place == device]
 
     def device(self, stage, microbatch):
         return self.placements[self.copy_of[microbatch] if self.copy_of else 0][stage]
@@ -95,6 +108,34 @@ def _send(part, neighbours, names, outgoing, skips):
         yield Send(label, outgoing, neighbours.device(after, microbatch))
     for name, target in names:
         yield Send(_label(MESSAGE[kind], stage, microbatch, name), skips.get(name), neighbours.device(target, microbatch))
+
+
+def exchange_copies(neighbours, device, copies=None):
+    """A program: the stages of the second copy hand their sums over to those of the first, and get the totals back."""
+    if len(neighbours.placements) == 1:
+        return
+    stages_on = neighbours.stages_on(device)
+    for copy, stage in stages_on:
+        if copy == 1:
+            yield Send(f"sums of stage {stage}", copies and copies[1][stage].sums(), neighbours.placements[0][stage])
+    for copy, stage in stages_on:
+        if copy == 0:
+            sums = yield Receive(f"sums of stage {stage}", neighbours.placements[1][stage])
+            if copies:
+                copies[0][stage].absorb(sums)
+            yield Send(f"totals of stage {stage}", copies and copies[0][stage].sums(), neighbours.placements[1][stage])
+    for copy, stage in stages_on:
+        if copy == 1:
+            totals = yield Receive(f"totals of stage {stage}", neighbours.placements[0][stage])
+            if copies:
+                copies[1][stage].replace(totals)
+
+
+def _after_the_flush(neighbours, device, kinds):
+    """A program: what costs time at the end of a mini-batch, though nothing is computed here: an all-reduce, an update."""
+    for kind in kinds:
+        for _, stage in neighbours.stages_on(device):
+            yield Compute(Action(kind, stage, neighbours.n_microbatches - 1))
 
 
 def _label(kind, stage, microbatch, name):

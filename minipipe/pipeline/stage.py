@@ -1,5 +1,7 @@
 """One part of the network, an object on its own: its layers, its stash, its gradients."""
 
+import copy
+
 from ..cluster import Buffers
 from ..layers import backward_input_through, backward_through, every_layer, forward_through, set_moment
 from ..network import commit, take_statistics
@@ -101,6 +103,26 @@ class Stage:
         """J of the mini-batch, in the last stage."""
         return self.cost_sum.value
 
+    def sums(self):
+        """What is there of the sums over micro-batches, to be handed to the other copy of this stage."""
+        return [tree_sum.pending for tree_sum in self._tree_sums()]
+
+    def absorb(self, sums):
+        """Add the sums of the other copy of this stage, which has worked on the other micro-batches."""
+        for tree_sum, pending in zip(self._tree_sums(), sums, strict=True):
+            tree_sum.absorb(pending)
+        self._count_sums()
+
+    def replace(self, sums):
+        """Take over the sums of the other copy of this stage, which are the totals."""
+        for tree_sum, pending in zip(self._tree_sums(), sums, strict=True):
+            tree_sum.pending = pending
+        self._count_sums()
+
+    def twin(self):
+        """The same stage in another copy of the network, with arrays of its own."""
+        return Stage(self.index, [layer.copy() for layer in self.layers], copy.copy(self.loss))
+
     def commit(self):
         """At the end of a mini-batch: the layers draw their conclusions from the statistics of all its micro-batches."""
         commit(self._everyone, self.statistics_sum.value)
@@ -136,7 +158,13 @@ class Stage:
 
     def _add(self, tree_sum, i, term):
         tree_sum.add(i, term)
+        self._count_sums()
+
+    def _count_sums(self):
         self._sums = Buffers([self.gradient_sum.pending, self.statistics_sum.pending])
+
+    def _tree_sums(self):
+        return self.gradient_sum, self.cost_sum, self.statistics_sum
 
     def _cache_owners(self):
         return self.layers if self.loss is None else [*self.layers, self.loss]

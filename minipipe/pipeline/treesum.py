@@ -32,7 +32,15 @@ class TreeSum:
 
     def add(self, i, term):
         """Add term `i`, a number from 0 to n - 1 that was not added before."""
-        level, place, n_places = 0, i, self.n
+        self._put(0, i, term)
+
+    def absorb(self, pending):
+        """Add what is `pending` in another sum of the same `n` terms, of which it has got others."""
+        for (level, place), term in pending.items():
+            self._put(level, place, term)
+
+    def _put(self, level, place, term):
+        n_places = -(-self.n // 2 ** level)
         while n_places > 1:
             partner = place ^ 1
             if partner < n_places:

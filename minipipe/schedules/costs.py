@@ -16,8 +16,8 @@ class Costs:
 
     message_bytes: what a stage sends on to the next one for each micro-batch, and gets back as a gradient, which has the
     same size. Only simulations need it; in a run with arrays, messages have the size that they have.
-    all_reduce, U: if one is not None, each stage of a synchronous schedule ends with it: an all-reduce of its gradients
-    with replicas that are not simulated, and an update.
+    all_reduce, U: where they are given, each stage of a synchronous schedule ends with them: an all-reduce (kind "A") of its
+    gradients with replicas that are not simulated, and an update.
 
     >>> Costs.from_text("F=1,B=2.5").table(2)["I"]
     [1.25, 1.25]
@@ -48,7 +48,7 @@ class Costs:
         return cls(**costs)
 
     def table(self, n_stages):
-        """{kind: list of ticks over the stages}; `ValueError` for a cost that no clock can keep."""
+        """{kind: list of ticks over the stages}, for those that have a cost; `ValueError` for one that no clock can keep."""
         F, B = _per_stage("F", self.F, n_stages), _per_stage("B", self.B, n_stages)
         R = F if self.R is None else _per_stage("R", self.R, n_stages)
         halves = {kind: None if cost is None else _per_stage(kind, cost, n_stages) for kind, cost in (("I", self.I), ("W", self.W))}
@@ -57,16 +57,15 @@ class Costs:
             I = [b / 2 for b in B] if W is None else _per_stage("I = B - W", [b - w for b, w in zip(B, W)], n_stages)
         if W is None:
             W = _per_stage("W = B - I", [b - i for b, i in zip(B, I)], n_stages)
-        table = {"F": F, "B": B, "R": R, "I": I, "W": W, "U": _per_stage("U", self.U or 0, n_stages, may_be_0=True)}
-        if self.FB is not None:
-            table["FB"] = _per_stage("FB", self.FB, n_stages)
-        if self.all_reduce is not None:
-            table["all_reduce"] = _per_stage("all_reduce", self.all_reduce, n_stages, may_be_0=True)
+        table = {"F": F, "B": B, "R": R, "I": I, "W": W}
+        for kind, name in (("FB", "FB"), ("U", "U"), ("A", "all_reduce")):
+            if getattr(self, name) is not None:
+                table[kind] = _per_stage(name, getattr(self, name), n_stages, may_be_0=kind != "FB")
         return table
 
     def duration(self, n_stages):
         """A function: the ticks of an `Action` or `Overlap`."""
-        table = self.table(n_stages)
+        table = {"U": [0] * n_stages} | self.table(n_stages)
         together = table.get("FB")
 
         def ticks(action):
