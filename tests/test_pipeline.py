@@ -205,7 +205,7 @@ def test_programs_let_go_of_what_they_have_received_and_sent():
 
     tables = Routes((("a", 0, 1), ("b", 1, 2))).table(3)
     schedule = build("gpipe", 3, 2)
-    program = _program(schedule.devices[1], Neighbours(schedule), perform, *tables)
+    program = _program(schedule.devices[1], Neighbours(schedule), perform, [0, 0, 0], *tables)
     program.send(None)                                    # asks for the first micro-batch
     program.send(np.ones(3))                              # asks for its skip connection
     request = program.send(np.ones(3))                    # a Compute

@@ -5,8 +5,8 @@ from math import inf
 
 from .errors import DeadlockError, MemoryLimitError, deadlock_message, memory_message
 from .memory import bytes_by_kind, own
-from .requests import Compute, Link, Receive, Send
-from .trace import RECEIVED, Record, Trace
+from .requests import Compute, Link, Receive, Send, links_between
+from .trace import MESSAGE_WIDTH, RECEIVED, Record, Trace
 
 RESUME, START = 0, 1  # at the end of a tick, devices go on after what they have finished, but start nothing new
 
@@ -16,7 +16,8 @@ class Cluster:
 
     programs: one generator per device; it yields `Compute`, `Send` and `Receive` requests.
     duration: `duration(label)` gives the ticks of a `Compute`, at least 0; by default, 1.
-    link: latency and bandwidth between two devices; by default, messages arrive at once.
+    link: the `Link` between any two devices, or a dict {(source, to): Link} of those that are not free; by default,
+    messages arrive at once.
     holdings: one function per device that returns what its program holds now, {kind: nested lists of arrays}.
     Given these, memory is counted in bytes of arrays really held: those, the arguments and the result of a
     Compute while it lasts (before and after its function, whichever is more), and the messages that have
@@ -48,8 +49,7 @@ class Cluster:
         self.failure = None  # the exception that has stopped the run
         self._devices = [_Device(program) for program in programs]
         self._duration = duration or (lambda label: 1)
-        self._link = link
-        self._links_are_free = link.latency == 0 and link.bandwidth == inf
+        self._links = links_between(link, n_devices)
         self._link_free_at = {}  # (source, to) -> tick
         self._holdings = holdings
         self._memory_limit = memory_limit
@@ -118,8 +118,12 @@ class Cluster:
                 return
             kind = type(request)
             if kind is Send:
-                self._send(number, request, now)
+                arrival = self._send(number, request, now)
                 answer = None
+                if arrival > now and request.to != number and self._links[number, request.to].blocking:
+                    self._record.blocked += (number, now, arrival, len(self._record.messages) - MESSAGE_WIDTH)
+                    heappush(self._agenda, (arrival, RESUME, number))
+                    return
             elif kind is Receive:
                 key = (request.source, request.label)
                 message = device.inbox.pop(key, None)
@@ -168,10 +172,10 @@ class Cluster:
         to, label, value = request.to, request.label, request.value
         if not 0 <= to < len(self._devices):
             self._check_device(to, f"device {number} sends {label} to")
-        n_bytes = 0
+        n_bytes = request.n_bytes
         if value is not None:
             value, n_bytes = own(value)
-        arrival = now if to == number or self._links_are_free else self._transfer(number, to, now, n_bytes)
+        arrival = now if to == number else self._transfer(number, to, now, n_bytes)
         messages = self._record.messages
         message = arrival, value, len(messages)
         messages += (label, number, to, now, arrival, None, n_bytes)
@@ -183,6 +187,7 @@ class Cluster:
             raise ValueError(f"device {number} sends {label} to device {to} twice: name each message once")
         elif self._record.finished[to] is not None:
             self._check_limit(to, arrival)
+        return arrival
 
     def _check_device(self, number, who):
         if number not in range(len(self._devices)):
@@ -190,9 +195,12 @@ class Cluster:
 
     def _transfer(self, number, to, now, n_bytes):
         """The tick at which a message arrives that is sent now."""
-        leaves = max(now, self._link_free_at.get((number, to), 0)) + self._link.ticks_occupied(n_bytes)
+        link = self._links[number, to]
+        if link.bandwidth == inf:
+            return now + link.latency
+        leaves = max(now, self._link_free_at.get((number, to), 0)) + link.ticks_occupied(n_bytes)
         self._link_free_at[number, to] = leaves
-        return leaves + self._link.latency
+        return leaves + link.latency
 
     def _deliver(self, number, device, message):
         """Resume a waiting device when its message arrives."""

@@ -22,15 +22,16 @@ class Compute:
 
 
 class Send:
-    """Hand `value` to the device `to` under the name `label`. The sender goes on at once.
+    """Hand `value` to the device `to` under the name `label`. The sender goes on at once, unless the link is blocking.
 
-    The receiver gets a copy, made now: the sender may overwrite its arrays afterwards.
+    The receiver gets a copy, made now: the sender may overwrite its arrays afterwards. n_bytes: the size of a message
+    whose value is None, in a simulation; other messages have the size of their arrays.
     """
 
-    __slots__ = ("label", "value", "to")
+    __slots__ = ("label", "value", "to", "n_bytes")
 
-    def __init__(self, label, value, to):
-        self.label, self.value, self.to = label, value, to
+    def __init__(self, label, value, to, n_bytes=0):
+        self.label, self.value, self.to, self.n_bytes = label, value, to, n_bytes
 
 
 class Receive:
@@ -47,7 +48,8 @@ class Link:
     """A message of n bytes occupies its link for n / bandwidth ticks and arrives `latency` ticks after that.
 
     latency: ticks, 0 or more. bandwidth: bytes per tick, above 0. There is one link for each ordered pair of
-    devices; its messages queue up behind each other. A device's message to itself needs no link.
+    devices; its messages queue up behind each other. A device's message to itself needs no link. blocking: whether
+    the sender does nothing else until its message has arrived; if not, the transfer overlaps with its work.
 
     >>> Link(latency=1, bandwidth=100).ticks_occupied(250)
     2.5
@@ -55,6 +57,7 @@ class Link:
 
     latency: float = 0
     bandwidth: float = math.inf
+    blocking: bool = False
 
     def __post_init__(self):
         if not 0 <= self.latency < math.inf:
@@ -64,3 +67,22 @@ class Link:
 
     def ticks_occupied(self, n_bytes):
         return 0 if self.bandwidth == math.inf else n_bytes / self.bandwidth
+
+
+def links_between(link, n_devices):
+    """{(source, to): Link} from one `Link` for all pairs of devices, or a dict with one for each pair that is not free.
+
+    >>> links_between({(0, 1): Link(latency=3)}, n_devices=2)[1, 0].latency
+    0
+    """
+    devices = range(n_devices)
+    if isinstance(link, Link):
+        return {(source, to): link for source in devices for to in devices}
+    if not isinstance(link, dict):
+        raise ValueError(f"link={link!r} must be a Link, or a dict such as {{(0, 1): Link(latency=1)}}")
+    for pair, value in link.items():
+        if not (isinstance(pair, tuple) and len(pair) == 2 and all(device in devices for device in pair)):
+            raise ValueError(f"there is no link {pair!r}: write (source, to) with devices 0..{n_devices - 1}")
+        if not isinstance(value, Link):
+            raise ValueError(f"the link {pair} is {value!r}: write for instance Link(latency=1)")
+    return {(source, to): link.get((source, to), Link()) for source in devices for to in devices}

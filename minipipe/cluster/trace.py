@@ -29,7 +29,8 @@ class Idle(NamedTuple):
     """Device `device` did nothing from tick `start` to tick `end`, for a `reason`.
 
     "fill": it waited for its first work. "wait": it waited between two pieces of work. Both name the message
-    that was missing. "drain": its program was over, the others' were not.
+    that was missing. "send": the link was blocking, and its message to device `source` had not arrived yet. "drain": its
+    program was over, the others' were not.
     """
 
     device: int
@@ -40,10 +41,14 @@ class Idle(NamedTuple):
     source: int | None = None
 
     def __str__(self):
-        cause = "" if self.source is None else f", waiting for {self.message} from device {self.source}"
+        cause = ""
+        if self.source is not None:
+            way = "to arrive at" if self.reason == "send" else "from"
+            cause = f", waiting for {self.message} {way} device {self.source}"
         return f"device {self.device} idle from {self.start} to {self.end}: {self.reason}{cause}"
 
 
+MESSAGE_WIDTH = len(Message._fields)
 RECEIVED = Message._fields.index("received")
 
 
@@ -59,13 +64,14 @@ class Record:
         self.spans = []     # rows of device, label, start, end
         self.messages = []  # rows of label, source, to, sent, arrived, received, bytes
         self.waits = []     # rows of device, start, end, place of the message in `messages`
+        self.blocked = []   # rows of device, start, end, place of the message that it has sent
         self.memory = []    # rows of device, tick, bytes
         self.finished = [None] * n_devices  # the tick at which each program ended
 
     def snapshot(self):
         """A record of what has happened so far, which does not change when the run goes on."""
         twin = Record(self.n_devices)
-        for name in ("spans", "messages", "waits", "memory", "finished"):
+        for name in ("spans", "messages", "waits", "blocked", "memory", "finished"):
             setattr(twin, name, getattr(self, name)[:])
         return twin
 
@@ -110,6 +116,9 @@ class Trace:
                 reason = "wait" if start >= first_start.get(device, end) else "fill"
                 label, source = self._record.messages[place:place + 2]
                 idle.append(Idle(device, start, end, reason, label, source))
+        for device, start, end, place in _rows(self._record.blocked, 4):
+            label, _, to = self._record.messages[place:place + 3]
+            idle.append(Idle(device, start, end, "send", label, to))
         for device, finished in enumerate(self._record.finished):
             if finished is not None and finished < self.makespan:
                 idle.append(Idle(device, finished, self.makespan, "drain"))

@@ -47,9 +47,10 @@ def cluster_of(schedule, costs, link, perform=None, holdings=None, memory_limit=
     if there are two. flush: `flush(device)` is a program that follows the device's last action.
     """
     neighbours, tables, table = Neighbours(schedule), routes.table(schedule.n_stages), costs.table(schedule.n_stages)
+    sizes = costs.bytes_sent(schedule.n_stages)
     programs = [
         _one_after_another(
-            _program(order, neighbours, perform, *tables),
+            _program(order, neighbours, perform, sizes, *tables),
             exchange_copies(neighbours, device, copies),
             *([] if flush is None else [flush(device)]),
             _after_the_flush(neighbours, device, [kind for kind in FLUSH if kind in table and not schedule.asynchronous]),
@@ -75,7 +76,7 @@ class Neighbours:
         return self.placements[self.copy_of[microbatch] if self.copy_of else 0][stage]
 
 
-def _program(order, neighbours, perform, arriving, leaving):
+def _program(order, neighbours, perform, sizes, arriving, leaving):
     """One device: receive what an action needs, perform it, send its results to where they are needed."""
     for action in order:
         inputs = []
@@ -84,7 +85,7 @@ def _program(order, neighbours, perform, arriving, leaving):
         results = yield Compute(action, perform, action.parts, inputs)
         inputs = None
         for part, result in zip(action.parts, results or [(None, {})] * 2):
-            yield from _send(part, neighbours, leaving[part.kind][part.stage], *result)
+            yield from _send(part, neighbours, sizes, leaving[part.kind][part.stage], *result)
         results = result = None
 
 
@@ -100,12 +101,12 @@ def _receive(part, neighbours, names):
     return incoming, skips
 
 
-def _send(part, neighbours, names, outgoing, skips):
+def _send(part, neighbours, sizes, names, outgoing, skips):
     kind, stage, microbatch = part
     after = stage + DIRECTION[kind]
     if DIRECTION[kind] and 0 <= after < neighbours.n_stages:
         label = part if kind != "I" else Action("B", stage, microbatch)
-        yield Send(label, outgoing, neighbours.device(after, microbatch))
+        yield Send(label, outgoing, neighbours.device(after, microbatch), sizes[min(stage, after)])
     for name, target in names:
         yield Send(_label(MESSAGE[kind], stage, microbatch, name), skips.get(name), neighbours.device(target, microbatch))
 
