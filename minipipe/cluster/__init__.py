@@ -2,11 +2,12 @@
 
 from .engine import Cluster
 from .errors import DeadlockError, MemoryLimitError
+from .links import Link, Links
 from .memory import Buffers, bytes_by_kind
-from .requests import Compute, Link, Receive, Send, links_between
-from .trace import Idle, Message, Span, Trace
+from .requests import Compute, Receive, Send
+from .trace import Idle, Message, Record, Span, Trace
 
 __all__ = [
-    "Cluster", "Compute", "DeadlockError", "Idle", "Link", "MemoryLimitError", "Message", "Receive", "Send", "Span",
-    "Trace", "bytes_by_kind", "links_between",
+    "Cluster", "Compute", "DeadlockError", "Idle", "Link", "Links", "MemoryLimitError", "Message", "Receive", "Record", "Send", "Span",
+    "Trace", "bytes_by_kind",
 ]

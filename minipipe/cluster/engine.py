@@ -4,8 +4,9 @@ from heapq import heappop, heappush
 from math import inf
 
 from .errors import DeadlockError, MemoryLimitError, deadlock_message, memory_message
+from .links import Link, Links
 from .memory import bytes_by_kind, own
-from .requests import Compute, Link, Receive, Send, links_between
+from .requests import Compute, Receive, Send
 from .trace import MESSAGE_WIDTH, RECEIVED, Record, Trace
 
 RESUME, START = 0, 1  # at the end of a tick, devices go on after what they have finished, but start nothing new
@@ -49,8 +50,7 @@ class Cluster:
         self.failure = None  # the exception that has stopped the run
         self._devices = [_Device(program) for program in programs]
         self._duration = duration or (lambda label: 1)
-        self._links = links_between(link, n_devices)
-        self._link_free_at = {}  # (source, to) -> tick
+        self._links = Links(link, n_devices)
         self._holdings = holdings
         self._memory_limit = memory_limit
         self._agenda = [(0, RESUME, number) for number in range(n_devices)]  # a heap, earliest first
@@ -120,7 +120,7 @@ class Cluster:
             if kind is Send:
                 arrival = self._send(number, request, now)
                 answer = None
-                if arrival > now and request.to != number and self._links[number, request.to].blocking:
+                if arrival > now and self._links.blocks(number, request.to):
                     self._record.blocked += (number, now, arrival, len(self._record.messages) - MESSAGE_WIDTH)
                     heappush(self._agenda, (arrival, RESUME, number))
                     return
@@ -175,7 +175,7 @@ class Cluster:
         n_bytes = request.n_bytes
         if value is not None:
             value, n_bytes = own(value)
-        arrival = now if to == number else self._transfer(number, to, now, n_bytes)
+        arrival = self._links.arrival(number, to, now, n_bytes)
         messages = self._record.messages
         message = arrival, value, len(messages)
         messages += (label, number, to, now, arrival, None, n_bytes)
@@ -192,15 +192,6 @@ class Cluster:
     def _check_device(self, number, who):
         if number not in range(len(self._devices)):
             raise ValueError(f"{who} device {number}: devices are 0..{len(self._devices) - 1}")
-
-    def _transfer(self, number, to, now, n_bytes):
-        """The tick at which a message arrives that is sent now."""
-        link = self._links[number, to]
-        if link.bandwidth == inf:
-            return now + link.latency
-        leaves = max(now, self._link_free_at.get((number, to), 0)) + link.ticks_occupied(n_bytes)
-        self._link_free_at[number, to] = leaves
-        return leaves + link.latency
 
     def _deliver(self, number, device, message):
         """Resume a waiting device when its message arrives."""

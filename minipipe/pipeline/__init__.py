@@ -2,7 +2,7 @@
 
 from .partition import equal_counts
 from .pipeline import Pipeline
-from .program import simulate
+from .simulation import simulate
 from .stage import Stage
 from .treesum import TreeSum
 

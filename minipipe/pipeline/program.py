@@ -2,25 +2,12 @@
 
 from dataclasses import dataclass
 
-from ..cluster import Cluster, Compute, Link, Receive, Send
-from ..schedules import Action, Costs
+from ..cluster import Cluster, Compute, Receive, Send
+from ..schedules import Action
 
 FLUSH = ("A", "U")  # all-reduce and update, where they have costs
 DIRECTION = {"F": 1, "B": -1, "I": -1, "W": 0, "R": 0, "U": 0}  # the stage that needs the result is this many stages on
 MESSAGE = {"F": "F", "B": "B", "I": "B"}                # a gradient by the same name, whether its sender halves the backward or not
-
-
-def simulate(schedule, costs=Costs(), link=Link()):
-    """Run `schedule` on a cluster without any arithmetic, and return the `Trace`.
-
-    Raises `ScheduleError` for a schedule with faults, `ValueError` for costs that do not fit it.
-
-    >>> from minipipe.schedules import gpipe
-    >>> simulate(gpipe(4, 8)).makespan      # (M + K - 1)(F + B) = (8 + 4 - 1)(1 + 2)
-    33
-    """
-    schedule.validate()
-    return cluster_of(schedule, costs, link).run()
 
 
 @dataclass(frozen=True)
@@ -46,14 +33,14 @@ def cluster_of(schedule, costs, link, perform=None, holdings=None, memory_limit=
     returns for each of them (outgoing, {name: what leaves by this name}). copies: the stages of both copies of the network,
     if there are two. flush: `flush(device)` is a program that follows the device's last action.
     """
-    neighbours, tables, table = Neighbours(schedule), routes.table(schedule.n_stages), costs.table(schedule.n_stages)
+    neighbours, tables = Neighbours(schedule), routes.table(schedule.n_stages)
     sizes = costs.bytes_sent(schedule.n_stages)
     programs = [
         _one_after_another(
             _program(order, neighbours, perform, sizes, *tables),
             exchange_copies(neighbours, device, copies),
             *([] if flush is None else [flush(device)]),
-            _after_the_flush(neighbours, device, [kind for kind in FLUSH if kind in table and not schedule.asynchronous]),
+            _after_the_flush(neighbours, device, kinds_of_the_flush(schedule, costs)),
         )
         for device, order in enumerate(schedule.devices)
     ]
@@ -78,37 +65,27 @@ class Neighbours:
 
 def _program(order, neighbours, perform, sizes, arriving, leaving):
     """One device: receive what an action needs, perform it, send its results to where they are needed."""
+    n_stages, device_of = neighbours.n_stages, neighbours.device
     for action in order:
         inputs = []
-        for part in action.parts:
-            inputs.append((yield from _receive(part, neighbours, arriving[part.kind][part.stage])))
+        for kind, stage, i in action.parts:
+            incoming, skips = None, {}
+            before = stage - DIRECTION[kind]
+            if before != stage and 0 <= before < n_stages:
+                incoming = yield Receive((MESSAGE[kind], before, i), device_of(before, i))
+            for name, source in arriving[kind][stage]:
+                skips[name] = yield Receive(_label(MESSAGE[kind], source, i, name), device_of(source, i))
+            inputs.append((incoming, skips))
         results = yield Compute(action, perform, action.parts, inputs)
-        inputs = None
+        inputs = incoming = skips = None  # so that nothing is kept alive while the device waits for its next message
         for part, result in zip(action.parts, results or [(None, {})] * 2):
-            yield from _send(part, neighbours, sizes, leaving[part.kind][part.stage], *result)
+            kind, stage, i = part
+            after = stage + DIRECTION[kind]
+            if after != stage and 0 <= after < n_stages:
+                yield Send(part if kind != "I" else Action("B", stage, i), result[0], device_of(after, i), sizes[min(stage, after)])
+            for name, target in leaving[kind][stage]:
+                yield Send(_label(MESSAGE[kind], stage, i, name), result[1].get(name), device_of(target, i))
         results = result = None
-
-
-def _receive(part, neighbours, names):
-    """(incoming, {name: what arrives by this name}) of a part of an action."""
-    kind, stage, microbatch = part
-    direction = DIRECTION[kind]
-    before, incoming, skips = stage - direction, None, {}
-    if direction and 0 <= before < neighbours.n_stages:
-        incoming = yield Receive((MESSAGE[kind], before, microbatch), neighbours.device(before, microbatch))
-    for name, source in names:
-        skips[name] = yield Receive(_label(MESSAGE[kind], source, microbatch, name), neighbours.device(source, microbatch))
-    return incoming, skips
-
-
-def _send(part, neighbours, sizes, names, outgoing, skips):
-    kind, stage, microbatch = part
-    after = stage + DIRECTION[kind]
-    if DIRECTION[kind] and 0 <= after < neighbours.n_stages:
-        label = part if kind != "I" else Action("B", stage, microbatch)
-        yield Send(label, outgoing, neighbours.device(after, microbatch), sizes[min(stage, after)])
-    for name, target in names:
-        yield Send(_label(MESSAGE[kind], stage, microbatch, name), skips.get(name), neighbours.device(target, microbatch))
 
 
 def exchange_copies(neighbours, device, copies=None):
@@ -132,8 +109,13 @@ def exchange_copies(neighbours, device, copies=None):
                 copies[1][stage].replace(totals)
 
 
+def kinds_of_the_flush(schedule, costs):
+    """What costs time at the end of a mini-batch."""
+    return [] if schedule.asynchronous else [kind for kind in FLUSH if kind in costs.table(schedule.n_stages)]
+
+
 def _after_the_flush(neighbours, device, kinds):
-    """A program: what costs time at the end of a mini-batch, though nothing is computed here: an all-reduce, an update."""
+    """A program: ticks without any numbers, which only the costs ask for."""
     for kind in kinds:
         for _, stage in neighbours.stages_on(device):
             yield Compute(Action(kind, stage, neighbours.n_microbatches - 1))

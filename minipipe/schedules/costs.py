@@ -69,9 +69,8 @@ class Costs:
         together = table.get("FB")
 
         def ticks(action):
-            if action.kind != "F&B":
-                kind, stage, _ = action
-                return table[kind][stage]
+            if action.kind in table:
+                return table[action[0]][action[1]]
             forward, backward = action
             return table["F"][forward.stage] + table["B"][backward.stage] if together is None else together[forward.stage]
 
