@@ -13,12 +13,12 @@ from .layers import (
 from .losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
 from .network import Sequential
 from .optimizers import SGD, Adam, AdamW, RMSProp
-from .pipeline import Pipeline, Stage, simulate
+from .pipeline import AsynchronousPipeline, Pipeline, Stage, simulate
 from .schedules import Costs, Overlap, Schedule, ScheduleError
 from .training import fit
 
 __all__ = [
-    "Adam", "AdamW", "Add", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm", "BinaryCrossEntropy", "Chain",
+    "Adam", "AdamW", "Add", "AsynchronousPipeline", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm", "BinaryCrossEntropy", "Chain",
     "Cluster", "Compute", "Concat", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
     "ConvTranspose3d", "Costs", "DeadlockError", "Dropout", "Embedding", "Flatten", "Fork", "GELU", "GlobalAvgPool",
     "GroupNorm", "Join", "Layer", "LayerNorm", "LeakyReLU", "Linear", "Link", "MaxPool1d", "MaxPool2d", "MaxPool3d",

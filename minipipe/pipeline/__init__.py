@@ -1,9 +1,10 @@
 """A network, a schedule and a cluster joined."""
 
+from .asynchronous import AsynchronousPipeline
 from .partition import equal_counts
 from .pipeline import Pipeline
 from .simulation import simulate
 from .stage import Stage
 from .treesum import TreeSum
 
-__all__ = ["Pipeline", "Stage", "TreeSum", "equal_counts", "simulate"]
+__all__ = ["AsynchronousPipeline", "Pipeline", "Stage", "TreeSum", "equal_counts", "simulate"]

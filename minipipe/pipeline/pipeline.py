@@ -4,16 +4,15 @@ from itertools import chain
 
 import numpy as np
 
-from ..cluster import Link, Receive, Send
-from ..functions import even_slices, whole_number
-from ..network import Network, sum_of_tied
+from ..cluster import Link, Links, Receive, Send
+from ..functions import whole_number
+from ..network import sum_of_tied
 from ..schedules import Costs, Schedule, build, with_recompute
-from .partition import cut, equal_counts
-from .program import Routes, cluster_of
-from .stage import Stage
+from .batches import MicroBatches
+from .staged import StagedNetwork
 
 
-class Pipeline(Network):
+class Pipeline(StagedNetwork):
     """A drop-in for `Sequential` that trains on simulated devices.
 
     layers, loss, seed, dtype: as for `Sequential`. n_stages: K, the parts that the layers are cut into.
@@ -40,26 +39,11 @@ class Pipeline(Network):
 
     def __init__(self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute=False, seed=0,
                  dtype=np.float64, partition=None, costs=Costs(), link=Link(), memory_limit=None):
-        super().__init__(layers, loss, seed, dtype)
         n_stages, n_microbatches = whole_number("n_stages", n_stages), whole_number("n_microbatches", n_microbatches)
-        if not isinstance(costs, Costs):
-            raise ValueError(f"costs={costs!r} must be Costs(F=..., B=...), or Costs.from_text('F=1,B=2')")
-        self.n_stages, self.n_microbatches = n_stages, n_microbatches
-        counts = equal_counts(len(self.layers), n_stages) if partition is None else partition
-        parts = cut(self.layers, counts)
-        if len(parts) != n_stages:
-            raise ValueError(f"partition={list(counts)} makes {len(parts)} stages, but n_stages={n_stages}")
+        super().__init__(layers, loss, n_stages, seed, dtype, partition, costs, link, memory_limit)
+        self.n_microbatches = n_microbatches
         self.schedule = _checked_schedule(schedule, n_stages, n_microbatches, recompute)
-        costs.table(n_stages)
-        self._costs, self._link, self._memory_limit = costs, link, memory_limit
-        self._recomputed = {action[1:] for order in self.schedule.devices for action in order if action.kind == "R"}
-        self.stages = [Stage(s, part, loss if s == n_stages - 1 else None) for s, part in enumerate(parts)]
-        self._stage_of_layer = [s for s, part in enumerate(parts) for _ in part]
-        self._routes = Routes(tuple(
-            (name, *stages) for name, places in self.skips.items()
-            if len(set(stages := [self._stage_of_layer[index] for index in places])) == 2
-        ))
-        self._cluster = None
+        Links(link, len(self.schedule.devices))
 
     def forward_backward(self, X, Y):
         """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
@@ -76,17 +60,14 @@ class Pipeline(Network):
                 f"n_microbatches={self.n_microbatches} exceeds the batch of m={X.shape[-1]} samples: "
                 f"use at most {X.shape[-1]}, or a larger batch"
             )
-        batch = MicroBatches(X, Y, self.n_microbatches)
+        batch = MicroBatches(X, Y, self.n_microbatches, self.n_steps)
         self._gradients = None
         self._committed = False
         self._tied_sums = {}
         self._copies = [self.stages, *([stage.twin() for stage in self.stages] for _ in range(self.schedule.n_copies - 1))]
         for stage in chain(*self._copies):
-            stage.begin(self.n_microbatches, batch, self.n_steps)
-        self._cluster = cluster_of(
-            self.schedule, self._costs, self._link, self._perform, self._holdings_of_devices(), self._memory_limit,
-            self._routes, self._copies, self._exchange_tied,
-        )
+            stage.begin(self.n_microbatches, batch)
+        self._load(self.schedule, self._exchange_tied)
 
     def tick(self):
         """Move every device by one tick; returns whether the mini-batch needs more of them.
@@ -113,18 +94,8 @@ class Pipeline(Network):
             self._gradients = [(self._tied_sums.get(index, dW), db) for index, (dW, db) in enumerate(gradients)]
         return self._gradients
 
-    @property
-    def trace(self):
-        """The `Trace` of the last mini-batch, or of what has happened of it so far."""
-        return self._running_cluster().trace
-
     def __repr__(self):
         return f"Pipeline({self.stages}, {self.loss}, schedule={self.schedule.name!r}, n_microbatches={self.n_microbatches})"
-
-    def _running_cluster(self):
-        if self._cluster is None:
-            raise RuntimeError("nothing has run yet: call forward_backward(X, Y), or start(X, Y) and tick()")
-        return self._cluster
 
     def _finished_cluster(self):
         if self._running_cluster().failure is not None:
@@ -138,22 +109,6 @@ class Pipeline(Network):
             for stage in self.stages:
                 stage.commit()
             self._committed = True
-
-    def _perform(self, parts, inputs):
-        """[(outgoing, skips)] of the parts of an action, from the (incoming, skips) of each."""
-        return [self._perform_part(part, *given) for part, given in zip(parts, inputs)]
-
-    def _perform_part(self, part, incoming, skips):
-        kind, stage, microbatch = part
-        stage = self._copies[self.schedule.copy_of[microbatch] if self.schedule.copy_of else 0][stage]
-        if kind == "F":
-            return stage.forward(microbatch, incoming, skips, keep_input_only=part[1:] in self._recomputed)
-        if kind == "B":
-            return stage.backward(microbatch, incoming, skips)
-        if kind == "I":
-            return stage.backward_input(microbatch, incoming, skips)
-        (stage.recompute if kind == "R" else stage.backward_weight)(microbatch)
-        return None, {}
 
     def _exchange_tied(self, device):
         """A program: tied layers send their dW to the first of them, which sends the sum back to the others."""
@@ -179,30 +134,6 @@ class Pipeline(Network):
         stage = self._stage_of_layer[layer]
         return self.stages[stage].gradients()[layer - self._stage_of_layer.index(stage)][0]
 
-    def _holdings_of_devices(self):
-        stages_of = [[] for _ in self.schedule.devices]
-        for stages, placement in zip(self._copies, self.schedule.placements):
-            for stage, device in zip(stages, placement):
-                stages_of[device].append(stage)
-        return [stages[0].holdings if len(stages) == 1 else _joined(stages) for stages in stages_of]
-
-
-class MicroBatches:
-    """A mini-batch X (n[0], m), Y (n[L], m) in `n` parts along the samples, with sizes at most one apart."""
-
-    def __init__(self, X, Y, n):
-        self.X, self.Y, self.m = np.array(X), np.array(Y), X.shape[-1]
-        self.slices = even_slices(self.m, n)
-
-    def first_sample(self, i):
-        return self.slices[i].start
-
-    def inputs(self, i):
-        return np.array(self.X[..., self.slices[i]], order="C")
-
-    def labels(self, i):
-        return np.array(self.Y[..., self.slices[i]], order="C")
-
 
 def _checked_schedule(schedule, n_stages, n_microbatches, recompute):
     if not isinstance(schedule, Schedule):
@@ -212,12 +143,6 @@ def _checked_schedule(schedule, n_stages, n_microbatches, recompute):
             f"the schedule {schedule.name!r} is for {schedule.n_stages} stages and {schedule.n_microbatches} micro-batches, "
             f"but n_stages={n_stages} and n_microbatches={n_microbatches}: make them equal"
         )
+    if schedule.asynchronous:
+        raise ValueError(f"the schedule {schedule.name!r} updates weights under way: use an AsynchronousPipeline")
     return (with_recompute(schedule) if recompute else schedule).validate()
-
-
-def _joined(stages):
-    """The holdings of all stages on one device."""
-    return lambda: {
-        kind: [stage.holdings()[kind] for stage in stages]
-        for kind in ("parameters", "gradients", "stashed inputs", "caches")
-    }

@@ -26,12 +26,9 @@ class Stage:
         self._everyone = list(every_layer(layers))
         self.begin(1, None)
 
-    def begin(self, n_microbatches, batch, step=0):
-        """Start a mini-batch: `batch` is a `MicroBatches`, read by the first stage (inputs) and the last (labels).
-
-        step: the number of updates before it.
-        """
-        self.batch, self.step = batch, step
+    def begin(self, n_microbatches, batch):
+        """Start a mini-batch: `batch` is a `MicroBatches`, read by the first stage (inputs) and the last (labels)."""
+        self.batch = batch
         self.inputs = Stash()  # micro-batch -> (A_prev, skips), for a recompute
         self.stash = Stash()   # micro-batch -> caches of the layers, and of the loss in the last stage
         self.halves = Stash()  # micro-batch -> (dZ, cache) of each layer, between the two halves of a backward
@@ -141,11 +138,11 @@ class Stage:
 
     def _through_layers(self, i, A, skips):
         """(A, None), or (None, J) in the last stage, where J is this micro-batch's part of the cost."""
-        set_moment(self._everyone, training=True, step=self.step, first_sample=self.batch.first_sample(i))
+        set_moment(self._everyone, training=True, step=self.batch.step(i), first_sample=self.batch.first_sample(i))
         A = forward_through(self.layers, A, skips)
         if self.loss is None:
             return A, None
-        return None, self.loss.forward(A, self.batch.labels(i), self.batch.m)
+        return None, self.loss.forward(A, self.batch.labels(i), self.batch.size(i))
 
     def _begin_backward(self, i, dA):
         """Give the layers their caches of micro-batch i back; dA, which in the last stage is the loss's."""

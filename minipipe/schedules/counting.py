@@ -1,4 +1,6 @@
-"""What can be counted in the trace of a schedule's run."""
+"""What can be counted in a schedule, or in the trace of its run."""
+
+from collections import Counter
 
 
 def peak_microbatches(trace):
@@ -21,4 +23,52 @@ def peak_microbatches(trace):
             alive += change
             peak = max(peak, alive)
         peaks.append(peak)
+    return peaks
+
+
+def staleness(schedule):
+    """For each stage and micro-batch, how many updates the weights had that its gradient was not computed with.
+
+    That is the number of updates of the stage before the one that applies this gradient, less those in the weights that the
+    gradient was computed with: 0 everywhere in a synchronous schedule.
+
+    >>> from .asynchronous import pipedream
+    >>> [stage[-1] for stage in staleness(pipedream(4, 8))]
+    [3, 2, 1, 0]
+    """
+    stale = [[0] * schedule.n_microbatches for _ in range(schedule.n_stages)]
+    for device in range(len(schedule.devices) if schedule.versions else 0):
+        updates, without_update = Counter(), {}
+        for kind, stage, i in schedule.parts(device):
+            if kind in "BW":
+                without_update.setdefault(stage, []).append(i)
+            elif kind == "U":
+                for i in without_update.pop(stage):
+                    stale[stage][i] = updates[stage] - schedule.versions[stage][i]
+                updates[stage] += 1
+    return stale
+
+
+def peak_versions(schedule):
+    """For each stage, the most versions of its weights that it must keep at once.
+
+    A version is needed from the update that makes it, at least until the next one, to the last backward that uses it.
+
+    >>> from .asynchronous import pipedream, pipedream_2bw
+    >>> peak_versions(pipedream(4, 8)), peak_versions(pipedream_2bw(4, 16))
+    ([4, 3, 2, 1], [2, 2, 2, 2])
+    """
+    peaks = [1] * schedule.n_stages
+    for device in range(len(schedule.devices) if schedule.versions else 0):
+        needed = Counter()  # (stage, version) -> backwards to come
+        for kind, stage, i in schedule.parts(device):
+            needed[stage, schedule.versions[stage][i]] += kind in "BW"
+        updates = Counter()
+        for kind, stage, i in schedule.parts(device):
+            if kind == "U":
+                updates[stage] += 1
+                kept = {version for (owner, version), n in needed.items() if owner == stage and n and version <= updates[stage]}
+                peaks[stage] = max(peaks[stage], len(kept | {updates[stage]}))
+            elif kind in "BW":
+                needed[stage, schedule.versions[stage][i]] -= 1
     return peaks

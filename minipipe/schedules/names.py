@@ -2,6 +2,7 @@
 
 from difflib import get_close_matches
 
+from .asynchronous import pipedream, pipedream_2bw
 from .builders import eager_one_f_one_b, gpipe, naive, one_f_one_b
 from .interleaved import interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first
 from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
@@ -19,11 +20,16 @@ BUILDERS = {  # name -> function (n_devices, n_microbatches)
     "zb-v": zero_bubble_v,
     "interleaved-zb": interleaved_zero_bubble,
 }
+ASYNCHRONOUS = {
+    "pipedream": pipedream,
+    "pipedream-vertical": lambda n_devices, n_microbatches: pipedream(n_devices, n_microbatches, vertical_sync=True),
+    "pipedream-2bw": pipedream_2bw,
+}
 STAGES_PER_DEVICE = {"interleaved": 2, "looped": 2, "zb-v": 2, "interleaved-zb": 2}  # 1 for the others
 
 
 def build(name, n_stages, n_microbatches):
-    """The schedule called `name`, one of `BUILDERS`; `ValueError` with the nearest name for any other.
+    """The schedule called `name`, one of `BUILDERS` or `ASYNCHRONOUS`; `ValueError` with the nearest name for any other.
 
     Those that put two stages on each device need an even number of stages.
 
@@ -31,19 +37,20 @@ def build(name, n_stages, n_microbatches):
     True
     """
     if not isinstance(name, str):
-        raise ValueError(f"schedule={name!r} is no name: pass one of {', '.join(BUILDERS)}, or Schedule.from_text(...)")
-    if name not in BUILDERS:
-        nearest = get_close_matches(name.lower(), BUILDERS, n=1, cutoff=0.4)
+        raise ValueError(f"schedule={name!r} is no name: pass one of {', '.join(BUILDERS | ASYNCHRONOUS)}, or Schedule.from_text(...)")
+    builders = BUILDERS | ASYNCHRONOUS
+    if name not in builders:
+        nearest = get_close_matches(name.lower(), builders, n=1, cutoff=0.4)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise ValueError(f"unknown schedule {name!r}: {hint}there are {', '.join(BUILDERS)}")
+        raise ValueError(f"unknown schedule {name!r}: {hint}there are {', '.join(builders)}")
     v = STAGES_PER_DEVICE.get(name, 1)
     if n_stages % v:
         raise ValueError(f"{name!r} puts {v} stages on each device, which n_stages={n_stages} does not allow: use {n_stages - 1} or {n_stages + 1}")
-    return BUILDERS[name](n_stages // v, n_microbatches)
+    return builders[name](n_stages // v, n_microbatches)
 
 
 def names_for(n_stages, n_microbatches):
-    """The names of the schedules that exist for these sizes; `build` says of the others why they do not.
+    """The names of the synchronous schedules that exist for these sizes; `build` says of the others why they do not.
 
     >>> set(BUILDERS) - set(names_for(5, 10)) == set(STAGES_PER_DEVICE)
     True

@@ -1,0 +1,205 @@
+"""Pipelines without a flush: each stage updates its weights as soon as it has a gradient, and keeps older versions."""
+
+import copy
+import math
+from collections import Counter
+
+import numpy as np
+
+from ..cluster import Link, Links
+from ..functions import whole_number
+from ..network import commit
+from ..schedules import ASYNCHRONOUS, Costs, pipedream_2bw
+from .batches import Stream
+from .stage import Stage
+from .staged import StagedNetwork
+from .treesum import TreeSum
+
+
+class AsynchronousPipeline(StagedNetwork):
+    """A pipeline that trains on a stream of mini-batches without ever waiting for the last of one before the next begins.
+
+    layers, loss, n_stages, seed, dtype, partition, costs, link, memory_limit: as for `Pipeline`. optimizer: each stage gets a
+    copy of it. schedule: "pipedream", "pipedream-vertical" or "pipedream-2bw"; or a function (n_stages, number of
+    micro-batches in the stream) -> `Schedule` with an update after the last backward of each mini-batch. n_microbatches: the
+    parts of each mini-batch, for which one update is made: 1 for PipeDream, at least K for PipeDream-2BW.
+
+    `train(batches)` runs a list of mini-batches through the pipeline, and returns their costs. Which weights a gradient is
+    computed at, is said by the schedule's `versions`; a stage keeps each version as long as a micro-batch needs it. The
+    update rules are in the docstrings of `minipipe.schedules.pipedream` and `pipedream_2bw`. Tied weights are refused, since
+    they would need a flush. A run that fails leaves the parameters as they were.
+
+    >>> from minipipe.layers import Linear, Tanh
+    >>> from minipipe.losses import MeanSquaredError
+    >>> from minipipe.optimizers import SGD
+    >>> layers = [Linear(1, 2), Tanh(), Linear(2, 1)]
+    >>> pipe = AsynchronousPipeline(layers, MeanSquaredError(), 3, SGD(learning_rate=0.1))
+    >>> X = np.array([[0.5, 1.0]])
+    >>> costs = pipe.train([(X, X)] * 8)
+    >>> len(costs), bool(costs[-1] < costs[0]), pipe.trace.makespan         # (M + K - 1)(F + B)
+    (8, True, 30)
+    """
+
+    def __init__(self, layers, loss, n_stages, optimizer, schedule="pipedream", n_microbatches=1, seed=0, dtype=np.float64,
+                 partition=None, costs=Costs(), link=Link(), memory_limit=None):
+        self.stage_class = VersionedStage
+        super().__init__(layers, loss, whole_number("n_stages", n_stages), seed, dtype, partition, costs, link, memory_limit)
+        if self.ties:
+            raise ValueError(f"tie={next(iter(self.ties))!r}: tied weights need a flush, which an asynchronous pipeline does not have")
+        self.n_microbatches = whole_number("n_microbatches", n_microbatches)
+        self._build = _checked_builder(schedule, self.n_microbatches)
+        self._checked_schedule(n_batches=1)
+        Links(link, n_stages)
+        self._optimizers = [copy.deepcopy(optimizer) for _ in self.stages]
+
+    def train(self, batches):
+        """The costs of the mini-batches `batches`, a list of (X, Y), which go through the pipeline one behind another.
+
+        Afterwards every stage has made one update for each. Raises `FloatingPointError` if a cost is not finite.
+        """
+        batches = [self.checked_batch(X, Y) for X, Y in batches]
+        if not batches:
+            raise ValueError("0 mini-batches: pass a list of at least 1 pair (X, Y)")
+        smallest = min(X.shape[-1] for X, _ in batches)
+        if smallest < self.n_microbatches:
+            raise ValueError(f"n_microbatches={self.n_microbatches} exceeds a mini-batch of m={smallest} samples: use at most {smallest}")
+        self.schedule = self._checked_schedule(len(batches))
+        stream = Stream(batches, self.n_microbatches, self.n_steps)
+        for stage, optimizer in zip(self.stages, self._optimizers):
+            stage.begin_stream(stream, self.schedule.versions[stage.index], copy.deepcopy(optimizer))
+        self._load(self.schedule)
+        try:
+            self._cluster.run()
+            costs = self.stages[-1].costs
+            if not all(map(math.isfinite, costs)):
+                raise FloatingPointError(f"the costs became {costs}: the parameters are those before; try a lower learning_rate")
+        except BaseException:
+            for stage in self.stages:
+                stage.restore()
+            raise
+        self._optimizers = [stage.optimizer for stage in self.stages]
+        self.n_steps += len(batches)
+        return costs
+
+    def _checked_schedule(self, n_batches):
+        schedule = self._build(self.n_stages, n_batches * self.n_microbatches)
+        last_parts = set(range(self.n_microbatches - 1, schedule.n_microbatches, self.n_microbatches))
+        for stage in range(schedule.n_stages):
+            updates = {action.microbatch for order in schedule.devices for action in order if action[:2] == ("U", stage)}
+            if updates != last_parts:
+                raise ValueError(
+                    f"the schedule {schedule.name!r} updates stage {stage} after micro-batches {sorted(updates)}, but the last ones of "
+                    f"the mini-batches are {sorted(last_parts)}: put one U behind the backward of each"
+                )
+        return schedule.validate()
+
+
+class VersionedStage(Stage):
+    """A stage that keeps several versions of its parameters, and updates them itself.
+
+    `versions[v]` are the parameters after v updates of this run, a list of one array for each (layer, name).
+    """
+
+    def begin_stream(self, stream, wanted, optimizer):
+        """Start a run over a `Stream`; micro-batch i uses version `wanted[i]`."""
+        n = len(wanted)
+        self.begin(n, stream)
+        self.gradient_sum, self.cost_sum, self.statistics_sum = (SumForEach(stream.n) for _ in range(3))
+        self.optimizer, self.wanted, self.costs = optimizer, wanted, []
+        self.places = [(layer, name) for layer in self._everyone for name in layer.arrays]
+        self.versions = {0: [getattr(layer, name) for layer, name in self.places]}
+        self._first, self._newest = self.versions[0], 0
+        self._uses = Counter(wanted)  # version -> backwards to come that need it
+
+    def forward(self, i, A_prev, skips, keep_input_only=False):
+        self._use(self.wanted[i])
+        return super().forward(i, A_prev, skips, keep_input_only)
+
+    def recompute(self, i):
+        self._use(self.wanted[i])
+        super().recompute(i)
+
+    def backward(self, i, dA, skips):
+        self._use(self.wanted[i])
+        results = super().backward(i, dA, skips)
+        self._forget(i)
+        return results
+
+    def backward_input(self, i, dA, skips):
+        self._use(self.wanted[i])
+        return super().backward_input(i, dA, skips)
+
+    def backward_weight(self, i):
+        self._use(self.wanted[i])
+        super().backward_weight(i)
+        self._forget(i)
+
+    def update(self, i):
+        """Make the next version from the newest one and the gradients of the mini-batch whose last part is i."""
+        self._use(self._newest)
+        for layer, name in self.places:
+            if getattr(layer, name) is not None:
+                setattr(layer, name, np.array(getattr(layer, name)))
+        self.optimizer.update(self.layers, self.gradient_sum.pop(i))
+        commit(self._everyone, self.statistics_sum.pop(i))
+        if self.loss is not None:
+            self.costs.append(self.cost_sum.pop(i))
+        self._newest += 1
+        self.versions[self._newest] = [getattr(layer, name) for layer, name in self.places]
+        self._drop(self._newest - 1)
+        self._count_sums()
+
+    def restore(self):
+        """The parameters as they were before this run."""
+        self.versions[0] = self._first
+        self._use(0)
+
+    def holdings(self):
+        older = [arrays for version, arrays in self.versions.items() if version != self._newest]
+        return super().holdings() | {"parameters": self.versions[self._newest], "weight versions": older}
+
+    def _use(self, version):
+        for (layer, name), array in zip(self.places, self.versions[version], strict=True):
+            setattr(layer, name, array)
+
+    def _forget(self, i):
+        """Micro-batch i has had its backward."""
+        self._uses[self.wanted[i]] -= 1
+        self._drop(self.wanted[i])
+
+    def _drop(self, version):
+        """Keep a version no longer that nobody will need, except the newest."""
+        if version != self._newest and not self._uses[version]:
+            del self.versions[version]
+
+
+class SumForEach:
+    """For each mini-batch of a stream, the `TreeSum` of its `n` micro-batches."""
+
+    def __init__(self, n):
+        self.n, self.sums = n, {}
+
+    def add(self, i, term):
+        """Add the term of micro-batch i of the stream."""
+        self.sums.setdefault(i // self.n, TreeSum(self.n)).add(i % self.n, term)
+
+    def pop(self, i):
+        """Take out the sum of the mini-batch that micro-batch i is part of."""
+        return self.sums.pop(i // self.n).value
+
+    @property
+    def pending(self):
+        return [tree_sum.pending for tree_sum in self.sums.values()]
+
+
+def _checked_builder(schedule, per_update):
+    """A function (n_stages, micro-batches of the stream) -> Schedule."""
+    if callable(schedule):
+        return schedule
+    if schedule not in ASYNCHRONOUS:
+        raise ValueError(f"schedule={schedule!r} is not asynchronous: use one of {', '.join(ASYNCHRONOUS)}, or a Pipeline")
+    if schedule == "pipedream-2bw":
+        return lambda n_stages, n_microbatches: pipedream_2bw(n_stages, n_microbatches, per_update)
+    if per_update != 1:
+        raise ValueError(f"n_microbatches={per_update}: {schedule!r} makes an update after each, so use 1; or 'pipedream-2bw'")
+    return ASYNCHRONOUS[schedule]

@@ -1,0 +1,225 @@
+"""Pipelines without a flush: each gradient is taken at exactly the weights that the papers' update rules name."""
+
+import copy
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cases import compositions, eighths
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.cluster import bytes_by_kind
+from minipipe.functions import even_slices, leaves
+from minipipe.schedules import ASYNCHRONOUS, Schedule, peak_microbatches, peak_versions, pipedream, pipedream_2bw, staleness
+
+RULES = {  # name -> (stage s of K, update t) -> how many updates the weights have had that the gradient is computed at
+    "pipedream": lambda K, s, t: max(0, t - (K - 1) + s),
+    "pipedream-vertical": lambda K, s, t: max(0, t - (K - 1)),
+    "pipedream-2bw": lambda K, s, t: max(0, t - 1),
+}
+
+
+def by_the_rule(layers, loss, partition, batches, optimizer, n, rule):
+    """(costs, layers after the last update) by w(t + 1) = w(t) - update(grad f(w_0(..), w_1(..), ...)), with no pipeline at all."""
+    ends = np.cumsum(partition)
+    stage_of = [int(np.searchsorted(ends, index, side="right")) for index in range(len(layers))]
+    history = [mp.Sequential(layers, loss).layers]  # one list of layers after each update
+    costs = []
+    for t, (X, Y) in enumerate(batches):
+        at = [history[rule(len(partition), stage_of[index], t)][index].copy() for index in range(len(layers))]
+        parts = []
+        for part in even_slices(X.shape[-1], n):
+            A = X[..., part]
+            for layer in at:
+                A = layer.forward(A)
+            J, dA, gradients = loss.forward(A, Y[..., part], X.shape[-1]), loss.backward(), []
+            for layer in reversed(at):
+                dA, dW, db = layer.backward(dA)
+                gradients.insert(0, (dW, db))
+            parts.append((J, gradients))
+        J, gradients = pairwise_sum(parts)
+        newest = [layer.copy() for layer in history[-1]]
+        optimizer.update(newest, gradients)
+        history.append(newest)
+        costs.append(J)
+    return costs, history[-1]
+
+
+def pairwise_sum(terms):
+    """((0 + 1) + (2 + 3)) + ..., neighbours first."""
+    while len(terms) > 1:
+        terms = [
+            (a[0] + b[0], [tuple(None if g is None else g + h for g, h in zip(*pair)) for pair in zip(a[1], b[1])])
+            for a, b in zip(terms[::2], terms[1::2])
+        ] + terms[len(terms) & ~1:]
+    return terms[0]
+
+
+@st.composite
+def streams(draw):
+    """(name of the schedule, layers, partition, n, batches) of normally distributed numbers, ragged now and then."""
+    name = draw(st.sampled_from(sorted(RULES)))
+    layers = [mp.Linear(2, 3), mp.Tanh(), mp.Linear(3, 2), mp.ReLU(), mp.Linear(2, 2)]
+    partition = draw(compositions(5))
+    n = draw(st.integers(len(partition), len(partition) + 2)) if name == "pipedream-2bw" else 1
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    sizes = draw(st.lists(st.integers(n, n + 3), min_size=1, max_size=6))
+    return name, layers, partition, n, [(rng.standard_normal((2, m)), rng.standard_normal((2, m))) for m in sizes]
+
+
+@settings(max_examples=60)
+@given(streams(), st.sampled_from([mp.SGD(0.1), mp.SGD(0.05, momentum=0.9), mp.Adam(0.01)]), st.booleans())
+def test_gradients_are_those_of_the_update_rule(stream, optimizer, float32):
+    """Bitwise: costs and parameters after the last update, so every update before it, too."""
+    name, layers, partition, n, batches = stream
+    if float32:
+        batches = [(X.astype(np.float32), Y.astype(np.float32)) for X, Y in batches]
+    layers = mp.Sequential(layers, None, dtype=batches[0][0].dtype).layers
+    pipe = mp.AsynchronousPipeline(layers, mp.MeanSquaredError(), len(partition), optimizer, name, n, partition=partition)
+    costs = pipe.train(batches)
+    expected, expected_layers = by_the_rule(layers, mp.MeanSquaredError(), partition, batches, copy.deepcopy(optimizer), n, RULES[name])
+    assert costs == expected
+    for layer, other in zip(pipe.layers, expected_layers):
+        assert (layer.W is other.W is None) or (np.array_equal(layer.W, other.W) and np.array_equal(layer.b, other.b))
+
+
+@settings(max_examples=12)
+@given(streams())
+def test_gradients_are_those_of_the_update_rule_in_rational_numbers(stream):
+    name, layers, partition, n, batches = stream
+    layers = [layer.copy(eighths) for layer in mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 2)], None).layers]
+    partition = [[3], [1, 2], [1, 1, 1]][min(len(partition), 3) - 1]
+    batches = [(eighths(X), eighths(Y)) for X, Y in batches[:4]]
+    n = max(n, len(partition)) if name == "pipedream-2bw" else 1
+    pipe = mp.AsynchronousPipeline(layers, mp.MeanSquaredError(), len(partition), mp.SGD(Fraction(1, 8)), name, n, partition=partition)
+    expected, expected_layers = by_the_rule(layers, mp.MeanSquaredError(), partition, batches, mp.SGD(Fraction(1, 8)), n, RULES[name])
+    assert pipe.train(batches) == expected
+    assert all(np.array_equal(a, b) for layer, other in zip(pipe.layers, expected_layers) for a, b in zip(leaves((layer.W, layer.b)), leaves((other.W, other.b))))
+
+
+def pipeline(schedule="pipedream", n=1, optimizer=mp.SGD(0.1), **settings):
+    return mp.AsynchronousPipeline(mp.models.mlp([64, 8, 8, 10]), mp.SoftmaxCrossEntropy(), 3, optimizer, schedule, n, **settings)
+
+
+def batches(n_batches, m=16):
+    X, Y = mp.datasets.digits().train
+    return [(X[:, m * t:m * (t + 1)], Y[:, m * t:m * (t + 1)]) for t in range(n_batches)]
+
+
+def test_one_stage_is_never_stale():
+    """K = 1: PipeDream is SGD, and so is training in two runs instead of one."""
+    reference = mp.Sequential(mp.models.mlp([64, 8, 10]), mp.SoftmaxCrossEntropy())
+    pipe = mp.AsynchronousPipeline(mp.models.mlp([64, 8, 10]), mp.SoftmaxCrossEntropy(), 1, mp.SGD(0.1, momentum=0.5))
+    optimizer, costs = mp.SGD(0.1, momentum=0.5), []
+    for X, Y in batches(6):
+        costs.append(reference.forward_backward(X, Y))
+        reference.step(optimizer)
+    assert pipe.train(batches(6)[:2]) + pipe.train(batches(6)[2:]) == costs and pipe.n_steps == 6
+    assert np.array_equal(pipe.layers[0].W, reference.layers[0].W)
+
+
+@pytest.mark.parametrize("K", range(1, 9))
+def test_staleness_versions_peaks_and_makespans_equal_their_closed_forms(K):
+    """No flush: the pipeline fills once and drains once, however many mini-batches there are."""
+    for M in (1, K, 2 * K, 4 * K):
+        schedule = pipedream(K, M)
+        trace = mp.simulate(schedule, mp.Costs(F=1, B=2))
+        assert trace.makespan == (M + K - 1) * 3
+        assert peak_microbatches(trace) == [min(M, K - r) for r in range(K)]
+        assert staleness(schedule) == [[min(i, K - 1 - s) for i in range(M)] for s in range(K)]
+        if M >= 2 * K:
+            assert peak_versions(schedule) == [K - r for r in range(K)]
+            assert max(peak_versions(pipedream(K, M, vertical_sync=True))) == K
+        assert staleness(pipedream(K, M, vertical_sync=True)) == [[min(i, K - 1) for i in range(M)]] * K
+    for n_updates in (1, 2, 5):
+        schedule = pipedream_2bw(K, n_updates * K)
+        assert staleness(schedule) == [[min(i // K, 1) for i in range(n_updates * K)]] * K
+        assert peak_versions(schedule) == [min(2, n_updates)] * K or K == 1
+        assert mp.simulate(schedule).makespan == (n_updates * K + K - 1) * 3
+    assert staleness(mp.schedules.one_f_one_b(K, 4)) == [[0] * 4] * K
+
+
+def test_a_stage_holds_as_many_versions_as_its_schedule_needs():
+    """Counted in the bytes of arrays of the run, after each tick."""
+    for name, n in [("pipedream", 1), ("pipedream-vertical", 1), ("pipedream-2bw", 3)]:
+        pipe = pipeline(name, n)
+        most = [0, 0, 0]
+        use = type(pipe.stages[0])._use
+
+        def counted(stage, version):
+            most[stage.index] = max(most[stage.index], len(stage.versions))
+            use(stage, version)
+
+        for stage in pipe.stages:
+            stage._use = counted.__get__(stage)
+        pipe.train(batches(9))
+        assert most == peak_versions(pipe.schedule)
+        assert all(list(stage.versions) == [9] for stage in pipe.stages)
+        held = bytes_by_kind(pipe.stages[0].holdings())
+        assert held["weight versions"] == 0 and held["parameters"] == 8 * (64 * 8 + 8)
+
+
+def test_it_learns():
+    """The digits, 4 passes of 89 mini-batches; delayed gradients cost little here."""
+    X, Y = mp.datasets.digits().train
+    for name, n in [("pipedream", 1), ("pipedream-2bw", 4)]:
+        pipe = mp.AsynchronousPipeline(mp.models.mlp([64, 32, 32, 10]), mp.SoftmaxCrossEntropy(), 3, mp.SGD(0.1), name, n)
+        for _ in range(4):
+            pipe.train([(X[:, part], Y[:, part]) for part in even_slices(X.shape[-1], 89)])
+        assert mp.accuracy(pipe.predict(X), Y) > 0.92
+
+
+def test_a_run_that_fails_leaves_everything_as_it_was():
+    pipe = pipeline(optimizer=mp.SGD(0.1, momentum=0.9))
+    pipe.train(batches(3))
+    before = copy.deepcopy([(layer.W, layer.b) for layer in pipe.layers])
+    huge = [(X * 1e300, Y) for X, Y in batches(4)]
+    with pytest.raises(FloatingPointError, match="the costs became"), np.errstate(all="ignore"):
+        pipe.train(batches(2) + huge)
+    assert all(np.array_equal(a, b) for a, b in zip(leaves(before), leaves([(layer.W, layer.b) for layer in pipe.layers])))
+    twin = pipeline(optimizer=mp.SGD(0.1, momentum=0.9))
+    twin.train(batches(3))
+    assert pipe.train(batches(5)[3:]) == twin.train(batches(5)[3:])
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda: pipeline("1f1b"), "schedule='1f1b' is not asynchronous: use one of pipedream, pipedream-vertical, pipedream-2bw"),
+    (lambda: pipeline("pipedream", 4), "n_microbatches=4: 'pipedream' makes an update after each, so use 1"),
+    (lambda: pipeline("pipedream-2bw", 2), "per_update=2 micro-batches on 3 devices: use at least 3"),
+    (lambda: pipeline("pipedream-2bw", 3).train(batches(2, m=2)), "n_microbatches=3 exceeds a mini-batch of m=2 samples: use at most 2"),
+    (lambda: pipeline().train([]), "0 mini-batches: pass a list of at least 1 pair (X, Y)"),
+    (lambda: mp.AsynchronousPipeline([mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")], mp.MeanSquaredError(), 2, mp.SGD(1)),
+     "tie='W': tied weights need a flush"),
+    (lambda: pipeline(lambda K, M: mp.schedules.one_f_one_b(K, M)), "updates stage 0 after micro-batches [], but the last ones"),
+    (lambda: pipedream_2bw(2, 7), "n_microbatches=7 is no multiple of per_update=2: use 8"),
+    (lambda: mp.Pipeline(mp.models.mlp([4, 4, 4]), mp.MeanSquaredError(), 2, 2, pipedream(2, 2)), "use an AsynchronousPipeline"),
+])
+def test_mistakes_are_refused_in_a_sentence(make, words):
+    with pytest.raises(ValueError) as error:
+        make()
+    assert words in str(error.value)
+
+
+def test_weights_that_do_not_exist_are_found_before_a_run():
+    """Too new: not made yet. Too old: not kept any more."""
+    right = pipedream(3, 6)
+    early = Schedule(right.devices, 3, 6, versions=((0, 0, 0, 2, 2, 3), *right.versions[1:]))
+    assert early.faults() == ["device 0: 0F3 needs the weights after 2 updates, but there were only 1 by then"]
+    assert right.faults(most_versions=3) == []
+    first = right.faults(most_versions=2)[0]
+    assert first == ("device 0: 0B2 needs the weights after 0 updates, which no longer exist: there were 2, "
+                     "and only the newest 2 versions are kept")
+    assert right.faults(most_alive=2) == [
+        "device 0: with 0F2, 3 micro-batches are alive at once, above the limit of 2: put a backward before it"
+    ]
+    assert Schedule(right.devices, 3, 6, versions=((0,),)).faults() == [
+        "versions has rows of lengths [1]: give it 3 rows, one for each stage, of 6 numbers"
+    ]
+    lines = ["F0 U0 B0", "F0 B0 U0"]
+    assert Schedule.from_text(lines).faults() == ["device 0: 0U0 comes before the gradient of micro-batch 0 is complete"]
+
+
+def test_every_name_is_tested():
+    assert set(RULES) == set(ASYNCHRONOUS)
