@@ -3,10 +3,11 @@
 Source of all: Qi et al. 2023, arXiv 2401.10241.
 """
 
+from .actions import Action
 from .builders import check
 from .interleaved import halves_in_turn
-from .actions import Action
 from .schedule import Schedule
+from .turns import Turns
 
 
 def zero_bubble_h1(n_devices, n_microbatches):
@@ -65,36 +66,21 @@ def zero_bubble_v(n_devices, n_microbatches):
     enough = max(2 * n_devices - 1, n_microbatches)
 
     def order(r):
-        turns = _TurnsOfV(r, n_devices)
+        turns = Turns(r, 2 * n_devices - 1 - r)
         turns.do("F0", times=2 * (n_devices - r) - 1)
         turns.do("F1 F0", times=r)
         turns.do("F1 I1 W1", times=n_devices - r)
-        while turns.count["F1"] < turns.count["F0"] or turns.count["F0"] < enough:
-            if turns.count["F0"] < enough:
+        while turns.forwards[1] < turns.forwards[0] or turns.forwards[0] < enough:
+            if turns.forwards[0] < enough:
                 turns.do("F0")
             turns.do("I0 W0 F1 I1 W1")
         turns.do("I0 I1", times=r)
         turns.do("I0 W0", times=n_devices - r)
-        turns.do("W1", times=enough - turns.count["W1"])
-        turns.do("W0", times=enough - turns.count["W0"])
+        turns.do(" ".join(sorted((f"W{place}" for place, _ in turns.halves), reverse=True)))
         return [action for action in turns.actions if action.microbatch < n_microbatches]
 
     devices = tuple(tuple(order(r)) for r in range(n_devices))
     return Schedule(devices, 2 * n_devices, n_microbatches, "zb-v")
-
-
-class _TurnsOfV:
-    """Actions of one device with stages r (0) and 2K - 1 - r (1); each kind takes the micro-batches in order."""
-
-    def __init__(self, r, n_devices):
-        self.stages = r, 2 * n_devices - 1 - r
-        self.actions = []
-        self.count = dict.fromkeys([kind + stage for kind in "FIW" for stage in "01"], 0)
-
-    def do(self, words, times=1):
-        for word in words.split() * times:
-            self.actions.append(Action(word[0], self.stages[int(word[1])], self.count[word]))
-            self.count[word] += 1
 
 
 def _of_one_stage(stage, n_microbatches):
