@@ -29,7 +29,7 @@ def pipeline(n_stages=3, n_microbatches=4, schedule="gpipe", recompute=False, **
 @pytest.mark.parametrize("recompute", [False, True])
 def test_ticking_leaves_the_trace_cost_and_gradients_of_running(schedule, recompute):
     X, Y = mini_batch()
-    whole, stepped = (pipeline(n_stages=4, schedule=schedule, recompute=recompute) for _ in range(2))
+    whole, stepped = (pipeline(n_stages=4, n_microbatches=8, schedule=schedule, recompute=recompute) for _ in range(2))
     J = whole.forward_backward(X, Y)
     stepped.start(X, Y)
     ticks = 1
@@ -44,10 +44,10 @@ def test_ticking_leaves_the_trace_cost_and_gradients_of_running(schedule, recomp
 def test_a_run_with_numbers_takes_the_ticks_of_a_simulation():
     """Same clock, same schedule: the spans of the real run are those of the run without arithmetic."""
     for schedule in BUILDERS:
-        pipe = pipeline(n_stages=4, schedule=schedule)
+        pipe = pipeline(n_stages=4, n_microbatches=8, schedule=schedule)
         pipe.forward_backward(*mini_batch())
-        assert pipe.trace.spans == mp.simulate(build(schedule, 4, 4)).spans
-        assert pipe.trace.idle == mp.simulate(build(schedule, 4, 4)).idle
+        assert pipe.trace.spans == mp.simulate(build(schedule, 4, 8)).spans
+        assert pipe.trace.idle == mp.simulate(build(schedule, 4, 8)).idle
 
 
 def test_after_three_ticks_the_stashes_are_those_of_the_diagram():

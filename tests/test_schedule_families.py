@@ -1,21 +1,32 @@
-"""Eager, interleaved, looped and zero-bubble schedules: published makespans and peaks against counted ticks, with ==."""
+"""All schedules but naive, GPipe and 1F1B: published makespans and peaks against counted ticks, with ==."""
 
+import re
+from collections import Counter
 from fractions import Fraction
 
 import pytest
 
 import minipipe as mp
 from minipipe.schedules import (
-    BUILDERS, STAGES_PER_DEVICE, build, eager_one_f_one_b, gpipe, interleaved_one_f_one_b, interleaved_zero_bubble,
-    looped_breadth_first, names_for, one_f_one_b, peak_microbatches, with_recompute, zero_bubble_h1, zero_bubble_h2, zero_bubble_v,
+    BUILDERS, STAGES_PER_DEVICE, build, chimera, dualpipe, dualpipe_v, eager_one_f_one_b, gpipe, interleaved_one_f_one_b,
+    interleaved_zero_bubble, looped_breadth_first, names_for, one_f_one_b, peak_microbatches, v_half, v_min, with_recompute,
+    without_overlaps, zero_bubble_h1, zero_bubble_h2, zero_bubble_v,
 )
 
 COSTS = [(1, 1, 1), (2, 3, 1), (1, 2, 2), (3, 1, 2)]  # F, I, W of all of a device's stages together
 
+LEGAL = {  # for which K and M there is a schedule, if not for all
+    "interleaved": lambda K, M: M % max(1, M // K) == 0,
+    "interleaved-zb": lambda K, M: M % max(1, M // K) == 0,
+    "dualpipe-v": lambda K, M: M >= 2 * K,
+    "dualpipe": lambda K, M: K % 2 == M % 2 == 0 and M >= 2 * K,
+    "chimera": lambda K, M: K % 2 == M % 2 == 0,
+}
 
-def counted(schedule, v, F, I, W):
+
+def counted(schedule, v, F, I, W, FB=None):
     """(makespan, peak per device) with v stages on each device, each of them 1/v of its work and memory."""
-    trace = mp.simulate(schedule, mp.Costs(F=F, B=I + W, I=I, W=W))
+    trace = mp.simulate(schedule, mp.Costs(F=F, B=I + W, I=I, W=W, FB=FB))
     return Fraction(trace.makespan, v), [Fraction(peak, v) for peak in peak_microbatches(trace)]
 
 
@@ -59,16 +70,97 @@ def test_schedules_for_equal_passes_equal_their_closed_forms():
             assert counted(interleaved_zero_bubble(K, M), 2, 1, 1, 1)[0] == 3 * M + Fraction(K - 1, 2)
 
 
+def test_v_half_and_v_min_equal_their_closed_forms():
+    """F = I = W = 1, M >= K. No schedule can do better than M (F + B) + (K - 1)/2 F, the fill of a V; V-Half with K = 2 does that."""
+    for K in range(2, 9):
+        half = max(Fraction(3 * K - (4 if K % 2 else 7), 2), Fraction(K - 1, 2))
+        least = Fraction(4 * K - 5, 2) - (K % 3 == 0)
+        for M in (K, K + 1, 2 * K - 1, 2 * K, 4 * K):
+            for builder, more, most in [(v_half, half, (K + 2) // 2), (v_min, least, (K + 4) // 3)]:
+                T, peak = counted(builder(K, M), 2, 1, 1, 1)
+                assert (T, max(peak)) == (3 * M + more, min(M, most)), (builder, K, M)
+
+
+def test_few_micro_batches_of_v_half_and_v_min_keep_their_peak_too():
+    """M < K. Memory is a matter of order, not of costs."""
+    for K in range(2, 9):
+        for M in range(1, K):
+            assert max(counted(v_half(K, M), 2, 3, 1, 2)[1]) == min(M, (K + 2) // 2)
+            assert max(counted(v_min(K, M), 2, 3, 1, 2)[1]) == min(M, (K + 4) // 3)
+            assert K % 3 == 0 or counted(v_min(K, M), 2, 1, 1, 1)[0] == 3 * M + Fraction(4 * K - 5, 2)
+
+
+@pytest.mark.parametrize("F, I, W, FB", [(1, 1, 1, 3), (2, 2, 1, 5), (3, 3, 2, 6), (1, 1, 1, 2)])
+def test_dualpipe_and_dualpipe_v_are_idle_for_as_long_as_their_closed_form_says(F, I, W, FB):
+    """F = I >= W, and F&B from max(F, B) to F + B. Without a gain from overlaps, all devices are idle equally long."""
+    B = I + W
+    for K in range(1, 9):
+        for M in (2 * K, 2 * K + 1, 2 * K + 2, 4 * K):
+            both_ways = [(dualpipe(K, M), Fraction(K, 2) - 1, K + 1)] if LEGAL["dualpipe"](K, M) else []
+            for schedule, factor, peak in [*both_ways, (dualpipe_v(K, M), K - 1, 2 * K + 1)]:
+                trace = mp.simulate(schedule, mp.Costs(F=F, B=B, W=W, FB=FB))
+                idle = [trace.makespan - busy for busy in trace.busy_ticks()]
+                assert max(idle) == factor * (FB + B - 3 * W) and (FB < F + B or len(set(idle)) == 1), (schedule.name, K, M)
+                assert peak_microbatches(trace) == [peak] * K
+
+
+@pytest.mark.parametrize("F, I, W", [(1, 1, 1), (1, 1, 3), (3, 2, 2), (3, 1, 2)])
+def test_dualpipe_v_without_overlaps_has_the_makespan_of_zb_v(F, I, W):
+    """I <= W and I <= F <= B."""
+    for K in range(1, 9):
+        for M in (2 * K, 2 * K + 1, 4 * K):
+            T, peak = counted(without_overlaps(dualpipe_v(K, M)), 2, F, I, W)
+            assert T == M * (F + I + W) + Fraction(K - 1, 2) * F and peak == [K + Fraction(1, 2)] * K, (K, M)
+
+
+@pytest.mark.parametrize("F, B", [(1, 1), (1, 2), (2, 1), (2, 3), (1, 3)])
+def test_chimera_equals_its_closed_forms(F, B):
+    x, y = sorted((F, B))
+    for K in (2, 4, 6, 8):
+        for M in range(2, 4 * K + 1, 2):
+            trace = mp.simulate(chimera(K, M), mp.Costs(F=F, B=B))
+            n = min(M, K) // 2
+            assert peak_microbatches(trace) == [min(n, K - r) + min(n, r + 1) for r in range(K)]
+            if M <= K:
+                assert trace.makespan == K * x + (K + M - 2) * y
+            elif M % K == 0:
+                assert trace.makespan == K * x + (2 * K - 2) * y + (M // K - 1) * (2 * x + (2 * K - 2) * y)
+            if x == y and M % K == 0:
+                assert trace.makespan == (2 * M + K - 2) * x
+                assert trace.bubble("total") == (K - 2) / (2 * M + K - 2) and trace.bubble("ideal") == (K - 2) / (2 * M)
+            elif x == y:
+                assert trace.makespan == (2 * K * -(-M // K) + M % K - 2) * x
+
+
+def test_chimera_fills_the_gaps_within_a_unit_from_k_over_2_plus_1_to_k_micro_batches():
+    assert peak_microbatches(mp.simulate(chimera(8, 8))) == peak_microbatches(mp.simulate(chimera(8, 32))) == [5, 6, 7, 8, 8, 7, 6, 5]
+
+
+def test_three_bubbles_of_the_schedules_in_a_v():
+    """K = 4, M = 8, F = I = W = 1 in half ticks: a device works 48 of them. Of these, only ZB-V never waits between its actions."""
+    for schedule, T in [(zero_bubble_v(4, 8), 51), (v_half(4, 8), 53), (v_min(4, 8), 59), (dualpipe_v(4, 8), 54)]:
+        trace = mp.simulate(schedule)
+        assert trace.bubble("total") == (T - 48) / T and trace.bubble("ideal") == (T - 48) / 48
+        assert (trace.bubble("span") == 0) == (schedule.name == "zb-v")
+
+
 @pytest.mark.parametrize("name, small, large", [  # (makespan, peak) for K = 4, M = 8 and for K = 8, M = 32
     ("naive", (96, 1), (768, 1)), ("gpipe", (33, 8), (117, 32)), ("gpipe-fifo", (33, 8), (117, 32)), ("1f1b", (33, 4), (117, 8)),
     ("eager-1f1b", (33, 7), (117, 15)), ("interleaved", (28.5, 5.5), (106.5, 11.5)), ("looped", (28.5, 8), (106.5, 32)),
     ("zb-h1", (27, 4), (103, 8)), ("zb-h2", (27, 7), (103, 15)), ("zb-v", (25.5, 4), (99.5, 8)),
-    ("interleaved-zb", (25.5, 4), (99.5, 8)),
+    ("interleaved-zb", (25.5, 4), (99.5, 8)), ("v-half", (26.5, 3), (104.5, 5)), ("v-min", (29.5, 2), (109.5, 4)),
+    ("dualpipe-v", (27, 4.5), (103, 8.5)),
 ])
 def test_published_values(name, small, large):
     """F = I = W = 1, B = 2, free links."""
     for (K, M), expected in [((4, 8), small), ((8, 32), large)]:
         T, peak = counted(BUILDERS[name](K, M), STAGES_PER_DEVICE.get(name, 1), 1, 1, 1)
+        assert (T, max(peak)) == expected
+
+
+def test_published_values_of_dualpipe_v_without_overlaps():
+    for (K, M), expected in [((4, 8), (25.5, 4.5)), ((8, 32), (99.5, 8.5))]:
+        T, peak = counted(without_overlaps(dualpipe_v(K, M)), 2, 1, 1, 1)
         assert (T, max(peak)) == expected
 
 
@@ -104,7 +196,27 @@ def test_orders_are_those_of_the_papers():
     )
     assert str(zero_bubble_h1(2, 3)) == "device 0: 0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2\ndevice 1: 1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2"
     assert str(zero_bubble_h2(2, 3)) == "device 0: 0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2\ndevice 1: 1F0 1I0 1F1 1I1 1F2 1I2 1W0 1W1 1W2"
-    assert zero_bubble_v(3, 5).placement == [0, 1, 2, 2, 1, 0]
+    assert str(zero_bubble_v(3, 5)).splitlines()[1] == (
+        "device 1: 1F0 1F1 1F2 4F0 1F3 4F1 4I0 4W0 4F2 4I1 4W1 1F4 1I0 1W0 4F3 4I2 4W2 1I1 1W1 4F4 4I3 4W3 1I2 4I4 1I3 1W2 1I4 1W3 4W4 1W4"
+    )
+    assert str(v_min(2, 2)) == (
+        "device 0: 0F0 3F0 3I0 0F1 3W0 0I0 0W0 3F1 3I1 3W1 0I1 0W1\ndevice 1: 1F0 2F0 2I0 1I0 1F1 2F1 2W0 1W0 2I1 1I1 2W1 1W1"
+    )
+    assert str(dualpipe(2, 4)) == (
+        "device 0: 0F0 1F2 0F1 1B2 1F3&0B0 1B3 0I1 0W1\ndevice 1: 0F2 1F0 0F3 1B0 1F1&0B2 1B1 0I3 0W3"
+    )
+    assert str(dualpipe_v(2, 4)) == (
+        "device 0: 0F0 0F1 0F2 3F0 3I0 3W0 3F1 0F3&3B1 3F2&0B0 3B2 3F3&0B1 3B3 0I2 0W2 0I3 0W3\n"
+        "device 1: 1F0 2F0 1F1 2F1 1F2 2B0 2F2&1B0 1F3&2B1 2F3&1B1 2B2 1B2 2I3 1I3 2W3 1W3"
+    )
+    assert str(chimera(4, 4)) == (
+        "device 0: 0F0 0F1 3F2 3B2 3F3 3B3 0B0 0B1\ndevice 1: 1F0 2F2 1F1 2F3 2B2 1B0 2B3 1B1\n"
+        "device 2: 1F2 2F0 1F3 2F1 2B0 1B2 2B1 1B3\ndevice 3: 0F2 0F3 3F0 3B0 3F1 3B1 0B2 0B3"
+    )
+    for schedule in (zero_bubble_v(3, 5), v_half(3, 5), v_min(3, 5), dualpipe_v(3, 6)):
+        assert schedule.placement == [0, 1, 2, 2, 1, 0]
+    for schedule in (dualpipe(4, 8), chimera(4, 8)):
+        assert schedule.placements == [[0, 1, 2, 3], [3, 2, 1, 0]] and schedule.copy_of == (0, 0, 0, 0, 1, 1, 1, 1)
     assert interleaved_one_f_one_b(3, 3).placement == looped_breadth_first(3, 5).placement == [0, 1, 2, 0, 1, 2]
 
 
@@ -116,15 +228,45 @@ def test_every_size_gives_a_schedule_without_faults_or_a_sentence():
                 try:
                     schedule = builder(K, M)
                 except ValueError as error:
-                    assert name.startswith("interleaved") and "use " in str(error) and M % max(1, M // K) != 0
+                    assert not LEGAL[name](K, M)
+                    nearest = int(re.search(r"use (?:at least )?(\d+)", str(error))[1])
+                    assert LEGAL[name](K, nearest) or LEGAL[name](nearest, nearest * 2), error
                     continue
+                assert name not in LEGAL or LEGAL[name](K, M)
                 assert schedule.faults() == with_recompute(schedule).faults() == [], (name, K, M)
                 assert schedule.n_stages == K * STAGES_PER_DEVICE.get(name, 1) and len(schedule.devices) == K
+
+
+def test_dropped_micro_batches():
+    """Every stage has each micro-batch once in each pass, whatever legal K = 1..8 and M up to 4K are."""
+    for builder in (v_half, v_min, dualpipe, dualpipe_v, chimera):
+        legal = LEGAL.get(builder.__name__.replace("_", "-"), lambda K, M: True)
+        for K, M in [(K, M) for K in range(1, 9) for M in range(1, 4 * K + 1) if legal(K, M)]:
+            schedule = builder(K, M)
+            counts = Counter(part for device in range(K) for part in schedule.parts(device))
+            stages = range(schedule.n_stages)
+            whole = {(s, i) for s in stages for i in range(M) if ("B", s, i) in counts}
+            once = {(kind, s, i) for s in stages for i in range(M) for kind in ("FB" if (s, i) in whole else "FIW")}
+            assert counts.keys() == once and set(counts.values()) == {1}, (builder, K, M)
+            if M in (2 * K, 2 * K + 1, 4 * K):
+                assert schedule.faults() == with_recompute(schedule).faults() == []
 
 
 def test_sizes_that_do_not_fit_name_the_nearest_that_does():
     with pytest.raises(ValueError, match="n_microbatches=7 makes 2 rounds on 3 devices, which do not divide it: use 6, or a multiple of 3"):
         interleaved_one_f_one_b(3, 7)
+    with pytest.raises(ValueError, match="n_microbatches=6 is too few for dualpipe-v on 4 devices: use at least 8"):
+        dualpipe_v(4, 6)
+    for M, nearest in [(6, 8), (9, 10)]:
+        sentence = f"n_microbatches={M} does not fit dualpipe on 4 devices, which takes an even number of at least 8: use {nearest}"
+        with pytest.raises(ValueError, match=sentence):
+            dualpipe(4, M)
+    with pytest.raises(ValueError, match="n_microbatches=5 does not fit chimera on 4 devices, which takes an even number of at least 2: use 6"):
+        chimera(4, 5)
+    with pytest.raises(ValueError, match="chimera needs an even number of devices, n_stages=3 is not: use 2 or 4"):
+        chimera(3, 4)
+    with pytest.raises(ValueError, match="dualpipe needs an even number of devices, n_stages=1 is not: use 2$"):
+        dualpipe(1, 4)
     with pytest.raises(ValueError, match="'zb-v' puts 2 stages on each device, which n_stages=5 does not allow: use 4 or 6"):
         build("zb-v", 5, 8)
     with pytest.raises(ValueError, match="v=0 stages on each device must be at least 1"):

@@ -145,12 +145,12 @@ def test_simulated_ticks_are_those_of_the_run(schedule, recompute):
     """Skip connections and ties follow paths that are there already, so over free links they cost no tick."""
     layers = [mp.Linear(2, 2, tie="W"), mp.Fork("a"), mp.Linear(2, 2), mp.Linear(2, 2, tie="W"), mp.Join("a")]
     for partition in ([1, 1, 1, 1, 1], [1, 2, 1, 1], [2, 1, 2], [1, 3, 1]):
-        if schedule not in names_for(len(partition), 3):
+        if schedule not in names_for(len(partition), 8):
             assert len(partition) % 2 == 1  # two stages on each device
             continue
-        pipe = pipeline(3, partition, schedule, recompute, layers)
-        pipe.forward_backward(*mini_batch())
-        order = build(schedule, len(partition), 3)
+        pipe = pipeline(8, partition, schedule, recompute, layers)
+        pipe.forward_backward(*mini_batch(8))
+        order = build(schedule, len(partition), 8)
         simulated = mp.simulate(with_recompute(order) if recompute else order)
         assert pipe.trace.spans == simulated.spans and pipe.trace.makespan == simulated.makespan
 

@@ -2,16 +2,20 @@
 
 from .actions import Action, Overlap
 from .asynchronous import pipedream, pipedream_2bw
-from .builders import eager_one_f_one_b, gpipe, naive, one_f_one_b, with_recompute
-from .counting import peak_microbatches, peak_versions, staleness
+from .bidirectional import chimera, dualpipe, dualpipe_v
+from .builders import eager_one_f_one_b, gpipe, naive, one_f_one_b, with_recompute, without_overlaps
+from .controllable_memory import v_half, v_min
 from .costs import Costs
+from .counting import peak_microbatches, peak_versions, staleness
 from .interleaved import interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first
 from .names import ASYNCHRONOUS, BUILDERS, STAGES_PER_DEVICE, build, names_for
 from .schedule import Schedule, ScheduleError
 from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
 
 __all__ = [
-    "ASYNCHRONOUS", "BUILDERS", "STAGES_PER_DEVICE", "Action", "Costs", "Overlap", "Schedule", "ScheduleError", "build", "eager_one_f_one_b", "gpipe",
-    "interleaved_one_f_one_b", "interleaved_zero_bubble", "looped_breadth_first", "naive", "names_for", "one_f_one_b", "peak_microbatches", "peak_versions", "pipedream", "pipedream_2bw", "staleness",
-    "with_recompute", "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v",
+    "ASYNCHRONOUS", "BUILDERS", "STAGES_PER_DEVICE", "Action", "Costs", "Overlap", "Schedule", "ScheduleError",
+    "build", "chimera", "dualpipe", "dualpipe_v", "eager_one_f_one_b", "gpipe", "interleaved_one_f_one_b",
+    "interleaved_zero_bubble", "looped_breadth_first", "naive", "names_for", "one_f_one_b", "peak_microbatches",
+    "peak_versions", "pipedream", "pipedream_2bw", "staleness", "v_half", "v_min", "with_recompute",
+    "without_overlaps", "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v",
 ]

@@ -92,6 +92,16 @@ def with_recompute(schedule):
     return replace(schedule, devices=devices, name=schedule.name + "+recompute")
 
 
+def without_overlaps(schedule):
+    """`schedule` with the forward of each overlap before its backward, which then start when they can, one after the other.
+
+    >>> print(without_overlaps(Schedule.from_text(["F0 0F1&0B0 B1"])))
+    device 0: 0F0 0F1 0B0 0B1
+    """
+    devices = tuple(tuple(schedule.parts(device)) for device in range(len(schedule.devices)))
+    return replace(schedule, devices=devices, name=schedule.name + "+apart")
+
+
 def _recomputes(action):
     return [Action("R", part.stage, part.microbatch) for part in action.parts if part.kind in "BI"]
 

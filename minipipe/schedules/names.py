@@ -3,7 +3,9 @@
 from difflib import get_close_matches
 
 from .asynchronous import pipedream, pipedream_2bw
+from .bidirectional import dualpipe_v
 from .builders import eager_one_f_one_b, gpipe, naive, one_f_one_b
+from .controllable_memory import v_half, v_min
 from .interleaved import interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first
 from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
 
@@ -19,13 +21,16 @@ BUILDERS = {  # name -> function (n_devices, n_microbatches)
     "zb-h2": zero_bubble_h2,
     "zb-v": zero_bubble_v,
     "interleaved-zb": interleaved_zero_bubble,
+    "v-half": v_half,
+    "v-min": v_min,
+    "dualpipe-v": dualpipe_v,
 }
 ASYNCHRONOUS = {
     "pipedream": pipedream,
     "pipedream-vertical": lambda n_devices, n_microbatches: pipedream(n_devices, n_microbatches, vertical_sync=True),
     "pipedream-2bw": pipedream_2bw,
 }
-STAGES_PER_DEVICE = {"interleaved": 2, "looped": 2, "zb-v": 2, "interleaved-zb": 2}  # 1 for the others
+STAGES_PER_DEVICE = dict.fromkeys(["interleaved", "looped", "zb-v", "interleaved-zb", "v-half", "v-min", "dualpipe-v"], 2)  # 1 for the others
 
 
 def build(name, n_stages, n_microbatches):
