@@ -149,7 +149,7 @@ def test_three_bubbles_of_the_schedules_in_a_v():
     ("eager-1f1b", (33, 7), (117, 15)), ("interleaved", (28.5, 5.5), (106.5, 11.5)), ("looped", (28.5, 8), (106.5, 32)),
     ("zb-h1", (27, 4), (103, 8)), ("zb-h2", (27, 7), (103, 15)), ("zb-v", (25.5, 4), (99.5, 8)),
     ("interleaved-zb", (25.5, 4), (99.5, 8)), ("v-half", (26.5, 3), (104.5, 5)), ("v-min", (29.5, 2), (109.5, 4)),
-    ("dualpipe-v", (27, 4.5), (103, 8.5)),
+    ("dualpipe-v", (27, 4.5), (103, 8.5)), ("dualpipe", (26, 5), (102, 9)), ("chimera", (30, 4), (126, 8)),
 ])
 def test_published_values(name, small, large):
     """F = I = W = 1, B = 2, free links."""
