@@ -18,7 +18,7 @@ FLOORS = {
     "exercises": 5, "cli": 5,
 }
 NEVER = {("plots", "pipeline")}                  # plots draw traces, whoever made them
-WHEN_CALLED = {("cluster", "plots")}             # Trace.plot and Trace.to_text hand over to the plots
+WHEN_CALLED = {("cluster", "plots")}             # Trace.plot, to_text and to_html hand over to the plots
 
 
 def imports():

@@ -85,7 +85,7 @@ class Trace:
 
     spans, messages, idle: what the devices did, what went between them, and why they waited, in the order of time.
     makespan: ticks from 0 to the end of the last span or program. `busy_ticks()`, `bubble(of)`, `memory(device)` and
-    `peak_bytes()` count; `plot()` and `to_text()` show. Two traces are equal if all that happened is.
+    `peak_bytes()` count; `plot()`, `to_text()` and `to_html()` show. Two traces are equal if all that happened is.
     """
 
     def __init__(self, record):
@@ -191,6 +191,12 @@ class Trace:
         from ..plots import text
 
         return text(self)
+
+    def to_html(self, path=None, title=None):
+        """The timeline as an interactive web page, made by `minipipe.plots.html`: its text, or a file if `path` is given."""
+        from ..plots import html
+
+        return html(self, path, title)
 
     def __repr__(self):
         return f"<Trace of {self.n_devices} devices, {len(self.spans)} spans, {self.makespan} ticks>"

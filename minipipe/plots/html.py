@@ -1,0 +1,132 @@
+"""A run as a web page: one file that needs no network, with a slider over its ticks."""
+
+import json
+import math
+from importlib import resources
+
+from .timeline import OTHER, STYLES
+
+KINDS = STYLES | {"U": {"facecolor": "#CC79A7", "label": "update"}}  # often without a duration, and then a mark
+LONG = 10_000
+
+
+def html(trace, path=None, title=None):
+    """`trace` as one interactive HTML page: the text, or None if it has been written to the file `path`.
+
+    In the page, one can step or play through the ticks, zoom, ask every box and every gap what it is, and see the
+    messages that travel. Below each device's row are the bytes that it holds, or, where the run has counted no memory, the
+    micro-batches that are alive on it. The page contains all that it needs.
+
+    >>> from minipipe import simulate
+    >>> from minipipe.schedules import gpipe
+    >>> html(simulate(gpipe(2, 3)))[:15]
+    '<!doctype html>'
+    """
+    # in a JSON string "\u003c" is "<", and no label can end the script element in which the data lies
+    data = json.dumps(page_data(trace, title), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    page = resources.files(__package__).joinpath("timeline.html").read_text(encoding="utf-8").replace("{{data}}", data)
+    if path is None:
+        return page
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(page)
+
+
+def page_data(trace, title=None):
+    """What the page knows of `trace`, in plain numbers, strings, lists and dicts.
+
+    spans: [device, start, end, label, parts], and each part [kind, stage, micro-batch, copy, place]: which copy of the network
+    it works on, and where its stage stands among those of its device; no parts for a label that is not of a schedule.
+    memory: for each device, [tick, amount] from each change on.
+    """
+    copies = _copies(trace)
+    places = _places(trace, copies)
+
+    def part_row(part, device):
+        copy = copies[part.microbatch]
+        return [part.kind, part.stage, part.microbatch, copy, places[device].index((copy, part.stage))]
+
+    memory, unit = _memory(trace)
+    return {
+        "title": title or f"A run on {trace.n_devices} devices",
+        "devices": trace.n_devices,
+        "makespan": _number(trace.makespan),
+        "step": _step(trace),
+        "bubble": {of: float(trace.bubble(of)) for of in ("total", "ideal", "span")} if any(trace.busy_ticks()) else None,
+        "copies": 1 + max(copies.values(), default=0),
+        "most_stages": max(map(len, places), default=0),
+        "kinds": {kind: [style["facecolor"], style["label"]] for kind, style in (KINDS | {"": OTHER}).items()},
+        "spans": [
+            [device, _number(start), _number(end), str(label), [part_row(part, device) for part in _parts(label)]]
+            for device, label, start, end in trace.spans
+        ],
+        "idle": [
+            [device, _number(start), _number(end), reason, None if source is None else str(message), source]
+            for device, start, end, reason, message, source in trace.idle
+        ],
+        "messages": [
+            [str(label), source, to, _number(sent), _number(arrived)] for label, source, to, sent, arrived, _, _ in trace.messages
+        ],
+        "memory": [[[_number(tick), int(amount)] for tick, amount in curve] for curve in memory],
+        "unit": unit,
+    }
+
+
+def _parts(label):
+    return getattr(label, "parts", ())
+
+
+def _number(time):
+    """An int as it is, and a float for any other number, such as a Fraction."""
+    return time if type(time) is int else float(time)
+
+
+def _step(trace):
+    """What the arrow keys move by: one tick, or a power of ten if that is too far or too little, as in seconds."""
+    whole = all(float(span.start).is_integer() and float(span.end).is_integer() for span in trace.spans)
+    if trace.makespan <= 0 or (whole or trace.makespan >= 10) and trace.makespan <= LONG:
+        return 1
+    return 10.0 ** math.floor(math.log10(trace.makespan / 100))
+
+
+def _copies(trace):
+    """{micro-batch: copy of the network, 0 or 1}: copy 1 has a stage on another device than the first micro-batch has it."""
+    homes = {}
+    for device, label, *_ in trace.spans:
+        for part in _parts(label):
+            homes.setdefault(part.microbatch, {})[part.stage] = device
+    first = homes[min(homes)] if homes else {}
+    return {microbatch: int(any(first.get(stage, device) != device for stage, device in home.items()))
+            for microbatch, home in homes.items()}
+
+
+def _places(trace, copies):
+    """For each device, its (copy, stage) pairs in order."""
+    places = [set() for _ in range(trace.n_devices)]
+    for span in trace.spans:
+        places[span.device] |= {(copies[part.microbatch], part.stage) for part in _parts(span.label)}
+    return [sorted(pairs) for pairs in places]
+
+
+def _memory(trace):
+    """(for each device its curve, "bytes"), or the micro-batches alive if no memory was counted; ([], "") if there are none."""
+    try:
+        return [trace.memory(device) for device in range(trace.n_devices)], "bytes"
+    except ValueError:
+        curves = [_alive(trace, device) for device in range(trace.n_devices)]
+        return (curves, "micro-batches alive") if any(curves) else ([], "")
+
+
+def _alive(trace, device):
+    """[(tick, micro-batches alive from then on)]: each from the start of its F to the end of its B, or of its W."""
+    changes = []
+    for span in trace.spans_of(device):
+        for part in _parts(span.label):
+            if part.kind == "F":
+                changes.append((span.start, 1))
+            elif part.kind in "BW":
+                changes.append((span.end, -1))
+    curve, alive = {}, 0
+    for tick, change in sorted(changes):
+        alive += change
+        curve[tick] = alive
+    return list(curve.items())
