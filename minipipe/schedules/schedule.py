@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 from .actions import Action, Overlap, parse
+from .csv_format import parse_table, table_text
 from .playing import devices_of_stages
 from .validation import faults
 
@@ -54,6 +56,27 @@ class Schedule:
             lines = lines.strip().splitlines()
         try:
             devices = tuple(tuple(parse(word, device) for word in line.split()) for device, line in enumerate(lines))
+        except ValueError as error:
+            raise ScheduleError(str(error)) from None
+        return cls.of_devices(devices, n_microbatches, name, copy_of)
+
+    @classmethod
+    def from_csv(cls, source, n_microbatches=None, name="custom", copy_of=()):
+        """The schedule in a table that PyTorch wrote (`_dump_csv(path, format="compute_only")`), or `to_csv`.
+
+        source: a path, or the table itself: a string with a comma or a line break is that. One row per device, one cell per time
+        step: `2F0`, `2B0`, `2I0`, `2W0`, `(0F1;3B0)OVERLAP_F_B` for two that overlap; an empty cell or `None` is a bubble,
+        which a schedule does not keep. Raises `ScheduleError` with every cell that is something else, `OSError` for a
+        file that cannot be read.
+
+        >>> Schedule.from_csv("0F0,,,0B0\\n,1F0,1B0,") == Schedule.from_text(["F0 B0", "F0 B0"])
+        True
+        """
+        is_table = isinstance(source, str) and ("," in source or "\n" in source)
+        try:
+            devices = parse_table(source if is_table else Path(source).read_text(encoding="utf-8-sig"))
+        except UnicodeDecodeError:
+            raise ScheduleError(f"{source} is not a text file: pass a table of comma-separated values") from None
         except ValueError as error:
             raise ScheduleError(str(error)) from None
         return cls.of_devices(devices, n_microbatches, name, copy_of)
@@ -112,6 +135,26 @@ class Schedule:
         if found:
             raise ScheduleError(f"the schedule {self.name!r} cannot run:\n- " + "\n- ".join(found))
         return self
+
+    def to_csv(self, path=None):
+        """The table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads, as text; also written to `path`, if given.
+
+        Cells stand where a run has them in which each action takes one time step; waiting is an empty cell. Raises
+        `ScheduleError` for a schedule with faults, or with R or U, which PyTorch does not have. The table does not say
+        which of two copies of the network a micro-batch passes through, and PyTorch has but one: `from_csv` is told again.
+
+        >>> print(Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"]).to_csv(), end="")
+        0F0,0F1,,0B0,,0B1
+        ,1F0,1B0,1F1,1B1,
+        """
+        self.validate()
+        try:
+            text = table_text(self)
+        except ValueError as error:
+            raise ScheduleError(str(error)) from None
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8", newline="\n")
+        return text
 
     def __str__(self):
         return "\n".join(f"device {device}: {' '.join(map(str, order))}" for device, order in enumerate(self.devices))

@@ -1,0 +1,108 @@
+"""A schedule as the table that PyTorch reads and writes: one row per rank, one cell per time step.
+
+PyTorch 2.13 loads it with `_PipelineScheduleRuntime(...)._load_csv(path)`, and writes one with
+`_dump_csv(path, format="compute_only")`. An empty cell is a bubble; two actions that overlap share a cell:
+
+    0F0,0F1,,0B0,,0B1
+    ,1F0,1B0,1F1,1B1,           (0F5;3B2)OVERLAP_F_B would be the forward 0F5 with the backward 3B2
+"""
+
+import csv
+import io
+import re
+
+from .actions import Action, Overlap
+
+EXPECTED = "write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B for two at once, or nothing for a bubble"
+COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)\d*", re.ASCII)
+
+
+def table_text(schedule):
+    """The table of a schedule without faults; `ValueError` for R and U, which PyTorch does not have."""
+    foreign = next((part for device in range(len(schedule.devices)) for part in schedule.parts(device) if part.kind in "RU"), None)
+    if foreign is not None:
+        what, remedy = {
+            "R": ("recomputes", "export it without, and recompute inside PyTorch's stages, with torch.utils.checkpoint"),
+            "U": ("updates weights on the way", "its schedules are synchronous, so export one of those"),
+        }[foreign.kind]
+        raise ValueError(f"the schedule {schedule.name!r} {what} ({foreign}), for which PyTorch's table has no cell: {remedy}")
+    rows = [[_cell(action) for action in row] for row in time_steps(schedule)]
+    return "".join(",".join(row) + "\n" for row in rows)
+
+
+def time_steps(schedule):
+    """For each device, its actions with None for every step that it waits, if each takes one step and links are free.
+
+    All rows are of one length. The schedule must be one that runs to its end.
+    """
+    waiting = [list(reversed(order)) for order in schedule.devices]
+    rows, done = [[] for _ in waiting], set()
+    while any(waiting):
+        step = [order.pop() if order and _can_start(order[-1], done, schedule.n_stages) else None for order in waiting]
+        done.update(_mark(part) for action in step if action for part in action.parts)
+        for row, action in zip(rows, step):
+            row.append(action)
+    return rows
+
+
+def _can_start(action, done, n_stages):
+    """Whether all that comes from other stages is there; what the stage itself needs, its order provides."""
+    for kind, stage, microbatch in action.parts:
+        needed = {"F": ("F", stage - 1, microbatch), "B": ("I", stage + 1, microbatch), "I": ("I", stage + 1, microbatch)}.get(kind)
+        if needed and 0 <= needed[1] < n_stages and needed not in done:
+            return False
+    return True
+
+
+def _mark(part):
+    """What a part adds for other stages to wait for: a whole backward has an input gradient, too."""
+    return ("I", *part[1:]) if part.kind == "B" else tuple(part)
+
+
+def _cell(action):
+    if action is None:
+        return ""
+    return str(action) if len(action.parts) == 1 else f"({';'.join(map(str, action.parts))})OVERLAP_F_B"
+
+
+def parse_table(text):
+    """For each row of `text`, a tuple of its actions. `ValueError` names every cell that is none, or an empty table."""
+    try:
+        rows = list(csv.reader(io.StringIO(text.rstrip())))
+    except csv.Error as error:
+        raise ValueError(f"this is not a table of comma-separated values: {error}") from None
+    devices, malformed = [], []
+    for rank, row in enumerate(rows):
+        actions = []
+        for column, cell in enumerate(row, 1):
+            try:
+                actions += _actions(cell.strip())
+            except ValueError as error:
+                malformed.append(f"row {rank + 1} (rank {rank}), column {column}: {error}")
+        devices.append(tuple(actions))
+    if malformed:
+        raise ValueError(f"{len(malformed)} of the table's cells are not as they should be:\n- " + "\n- ".join(malformed))
+    if not any(devices):
+        raise ValueError("the table has no actions: write one row per device, such as 0F0,0F1,0B0,0B1")
+    return tuple(devices)
+
+
+def _actions(cell):
+    """The action of a cell in a list, or no action for a bubble."""
+    if cell in ("", "None"):
+        return []
+    if match := re.fullmatch(r"\((.*);(.*)\)OVERLAP_F_B", cell):
+        parts = [_action(word.strip(), cell) for word in match.groups()]
+        if [part.kind for part in parts] != ["F", "B"]:
+            raise ValueError(f"{cell!r} is not a forward and a backward: {EXPECTED}")
+        return [Overlap(*parts)]
+    return [_action(cell, cell)]
+
+
+def _action(word, cell):
+    if match := re.fullmatch(r"(\d+)([FBIW])(\d+)", word, re.ASCII):
+        stage, kind, microbatch = match.groups()
+        return Action(kind, int(stage), int(microbatch))
+    if COMMUNICATION.fullmatch(word):
+        raise ValueError(f'{cell!r} is communication, which is not part of this table: dump it with format="compute_only"')
+    raise ValueError(f"{cell!r} is not an action: {EXPECTED}")
