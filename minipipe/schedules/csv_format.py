@@ -13,7 +13,7 @@ import re
 
 from .actions import Action, Overlap
 
-EXPECTED = "write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B for two at once, or nothing for a bubble"
+EXPECTED = "write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B for two at once, nothing for a bubble"
 COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)\d*", re.ASCII)
 
 
@@ -71,6 +71,7 @@ def parse_table(text):
         rows = list(csv.reader(io.StringIO(text.rstrip())))
     except csv.Error as error:
         raise ValueError(f"this is not a table of comma-separated values: {error}") from None
+    _refuse_communication(rows)
     devices, malformed = [], []
     for rank, row in enumerate(rows):
         actions = []
@@ -78,13 +79,28 @@ def parse_table(text):
             try:
                 actions += _actions(cell.strip())
             except ValueError as error:
-                malformed.append(f"row {rank + 1} (rank {rank}), column {column}: {error}")
+                malformed.append(f"{_place(rank, column)}: {error}")
         devices.append(tuple(actions))
     if malformed:
-        raise ValueError(f"{len(malformed)} of the table's cells are not as they should be:\n- " + "\n- ".join(malformed))
+        raise ValueError(f"malformed cells: {len(malformed)}; {EXPECTED}:\n- " + "\n- ".join(malformed))
     if not any(devices):
         raise ValueError("the table has no actions: write one row per device, such as 0F0,0F1,0B0,0B1")
     return tuple(devices)
+
+
+def _place(rank, column):
+    return f"row {rank + 1} (rank {rank}), column {column}"
+
+
+def _refuse_communication(rows):
+    """PyTorch's other format, its default, has hundreds of these cells: one sentence says it for all."""
+    for rank, row in enumerate(rows):
+        for column, cell in enumerate(row, 1):
+            if COMMUNICATION.fullmatch(cell.strip()):
+                raise ValueError(
+                    f"the table contains communication, such as {cell!r} in {_place(rank, column)}: "
+                    'have PyTorch dump it with format="compute_only"'
+                )
 
 
 def _actions(cell):
@@ -94,7 +110,7 @@ def _actions(cell):
     if match := re.fullmatch(r"\((.*);(.*)\)OVERLAP_F_B", cell):
         parts = [_action(word.strip(), cell) for word in match.groups()]
         if [part.kind for part in parts] != ["F", "B"]:
-            raise ValueError(f"{cell!r} is not a forward and a backward: {EXPECTED}")
+            raise ValueError(f"{cell!r} is not one forward with one backward B")
         return [Overlap(*parts)]
     return [_action(cell, cell)]
 
@@ -103,6 +119,4 @@ def _action(word, cell):
     if match := re.fullmatch(r"(\d+)([FBIW])(\d+)", word, re.ASCII):
         stage, kind, microbatch = match.groups()
         return Action(kind, int(stage), int(microbatch))
-    if COMMUNICATION.fullmatch(word):
-        raise ValueError(f'{cell!r} is communication, which is not part of this table: dump it with format="compute_only"')
-    raise ValueError(f"{cell!r} is not an action: {EXPECTED}")
+    raise ValueError(f"{cell!r} is not an action")
