@@ -198,6 +198,12 @@ class Trace:
 
         return html(self, path, title)
 
+    def to_chrome_trace(self, path=None, tick="1 ms"):
+        """The timeline as a dict, and as JSON in the file `path`, for ui.perfetto.dev; made by `minipipe.plots.chrome_trace`."""
+        from ..plots import chrome_trace
+
+        return chrome_trace(self, path, tick)
+
     def __repr__(self):
         return f"<Trace of {self.n_devices} devices, {len(self.spans)} spans, {self.makespan} ticks>"
 

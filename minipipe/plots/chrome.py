@@ -1,0 +1,118 @@
+"""The timeline of a run for the viewers that engineers use: ui.perfetto.dev and chrome://tracing.
+
+Source: "Trace Event Format", the JSON that both viewers read; its times are microseconds.
+"""
+
+import json
+import re
+from bisect import bisect_left, bisect_right
+from math import inf
+from pathlib import Path
+
+MICROSECONDS = {"ns": 0.001, "us": 1, "ms": 1000, "s": 1_000_000}
+NAMES = {
+    "F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient", "R": "recompute", "U": "update", "A": "all-reduce",
+    "F&B": "forward and backward",
+}
+INSIDE = 0.01  # an arrow begins and ends this share of a box from the box's edge: viewers bind it to the box around it
+
+
+def chrome_trace(runs, path=None, tick="1 ms"):
+    """A dict in Chrome's trace event format, also written to `path` as JSON; `Trace.to_chrome_trace` calls this.
+
+    runs: a `Trace`, or {name: trace}, each of which becomes a process. Devices are threads, spans are boxes with their ticks in
+    the arguments, messages are arrows from the span before the send to the span after the receipt, and memory is a counter,
+    if the run counted it. tick: how long one tick is shown, a number and ns, us, ms or s. `ValueError` for anything else.
+    """
+    unit = _microseconds(tick)
+    if not isinstance(runs, dict):
+        runs = {"run": runs}
+    names, events = [], []
+    for process, (name, trace) in enumerate(runs.items(), 1):  # viewers take process and thread 0 for the idle system
+        names += _names(name, trace, process)
+        events += _boxes(trace, process, unit) + _arrows(trace, process, unit) + _memory(trace, process, unit)
+    events.sort(key=lambda event: event["ts"])
+    told = {"tick": tick, "microseconds per tick": unit, "makespan in ticks": {name: _plain(trace.makespan) for name, trace in runs.items()}}
+    chrome = {"traceEvents": names + events, "displayTimeUnit": "ms", "otherData": told}
+    if path is not None:
+        Path(path).write_text(json.dumps(chrome), encoding="utf-8")
+    return chrome
+
+
+def _microseconds(tick):
+    match = re.fullmatch(r"\s*([\d.]+)\s*(ns|us|ms|s)\s*", str(tick), re.ASCII)
+    try:
+        unit = float(match[1]) * MICROSECONDS[match[2]]
+    except (TypeError, ValueError):
+        raise ValueError(f"tick={tick!r} is not a length of time: write a number and ns, us, ms or s, such as '1 ms'") from None
+    if not 0 < unit < inf:
+        raise ValueError(f"tick={tick!r} must be a time above 0")
+    return _plain(unit)
+
+
+def _plain(number):
+    """A number of any kind, as JSON writes it: whole ones without a point."""
+    number = float(number)
+    return int(number) if number.is_integer() else number
+
+
+def _names(name, trace, process):
+    events = [("process_name", 0, {"name": name})]
+    for device in range(trace.n_devices):
+        events += [("thread_name", device + 1, {"name": f"device {device}"}), ("thread_sort_index", device + 1, {"sort_index": device})]
+    return [{"ph": "M", "name": kind, "pid": process, "tid": thread, "args": args} for kind, thread, args in events]
+
+
+def _boxes(trace, process, unit):
+    return [
+        {
+            "ph": "X", "name": str(label), "cat": NAMES.get(getattr(label, "kind", None), "work"), "pid": process, "tid": device + 1,
+            "ts": _plain(start * unit), "dur": _plain((end - start) * unit),
+            "args": {"start": _plain(start), "end": _plain(end), **_place(label)},
+        }
+        for device, label, start, end in trace.spans
+    ]
+
+
+def _place(label):
+    """Stage and micro-batch of an action; of both, where two overlap."""
+    parts = getattr(label, "parts", ())
+    if len(parts) < 2:
+        return {"stage": part.stage for part in parts} | {"micro-batch": part.microbatch for part in parts}
+    return {str(part): {"stage": part.stage, "micro-batch": part.microbatch} for part in parts}
+
+
+def _arrows(trace, process, unit):
+    """Two events for each message that left after a span and was received before one; spans of no length cannot hold an arrow."""
+    spans = [[span for span in trace.spans_of(device) if span.end > span.start] for device in range(trace.n_devices)]
+    starts, ends = [[span.start for span in row] for row in spans], [[span.end for span in row] for row in spans]
+    events = []
+    for number, message in enumerate(trace.messages, 1):
+        before = bisect_right(ends[message.source], message.sent) - 1
+        after = len(spans[message.to]) if message.received is None else bisect_left(starts[message.to], message.received)
+        if before < 0 or after == len(spans[message.to]):
+            continue
+        begin, finish = spans[message.source][before], spans[message.to][after]
+        arrow = {"name": str(message.label), "cat": "message", "id": process * 10**9 + number, "pid": process}
+        args = {"sent": _plain(message.sent), "arrived": _plain(message.arrived), "received": _plain(message.received), "bytes": int(message.n_bytes)}
+        events += [
+            arrow | {"ph": "s", "tid": message.source + 1, "ts": _plain((begin.end - INSIDE * (begin.end - begin.start)) * unit), "args": args},
+            arrow | {"ph": "f", "bp": "e", "tid": message.to + 1, "ts": _plain((finish.start + INSIDE * (finish.end - finish.start)) * unit)},
+        ]
+    return events
+
+
+def _memory(trace, process, unit):
+    """One counter per device; none in a run that counted no memory."""
+    events = []
+    for device in range(trace.n_devices):
+        try:
+            curve = trace.memory(device)
+        except ValueError:
+            return []
+        for ticks, n_bytes in curve:
+            events.append({
+                "ph": "C", "name": f"memory of device {device}", "pid": process, "tid": device + 1, "ts": _plain(ticks * unit),
+                "args": {"bytes": int(n_bytes)},
+            })
+    return events

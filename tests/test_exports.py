@@ -1,0 +1,197 @@
+"""A schedule as PyTorch's table and a run as a Chrome trace: what is written is what was there, and comes back equal."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from cases import valid_schedules
+from minipipe import plots
+from minipipe.schedules import BUILDERS, Schedule, ScheduleError, build, names_for, with_recompute
+
+PYTORCHS_DUALPIPEV = (  # ScheduleDualPipeV of PyTorch 2.13 with 2 ranks and 4 micro-batches, as its _dump_csv writes it
+    "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,(3F3;0B1)OVERLAP_F_B,3B3,0I2,0W2,0I3,0W3\r\n"
+    "1F0,2F0,1F1,2F1,1F2,2B0,(2F2;1B0)OVERLAP_F_B,(1F3;2B1)OVERLAP_F_B,(2F3;1B1)OVERLAP_F_B,2B2,1B2,2I3,1I3,2W3,1W3\r\n"
+)
+
+
+def back(schedule):
+    return Schedule.from_csv(schedule.to_csv(), schedule.n_microbatches, schedule.name, schedule.copy_of)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_every_builders_schedule_comes_back_equal(name):
+    sizes = [(K, M) for K in (1, 2, 4) for M in (1, 4, 8) if name in names_for(K, M)]
+    assert sizes and all(back(build(name, K, M)) == build(name, K, M) for K, M in sizes if not build(name, K, M).asynchronous)
+
+
+@settings(max_examples=40)
+@given(st.data(), st.integers(1, 4), st.integers(1, 5))
+def test_any_schedule_comes_back_equal(data, K, M):
+    schedule = data.draw(valid_schedules(K, M))
+    assert back(schedule) == schedule
+
+
+def test_a_table_with_overlaps_that_pytorch_has_written():
+    schedule = Schedule.from_csv(PYTORCHS_DUALPIPEV)
+    assert schedule.faults() == [] and schedule.placement == [0, 1, 1, 0] and schedule.n_microbatches == 4
+    assert str(schedule).splitlines()[0].split()[9:11] == ["0F3&3B1", "3F2&0B0"]
+    assert back(schedule) == schedule
+    assert [row.replace(",,", ",").strip(",") for row in schedule.to_csv().splitlines()] == PYTORCHS_DUALPIPEV.split()
+
+
+def test_two_copies_of_the_network_come_back_with_copy_of():
+    schedule = Schedule.from_text(["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"], copy_of=[0, 1])
+    assert schedule.faults() == [] and back(schedule) == schedule
+    assert Schedule.from_csv(schedule.to_csv()).faults()  # the table alone does not say it
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-h1", "zb-v"])
+def test_cells_stand_where_a_run_with_steps_of_one_tick_has_them(name):
+    schedule = build(name, 4, 6)
+    trace = mp.simulate(schedule, mp.Costs(F=1, B=1, I=1, W=1))
+    rows = [line.split(",") for line in schedule.to_csv().splitlines()]
+    assert {len(row) for row in rows} == {trace.makespan}
+    assert [(device, cell, step) for device, row in enumerate(rows) for step, cell in enumerate(row) if cell] == sorted(
+        ((span.device, str(span.label), span.start) for span in trace.spans), key=lambda cell: (cell[0], cell[2])
+    )
+
+
+def test_a_table_can_be_a_file_and_is_read_as_spreadsheets_leave_it(tmp_path):
+    schedule, path = build("1f1b", 2, 3), tmp_path / "a,b.csv"
+    assert path.write_text(schedule.to_csv()) and Schedule.from_csv(path, name="1f1b") == schedule
+    assert schedule.to_csv(tmp_path / "c.csv") == (tmp_path / "c.csv").read_text() and Schedule.from_csv(str(tmp_path / "c.csv"), name="1f1b") == schedule
+    text = "\ufeff" + ' "0F0" ,None, 0B0,\r\n'.replace(' "', '"') + "\r\n"
+    path.write_text(text, encoding="utf-8")
+    assert str(Schedule.from_csv(path)) == "device 0: 0F0 0B0"
+    path.write_bytes(b"\xff\xd8,\xff")
+    with pytest.raises(ScheduleError, match="is not a text file"):
+        Schedule.from_csv(path)
+
+
+def test_all_malformed_cells_are_named_at_once():
+    with pytest.raises(ScheduleError) as caught:
+        Schedule.from_csv("0F0,0Q0,,0B0\n,1F,(1F0;1I0)OVERLAP_F_B,0F0x,(0B0)OVERLAP_F_B,0R0,-1F0")
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("malformed cells: 7; write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B")
+    assert lines[1:4] == [
+        "- row 1 (rank 0), column 2: '0Q0' is not an action", "- row 2 (rank 1), column 2: '1F' is not an action",
+        "- row 2 (rank 1), column 3: '(1F0;1I0)OVERLAP_F_B' is not one forward with one backward B",
+    ]
+
+
+@pytest.mark.parametrize("text, words", [
+    ("0F0,1UNSHARD,0SEND_F0", """such as '1UNSHARD' in row 1 (rank 0), column 2: have PyTorch dump it with format="compute_only\""""),
+    ("\n", "the table has no actions"), (",,\n,", "the table has no actions"), ('0F0,"' + "x" * 200_000, "not a table"),
+])
+def test_what_is_no_table_of_actions_is_refused(text, words):
+    with pytest.raises(ScheduleError) as caught:
+        Schedule.from_csv(text)
+    assert words in str(caught.value)
+
+
+def test_what_pytorch_cannot_hold_is_not_written(tmp_path):
+    with pytest.raises(ScheduleError, match=r"'gpipe\+recompute' recomputes \(0R1\).*torch.utils.checkpoint"):
+        with_recompute(build("gpipe", 2, 2)).to_csv(tmp_path / "x.csv")
+    with pytest.raises(ScheduleError, match=r"updates weights on the way \(0U0\)"):
+        Schedule.from_text(["F0 B0 U0"]).to_csv()
+    with pytest.raises(ScheduleError, match="deadlock"):
+        Schedule.from_text(["F0 B0 F1 B1", "F1 F0 B0 B1"]).to_csv(tmp_path / "x.csv")
+    assert not list(tmp_path.iterdir())
+
+
+RUNS = {
+    "gpipe": lambda: mp.simulate(build("gpipe", 4, 3), mp.Costs(F=1, B=2), mp.Link(latency=2)),
+    "recompute": lambda: mp.simulate(with_recompute(build("1f1b", 3, 4))),
+    "halves": lambda: mp.simulate(build("zb-v", 4, 4), mp.Costs(F=0.5, I=0.5, W=0.5), mp.Link(latency=0.25)),
+    "overlap": lambda: mp.simulate(Schedule.from_csv(PYTORCHS_DUALPIPEV)),
+    "updates": lambda: mp.simulate(Schedule.from_text(["F0 B0 U0 F1 B1 U1"] * 2)),
+    "labels": lambda: mp.Cluster([ring(0), ring(1)], duration=lambda label: 1.5).run(),
+}
+
+
+def ring(device):
+    """A program with a message before its first work, and one after its last."""
+    yield mp.Send("early", None, to=1 - device)
+    yield mp.Receive("early", source=1 - device)
+    yield mp.Compute("add")
+    yield mp.Send("sum", None, to=1 - device)
+    yield mp.Receive("sum", source=1 - device)
+    yield mp.Compute("store")
+    yield mp.Send("late", None, to=1 - device)
+    yield mp.Receive("late", source=1 - device)
+
+
+def events(chrome, *kinds):
+    return [event for event in chrome["traceEvents"] if event["ph"] in kinds]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_chrome_trace_has_the_boxes_of_the_run_to_scale(run):
+    trace = RUNS[run]()
+    chrome = json.loads(json.dumps(trace.to_chrome_trace(tick="1 ms")))
+    boxes = events(chrome, "X")
+    assert sorted((box["tid"] - 1, box["name"], box["ts"], box["ts"] + box["dur"]) for box in boxes) == sorted(
+        (span.device, str(span.label), 1000 * span.start, 1000 * span.end) for span in trace.spans
+    )
+    busy = [sum(box["dur"] for box in boxes if box["tid"] == device + 1) for device in range(trace.n_devices)]
+    assert busy == [1000 * ticks for ticks in trace.busy_ticks()]
+    times = [event["ts"] for event in chrome["traceEvents"] if event["ph"] != "M"]
+    assert times == sorted(times) and times[0] >= 0 and max(box["ts"] + box["dur"] for box in boxes) == 1000 * trace.makespan
+    assert chrome["otherData"] == {"tick": "1 ms", "microseconds per tick": 1000, "makespan in ticks": {"run": trace.makespan}}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_every_arrow_has_both_ends_inside_the_boxes_of_its_sender_and_receiver(run):
+    trace = RUNS[run]()
+    chrome = trace.to_chrome_trace(tick="10 us")
+    starts, ends = ({event["id"]: event for event in events(chrome, kind)} for kind in "sf")
+    assert starts.keys() == ends.keys() and len(starts) == len(events(chrome, "s")) == len(events(chrome, "f"))
+    assert len(starts) == len(trace.messages) - 4 * (run == "labels")  # "early" and "late" have no box at one end
+
+    def box_around(event):
+        [box] = [box for box in events(chrome, "X") if box["tid"] == event["tid"] and box["ts"] < event["ts"] < box["ts"] + box["dur"]]
+        return box
+
+    for number, start in starts.items():
+        end = ends[number]
+        sender, receiver = box_around(start), box_around(end)
+        assert end["bp"] == "e" and start["name"] == end["name"] and start["ts"] < end["ts"]
+        assert sender["ts"] + sender["dur"] == 10 * start["args"]["sent"] and receiver["ts"] == 10 * start["args"]["received"]
+        if run != "labels":
+            stage, microbatch = int(start["name"][0]), int(start["name"][2:])
+            assert microbatch in numbers(sender, "micro-batch") & numbers(receiver, "micro-batch") and stage in numbers(sender, "stage")
+
+
+def numbers(box, key):
+    """The stages or micro-batches of a box, of both its parts if it has two."""
+    return {place[key] for place in [box["args"], *box["args"].values()] if isinstance(place, dict) and key in place}
+
+
+def test_devices_are_threads_with_names_and_runs_are_processes():
+    chrome = plots.chrome_trace({"GPipe": RUNS["gpipe"](), "DualPipeV": RUNS["overlap"]()})
+    names = {(event["pid"], event["tid"], event["name"]): event["args"] for event in events(chrome, "M")}
+    assert names[1, 0, "process_name"] == {"name": "GPipe"} and names[2, 0, "process_name"] == {"name": "DualPipeV"}
+    assert names[2, 2, "thread_name"] == {"name": "device 1"} and names[1, 4, "thread_sort_index"] == {"sort_index": 3}
+    assert len(names) == 2 + 2 * (4 + 2)
+    assert len({event["id"] for event in events(chrome, "s")}) == len(events(chrome, "s"))
+
+
+def test_memory_is_a_counter_where_it_was_counted(tmp_path):
+    X, Y = (part[:, :4] for part in mp.datasets.digits().train)
+    pipe = mp.Pipeline([mp.Linear(64, 10), mp.ReLU()], mp.SoftmaxCrossEntropy(), 2, 2)
+    pipe.forward_backward(X, Y)
+    chrome = pipe.trace.to_chrome_trace(tmp_path / "run.json", tick="1 us")
+    assert json.loads((tmp_path / "run.json").read_text()) == chrome
+    for device in range(2):
+        curve = [(event["ts"], event["args"]["bytes"]) for event in events(chrome, "C") if event["name"] == f"memory of device {device}"]
+        assert curve == pipe.trace.memory(device)
+    assert not events(RUNS["gpipe"]().to_chrome_trace(), "C")
+
+
+@pytest.mark.parametrize("tick", ["1", "1 h", "ms", "0 ms", "1.2.3 s", None, "-1 ms"])
+def test_a_tick_is_a_time_above_0(tick):
+    with pytest.raises(ValueError, match="tick="):
+        RUNS["gpipe"]().to_chrome_trace(tick=tick)
