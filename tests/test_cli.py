@@ -1,15 +1,18 @@
 """The command line as a user meets it: what it prints, what it writes, and how it answers a mistake."""
 
+import json
 import os
+import shlex
 import subprocess
 import sys
 import time
 
 import pytest
 
+import minipipe as mp
 from minipipe.cli import bench, benchmarks
-from minipipe.cli.main import main
-from minipipe.schedules import BUILDERS
+from minipipe.cli.main import COMMANDS, command_line, main
+from minipipe.schedules import BUILDERS, build
 
 
 def run(capsys, *arguments):
@@ -72,6 +75,76 @@ def test_timeline_draws_any_schedule(capsys, tmp_path):
     assert status == 0 and "1f1b+recompute, 3 stages, 5 micro-batches" in out and "<svg" in picture.read_text()
     status, out, _ = run(capsys, "timeline", "--order", "F0 F1 B0 B1", "F0 B0 F1 B1", "--output", str(picture))
     assert status == 0 and "device 1  ..F0B0--F1B1--.." in out and "peak micro-batches per device           2 1" in out
+
+
+def test_timeline_reads_every_option_of_the_hardware_and_a_table(capsys, tmp_path):
+    """GPipe with K = M = 2 and latency 3: (M + K - 1)(F + B) + 2 (K - 1) 3 ticks. If 8 bytes occupy a link for 2 ticks, F1 leaves
+    at 5 and arrives at 8, the two B of device 1 end at 13, and those of device 0 at 13 + 2 + 3 + 2: B1 has left by then."""
+    picture, table = str(tmp_path / "t.png"), tmp_path / "mine.csv"
+    table.write_text("0F0,0F1,,0B1,0B0\n,1F0,1F1,1B1,1B0\n")
+    for options, makespan in [
+        (["--csv", str(table), "--latency", "3"], 9 + 6), (["--schedule", "gpipe", "--devices", "2", "--micro-batches", "2", "--latency", "3"], 9 + 6),
+        (["--csv", str(table), "--costs", "F=1,B=2,message_bytes=8", "--bandwidth", "4", "--latency", "3"], 20),
+        (["--csv", str(table), "--latency", "3", "--blocking"], 9 + 6 + 3 + 3),  # device 0 sends F0, then F1; device 1 B1, then B0
+    ]:
+        status, out, _ = run(capsys, "timeline", *options, "--output", picture)
+        assert status == 0 and f"makespan                                {makespan} ticks" in out, options
+    assert out.startswith("gpipe, ") or out.startswith("mine, 2 stages, 2 micro-batches\n")
+
+
+def test_compare_draws_the_schedules_below_each_other(capsys, tmp_path):
+    picture = tmp_path / "c.svg"
+    status, out, _ = run(capsys, "compare", "gpipe", "1f1b", "--devices", "2", "--micro-batches", "2", "--output", str(picture))
+    assert status == 0 and "<svg" in picture.read_text() and f"written: {picture}" in out
+
+
+def test_compare_has_a_row_for_each_schedule_with_devices_that_do_the_same_work(capsys, tmp_path, monkeypatch):
+    """The makespans and peaks of K = 4, M = 8 in the papers' units, where stages of two on a device are half as long."""
+    monkeypatch.setattr("minipipe.cli.compare.save_stacked", lambda traces, path: print("drawn:", *traces))
+    mine = tmp_path / "mine.csv"
+    mine.write_text(build("1f1b", 4, 8).to_csv())
+    status, out, _ = run(capsys, "compare", "naive", "gpipe", "interleaved", "zb-v", str(mine), "--costs", "F=1,I=1,W=1")
+    rows = {words[0]: words[1:] for line in out.splitlines()[3:8] if (words := line.replace(" %", "").split())}
+    assert status == 0 and "idle/total   idle/ideal  idle in span" in out and f"drawn: naive gpipe interleaved zb-v {mine}" in out
+    assert rows == {
+        "naive": ["96", "75.00", "300.00", "73.77", "1", "48"],  # (K - 1)/K and K - 1
+        "gpipe": ["33", "27.27", "37.50", "15.79", "8", "48"],   # (K - 1)/(M + K - 1) and (K - 1)/M
+        "interleaved": ["28.5", "15.79", "18.75", "8.57", "5.5", "112"],
+        "zb-v": ["25.5", "5.88", "6.25", "0.00", "4", "96"],
+        str(mine): ["33", "27.27", "37.50", "15.79", "4", "48"],
+    }
+    status, _, complaint = run(capsys, "compare", "gpipe", str(mine), "--devices", "2")
+    assert status == 2 and "has 4 devices and 8 micro-batches, the others 2 and 8: pass --devices 4 --micro-batches 8" in complaint
+
+
+def test_validate_says_valid_or_all_faults(capsys, tmp_path):
+    table = tmp_path / "mine.csv"
+    table.write_text(build("1f1b", 4, 8).to_csv())
+    status, out, _ = run(capsys, "validate", str(table), "--micro-batches", "8", "--most-alive", "4")
+    assert status == 0 and "valid: T = 33 ticks with F=1,B=2; peak micro-batches per device: 4 3 2 1" in out
+    status, out, _ = run(capsys, "validate", str(table), "--most-alive", "2")
+    assert status == 1 and "2 faults:\n- device 0: with 0F2, 3 micro-batches are alive at once, above the limit of 2" in out
+    status, out, _ = run(capsys, "validate", str(table), "--micro-batches", "9")
+    assert status == 1 and out.count("8 (missing)") == 8
+    table.write_text("0F0,1F1,1B1,0B0\n0F1,1F0,1B0,0B1\n")
+    assert run(capsys, "validate", str(table))[0] == 1
+    assert run(capsys, "validate", str(table), "--copy-of", "0", "1")[0] == 0
+    table.write_text("0F0,0X0\n0Y0,\n")
+    status, _, complaint = run(capsys, "validate", str(table))
+    assert status == 2 and "malformed cells: 2" in complaint and "row 2 (rank 1), column 1: '0Y0'" in complaint
+
+
+def test_export_writes_each_format_and_prints_what_is_text(capsys, tmp_path):
+    schedule = build("zb-v", 4, 3)
+    options = ["--schedule", "zb-v", "--devices", "2", "--micro-batches", "3"]
+    assert run(capsys, "export", *options, "--format", "csv") == (0, schedule.to_csv(), "")
+    assert run(capsys, "export", *options, "--format", "text", "--costs", "F=2")[1] == mp.simulate(schedule, mp.Costs(F=2)).to_text() + "\n"
+    table, page, picture = tmp_path / "x.csv", tmp_path / "x.json", tmp_path / "x.pdf"
+    for path in (table, page, picture):
+        assert run(capsys, "export", *options, "--output", str(path), "--tick", "2 s", "--latency", "0.5")[:2] == (0, f"written: {path}\n")
+    assert table.read_text() == schedule.to_csv() and picture.read_bytes().startswith(b"%PDF")
+    assert json.loads(page.read_text()) == mp.simulate(schedule, link=mp.Link(latency=0.5)).to_chrome_trace(tick="2 s")
+    assert run(capsys, "export", "--csv", str(table), "--format", "csv")[1] == schedule.to_csv()
 
 
 def test_verify_prints_a_table_of_verdicts(capsys, monkeypatch):
@@ -149,6 +222,25 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
     (["timeline", "--latency", "-1"], "latency=-1"),
     (["timeline", "--order", "F0 B1"], "device 0 never does 0B0 (missing)"),
     (["timeline", "--output", "nowhere/t.png"], "there is no folder nowhere"),
+    (["timeline", "--costs", "F=-1"], "F=-1 on stage 0: a cost is a finite number of ticks above 0"),
+    (["timeline", "--devices", "0"], "n_stages=0 and n_microbatches=8 must both be at least 1"),
+    (["timeline", "--latency", "nan"], "latency=nan must be finite"),
+    (["timeline", "--bandwidth", "3"], "--bandwidth 3 slows nothing down while messages have 0 bytes: add message_bytes to --costs"),
+    (["timeline", "--costs", "message_bytes=8", "--bandwidth", "0"], "bandwidth=0 must be above 0"),
+    (["timeline", "--order", "F0 B0", "--devices", "1"], "--devices 1 has no place beside --order"),
+    (["timeline", "--copy-of", "0"], "--copy-of is for a schedule of your own"),
+    (["timeline", "--csv", "nowhere.csv"], "cannot read nowhere.csv: there is no such file"),
+    (["validate", "."], "cannot read .: it is a folder"),
+    (["validate", os.devnull], "the table has no actions: write one row per device"),
+    (["compare", "gpipe", "1f1"], "1f1: unknown schedule '1f1': did you mean '1f1b'?"),
+    (["compare", "interleaved", "--micro-batches", "9"], "interleaved: n_microbatches=9 makes"),
+    (["compare", "interleaved", "--costs", "F=1/1/1/2"], "F has 4 costs, one for each device, but 'interleaved' has 8 stages on 4 devices"),
+    (["export"], "does not say what to write: use --format with one of csv, chrome, text"),
+    (["export", "--output", "x.foo"], "--output x.foo does not say what to write"),
+    (["export", "--format", "png"], "add --output schedule.png"),
+    (["export", "--format", "png", "--output", "x.svg"], "its name must end in one of .png"),
+    (["export", "--format", "csv", "--recompute"], "for which PyTorch's table has no cell"),
+    (["export", "--format", "chrome", "--tick", "1 h"], "tick='1 h' is not a length of time"),
 ])
 def test_a_mistake_is_answered_in_a_sentence_with_status_2_before_any_work(capsys, arguments, words):
     status, out, complaint = run(capsys, *arguments)
@@ -165,9 +257,18 @@ def test_unknown_commands_and_options_have_status_2(capsys):
     assert run(capsys, "timelin")[0] == 2 and run(capsys, "--speed")[0] == 2
 
 
-def test_help_shows_examples(capsys):
-    status, out, _ = run(capsys, "--help")
-    assert status == 0 and "examples:" in out and "python3 -m minipipe verify" in out
+@pytest.mark.parametrize("command", [[], *([command] for command in COMMANDS)])
+def test_help_shows_examples_that_the_parser_takes(capsys, command):
+    status, out, _ = run(capsys, *command, "--help")
+    lines = [line for line in out.splitlines() if line.startswith("  python3 -m minipipe")]
+    assert status == 0 and "example" in out and lines
+    for line in lines:
+        command_line().parse_args(shlex.split(line.split("      ")[0])[3:])
+
+
+def test_two_schedules_at_once_are_refused(capsys):
+    status, _, complaint = run(capsys, "timeline", "--schedule", "gpipe", "--csv", "x.csv")
+    assert status == 2 and "not allowed with" in complaint
 
 
 def test_python_m_minipipe_is_the_command_line():

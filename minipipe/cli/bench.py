@@ -14,6 +14,10 @@ from ..pipeline.program import cluster_of
 from ..schedules import Costs, one_f_one_b
 from .benchmarks import CLOCK, ROWS, pytorch
 
+PURPOSE = "measure training steps and layers, beside PyTorch if it is installed, and the simulator"
+EPILOG = """example:
+  python3 -m minipipe bench
+"""
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 KERNEL, OTHER_KERNEL = "OPENBLAS_CORETYPE", "Zen"
 INSIDE = "MINIPIPE_BENCH_INSIDE"
@@ -21,6 +25,10 @@ PATIENCE = 1.0  # times as many rounds as a row says
 SIMULATIONS = [(64, 256), (64, 512), (64, 1024), (64, 2048)]
 
 LINE = "{:55} {:>10} {:>28} {:>7} {:>7} {:>8}"
+
+
+def add_options(parser):
+    """There are none."""
 
 
 def run(options):

@@ -7,11 +7,18 @@ from ..layers import Linear, Tanh
 from ..losses import SoftmaxCrossEntropy
 from ..pipeline import Pipeline, simulate
 from ..plots.memory import memory
-from ..plots.timeline import timeline
 from ..schedules import Costs, gpipe, naive, one_f_one_b, with_recompute
-from .timeline import drawing_of, save, write
+from .output import drawing_of, save, save_stacked, write
 
+PURPOSE = "make the pictures of the README again"
+EPILOG = """example:
+  python3 -m minipipe figures --folder figures
+"""
 K, M = 4, 8
+
+
+def add_options(parser):
+    parser.add_argument("--folder", default="figures", help="where to write them (default: %(default)s)")
 
 
 def run(options):
@@ -24,22 +31,9 @@ def run(options):
         ("gpipe_recompute", with_recompute(gpipe(K, M)), "GPipe with recomputation, done before the gradient arrives"),
     ]:
         save(simulate(schedule, Costs(F=1, B=2)), folder / f"{name}.png", title)
-    _schedules_compared(folder / "schedules.png")
+    three = {"Naive": naive(K, 4), "GPipe": gpipe(K, 4), "1F1B": one_f_one_b(K, 4)}
+    save_stacked({name: simulate(schedule) for name, schedule in three.items()}, folder / "schedules.png")
     _memory_over_time(folder / "memory.png")
-
-
-def _schedules_compared(path):
-    """Three schedules on one time axis."""
-    traces = [simulate(schedule) for schedule in (naive(K, 4), gpipe(K, 4), one_f_one_b(K, 4))]
-    longest = max(trace.makespan for trace in traces)
-    figure = drawing_of(longest, 3 * K, height=0.5)
-    for ax, trace, name in zip(figure.subplots(3, sharex=True), traces, ("Naive", "GPipe", "1F1B")):
-        title = f"{name}: {trace.makespan} ticks, idle {100 * trace.bubble('total'):.0f} % of the time"
-        timeline(trace, ax=ax, title=title, legend=name == "Naive")
-        ax.set_xlim(0, longest)
-    for ax in figure.axes[:-1]:
-        ax.set_xlabel("")
-    write(figure, path)
 
 
 def _memory_over_time(path):

@@ -7,37 +7,50 @@ from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
 from ..pipeline import Pipeline
-from ..schedules import STAGES_PER_DEVICE, names_for
+from ..schedules import BUILDERS, STAGES_PER_DEVICE, names_for
 from ..training import fit
 from ..verification import equals_full_batch, same_bits, share_of_bound
-from .timeline import checked_path, print_trace, save
+from .options import SCHEDULE, add_picture, add_sizes, sizes_from
+from .output import checked_picture, print_trace, save
 
 SIZES = (64, 64, 64, 32, 10)
 
 
+def add_options(parser):
+    add_sizes(parser)
+    parser.add_argument("--schedule", default=SCHEDULE, metavar="NAME", help=f"one of {', '.join(BUILDERS)} (default: %(default)s)")
+    parser.add_argument("--recompute", action="store_true", help="keep only each stage's input, and run its forward again")
+    parser.add_argument("--epochs", type=int, default=30, help="passes over the data (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=32, help="samples in a mini-batch (default: %(default)s)")
+    parser.add_argument("--learning-rate", type=float, default=0.2, help="of plain SGD (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of weights and shuffling (default: %(default)s)")
+    add_picture(parser, "timeline.png")
+
+
 def run(options):
-    path = checked_path(options.output)
-    if options.micro_batches > options.batch_size:
+    path = checked_picture(options.output)
+    devices, microbatches = sizes_from(options)
+    if microbatches > options.batch_size:
         raise ValueError(
-            f"--micro-batches {options.micro_batches} exceeds --batch-size {options.batch_size}: use at most that many, or a "
+            f"--micro-batches {microbatches} exceeds --batch-size {options.batch_size}: use at most that many, or a "
             "larger batch"
         )
     (X, Y), (X_test, Y_test) = digits()
-    n_stages = options.devices * STAGES_PER_DEVICE.get(options.schedule, 1)
+    n_stages = devices * STAGES_PER_DEVICE.get(options.schedule, 1)
     pipe = Pipeline(
-        mlp(SIZES), SoftmaxCrossEntropy(), n_stages, options.micro_batches, options.schedule, options.recompute, options.seed
+        mlp(SIZES), SoftmaxCrossEntropy(), n_stages, microbatches, options.schedule, options.recompute, options.seed
     )
     print(f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, SIZES))} units,")
-    print(f"{options.devices} devices, {options.micro_batches} micro-batches, schedule {pipe.schedule.name}\n")
+    print(f"{devices} devices, {microbatches} micro-batches, schedule {pipe.schedule.name}\n")
     fit(pipe, X, Y, SGD(options.learning_rate), options.epochs, options.batch_size, (X_test, Y_test), seed=options.seed,
         report=lambda line: print(line, flush=True))
     print(f"\ntest accuracy {100 * accuracy(pipe.predict(X_test), Y_test):.2f} % of {X_test.shape[1]} digits\n")
-    proved = _prove(pipe, X, Y, max(options.batch_size, options.micro_batches))
+    proved = _prove(pipe, X, Y, max(options.batch_size, microbatches))
     print(f"\nThe run that was just compared with the full batch, J = {pipe.J:.4f}:\n")
     print_trace(pipe.trace)
     print(f"peak bytes per device                   {' '.join(f'{n_bytes:,}' for n_bytes in pipe.trace.peak_bytes())}")
     verdict = "gradients verified" if proved else "gradients WRONG"
-    save(pipe.trace, path, f"{pipe.schedule.name}: {options.micro_batches} micro-batches of digits, {verdict}")
+    save(pipe.trace, path, f"{pipe.schedule.name}: {microbatches} micro-batches of digits, {verdict}")
     return 0 if proved else 1
 
 

@@ -17,6 +17,10 @@ from ..pipeline import Pipeline
 from ..schedules import BUILDERS, names_for
 from ..verification import equals_full_batch, equals_same_groups, same_bits, share_of_bound
 
+PURPOSE = "prove many combinations equal to the full batch, as a table"
+EPILOG = """example:
+  python3 -m minipipe verify
+"""
 SIZES = [(1, 4, 8), (2, 3, 8), (4, 4, 8), (4, 2, 8), (4, 5, 8)]  # K, M, m; 3 and 5 do not divide 8
 
 HEAD = """Each row: one network in one pipeline against the same network and one full-width batch; J and every parameter.
@@ -28,6 +32,10 @@ HEAD = """Each row: one network in one pipeline against the same network and one
   bound    float32 and float64, any numbers: largest difference to the full batch, in % of what rounding can explain;
            - where no bound is derived
 """
+
+
+def add_options(parser):
+    """There are none."""
 
 
 class Example(NamedTuple):

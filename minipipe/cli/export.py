@@ -1,0 +1,62 @@
+"""`minipipe export`: a schedule or its run as a file for another program."""
+
+import json
+from pathlib import Path
+
+from .options import add_hardware, add_schedule, schedule_from, trace_of
+from .output import checked_path, picture_formats, save, title_of
+
+PURPOSE = "write a schedule as PyTorch's CSV, or its run for Perfetto, as text or as a picture"
+EPILOG = """Formats: csv, a table that PyTorch's _PipelineScheduleRuntime._load_csv reads; chrome, a trace for ui.perfetto.dev and
+chrome://tracing; text; png, svg, pdf and the other formats of matplotlib. Without --output, what is text is printed.
+
+examples:
+  python3 -m minipipe export --schedule zb-v --devices 4 --micro-batches 8 --output zb-v.csv
+  python3 -m minipipe export --schedule 1f1b --latency 0.5 --format chrome --tick "2 ms" --output 1f1b.json
+  python3 -m minipipe export --csv mine.csv --format text
+"""
+ENDINGS = {"csv": "csv", "json": "chrome", "txt": "text"}
+TEXTS = {
+    "csv": lambda schedule, options: schedule.to_csv(),
+    "chrome": lambda schedule, options: json.dumps(trace_of(schedule, options).to_chrome_trace(tick=options.tick)) + "\n",
+    "text": lambda schedule, options: trace_of(schedule, options).to_text() + "\n",
+}
+
+
+def add_options(parser):
+    add_schedule(parser)
+    add_hardware(parser)
+    parser.add_argument("--format", metavar="FORMAT", help=f"{', '.join(TEXTS)}, or a picture's (default: by the ending of --output)")
+    parser.add_argument("--tick", default="1 ms", help='how long a tick is shown in a chrome trace (default: "%(default)s")')
+    parser.add_argument("--output", metavar="FILE", help="the file to write (default: print it)")
+
+
+def run(options):
+    form = _format(options)
+    if form in TEXTS:
+        path = options.output and checked_path(options.output)
+        _put(TEXTS[form](schedule_from(options), options), path)
+    else:
+        path = checked_path(options.output, [form])
+        schedule = schedule_from(options)
+        save(trace_of(schedule, options), path, title_of(schedule))
+
+
+def _format(options):
+    ending = Path(options.output or "").suffix[1:].lower()
+    form = options.format or ENDINGS.get(ending, ending)
+    formats = [*TEXTS, *picture_formats()]
+    if form not in formats:
+        what = f"--format {form!r}" if options.format else f"--output {options.output}" if options.output else "no --format and no --output"
+        raise ValueError(f"{what} does not say what to write: use --format with one of {', '.join(formats)}")
+    if form not in TEXTS and not options.output:
+        raise ValueError(f"a picture needs a file to be written to: add --output schedule.{form}")
+    return form
+
+
+def _put(text, path):
+    if not path:
+        print(text, end="")
+        return
+    path.write_text(text, encoding="utf-8", newline="\n")
+    print(f"written: {path}")

@@ -1,0 +1,81 @@
+"""What commands print of a trace, and the files that they write."""
+
+import os
+from pathlib import Path
+
+from ..plots import text
+from ..plots.timeline import timeline
+from ..schedules import peak_microbatches
+
+BUBBLES = {"total": "idle / total time", "ideal": "idle / ideal (computing) time", "span": "idle inside each device's span"}
+
+
+def title_of(schedule):
+    return f"{schedule.name}, {schedule.n_stages} stages, {schedule.n_microbatches} micro-batches"
+
+
+def print_trace(trace):
+    """The timeline in characters, and what can be counted in it."""
+    print(text(trace))
+    print()
+    print(f"makespan                                {trace.makespan:g} ticks")
+    for of, words in BUBBLES.items():
+        print(f"{f'bubble, {words}':40}{100 * trace.bubble(of):.2f} %")
+    print(f"peak micro-batches per device           {' '.join(map(str, peak_microbatches(trace)))}")
+
+
+def save(trace, path, title):
+    """The timeline as a picture in the file `path`, drawn without any display."""
+    figure = drawing_of(trace.makespan, trace.n_devices)
+    timeline(trace, ax=figure.add_subplot(), title=title)
+    write(figure, path)
+
+
+def save_stacked(traces, path, height=0.5):
+    """Several timelines on one time axis; traces: {name: trace}."""
+    longest = max(trace.makespan for trace in traces.values())
+    rows = [trace.n_devices for trace in traces.values()]
+    figure = drawing_of(longest, sum(rows), height)
+    axes = figure.subplots(len(traces), sharex=True, squeeze=False, height_ratios=rows)[:, 0]
+    for ax, (name, trace) in zip(axes, traces.items()):
+        title = f"{name}: {trace.makespan:g} ticks, idle {100 * trace.bubble('total'):.0f} % of the time"
+        timeline(trace, ax=ax, title=title, legend=ax is axes[0])
+        ax.set_xlim(0, longest)
+        if ax is not axes[-1]:
+            ax.set_xlabel("")
+    write(figure, path)
+
+
+def drawing_of(makespan, n_rows, height=0.45):
+    """An empty figure, wide enough for `makespan` ticks and high enough for `n_rows` rows."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(min(16, max(6.5, 0.24 * makespan + 1)), height * n_rows + 1.1), layout="constrained", dpi=150)
+
+
+def picture_formats():
+    from matplotlib.figure import Figure
+
+    return sorted(Figure().canvas.get_supported_filetypes())
+
+
+def checked_picture(path):
+    """`path`, or `ValueError` if no picture can be written there; worth knowing before a long job."""
+    return checked_path(path, picture_formats())
+
+
+def checked_path(path, endings=None):
+    """`path`, or `ValueError` if no file can be written there, or its name has another ending; by default, any will do."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"cannot write {path}: it is a folder, or this user may not write there")
+    if endings is not None and path.suffix[1:].lower() not in endings:
+        raise ValueError(f"cannot write {path}: its name must end in one of .{', .'.join(endings)}")
+    return path
+
+
+def write(figure, path):
+    figure.savefig(path)
+    print(f"written: {path}")
