@@ -22,7 +22,8 @@ DEFAULT = ("gpipe", "1f1b", "zb-h1", "zb-v")
 
 
 def add_options(parser):
-    parser.add_argument("schedules", nargs="*", metavar="NAME", help=f"of a schedule, or a file that ends in .csv (default: {' '.join(DEFAULT)})")
+    parser.add_argument("schedules", nargs="*", metavar="NAME",
+                        help=f"of a schedule, or a file that ends in .csv (default: {' '.join(DEFAULT)})")
     add_sizes(parser)
     add_hardware(parser, stage="device")
     add_picture(parser, "compare.png")

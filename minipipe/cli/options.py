@@ -19,7 +19,8 @@ def add_schedule(parser):
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--schedule", metavar="NAME", help=f"one of {', '.join(BUILDERS)} (default: {SCHEDULE})")
     which.add_argument("--order", nargs="+", metavar="ACTIONS",
-                       help='your own schedule: one "F0 F1 B0 B1" per device, with R0 for a recomputation, 2F0 for stage 2, 0F1&3B0 for two at once')
+                       help='your own schedule: one "F0 F1 B0 B1" per device, with R0 for a recomputation, 2F0 for stage 2, '
+                            '0F1&3B0 for two at once')
     which.add_argument("--csv", metavar="FILE", help="your own schedule: a table as PyTorch writes it, one row per device")
     add_sizes(parser)
     add_copies(parser)
@@ -28,7 +29,8 @@ def add_schedule(parser):
 
 def add_copies(parser):
     parser.add_argument("--copy-of", type=int, nargs="+", default=[], metavar="COPY",
-                        help="of your own schedule with two copies of the network: 0 or 1 for each micro-batch, the copy that it passes through")
+                        help="of your own schedule with two copies of the network: 0 or 1 for each micro-batch, the copy that it "
+                             "passes through")
 
 
 def add_hardware(parser, stage="stage"):
@@ -36,7 +38,8 @@ def add_hardware(parser, stage="stage"):
                         help=f"ticks of F, B, I, W, R, FB, U and all_reduce on each {stage}, and message_bytes; with / between stages: "
                              "F=1/1/2/1,B=2 (default: %(default)s)")
     parser.add_argument("--latency", type=float, default=0, metavar="TICKS", help="that a message takes (default: %(default)s)")
-    parser.add_argument("--bandwidth", type=float, metavar="BYTES", help="per tick, of each link, for --costs ...,message_bytes=1e6 (default: no limit)")
+    parser.add_argument("--bandwidth", type=float, metavar="BYTES",
+                        help="per tick, of each link, for --costs ...,message_bytes=1e6 (default: no limit)")
     parser.add_argument("--blocking", action="store_true", help="a sender waits until its message has arrived")
 
 

@@ -30,5 +30,6 @@ def run(options):
         print("\n".join(f"- {fault}" for fault in faults))
         return 1
     trace = trace_of(schedule, options)
-    print(f"valid: T = {trace.makespan:g} ticks with {options.costs}; peak micro-batches per device: {' '.join(map(str, peak_microbatches(trace)))}")
+    peaks = " ".join(map(str, peak_microbatches(trace)))
+    print(f"valid: T = {trace.makespan:g} ticks with {options.costs}; peak micro-batches per device: {peaks}")
     return 0

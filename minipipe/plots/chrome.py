@@ -32,7 +32,8 @@ def chrome_trace(runs, path=None, tick="1 ms"):
         names += _names(name, trace, process)
         events += _boxes(trace, process, unit) + _arrows(trace, process, unit) + _memory(trace, process, unit)
     events.sort(key=lambda event: event["ts"])
-    told = {"tick": tick, "microseconds per tick": unit, "makespan in ticks": {name: _plain(trace.makespan) for name, trace in runs.items()}}
+    makespans = {name: _plain(trace.makespan) for name, trace in runs.items()}
+    told = {"tick": tick, "microseconds per tick": unit, "makespan in ticks": makespans}
     chrome = {"traceEvents": names + events, "displayTimeUnit": "ms", "otherData": told}
     if path is not None:
         Path(path).write_text(json.dumps(chrome), encoding="utf-8")
@@ -94,10 +95,12 @@ def _arrows(trace, process, unit):
             continue
         begin, finish = spans[message.source][before], spans[message.to][after]
         arrow = {"name": str(message.label), "cat": "message", "id": process * 10**9 + number, "pid": process}
-        args = {"sent": _plain(message.sent), "arrived": _plain(message.arrived), "received": _plain(message.received), "bytes": int(message.n_bytes)}
+        args = {when: _plain(getattr(message, when)) for when in ("sent", "arrived", "received")} | {"bytes": int(message.n_bytes)}
+        leaves = begin.end - INSIDE * (begin.end - begin.start)
+        comes = finish.start + INSIDE * (finish.end - finish.start)
         events += [
-            arrow | {"ph": "s", "tid": message.source + 1, "ts": _plain((begin.end - INSIDE * (begin.end - begin.start)) * unit), "args": args},
-            arrow | {"ph": "f", "bp": "e", "tid": message.to + 1, "ts": _plain((finish.start + INSIDE * (finish.end - finish.start)) * unit)},
+            arrow | {"ph": "s", "tid": message.source + 1, "ts": _plain(leaves * unit), "args": args},
+            arrow | {"ph": "f", "bp": "e", "tid": message.to + 1, "ts": _plain(comes * unit)},
         ]
     return events
 
