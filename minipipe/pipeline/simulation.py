@@ -3,26 +3,32 @@
 from ..cluster import Link, Links, Message, Record, Trace
 from ..schedules import Action, Costs
 from ..schedules.playing import devices_of_stages, play
-from .program import DIRECTION, cluster_of, kinds_of_the_flush
+from .foresight import Foresight
+from .program import DIRECTION, Neighbours, kinds_of_the_flush
 
 ARRIVED, RECEIVED = map(Message._fields.index, ("arrived", "received"))
 
 
-def simulate(schedule, costs=Costs(), link=Link()):
+def simulate(schedule, costs=Costs(), link=Link(), footprints=None):
     """The `Trace` of `schedule`: when each action starts and ends, and why a device waits.
 
-    link: a `Link` for all pairs of devices, or a dict {(source, to): Link}. The trace is that of a pipeline with these
-    costs. Raises `ScheduleError` for a schedule with faults, `ValueError` for costs or links that do not fit it.
+    link: a `Link` for all pairs of devices, or a dict {(source, to): Link}. footprints: the bytes of a micro-batch on each
+    stage, measured by `measure`, or a list of these for micro-batches of different sizes; given them, the trace foresees the bytes
+    that each device holds, and messages have their size. The trace is that of a pipeline with these costs. Raises
+    `ScheduleError` for a schedule with faults, `ValueError` for costs or links that do not fit it.
 
     >>> from minipipe.schedules import gpipe
     >>> simulate(gpipe(4, 8)).makespan      # (M + K - 1)(F + B) = (8 + 4 - 1)(1 + 2)
     33
     """
-    if schedule.n_copies > 1 or kinds_of_the_flush(schedule, costs):
-        return cluster_of(schedule.validate(), costs, link).run()
-    timing = _Timing(schedule, costs, link)
+    if footprints is not None:
+        schedule.validate()  # before its bytes are looked up
+    timing = _Timing(schedule, costs, link, footprints)
     if play(schedule, timing) is not None:
         schedule.validate()
+    if schedule.n_copies > 1:
+        timing.exchange_copies(*schedule.placements)
+    timing.flush(schedule, kinds_of_the_flush(schedule, costs))
     return timing.trace()
 
 
@@ -33,48 +39,88 @@ class _Timing:
     to the cluster's.
     """
 
-    def __init__(self, schedule, costs, link):
+    def __init__(self, schedule, costs, link, footprints):
         n_stages, n_microbatches, n_devices = schedule.n_stages, schedule.n_microbatches, len(schedule.devices)
         self.duration, self.sizes = costs.duration(n_stages), costs.bytes_sent(n_stages)
-        self.links, self.placement = Links(link, n_devices), devices_of_stages(schedule)[0]
+        self.links, self.placements = Links(link, n_devices), devices_of_stages(schedule)
+        self.copy_of = schedule.copy_of or bytes(n_microbatches)
         self.record = Record(n_devices)
+        self.foresight = None if footprints is None else Foresight(schedule, footprints, self.record)
         self.now = [0] * n_devices
-        # way -> stage -> micro-batch -> place in the record of the message that it has sent, None: to its own device
+        # way -> stage -> micro-batch -> place in the record of the message that it has sent, None: to itself
         self.places = {way: [[None] * n_microbatches for _ in range(n_stages + 1)] for way in (1, 0, -1)}
 
     def perform(self, device, action, parts):
-        now, record = self.now[device], self.record
-        messages = record.messages
+        """`play` says that this device comes to this action."""
         for kind, stage, i in parts:
             way = DIRECTION[kind]
             place = self.places[way][stage - way][i]
             if place is not None:
-                arrival = messages[place + ARRIVED]
-                if arrival > now:
-                    record.waits += (device, now, arrival, place)
-                    now = arrival
-                messages[place + RECEIVED] = now
-        end = now + self.duration(action)
-        record.spans += (device, action, now, end)
+                self.receive(device, place)
+        start = self.now[device]
+        end = start + self.duration(action)
+        self.record.spans += (device, action, start, end)
         self.now[device] = end
+        if self.foresight is not None:
+            self.foresight.perform(device, parts, start, end)
         for part in parts:
-            way = DIRECTION[part[0]]
-            if way:
-                to = self.placement.get(part[1] + way, device)
-                if to != device:
-                    self.send(device, to, part, way)
+            kind, stage, i = part
+            way = DIRECTION[kind]
+            if not way:
+                continue
+            to = self.placements[self.copy_of[i]].get(stage + way)
+            if to is not None and (to != device or self.foresight is not None):  # what a device keeps for itself needs memory only
+                label = part if kind != "I" else Action("B", stage, i)
+                if self.foresight is not None:
+                    n_bytes = self.foresight.sent(kind, stage, i)
+                else:
+                    n_bytes = self.sizes[stage] if way == 1 else self.sizes[stage - 1]
+                self.places[way][stage][i] = self.send(label, device, to, n_bytes)
 
-    def send(self, device, to, part, way):
-        kind, stage, i = part
+    def send(self, label, device, to, n_bytes):
+        """The message's place in the record."""
         now, messages = self.now[device], self.record.messages
-        n_bytes = self.sizes[stage] if way == 1 else self.sizes[stage - 1]
+        place = len(messages)
         arrival = self.links.arrival(device, to, now, n_bytes)
-        self.places[way][stage][i] = len(messages)
         if arrival > now and self.links.blocks(device, to):
-            self.record.blocked += (device, now, arrival, len(messages))
+            self.record.blocked += (device, now, arrival, place)
             self.now[device] = arrival
-        messages += (part if kind != "I" else Action("B", stage, i), device, to, now, arrival, None, n_bytes)
+        messages += (label, device, to, now, arrival, None, n_bytes)
+        return place
+
+    def receive(self, device, place):
+        now, messages = self.now[device], self.record.messages
+        arrival = messages[place + ARRIVED]
+        if arrival > now:
+            self.record.waits += (device, now, arrival, place)
+            self.now[device] = now = arrival
+        messages[place + RECEIVED] = now
+
+    def exchange_copies(self, first, second):
+        """At the end, each stage of the second copy hands its sums over to that of the first, and gets the totals back."""
+        stages, foresight = range(len(first)), self.foresight
+        sizes = [foresight.bytes_of_sums(1, stage) if foresight else 0 for stage in stages]
+        totals = [foresight.footprints[0][stage] if foresight else None for stage in stages]
+        sums = [self.send(f"sums of stage {stage}", second[stage], first[stage], sizes[stage]) for stage in stages]
+        back = []
+        for stage in stages:
+            self.receive(first[stage], sums[stage])
+            n_bytes = totals[stage].gradients + totals[stage].statistics if foresight else 0
+            back.append(self.send(f"totals of stage {stage}", first[stage], second[stage], n_bytes))
+        for stage in stages:
+            self.receive(second[stage], back[stage])
+
+    def flush(self, schedule, kinds):
+        """What costs time at the end of a mini-batch."""
+        neighbours = Neighbours(schedule)
+        for device in range(len(schedule.devices)):
+            for kind in kinds:
+                for _, stage in neighbours.stages_on(device):
+                    action, start = Action(kind, stage, schedule.n_microbatches - 1), self.now[device]
+                    self.now[device] += self.duration(action)
+                    self.record.spans += (device, action, start, self.now[device])
 
     def trace(self):
+        """What has happened."""
         self.record.finished = self.now
         return Trace(self.record)

@@ -1,0 +1,75 @@
+"""The bytes that the devices will hold in a run, foreseen from those of one micro-batch."""
+
+from .treesum import TreeSum
+
+
+class Foresight:
+    """Follows the actions of a schedule, and writes the bytes that each device holds into the record of a run.
+
+    footprints: a list with the `Footprint` of each stage, or one such list for each micro-batch if their sizes differ. The
+    bytes of different micro-batches add up, because no two of them share an array; the sums over micro-batches that are
+    kept follow from their tree.
+    """
+
+    def __init__(self, schedule, footprints, record):
+        M = schedule.n_microbatches
+        footprints = footprints if isinstance(footprints[0], list) else [footprints] * M
+        if len(footprints) != M or any(len(stages) != schedule.n_stages for stages in footprints):
+            raise ValueError(
+                f"footprints are of {len(footprints)} micro-batches and {len(footprints[0])} stages, but the schedule has "
+                f"{M} and {schedule.n_stages}: measure a network with as many stages, for each size of its micro-batches"
+            )
+        self.footprints, self.record, self.n_microbatches = footprints, record, M
+        self.patterns = _patterns(schedule)
+        self.copy_of = schedule.copy_of or [0] * M
+        self.kept = [{} for _ in schedule.devices]  # for each device, (stage, micro-batch) -> bytes of its stash
+        self.sums = {}                              # (copy, stage) -> trees of gradients and of statistics
+        self.fixed = [0] * len(schedule.devices)    # bytes of parameters and sums
+        for copy, placement in enumerate(schedule.placements):
+            for stage, device in enumerate(placement):
+                self.sums[copy, stage] = TreeSum(M), TreeSum(M)
+                self.fixed[device] += footprints[0][stage].parameters
+        for device, n_bytes in enumerate(self.fixed):
+            record.memory += (device, 0, n_bytes)
+
+    def perform(self, device, parts, start, end):
+        """The device has done an action with these parts."""
+        kept = self.kept[device]
+        before = after = 0
+        level = self.fixed[device] + sum(kept.values())
+        for part in parts:
+            kind, stage, i = part
+            given, made, left = self.footprints[i][stage].actions[self.patterns[stage, i]][kind]
+            before, after = before + given, after + made
+            kept[stage, i] = left
+            self._add_to_sums(device, kind, stage, i)
+        later = self.fixed[device] + sum(kept.values())
+        self.record.memory += (device, start, max(level + before, later + after), device, end, later)
+
+    def sent(self, kind, stage, i):
+        """The bytes of the message that an action sends."""
+        return self.footprints[i][stage].sent["F" if kind == "F" else "B"]
+
+    def bytes_of_sums(self, copy, stage):
+        """The bytes of what a stage has summed up so far."""
+        footprint, (gradients, statistics) = self.footprints[0][stage], self.sums[copy, stage]
+        return len(gradients.pending) * footprint.gradients + len(statistics.pending) * footprint.statistics
+
+    def _add_to_sums(self, device, kind, stage, i):
+        copy = self.copy_of[i]
+        before = self.bytes_of_sums(copy, stage)
+        gradients, statistics = self.sums[copy, stage]
+        if kind == "F":
+            statistics.add(i, 0)
+        elif kind in "BW":
+            gradients.add(i, 0)
+        self.fixed[device] += self.bytes_of_sums(copy, stage) - before
+
+
+def _patterns(schedule):
+    """{(stage, micro-batch): the kinds of its actions in order}"""
+    kinds = {}
+    for device in range(len(schedule.devices)):
+        for kind, stage, i in schedule.parts(device):
+            kinds[stage, i] = kinds.get((stage, i), "") + kind
+    return kinds
