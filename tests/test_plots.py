@@ -1,18 +1,53 @@
 """Pictures and text say what the trace says."""
 
+import itertools
+
 import matplotlib
+import numpy as np
 import pytest
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.quiver import Quiver
 
 import minipipe as mp
 from minipipe import plots
-from minipipe.schedules import build, with_recompute
+from minipipe.cluster.trace import Record
+from minipipe.plots.boxes import HEIGHT, STYLES, ink, shade
+from minipipe.schedules import alive_microbatches, build, peak_microbatches, with_recompute
 
 matplotlib.use("Agg")
 
 
 def axes():
     return Figure().add_subplot()
+
+
+def both_ways():
+    """Two copies of the network, and an overlap; micro-batch 2 passes through the second copy."""
+    lines = ["0F0 0F1 1F2 0F3&1B2 0B0 0B1 0B3", "0F2 1F0 1F1 1B0 1B1 1F3 1B3 0B2"]
+    return mp.Schedule.from_text(lines, copy_of=(0, 0, 1, 0))
+
+
+def hand_made(*spans):
+    """A trace of rows of device, label, start, end."""
+    record = Record(1 + max(device for device, *_ in spans))
+    for span in spans:
+        record.spans += span
+    return mp.Trace(record)
+
+
+def drawn(ax, kind, lane=0, n_lanes=1):
+    """The (left, right, device) of the boxes of one kind, in one stage of the devices, by their colour."""
+    found = []
+    for collection in ax.collections:
+        if to_hex(collection.get_facecolor()[0]) == shade(kind, lane, n_lanes):
+            boxes = [path.get_extents() for path in collection.get_paths()]
+            found += [(box.x0, box.x1, round((box.y0 + box.y1) / 2, 9)) for box in boxes]
+    return sorted(found)
+
+
+def labels_of(legend):
+    return [text.get_text() for text in legend.get_texts()]
 
 
 def test_text_of_gpipe_with_three_stages():
@@ -47,7 +82,26 @@ def test_text_of_very_unequal_durations_stays_short():
 
 def test_text_names_the_stage_where_a_device_has_several():
     trace = mp.simulate(mp.Schedule.from_text("0F0 1F0 1B0 0B0"))
-    assert trace.to_text().splitlines()[1] == "device 0  0F01F01B0---0B0---"
+    assert trace.to_text().splitlines()[1] == "device 0  0F0 1F0 1B0---- 0B0----"
+
+
+def test_text_of_overlaps_is_short_where_device_and_micro_batch_tell_the_stage():
+    trace = mp.simulate(both_ways(), mp.Costs(FB=2))
+    assert trace.to_text().splitlines()[1:] == [
+        "device 0  F0-F1-F2-F3&B2-B0----B1----...B3----", "device 1  F2-F0-F1-B0----B1----F3-B3----B2----",
+    ]
+    same = mp.Schedule.from_text("0F0 1F0 0F1&1B0 1F1 1B1 0B0 0B1")
+    assert mp.simulate(same).to_text().splitlines()[1].startswith("device 0  0F0 1F0 0F1&1B0---- 1F1 1B1---- ")
+
+
+def test_text_of_work_that_takes_no_time_hides_nothing():
+    row = "device 1  ..F0B0-{}F1B1-{}"
+    order = ["F0 F1 B0 U0 B1 U1", "F0 B0 U0 F1 B1 U1"]
+    assert mp.simulate(mp.Schedule.from_text(order)).to_text().splitlines()[2].startswith(row.format("U", "U"))
+    assert mp.simulate(build("1f1b", 2, 2)).to_text().splitlines()[2].startswith(row.format("-", "-"))
+    full = mp.simulate(mp.Schedule.from_text("F0 B0 U0"), mp.Costs(F=1, B=1)).to_text()
+    assert full.splitlines()[1] == "device 0  F0B0", "no room: the update is left out"
+    assert plots.text(hand_made((0, "nothing", 3, 3))) == "(nothing has been computed yet)"
 
 
 def test_text_of_other_programs_uses_their_labels():
@@ -102,11 +156,208 @@ def test_memory_curves_are_those_of_the_trace():
         plots.memory(mp.simulate(build("gpipe", 2, 2)), ax=axes())
 
 
+def test_an_overlap_is_one_box_in_two_halves_the_forward_above():
+    ax = mp.simulate(both_ways(), mp.Costs(FB=2)).plot(ax=axes())
+    assert (3, 5, -0.2) in drawn(ax, "F", 0, 2) and (3, 5, 0.2) in drawn(ax, "B", 1, 2)
+    assert {(text.get_text(), text.get_position()) for text in ax.texts} >= {("3", (4, -0.2)), ("2", (4, 0.2))}
+    assert sum(len(collection.get_paths()) for collection in ax.collections) == 15 + 1  # of 15 spans one has two halves
+
+
+def test_updates_are_lines_and_those_that_take_time_are_boxes():
+    trace = mp.simulate(build("1f1b", 2, 2), mp.Costs(U=[0, 0.5], all_reduce=1))
+    ax = trace.plot(ax=axes())
+    spans = {kind: [(s.start, s.end, s.device) for s in trace.spans if s.label.kind == kind] for kind in "AU"}
+    assert drawn(ax, "U") == sorted(spans["U"]) == [(8, 8.5, 1), (10, 10, 0)]
+    assert drawn(ax, "A") == sorted(spans["A"])
+    assert labels_of(ax.get_legend()) == ["forward", "backward", "all-reduce", "update"]
+    assert len(ax.texts) == 8, "an all-reduce and an update belong to no micro-batch: they have no number"
+
+
+@pytest.mark.parametrize("name", ["zb-v", "interleaved"])
+def test_the_second_stage_of_a_device_is_darker_with_white_numbers_and_in_the_legend(name):
+    trace = mp.simulate(build(name, 4, 4))
+    ax = trace.plot(ax=Figure(figsize=(12, 3)).add_subplot())
+    for lane in range(2):
+        forwards = [s for s in trace.spans if s.label.kind == "F" and (s.label.stage != s.device) == lane]
+        assert drawn(ax, "F", lane, 2) == sorted((s.start, s.end, s.device) for s in forwards) and len(forwards) == 8
+    colours = {((s.start + s.end) / 2, s.device): "black" if s.label.stage == s.device else "white" for s in trace.spans}
+    assert {text.get_position(): text.get_color() for text in ax.texts} == colours
+    assert labels_of(ax.get_legend())[-1] == "device's 1st, 2nd stage"
+
+
+def test_two_copies_of_the_network_differ_in_shade_on_all_devices():
+    trace = mp.simulate(both_ways())
+    ax = trace.plot(ax=axes())
+    for lane, copy in ((0, (0, 1, 3)), (1, (2,))):
+        expected = [(s.start, s.end, s.device) for s in trace.spans if s.label.kind == "B" and s.label.microbatch in copy]
+        assert set(drawn(ax, "B", lane, 2)) >= set(expected)
+    assert labels_of(ax.get_legend())[-1] == "network's 1st, 2nd copy"
+
+
+def test_four_stages_of_a_device_have_four_shades():
+    trace = mp.simulate(mp.schedules.interleaved_one_f_one_b(2, 2, 4))
+    ax = trace.plot(ax=axes())
+    assert [len(drawn(ax, "F", lane, 4)) for lane in range(4)] == [4, 4, 4, 4]
+    assert len({shade("F", lane, 4) for lane in range(4)}) == 4
+    assert labels_of(ax.get_legend())[-1] == "device's 1st to 4th stage"
+
+
+def test_labels_of_other_programs_are_written_where_they_fit():
+    trace = hand_made((0, "all-reduce", 0, 10), (0, "broadcast", 10, 10.5), (1, 7, 0, 10))
+    ax = trace.plot(ax=axes())
+    assert [text.get_text() for text in ax.texts] == ["all-reduce", "7"] and labels_of(ax.get_legend()) == ["other work"]
+
+
+def test_numbers_shrink_to_fit_and_are_left_out_where_they_would_be_illegible():
+    sizes = []
+    for width in (12, 2.4, 1):
+        ax = Figure(figsize=(width, 2)).add_subplot()
+        mp.simulate(build("gpipe", 2, 8)).plot(ax=ax, legend=False)
+        sizes.append([text.get_fontsize() for text in ax.texts])
+    assert sizes[0] == [8] * 32 and len(sizes[1]) == 32 and len(set(sizes[1])) == 1 and 4.5 <= min(sizes[1]) < 8
+    assert len(sizes[2]) == 16, "there is room in the backwards only"
+
+
+def test_arrows_go_from_sender_when_sent_to_receiver_when_arrived():
+    trace = mp.simulate(build("1f1b", 3, 4), link=mp.Link(latency=0.5))
+    rows = {}
+    for which in (True, "waited"):
+        quiver, = [found for found in trace.plot(ax=axes(), arrows=which).collections if isinstance(found, Quiver)]
+        x, y = quiver.get_offsets().T
+        inwards = np.sign(quiver.V) * HEIGHT / 4  # an arrow leaves the middle of both rows, where the numbers are, free
+        rows[which] = sorted(zip(x, np.round(y - inwards, 9), x + quiver.U, np.round(y + quiver.V + inwards, 9)))
+    assert rows[True] == sorted((m.sent, m.source, m.arrived, m.to) for m in trace.messages) and len(rows[True]) == 16
+    waited = [m for m in trace.messages if any((i.device, i.end, i.message) == (m.to, m.received, m.label) for i in trace.idle)]
+    assert rows["waited"] == sorted((m.sent, m.source, m.arrived, m.to) for m in waited) and 0 < len(waited) < 16
+    early, = [found for found in trace.plot(ax=axes(), arrows=True, until=3).collections if isinstance(found, Quiver)]
+    assert len(early.U) == len([m for m in trace.messages if m.arrived <= 3])
+    assert not [found for found in trace.plot(ax=axes()).collections if isinstance(found, Quiver)]
+    with pytest.raises(ValueError, match="arrows='some' is not a choice"):
+        trace.plot(ax=axes(), arrows="some")
+
+
+def test_memory_below_the_timeline_is_micro_batches_where_no_bytes_were_counted():
+    trace = mp.simulate(build("zb-v", 4, 4))
+    upper, lower = trace.plot(ax=Figure().subplots(2, sharex=True), memory=True, title="ZB-V")
+    assert upper.get_title("left") == "ZB-V" and upper.get_xlim() == lower.get_xlim() == (0, trace.makespan)
+    assert lower.get_ylabel() == "micro-batches alive,\nsummed over stages"
+    for device, line in enumerate(lower.lines):
+        assert list(zip(*line.get_data()))[1:-1] == alive_microbatches(trace, device)
+        assert max(line.get_ydata()) == peak_microbatches(trace)[device] <= lower.get_ylim()[1]
+    assert len(lower.lines) == 2
+    _, lower = trace.plot(ax=Figure().subplots(2, sharex=True), memory=True, until=5)
+    assert max(tick for line in lower.lines for tick in line.get_xdata()) == 5 and lower.get_xlim()[1] == trace.makespan
+    with pytest.raises(ValueError, match="names no forwards"):
+        hand_made((0, "work", 0, 1)).plot(ax=Figure().subplots(2), memory=True)
+
+
+def test_memory_below_the_timeline_is_bytes_where_they_were_counted():
+    X, Y = (part[:, :8] for part in mp.datasets.digits().train)
+    pipe = mp.Pipeline([mp.Linear(64, 10), mp.ReLU()], mp.SoftmaxCrossEntropy(), 2, 4)
+    pipe.forward_backward(X, Y)
+    _, lower = plots.timeline_with_memory(pipe.trace, Figure().subplots(2, sharex=True))
+    assert lower.get_ylabel() == "memory (KiB)"
+    assert [max(line.get_ydata()) * 1024 for line in lower.lines] == pipe.trace.peak_bytes()
+
+
+def test_a_shared_memory_axis_holds_all_curves():
+    figure = Figure()
+    for ax, n_microbatches in zip(figure.subplots(2, sharey=True), (8, 2)):
+        plots.alive(mp.simulate(build("gpipe", 2, n_microbatches)), ax=ax)
+    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim() and figure.axes[0].get_ylim()[1] > 8
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-v", "looped"])
+def test_micro_batches_alive_are_those_whose_backward_is_to_come(name):
+    trace = mp.simulate(build(name, 4, 4))
+    for device in range(trace.n_devices):
+        last = {s.label[1:]: s.end for s in trace.spans_of(device) if s.label.kind in "BW"}
+        for tick, alive in alive_microbatches(trace, device):
+            begun = {s.label[1:] for s in trace.spans_of(device) if s.label.kind == "F" and s.start <= tick}
+            assert alive == len([stage_and_microbatch for stage_and_microbatch in begun if last[stage_and_microbatch] > tick])
+
+
+def test_a_comparison_has_one_time_axis_titles_and_one_legend():
+    traces = {name: mp.simulate(build(name, 4, 4)) for name in ("gpipe", "zb-v", "zb-h1")}
+    figure = plots.compare(traces)
+    longest = max(trace.makespan for trace in traces.values())
+    assert [ax.get_xlim() for ax in figure.axes] == [(0, longest)] * 3
+    assert [ax.get_title("left") for ax in figure.axes] == [
+        f"{name}: {trace.makespan:g} ticks, idle {100 * trace.bubble('total'):.0f} % of the time" for name, trace in traces.items()
+    ]
+    assert figure.axes[0].get_title("left") == "gpipe: 21 ticks, idle 43 % of the time"
+    assert [ax.get_xlabel() for ax in figure.axes] == ["", "", "time (ticks)"]
+    legend, = figure.legends
+    assert labels_of(legend) == ["forward", "backward", "input gradient", "weight gradient", "device's 1st, 2nd stage"]
+    assert not [ax for ax in figure.axes if ax.get_legend()]
+    for ax, trace in zip(figure.axes, traces.values()):
+        strips = [path.get_extents() for path in ax.collections[-1].get_paths()]
+        assert {(strip.x0, strip.x1) for strip in strips} == {(0, trace.makespan)} and len(strips) == trace.n_devices
+        assert ax.collections[-1].get_zorder() < ax.collections[0].get_zorder()
+        assert len(ax.texts) == len(trace.spans)
+    with pytest.raises(ValueError, match="nothing to compare"):
+        plots.compare({})
+    with pytest.raises(ValueError, match="nothing has been computed"):
+        plots.compare({"empty": mp.Cluster([]).trace})
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_film_uncovers_what_has_happened(memory, tmp_path):
+    trace = mp.simulate(build("1f1b", 2, 2))
+    animation = plots.animate(trace, memory=memory, ticks_per_frame=4)
+    axes, times = animation._fig.axes, list(animation.new_frame_seq())
+    assert times[:3] == [0, 4, 8] and set(times[3:]) == {trace.makespan} == {9}
+    boxes, numbers = axes[0].collections[0], axes[0].collections[-2]
+    assert len(numbers.get_offsets()) == len(trace.spans) and not axes[0].texts
+    for now in (4, 8, 9):
+        running, *lines = animation._func(now)
+        edge = axes[0].transData.transform((now, 0))[0]
+        for artist in (boxes, numbers, *axes[-1].lines[:memory * 2]):
+            assert artist.get_clip_box().x1 == pytest.approx(edge)  # pixels: one affine map computed in two ways
+        assert [line.get_xdata() for line in lines] == [[now, now]] * (1 + memory)
+        expected = [(s.start, s.end, s.device) for s in trace.spans if s.start <= now < s.end]
+        outlines = [path.get_extents() for path in running.get_paths()]
+        assert sorted((box.x0, box.x1, (box.y0 + box.y1) / 2) for box in outlines) == sorted(expected)
+    animation.pause()
+    animation._draw_was_started = True  # else matplotlib warns that this film was never shown
+    with pytest.raises(ValueError, match="does not advance"):
+        plots.animate(trace, ticks_per_frame=0)
+
+
+def test_a_film_is_a_file_and_a_player(tmp_path, monkeypatch):
+    from PIL import Image
+
+    monkeypatch.setattr("minipipe.plots.animation.HOLD", 1)
+    animation = plots.animate(mp.simulate(build("gpipe", 2, 1)), ticks_per_frame=3)
+    animation._fig.set_dpi(20)
+    animation.save(tmp_path / "run.gif", writer="pillow")
+    with Image.open(tmp_path / "run.gif") as film:
+        assert film.n_frames == 3
+    assert "<input" in animation.to_jshtml()
+
+
+def luminance(colour):
+    return 0.2126 * to_rgb(colour)[0] + 0.7152 * to_rgb(colour)[1] + 0.0722 * to_rgb(colour)[2]
+
+
 @pytest.mark.parametrize("kinds", [("F", "B"), ("F", "R"), ("B", "R")])
 def test_colours_differ_in_brightness_too(kinds):
-    from matplotlib.colors import to_rgb
-
-    from minipipe.plots.timeline import STYLES
-
-    dark, light = sorted(0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in (to_rgb(STYLES[kind]["facecolor"]) for kind in kinds))
+    dark, light = sorted(luminance(STYLES[kind]["facecolor"]) for kind in kinds)
     assert light - dark > 0.1
+
+
+@pytest.mark.parametrize("kind", "FBIWRA")
+def test_the_second_stage_is_darker_and_its_numbers_white(kind):
+    light, dark = shade(kind, 0, 2), shade(kind, 1, 2)
+    assert luminance(light) - luminance(dark) > 0.15 and (ink(light), ink(dark)) == ("black", "white")
+
+
+DEUTERANOPIA = [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]  # Machado et al. 2009, table 1
+PROTANOPIA = [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]
+
+
+@pytest.mark.parametrize("sight", [DEUTERANOPIA, PROTANOPIA])
+def test_colour_blind_readers_can_tell_kinds_and_stages_apart(sight):
+    seen = {(kind, lane): np.array(sight) @ to_rgb(shade(kind, lane, 2)) for kind in "FBIWRA" for lane in range(2)}
+    for one, other in itertools.combinations(seen, 2):
+        assert np.linalg.norm(seen[one] - seen[other]) > 0.12, (one, other)  # black and white are 1.7 apart

@@ -3,9 +3,10 @@
 from dataclasses import fields, replace
 
 from ..pipeline import simulate
+from ..plots import compare
 from ..schedules import BUILDERS, peak_microbatches
 from .options import add_hardware, add_picture, add_sizes, costs_from, link_from, named, read, sizes_from
-from .output import BUBBLES, checked_picture, save_stacked
+from .output import BUBBLES, checked_picture, write
 
 PURPOSE = "run several schedules on the same devices: a table, and a picture on one time axis"
 EPILOG = f"""names: {', '.join(BUILDERS)}
@@ -38,7 +39,7 @@ def run(options):
     devices, microbatches = sizes_from(options)
     print(f"{devices} devices, {microbatches} micro-batches, costs of a device {options.costs}\n")
     print_table(schedules, traces)
-    save_stacked(traces, path)
+    write(compare(traces), path)
 
 
 def print_table(schedules, traces):

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from ..plots import text
-from ..plots.timeline import timeline
+from ..plots.timeline import figure_size, timeline
 from ..schedules import peak_microbatches
 
 BUBBLES = {"total": "idle / total time", "ideal": "idle / ideal (computing) time", "span": "idle inside each device's span"}
@@ -26,31 +26,11 @@ def print_trace(trace):
 
 def save(trace, path, title):
     """The timeline as a picture in the file `path`, drawn without any display."""
-    figure = drawing_of(trace.makespan, trace.n_devices)
-    timeline(trace, ax=figure.add_subplot(), title=title)
-    write(figure, path)
-
-
-def save_stacked(traces, path, height=0.5):
-    """Several timelines on one time axis; traces: {name: trace}."""
-    longest = max(trace.makespan for trace in traces.values())
-    rows = [trace.n_devices for trace in traces.values()]
-    figure = drawing_of(longest, sum(rows), height)
-    axes = figure.subplots(len(traces), sharex=True, squeeze=False, height_ratios=rows)[:, 0]
-    for ax, (name, trace) in zip(axes, traces.items()):
-        title = f"{name}: {trace.makespan:g} ticks, idle {100 * trace.bubble('total'):.0f} % of the time"
-        timeline(trace, ax=ax, title=title, legend=ax is axes[0])
-        ax.set_xlim(0, longest)
-        if ax is not axes[-1]:
-            ax.set_xlabel("")
-    write(figure, path)
-
-
-def drawing_of(makespan, n_rows, height=0.45):
-    """An empty figure, wide enough for `makespan` ticks and high enough for `n_rows` rows."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(min(16, max(6.5, 0.24 * makespan + 1)), height * n_rows + 1.1), layout="constrained", dpi=150)
+    figure = Figure(figsize=figure_size([trace], trace.n_devices), layout="constrained")
+    timeline(trace, ax=figure.add_subplot(), title=title)
+    write(figure, path)
 
 
 def picture_formats():
@@ -77,5 +57,5 @@ def checked_path(path, endings=None):
 
 
 def write(figure, path):
-    figure.savefig(path)
+    figure.savefig(path, dpi=150)
     print(f"written: {path}")

@@ -180,11 +180,15 @@ class Trace:
         """For each device, the most bytes that it held at once."""
         return [max(n_bytes for _, n_bytes in self.memory(device)) for device in range(self.n_devices)]
 
-    def plot(self, ax=None, until=None, title=None, legend=True):
-        """The timeline, drawn by `minipipe.plots.timeline`; returns the matplotlib axes."""
-        from ..plots import timeline
+    def plot(self, ax=None, until=None, title=None, legend=True, arrows=False, memory=False):
+        """The timeline, drawn by `minipipe.plots.timeline`; returns the matplotlib axes.
 
-        return timeline(self, ax, until, title, legend)
+        memory: with the memory curves below, drawn by `minipipe.plots.timeline_with_memory`; then `ax` is a pair of axes, and so
+        is what is returned.
+        """
+        from ..plots import timeline, timeline_with_memory
+
+        return (timeline_with_memory if memory else timeline)(self, ax, until, title, legend, arrows)
 
     def to_text(self):
         """The timeline in characters, written by `minipipe.plots.text`."""

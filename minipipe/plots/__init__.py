@@ -1,9 +1,11 @@
-"""A trace as a picture, as text, as a web page or for a trace viewer. matplotlib is imported when something is drawn, not before."""
+"""A trace as a picture, a film, text, a web page or a file for a trace viewer. matplotlib is imported when something is drawn."""
 
+from .animation import animate
 from .chrome import chrome_trace
+from .comparison import compare
 from .html import html
-from .memory import memory
+from .memory import alive, memory, timeline_with_memory
 from .text import text
 from .timeline import timeline
 
-__all__ = ["chrome_trace", "html", "memory", "text", "timeline"]
+__all__ = ["alive", "animate", "chrome_trace", "compare", "html", "memory", "text", "timeline", "timeline_with_memory"]

@@ -4,9 +4,10 @@ import json
 import math
 from importlib import resources
 
-from .timeline import OTHER, STYLES
+from ..schedules import alive_microbatches
+from .boxes import OTHER, STYLES
 
-KINDS = STYLES | {"U": {"facecolor": "#CC79A7", "label": "update"}}  # often without a duration, and then a mark
+KINDS = STYLES | {"U": {"facecolor": "#808080", "label": "update"}}  # a mark that is seen on dark paper, too
 LONG = 10_000
 
 
@@ -112,21 +113,5 @@ def _memory(trace):
     try:
         return [trace.memory(device) for device in range(trace.n_devices)], "bytes"
     except ValueError:
-        curves = [_alive(trace, device) for device in range(trace.n_devices)]
+        curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
         return (curves, "micro-batches alive") if any(curves) else ([], "")
-
-
-def _alive(trace, device):
-    """[(tick, micro-batches alive from then on)]: each from the start of its F to the end of its B, or of its W."""
-    changes = []
-    for span in trace.spans_of(device):
-        for part in _parts(span.label):
-            if part.kind == "F":
-                changes.append((span.start, 1))
-            elif part.kind in "BW":
-                changes.append((span.end, -1))
-    curve, alive = {}, 0
-    for tick, change in sorted(changes):
-        alive += change
-        curve[tick] = alive
-    return list(curve.items())

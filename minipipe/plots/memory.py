@@ -1,26 +1,87 @@
-"""The bytes that each device holds, over time."""
+"""What each device holds, over time: bytes where a run has counted them, or micro-batches; alone, or under the timeline."""
 
-from .timeline import new_axes
+from ..schedules import alive_microbatches
+from .boxes import lanes_of
+from .timeline import figure_size, new_axes, timeline
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
+MOST_SHIFT = 6  # points by which curves that would hide each other are drawn apart
 
 
-def memory(trace, ax=None, title=None, legend=True):
+def memory(trace, ax=None, title=None, legend=True, until=None):
     """Draw the memory curves of `trace`, one per device, into the matplotlib axes `ax`, and return the axes.
 
     The unit of the y axis is KiB (1,024 bytes). Raises `ValueError` for a run that counted no memory.
     """
-    if ax is None:
-        ax = new_axes(trace)
-    for device in range(trace.n_devices):
-        curve = [*trace.memory(device), (trace.makespan, trace.memory(device)[-1][1])]
-        ticks, sizes = zip(*curve)
-        ax.step(ticks, [size / 1024 for size in sizes], where="post", label=f"device {device}",
-                color=COLOURS[device % len(COLOURS)], linestyle=("-", "--", "-.", ":")[device % 4], linewidth=1.6)
-    ax.set_xlim(0, trace.makespan)
-    ax.set_ylim(bottom=0)
+    curves = [[(tick, n_bytes / 1024) for tick, n_bytes in trace.memory(device)] for device in range(trace.n_devices)]
+    return _draw(trace, curves, "memory (KiB)", ax, title, legend, until)
+
+
+def alive(trace, ax=None, title=None, legend=True, until=None):
+    """Draw how many micro-batches are alive on each device into the matplotlib axes `ax`, and return the axes.
+
+    `minipipe.schedules.alive_microbatches` says what is counted. Curves of one height lie side by side, a line's width
+    apart. Raises `ValueError` for a run whose labels name no forward of a micro-batch.
+    """
+    curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
+    if not any(curves):
+        raise ValueError("this run names no forwards of micro-batches: only a schedule's labels do")
+    unit = "micro-batches alive" if lanes_of(trace).n == 1 else "micro-batches alive,\nsummed over stages"
+    ax = _draw(trace, [[(0, 0), *curve] for curve in curves], unit, ax, title, legend, until)
+    _draw_apart(ax)
+    ax.yaxis.get_major_locator().set_params(integer=True)
+    return ax
+
+
+def timeline_with_memory(trace, axes=None, until=None, title=None, legend=True, arrows=False):
+    """The timeline of `trace` with its memory curves below, on one time axis; returns the pair of matplotlib axes.
+
+    The curves are those of `memory` if the run counted bytes, else those of `alive`. axes: a pair, such as
+    `figure.subplots(2, sharex=True)` gives; left out, they are in a new figure. The other parameters are `timeline`'s.
+    """
+    upper, lower = _new_pair(trace) if axes is None else axes
+    timeline(trace, upper, until, title, legend, arrows)
+    (memory if counts_bytes(trace) else alive)(trace, lower, None, legend, until)
+    lower.set_xlim(upper.get_xlim())
+    upper.set_xlabel("")
+    return upper, lower
+
+
+def counts_bytes(trace):
+    """Whether the run has counted the bytes that its devices hold."""
+    try:
+        trace.memory(0)
+    except ValueError:
+        return False
+    return True
+
+
+def heights(trace):
+    """The heights of a timeline and the memory curves below it, in the unit of rows."""
+    return trace.n_devices + 1, max(3, 0.6 * trace.n_devices)
+
+
+def _new_pair(trace):
+    import matplotlib.pyplot as plt
+
+    size = figure_size([trace], sum(heights(trace)))
+    return plt.subplots(2, sharex=True, figsize=size, height_ratios=heights(trace), layout="constrained")[1]
+
+
+def _draw(trace, curves, unit, ax, title, legend, until):
+    """Step curves, each a list of (tick, level), valid until the next."""
+    ax = new_axes(trace) if ax is None else ax
+    end = trace.makespan if until is None else until
+    highest = max([1.05 * max(level for curve in curves for _, level in curve), *_tops_of_neighbours(ax)]) or 1
+    for device, curve in enumerate(curves):
+        past = [point for point in curve if until is None or point[0] < until] or [(0, 0)]
+        ticks, levels = zip(*past, (end, past[-1][1]))
+        ax.step(ticks, levels, where="post", label=f"device {device}", color=COLOURS[device % len(COLOURS)],
+                linestyle=("-", "--", "-.", ":")[device % 4], linewidth=1.6)
+    ax.set_xlim(0, max(trace.makespan, end) or 1)
+    ax.set_ylim(0, highest)
     ax.set_xlabel("time (ticks)")
-    ax.set_ylabel("memory (KiB)")
+    ax.set_ylabel(unit)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     if title:
@@ -28,3 +89,17 @@ def memory(trace, ax=None, title=None, legend=True):
     if legend:
         ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
     return ax
+
+
+def _tops_of_neighbours(ax):
+    """The upper ends of the y axes that `ax` shares, where something is drawn already."""
+    return [other.get_ylim()[1] for other in ax.get_shared_y_axes().get_siblings(ax) if other.lines]
+
+
+def _draw_apart(ax):
+    """Shift each curve by a little more than the one before, in points, so that none hides another; their data stay."""
+    from matplotlib.transforms import ScaledTranslation
+
+    step = min(2, MOST_SHIFT / len(ax.lines))
+    for number, line in enumerate(ax.lines):
+        line.set_transform(ax.transData + ScaledTranslation(0, number * step / 72, ax.figure.dpi_scale_trans))

@@ -3,35 +3,54 @@
 from fractions import Fraction
 from math import gcd, lcm
 
+from .boxes import UNNUMBERED, parts_of
+
 MOST_COLUMNS = 4000
 
 
 def text(trace, width=100):
     """`trace` as lines of text: one row per device, one column per tick, dots for the bubble.
 
-    `B3--` is the backward of micro-batch 3, as wide as its ticks. A column is the longest time that divides
-    all starts and ends, or the shortest action if that would be too fine; then times are rounded to columns.
+    `B3--` is the backward of micro-batch 3, as wide as its ticks, and `F5&B2-` a forward and a backward that overlap. Where
+    a device works on the same micro-batch in several stages, the stage stands in front: `2F0`. An update that takes no
+    time is a `U` at the end of the box before it, if there is room. A column is the longest time that divides all
+    starts and ends, or the shortest action if that would be too fine; then times are rounded to columns.
     A timeline of more than `width` characters goes on in a second block below.
     """
-    if not trace.spans:
+    spans = [span for span in trace.spans if span.end > span.start]
+    if not spans:
         return "(nothing has been computed yet)"
-    unit = _ticks_per_column(trace)
-    name = _short_name(trace)
-    cell = max(len(name(span)) for span in trace.spans)
+    unit = _ticks_per_column(spans, trace.makespan)
     n_columns = round(trace.makespan / unit)
-    rows = [["." * cell] * n_columns for _ in range(trace.n_devices)]
-    for span in trace.spans:
-        first, last = round(span.start / unit), max(round(span.end / unit), round(span.start / unit) + 1)
-        box = name(span).ljust(cell * (last - first), "-")
-        for column in range(first, min(last, n_columns)):
-            rows[span.device][column] = box[(column - first) * cell:(column - first + 1) * cell]
+    names = _names(trace)
+    places = {span: _columns_of(span, unit) for span in spans}
+    gap = 0 if all(names[span.label, span.device][0].isupper() for span in spans) else 1  # 0F01F0 would be hard to read
+    cell = max(-(-(len(names[span.label, span.device]) + gap) // (last - first)) for span, (first, last) in places.items())
+    rows = [["."] * (cell * n_columns) for _ in range(trace.n_devices)]
+    for span, (first, last) in places.items():
+        name = names[span.label, span.device]
+        rows[span.device][cell * first:cell * last] = name.ljust(cell * (last - first) - gap, "-") + " " * gap
+    _mark_updates(rows, trace, unit, cell, gap)
     per_block = max(1, width // cell)
-    blocks = [_block(rows, start, start + per_block, cell, unit) for start in range(0, n_columns, per_block)]
+    blocks = [_block(rows, start, min(start + per_block, n_columns), cell, unit) for start in range(0, n_columns, per_block)]
     return "\n\n".join(blocks)
 
 
+def _columns_of(span, unit):
+    first = round(span.start / unit)
+    return first, max(round(span.end / unit), first + 1)
+
+
+def _mark_updates(rows, trace, unit, cell, gap):
+    """A `U` in the last character of the box that ends where an update takes no time."""
+    for span in trace.spans:
+        if span.end == span.start and getattr(span.label, "kind", None) == "U":
+            row, place = rows[span.device], cell * round(span.start / unit) - 1 - gap
+            if place >= 0 and row[place] == "-":
+                row[place] = "U"
+
+
 def _block(rows, start, stop, cell, unit):
-    stop = min(stop, len(rows[0]))
     margin = len(f"device {len(rows) - 1}") + 2
     ruler = ""
     for column in range(start, stop):
@@ -39,25 +58,35 @@ def _block(rows, start, stop, cell, unit):
             ruler = ruler.ljust((column - start) * cell) + f"{float(column * unit):g}"
     lines = ["tick".ljust(margin) + ruler]
     for device, row in enumerate(rows):
-        lines.append(f"device {device}".ljust(margin) + "".join(row[start:stop]))
+        lines.append(f"device {device}".ljust(margin) + "".join(row[start * cell:stop * cell]).rstrip())
     return "\n".join(lines)
 
 
-def _ticks_per_column(trace):
+def _ticks_per_column(spans, makespan):
     """The longest column in which every start and end falls on an edge; the shortest action if that is too fine.
 
     In no case more than MOST_COLUMNS columns.
     """
-    times = {Fraction(time).limit_denominator(1000) for span in trace.spans for time in (span.start, span.end)}
+    times = {Fraction(time).limit_denominator(1000) for span in spans for time in (span.start, span.end)}
     denominator = lcm(*(time.denominator for time in times))
     unit = Fraction(gcd(*(int(time * denominator) for time in times)), denominator)
-    shortest = min(span.end - span.start for span in trace.spans)
-    return max(unit if unit * 8 >= shortest else shortest, trace.makespan / MOST_COLUMNS)
+    shortest = min(span.end - span.start for span in spans)
+    return max(unit if unit * 8 >= shortest else shortest, makespan / MOST_COLUMNS)
 
 
-def _short_name(trace):
-    """An action without its stage where every device has one stage only, else the label in full."""
-    stages = {(span.device, span.label.stage) for span in trace.spans if hasattr(span.label, "stage")}
-    if len(stages) == trace.n_devices and all(hasattr(span.label, "kind") for span in trace.spans):
-        return lambda span: f"{span.label.kind}{span.label.microbatch}"
-    return lambda span: str(span.label)
+def _names(trace):
+    """{(label, device): its name}: without the stage where the device and the micro-batch tell which one is meant."""
+    stages = {}
+    for span in trace.spans:
+        for part in parts_of(span.label):
+            if hasattr(part, "stage") and hasattr(part, "microbatch"):
+                micro_batch = None if part.kind in UNNUMBERED else part.microbatch
+                stages.setdefault((span.device, micro_batch), set()).add(part.stage)
+
+    def name(part, device):
+        if not (hasattr(part, "stage") and hasattr(part, "microbatch")):
+            return str(part)
+        found = stages[device, None if part.kind in UNNUMBERED else part.microbatch]
+        return f"{part.kind}{part.microbatch}" if len(found) == 1 else str(part)
+
+    return {(span.label, span.device): "&".join(name(part, span.device) for part in parts_of(span.label)) for span in trace.spans}

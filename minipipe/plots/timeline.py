@@ -1,35 +1,33 @@
 """The timeline of a run: one row per device, one box per action, and the bubble as empty space."""
 
-STYLES = {  # colours of Okabe and Ito, for colour-blind readers; their brightness differs, too
-    "F": {"facecolor": "#56B4E9", "label": "forward"},
-    "B": {"facecolor": "#D55E00", "label": "backward"},
-    "I": {"facecolor": "#E69F00", "label": "input gradient"},
-    "W": {"facecolor": "#009E73", "label": "weight gradient"},
-    "R": {"facecolor": "#F0E442", "label": "recompute"},
-}
-OTHER = {"facecolor": "#CCCCCC", "label": "other work"}
+from . import legend as legends
+from .arrows import arrows as draw_arrows
+from .boxes import EDGE, STYLES, boxes, ink, lanes_of
+
+LARGEST, SMALLEST = 8, 4.5  # points: the numbers in the boxes, and what is not worth printing
+DIGIT = 0.64                # the width of a digit, in parts of the size of the font
 
 
-def timeline(trace, ax=None, until=None, title=None, legend=True):
+def timeline(trace, ax=None, until=None, title=None, legend=True, arrows=False, longest=None):
     """Draw `trace` into the matplotlib axes `ax`, new ones if None, and return the axes.
 
-    Time runs to the right, in ticks; device 0 is on top; the number in a box is its micro-batch. until: draw
-    only what has happened before that tick.
-    """
-    from matplotlib.patches import Patch
+    Time runs to the right, in ticks; device 0 is on top; the number in a box is its micro-batch. A forward and a backward
+    that overlap share a box, the forward above. Where a device has several stages, the later ones are darker, with white
+    numbers. A thick line is an update; one that takes time is as wide as that.
 
-    end = trace.makespan if until is None else until
+    until: draw only what has happened before that tick. arrows: True draws every message between devices from its sender,
+    when it was sent, to its receiver, when it arrived; "waited" only those that a device stood idle for. longest: the ticks
+    on the time axis, if they shall be more than the run's.
+    """
     if ax is None:
         ax = new_axes(trace)
-    handles = []
-    for kind, spans in _by_kind(trace, end).items():
-        style = {"edgecolor": "#404040", "linewidth": 0.6} | STYLES.get(kind, OTHER)
-        label = style.pop("label")
-        _boxes(ax, spans, end, style)
-        handles.append(Patch(label=label, **style))
-    if trace.makespan <= 130:
-        _numbers(ax, trace, end)
-    ax.set_xlim(0, max(trace.makespan, end) or 1)
+    ticks = max(trace.makespan, until or 0, longest or 0) or 1
+    shown = boxes(trace, until)
+    fill(ax, shown)
+    write(ax, shown, ticks, trace.n_devices)
+    if arrows is not False:
+        draw_arrows(ax, trace, arrows, until)
+    ax.set_xlim(0, ticks)
     ax.set_ylim(trace.n_devices - 0.5, -0.5)
     ax.set_yticks(range(trace.n_devices), [f"device {device}" for device in range(trace.n_devices)])
     ax.tick_params(axis="y", length=0)
@@ -38,40 +36,54 @@ def timeline(trace, ax=None, until=None, title=None, legend=True):
         ax.spines[side].set_visible(False)
     if title:
         ax.set_title(title, loc="left", fontsize=11)
-    if legend and handles:
-        ax.legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(handles), frameon=False, fontsize=9,
-                  borderaxespad=0.2, handlelength=1.2, columnspacing=1.2)
+    if legend and shown:
+        legends.draw(ax, *legends.entries(shown, [lanes_of(trace)]), title)
     return ax
 
 
 def new_axes(trace):
-    """Axes in a new figure whose size suits the number of ticks and devices."""
+    """Axes in a new figure whose size suits the number of boxes and devices."""
     import matplotlib.pyplot as plt
 
-    width = min(16, max(6.5, 0.24 * trace.makespan + 1))
-    _, ax = plt.subplots(figsize=(width, 0.45 * trace.n_devices + 1.1), layout="constrained")
-    return ax
+    return plt.subplots(figsize=figure_size([trace], trace.n_devices), layout="constrained")[1]
 
 
-def _by_kind(trace, end):
-    spans = {}
-    for span in trace.spans:
-        if span.start < end:
-            spans.setdefault(getattr(span.label, "kind", None), []).append(span)
-    return {kind: spans[kind] for kind in sorted(spans, key=lambda kind: [*STYLES, kind].index(kind))}
+def figure_size(traces, n_rows, row_height=0.45, widest=16):
+    """(width, height) in inches of a figure with `n_rows` rows on one time axis: the shortest box gets about 0.24 inches."""
+    spans = [span.end - span.start for trace in traces for span in trace.spans if span.end > span.start]
+    most = max((len(trace.spans_of(device)) for trace in traces for device in range(trace.n_devices)), default=0)
+    n_columns = min(max(trace.makespan for trace in traces) / min(spans), 4 * most) if spans else 0
+    return min(widest, max(6.5, 0.24 * n_columns + 1)), row_height * n_rows + 1.1
 
 
-def _boxes(ax, spans, end, style):
+def fill(ax, shown):
+    """Draw boxes, one collection for each kind of work and stage of a device."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
+    from matplotlib.transforms import Bbox, TransformedBbox
 
-    boxes = [Rectangle((span.start, span.device - 0.4), min(span.end, end) - span.start, 0.8) for span in spans]
-    ax.add_collection(PatchCollection(boxes, **style))
+    edge_to_edge = TransformedBbox(Bbox([[-0.005, 0], [1.005, 1]]), ax.transAxes)  # leaves the outermost lines whole
+    groups = {}
+    for box in shown:
+        groups.setdefault((box.kind, box.lane, box.colour), []).append(box)
+    for (kind, _, colour), group in groups.items():
+        rectangles = [Rectangle((box.left, box.top), box.right - box.left, box.bottom - box.top) for box in group]
+        style = {name: STYLES.get(kind, {}).get(name, value) for name, value in EDGE.items()}
+        collection = ax.add_collection(PatchCollection(rectangles, facecolor=colour, **style))
+        collection.set_clip_box(edge_to_edge)
 
 
-def _numbers(ax, trace, end):
-    for span in trace.spans:
-        if span.start < end:
-            middle = (span.start + min(span.end, end)) / 2
-            number = str(getattr(span.label, "microbatch", span.label))
-            ax.text(middle, span.device, number, ha="center", va="center", fontsize=8, clip_on=True)
+def write(ax, shown, ticks, n_rows):
+    """Write the number of its micro-batch into each box that has room for it, all in one size."""
+    points = 72 / ax.figure.dpi
+    wide, high = ax.bbox.width * points / ticks, ax.bbox.height * points / n_rows
+    room = {}
+    for box in shown:
+        if box.text:
+            across, down = wide * (box.right - box.left), high * (box.bottom - box.top)
+            room[box] = min(LARGEST, 0.92 * across / (DIGIT * len(box.text)), 0.9 * down)
+    legible = {box: size for box, size in room.items() if size >= SMALLEST}
+    common = min((size for box, size in legible.items() if box.text.isdigit()), default=LARGEST)
+    for box, size in legible.items():
+        ax.text((box.left + box.right) / 2, (box.top + box.bottom) / 2, box.text, color=ink(box.colour), clip_on=True,
+                ha="center", va="center", fontsize=common if box.text.isdigit() else size)

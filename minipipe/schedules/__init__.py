@@ -6,14 +6,14 @@ from .bidirectional import chimera, dualpipe, dualpipe_v
 from .builders import eager_one_f_one_b, gpipe, naive, one_f_one_b, with_recompute, without_overlaps
 from .controllable_memory import v_half, v_min
 from .costs import Costs
-from .counting import peak_microbatches, peak_versions, staleness
+from .counting import alive_microbatches, peak_microbatches, peak_versions, staleness
 from .interleaved import interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first
 from .names import ASYNCHRONOUS, BUILDERS, STAGES_PER_DEVICE, build, names_for
 from .schedule import Schedule, ScheduleError
 from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
 
 __all__ = [
-    "ASYNCHRONOUS", "BUILDERS", "STAGES_PER_DEVICE", "Action", "Costs", "Overlap", "Schedule", "ScheduleError",
+    "ASYNCHRONOUS", "BUILDERS", "STAGES_PER_DEVICE", "Action", "Costs", "Overlap", "Schedule", "ScheduleError", "alive_microbatches",
     "build", "chimera", "dualpipe", "dualpipe_v", "eager_one_f_one_b", "gpipe", "interleaved_one_f_one_b",
     "interleaved_zero_bubble", "looped_breadth_first", "naive", "names_for", "one_f_one_b", "peak_microbatches",
     "peak_versions", "pipedream", "pipedream_2bw", "staleness", "v_half", "v_min", "with_recompute",

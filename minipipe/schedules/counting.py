@@ -3,27 +3,29 @@
 from collections import Counter
 
 
-def peak_microbatches(trace):
-    """For each device, the most micro-batches that were alive at once in `trace`.
+def alive_microbatches(trace, device):
+    """How many micro-batches are alive on a device: a list of `(tick, number)`, each valid until the next.
 
     A micro-batch is alive on a device from the start of its forward to the end of its backward, or of the W if the backward is in
     halves: that long the device must keep what the backward needs. Where a device has several stages, each counts by itself.
     """
-    peaks = []
-    for device in range(trace.n_devices):
-        changes = []
-        for span in trace.spans_of(device):
-            for part in getattr(span.label, "parts", ()):
-                if part.kind == "F":
-                    changes.append((span.start, 1))
-                elif part.kind in "BW":
-                    changes.append((span.end, -1))
-        alive = peak = 0
-        for _, change in sorted(changes):  # at one instant, ends come before starts
-            alive += change
-            peak = max(peak, alive)
-        peaks.append(peak)
-    return peaks
+    changes = []
+    for span in trace.spans_of(device):
+        for part in getattr(span.label, "parts", ()):
+            if part.kind == "F":
+                changes.append((span.start, 1))
+            elif part.kind in "BW":
+                changes.append((span.end, -1))
+    curve, alive = {}, 0
+    for tick, change in sorted(changes):
+        alive += change
+        curve[tick] = alive
+    return list(curve.items())
+
+
+def peak_microbatches(trace):
+    """For each device, the most micro-batches that were alive at once in `trace`, as `alive_microbatches` counts them."""
+    return [max((alive for _, alive in alive_microbatches(trace, device)), default=0) for device in range(trace.n_devices)]
 
 
 def staleness(schedule):

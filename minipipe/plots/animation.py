@@ -1,0 +1,103 @@
+"""A run as a film: time sweeps over the timeline."""
+
+from .boxes import HEIGHT
+from .memory import heights, timeline_with_memory
+from .timeline import figure_size, timeline
+
+N_FRAMES = 100
+HOLD = 10       # frames for which the last picture stays, before the film begins again
+
+
+def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None, arrows=False):
+    """A `matplotlib.animation.FuncAnimation` of a run: what happens appears as a line sweeps over time.
+
+    Running boxes are outlined, and filled as far as they are done. `animation.save("run.gif", writer="pillow")` writes a
+    file, `animation.to_jshtml()` a player for notebooks. interval: milliseconds between two frames. ticks_per_frame:
+    left out, a hundredth of the run. memory: with the curves of `timeline_with_memory`. Raises `ValueError` for a run in
+    which nothing took time, or frames that do not advance.
+
+    Everything is drawn once and uncovered by moving the edge of a clipping box.
+    """
+    from matplotlib.animation import FuncAnimation
+    from matplotlib.figure import Figure
+
+    times = _times(trace.makespan, ticks_per_frame)
+    rows = heights(trace)
+    figure = Figure(figsize=figure_size([trace], sum(rows) if memory else trace.n_devices), layout="constrained")
+    if memory:
+        axes = figure.subplots(2, sharex=True, height_ratios=rows)
+        timeline_with_memory(trace, axes, title=title, arrows=arrows)
+    else:
+        axes = [timeline(trace, figure.add_subplot(), title=title, arrows=arrows)]
+    _texts_to_paths(axes[0])
+    curtain = _curtain(axes)
+    lines = [ax.axvline(0, color="#202020", linewidth=1, zorder=4) for ax in axes]
+    running = _running(axes[0])
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # the layout is done, once
+
+    def show(now):
+        curtain.x1 = now
+        for line in lines:
+            line.set_xdata([now, now])
+        running.set_verts([_outline(span) for span in trace.spans if span.start <= now < span.end])
+        axes[-1].set_xlabel(f"time (ticks): {now:.4g}")
+        return [running, *lines]
+
+    return FuncAnimation(figure, show, times, init_func=lambda: show(0), interval=interval)
+
+
+def _times(makespan, step):
+    """The tick that each frame shows."""
+    step = makespan / N_FRAMES if step is None else step
+    if not (makespan > 0 and step > 0):
+        raise ValueError(f"a run of {makespan} ticks in frames of {step} ticks does not advance: both must be above 0")
+    n_steps = -int(-makespan // step)
+    return [step * number for number in range(n_steps)] + [makespan] * HOLD
+
+
+def _texts_to_paths(ax):
+    """One collection in place of the numbers in the boxes: a film of hundreds of separate texts would be slow."""
+    from matplotlib.collections import PathCollection
+    from matplotlib.textpath import TextPath
+    from matplotlib.transforms import Affine2D
+
+    shapes = {}
+    for text in ax.texts:
+        word = text.get_text(), text.get_fontsize()
+        if word not in shapes:
+            path = TextPath((0, 0), word[0], size=word[1])
+            box = path.get_extents()
+            shapes[word] = path.transformed(Affine2D().translate(-(box.x0 + box.x1) / 2, -(box.y0 + box.y1) / 2))
+    numbers = PathCollection(
+        [shapes[text.get_text(), text.get_fontsize()] for text in ax.texts], offsets=[text.get_position() for text in ax.texts],
+        facecolors=[text.get_color() for text in ax.texts], offset_transform=ax.transData, linewidths=0, zorder=3,
+        transform=Affine2D().scale(1 / 72) + ax.figure.dpi_scale_trans,
+    )
+    for text in list(ax.texts):
+        text.remove()
+    ax.add_collection(numbers, autolim=False)
+
+
+def _curtain(axes):
+    """The box, in ticks, outside of which nothing of what has been drawn into the axes is seen; move its `x1`."""
+    from matplotlib.transforms import Bbox, TransformedBbox, blended_transform_factory
+
+    curtain = Bbox([[0, 0], [0, 1]])
+    for ax in axes:
+        clip = TransformedBbox(curtain, blended_transform_factory(ax.transData, ax.transAxes))
+        for artist in (*ax.collections, *ax.lines):
+            artist.set_clip_box(clip)
+            artist.set_clip_on(True)
+    return curtain
+
+
+def _running(ax):
+    from matplotlib.collections import PolyCollection
+
+    return ax.add_collection(PolyCollection([], facecolor="none", edgecolor="#404040", linewidth=0.6, zorder=0.5))
+
+
+def _outline(span):
+    top, bottom = span.device - HEIGHT / 2, span.device + HEIGHT / 2
+    return [(span.start, top), (span.end, top), (span.end, bottom), (span.start, bottom)]

@@ -1,0 +1,32 @@
+"""The messages of a run, as arrows over its timeline."""
+
+from .boxes import HEIGHT
+
+CHOICES = (False, True, "waited")
+STYLE = {
+    "color": "#202020", "units": "inches", "width": 0.012, "headwidth": 5, "headlength": 7, "headaxislength": 6, "minlength": 0,
+}
+
+
+def arrows(ax, trace, which=True, until=None):
+    """Draw each message of `trace` as an arrow, from its sender's row when it was sent to its receiver's when it arrived.
+
+    which: "waited" for only those that a device stood idle for. Messages that arrive after `until` are left out.
+    """
+    if which not in CHOICES:
+        raise ValueError(f"arrows={which!r} is not a choice: use False, True or 'waited', for those that a device waited for")
+    messages = [message for message in trace.messages if until is None or message.arrived <= until]
+    if which == "waited":
+        waits = {(idle.device, idle.end, idle.message) for idle in trace.idle if idle.reason in ("fill", "wait")}
+        messages = [message for message in messages if (message.to, message.received, message.label) in waits]
+    if messages:
+        tails = [(message.sent, message.source + _inwards(message)) for message in messages]
+        heads = [(message.arrived, message.to - _inwards(message)) for message in messages]
+        (x, y), (to_x, to_y) = zip(*tails), zip(*heads)
+        steps = [b - a for a, b in zip(x, to_x)], [b - a for a, b in zip(y, to_y)]
+        ax.quiver(x, y, *steps, angles="xy", scale_units="xy", scale=1, zorder=3, **STYLE)
+
+
+def _inwards(message):
+    """From the middle of the sender's row towards the receiver's, as far as leaves the numbers free."""
+    return HEIGHT / 4 if message.to > message.source else -HEIGHT / 4

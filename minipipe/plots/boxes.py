@@ -1,0 +1,103 @@
+"""What the work in a trace looks like: the place, the colour and the number of each box."""
+
+from typing import NamedTuple
+
+STYLES = {  # colours of Okabe and Ito, for colour-blind readers; "dark" is the same hue for the device's last stage
+    "F": {"label": "forward", "facecolor": "#56B4E9", "dark": "#0072B2"},
+    "B": {"label": "backward", "facecolor": "#D55E00", "dark": "#6B2400"},
+    "I": {"label": "input gradient", "facecolor": "#E69F00", "dark": "#7A5200"},
+    "W": {"label": "weight gradient", "facecolor": "#009E73", "dark": "#005A41"},
+    "R": {"label": "recompute", "facecolor": "#F0E442", "dark": "#77743C"},
+    "A": {"label": "all-reduce", "facecolor": "#CC79A7", "dark": "#8E3F6B"},
+    "U": {"label": "update", "facecolor": "#202020", "dark": "#202020", "edgecolor": "#202020", "linewidth": 2},
+}
+OTHER = {"label": "other work", "facecolor": "#CCCCCC", "dark": "#707070"}
+EDGE = {"edgecolor": "#404040", "linewidth": 0.6}
+UNNUMBERED = ("A", "U")  # they close many micro-batches at once
+HEIGHT, MARK_HEIGHT = 0.8, 0.94  # of a box, and of the line that stands for work that takes no time; a row is 1
+
+
+class Box(NamedTuple):
+    """`lane` 0 is the device's first stage, 1 its second; right = left for work that takes no time."""
+
+    kind: str | None
+    lane: int
+    colour: str
+    left: float
+    right: float
+    top: float
+    bottom: float
+    text: str
+
+
+class Lanes(NamedTuple):
+    """of: {(device, stage): its place among the device's stages}. n: the most stages of one device. copies: whether the
+    stages of a device belong to different copies of the network, so that some stage is on several devices."""
+
+    of: dict
+    n: int
+    copies: bool
+
+
+def boxes(trace, until=None):
+    """A `Box` for each part of each span that began before `until`, in the order of `STYLES`: an overlap has two halves."""
+    lanes = lanes_of(trace)
+    found = []
+    for span in trace.spans:
+        if until is None or span.start < until:
+            parts = parts_of(span.label)
+            height = (HEIGHT if span.end > span.start else MARK_HEIGHT) / len(parts)
+            for number, part in enumerate(parts):
+                kind = part.kind if getattr(part, "kind", None) in STYLES else None
+                lane = lanes.of.get((span.device, getattr(part, "stage", None)), 0)
+                top, bottom = (span.device + height * (edge - len(parts) / 2) for edge in (number, number + 1))
+                right = span.end if until is None else min(span.end, until)
+                found.append(Box(kind, lane, shade(kind, lane, lanes.n), span.start, right, top, bottom, _text(kind, part)))
+    order = [*STYLES, None]
+    return sorted(found, key=lambda box: (order.index(box.kind), box.lane))
+
+
+def parts_of(label):
+    """The parts of an action or overlap; the label itself of any other work."""
+    return getattr(label, "parts", (label,))
+
+
+def lanes_of(trace):
+    """The `Lanes` of a trace: a device's stages by the copy of the network, then by number.
+
+    Two micro-batches that enter the network on different devices go through different copies of it.
+    """
+    entrance, copy_of = {}, {}  # {micro-batch: device}, {(device, stage): device at which its micro-batches enter}
+    for span in trace.spans:
+        for part in parts_of(span.label):
+            if hasattr(part, "stage") and hasattr(part, "microbatch"):
+                device = entrance.setdefault(part.microbatch, span.device)
+                copy_of.setdefault((span.device, part.stage), device)
+    of, n = {}, 1
+    for device in range(trace.n_devices):
+        stages = sorted((copy, stage) for (owner, stage), copy in copy_of.items() if owner == device)
+        of |= {(device, stage): lane for lane, (_, stage) in enumerate(stages)}
+        n = max(n, len(stages))
+    return Lanes(of, n, n > 1 and len({stage for _, stage in of}) < len(of))
+
+
+def shade(kind, lane, n_lanes):
+    """The colour of a kind of work in the given one of a device's `n_lanes` stages: the later, the darker."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    style = STYLES.get(kind, OTHER)
+    share = lane / (n_lanes - 1) if n_lanes > 1 else 0
+    return to_hex([(1 - share) * light + share * dark for light, dark in zip(to_rgb(style["facecolor"]), to_rgb(style["dark"]))])
+
+
+def ink(colour):
+    """Black or white, whichever stands out more from `colour`, as WCAG 2 counts contrast."""
+    from matplotlib.colors import to_rgb
+
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "black" if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else "white"
+
+
+def _text(kind, part):
+    return "" if kind in UNNUMBERED else str(getattr(part, "microbatch", part))
