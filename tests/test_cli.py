@@ -100,7 +100,8 @@ def test_compare_draws_the_schedules_below_each_other(capsys, tmp_path):
 
 def test_compare_has_a_row_for_each_schedule_with_devices_that_do_the_same_work(capsys, tmp_path, monkeypatch):
     """The makespans and peaks of K = 4, M = 8 in the papers' units, where stages of two on a device are half as long."""
-    monkeypatch.setattr("minipipe.cli.compare.save_stacked", lambda traces, path: print("drawn:", *traces))
+    monkeypatch.setattr("minipipe.cli.compare.compare", lambda traces: print("drawn:", *traces))
+    monkeypatch.setattr("minipipe.cli.compare.write", lambda figure, path: None)
     mine = tmp_path / "mine.csv"
     mine.write_text(build("1f1b", 4, 8).to_csv())
     status, out, _ = run(capsys, "compare", "naive", "gpipe", "interleaved", "zb-v", str(mine), "--costs", "F=1,I=1,W=1")
