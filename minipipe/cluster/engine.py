@@ -175,8 +175,10 @@ class Cluster:
         n_bytes = request.n_bytes
         if value is not None:
             value, n_bytes = own(value)
+        begin, messages = self._links.begin(number, to, now), self._record.messages
+        if begin > now:
+            self._record.queued += (len(messages), begin)
         arrival = self._links.arrival(number, to, now, n_bytes)
-        messages = self._record.messages
         message = arrival, value, len(messages)
         messages += (label, number, to, now, arrival, None, n_bytes)
         key = (number, label)

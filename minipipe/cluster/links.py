@@ -54,6 +54,10 @@ class Links:
         self._slow = {(source, to): value for (source, to), value in link.items() if source != to and value != Link()}
         self._free_at = {}
 
+    def begin(self, source, to, now):
+        """The tick from which the link is free for a message that is sent now; after now, if it has to queue."""
+        return max(now, self._free_at.get((source, to), 0))
+
     def arrival(self, source, to, now, n_bytes):
         """The tick at which a message of `n_bytes` arrives that is sent now."""
         if (source, to) not in self._slow:
@@ -61,7 +65,7 @@ class Links:
         link = self._slow[source, to]
         if link.bandwidth == math.inf:
             return now + link.latency
-        leaves = max(now, self._free_at.get((source, to), 0)) + link.ticks_occupied(n_bytes)
+        leaves = self.begin(source, to, now) + link.ticks_occupied(n_bytes)
         self._free_at[source, to] = leaves
         return leaves + link.latency
 

@@ -65,13 +65,14 @@ class Record:
         self.messages = []  # rows of label, source, to, sent, arrived, received, bytes
         self.waits = []     # rows of device, start, end, place of the message in `messages`
         self.blocked = []   # rows of device, start, end, place of the message that it has sent
+        self.queued = []    # rows of place of a message, tick at which its link was free for it
         self.memory = []    # rows of device, tick, bytes
         self.finished = [None] * n_devices  # the tick at which each program ended
 
     def snapshot(self):
         """A record of what has happened so far, which does not change when the run goes on."""
         twin = Record(self.n_devices)
-        for name in ("spans", "messages", "waits", "blocked", "memory", "finished"):
+        for name in ("spans", "messages", "waits", "blocked", "queued", "memory", "finished"):
             setattr(twin, name, getattr(self, name)[:])
         return twin
 
@@ -85,7 +86,8 @@ class Trace:
 
     spans, messages, idle: what the devices did, what went between them, and why they waited, in the order of time.
     makespan: ticks from 0 to the end of the last span or program. `busy_ticks()`, `bubble(of)`, `memory(device)` and
-    `peak_bytes()` count; `plot()`, `to_text()` and `to_html()` show. Two traces are equal if all that happened is.
+    `peak_bytes()` count; `explain()` and `critical_path()` say why; `plot()`, `to_text()` and `to_html()` show. Two traces
+    are equal if all that happened is.
     """
 
     def __init__(self, record):
@@ -103,6 +105,12 @@ class Trace:
         """All `Message`s from one device to another, by the tick in which they were sent."""
         messages = (Message(*row) for row in _rows(self._record.messages, 7))
         return sorted((m for m in messages if m.source != m.to), key=lambda m: (m.sent, m.source))
+
+    @cached_property
+    def queued(self):
+        """{message: the tick at which its link was free for it}, for each `Message` that had to queue behind others."""
+        row = self._record.messages
+        return {Message(*row[place:place + MESSAGE_WIDTH]): tick for place, tick in _rows(self._record.queued, 2)}
 
     @cached_property
     def idle(self):
@@ -155,6 +163,18 @@ class Trace:
             return (own - busy) / own
         raise ValueError(f"bubble of {of!r} is not defined: choose 'total', 'ideal' or 'span'")
 
+    def explain(self, most_alive=None):
+        """Why the devices were idle, tick by tick: an `Explanation`. The rules are in `minipipe.cluster.explanation`."""
+        from .explanation import explain
+
+        return explain(self, most_alive)
+
+    def critical_path(self):
+        """The work and transfers that add up to the makespan, as a list of `Step`s; see `minipipe.cluster.critical_path`."""
+        from .critical_path import critical_path
+
+        return critical_path(self)
+
     def memory(self, device):
         """The memory curve of a device: a list of `(tick, bytes)`, each valid until the next."""
         if not self._record.memory:
@@ -180,15 +200,18 @@ class Trace:
         """For each device, the most bytes that it held at once."""
         return [max(n_bytes for _, n_bytes in self.memory(device)) for device in range(self.n_devices)]
 
-    def plot(self, ax=None, until=None, title=None, legend=True, arrows=False, memory=False):
-        """The timeline, drawn by `minipipe.plots.timeline`; returns the matplotlib axes.
+    def plot(self, ax=None, until=None, title=None, legend=True, arrows=False, memory=False, critical_path=False):
+        """The timeline, drawn by `minipipe.plots.timeline`, with the critical path if wanted; returns the matplotlib axes.
 
         memory: with the memory curves below, drawn by `minipipe.plots.timeline_with_memory`; then `ax` is a pair of axes, and so
         is what is returned.
         """
-        from ..plots import timeline, timeline_with_memory
+        from .. import plots
 
-        return (timeline_with_memory if memory else timeline)(self, ax, until, title, legend, arrows)
+        ax = (plots.timeline_with_memory if memory else plots.timeline)(self, ax, until, title, legend, arrows)
+        if critical_path:
+            plots.critical_path(self, ax[0] if memory else ax)
+        return ax
 
     def to_text(self):
         """The timeline in characters, written by `minipipe.plots.text`."""

@@ -81,6 +81,9 @@ class _Timing:
         """The message's place in the record."""
         now, messages = self.now[device], self.record.messages
         place = len(messages)
+        begin = self.links.begin(device, to, now)
+        if begin > now:
+            self.record.queued += (place, begin)
         arrival = self.links.arrival(device, to, now, n_bytes)
         if arrival > now and self.links.blocks(device, to):
             self.record.blocked += (device, now, arrival, place)

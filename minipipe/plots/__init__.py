@@ -3,9 +3,10 @@
 from .animation import animate
 from .chrome import chrome_trace
 from .comparison import compare
+from .critical_path import critical_path
 from .html import html
 from .memory import alive, memory, timeline_with_memory
 from .text import text
 from .timeline import timeline
 
-__all__ = ["alive", "animate", "chrome_trace", "compare", "html", "memory", "text", "timeline", "timeline_with_memory"]
+__all__ = ["alive", "animate", "chrome_trace", "compare", "critical_path", "html", "memory", "text", "timeline", "timeline_with_memory"]

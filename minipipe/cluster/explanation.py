@@ -1,0 +1,220 @@
+"""Why devices were idle: each tick of the bubble has one cause, and something that is to blame.
+
+The causes of an idle device:
+
+fill           It has not worked yet.
+drain          Its program is over, and the others' are not.
+link           The message that it waits for is on its way; or it has sent one through a blocking link, and that is.
+wait           The message has not been sent yet, and somewhere a device works on what must come first.
+imbalance      The same, past the time that the waiting device itself takes for work of that kind: stages are unequal.
+memory limit   A forward could have run, but the device kept as many micro-batches as it may.
+
+**Who is to blame.** At any instant of a wait, look at the device that is to send the message. If it computes, that span
+is to blame. If it waits itself, go on to what it waits for: the chain ends at a span, or at a message on its way. So
+the bubble of a device is blamed on work far away, if all between only wait for it. A fill is blamed in this way, too.
+
+**Imbalance.** The waiting device's own time for a kind of work is the longest of its spans of that kind. If a span takes
+longer than this on another device, then what lies past its start + the own time is imbalance: an equally fast device
+would have been ready. A kind that the waiting device does not do, or work without a kind, causes no imbalance.
+
+**Memory limit.** Looked for if `most_alive` is given. The device waits between two pieces of work, but not for its next
+forward, of which all inputs are there: the order puts something else first. It has most_alive micro-batches alive (as
+`schedules.peak_microbatches` counts them). From the arrival of that forward's inputs on, the wait is due to the limit.
+
+Where several causes would do, memory limit comes before link, wait and imbalance; fill and drain come before all.
+"""
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+from .critical_path import ticks
+from .held_back import held_back
+from .trace import Idle, Message, Span
+from .waiting import obstacles
+
+CAUSES = ("fill", "wait", "imbalance", "link", "memory limit", "drain")
+
+
+class IdlePart(NamedTuple):
+    """Device `device` was idle from tick `start` to tick `end`, for one `cause`.
+
+    message, source: what it waited for, from which device (to which one, in a send that blocks), as in `Idle`. blame: the
+    `Span` or `Message` that was in the way; under a memory limit, the forward that had to wait; None for a drain.
+    """
+
+    device: int
+    start: float
+    end: float
+    cause: str
+    message: object = None
+    source: int | None = None
+    blame: Span | Message | None = None
+
+    def __str__(self):
+        words = f"device {self.device} idle from {ticks(self.start)} to {ticks(self.end)}: {self.cause}"
+        if self.source is not None:
+            own = type(self.blame) is Message and self.blame.source == self.device
+            words += f", for {self.message} {'to arrive at' if own else 'from'} device {self.source}"
+        if self.cause == "memory limit":
+            return f"{words}, while {self.blame.label} could have run"
+        if self.blame is None:
+            return words
+        return f"{words}, while {self.blame.label} is on {'the link ' * (type(self.blame) is Message)}{_place(self.blame)}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The causes of all that is idle in a run; `Trace.explain` makes one, and `print` shows it as a table.
+
+    parts: {each of `Trace.idle`: its `IdlePart`s}, which tile it in the order of time. What the causes mean is said in
+    `minipipe.cluster.explanation`.
+
+    >>> from minipipe import Costs, simulate
+    >>> from minipipe.schedules import gpipe
+    >>> print(simulate(gpipe(2, 3), Costs(F=[1, 2])).explain())
+    idle ticks          fill     wait imbalance    drain     idle
+    device 0               0        4         2        0        6
+    device 1               1        0         0        2        3
+    all                    1        4         2        2        9
+    of 2 x 15 ticks     3.3%    13.3%      6.7%     6.7%    30.0%
+    <BLANKLINE>
+    the longest waits:
+    device 0 waits 6 ticks, from 3 to 9, for 1B2 from device 1: wait 4 (device 1: 1F1 1F2 1B2), imbalance 2 (device 1: 1F1 1F2)
+    """
+
+    n_devices: int
+    makespan: float
+    parts: dict[Idle, list[IdlePart]]
+
+    @property
+    def idle(self):
+        """All `IdlePart`s, by start and device."""
+        return sorted(chain(*self.parts.values()), key=lambda part: (part.start, part.device))
+
+    def table(self):
+        """{device: {cause: ticks}}, with the causes that occur on any device, in the order of the documentation."""
+        found = {part.cause for part in chain(*self.parts.values())}
+        table = {device: {cause: 0 for cause in CAUSES if cause in found} for device in range(self.n_devices)}
+        for part in chain(*self.parts.values()):
+            table[part.device][part.cause] += part.end - part.start
+        return table
+
+    def totals(self):
+        """{cause: ticks} over all devices."""
+        table = self.table()
+        return {cause: sum(row[cause] for row in table.values()) for cause in table[0]} if table else {}
+
+    def longest_waits(self, most=3):
+        """The longest of `Trace.idle` that are neither fill nor drain; of equal ones, the first."""
+        waits = [idle for idle in self.parts if idle.reason not in ("fill", "drain")]
+        return sorted(waits, key=lambda idle: idle.start - idle.end)[:most]
+
+    def describe(self, idle):
+        """One of `Trace.idle` in words: how long, for what, and what was to blame for how much of it."""
+        length = ticks(idle.end - idle.start)
+        words = f"device {idle.device} waits {length} ticks, from {ticks(idle.start)} to {ticks(idle.end)}"
+        if idle.source is not None:
+            words += f", for {idle.message} {'to arrive at' if idle.reason == 'send' else 'from'} device {idle.source}"
+        causes = {}
+        for part in self.parts[idle]:
+            causes.setdefault(part.cause, []).append(part)
+        sums = [(sum(part.end - part.start for part in group), cause, group) for cause, group in causes.items()]
+        sums.sort(key=lambda row: -row[0])
+        return f"{words}: " + ", ".join(f"{cause} {ticks(total)} ({_blamed(group)})" for total, cause, group in sums)
+
+    def __str__(self):
+        if not self.makespan:
+            return "(nothing has been computed yet)"
+        totals, whole = self.totals(), float(self.n_devices * self.makespan)
+        rows = [["idle ticks", *totals, "idle"]]
+        for name, row in [*((f"device {device}", row) for device, row in self.table().items()), ("all", totals)]:
+            rows.append([name, *map(ticks, [*row.values(), sum(row.values())])])
+        shares = [f"{100 * float(share) / whole:.1f}%" for share in [*totals.values(), sum(totals.values())]]
+        rows.append([f"of {self.n_devices} x {ticks(self.makespan)} ticks", *shares])
+        first, *others = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        widths = [max(8, width) for width in others]
+        lines = [name.ljust(first) + "".join(f" {word:>{width}}" for word, width in zip(row, widths)) for name, *row in rows]
+        waits = self.longest_waits()
+        return "\n".join(lines + (["", "the longest waits:"] if waits else []) + [self.describe(idle) for idle in waits])
+
+
+def explain(trace, most_alive=None):
+    """The `Explanation` of the idle spans of `trace`, by the rules of this module.
+
+    most_alive: the micro-batches that a device may keep alive at once, one number or one for each device. Takes n log n
+    time in the number of spans, and time in proportion to the number of parts that come out.
+
+    >>> from minipipe import simulate
+    >>> from minipipe.schedules import gpipe
+    >>> simulate(gpipe(2, 1)).explain().table()
+    {0: {'fill': 0, 'wait': 3, 'drain': 0}, 1: {'fill': 1, 'wait': 0, 'drain': 2}}
+    """
+    held = {} if most_alive is None else held_back(trace, most_alive)
+    found = obstacles(trace)
+    own_ticks = [_own_ticks(trace.spans_of(device)) for device in range(trace.n_devices)]
+    # floats: a span's end and its length are each rounded by up to 2**-53 of the makespan; equal lengths differ by less than this
+    rounding = trace.makespan * 2.0**-50
+    parts = {}
+    for idle in trace.idle:
+        rows = _causes(idle, found.get(idle), own_ticks[idle.device], rounding)
+        if idle in held:
+            rows = _cut(rows, *held[idle])
+        parts[idle] = [
+            IdlePart(idle.device, start, end, cause, idle.message, idle.source, blame) for start, end, cause, blame in rows
+        ]
+    return Explanation(trace.n_devices, trace.makespan, parts)
+
+
+def _own_ticks(spans):
+    """{kind: the ticks that a device takes for work of that kind, at most}"""
+    longest = {}
+    for span in spans:
+        kind = getattr(span.label, "kind", None)
+        if kind is not None:
+            longest[kind] = max(longest.get(kind, 0), span.end - span.start)
+    return longest
+
+
+def _causes(idle, found, own_ticks, rounding):
+    """Rows of (start, end, cause, blame) that tile `idle`, if there is no limit."""
+    if idle.reason == "drain":
+        return [(idle.start, idle.end, "drain", None)]
+    rows = []
+    for start, end, blame in found:
+        if idle.reason == "fill":
+            rows.append((start, end, "fill", blame))
+        elif type(blame) is Message:
+            rows.append((start, end, "link", blame))
+        else:
+            own = own_ticks.get(getattr(blame.label, "kind", None))
+            unequal = own is not None and blame.end - blame.start - own > rounding
+            cut = min(max(start, blame.start + own), end) if unequal else end
+            rows += [(start, cut, "wait", blame)] * (start < cut) + [(cut, end, "imbalance", blame)] * (cut < end)
+    return rows
+
+
+def _cut(rows, since, forward):
+    """`rows` up to tick `since`; from then on, `forward` waits because of the memory limit."""
+    end = rows[-1][1]
+    rows = [(start, min(stop, since), cause, blame) for start, stop, cause, blame in rows if start < since]
+    return [*rows, (since, end, "memory limit", forward)]
+
+
+def _place(blame):
+    """Where the work or the transfer is that is to blame."""
+    return f"{blame.source} -> {blame.to}" if type(blame) is Message else f"device {blame.device}"
+
+
+def _blamed(parts):
+    """What is to blame for `parts`: for each place, the names of the work or of the messages."""
+    if parts[0].cause == "memory limit":
+        return f"{parts[0].blame.label} could have run"
+    places = {}
+    for part in parts:
+        places.setdefault(_place(part.blame), {})[str(part.blame.label)] = True
+    return "; ".join(_shortened([f"{place}: {' '.join(_shortened(list(labels)))}" for place, labels in places.items()]))
+
+
+def _shortened(words, most=4):
+    return words if len(words) <= most else [*words[:most - 2], "...", words[-1]]

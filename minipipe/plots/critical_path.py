@@ -1,0 +1,35 @@
+"""The critical path of a run, drawn onto its timeline."""
+
+from itertools import groupby
+
+STYLE = {"linewidth": 2.2, "zorder": 3}
+
+
+def critical_path(trace, ax):
+    """Draw the critical path of `trace` onto `ax`, axes that `timeline` has drawn, and return them.
+
+    Thick outlines are the work on the path. A thick line is a transfer, from the sender's row to the receiver's: of one message,
+    or of all that queued in front of it on the link, too. It comes back where the sender went on after it, on a blocking link.
+    """
+    from matplotlib.patches import Rectangle
+
+    path = trace.critical_path()
+    for step in path:
+        if hasattr(step.what, "device"):
+            corner = step.start, step.what.device - 0.4
+            ax.add_patch(Rectangle(corner, step.end - step.start, 0.8, fill=False, edgecolor="black", **STYLE))
+    stays = [(ends, list(steps)) for ends, steps in groupby(path, key=lambda step: _ends(step.what))]
+    for ((source, to), steps), next_stay in zip(stays, [*stays[1:], None]):
+        if source != to:
+            half = 0.4 if to > source else -0.4
+            ticks, rows = [steps[0].start, steps[-1].end], [source + half, to - half]
+            if next_stay is not None and next_stay[0][0] == source:
+                ticks.append(ticks[-1])
+                rows.append(source + half)
+            ax.plot(ticks, rows, color="black", solid_capstyle="butt", **STYLE)
+    return ax
+
+
+def _ends(what):
+    """The devices between which a step of the path goes; twice the same one for work."""
+    return (what.device, what.device) if hasattr(what, "device") else (what.source, what.to)
