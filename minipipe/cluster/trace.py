@@ -210,7 +210,7 @@ class Trace:
 
         ax = (plots.timeline_with_memory if memory else plots.timeline)(self, ax, until, title, legend, arrows)
         if critical_path:
-            plots.critical_path(self, ax[0] if memory else ax)
+            plots.critical_path(self, ax[0] if memory else ax, until)
         return ax
 
     def to_text(self):

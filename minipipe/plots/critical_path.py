@@ -5,15 +5,17 @@ from itertools import groupby
 STYLE = {"linewidth": 2.2, "zorder": 3}
 
 
-def critical_path(trace, ax):
+def critical_path(trace, ax, until=None):
     """Draw the critical path of `trace` onto `ax`, axes that `timeline` has drawn, and return them.
 
     Thick outlines are the work on the path. A thick line is a transfer, from the sender's row to the receiver's: of one message,
     or of all that queued in front of it on the link, too. It comes back where the sender went on after it, on a blocking link.
+    until: draw only what has happened before that tick, as in `timeline`.
     """
     from matplotlib.patches import Rectangle
 
-    path = trace.critical_path()
+    end = trace.makespan if until is None else until
+    path = [step._replace(end=min(step.end, end)) for step in trace.critical_path() if step.start < end]
     for step in path:
         if hasattr(step.what, "device"):
             corner = step.start, step.what.device - 0.4

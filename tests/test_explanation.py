@@ -1,0 +1,391 @@
+"""Every idle tick has one cause and something to blame; the critical path adds up to the makespan."""
+
+import time
+from fractions import Fraction
+
+import matplotlib
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+import minipipe as mp
+from cases import valid_schedules
+from minipipe.cluster import Cluster, Compute, IdlePart, Link, Message, Receive, Send, Span, Step, critical_path, describe_path
+from minipipe.schedules import build, peak_microbatches
+
+matplotlib.use("Agg")
+
+LINKS = [
+    Link(), Link(latency=1), Link(latency=Fraction(1, 3), bandwidth=Fraction(3, 2)), Link(bandwidth=1),
+    Link(latency=2, blocking=True), {(0, 1): Link(latency=5), (1, 0): Link(latency=1, bandwidth=1)},
+]
+
+
+@st.composite
+def runs(draw, links=LINKS):
+    """(schedule, costs, link, trace) with whole numbers and fractions as ticks, so that all sums are exact."""
+    K, M = draw(st.integers(2, 4)), draw(st.integers(1, 4))
+    schedule = draw(valid_schedules(K, M))
+    per_stage = st.lists(st.sampled_from([Fraction(1), Fraction(2), Fraction(3, 2), Fraction(5)]), min_size=K, max_size=K)
+    update = draw(st.sampled_from([None, 0, 1]))
+    costs = mp.Costs(F=draw(per_stage), B=draw(per_stage), U=update, message_bytes=draw(st.integers(0, 3)))
+    link = draw(st.sampled_from(links if len(schedule.devices) > 1 else [Link()]))
+    return schedule, costs, link, mp.simulate(schedule, costs, link)
+
+
+@settings(max_examples=30, deadline=None)
+@given(runs(), st.sampled_from([None, 1, 2, 3]))
+def test_the_parts_tile_the_idle_time_exactly(run, most_alive):
+    trace = run[-1]
+    explanation = trace.explain(most_alive)
+    assert list(explanation.parts) == trace.idle
+    for idle, parts in explanation.parts.items():
+        assert [parts[0].start, *(part.end for part in parts)] == [*(part.start for part in parts), idle.end]
+        assert parts[0].start == idle.start and all(part.start < part.end for part in parts)
+        assert all((part.device, part.message, part.source) == (idle.device, idle.message, idle.source) for part in parts)
+    for device, (row, busy) in enumerate(zip(explanation.table().values(), trace.busy_ticks())):
+        assert sum(row.values()) == trace.makespan - busy
+        assert sum(part.end - part.start for part in explanation.idle if part.device == device) == trace.makespan - busy
+
+
+@settings(max_examples=25, deadline=None)
+@given(runs())
+def test_each_instant_has_the_cause_that_the_definitions_say(run):
+    """The definitions once more, word by word, for one instant in each part: whatever else could have been faster."""
+    trace = run[-1]
+    for idle, parts in trace.explain().parts.items():
+        for part in parts:
+            now = (part.start + part.end) / 2
+            assert (part.cause, part.blame) == cause_at(trace, idle, now)
+
+
+def cause_at(trace, idle, now):
+    """(cause, blame) of `idle` at the instant `now`, which is no edge of anything."""
+    first = min((span.start for span in trace.spans if span.device == idle.device), default=trace.makespan)
+    if idle.reason == "drain":
+        return "drain", None
+    blame = blame_at(trace, idle, now)
+    if now < first and idle.reason != "send":
+        return "fill", blame
+    if type(blame) is Message:
+        return "link", blame
+    own = [s.end - s.start for s in trace.spans if s.device == idle.device and s.label.kind == blame.label.kind]
+    return "imbalance" if own and now > blame.start + max(own) else "wait", blame
+
+
+def blame_at(trace, idle, now):
+    while True:
+        if idle.reason == "send":
+            return next(m for m in trace.messages if (m.source, m.to, m.label, m.sent) == (idle.device, idle.source, idle.message, idle.start))
+        message = next(m for m in trace.messages if (m.source, m.to, m.label, m.received) == (idle.source, idle.device, idle.message, idle.end))
+        if message.sent < now:
+            return message
+        for span in trace.spans:
+            if span.device == message.source and span.start < now < span.end:
+                return span
+        idle = next(other for other in trace.idle if other.device == message.source and other.start < now < other.end)
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
+def test_equal_stages_on_free_links_only_fill_wait_and_drain(name):
+    """The bubble of GPipe, K (K - 1)(F + B) in all: (K - 1 - r) (F + B) of it on device r are no fill and no drain."""
+    for K, M, F, B in [(2, 3, 1, 2), (4, 8, 1, 2), (5, 7, 3, 4), (3, 1, 2, 1)]:
+        explanation = mp.simulate(build(name, K, M), mp.Costs(F=F, B=B)).explain()
+        assert explanation.totals() == {
+            "fill": F * K * (K - 1) // 2, "wait": (F + B) * K * (K - 1) // 2, "drain": B * K * (K - 1) // 2,
+        }
+        assert [row["wait"] for row in explanation.table().values()] == [(F + B) * (K - 1 - r) for r in range(K)]
+        assert sum(explanation.totals().values()) == K * (K - 1) * (F + B)
+
+
+def test_latency_is_blamed_on_links_and_on_nothing_else():
+    """Two devices, one micro-batch: device 0 waits for F there, F and B, and B back; latency is a link's fault, or part of the fill."""
+    trace = mp.simulate(build("gpipe", 2, 1), mp.Costs(), Link(latency=5))
+    forward, backward = trace.messages
+    F0, F1, B1, B0 = trace.spans
+    assert trace.explain().idle == [
+        IdlePart(1, 0, 1, "fill", forward.label, 0, F0), IdlePart(0, 1, 6, "link", backward.label, 1, forward),
+        IdlePart(1, 1, 6, "fill", forward.label, 0, forward), IdlePart(0, 6, 7, "wait", backward.label, 1, F1),
+        IdlePart(0, 7, 9, "wait", backward.label, 1, B1), IdlePart(0, 9, 14, "link", backward.label, 1, backward),
+        IdlePart(1, 9, 16, "drain"),
+    ]
+    for name in ("naive", "gpipe", "1f1b"):
+        assert "link" not in mp.simulate(build(name, 4, 8)).explain().totals()
+        assert mp.simulate(build(name, 4, 8), link=Link(latency=1)).explain().totals()["link"] > 0
+
+
+def test_a_slow_stage_makes_imbalance():
+    """Stage 1 takes 3 ticks where stage 0 takes 1: of its forwards, what lies past their first tick is imbalance."""
+    explanation = mp.simulate(build("gpipe", 2, 2), mp.Costs(F=[1, 3])).explain()
+    causes = [(part.start, part.end, part.cause, str(part.blame.label)) for part in explanation.idle if part.device == 0]
+    assert causes == [(2, 4, "imbalance", "1F0"), (4, 5, "wait", "1F1"), (5, 7, "imbalance", "1F1"), (7, 9, "wait", "1B1")]
+    totals = mp.simulate(build("gpipe", 4, 8), mp.Costs(F=[1, 1, 3, 1])).explain().totals()
+    assert totals == {"fill": 8, "wait": 26, "imbalance": 38, "drain": 12} and max(totals.values()) == totals["imbalance"]
+
+
+def test_a_faster_stage_makes_no_imbalance_for_slower_ones():
+    causes = {part.cause for part in mp.simulate(build("gpipe", 2, 3), mp.Costs(F=[3, 1], B=[4, 2])).explain().idle if part.device == 0}
+    assert causes == {"wait"}
+
+
+def test_imbalance_is_at_most_what_equal_stages_would_save():
+    """Measured on a grid: the ticks called imbalance are no more than the idle ticks saved if all stages cost the least."""
+    for name in ("naive", "gpipe", "1f1b"):
+        for F in ([1, 1, 3, 1], [2, 1, 1, 4], [3, 2, 1, 1], [1, 2, 2, 2]):
+            for M in (1, 4, 8):
+                idle, least = (simulated(name, M, costs).totals() for costs in (F, [min(F)] * 4))
+                assert idle.get("imbalance", 0) <= sum(idle.values()) - sum(least.values())
+                assert "imbalance" not in least and ("imbalance" in idle or M == 1)
+
+
+def simulated(name, n_microbatches, F):
+    return mp.simulate(build(name, len(F), n_microbatches), mp.Costs(F=F, B=[2 * f for f in F])).explain()
+
+
+def test_rounded_floats_are_no_imbalance():
+    assert "imbalance" not in mp.simulate(build("1f1b", 4, 9), mp.Costs(F=0.1, B=0.7), Link(latency=0.3)).explain().totals()
+
+
+def test_the_memory_limit_of_1f1b_shows_on_slow_links():
+    """Device 0 of 1F1B with K = 2 keeps two micro-batches: with latency, its third forward could run while it waits for 1B0."""
+    trace = mp.simulate(build("1f1b", 2, 4), link=Link(latency=3))
+    without, limited = trace.explain(), trace.explain(most_alive=[2, 1])
+    assert [part.cause for part in without.idle if part.device == 0][:3] == ["link", "wait", "wait"]
+    wait = next(part for part in limited.idle if part.device == 0)
+    assert (wait.start, wait.end, wait.cause, str(wait.blame.label)) == (2, 10, "memory limit", "0F2")
+    assert limited.table()[1] == {**without.table()[1], "memory limit": 0}
+    assert "memory limit" not in trace.explain(most_alive=3).totals()
+    assert trace.explain(peak_microbatches(trace)).table() == limited.table()
+    assert "memory limit" not in mp.simulate(build("gpipe", 3, 4), link=Link(latency=3)).explain(4).totals()
+
+
+def test_a_memory_limit_counts_from_the_arrival_of_the_forwards_input():
+    """Device 1 waits for 2B0 from tick 5 on; its next forward 1F2 has its input since tick 7 only."""
+    schedule = mp.Schedule.from_text(["F0 F1 F2 B0 B1 B2", "F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2"])
+    parts = [part for part in mp.simulate(schedule, mp.Costs(F=[2, 1, 4], B=8)).explain(2).idle if part.device == 1]
+    waits = [(part.start, part.end, part.cause) for part in parts if str(part.message) == "2B0"]
+    assert waits == [(5, 6, "imbalance"), (6, 15, "memory limit")]
+
+
+def test_a_forward_on_the_same_device_holds_its_next_one_back():
+    """Two stages on device 0: the input of 1F1 is 0F1 on the same device, and no message."""
+    schedule = mp.Schedule.from_text(["0F0 1F0 0F1 1B0 0B0 1F1 1B1 0B1", "2F0 2B0 2F1 2B1"])
+    parts = mp.simulate(schedule, mp.Costs(B=3)).explain(3).idle
+    assert [(part.start, part.end, part.cause, str(part.blame.label)) for part in parts if part.device == 0][0] == (3, 6, "memory limit", "1F1")
+
+
+def test_most_alive_is_one_number_or_one_for_each_device():
+    with pytest.raises(ValueError, match="most_alive has 3 limits for 2 devices: give one, or one for each"):
+        mp.simulate(build("1f1b", 2, 2)).explain([1, 2, 3])
+
+
+def test_a_send_that_blocks_is_the_fault_of_its_link():
+    trace = mp.simulate(build("gpipe", 2, 2), link=Link(latency=3, blocking=True))
+    first = trace.messages[0]
+    assert trace.explain().idle[1] == IdlePart(0, 1, 4, "link", first.label, 1, first)
+    assert str(trace.explain().idle[1]) == (
+        "device 0 idle from 1 to 4: link, for 0F0 to arrive at device 1, while 0F0 is on the link 0 -> 1"
+    )
+
+
+def relay(n_devices, label=str):
+    """Device 0 computes; a message passes on through all others at once, and only the last one computes, too."""
+    def program(device):
+        if device == 0:
+            yield Compute(label("work"))
+        else:
+            yield Receive("news", source=device - 1)
+        if device < n_devices - 1:
+            yield Send("news", 1, to=device + 1)
+        else:
+            yield Compute(label("end"))
+
+    return Cluster([program(device) for device in reversed(range(n_devices))][::-1], duration=lambda label: 2)
+
+
+def test_a_chain_of_waits_that_end_together_leads_to_its_beginning():
+    trace = relay(6).run()
+    work, end = trace.spans
+    fill = [IdlePart(device, 0, 2, "fill", "news", device - 1, work) for device in range(1, 6)]
+    assert trace.explain().idle == fill + [IdlePart(device, 2, 4, "drain") for device in range(5)]
+    assert [step.what for step in trace.critical_path()] == [work, *trace.messages, end]
+
+
+def test_labels_may_be_anything():
+    def left():
+        yield Compute(["no", "hash"])
+        yield Send("x", 1, to=1)
+        yield Receive("y", source=1)
+
+    def right():
+        yield Compute("a")
+        yield Receive("x", source=0)
+        yield Compute("b")
+        yield Compute("nothing")
+        yield Send("y", 1, to=0)
+
+    trace = Cluster([left(), right()], duration=lambda label: {"a": 1, "b": 3, "nothing": 0}.get(str(label), 2)).run()
+    assert trace.explain(1).table() == {0: {"wait": 3}, 1: {"wait": 1}}
+    assert trace.explain().describe(trace.idle[0]) == (
+        "device 1 waits 1 ticks, from 1 to 2, for x from device 0: wait 1 (device 0: ['no', 'hash'])"
+    )
+    assert describe_path(trace.critical_path()) == (
+        "device 0  ['no', 'hash']  0 to 2\ndevice 1  b               2 to 5\nwork 5 + links 0 = 5 ticks"
+    )
+
+
+def test_the_explanation_in_words():
+    trace = mp.simulate(build("1f1b", 3, 5), mp.Costs(F=[1, 1, 2], B=[2, 2, 3]), Link(latency=0.5))
+    assert str(trace.explain(most_alive=3)) == (
+        "idle ticks          fill     wait imbalance     link memory limit    drain     idle\n"
+        "device 0               0      5.5         0      2.5           10        0       18\n"
+        "device 1             1.5      5.5         6      2.5            0      2.5       18\n"
+        "device 2               3        0         0        0            0        5        8\n"
+        "all                  4.5       11         6        5           10      7.5       44\n"
+        "of 3 x 33 ticks     4.5%    11.1%      6.1%     5.1%        10.1%     7.6%    44.4%\n"
+        "\n"
+        "the longest waits:\n"
+        "device 0 waits 8 ticks, from 3 to 11, for 1B0 from device 1: memory limit 8 (0F3 could have run)\n"
+        "device 1 waits 5 ticks, from 3.5 to 8.5, for 2B0 from device 2: "
+        "wait 2.5 (device 2: 2F0 2B0), imbalance 2 (device 2: 2F0 2B0), link 0.5 (2 -> 1: 2B0)\n"
+        "device 0 waits 3 ticks, from 23 to 26, for 1B3 from device 1: wait 2 (device 1: 1B3), link 1 (2 -> 1: 2B3; 1 -> 0: 1B3)"
+    )
+
+
+def test_nothing_to_explain():
+    empty = Cluster([]).trace
+    assert empty.explain().table() == {} and empty.explain().totals() == {} and empty.critical_path() == []
+    assert str(empty.explain()) == "(nothing has been computed yet)" and describe_path([]) == "work 0 + links 0 = 0 ticks"
+    alone = mp.simulate(build("gpipe", 1, 2)).explain()
+    assert alone.table() == {0: {}} and "longest" not in str(alone)
+
+
+def test_a_run_can_be_explained_at_any_tick():
+    from minipipe.pipeline.program import cluster_of
+
+    cluster = cluster_of(build("1f1b", 3, 4), mp.Costs(), Link(latency=2))
+    more = True
+    while more:
+        more = cluster.tick()
+        trace = cluster.trace
+        assert [(part.start, part.end) for part in trace.explain(2).idle if part.cause == "drain"] == [
+            (idle.start, idle.end) for idle in trace.idle if idle.reason == "drain"
+        ]
+        check_path(trace, trace.critical_path())
+    assert trace.explain().totals() == mp.simulate(build("1f1b", 3, 4), link=Link(latency=2)).explain().totals()
+
+
+def check_path(trace, path):
+    """The steps follow each other without a gap from 0 to the makespan, in time and from device to device."""
+    assert [0, *(step.end for step in path)] == [*(step.start for step in path), trace.makespan]
+    assert sum(step.end - step.start for step in path) == trace.makespan
+    for step in path:
+        if type(step.what) is Span:
+            assert step.what in trace.spans and step[1:] == step.what[2:]
+        else:
+            assert step.what in trace.messages and step.what.sent <= step.start <= step.end <= step.what.arrived
+    for step, following in zip(path, path[1:]):
+        here = {step.what.device} if type(step.what) is Span else {step.what.source, step.what.to}
+        assert (following.what.device if type(following.what) is Span else following.what.source) in here
+
+
+@settings(max_examples=30, deadline=None)
+@given(runs())
+def test_the_critical_path_adds_up_to_the_makespan(run):
+    check_path(run[-1], run[-1].critical_path())
+
+
+class Longer(mp.Costs):
+    """Costs in which one action, `longer`, takes a tick more."""
+
+    def duration(self, n_stages):
+        ticks = super().duration(n_stages)
+        return lambda action: ticks(action) + (action == self.longer)
+
+
+@settings(max_examples=25, deadline=None)
+@given(runs(links=[Link(), Link(latency=1), Link(latency=2, blocking=True)]), st.data())
+def test_no_work_on_the_critical_path_can_last_longer_without_the_run(run, data):
+    """The path is a chain of needs: a tick more for one of its spans is a tick more for the whole run."""
+    schedule, costs, link, trace = run
+    step = data.draw(st.sampled_from([step for step in trace.critical_path() if type(step.what) is Span]))
+    longer = Longer(costs.F, costs.B, U=costs.U, message_bytes=costs.message_bytes)
+    object.__setattr__(longer, "longer", step.what.label)
+    assert mp.simulate(schedule, longer, link).makespan == trace.makespan + 1
+
+
+def test_of_two_equal_reasons_the_path_takes_the_device_itself():
+    """GPipe with one tick for F and for B: 0B0 could begin after 0B1, or when 1B0 arrives, in the same tick."""
+    trace = mp.simulate(build("gpipe", 2, 2), mp.Costs(F=1, B=1))
+    assert [str(step.what.label) for step in trace.critical_path()] == ["0F0", "0F0", "1F0", "1F1", "1B1", "1B1", "0B1", "0B0"]
+    assert trace.critical_path()[1] == Step(trace.messages[0], 1, 1)
+
+
+def sender(n_messages):
+    for i in range(n_messages):
+        yield Compute(f"make {i}")
+        yield Send(i, None, to=1, n_bytes=25)
+
+
+def receiver(n_messages):
+    for i in range(n_messages):
+        yield Receive(i, source=0)
+        yield Compute(f"use {i}")
+
+
+def test_a_queue_on_a_link_is_walked_back_to_its_first_message():
+    """10 bytes a tick and latency 3: each message holds the link for 2.5 ticks, from the first tick on."""
+    trace = Cluster([sender(3), receiver(3)], link=Link(latency=3, bandwidth=10)).run()
+    first, second, third = trace.messages
+    assert trace.queued == {second: 3.5, third: 6.0}
+    assert critical_path(trace) == [
+        Step(trace.spans[0], 0, 1), Step(first, 1, 3.5), Step(second, 3.5, 6), Step(third, 6, 11.5), Step(trace.spans[-1], 11.5, 12.5),
+    ]
+    assert describe_path(critical_path(trace), most=2).splitlines() == [
+        "device 0     make 0              0 to 1", "link 0 -> 1  0 ... 1 more ... 2  1 to 11.5",
+        "device 1     use 2               11.5 to 12.5", "work 2 + links 10.5 = 12.5 ticks",
+    ]
+
+
+def test_a_path_may_end_with_a_message():
+    def first():
+        yield Compute("work")
+        yield Send("flush", None, to=1)
+
+    def last():
+        yield Compute("work")
+        yield Receive("flush", source=0)
+
+    trace = Cluster([first(), last()], link=Link(latency=4)).run()
+    assert trace.critical_path() == [Step(trace.spans[0], 0, 1), Step(trace.messages[0], 1, 5)]
+    assert trace.explain().table() == {0: {"link": 0, "drain": 4}, 1: {"link": 4, "drain": 0}}
+
+
+def test_the_path_is_drawn_as_outlines_and_lines():
+    trace = mp.simulate(build("1f1b", 3, 3), mp.Costs(F=[1, 2, 1]), Link(latency=1))
+    plain, ax = (trace.plot(Figure().add_subplot(), critical_path=wanted) for wanted in (False, True))
+    assert not plain.patches and not plain.lines
+    path = trace.critical_path()
+    boxes = [(box.get_x(), box.get_y() + 0.4, box.get_width()) for box in ax.patches]
+    assert boxes == [(s.start, s.what.device, s.end - s.start) for s in path if type(s.what) is Span]
+    lines = [(*line.get_xdata(), *(round(y) for y in line.get_ydata())) for line in ax.lines]
+    assert lines == [(s.start, s.end, s.what.source, s.what.to) for s in path if type(s.what) is Message]
+    early = trace.plot(Figure().add_subplot(), until=3, critical_path=True)
+    assert max(box.get_x() + box.get_width() for box in early.patches) <= 3 and len(early.patches) < len(ax.patches)
+
+
+def test_queues_are_one_line_and_blocking_sends_come_back():
+    queue = Cluster([sender(3), receiver(3)], link=Link(latency=3, bandwidth=10)).run().plot(Figure().add_subplot(), critical_path=True)
+    assert [list(line.get_xdata()) for line in queue.lines] == [[1, 11.5]]
+    blocking = mp.simulate(build("gpipe", 2, 2), link=Link(latency=3, blocking=True)).plot(Figure().add_subplot(), critical_path=True)
+    assert list(blocking.lines[0].get_xdata()) == [1, 4, 4] and list(blocking.lines[0].get_ydata()) == [0.4, 0.6, 0.4]
+
+
+@pytest.mark.parametrize("name, link", [("gpipe", Link()), ("1f1b", Link(latency=1))])
+def test_a_large_run_is_explained_within_a_second(name, link):
+    trace = mp.simulate(build(name, 32, 128), link=link)
+    begin = time.process_time()
+    trace.explain(most_alive=32)
+    trace.critical_path()
+    assert time.process_time() - begin < 1
