@@ -189,27 +189,27 @@ def test_a_send_that_blocks_is_the_fault_of_its_link():
     )
 
 
-def relay(n_devices, label=str):
-    """Device 0 computes; a message passes on through all others at once, and only the last one computes, too."""
-    def program(device):
-        if device == 0:
-            yield Compute(label("work"))
-        else:
-            yield Receive("news", source=device - 1)
-        if device < n_devices - 1:
-            yield Send("news", 1, to=device + 1)
-        else:
-            yield Compute(label("end"))
-
-    return Cluster([program(device) for device in reversed(range(n_devices))][::-1], duration=lambda label: 2)
+def relay(device, n_devices):
+    """The last device computes; a message passes on through all others at once, and the first one computes, too."""
+    if device == n_devices - 1:
+        yield Compute("work")
+        yield Compute("nothing")
+        yield Compute("work")
+    else:
+        yield Receive("news", source=device + 1)
+    if device > 0:
+        yield Send("news", 1, to=device - 1)
+    else:
+        yield Compute("end")
 
 
 def test_a_chain_of_waits_that_end_together_leads_to_its_beginning():
-    trace = relay(6).run()
-    work, end = trace.spans
-    fill = [IdlePart(device, 0, 2, "fill", "news", device - 1, work) for device in range(1, 6)]
-    assert trace.explain().idle == fill + [IdlePart(device, 2, 4, "drain") for device in range(5)]
-    assert [step.what for step in trace.critical_path()] == [work, *trace.messages, end]
+    trace = Cluster([relay(device, 6) for device in range(6)], duration=lambda label: 0 if label == "nothing" else 2).run()
+    first, nothing, second, end = trace.spans
+    for device in range(5):
+        fill = [(0, 2, "fill", "news", device + 1, first), (2, 4, "fill", "news", device + 1, second)]
+        assert trace.explain().parts[trace.idle[device]] == [IdlePart(device, *row) for row in fill]
+    assert [step.what for step in trace.critical_path()] == [first, second, *trace.messages[::-1], end]
 
 
 def test_labels_may_be_anything():
@@ -360,6 +360,19 @@ def test_a_path_may_end_with_a_message():
     trace = Cluster([first(), last()], link=Link(latency=4)).run()
     assert trace.critical_path() == [Step(trace.spans[0], 0, 1), Step(trace.messages[0], 1, 5)]
     assert trace.explain().table() == {0: {"link": 0, "drain": 4}, 1: {"link": 4, "drain": 0}}
+
+
+def test_a_path_ends_with_a_span_rather_than_with_a_message():
+    def first():
+        yield Receive("late", source=1)
+
+    def last():
+        yield Compute("a")
+        yield Send("late", None, to=0)
+        yield Compute("b")
+
+    trace = Cluster([first(), last()], link=Link(latency=1)).run()
+    assert [step.what.label for step in trace.critical_path()] == ["a", "b"]
 
 
 def test_the_path_is_drawn_as_outlines_and_lines():

@@ -15,7 +15,8 @@ the bubble of a device is blamed on work far away, if all between only wait for 
 
 **Imbalance.** The waiting device's own time for a kind of work is the longest of its spans of that kind. If a span takes
 longer than this on another device, then what lies past its start + the own time is imbalance: an equally fast device
-would have been ready. A kind that the waiting device does not do, or work without a kind, causes no imbalance.
+would have been ready. A kind that the waiting device does not do, or work without a kind, causes no imbalance. What a
+slow device is late with from before counts as wait: imbalance is what the work under way takes too long, and no more.
 
 **Memory limit.** Looked for if `most_alive` is given. The device waits between two pieces of work, but not for its next
 forward, of which all inputs are there: the order puts something else first. It has most_alive micro-batches alive (as

@@ -33,19 +33,16 @@ def _held_back(spans, waits, received, limit):
     alive = [0, *accumulate(_more_alive(span) for span in spans)]  # before each span
     next_forward = [None] * (len(spans) + 1)                       # at or after each span
     for place in reversed(range(len(spans))):
-        next_forward[place] = place if _forwards(spans[place]) else next_forward[place + 1]
-    done = {(part.stage, part.microbatch): span.end for span in spans for part in _forwards(span)}
+        next_forward[place] = place if "F" in _kinds(spans[place]) else next_forward[place + 1]
     found = {}
     for idle in waits:
         place = bisect_left(spans, idle.end, key=lambda span: span.start)
         forward = next_forward[place]
-        if forward in (None, place) or alive[place] < limit:
+        if forward is None or alive[place] < limit:
             continue
         span = spans[forward]
         first, last = bisect_left(received, (spans[forward - 1].end,)), bisect_left(received, (span.start, inf))
-        inputs = received[first:last]
-        local = [done.get((part.stage - 1, part.microbatch), 0) for part in _forwards(span)]
-        since = max([idle.start, *local, *(arrived for _, arrived in inputs)])
+        since = max([idle.start, *(arrived for _, arrived in received[first:last])])
         if since < idle.end:
             found[idle] = since, span
     return found
@@ -53,8 +50,8 @@ def _held_back(spans, waits, received, limit):
 
 def _more_alive(span):
     """By how many micro-batches more a device keeps after `span`."""
-    return sum({"F": 1, "B": -1, "W": -1}.get(part.kind, 0) for part in getattr(span.label, "parts", ()))
+    return sum({"F": 1, "B": -1, "W": -1}.get(kind, 0) for kind in _kinds(span))
 
 
-def _forwards(span):
-    return [part for part in getattr(span.label, "parts", ()) if part.kind == "F"]
+def _kinds(span):
+    return [part.kind for part in getattr(span.label, "parts", ())]

@@ -59,12 +59,10 @@ def _append(doing, device, pieces):
 
 
 def _between(starts, rows, start, end):
-    """The rows of (start, end, obstacle) from tick `start` to tick `end`, the first and the last cut to fit."""
+    """The rows of (start, end, obstacle) from tick `start`, the first cut to fit, to tick `end`, at which a row ends."""
     if start == end:
         return []
     rows = rows[bisect_right(starts, start) - 1:bisect_left(starts, end)]
     _, first_end, obstacle = rows[0]
     rows[0] = (start, first_end, obstacle)
-    last_start, _, obstacle = rows[-1]
-    rows[-1] = (last_start, end, obstacle)
     return rows
