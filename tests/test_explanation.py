@@ -168,6 +168,14 @@ def test_a_memory_limit_counts_from_the_arrival_of_the_forwards_input():
     assert waits == [(5, 6, "imbalance"), (6, 15, "memory limit")]
 
 
+def test_a_halved_backward_frees_its_micro_batch_with_the_weight_half():
+    """Device 0 waits twice with 0F2 ready: with micro-batches 0 and 1 alive, and after 0I0, which frees nothing, again."""
+    schedule = mp.Schedule.from_text(["F0 F1 I0 I1 W0 W1 F2 B2", "F0 B0 F1 B1 F2 B2"])
+    parts = mp.simulate(schedule, mp.Costs(B=4, I=1)).explain(2).idle
+    causes = [(part.start, part.end, part.cause) for part in parts if part.device == 0 and str(part.message) in ("1B0", "1B1")]
+    assert causes == [(2, 6, "memory limit"), (7, 11, "memory limit")]
+
+
 def test_a_forward_on_the_same_device_holds_its_next_one_back():
     """Two stages on device 0: the input of 1F1 is 0F1 on the same device, and no message."""
     schedule = mp.Schedule.from_text(["0F0 1F0 0F1 1B0 0B0 1F1 1B1 0B1", "2F0 2B0 2F1 2B1"])

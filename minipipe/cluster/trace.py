@@ -239,5 +239,6 @@ class Trace:
             return NotImplemented
         return (
             (self.n_devices, self.spans, self.messages, self.idle) == (other.n_devices, other.spans, other.messages, other.idle)
+            and self.queued == other.queued
             and sorted(_rows(self._record.memory, 3)) == sorted(_rows(other._record.memory, 3))
         )
