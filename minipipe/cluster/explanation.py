@@ -22,7 +22,8 @@ slow device is late with from before counts as wait: imbalance is what the work 
 forward, of which all inputs are there: the order puts something else first. It has most_alive micro-batches alive (as
 `schedules.peak_microbatches` counts them). From the arrival of that forward's inputs on, the wait is due to the limit.
 
-Where several causes would do, memory limit comes before link, wait and imbalance; fill and drain come before all.
+Where several causes would do, memory limit comes before link, wait and imbalance, and fill before them; a send that blocks
+is always the link's fault.
 """
 
 from dataclasses import dataclass
@@ -154,7 +155,7 @@ def explain(trace, most_alive=None):
     held = {} if most_alive is None else held_back(trace, most_alive)
     found = obstacles(trace)
     own_ticks = [_own_ticks(trace.spans_of(device)) for device in range(trace.n_devices)]
-    # floats: a span's end and its length are each rounded by up to 2**-53 of the makespan; equal lengths differ by less than this
+    # floats: the end of a span and its length are each rounded by up to 2**-53 of the makespan; equal lengths differ by less
     rounding = trace.makespan * 2.0**-50
     parts = {}
     for idle in trace.idle:
