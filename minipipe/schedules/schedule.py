@@ -124,7 +124,8 @@ class Schedule:
     def faults(self, most_alive=None, most_versions=None):
         """Every fault in words, in a list; a schedule with an empty list runs to its end.
 
-        most_alive: the micro-batches that a device can keep the activations of at once, counted for each of its stages.
+        most_alive: the micro-batches that a device can keep the activations of at once, counted for each of its stages: a number,
+        or one for each device.
         most_versions: the versions of its weights that a stage keeps, the newest ones.
         """
         return faults(self, most_alive, most_versions)

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
+from numbers import Rational
 from typing import NamedTuple
 
 from .actions import Action
@@ -28,7 +29,7 @@ class Found:
     n_nodes: int
 
 
-def best_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, latency=0, most_nodes=20_000):
+def best_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, latency=0, most_nodes=10_000):
     """The schedule with the smallest makespan of all that have one stage on each device, as `Found`.
 
     most_alive: the micro-batches whose activations a device can keep, from the start of F to the end of B, or of W: a number,
@@ -67,13 +68,14 @@ def best_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, hal
     if "U" in table or "A" in table:
         raise ValueError("the search orders F, B, I and W only: leave U and all_reduce out of its costs")
     kinds = "FIW" if halves else "FB"
-    problem = _Problem(n_microbatches, kinds, *_whole([table[kind] for kind in kinds], latency), limits)
+    whole, whole_latency, unit = _whole([table[kind] for kind in kinds], latency)
+    problem = _Problem(n_microbatches, kinds, whole, whole_latency, limits)
     node, bound, n_nodes = _search(problem, most_nodes)
     schedule = Schedule(problem.orders(node), n_devices, n_microbatches, "best")
     clock = _Problem(n_microbatches, kinds, [table[kind] for kind in kinds], latency, limits)
     makespan = max(clock.ends_in_the_order_of(node))
     proved = bound == max(node.free)
-    return Found(schedule, makespan, makespan if proved else _as_ticks(bound, problem, clock), proved, n_nodes)
+    return Found(schedule, makespan, makespan if proved else bound / unit, proved, n_nodes)
 
 
 def _search(problem, most_nodes):
@@ -99,8 +101,9 @@ def _search(problem, most_nodes):
                 starts_then = problem.earliest_starts(child)
                 bound = problem.bound(child, starts_then, shortest)
                 if bound < shortest:
-                    children.append((bound, child, starts_then))
-        open_nodes += sorted(children, key=lambda child: -child[0])
+                    children.append((bound, "WFBI".index(problem.actions[task].kind), child, starts_then))
+        children.sort(key=lambda child: (-child[0], child[1]))  # the last one is looked at next
+        open_nodes += [(bound, child, starts_then) for bound, _, child, starts_then in children]
     return best, min([shortest] + [bound for bound, *_ in open_nodes]), n_nodes
 
 
@@ -128,7 +131,7 @@ class _Problem:
 
     def __init__(self, n_microbatches, kinds, ticks, latency, limits):
         self.limits, self.latency, self.kinds = limits, latency, kinds
-        devices, first_half = range(len(limits)), kinds[1]
+        devices = range(len(limits))
         self.actions = []
         for i in range(n_microbatches):
             self.actions += [Action("F", r, i) for r in devices]
@@ -250,13 +253,12 @@ def _one_machine(tasks):
 
 
 def _whole(ticks, latency):
-    """The same times in a unit in which all are whole numbers, so that bounds are compared without rounding."""
-    exact = [[Fraction(float(cost)) if not isinstance(cost, int) else Fraction(cost) for cost in row] for row in ticks]
-    latency = Fraction(float(latency))
+    """(ticks, latency, unit): the same times in 1 / unit ticks, in which all are whole numbers: bounds need no rounding then."""
+    exact = [[_fraction(cost) for cost in row] for row in ticks]
+    latency = _fraction(latency)
     unit = math.lcm(latency.denominator, *(cost.denominator for row in exact for cost in row))
-    return [[int(cost * unit) for cost in row] for row in exact], int(latency * unit)
+    return [[int(cost * unit) for cost in row] for row in exact], int(latency * unit), unit
 
 
-def _as_ticks(bound, problem, clock):
-    """A bound in the whole numbers of `problem`, in the ticks of `clock`."""
-    return bound * clock.ticks[0] / problem.ticks[0]
+def _fraction(number):
+    return Fraction(number) if isinstance(number, Rational) else Fraction(float(number))

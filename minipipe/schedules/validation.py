@@ -158,14 +158,17 @@ def _weights_too_new(schedule):
 
 def _too_many_alive(schedule, most_alive):
     found = []
-    for device in range(len(schedule.devices)):
+    limits = most_alive if hasattr(most_alive, "__len__") else [most_alive] * len(schedule.devices)
+    if len(limits) != len(schedule.devices):
+        return [f"most_alive has {len(limits)} limits for {len(schedule.devices)} devices: give one number, or one per device"]
+    for device, limit in enumerate(limits):
         alive = 0
         for action in schedule.devices[device]:
             kinds = [part.kind for part in action.parts]
             alive += kinds.count("F")
-            if alive > most_alive:
+            if alive > limit:
                 found.append(
-                    f"device {device}: with {action}, {alive} micro-batches are alive at once, above the limit of {most_alive}: "
+                    f"device {device}: with {action}, {alive} micro-batches are alive at once, above the limit of {limit}: "
                     "put a backward before it"
                 )
                 break

@@ -1,0 +1,228 @@
+"""The best schedule against every order there is, against the closed forms, and the greedy one against both."""
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.schedules import Action, Costs, Schedule, ScheduleError, best_schedule, build, greedy_schedule, one_f_one_b
+
+
+def simulated(schedule, costs, latency=0):
+    return mp.simulate(schedule, costs, mp.Link(latency=latency)).makespan
+
+
+# ---- the search against every order of the labelled actions
+
+def orders(device, M, kinds, limit):
+    """Every order of a device's actions in which a micro-batch's kinds follow one another, with at most `limit` alive."""
+    def complete(order, next_kind):
+        if len(order) == M * len(kinds):
+            yield tuple(order)
+        alive = sum(0 < count < len(kinds) for count in next_kind)
+        for i, count in enumerate(next_kind):
+            if count < len(kinds) and (count or alive < limit):
+                rest = next_kind[:i] + [count + 1] + next_kind[i + 1:]
+                yield from complete([*order, Action(kinds[count], device, i)], rest)
+    return complete([], [0] * M)
+
+
+def shortest_of_all(K, M, ticks, latency, kinds, limits):
+    """The smallest makespan over all orders of all devices: nothing is assumed about micro-batches or waiting."""
+    best = float("inf")
+    for devices in itertools.product(*(list(orders(r, M, kinds, limits[r])) for r in range(K))):
+        best = min(best, makespan_of(devices, K, ticks, latency))
+    return best
+
+
+def makespan_of(devices, K, ticks, latency):
+    ends, free, heads = {}, [0] * K, [0] * K
+    moved = True
+    while moved:
+        moved = False
+        for r, order in enumerate(devices):
+            while heads[r] < len(order):
+                kind, _, i = order[heads[r]]
+                source = {"F": r - 1, "B": r + 1, "I": r + 1, "W": -1}[kind]
+                if 0 <= source < K and (kind, source, i) not in ends:
+                    break
+                arrival = ends[kind, source, i] + latency if 0 <= source < K else 0
+                free[r] = ends[kind, r, i] = max(free[r], arrival) + ticks[kind][r]
+                heads[r] += 1
+                moved = True
+    return max(free) if all(head == len(order) for head, order in zip(heads, devices)) else float("inf")
+
+
+@pytest.mark.parametrize("K, M, halves, times", [(2, 2, False, 40), (2, 2, True, 12), (3, 2, False, 20), (2, 3, False, 3)])
+def test_no_order_of_the_labelled_actions_is_shorter(K, M, halves, times):
+    """Unequal stages, any limits, free and slow links: the search takes orders for granted, this enumeration does not."""
+    draw = random.Random(K + 10 * M + halves)
+    for _ in range(times):
+        ticks = {kind: [draw.randint(1, 6) for _ in range(K)] for kind in "FBIW"}
+        limits, latency = [draw.randint(1, M) for _ in range(K)], draw.choice([0, 0, 1, 3])
+        found = best_schedule(K, M, Costs(**ticks), limits, halves, latency)
+        assert found.proved
+        assert found.makespan == shortest_of_all(K, M, ticks, latency, "FIW" if halves else "FB", limits), (ticks, limits, latency)
+
+
+# ---- the search against the closed forms
+
+@pytest.mark.parametrize("F, B", [(1, 2), (1, 1), (3, 1), (2, 5)])
+def test_no_schedule_with_k_minus_r_alive_is_shorter_than_1f1b(F, B):
+    for K, M in itertools.product(range(1, 5), range(1, 5)):
+        found = best_schedule(K, M, Costs(F=F, B=B), [K - r for r in range(K)])
+        assert found.proved and found.makespan == (M + K - 1) * (F + B)
+        assert found.makespan == simulated(one_f_one_b(K, M), Costs(F=F, B=B))
+
+
+def test_with_unequal_stages_there_is_a_shorter_schedule_in_the_memory_of_1f1b():
+    costs, limits = Costs(F=[1, 1, 4], B=[6, 1, 1]), [3, 2, 1]
+    found = best_schedule(3, 4, costs, limits)
+    assert found.proved and found.makespan < simulated(one_f_one_b(3, 4), costs)
+    assert found.makespan == simulated(found.schedule.validate(limits), costs)
+
+
+def test_one_micro_batch_at_a_time_is_the_naive_schedule():
+    assert best_schedule(3, 4, most_alive=1).makespan == 3 * 4 * (1 + 2)
+
+
+@pytest.mark.parametrize("F, I, W", [(1, 1, 1), (2, 2, 1), (2, 3, 1), (3, 2, 2)])
+def test_the_zero_bubble_schedules_are_the_best_in_their_memory(F, I, W):
+    """K alive: M(F+B) + (K-1)(F+I-W), that of ZB-H1 (W no longer than F and I); 2K - 1 alive: M(F+B) + (K-1)F, that of ZB-H2.
+
+    The second is a bound without any limit: the last stage cannot begin before (K-1)F, and then has M(F+B) to do.
+    """
+    costs = Costs(F=F, B=I + W, I=I, W=W)
+    for K, M in [(2, 3), (2, 6), (3, 5), (3, 6)]:
+        within_K, within_twice = (best_schedule(K, M, costs, limit, halves=True) for limit in (K, 2 * K - 1))
+        assert within_K.proved and within_K.makespan == M * (F + I + W) + (K - 1) * (F + I - W)
+        assert within_K.makespan == simulated(build("zb-h1", K, M), costs)
+        assert within_twice.proved and within_twice.makespan == best_schedule(K, M, costs, halves=True).makespan
+        assert within_twice.makespan == M * (F + I + W) + (K - 1) * F
+
+
+def test_a_search_that_gives_up_says_so():
+    """Unequal stages for which the first schedule found is not the best one."""
+    costs, limits = Costs(F=[4, 4, 2], B=[8, 17, 15], I=[6, 9, 6]), [3, 2, 1]
+    short, full = (best_schedule(3, 4, costs, limits, True, most_nodes=most) for most in (1, 10_000))
+    assert not short.proved and full.proved
+    assert short.bound <= full.bound == full.makespan <= short.makespan == simulated(short.schedule.validate(limits), costs)
+
+
+def test_costs_that_are_no_binary_fractions_are_compared_without_rounding():
+    costs = Costs(F=0.1, B=0.2, I=0.1)
+    for limit in (3, 5):
+        found = best_schedule(3, 5, costs, limit, halves=True)
+        assert found.proved and found.bound == found.makespan == simulated(found.schedule, costs)
+
+
+# ---- both
+
+sizes = st.tuples(st.integers(1, 4), st.integers(1, 5))
+numbers = st.one_of(st.integers(1, 9), st.floats(0.1, 9))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), sizes, st.booleans(), st.sampled_from([0, 1, 2.5]))
+def test_what_is_found_keeps_the_limit_and_takes_the_ticks_that_it_says(data, size, halves, latency):
+    K, M = size
+    F, I, W = (data.draw(st.lists(numbers, min_size=K, max_size=K)) for _ in range(3))
+    costs = Costs(F=F, B=[i + w for i, w in zip(I, W)], I=I, W=W)
+    limits = data.draw(st.lists(st.integers(1, M), min_size=K, max_size=K))
+    found = best_schedule(K, M, costs, limits, halves, latency, most_nodes=200)
+    greedy = greedy_schedule(K, M, costs, limits, halves, latency=latency)
+    assert found.makespan == simulated(found.schedule.validate(limits), costs, latency)
+    rounding = 1 - 1e-14 * 3 * K * M  # a sum of at most 3KM costs, each addition off by 2^-53 of it
+    assert simulated(greedy.validate(limits), costs, latency) >= found.bound * rounding
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.integers(1, 4), st.integers(1, 7), st.booleans())
+def test_the_greedy_schedule_never_gets_stuck(data, K, M, halves):
+    """Stages anywhere, and only just room for one micro-batch on each device, or a little more."""
+    placement = data.draw(st.permutations([*range(K), *data.draw(st.lists(st.integers(0, K - 1), max_size=4))]))
+    limits = [placement.count(r) + data.draw(st.integers(0, 2)) for r in range(K)]
+    schedule = greedy_schedule(K, M, most_alive=limits, halves=halves, placement=placement)
+    assert schedule.validate(limits).placement == list(placement)
+
+
+# ---- the greedy schedule against the closed forms
+
+V = {K: [*range(K), *reversed(range(K))] for K in range(4, 9)}
+
+
+@pytest.mark.parametrize("K, M", [(4, 8), (5, 12), (7, 14), (8, 32)])
+def test_the_greedy_schedule_reaches_the_closed_forms(K, M):
+    assert simulated(greedy_schedule(K, M, most_alive=[K - r for r in range(K)]), Costs()) == (M + K - 1) * 3
+    for F, I, W in [(1, 1, 1), (2, 2, 1), (1, 2, 1)]:
+        costs = Costs(F=F, B=I + W, I=I, W=W)
+        assert simulated(greedy_schedule(K, M, costs, K, halves=True), costs) == M * (F + I + W) + (K - 1) * (F + I - W)
+        assert simulated(greedy_schedule(K, M, costs, 2 * K - 1, halves=True), costs) == M * (F + I + W) + (K - 1) * F
+    half = Costs(F=0.5, B=1)
+    assert simulated(greedy_schedule(K, M, half, 2 * K, halves=True, placement=V[K]), half) == M * 3 + (K - 1) / 2
+
+
+@pytest.mark.parametrize("K, M, limit, T, ratio", [
+    (4, 8, 3, 26.5, 1), (8, 32, 5, 104.5, 1),               # V-Half
+    (4, 8, 2, 29.5, 30.5 / 29.5), (8, 32, 4, 109.5, 1),     # V-Min
+])
+def test_how_close_the_greedy_schedule_comes_in_half_and_in_a_third_of_the_memory(K, M, limit, T, ratio):
+    half = Costs(F=0.5, B=1)
+    greedy = greedy_schedule(K, M, half, 2 * limit, halves=True, placement=V[K])
+    assert simulated(greedy.validate(2 * limit), half) == T * ratio
+
+
+def test_several_stages_on_each_device_without_halves():
+    """Interleaved 1F1B takes 28.5 ticks, with 11 activations on the first device; the greedy one 29, with 12."""
+    costs = Costs(F=0.5, B=1)
+    greedy = greedy_schedule(4, 8, costs, 12, v=2)
+    assert greedy.placement == [0, 1, 2, 3] * 2 and simulated(greedy.validate(12), costs) == 29
+
+
+# ---- what is refused
+
+@pytest.mark.parametrize("make", [best_schedule, greedy_schedule])
+@pytest.mark.parametrize("arguments, words", [
+    (dict(n_devices=0, n_microbatches=4), "n_stages=0 and n_microbatches=4 must both be at least 1"),
+    (dict(most_alive=0), "most_alive=0 on device 0 lets no micro-batch through its 1 stage: use at least 1"),
+    (dict(most_alive=[2, -1]), "most_alive=-1 on device 1"),
+    (dict(most_alive=[2, 1, 1]), "most_alive has 3 limits for 2 devices: give one number, or one per device"),
+    (dict(most_alive=1.5), "most_alive=1.5 on device 0 must be a whole number"),
+    (dict(costs=Costs(F=-1)), "F=-1 on stage 0"),
+    (dict(costs=Costs(F=[1, 2, 3])), "F has 3 costs for 2 stages"),
+    (dict(latency=-1), "latency=-1 must be a finite number"),
+])
+def test_arguments_that_make_no_sense_are_refused(make, arguments, words):
+    with pytest.raises(ValueError) as error:
+        make(**dict(n_devices=2, n_microbatches=4) | arguments)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (dict(v=2, most_alive=1), "most_alive=1 on device 0 lets no micro-batch through its 2 stages: use at least 2"),
+    (dict(v=0), "v=0 stages on each device must be at least 1"),
+    (dict(placement=[0, 2]), "placement=[0, 2] must have each of the devices 0..1"),
+    (dict(placement=[0, 1, 1, 0], v=2), "give one of them"),
+])
+def test_stages_that_make_no_sense_are_refused(arguments, words):
+    with pytest.raises(ValueError) as error:
+        greedy_schedule(2, 4, **arguments)
+    assert words in str(error.value)
+
+
+def test_costs_that_the_search_does_not_order_are_refused():
+    with pytest.raises(ValueError, match="leave U and all_reduce out"):
+        best_schedule(2, 4, Costs(all_reduce=3))
+    with pytest.raises(ValueError, match="most_nodes=0 must be at least 1"):
+        best_schedule(2, 4, most_nodes=0)
+
+
+def test_a_limit_for_each_device_is_checked_device_by_device():
+    assert one_f_one_b(3, 5).faults(most_alive=[3, 2, 1]) == []
+    (fault,) = one_f_one_b(3, 5).faults(most_alive=[3, 1, 1])
+    assert fault.startswith("device 1: with 1F1, 2 micro-batches are alive at once, above the limit of 1")
+    with pytest.raises(ScheduleError, match="most_alive has 2 limits for 3 devices"):
+        Schedule.validate(one_f_one_b(3, 5), most_alive=[3, 2])
