@@ -78,11 +78,10 @@ def test_no_schedule_with_k_minus_r_alive_is_shorter_than_1f1b(F, B):
         assert found.makespan == simulated(one_f_one_b(K, M), Costs(F=F, B=B))
 
 
-def test_with_unequal_stages_there_is_a_shorter_schedule_in_the_memory_of_1f1b():
-    costs, limits = Costs(F=[1, 1, 4], B=[6, 1, 1]), [3, 2, 1]
-    found = best_schedule(3, 4, costs, limits)
-    assert found.proved and found.makespan < simulated(one_f_one_b(3, 4), costs)
-    assert found.makespan == simulated(found.schedule.validate(limits), costs)
+def test_with_unequal_stages_there_can_be_a_shorter_schedule_in_the_memory_of_1f1b():
+    costs = Costs(F=[2, 4, 1], B=[6, 1, 1])
+    found = best_schedule(3, 5, costs, [3, 2, 1])
+    assert found.proved and found.makespan == 43 and simulated(one_f_one_b(3, 5), costs) == 45
 
 
 def test_one_micro_batch_at_a_time_is_the_naive_schedule():
@@ -91,7 +90,7 @@ def test_one_micro_batch_at_a_time_is_the_naive_schedule():
 
 @pytest.mark.parametrize("F, I, W", [(1, 1, 1), (2, 2, 1), (2, 3, 1), (3, 2, 2)])
 def test_the_zero_bubble_schedules_are_the_best_in_their_memory(F, I, W):
-    """K alive: M(F+B) + (K-1)(F+I-W), that of ZB-H1 (W no longer than F and I); 2K - 1 alive: M(F+B) + (K-1)F, that of ZB-H2.
+    """K alive: M(F+B) + (K-1)(F+I-W), that of ZB-H1; 2K - 1 alive, and I no longer than F: M(F+B) + (K-1)F, that of ZB-H2.
 
     The second is a bound without any limit: the last stage cannot begin before (K-1)F, and then has M(F+B) to do.
     """
@@ -100,16 +99,17 @@ def test_the_zero_bubble_schedules_are_the_best_in_their_memory(F, I, W):
         within_K, within_twice = (best_schedule(K, M, costs, limit, halves=True) for limit in (K, 2 * K - 1))
         assert within_K.proved and within_K.makespan == M * (F + I + W) + (K - 1) * (F + I - W)
         assert within_K.makespan == simulated(build("zb-h1", K, M), costs)
-        assert within_twice.proved and within_twice.makespan == best_schedule(K, M, costs, halves=True).makespan
-        assert within_twice.makespan == M * (F + I + W) + (K - 1) * F
+        if I <= F:
+            assert within_twice.makespan == M * (F + I + W) + (K - 1) * F == simulated(build("zb-h2", K, M), costs)
+            assert within_twice.proved and within_twice.makespan == best_schedule(K, M, costs, halves=True).makespan
 
 
 def test_a_search_that_gives_up_says_so():
     """Unequal stages for which the first schedule found is not the best one."""
-    costs, limits = Costs(F=[4, 4, 2], B=[8, 17, 15], I=[6, 9, 6]), [3, 2, 1]
-    short, full = (best_schedule(3, 4, costs, limits, True, most_nodes=most) for most in (1, 10_000))
-    assert not short.proved and full.proved
-    assert short.bound <= full.bound == full.makespan <= short.makespan == simulated(short.schedule.validate(limits), costs)
+    costs = Costs(F=[2, 1], B=[9, 12], I=[4, 6])
+    short, full = (best_schedule(2, 3, costs, 2, halves=True, most_nodes=most) for most in (1, 10_000))
+    assert (short.proved, short.bound, short.makespan) == (False, 41, 43) and simulated(short.schedule.validate(2), costs) == 43
+    assert (full.proved, full.bound, full.makespan) == (True, 41, 41)
 
 
 def test_costs_that_are_no_binary_fractions_are_compared_without_rounding():
@@ -125,7 +125,7 @@ sizes = st.tuples(st.integers(1, 4), st.integers(1, 5))
 numbers = st.one_of(st.integers(1, 9), st.floats(0.1, 9))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data(), sizes, st.booleans(), st.sampled_from([0, 1, 2.5]))
 def test_what_is_found_keeps_the_limit_and_takes_the_ticks_that_it_says(data, size, halves, latency):
     K, M = size
@@ -139,7 +139,7 @@ def test_what_is_found_keeps_the_limit_and_takes_the_ticks_that_it_says(data, si
     assert simulated(greedy.validate(limits), costs, latency) >= found.bound * rounding
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data(), st.integers(1, 4), st.integers(1, 7), st.booleans())
 def test_the_greedy_schedule_never_gets_stuck(data, K, M, halves):
     """Stages anywhere, and only just room for one micro-batch on each device, or a little more."""
@@ -154,7 +154,7 @@ def test_the_greedy_schedule_never_gets_stuck(data, K, M, halves):
 V = {K: [*range(K), *reversed(range(K))] for K in range(4, 9)}
 
 
-@pytest.mark.parametrize("K, M", [(4, 8), (5, 12), (7, 14), (8, 32)])
+@pytest.mark.parametrize("K, M", [(4, 8), (5, 12), (7, 14), (8, 16)])
 def test_the_greedy_schedule_reaches_the_closed_forms(K, M):
     assert simulated(greedy_schedule(K, M, most_alive=[K - r for r in range(K)]), Costs()) == (M + K - 1) * 3
     for F, I, W in [(1, 1, 1), (2, 2, 1), (1, 2, 1)]:
@@ -165,14 +165,14 @@ def test_the_greedy_schedule_reaches_the_closed_forms(K, M):
     assert simulated(greedy_schedule(K, M, half, 2 * K, halves=True, placement=V[K]), half) == M * 3 + (K - 1) / 2
 
 
-@pytest.mark.parametrize("K, M, limit, T, ratio", [
-    (4, 8, 3, 26.5, 1), (8, 32, 5, 104.5, 1),               # V-Half
-    (4, 8, 2, 29.5, 30.5 / 29.5), (8, 32, 4, 109.5, 1),     # V-Min
+@pytest.mark.parametrize("K, M, limit, T", [
+    (4, 8, 3, 26.5), (8, 32, 5, 104.5),     # those of V-Half
+    (4, 8, 2, 30.5), (8, 32, 4, 109.5),     # V-Min takes 29.5, 3.3 % less, and 109.5
 ])
-def test_how_close_the_greedy_schedule_comes_in_half_and_in_a_third_of_the_memory(K, M, limit, T, ratio):
+def test_how_close_the_greedy_schedule_comes_in_half_and_in_a_third_of_the_memory(K, M, limit, T):
     half = Costs(F=0.5, B=1)
     greedy = greedy_schedule(K, M, half, 2 * limit, halves=True, placement=V[K])
-    assert simulated(greedy.validate(2 * limit), half) == T * ratio
+    assert simulated(greedy.validate(2 * limit), half) == T
 
 
 def test_several_stages_on_each_device_without_halves():
