@@ -82,7 +82,8 @@ class _Run:
 
     def __init__(self, placement, n_microbatches, ticks, limits, halves, latency, preferred, cap):
         n_stages, n_devices = len(placement), len(limits)
-        self.placement, self.n_microbatches, self.halves, self.cap, self.preferred = placement, n_microbatches, halves, cap, preferred
+        self.placement, self.n_microbatches, self.halves = placement, n_microbatches, halves
+        self.preferred, self.cap = preferred, cap
         self.stages = [[s for s in range(n_stages) if placement[s] == r] for r in range(n_devices)]
         self.ticks = {"F": ticks["F"], "B": ticks["I" if halves else "B"], "W": ticks["W"]}
         self.lag = [latency if placement[s] != placement[s + 1] else 0 for s in range(n_stages - 1)]  # between s and s + 1

@@ -20,7 +20,8 @@ def limits_of(most_alive, stages_on, n_microbatches):
         if not isinstance(limit, Integral):
             raise ValueError(f"most_alive={limit!r} on device {device} must be a whole number of micro-batches")
         if limit < needed:
+            stages = f"{needed} stage{'s' * (needed > 1)}"
             raise ValueError(
-                f"most_alive={limit} on device {device} lets no micro-batch through its {needed} stage{'s' * (needed > 1)}: use at least {needed}"
+                f"most_alive={limit} on device {device} lets no micro-batch through its {stages}: use at least {needed}"
             )
     return limits

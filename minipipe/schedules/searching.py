@@ -202,7 +202,7 @@ class _Problem:
         return min(found, key=lambda choice: (choice[0], len(choice[1])))[1] if found else []
 
     def times(self, node):
-        """All that the rest of the schedule can feel: when devices are free, and when messages that are still needed can be read."""
+        """All that the rest of the schedule can feel: when devices are free, and when messages can be read."""
         pending = [
             max(node.ends[task] + self.latency, node.free[self.device[after]])
             for task, after in self.messages if node.ends[after] is None and node.ends[task] is not None
@@ -235,7 +235,7 @@ class _Problem:
 
 
 def _one_machine(tasks):
-    """The shortest makespan of `tasks` (start, ticks, tail) on one device, if it could interrupt them: longest tail first (Jackson)."""
+    """The shortest makespan of `tasks` (start, ticks, tail) on one device, if it could interrupt them: longest tail first."""
     tasks, waiting, now, makespan = sorted(tasks), [], 0, 0
     for place, (start, ticks, tail) in enumerate(tasks):
         now = max(now, start)
