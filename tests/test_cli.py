@@ -118,6 +118,14 @@ def test_compare_has_a_row_for_each_schedule_with_devices_that_do_the_same_work(
     assert status == 2 and "has 4 devices and 8 micro-batches, the others 2 and 8: pass --devices 4 --micro-batches 8" in complaint
 
 
+def test_explain_says_the_causes_and_the_critical_path(capsys):
+    status, out, _ = run(capsys, "explain", "--schedule", "gpipe", "--devices", "2", "--micro-batches", "2", "--latency", "1")
+    trace = mp.simulate(build("gpipe", 2, 2), link=mp.Link(latency=1))
+    assert status == 0 and str(trace.explain()) in out and "work 9 + links 2 = 11 ticks" in out
+    status, out, _ = run(capsys, "explain", "--schedule", "1f1b", "--devices", "2", "--micro-batches", "3", "--latency", "1", "--most-alive", "2")
+    assert status == 0 and str(mp.simulate(build("1f1b", 2, 3), link=mp.Link(latency=1)).explain(most_alive=2)) in out
+
+
 def test_validate_says_valid_or_all_faults(capsys, tmp_path):
     table = tmp_path / "mine.csv"
     table.write_text(build("1f1b", 4, 8).to_csv())

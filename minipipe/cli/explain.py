@@ -1,0 +1,28 @@
+"""`minipipe explain`: why the devices of a run are idle, and what its time consists of."""
+
+from ..cluster import describe_path
+from .options import add_hardware, add_schedule, schedule_from, trace_of
+from .output import title_of
+
+PURPOSE = "say why devices are idle: the cause of each idle tick, and the critical path"
+EPILOG = """examples:
+  python3 -m minipipe explain --schedule gpipe --devices 4 --micro-batches 8
+  python3 -m minipipe explain --schedule 1f1b --costs F=1/1/2/1,B=2/2/4/2 --latency 1
+  python3 -m minipipe explain --csv mine.csv --most-alive 4
+"""
+
+
+def add_options(parser):
+    add_schedule(parser)
+    add_hardware(parser)
+    parser.add_argument("--most-alive", type=int, metavar="N", help="micro-batches that a device has memory for: a forward that waits for that has "
+                        "a cause of its own (default: no limit)")
+
+
+def run(options):
+    schedule = schedule_from(options)
+    trace = trace_of(schedule, options)
+    print(f"{title_of(schedule)}: {trace.makespan:g} ticks\n")
+    print(trace.explain(options.most_alive))
+    print("\nthe critical path:")
+    print(describe_path(trace.critical_path()))
