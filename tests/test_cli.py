@@ -13,6 +13,7 @@ import minipipe as mp
 from minipipe.cli import bench, benchmarks
 from minipipe.cli.main import COMMANDS, command_line, main
 from minipipe.schedules import BUILDERS, build
+from minipipe.schedules.searching import Found
 
 
 def run(capsys, *arguments):
@@ -124,6 +125,24 @@ def test_explain_says_the_causes_and_the_critical_path(capsys):
     assert status == 0 and str(trace.explain()) in out and "work 9 + links 2 = 11 ticks" in out
     status, out, _ = run(capsys, "explain", "--schedule", "1f1b", "--devices", "2", "--micro-batches", "3", "--latency", "1", "--most-alive", "2")
     assert status == 0 and str(mp.simulate(build("1f1b", 2, 3), link=mp.Link(latency=1)).explain(most_alive=2)) in out
+
+
+def test_search_proves_its_schedule_or_says_that_it_did_not(capsys, tmp_path, monkeypatch):
+    """(M + K - 1)(F + B) = 18 ticks for 1F1B, K = 3, M = 4, in its memory."""
+    table = tmp_path / "best.csv"
+    status, out, _ = run(capsys, "search", "--devices", "3", "--micro-batches", "4", "--most-alive", "3", "2", "1", "--output", str(table))
+    best = mp.Schedule.from_csv(table)
+    assert status == 0 and "proved: no schedule takes fewer than 18 ticks" in out and "peak micro-batches per device           3 2 1" in out
+    assert mp.simulate(best).makespan == 18 and mp.simulate(best).to_text() in out
+    out = run(capsys, "search", "--devices", "2", "--halves", "--most-alive", "2", "--latency", "1", "--costs", "F=1,I=1,W=1")[1]
+    assert "I0" in out and "W0" in out and "peak micro-batches per device           2 " in out
+    assert out.split("makespan")[1].split()[0] == out.split("proved: no schedule takes fewer than ")[1].split()[0]  # the latency counts in both
+    monkeypatch.setattr("minipipe.cli.search.best_schedule", lambda *sizes: Found(best, 18, 17.5, False, 5))
+    out = run(capsys, "search")[1]
+    assert "not proved: 18 ticks is the best found, and none takes fewer than 17.5; 5 partial schedules looked at" in out
+    monkeypatch.undo()
+    status, _, complaint = run(capsys, "search", "--most-nodes", "0")
+    assert status == 2 and "most_nodes=0 must be at least 1" in complaint
 
 
 def test_validate_says_valid_or_all_faults(capsys, tmp_path):

@@ -33,11 +33,20 @@ def add_copies(parser):
                              "passes through")
 
 
-def add_hardware(parser, stage="stage"):
+def add_costs(parser, stage="stage"):
     parser.add_argument("--costs", default="F=1,B=2", metavar="KIND=TICKS,...",
                         help=f"ticks of F, B, I, W, R, FB, U and all_reduce on each {stage}, and message_bytes; with / between stages: "
                              "F=1/1/2/1,B=2 (default: %(default)s)")
+
+
+def add_latency(parser):
     parser.add_argument("--latency", type=float, default=0, metavar="TICKS", help="that a message takes (default: %(default)s)")
+
+
+def add_hardware(parser, stage="stage"):
+    """What decides how long a run takes."""
+    add_costs(parser, stage)
+    add_latency(parser)
     parser.add_argument("--bandwidth", type=float, metavar="BYTES",
                         help="per tick, of each link, for --costs ...,message_bytes=1e6 (default: no limit)")
     parser.add_argument("--blocking", action="store_true", help="a sender waits until its message has arrived")
@@ -91,14 +100,18 @@ def costs_from(options):
     return Costs.from_text(options.costs)
 
 
+def latency_from(options):
+    return _whole(options.latency)
+
+
 def link_from(options, costs):
     """The link between any two devices. A bandwidth is refused where messages have no size."""
     if options.bandwidth is None:
-        return Link(_whole(options.latency), blocking=options.blocking)
+        return Link(latency_from(options), blocking=options.blocking)
     if not costs.message_bytes:
         raise ValueError(f"--bandwidth {options.bandwidth:g} slows nothing down while messages have 0 bytes: add message_bytes to "
                          f"--costs, such as {options.costs},message_bytes=1000")
-    return Link(_whole(options.latency), _whole(options.bandwidth), options.blocking)
+    return Link(latency_from(options), _whole(options.bandwidth), options.blocking)
 
 
 def trace_of(schedule, options):
