@@ -172,6 +172,8 @@ def test_export_writes_each_format_and_prints_what_is_text(capsys, tmp_path):
         assert run(capsys, "export", *options, "--output", str(path), "--tick", "2 s", "--latency", "0.5")[:2] == (0, f"written: {path}\n")
     assert table.read_text() == schedule.to_csv() and picture.read_bytes().startswith(b"%PDF")
     assert json.loads(page.read_text()) == mp.simulate(schedule, link=mp.Link(latency=0.5)).to_chrome_trace(tick="2 s")
+    page = mp.simulate(schedule).to_html(title="zb-v, 4 stages, 3 micro-batches")
+    assert run(capsys, "export", *options, "--format", "html")[1] == page and page.startswith("<!doctype html>")
     assert run(capsys, "export", "--csv", str(table), "--format", "csv")[1] == schedule.to_csv()
 
 
@@ -264,7 +266,7 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
     (["compare", "gpipe", "1f1"], "1f1: unknown schedule '1f1': did you mean '1f1b'?"),
     (["compare", "interleaved", "--micro-batches", "9"], "interleaved: n_microbatches=9 makes"),
     (["compare", "interleaved", "--costs", "F=1/1/1/2"], "F has 4 costs, one for each device, but 'interleaved' has 8 stages on 4 devices"),
-    (["export"], "does not say what to write: use --format with one of csv, chrome, text"),
+    (["export"], "does not say what to write: use --format with one of csv, chrome, html, text"),
     (["export", "--output", "x.foo"], "--output x.foo does not say what to write"),
     (["export", "--format", "png"], "add --output schedule.png"),
     (["export", "--format", "png", "--output", "x.svg"], "its name must end in one of .png"),

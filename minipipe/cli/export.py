@@ -6,19 +6,20 @@ from pathlib import Path
 from .options import add_hardware, add_schedule, schedule_from, trace_of
 from .output import checked_path, picture_formats, save, title_of
 
-PURPOSE = "write a schedule as PyTorch's CSV, or its run for Perfetto, as text or as a picture"
+PURPOSE = "write a schedule as PyTorch's CSV, or its run for Perfetto, as a web page, text or picture"
 EPILOG = """Formats: csv, a table that PyTorch's _PipelineScheduleRuntime._load_csv reads; chrome, a trace for ui.perfetto.dev and
-chrome://tracing; text; png, svg, pdf and the other formats of matplotlib. Without --output, what is text is printed.
+chrome://tracing; html, a page to step and zoom through the run; text; png, svg, pdf and the other formats of matplotlib. Without --output, what is text is printed.
 
 examples:
   python3 -m minipipe export --schedule zb-v --devices 4 --micro-batches 8 --output zb-v.csv
   python3 -m minipipe export --schedule 1f1b --latency 0.5 --format chrome --tick "2 ms" --output 1f1b.json
   python3 -m minipipe export --csv mine.csv --format text
 """
-ENDINGS = {"csv": "csv", "json": "chrome", "txt": "text"}
+ENDINGS = {"csv": "csv", "json": "chrome", "html": "html", "txt": "text"}
 TEXTS = {
     "csv": lambda schedule, options: schedule.to_csv(),
     "chrome": lambda schedule, options: json.dumps(trace_of(schedule, options).to_chrome_trace(tick=options.tick)) + "\n",
+    "html": lambda schedule, options: trace_of(schedule, options).to_html(title=title_of(schedule)),
     "text": lambda schedule, options: trace_of(schedule, options).to_text() + "\n",
 }
 
