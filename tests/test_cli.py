@@ -141,6 +141,8 @@ def test_search_proves_its_schedule_or_says_that_it_did_not(capsys, tmp_path, mo
     out = run(capsys, "search")[1]
     assert "not proved: 18 ticks is the best found, and none takes fewer than 17.5; 5 partial schedules looked at" in out
     monkeypatch.undo()
+    out = run(capsys, "search", "--greedy", "--devices", "8", "--micro-batches", "16", "--most-alive", "8", "7", "6", "5", "4", "3", "2", "1")[1]
+    assert "makespan                                69 ticks" in out and "found step by step" in out  # (M + K - 1)(F + B), as 1F1B
     status, _, complaint = run(capsys, "search", "--most-nodes", "0")
     assert status == 2 and "most_nodes=0 must be at least 1" in complaint
 
