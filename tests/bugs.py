@@ -6,6 +6,8 @@ check of the same name for each, and shows that the check fails with the bug in.
     python -m pytest --bug reused_receive_buffer
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from minipipe import SGD, BatchNorm, Dropout, Linear, MultiHeadAttention, ReLU, SoftmaxCrossEntropy, Trace
@@ -14,7 +16,7 @@ from minipipe.layers.activations import Elementwise
 from minipipe.losses import Loss
 from minipipe.network import commit
 from minipipe.pipeline import Stage, TreeSum
-from minipipe.schedules import Action, Schedule, builders, names, schedule, validation
+from minipipe.schedules import Action, Schedule, bidirectional, builders, names, schedule, validation
 
 
 def gradient_scale(monkeypatch):
@@ -171,6 +173,27 @@ def deadlock_passes(monkeypatch):
     )
 
 
+def dropped_micro_batches(monkeypatch):
+    """A schedule in two directions cuts M into units of K, and forgets what is left."""
+    right = bidirectional.chimera
+    monkeypatch.setitem(names.BUILDERS, "chimera", lambda n_devices, n_microbatches: replace(
+        right(n_devices, max(n_devices, n_microbatches // n_devices * n_devices)), n_microbatches=n_microbatches,
+        copy_of=right(n_devices, n_microbatches).copy_of,
+    ))
+
+
+def three_bubbles_one_name(monkeypatch):
+    """Whichever bubble is asked for, the answer is idle / ideal time."""
+    bubble = Trace.bubble
+    monkeypatch.setattr(Trace, "bubble", lambda self, of: bubble(self, "ideal"))
+
+
+def one_f_one_b_has_a_smaller_bubble(monkeypatch):
+    """GPipe is compared with 1F1B at twice as many micro-batches, "since there is memory for them"."""
+    right = names.BUILDERS["1f1b"]
+    monkeypatch.setitem(names.BUILDERS, "1f1b", lambda n_devices, n_microbatches: right(n_devices, 2 * n_microbatches))
+
+
 def hang_when_M_is_less_than_K(monkeypatch):
     """The warm-up does not stop at M, so a device waits for micro-batches that do not exist."""
 
@@ -258,7 +281,8 @@ BUGS = {
         gradient_scale, unequal_microbatches, reused_receive_buffer, in_place_backward, dtype_promotion,
         equal_shape_equal_weights, cost_depends_on_company, attention_depends_on_company, attention_sees_the_future,
         batch_norm_statistics_leak, batch_norm_sums_leak_into_the_next_mini_batch, dropout_differs_on_recomputation,
-        missing_and_phantom_actions, duplicated_action_passes,
+        missing_and_phantom_actions, duplicated_action_passes, dropped_micro_batches, three_bubbles_one_name,
+        one_f_one_b_has_a_smaller_bubble,
         deadlock_passes, hang_when_M_is_less_than_K, gradients_kept_M_wide, the_picture_is_not_the_run,
         stale_weights_in_a_synchronous_schedule, weight_decay_by_scaling_the_loss, momentum_after_a_rate_change,
     )

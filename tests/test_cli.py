@@ -211,13 +211,13 @@ def test_bench_prints_one_table_with_every_row_and_without_pytorch_says_why_ther
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(bench, "PATIENCE", 0)
-    monkeypatch.setattr(bench, "SIMULATIONS", [(2, 4)])
+    monkeypatch.setattr(bench, "SIMULATIONS", [("1f1b", 2, 4, 1.2)])
     status, out, _ = run(capsys, "bench")
     header, *rows, simulation, reason = out.splitlines()[2:]
     assert status == 0 and header.split() == ["what", "ours", "beside", "ratio", "Zen", "asked"]
-    assert [row[:56].rstrip() for row in rows] == [row.what for row in benchmarks.ROWS]
+    assert [row[:67].rstrip() for row in rows] == [row.what for row in benchmarks.ROWS]
     for line, row in zip(rows, benchmarks.ROWS):
-        ours, unit, *beside, ratio, zen, asked = line[56:].replace("<= ", "").split()
+        ours, unit, *beside, ratio, zen, asked = line[67:].replace("<= ", "").split()
         assert float(ours) > 0 and unit == row.unit and asked == ("-" if row.asked is None else f"{row.asked:.2f}")
         if row.beside == "PyTorch":
             assert beside == ["no", "PyTorch"] and ratio == zen == "-"

@@ -136,6 +136,30 @@ def test_chimera_fills_the_gaps_within_a_unit_from_k_over_2_plus_1_to_k_micro_ba
     assert peak_microbatches(mp.simulate(chimera(8, 8))) == peak_microbatches(mp.simulate(chimera(8, 32))) == [5, 6, 7, 8, 8, 7, 6, 5]
 
 
+def test_three_bubbles_equal_their_closed_forms():
+    """F = 1, I = 1, W = 1 of a whole device, B = 2: each share from the makespan, and from when a device starts and ends.
+
+    Device r starts r/v after device 0, where the pipeline has filled that far. With whole backwards it ends 2r/v before
+    device 0 does; with halves, W keeps it busy to the end. In ZB-H2 and ZB-V no device ever waits between its actions.
+    """
+    for K, M in [(K, M) for K in range(2, 9) for M in (K, K + 1, 2 * K - 1, 2 * K, 4 * K)]:
+        forms = {
+            "naive": (3 * K * M, 3), "gpipe": (3 * (M + K - 1), 3), "gpipe-fifo": (3 * (M + K - 1), 3), "1f1b": (3 * (M + K - 1), 3),
+            "eager-1f1b": (3 * (M + K - 1), 3), "looped": (3 * M + Fraction(3 * (K - 1), 2), Fraction(3, 2)), "zb-h1": (3 * M + K - 1, 1),
+        }
+        if M % K == 0:
+            forms |= {"interleaved": forms["looped"], "interleaved-zb": (3 * M + Fraction(K - 1, 2), Fraction(1, 2))}
+        if M >= 2 * K - 1:
+            forms |= {"zb-h2": (3 * M + K - 1, None), "zb-v": (3 * M + Fraction(K - 1, 2), None)}
+        for name, (T, outside) in forms.items():
+            v = STAGES_PER_DEVICE.get(name, 1)
+            trace = mp.simulate(BUILDERS[name](K, M), mp.Costs(F=Fraction(1, v), B=Fraction(2, v)))
+            busy = Fraction(3 * M * K)
+            own = busy if outside is None else sum(T - r * outside for r in range(K))
+            shares = [trace.bubble(of) for of in ("total", "ideal", "span")]
+            assert shares == [(K * T - busy) / (K * T), (K * T - busy) / busy, (own - busy) / own], (name, K, M)
+
+
 def test_three_bubbles_of_the_schedules_in_a_v():
     """K = 4, M = 8, F = I = W = 1 in half ticks: a device works 48 of them. Of these, only ZB-V never waits between its actions."""
     for schedule, T in [(zero_bubble_v(4, 8), 51), (v_half(4, 8), 53), (v_min(4, 8), 59), (dualpipe_v(4, 8), 54)]:

@@ -9,9 +9,8 @@ import os
 import subprocess
 import sys
 
-from ..cluster import Link
-from ..pipeline.program import cluster_of
-from ..schedules import Costs, one_f_one_b
+from ..pipeline import simulate
+from ..schedules import BUILDERS
 from .benchmarks import CLOCK, ROWS, pytorch
 
 PURPOSE = "measure training steps and layers, beside PyTorch if it is installed, and the simulator"
@@ -22,9 +21,12 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB
 KERNEL, OTHER_KERNEL = "OPENBLAS_CORETYPE", "Zen"
 INSIDE = "MINIPIPE_BENCH_INSIDE"
 PATIENCE = 1.0  # times as many rounds as a row says
-SIMULATIONS = [(64, 256), (64, 512), (64, 1024), (64, 2048)]
+SIMULATIONS = [  # name, devices, micro-batches, seconds asked
+    ("1f1b", 128, 1024, 1.2), ("1f1b", 128, 2048, None), ("1f1b", 128, 4096, None),
+    ("interleaved-zb", 32, 256, 0.25), ("interleaved-zb", 32, 512, None), ("interleaved-zb", 32, 1024, None),
+]
 
-LINE = "{:55} {:>10} {:>28} {:>7} {:>7} {:>8}"
+LINE = "{:66} {:>10} {:>28} {:>7} {:>7} {:>8}"
 
 
 def add_options(parser):
@@ -40,8 +42,8 @@ def run(options):
     with _process() as chosen, _process(OTHER_KERNEL) as other:
         for index in range(len(ROWS)):
             print(_line(ROWS[index], _ask(chosen, index), _ask(other, index)), flush=True)
-    for n_stages, n_microbatches in SIMULATIONS:
-        print(_simulation(n_stages, n_microbatches), flush=True)
+    for row in SIMULATIONS:
+        print(_simulation(*row), flush=True)
     if pytorch() is None:
         print("no PyTorch: it is not installed, so these rows have no ratio")
 
@@ -79,17 +81,18 @@ def _line(row, chosen, other):
     return LINE.format(*measured, f"{row.beside} {beside:.2f} {row.unit}", f"{ratio:.2f}", f"{other[2]:.2f}", asked)
 
 
-def _simulation(n_stages, n_microbatches):
-    schedule = one_f_one_b(n_stages, n_microbatches)
-    seconds = min(_seconds(schedule) for _ in range(3))
-    n_actions = 2 * n_stages * n_microbatches
-    what = f"simulator, 1F1B, K = {n_stages}, M = {n_microbatches}: {n_actions:,} actions"
-    return LINE.format(what, f"{1e3 * seconds:.2f} ms", f"{n_actions / seconds:,.0f} actions/s", "-", "-", "-")
+def _simulation(name, n_devices, n_microbatches, seconds_asked):
+    """Building, validating and simulating; for 1F1B, simulating alone, which validates, too."""
+    builder = BUILDERS[name]
+    built = builder(n_devices, n_microbatches)
+    runs = [_seconds(lambda: simulate(built if name == "1f1b" else builder(n_devices, n_microbatches))) for _ in range(3)]
+    seconds, n_actions = min(runs), sum(map(len, built.devices))
+    what = f"simulator, {name}, K = {n_devices}, M = {n_microbatches:,}: {n_actions:,} actions"
+    asked = f"<= {1e3 * seconds_asked:,.0f}" if seconds_asked else "-"
+    return LINE.format(what, f"{1e3 * seconds:,.0f} ms", f"{n_actions / seconds:,.0f} actions/s", "-", "-", asked)
 
 
-def _seconds(schedule):
-    """Of a run without arithmetic."""
-    cluster = cluster_of(schedule, Costs(), Link())
+def _seconds(run):
     begin = CLOCK()
-    cluster.run()
+    run()
     return CLOCK() - begin

@@ -175,10 +175,10 @@ class Cluster:
         n_bytes = request.n_bytes
         if value is not None:
             value, n_bytes = own(value)
-        begin, messages = self._links.begin(number, to, now), self._record.messages
+        messages = self._record.messages
+        begin, arrival = self._links.transfer(number, to, now, n_bytes)
         if begin > now:
             self._record.queued += (len(messages), begin)
-        arrival = self._links.arrival(number, to, now, n_bytes)
         message = arrival, value, len(messages)
         messages += (label, number, to, now, arrival, None, n_bytes)
         key = (number, label)

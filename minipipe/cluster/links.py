@@ -36,8 +36,8 @@ class Links:
     link: one `Link` for all pairs of devices, or a dict {(source, to): Link} of those that are not free.
 
     >>> links = Links({(0, 1): Link(latency=3, bandwidth=10)}, n_devices=2)
-    >>> links.arrival(0, 1, now=0, n_bytes=20), links.arrival(0, 1, now=0, n_bytes=20), links.arrival(1, 0, now=0, n_bytes=20)
-    (5.0, 7.0, 0)
+    >>> links.transfer(0, 1, now=0, n_bytes=20), links.transfer(0, 1, now=0, n_bytes=20), links.transfer(1, 0, now=0, n_bytes=20)
+    ((0, 5.0), (2.0, 7.0), (0, 0))
     """
 
     def __init__(self, link, n_devices):
@@ -54,20 +54,16 @@ class Links:
         self._slow = {(source, to): value for (source, to), value in link.items() if source != to and value != Link()}
         self._free_at = {}
 
-    def begin(self, source, to, now):
-        """The tick from which the link is free for a message that is sent now; after now, if it has to queue."""
-        return max(now, self._free_at.get((source, to), 0))
-
-    def arrival(self, source, to, now, n_bytes):
-        """The tick at which a message of `n_bytes` arrives that is sent now."""
-        if (source, to) not in self._slow:
-            return now
-        link = self._slow[source, to]
+    def transfer(self, source, to, now, n_bytes):
+        """(begin, arrival) of a message of `n_bytes` that is sent now: it begins after now if it has to queue."""
+        link = self._slow.get((source, to))
+        if link is None:
+            return now, now
         if link.bandwidth == math.inf:
-            return now + link.latency
-        leaves = self.begin(source, to, now) + link.ticks_occupied(n_bytes)
-        self._free_at[source, to] = leaves
-        return leaves + link.latency
+            return now, now + link.latency
+        begin = max(now, self._free_at.get((source, to), 0))
+        self._free_at[source, to] = leaves = begin + link.ticks_occupied(n_bytes)
+        return begin, leaves + link.latency
 
     def blocks(self, source, to):
         """Whether the sender waits until its message has arrived."""

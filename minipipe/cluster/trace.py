@@ -134,7 +134,14 @@ class Trace:
 
     def spans_of(self, device):
         """The `Span`s of one device."""
-        return [span for span in self.spans if span.device == device]
+        return self._spans_by_device[device]
+
+    @cached_property
+    def _spans_by_device(self):
+        spans = [[] for _ in range(self.n_devices)]
+        for span in self.spans:
+            spans[span.device].append(span)
+        return spans
 
     def busy_ticks(self):
         """For each device, the ticks in which it computed."""

@@ -2,7 +2,7 @@
 
 from ..cluster import Link, Links, Message, Record, Trace
 from ..schedules import Action, Costs
-from ..schedules.playing import devices_of_stages, play
+from ..schedules.playing import play
 from .foresight import Foresight
 from .program import DIRECTION, Neighbours, kinds_of_the_flush
 
@@ -42,7 +42,7 @@ class _Timing:
     def __init__(self, schedule, costs, link, footprints):
         n_stages, n_microbatches, n_devices = schedule.n_stages, schedule.n_microbatches, len(schedule.devices)
         self.duration, self.sizes = costs.duration(n_stages), costs.bytes_sent(n_stages)
-        self.links, self.placements = Links(link, n_devices), devices_of_stages(schedule)
+        self.links, self.placements = Links(link, n_devices), schedule.device_of
         self.copy_of = schedule.copy_of or bytes(n_microbatches)
         self.record = Record(n_devices)
         self.foresight = None if footprints is None else Foresight(schedule, footprints, self.record)
@@ -81,10 +81,9 @@ class _Timing:
         """The message's place in the record."""
         now, messages = self.now[device], self.record.messages
         place = len(messages)
-        begin = self.links.begin(device, to, now)
+        begin, arrival = self.links.transfer(device, to, now, n_bytes)
         if begin > now:
             self.record.queued += (place, begin)
-        arrival = self.links.arrival(device, to, now, n_bytes)
         if arrival > now and self.links.blocks(device, to):
             self.record.blocked += (device, now, arrival, place)
             self.now[device] = arrival
@@ -115,10 +114,10 @@ class _Timing:
 
     def flush(self, schedule, kinds):
         """What costs time at the end of a mini-batch."""
-        neighbours = Neighbours(schedule)
-        for device in range(len(schedule.devices)):
+        for device in range(len(schedule.devices) if kinds else 0):
+            stages_on_device = Neighbours(schedule).stages_on(device)
             for kind in kinds:
-                for _, stage in neighbours.stages_on(device):
+                for _, stage in stages_on_device:
                     action, start = Action(kind, stage, schedule.n_microbatches - 1), self.now[device]
                     self.now[device] += self.duration(action)
                     self.record.spans += (device, action, start, self.now[device])

@@ -1,6 +1,7 @@
 """The order of work: for each device, the list of its actions."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -106,10 +107,15 @@ class Schedule:
         """How many copies of the network there are, 1 or 2."""
         return 1 + max(self.copy_of, default=0)
 
+    @cached_property
+    def device_of(self):
+        """For each copy of the network, {stage: device}; if a faulty schedule has a stage on several, one of them."""
+        return devices_of_stages(self)
+
     @property
     def placements(self):
         """For each copy of the network, a list with the device of each stage."""
-        return [[device_of[stage] for stage in range(self.n_stages)] for device_of in devices_of_stages(self)]
+        return [[device_of[stage] for stage in range(self.n_stages)] for device_of in self.device_of]
 
     @property
     def placement(self):

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from .playing import STEPS, devices_of_stages, play
+from .playing import STEPS, play
 
 
 def faults(schedule, most_alive=None, most_versions=None):
@@ -84,7 +84,7 @@ def _on_two_devices(schedule):
 def _wrong_count(schedule):
     found = []
     counts = Counter(part for device in range(len(schedule.devices)) for part in schedule.parts(device))
-    device_of = devices_of_stages(schedule)
+    device_of = schedule.device_of
     copy_of = schedule.copy_of or bytes(schedule.n_microbatches)
     for stage in range(schedule.n_stages):
         for microbatch in range(schedule.n_microbatches):
