@@ -225,7 +225,7 @@ def test_bench_prints_one_table_with_every_row_and_without_pytorch_says_why_ther
             assert " ".join(beside[:-2]) == row.beside and beside[-1] == row.unit
             assert float(ratio) > 0 and float(zen) > 0
             assert row.unit == "ms" or float(ratio) == float(zen) <= row.asked  # memory does not depend on the kernels
-    assert simulation.startswith("simulator, 1F1B, K = 2, M = 4: 16 actions") and "actions/s" in simulation
+    assert simulation.startswith("simulator, 1f1b, K = 2, M = 4: 16 actions") and "actions/s" in simulation
     assert "PyTorch: it is not installed" in reason
 
 
