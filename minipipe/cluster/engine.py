@@ -99,7 +99,8 @@ class Cluster:
                 continue
             if self._holdings is not None:
                 self._check_limit(number, now)
-                self._observe(number, now, [bytes_by_kind(self._holdings[number]())])
+                self._observe(number, now, [device.kept or bytes_by_kind(self._holdings[number]())])
+                device.kept = None
             self._resume(number, device, now, until)
         if not agenda and not self.done:
             waiting = {number: device.waits_for for number, device in enumerate(devices) if device.waits_for}
@@ -166,6 +167,7 @@ class Cluster:
         after = bytes_by_kind(self._holdings[number]() | {"work": (request.args, answer)})
         self._observe(number, now, [before, after])
         self._check_limit(number, now)
+        self._devices[number].kept = {kind: n_bytes for kind, n_bytes in after.items() if kind != "work"}
         return answer
 
     def _send(self, number, request, now):
@@ -228,7 +230,7 @@ class Cluster:
 class _Device:
     """Where one program stands."""
 
-    __slots__ = ("resume", "answer", "postponed", "inbox", "waits_for", "waits_since", "held")
+    __slots__ = ("resume", "answer", "postponed", "inbox", "waits_for", "waits_since", "held", "kept")
 
     def __init__(self, program):
         self.resume = program.send
@@ -237,4 +239,5 @@ class _Device:
         self.inbox = {}          # (source, label) -> (arrival, value, place of the message in the record)
         self.waits_for = None    # the (source, label) of a Receive that has no message yet
         self.waits_since = 0
-        self.held = {}           # the bytes it holds, by kind
+        self.held = {}           # the bytes that it was last seen to hold, by kind
+        self.kept = None         # those that it will hold when its Compute has ended

@@ -15,13 +15,13 @@ def bytes_by_kind(holdings):
     >>> bytes_by_kind({"stash": [A, (A, None)], "work": {"view": A[:, :1]}})
     {'stash': 48, 'work': 0}
     """
-    seen = set()
+    seen = {}
     n_bytes = {}
+    total = 0
     for kind, value in holdings.items():
-        buffers = value if type(value) is Buffers else Buffers(value)
-        new = buffers.keys() - seen
-        n_bytes[kind] = sum(map(buffers.__getitem__, new))
-        seen |= new
+        seen.update(value if type(value) is Buffers else Buffers(value))
+        before, total = total, sum(seen.values())
+        n_bytes[kind] = total - before
     return n_bytes
 
 
@@ -35,11 +35,14 @@ class Buffers(dict):
         rest = [value]
         while rest:
             value = rest.pop()
-            if isinstance(value, np.ndarray):
+            kind = type(value)
+            if kind is tuple or kind is list:
+                rest.extend(value)
+            elif isinstance(value, np.ndarray):
                 while isinstance(value.base, np.ndarray):
                     value = value.base
                 self[id(value)] = value.nbytes
-            elif isinstance(value, Buffers):
+            elif kind is Buffers:
                 self.update(value)
             elif isinstance(value, dict):
                 rest.extend(value.values())

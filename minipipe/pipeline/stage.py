@@ -3,6 +3,7 @@
 import copy
 
 from ..cluster import Buffers
+from ..functions import leaves
 from ..layers import backward_input_through, backward_through, every_layer, forward_through, set_moment
 from ..network import commit, take_statistics
 from .treesum import TreeSum
@@ -155,7 +156,8 @@ class Stage:
 
     def _add(self, tree_sum, i, term):
         tree_sum.add(i, term)
-        self._count_sums()
+        if leaves(term):
+            self._count_sums()
 
     def _count_sums(self):
         self._sums = Buffers([self.gradient_sum.pending, self.statistics_sum.pending])
