@@ -17,9 +17,10 @@ def check_version_used(version_used):
         (lambda K, s, i: i - (K - 1 - s),
          "Right once the pipeline is full. The first micro-batches meet the first weights: a version below 0 does not exist."),
         (lambda K, s, i: max(0, i - (K - 1)), "That is vertical sync, which gives every stage the version of stage 0."),
-        (lambda K, s, i: i, "Those are all updates before micro-batch i's own. Only the last stage has made so many when its forward runs."),
+        (lambda K, s, i: i, 
+         "Those are all updates before micro-batch i's own. Only the last stage has made so many by then."),
         (lambda K, s, i: max(0, i - (K - s)),
-         "One too few: stage s has K - 1 - s forwards ahead of its first backward, and K - s only together with the one asked about."),
+         "One too few: a stage is K - 1 - s updates behind; K - s are the versions that it keeps, the newest among them."),
         (lambda K, s, i: max(0, i - s), "Turned round: the first stage is the stalest, since its gradients have the longest way."),
         (lambda K, s, i: min(i, K - 1 - s), "That is the staleness; asked was the version, micro-batch i's number less the staleness."),
         (lambda K, s, i: K - 1 - s, "That is the staleness once the pipeline is full; asked was the version used."),
@@ -28,7 +29,7 @@ def check_version_used(version_used):
     ]
     right = [pipedream(K, i + K).versions[s][i] for K, s, i in cases]
     return judged(version_used, "Ksi", cases, right, mistakes) or (
-        "Right: max(0, i - (K - 1 - s)). A stage has made one update for each backward, and K - 1 - s forwards are ahead of those.")
+        "Right: max(0, i - (K - 1 - s)). A stage makes an update with each backward, and K - 1 - s forwards are ahead of those.")
 
 
 def check_next_weights(next_weights):
@@ -45,7 +46,7 @@ def check_next_weights(next_weights):
             sentence = _wrong_rule(answer, history)
         if sentence is not None:
             return sentence
-    return "Right: w(t+1) = w(t) - eta grad f(w_0(t-1), w_1(t)). Stage 0 is one update late, the newest weights are the ones that move."
+    return "Right: w(t+1) = w(t) - eta grad f(w_0(t-1), w_1(t)). Stage 0 is one update late; what moves are the newest weights."
 
 
 def _gradient(w0, w1):
@@ -65,7 +66,7 @@ def _wrong_rule(answer, history):
     if len(history) == 1:
         return "Right later, but not for the first update: there is one version only, and a time below 0 counts as 0."
     mistakes = [
-        ((0, 0), "That is the synchronous rule: both weights are the newest. Stage 0 has to work with those of one update before."),
+        ((0, 0), "That is the synchronous rule: both weights are the newest. Stage 0 works with those of one update before."),
         ((1, 1), "That is vertical sync: both weights are one update late. In PipeDream the last stage uses its newest."),
         ((0, 1), "Turned round: stage 0 is the late one, the last stage is never stale."),
         ((2, 1), "One update too late on both stages: with n = 2 they are w_0(t - 1) and w_1(t)."),
@@ -92,14 +93,15 @@ def check_versions_kept(versions_kept):
     """Judge `versions_kept(schedule, K, r)`: the versions that stage r of K must keep at once in a long stream; K at least 2.
 
     >>> check_versions_kept(lambda schedule, K, r: K - r)
-    'Right for pipedream, but vertical sync keeps K on every stage: the last one, too, has to wait for the version of stage 0.'
+    'Right for pipedream, but vertical sync keeps K on every stage: the last one, too, works with the version of stage 0.'
     """
-    cases = [(name, K, r) for name in ("pipedream", "pipedream-vertical", "pipedream-2bw") for K, r in ((4, 0), (4, 2), (2, 1), (5, 3))]
+    sizes = [(4, 0), (4, 2), (2, 1), (5, 3)]
+    cases = [(name, *size) for name in ("pipedream", "pipedream-vertical", "pipedream-2bw") for size in sizes]
     mistakes = [
         (lambda name, K, r: K - r,
-         "Right for pipedream, but vertical sync keeps K on every stage: the last one, too, has to wait for the version of stage 0."),
+         "Right for pipedream, but vertical sync keeps K on every stage: the last one, too, works with the version of stage 0."),
         (lambda name, K, r: 2 if name == "pipedream-2bw" else K - r,
-         "Right for pipedream and 2bw, but vertical sync keeps K on every stage: the last one, too, has to wait for the version of stage 0."),
+         "Right for pipedream and 2bw, but vertical sync keeps K on every stage: the last one, too, works with that of stage 0."),
         (lambda name, K, r: 2 if name == "pipedream-2bw" else K,
          "Right for vertical sync and 2bw, but in pipedream a later stage needs fewer: as many as it has micro-batches alive."),
         (lambda name, K, r: {"pipedream": K - 1 - r, "pipedream-vertical": K - 1}.get(name, 1),

@@ -120,24 +120,37 @@ def check_own_schedule(schedule):
     >>> check_own_schedule(["F0 F1 F2 B2 B1 B0", "F0 F1 F2 B2 B1 B0"])
     'The makespan is the best, 12 ticks, but 3 micro-batches are alive on device 0: start a backward before the last forward.'
     """
-    if schedule is None or (isinstance(schedule, (str, list, tuple)) and not "".join(map(str, schedule)).strip()):
-        return "Not solved yet: there is no action in it."
+    schedule, sentence = runnable(schedule, STAGES, MICROBATCHES)
+    return sentence or _judge_run(simulate(schedule))
+
+
+def runnable(answer, n_devices, n_microbatches):
+    """(the learner's `Schedule`, None) if it runs, has these sizes and stage r on device r, or (None, sentence).
+
+    answer: a text, a list of lines, or a `Schedule`.
+
+    >>> runnable("F0 B0\\nB0 F0", 2, 1)
+    (None, 'It cannot run: device 1: 1B0 comes before its forward 1F0.')
+    """
+    if answer is None or (isinstance(answer, (str, list, tuple)) and not "".join(map(str, answer)).strip()):
+        return None, "Not solved yet: there is no action in it."
     try:
-        schedule = _read(schedule)
+        schedule = _read(answer)
     except ScheduleError as error:
-        return f"That cannot be read: {short(error, 200)}"
+        return None, f"That cannot be read: {short(error, 200)}"
     if schedule is None:
-        return "Write text with one line for each device, such as 'F0 F1 B0 B1'."
-    sentence = _wrong_size(schedule)
+        return None, "Write text with one line for each device, such as 'F0 F1 B0 B1'."
+    sentence = _wrong_size(schedule, n_devices, n_microbatches)
     if sentence is not None:
-        return sentence
+        return None, sentence
     faults = schedule.faults()
     if faults:
         more = f" ({len(faults) - 1} more)" if len(faults) > 1 else ""
-        return f"It cannot run: {faults[0]}{more}."
-    if schedule.placement != [0, 1]:
-        return "Stage 0 belongs on device 0 and stage 1 on device 1: exchange the two lines."
-    return _judge_run(simulate(schedule))
+        return None, f"It cannot run: {faults[0]}{more}."
+    if schedule.placement != list(range(n_devices)):
+        where = "exchange the two lines" if n_devices == 2 else "write the lines in the order of the stages"
+        return None, f"Stage 0 belongs on device 0 and stage 1 on device 1: {where}."
+    return schedule, None
 
 
 def _read(schedule):
@@ -151,17 +164,18 @@ def _read(schedule):
     return None
 
 
-def _wrong_size(schedule):
+def _wrong_size(schedule, n_devices, n_microbatches):
     """A sentence about the number of devices and micro-batches, or None if they are as asked."""
-    if len(schedule.devices) != STAGES:
-        return f"Devices (lines) in your schedule: {len(schedule.devices)}; asked were {STAGES}."
-    indices = {action.microbatch for order in schedule.devices for action in order}
-    if indices == set(range(1, MICROBATCHES + 1)):
-        return "Micro-batches are counted from 0: here they are 0, 1 and 2."
+    if len(schedule.devices) != n_devices:
+        return f"Devices (lines) in your schedule: {len(schedule.devices)}; asked were {n_devices}."
+    indices = {part.microbatch for device in range(n_devices) for part in schedule.parts(device)}
+    asked = ", ".join(map(str, range(n_microbatches - 1))) + f" and {n_microbatches - 1}"
+    if indices == set(range(1, n_microbatches + 1)):
+        return f"Micro-batches are counted from 0: here they are {asked}."
     if not indices:
         return "Not solved yet: there is no action in it."
-    if max(indices) != MICROBATCHES - 1:
-        return f"Your micro-batches are {', '.join(map(str, sorted(indices)))}; asked were {MICROBATCHES}: 0, 1 and 2."
+    if max(indices) != n_microbatches - 1:
+        return f"Your micro-batches are {', '.join(map(str, sorted(indices)))}; asked were {n_microbatches}: {asked}."
     return None
 
 
