@@ -97,7 +97,7 @@ REPAIRED = [
 FOR_BOTH = [
     (one_f_one_b(3, 4), "It takes 18 ticks, as 1F1B does, and with whole backwards none is shorter in this memory: split"),
     (naive(3, 4), "It takes 36 ticks, the best is 1"),
-    (naive(3, 4), "All backwards are whole, and already in 1F1B's order that takes 18"),
+    (naive(3, 4), "All backwards are whole. Begin with 1F1B, which takes 18, then split"),
     (gpipe(3, 4),
      "Micro-batches alive on device 0: 4; allowed are 3. Put a B, or a W, before one of its forwards. (18 ticks.)"),
     (halved(naive(3, 4)), "0W0 is on the critical path"),
@@ -127,7 +127,9 @@ BEATS_1F1B = [
 BEST_WITH_THREE = [
     *FOR_BOTH,
     (SAME_MEMORY, "It takes 16 ticks, the best is 14. 2W0 is on the critical path"),
-    (SAME_MEMORY, "comes after it: can it be done later?"),
+    (SAME_MEMORY, "before work that another device waits for: can it be done later?"),
+    ("F1 F0 F2 I0 W0 F3 I1 W1 I2 W2 I3 W3\nF1 F0 I0 F2 I1 W0 F3 I2 W1 I3 W2 W3\nF0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3",
+     "It takes 15 ticks, the best is 14. The longest wait: device 2 idle from 0 to 3: fill, waiting for 1F0 from device 1."),
     (best_schedule(3, 4, COSTS, 2, halves=True).schedule, "It takes 17 ticks, the best is 14."),
     (THREE_ALIVE.replace("F2 I2 W0 F3 I3", "F2 I2 F3 W0 I3"), "Micro-batches alive on device 2: 4; allowed are 3."),
 ]

@@ -114,8 +114,8 @@ def _too_long(schedule, trace, best):
     hasty = next((span for place, span in enumerate(path) if span.label.kind == "W" and _delays(span, path[place + 1:])), None)
     if hasty is not None:
         return f"{start} {hasty.label} is on the critical path, before work that another device waits for: can it be done later?"
-    longest = max((idle for idle in trace.idle if idle.reason == "wait"), key=lambda idle: idle.end - idle.start, default=None)
-    return f"{start} The longest wait: {longest}." if longest else start
+    longest = max((idle for idle in trace.idle if idle.reason != "drain"), key=lambda idle: idle.end - idle.start)
+    return f"{start} The longest wait: {longest}."
 
 
 def _delays(span, path):
