@@ -10,7 +10,7 @@ from . import judged
 
 
 def check_hidden(hidden):
-    """Judge `hidden(K, F, B)`: the longest latency of a hop with which eager 1F1B still does a micro-batch every F + B ticks.
+    """Judge `hidden(K, F, B)`: the longest latency of a hop with which eager 1F1B does a micro-batch every F + B ticks.
 
     K devices, F and B the ticks of a forward and of a backward. The truth is counted in runs, in steps of a quarter tick.
 
@@ -27,14 +27,16 @@ def check_hidden(hidden):
          "You left out the work of the round trip: of (2K - 1)(F + B) ticks, K (F + B) are spent computing."),
         (lambda K, F, B: K * (F + B) / (2 * (K - 1)),
          "Eager 1F1B has 2K - 1 micro-batches under way from device 0, not 2K: one less than you counted."),
-        (lambda K, F, B: 0, "That is plain 1F1B: it has as many micro-batches under way as the round trip needs with free links."),
+        (lambda K, F, B: 0,
+         "That is plain 1F1B: it has as many micro-batches under way as the round trip needs with free links."),
         (lambda K, F, B: F / 2, "Device 0 works for F + B ticks in each step, not for F: both hide the links."),
         (lambda K, F, B: B / 2, "Device 0 works for F + B ticks in each step, not for B: both hide the links."),
         (lambda K, F, B: F, "A hop is hidden by a share of a whole step, F + B, not by one forward."),
         (lambda K, F, B: B, "A hop is hidden by a share of a whole step, F + B, not by one backward."),
     ]
     return judged(hidden, ("K", "F", "B"), cases, [_longest_hidden(*case) for case in cases], mistakes) or (
-        "Right: (F + B)/2, whatever K is. Each device more makes the way longer by two hops, and has two micro-batches more under way.")
+        "Right: (F + B)/2, whatever K is. Each device more makes the way longer by two hops, and adds two micro-batches to "
+        "those under way.")
 
 
 @cache
@@ -52,7 +54,7 @@ def _eager(K, M, F, B, c):
 
 
 def check_blocking(makespan):
-    """Judge `makespan(K, M, F, B, c)` of GPipe if a send blocks its device for c ticks, for K >= 2. The truth is counted in runs.
+    """Judge `makespan(K, M, F, B, c)` of GPipe, K >= 2, if a send blocks its device for c ticks. The truth is counted.
 
     >>> check_blocking(lambda K, M, F, B, c: (M + K - 1) * (F + B) + 2 * (K - 1) * c)
     'That is GPipe with sends that do not block: now every send of a device delays its next action, too.'
@@ -77,5 +79,5 @@ def check_blocking(makespan):
     ]
     right = [simulate(gpipe(K, M), Costs(F=F, B=B), Link(latency=c, blocking=True)).makespan for K, M, F, B, c in cases]
     return judged(makespan, ("K", "M", "F", "B", "c"), cases, right, mistakes) or (
-        "Right: (M + K - 1)(F + B) + 2 (M + K - 2) c. Without blocking it was 2 (K - 1) c: the messages of M - 1 more micro-batches "
-        "are no longer hidden.")
+        "Right: (M + K - 1)(F + B) + 2 (M + K - 2) c. Without blocking it was 2 (K - 1) c: the messages of M - 1 more "
+        "micro-batches are no longer hidden.")

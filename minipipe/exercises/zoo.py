@@ -50,7 +50,7 @@ def check_zb_h1(makespan):
          "One gap too many: there are K - 1 devices before or behind a device, not K."),
         (lambda K, M, F, I, W: (K - 1) * (F + I - W), "That is the idle time of one device: add its work, M (F + I + W)."),
         (lambda K, M, F, I, W: K * (K - 1) * (F + I - W), "That is the idle time of all devices; asked was the makespan."),
-        (lambda K, M, F, I, W: M * (F + I + W), "That is the work of one device: it would be the makespan without a bubble."),
+        (lambda K, M, F, I, W: M * (F + I + W), "That is the work of one device, the makespan without a bubble."),
     ]
     right = [simulate(zero_bubble_h1(K, M), Costs(F=F, B=I + W, I=I, W=W)).makespan for K, M, F, I, W in cases]
     return judged(makespan, ("K", "M", "F", "I", "W"), cases, right, mistakes) or (
@@ -89,7 +89,8 @@ def _wrong_choice(cases, answers, name, T, peak, limit, best):
     if all(run[0] == min(T for T, _ in runs.values()) for (runs, _), run in zip(cases, chosen)):
         return f"That is the fastest of all: with room for {limit:g}, {name} does not fit, it needs {peak:g}."
     if all(run[1] == min(peak for _, peak in runs.values()) for (runs, _), run in zip(cases, chosen)):
-        return f"That is the one with the least memory: with room for {limit:g}, {name} takes {T:g} ticks, and another that fits {best:g}."
+        return (f"That is the one with the least memory: with room for {limit:g}, {name} takes {T:g} ticks, and another "
+                f"that fits {best:g}.")
     if peak > limit:
         return f"With room for {limit:g}, {name} does not fit: it keeps {peak:g} micro-batches alive."
     return f"With room for {limit:g}, {name} fits and takes {T:g} ticks, but another one that fits takes {best:g}."
@@ -111,5 +112,6 @@ def check_which(name):
         return f"There is no schedule {short(repr(name))}: choose one of {', '.join(runs)}."
     T, peak = runs[found]
     if (T, peak) != (LOG["T"], LOG["peak"]):
-        return f"{found} takes {T:g} ticks with at most {peak:g} micro-batches alive, the log says {LOG['T']:g} and {LOG['peak']:g}."
-    return f"Right: {found}. Half of 1F1B's memory, and a little, for {T - 3 * LOG['M']:g} idle ticks on each device instead of 15."
+        log = f"{LOG['T']:g} and {LOG['peak']:g}"
+        return f"{found} takes {T:g} ticks with at most {peak:g} micro-batches alive, the log says {log}."
+    return f"Right: {found}. 1F1B takes 87 ticks and keeps 6 alive."
