@@ -40,5 +40,5 @@ def test_there_are_notebooks():
         "01_one_neuron", "02_layers_and_shapes", "03_micro_batches", "04_pipeline_tick_by_tick", "05_convolution",
         "06_cnn_backward",
         "07_batch_norm_and_dropout_in_a_pipeline", "08_transformer_in_a_pipeline",
-        "10_design_your_own_schedule", "12_asynchronous_pipelines",
+        "09_the_schedule_zoo", "10_design_your_own_schedule", "11_when_links_are_slow", "12_asynchronous_pipelines",
     ]
