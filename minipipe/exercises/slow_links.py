@@ -43,10 +43,9 @@ def check_hidden(hidden):
 def _longest_hidden(K, F, B):
     """The longest latency, in steps of 1/4, with which 2K - 1 micro-batches more take (2K - 1)(F + B) ticks more."""
     M, more = 4 * K, 2 * K - 1
-    c = Fraction(0)
-    while _eager(K, M + more, F, B, c) - _eager(K, M, F, B, c) == more * (F + B):
-        c += Fraction(1, 4)
-    return float(c - Fraction(1, 4))
+    latencies = [Fraction(quarters, 4) for quarters in range(8 * (F + B))]
+    too_long = next(c for c in latencies if _eager(K, M + more, F, B, c) - _eager(K, M, F, B, c) > more * (F + B))
+    return float(too_long - Fraction(1, 4))
 
 
 def _eager(K, M, F, B, c):
