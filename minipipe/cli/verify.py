@@ -21,7 +21,7 @@ PURPOSE = "prove many combinations equal to the full batch, as a table"
 EPILOG = """example:
   python3 -m minipipe verify
 """
-SIZES = [(1, 4, 8), (2, 3, 8), (4, 4, 8), (4, 2, 8), (4, 5, 8)]  # K, M, m; 3 and 5 do not divide 8
+SIZES = [(1, 4, 8), (2, 3, 8), (2, 4, 8), (4, 2, 8), (4, 5, 8)]  # K, M, m; 3 and 5 do not divide 8
 
 HEAD = """Each row: one network in one pipeline against the same network and one full-width batch; J and every parameter.
 
