@@ -415,3 +415,9 @@ def test_a_large_run_is_explained_within_a_second(name, link):
     trace.explain(most_alive=32)
     trace.critical_path()
     assert time.process_time() - begin < 1
+
+
+def test_a_drain_has_words_of_its_own():
+    trace = mp.simulate(build("gpipe", 2, 2))
+    drain = next(idle for idle in trace.idle if idle.reason == "drain")
+    assert trace.explain().describe(drain) == "device 1 is done and idle for 2 ticks, from 7 to 9"

@@ -113,11 +113,14 @@ class Explanation:
         return sorted(waits, key=lambda idle: idle.start - idle.end)[:most]
 
     def describe(self, idle):
-        """One of `Trace.idle` in words: how long, for what, and what was to blame for how much of it."""
+        """One of `Trace.idle` in words: how long, and, but for a drain, for what, and what was to blame for how much of it."""
         length = ticks(idle.end - idle.start)
-        words = f"device {idle.device} waits {length} ticks, from {ticks(idle.start)} to {ticks(idle.end)}"
+        verb = "is done and idle for" if idle.reason == "drain" else "waits"
+        words = f"device {idle.device} {verb} {length} ticks, from {ticks(idle.start)} to {ticks(idle.end)}"
         if idle.source is not None:
             words += f", for {idle.message} {'to arrive at' if idle.reason == 'send' else 'from'} device {idle.source}"
+        if idle.reason == "drain":
+            return words
         causes = {}
         for part in self.parts[idle]:
             causes.setdefault(part.cause, []).append(part)
