@@ -22,29 +22,27 @@ class Foresight:
         self.footprints, self.record, self.n_microbatches = footprints, record, M
         self.patterns = _patterns(schedule)
         self.copy_of = schedule.copy_of or [0] * M
-        self.kept = [{} for _ in schedule.devices]  # for each device, (stage, micro-batch) -> bytes of its stash
-        self.sums = {}                              # (copy, stage) -> trees of gradients and of statistics
-        self.fixed = [0] * len(schedule.devices)    # bytes of parameters and sums
+        self.kept = {}                             # (stage, micro-batch) -> bytes of its stash
+        self.sums = {}                             # (copy, stage) -> trees of gradients and of statistics
+        self.level = [0] * len(schedule.devices)   # bytes of parameters, stashes and sums
         for copy, placement in enumerate(schedule.placements):
             for stage, device in enumerate(placement):
                 self.sums[copy, stage] = TreeSum(M), TreeSum(M)
-                self.fixed[device] += footprints[0][stage].parameters
-        for device, n_bytes in enumerate(self.fixed):
+                self.level[device] += footprints[0][stage].parameters
+        for device, n_bytes in enumerate(self.level):
             record.memory += (device, 0, n_bytes)
 
     def perform(self, device, parts, start, end):
-        """The device has done an action with these parts."""
-        kept = self.kept[device]
-        before = after = 0
-        level = self.fixed[device] + sum(kept.values())
-        for part in parts:
-            kind, stage, i = part
-            given, made, left = self.footprints[i][stage].actions[self.patterns[stage, i]][kind]
-            before, after = before + given, after + made
-            kept[stage, i] = left
-            self._add_to_sums(device, kind, stage, i)
-        later = self.fixed[device] + sum(kept.values())
-        self.record.memory += (device, start, max(level + before, later + after), device, end, later)
+        """The device has done an action with these parts. While it lasts, the larger of what it holds at start and end counts."""
+        at_start = at_end = later = self.level[device]
+        for kind, stage, i in parts:
+            given, made, kept = self.footprints[i][stage].actions[self.patterns[stage, i]][kind]
+            at_start, at_end = at_start + given, at_end + made
+            later += kept - self.kept.get((stage, i), 0) + self._add_to_sums(kind, stage, i)
+            self.kept[stage, i] = kept
+        at_end += later - self.level[device]
+        self.level[device] = later
+        self.record.memory += (device, start, max(at_start, at_end), device, end, later)
 
     def sent(self, kind, stage, i):
         """The bytes of the message that an action sends."""
@@ -55,7 +53,8 @@ class Foresight:
         footprint, (gradients, statistics) = self.footprints[0][stage], self.sums[copy, stage]
         return len(gradients.pending) * footprint.gradients + len(statistics.pending) * footprint.statistics
 
-    def _add_to_sums(self, device, kind, stage, i):
+    def _add_to_sums(self, kind, stage, i):
+        """The bytes by which a stage's sums grow; fewer than 0 where they merge."""
         copy = self.copy_of[i]
         before = self.bytes_of_sums(copy, stage)
         gradients, statistics = self.sums[copy, stage]
@@ -63,7 +62,7 @@ class Foresight:
             statistics.add(i, 0)
         elif kind in "BW":
             gradients.add(i, 0)
-        self.fixed[device] += self.bytes_of_sums(copy, stage) - before
+        return self.bytes_of_sums(copy, stage) - before
 
 
 def _patterns(schedule):
