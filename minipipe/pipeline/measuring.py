@@ -15,9 +15,10 @@ PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a
 class Footprint(NamedTuple):
     """The bytes that a stage needs for micro-batches of one size.
 
-    parameters, gradients, statistics: of the stage; the last two for each sum over micro-batches that is kept. sent: {"F": of
-    the message to the next stage, "B": of the one back}. actions: {pattern: {kind: (before, after, kept)}}, the bytes of what an
-    action is given and of what it makes, at its start and at its end, that are not kept; and what is kept behind it.
+    parameters, gradients, statistics: of the stage; the last two for each sum over micro-batches that is kept.
+    sent: {"F": of the message to the next stage, "B": of the one back}.
+    actions: {pattern: {kind: (before, after, kept)}}: what an action holds at its start and at its end beside what the stage
+    keeps (arguments and results), and what the stage keeps of the micro-batch after it.
     """
 
     parameters: int
@@ -37,8 +38,9 @@ class Measured(NamedTuple):
 def measure(layers, loss, n_stages, X, Y, partition=None, n_rounds=5):
     """What the stages of a network need for a micro-batch X (n[0], m), Y (n[L], m): `Measured` seconds and bytes.
 
-    Each time is the median of `n_rounds`. The result is for `simulate(schedule, measured.costs, link, measured.footprints)`, which
-    then says how long a schedule with any number of such micro-batches takes, and how many bytes each device holds.
+    Each action is timed `n_rounds` times in each order that it occurs in (such as F B, or F R I W), and its time is the median.
+    The result is for `simulate(schedule, measured.costs, link, measured.footprints)`, which then says how long a schedule with
+    any number of such micro-batches takes, and how many bytes each device holds.
     Networks with skip connections between stages, or with tied weights, are refused: what these send is not foreseen.
 
     >>> from minipipe.layers import Linear
@@ -53,7 +55,7 @@ def measure(layers, loss, n_stages, X, Y, partition=None, n_rounds=5):
         schedule = Schedule.from_text([" ".join(f"{kind}0" for kind in pattern)] * n_stages)
         pipe = _MeasuredPipeline(layers, loss, n_stages, 1, schedule, partition=partition)
         if pipe.ties or pipe._routes.skips:
-            raise ValueError("tied weights and skip connections between stages send messages of their own, which are not foreseen here")
+            raise ValueError("tied weights and skip connections between stages send messages of their own, which measure cannot foresee")
         for _ in range(n_rounds):
             pipe.forward_backward(X, Y)
             for (kind, stage), measured in pipe.measured.items():
@@ -61,7 +63,7 @@ def measure(layers, loss, n_stages, X, Y, partition=None, n_rounds=5):
                 actions[stage][pattern][kind] = measured
     stages = range(n_stages)
     times = {kind: [median(seconds[kind, stage]) for stage in stages] for kind in "FBRIW"}
-    footprints = [_footprint(pipe.stages[stage], actions[stage]) for stage in stages]
+    footprints = [_footprint(measured) for measured in actions]
     return Measured(Costs(**times, message_bytes=[footprint.sent["F"] for footprint in footprints]), footprints)
 
 
@@ -91,8 +93,8 @@ class _MeasuredPipeline(Pipeline):
         return result
 
 
-def _footprint(stage, actions):
-    """The `Footprint` of a stage from its measured actions."""
+def _footprint(actions):
+    """The `Footprint` of a stage from its measured actions, {pattern: {kind: _Action}}."""
     statistics = actions["FB"]["F"].held["gradients"]
     return Footprint(
         parameters=actions["FB"]["F"].held["parameters"],

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from ..cluster import Cluster, Compute, Receive, Send
 from ..schedules import Action
+from ..schedules.playing import STEPS
 
 FLUSH = ("A", "U")  # all-reduce and update, where they have costs
-DIRECTION = {"F": 1, "B": -1, "I": -1, "W": 0, "R": 0, "U": 0}  # the stage that needs the result is this many stages on
-MESSAGE = {"F": "F", "B": "B", "I": "B"}                # a gradient by the same name, whether its sender halves the backward or not
+DIRECTION = {kind: way for kind, (_, _, _, way) in STEPS.items()}  # the stage that needs the result is this many stages on
+MESSAGE = {"F": "F", "B": "B", "I": "B"}  # a gradient has the same name, whether its sender halves the backward or not
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,16 @@ class Routes:
         return arriving, leaving
 
 
-def cluster_of(schedule, costs, link, perform=None, holdings=None, memory_limit=None, routes=Routes(), copies=None, flush=None):
+def cluster_of(
+    schedule, costs, link, perform=None, holdings=None, memory_limit=None, routes=Routes(), copies=None, flush=None
+):
     """A cluster with one device per line of `schedule`.
 
     perform: its actions call `perform(parts, inputs)` with the parts of the action and for each of them (incoming, skips); it
-    returns for each of them (outgoing, {name: what leaves by this name}). copies: the stages of both copies of the network,
-    if there are two. flush: `flush(device)` is a program that follows the device's last action.
+    returns for each of them (outgoing, {name: what leaves by this name}). Left out, the run takes its time without any
+    numbers, and its messages have the bytes that `costs` says: the run that `simulate` must equal.
+    holdings, memory_limit: as for `Cluster`. copies: the stages of both copies of the network, if there are two.
+    flush: `flush(device)` is a program that follows the device's last action.
     """
     neighbours, tables = Neighbours(schedule), routes.table(schedule.n_stages)
     sizes = costs.bytes_sent(schedule.n_stages)
@@ -57,9 +62,12 @@ class Neighbours:
 
     def stages_on(self, device):
         """The (copy, stage) that are on a device."""
-        return [(copy, stage) for copy, places in enumerate(self.placements) for stage, place in enumerate(places) if place == device]
+        return [
+            (copy, stage) for copy, places in enumerate(self.placements) for stage, place in enumerate(places) if place == device
+        ]
 
     def device(self, stage, microbatch):
+        """The device of the stage in the copy of the network that a micro-batch passes through."""
         return self.placements[self.copy_of[microbatch] if self.copy_of else 0][stage]
 
 
@@ -82,7 +90,8 @@ def _program(order, neighbours, perform, sizes, arriving, leaving):
             kind, stage, i = part
             after = stage + DIRECTION[kind]
             if after != stage and 0 <= after < n_stages:
-                yield Send(part if kind != "I" else Action("B", stage, i), result[0], device_of(after, i), sizes[min(stage, after)])
+                label = part if kind != "I" else Action("B", stage, i)
+                yield Send(label, result[0], device_of(after, i), sizes[min(stage, after)])
             for name, target in leaving[kind][stage]:
                 yield Send(_label(MESSAGE[kind], stage, i, name), result[1].get(name), device_of(target, i))
         results = result = None
