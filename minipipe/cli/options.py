@@ -62,7 +62,7 @@ def schedule_from(options):
     if own and options.devices is not None:
         raise ValueError(f"--devices {options.devices} has no place beside {own}, which has one line for each device: leave it out")
     if options.copy_of and not own:
-        raise ValueError(f"--copy-of is for a schedule of your own: those with a name know their copies; leave it out")
+        raise ValueError("--copy-of is for a schedule of your own: those with a name know their copies; leave it out")
     if options.order:
         schedule = Schedule.from_text(options.order, options.micro_batches, copy_of=options.copy_of)
     elif own:

@@ -24,6 +24,7 @@ def deadlock_message(waiting):
 
 
 def memory_message(device, now, held, limit):
+    """held: {kind: bytes} of the device at tick `now`."""
     total = sum(held.values())
     holdings = ", ".join(f"{what} {n_bytes:,}" for what, n_bytes in held.items() if n_bytes)
     return (

@@ -27,6 +27,7 @@ class Link:
             raise ValueError(f"bandwidth={self.bandwidth} must be above 0 bytes per tick")
 
     def ticks_occupied(self, n_bytes):
+        """How long a message of `n_bytes` keeps the link from the next one."""
         return 0 if self.bandwidth == math.inf else n_bytes / self.bandwidth
 
 
@@ -36,8 +37,8 @@ class Links:
     link: one `Link` for all pairs of devices, or a dict {(source, to): Link} of those that are not free.
 
     >>> links = Links({(0, 1): Link(latency=3, bandwidth=10)}, n_devices=2)
-    >>> links.transfer(0, 1, now=0, n_bytes=20), links.transfer(0, 1, now=0, n_bytes=20), links.transfer(1, 0, now=0, n_bytes=20)
-    ((0, 5.0), (2.0, 7.0), (0, 0))
+    >>> [links.transfer(source, to, now=0, n_bytes=20) for source, to in ((0, 1), (0, 1), (1, 0))]
+    [(0, 5.0), (2.0, 7.0), (0, 0)]
     """
 
     def __init__(self, link, n_devices):

@@ -189,6 +189,7 @@ class SumForEach:
 
     @property
     def pending(self):
+        """The partial sums of all mini-batches under way, as a list."""
         return [tree_sum.pending for tree_sum in self.sums.values()]
 
 

@@ -24,7 +24,7 @@ class MicroBatches:
         """Their labels."""
         return np.array(self.Y[..., self.slices[i]], order="C")
 
-    def size(self, i):
+    def batch_size(self, i):
         """The m of the mini-batch that micro-batch i is part of."""
         return self.m
 
@@ -52,7 +52,7 @@ class Stream:
         """Their labels."""
         return self.batches[i // self.n].labels(i % self.n)
 
-    def size(self, i):
+    def batch_size(self, i):
         """The m of the mini-batch that micro-batch i is part of."""
         return self.batches[i // self.n].m
 

@@ -28,7 +28,7 @@ class Stage:
         self.begin(1, None)
 
     def begin(self, n_microbatches, batch):
-        """Start a mini-batch: `batch` is a `MicroBatches`, read by the first stage (inputs) and the last (labels)."""
+        """Start a run: `batch`, `MicroBatches` or a `Stream`, is read by the first stage (inputs) and the last (labels)."""
         self.batch = batch
         self.inputs = Stash()  # micro-batch -> (A_prev, skips), for a recompute
         self.stash = Stash()   # micro-batch -> caches of the layers, and of the loss in the last stage
@@ -143,7 +143,7 @@ class Stage:
         A = forward_through(self.layers, A, skips)
         if self.loss is None:
             return A, None
-        return None, self.loss.forward(A, self.batch.labels(i), self.batch.size(i))
+        return None, self.loss.forward(A, self.batch.labels(i), self.batch.batch_size(i))
 
     def _begin_backward(self, i, dA):
         """Give the layers their caches of micro-batch i back; dA, which in the last stage is the loss's."""
@@ -188,6 +188,7 @@ class Stash(dict):
         self.buffers = Buffers(self._buffers)
 
     def pop(self, i):
+        """Take out the arrays of micro-batch i."""
         del self._buffers[i]
         self.buffers = Buffers(self._buffers)
         return super().pop(i)

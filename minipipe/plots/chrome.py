@@ -9,11 +9,10 @@ from bisect import bisect_left, bisect_right
 from math import inf
 from pathlib import Path
 
+from .boxes import STYLES
+
 MICROSECONDS = {"ns": 0.001, "us": 1, "ms": 1000, "s": 1_000_000}
-NAMES = {
-    "F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient", "R": "recompute", "U": "update", "A": "all-reduce",
-    "F&B": "forward and backward",
-}
+NAMES = {kind: style["label"] for kind, style in STYLES.items()} | {"F&B": "forward and backward"}
 INSIDE = 0.01  # an arrow begins and ends this share of a box from the box's edge: viewers bind it to the box around it
 
 

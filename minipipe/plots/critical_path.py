@@ -2,6 +2,8 @@
 
 from itertools import groupby
 
+from .boxes import HEIGHT
+
 STYLE = {"linewidth": 2.2, "zorder": 3}
 
 
@@ -19,12 +21,12 @@ def critical_path(trace, ax, until=None):
     path = [step._replace(end=min(step.end, end)) for step in trace.critical_path() if step.start < end]
     for step in path:
         if hasattr(step.what, "device"):
-            corner = step.start, step.what.device - 0.4
-            ax.add_patch(Rectangle(corner, step.end - step.start, 0.8, fill=False, edgecolor="black", **STYLE))
+            corner = step.start, step.what.device - HEIGHT / 2
+            ax.add_patch(Rectangle(corner, step.end - step.start, HEIGHT, fill=False, edgecolor="black", **STYLE))
     stays = [(ends, list(steps)) for ends, steps in groupby(path, key=lambda step: _ends(step.what))]
     for ((source, to), steps), next_stay in zip(stays, [*stays[1:], None]):
         if source != to:
-            half = 0.4 if to > source else -0.4
+            half = HEIGHT / 2 if to > source else -HEIGHT / 2
             ticks, rows = [steps[0].start, steps[-1].end], [source + half, to - half]
             if next_stay is not None and next_stay[0][0] == source:
                 ticks.append(ticks[-1])

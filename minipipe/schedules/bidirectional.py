@@ -25,8 +25,8 @@ def chimera(n_devices, n_microbatches):
     the inner ones, are alive if M >= K. K and M must be even, or `ValueError`.
 
     For F = B = 1 the makespan is 2M + K - 2 ticks if K divides M, else 2K ceil(M / K) + m - 2 with m = M mod K. Where F and B
-    differ, so that slots do, let x be the shorter and y the longer: M <= K take K x + (K + M - 2) y ticks, and each further unit
-    of K another 2x + (2K - 2) y, of which (K - 2)(y - x) are idle.
+    differ, let x be the shorter and y the longer. Then M <= K takes K x + (K + M - 2) y ticks; and where K divides M, each
+    further unit another 2x + (2K - 2) y, of which (K - 2)(y - x) are idle.
     Source: Li and Hoefler 2021, arXiv 2107.06925, sections 3.1 and 3.5.
     """
     _check_both_ways("chimera", n_devices, n_microbatches, least=2)

@@ -4,8 +4,8 @@ Each stage is v times as short, so filling and draining the pipeline takes v tim
 as many messages. Rows are devices, time runs to the right; `F` is a forward of a device's first stage, `f` one of its second.
 """
 
-from .builders import check
 from .actions import Action
+from .builders import check
 from .schedule import Schedule
 
 

@@ -32,7 +32,9 @@ ASYNCHRONOUS = {
     "pipedream-vertical": lambda n_devices, n_microbatches: pipedream(n_devices, n_microbatches, vertical_sync=True),
     "pipedream-2bw": pipedream_2bw,
 }
-STAGES_PER_DEVICE = dict.fromkeys(["interleaved", "looped", "zb-v", "interleaved-zb", "v-half", "v-min", "dualpipe-v"], 2)  # 1 for the others
+STAGES_PER_DEVICE = dict.fromkeys(  # 1 for the others
+    ["interleaved", "looped", "zb-v", "interleaved-zb", "v-half", "v-min", "dualpipe-v"], 2
+)
 
 
 def build(name, n_stages, n_microbatches):

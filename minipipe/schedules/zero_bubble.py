@@ -23,7 +23,7 @@ def zero_bubble_h1(n_devices, n_microbatches):
     check(n_devices, n_microbatches)
 
     def order(r):
-        forwards, backwards = _of_one_stage(r, n_microbatches)
+        forwards, backwards = ([Action(kind, r, i) for i in range(n_microbatches)] for kind in "FB")
         return halves_in_turn(forwards, backwards, min(n_devices - r - 1, n_microbatches), delay=r)
 
     return _schedule("zb-h1", n_devices, n_microbatches, order)
@@ -38,16 +38,15 @@ def zero_bubble_h2(n_devices, n_microbatches):
     check(n_devices, n_microbatches)
 
     def order(r):
-        forwards, backwards = _of_one_stage(r, n_microbatches)
         warm_up = min(n_microbatches, 2 * (n_devices - r) - 1)
-        actions, waiting, left = forwards[:warm_up], [], forwards[warm_up:]
-        for i, (_, stage, _) in enumerate(backwards):
-            actions.append(Action("I", stage, i))
-            waiting.append(Action("W", stage, i))
+        actions, waiting = [Action("F", r, i) for i in range(warm_up)], []
+        for i in range(n_microbatches):
+            actions.append(Action("I", r, i))
+            waiting.append(Action("W", r, i))
             if i >= 2 * r:
                 actions.append(waiting.pop(0))
-            if left:
-                actions.append(left.pop(0))
+            if warm_up + i < n_microbatches:
+                actions.append(Action("F", r, warm_up + i))
         return actions + waiting
 
     return _schedule("zb-h2", n_devices, n_microbatches, order)
@@ -81,10 +80,6 @@ def zero_bubble_v(n_devices, n_microbatches):
 
     devices = tuple(tuple(order(r)) for r in range(n_devices))
     return Schedule(devices, 2 * n_devices, n_microbatches, "zb-v")
-
-
-def _of_one_stage(stage, n_microbatches):
-    return [[Action(kind, stage, i) for i in range(n_microbatches)] for kind in "FB"]
 
 
 def _schedule(name, n_devices, n_microbatches, order):
