@@ -5,6 +5,7 @@ import math
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from fractions import Fraction
 from html import unescape
 
@@ -13,6 +14,7 @@ import pytest
 import minipipe as mp
 from minipipe.cluster.trace import Record, Trace
 from minipipe.plots import html
+from minipipe.plots.boxes import lanes_of
 from minipipe.plots.html import page_data
 from minipipe.schedules import Action, Overlap, Schedule, build, peak_microbatches
 
@@ -64,6 +66,23 @@ def test_stages_and_copies_of_a_device_are_told_apart():
         (0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 1, 1), (1, 1, 1, 1),  # stage, micro-batch, copy, place on its device
     }
     assert two_copies["copies"] == 2 and two_copies["most_stages"] == 2
+
+
+def test_an_all_reduce_belongs_to_the_copy_that_its_device_has():
+    """It closes all micro-batches of a stage, so the one in its name does not say which copy it is of."""
+    page = page_data(mp.simulate(build("chimera", 4, 4), mp.Costs(all_reduce=1)))
+    assert page["most_stages"] == 2
+    assert {(kind, stage, *where) for device, *_, parts in page["spans"] if device == 0 for kind, stage, _, *where in parts} == {
+        (kind, stage, stage // 3, stage // 3) for kind in "FBA" for stage in (0, 3)
+    }
+
+
+@pytest.mark.parametrize("devices_swapped", [False, True])
+def test_the_page_and_the_picture_agree_on_the_stages_of_a_device(devices_swapped):
+    schedule = build("chimera", 4, 8)
+    trace = mp.simulate(replace(schedule, devices=schedule.devices[::-1]) if devices_swapped else schedule)
+    lanes = {(device, part[1]): part[4] for device, *_, parts in page_data(trace)["spans"] for part in parts}
+    assert lanes == lanes_of(trace).of
 
 
 def test_an_overlap_has_two_parts_and_both_count():

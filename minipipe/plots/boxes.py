@@ -31,12 +31,14 @@ class Box(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """of: {(device, stage): its place among the device's stages}. n: the most stages of one device. copies: whether the
-    stages of a device belong to different copies of the network, so that some stage is on several devices."""
+    """of: {(device, stage): its place among the device's stages}. n: the most stages of one device. copies: whether there
+    are two copies of the network. copy_of: {micro-batch: its copy, 0 or 1}. copy_at: {(device, stage): its copy}."""
 
     of: dict
     n: int
     copies: bool
+    copy_of: dict
+    copy_at: dict
 
 
 def boxes(trace, until=None):
@@ -65,20 +67,23 @@ def parts_of(label):
 def lanes_of(trace):
     """The `Lanes` of a trace: a device's stages by the copy of the network, then by number.
 
-    Two micro-batches that enter the network on different devices go through different copies of it.
+    Copy 1 has a stage on another device than the first micro-batch has it.
     """
-    entrance, copy_of = {}, {}  # {micro-batch: device}, {(device, stage): device at which its micro-batches enter}
+    homes, first_at = {}, {}  # {micro-batch: {stage: device}}, {(device, stage): the first micro-batch there}
     for span in trace.spans:
         for part in parts_of(span.label):
             if hasattr(part, "stage") and hasattr(part, "microbatch"):
-                device = entrance.setdefault(part.microbatch, span.device)
-                copy_of.setdefault((span.device, part.stage), device)
+                homes.setdefault(part.microbatch, {}).setdefault(part.stage, span.device)
+                first_at.setdefault((span.device, part.stage), part.microbatch)
+    first = homes[min(homes)] if homes else {}
+    copy_of = {i: int(any(first.get(stage, device) != device for stage, device in home.items())) for i, home in homes.items()}
+    copy_at = {place: copy_of[i] for place, i in first_at.items()}
     of, n = {}, 1
     for device in range(trace.n_devices):
-        stages = sorted((copy, stage) for (owner, stage), copy in copy_of.items() if owner == device)
+        stages = sorted((copy, stage) for (owner, stage), copy in copy_at.items() if owner == device)
         of |= {(device, stage): lane for lane, (_, stage) in enumerate(stages)}
         n = max(n, len(stages))
-    return Lanes(of, n, n > 1 and len({stage for _, stage in of}) < len(of))
+    return Lanes(of, n, any(copy_at.values()), copy_of, copy_at)
 
 
 def shade(kind, lane, n_lanes):

@@ -5,7 +5,7 @@ import math
 from importlib import resources
 
 from ..schedules import alive_microbatches
-from .boxes import OTHER, STYLES
+from .boxes import OTHER, STYLES, UNNUMBERED, lanes_of
 
 KINDS = STYLES | {"U": {"facecolor": "#808080", "label": "update"}}  # a mark that is seen on dark paper, too
 LONG = 10_000
@@ -39,12 +39,11 @@ def page_data(trace, title=None):
     it works on, and where its stage stands among those of its device; no parts for a label that is not of a schedule.
     memory: for each device, [tick, amount] from each change on.
     """
-    copies = _copies(trace)
-    places = _places(trace, copies)
+    lanes = lanes_of(trace)
 
     def part_row(part, device):
-        copy = copies[part.microbatch]
-        return [part.kind, part.stage, part.microbatch, copy, places[device].index((copy, part.stage))]
+        copy = lanes.copy_at[device, part.stage] if part.kind in UNNUMBERED else lanes.copy_of[part.microbatch]
+        return [part.kind, part.stage, part.microbatch, copy, lanes.of[device, part.stage]]
 
     memory, unit = _memory(trace)
     return {
@@ -53,8 +52,8 @@ def page_data(trace, title=None):
         "makespan": _number(trace.makespan),
         "step": _step(trace),
         "bubble": {of: float(trace.bubble(of)) for of in ("total", "ideal", "span")} if any(trace.busy_ticks()) else None,
-        "copies": 1 + max(copies.values(), default=0),
-        "most_stages": max(map(len, places), default=0),
+        "copies": 1 + lanes.copies,
+        "most_stages": lanes.n,
         "kinds": {kind: [style["facecolor"], style["label"]] for kind, style in (KINDS | {"": OTHER}).items()},
         "spans": [
             [device, _number(start), _number(end), str(label), [part_row(part, device) for part in _parts(label)]]
@@ -87,25 +86,6 @@ def _step(trace):
     if trace.makespan <= 0 or (whole or trace.makespan >= 10) and trace.makespan <= LONG:
         return 1
     return 10.0 ** math.floor(math.log10(trace.makespan / 100))
-
-
-def _copies(trace):
-    """{micro-batch: copy of the network, 0 or 1}: copy 1 has a stage on another device than the first micro-batch has it."""
-    homes = {}
-    for device, label, *_ in trace.spans:
-        for part in _parts(label):
-            homes.setdefault(part.microbatch, {})[part.stage] = device
-    first = homes[min(homes)] if homes else {}
-    return {microbatch: int(any(first.get(stage, device) != device for stage, device in home.items()))
-            for microbatch, home in homes.items()}
-
-
-def _places(trace, copies):
-    """For each device, its (copy, stage) pairs in order."""
-    places = [set() for _ in range(trace.n_devices)]
-    for span in trace.spans:
-        places[span.device] |= {(copies[part.microbatch], part.stage) for part in _parts(span.label)}
-    return [sorted(pairs) for pairs in places]
 
 
 def _memory(trace):
