@@ -18,13 +18,13 @@ from .schedules import Costs, Overlap, Schedule, ScheduleError
 from .training import fit
 
 __all__ = [
-    "Adam", "AdamW", "Add", "AsynchronousPipeline", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm", "BinaryCrossEntropy", "Chain",
-    "Cluster", "Compute", "Concat", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
-    "ConvTranspose3d", "Costs", "DeadlockError", "Dropout", "Embedding", "Flatten", "Fork", "GELU", "GlobalAvgPool",
-    "GroupNorm", "Join", "Layer", "LayerNorm", "LeakyReLU", "Linear", "Link", "MaxPool1d", "MaxPool2d", "MaxPool3d",
-    "MeanSquaredError", "MemoryLimitError", "MultiHeadAttention", "Overlap", "Pad", "Pipeline", "PositionalEmbedding", "RMSProp",
-    "ReLU", "Receive", "Reshape", "Residual", "SGD", "Schedule", "ScheduleError", "Send", "Sequential", "SiLU",
-    "Sigmoid", "Softmax", "SoftmaxCrossEntropy", "Softplus", "Stage", "Tanh", "Trace", "TransformerBlock", "accuracy",
-    "cluster", "datasets", "describe", "exact", "fit", "he", "measure", "models", "one_hot", "plots", "schedules", "simulate", "verification",
-    "xavier",
+    "Adam", "AdamW", "Add", "AsynchronousPipeline", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm",
+    "BinaryCrossEntropy", "Chain", "Cluster", "Compute", "Concat", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d",
+    "ConvTranspose2d", "ConvTranspose3d", "Costs", "DeadlockError", "Dropout", "Embedding", "Flatten", "Fork",
+    "GELU", "GlobalAvgPool", "GroupNorm", "Join", "Layer", "LayerNorm", "LeakyReLU", "Linear", "Link", "MaxPool1d",
+    "MaxPool2d", "MaxPool3d", "MeanSquaredError", "MemoryLimitError", "MultiHeadAttention", "Overlap", "Pad",
+    "Pipeline", "PositionalEmbedding", "RMSProp", "ReLU", "Receive", "Reshape", "Residual", "SGD", "Schedule",
+    "ScheduleError", "Send", "Sequential", "SiLU", "Sigmoid", "Softmax", "SoftmaxCrossEntropy", "Softplus", "Stage",
+    "Tanh", "Trace", "TransformerBlock", "accuracy", "cluster", "datasets", "describe", "exact", "fit", "he",
+    "measure", "models", "one_hot", "plots", "schedules", "simulate", "verification", "xavier",
 ]

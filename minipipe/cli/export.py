@@ -8,7 +8,8 @@ from .output import checked_path, picture_formats, save, title_of
 
 PURPOSE = "write a schedule as PyTorch's CSV, or its run for Perfetto, as a web page, text or picture"
 EPILOG = """Formats: csv, a table that PyTorch's _PipelineScheduleRuntime._load_csv reads; chrome, a trace for ui.perfetto.dev and
-chrome://tracing; html, a page to step and zoom through the run; text; png, svg, pdf and the other formats of matplotlib. Without --output, what is text is printed.
+chrome://tracing; html, a page to step and zoom through the run; text; png, svg, pdf and the other formats of matplotlib.
+Without --output, what is text is printed.
 
 examples:
   python3 -m minipipe export --schedule zb-v --devices 4 --micro-batches 8 --output zb-v.csv
@@ -27,7 +28,8 @@ TEXTS = {
 def add_options(parser):
     add_schedule(parser)
     add_hardware(parser)
-    parser.add_argument("--format", metavar="FORMAT", help=f"{', '.join(TEXTS)}, or a picture's (default: by the ending of --output)")
+    parser.add_argument("--format", metavar="FORMAT",
+                        help=f"{', '.join(TEXTS)}, or a picture's (default: by the ending of --output)")
     parser.add_argument("--tick", default="1 ms", help='how long a tick is shown in a chrome trace (default: "%(default)s")')
     parser.add_argument("--output", metavar="FILE", help="the file to write (default: print it)")
 
@@ -48,7 +50,8 @@ def _format(options):
     form = options.format or ENDINGS.get(ending, ending)
     formats = [*TEXTS, *picture_formats()]
     if form not in formats:
-        what = f"--format {form!r}" if options.format else f"--output {options.output}" if options.output else "no --format and no --output"
+        output = f"--output {options.output}" if options.output else "no --format and no --output"
+        what = f"--format {form!r}" if options.format else output
         raise ValueError(f"{what} does not say what to write: use --format with one of {', '.join(formats)}")
     if form not in TEXTS and not options.output:
         raise ValueError(f"a picture needs a file to be written to: add --output schedule.{form}")

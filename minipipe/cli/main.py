@@ -53,7 +53,8 @@ def command_line():
     for name, module in COMMANDS.items():
         purpose = f"{module.PURPOSE[0].upper()}{module.PURPOSE[1:]}."
         command = commands.add_parser(
-            name, help=module.PURPOSE, description=purpose, epilog=module.EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+            name, help=module.PURPOSE, description=purpose, epilog=module.EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_options(command)
         command.set_defaults(run=module.run)

@@ -7,7 +7,8 @@ from .options import add_costs, add_latency, add_sizes, costs_from, latency_from
 from .output import checked_path, print_trace, title_of
 
 PURPOSE = "search the best schedule with one stage on each device, with a proof where there is time for it; or make a good one"
-EPILOG = """The time that it takes grows fast with the devices and micro-batches; --most-nodes limits it, and --greedy does without a search.
+EPILOG = """The time that it takes grows fast with the devices and micro-batches; --most-nodes limits it, and --greedy does without a
+search.
 
 examples:
   python3 -m minipipe search --devices 3 --micro-batches 4 --most-alive 3 2 1
@@ -24,7 +25,8 @@ def add_options(parser):
     parser.add_argument("--most-alive", type=int, nargs="+", metavar="N",
                         help="micro-batches that a device has memory for: one number, or one for each device (default: no limit)")
     parser.add_argument("--halves", action="store_true", help="split each backward into I and W")
-    parser.add_argument("--greedy", action="store_true", help="decide step by step what each device does next, with no search and no proof")
+    parser.add_argument("--greedy", action="store_true",
+                        help="decide step by step what each device does next, with no search and no proof")
     parser.add_argument("--most-nodes", type=int, default=20_000, metavar="N",
                         help="give up the proof after so many partial schedules (default: %(default)s)")
     parser.add_argument("--output", metavar="FILE.csv", help="write the schedule as a table that PyTorch loads")
@@ -46,8 +48,8 @@ def run(options):
     elif found.proved:
         print(f"\nproved: no schedule takes fewer than {found.makespan:g} ticks ({found.n_nodes:,} partial schedules looked at)")
     else:
-        print(f"\nnot proved: {found.makespan:g} ticks is the best found, and none takes fewer than {found.bound:g}; {found.n_nodes:,} partial "
-              "schedules looked at, --most-nodes allows more")
+        print(f"\nnot proved: {found.makespan:g} ticks is the best found, and none takes fewer than {found.bound:g}; "
+              f"{found.n_nodes:,} partial schedules looked at, --most-nodes allows more")
     if path:
         schedule.to_csv(path)
         print(f"written: {path}")

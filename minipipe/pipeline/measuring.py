@@ -55,7 +55,7 @@ def measure(layers, loss, n_stages, X, Y, partition=None, n_rounds=5):
         schedule = Schedule.from_text([" ".join(f"{kind}0" for kind in pattern)] * n_stages)
         pipe = _MeasuredPipeline(layers, loss, n_stages, 1, schedule, partition=partition)
         if pipe.ties or pipe._routes.skips:
-            raise ValueError("tied weights and skip connections between stages send messages of their own, which measure cannot foresee")
+            raise ValueError("tied weights and skip connections between stages send messages of their own: these are not foreseen")
         for _ in range(n_rounds):
             pipe.forward_backward(X, Y)
             for (kind, stage), measured in pipe.measured.items():

@@ -13,9 +13,9 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None):
     """The `Trace` of `schedule`: when each action starts and ends, and why a device waits.
 
     link: a `Link` for all pairs of devices, or a dict {(source, to): Link}. footprints: the bytes of a micro-batch on each
-    stage, measured by `measure`, or a list of these for micro-batches of different sizes; given them, the trace foresees the bytes
-    that each device holds, and messages have their size. The trace is that of a pipeline with these costs. Raises
-    `ScheduleError` for a schedule with faults, `ValueError` for costs or links that do not fit it.
+    stage, measured by `measure`, or a list of these, one for each micro-batch, where their sizes differ; given them, the trace
+    foresees the bytes that each device holds, and messages have their size. The trace is that of a pipeline with these
+    costs. Raises `ScheduleError` for a schedule with faults, `ValueError` for costs or links that do not fit it.
 
     >>> from minipipe.schedules import gpipe
     >>> simulate(gpipe(4, 8)).makespan      # (M + K - 1)(F + B) = (8 + 4 - 1)(1 + 2)
@@ -69,7 +69,8 @@ class _Timing:
             if not way:
                 continue
             to = self.placements[self.copy_of[i]].get(stage + way)
-            if to is not None and (to != device or self.foresight is not None):  # what a device keeps for itself needs memory only
+            # what a device sends to itself takes no time, but memory
+            if to is not None and (to != device or self.foresight is not None):
                 label = part if kind != "I" else Action("B", stage, i)
                 if self.foresight is not None:
                     n_bytes = self.foresight.sent(kind, stage, i)

@@ -9,4 +9,7 @@ from .memory import alive, memory, timeline_with_memory
 from .text import text
 from .timeline import timeline
 
-__all__ = ["alive", "animate", "chrome_trace", "compare", "critical_path", "html", "memory", "text", "timeline", "timeline_with_memory"]
+__all__ = [
+    "alive", "animate", "chrome_trace", "compare", "critical_path", "html", "memory", "text", "timeline",
+    "timeline_with_memory",
+]

@@ -59,7 +59,8 @@ def _plain(number):
 def _names(name, trace, process):
     events = [("process_name", 0, {"name": name})]
     for device in range(trace.n_devices):
-        events += [("thread_name", device + 1, {"name": f"device {device}"}), ("thread_sort_index", device + 1, {"sort_index": device})]
+        events.append(("thread_name", device + 1, {"name": f"device {device}"}))
+        events.append(("thread_sort_index", device + 1, {"sort_index": device}))
     return [{"ph": "M", "name": kind, "pid": process, "tid": thread, "args": args} for kind, thread, args in events]
 
 

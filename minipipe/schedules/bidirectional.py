@@ -19,10 +19,10 @@ def chimera(n_devices, n_microbatches):
            f2 F0 f3 F1 B0 b2 B1 b3
         f2    f3 F0 B0 F1 B1 b2    b3
 
-    A unit is K micro-batches, half of them in each direction. The i-th of a half has F in slot s + 2i and B in slot 2K - 1 - s + 2i
-    on stage s, so that for an even K no device has two actions in a slot. The next unit begins 2K slots later ("direct
-    concatenation"); the last one is smaller where K does not divide M. From K/2 + 1 micro-batches, on the outer devices, to K, on
-    the inner ones, are alive if M >= K. K and M must be even, or `ValueError`.
+    A unit is K micro-batches, half of them in each direction. On stage s, micro-batch i = 0, 1, ... of a half has F in slot
+    s + 2i and B in slot 2K - 1 - s + 2i, so that for an even K no device has two actions in a slot. The next unit begins 2K
+    slots later ("direct concatenation"); the last one is smaller where K does not divide M. From K/2 + 1 micro-batches, on
+    the outer devices, to K, on the inner ones, are alive if M >= K. K and M must be even, or `ValueError`.
 
     For F = B = 1 the makespan is 2M + K - 2 ticks if K divides M, else 2K ceil(M / K) + m - 2 with m = M mod K. Where F and B
     differ, let x be the shorter and y the longer. Then M <= K takes K x + (K + M - 2) y ticks; and where K divides M, each
@@ -80,7 +80,9 @@ def dualpipe_v(n_devices, n_microbatches):
     """
     check(n_devices, n_microbatches)
     if n_microbatches < 2 * n_devices:
-        raise ValueError(f"n_microbatches={n_microbatches} is too few for dualpipe-v on {n_devices} devices: use at least {2 * n_devices}")
+        raise ValueError(
+            f"n_microbatches={n_microbatches} is too few for dualpipe-v on {n_devices} devices: use at least {2 * n_devices}"
+        )
     orders = [_eight_steps(Turns(r, 2 * n_devices - 1 - r), n_devices, r, n_microbatches) for r in range(n_devices)]
     return Schedule(tuple(map(tuple, orders)), 2 * n_devices, n_microbatches, "dualpipe-v")
 

@@ -1,8 +1,10 @@
 """Schedules made from a building block: when one micro-batch passes each device; the next one does the same 6 slots later.
 
-How long a micro-batch stays on a device in the block decides how many are alive at once, and with that the memory. Two stages
-on each device are placed in a V, as in ZB-V: device r of K has stage r and, on the way back, stage 2K - 1 - r. A slot is the time
-of one pass (F, I or W) through one stage. Source: Qi et al. 2024, arXiv 2405.15362, Pipeline Parallelism with Controllable Memory.
+How long a micro-batch stays on a device in the block decides how many are alive at once, and with that the memory. Two
+stages on each device are placed in a V, as in ZB-V: device r of K has stage r and, on the way back, stage 2K - 1 - r. A slot
+is the time of one pass (F, I or W) through one stage.
+
+Source: Qi et al. 2024, arXiv 2405.15362, Pipeline Parallelism with Controllable Memory.
 """
 
 from itertools import accumulate
@@ -22,7 +24,8 @@ def v_half(n_devices, n_microbatches):
         . . . . F f . . . . . . i . I . .
 
     With M micro-batches, at most min(M, (K + 2) // 2) are alive on a device. The makespan for F = I = W and M >= K > 2 is
-    M (F + B) + (3K - 7)/2 F ticks for an even K and M (F + B) + (3K - 4)/2 F for an odd one, if F is that of both stages together.
+    M (F + B) + (3K - 7)/2 F ticks for an even K and M (F + B) + (3K - 4)/2 F for an odd one, if F is that of both stages
+    together.
     """
     K = n_devices
     wait = 0 if K % 2 else 3  # shifts the gradients into slots that the forwards leave free

@@ -19,7 +19,8 @@ COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|RED
 
 def table_text(schedule):
     """The table of a schedule without faults; `ValueError` for R and U, which PyTorch does not have."""
-    foreign = next((part for device in range(len(schedule.devices)) for part in schedule.parts(device) if part.kind in "RU"), None)
+    parts = (part for device in range(len(schedule.devices)) for part in schedule.parts(device))
+    foreign = next((part for part in parts if part.kind in "RU"), None)
     if foreign is not None:
         what, remedy = {
             "R": ("recomputes", "export it without, and recompute inside PyTorch's stages, with torch.utils.checkpoint"),
@@ -48,8 +49,8 @@ def time_steps(schedule):
 def _can_start(action, done, n_stages):
     """Whether all that comes from other stages is there; what the stage itself needs, its order provides."""
     for kind, stage, microbatch in action.parts:
-        needed = {"F": ("F", stage - 1, microbatch), "B": ("I", stage + 1, microbatch), "I": ("I", stage + 1, microbatch)}.get(kind)
-        if needed and 0 <= needed[1] < n_stages and needed not in done:
+        needed = ("F", stage - 1, microbatch) if kind == "F" else ("I", stage + 1, microbatch)
+        if kind != "W" and 0 <= needed[1] < n_stages and needed not in done:
             return False
     return True
 

@@ -1,4 +1,4 @@
-"""The best schedule there is, for a few stages and micro-batches: not a rule that does well, but a proof that none does better."""
+"""The best schedule there is, for a few stages and micro-batches: no rule of thumb, but a proof that none does better."""
 
 import math
 from dataclasses import dataclass

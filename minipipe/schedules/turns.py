@@ -1,4 +1,4 @@
-"""Orders of a device with two stages, written in words: F0 is the next forward of its first stage, B1 a backward of its second."""
+"""Orders of a device with two stages, in words: F0 is the next forward of its first stage, B1 a backward of its second."""
 
 from .actions import Action, Overlap
 

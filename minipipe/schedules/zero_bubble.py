@@ -55,9 +55,9 @@ def zero_bubble_h2(n_devices, n_microbatches):
 def zero_bubble_v(n_devices, n_microbatches):
     """Two stages on each device, placed in a V: device r has stage r and, on the way back, stage 2K - 1 - r.
 
-    The last device has both middle stages, the first one the first and the last: a micro-batch's backward begins where its forward
-    has ended, on device 0. Makespan M (F + B) + (K - 1) F / 2 ticks for F = I = W and M >= 2K - 1, if F is that of both
-    stages together; K micro-batches are alive, as in 1F1B. Section 6 of the paper.
+    The last device has both middle stages, the first one the first and the last: a micro-batch's backward begins where its
+    forward has ended, on device 0. Makespan M (F + B) + (K - 1) F / 2 ticks for F = I = W and M >= 2K - 1, if F is that of
+    both stages together; K micro-batches are alive on every device, as on 1F1B's first. Section 6 of the paper.
 
     Built for at least 2K - 1 micro-batches; what is too much is left out.
     """
