@@ -4,12 +4,12 @@ from dataclasses import fields, replace
 
 from ..pipeline import simulate
 from ..plots import compare
-from ..schedules import BUILDERS, peak_microbatches
+from ..schedules import ASYNCHRONOUS, BUILDERS, peak_microbatches
 from .options import add_hardware, add_picture, add_sizes, costs_from, link_from, named, read, sizes_from
 from .output import BUBBLES, checked_picture, write
 
 PURPOSE = "run several schedules on the same devices: a table, and a picture on one time axis"
-EPILOG = f"""names: {', '.join(BUILDERS)}
+EPILOG = f"""names: {', '.join([*BUILDERS, *ASYNCHRONOUS])}
 
 Costs are those of a whole device: where a schedule has v stages on each, a stage costs 1/v of it, and so does what it keeps of
 a micro-batch. The peak is the most micro-batches that are alive on one device.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ..cluster import Link
 from ..pipeline import simulate
-from ..schedules import BUILDERS, Costs, STAGES_PER_DEVICE, Schedule, build, with_recompute
+from ..schedules import ASYNCHRONOUS, BUILDERS, Costs, STAGES_PER_DEVICE, Schedule, build, with_recompute
 
 SCHEDULE, DEVICES, MICRO_BATCHES = "1f1b", 4, 8
 
@@ -17,7 +17,7 @@ def add_sizes(parser):
 def add_schedule(parser):
     """Which schedule: one with a name and its sizes, or the user's own."""
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--schedule", metavar="NAME", help=f"one of {', '.join(BUILDERS)} (default: {SCHEDULE})")
+    which.add_argument("--schedule", metavar="NAME", help=f"one of {', '.join([*BUILDERS, *ASYNCHRONOUS])} (default: {SCHEDULE})")
     which.add_argument("--order", nargs="+", metavar="ACTIONS",
                        help='your own schedule: one "F0 F1 B0 B1" per device, with R0 for a recomputation, 2F0 for stage 2, '
                             '0F1&3B0 for two at once')

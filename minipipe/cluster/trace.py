@@ -227,13 +227,13 @@ class Trace:
         return text(self)
 
     def to_html(self, path=None, title=None):
-        """The timeline as an interactive web page, made by `minipipe.plots.html`: its text, or a file if `path` is given."""
+        """The timeline as an interactive web page, made by `minipipe.plots.html`: its text, or the file `path`."""
         from ..plots import html
 
         return html(self, path, title)
 
     def to_chrome_trace(self, path=None, tick="1 ms"):
-        """The timeline as a dict, and as JSON in the file `path`, for ui.perfetto.dev; made by `minipipe.plots.chrome_trace`."""
+        """The timeline as a dict, or as JSON in the file `path`, for ui.perfetto.dev; made by `minipipe.plots.chrome_trace`."""
         from ..plots import chrome_trace
 
         return chrome_trace(self, path, tick)

@@ -17,7 +17,7 @@ INSIDE = 0.01  # an arrow begins and ends this share of a box from the box's edg
 
 
 def chrome_trace(runs, path=None, tick="1 ms"):
-    """A dict in Chrome's trace event format, also written to `path` as JSON; `Trace.to_chrome_trace` calls this.
+    """A dict in Chrome's trace event format, or None if it has been written to the file `path` as JSON; `Trace.to_chrome_trace` calls this.
 
     runs: a `Trace`, or {name: trace}, each of which becomes a process. Devices are threads, spans are boxes with their ticks in
     the arguments, messages are arrows from the span before the send to the span after the receipt, and memory is a counter,
@@ -34,9 +34,9 @@ def chrome_trace(runs, path=None, tick="1 ms"):
     makespans = {name: _plain(trace.makespan) for name, trace in runs.items()}
     told = {"tick": tick, "microseconds per tick": unit, "makespan in ticks": makespans}
     chrome = {"traceEvents": names + events, "displayTimeUnit": "ms", "otherData": told}
-    if path is not None:
-        Path(path).write_text(json.dumps(chrome), encoding="utf-8")
-    return chrome
+    if path is None:
+        return chrome
+    Path(path).write_text(json.dumps(chrome), encoding="utf-8")
 
 
 def _microseconds(tick):

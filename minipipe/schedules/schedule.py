@@ -144,7 +144,7 @@ class Schedule:
         return self
 
     def to_csv(self, path=None):
-        """The table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads, as text; also written to `path`, if given.
+        """The table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads, as text; or None if it has been written to the file `path`.
 
         Cells stand where a run has them in which each action takes one time step; waiting is an empty cell. Raises
         `ScheduleError` for a schedule with faults, or with R or U, which PyTorch does not have. The table does not say
@@ -159,9 +159,9 @@ class Schedule:
             text = table_text(self)
         except ValueError as error:
             raise ScheduleError(str(error)) from None
-        if path is not None:
-            Path(path).write_text(text, encoding="utf-8", newline="\n")
-        return text
+        if path is None:
+            return text
+        Path(path).write_text(text, encoding="utf-8", newline="\n")
 
     def __str__(self):
         return "\n".join(f"device {device}: {' '.join(map(str, order))}" for device, order in enumerate(self.devices))
