@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import rational
-from minipipe.schedules import Action, Overlap, Schedule, build, names_for
+from minipipe.schedules import RECOMPUTE, Action, Overlap, Schedule, build, names_for
 
 LOSSES = {
     "mean squared error": mp.MeanSquaredError(),
@@ -30,7 +30,7 @@ class Case(NamedTuple):
     partition: list
     n_microbatches: int
     schedule: str
-    recompute: bool
+    recompute: str
     seed: int
 
     def pipeline(self, layers):
@@ -152,7 +152,7 @@ def _tie(draw, network):
 def cuts(draw, n_layers, most):
     """(partition, M, schedule, recompute) for a pipeline of so many layers with up to `most` micro-batches."""
     partition, n_microbatches = draw(compositions(n_layers)), draw(st.integers(1, most))
-    return partition, n_microbatches, draw(st.sampled_from(names_for(len(partition), n_microbatches))), draw(st.booleans())
+    return partition, n_microbatches, draw(st.sampled_from(names_for(len(partition), n_microbatches))), draw(st.sampled_from(list(RECOMPUTE)))
 
 
 @st.composite

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.functions import even_slices
-from minipipe.schedules import build, names_for, with_recompute
+from minipipe.schedules import RECOMPUTE, build, names_for, with_recompute
 
 LAYERS = [
     mp.Linear(5, 8), mp.BatchNorm(8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Residual(mp.Linear(8, 8), mp.Dropout(0.5)), mp.LayerNorm(8),
@@ -39,13 +39,12 @@ def held_and_foreseen(schedule, partition, m, link=mp.Link()):
     return pipe.trace, mp.simulate(schedule, link=link, footprints=footprints(partition, m, schedule.n_microbatches))
 
 
-@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("recompute", RECOMPUTE)
 def test_peak_bytes_are_foreseen_for_every_schedule(recompute):
     """K = 4 stages (of 1 to 4 layers), and 17 samples in 8 ragged micro-batches."""
     sizes = footprints([2, 2, 3, 1], 17, 8)
     for name in names_for(4, 8):
-        schedule = build(name, 4, 8)
-        schedule = with_recompute(schedule) if recompute else schedule
+        schedule = with_recompute(build(name, 4, 8), recompute)
         pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, schedule, partition=[2, 2, 3, 1], link=mp.Link(latency=1))
         pipe.forward_backward(*mini_batch(17))
         foreseen = mp.simulate(schedule, link=mp.Link(latency=1), footprints=sizes)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.cluster import bytes_by_kind
+from minipipe.functions import leaves
 from minipipe.pipeline import TreeSum, equal_counts
 from minipipe.pipeline.program import Neighbours, Routes, _program
 from minipipe.schedules import BUILDERS, build, peak_microbatches
@@ -218,6 +219,21 @@ def test_programs_let_go_of_what_they_have_received_and_sent():
     assert len(arrays) == 4 and all(array() is None for array in arrays)
 
 
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-v"])
+def test_except_last_equals_always_and_saves_one_recomputation_on_each_stage(schedule):
+    """The bits, and the R that were done: none of the last micro-batch."""
+    X, Y = mini_batch(11)
+    runs = {}
+    for mode in ("never", "always", "except_last", True, False):
+        pipe = pipeline(4, 4, schedule, mode)
+        runs[mode] = pipe.forward_backward(X, Y), leaves(pipe.gradients), [span.label for span in pipe.trace.spans if span.label.kind == "R"]
+    for J, gradients, _ in runs.values():
+        assert J == runs["never"][0] and all(map(np.array_equal, gradients, runs["never"][1]))
+    counts = {mode: len(recomputed) for mode, (_, _, recomputed) in runs.items()}
+    assert counts == {"never": 0, False: 0, "always": 4 * 4, True: 4 * 4, "except_last": 4 * 3}
+    assert {action.microbatch for action in runs["except_last"][2]} == {0, 1, 2}
+
+
 def test_recomputation_runs_before_the_gradient_arrives():
     trace = mp.simulate(mp.schedules.with_recompute(build("gpipe", 3, 2)))
     first_R = next(span for span in trace.spans_of(0) if span.label.kind == "R")
@@ -349,6 +365,8 @@ WRONG = {
     "a schedule of other size": (lambda: pipeline(schedule=build("gpipe", 2, 4)), "is for 2 stages and 4 micro-batches, but n_stages=3"),
     "a schedule with faults": (lambda: mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 1, 2, mp.Schedule.from_text("F0 F1 B1", 2)),
                                "device 0 never does 0B0 (missing)"),
+    "an unknown mode of recomputation": (lambda: pipeline(recompute="sometimes"),
+                                         "recompute='sometimes' must be one of 'never', 'always', 'except_last', True or False"),
     "recomputing twice": (lambda: mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 1, 1, mp.Schedule.from_text("F0 R0 B0"), True), "recomputes already"),
     "too many costs": (lambda: pipeline(costs=mp.Costs(F=[1, 2])), "F has 2 costs for 3 stages"),
     "a cost of nothing": (lambda: pipeline(costs=mp.Costs(B=0)), "B=0 on stage 0"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ..cluster import Link
 from ..pipeline import simulate
-from ..schedules import ASYNCHRONOUS, BUILDERS, Costs, STAGES_PER_DEVICE, Schedule, build, with_recompute
+from ..schedules import ASYNCHRONOUS, BUILDERS, Costs, RECOMPUTE, STAGES_PER_DEVICE, Schedule, build, with_recompute
 
 SCHEDULE, DEVICES, MICRO_BATCHES = "1f1b", 4, 8
 
@@ -24,7 +24,12 @@ def add_schedule(parser):
     which.add_argument("--csv", metavar="FILE", help="your own schedule: a table as PyTorch writes it, one row per device")
     add_sizes(parser)
     add_copies(parser)
-    parser.add_argument("--recompute", action="store_true", help="put a recomputation before each backward")
+    add_recompute(parser, "put a recomputation before each backward")
+
+
+def add_recompute(parser, purpose):
+    parser.add_argument("--recompute", nargs="?", const="always", default="never", choices=list(RECOMPUTE), metavar="MODE",
+                        help=f"{purpose}: always, or except_last, for all micro-batches but the last")
 
 
 def add_copies(parser):
@@ -69,7 +74,7 @@ def schedule_from(options):
         schedule = read(options.csv, options.micro_batches, options.copy_of)
     else:
         schedule = named(options.schedule or SCHEDULE, options)
-    return with_recompute(schedule) if options.recompute else schedule
+    return with_recompute(schedule, options.recompute)
 
 
 def named(name, options):

@@ -10,7 +10,7 @@ from ..pipeline import Pipeline
 from ..schedules import BUILDERS, STAGES_PER_DEVICE, names_for
 from ..training import fit
 from ..verification import equals_full_batch, same_bits, share_of_bound
-from .options import SCHEDULE, add_picture, add_sizes, sizes_from
+from .options import SCHEDULE, add_picture, add_recompute, add_sizes, sizes_from
 from .output import checked_picture, print_trace, save
 
 SIZES = (64, 64, 64, 32, 10)
@@ -19,7 +19,7 @@ SIZES = (64, 64, 64, 32, 10)
 def add_options(parser):
     add_sizes(parser)
     parser.add_argument("--schedule", default=SCHEDULE, metavar="NAME", help=f"one of {', '.join(BUILDERS)} (default: %(default)s)")
-    parser.add_argument("--recompute", action="store_true", help="keep only each stage's input, and run its forward again")
+    add_recompute(parser, "keep only each stage's input, and run its forward again")
     parser.add_argument("--epochs", type=int, default=30, help="passes over the data (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=32, help="samples in a mini-batch (default: %(default)s)")
     parser.add_argument("--learning-rate", type=float, default=0.2, help="of plain SGD (default: %(default)s)")

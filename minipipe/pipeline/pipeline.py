@@ -17,8 +17,9 @@ class Pipeline(StagedNetwork):
 
     layers, loss, seed, dtype: as for `Sequential`. n_stages: K, the parts that the layers are cut into.
     n_microbatches: M, the parts that each mini-batch is cut into, ragged ones if need be. schedule: one of
-    the names in `minipipe.schedules.BUILDERS`, or a `Schedule`. recompute: keep only each stage's input and
-    compute its forward again before the backward. partition: a list with the number of layers of each stage;
+    the names in `minipipe.schedules.BUILDERS`, or a `Schedule`. recompute: True or "always",
+    keep only each stage's input and compute its forward again before the backward; "except_last", for all but the last
+    micro-batch. partition: a list with the number of layers of each stage;
     left out, as equal as can be. costs, link: the ticks of the actions and of the messages. memory_limit:
     bytes per device, past which a run stops with `MemoryLimitError`.
 
@@ -145,4 +146,5 @@ def _checked_schedule(schedule, n_stages, n_microbatches, recompute):
         )
     if schedule.asynchronous:
         raise ValueError(f"the schedule {schedule.name!r} updates weights under way: use an AsynchronousPipeline")
-    return (with_recompute(schedule) if recompute else schedule).validate()
+    mode = {True: "always", False: "never"}.get(recompute, recompute)
+    return with_recompute(schedule, mode).validate()

@@ -3,7 +3,7 @@
 from .actions import Action, Overlap
 from .asynchronous import pipedream, pipedream_2bw
 from .bidirectional import chimera, dualpipe, dualpipe_v
-from .builders import eager_one_f_one_b, gpipe, naive, one_f_one_b, with_recompute, without_overlaps
+from .builders import RECOMPUTE, eager_one_f_one_b, gpipe, naive, one_f_one_b, with_recompute, without_overlaps
 from .controllable_memory import v_half, v_min
 from .costs import Costs
 from .counting import alive_microbatches, peak_microbatches, peak_versions, staleness
@@ -15,7 +15,7 @@ from .searching import Found, best_schedule
 from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
 
 __all__ = [
-    "ASYNCHRONOUS", "BUILDERS", "STAGES_PER_DEVICE", "Action", "Costs", "Found", "Overlap", "Schedule",
+    "ASYNCHRONOUS", "BUILDERS", "RECOMPUTE", "STAGES_PER_DEVICE", "Action", "Costs", "Found", "Overlap", "Schedule",
     "ScheduleError", "alive_microbatches", "best_schedule", "build", "chimera", "dualpipe", "dualpipe_v",
     "eager_one_f_one_b", "gpipe", "greedy_schedule", "interleaved_one_f_one_b", "interleaved_zero_bubble",
     "looped_breadth_first", "naive", "names_for", "one_f_one_b", "peak_microbatches", "peak_versions",

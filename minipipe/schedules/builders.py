@@ -6,6 +6,9 @@ from .actions import Action
 from .schedule import Schedule
 
 
+RECOMPUTE = {"never": "", "always": "+recompute", "except_last": "+recompute except last"}  # mode -> what it adds to a name
+
+
 def naive(n_stages, n_microbatches):
     """One device works at a time: each micro-batch goes all the way up and down before the next.
 
@@ -80,16 +83,29 @@ def _in_turn(warm_up, n_microbatches):
     return order + [("B", i) for i in range(n_microbatches - warm_up, n_microbatches)]
 
 
-def with_recompute(schedule):
+def with_recompute(schedule, mode="always"):
     """`schedule` with an `R` before each `B` or `I`: the forward again, from the stage's stashed input.
 
-    An R needs no gradient, so a device that waits for one has its R done before it arrives. Source: GPipe,
-    section 2.3; Chen et al. 2016, arXiv 1604.06174. A schedule that has an R already is refused.
+    An R needs no gradient, so a device that waits for one has its R done before it arrives. mode: "always"; "never"; or
+    "except_last", where the last micro-batch keeps its caches: in GPipe its backward follows at once on the last device, so
+    there a recomputation that no gap would hide is saved. Source: GPipe,
+    section 2.3; Chen et al. 2016, arXiv 1604.06174; torchgpipe's checkpoint="except_last", arXiv 2004.09910.
+    A schedule that has an R already is refused.
+
+    >>> print(with_recompute(gpipe(1, 2), "except_last"))
+    device 0: 0F0 0F1 0B1 0R0 0B0
     """
+    if mode not in RECOMPUTE:
+        raise ValueError(f"recompute={mode!r} must be one of {', '.join(map(repr, RECOMPUTE))}, True or False")
+    if mode == "never":
+        return schedule
     if any(action.kind == "R" for order in schedule.devices for action in order):
         raise ValueError(f"the schedule {schedule.name!r} recomputes already: use it as it is, with recompute=False")
-    devices = tuple(tuple(step for action in order for step in (*_recomputes(action), action)) for order in schedule.devices)
-    return replace(schedule, devices=devices, name=schedule.name + "+recompute")
+    n_recomputed = schedule.n_microbatches - (mode == "except_last")
+    devices = tuple(
+        tuple(step for action in order for step in (*_recomputes(action, n_recomputed), action)) for order in schedule.devices
+    )
+    return replace(schedule, devices=devices, name=schedule.name + RECOMPUTE[mode])
 
 
 def without_overlaps(schedule):
@@ -102,8 +118,8 @@ def without_overlaps(schedule):
     return replace(schedule, devices=devices, name=schedule.name + "+apart")
 
 
-def _recomputes(action):
-    return [Action("R", part.stage, part.microbatch) for part in action.parts if part.kind in "BI"]
+def _recomputes(action, n_recomputed):
+    return [Action("R", part.stage, part.microbatch) for part in action.parts if part.kind in "BI" and part.microbatch < n_recomputed]
 
 
 def check(n_devices, n_microbatches):
