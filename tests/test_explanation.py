@@ -190,6 +190,12 @@ def test_most_alive_is_one_number_or_one_for_each_device():
         mp.simulate(build("1f1b", 2, 2)).explain([1, 2, 3])
 
 
+@pytest.mark.parametrize("limit", [0, -1, float("nan")])
+def test_a_limit_that_lets_nothing_through_is_refused(limit):
+    with pytest.raises(ValueError, match=f"most_alive={limit} on device 0 lets no micro-batch through: use at least 1"):
+        mp.simulate(build("1f1b", 2, 2)).explain(limit)
+
+
 def test_a_send_that_blocks_is_the_fault_of_its_link():
     trace = mp.simulate(build("gpipe", 2, 2), link=Link(latency=3, blocking=True))
     first = trace.messages[0]

@@ -9,7 +9,7 @@ def held_back(trace, most_alive):
     """{`Idle`: (since, span)} for the waits due to a limit: the tick since which that span, a forward, could have run.
 
     most_alive: the micro-batches that a device may keep alive at once, one number or one for each device. Raises
-    `ValueError` if they are not as many as the devices. The rule is in `minipipe.cluster.explanation`.
+    `ValueError` if they are not as many as the devices, or not at least 1. The rule is in `minipipe.cluster.explanation`.
     """
     limits = list(most_alive) if hasattr(most_alive, "__len__") else [most_alive] * trace.n_devices
     if len(limits) != trace.n_devices:
@@ -24,6 +24,8 @@ def held_back(trace, most_alive):
             waits[idle.device].append(idle)
     found = {}
     for device, limit in enumerate(limits):
+        if not limit >= 1:
+            raise ValueError(f"most_alive={limit} on device {device} lets no micro-batch through: use at least 1")
         found |= _held_back(trace.spans_of(device), waits[device], sorted(received[device]), limit)
     return found
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,10 @@ class Link:
     blocking: bool = False
 
     def __post_init__(self):
-        if not 0 <= self.latency < math.inf:
+        if not (isinstance(self.latency, Real) and 0 <= self.latency < math.inf):
             raise ValueError(f"latency={self.latency} must be finite and at least 0 ticks")
-        if not self.bandwidth > 0:
-            raise ValueError(f"bandwidth={self.bandwidth} must be above 0 bytes per tick")
+        if not (isinstance(self.bandwidth, Real) and self.bandwidth > 0):
+            raise ValueError(f"bandwidth={self.bandwidth} must be above 0 bytes per tick: leave it out for no limit")
 
     def ticks_occupied(self, n_bytes):
         """How long a message of `n_bytes` keeps the link from the next one."""

@@ -1,10 +1,13 @@
 """A run as a film: time sweeps over the timeline."""
 
+from math import inf
+
 from .boxes import HEIGHT
 from .memory import heights, timeline_with_memory
 from .timeline import figure_size, timeline
 
 N_FRAMES = 100
+MOST_FRAMES = 100_000
 HOLD = 10       # frames for which the last picture stays, before the film begins again
 
 
@@ -50,8 +53,13 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
 def _times(makespan, step):
     """The tick that each frame shows."""
     step = makespan / N_FRAMES if step is None else step
-    if not (makespan > 0 and step > 0):
-        raise ValueError(f"a run of {makespan} ticks in frames of {step} ticks does not advance: both must be above 0")
+    if not (makespan > 0 and 0 < step < inf):
+        raise ValueError(f"a run of {makespan} ticks in frames of {step} ticks does not advance: both must be above 0, and finite")
+    if makespan / step > MOST_FRAMES:
+        raise ValueError(
+            f"ticks_per_frame={step} makes {makespan / step:,.0f} frames of {makespan} ticks, above {MOST_FRAMES:,}: use at least "
+            f"{makespan / MOST_FRAMES:g}"
+        )
     n_steps = -int(-makespan // step)
     return [step * number for number in range(n_steps)] + [makespan] * HOLD
 

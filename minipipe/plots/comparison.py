@@ -17,7 +17,7 @@ def compare(traces, arrows=False):
     """
     from matplotlib.figure import Figure
 
-    if not traces:
+    if not traces or not isinstance(traces, dict):
         raise ValueError("there is nothing to compare: pass {name: trace} with at least one trace")
     idle = [f"idle {100 * trace.bubble('total'):.0f} % of the time" for trace in traces.values()]
     titles = [f"{name}: {trace.makespan:g} ticks, {share}" for (name, trace), share in zip(traces.items(), idle)]
