@@ -94,5 +94,15 @@ def test_footprints_that_do_not_fit_are_refused():
     sizes = mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=1).footprints
     with pytest.raises(ValueError, match="footprints are of 3 micro-batches and 2 stages, but the schedule has 3 and 4: measure a network"):
         mp.simulate(build("gpipe", 4, 3), footprints=sizes)
+    with pytest.raises(ValueError, match=r"footprints is an empty list: pass measure\(...\).footprints"):
+        mp.simulate(build("gpipe", 2, 3), footprints=[])
+    with pytest.raises(ValueError, match="footprints is a Measured: pass measure"):
+        mp.simulate(build("gpipe", 2, 3), footprints=mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=1))
+    with pytest.raises(ValueError, match="the schedule 'pipedream' keeps versions of weights, which are not foreseen"):
+        mp.simulate(build("pipedream", 2, 3), footprints=sizes)
+    with pytest.raises(ValueError, match="n_rounds=0 must be at least 1"):
+        mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=0)
+    with pytest.raises(ValueError, match="n_stages=0 must be at least 1"):
+        mp.measure(LAYERS, LOSS, 0, *mini_batch(4))
     with pytest.raises(ValueError, match="tied weights and skip connections between stages send messages of their own"):
         mp.measure([mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")], mp.MeanSquaredError(), 2, np.ones((2, 2)), np.ones((2, 2)))

@@ -8,11 +8,19 @@ class Foresight:
 
     footprints: a list with the `Footprint` of each stage, or one such list for each micro-batch if their sizes differ. The
     bytes of different micro-batches add up, because no two of them share an array; the sums over micro-batches that are
-    kept follow from their tree.
+    kept follow from their tree. The versions of weights that asynchronous schedules keep are not foreseen: `ValueError`.
     """
 
     def __init__(self, schedule, footprints, record):
         M = schedule.n_microbatches
+        if schedule.asynchronous:
+            raise ValueError(
+                f"the schedule {schedule.name!r} keeps versions of weights, which are not foreseen: simulate it without footprints, or "
+                "run an AsynchronousPipeline"
+            )
+        if not isinstance(footprints, list) or not footprints:
+            what = "an empty list" if footprints == [] else f"a {type(footprints).__name__}"
+            raise ValueError(f"footprints is {what}: pass measure(...).footprints, or a list of these")
         footprints = footprints if isinstance(footprints[0], list) else [footprints] * M
         if len(footprints) != M or any(len(stages) != schedule.n_stages for stages in footprints):
             raise ValueError(

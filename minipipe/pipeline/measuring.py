@@ -6,6 +6,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ..cluster import bytes_by_kind, own
+from ..functions import whole_number
 from ..schedules import Costs, Schedule
 from .pipeline import Pipeline
 
@@ -50,6 +51,9 @@ def measure(layers, loss, n_stages, X, Y, partition=None, n_rounds=5):
     >>> measured.footprints[0].parameters, measured.costs.message_bytes       # 8 (2 * 3 + 2), and 8 * 2 * 4
     (64, [64, 0])
     """
+    for name, value in (("n_stages", n_stages), ("n_rounds", n_rounds)):
+        if whole_number(name, value) < 1:
+            raise ValueError(f"{name}={value} must be at least 1")
     seconds, actions = defaultdict(list), [{pattern: {} for pattern in PATTERNS} for _ in range(n_stages)]
     for pattern in PATTERNS:
         schedule = Schedule.from_text([" ".join(f"{kind}0" for kind in pattern)] * n_stages)
