@@ -1,6 +1,8 @@
 """Pipelines without a flush: each gradient is taken at exactly the weights that the papers' update rules name."""
 
 import copy
+import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +14,9 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.cluster import bytes_by_kind
 from minipipe.functions import even_slices, leaves
-from minipipe.schedules import ASYNCHRONOUS, Schedule, peak_microbatches, peak_versions, pipedream, pipedream_2bw, staleness
+from minipipe.schedules import (
+    ASYNCHRONOUS, Schedule, ScheduleError, peak_microbatches, peak_versions, pipedream, pipedream_2bw, staleness,
+)
 
 RULES = {  # name -> (stage s of K, update t) -> how many updates the weights have had that the gradient is computed at
     "pipedream": lambda K, s, t: max(0, t - (K - 1) + s),
@@ -189,10 +193,11 @@ def test_a_run_that_fails_leaves_everything_as_it_was():
     (lambda: pipeline("pipedream", 4), "n_microbatches=4: 'pipedream' makes an update after each, so use 1"),
     (lambda: pipeline("pipedream-2bw", 2), "per_update=2 micro-batches on 3 devices: use at least 3"),
     (lambda: pipeline("pipedream-2bw", 3).train(batches(2, m=2)), "n_microbatches=3 exceeds a mini-batch of m=2 samples: use at most 2"),
+    (lambda: pipeline().train(batches(1)[0]), "batches must be a list of pairs (X, Y), even for one mini-batch: [(X, Y)]"),
     (lambda: pipeline().train([]), "0 mini-batches: pass a list of at least 1 pair (X, Y)"),
     (lambda: mp.AsynchronousPipeline([mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")], mp.MeanSquaredError(), 2, mp.SGD(1)),
      "tie='W': tied weights need a flush"),
-    (lambda: pipeline(lambda K, M: mp.schedules.one_f_one_b(K, M)), "updates stage 0 after micro-batches [], but the last ones"),
+    (lambda: pipeline(lambda K, M: mp.schedules.one_f_one_b(K, M)), "micro-batches [] in update 0 of stage 0, but mini-batch 0 is [0]"),
     (lambda: pipedream_2bw(2, 7), "n_microbatches=7 is no multiple of per_update=2: use 8"),
     (lambda: mp.Pipeline(mp.models.mlp([4, 4, 4]), mp.MeanSquaredError(), 2, 2, pipedream(2, 2)), "use an AsynchronousPipeline"),
 ])
@@ -219,6 +224,84 @@ def test_weights_that_do_not_exist_are_found_before_a_run():
     ]
     lines = ["F0 U0 B0", "F0 B0 U0"]
     assert Schedule.from_text(lines).faults() == ["device 0: 0U0 comes before the gradient of micro-batch 0 is complete"]
+
+
+UPDATES_ASTRAY = {
+    "F0 F1 B0 B1 U1 U0": "device 0: 0U0 has nothing to apply: an update before it applied the gradient of micro-batch 0",
+    "F0 F1 B0 B1 U0": "device 0: 0U0 comes after the backward of micro-batch 1, whose gradient it would apply, too: "
+                      "put it before that, or write 0U1",
+}
+
+
+@pytest.mark.parametrize("line", UPDATES_ASTRAY)
+def test_an_update_is_named_by_the_last_gradient_that_it_applies(line):
+    schedule = Schedule.from_text(line)
+    assert schedule.faults() == [UPDATES_ASTRAY[line]]
+    for use in (mp.simulate, staleness, peak_versions):
+        with pytest.raises(ScheduleError, match="0U0"):
+            use(schedule)
+
+
+def test_an_update_before_an_earlier_gradient_applies_its_own_only():
+    """B1 U1 B0 U0 is an order, though an odd one: each update has one gradient."""
+    assert staleness(replace(Schedule.from_text("F0 F1 B1 U1 B0 U0"), versions=((0, 0),))) == [[1, 0]]
+
+
+@pytest.mark.parametrize("changes, words", [
+    (dict(versions=((0, 0), (0, -1))), "versions has -1: it counts the updates in the weights, so write whole numbers of at least 0"),
+    (dict(versions=((0, 0), (0, None))), "versions has None: it counts the updates"),
+    (dict(versions=((0, 0),)), "versions has rows of lengths [2]: give it 2 rows"),
+    (dict(copy_of=(1, 1)), "copy_of=(1, 1) leaves copy 0 without micro-batches: where there is one copy, leave copy_of out"),
+    (dict(copy_of=(0,)), "copy_of=(0,) must have a 0 or 1 for each of the 2 micro-batches"),
+    (dict(copy_of=(0, -1)), "copy_of=(0, -1) must have a 0 or 1 for each of the 2 micro-batches"),
+])
+def test_tables_that_do_not_fit_are_named_by_all_that_read_them(changes, words):
+    schedule = replace(pipedream(2, 2), **changes)
+    assert schedule.faults() == [fault for fault in schedule.faults() if words in fault] != []
+    for use in (mp.simulate, staleness, peak_versions, Schedule.to_csv, lambda schedule: schedule.placements):
+        with pytest.raises(ScheduleError) as error:
+            use(schedule)
+        assert words in str(error.value)
+
+
+def test_updates_without_versions_say_nothing_about_staleness():
+    for count in (staleness, peak_versions):
+        with pytest.raises(ValueError, match="updates weights but does not say which ones it works with: pass versions"):
+            count(Schedule.from_text("F0 B0 U0 F1 B1 U1"))
+
+
+def test_no_limit_is_not_a_number():
+    """NaN is below, above and equal to nothing: a limit that is compared the wrong way round lets everything pass."""
+    assert len(pipedream(2, 3).faults(most_alive=math.nan)) == 2
+    assert pipedream(2, 3).faults(most_versions=math.nan)[0].endswith("only the newest nan versions are kept")
+
+
+def astray(order, versions=True):
+    """A builder of schedules with `order(M)`, a text, on each device."""
+    def build(K, M):
+        schedule = Schedule.from_text([order(M)] * K, M)
+        return replace(schedule, versions=((0,) * M,) * K) if versions else schedule
+
+    return build
+
+
+def in_row(kind, M):
+    return " ".join(f"{kind}{i}" for i in range(M))
+
+
+@pytest.mark.parametrize("schedule, n, words", [
+    (lambda K, M: pipedream(K, M + 1), 1, "has 3 stages, 2 micro-batches and copies of the network: 1; make it with 3, 1 and 1"),
+    (lambda K, M: pipedream(K + 1, M), 1, "has 4 stages, 1 micro-batches and copies of the network: 1; make it with 3, 1 and 1"),
+    (lambda K, M: replace(pipedream(K, M), copy_of=(0, 1)[:M]), 1, "copies of the network: 2; make it with 3, 2 and 1"),
+    (astray(lambda M: f"{in_row('F', M)} {in_row('B', M)} {in_row('U', M)}"), 1, "0U0 comes after the backward of"),
+    (astray(lambda M: " ".join(f"F{i} B{i} U{i}" for i in range(M)), versions=False), 1, "pass versions, for each stage a row"),
+    (astray(lambda M: f"{in_row('F', M)} B1 U1 B0 {' '.join(f'B{i}' for i in range(2, M))} {'U3' * (M > 2)}"), 2,
+     "applies micro-batches [1] in update 0 of stage 0, but mini-batch 0 is [0, 1]: put one U behind the last backward of each"),
+])
+def test_schedules_of_ones_own_are_checked_before_anything_runs(schedule, n, words):
+    with pytest.raises(ValueError) as error:
+        pipeline(schedule, n).train(batches(2, m=4))
+    assert words in str(error.value)
 
 
 def test_every_name_is_tested():

@@ -1,11 +1,16 @@
 """Orders as the papers print them, closed forms against counted ticks, and every fault by name."""
 
+from dataclasses import replace
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.schedules import Schedule, ScheduleError, build, gpipe, naive, names_for, one_f_one_b, peak_microbatches, with_recompute
+from minipipe.schedules import (
+    ASYNCHRONOUS, BUILDERS, Action, Schedule, ScheduleError, build, gpipe, naive, names_for, one_f_one_b, peak_microbatches, peak_versions,
+    staleness, v_min, with_recompute,
+)
 
 SIZES = [(K, M) for K in range(1, 9) for M in range(1, 21)]  # M < K included
 
@@ -141,6 +146,79 @@ def test_the_validator_agrees_with_the_cluster(data):
         assert len(mp.simulate(schedule).spans) == 2 * K * M
 
 
+@st.composite
+def changed_schedules(draw):
+    """A schedule of any builder in which some actions are swapped, dropped, doubled, moved or renamed, or with other tables."""
+    name = draw(st.sampled_from(sorted(BUILDERS | ASYNCHRONOUS)))
+    K, M = draw(st.sampled_from([(1, 1), (2, 2), (2, 3), (2, 4), (4, 4), (4, 8)]))
+    assume(name in names_for(K, M) or name in ASYNCHRONOUS and M % K == 0)
+    schedule = build(name, K, M)
+    devices = [list(order) for order in schedule.devices]
+    for change in draw(st.lists(st.sampled_from(["swap", "drop", "double", "move", "rename"]), max_size=3)):
+        order, other = draw(st.sampled_from(devices)), draw(st.sampled_from(devices))
+        if not order:
+            continue
+        place, to = draw(st.integers(0, len(order) - 1)), draw(st.integers(0, len(other)))
+        if change == "swap":
+            order[place], order[to % len(order)] = order[to % len(order)], order[place]
+        elif change == "rename":
+            _, stage, i = order[place].parts[0]
+            order[place] = Action(draw(st.sampled_from("FBIWRUX")), stage + draw(st.integers(-1, 1)), i + draw(st.integers(-1, 1)))
+        else:
+            action = order[place] if change == "double" else order.pop(place)
+            if change != "drop":
+                other.insert(to, action)
+    copy_of = draw(st.sampled_from([schedule.copy_of, (0, 1), (1,) * M, (0,) * M, (0, 1) * M, (-1, 2) * M]))
+    return replace(schedule, devices=tuple(map(tuple, devices)), copy_of=copy_of)
+
+
+def comes_to_its_end(schedule):
+    """Whether every action can be done once what it needs has been, and all gradients are complete then: by trying in rounds."""
+    copy_of, done, applied, home = schedule.copy_of or (0,) * schedule.n_microbatches, set(), set(), {}
+    if len(copy_of) != schedule.n_microbatches or 0 not in copy_of or not set(copy_of) <= {0, 1}:
+        return False
+    stages, last = range(schedule.n_stages), schedule.n_stages - 1
+
+    def possible(device, kind, s, i):
+        if kind not in "FBIWRU" or s not in stages or i not in range(len(copy_of)) or home.setdefault((copy_of[i], s), device) != device:
+            return False
+        F, I, W, R = ((k, s, i) in done for k in "FIWR")
+        backward = {("B", s, i), ("I", s, i)} & done
+        above = s == last or {("B", s + 1, i), ("I", s + 1, i)} & done
+        own = {j for k, stage, j in done if stage == s and k in "BW"} - {j for stage, j in applied if stage == s}
+        versions = schedule.versions and schedule.versions[s][i] > sum(k == "U" and stage == s for k, stage, _ in done)
+        return bool({
+            "F": not F and not versions and (s == 0 or ("F", s - 1, i) in done), "B": F and not backward and above,
+            "I": F and not backward and above, "W": I and not W, "R": F and not backward and not R, "U": i in own and max(own) == i,
+        }[kind])
+
+    left, moved = [list(order) for order in schedule.devices], True
+    while moved:
+        moved = False
+        for device, order in enumerate(left):
+            while order and all(possible(device, *part) for part in order[0].parts):
+                for kind, s, i in order.pop(0).parts:
+                    if kind == "U":
+                        applied |= {(s, j) for k, stage, j in done if stage == s and k in "BW"}
+                    done.add((kind, s, i))
+                moved = True
+    return not any(left) and all({("B", s, i), ("W", s, i)} & done for s in stages for i in range(len(copy_of)))
+
+
+@settings(max_examples=300)
+@given(changed_schedules())
+def test_a_schedule_has_faults_exactly_if_it_cannot_run_to_its_end(schedule):
+    """And whoever reads one with faults says so with `ScheduleError`, and with nothing else."""
+    runs = comes_to_its_end(schedule)
+    assert (schedule.faults() == []) == runs
+    for use in (mp.simulate, staleness, peak_versions):
+        if runs:
+            use(schedule)
+        else:
+            with pytest.raises(ScheduleError, match="cannot run"):
+                use(schedule)
+
+
 def test_stages_may_share_a_device():
     """A text with the stage in front: two stages on one device still run, one after the other."""
     schedule = Schedule.from_text(["0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1"])
@@ -160,6 +238,18 @@ def test_stages_may_share_a_device():
     (lambda: Schedule.from_text("F0 BB"), "device 0: 'BB' is not an action"),
     (lambda: Schedule.from_text(""), "has no actions"),
     (lambda: Schedule.from_text("F0 B999999999"), "0B999999999 is out of reach"),
+    (lambda: Schedule.from_text("F0 B0", 0), "n_microbatches=0 does not fit a schedule of 2 actions: use 1, or leave it out"),
+    (lambda: Schedule.from_text("F0 B0", 1.5), "n_microbatches=1.5 does not fit"),
+    (lambda: gpipe(2, 2.5), "n_stages=2 and n_microbatches=2.5 must both be whole numbers"),
+    (lambda: build("v-half", "4", 4), "n_stages='4' and n_microbatches=4 must both be whole numbers"),
+    (lambda: v_min(2.0, 4), "n_stages=2.0 and n_microbatches=4 must both be whole numbers"),
+    (lambda: build("zb-v", 1, 4), "'zb-v' puts 2 stages on each device, which n_stages=1 does not allow: use 2"),
+    (lambda: mp.simulate("1f1b"), "schedule='1f1b' is none: pass a Schedule, such as build('1f1b', n_stages, n_microbatches)"),
+    (lambda: mp.simulate(gpipe(2, 2), {"F": 1}), "costs={'F': 1} must be Costs(F=..., B=...)"),
+    (lambda: mp.simulate(gpipe(2, 2), mp.Costs(B=None)), "B=None on stage 0: a cost is a finite number of ticks above 0"),
+    (lambda: mp.Costs.from_text("F"), "'' is not a number: write for instance F=1,B=2.5"),
+    (lambda: mp.simulate(Schedule((), 0, 0)), "a schedule needs at least 1 stage and 1 micro-batch, not 0 and 0"),
+    (lambda: Schedule.from_text("1F0 1B0").placement, "no device does 0F0 (missing)"),
 ])
 def test_mistakes_are_answered_with_the_remedy(call, words):
     with pytest.raises(ValueError) as error:

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections import Counter
+from itertools import zip_longest
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from ..cluster import Link, Links
 from ..functions import whole_number
 from ..network import commit
 from ..schedules import ASYNCHRONOUS, Costs, pipedream_2bw
+from ..schedules.counting import check_versions, updates
 from .batches import Stream
 from .stage import Stage
 from .staged import StagedNetwork
@@ -57,6 +59,9 @@ class AsynchronousPipeline(StagedNetwork):
 
         Afterwards every stage has made one update for each. Raises `FloatingPointError` if a cost is not finite.
         """
+        batches = list(batches)
+        if not all(isinstance(batch, (tuple, list)) and len(batch) == 2 for batch in batches):
+            raise ValueError("batches must be a list of pairs (X, Y), even for one mini-batch: [(X, Y)]")
         batches = [self.checked_batch(X, Y) for X, Y in batches]
         if not batches:
             raise ValueError("0 mini-batches: pass a list of at least 1 pair (X, Y)")
@@ -82,16 +87,28 @@ class AsynchronousPipeline(StagedNetwork):
         return costs
 
     def _checked_schedule(self, n_batches):
-        schedule = self._build(self.n_stages, n_batches * self.n_microbatches)
-        last_parts = set(range(self.n_microbatches - 1, schedule.n_microbatches, self.n_microbatches))
-        for stage in range(schedule.n_stages):
-            updates = {action.microbatch for order in schedule.devices for action in order if action[:2] == ("U", stage)}
-            if updates != last_parts:
-                raise ValueError(
-                    f"the schedule {schedule.name!r} updates stage {stage} after micro-batches {sorted(updates)}, but the last ones of "
-                    f"the mini-batches are {sorted(last_parts)}: put one U behind the backward of each"
-                )
-        return schedule.validate()
+        n = self.n_microbatches
+        schedule, asked = self._build(self.n_stages, n_batches * n), (self.n_stages, n_batches * n)
+        sizes = schedule.n_stages, schedule.n_microbatches
+        if sizes != asked or schedule.n_copies > 1:
+            raise ValueError(
+                f"the schedule {schedule.name!r} has {sizes[0]} stages, {sizes[1]} micro-batches and copies of the network: "
+                f"{schedule.n_copies}; make it with {asked[0]}, {asked[1]} and 1"
+            )
+        schedule.validate()
+        applied = [[] for _ in range(self.n_stages)]
+        for _, stage, _, microbatches in updates(schedule):
+            applied[stage].append(sorted(microbatches))
+        mini_batches = [list(range(start, start + n)) for start in range(0, asked[1], n)]
+        for stage, found in enumerate(applied):
+            for number, (update, mini_batch) in enumerate(zip_longest(found, mini_batches, fillvalue=[])):
+                if update != mini_batch:
+                    raise ValueError(
+                        f"the schedule {schedule.name!r} applies micro-batches {update} in update {number} of stage {stage}, but mini-batch "
+                        f"{number} is {mini_batch}: put one U behind the last backward of each"
+                    )
+        check_versions(schedule)
+        return schedule
 
 
 class VersionedStage(Stage):

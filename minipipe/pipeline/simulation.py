@@ -1,8 +1,9 @@
 """The run of a schedule without any arithmetic."""
 
 from ..cluster import Link, Links, Message, Record, Trace
-from ..schedules import Action, Costs
+from ..schedules import Action, Costs, Schedule
 from ..schedules.playing import play
+from ..schedules.validation import wrong_form
 from .foresight import Foresight
 from .program import DIRECTION, Neighbours, kinds_of_the_flush
 
@@ -21,8 +22,12 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None):
     >>> simulate(gpipe(4, 8)).makespan      # (M + K - 1)(F + B) = (8 + 4 - 1)(1 + 2)
     33
     """
-    if footprints is not None:
-        schedule.validate()  # before its bytes are looked up
+    if not isinstance(schedule, Schedule):
+        raise ValueError(f"schedule={schedule!r} is none: pass a Schedule, such as build('1f1b', n_stages, n_microbatches)")
+    if not isinstance(costs, Costs):
+        raise ValueError(f"costs={costs!r} must be Costs(F=..., B=...), or Costs.from_text('F=1,B=2')")
+    if footprints is not None or schedule.asynchronous or wrong_form(schedule):
+        schedule.validate()  # before its bytes, updates and tables are looked up
     timing = _Timing(schedule, costs, link, footprints)
     if play(schedule, timing) is not None:
         schedule.validate()

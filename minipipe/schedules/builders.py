@@ -1,6 +1,7 @@
 """Schedules with one stage on each device. Rows are devices, time runs to the right, a number is a micro-batch."""
 
 from dataclasses import replace
+from numbers import Integral
 
 from .actions import Action
 from .schedule import Schedule
@@ -123,6 +124,8 @@ def _recomputes(action, n_recomputed):
 
 
 def check(n_devices, n_microbatches):
+    if not all(isinstance(size, Integral) for size in (n_devices, n_microbatches)):
+        raise ValueError(f"n_stages={n_devices!r} and n_microbatches={n_microbatches!r} must both be whole numbers")
     if n_devices < 1 or n_microbatches < 1:
         raise ValueError(f"n_stages={n_devices} and n_microbatches={n_microbatches} must both be at least 1")
 

@@ -27,6 +27,7 @@ def v_half(n_devices, n_microbatches):
     M (F + B) + (3K - 7)/2 F ticks for an even K and M (F + B) + (3K - 4)/2 F for an odd one, if F is that of both stages
     together.
     """
+    check(n_devices, n_microbatches)
     K = n_devices
     wait = 0 if K % 2 else 3  # shifts the gradients into slots that the forwards leave free
     offsets = [(2 * r, 3 * K - r - 2, 3 * K + wait + 2 * r - 1, 6 * K + wait - r - 2) for r in range(K)]
@@ -42,6 +43,7 @@ def v_min(n_devices, n_microbatches):
     With M micro-batches, at most min(M, (K + 4) // 3) are alive on a device. The makespan for F = I = W and M >= K > 1 is
     M (F + B) + (4K - 5)/2 F ticks, and F less where 3 divides K, if F is that of both stages together.
     """
+    check(n_devices, n_microbatches)
     K = n_devices
     wait = 0 if K % 3 else 2
     offsets = [(r, 2 * K - r - 1, 2 * K + wait + r, 4 * K + wait - r - 1) for r in range(K)]
@@ -56,7 +58,6 @@ def _repeated(name, offsets, n_microbatches, most, ahead):
     has before it, which helps if the block has waiting built in.
     """
     n_devices = len(offsets)
-    check(n_devices, n_microbatches)
     n_stages = 2 * n_devices
     devices = [_Device((r, n_stages - 1 - r), offsets[r], n_microbatches, 2 * most, ahead) for r in range(n_devices)]
     done = {(kind, stage, i) for kind, stage in (("F", -1), ("I", n_stages)) for i in range(n_microbatches)}

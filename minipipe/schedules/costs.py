@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from numbers import Real
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _per_stage(name, cost, n_stages, may_be_0=False, unit="ticks"):
     if len(costs) != n_stages:
         raise ValueError(f"{name} has {len(costs)} costs for {n_stages} stages: give one number, or one per stage")
     for stage, cost in enumerate(costs):
-        if not 0 <= cost < math.inf or (cost == 0 and not may_be_0):
+        if not (isinstance(cost, Real) and 0 <= cost < math.inf) or (cost == 0 and not may_be_0):
             bound = "of at least 0" if may_be_0 else "above 0"
             raise ValueError(f"{name}={cost} on stage {stage}: a cost is a finite number of {unit} {bound}")
     return costs
@@ -100,4 +101,4 @@ def _number(word, text):
     try:
         return float(word)
     except ValueError:
-        raise ValueError(f"costs {text!r}: {word!r} is not a number") from None
+        raise ValueError(f"costs {text!r}: {word!r} is not a number: write for instance F=1,B=2.5") from None

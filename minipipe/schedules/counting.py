@@ -28,49 +28,71 @@ def peak_microbatches(trace):
     return [max((alive for _, alive in alive_microbatches(trace, device)), default=0) for device in range(trace.n_devices)]
 
 
+def updates(schedule):
+    """Rows of (device, stage, micro-batch of the `U`, the micro-batches whose gradients it applies), device by device in order."""
+    rows = []
+    for device in range(len(schedule.devices) if schedule.asynchronous else 0):
+        without_update = {}
+        for kind, stage, i in schedule.parts(device):
+            if kind in "BW":
+                without_update.setdefault(stage, []).append(i)
+            elif kind == "U":
+                rows.append((device, stage, i, without_update.pop(stage, [])))
+    return rows
+
+
 def staleness(schedule):
     """For each stage and micro-batch, how many updates the weights had that its gradient was not computed with.
 
     That is the number of updates of the stage before the one that applies this gradient, less those in the weights that the
-    gradient was computed with: 0 everywhere in a synchronous schedule.
+    gradient was computed with: 0 everywhere in a synchronous schedule. `ScheduleError` for a schedule with faults, `ValueError`
+    for one with updates that does not say by `versions` which weights it works with.
 
     >>> from .asynchronous import pipedream
     >>> [stage[-1] for stage in staleness(pipedream(4, 8))]
     [3, 2, 1, 0]
     """
+    check_versions(schedule)
     stale = [[0] * schedule.n_microbatches for _ in range(schedule.n_stages)]
-    for device in range(len(schedule.devices) if schedule.versions else 0):
-        updates, without_update = Counter(), {}
-        for kind, stage, i in schedule.parts(device):
-            if kind in "BW":
-                without_update.setdefault(stage, []).append(i)
-            elif kind == "U":
-                for i in without_update.pop(stage):
-                    stale[stage][i] = updates[stage] - schedule.versions[stage][i]
-                updates[stage] += 1
+    made = Counter()
+    for _, stage, _, applied in updates(schedule):
+        for i in applied:
+            stale[stage][i] = made[stage] - schedule.versions[stage][i]
+        made[stage] += 1
     return stale
+
+
+def check_versions(schedule):
+    """`ScheduleError` for faults, `ValueError` for updates without `versions`."""
+    schedule.validate()
+    if schedule.asynchronous and not schedule.versions:
+        raise ValueError(
+            f"the schedule {schedule.name!r} updates weights but does not say which ones it works with: pass versions, for each "
+            "stage a row with the number of updates in the weights for each micro-batch"
+        )
 
 
 def peak_versions(schedule):
     """For each stage, the most versions of its weights that it must keep at once.
 
-    A version is needed from the update that makes it, at least until the next one, to the last backward that uses it.
+    A version is needed from the update that makes it, at least until the next one, to the last backward that uses it. Raises what `staleness` does.
 
     >>> from .asynchronous import pipedream, pipedream_2bw
     >>> peak_versions(pipedream(4, 8)), peak_versions(pipedream_2bw(4, 16))
     ([4, 3, 2, 1], [2, 2, 2, 2])
     """
+    check_versions(schedule)
     peaks = [1] * schedule.n_stages
     for device in range(len(schedule.devices) if schedule.versions else 0):
         needed = Counter()  # (stage, version) -> backwards to come
         for kind, stage, i in schedule.parts(device):
             needed[stage, schedule.versions[stage][i]] += kind in "BW"
-        updates = Counter()
+        made = Counter()
         for kind, stage, i in schedule.parts(device):
             if kind == "U":
-                updates[stage] += 1
-                kept = {version for (owner, version), n in needed.items() if owner == stage and n and version <= updates[stage]}
-                peaks[stage] = max(peaks[stage], len(kept | {updates[stage]}))
+                made[stage] += 1
+                kept = {version for (owner, version), n in needed.items() if owner == stage and n and version <= made[stage]}
+                peaks[stage] = max(peaks[stage], len(kept | {made[stage]}))
             elif kind in "BW":
                 needed[stage, schedule.versions[stage][i]] -= 1
     return peaks

@@ -4,7 +4,7 @@ from difflib import get_close_matches
 
 from .asynchronous import pipedream, pipedream_2bw
 from .bidirectional import chimera, dualpipe, dualpipe_v
-from .builders import eager_one_f_one_b, gpipe, naive, one_f_one_b
+from .builders import check, eager_one_f_one_b, gpipe, naive, one_f_one_b
 from .controllable_memory import v_half, v_min
 from .interleaved import interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first
 from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
@@ -52,9 +52,11 @@ def build(name, n_stages, n_microbatches):
         nearest = get_close_matches(name.lower(), builders, n=1, cutoff=0.4)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ValueError(f"unknown schedule {name!r}: {hint}there are {', '.join(builders)}")
+    check(n_stages, n_microbatches)
     v = STAGES_PER_DEVICE.get(name, 1)
     if n_stages % v:
-        raise ValueError(f"{name!r} puts {v} stages on each device, which n_stages={n_stages} does not allow: use {n_stages - 1} or {n_stages + 1}")
+        nearest = f"{n_stages - 1} or {n_stages + 1}" if n_stages > 1 else "2"
+        raise ValueError(f"{name!r} puts {v} stages on each device, which n_stages={n_stages} does not allow: use {nearest}")
     return builders[name](n_stages // v, n_microbatches)
 
 

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from numbers import Integral
 from pathlib import Path
 
 from .actions import Action, Overlap, parse
 from .csv_format import parse_table, table_text
 from .playing import devices_of_stages
-from .validation import faults
+from .validation import faults, wrong_form
 
 
 class ScheduleError(ValueError):
@@ -92,10 +93,13 @@ class Schedule:
         if far is not None:
             raise ScheduleError(f"{far} is out of reach: {len(actions)} actions cannot cover that many stages and micro-batches")
         n_stages = max(len(devices), 1 + max(action.stage for action in actions))
+        occur = 1 + max(action.microbatch for action in actions)
         if n_microbatches is None:
-            n_microbatches = 1 + max(action.microbatch for action in actions)
-        if not 1 <= n_microbatches <= 101 + len(actions):
-            raise ScheduleError(f"n_microbatches={n_microbatches} does not fit a schedule of {len(actions)} actions")
+            n_microbatches = occur
+        if not (isinstance(n_microbatches, Integral) and 1 <= n_microbatches <= 101 + len(actions)):
+            raise ScheduleError(
+                f"n_microbatches={n_microbatches!r} does not fit a schedule of {len(actions)} actions: use {occur}, or leave it out"
+            )
         return cls(devices, n_stages, n_microbatches, name, tuple(copy_of))
 
     def parts(self, device):
@@ -114,7 +118,9 @@ class Schedule:
 
     @property
     def placements(self):
-        """For each copy of the network, a list with the device of each stage."""
+        """For each copy of the network, a list with the device of each stage; `ScheduleError` if a stage is on none."""
+        if wrong_form(self) or any(stage not in device_of for device_of in self.device_of for stage in range(self.n_stages)):
+            self.validate()
         return [[device_of[stage] for stage in range(self.n_stages)] for device_of in self.device_of]
 
     @property

@@ -1,21 +1,22 @@
 """All that can be wrong with a schedule, found before anything runs."""
 
 from collections import Counter
+from numbers import Integral
 
+from .counting import updates
 from .playing import STEPS, play
 
 
 def faults(schedule, most_alive=None, most_versions=None):
     """Every fault of `schedule` in words. Takes time in proportion to the number of actions."""
-    if schedule.n_stages < 1 or schedule.n_microbatches < 1:
-        return [f"a schedule needs at least 1 stage and 1 micro-batch, not {schedule.n_stages} and {schedule.n_microbatches}"]
-    found = _wrong_tables(schedule)
+    found = wrong_form(schedule)
     if found:
         return found
     heads = play(schedule)
     if heads is not None:
         found = _unknown(schedule) + _on_two_devices(schedule) + _wrong_count(schedule) + _wrong_order(schedule)
         return found or [_deadlock(schedule, heads)]
+    found = _wrong_updates(schedule)
     if most_alive is not None:
         found += _too_many_alive(schedule, most_alive)
     if most_versions is not None and schedule.versions:
@@ -42,15 +43,22 @@ def _halved(schedule, stage, microbatch):
     return any(("I", stage, microbatch) in order for order in schedule.devices)
 
 
-def _wrong_tables(schedule):
-    """What is wrong with `copy_of` and `versions`, which say how to read the actions."""
+def wrong_form(schedule):
+    """What is wrong with the sizes, `copy_of` and `versions`, which say how to read the actions."""
     found = []
     n_stages, n_microbatches = schedule.n_stages, schedule.n_microbatches
+    if n_stages < 1 or n_microbatches < 1:
+        return [f"a schedule needs at least 1 stage and 1 micro-batch, not {n_stages} and {n_microbatches}"]
     if schedule.copy_of and (len(schedule.copy_of) != n_microbatches or not set(schedule.copy_of) <= {0, 1}):
         found.append(f"copy_of={schedule.copy_of} must have a 0 or 1 for each of the {n_microbatches} micro-batches")
+    elif schedule.copy_of and 0 not in schedule.copy_of:
+        found.append(f"copy_of={schedule.copy_of} leaves copy 0 without micro-batches: where there is one copy, leave copy_of out")
     shape = [len(row) for row in schedule.versions]
     if schedule.versions and shape != [n_microbatches] * n_stages:
         found.append(f"versions has rows of lengths {shape}: give it {n_stages} rows, one for each stage, of {n_microbatches} numbers")
+    wrong = [version for row in schedule.versions for version in row if not (isinstance(version, Integral) and version >= 0)]
+    if wrong:
+        found.append(f"versions has {wrong[0]!r}: it counts the updates in the weights, so write whole numbers of at least 0")
     return found
 
 
@@ -144,15 +152,29 @@ def _weights_too_new(schedule):
     """Forwards with weights that no update has made yet."""
     found = []
     for device in range(len(schedule.devices) if schedule.versions else 0):
-        updates = Counter()
+        made = Counter()
         for part in schedule.parts(device):
-            updates[part.stage] += part.kind == "U"
+            made[part.stage] += part.kind == "U"
             if part.kind == "F" and 0 <= part.stage < schedule.n_stages and 0 <= part.microbatch < schedule.n_microbatches:
                 version = schedule.versions[part.stage][part.microbatch]
-                if version > updates[part.stage]:
+                if version > made[part.stage]:
                     found.append(
-                        f"device {device}: {part} needs the weights after {version} updates, but there were only {updates[part.stage]} by then"
+                        f"device {device}: {part} needs the weights after {version} updates, but there were only {made[part.stage]} by then"
                     )
+    return found
+
+
+def _wrong_updates(schedule):
+    """Updates that are not named by the last of the micro-batches whose gradients they apply."""
+    found = []
+    for device, stage, i, applied in updates(schedule):
+        if i not in applied:
+            found.append(f"device {device}: {stage}U{i} has nothing to apply: an update before it applied the gradient of micro-batch {i}")
+        elif max(applied) > i:
+            found.append(
+                f"device {device}: {stage}U{i} comes after the backward of micro-batch {max(applied)}, whose gradient it would apply, "
+                f"too: put it before that, or write {stage}U{max(applied)}"
+            )
     return found
 
 
@@ -166,7 +188,7 @@ def _too_many_alive(schedule, most_alive):
         for action in schedule.devices[device]:
             kinds = [part.kind for part in action.parts]
             alive += kinds.count("F")
-            if alive > limit:
+            if not alive <= limit:
                 found.append(
                     f"device {device}: with {action}, {alive} micro-batches are alive at once, above the limit of {limit}: "
                     "put a backward before it"
@@ -179,14 +201,14 @@ def _too_many_alive(schedule, most_alive):
 def _too_old_weights(schedule, most_versions):
     found = []
     for device in range(len(schedule.devices)):
-        updates = Counter()
+        made = Counter()
         for part in schedule.parts(device):
-            updates[part.stage] += part.kind == "U"
+            made[part.stage] += part.kind == "U"
             version = schedule.versions[part.stage][part.microbatch]
-            if part.kind != "U" and updates[part.stage] - version >= most_versions:
+            if part.kind != "U" and not made[part.stage] - version < most_versions:
                 found.append(
                     f"device {device}: {part} needs the weights after {version} updates, which no longer exist: there were "
-                    f"{updates[part.stage]}, and only the newest {most_versions} versions are kept"
+                    f"{made[part.stage]}, and only the newest {most_versions} versions are kept"
                 )
     return found
 
