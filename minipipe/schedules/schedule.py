@@ -128,7 +128,7 @@ class Schedule:
         """For each stage, the device that works on it, in the first copy of the network."""
         return self.placements[0]
 
-    @property
+    @cached_property
     def asynchronous(self):
         """Whether weights change within the schedule."""
         return any(action.kind == "U" for action in chain(*self.devices))
