@@ -190,6 +190,16 @@ def test_most_alive_is_one_number_or_one_for_each_device():
         mp.simulate(build("1f1b", 2, 2)).explain([1, 2, 3])
 
 
+def test_no_message_arrives_before_it_was_sent_if_fractions_meet_floats():
+    """Fraction(1, 7) + 0.0 is a float below 1/7: without care, the idle time would end before the message begins."""
+    assert float(Fraction(1, 7)) < Fraction(1, 7)
+    for link in (mp.Link(bandwidth=0.1), mp.Link(latency=0.0, blocking=True)):
+        trace = mp.simulate(build("gpipe", 2, 2), mp.Costs(F=Fraction(1, 7), B=2), link)
+        assert all(message.arrived >= message.sent for message in trace.messages)
+        parts = trace.explain().parts
+        assert [sum(part.end - part.start for part in parts[idle]) for idle in trace.idle] == [idle.end - idle.start for idle in trace.idle]
+
+
 @pytest.mark.parametrize("limit", [0, -1, float("nan")])
 def test_a_limit_that_lets_nothing_through_is_refused(limit):
     with pytest.raises(ValueError, match=f"most_alive={limit} on device 0 lets no micro-batch through: use at least 1"):

@@ -1,6 +1,7 @@
 """Pictures and text say what the trace says."""
 
 import itertools
+from fractions import Fraction
 
 import matplotlib
 import numpy as np
@@ -299,6 +300,8 @@ def test_a_comparison_has_one_time_axis_titles_and_one_legend():
         plots.compare({})
     with pytest.raises(ValueError, match="pass {name: trace}"):
         plots.compare(next(iter(traces.values())))
+    fractions = mp.simulate(build("gpipe", 2, 2), mp.Costs(F=Fraction(1, 3), B=Fraction(2, 3)), mp.Link(latency=Fraction(1, 3)))
+    assert plots.compare({"fractions": fractions}, arrows=True).axes[0].get_title(loc="left").startswith("fractions: 3.66667 ticks")
     with pytest.raises(ValueError, match="nothing has been computed"):
         plots.compare({"empty": mp.Cluster([]).trace})
 

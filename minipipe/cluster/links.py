@@ -62,11 +62,16 @@ class Links:
         if link is None:
             return now, now
         if link.bandwidth == math.inf:
-            return now, now + link.latency
+            return now, _later(now, link.latency)
         begin = max(now, self._free_at.get((source, to), 0))
-        self._free_at[source, to] = leaves = begin + link.ticks_occupied(n_bytes)
-        return begin, leaves + link.latency
+        self._free_at[source, to] = leaves = _later(begin, link.ticks_occupied(n_bytes))
+        return begin, _later(leaves, link.latency)
 
     def blocks(self, source, to):
         """Whether the sender waits until its message has arrived."""
         return (source, to) in self._slow and self._slow[source, to].blocking
+
+
+def _later(now, ticks):
+    """now + ticks, but never before now: 1/7 as a `Fraction`, plus 0.0, is a float that is a little less than 1/7."""
+    return max(now, now + ticks)

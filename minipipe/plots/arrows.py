@@ -20,8 +20,8 @@ def arrows(ax, trace, which=True, until=None):
         waits = {(idle.device, idle.end, idle.message) for idle in trace.idle if idle.reason in ("fill", "wait")}
         messages = [message for message in messages if (message.to, message.received, message.label) in waits]
     if messages:
-        tails = [(message.sent, message.source + _inwards(message)) for message in messages]
-        heads = [(message.arrived, message.to - _inwards(message)) for message in messages]
+        tails = [(float(message.sent), message.source + _inwards(message)) for message in messages]
+        heads = [(float(message.arrived), message.to - _inwards(message)) for message in messages]
         (x, y), (to_x, to_y) = zip(*tails), zip(*heads)
         steps = [b - a for a, b in zip(x, to_x)], [b - a for a, b in zip(y, to_y)]
         ax.quiver(x, y, *steps, angles="xy", scale_units="xy", scale=1, zorder=3, **STYLE)

@@ -19,8 +19,8 @@ def compare(traces, arrows=False):
 
     if not traces or not isinstance(traces, dict):
         raise ValueError("there is nothing to compare: pass {name: trace} with at least one trace")
-    idle = [f"idle {100 * trace.bubble('total'):.0f} % of the time" for trace in traces.values()]
-    titles = [f"{name}: {trace.makespan:g} ticks, {share}" for (name, trace), share in zip(traces.items(), idle)]
+    idle = [f"idle {100 * float(trace.bubble('total')):.0f} % of the time" for trace in traces.values()]
+    titles = [f"{name}: {float(trace.makespan):g} ticks, {share}" for (name, trace), share in zip(traces.items(), idle)]
     longest = max(trace.makespan for trace in traces.values())
     heights = [trace.n_devices + TITLE_ROWS for trace in traces.values()]
     figure = Figure(figsize=figure_size(list(traces.values()), sum(heights), row_height=0.3, widest=12), layout="constrained")

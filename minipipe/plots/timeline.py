@@ -21,7 +21,7 @@ def timeline(trace, ax=None, until=None, title=None, legend=True, arrows=False, 
     """
     if ax is None:
         ax = new_axes(trace)
-    ticks = max(trace.makespan, until or 0, longest or 0) or 1
+    ticks = float(max(trace.makespan, until or 0, longest or 0)) or 1  # matplotlib knows no fractions
     shown = boxes(trace, until)
     fill(ax, shown)
     write(ax, shown, ticks, trace.n_devices)
