@@ -49,13 +49,16 @@ def test_peak_bytes_are_foreseen_for_every_schedule(recompute):
         pipe.forward_backward(*mini_batch(17))
         foreseen = mp.simulate(schedule, link=mp.Link(latency=1), footprints=sizes)
         assert foreseen.peak_bytes() == pipe.trace.peak_bytes(), name
+        assert [at_peak(foreseen, device) for device in range(foreseen.n_devices)] == [
+            at_peak(pipe.trace, device) for device in range(foreseen.n_devices)
+        ], name
         assert foreseen.messages == pipe.trace.messages, name
 
 
 @settings(max_examples=25)
 @given(st.data())
 def test_bytes_are_foreseen_for_any_schedule_at_any_time(data):
-    """Memory is the same function of time where there is one copy of the network; where there are two, until they exchange."""
+    """The ledger, bytes by kind, is the same function of time where there is one copy of the network; where there are two, until they exchange."""
     partition = data.draw(compositions(len(LAYERS)))
     M = data.draw(st.integers(1, 4))
     schedule = data.draw(valid_schedules(len(partition), M))
@@ -63,16 +66,21 @@ def test_bytes_are_foreseen_for_any_schedule_at_any_time(data):
     assert foreseen.peak_bytes() == held.peak_bytes()
     end = min(max(span.end for span in held.spans_of(device)) for device in range(held.n_devices))
     for device in range(held.n_devices):
-        assert steps(foreseen.memory(device), end) == steps(held.memory(device), end)
+        assert steps(foreseen.ledger(device), end) == steps(held.ledger(device), end)
 
 
-def steps(curve, end):
-    """Where a memory curve changes, before `end`."""
-    changes = [curve[0]]
-    for tick, n_bytes in curve[1:]:
-        if tick < end and n_bytes != changes[-1][1]:
-            changes.append((tick, n_bytes))
+def steps(ledger, end):
+    """Where a ledger changes, before `end`."""
+    changes = [ledger[0]]
+    for tick, kinds in ledger[1:]:
+        if tick < end and kinds != changes[-1][1]:
+            changes.append((tick, kinds))
     return changes
+
+
+def at_peak(trace, device):
+    """What a device holds when it holds most, by kind."""
+    return max((kinds for _, kinds in trace.ledger(device)), key=lambda kinds: sum(kinds.values()))
 
 
 def test_measured_costs_are_seconds_of_each_stage():

@@ -210,7 +210,7 @@ class Cluster:
         """Write down the largest of `counts`, each a {kind: bytes} of this device."""
         held = max(counts, key=lambda count: sum(count.values()))
         self._devices[number].held = held
-        self._record.memory += (number, now, sum(held.values()))
+        self._record.memory += (number, now, held)
 
     def _check_limit(self, number, now):
         """What the device has held since its last observation, and the messages that arrived before `now`.

@@ -66,7 +66,7 @@ class Record:
         self.waits = []     # rows of device, start, end, place of the message in `messages`
         self.blocked = []   # rows of device, start, end, place of the message that it has sent
         self.queued = []    # rows of place of a message, tick at which its link was free for it
-        self.memory = []    # rows of device, tick, bytes
+        self.memory = []    # rows of device, tick, {kind: bytes}
         self.finished = [None] * n_devices  # the tick at which each program ended
 
     def snapshot(self):
@@ -77,6 +77,10 @@ class Record:
         return twin
 
 
+def _sorted_memory(record):
+    return sorted(_rows(record.memory, 3), key=lambda row: row[:2])
+
+
 def _rows(flat, width):
     return zip(*(flat[column::width] for column in range(width)))
 
@@ -85,8 +89,8 @@ class Trace:
     """A run, or the part of it that has happened so far; `Pipeline.trace`, `simulate` and `Cluster.run` give one.
 
     spans, messages, idle: what the devices did, what went between them, and why they waited, in the order of time.
-    makespan: ticks from 0 to the end of the last span or program. `busy_ticks()`, `bubble(of)`, `memory(device)` and
-    `peak_bytes()` count; `explain()` and `critical_path()` say why; `plot()`, `to_text()` and `to_html()` show. Two traces
+    makespan: ticks from 0 to the end of the last span or program. `busy_ticks()`, `bubble(of)`, `memory(device)`,
+    `ledger(device)` and `peak_bytes()` count; `explain()` and `critical_path()` say why; `plot()`, `to_text()` and `to_html()` show. Two traces
     are equal if all that happened is.
     """
 
@@ -182,26 +186,25 @@ class Trace:
 
         return critical_path(self)
 
-    def memory(self, device):
-        """The memory curve of a device: a list of `(tick, bytes)`, each valid until the next."""
+    def ledger(self, device):
+        """What a device holds: a list of `(tick, {kind: bytes})`, each valid until the next; a kind without bytes is left out."""
         if not self._record.memory:
-            raise ValueError("this run counted no memory: only a run with real arrays does")
-        changes = []
-        level = 0
-        for owner, tick, n_bytes in _rows(self._record.memory, 3):
-            if owner == device:
-                changes.append((tick, n_bytes - level))
-                level = n_bytes
+            raise ValueError("this run counted no memory: only a run with real arrays does, or a simulation with footprints")
+        changes = [(tick, held, 0) for owner, tick, held in _rows(self._record.memory, 3) if owner == device]
         for _, _, to, _, arrived, received, n_bytes in _rows(self._record.messages, 7):
             if to == device and arrived != received:
-                changes.append((arrived, n_bytes))
+                changes.append((arrived, None, n_bytes))
                 if received is not None:
-                    changes.append((received, -n_bytes))
-        curve, level = {}, 0
-        for tick, change in sorted(changes, key=lambda item: item[0]):
-            level += change
-            curve[tick] = level
-        return list(curve.items())
+                    changes.append((received, None, -n_bytes))
+        entries, held, messages = {}, {}, 0
+        for tick, new, n_bytes in sorted(changes, key=lambda change: change[0]):
+            held, messages = held if new is None else new, messages + n_bytes
+            entries[tick] = {kind: n for kind, n in {**held, "messages": messages}.items() if n}
+        return list(entries.items())
+
+    def memory(self, device):
+        """The memory curve of a device: a list of `(tick, bytes)`, each valid until the next."""
+        return [(tick, sum(held.values())) for tick, held in self.ledger(device)]
 
     def peak_bytes(self):
         """For each device, the most bytes that it held at once."""
@@ -247,5 +250,5 @@ class Trace:
         return (
             (self.n_devices, self.spans, self.messages, self.idle) == (other.n_devices, other.spans, other.messages, other.idle)
             and self.queued == other.queued
-            and sorted(_rows(self._record.memory, 3)) == sorted(_rows(other._record.memory, 3))
+            and _sorted_memory(self._record) == _sorted_memory(other._record)
         )

@@ -1,5 +1,7 @@
 """The bytes that the devices will hold in a run, foreseen from those of one micro-batch."""
 
+from collections import Counter
+
 from .treesum import TreeSum
 
 
@@ -30,27 +32,30 @@ class Foresight:
         self.footprints, self.record, self.n_microbatches = footprints, record, M
         self.patterns = _patterns(schedule)
         self.copy_of = schedule.copy_of or [0] * M
-        self.kept = {}                             # (stage, micro-batch) -> bytes of its stash
-        self.sums = {}                             # (copy, stage) -> trees of gradients and of statistics
-        self.level = [0] * len(schedule.devices)   # bytes of parameters, stashes and sums
+        self.kept = {}  # (stage, micro-batch) -> bytes of its stash, by kind
+        self.sums = {}  # (copy, stage) -> trees of gradients and of statistics
+        self.held = [Counter() for _ in schedule.devices]  # for each device, the bytes by kind
         for copy, placement in enumerate(schedule.placements):
             for stage, device in enumerate(placement):
                 self.sums[copy, stage] = TreeSum(M), TreeSum(M)
-                self.level[device] += footprints[0][stage].parameters
-        for device, n_bytes in enumerate(self.level):
-            record.memory += (device, 0, n_bytes)
+                self.held[device]["parameters"] += footprints[0][stage].parameters
+        for device, held in enumerate(self.held):
+            record.memory += (device, 0, dict(held))
 
     def perform(self, device, parts, start, end):
         """The device has done an action with these parts. While it lasts, the larger of what it holds at start and end counts."""
-        at_start = at_end = later = self.level[device]
+        held, given, made = self.held[device], 0, 0
+        at_start = dict(held)
         for kind, stage, i in parts:
-            given, made, kept = self.footprints[i][stage].actions[self.patterns[stage, i]][kind]
-            at_start, at_end = at_start + given, at_end + made
-            later += kept - self.kept.get((stage, i), 0) + self._add_to_sums(kind, stage, i)
+            before, after, kept = self.footprints[i][stage].actions[self.patterns[stage, i]][kind]
+            given, made = given + before, made + after
+            held.subtract(self.kept.get((stage, i), {}))
+            held.update(kept)
+            held["gradients"] += self._add_to_sums(kind, stage, i)
             self.kept[stage, i] = kept
-        at_end += later - self.level[device]
-        self.level[device] = later
-        self.record.memory += (device, start, max(at_start, at_end), device, end, later)
+        at_start, at_end = at_start | {"work": given}, held | Counter(work=made)
+        most = max(at_start, at_end, key=lambda counts: sum(counts.values()))
+        self.record.memory += (device, start, dict(most), device, end, dict(held))
 
     def sent(self, kind, stage, i):
         """The bytes of the message that an action sends."""

@@ -107,7 +107,7 @@ def _footprint(actions):
         sent={kind: actions["FB"][kind].sent for kind in "FB"},
         actions={
             pattern: {
-                kind: (action.before, action.held["work"], action.held["stashed inputs"] + action.held["caches"])
+                kind: (action.before, action.held["work"], {name: action.held[name] for name in ("stashed inputs", "caches")})
                 for kind, action in measured.items()
             }
             for pattern, measured in actions.items()
