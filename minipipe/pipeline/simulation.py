@@ -57,31 +57,27 @@ class _Timing:
 
     def perform(self, device, action, parts):
         """`play` says that this device comes to this action."""
+        places, foresight = self.places, self.foresight
         for kind, stage, i in parts:
             way = DIRECTION[kind]
-            place = self.places[way][stage - way][i]
+            place = places[way][stage - way][i]
             if place is not None:
                 self.receive(device, place)
         start = self.now[device]
-        end = start + self.duration(action)
+        self.now[device] = end = start + self.duration(action)
         self.record.spans += (device, action, start, end)
-        self.now[device] = end
-        if self.foresight is not None:
-            self.foresight.perform(device, parts, start, end)
+        if foresight is not None:
+            foresight.perform(device, parts, start, end)
         for part in parts:
             kind, stage, i = part
             way = DIRECTION[kind]
-            if not way:
-                continue
             to = self.placements[self.copy_of[i]].get(stage + way)
             # what a device sends to itself takes no time, but memory
-            if to is not None and (to != device or self.foresight is not None):
-                label = part if kind != "I" else Action("B", stage, i)
-                if self.foresight is not None:
-                    n_bytes = self.foresight.sent(kind, stage, i)
-                else:
-                    n_bytes = self.sizes[stage] if way == 1 else self.sizes[stage - 1]
-                self.places[way][stage][i] = self.send(label, device, to, n_bytes)
+            if not way or to is None or (to == device and foresight is None):
+                continue
+            label = part if kind != "I" else Action("B", stage, i)
+            n_bytes = self.sizes[min(stage, stage + way)] if foresight is None else foresight.sent(kind, stage, i)
+            places[way][stage][i] = self.send(label, device, to, n_bytes)
 
     def send(self, label, device, to, n_bytes):
         """The message's place in the record."""
