@@ -157,6 +157,21 @@ def test_memory_curves_are_those_of_the_trace():
         plots.memory(mp.simulate(build("gpipe", 2, 2)), ax=axes())
 
 
+def test_the_layers_of_a_ledger_are_its_kinds_and_add_up_to_the_memory():
+    X, Y = (part[:, :8] for part in mp.datasets.digits().train)
+    pipe = mp.Pipeline([mp.Linear(64, 10), mp.ReLU()], mp.SoftmaxCrossEntropy(), 2, 4, recompute=True, link=mp.Link(latency=1))
+    pipe.forward_backward(X, Y)
+    ax = plots.ledger(pipe.trace, 0, ax=axes())
+    kinds = ["parameters", "gradients", "stashed inputs", "caches", "work", "messages"]
+    assert [layer.get_label() for layer in ax.collections] == [kind for kind in kinds if any(kind in held for _, held in pipe.trace.ledger(0))]
+    top = ax.collections[-1].get_paths()[0].vertices
+    for tick, n_bytes in pipe.trace.memory(0):
+        assert max(y for x, y in top if x == tick) >= n_bytes / 1024
+    assert max(y for _, y in top) == pipe.trace.peak_bytes()[0] / 1024 and ax.get_xlim() == (0, pipe.trace.makespan)
+    with pytest.raises(ValueError, match="counted no memory"):
+        plots.ledger(mp.simulate(build("gpipe", 2, 2)), 0, ax=axes())
+
+
 def test_an_overlap_is_one_box_in_two_halves_the_forward_above():
     ax = mp.simulate(both_ways(), mp.Costs(FB=2)).plot(ax=axes())
     assert (3, 5, -0.2) in drawn(ax, "F", 0, 2) and (3, 5, 0.2) in drawn(ax, "B", 1, 2)

@@ -5,11 +5,12 @@ from .chrome import chrome_trace
 from .comparison import compare
 from .critical_path import critical_path
 from .html import html
+from .ledger import ledger
 from .memory import alive, memory, timeline_with_memory
 from .text import text
 from .timeline import timeline
 
 __all__ = [
-    "alive", "animate", "chrome_trace", "compare", "critical_path", "html", "memory", "text", "timeline",
+    "alive", "animate", "chrome_trace", "compare", "critical_path", "html", "ledger", "memory", "text", "timeline",
     "timeline_with_memory",
 ]
