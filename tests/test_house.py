@@ -14,7 +14,7 @@ FLOORS = {
     "layers": 1, "losses": 1, "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1,
     "network": 2, "optimizers": 2, "training": 2, "models": 2, "description": 2,
     "pipeline": 3,
-    "verification": 4, "plots": 4,
+    "verification": 4, "plots": 4, "papers": 4,
     "exercises": 5, "cli": 5,
 }
 NEVER = {("plots", "pipeline")}                  # plots draw traces, whoever made them

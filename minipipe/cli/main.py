@@ -4,11 +4,11 @@ import argparse
 import os
 import sys
 
-from . import bench, compare, explain, export, figures, search, timeline, train, validate, verify
+from . import bench, compare, explain, export, figures, papers, search, timeline, train, validate, verify
 
 COMMANDS = {
     "timeline": timeline, "compare": compare, "explain": explain, "search": search, "validate": validate, "export": export,
-    "verify": verify, "figures": figures, "bench": bench,
+    "verify": verify, "figures": figures, "papers": papers, "bench": bench,
 }
 EXAMPLES = """examples:
   python3 -m minipipe                                                     train on digits, prove the gradients, draw the run

@@ -1,0 +1,42 @@
+"""The accelerators of GPipe's tables."""
+
+from dataclasses import dataclass
+
+from ..cluster import Link
+from .hardware import HARDWARE
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a device is, as far as the tables need it; times in seconds.
+
+    memory: bytes. peak: floating-point operations per second, as specified. share: of the peak that the products of a
+    layer reach, everything else included; the only number here that is not specified or measured. link: between two devices.
+    early: whether recomputation runs before the gradient is there; if not, it is a part of the backward.
+    """
+
+    name: str
+    memory: int
+    peak: float
+    share: float
+    link: Link
+    early: bool
+    source: str
+
+    def seconds(self, macs):
+        """The time of so many multiply-accumulates, each of them two operations."""
+        return 2 * macs / (self.share * self.peak)
+
+
+# A device is one core of a chip with two; in table 2 of GPipe, AmoebaNet runs on TPUv2 and the Transformer on TPUv3, which table 1
+# says and table 2 is silent about. Half of the peak is a guess that changes no cell of table 2 by 1 %, since links are fast. They have no
+# latency here. early: GPipe, section 2.3, and its row M = 1, which else would be 1.
+TPU_V2 = Device("TPUv2 core", 8 << 30, 45e12 / 2, 0.5, HARDWARE["TPUv2 to TPUv2"].link(), True, "Google Cloud TPU v2: 180 TFLOP/s, 4 chips")
+TPU_V3 = Device("TPUv3 core", 16 << 30, 123e12 / 2, 0.5, HARDWARE["TPUv3 to TPUv3"].link(), True, "Google Cloud, TPU v3: 123 TFLOP/s a chip")
+# share: the one free parameter of table 3, chosen for AmoebaNet. Its convolutions are narrow, and its pooling and normalisation have no
+# products at all. The Transformer's cells hardly depend on it. blocking: a copy through the host is work of the device's own.
+# early: no, because the Transformer's cells are below what it would give; the paper does not say.
+P100 = Device(
+    "P100", 16 << 30, 9.3e12, 0.1, HARDWARE["GPU to GPU through the host"].link(blocking=True), False,
+    "NVIDIA, Tesla P100 for PCIe: 9.3 TFLOP/s in float32, 16 GB",
+)

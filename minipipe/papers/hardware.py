@@ -1,0 +1,68 @@
+"""How long data takes from one place to another: numbers that every programmer should know."""
+
+import math
+from typing import NamedTuple
+
+from ..cluster import Link
+
+DEAN = "J. Dean, talk at Stanford, 2010, \"Numbers everyone should know\""
+KIRSCH = "A. Kirsch, 2023, \"Numbers everyone (programmer) should know\""
+MICROWAY = "Microway, \"NVIDIA Tesla P100 PCI-E 16GB up close\", bandwidthTest"
+P2P_TEST = "published runs of NVIDIA's p2pBandwidthLatencyTest on V100s"
+TPU = "Norrie et al. 2020, \"Google's training chips revealed: TPUv2 and TPUv3\""
+
+
+class Hardware(NamedTuple):
+    """A row: seconds until the first byte is there, and bytes per second from then on; None for what the source leaves out.
+
+    how: "rule of thumb", "specified" by the maker in one direction, or "measured".
+    """
+
+    name: str
+    latency: float | None
+    bandwidth: float | None
+    how: str
+    source: str
+
+    def seconds(self, n_bytes):
+        """The time until `n_bytes` are there; what is not known counts as nothing."""
+        return (self.latency or 0) + (n_bytes / self.bandwidth if self.bandwidth else 0)
+
+    def link(self, tick=1, blocking=False):
+        """A `Link` of this kind between two devices, in ticks of `tick` seconds.
+
+        >>> HARDWARE["Ethernet, 1 Gbit/s"].link(tick=1e-3)
+        Link(latency=0.25, bandwidth=125000.0, blocking=False)
+        """
+        if not 0 < tick < math.inf:
+            raise ValueError(f"tick={tick} must be a finite number of seconds above 0, such as 1e-6")
+        bandwidth = math.inf if self.bandwidth is None else self.bandwidth * tick
+        return Link((self.latency or 0) / tick, bandwidth, blocking)
+
+
+_ROWS = (
+    Hardware("L1 cache", 0.5e-9, None, "rule of thumb", DEAN),
+    Hardware("L2 cache", 7e-9, None, "rule of thumb", DEAN),
+    Hardware("main memory, 2010", 100e-9, 4e9, "rule of thumb", DEAN),
+    Hardware("main memory, DDR5", 100e-9, 50e9, "rule of thumb", KIRSCH),
+    Hardware("HBM2 of a P100", None, 732e9, "specified", "NVIDIA, Tesla P100 data sheet"),
+    Hardware("HBM2 of a TPUv3 chip", None, 900e9, "specified", "Google Cloud, TPU v3"),
+    Hardware("NVLink 1, P100", None, 80e9, "specified", "NVIDIA, Tesla P100: 160 GB/s both ways"),
+    Hardware("NVLink 2, V100", 2e-6, 150e9, "specified", f"NVIDIA, Tesla V100: 300 GB/s both ways; latency: {P2P_TEST}"),
+    Hardware("NVLink 4, H100", None, 380e9, "measured", "NVIDIA/nccl, issue 1264; specified 450 GB/s each way"),
+    Hardware("PCIe 3.0 x16", None, 15.75e9, "specified", "PCI-SIG: 8 GT/s, 16 lanes, 128b/130b"),
+    Hardware("PCIe 3.0 x16, host to P100", None, 11.7e9, "measured", MICROWAY),
+    Hardware("PCIe 3.0 x16, P100 to host", None, 12.8e9, "measured", MICROWAY),
+    Hardware("PCIe 4.0 x16", None, 31.5e9, "specified", "PCI-SIG: 16 GT/s, 16 lanes, 128b/130b"),
+    Hardware("GPU to GPU through the host", 18e-6, 1 / (1 / 12.8e9 + 1 / 11.7e9), "measured",
+             f"the two rows of PCIe 3.0 x16 one after the other; latency: {P2P_TEST}, peer access off"),
+    Hardware("TPUv2 to TPUv2", None, 62e9, "specified", f"{TPU}: 496 Gbit/s a link and direction"),
+    Hardware("TPUv3 to TPUv3", None, 82e9, "specified", f"{TPU}: 656 Gbit/s a link and direction"),
+    Hardware("InfiniBand HDR", 0.6e-6, 25e9, "specified", "Lenovo Press LP1195, ConnectX-6: 200 Gbit/s, below 600 ns"),
+    Hardware("Ethernet, 200 Gbit/s", 0.8e-6, 25e9, "specified", "Mellanox, ConnectX-6 EN: 200 Gbit/s, below 0.8 us"),
+    Hardware("Ethernet, 1 Gbit/s", 250e-6, 125e6, "rule of thumb", f"{DEAN}: half a round trip in a data centre"),
+    Hardware("SSD, NVMe", 150e-6, 10e9, "rule of thumb", f"{KIRSCH}; latency: C. Carruth, talk of 2014"),
+    Hardware("disk", 10e-3, 50e6, "rule of thumb", DEAN),
+    Hardware("California to the Netherlands", 75e-3, None, "rule of thumb", f"{DEAN}: half of there and back"),
+)
+HARDWARE = {row.name: row for row in _ROWS}

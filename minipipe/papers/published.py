@@ -1,0 +1,67 @@
+"""The cells of published tables, as they are printed."""
+
+from typing import NamedTuple
+
+GPIPE = "Huang et al. 2018, arXiv 1811.06965 v5"
+
+
+class Largest(NamedTuple):
+    """A column of GPipe's table 1: the largest network that fits.
+
+    n_devices: K. pipeline: whether GPipe runs it, with recomputation. size: (L, D) of AmoebaNet-D, (L,) of the Transformer.
+    parameters, parameter_memory, activation_memory: as printed, on all devices together; "G" and "GB" are the paper's units.
+    """
+
+    family: str
+    n_devices: int
+    pipeline: bool
+    size: tuple
+    parameters: str
+    parameter_memory: str
+    activation_memory: str
+
+
+# AmoebaNet-D: 224 x 224 images, mini-batches of 128, devices of 8 GB. Transformer: 1024 tokens of 32,000, mini-batches of 32,
+# d = 2048, feed-forward 8192, 32 heads, devices of 16 GB. 12 bytes a parameter. In the column of the Transformer on one device
+# without GPipe the paper prints 11.7G of parameters and 3.15G of activations. 282.2M parameters of 12 bytes are 3.15 GiB, so the
+# two cells have changed places there, and are put back here.
+TABLE_1 = (
+    Largest("AmoebaNet-D", 1, False, (18, 208), "82M", "1.05GB", "6.26GB"),
+    Largest("AmoebaNet-D", 1, True, (18, 416), "318M", "3.8GB", "3.46GB"),
+    Largest("AmoebaNet-D", 2, True, (18, 544), "542M", "6.45GB", "8.11GB"),
+    Largest("AmoebaNet-D", 4, True, (36, 544), "1.05B", "12.53GB", "15.21GB"),
+    Largest("AmoebaNet-D", 8, True, (72, 512), "1.8B", "24.62GB", "26.24GB"),
+    Largest("Transformer", 1, False, (3,), "282.2M", "3.15G", "11.7G"),
+    Largest("Transformer", 1, True, (13,), "785.8M", "8.8G", "6.4G"),
+    Largest("Transformer", 8, True, (103,), "5.3B", "59.5G", "50.9G"),
+    Largest("Transformer", 32, True, (415,), "21.0B", "235.1G", "199.9G"),
+    Largest("Transformer", 128, True, (1663,), "83.9B", "937.9G", "796.1G"),
+)
+
+# {family: {(K, M): throughput}}. Table 2: AmoebaNet-D (18, 256) and a Transformer of 48 layers on TPUs, relative to K = 2, M = 1,
+# "batch size was adjusted to fit memory if necessary". Table 3: AmoebaNet-D (18, 128) and a Transformer of 24 layers on P100s in
+# one computer, without NVLink, relative to K = 2.
+TABLE_2 = {
+    "AmoebaNet-D": {
+        (2, 1): 1, (4, 1): 1.13, (8, 1): 1.38,
+        (2, 4): 1.07, (4, 4): 1.26, (8, 4): 1.72,
+        (2, 32): 1.21, (4, 32): 1.84, (8, 32): 3.48,
+    },
+    "Transformer": {
+        (2, 1): 1, (4, 1): 1.07, (8, 1): 1.3,
+        (2, 4): 1.7, (4, 4): 3.2, (8, 4): 4.8,
+        (2, 32): 1.8, (4, 32): 3.4, (8, 32): 6.3,
+    },
+}
+TABLE_3 = {
+    "AmoebaNet-D": {(2, 32): 1, (4, 32): 1.7, (8, 32): 2.7},
+    "Transformer": {(2, 32): 1, (4, 32): 1.8, (8, 32): 3.3},
+}
+
+# The same network as in table 2, run by torchgpipe on other devices (README of kakaobrain/torchgpipe, "AmoebaNet-D (18, 256) Speed
+# Benchmark"), relative to K = 2, M = 1; its cut is by hand.
+TORCHGPIPE = {
+    (2, 1): 1, (4, 1): 1.006, (8, 1): 0.932,
+    (2, 4): 1.546, (4, 4): 1.680, (8, 4): 2.625,
+    (2, 32): 1.780, (4, 32): 2.711, (8, 32): 4.966,
+}

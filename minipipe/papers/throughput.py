@@ -1,0 +1,167 @@
+"""GPipe's tables 2 and 3 by simulation: its schedule, with recomputation, over stages that cost what their products cost.
+
+AmoebaNet-D is cut by the rule of GPipe's released code, the histogram, over the multiply-accumulates (MACs) of its layers. The
+Transformer is its blocks alone, equally many on each device: the last matrix, for 32,000 words, costs as much as 1.2
+blocks, and a stage that had it as well would be slower than the cells of K = 8 leave room for; `other_assumptions` shows
+that. A micro-batch has as many samples as table 1 gives 32 of them: 4 images, 1 sequence. A backward costs two forwards, a
+recomputation one. `minipipe.papers.devices` says what is assumed of the devices.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from ..pipeline import simulate
+from ..pipeline.partition import equal_counts
+from ..schedules import Costs, gpipe, with_recompute
+from .devices import P100, TPU_V2, TPU_V3
+from .networks import amoebanet, blocks, histogram_counts, stages_of, transformer_family
+from .published import TABLE_2, TABLE_3, TORCHGPIPE
+
+WITH_SOFTMAX = "Transformer with its last matrix"
+SAMPLES = {"AmoebaNet-D": 4, "Transformer": 1, WITH_SOFTMAX: 1}
+BOUNDS = {"table 2": 0.07, "table 3": 0.05}  # of relative errors that need no reason
+
+
+class Compared(NamedTuple):
+    """A published cell beside the simulated one, both relative to the cell of K = 2 with the fewest micro-batches.
+
+    error: simulated / published - 1. reason: of an error that is larger than its table's bound in `BOUNDS`, "" otherwise.
+    """
+
+    table: str
+    family: str
+    K: int
+    M: int
+    published: float
+    simulated: float
+    error: float
+    reason: str
+
+
+def table_2():
+    """The cells of table 2, as a list of `Compared`."""
+    return _compared("table 2", TABLE_2, {"AmoebaNet-D": (TPU_V2, (18, 256)), "Transformer": (TPU_V3, (48,))})
+
+
+def table_3():
+    """The cells of table 3, as a list of `Compared`."""
+    return _compared("table 3", TABLE_3, {"AmoebaNet-D": (P100, (18, 128)), "Transformer": (P100, (24,))})
+
+
+def torchgpipe_table():
+    """What torchgpipe measured, beside the simulation of table 2's AmoebaNet-D; no errors are explained."""
+    ours = {(cell.K, cell.M): cell.simulated for cell in table_2() if cell.family == "AmoebaNet-D"}
+    return [
+        Compared("torchgpipe", "AmoebaNet-D", K, M, published, ours[K, M], ours[K, M] / published - 1, "")
+        for (K, M), published in TORCHGPIPE.items()
+    ]
+
+
+def other_assumptions():
+    """What the Transformer's cells of M = 32 would be otherwise: a list of `Compared`, whose reason is the assumption."""
+    early = replace(P100, early=True)
+    cells = []
+    for table, published, L, runs in [
+        ("table 2", TABLE_2, 48, [(WITH_SOFTMAX, TPU_V3, "the last matrix counts, cut by the histogram")]),
+        ("table 3", TABLE_3, 24, [
+            (WITH_SOFTMAX, P100, "the last matrix counts, cut by the histogram"),
+            ("Transformer", early, "recomputation before the gradient is there"),
+        ]),
+    ]:
+        of_family = published["Transformer"]
+        for family, device, assumption in runs:
+            base = samples_per_second(family, (L,), *min(of_family), device)
+            for K in (2, 4, 8):
+                simulated, value = samples_per_second(family, (L,), K, 32, device) / base, of_family[K, 32]
+                cells.append(Compared(table, family, K, 32, value, simulated, simulated / value - 1, assumption))
+    return cells
+
+
+def _compared(table, published, runs):
+    cells = []
+    for family, of_family in published.items():
+        device, size = runs[family]
+        base = samples_per_second(family, size, *min(of_family), device)
+        for (K, M), value in of_family.items():
+            simulated = samples_per_second(family, size, K, M, device) / base
+            error = simulated / value - 1
+            reason = "" if abs(error) <= BOUNDS[table] else _reason(family, size, K, M, value, of_family)
+            cells.append(Compared(table, family, K, M, value, simulated, error, reason))
+    return cells
+
+
+@lru_cache
+def samples_per_second(family, size, K, M, device):
+    """The throughput of GPipe's schedule with K stages and M micro-batches."""
+    stages = stages_for(family, size, K)
+    n = SAMPLES[family]
+    seconds = [device.seconds(n * max(sum(row.macs for row in stage), 1)) for stage in stages]
+    sent = [n * stage[-1].n_bytes for stage in stages]
+    return n * M / _makespan(seconds, M, device.early, sent, device.link)
+
+
+def stages_for(family, size, K):
+    """The rows of each of K stages."""
+    if family == "Transformer":
+        rows = blocks(transformer_family(*size))
+        return stages_of(rows, equal_counts(len(rows), K))
+    rows = (transformer_family if family == WITH_SOFTMAX else amoebanet)(*size).rows
+    return stages_of(rows, histogram_counts([row.macs for row in rows], K))
+
+
+def share_of_slowest(family, size, K):
+    """The MACs of the stage with the most, as a share of all."""
+    macs = [sum(row.macs for row in stage) for stage in stages_for(family, size, K)]
+    return max(macs) / sum(macs)
+
+
+def _makespan(seconds, M, early, sent=0, link=None):
+    """Of GPipe's schedule; `seconds` is the forward of a micro-batch, stage by stage."""
+    schedule = gpipe(len(seconds), M)
+    if early:
+        schedule = with_recompute(schedule)
+    costs = Costs(F=seconds, B=[(2 if early else 3) * F for F in seconds], message_bytes=sent)
+    return (simulate(schedule, costs) if link is None else simulate(schedule, costs, link)).makespan
+
+
+def _relative(share, K, M, base_share):
+    """Throughput relative to (2, 1), if the first stage takes `share` of the time, and the others equally much of the rest."""
+    def seconds(K, share):
+        return [share] + [(1 - share) / (K - 1)] * (K - 1)
+
+    return M * _makespan(seconds(2, base_share), 1, early=True) / _makespan(seconds(K, share), M, early=True)
+
+
+@lru_cache
+def equal_stages(K, M):
+    """Throughput relative to K = 2, M = 1 if all stages cost the same and messages nothing: (early, with the gradient)."""
+    by_order = (True, False)
+    return tuple(M * _makespan([1 / 2] * 2, 1, early) / _makespan([1 / K] * K, M, early) for early in by_order)
+
+
+@lru_cache
+def slowest_share(K, M, published, base_share=None):
+    """The share of a network's time that the slowest of K stages takes, if that is what makes a cell of table 2 what it is.
+
+    published: the cell, relative to K = 2, M = 1. base_share: the same for two stages; None: K is 2. By bisection.
+    """
+    low, high = 1 / K, 1 - 1e-9
+    for _ in range(30):
+        share = (low + high) / 2
+        slower = _relative(share, K, M, share if base_share is None else base_share) < published
+        low, high = (low, share) if slower else (share, high)
+    return share
+
+
+def _reason(family, size, K, M, published, cells):
+    best = max(equal_stages(K, M))
+    if published > best:
+        return f"above {best:.2f}, what equal stages and free links give; the paper adjusted batch sizes between cells"
+    two = slowest_share(2, 32, cells[2, 32])
+    share = two if K == 2 else slowest_share(K, 32, cells[K, 32], two)
+    expected = _relative(share, K, M, two)
+    return (
+        f"unequal stages: the slowest has {100 * share_of_slowest(family, size, K):.0f} % of the MACs; the row M = 32 means "
+        f"{100 * share:.0f} % of the time" + (f", which gives {expected:.2f} here" if M != 32 else "")
+    )
