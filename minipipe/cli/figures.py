@@ -11,6 +11,7 @@ from ..plots import compare
 from ..plots.memory import memory
 from ..schedules import BUILDERS, STAGES_PER_DEVICE, Costs, gpipe, naive, one_f_one_b, with_recompute
 from .output import save, write
+from .throughput_figure import throughput
 
 PURPOSE = "make the pictures of the README again"
 EPILOG = """example:
@@ -53,6 +54,7 @@ def run(options):
     write(compare({label: _run_of(name, K, M) for name, label in ZOO.items()}), folder / "zoo.png")
     _slow_links(folder / "slow_links.png")
     _memory_over_time(folder / "memory.png")
+    write(throughput(), folder / "throughput.png")
 
 
 def _run_of(name, n_devices, n_microbatches, link=Link()):

@@ -1,14 +1,11 @@
 """`minipipe papers`: GPipe's tables by simulation, beside the published cells."""
 
-from ..cluster import Link
 from ..papers import (
-    HARDWARE, P100, TPU_V2, TPU_V3, blocks_that_fit, chimera_bubble, costs_of, gpipe_bubble, megatron_bubble, other_assumptions,
-    table_1, table_2, table_3, torchgpipe_table, zero_bubble_h1_idle, zero_bubble_h2_idle,
+    HARDWARE, P100, TPU_V2, TPU_V3, blocks_that_fit, chimera_table, idle_times, other_assumptions, table_1, table_2, table_3,
+    torchgpipe_table,
 )
 from ..papers.largest import M as MICRO_BATCHES
 from ..papers.throughput import BOUNDS
-from ..pipeline import simulate
-from ..schedules import chimera, gpipe, interleaved_one_f_one_b, one_f_one_b, zero_bubble_h1, zero_bubble_h2
 
 PURPOSE = "GPipe's tables by simulation, beside the published cells, with the error of each"
 EPILOG = """tables: 1, the largest network that fits; 2 and 3, throughput on TPUs and on GPUs; formulas, idle times that papers state,
@@ -34,23 +31,26 @@ def run(options):
 
 
 def print_table_1():
-    print("GPipe's table 1: the largest network that fits. 12 bytes a parameter; memory of all devices together")
-    print("AmoebaNet-D on devices of 8 GiB, 128 images; Transformer on devices of 16 GiB, 32 sequences. published > computed here")
-    print(f"{'network':24}{'K':>4}  {'parameters':>26}  {'parameter memory':>27}  {'activations':>25}{'fullest device':>17}")
+    print("GPipe's table 1: the largest network that fits, published and computed here; memory of all devices together")
+    print("AmoebaNet-D, 128 images, devices of 8 GB; Transformer, 32 sequences, devices of 16 GB; 12 bytes a parameter\n")
+    print(f"{'':32}{'parameters (millions)':^29}{'parameter memory (GB)':^27}{'activations (GB)':^28}{'fullest':>9}")
+    print(f"{'network':28}{'K':>4}{'published':>11}{'here':>10}{'error':>8}" + f"{'published':>10}{'here':>8}{'error':>9}" * 2 + f"{'device':>9}")
     for estimate in table_1():
         column = estimate.published
-        name = f"{column.family} {column.size if len(column.size) > 1 else column.size[0]}"
-        # the paper's memory is in 10^9 bytes for AmoebaNet, where it says GB, and in 2^30 bytes for the Transformer, where it says G
-        unit, its_name = (1e9, "GB") if column.parameter_memory.endswith("GB") else (GIB, "GiB")
-        memory = f"{column.parameter_memory} > {estimate.parameter_memory / unit:.2f} {its_name}"
-        activations = f"{column.activation_memory} > {estimate.activation_memory / unit:.2f} {its_name}"
-        print(f"{name:24}{column.n_devices:>4}  {column.parameters + ' > ' + format(estimate.parameters, ','):>26}  {memory:>27}  "
-              f"{activations:>25}{estimate.fullest / GIB:>13.2f} GiB{'' if column.pipeline else '  without GPipe'}")
-    print(f"Assumed: {MICRO_BATCHES} micro-batches, float32, what this package's layers keep; with GPipe N stage inputs and the layers")
-    print("of one micro-batch. That is about half of what the paper prints, and grows with K as the paper's does. Without GPipe it is")
-    print("N times all layers: 128 images or 32 sequences at once do not fit, so the paper's first columns had fewer, or kept less.")
+        name = f"{column.family} {column.size if len(column.size) > 1 else column.size[0]}{'' if column.pipeline else ', alone'}"
+        errors = [f"{100 * error:+.1f} %" for error in estimate.errors]
+        print(f"{name:28}{column.n_devices:>4}{column.parameters / 1e6:>11g}{estimate.parameters / 1e6:>10.1f}{errors[0]:>8}"
+              f"{column.parameter_memory:>10g}{estimate.parameter_memory:>8.2f}{errors[1]:>9}"
+              f"{column.activation_memory:>10g}{estimate.activation_memory:>8.2f}{errors[2]:>9}{estimate.fullest / GIB:>9.1f}")
+    print(f"""
+alone: without GPipe. GB is 10^9 bytes for AmoebaNet-D and 2^30 for the Transformer; the fullest device always 2^30.
+Parameters: the paper rounds, and cuts 542, 1055 and 1844 millions off; 318 should be 319. Parameter memory: 1.05 and 24.62 are
+not 12 bytes times the number of parameters that is printed above them.
+Activations, assumed: {MICRO_BATCHES} micro-batches, float32, what the layers of this package keep; with GPipe N stage inputs and one
+micro-batch of the layers, O(N + L/K N/M). That is about half of what is published, and grows with K as that does. Alone,
+it is N times all layers, O(N L): that fits no device, so the paper's first columns had fewer samples at once, or kept less.""")
     fit = ", ".join(f"{blocks_that_fit(K)} on {K}" for K in (1, 8, 32, 128))
-    print(f"By the same count, the most Transformer blocks that fit are {fit}; published are 13, 103, 415, 1663.")
+    print(f"By this count the most Transformer blocks that fit are {fit}; published: 13, 103, 415, 1663.")
 
 
 def print_table_2():
@@ -82,26 +82,19 @@ def _print_cells(cells, bound=None):
 
 
 def print_formulas():
-    """Closed forms of papers beside counted ticks: F = I = W = 1 where a backward has two halves, else F = B = 1."""
-    K, M, costs = 4, 8, costs_of(1, 1, 1)[0]
-    equal = costs_of(2, 1, 1)[0]
-    print(f"Idle times that papers state, and what is counted in the simulation: {K} devices, {M} micro-batches")
-    rows = [
-        ("GPipe", "idle / total", gpipe_bubble(K, M), simulate(gpipe(K, M), costs).bubble("total")),
-        ("Megatron, 1F1B", "idle / ideal", megatron_bubble(K, M), simulate(one_f_one_b(K, M), costs).bubble("ideal")),
-        ("Megatron, v = 2", "idle / ideal", megatron_bubble(K, M, 2), simulate(interleaved_one_f_one_b(K, M, 2), costs).bubble("ideal")),
-        ("Chimera", "idle / total", chimera_bubble(K, M), simulate(chimera(K, M), equal).bubble("total")),
-        ("ZB-H1", "ticks idle", zero_bubble_h1_idle(K, 1, 1, 1), _idle(zero_bubble_h1(K, M), costs)),
-        ("ZB-H2", "ticks idle", zero_bubble_h2_idle(K, 1, 1, 1), _idle(zero_bubble_h2(K, M), costs)),
-    ]
-    for name, what, stated, counted in rows:
-        print(f"{name:18}{what:14}{float(stated):>8.4f}{float(counted):>9.4f}")
+    K, M = 4, 8
+    print(f"Idle times that papers state, and what is counted: {K} devices, {M} micro-batches, T_F = T_B = T_W = 1")
+    _print_idle(idle_times(K, M))
+    print(f"\nChimera's table 2: {K} devices, {K} micro-batches, a forward as long as a backward")
+    for name, copies, *rows in chimera_table(K):
+        print(f"{name}: weights {'once' if copies == 1 else 'twice'}")
+        _print_idle(rows)
 
 
-def _idle(schedule, costs):
-    """The ticks that the first device is idle between its first action and its last."""
-    spans = simulate(schedule, costs, Link()).spans_of(0)
-    return spans[-1].end - spans[0].start - sum(span.end - span.start for span in spans)
+def _print_idle(rows):
+    print(f"  {'':14}{'':26}{'stated':>8}{'counted':>9}")
+    for row in rows:
+        print(f"  {row.schedule:14}{row.what:26}{float(row.stated):>8.4g}{float(row.counted):>9.4g}")
 
 
 def print_hardware():
@@ -114,7 +107,7 @@ def print_hardware():
 
 
 def _seconds(time):
-    if time is None:
+    if not time:
         return ""
     unit, name = next((unit, name) for unit, name in ((1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")) if time >= unit or name == "ns")
     return f"{time / unit:.3g} {name}"

@@ -1,8 +1,8 @@
 """Published results, as data with their sources, and the same results by simulation.
 
 published: the cells of GPipe's tables 1, 2 and 3, and those of torchgpipe. devices: the accelerators behind them. hardware:
-latencies and bandwidths every programmer should know; a row gives a `Link`. formulas: the idle times that papers state.
-largest: table 1 by `describe`. throughput: tables 2 and 3 by `simulate`. `minipipe papers` prints all of it.
+latencies and bandwidths every programmer should know; a row gives a `Link`. formulas: the idle times that papers state; idle:
+the same, counted. largest: table 1 by `describe`. throughput: tables 2 and 3 by `simulate`. `minipipe papers` prints all of it.
 """
 
 from .devices import P100, TPU_V2, TPU_V3, Device
@@ -11,14 +11,16 @@ from .formulas import (
     zero_bubble_peaks,
 )
 from .hardware import HARDWARE, Hardware
+from .idle import chimera_table, idle_times
 from .largest import Estimate, blocks_that_fit, table_1
 from .networks import amoebanet, histogram_counts, transformer_family
 from .published import TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE
 from .throughput import Compared, equal_stages, other_assumptions, slowest_share, table_2, table_3, torchgpipe_table
 
 __all__ = [
-    "HARDWARE", "P100", "TABLE_1", "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "Compared", "Device", "Estimate", "Hardware",
-    "amoebanet", "blocks_that_fit", "chimera_bubble", "costs_of", "equal_stages", "gpipe_bubble", "histogram_counts", "megatron_bubble",
-    "megatron_parameters", "other_assumptions", "slowest_share", "table_1", "table_2", "table_3", "torchgpipe_table", "transformer_family",
-    "zero_bubble_h1_idle", "zero_bubble_h2_idle", "zero_bubble_peaks",
+    "Compared", "Device", "Estimate", "HARDWARE", "Hardware", "P100", "TABLE_1", "TABLE_2", "TABLE_3", "TORCHGPIPE",
+    "TPU_V2", "TPU_V3", "amoebanet", "blocks_that_fit", "chimera_bubble", "chimera_table", "costs_of", "equal_stages",
+    "gpipe_bubble", "histogram_counts", "idle_times", "megatron_bubble", "megatron_parameters", "other_assumptions",
+    "slowest_share", "table_1", "table_2", "table_3", "torchgpipe_table", "transformer_family", "zero_bubble_h1_idle",
+    "zero_bubble_h2_idle", "zero_bubble_peaks",
 ]

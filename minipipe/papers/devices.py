@@ -28,15 +28,16 @@ class Device:
         return 2 * macs / (self.share * self.peak)
 
 
-# A device is one core of a chip with two; in table 2 of GPipe, AmoebaNet runs on TPUv2 and the Transformer on TPUv3, which table 1
-# says and table 2 is silent about. Half of the peak is a guess that changes no cell of table 2 by 1 %, since links are fast. They have no
-# latency here. early: GPipe, section 2.3, and its row M = 1, which else would be 1.
-TPU_V2 = Device("TPUv2 core", 8 << 30, 45e12 / 2, 0.5, HARDWARE["TPUv2 to TPUv2"].link(), True, "Google Cloud TPU v2: 180 TFLOP/s, 4 chips")
-TPU_V3 = Device("TPUv3 core", 16 << 30, 123e12 / 2, 0.5, HARDWARE["TPUv3 to TPUv3"].link(), True, "Google Cloud, TPU v3: 123 TFLOP/s a chip")
-# share: the one free parameter of table 3, chosen for AmoebaNet. Its convolutions are narrow, and its pooling and normalisation have no
-# products at all. The Transformer's cells hardly depend on it. blocking: a copy through the host is work of the device's own.
-# early: no, because the Transformer's cells are below what it would give; the paper does not say.
+# A device is one core of a chip with two. AmoebaNet-D ran on TPUv2 and the Transformer on TPUv3 in table 1 of GPipe; table 2 is
+# taken to say the same. share: a guess. Any from 0.05 to 1 moves a cell of the Transformer in table 2 by 0.5 % at most, and
+# one of AmoebaNet-D by 1.1 % for M = 32, by 9 % for fewer, since links are fast. They have no latency here, for want of a source.
+# early: GPipe, section 2.3, and its row M = 1, which would be 1 for all K otherwise.
+TPU_V2 = Device("TPUv2 core", 8 << 30, 45e12 / 2, 0.5, HARDWARE["TPUv2 to TPUv2"].link(), True, "Google: 180 TFLOP/s for 4 chips")
+TPU_V3 = Device("TPUv3 core", 16 << 30, 123e12 / 2, 0.5, HARDWARE["TPUv3 to TPUv3"].link(), True, "Google Cloud: 123 TFLOP/s a chip")
+# share: the one free number of table 3, chosen for AmoebaNet-D: its convolutions are narrow, and its pooling and normalisation have
+# no products at all. Any share from 0.05 to 1 moves the Transformer's cells by 1.3 % at most. blocking: a copy through the host
+# is work of the device's own. early: no, a choice between two that the Transformer's cells make; the paper does not say.
 P100 = Device(
     "P100", 16 << 30, 9.3e12, 0.1, HARDWARE["GPU to GPU through the host"].link(blocking=True), False,
-    "NVIDIA, Tesla P100 for PCIe: 9.3 TFLOP/s in float32, 16 GB",
+    "NVIDIA: PCIe, 9.3 TFLOP/s in float32, 16 GB",
 )

@@ -34,7 +34,7 @@ def megatron_parameters(n_layers, d, n_tokens, n_places):
     That counts one matrix for all tokens, embedded and predicted, and embedded places, but no layer norm at the end.
 
     >>> megatron_parameters(96, 12288, 51200, 2048)      # GPT-3
-    174597439488
+    174615822336
     """
     return n_layers * (12 * d * d + 13 * d) + (n_tokens + n_places) * d
 

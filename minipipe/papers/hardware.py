@@ -9,7 +9,7 @@ DEAN = "J. Dean, talk at Stanford, 2010, \"Numbers everyone should know\""
 KIRSCH = "A. Kirsch, 2023, \"Numbers everyone (programmer) should know\""
 MICROWAY = "Microway, \"NVIDIA Tesla P100 PCI-E 16GB up close\", bandwidthTest"
 P2P_TEST = "published runs of NVIDIA's p2pBandwidthLatencyTest on V100s"
-TPU = "Norrie et al. 2020, \"Google's training chips revealed: TPUv2 and TPUv3\""
+TPU = "Jouppi et al. 2020, Communications of the ACM 63(7)"
 
 
 class Hardware(NamedTuple):

@@ -8,11 +8,12 @@ What a layer keeps is counted in real arrays of this package, in float32. Assume
 stages cut by the histogram of their multiply-accumulates. Working memory of an operation, and messages, are not counted.
 """
 
+from itertools import accumulate
 from typing import NamedTuple
 
 from .devices import TPU_V2, TPU_V3
 from .networks import amoebanet, amoebanet_kept, blocks, histogram_counts, stages_of, transformer_family, transformer_kept
-from .published import TABLE_1, Largest
+from .published import MEMORY_UNIT, TABLE_1, Largest
 
 BYTES_PER_PARAMETER = 12
 M = 32
@@ -23,14 +24,16 @@ DEVICES = {"AmoebaNet-D": TPU_V2, "Transformer": TPU_V3}
 class Estimate(NamedTuple):
     """A column of table 1: what is published, and what is computed for the same network.
 
-    parameters: their number. parameter_memory, activation_memory: bytes on all devices together. fullest: bytes on the device
-    with the most, both kinds together, which has limit bytes.
+    parameters: their number. parameter_memory, activation_memory: on all devices together, in the unit of the column.
+    errors: computed / published - 1 for each of the three. fullest: the bytes of both kinds on the device with the most, which
+    has limit bytes.
     """
 
     published: Largest
     parameters: int
-    parameter_memory: int
+    parameter_memory: float
     activation_memory: float
+    errors: tuple
     fullest: float
     limit: int
 
@@ -43,16 +46,17 @@ def table_1():
 def _estimate(column):
     rows, kept = _network(column.family, column.size)
     counts = histogram_counts([row.macs for row in rows], column.n_devices)
-    N = N_SAMPLES[column.family]
+    N, unit = N_SAMPLES[column.family], MEMORY_UNIT[column.family]
     at_once = N / M if column.pipeline else N
-    stages, kept = stages_of(rows, counts), stages_of(kept, counts)
-    inputs = [0] + [N * rows[sum(counts[:stage]) - 1].n_bytes if column.pipeline else 0 for stage in range(1, len(counts))]
-    parameters = [BYTES_PER_PARAMETER * sum(row.parameters for row in stage) for stage in stages]
-    activations = [n_bytes + at_once * sum(sizes) for n_bytes, sizes in zip(inputs, kept)]
-    return Estimate(
-        column, sum(row.parameters for row in rows), sum(parameters), sum(activations),
-        max(map(sum, zip(parameters, activations))), DEVICES[column.family].memory,
-    )
+    ends = list(accumulate(counts[:-1]))
+    inputs = [0] + [N * rows[end - 1].n_bytes if column.pipeline else 0 for end in ends]
+    parameters = [sum(row.parameters for row in stage) for stage in stages_of(rows, counts)]
+    activations = [n_bytes + at_once * sum(sizes) for n_bytes, sizes in zip(inputs, stages_of(kept, counts))]
+    computed = sum(parameters), BYTES_PER_PARAMETER * sum(parameters) / unit, sum(activations) / unit
+    printed = column.parameters, column.parameter_memory, column.activation_memory
+    errors = tuple(here / there - 1 for here, there in zip(computed, printed))
+    fullest = max(BYTES_PER_PARAMETER * n + n_bytes for n, n_bytes in zip(parameters, activations))
+    return Estimate(column, *computed, errors, fullest, DEVICES[column.family].memory)
 
 
 def _network(family, size):

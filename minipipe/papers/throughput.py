@@ -157,11 +157,10 @@ def slowest_share(K, M, published, base_share=None):
 def _reason(family, size, K, M, published, cells):
     best = max(equal_stages(K, M))
     if published > best:
-        return f"above {best:.2f}, what equal stages and free links give; the paper adjusted batch sizes between cells"
+        return f"above {best:.2f}, what equal stages and free links give; batch sizes were adjusted between cells"
     two = slowest_share(2, 32, cells[2, 32])
     share = two if K == 2 else slowest_share(K, 32, cells[K, 32], two)
-    expected = _relative(share, K, M, two)
-    return (
-        f"unequal stages: the slowest has {100 * share_of_slowest(family, size, K):.0f} % of the MACs; the row M = 32 means "
-        f"{100 * share:.0f} % of the time" + (f", which gives {expected:.2f} here" if M != 32 else "")
-    )
+    known = f"stages are unequal: the slowest has {100 * share_of_slowest(family, size, K):.0f} % of the MACs, but "
+    if M == 32:
+        return f"{known}{100 * share:.0f} % of the time would explain this cell"
+    return f"{known}{100 * share:.0f} % of the time by the row M = 32, which gives {_relative(share, K, M, two):.2f}; and batch sizes were adjusted"

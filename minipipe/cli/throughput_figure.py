@@ -1,0 +1,69 @@
+"""The picture of GPipe's tables 2 and 3: throughput against K and M, simulated and published."""
+
+from ..papers import P100, TABLE_2, TABLE_3, TPU_V2, TPU_V3
+from ..papers.throughput import samples_per_second
+
+COLOURS = {1: "#0072B2", 4: "#E69F00", 32: "#000000"}  # by M, of Okabe and Ito
+FAMILIES = {"Transformer": ("#D55E00", TPU_V3, (48,), (24,)), "AmoebaNet-D": ("#009E73", TPU_V2, (18, 256), (18, 128))}
+K_RANGE, M_RANGE = range(2, 9), (1, 2, 4, 8, 16, 32, 64)
+
+
+def throughput():
+    """A matplotlib `Figure`: lines are simulations, rings are published cells."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 8), layout="constrained")
+    (first, second), (third, fourth) = figure.subplots(2, 2)
+    for ax, family in zip((first, second), FAMILIES):
+        _against_K(ax, family)
+    _against_M(third)
+    _on_gpus(fourth)
+    for ax in (first, second, third, fourth):
+        ax.set_ylim(0)
+        for side in ("top", "right"):
+            ax.spines[side].set_visible(False)
+    figure.suptitle("GPipe's tables 2 and 3: lines are simulated, rings are published", x=0.01, ha="left", fontsize=13)
+    return figure
+
+
+def _against_K(ax, family):
+    _, device, size, _ = FAMILIES[family]
+    name = f"{family} {size}" if len(size) == 2 else f"{family} of {size[0]} layers"
+    base = samples_per_second(family, size, 2, 1, device)
+    for M, colour in COLOURS.items():
+        simulated = [samples_per_second(family, size, K, M, device) / base for K in K_RANGE]
+        ax.plot(K_RANGE, simulated, color=colour, linewidth=2)
+        _rings(ax, {K: value for (K, m), value in TABLE_2[family].items() if m == M}, colour)
+        ax.annotate(f"M = {M}", (8, simulated[-1]), (6, 0), textcoords="offset points", color=colour, va="center", annotation_clip=False)
+    _label(ax, f"{name} on TPUs", "stages K", "throughput, relative to K = 2, M = 1")
+
+
+def _against_M(ax):
+    for family, (colour, device, size, _) in FAMILIES.items():
+        base = samples_per_second(family, size, 2, 1, device)
+        simulated = [samples_per_second(family, size, 8, M, device) / base for M in M_RANGE]
+        ax.plot(M_RANGE, simulated, color=colour, linewidth=2, label=family)
+        _rings(ax, {M: value for (K, M), value in TABLE_2[family].items() if K == 8}, colour)
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(M_RANGE, M_RANGE)
+    ax.legend(frameon=False, loc="upper left")
+    _label(ax, "Eight stages on TPUs", "micro-batches M", "throughput, relative to K = 2, M = 1")
+
+
+def _on_gpus(ax):
+    for family, (colour, _, _, size) in FAMILIES.items():
+        base = samples_per_second(family, size, 2, 32, P100)
+        ax.plot(K_RANGE, [samples_per_second(family, size, K, 32, P100) / base for K in K_RANGE], color=colour, linewidth=2, label=family)
+        _rings(ax, {K: value for (K, _), value in TABLE_3[family].items()}, colour)
+    ax.legend(frameon=False, loc="upper left")
+    _label(ax, "M = 32 on P100s without NVLink", "stages K", "throughput, relative to K = 2")
+
+
+def _rings(ax, cells, colour):
+    ax.plot(list(cells), list(cells.values()), "o", color=colour, markerfacecolor="white", markersize=8, markeredgewidth=2)
+
+
+def _label(ax, title, x, y):
+    ax.set_title(title, loc="left", fontsize=11)
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
