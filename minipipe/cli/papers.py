@@ -34,7 +34,8 @@ def print_table_1():
     print("GPipe's table 1: the largest network that fits, published and computed here; memory of all devices together")
     print("AmoebaNet-D, 128 images, devices of 8 GB; Transformer, 32 sequences, devices of 16 GB; 12 bytes a parameter\n")
     print(f"{'':32}{'parameters (millions)':^29}{'parameter memory (GB)':^27}{'activations (GB)':^28}{'fullest':>9}")
-    print(f"{'network':28}{'K':>4}{'published':>11}{'here':>10}{'error':>8}" + f"{'published':>10}{'here':>8}{'error':>9}" * 2 + f"{'device':>9}")
+    memory = f"{'published':>10}{'here':>8}{'error':>9}"
+    print(f"{'network':28}{'K':>4}{'published':>11}{'here':>10}{'error':>8}{memory}{memory}{'device':>9}")
     for estimate in table_1():
         column = estimate.published
         name = f"{column.family} {column.size if len(column.size) > 1 else column.size[0]}{'' if column.pipeline else ', alone'}"

@@ -59,8 +59,9 @@ def costs_of(T_F, T_B, T_W, T_comm=0):
 
     Each time is a number, or a list with one per stage, in one unit. T_B is the input gradient alone.
 
-    >>> costs_of(T_F=3, T_B=[2, 4], T_W=1, T_comm=0.5)
-    (Costs(F=3, B=[3, 5], R=None, I=[2, 4], W=1, FB=None, U=None, all_reduce=None, message_bytes=0), Link(latency=0.5, bandwidth=inf, blocking=False))
+    >>> costs, link = costs_of(T_F=3, T_B=[2, 4], T_W=1, T_comm=0.5)
+    >>> costs.F, costs.B, costs.I, costs.W, link.latency
+    (3, [3, 5], [2, 4], 1, 0.5)
     """
     T_I, B = T_B, _sum(T_B, T_W)
     return Costs(F=T_F, B=B, I=T_I, W=T_W), Link(latency=T_comm)

@@ -163,4 +163,5 @@ def _reason(family, size, K, M, published, cells):
     known = f"stages are unequal: the slowest has {100 * share_of_slowest(family, size, K):.0f} % of the MACs, but "
     if M == 32:
         return f"{known}{100 * share:.0f} % of the time would explain this cell"
-    return f"{known}{100 * share:.0f} % of the time by the row M = 32, which gives {_relative(share, K, M, two):.2f}; and batch sizes were adjusted"
+    here = _relative(share, K, M, two)
+    return f"{known}{100 * share:.0f} % of the time by the row M = 32, which gives {here:.2f}; and batch sizes were adjusted"
