@@ -157,11 +157,10 @@ def slowest_share(K, M, published, base_share=None):
 def _reason(family, size, K, M, published, cells):
     best = max(equal_stages(K, M))
     if published > best:
-        return f"above {best:.2f}, what equal stages and free links give; batch sizes were adjusted between cells"
+        return f"equal stages and free links give {best:.2f}; batch sizes were adjusted"
     two = slowest_share(2, 32, cells[2, 32])
     share = two if K == 2 else slowest_share(K, 32, cells[K, 32], two)
-    known = f"stages are unequal: the slowest has {100 * share_of_slowest(family, size, K):.0f} % of the MACs, but "
+    macs, time = (f"{100 * part:.0f} %" for part in (share_of_slowest(family, size, K), share))
     if M == 32:
-        return f"{known}{100 * share:.0f} % of the time would explain this cell"
-    here = _relative(share, K, M, two)
-    return f"{known}{100 * share:.0f} % of the time by the row M = 32, which gives {here:.2f}; and batch sizes were adjusted"
+        return f"slowest stage: {macs} of the MACs; {time} of the time would give this cell"
+    return f"slowest stage: {macs} of the MACs; {time} of the time give {_relative(share, K, M, two):.2f}; batch sizes were adjusted"
