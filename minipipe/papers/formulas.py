@@ -29,7 +29,7 @@ def megatron_bubble(K, M, v=1):
 
 
 def megatron_parameters(n_layers, d, n_tokens, n_places):
-    """Parameters of a Transformer: 12 l d^2 (1 + 13/(12 d) + (V + s)/(12 l d)). Source: arXiv 2104.04473, section 5.1.
+    """Parameters of a Transformer: 12 l d^2 (1 + 13/(12 d) + (V + s)/(12 l d)). Source: arXiv 2104.04473, section 5.
 
     That counts one matrix for all tokens, embedded and predicted, and embedded places, but no layer norm at the end.
 
@@ -40,12 +40,12 @@ def megatron_parameters(n_layers, d, n_tokens, n_places):
 
 
 def zero_bubble_h1_idle(K, T_F, T_B, T_W):
-    """Idle time on each device of ZB-H1: (K - 1)(T_F + T_B - T_W). Source: arXiv 2401.10241, table 2; 1F1B: T_W is added."""
+    """Idle time on each device of ZB-H1: (K - 1)(T_F + T_B - T_W). Source: arXiv 2401.10241; in 1F1B T_W is added."""
     return (K - 1) * (T_F + T_B - T_W)
 
 
 def zero_bubble_h2_idle(K, T_F, T_B, T_W):
-    """Idle time on each device of ZB-H2: (K - 1)(T_F + T_B - 2 T_W). Source: arXiv 2401.10241, table 2."""
+    """Idle time on each device of ZB-H2: (K - 1)(T_F + T_B - 2 T_W). Source: arXiv 2401.10241."""
     return (K - 1) * (T_F + T_B - 2 * T_W)
 
 
