@@ -86,21 +86,31 @@ def describe(layers, input_shape, dtype=np.float32):
     _check_layers(layers)
     if not isinstance(input_shape, tuple) or not input_shape or not all(isinstance(n, Integral) and n > 0 for n in input_shape):
         raise ValueError(f"input_shape={input_shape!r} must be the shape of one sample, a tuple such as (64,) or (3, 32, 32)")
-    rows, ties = [], set()
+    rows, parameters = [], parameters_of_layers(layers)
 
     def add_row(layer, shape):
         output_shape = _fitting(layer, len(rows), shape)
-        W, b = layer.parameter_shapes()
-        if layer.tie in ties:
-            W = None
-        if layer.tie is not None:
-            ties.add(layer.tie)
-        sample = _without_samples(output_shape)
-        rows.append(Row(repr(layer), sample, _count((W, b)), layer.macs(shape), _count(sample) * dtype.itemsize))
+        sample = without_samples(output_shape)
+        rows.append(Row(repr(layer), sample, parameters[len(rows)], layer.macs(shape), _count(sample) * dtype.itemsize))
         return output_shape
 
     forward_through(layers, (*input_shape, 1), {}, call=add_row)
     return Description(tuple(rows), input_shape, dtype)
+
+
+def parameters_of_layers(layers):
+    """How many parameters each layer has, before they are drawn; a W that several layers share counts at the first of them.
+
+    >>> from minipipe.layers import Linear, ReLU
+    >>> parameters_of_layers([Linear(64, 32), ReLU(), Linear(32, 10)])
+    [2080, 0, 330]
+    """
+    counts, ties = [], set()
+    for layer in layers:
+        W, b = layer.parameter_shapes()
+        counts.append(_count((None if layer.tie in ties else W, b)))
+        ties |= {layer.tie} - {None}
+    return counts
 
 
 def _check_layers(layers):
@@ -117,8 +127,8 @@ def _fitting(layer, index, shape):
         raise ValueError(f"layers[{index}], {_short(repr(layer))}, does not fit: {error}") from error
 
 
-def _without_samples(shape):
-    return shape[:-1] if _is_plain(shape) else tuple(map(_without_samples, shape))
+def without_samples(shape):
+    return shape[:-1] if _is_plain(shape) else tuple(map(without_samples, shape))
 
 
 def _count(shapes):

@@ -1,11 +1,16 @@
 """A network, a schedule and a cluster joined."""
 
 from .asynchronous import AsynchronousPipeline
+from .costs_of_layers import Times, costs_of_layers, times_of_layers
 from .measuring import Footprint, Measured, measure
-from .partition import equal_counts
+from .partition import partition
 from .pipeline import Pipeline
 from .simulation import simulate
+from .solvers import equal_counts, histogram, loads, min_max, min_variance
 from .stage import Stage
 from .treesum import TreeSum
 
-__all__ = ["AsynchronousPipeline", "Footprint", "Measured", "Pipeline", "Stage", "TreeSum", "equal_counts", "measure", "simulate"]
+__all__ = [
+    "AsynchronousPipeline", "Footprint", "Measured", "Pipeline", "Stage", "Times", "TreeSum", "costs_of_layers", "equal_counts",
+    "histogram", "loads", "measure", "min_max", "min_variance", "partition", "simulate", "times_of_layers",
+]

@@ -21,7 +21,7 @@ from .treesum import TreeSum
 class AsynchronousPipeline(StagedNetwork):
     """A pipeline that trains on a stream of mini-batches without ever waiting for the last of one before the next begins.
 
-    layers, loss, n_stages, seed, dtype, partition, costs, link, memory_limit: as for `Pipeline`. optimizer: each stage gets a
+    layers, loss, n_stages, seed, dtype, partition, sample, costs, link, memory_limit: as for `Pipeline`. optimizer: each stage gets a
     copy of it. schedule: "pipedream", "pipedream-vertical" or "pipedream-2bw"; or a function (n_stages, number of
     micro-batches in the stream) -> `Schedule` with an update after the last backward of each mini-batch. n_microbatches: the
     parts of each mini-batch, for which one update is made: 1 for PipeDream, at least K for PipeDream-2BW.
@@ -43,9 +43,9 @@ class AsynchronousPipeline(StagedNetwork):
     """
 
     def __init__(self, layers, loss, n_stages, optimizer, schedule="pipedream", n_microbatches=1, seed=0, dtype=np.float64,
-                 partition=None, costs=Costs(), link=Link(), memory_limit=None):
+                 partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None):
         self.stage_class = VersionedStage
-        super().__init__(layers, loss, whole_number("n_stages", n_stages), seed, dtype, partition, costs, link, memory_limit)
+        super().__init__(layers, loss, whole_number("n_stages", n_stages), seed, dtype, partition, sample, costs, link, memory_limit)
         if self.ties:
             raise ValueError(f"tie={next(iter(self.ties))!r}: tied weights need a flush, which an asynchronous pipeline does not have")
         self.n_microbatches = whole_number("n_microbatches", n_microbatches)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ..cluster import bytes_by_kind, own
 from ..functions import whole_number
 from ..schedules import Costs, Schedule
+from .partition import counts_of
 from .pipeline import Pipeline
 
 PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a stage
@@ -54,6 +55,7 @@ def measure(layers, loss, n_stages, X, Y, partition=None, n_rounds=5):
     for name, value in (("n_stages", n_stages), ("n_rounds", n_rounds)):
         if whole_number(name, value) < 1:
             raise ValueError(f"{name}={value} must be at least 1")
+    partition = counts_of(partition, layers, n_stages, (X, Y), loss)
     seconds, actions = defaultdict(list), [{pattern: {} for pattern in PATTERNS} for _ in range(n_stages)]
     for pattern in PATTERNS:
         schedule = Schedule.from_text([" ".join(f"{kind}0" for kind in pattern)] * n_stages)

@@ -1,19 +1,34 @@
 """Where to cut a network into stages."""
 
-from ..functions import even_slices
+from .costs_of_layers import NEED_DATA, costs_of_layers
+from .solvers import equal_counts, min_max
 
 
-def equal_counts(n_layers, n_stages):
-    """How many layers each stage gets if all get equally many; the first stages take what is left over.
+def partition(layers, n_stages, by="parameters", input_shape=None, sample=None, loss=None):
+    """The number of layers of each stage, for the cut whose largest stage is as small as in any cut: a list for `Pipeline`.
 
-    >>> equal_counts(7, 4)
-    [2, 2, 2, 1]
+    by: what a stage's size is: "parameters", "macs", "bytes", "time", a function (layer, input_shape) -> cost, or a list with
+    a cost for each layer. input_shape, sample, loss: what these need, see `costs_of_layers`. For other cuts, or with limits of
+    memory, unequal devices and slow links, hand `costs_of_layers` to `min_max`, `min_variance` or `histogram` of
+    `minipipe.pipeline` instead.
+
+    >>> from minipipe.layers import Linear, ReLU
+    >>> layers = [Linear(64, 64), ReLU(), Linear(64, 64), ReLU(), Linear(64, 256), ReLU(), Linear(256, 10)]
+    >>> partition(layers, 2), partition(layers, 2, by="bytes", input_shape=(64,))
+    ([4, 3], [5, 2])
     """
-    if not 1 <= n_stages <= n_layers:
-        raise ValueError(
-            f"n_stages={n_stages} does not fit {n_layers} layers: use 1 to {n_layers} stages, so that each has a layer"
-        )
-    return [part.stop - part.start for part in even_slices(n_layers, n_stages)]
+    return min_max(costs_of_layers(layers, by, input_shape, sample, loss), n_stages)
+
+
+def counts_of(choice, layers, n_stages, sample, loss):
+    """The number of layers of each stage, from what the user of a pipeline has chosen."""
+    if choice is None:
+        return equal_counts(len(layers), n_stages)
+    if not isinstance(choice, str) and not callable(choice):
+        return list(choice)
+    if sample is None and (callable(choice) or choice in NEED_DATA):
+        raise ValueError(f"partition={choice!r} needs data to find the costs: pass sample=(X, Y), a micro-batch, too")
+    return partition(layers, n_stages, choice, sample=sample, loss=loss)
 
 
 def cut(layers, counts):

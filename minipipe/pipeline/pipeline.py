@@ -17,11 +17,12 @@ class Pipeline(StagedNetwork):
 
     layers, loss, seed, dtype: as for `Sequential`. n_stages: K, the parts that the layers are cut into.
     n_microbatches: M, the parts that each mini-batch is cut into, ragged ones if need be. schedule: one of
-    the names in `minipipe.schedules.BUILDERS`, or a `Schedule`. recompute: True or "always",
-    keep only each stage's input and compute its forward again before the backward; "except_last", for all but the last
-    micro-batch. partition: a list with the number of layers of each stage;
-    left out, as equal as can be. costs, link: the ticks of the actions and of the messages. memory_limit:
-    bytes per device, past which a run stops with `MemoryLimitError`.
+    the names in `minipipe.schedules.BUILDERS`, or a `Schedule`. recompute: True or "always", keep only
+    each stage's input and compute its forward again before the backward; "except_last", for all but the last micro-batch.
+    partition: a list with the number of layers of each stage; left out, as equal as can be; "parameters", or "macs",
+    "bytes", "time" or a function, to balance that, see `partition`. sample: a micro-batch (X, Y), for all of these but
+    "parameters". costs, link: the ticks of the actions and of the messages. memory_limit: bytes per device, past which a
+    run stops with `MemoryLimitError`.
 
     `forward_backward(X, Y)` runs a mini-batch to its end; `start(X, Y)` and `tick()` run it tick by tick. Then J,
     `gradients` and `trace` are those of that run. Every forward and backward of a mini-batch uses the same
@@ -39,9 +40,9 @@ class Pipeline(StagedNetwork):
     """
 
     def __init__(self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute=False, seed=0,
-                 dtype=np.float64, partition=None, costs=Costs(), link=Link(), memory_limit=None):
+                 dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None):
         n_stages, n_microbatches = whole_number("n_stages", n_stages), whole_number("n_microbatches", n_microbatches)
-        super().__init__(layers, loss, n_stages, seed, dtype, partition, costs, link, memory_limit)
+        super().__init__(layers, loss, n_stages, seed, dtype, partition, sample, costs, link, memory_limit)
         self.n_microbatches = n_microbatches
         self.schedule = _checked_schedule(schedule, n_stages, n_microbatches, recompute)
         Links(link, len(self.schedule.devices))

@@ -2,7 +2,7 @@
 
 from ..network import Network
 from ..schedules import Costs
-from .partition import cut, equal_counts
+from .partition import counts_of, cut
 from .program import Routes, cluster_of
 from .stage import Stage
 
@@ -12,15 +12,15 @@ class StagedNetwork(Network):
 
     stage_class = Stage
 
-    def __init__(self, layers, loss, n_stages, seed, dtype, partition, costs, link, memory_limit):
+    def __init__(self, layers, loss, n_stages, seed, dtype, partition, sample, costs, link, memory_limit):
         super().__init__(layers, loss, seed, dtype)
         if not isinstance(costs, Costs):
             raise ValueError(f"costs={costs!r} must be Costs(F=..., B=...), or Costs.from_text('F=1,B=2')")
         self.n_stages = n_stages
-        counts = equal_counts(len(self.layers), n_stages) if partition is None else partition
+        counts = counts_of(partition, self.layers, n_stages, sample, loss)
         parts = cut(self.layers, counts)
         if len(parts) != n_stages:
-            raise ValueError(f"partition={list(counts)} makes {len(parts)} stages, but n_stages={n_stages}")
+            raise ValueError(f"partition={counts} makes {len(parts)} stages, but n_stages={n_stages}")
         costs.table(n_stages)
         self._costs, self._link, self._memory_limit = costs, link, memory_limit
         self.stages = [self.stage_class(s, part, loss if s == n_stages - 1 else None) for s, part in enumerate(parts)]

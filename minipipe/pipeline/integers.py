@@ -1,0 +1,47 @@
+"""Costs of any kind as integers in proportion to them, so that what is computed with them is exact."""
+
+import math
+from fractions import Fraction
+from itertools import accumulate
+from numbers import Real
+
+import numpy as np
+
+
+def checked(name, numbers, length=None, of="layers", least=0):
+    """`numbers` as a list of Python numbers, finite and at least `least`; with `length`, so many of them."""
+    numbers = [number.item() if isinstance(number, np.generic) else number for number in numbers]
+    if length is not None and len(numbers) != length:
+        raise ValueError(f"{name} has {len(numbers)} numbers for {length} {of}: give one for each, {length} in all")
+    for index, number in enumerate(numbers):
+        if not isinstance(number, Real) or not least <= number < math.inf:
+            raise ValueError(f"{name}[{index}]={number!r} must be a finite number of at least {least}")
+    return numbers
+
+
+def in_proportion(*lists):
+    """(lists of integers, scale): the numbers of all these lists times the smallest `scale` that makes integers of them.
+
+    >>> in_proportion([0.5, 2], [Fraction(1, 3)])
+    ([[3, 12], [2]], 6)
+    """
+    ratios = [[number.as_integer_ratio() for number in numbers] for numbers in lists]
+    scale = math.lcm(*(denominator for numbers in ratios for _, denominator in numbers))
+    return [[numerator * (scale // denominator) for numerator, denominator in numbers] for numbers in ratios], scale
+
+
+def sums(numbers):
+    """[0, n_0, n_0 + n_1, ...]: where each layer ends, and the next one begins."""
+    return list(accumulate(numbers, initial=0))
+
+
+def readable(integer, scale):
+    """`integer / scale` as a number to be typed in: an int, or a float that is not below it.
+
+    >>> readable(6, 3), readable(1, 3) >= Fraction(1, 3)
+    (2, True)
+    """
+    if integer % scale == 0:
+        return integer // scale
+    number = integer / scale
+    return number if Fraction(number) >= Fraction(integer, scale) else math.nextafter(number, math.inf)

@@ -1,0 +1,142 @@
+"""How to cut a row of costs into stages: from lists of numbers to the number of layers of each stage, without rounding."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from ..functions import even_slices
+from .bisection import bisected
+from .dynamic_programming import best_cut, integers
+from .integers import checked, in_proportion, sums
+from .memory_limits import MemoryLimits
+
+
+def loads(costs, counts):
+    """The sum of the costs in each stage, for a cut with `counts[s]` consecutive layers in stage s.
+
+    >>> loads([10, 10, 10, 10, 11, 11], [3, 3])
+    [30, 32]
+    """
+    costs = iter(costs)
+    return [sum(next(costs) for _ in range(count)) for count in counts]
+
+
+def equal_counts(n_layers, n_stages):
+    """How many layers each stage gets if all get equally many; the first stages take what is left over.
+
+    >>> equal_counts(7, 4)
+    [2, 2, 2, 1]
+    """
+    if not 1 <= n_stages <= n_layers:
+        raise ValueError(
+            f"n_stages={n_stages} does not fit {n_layers} layers: use 1 to {n_layers} stages, so that each has a layer"
+        )
+    return [part.stop - part.start for part in even_slices(n_layers, n_stages)]
+
+
+def histogram(costs, n_stages):
+    """The cut of GPipe's released code: layer i goes to stage min(int(K (c_0 + ... + c_i) / total), K - 1).
+
+    A layer that costs as much as several stages should leaves the stages between without a layer: their count is 0, and
+    a pipeline refuses such a list. Source: the public code to Huang et al. 2018, arXiv 1811.06965.
+
+    >>> histogram([1, 1, 1, 1], 2), histogram([1, 8, 1], 3)     # a layer that ends at a border is behind it
+    ([1, 3], [1, 0, 2])
+    """
+    ends, counts = sums(_as_integers(costs, n_stages))[1:], [0] * n_stages
+    if ends[-1] == 0:
+        raise ValueError(f"all {len(ends)} costs are 0 and have no share of their sum: give one above 0, or use equal_counts")
+    for end in ends:
+        counts[min(n_stages * end // ends[-1], n_stages - 1)] += 1
+    return counts
+
+
+def min_max(costs, n_stages, speeds=None, cut_costs=None, memory=None, memory_limit=None):
+    """The cut whose slowest stage is as fast as in any cut:
+
+        minimise the largest, over the stages s, of  (sum of its costs) / speeds[s] + cut_costs at its two ends
+
+    costs: one for each of L layers: integers, Fractions or floats of at least 0, all taken exactly as they are.
+    speeds: of the K devices, in order; left out, 1. cut_costs: for each of the L - 1 places between two layers, what a cut
+    there costs each of the two stages beside it, the one for sending activations on, the other for sending gradients back.
+    memory: what each layer holds. memory_limit: what a device may hold, in the same unit; one number, or one per device.
+
+    Each stage gets at least one layer. Of several best cuts, it always is the same one; with costs alone, the one in which
+    each stage in turn is nearest to an equal share of what is left. Costs alone are cut by bisection, 10,000 layers in
+    1,024 stages within a fraction of a second; with anything else, it is dynamic programming in O(K L^2), some seconds for
+    1,000 layers in 64 stages. Raises `ValueError` for numbers that do not fit, and for layers that do not fit the devices,
+    with the smallest limit that would do.
+
+    >>> min_max([10, 10, 10, 10, 11, 11], 2)
+    [3, 3]
+    >>> min_max([1, 1, 1, 1, 1, 1], 2, speeds=[1, 2]), min_max([1, 1, 1, 1], 2, cut_costs=[0, 9, 9])
+    ([2, 4], [1, 3])
+    >>> min_max([1, 1, 1, 9], 2, memory=[5, 5, 1, 1], memory_limit=7)
+    [1, 3]
+    """
+    if speeds is cut_costs is memory is memory_limit is None:
+        return bisected(sums(_as_integers(costs, n_stages)), n_stages)
+    costs = _checked_costs(costs, n_stages)
+    n_layers = len(costs)
+    cut_costs = [0] * (n_layers - 1) if cut_costs is None else cut_costs
+    cut_costs = checked("cut_costs", cut_costs, n_layers - 1, of="places between layers")
+    (costs, cuts), _ = in_proportion(costs, cut_costs)
+    slowness, scale = _slowness(speeds, n_stages)
+    cuts = [0, *(scale * cut for cut in cuts), 0]
+    never = 1 + max(slowness) * sum(costs) + 2 * max(cuts)
+    ends, cuts = integers(sums(costs), never), integers(cuts, never)
+
+    def load(stage, starts, end):
+        return slowness[stage] * (ends[end] - ends[starts]) + cuts[starts] + cuts[end]
+
+    return _within(memory, memory_limit, load, np.maximum, never, n_layers, n_stages)
+
+
+def min_variance(costs, n_stages, memory=None, memory_limit=None):
+    """The cut whose stages vary least, which is what the paper on GPipe asks for:
+
+        minimise  sum over the stages s of  (load_s - total / K)^2,  which is the same as  sum of load_s^2
+
+    All others wait for the slowest stage, which may be slower here than in the cut of `min_max`, and never is faster. The
+    arguments, and what is raised, are those of `min_max`. Dynamic programming in O(K L^2). Source: Huang et al. 2018, arXiv
+    1811.06965, section 2.2.
+
+    >>> costs = [1, 5, 2, 3]                        # 6^2 + 2^2 + 3^2 = 49 is less than 1^2 + 5^2 + 5^2 = 51
+    >>> loads(costs, min_variance(costs, 3)), loads(costs, min_max(costs, 3))
+    ([6, 2, 3], [1, 5, 5])
+    """
+    costs = _as_integers(costs, n_stages)
+    never = 1 + sum(costs) ** 2
+    ends = integers(sums(costs), never)
+
+    def square(stage, starts, end):
+        return (ends[end] - ends[starts]) ** 2
+
+    return _within(memory, memory_limit, square, np.add, never, len(costs), n_stages)
+
+
+def _within(memory, memory_limit, price, combine, never, n_layers, n_stages):
+    """The counts of the best cut that keeps within the limits of memory, if there are any."""
+    if memory is not None or memory_limit is not None:
+        price = MemoryLimits(memory, memory_limit, n_layers, n_stages).restricted(price, never)
+    return best_cut(n_layers, n_stages, price, combine, never)[1]
+
+
+def _checked_costs(costs, n_stages):
+    costs = checked("costs", costs)
+    equal_counts(len(costs), n_stages)
+    return costs
+
+
+def _as_integers(costs, n_stages):
+    (costs,), _ = in_proportion(_checked_costs(costs, n_stages))
+    return costs
+
+
+def _slowness(speeds, n_stages):
+    """(integers in proportion to 1 / speed, how many times as large they are)"""
+    speeds = [1] * n_stages if speeds is None else checked("speeds", speeds, n_stages, of="devices")
+    if 0 in speeds:
+        raise ValueError(f"speeds[{speeds.index(0)}]=0 is the speed of a device that never ends: use one above 0, or fewer devices")
+    (slowness,), scale = in_proportion([1 / Fraction(*speed.as_integer_ratio()) for speed in speeds])
+    return slowness, scale
