@@ -201,7 +201,7 @@ def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
 def test_figures_are_made_by_one_command(capsys, tmp_path):
     status, out, _ = run(capsys, "figures", "--folder", str(tmp_path / "figures"))
     names = {path.name for path in (tmp_path / "figures").iterdir()}
-    expected = ("naive", "gpipe", "1f1b", "gpipe_recompute", "schedules", "zoo", "slow_links", "memory", "throughput")
+    expected = ("naive", "gpipe", "1f1b", "gpipe_recompute", "schedules", "zoo", "slow_links", "memory", "throughput", "cut")
     assert status == 0 and names == {f"{name}.png" for name in expected}
 
 

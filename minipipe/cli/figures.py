@@ -10,6 +10,7 @@ from ..pipeline import Pipeline, simulate
 from ..plots import compare
 from ..plots.memory import memory
 from ..schedules import BUILDERS, STAGES_PER_DEVICE, Costs, gpipe, naive, one_f_one_b, with_recompute
+from .cut_figure import cuts
 from .output import save, write
 from .throughput_figure import throughput
 
@@ -55,6 +56,7 @@ def run(options):
     _slow_links(folder / "slow_links.png")
     _memory_over_time(folder / "memory.png")
     write(throughput(), folder / "throughput.png")
+    write(cuts(), folder / "cut.png")
 
 
 def _run_of(name, n_devices, n_microbatches, link=Link()):

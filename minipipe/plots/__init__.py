@@ -1,9 +1,13 @@
-"""A trace as a picture, a film, text, a web page or a file for a trace viewer. matplotlib is imported when something is drawn."""
+"""A trace as a picture, a film, text, a web page or a file for a trace viewer, and the cut of a network as a picture.
+
+matplotlib is imported when something is drawn.
+"""
 
 from .animation import animate
 from .chrome import chrome_trace
 from .comparison import compare
 from .critical_path import critical_path
+from .cut import cut
 from .html import html
 from .ledger import ledger
 from .memory import alive, memory, timeline_with_memory
@@ -11,6 +15,6 @@ from .text import text
 from .timeline import timeline
 
 __all__ = [
-    "alive", "animate", "chrome_trace", "compare", "critical_path", "html", "ledger", "memory", "text", "timeline",
+    "alive", "animate", "chrome_trace", "compare", "critical_path", "cut", "html", "ledger", "memory", "text", "timeline",
     "timeline_with_memory",
 ]

@@ -1,0 +1,30 @@
+"""The cut of AmoebaNet-D in three ways, as a picture."""
+
+from ..description import describe
+from ..models import amoebanet_d
+from ..pipeline import equal_counts, loads, partition
+from ..plots import cut
+
+SIZE, INPUT_SHAPE, K = (18, 208), (3, 224, 224), 8
+
+
+def cuts():
+    """A matplotlib `Figure`: equal counts, a cut by parameters and one by MACs, all over the MACs of the layers, which decide how long a stage takes."""
+    from matplotlib.figure import Figure
+
+    layers = amoebanet_d(*SIZE)
+    rows = describe(layers, INPUT_SHAPE).rows
+    macs = [row.macs for row in rows]
+    names = [row.name if len(row.name) < 20 else row.name.split("(")[0] for row in rows]
+    choices = {
+        "equal counts": equal_counts(len(layers), K),
+        "by parameters": partition(layers, K),
+        "by MACs": partition(layers, K, by="macs", input_shape=INPUT_SHAPE),
+    }
+    figure = Figure(figsize=(9, 9), layout="constrained")
+    for ax, (name, counts) in zip(figure.subplots(len(choices), sharex=True, sharey=True), choices.items()):
+        slowest = K * max(loads(macs, counts)) / sum(macs)
+        title = f"{name}: the slowest stage has {slowest:.2f} times an equal share"
+        cut([n / 1e6 for n in macs], counts, names, ax, title, unit="million MACs")
+        ax.tick_params(axis="x", labelbottom=ax is figure.axes[-1])
+    return figure
