@@ -13,6 +13,7 @@ from bugs import BUGS
 import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.functions import leaves
+from minipipe.pipeline import loads
 from minipipe.schedules import build, peak_microbatches
 from minipipe.verification import equals_full_batch, same_bits
 
@@ -231,6 +232,13 @@ def check_momentum_after_a_rate_change():
             optimizer.learning_rate = rate
             optimizer.update([layer], [(np.array([[0.25]]), np.array([[1.0]]))])
         assert layers[0].W[0, 0] == layers[1].W[0, 0] and layers[0].b[0, 0] == layers[1].b[0, 0]
+
+
+def check_balancing_by_shifted_costs():
+    """Three layers each have 30 and 32; shifted to 0, 0, 0, 0, 1, 1 they would be cut into [5, 1], with 51 and 11."""
+    costs = [10, 10, 10, 10, 11, 11]
+    assert max(loads(costs, mp.partition([mp.ReLU()] * 6, 2, by=costs))) == 32
+    assert max(loads(costs, [5, 1])) == 51
 
 
 CHECKS = {name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")}
