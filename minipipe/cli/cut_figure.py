@@ -9,7 +9,7 @@ SIZE, INPUT_SHAPE, K = (18, 208), (3, 224, 224), 8
 
 
 def cuts():
-    """A matplotlib `Figure`: equal counts, a cut by parameters and one by MACs, all over the MACs of the layers, which decide how long a stage takes."""
+    """A matplotlib `Figure`: equal counts, a cut by parameters, and one by MACs, all over the MACs of the layers."""
     from matplotlib.figure import Figure
 
     layers = amoebanet_d(*SIZE)
