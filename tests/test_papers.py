@@ -12,7 +12,7 @@ import minipipe as mp
 from minipipe.models import amoebanet_d, transformer
 from minipipe.papers import (
     HARDWARE, P100, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, TPU_V2, TPU_V3, blocks_that_fit, chimera_table, costs_of, equal_stages,
-    histogram_counts, idle_times, megatron_parameters, other_assumptions, slowest_share, table_1, table_2, table_3,
+    idle_times, megatron_parameters, other_assumptions, slowest_share, table_1, table_2, table_3,
     torchgpipe_table, transformer_family,
 )
 from minipipe.papers.largest import MEMORY_UNIT, Largest, _estimate
@@ -181,16 +181,6 @@ def test_the_share_of_the_peak_matters_as_little_as_is_said(family, size, device
     for share in (0.05, 1):
         for K, M in published:
             assert abs(cell(replace(device, share=share), K, M) / cell(device, K, M) - 1) < bounds[M]
-
-
-def test_the_histogram_is_that_of_gpipes_released_code():
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        K, costs = int(rng.integers(1, 5)), [int(cost) for cost in rng.integers(90, 111, 20)]
-        places = [min(int(K * Fraction(sum(costs[:i + 1]), sum(costs))), K - 1) for i in range(20)]
-        assert histogram_counts(costs, K) == [places.count(stage) for stage in range(K)]
-    with pytest.raises(ValueError, match="stage 0 of 2 would get none of the 2 layers: use fewer stages"):
-        histogram_counts([3, 1], 2)
 
 
 def test_stated_idle_times_equal_the_counted_ones():

@@ -13,14 +13,14 @@ from .formulas import (
 from .hardware import HARDWARE, Hardware
 from .idle import chimera_table, idle_times
 from .largest import Estimate, blocks_that_fit, table_1
-from .networks import amoebanet, histogram_counts, transformer_family
+from .networks import amoebanet, transformer_family
 from .published import TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE
 from .throughput import Compared, equal_stages, other_assumptions, slowest_share, table_2, table_3, torchgpipe_table
 
 __all__ = [
     "Compared", "Device", "Estimate", "HARDWARE", "Hardware", "P100", "TABLE_1", "TABLE_2", "TABLE_3", "TORCHGPIPE",
     "TPU_V2", "TPU_V3", "amoebanet", "blocks_that_fit", "chimera_bubble", "chimera_table", "costs_of", "equal_stages",
-    "gpipe_bubble", "histogram_counts", "idle_times", "megatron_bubble", "megatron_parameters", "other_assumptions",
+    "gpipe_bubble", "idle_times", "megatron_bubble", "megatron_parameters", "other_assumptions",
     "slowest_share", "table_1", "table_2", "table_3", "torchgpipe_table", "transformer_family", "zero_bubble_h1_idle",
     "zero_bubble_h2_idle", "zero_bubble_peaks",
 ]

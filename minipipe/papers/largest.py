@@ -11,8 +11,9 @@ stages cut by the histogram of their multiply-accumulates. Working memory of an 
 from itertools import accumulate
 from typing import NamedTuple
 
+from ..pipeline import histogram
 from .devices import TPU_V2, TPU_V3
-from .networks import amoebanet, amoebanet_kept, blocks, histogram_counts, stages_of, transformer_family, transformer_kept
+from .networks import amoebanet, amoebanet_kept, blocks, stages_of, transformer_family, transformer_kept
 from .published import MEMORY_UNIT, TABLE_1, Largest
 
 BYTES_PER_PARAMETER = 12
@@ -45,7 +46,7 @@ def table_1():
 
 def _estimate(column):
     rows, kept = _network(column.family, column.size)
-    counts = histogram_counts([row.macs for row in rows], column.n_devices)
+    counts = histogram([row.macs for row in rows], column.n_devices)
     N, unit = N_SAMPLES[column.family], MEMORY_UNIT[column.family]
     at_once = N / M if column.pipeline else N
     ends = list(accumulate(counts[:-1]))

@@ -34,23 +34,6 @@ def blocks(description):
     return [row for row in description.rows if row.name.startswith("TransformerBlock")]
 
 
-def histogram_counts(costs, n_stages):
-    """How many layers each stage gets by GPipe's released rule: layer i goes to min(int(K cost(0..i) / total), K - 1).
-
-    cost(0..i) is the cost of the layers up to i, this one included. Raises `ValueError` where a stage would get no layer.
-
-    >>> histogram_counts([1, 2, 1, 1, 1], 2)
-    [1, 4]
-    """
-    total, so_far, counts = sum(costs), 0, [0] * n_stages
-    for cost in costs:
-        so_far += cost
-        counts[min(int(n_stages * so_far / total), n_stages - 1)] += 1
-    if 0 in counts:
-        raise ValueError(f"stage {counts.index(0)} of {n_stages} would get none of the {len(costs)} layers: use fewer stages")
-    return counts
-
-
 def stages_of(rows, counts):
     """`rows` as one list per stage."""
     rows = iter(rows)

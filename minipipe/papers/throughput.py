@@ -11,11 +11,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..pipeline import simulate
-from ..pipeline.partition import equal_counts
+from ..pipeline import equal_counts, histogram, simulate
 from ..schedules import Costs, gpipe, with_recompute
 from .devices import P100, TPU_V2, TPU_V3
-from .networks import amoebanet, blocks, histogram_counts, stages_of, transformer_family
+from .networks import amoebanet, blocks, stages_of, transformer_family
 from .published import TABLE_2, TABLE_3, TORCHGPIPE
 
 WITH_SOFTMAX = "Transformer with its last matrix"
@@ -107,7 +106,7 @@ def stages_for(family, size, K):
         rows = blocks(transformer_family(*size))
         return stages_of(rows, equal_counts(len(rows), K))
     rows = (transformer_family if family == WITH_SOFTMAX else amoebanet)(*size).rows
-    return stages_of(rows, histogram_counts([row.macs for row in rows], K))
+    return stages_of(rows, histogram([row.macs for row in rows], K))
 
 
 def share_of_slowest(family, size, K):
