@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.pipeline.program import cluster_of
-from minipipe.schedules import build, names_for
+from minipipe.schedules import names_for
 
 TICKS = st.fractions(min_value=Fraction(1, 4), max_value=3, max_denominator=4)
 LINKS = st.builds(mp.Link, st.fractions(0, 2, max_denominator=3), st.sampled_from([float("inf"), Fraction(2), Fraction(1, 2)]), st.booleans())
