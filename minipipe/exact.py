@@ -35,17 +35,25 @@ class Rational(Fraction):
     __slots__ = ()
 
     def __add__(self, other):
+        if type(other) is Rational:  # the way of nearly all, in one step
+            a, b = self.denominator, other.denominator
+            return Rational(self.numerator * b + other.numerator * a, a * b)
         return _closed(Fraction.__add__, self, other)
 
     __radd__ = __add__
 
     def __sub__(self, other):
+        if type(other) is Rational:
+            a, b = self.denominator, other.denominator
+            return Rational(self.numerator * b - other.numerator * a, a * b)
         return _closed(Fraction.__sub__, self, other)
 
     def __rsub__(self, other):
         return _closed(Fraction.__rsub__, self, other)
 
     def __mul__(self, other):
+        if type(other) is Rational:
+            return Rational(self.numerator * other.numerator, self.denominator * other.denominator)
         return _closed(Fraction.__mul__, self, other)
 
     __rmul__ = __mul__
