@@ -1,6 +1,6 @@
 """minipipe: learn, verify and try out pipeline-parallel training, in pure NumPy."""
 
-from . import cluster, datasets, exact, models, papers, plots, schedules, verification
+from . import cluster, datasets, exact, models, plots, schedules, verification
 from .cluster import Cluster, Compute, DeadlockError, Link, MemoryLimitError, Receive, Send, Trace
 from .description import describe
 from .functions import accuracy, one_hot
@@ -26,6 +26,6 @@ __all__ = [
     "Pipeline", "PositionalEmbedding", "RMSProp", "ReLU", "Receive", "Reshape", "Residual", "SGD", "Schedule",
     "ScheduleError", "Send", "Sequential", "SiLU", "Sigmoid", "Softmax", "SoftmaxCrossEntropy", "Softplus", "Stage",
     "Tanh", "Trace", "TransformerBlock", "accuracy", "cluster", "costs_of_layers", "datasets", "describe", "exact",
-    "fit", "he", "measure", "models", "one_hot", "papers", "partition", "plots", "schedules", "simulate", "verification",
+    "fit", "he", "measure", "models", "one_hot", "partition", "plots", "schedules", "simulate", "verification",
     "xavier",
 ]

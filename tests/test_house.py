@@ -75,10 +75,10 @@ def test_modules_stay_short():
 
 
 def test_the_import_is_quick_and_leaves_matplotlib_alone():
-    """Below 0.3 s of CPU time beyond NumPy; the best of three, because other programs share the machine."""
+    """At most twice the CPU time that NumPy's own import takes, in the best of three runs; machines differ in speed."""
     code = (
-        "import sys, time, numpy; begin = time.process_time(); import minipipe; "
-        "assert 'matplotlib' not in sys.modules; print(time.process_time() - begin)"
+        "import sys, time; begin = time.process_time(); import numpy; middle = time.process_time(); import minipipe; "
+        "assert 'matplotlib' not in sys.modules; print((time.process_time() - middle) / (middle - begin))"
     )
-    seconds = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(3)]
-    assert min(seconds) < 0.3
+    ratios = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(3)]
+    assert min(ratios) < 2
