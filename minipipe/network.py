@@ -163,7 +163,7 @@ def _share(layers, places, index):
     W, own = layers[first].W, layers[index].W
     if own is not None and not np.array_equal(own, W):
         raise ValueError(f"layers {first} and {index} share tie={layers[index].tie!r}, but have different W: give it to one of them")
-    layers[index].W = np.array(W)
+    layers[index].W = W.copy()
 
 
 def checked_inputs(X):

@@ -60,6 +60,10 @@ class Optimizer:
             W -= self.step(g, *self._memory[key])
         self._last_rate = self.learning_rate
 
+    def memory_of(self, indices):
+        """The arrays that are remembered for the layers with these indices."""
+        return [arrays for (index, _, _), arrays in self._memory.items() if index in indices]
+
     def step(self, g, *memory):
         """What to subtract from a parameter with gradient `g`; changes the arrays of `memory` in place."""
 

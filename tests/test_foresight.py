@@ -1,5 +1,8 @@
 """The bytes that a simulation foresees are those of the arrays that the run really holds; measured times are times."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cases import compositions, valid_schedules
@@ -8,7 +11,7 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.functions import even_slices
-from minipipe.schedules import RECOMPUTE, build, names_for, with_recompute
+from minipipe.schedules import RECOMPUTE, Action, Schedule, build, names_for, pipedream, with_recompute
 
 LAYERS = [
     mp.Linear(5, 8), mp.BatchNorm(8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Residual(mp.Linear(8, 8), mp.Dropout(0.5)), mp.LayerNorm(8),
@@ -22,14 +25,11 @@ def mini_batch(m):
     return rng.standard_normal((5, m)), mp.one_hot(rng.integers(0, 3, m), 3)
 
 
-def footprints(partition, m, n_microbatches):
-    """For each micro-batch of m samples, the footprints of its size, measured once for each."""
-    X, Y = mini_batch(m)
+def footprints(partition, m, n_microbatches, optimizer=None):
+    """For each micro-batch of m samples, the footprints of its size, found once for each and without numbers."""
     sizes = [part.stop - part.start for part in even_slices(m, n_microbatches)]
-    measured = {
-        size: mp.measure(LAYERS, LOSS, len(partition), X[:, :size], Y[:, :size], partition, n_rounds=1).footprints for size in set(sizes)
-    }
-    return [measured[size] for size in sizes]
+    of_size = {size: mp.footprints(LAYERS, LOSS, len(partition), (5,), size, partition, optimizer=optimizer) for size in set(sizes)}
+    return [of_size[size] for size in sizes]
 
 
 def held_and_foreseen(schedule, partition, m, link=mp.Link()):
@@ -39,20 +39,47 @@ def held_and_foreseen(schedule, partition, m, link=mp.Link()):
     return pipe.trace, mp.simulate(schedule, link=link, footprints=footprints(partition, m, schedule.n_microbatches))
 
 
+def assert_same_bytes(foreseen, held):
+    """The same bytes of each kind on each device at each tick, and messages of the same size."""
+    assert foreseen.messages == held.messages
+    assert foreseen.peak_bytes() == held.peak_bytes()
+    for device in range(held.n_devices):
+        assert steps(foreseen.ledger(device)) == steps(held.ledger(device))
+
+
 @pytest.mark.parametrize("recompute", RECOMPUTE)
-def test_peak_bytes_are_foreseen_for_every_schedule(recompute):
-    """K = 4 stages (of 1 to 4 layers), and 17 samples in 8 ragged micro-batches."""
-    sizes = footprints([2, 2, 3, 1], 17, 8)
-    for name in names_for(4, 8):
-        schedule = with_recompute(build(name, 4, 8), recompute)
-        pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, schedule, partition=[2, 2, 3, 1], link=mp.Link(latency=1))
+@pytest.mark.parametrize("name", names_for(4, 8))
+def test_the_bytes_of_every_schedule_are_foreseen_at_every_tick(name, recompute):
+    """K = 4 stages of 1 to 3 layers, 17 samples in 8 ragged micro-batches; before the first update, and after it, with Adam's state."""
+    schedule, link, partition = with_recompute(build(name, 4, 8), recompute), mp.Link(latency=1), [2, 2, 3, 1]
+    pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, schedule, partition=partition, link=link)
+    for optimizer in (None, mp.Adam()):
         pipe.forward_backward(*mini_batch(17))
-        foreseen = mp.simulate(schedule, link=mp.Link(latency=1), footprints=sizes)
-        assert foreseen.peak_bytes() == pipe.trace.peak_bytes(), name
-        assert [at_peak(foreseen, device) for device in range(foreseen.n_devices)] == [
-            at_peak(pipe.trace, device) for device in range(foreseen.n_devices)
-        ], name
-        assert foreseen.messages == pipe.trace.messages, name
+        assert_same_bytes(mp.simulate(schedule, link=link, footprints=footprints(partition, 17, 8, optimizer)), pipe.trace)
+        if optimizer is None:
+            pipe.step(mp.Adam())
+
+
+def in_halves(n_stages, n_microbatches):
+    """PipeDream with every backward in halves."""
+    schedule = pipedream(n_stages, n_microbatches)
+    halves = {"B": "IW"}
+    orders = ([Action(kind, s, i) for whole, s, i in order for kind in halves.get(whole, whole)] for order in schedule.devices)
+    return replace(schedule, devices=tuple(map(tuple, orders)))
+
+
+@pytest.mark.parametrize(("name", "M"), [
+    ("pipedream", 1), ("pipedream-vertical", 1), ("pipedream-2bw", 4), ("pipedream-2bw", 5), (in_halves, 1),
+])
+@pytest.mark.parametrize("optimizer", [mp.SGD(0.1), mp.Adam()], ids=["SGD", "Adam"])
+def test_the_bytes_of_asynchronous_schedules_are_foreseen_at_every_tick(name, M, optimizer):
+    """Weight versions among them: 7 mini-batches of M ragged micro-batches, behind 2 others, so that the optimizer has its state."""
+    partition, link, m = [2, 2, 3, 1], mp.Link(latency=1), 2 * M + 1
+    pipe = mp.AsynchronousPipeline(LAYERS, LOSS, 4, optimizer, name, n_microbatches=M, partition=partition, link=link)
+    pipe.train([mini_batch(m)] * 2)
+    pipe.train([mini_batch(m)] * 7)
+    assert any("weight versions" in held for _, held in pipe.trace.ledger(0))
+    assert_same_bytes(mp.simulate(pipe.schedule, link=link, footprints=7 * footprints(partition, m, M, optimizer)), pipe.trace)
 
 
 @settings(max_examples=25)
@@ -69,18 +96,13 @@ def test_bytes_are_foreseen_for_any_schedule_at_any_time(data):
         assert steps(foreseen.ledger(device), end) == steps(held.ledger(device), end)
 
 
-def steps(ledger, end):
+def steps(ledger, end=math.inf):
     """Where a ledger changes, before `end`."""
     changes = [ledger[0]]
     for tick, kinds in ledger[1:]:
         if tick < end and kinds != changes[-1][1]:
             changes.append((tick, kinds))
     return changes
-
-
-def at_peak(trace, device):
-    """What a device holds when it holds most, by kind."""
-    return max((kinds for _, kinds in trace.ledger(device)), key=lambda kinds: sum(kinds.values()))
 
 
 def test_measured_costs_are_seconds_of_each_stage():
@@ -100,14 +122,17 @@ def test_measured_costs_are_seconds_of_each_stage():
 
 def test_footprints_that_do_not_fit_are_refused():
     sizes = mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=1).footprints
-    with pytest.raises(ValueError, match="footprints are of 3 micro-batches and 2 stages, but the schedule has 3 and 4: measure a network"):
+    with pytest.raises(ValueError, match="footprints are of 3 micro-batches and 2 stages, but the schedule has 3 and 4: make them for"):
         mp.simulate(build("gpipe", 4, 3), footprints=sizes)
-    with pytest.raises(ValueError, match=r"footprints is an empty list: pass measure\(...\).footprints"):
+    with pytest.raises(ValueError, match=r"footprints is an empty list: pass footprints\(...\) or measure\(...\).footprints"):
         mp.simulate(build("gpipe", 2, 3), footprints=[])
-    with pytest.raises(ValueError, match="footprints is a Measured: pass measure"):
+    with pytest.raises(ValueError, match=r"footprints is a Measured: pass footprints\(...\)"):
         mp.simulate(build("gpipe", 2, 3), footprints=mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=1))
-    with pytest.raises(ValueError, match="the schedule 'pipedream' keeps versions of weights, which are not foreseen"):
-        mp.simulate(build("pipedream", 2, 3), footprints=sizes)
+    with pytest.raises(ValueError, match=r"the schedule does FIW on stage 0, but the footprints are of FB: make them with patterns=\['FIW'"):
+        mp.simulate(build("zb-h1", 2, 3), footprints=mp.footprints(LAYERS, LOSS, 2, (5,), 4, patterns=["FB"]))
+    uneven = replace(Schedule.from_text(["F0 B0 U0 F1 B1 F2 B2 U2"]), versions=((0, 1, 1),))
+    with pytest.raises(ValueError, match=r"apply \[1, 2\] micro-batches: their bytes are only foreseen where all apply equally many"):
+        mp.simulate(uneven, footprints=mp.footprints(LAYERS, LOSS, 1, (5,), 4))
     with pytest.raises(ValueError, match="n_rounds=0 must be at least 1"):
         mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=0)
     with pytest.raises(ValueError, match="n_stages=0 must be at least 1"):

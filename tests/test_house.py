@@ -11,7 +11,7 @@ HOUSE = Path(minipipe.__file__).parent
 
 FLOORS = {
     "functions": 0,
-    "layers": 1, "losses": 1, "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1,
+    "layers": 1, "losses": 1, "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1, "meta": 1,
     "network": 2, "optimizers": 2, "training": 2, "models": 2, "description": 2,
     "pipeline": 3,
     "verification": 4, "plots": 4, "papers": 4,

@@ -69,11 +69,11 @@ class MultiHeadAttention(Block):
     def _by_head(self, A):
         """(m, n_heads, d_h, T) from (d, T, m): one matrix for each sample and head."""
         A = A.reshape(self.n_heads, -1, *A.shape[1:])
-        return np.ascontiguousarray(A.transpose(3, 0, 1, 2))
+        return np.ascontiguousarray(A.transpose(3, 0, 1, 2), like=A)
 
     def _joined(self, A):
         """(d, T, m) from (m, n_heads, d_h, T)."""
-        return np.ascontiguousarray(A.transpose(1, 2, 3, 0)).reshape(self.d, A.shape[3], A.shape[0])
+        return np.ascontiguousarray(A.transpose(1, 2, 3, 0), like=A).reshape(self.d, A.shape[3], A.shape[0])
 
     def _scale(self, Q):
         return constant(1 / math.sqrt(self.d // self.n_heads), Q)

@@ -28,7 +28,7 @@ def convolve(W, A, windows, groups, shape):
     if not row_by_row(windows, shape):
         W, A, windows = W[:, :, None], A[:, None], windows.as_one_row()
         return convolve(W, A, windows, groups, (shape[0], 1, *shape[1:])).reshape(shape)
-    Z = np.empty(shape, np.result_type(W, A))
+    Z = np.empty(shape, np.result_type(W, A), like=A)
     W_by_group, Z_by_group = rows_first(W).reshape(groups, 1, 1, len(W) // groups, -1), by_group(Z, groups)
     for here, columns in columns_by_row(A, windows, groups, shape, Z.dtype):
         np.matmul(W_by_group, columns, out=by_row(Z_by_group[..., here], columns))
@@ -48,11 +48,11 @@ def convolve_transposed(W, dZ, windows, groups, shape):
         W, dZ, windows = W[:, :, None], dZ[:, None], windows.as_one_row()
         return convolve_transposed(W, dZ, windows, groups, (shape[0], 1, *shape[1:])).reshape(shape)
     zero = type(W.flat[0])(0)  # a rational one, if the numbers are rational
-    dA = np.full(shape, zero, np.result_type(W, dZ))
+    dA = np.full(shape, zero, np.result_type(W, dZ), like=dZ)
     dA_by_group, dZ_by_group = dA.reshape(groups, -1, *shape[1:]), by_group(dZ, groups)
     W_by_group = rows_first(W).reshape(groups, len(W) // groups, -1)
     height, stride = windows.kernel_size[0], windows.stride[0]
-    for box, here, rows in bands_of_rows(len(dA), windows, groups, dZ.shape, dA.dtype):
+    for box, here, rows in bands_of_rows(len(dA), windows, groups, dZ.shape, dA.dtype, like=dA):
         rows[:] = 0
         dZ_by_row = dZ_by_group[..., here].reshape(*dZ_by_group.shape[:2], sizes(box)[0], -1)
         for y in range(dZ_by_row.shape[2]):
@@ -96,7 +96,7 @@ def columns_by_row(A, windows, groups, shape, dtype):
     """
     A_by_group = A.reshape(groups, -1, *A.shape[1:])
     height, stride = windows.kernel_size[0], windows.stride[0]
-    for box, here, rows in bands_of_rows(len(A), windows, groups, shape, dtype):
+    for box, here, rows in bands_of_rows(len(A), windows, groups, shape, dtype, like=A):
         windows.unfold(A_by_group, box, rows)
         n_columns = math.prod(sizes(box)[1:])
         n_numbers = rows[0, 0].size // n_columns  # of a column, in one row
@@ -106,19 +106,19 @@ def columns_by_row(A, windows, groups, shape, dtype):
         yield here, columns.reshape(*columns.shape[:3], -1, columns.shape[-1])
 
 
-def bands_of_rows(n_channels, windows, groups, shape, dtype):
+def bands_of_rows(n_channels, windows, groups, shape, dtype, like):
     """For each band of rows of windows: its box, its flat positions in an output of `shape`, and room for `unfold`.
 
     The room is the same memory each time.
     """
     height, stride, widths = windows.kernel_size[0], windows.stride[0], windows.kernel_size[1:]
-    memory = np.empty(0, dtype)
+    memory = np.empty(0, dtype, like=like)
     for box, here in bands(shape[1:], n_channels * math.prod(widths) * dtype.itemsize, height, stride):
         n, *others = sizes(box)
         shape_of_rows = groups, (n - 1) * stride + height, n_channels // groups, *widths, *others
         size = math.prod(shape_of_rows)
         if memory.size < size:  # only once: the first band is the largest
-            memory = np.empty(size, dtype)
+            memory = np.empty(size, dtype, like=like)
         yield box, here, memory[:size].reshape(shape_of_rows)
 
 
@@ -150,7 +150,7 @@ def rows_first(W):
 
 def by_group(array, groups):
     """(groups, channels of a group, all the rest), contiguous, so that BLAS can take it."""
-    return np.ascontiguousarray(array).reshape(groups, len(array) // groups, -1)
+    return np.ascontiguousarray(array, like=array).reshape(groups, len(array) // groups, -1)
 
 
 def by_row(Z_by_group, columns):

@@ -50,7 +50,7 @@ class Kernel(Layer):
         dW = self.product_for_W(dZ, A_prev).reshape(self.shape_of_W())
         if self.b is None:
             return dW, None
-        rows = np.ascontiguousarray(dZ).reshape(len(dZ), -1)
+        rows = np.ascontiguousarray(dZ, like=dZ).reshape(len(dZ), -1)
         ones = np.ones((rows.shape[1], 1), dZ.dtype)  # row sums as a matrix product, as in Linear
         return dW, (rows @ ones).reshape(self.b.shape)
 

@@ -49,7 +49,7 @@ class Dropout(Layer):
             return A_prev
         if self.key is None:
             raise RuntimeError(f"{self!r} has no key yet: call initialize(rng), or put it into a Sequential")
-        kept = self._kept(A_prev.shape).astype(A_prev.dtype)
+        kept = np.asarray(self._kept(A_prev.shape), A_prev.dtype, like=A_prev)
         self.cache = kept * constant(1 / (1 - Fraction(self.p)), A_prev)
         return A_prev * self.cache
 

@@ -46,7 +46,7 @@ class Embedding(Layer):
             raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
         tokens = self._checked(A_prev)
         self.cache = tokens
-        return np.ascontiguousarray(np.moveaxis(self.W[tokens], -1, 0))
+        return np.ascontiguousarray(np.moveaxis(self.W[tokens], -1, 0), like=self.W)
 
     def backward_input(self, dZ):
         self.cached(dZ)
@@ -56,7 +56,7 @@ class Embedding(Layer):
         order = np.argsort(tokens, kind="stable")
         tokens, vectors = tokens[order], dZ.reshape(self.d, -1).T[order]
         first = np.flatnonzero(np.diff(tokens, prepend=-1))       # where each token's run begins
-        dW = np.full((self.n_tokens, self.d), dZ.flat[0] * 0, dZ.dtype)
+        dW = np.full((self.n_tokens, self.d), dZ.flat[0] * 0, dZ.dtype, like=dZ)
         dW[tokens[first]] = np.add.reduceat(vectors, first)
         return dW, None
 
@@ -119,7 +119,7 @@ class PositionalEmbedding(Layer):
 
     def backward_weight(self, dZ):
         self.cached(dZ, tuple)
-        dW = np.full((self.d, self.n_places), dZ.flat[0] * 0, dZ.dtype)
+        dW = np.full((self.d, self.n_places), dZ.flat[0] * 0, dZ.dtype, like=dZ)
         dW[:, :dZ.shape[1]] = dZ.sum(axis=-1)
         return dW, None
 

@@ -66,7 +66,7 @@ class Layer:
         """Multiply-accumulates in the products of a forward for an A_prev of `shape`; elementwise work is not counted."""
         return 0
 
-    def copy(self, convert=np.array):
+    def copy(self, convert=lambda array: array.copy()):
         """A layer of the same kind with converted parameters, `convert(W)` and `convert(b)`, and no cache.
 
         `layer.copy(np.float32)` changes the dtype, `layer.copy(minipipe.exact.rational)` makes the

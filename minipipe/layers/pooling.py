@@ -77,7 +77,7 @@ class MaxPool(Pool):
         """`cache` has, for each window, the offset of its largest number, counted in the order of reading."""
         shape = self.output_shape(A_prev.shape)
         first_places, first_offsets = self._first_numbers(A_prev.shape)
-        A, offsets = np.empty(shape, A_prev.dtype), np.empty(shape, first_offsets.dtype)
+        A, offsets = (np.empty(shape, dtype, like=A_prev) for dtype in (A_prev.dtype, first_offsets.dtype))
         _, *others = enumerate(self.at_offsets(A_prev.shape))
         for some in channels_in_cache(A_prev):
             largest, its_offset = A[some], offsets[some]
@@ -93,7 +93,7 @@ class MaxPool(Pool):
 
     def backward_input(self, dA):
         shape, offsets = self.cached(dA, lambda cache: cache[0])
-        dA_prev = np.empty(shape, dA.dtype) if self.tiles(shape) else np.full(shape, constant(0, dA), dA.dtype)
+        dA_prev = np.empty(shape, dA.dtype, like=dA) if self.tiles(shape) else np.full(shape, constant(0, dA), dA.dtype, like=dA)
         at_offsets = list(enumerate(self.at_offsets(shape)))
         for some in channels_in_cache(dA_prev):
             for offset, (here, there) in at_offsets:
@@ -122,7 +122,7 @@ class AvgPool(Pool):
     """
 
     def forward(self, A_prev):
-        A = np.full(self.output_shape(A_prev.shape), constant(0, A_prev), A_prev.dtype)
+        A = np.full(self.output_shape(A_prev.shape), constant(0, A_prev), A_prev.dtype, like=A_prev)
         for here, there in self.at_offsets(A_prev.shape):
             A[here] += A_prev[there]
         self.cache = A_prev.shape
@@ -135,7 +135,7 @@ class AvgPool(Pool):
             for axis, k in enumerate(self.windows.kernel_size, start=1):
                 share = share.repeat(k, axis)
             return share
-        dA_prev = np.full(shape, constant(0, dA), dA.dtype)
+        dA_prev = np.full(shape, constant(0, dA), dA.dtype, like=dA)
         for here, there in self.at_offsets(shape):
             dA_prev[there] += share[here]
         return dA_prev

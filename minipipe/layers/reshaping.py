@@ -79,7 +79,7 @@ class Pad(Layer):
             raise ValueError(f"{self!r}: each spatial axis needs a width or a pair (before, after), of at least 0")
 
     def forward(self, A_prev):
-        A = np.full(self.output_shape(A_prev.shape), constant(0, A_prev), A_prev.dtype)
+        A = np.full(self.output_shape(A_prev.shape), constant(0, A_prev), A_prev.dtype, like=A_prev)
         self.cache = A_prev.shape
         A[self._inside(A_prev.shape)] = A_prev
         return A

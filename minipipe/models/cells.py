@@ -144,13 +144,13 @@ class Shift(Layer):
     """
 
     def forward(self, A_prev):
-        A = np.full(A_prev.shape, constant(0, A_prev), A_prev.dtype)
+        A = np.full(A_prev.shape, constant(0, A_prev), A_prev.dtype, like=A_prev)
         self.cache = A_prev.shape
         A[:, :-1, :-1] = A_prev[:, 1:, 1:]
         return A
 
     def backward_input(self, dZ):
-        dA_prev = np.full(self.cached(dZ, tuple), constant(0, dZ), dZ.dtype)
+        dA_prev = np.full(self.cached(dZ, tuple), constant(0, dZ), dZ.dtype, like=dZ)
         dA_prev[:, 1:, 1:] = dZ[:, :-1, :-1]
         return dA_prev
 

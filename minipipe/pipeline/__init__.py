@@ -2,7 +2,8 @@
 
 from .asynchronous import AsynchronousPipeline
 from .costs_of_layers import Times, costs_of_layers, times_of_layers
-from .measuring import Footprint, Measured, measure
+from .footprints import Footprint, footprints
+from .measuring import Measured, measure
 from .partition import partition
 from .pipeline import Pipeline
 from .simulation import simulate
@@ -12,5 +13,5 @@ from .treesum import TreeSum
 
 __all__ = [
     "AsynchronousPipeline", "Footprint", "Measured", "Pipeline", "Stage", "Times", "TreeSum", "costs_of_layers", "equal_counts",
-    "histogram", "loads", "measure", "min_max", "min_variance", "partition", "simulate", "times_of_layers",
+    "footprints", "histogram", "loads", "measure", "min_max", "min_variance", "partition", "simulate", "times_of_layers",
 ]

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections import Counter
 from itertools import zip_longest
 
 import numpy as np
@@ -15,13 +14,14 @@ from ..schedules.counting import check_versions, updates
 from .batches import Stream
 from .stage import Stage
 from .staged import StagedNetwork
-from .treesum import TreeSum
+from .treesum import SumForEach
+from .versions import Versions
 
 
 class VersionedStage(Stage):
     """A stage that keeps several versions of its parameters, and updates them itself.
 
-    `versions[v]` are the parameters after v updates of this run, a list of one array for each (layer, name).
+    `versions[v]` are the parameters after v updates of this run, a list of one array for each (layer, name) in `places`.
     """
 
     def begin_stream(self, stream, wanted, optimizer):
@@ -29,38 +29,37 @@ class VersionedStage(Stage):
         n = len(wanted)
         self.begin(n, stream)
         self.gradient_sum, self.cost_sum, self.statistics_sum = (SumForEach(stream.n) for _ in range(3))
-        self.optimizer, self.wanted, self.costs = optimizer, wanted, []
+        self.optimizer, self.costs = optimizer, []
         self.places = [(layer, name) for layer in self._everyone for name in layer.arrays]
-        self.versions = {0: [getattr(layer, name) for layer, name in self.places]}
-        self._first, self._newest = self.versions[0], 0
-        self._uses = Counter(wanted)  # version -> backwards to come that need it
+        self._first = [getattr(layer, name) for layer, name in self.places]
+        self.versions = Versions(wanted, self._first)
 
     def forward(self, i, A_prev, skips, keep_input_only=False):
-        self._use(self.wanted[i])
+        self._use(self.versions.of(i))
         return super().forward(i, A_prev, skips, keep_input_only)
 
     def recompute(self, i):
-        self._use(self.wanted[i])
+        self._use(self.versions.of(i))
         super().recompute(i)
 
     def backward(self, i, dA, skips):
-        self._use(self.wanted[i])
+        self._use(self.versions.of(i))
         results = super().backward(i, dA, skips)
-        self._forget(i)
+        self.versions.used_by(i)
         return results
 
     def backward_input(self, i, dA, skips):
-        self._use(self.wanted[i])
+        self._use(self.versions.of(i))
         return super().backward_input(i, dA, skips)
 
     def backward_weight(self, i):
-        self._use(self.wanted[i])
+        self._use(self.versions.of(i))
         super().backward_weight(i)
-        self._forget(i)
+        self.versions.used_by(i)
 
     def update(self, i):
         """Make the next version from the newest one and the gradients of the mini-batch whose last part is i."""
-        self._use(self._newest)
+        self._use(self.versions[self.versions.newest])
         for layer, name in self.places:
             if getattr(layer, name) is not None:
                 setattr(layer, name, np.array(getattr(layer, name)))
@@ -68,53 +67,22 @@ class VersionedStage(Stage):
         commit(self._everyone, self.statistics_sum.pop(i))
         if self.loss is not None:
             self.costs.append(self.cost_sum.pop(i))
-        self._newest += 1
-        self.versions[self._newest] = [getattr(layer, name) for layer, name in self.places]
-        self._drop(self._newest - 1)
+        self.versions.add([getattr(layer, name) for layer, name in self.places])
         self._count_sums()
 
     def restore(self):
         """The parameters as they were before this run."""
-        self.versions[0] = self._first
-        self._use(0)
+        self._use(self._first)
 
     def holdings(self):
-        older = [arrays for version, arrays in self.versions.items() if version != self._newest]
-        return super().holdings() | {"parameters": self.versions[self._newest], "weight versions": older}
+        versions, state = self.versions, self.optimizer.memory_of(range(len(self.layers)))
+        return super().holdings() | {
+            "parameters": versions[versions.newest], "optimizer state": state, "weight versions": versions.older,
+        }
 
-    def _use(self, version):
-        for (layer, name), array in zip(self.places, self.versions[version], strict=True):
+    def _use(self, arrays):
+        for (layer, name), array in zip(self.places, arrays, strict=True):
             setattr(layer, name, array)
-
-    def _forget(self, i):
-        """Micro-batch i has had its backward."""
-        self._uses[self.wanted[i]] -= 1
-        self._drop(self.wanted[i])
-
-    def _drop(self, version):
-        """Keep a version no longer that nobody will need, except the newest."""
-        if version != self._newest and not self._uses[version]:
-            del self.versions[version]
-
-
-class SumForEach:
-    """For each mini-batch of a stream, the `TreeSum` of its `n` micro-batches."""
-
-    def __init__(self, n):
-        self.n, self.sums = n, {}
-
-    def add(self, i, term):
-        """Add the term of micro-batch i of the stream."""
-        self.sums.setdefault(i // self.n, TreeSum(self.n)).add(i % self.n, term)
-
-    def pop(self, i):
-        """Take out the sum of the mini-batch that micro-batch i is part of."""
-        return self.sums.pop(i // self.n).value
-
-    @property
-    def pending(self):
-        """The partial sums of all mini-batches under way, as a list."""
-        return [tree_sum.pending for tree_sum in self.sums.values()]
 
 
 class AsynchronousPipeline(StagedNetwork):

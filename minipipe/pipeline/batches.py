@@ -1,7 +1,5 @@
 """Mini-batches cut into micro-batches, as the stages read them."""
 
-import numpy as np
-
 from ..functions import even_slices
 
 
@@ -12,17 +10,17 @@ class MicroBatches:
     """
 
     def __init__(self, X, Y, n, step):
-        self.X, self.Y, self.m = np.array(X), np.array(Y), X.shape[-1]
+        self.X, self.Y, self.m = X.copy(), Y.copy(), X.shape[-1]
         self.slices = even_slices(self.m, n)
         self._step = step
 
     def inputs(self, i):
         """The samples of micro-batch i."""
-        return np.array(self.X[..., self.slices[i]], order="C")
+        return self.X[..., self.slices[i]].copy()
 
     def labels(self, i):
         """Their labels."""
-        return np.array(self.Y[..., self.slices[i]], order="C")
+        return self.Y[..., self.slices[i]].copy()
 
     def batch_size(self, i):
         """The m of the mini-batch that micro-batch i is part of."""

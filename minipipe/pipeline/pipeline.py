@@ -81,6 +81,13 @@ class Pipeline(StagedNetwork):
             self._commit()
         return unfinished
 
+    def step(self, optimizer):
+        """One update of all parameters by `optimizer`, with the current gradients; what it keeps for them lies with their stages."""
+        super().step(optimizer)
+        for stage in self.stages:
+            first = self._stage_of_layer.index(stage.index)
+            stage.optimizer_state = optimizer.memory_of(range(first, first + len(stage.layers)))
+
     @property
     def J(self):
         """The cost of the mini-batch that was run last."""

@@ -25,6 +25,7 @@ class Stage:
     def __init__(self, index, layers, loss=None):
         self.index, self.layers, self.loss = index, layers, loss
         self._everyone = list(every_layer(layers))
+        self.optimizer_state = []  # the arrays that an optimizer keeps for these layers
         self.begin(1, None)
 
     def begin(self, n_microbatches, batch):
@@ -119,7 +120,9 @@ class Stage:
 
     def twin(self):
         """The same stage in another copy of the network, with arrays of its own."""
-        return Stage(self.index, [layer.copy() for layer in self.layers], copy.copy(self.loss))
+        twin = Stage(self.index, [layer.copy() for layer in self.layers], copy.copy(self.loss))
+        twin.optimizer_state = copy.deepcopy(self.optimizer_state)
+        return twin
 
     def commit(self):
         """At the end of a mini-batch: the layers draw their conclusions from the statistics of all its micro-batches."""
@@ -129,6 +132,7 @@ class Stage:
         """All that this stage holds on its device, by kind; the mini-batch itself lies on the host."""
         return {
             "parameters": self._parameters,
+            "optimizer state": self.optimizer_state,
             "gradients": self._sums,
             "stashed inputs": self.inputs.buffers,
             "caches": Buffers([self.stash.buffers, self.halves.buffers]) if self.halves else self.stash.buffers,

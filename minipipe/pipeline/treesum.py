@@ -65,3 +65,28 @@ def _sum(a, b):
     if type(a) in (list, tuple):
         return type(a)(_sum(*pair) for pair in zip(a, b, strict=True))
     return a + b
+
+
+class SumForEach:
+    """For each mini-batch of a stream, the `TreeSum` of its `n` micro-batches."""
+
+    def __init__(self, n):
+        self.n, self.sums = n, {}
+
+    def add(self, i, term):
+        """Add the term of micro-batch i of the stream."""
+        self.sums.setdefault(i // self.n, TreeSum(self.n)).add(i % self.n, term)
+
+    def pop(self, i):
+        """Take out the sum of the mini-batch that micro-batch i is part of."""
+        return self.sums.pop(i // self.n).value
+
+    @property
+    def pending(self):
+        """The partial sums of all mini-batches under way, as a list."""
+        return [tree_sum.pending for tree_sum in self.sums.values()]
+
+    @property
+    def n_pending(self):
+        """How many partial sums that is."""
+        return sum(map(len, self.pending))

@@ -3,8 +3,8 @@
 from .timeline import new_axes
 
 KINDS = {  # from the ground up: what stays lies below; colours of Okabe and Ito
-    "parameters": "#000000", "weight versions": "#999999", "gradients": "#009E73", "stashed inputs": "#F0E442", "caches": "#56B4E9",
-    "work": "#D55E00", "messages": "#CC79A7",
+    "parameters": "#000000", "optimizer state": "#0072B2", "weight versions": "#999999", "gradients": "#009E73",
+    "stashed inputs": "#F0E442", "caches": "#56B4E9", "work": "#D55E00", "messages": "#CC79A7",
 }
 
 

@@ -1,0 +1,213 @@
+"""Arrays without numbers, for knowing what a computation will need before it is made.
+
+Layers work with a `MetaArray` as with any other array, and give it on: each result has the shape, the dtype and the bytes that it
+would have, and is a view of another array where it would be one. Nothing is computed, and no memory taken, so the arrays may be
+larger than this computer. PyTorch calls such arrays tensors on the device "meta".
+"""
+
+import math
+from functools import cache, cached_property
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
+
+
+class MetaArray(NDArrayOperatorsMixin):
+    """An array of `shape` and `dtype` without numbers.
+
+    `owner` is the array whose memory it lies in: itself, or the one that it is a view of. What NumPy computes from it is a
+    MetaArray, too; a new one lies in memory as its axes say, the last one fastest. Questions about numbers that are not
+    there are answered so that all checks pass: `all()` is True, `any()` is False. Raises `TypeError` where a shape
+    would depend on numbers, and for functions that it does not know.
+
+    >>> A = MetaArray((300, 4), np.float32)
+    >>> W = MetaArray((10**6, 300), np.float32)
+    >>> W @ A, (W @ A).nbytes
+    (MetaArray((1000000, 4), float32), 16000000)
+    >>> A[:100].owner is A, np.exp(A).owner is A
+    (True, False)
+    """
+
+    def __init__(self, shape, dtype=np.float64):
+        self.shape, self.dtype = (shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype)
+        self.owner = self
+
+    @cached_property
+    def _layout(self):
+        """An array with these axes, of which views are made. It is never read: there is no memory behind it."""
+        strides = [self.dtype.itemsize * math.prod(self.shape[axis + 1:]) for axis in range(self.ndim)]
+        return as_strided(np.empty((), self.dtype), self.shape, strides, writeable=False)
+
+    def _view(self, layout):
+        view = MetaArray(layout.shape, layout.dtype)
+        view._layout, view.owner = layout, self.owner
+        return view
+
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: math.prod(self.shape))
+    nbytes = property(lambda self: self.size * self.dtype.itemsize)
+    T = property(lambda self: self.transpose())
+    flat = property(lambda self: np.zeros(1, self.dtype), doc="One number for all.")
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __repr__(self):
+        return f"MetaArray({self.shape}, {self.dtype})"
+
+    # Views
+
+    def __getitem__(self, key):
+        key = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(part, (MetaArray, np.ndarray, list)) for part in key):
+            return self._picked(key)
+        return self._view(self._layout[key if Ellipsis in key else (*key, ...)])
+
+    def reshape(self, *shape):
+        shape = shape[0] if isinstance(shape[0], tuple) else shape
+        try:
+            return self._view(np.reshape(self._layout, shape, copy=False))
+        except ValueError:
+            copy = self.copy()
+            return copy._view(np.reshape(copy._layout, shape, copy=False))
+
+    def transpose(self, *axes):
+        return self._view(self._layout.transpose(*axes))
+
+    def swapaxes(self, first, second):
+        return self._view(self._layout.swapaxes(first, second))
+
+    def ravel(self):
+        return self.reshape(-1)
+
+    # New arrays
+
+    def copy(self):
+        return MetaArray(self.shape, self.dtype)
+
+    def astype(self, dtype, order="K", copy=True):
+        fits = self.dtype == dtype and (order == "K" or self._layout.flags.c_contiguous)
+        return self if fits and not copy else MetaArray(self.shape, dtype)
+
+    def repeat(self, n, axis):
+        return MetaArray((*self.shape[:axis], n * self.shape[axis], *self.shape[axis + 1:]), self.dtype)
+
+    def take(self, places, axis):
+        return MetaArray((*self.shape[:axis], *np.shape(places), *self.shape[axis + 1:]), self.dtype)
+
+    def _picked(self, key):
+        if any(getattr(part, "dtype", None) == bool for part in key):
+            raise TypeError("how many numbers a mask leaves is not known without the numbers: multiply by the mask")
+        nothing = np.broadcast_to(np.empty((), "V0"), self.shape)  # 0 bytes each
+        key = tuple(np.zeros(part.shape, int) if isinstance(part, MetaArray) else part for part in key)
+        return MetaArray(nothing[key].shape, self.dtype)
+
+    # Reductions
+
+    def sum(self, axis=None, keepdims=False):
+        return np.add.reduce(self, axis=axis, keepdims=keepdims)
+
+    def max(self, axis=None, keepdims=False):
+        return np.maximum.reduce(self, axis=axis, keepdims=keepdims)
+
+    def min(self, axis=None, keepdims=False):
+        return np.minimum.reduce(self, axis=axis, keepdims=keepdims)
+
+    def mean(self, axis=None, keepdims=False):
+        return self.sum(axis, keepdims) / 1
+
+    def all(self):
+        return True
+
+    def any(self):
+        return False
+
+    # What NumPy asks
+
+    def __setitem__(self, key, value):
+        """There is nothing to write."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError(f"{self!r} has no numbers that NumPy could read")
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
+        if out is not None:
+            return out[0]
+        if method == "__call__":
+            shapes = [np.shape(A) for A in inputs]
+            shape = _shape_of_product(*shapes) if ufunc is np.matmul else np.broadcast_shapes(*shapes)
+            return MetaArray(shape, _dtype_of_result(ufunc, *map(_kind, inputs)))
+        A = inputs[0]
+        if method == "reduce":
+            return MetaArray(_reduced(A.shape, **options), ufunc.resolve_dtypes((None, A.dtype, None), reduction=True)[-1])
+        if method == "reduceat":
+            return MetaArray((len(inputs[1]), *A.shape[1:]), A.dtype)
+        return NotImplemented
+
+    def __array_function__(self, function, types, arguments, options):
+        if function not in FUNCTIONS:
+            return NotImplemented
+        return FUNCTIONS[function](*arguments, **options)
+
+
+def _shape_of_product(first, second):
+    if first[-1] != second[-2]:
+        raise ValueError(f"matrices of shapes {first} and {second} have no product: make {first[-1]} and {second[-2]} equal")
+    return *np.broadcast_shapes(first[:-2], second[:-2]), first[-2], second[-1]
+
+
+def _kind(A):
+    """What NumPy needs to know for the dtype of a result: Python's numbers take on that of the array that they meet."""
+    return A.dtype if hasattr(A, "dtype") else type(A)
+
+
+@cache
+def _dtype_of_result(ufunc, *kinds):
+    return ufunc.resolve_dtypes((*kinds, None))[-1]
+
+
+def _reduced(shape, axis=0, keepdims=False):
+    axes = range(len(shape)) if axis is None else np.atleast_1d(axis).tolist()
+    axes = {axis % len(shape) for axis in axes}
+    return tuple(1 if axis in axes else n for axis, n in enumerate(shape) if keepdims or axis not in axes)
+
+
+def _filled(shape, value, dtype, order="C", device=None):
+    return MetaArray(shape, dtype)
+
+
+def _contiguous(A):
+    return A.astype(A.dtype, order="C", copy=False)
+
+
+def _concatenate(arrays, axis=0):
+    shapes = [A.shape for A in arrays]
+    length = sum(shape[axis] for shape in shapes)
+    return MetaArray((*shapes[0][:axis], length, *shapes[0][axis + 1:]), np.result_type(*arrays))
+
+
+def _split(A, n):
+    size = len(A) // n
+    return [A[start:start + size] for start in range(0, len(A), size)]
+
+
+def _through_layout(function):
+    """A function whose result is a view, made of the layout."""
+    return lambda A, *arguments, **options: A._view(function(A._layout, *arguments, **options))
+
+
+FUNCTIONS = {
+    np.shape: lambda A: A.shape,
+    np.result_type: lambda *arrays: np.result_type(*(getattr(A, "dtype", A) for A in arrays)),
+    np.empty: MetaArray, np.full: _filled, np.zeros_like: lambda A: A.copy(),
+    np.asarray: lambda A, dtype: MetaArray(A.shape, dtype), np.ascontiguousarray: _contiguous,
+    np.where: lambda mask, A, B: MetaArray(np.broadcast_shapes(*map(np.shape, (mask, A, B))), np.result_type(A, B)),
+    np.clip: lambda A, low, high: A.copy(),
+    np.array_equal: lambda A, B: True,
+    np.concatenate: _concatenate,
+    np.split: _split,
+    **{function: _through_layout(function) for function in (
+        np.moveaxis, np.swapaxes, np.expand_dims, np.broadcast_to, np.flip, sliding_window_view,
+    )},
+}

@@ -1,0 +1,114 @@
+"""Arrays without numbers: whatever a layer does with them, shapes, bytes and views are those of arrays with numbers."""
+
+import numpy as np
+import pytest
+from every_layer import BEGIN_WITH_TOKENS, LAYERS
+
+import minipipe as mp
+from minipipe.meta import MetaArray
+
+LOSS = mp.MeanSquaredError()
+ALONE = [name for name, (layer, shape) in LAYERS.items() if shape and not layer.fork and not layer.join]
+LARGE = {  # name: (layers, shape of a sample, stages)
+    "LeNet-5": (mp.models.lenet5(), (1, 28, 28), 3),
+    "ResNet": (mp.models.resnet(), (3, 8, 8), 3),
+    "AmoebaNet-D": (mp.models.amoebanet_d(3, 16, n_classes=10), (3, 32, 32), 3),
+    "Transformer": (mp.models.transformer(n_tokens=5, d=4, n_heads=2, n_layers=2, n_places=3), (3,), 2),
+}
+
+
+def measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer=None, loss=LOSS):
+    """(footprints from arrays with numbers, footprints without)"""
+    X = np.zeros((*shape, m), int) if tokens else np.random.default_rng(0).standard_normal((*shape, m)).astype(dtype)
+    Y = np.zeros((*mp.describe(layers, shape).rows[-1].output_shape, m), dtype)
+    measured = mp.measure(layers, loss, n_stages, X, Y, dtype=dtype, optimizer=optimizer, n_rounds=1).footprints
+    return measured, mp.footprints(layers, loss, n_stages, shape, m, dtype=dtype, optimizer=optimizer)
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_every_layer_needs_the_bytes_that_are_foreseen(name):
+    """In a stage of its own, and in one with neighbours, whose arrays it may share; m = 1 has layouts that no other m has."""
+    layer, shape = LAYERS[name]
+    tokens = name in BEGIN_WITH_TOKENS
+    layers = [layer, mp.Tanh()] if tokens else [mp.Tanh(), layer, mp.Tanh()]
+    for m, dtype in ((1, np.float32), (2, np.float64), (3, np.float32)):
+        for n_stages, optimizer in ((1, mp.Adam()), (len(layers), None)):
+            if m > 1 or name != "BatchNorm":
+                measured, foreseen = measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer)
+                assert foreseen == measured
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_every_model_needs_the_bytes_that_are_foreseen(name):
+    layers, shape, n_stages = LARGE[name]
+    measured, foreseen = measured_and_foreseen(layers, shape, n_stages, 2, np.float32, name == "Transformer", mp.SGD(0.1, momentum=0.5))
+    assert foreseen == measured
+
+
+@pytest.mark.parametrize("loss", [mp.SoftmaxCrossEntropy(), mp.BinaryCrossEntropy(), mp.BinaryCrossEntropy(from_logits=True)])
+def test_every_loss_needs_the_bytes_that_are_foreseen(loss):
+    layers, X = [mp.Linear(3, 2), mp.Sigmoid()], np.ones((3, 4))
+    measured = mp.measure(layers, loss, 1, X, np.full((2, 4), 0.5), n_rounds=1).footprints
+    assert mp.footprints(layers, loss, 1, (3,), 4) == measured
+
+
+def test_views_are_views_where_those_of_numbers_are():
+    """Each of these, with A of numbers and without, has the same shape, and shares A's memory or not."""
+    for A in (np.ones((6, 4, 2)), np.ones((6, 4, 1)), np.ones((1, 4, 1))):
+        for change in (
+            lambda A: A.reshape(-1), lambda A: A.T.reshape(-1), lambda A: A.swapaxes(0, 1).reshape(A.shape[1], -1),
+            lambda A: A[:, 1:3], lambda A: A[..., 0], lambda A: A[0], lambda A: A[:, None], lambda A: A[:, 1:3].reshape(-1),
+            lambda A: A.transpose(2, 0, 1), lambda A: np.moveaxis(A, -1, 0).ravel(), lambda A: A.copy(), lambda A: A * 2.0,
+            lambda A: np.ascontiguousarray(A.transpose(2, 0, 1), like=A), lambda A: A.astype(A.dtype, copy=False),
+            lambda A: A.astype(np.float32, copy=False), lambda A: A.repeat(2, 1), lambda A: A.take(np.array([[0, 1]]), axis=1),
+            lambda A: A[:, np.array([2, 2, 0])], lambda A: np.concatenate([A, A], axis=1), lambda A: A.sum(axis=(0, 2)),
+            lambda A: A.mean(axis=1, keepdims=True), lambda A: A.max(), lambda A: np.split(A, len(A))[-1], lambda A: A > 0,
+            lambda A: (A > 0).sum(axis=0), lambda A: np.where(A > 0, A, 0.0), lambda A: np.broadcast_to(A[:1], A.shape), lambda A: np.flip(A, 1), lambda A: abs(A),
+            lambda A: np.expand_dims(A, (0, 2)), lambda A: np.add.reduceat(A, [0, 0]), lambda A: A.swapaxes(1, 2) @ np.ones((4, 5)),
+        ):
+            result, meta = change(A), MetaArray(A.shape, A.dtype)
+            without = change(meta)
+            assert (without.shape, without.dtype, without.nbytes) == (result.shape, result.dtype, result.nbytes)
+            assert (without.owner is meta) == np.shares_memory(A, result)
+
+
+def test_what_depends_on_numbers_is_refused():
+    A = MetaArray((3, 4))
+    with pytest.raises(TypeError, match="how many numbers a mask leaves is not known without the numbers: multiply by the mask"):
+        A[A > 0]
+    with pytest.raises(TypeError, match=r"MetaArray\(\(3, 4\), float64\) has no numbers that NumPy could read"):
+        np.array(A)
+    with pytest.raises(TypeError, match="no implementation found for 'numpy.sort'"):
+        np.sort(A)
+    with pytest.raises(ValueError, match=r"matrices of shapes \(3, 4\) and \(3, 4\) have no product: make 4 and 3 equal"):
+        A @ A
+    with pytest.raises(ValueError, match="cannot reshape array of size 12 into shape"):
+        A.reshape(5, -1)
+    with pytest.raises(ValueError, match="could not be broadcast together|shape mismatch"):
+        A + MetaArray((4, 3))
+
+
+def test_nothing_is_allocated():
+    """A network of 4 terabytes, and its gradients, with micro-batches of a terabyte."""
+    layers = [mp.Linear(10**6, 10**6), mp.ReLU(), mp.Linear(10**6, 2)]
+    first, second = mp.footprints(layers, LOSS, 2, (10**6,), m=250_000, partition=[2, 1], dtype=np.float32)
+    assert first.parameters == first.gradients == 4 * (10**12 + 10**6)
+    assert first.sent["F"] == second.sent["B"] == 10**12
+    assert second.parameters == 4 * (2 * 10**6 + 2)
+
+
+def test_bad_sizes_of_footprints_are_refused():
+    layers = [mp.Linear(3, 2), mp.Linear(2, 1)]
+    for arguments, message in (
+        ((layers, LOSS, 0, (3,), 4), "n_stages=0 must be at least 1"),
+        ((layers, LOSS, 2, (3,), 0), "m=0 must be at least 1"),
+        ((layers, LOSS, 2, (5,), 4), r"layers\[0\], Linear\(3, 2\), does not fit"),
+        ((layers, LOSS, 3, (3,), 4), "n_stages=3 does not fit 2 layers"),
+        (([mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")], LOSS, 2, (2,), 4), "tied weights and skip connections between stages"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            mp.footprints(*arguments)
+    with pytest.raises(ValueError, match="partition='time' measures, which takes numbers"):
+        mp.footprints(layers, LOSS, 2, (3,), 4, partition="time")
+    with pytest.raises(ValueError, match="loss is None, but a backward begins at the loss"):
+        mp.footprints(layers, None, 2, (3,), 4)
