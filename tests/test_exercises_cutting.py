@@ -179,6 +179,9 @@ WRONG = [
      "another cut makes it 2."),
     (check_shifted, [71, 12, 12], "There are 9 layers: [71, 12, 12] adds up to 95."),
     (check_shifted, [8, 1], "Give three whole numbers"),
+    (check_shifted, [9, 0, 0], "Give three whole numbers"),
+    (check_shifted, [True, 7, 1], "Give three whole numbers"),
+    (check_shifted, {6: 1, 2: 1, 1: 1}, "Give a list with the number of layers of each stage"),
     (check_shifted, 7, "Give a list with the number of layers of each stage"),
 ]
 
