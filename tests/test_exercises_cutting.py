@@ -155,7 +155,8 @@ WRONG = [
     (check_possible, lambda costs, K, x: False, "It says False to everything."),
     (check_possible, lambda costs, K, x: 2, "Return True or False: this is 2."),
     (check_possible, lambda costs, K, x: greedy(costs, K, x) and x < 9,
-     "With costs = [3, 1, 2, 4], K = 2, x = 9 it is possible: the best stages there are have loads of [6, 4]. Yours says the opposite."),
+     "With costs = [3, 1, 2, 4], K = 2, x = 9 it is possible: the best stages there are have loads of [6, 4]. Yours says "
+     "the opposite."),
     (check_possible, lambda costs, K, x: greedy(costs, K, x) or x == 5,
      "With costs = [3, 1, 2, 4], K = 2, x = 5 it is not possible: the best stages there are have loads of [6, 4]."),
     (check_possible, lambda costs, K: True, "Your function stopped with TypeError"),
@@ -170,13 +171,14 @@ WRONG = [
     (check_makespan, lambda F, B, M: sum(F) + (M - 1) * max(F), "Those are the forwards"),
     (check_makespan, lambda F, B, M: sum(F + B), "That is one micro-batch alone."),
     (check_makespan, lambda F, B, M: M * sum(F + B), "That is one device"),
-    (check_makespan, lambda F, B, M: pace(F, B, M) + (M == 4), "Right for some numbers, but not for all. With F = [2, 1], B = [3, 7], "
-     "M = 4 the count is 40, yours is 41."),
+    (check_makespan, lambda F, B, M: pace(F, B, M) + (M == 4),
+     "Right for some numbers, but not for all. With F = [2, 1], B = [3, 7], M = 4 the count is 40, yours is 41."),
     (check_makespan, lambda F, B, M: F, "the result has shape (3,)"),
     (check_shifted, min_max(SHIFTED, 3), "That is the best cut."),
     (check_shifted, [6, 2, 1], "The solver sees"),
-    (check_shifted, [1, 1, 7], "The solver sees [0, 0, 0, 0, 0, 0, 1, 2, 2]. There, your stages are [0, 0, 5], the largest has 5, and "
-     "another cut makes it 2."),
+    (check_shifted, [1, 1, 7],
+     "The solver sees [0, 0, 0, 0, 0, 0, 1, 2, 2]. There, your stages are [0, 0, 5], the largest has 5, and another cut makes "
+     "it 2."),
     (check_shifted, [71, 12, 12], "There are 9 layers: [71, 12, 12] adds up to 95."),
     (check_shifted, [8, 1], "Give three whole numbers"),
     (check_shifted, [9, 0, 0], "Give three whole numbers"),

@@ -17,9 +17,9 @@ def check_possible(possible):
     >>> check_possible(lambda costs, K, x: max(costs) <= x)
     'Each layer fits by itself, and that is needed, but several together have to fit into K stages, too.'
     """
-    cases = [(costs, K, x) for costs, K in [([3, 1, 2, 4], 2), ([1, 2, 1, 6, 3, 3], 3), ([5, 1, 1, 1], 3), ([1, 9, 1, 1], 4),
-                                            ([2, 7, 1, 2, 8, 1], 3), ([4, 4, 4, 4], 4), ([2] * 9, 3)]
-             for x in range(1, sum(costs) + 1)]
+    networks = [([3, 1, 2, 4], 2), ([1, 2, 1, 6, 3, 3], 3), ([5, 1, 1, 1], 3), ([1, 9, 1, 1], 4), ([2, 7, 1, 2, 8, 1], 3),
+                ([4, 4, 4, 4], 4), ([2] * 9, 3)]
+    cases = [(costs, K, x) for costs, K in networks for x in range(1, sum(costs) + 1)]
     answers = []
     for case in cases:
         answer, sentence = called(possible, *case)
@@ -92,7 +92,7 @@ def check_makespan(makespan):
     cases = [([1, 3, 2], [4, 2, 5], 6), ([2, 1], [3, 7], 4), ([4, 1, 1, 2], [1, 1, 6, 2], 9), ([1, 2, 3], [2, 4, 6], 5)]
     mistakes = [
         (lambda F, B, M: sum(F) + sum(B) + (M - 1) * max(f + b for f, b in zip(F, B)),
-         "That is one micro-batch every max(F + B) ticks. GPipe first does all forwards, at the pace of the slowest forward, "
+         "That is one micro-batch every max(F + B) ticks. GPipe first does all forwards, at the pace of the slowest one, "
          "then all backwards: these may have their slowest stages in different places."),
         (lambda F, B, M: sum(F) + sum(B) + M * (max(F) + max(B)),
          "One micro-batch too many: the first one is in the two sums already."),
@@ -105,7 +105,7 @@ def check_makespan(makespan):
         (lambda F, B, M: M * (max(F) + max(B)), "That is the pace without the fill and the drain."),
         (lambda F, B, M: (M - 1) * (max(F) + max(B)), "Add the way of the first micro-batch, through all stages and back."),
         (lambda F, B, M: sum(F) + (M - 1) * max(F), "Those are the forwards; the backwards follow."),
-        (lambda F, B, M: sum(F) + sum(B), "That is one micro-batch alone. Each further one comes later by the slowest stage."),
+        (lambda F, B, M: sum(F) + sum(B), "That is one micro-batch alone. Each further one comes later by the slowest stages."),
         (lambda F, B, M: M * (sum(F) + sum(B)), "That is one device, or one micro-batch at a time: nothing runs side by side."),
     ]
     right = [simulate(gpipe(len(F), M), Costs(F=F, B=B)).makespan for F, B, M in cases]
@@ -117,7 +117,7 @@ def check_shifted(counts):
     """Judge `counts`: the cut of `SHIFTED` into 3 stages that is best for a solver which first subtracts the smallest cost.
 
     >>> check_shifted([3, 3, 3])
-    'That is the best cut. Asked was the one of the solver that sees [0, 0, 0, 0, 0, 0, 1, 2, 2]: for it, yours has a stage of 5.'
+    'That is the best cut. The solver sees [0, 0, 0, 0, 0, 0, 1, 2, 2], and for it, yours has a stage of 5.'
     """
     if counts is None:
         return "Not solved yet: the answer is still None."
@@ -132,8 +132,8 @@ def check_shifted(counts):
     seen = [cost - min(SHIFTED) for cost in SHIFTED]
     found, true, best = loads(seen, counts), loads(SHIFTED, counts), min_max(SHIFTED, 3)
     if max(found) == _bottleneck(seen, 3):
-        return (f"Right: {counts}. It believes in stages of {found}; they are {true}, and {loads(SHIFTED, best)} was possible.")
+        return f"Right: {counts}. It believes in stages of {found}; they are {true}, and {loads(SHIFTED, best)} was possible."
     if max(true) == max(loads(SHIFTED, best)):
-        return f"That is the best cut. Asked was the one of the solver that sees {seen}: for it, yours has a stage of {max(found)}."
+        return f"That is the best cut. The solver sees {seen}, and for it, yours has a stage of {max(found)}."
     return (f"The solver sees {seen}. There, your stages are {found}, the largest has {max(found)}, and another cut makes it "
             f"{_bottleneck(seen, 3)}.")
