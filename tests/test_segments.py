@@ -1,10 +1,12 @@
 """Stages in segments: the same bits, and with recomputation the least memory for sqrt(L) of them."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 import minipipe as mp
-from minipipe.schedules import build, in_segments, names_for, peak_microbatches, pipedream, with_recompute
+from minipipe.schedules import build, costs_in_segments, in_segments, names_for, peak_microbatches, pipedream, with_recompute
 from minipipe.verification import same_bits
 
 
@@ -36,11 +38,72 @@ def test_recomputation_needs_least_memory_with_as_many_segments_as_the_root_of_t
     assert peaks[4] < 12 < 16 < peaks[1] and kept.trace.peak_bytes()[0] / X.nbytes > 16
 
 
+@pytest.mark.parametrize("name", names_for(4, 6))
+def test_an_input_for_every_sqrt_of_the_layers_gives_the_same_bits(name):
+    """Stages of 5, 4, 1 and 3 layers become 2, 2, 1 and 2 each, on the same devices; ragged micro-batches, a batch norm, a skip."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((4, 15)), rng.standard_normal((4, 15))
+    layers = [mp.Linear(4, 4), mp.Fork("a"), mp.BatchNorm(4), mp.Tanh(), mp.Dropout(0.5), mp.Join("a"), *[mp.Linear(4, 4)] * 7]
+    kept, roots = (
+        mp.Pipeline(layers, mp.MeanSquaredError(), 4, 6, name, mode, partition=[5, 4, 1, 3]) for mode in ("never", "sqrt")
+    )
+    assert [len(stage.layers) for stage in roots.stages] == [3, 2, 2, 2, 1, 2, 1]
+    assert roots.forward_backward(X, Y) == kept.forward_backward(X, Y)
+    assert len(kept.gradients) == len(roots.gradients) == 13
+    for pair, other in zip(kept.gradients, roots.gradients):
+        for gradient, same in zip(pair, other):
+            assert np.array_equal(gradient, same) if gradient is not None else same is None
+    for whole, parts in zip(kept.schedule.placements, roots.schedule.placements, strict=True):
+        assert list(parts) == [whole[stage] for stage in (0, 0, 1, 1, 2, 3, 3)]
+    recomputed = [action for order in roots.schedule.devices for action in order if action.kind == "R"]
+    assert len(recomputed) == len(set(recomputed)) == 7 * 6
+
+
+def test_an_input_for_every_sqrt_of_the_layers_needs_less_memory():
+    """16 equal layers on each of 2 devices, one micro-batch: 4 inputs and the caches of 4 layers, not an input and 16 caches.
+
+    The time: forwards of 4 and 8 ticks, then on device 1 a recomputation of 8 and a backward of 16, then on device 0 a
+    backward of 8 and a recomputation of 4, of which the first of four segments, a tick, is done while it waits.
+    """
+    X = np.random.default_rng(0).standard_normal((8, 512))
+    peaks = {}
+    for mode in ("always", "sqrt"):
+        pipe = mp.Pipeline([mp.Linear(8, 8)] * 32, mp.MeanSquaredError(), 2, 1, recompute=mode, costs=mp.Costs(F=[4, 8], B=[8, 16]))
+        pipe.forward_backward(X, X)
+        peaks[mode] = [n_bytes / X.nbytes for n_bytes in pipe.trace.peak_bytes()]
+    assert max(peaks["sqrt"]) < 12 and min(peaks["always"]) > 16
+    assert pipe.trace.makespan == 4 + 8 + 8 + 16 + 8 + 4 - 1
+
+
+def test_the_bytes_of_segments_are_foreseen():
+    X, layers = np.random.default_rng(0).standard_normal((8, 30)), [mp.Linear(8, 8), mp.Tanh()] * 9
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 6, "1f1b", recompute="sqrt")
+    pipe.forward_backward(X, X)
+    footprints = mp.footprints(layers, mp.MeanSquaredError(), 6, (8,), 5, partition=[3] * 6)
+    assert mp.simulate(pipe.schedule, footprints=footprints).peak_bytes() == pipe.trace.peak_bytes()
+
+
+def test_costs_of_segments_are_shares():
+    costs = costs_in_segments(mp.Costs(F=[2, 3], B=0.5, U=0, FB=[4, 5], message_bytes=[7, 8]), 2, [2, 3])
+    assert costs == mp.Costs(F=[1, 1, 1, 1, 1], B=[0.25, 0.25] + [0.5 / 3] * 3, U=[0] * 5, FB=[2, 2] + [Fraction(5, 3)] * 3,
+                             message_bytes=[0, 7, 0, 0, 8])
+    with pytest.raises(ValueError, match="n has 3 numbers of segments for 2 stages"):
+        costs_in_segments(mp.Costs(), 2, [1, 2, 3])
+    with pytest.raises(ValueError, match="F has 3 costs for 2 stages"):
+        costs_in_segments(mp.Costs(F=[1, 2, 3]), 2, 2)
+    with pytest.raises(ValueError, match="costs=3 must be Costs"):
+        mp.Pipeline([mp.Linear(2, 2)] * 2, mp.MeanSquaredError(), 1, 1, recompute="sqrt", costs=3)
+    with pytest.raises(ValueError, match="recompute='sqr' must be one of 'never', 'always', 'except_last', True or False; or 'sqrt', for a Pipeline"):
+        mp.Pipeline([mp.Linear(2, 2)] * 2, mp.MeanSquaredError(), 1, 1, recompute="sqr")
+
+
 def test_updates_and_overlaps_are_cut_too():
     assert str(in_segments(pipedream(1, 1), 2)) == "device 0: 0F0 1F0 1B0 0B0 0U0 1U0"
     assert in_segments(pipedream(2, 3), 2).faults() == [] and in_segments(pipedream(2, 3), 2).versions[1] == pipedream(2, 3).versions[0]
     overlap = mp.Schedule.from_text(["F0 F1 B0 B1", "F0 1F1&1B0 B1"])
     assert "2F1&3B0 3F1&2B0" in str(in_segments(overlap, 2))
+    two_stages = mp.Schedule.from_text(["0F0 1F0 0F1&1B0 1F1 0B0 1B1 0B1"])
+    assert "0F1&2B0 1B0" in str(in_segments(two_stages, [1, 2])) and in_segments(two_stages, [1, 2]).faults() == []
     assert with_recompute(in_segments(build("dualpipe", 2, 4), 2)).faults() == []
     with pytest.raises(ValueError, match="n=0 segments of a stage must be at least 1"):
         in_segments(build("gpipe", 2, 2), 0)

@@ -9,6 +9,8 @@ from ..functions import whole_number
 from ..network import sum_of_tied
 from ..schedules import Costs, Schedule, build, with_recompute
 from .batches import MicroBatches
+from .partition import counts_of
+from .segments import EVERY_SQRT, every_sqrt
 from .staged import StagedNetwork
 
 
@@ -18,7 +20,9 @@ class Pipeline(StagedNetwork):
     layers, loss, seed, dtype: as for `Sequential`. n_stages: K, the parts that the layers are cut into.
     n_microbatches: M, the parts that each mini-batch is cut into, ragged ones if need be. schedule: one of
     the names in `minipipe.schedules.BUILDERS`, or a `Schedule`. recompute: True or "always", keep only
-    each stage's input and compute its forward again before the backward; "except_last", for all but the last micro-batch.
+    each stage's input and compute its forward again before the backward; "except_last", for all but the last micro-batch;
+    "sqrt", always, but keep an input for every sqrt(L) of a stage's L layers: each stage then becomes about sqrt(L) stages on
+    one device, which share its costs.
     partition: a list with the number of layers of each stage; left out, as equal as can be; "parameters", or "macs",
     "bytes", "time" or a function, to balance that, see `partition`. sample: a micro-batch (X, Y), for all of these but
     "parameters". costs, link: the ticks of the actions and of the messages. memory_limit: bytes per device, past which a
@@ -42,6 +46,11 @@ class Pipeline(StagedNetwork):
     def __init__(self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute=False, seed=0,
                  dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None):
         n_stages, n_microbatches = whole_number("n_stages", n_stages), whole_number("n_microbatches", n_microbatches)
+        if recompute == EVERY_SQRT:
+            counts = counts_of(partition, layers, n_stages, sample, loss)
+            schedule = _checked_schedule(schedule, n_stages, n_microbatches, "never")
+            schedule, partition, costs = every_sqrt(schedule, counts, costs)
+            n_stages, recompute = schedule.n_stages, "never"
         super().__init__(layers, loss, n_stages, seed, dtype, partition, sample, costs, link, memory_limit)
         self.n_microbatches = n_microbatches
         self.schedule = _checked_schedule(schedule, n_stages, n_microbatches, recompute)

@@ -2,6 +2,7 @@
 
 from ..cluster import Link, Links, Message, Record, Trace
 from ..schedules import Action, Costs, Schedule
+from ..schedules.costs import checked_costs
 from ..schedules.playing import play
 from ..schedules.validation import wrong_form
 from .foresight import Foresight
@@ -24,8 +25,7 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None):
     """
     if not isinstance(schedule, Schedule):
         raise ValueError(f"schedule={schedule!r} is none: pass a Schedule, such as build('1f1b', n_stages, n_microbatches)")
-    if not isinstance(costs, Costs):
-        raise ValueError(f"costs={costs!r} must be Costs(F=..., B=...), or Costs.from_text('F=1,B=2')")
+    checked_costs(costs)
     if footprints is not None or schedule.asynchronous or wrong_form(schedule):
         schedule.validate()  # before its bytes, updates and tables are looked up
     timing = _Timing(schedule, costs, link, footprints)

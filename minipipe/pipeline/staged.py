@@ -1,7 +1,7 @@
 """What all pipelines share: a network cut into stages, on the devices of a simulated cluster."""
 
 from ..network import Network
-from ..schedules import Costs
+from ..schedules.costs import checked_costs
 from .partition import counts_of, cut
 from .program import Routes, cluster_of
 from .stage import Stage
@@ -14,8 +14,7 @@ class StagedNetwork(Network):
 
     def __init__(self, layers, loss, n_stages, seed, dtype, partition, sample, costs, link, memory_limit):
         super().__init__(layers, loss, seed, dtype)
-        if not isinstance(costs, Costs):
-            raise ValueError(f"costs={costs!r} must be Costs(F=..., B=...), or Costs.from_text('F=1,B=2')")
+        checked_costs(costs)
         self.n_stages = n_stages
         counts = counts_of(partition, self.layers, n_stages, sample, loss)
         parts = cut(self.layers, counts)

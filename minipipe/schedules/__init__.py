@@ -11,13 +11,13 @@ from .greedy import greedy_schedule
 from .interleaved import interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first
 from .names import ASYNCHRONOUS, BUILDERS, STAGES_PER_DEVICE, build, names_for
 from .schedule import Schedule, ScheduleError
-from .segments import in_segments
+from .segments import costs_in_segments, in_segments
 from .searching import Found, best_schedule
 from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
 
 __all__ = [
     "ASYNCHRONOUS", "BUILDERS", "RECOMPUTE", "STAGES_PER_DEVICE", "Action", "Costs", "Found", "Overlap", "Schedule",
-    "ScheduleError", "alive_microbatches", "best_schedule", "build", "chimera", "dualpipe", "dualpipe_v",
+    "ScheduleError", "alive_microbatches", "best_schedule", "build", "chimera", "costs_in_segments", "dualpipe", "dualpipe_v",
     "eager_one_f_one_b", "gpipe", "greedy_schedule", "in_segments", "interleaved_one_f_one_b", "interleaved_zero_bubble",
     "looped_breadth_first", "naive", "names_for", "one_f_one_b", "peak_microbatches", "peak_versions",
     "pipedream", "pipedream_2bw", "staleness", "v_half", "v_min", "with_recompute", "without_overlaps",

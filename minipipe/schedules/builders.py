@@ -97,7 +97,7 @@ def with_recompute(schedule, mode="always"):
     device 0: 0F0 0F1 0B1 0R0 0B0
     """
     if mode not in RECOMPUTE:
-        raise ValueError(f"recompute={mode!r} must be one of {', '.join(map(repr, RECOMPUTE))}, True or False")
+        raise ValueError(f"recompute={mode!r} must be one of {', '.join(map(repr, RECOMPUTE))}, True or False; or 'sqrt', for a Pipeline")
     if mode == "never":
         return schedule
     if any(action.kind == "R" for order in schedule.devices for action in order):

@@ -82,6 +82,13 @@ class Costs:
         return _per_stage("message_bytes", self.message_bytes, n_stages, may_be_0=True, unit="bytes")
 
 
+def checked_costs(costs):
+    """`costs`; `ValueError` for anything but `Costs`."""
+    if not isinstance(costs, Costs):
+        raise ValueError(f"costs={costs!r} must be Costs(F=..., B=...), or Costs.from_text('F=1,B=2')")
+    return costs
+
+
 def _per_stage(name, cost, n_stages, may_be_0=False, unit="ticks"):
     costs = list(cost) if hasattr(cost, "__len__") else [cost] * n_stages
     if len(costs) != n_stages:

@@ -1,8 +1,12 @@
 """Recomputation in smaller pieces: a device's stage cut into several."""
 
 from dataclasses import replace
+from fractions import Fraction
+from itertools import accumulate, zip_longest
+from numbers import Integral
 
 from .actions import Action, Overlap
+from .costs import Costs, checked_costs
 
 
 def in_segments(schedule, n):
@@ -12,22 +16,62 @@ def in_segments(schedule, n):
 
     With recomputation, a device then keeps the input of each segment, and has the caches of one segment at a time: for a stage
     of L equal layers about n + L / n of a layer's size for a micro-batch, least for n = sqrt(L), instead of L. Nothing else
-    changes, but the stages are n times as many. Source: Chen et al. 2016, arXiv 1604.06174, section 4.
+    changes, but the stages are more. n: a number, or a list with one for each stage. Source: Chen et al. 2016, arXiv
+    1604.06174, section 4.
 
     >>> from .builders import gpipe, with_recompute
     >>> print(with_recompute(in_segments(gpipe(1, 1), 2)))
     device 0: 0F0 1F0 1R0 1B0 0R0 0B0
     """
-    if n < 1:
+    n = _for_each_stage(n, schedule.n_stages)
+    segments = [range(end - length, end) for end, length in zip(accumulate(n), n)]
+    devices = tuple(tuple(segment for action in order for segment in _segments(action, segments)) for order in schedule.devices)
+    versions = tuple(row for row, length in zip(schedule.versions, n) for _ in range(length))
+    name = f"{schedule.name} in {n[0] if len(set(n)) == 1 else n} segments"
+    return replace(schedule, devices=devices, n_stages=sum(n), name=name, versions=versions)
+
+
+def costs_in_segments(costs, n_stages, n):
+    """The `Costs` of the stages that `in_segments` makes of `n_stages`: equal shares of what each whole stage costs.
+
+    The last segment of a stage sends the message of the whole, the others send to their own device.
+
+    >>> costs_in_segments(Costs(F=[2, 3], B=4, message_bytes=8), 2, [1, 2])
+    Costs(F=[2, Fraction(3, 2), Fraction(3, 2)], B=[4, 2, 2], R=None, I=None, W=None, FB=None, U=None, all_reduce=None, message_bytes=[8, 0, 8])
+    """
+    n = _for_each_stage(n, n_stages)
+    checked_costs(costs).table(n_stages)
+    costs.bytes_sent(n_stages)
+    shares = {}
+    for name, cost in vars(costs).items():
+        whole = cost if hasattr(cost, "__len__") else [cost] * n_stages
+        if name == "message_bytes":
+            shares[name] = [n_bytes for sent, length in zip(whole, n) for n_bytes in (*[0] * (length - 1), sent)]
+        elif cost is not None:
+            shares[name] = [_share(of_stage, length) for of_stage, length in zip(whole, n) for _ in range(length)]
+    return Costs(**shares)
+
+
+def _for_each_stage(n, n_stages):
+    lengths = list(n) if hasattr(n, "__len__") else [n] * n_stages
+    if len(lengths) != n_stages:
+        raise ValueError(f"n has {len(lengths)} numbers of segments for {n_stages} stages: give one number, or one for each stage")
+    if min(lengths) < 1:
         raise ValueError(f"n={n} segments of a stage must be at least 1")
-    devices = tuple(tuple(segment for action in order for segment in _segments(action, n)) for order in schedule.devices)
-    versions = tuple(row for row in schedule.versions for _ in range(n))
-    return replace(schedule, devices=devices, n_stages=schedule.n_stages * n, name=f"{schedule.name} in {n} segments", versions=versions)
+    return lengths
 
 
-def _segments(action, n):
+def _segments(action, segments):
+    """What an action becomes; where forward and backward overlap, their first segments do, their second, and so on."""
     if action.kind == "F&B":
-        return map(Overlap, *(_segments(part, n) for part in action.parts))
+        pairs = zip_longest(*(_segments(part, segments) for part in action.parts))
+        return [Overlap(*pair) if None not in pair else pair[0] or pair[1] for pair in pairs]
     kind, stage, microbatch = action
-    upwards = range(stage * n, (stage + 1) * n)
+    upwards = segments[stage]
     return [Action(kind, segment, microbatch) for segment in (reversed(upwards) if kind in "BIR" else upwards)]
+
+
+def _share(cost, length):
+    """Exact for whole numbers."""
+    share = Fraction(cost, length) if isinstance(cost, Integral) else cost / length
+    return int(share) if share == int(share) else share
