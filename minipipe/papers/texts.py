@@ -57,7 +57,7 @@ def text_of_hardware(rows, sources=True):
         bandwidth = "" if row.bandwidth is None else f"{row.bandwidth / 1e9:,.3g} GB/s"
         whole = text_of_seconds(row.seconds(1e6)) if row.bandwidth else ""
         source = f"  {row.how}: {row.source}" * sources
-        lines.append(f"{row.name:32}{text_of_seconds(row.latency):>10}{bandwidth:>14}{whole:>12}{source}")
+        lines.append(f"{row.name:32}{text_of_seconds(row.latency):>10}{bandwidth:>14}{whole:>12}{source}".rstrip())
     return "\n".join(lines)
 
 
