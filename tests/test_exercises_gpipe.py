@@ -35,7 +35,7 @@ SOLUTIONS = [
 
 @pytest.mark.parametrize("check, solution", SOLUTIONS)
 def test_the_solution_is_right(check, solution):
-    assert check(solution).startswith("Right")
+    assert check(solution).startswith("Right: ")
 
 
 def test_the_small_gpt_2_is_the_first_case():
@@ -155,7 +155,7 @@ def test_the_right_answers_are_counted_not_computed(monkeypatch):
     gpipe_by_numbers._counted_fewest.cache_clear()
     try:
         assert check_relative(lambda K, M: Fraction(K, 2)).startswith("Right: ")
-        assert check_memory(lambda *a: 1).startswith("Right. ")
+        assert check_memory(lambda *a: 1).startswith("Right: ")
         assert check_fewest(lambda K, share: 1).startswith("Right: ")
     finally:
         gpipe_by_numbers._counted_fewest.cache_clear()

@@ -24,7 +24,7 @@ def check_memory(memory):
     """
     cases = [(12, 768, 50257, 1024), (2, 64, 100, 16), (5, 512, 1000, 300), (1, 2048, 32000, 1024)]
     return judged(memory, ("L", "d", "V", "s"), cases, [_counted_memory(*case) for case in cases], MEMORY_MISTAKES) or (
-        "Right. The first case is the small GPT-2, but for the bias, which that has not: 124 million parameters, 1.86 GiB.")
+        "Right: the first case is the small GPT-2, but for the bias, which that has not: 124 million parameters, 1.86 GiB.")
 
 
 def _counted_memory(L, d, V, s):
