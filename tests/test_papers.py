@@ -229,7 +229,7 @@ def test_the_command_prints_every_cell(capsys):
     status, out, _ = run(capsys, "papers")
     assert status == 0
     for cell in table_2() + table_3() + torchgpipe_table() + other_assumptions():
-        assert f"{cell.published:>11g}{cell.simulated:>11.3f}{100 * cell.error:>+8.1f} %" in out
+        assert f"{cell.published:>11g}{cell.simulated:>11.3f}{100 * cell.error:>+8.1f} %" in out and cell.reason in out
     for estimate in table_1():
         assert all(f"{100 * error:+.1f} %" in out for error in estimate.errors)
     assert "3.50 times as fast, as published, and 3.52 times by simulation" in out
