@@ -40,17 +40,23 @@ MEMORY_MISTAKES = [
      "You counted the W of the tokens twice: the last Linear is tied to the Embedding, so V d numbers are there once."),
     (lambda L, d, V, s: 16 * (_parameters(L, d, V, s) - 13 * L * d) / GIB,
      "Those are the matrices of a block alone: its biases and its two LayerNorms are 13 d numbers more."),
-    (lambda L, d, V, s: 16 * (_parameters(L, d, V, s) - 4 * L * d) / GIB, "You left out the two LayerNorms of each block, 4 d numbers."),
+    (lambda L, d, V, s: 16 * (_parameters(L, d, V, s) - 4 * L * d) / GIB,
+     "You left out the two LayerNorms of each block, 4 d numbers."),
     (lambda L, d, V, s: 16 * (_parameters(L, d, V, s) - 9 * L * d) / GIB,
      "You left out the biases of each block: 4 d in the attention, 5 d in the feed-forward part."),
-    (lambda L, d, V, s: 16 * (_parameters(L, d, V, s) - V) / GIB, "You left out the bias of the last Linear: V numbers, which are not tied."),
-    (lambda L, d, V, s: 16 * (_parameters(L, d, V, s) - 2 * d) / GIB, "You left out the LayerNorm behind the last block: 2 d numbers."),
-    (lambda L, d, V, s: 16 * (_parameters(L, d, V, s) - s * d) / GIB, "You left out the places: they are embedded, too, s d numbers."),
+    (lambda L, d, V, s: 16 * (_parameters(L, d, V, s) - V) / GIB,
+     "You left out the bias of the last Linear: V numbers, which are not tied."),
+    (lambda L, d, V, s: 16 * (_parameters(L, d, V, s) - 2 * d) / GIB,
+     "You left out the LayerNorm behind the last block: 2 d numbers."),
+    (lambda L, d, V, s: 16 * (_parameters(L, d, V, s) - s * d) / GIB,
+     "You left out the places: they are embedded, too, s d numbers."),
     (lambda L, d, V, s: 16 * _parameters(L, d, V, s) / 1e9, "That is in GB, 10^9 bytes: a GiB is 2^30 bytes."),
     (lambda L, d, V, s: 12 * _parameters(L, d, V, s) / GIB,
      "12 bytes are GPipe's, with one moment. Adam keeps two: with the value and its gradient, 4 numbers of 4 bytes."),
-    (lambda L, d, V, s: 8 * _parameters(L, d, V, s) / GIB, "Four numbers belong to each parameter: value, gradient and two moments."),
-    (lambda L, d, V, s: 4 * _parameters(L, d, V, s) / GIB, "That is the parameters alone: a gradient and two moments belong to each."),
+    (lambda L, d, V, s: 8 * _parameters(L, d, V, s) / GIB,
+     "Four numbers belong to each parameter: value, gradient and two moments."),
+    (lambda L, d, V, s: 4 * _parameters(L, d, V, s) / GIB,
+     "That is the parameters alone: a gradient and two moments belong to each."),
     (lambda L, d, V, s: 16 * _parameters(L, d, V, s), "That is in bytes: divide by 2^30 for GiB."),
     (_parameters, "That is the number of parameters: each has 16 bytes, and a GiB has 2^30."),
 ]
@@ -69,11 +75,14 @@ def check_relative(relative):
         (lambda K, M: K * (M + 1) / (2 * (M + K - 1)),
          "That is the ideal of the first section: there recomputation waits for the gradient, or is not there at all."),
         (lambda K, M: 4 * M * K / (4 * M + 3 * (K - 1)), "That compares with one device; asked was with two."),
-        (lambda K, M: M * K / (M + K - 1), "That compares with one device, and lets recomputation wait; asked was with two."),
-        (lambda K, M: K / 2, "That is without a bubble: a pipeline of K devices needs longer to fill and drain than one of 2."),
+        (lambda K, M: M * K / (M + K - 1),
+         "That compares with one device, and lets recomputation wait; asked was with two."),
+        (lambda K, M: K / 2,
+         "That is without a bubble: a pipeline of K devices needs longer to fill and drain than one of 2."),
         (lambda K, M: (4 * M + 3) / (4 * M + 3 * (K - 1)),
          "You gave each stage the same time: it is the same network, so that with K stages each is K/2 times as short."),
-        (lambda K, M: 2 * (4 * M + 3 * (K - 1)) / (K * (4 * M + 3)), "Upside down: throughput grows as the makespan shrinks."),
+        (lambda K, M: 2 * (4 * M + 3 * (K - 1)) / (K * (4 * M + 3)),
+         "Upside down: throughput grows as the makespan shrinks."),
         (lambda K, M: K * (4 * M + 1) / (2 * (4 * M + K - 1)),
          "Of fill and drain you counted the forwards alone: the drain is made of backwards, 2 F each."),
         (lambda K, M: K * (4 * M + 2) / (2 * (4 * M + 2 * (K - 1))),
@@ -98,17 +107,20 @@ def check_fewest(fewest):
     >>> check_fewest(lambda K, share: (K - 1) * (1 - share) / share)
     'Nearly: M is a whole number, so round up.'
     """
-    cases = [(4, Fraction(1, 10)), (8, Fraction(1, 5)), (2, Fraction(1, 4)), (6, Fraction(3, 20)), (5, Fraction(2, 7)), (3, Fraction(1, 8))]
+    shares = {4: (1, 10), 8: (1, 5), 2: (1, 4), 6: (3, 20), 5: (2, 7), 3: (1, 8)}
+    cases = [(K, Fraction(*share)) for K, share in shares.items()]
     mistakes = [
         (lambda K, share: float((K - 1) * (1 - share) / share), "Nearly: M is a whole number, so round up."),
-        (lambda K, share: (K - 1) * (1 - share) // share, "Round up, not down: one micro-batch fewer, and the bubble is too large."),
+        (lambda K, share: (K - 1) * (1 - share) // share,
+         "Round up, not down: one micro-batch fewer, and the bubble is too large."),
         (lambda K, share: (K - 1) * (1 - share) // share + 1,
          "One too many where the division leaves nothing over: at most means that the share itself is good enough."),
         (lambda K, share: _up((K - 1) / share),
          "That is the idle time as a share of the work, or M + K - 1, the whole time; asked was M, for a share of the whole time."),
         (lambda K, share: _up(K * (1 - share) / share), "A device waits for K - 1 others, not for K."),
         (lambda K, share: _up((K - 1) * share / (1 - share)), "share is the idle part; you took it for the busy one."),
-        (lambda K, share: 4 * K, "4 K is the paper's rule. Its bubble is just below a fifth, whatever K is; asked was any share."),
+        (lambda K, share: 4 * K,
+         "4 K is the paper's rule. Its bubble is just below a fifth, whatever K is; asked was any share."),
     ]
     return judged(fewest, ("K", "share"), cases, [_counted_fewest(*case) for case in cases], mistakes) or (
         "Right: (K - 1)(1 - share)/share, rounded up. It grows with K - 1: twice the devices want twice the micro-batches.")
