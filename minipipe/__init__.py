@@ -13,7 +13,7 @@ from .layers import (
 from .losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
 from .network import Sequential
 from .optimizers import SGD, Adam, AdamW, RMSProp
-from .pipeline import AsynchronousPipeline, Pipeline, Stage, costs_of_layers, footprints, measure, partition, simulate
+from .pipeline import AsynchronousPipeline, Pipeline, Stage, costs_of_layers, footprints, measure, partition, simulate, what_fits
 from .schedules import Costs, Overlap, Schedule, ScheduleError
 from .training import fit
 
@@ -27,5 +27,5 @@ __all__ = [
     "ScheduleError", "Send", "Sequential", "SiLU", "Sigmoid", "Softmax", "SoftmaxCrossEntropy", "Softplus", "Stage",
     "Tanh", "Trace", "TransformerBlock", "accuracy", "cluster", "costs_of_layers", "datasets", "describe", "exact",
     "fit", "footprints", "he", "measure", "models", "one_hot", "partition", "plots", "schedules", "simulate", "verification",
-    "xavier",
+    "what_fits", "xavier",
 ]

@@ -147,6 +147,26 @@ def test_search_proves_its_schedule_or_says_that_it_did_not(capsys, tmp_path, mo
     assert status == 2 and "most_nodes=0 must be at least 1" in complaint
 
 
+LENET = ("fit", "--model", "lenet5()", "--input", "1", "28", "28", "--batch", "64", "--schedules", "gpipe", "1f1b")
+
+
+def test_fit_names_what_fits_and_what_would(capsys):
+    """On one device the lowest peak is 1.09 MiB, on two 1015.29 KiB: the limits between, above and below."""
+    status, out, _ = run(capsys, *LENET, "--memory", "1MiB", "--devices", "1", "2")
+    assert status == 0 and "61,706 parameters, 416,520 multiply-accumulates a sample" in out
+    one, two = (line.split() for line in out.splitlines() if line.startswith("      "))
+    assert one[:4] == ["1", "2", "1f1b", "sqrt"] and one[5:7] == ["1.09", "MiB"] and " ".join(one[7:]) == "does not fit; this is the lowest"
+    assert two[:4] == ["2", "2", "1f1b", "never"] and two[5:] == ["1015.29", "KiB"]
+    assert "the fastest that fits: 1f1b on 2 devices, 2 micro-batches, recompute never\nlayers of each stage: 4 9\n" in out
+    status, out, _ = run(capsys, *LENET, "--memory", "500 KB", "--devices", "1", "2")
+    assert status == 1 and "nothing fits: give each device 1015.29 KiB, which 2 devices need, or try more devices" in out
+    status, out, _ = run(capsys, *LENET, "--memory", "1015.3KiB", "--devices", "2", "--optimizer", "adam")
+    assert status == 1
+    speeds = [float(run(capsys, *LENET, "--memory", "1GB", "--devices", "2", "--micro-batches", "4", "--device", "P100", *link)[1]
+                    .splitlines()[4].split()[4]) for link in ((), ("--bandwidth", "1e9"), ("--bandwidth", "1e9", "--latency", "1"))]
+    assert speeds[0] > speeds[1] > speeds[2]
+
+
 def test_validate_says_valid_or_all_faults(capsys, tmp_path):
     table = tmp_path / "mine.csv"
     table.write_text(build("1f1b", 4, 8).to_csv())
@@ -271,6 +291,17 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
     (["compare", "gpipe", "1f1"], "1f1: unknown schedule '1f1': did you mean '1f1b'?"),
     (["compare", "interleaved", "--micro-batches", "9"], "interleaved: n_microbatches=9 makes"),
     (["compare", "interleaved", "--costs", "F=1/1/1/2"], "F has 4 costs, one for each device, but 'interleaved' has 8 stages on 4 devices"),
+    (["fit", "--memory", "8XB"], "--memory '8XB' is no size: write 8GiB"),
+    (["fit", "--memory", "-1"], "--memory '-1' is no size"),
+    (["fit", "--memory", "0"], "memory_limit=0 bytes must be above 0"),
+    (["fit", "--memory", "1GiB", "--model", "alexnet()"], "minipipe.models has amoebanet_d, lenet5, mlp, resnet, transformer, but no alexnet"),
+    (["fit", "--memory", "1GiB", "--model", "mlp"], "--model 'mlp' is no call"),
+    (["fit", "--memory", "1GiB", "--model", "amoebanet_d(18)"], "missing 1 required positional argument: 'D'"),
+    (["fit", "--memory", "1GiB", "--model", "amoebanet_d(18, 9)"], "D=9 filters must be a multiple of 8"),
+    (["fit", "--memory", "1GiB", "--input", "1", "28", "28"], "layers[0], Conv2d(3, 52, kernel_size=(3, 3)), does not fit"),
+    (["fit", "--memory", "1GiB", "--devices", "99"], "n_devices=99 does not fit 28 layers: use 1 to 28"),
+    (["fit", "--memory", "1GiB", "--schedules", "gpip"], "must be a list of names out of naive, gpipe"),
+    (["fit", "--memory", "1GiB", "--micro-batches", "3"], "n_microbatches=3 does not divide batch_size=128: use 1"),
     (["export"], "does not say what to write: use --format with one of csv, chrome, html, text"),
     (["export", "--output", "x.foo"], "--output x.foo does not say what to write"),
     (["export", "--format", "png"], "add --output schedule.png"),

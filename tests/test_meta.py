@@ -27,11 +27,11 @@ def measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer=N
 
 @pytest.mark.parametrize("name", ALONE)
 def test_every_layer_needs_the_bytes_that_are_foreseen(name):
-    """In a stage of its own, and in one with neighbours, whose arrays it may share; m = 1 has layouts that no other m has."""
+    """In a stage of its own, and in one with neighbours, whose arrays it may share; m = 1 has layouts that no other m has, m = 6 is not counted."""
     layer, shape = LAYERS[name]
     tokens = name in BEGIN_WITH_TOKENS
     layers = [layer, mp.Tanh()] if tokens else [mp.Tanh(), layer, mp.Tanh()]
-    for m, dtype in ((1, np.float32), (2, np.float64), (3, np.float32)):
+    for m, dtype in ((1, np.float32), (3, np.float64), (6, np.float32)):
         for n_stages, optimizer in ((1, mp.Adam()), (len(layers), None)):
             if m > 1 or name != "BatchNorm":
                 measured, foreseen = measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer)
@@ -41,7 +41,8 @@ def test_every_layer_needs_the_bytes_that_are_foreseen(name):
 @pytest.mark.parametrize("name", LARGE)
 def test_every_model_needs_the_bytes_that_are_foreseen(name):
     layers, shape, n_stages = LARGE[name]
-    measured, foreseen = measured_and_foreseen(layers, shape, n_stages, 2, np.float32, name == "Transformer", mp.SGD(0.1, momentum=0.5))
+    optimizer = mp.SGD(0.1, momentum=0.5)
+    measured, foreseen = measured_and_foreseen(layers, shape, n_stages, 4, np.float32, name == "Transformer", optimizer)
     assert foreseen == measured
 
 

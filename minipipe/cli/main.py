@@ -4,10 +4,10 @@ import argparse
 import os
 import sys
 
-from . import bench, compare, explain, export, figures, papers, search, timeline, train, validate, verify
+from . import bench, compare, explain, export, figures, fit, papers, search, timeline, train, validate, verify
 
 COMMANDS = {
-    "timeline": timeline, "compare": compare, "explain": explain, "search": search, "validate": validate, "export": export,
+    "timeline": timeline, "compare": compare, "explain": explain, "search": search, "validate": validate, "export": export, "fit": fit,
     "verify": verify, "figures": figures, "papers": papers, "bench": bench,
 }
 EXAMPLES = """examples:

@@ -83,7 +83,8 @@ class MultiHeadAttention(Block):
         if not self.causal:
             exponentials = np.exp(S - S.max(axis=2, keepdims=True))
         else:
-            visible = np.triu(np.ones(S.shape[2:], bool))  # row j, column t: j <= t
+            places = np.arange(S.shape[2])
+            visible = places[:, None] <= places  # row j, column t: j <= t
             S = np.where(visible, S, S.min(axis=2, keepdims=True))
             exponentials = np.exp(S - S.max(axis=2, keepdims=True)) * visible
         return exponentials / exponentials.sum(axis=2, keepdims=True)

@@ -2,8 +2,10 @@
 
 from .asynchronous import AsynchronousPipeline
 from .costs_of_layers import Times, costs_of_layers, times_of_layers
-from .footprints import Footprint, footprints
+from .fitting import Setting, what_fits
+from .footprints import footprints
 from .measuring import Measured, measure
+from .one_microbatch import Footprint
 from .partition import partition
 from .pipeline import Pipeline
 from .simulation import simulate
@@ -12,6 +14,6 @@ from .stage import Stage
 from .treesum import TreeSum
 
 __all__ = [
-    "AsynchronousPipeline", "Footprint", "Measured", "Pipeline", "Stage", "Times", "TreeSum", "costs_of_layers", "equal_counts",
-    "footprints", "histogram", "loads", "measure", "min_max", "min_variance", "partition", "simulate", "times_of_layers",
+    "AsynchronousPipeline", "Footprint", "Measured", "Pipeline", "Setting", "Stage", "Times", "TreeSum", "costs_of_layers", "equal_counts",
+    "footprints", "histogram", "loads", "measure", "min_max", "min_variance", "partition", "simulate", "times_of_layers", "what_fits",
 ]

@@ -1,48 +1,16 @@
-"""The bytes that a stage needs for one micro-batch, counted in arrays with numbers or in arrays without."""
+"""The bytes that the stages of any cut of a network need for a micro-batch, counted in arrays without numbers."""
 
-import copy
-import time
-from typing import NamedTuple
+import pickle
+from itertools import accumulate
 
 import numpy as np
 
-from ..cluster import Buffers, bytes_by_kind
 from ..description import describe
-from ..functions import leaves, whole_number
-from ..layers import Embedding, every_layer, skip_routes
+from ..functions import whole_number
+from ..layers import Embedding, every_layer
 from ..meta import MetaArray
-from .batches import MicroBatches
-from .partition import counts_of, cut
-from .stage import Stage
-
-PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a stage
-KEPT = ("stashed inputs", "caches")      # what a stage keeps of a micro-batch
-
-
-class Footprint(NamedTuple):
-    """The bytes that a stage needs for micro-batches of one size.
-
-    parameters, optimizer_state: of the stage. gradients, statistics: of each sum over micro-batches that is kept.
-    sent: {"F": of the message to the next stage, "B": of the one back}.
-    actions: {pattern: {kind: (before, after, kept)}}: what an action holds at its start and at its end beside what the stage
-    keeps (arguments and results), and what the stage keeps of the micro-batch after it.
-    """
-
-    parameters: int
-    optimizer_state: int
-    gradients: int
-    statistics: int
-    sent: dict
-    actions: dict
-
-
-class Performed(NamedTuple):
-    """What an action took: seconds, the bytes of its arguments, the bytes held at its end by kind, those of its message."""
-
-    seconds: float
-    before: int
-    held: dict
-    sent: int
+from .one_microbatch import PATTERNS, footprint, one_micro_batch, received, stages_of
+from .partition import counts_of
 
 
 def footprints(layers, loss, n_stages, input_shape, m, partition=None, dtype=np.float64, optimizer=None, patterns=PATTERNS):
@@ -63,23 +31,87 @@ def footprints(layers, loss, n_stages, input_shape, m, partition=None, dtype=np.
     >>> [footprint.parameters / 1e12 for footprint in huge]                   # terabytes: 4 * (10**12 + 10**6)
     [4.000004, 4.000004e-06]
     """
-    for name, value in (("n_stages", n_stages), ("m", m)):
-        if whole_number(name, value) < 1:
-            raise ValueError(f"{name}={value} must be at least 1")
-    if not hasattr(loss, "backward"):
-        raise ValueError(f"loss is {loss!r}, but a backward begins at the loss: pass one, such as MeanSquaredError()")
+    if whole_number("n_stages", n_stages) < 1:
+        raise ValueError(f"n_stages={n_stages} must be at least 1")
     if isinstance(partition, str) and partition == "time":
         raise ValueError("partition='time' measures, which takes numbers: use 'macs', or the list that `partition` has found")
-    output_shape = describe(layers, input_shape, dtype).rows[-1].output_shape
-    layers = [layer.copy() for layer in layers]
-    X, Y = MetaArray((*input_shape, m), dtype), MetaArray((*output_shape, m), dtype)
-    if isinstance(next(layer for layer in every_layer(layers) if not layer.layers), Embedding):
-        X = np.zeros(X.shape)  # tokens are looked at
-    stages = stages_of(layers, loss, counts_of(partition, layers, n_stages, (X, Y), loss))
-    for layer in layers:
-        layer.initialize(_NoNumbers(), dtype)
-    actions = {pattern: one_micro_batch(stages, pattern, X, Y) for pattern in patterns}
-    return [footprint(stage, actions, optimizer) for stage in stages]
+    network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer)
+    return network.footprints(counts_of(partition, layers, n_stages, network.sample(1), loss), m, patterns)
+
+
+class WithoutNumbers:
+    """A network of arrays without numbers, of which any cut can be counted. Stages that are alike are counted once."""
+
+    def __init__(self, layers, loss, input_shape, dtype, optimizer):
+        if not hasattr(loss, "backward"):
+            raise ValueError(f"loss is {loss!r}, but a backward begins at the loss: pass one, such as MeanSquaredError()")
+        description = describe(layers, input_shape, dtype)
+        self.shapes = [input_shape, *(row.output_shape for row in description.rows)]
+        self.names = list(map(_name, layers))
+        self.layers = [layer.copy() for layer in layers]
+        for layer in self.layers:
+            layer.initialize(_NoNumbers(), dtype)
+        self.loss, self.dtype, self.optimizer = loss, dtype, optimizer
+        self.known = {}
+
+    def footprints(self, counts, m, patterns=PATTERNS):
+        """The `Footprint` of each stage for micro-batches of m samples, if `counts[s]` layers are in stage s.
+
+        For more than 3 samples, it is made of those for 2 and for 3, which takes less time for images: an array has m columns
+        or knows nothing of m, so bytes grow evenly. (m = 1 is a case of its own: there, copies may be views.)
+        """
+        if whole_number("m", m) < 1:
+            raise ValueError(f"m={m} must be at least 1")
+        if m > 3:
+            return evenly(m, self.footprints(counts, 2, patterns), self.footprints(counts, 3, patterns))
+        stages, ends = stages_of(self.layers, self.loss, counts), [0, *accumulate(counts)]
+        found, arriving = [], dict.fromkeys(patterns)  # the derivative that comes back to a stage, in each pattern
+        for stage, start, end in reversed(list(zip(stages, ends, ends[1:]))):
+            alike = stage.index == 0, *self.names[start:end], end == ends[-1], m, repr(self.shapes[start])
+            of_patterns = []
+            for pattern, dA in arriving.items():
+                key = *alike, pattern, repr(dA)
+                if key not in self.known:
+                    self.known[key] = self._counted(stage, self.shapes[start], m, pattern, dA)
+                of_pattern, arriving[pattern] = self.known[key]
+                of_patterns.append(of_pattern)
+            found.append(of_pattern._replace(actions={pattern: of.actions[pattern] for pattern, of in zip(patterns, of_patterns)}))
+        return found[::-1]
+
+    def sample(self, m):
+        """(X, Y) of m samples."""
+        X, Y = (arrays(shape, m, self.dtype) for shape in (self.shapes[0], self.shapes[-1]))
+        if isinstance(next(layer for layer in every_layer(self.layers) if not layer.layers), Embedding):
+            X = np.zeros(X.shape)  # tokens are looked at
+        return X, Y
+
+    def _counted(self, stage, shape, m, pattern, dA):
+        """(Footprint, what it sends back) of one stage, which gets inputs of `shape`, and dA from behind."""
+        A_prev = arrays(shape, m, self.dtype) if stage.index else None
+        performed = one_micro_batch([stage], pattern, *self.sample(m), A_prev, dA)
+        sent_back = performed["B" if "B" in pattern else "I", stage.index].sent
+        return footprint(stage, {pattern: performed}, self.optimizer), received(sent_back)
+
+
+def arrays(shape, m, dtype):
+    """An array without numbers for m samples of `shape`; for a pair of shapes, two."""
+    if shape and isinstance(shape[0], tuple):
+        return tuple(arrays(part, m, dtype) for part in shape)
+    return MetaArray((*shape, m), dtype)
+
+
+def evenly(m, two, three):
+    """The numbers for m, where `two` and `three` have those for 2 and for 3.
+
+    >>> evenly(4, [10, {"F": (0, 5)}], [12, {"F": (0, 8)}])
+    [14, {'F': (0, 11)}]
+    """
+    if isinstance(two, dict):
+        return {key: evenly(m, two[key], three[key]) for key in two}
+    if isinstance(two, (list, tuple)):
+        parts = [evenly(m, *pair) for pair in zip(two, three, strict=True)]
+        return type(two)(*parts) if hasattr(two, "_fields") else type(two)(parts)
+    return two + (m - 2) * (three - two)
 
 
 class _NoNumbers:
@@ -92,71 +124,9 @@ class _NoNumbers:
         return getattr(np.random.default_rng(0), name)
 
 
-def stages_of(layers, loss, counts):
-    """The `Stage`s of a cut, if what they send each other can be foreseen."""
-    parts = cut(layers, counts)
-    ends = np.cumsum(counts)
-    skips = [np.searchsorted(ends, place, side="right") for place in skip_routes(layers).values()]
-    if any(layer.tie for layer in layers) or any(begin != end for begin, end in skips):
-        raise ValueError("tied weights and skip connections between stages send messages of their own: these are not foreseen")
-    return [Stage(s, part, loss if s == len(parts) - 1 else None) for s, part in enumerate(parts)]
-
-
-def one_micro_batch(stages, pattern, X, Y):
-    """{(kind, stage): Performed} of the micro-batch X, Y, with which every stage does the actions of `pattern`."""
-    performed = {}
-    for stage in stages:
-        stage.begin(1, MicroBatches(X, Y, 1, step=0))
-    for kind in pattern:
-        incoming = None
-        for stage in stages if kind == "F" else reversed(stages):
-            performed[kind, stage.index], result = _perform(kind, stage, incoming, keep_input_only="R" in pattern)
-            incoming = _received(result)
-    return performed
-
-
-def _perform(kind, stage, incoming, keep_input_only):
-    """(Performed, what the stage sends on)"""
-    before = bytes_by_kind(stage.holdings() | {"work": incoming})["work"]
-    begin = time.perf_counter()
-    if kind == "F":
-        result = stage.forward(0, incoming, {}, keep_input_only)
-    elif kind in "BI":
-        result = (stage.backward if kind == "B" else stage.backward_input)(0, incoming, {})
-    else:
-        result = (stage.recompute if kind == "R" else stage.backward_weight)(0), {}
-    seconds = time.perf_counter() - begin
-    held = bytes_by_kind(stage.holdings() | {"work": (incoming, result)})
-    sent, _ = result
-    return Performed(seconds, before, held, sum(array.nbytes for array in leaves(sent))), sent
-
-
-def _received(sent):
-    """What arrives: copies, in one piece each."""
-    if sent is None or isinstance(sent, tuple):
-        return sent and tuple(map(_received, sent))
-    return sent.copy()
-
-
-def footprint(stage, actions, optimizer=None):
-    """The `Footprint` of a stage from {pattern: {(kind, stage): Performed}}; the stage then has its gradients."""
-    actions = {pattern: {kind: of[kind, stage.index] for kind in pattern} for pattern, of in actions.items()}
-    pattern, performed = next(iter(actions.items()))
-    forward, backward, last = performed["F"], performed["B" if "B" in pattern else "I"], performed[pattern[-1]]
-    return Footprint(
-        parameters=forward.held["parameters"],
-        optimizer_state=0 if optimizer is None else _state_of(copy.deepcopy(optimizer), stage),
-        gradients=last.held["gradients"] - forward.held["gradients"],
-        statistics=forward.held["gradients"],
-        sent={"F": forward.sent, "B": backward.sent},
-        actions={
-            pattern: {kind: (done.before, done.held["work"], {name: done.held[name] for name in KEPT}) for kind, done in by_kind.items()}
-            for pattern, by_kind in actions.items()
-        },
-    )
-
-
-def _state_of(optimizer, stage):
-    """The bytes that an optimizer keeps for a stage, after an update of a copy of it."""
-    optimizer.update([layer.copy() for layer in stage.layers], stage.gradients())
-    return sum(Buffers(optimizer.memory_of(range(len(stage.layers)))).values())
+def _name(layer):
+    """The same for layers that are alike."""
+    try:
+        return pickle.dumps(layer)
+    except (pickle.PicklingError, AttributeError, TypeError):  # of a layer made inside a function, for instance
+        return id(layer)

@@ -17,7 +17,7 @@ class Foresight:
 
     def __init__(self, schedule, footprints, record):
         self.footprints, self.record = _for_each_microbatch(schedule, footprints), record
-        self.patterns = _patterns(schedule, self.footprints)
+        self.patterns = _known_patterns(schedule, self.footprints)
         self.copy_of = schedule.copy_of or [0] * schedule.n_microbatches
         per_update = _microbatches_per_update(schedule)
         self.kept = {}      # (stage, micro-batch) -> bytes of its stash, by kind
@@ -100,13 +100,22 @@ def _for_each_microbatch(schedule, footprints):
     return footprints
 
 
-def _patterns(schedule, footprints):
-    """{(stage, micro-batch): the kinds of its actions in order}, without an update"""
+def patterns_of(schedule):
+    """{(stage, micro-batch): the kinds of its actions in order, such as "FRB"}; an update is not among them.
+
+    >>> from ..schedules import gpipe
+    >>> patterns_of(gpipe(1, 2))
+    {(0, 0): 'FB', (0, 1): 'FB'}
+    """
     kinds = {}
     for device in range(len(schedule.devices)):
         for kind, stage, i in schedule.parts(device):
             kinds[stage, i] = kinds.get((stage, i), "") + kind
-    patterns = {place: order.rstrip("U") for place, order in kinds.items()}
+    return {place: order.rstrip("U") for place, order in kinds.items()}
+
+
+def _known_patterns(schedule, footprints):
+    patterns = patterns_of(schedule)
     for (stage, i), pattern in patterns.items():
         known = footprints[i][stage].actions
         if pattern not in known:

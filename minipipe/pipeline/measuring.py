@@ -9,7 +9,7 @@ import numpy as np
 from ..functions import whole_number
 from ..network import Network
 from ..schedules import Costs
-from .footprints import PATTERNS, footprint, one_micro_batch, stages_of
+from .one_microbatch import PATTERNS, footprint, one_micro_batch, stages_of
 from .partition import counts_of
 
 

@@ -1,0 +1,120 @@
+"""`minipipe fit`: which way of training fits into the memory of some devices, and is the fastest."""
+
+import ast
+import re
+
+from .. import models
+from ..cluster import Link
+from ..description import describe
+from ..losses import SoftmaxCrossEntropy
+from ..optimizers import SGD, Adam, RMSProp
+from ..papers import P100, TPU_V2, TPU_V3
+from ..pipeline import what_fits
+from ..pipeline.fitting import MODES
+from ..schedules import BUILDERS
+
+PURPOSE = "for each number of devices, the fastest schedule, micro-batches and recomputation that fit into memory; nothing is built"
+EPILOG = """Bytes are counted in float32 as a run would hold them: parameters, gradients, the optimizer's state, stashed inputs, caches and
+messages. Time is that of the multiply-accumulates, a backward taking two forwards, and of the links.
+
+examples:
+  python3 -m minipipe fit --memory 2GiB
+  python3 -m minipipe fit --memory 16GiB --device TPUv3 --model "transformer(32000, 2048, 32, 24)" --input 1024 --batch 32
+  python3 -m minipipe fit --memory 1MiB --model "lenet5()" --input 1 28 28 --batch 64 --devices 1 2 --schedules gpipe 1f1b
+"""
+DEVICES = {"TPUv2": TPU_V2, "TPUv3": TPU_V3, "P100": P100}
+OPTIMIZERS = {"sgd": SGD(0.1), "momentum": SGD(0.1, momentum=0.9), "rmsprop": RMSProp(), "adam": Adam()}
+MODELS = [name for name in models.__all__ if name.islower()]
+UNITS = {"": 1, "B": 1, **{f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)},
+         **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}}
+COMMON = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "v-half")
+
+
+def add_options(parser):
+    parser.add_argument("--memory", required=True, metavar="SIZE", help="of a device: 8GiB, 512MiB, 16GB, or a number of bytes")
+    parser.add_argument("--model", default="amoebanet_d(18, 208)", metavar="CALL",
+                        help=f"a network of minipipe.models with its arguments: {', '.join(MODELS)} (default: %(default)s)")
+    parser.add_argument("--input", type=int, nargs="+", default=[3, 224, 224], metavar="N",
+                        help="the shape of one sample (default: 3 224 224)")
+    parser.add_argument("--batch", type=int, default=128, metavar="N", help="samples of a mini-batch (default: %(default)s)")
+    parser.add_argument("--devices", type=int, nargs="+", default=[1, 2, 4, 8], metavar="K", help="how many (default: 1 2 4 8)")
+    parser.add_argument("--micro-batches", type=int, nargs="+", metavar="M",
+                        help="how many; they divide the mini-batch (default: all powers of two that do, up to 64)")
+    parser.add_argument("--schedules", nargs="+", default=COMMON, metavar="NAME",
+                        help=f"out of {', '.join(BUILDERS)}; or all (default: {' '.join(COMMON)})")
+    parser.add_argument("--recompute", nargs="+", default=MODES, metavar="MODE", help=f"out of {', '.join(MODES)} (default: all)")
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="rmsprop", help="whose state counts (default: %(default)s)")
+    parser.add_argument("--device", choices=DEVICES, default="TPUv2", help="its speed and its link (default: %(default)s)")
+    parser.add_argument("--bandwidth", type=float, metavar="BYTES", help="per second, of a link instead of the device's own")
+    parser.add_argument("--latency", type=float, default=0, metavar="SECONDS", help="of that link (default: 0)")
+
+
+def run(options):
+    """Print the table; 1 if nothing fits."""
+    limit, layers, device = bytes_from(options.memory), layers_from(options.model), DEVICES[options.device]
+    link = device.link if options.bandwidth is None else Link(options.latency, options.bandwidth)
+    schedules = tuple(BUILDERS) if "all" in options.schedules else options.schedules
+    description = describe(layers, tuple(options.input))
+    print(f"{options.model}: {len(layers)} layers, {description.parameters:,} parameters, {description.macs:,} multiply-accumulates a sample")
+    print(f"{options.batch} samples a mini-batch, {options.device}, {text_of_bytes(limit)} a device, {options.optimizer}\n")
+    print("devices  micro-batches  schedule     recompute    samples/s  fullest device")
+    found = []
+    for K in options.devices:
+        found += what_fits(
+            layers, SoftmaxCrossEntropy(), tuple(options.input), options.batch, limit, [K], options.micro_batches, schedules,
+            options.recompute, device.seconds, link, optimizer=OPTIMIZERS[options.optimizer],
+        )
+        fit = found[-1]
+        verdict = "" if fit.fits else "   does not fit; this is the lowest"
+        print(f"{fit.n_devices:7}  {fit.n_microbatches:13}  {fit.schedule:<11}  {fit.recompute:<11}  {options.batch / fit.makespan:9.4g}  "
+              f"{text_of_bytes(fit.peak_bytes):>14}{verdict}", flush=True)
+    fitting = [fit for fit in found if fit.fits]
+    if not fitting:
+        least = min(found, key=lambda fit: fit.peak_bytes)
+        print(f"\nnothing fits: give each device {text_of_bytes(least.peak_bytes)}, which {least.n_devices} devices need, or try more devices")
+        return 1
+    best = min(fitting, key=lambda fit: fit.makespan)
+    print(f"\nthe fastest that fits: {best.schedule} on {best.n_devices} devices, {best.n_microbatches} micro-batches, recompute {best.recompute}")
+    print(f"layers of each stage: {' '.join(map(str, best.partition))}")
+
+
+def bytes_from(text):
+    """The number of bytes that a size such as 8GiB stands for.
+
+    >>> bytes_from("8GiB"), bytes_from("1.5 MB"), bytes_from("100")
+    (8589934592, 1500000, 100)
+    """
+    match = re.fullmatch(r"([\d.]+) ?([a-zA-Z]*)", text.strip())
+    units = {unit.lower(): n_bytes for unit, n_bytes in UNITS.items()}
+    try:
+        return int(float(match[1]) * units[match[2].lower()])
+    except (TypeError, KeyError, ValueError):
+        raise ValueError(f"--memory {text!r} is no size: write 8GiB, 512MiB, 16GB, or a number of bytes") from None
+
+
+def text_of_bytes(n_bytes):
+    """With three digits or more.
+
+    >>> text_of_bytes(3 * 2**29), text_of_bytes(1000)
+    ('1.50 GiB', '1000 bytes')
+    """
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if n_bytes >= 1024**power:
+            return f"{n_bytes / 1024**power:.2f} {unit}"
+    return f"{n_bytes} bytes"
+
+
+def layers_from(text):
+    """The layers that a call of a function of `minipipe.models` makes, such as "amoebanet_d(18, 208)"."""
+    try:
+        call = ast.parse(text, mode="eval").body
+        name, arguments = call.func.id, [ast.literal_eval(node) for node in call.args]
+        named = {option.arg: ast.literal_eval(option.value) for option in call.keywords}
+    except (SyntaxError, AttributeError, ValueError):
+        raise ValueError(f'--model {text!r} is no call: write for instance --model "amoebanet_d(18, 208)"') from None
+    if name not in MODELS:
+        raise ValueError(f"--model {text!r}: minipipe.models has {', '.join(MODELS)}, but no {name}")
+    try:
+        return getattr(models, name)(*arguments, **named)
+    except TypeError as error:
+        raise ValueError(f"--model {text!r}: {error}") from error

@@ -1,0 +1,180 @@
+"""Which way of training a network fits into the memory of some devices, and is the fastest; nothing is built or run."""
+
+from itertools import accumulate, groupby
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+
+from ..cluster import Link
+from ..description import describe
+from ..functions import whole_number
+from ..schedules import BUILDERS, RECOMPUTE, STAGES_PER_DEVICE, Costs, Schedule, build, with_recompute
+from .costs_of_layers import costs_of_layers
+from .footprints import WithoutNumbers
+from .foresight import patterns_of
+from .segments import EVERY_SQRT, every_sqrt
+from .simulation import simulate
+from .solvers import loads, min_max
+
+MODES = (*RECOMPUTE, EVERY_SQRT)
+MOST_MICROBATCHES = 64
+
+
+class Setting(NamedTuple):
+    """A way to train: K devices, M micro-batches, a schedule and a mode of recomputation by name, and where the network is cut.
+
+    partition: the number of layers of each stage, for a `Pipeline`. costs: of these stages. makespan: of a mini-batch, in the
+    unit of the costs. peak_bytes: on the device that holds most; fits: whether that is within the limit.
+    """
+
+    n_devices: int
+    n_microbatches: int
+    schedule: str
+    recompute: str
+    partition: list
+    costs: Costs
+    makespan: float
+    peak_bytes: int
+    fits: bool
+
+
+def what_fits(layers, loss, input_shape, batch_size, memory_limit, n_devices=(1, 2, 4, 8), n_microbatches=None, schedules=tuple(BUILDERS),
+              recompute=MODES, seconds=float, link=Link(), partition="macs", dtype=np.float32, optimizer=None):
+    """For each number of devices, the fastest `Setting` that fits into `memory_limit` bytes a device: a list.
+
+    Where nothing fits, it is the one with the lowest peak, and `fits` is False. Of equally fast ones, it is the one with the
+    lowest peak, too.
+
+    batch_size: the samples of a mini-batch. n_microbatches: the numbers to try, which divide the batch_size; left out, all powers of
+    two that do, up to 64. schedules, recompute: the names to try. seconds: a function (multiply-accumulates) -> time of a
+    forward, such as `papers.TPU_V3.seconds`; a backward takes two forwards, its halves one each. Left out, time is in
+    multiply-accumulates. link: between any two devices. partition: what the stages are balanced by, as for `partition`.
+    dtype, optimizer: as for `footprints`, which counts the bytes: of the arrays that are held between actions, and at the
+    start and the end of each, but not those that a layer needs for a moment in between.
+
+    Raises `ValueError` for sizes that cannot be, and for networks with tied weights or skip connections between stages.
+
+    >>> from minipipe.layers import Linear, Tanh
+    >>> from minipipe.losses import MeanSquaredError
+    >>> layers = [layer for _ in range(16) for layer in (Linear(64, 64), Tanh())]
+    >>> for limit in (24, 16, 12, 8):
+    ...     (fit,) = what_fits(layers, MeanSquaredError(), (64,), 32768, limit * 2**20, [4], [8], ["gpipe", "1f1b"])
+    ...     print(f"{limit} MiB: {fit.schedule}, recompute {fit.recompute}, {fit.peak_bytes / 2**20:.1f} MiB, {fit.fits}")
+    24 MiB: 1f1b, recompute never, 21.2 MiB, True
+    16 MiB: gpipe, recompute except_last, 13.1 MiB, True
+    12 MiB: 1f1b, recompute always, 9.2 MiB, True
+    8 MiB: 1f1b, recompute always, 9.2 MiB, False
+    """
+    layers, sizes = list(layers), _checked_sizes(batch_size, n_microbatches)
+    n_devices = [_checked_devices(K, len(layers)) for K in n_devices]
+    _check_names(schedules, recompute)
+    if not memory_limit > 0:
+        raise ValueError(f"memory_limit={memory_limit} bytes must be above 0")
+    network = _Network(layers, loss, input_shape, seconds, link, partition, dtype, optimizer)
+    found = []
+    for K in n_devices:
+        choices = [choice for M, m in sizes for name in schedules for choice in network.choices(K, M, m, name, recompute)]
+        if not choices:
+            raise ValueError(
+                f"none of the schedules {', '.join(schedules)} exists for {K} devices, {len(layers)} layers and any of "
+                f"{', '.join(str(M) for M, _ in sizes)} micro-batches: try others"
+            )
+        found.append(_best(network, choices, memory_limit))
+    return found
+
+
+class _Choice(NamedTuple):
+    """A setting, without its bytes, and the schedule that it leads to. m: the samples of a micro-batch.
+
+    counts, costs: the number of layers and the costs of the schedule's stages, which are more than the setting's if these are
+    recomputed in segments.
+    """
+
+    setting: Setting
+    m: int
+    schedule: Schedule
+    counts: list
+    costs: Costs
+
+
+class _Network:
+    """What all settings have in common."""
+
+    def __init__(self, layers, loss, input_shape, seconds, link, partition, dtype, optimizer):
+        rows = describe(layers, input_shape, dtype).rows
+        self.macs, self.n_bytes = [row.macs for row in rows], [row.n_bytes for row in rows]
+        self.sizes = costs_of_layers(layers, partition, input_shape)
+        self.seconds, self.link = seconds, link
+        self.network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer)
+
+    def choices(self, K, M, m, name, modes):
+        """A `_Choice` for each mode of recomputation, if the schedule exists for these sizes."""
+        n_stages = K * STAGES_PER_DEVICE.get(name, 1)
+        try:
+            whole, counts = build(name, n_stages, M), min_max(self.sizes, n_stages)
+        except ValueError:
+            return []
+        costs, choices = self._costs(counts, m), []
+        for mode in modes:
+            in_segments = mode == EVERY_SQRT
+            stages = every_sqrt(whole, counts, costs) if in_segments else (with_recompute(whole, mode), counts, costs)
+            schedule, _, shares = stages
+            makespan = simulate(schedule, shares, self.link).makespan
+            choices.append(_Choice(Setting(K, M, name, mode, counts, costs, makespan, None, None), m, *stages))
+        return choices
+
+    def peak_bytes(self, choice):
+        """On the device that holds most."""
+        patterns = sorted(set(patterns_of(choice.schedule).values()))
+        footprints = self.network.footprints(choice.counts, choice.m, patterns)
+        return max(simulate(choice.schedule, choice.costs, self.link, footprints).peak_bytes())
+
+    def _costs(self, counts, m):
+        """Those of each stage for a micro-batch of m samples."""
+        F = [self.seconds(m * max(macs, 1)) for macs in loads(self.macs, counts)]
+        return Costs(F=F, B=[2 * f for f in F], message_bytes=[m * self.n_bytes[end - 1] for end in accumulate(counts)])
+
+
+def _best(network, choices, memory_limit):
+    """The fastest `Setting` that fits, or the one with the lowest peak."""
+    lowest = None
+    choices = sorted(choices, key=_rounded_makespan)
+    for _, equally_fast in groupby(choices, key=_rounded_makespan):
+        for choice in equally_fast:
+            peak = network.peak_bytes(choice)
+            if lowest is None or peak < lowest.peak_bytes:
+                lowest = choice.setting._replace(peak_bytes=peak, fits=peak <= memory_limit)
+        if lowest.fits:
+            break
+    return lowest
+
+
+def _rounded_makespan(choice):
+    """To 9 digits: which of two equally fast schedules comes out as the faster one is a matter of rounding."""
+    return float(f"{float(choice.setting.makespan):.9g}")
+
+
+def _checked_sizes(batch_size, n_microbatches):
+    """[(micro-batches, samples of each)]"""
+    if whole_number("batch_size", batch_size) < 1:
+        raise ValueError(f"batch_size={batch_size} must be at least 1")
+    if n_microbatches is None:
+        n_microbatches = [2**power for power in range(MOST_MICROBATCHES.bit_length()) if batch_size % 2**power == 0]
+    for M in n_microbatches:
+        if whole_number("n_microbatches", M) < 1 or batch_size % M:
+            raise ValueError(f"n_microbatches={M} does not divide batch_size={batch_size}: use {gcd(batch_size, max(M, 1))}, or another batch_size")
+    return [(M, batch_size // M) for M in n_microbatches]
+
+
+def _checked_devices(K, n_layers):
+    if not 1 <= whole_number("n_devices", K) <= n_layers:
+        raise ValueError(f"n_devices={K} does not fit {n_layers} layers: use 1 to {n_layers}, so that each has a layer")
+    return K
+
+
+def _check_names(schedules, recompute):
+    for name, names, known in (("schedules", schedules, BUILDERS), ("recompute", recompute, MODES)):
+        wrong = [value for value in names if value not in known]
+        if isinstance(names, str) or wrong:
+            raise ValueError(f"{name}={names!r} must be a list of names out of {', '.join(known)}")

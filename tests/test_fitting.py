@@ -1,0 +1,111 @@
+"""The setting that is said to be the fastest that fits, is that among all real runs."""
+
+import numpy as np
+import pytest
+
+import minipipe as mp
+from minipipe.pipeline import Setting
+from minipipe.pipeline.fitting import MODES
+
+LAYERS = [layer for _ in range(4) for layer in (mp.Linear(16, 16), mp.Tanh())]
+LOSS, BATCH = mp.MeanSquaredError(), 64
+X = np.random.default_rng(0).standard_normal((16, BATCH)).astype(np.float32)
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "chimera")
+
+
+def fits(memory_limit, n_devices, **options):
+    return mp.what_fits(LAYERS, LOSS, (16,), BATCH, memory_limit, n_devices, schedules=SCHEDULES, **options)
+
+
+def run(setting, memory_limit=None, optimizer=None, link=mp.Link()):
+    """A real run with arrays, after an update if there is an optimizer."""
+    pipe = mp.Pipeline(
+        LAYERS, LOSS, len(setting.partition), setting.n_microbatches, setting.schedule, setting.recompute, dtype=np.float32,
+        partition=setting.partition, costs=setting.costs, link=link, memory_limit=memory_limit,
+    )
+    for _ in range(1 if optimizer is None else 2):
+        pipe.forward_backward(X, X)
+        if optimizer is not None:
+            pipe.step(optimizer)
+    return pipe.trace
+
+
+def test_it_is_the_fastest_of_all_runs_that_fit():
+    """Every schedule, M and mode on 1, 2 and 4 devices, alone and as a real run; then for limits at every fifth peak, and just below."""
+    for K in (1, 2, 4):
+        runs = []
+        for schedule in SCHEDULES:
+            for M in (2, 4):
+                for mode in MODES:
+                    try:
+                        (alone,) = mp.what_fits(LAYERS, LOSS, (16,), BATCH, 1, [K], [M], [schedule], [mode])
+                    except ValueError:
+                        continue  # interleaved, on 4 devices with 2 micro-batches, or chimera on 1
+                    trace = run(alone)
+                    assert not alone.fits and max(trace.peak_bytes()) == alone.peak_bytes
+                    assert float(trace.makespan) == pytest.approx(float(alone.makespan), rel=1e-12)  # thirds of costs are rounded
+                    runs.append((float(f"{float(trace.makespan):.9g}"), alone.peak_bytes))
+        for limit in [peak - less for _, peak in sorted(runs)[::5] for less in (0, 1)]:
+            (found,) = fits(limit, [K], n_microbatches=[2, 4])
+            within = [(makespan, peak) for makespan, peak in runs if peak <= limit]
+            makespan, peak = min(within) if within else min(runs, key=lambda pair: pair[::-1])
+            assert (found.fits, found.peak_bytes) == (bool(within), peak)
+            assert found.makespan == pytest.approx(makespan, rel=1e-8)
+
+
+def test_a_run_keeps_within_the_limit_and_not_within_a_byte_less():
+    (found,) = fits(10**6, [4], optimizer=mp.Adam())
+    assert max(run(found, found.peak_bytes, mp.Adam()).peak_bytes()) == found.peak_bytes
+    with pytest.raises(mp.MemoryLimitError):
+        run(found, found.peak_bytes - 1, mp.Adam())
+
+
+def test_slow_links_and_overheads_change_what_is_fastest():
+    """Where each action costs 1000 more, fewer micro-batches win; where links are slow, GPipe does."""
+    (many,), (few,) = (fits(10**9, [4], seconds=lambda macs, more=more: macs + more) for more in (0, 100_000))
+    assert many.n_microbatches == 64 and few.n_microbatches < 16
+    assert many.costs.F == [256] * 4 == [B / 2 for B in many.costs.B]    # 16 * 16 MACs of a Linear and none of a Tanh, 1 sample
+    (slow,) = fits(10**9, [4], n_microbatches=[8], link=mp.Link(latency=20_000), recompute=["never"])
+    assert slow.schedule == "gpipe"
+
+
+def test_messages_that_wait_count():
+    """A device with two stages gets messages for the one while it works on the other: how many lie there depends on the link."""
+    peaks = []
+    for latency in (0, 3000):
+        link = mp.Link(latency=latency)
+        (found,) = mp.what_fits(LAYERS, LOSS, (16,), BATCH, 1, [4], [16], ["interleaved"], ["always"], link=link)
+        assert max(run(found, link=link).peak_bytes()) == found.peak_bytes
+        peaks.append(found.peak_bytes)
+    assert peaks[0] != peaks[1]
+
+
+def test_a_huge_network_is_not_built():
+    layers = [mp.Linear(100_000, 100_000)] * 8
+    one, eight = mp.what_fits(layers, LOSS, (100_000,), 8, 100 * 2**30, (1, 8), (8,), ("1f1b",), optimizer=mp.Adam())
+    assert isinstance(one, Setting) and (one.fits, eight.fits) == (False, False)
+    assert eight.peak_bytes > 4 * 4 * 10**10            # W, dW and Adam's two, of one layer
+    (eight,) = mp.what_fits(layers, LOSS, (100_000,), 8, 300 * 2**30, (8,), (8,), ("1f1b",), optimizer=mp.Adam())
+    assert eight.fits and eight.partition == [1] * 8
+
+
+def test_bad_input_gets_both_numbers_and_the_remedy():
+    for options, message in (
+        (dict(n_devices=[9]), "n_devices=9 does not fit 8 layers: use 1 to 8"),
+        (dict(n_devices=[2], n_microbatches=[3]), "n_microbatches=3 does not divide batch_size=64: use 1"),
+        (dict(n_devices=[2], n_microbatches=[24]), "n_microbatches=24 does not divide batch_size=64: use 8"),
+        (dict(n_devices=[2], recompute=["sometimes"]), r"recompute=\['sometimes'\] must be a list of names out of never, always"),
+        (dict(n_devices=[2], recompute="never"), "recompute='never' must be a list of names"),
+        (dict(n_devices=[2], partition="size"), "by='size' is not known"),
+        (dict(n_devices=[2], partition="time"), "by='time' needs a sample"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fits(10**6, **options)
+    with pytest.raises(ValueError, match="memory_limit=0 bytes must be above 0"):
+        fits(0, [2])
+    with pytest.raises(ValueError, match="batch_size=0 must be at least 1"):
+        mp.what_fits(LAYERS, LOSS, (16,), 0, 10**6)
+    with pytest.raises(ValueError, match="schedules=.'pipedream'. must be a list of names out of naive, gpipe"):
+        mp.what_fits(LAYERS, LOSS, (16,), 8, 10**6, schedules=["pipedream"])
+    with pytest.raises(ValueError, match="none of the schedules zb-v exists for 8 devices, 8 layers and any of 1, 2, 4, 8 micro-batches"):
+        mp.what_fits(LAYERS, LOSS, (16,), 8, 10**6, n_devices=[8], schedules=["zb-v"])
