@@ -8,6 +8,8 @@ becomes a statement that `==` can decide. The layers need no change: NumPy appli
 
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
+from math import gcd
 from numbers import Rational as AnyRational
 
 import numpy as np
@@ -15,6 +17,7 @@ import numpy as np
 SIGNIFICANT_BITS = 64
 LARGEST_EXPONENT = 100_000
 _working = Context(prec=120, Emax=MAX_EMAX, Emin=MIN_EMIN)  # decimal digits, far beyond 64 bits
+_remembered = lru_cache(maxsize=100_000)  # 120 digits take a hundred times as long as to look an argument up that came before
 
 
 class Rational(Fraction):
@@ -35,34 +38,36 @@ class Rational(Fraction):
     __slots__ = ()
 
     def __add__(self, other):
-        if type(other) is Rational:  # the way of nearly all, in one step
-            a, b = self.denominator, other.denominator
-            return Rational(self.numerator * b + other.numerator * a, a * b)
-        return _closed(Fraction.__add__, self, other)
+        if type(other) is not Rational:
+            return _closed(Rational.__add__, self, other)
+        a, b = self._denominator, other._denominator
+        return _lowest_terms(self._numerator * b + other._numerator * a, a * b)
 
     __radd__ = __add__
 
     def __sub__(self, other):
-        if type(other) is Rational:
-            a, b = self.denominator, other.denominator
-            return Rational(self.numerator * b - other.numerator * a, a * b)
-        return _closed(Fraction.__sub__, self, other)
+        if type(other) is not Rational:
+            return _closed(Rational.__sub__, self, other)
+        a, b = self._denominator, other._denominator
+        return _lowest_terms(self._numerator * b - other._numerator * a, a * b)
 
     def __rsub__(self, other):
-        return _closed(Fraction.__rsub__, self, other)
+        return -self + other
 
     def __mul__(self, other):
-        if type(other) is Rational:
-            return Rational(self.numerator * other.numerator, self.denominator * other.denominator)
-        return _closed(Fraction.__mul__, self, other)
+        if type(other) is not Rational:
+            return _closed(Rational.__mul__, self, other)
+        return _lowest_terms(self._numerator * other._numerator, self._denominator * other._denominator)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other):
-        return _closed(Fraction.__truediv__, self, other)
+        if type(other) is not Rational:
+            return _closed(Rational.__truediv__, self, other)
+        return Rational(self._numerator * other._denominator, self._denominator * other._numerator)
 
     def __rtruediv__(self, other):
-        return _closed(Fraction.__rtruediv__, self, other)
+        return _closed(lambda right, left: left / right, self, other)
 
     def __pow__(self, exponent):
         if not isinstance(exponent, (int, np.integer)):
@@ -73,16 +78,18 @@ class Rational(Fraction):
         return self
 
     def __neg__(self):
-        return Rational(Fraction.__neg__(self))
+        return _lowest_terms(-self._numerator, self._denominator)
 
     def __abs__(self):
-        return Rational(Fraction.__abs__(self))
+        return _lowest_terms(abs(self._numerator), self._denominator)
 
+    @_remembered
     def exp(self):
         if abs(self) > LARGEST_EXPONENT:
             raise ValueError(f"exp of about {float(self):.3g} has too many digits: scale the numbers below {LARGEST_EXPONENT:,}")
         return _round(_working.exp(_decimal(self)))
 
+    @_remembered
     def log(self):
         if self <= 0:
             raise ValueError(f"log({self}) is not defined: the logarithm needs a number above 0")
@@ -93,6 +100,7 @@ class Rational(Fraction):
             return _round(self)  # log(1 + x) = x - x^2/2 + ..., which is x to 64 bits
         return (self + 1).log()
 
+    @_remembered
     def tanh(self):
         if abs(self) > 100:
             return Rational(1 if self > 0 else -1)  # to far more than 64 bits
@@ -102,6 +110,7 @@ class Rational(Fraction):
         magnitude = _round(_working.divide(_working.subtract(1, e), _working.add(1, e)))
         return magnitude if self > 0 else -magnitude
 
+    @_remembered
     def sqrt(self):
         if self < 0:
             raise ValueError(f"sqrt({self}) is not defined: the root needs a number from 0 upwards")
@@ -125,11 +134,20 @@ def rational(array):
     return values
 
 
+def _lowest_terms(numerator, denominator):
+    """The `Rational` of two Python integers, the lower one above 0: in one step, as there are millions of them."""
+    shared = gcd(numerator, denominator)
+    number = object.__new__(Rational)
+    number._numerator, number._denominator = numerator // shared, denominator // shared
+    return number
+
+
 def _closed(operation, left, right):
-    if isinstance(right, np.integer):
-        right = int(right)
-    if isinstance(right, (int, AnyRational)):
-        return Rational(operation(left, right))
+    """The `operation` with `right` made a `Rational`; `TypeError` for a float."""
+    if isinstance(right, (int, np.integer)):
+        return operation(left, _lowest_terms(int(right), 1))
+    if isinstance(right, AnyRational):
+        return operation(left, Rational(right))
     if isinstance(right, (float, np.floating)):
         raise TypeError(f"exact arithmetic met the float {right!r}: convert it with minipipe.exact.rational first")
     return NotImplemented  # an array, for instance, takes it from here

@@ -13,6 +13,11 @@ from minipipe.exact import SIGNIFICANT_BITS, Rational, rational
 fractions = st.fractions(min_value=-8, max_value=8, max_denominator=64)
 
 
+def computed(function, x):
+    """What the function gives when it does not remember x."""
+    return getattr(getattr(Rational, function), "__wrapped__", getattr(Rational, function))(x)
+
+
 @given(fractions, fractions)
 def test_arithmetic_is_that_of_fractions_and_stays_rational(a, b):
     x, y = Rational(a), Rational(b)
@@ -34,7 +39,7 @@ def test_functions_are_right_to_the_last_place_of_a_double(data, function, domai
     assert type(mine) is Rational
     argument = abs(Fraction(float(x)) - x) * 3000  # the argument rounded to a double, times the steepest slope, e^8
     assert abs(mine - Fraction(expected)) <= Fraction(math.ulp(expected)) * 2 + argument
-    assert mine == getattr(Rational(x.numerator, x.denominator), function)()
+    assert mine == computed(function, Rational(x.numerator, x.denominator))
 
 
 def test_results_are_the_nearest_number_with_64_bits():
@@ -58,9 +63,9 @@ def test_results_have_few_bits_so_that_sums_stay_short():
 def test_functions_do_not_depend_on_the_surrounding_decimal_context():
     import decimal
 
-    expected = Rational(1, 3).tanh(), Rational(1, 3).exp()
+    expected = computed("tanh", Rational(1, 3)), computed("exp", Rational(1, 3))
     with decimal.localcontext(decimal.Context(prec=5)):
-        assert (Rational(1, 3).tanh(), Rational(1, 3).exp()) == expected
+        assert (computed("tanh", Rational(1, 3)), computed("exp", Rational(1, 3))) == expected
 
 
 def test_arrays_of_them_pass_through_numpy():
