@@ -153,16 +153,16 @@ def shifted(X):
 
 def test_lenet_reads_the_digits_to_98_percent_through_a_pipeline_of_four():
     """Twice the channels, images also moved by a pixel, labels of 0.73 and 0.03, a learning rate that falls once. At most 7 of 360
-    may be wrong; with ten seeds, 2 to 6 were."""
+    may be wrong; with ten seeds, 3 to 6 were."""
     (X, Y), (X_test, Y_test) = mp.datasets.digits()
     mean, deviation = X.mean(), X.std()
     X, X_test = ((part - mean) / deviation for part in (shifted(X), X_test))
     Y = np.tile(0.7 * Y + 0.03, 5)
     layers = mp.models.lenet5((1, 8, 8), kernel_size=3, padding=(1, 1), channels=(12, 32))
     pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), n_stages=4, n_microbatches=4, schedule="1f1b", dtype=np.float32)
-    optimizer = mp.SGD(0.1, momentum=0.9)
-    for n_epochs, optimizer.learning_rate in ((3, 0.1), (1, 0.01)):
-        mp.fit(pipe, X.astype(np.float32), Y, optimizer, n_epochs, batch_size=32, report=None)
+    optimizer = mp.SGD(0.15, momentum=0.9)
+    for n_epochs, optimizer.learning_rate in ((3, 0.15), (1, 0.02)):
+        mp.fit(pipe, X.astype(np.float32), Y, optimizer, n_epochs, batch_size=64, report=None)
     assert mp.accuracy(pipe.predict(X_test.astype(np.float32)), Y_test) >= 0.98
 
 
