@@ -4,6 +4,8 @@ Each test draws networks, m, partitions, M (ragged micro-batches included), sche
 compares J and every dW and db, entry by entry. The four strengths are those of the README.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 from cases import BOUNDED, cases, cases_with_skips, cuts, eighths, every_setting, valid_schedules
@@ -11,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
+from minipipe.functions import leaves
 from minipipe.verification import equals_full_batch, equals_same_groups, same_bits, share_of_bound
 
 
@@ -64,11 +67,18 @@ def test_equal_bits_on_real_digits_of_real_size(dtype):
     results = []
     for partition, schedule, recompute in every_setting(len(layers), 8):
         pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), len(partition), 8, schedule, recompute, dtype=dtype, partition=partition)
-        results.append((pipe.forward_backward(X, Y), pipe.gradients))
-    for J, gradients in results[1:]:
-        assert J == results[0][0]
-        for pair, reference in zip(gradients, results[0][1]):
-            assert (pair[0] is reference[0] is None) or all(map(np.array_equal, pair, reference))
+        results.append(J_and_gradients(pipe, X, Y))
+    assert all(equal(result, results[0]) for result in results)
+
+
+def J_and_gradients(model, X, Y):
+    """[J, dW, db, dW, db, ...] of a mini-batch."""
+    return [np.asarray(model.forward_backward(X, Y)), *leaves(model.gradients)]
+
+
+def equal(result, reference):
+    """Whether two of them are equal, and equal in dtype, array by array."""
+    return all(mine.dtype == its.dtype and np.array_equal(mine, its) for mine, its in zip(result, reference, strict=True))
 
 
 IMAGES = {
@@ -91,11 +101,12 @@ def test_images_pass_through_every_partition_schedule_and_recomputation(name):
     layers = mp.Sequential(IMAGES[name], None).layers
     n_last = layers[-1].n if layers[-1].W is not None else 1
     X, Y = rng.standard_normal((2, 5)), rng.integers(0, 2, (n_last, 5))
-    for partition, schedule, recompute in every_setting(len(layers), 3):
-        for strength, number in [(equals_full_batch, eighths), (same_bits, np.float32)]:
-            twins = [layer.copy(number) for layer in layers]
-            pipe = mp.Pipeline(twins, mp.MeanSquaredError(), len(partition), 3, schedule, recompute, partition=partition)
-            assert strength(pipe, number(X), number(Y))
+    for number, one_device in [(eighths, mp.Sequential), (np.float32, partial(mp.Pipeline, n_stages=1, n_microbatches=3))]:
+        twins, loss = [layer.copy(number) for layer in layers], mp.MeanSquaredError()
+        reference = J_and_gradients(one_device(twins, loss), number(X), number(Y))
+        for partition, schedule, recompute in every_setting(len(layers), 3):
+            pipe = mp.Pipeline(twins, loss, len(partition), 3, schedule, recompute, partition=partition)
+            assert equal(J_and_gradients(pipe, number(X), number(Y)), reference)
 
 
 @settings(max_examples=60)

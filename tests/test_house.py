@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import minipipe
@@ -21,8 +22,10 @@ NEVER = {("plots", "pipeline")}                  # plots draw traces, whoever ma
 WHEN_CALLED = {("cluster", "plots")}             # Trace.plot, to_text and to_html hand over to the plots
 
 
+@cache
 def imports():
-    """(room, room that it imports, whether inside a function, where) for every import of the package by itself."""
+    """[(room, room that it imports, whether inside a function, where)] for every import of the package by itself."""
+    found = []
     for path in sorted(HOUSE.rglob("*.py")):
         parts = path.relative_to(HOUSE).with_suffix("").parts
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -30,7 +33,8 @@ def imports():
         for node in ast.walk(tree):
             for target in targets(node, parts):
                 if parts[0] != target:
-                    yield parts[0], target, id(node) in inside, f"{path.name}:{node.lineno}"
+                    found.append((parts[0], target, id(node) in inside, f"{path.name}:{node.lineno}"))
+    return found
 
 
 def targets(node, parts):

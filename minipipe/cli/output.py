@@ -7,6 +7,7 @@ from ..plots import text
 from ..plots.timeline import figure_size, timeline
 from ..schedules import peak_microbatches
 
+DOTS_PER_INCH = 150  # of pictures
 BUBBLES = {"total": "idle / total time", "ideal": "idle / ideal (computing) time", "span": "idle inside each device's span"}
 
 
@@ -57,5 +58,5 @@ def checked_path(path, endings=None):
 
 
 def write(figure, path):
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=DOTS_PER_INCH)
     print(f"written: {path}")

@@ -149,6 +149,10 @@ class Trace:
 
     def busy_ticks(self):
         """For each device, the ticks in which it computed."""
+        return list(self._busy_ticks)
+
+    @cached_property
+    def _busy_ticks(self):
         busy = [0] * self.n_devices
         for device, _, start, end in _rows(self._record.spans, 4):
             busy[device] += end - start
