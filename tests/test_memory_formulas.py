@@ -1,0 +1,161 @@
+"""Activation peaks follow the closed forms: the bytes of the fullest moment, formula == run == simulation.
+
+Activations are what a device keeps between the actions of a micro-batch: "stashed inputs" and "caches" of the ledger. The
+letters of all formulas:
+
+    N, M    samples, in M micro-batches of N/M
+    L, K    equal layers, in K stages of L/K, one on each device; r is a device
+    a       bytes of a sample between two layers: what a message carries, and what recomputation keeps
+    c       bytes that a layer keeps of a sample for its backward, its input among them
+    e       bytes that the loss keeps of a sample, on the last device only
+"""
+
+import math
+from functools import cache
+
+import pytest
+
+import minipipe as mp
+from minipipe.functions import even_slices
+from minipipe.schedules import build, in_segments, pipedream, with_recompute
+
+WIDTH, HIDDEN = 2, 3
+A = 8 * WIDTH                           # bytes of a sample between two layers
+C = 8 * WIDTH + HIDDEN + 8 * HIDDEN     # the input of each Linear, and a byte for each number of the ReLU
+D = 8 * HIDDEN + 8 * HIDDEN + 8 * WIDTH  # the derivative by the output of each of the three, from I to W
+E = 8 * WIDTH                           # the error of MeanSquaredError
+LOSS = mp.MeanSquaredError()
+KEPT = ("stashed inputs", "caches")
+SIZES = [(K, M) for K in (1, 2, 3, 4) for M in (1, 2, 3, 6)]
+
+
+def equal_layers(n):
+    return [mp.Chain(mp.Linear(WIDTH, HIDDEN), mp.ReLU(), mp.Linear(HIDDEN, WIDTH)) for _ in range(n)]
+
+
+def in_pieces(n):
+    """The same in 3 n layers, since a Chain at the bottom of the network does not keep the derivatives inside it from I to W."""
+    return [piece for layer in equal_layers(n) for piece in layer.layers]
+
+
+@cache
+def footprints(counts, m, make=equal_layers):
+    layers = make(sum(counts) if make is equal_layers else sum(counts) // 3)
+    return mp.footprints(layers, LOSS, len(counts), (WIDTH,), m, counts, patterns=("FB", "FRB", "FIW"))
+
+
+def peaks(schedule, counts, N, make=equal_layers, recompute="never"):
+    """For each device, the most bytes of activations in a run, which are those of the simulation."""
+    layers = make(sum(counts) if make is equal_layers else sum(counts) // 3)
+    pipe = mp.Pipeline(layers, LOSS, schedule.n_stages, schedule.n_microbatches, schedule, recompute, partition=list(counts))
+    X = mp.datasets.digits().train[0][:WIDTH, :N]
+    pipe.forward_backward(X, X)
+    counts = tuple(len(stage.layers) for stage in pipe.stages)
+    sizes = [part.stop - part.start for part in even_slices(N, schedule.n_microbatches)]
+    foreseen = mp.simulate(pipe.schedule, footprints=[footprints(counts, m, make) for m in sizes])
+    assert most(foreseen) == most(pipe.trace)
+    return most(pipe.trace)
+
+
+def most(trace):
+    return [max(sum(held.get(kind, 0) for kind in KEPT) for _, held in trace.ledger(device)) for device in range(trace.n_devices)]
+
+
+def of_the_loss(K, n_bytes=E):
+    """What the loss adds on each device: nothing but on the last."""
+    return [0] * (K - 1) + [n_bytes]
+
+
+@pytest.mark.parametrize("K, M", SIZES)
+def test_gpipe_keeps_what_all_layers_keep_of_all_samples(K, M):
+    """GPipe: N (L/K c), on the last device N (L/K c + e); on one device N (L c + e), the O(N L) of the paper.
+
+    Micro-batches may be ragged.
+    """
+    for layers, N in ((1, M), (2, 2 * M), (3, 3 * M - 1 if M > 1 else 3)):
+        assert peaks(build("gpipe", K, M), (layers,) * K, N) == [N * (layers * C + e) for e in of_the_loss(K)]
+
+
+@pytest.mark.parametrize("mode", ["always", "except_last"])
+@pytest.mark.parametrize("K, M", SIZES)
+def test_gpipe_with_recomputation_keeps_all_inputs_and_the_caches_of_one_micro_batch(K, M, mode):
+    """GPipe, recomputing: (N - N/M) a + N/M (L/K c), on the last device N/M e more: the paper's O(N + L/K N/M).
+
+    The micro-batch whose caches are there has its input among them, so M - 1 inputs lie beside. That the last micro-batch is not
+    recomputed changes nothing: it is the first to go backward, and its caches are there before the first R.
+    """
+    for layers, m in ((1, 1), (4, 2)):
+        schedule = with_recompute(build("gpipe", K, M), mode)
+        assert peaks(schedule, (layers,) * K, m * M) == [m * ((M - 1) * A + layers * C + e) for e in of_the_loss(K)]
+
+
+@pytest.mark.parametrize("K, M", SIZES)
+def test_1f1b_keeps_min_of_M_and_K_minus_r_micro_batches(K, M):
+    """1F1B, with q = min(M, K - r): q N/M (L/K c), recomputing N/M ((q - 1) a + L/K c).
+
+    On the last device, where q = 1, N/M e more in both.
+    """
+    alive = [min(M, K - r) for r in range(K)]
+    for layers, m in ((1, 1), (4, 2)):
+        whole = build("1f1b", K, M)
+        assert peaks(whole, (layers,) * K, m * M) == [m * q * (layers * C + e) for q, e in zip(alive, of_the_loss(K))]
+        recomputed = [m * ((q - 1) * A + layers * C + e) for q, e in zip(alive, of_the_loss(K))]
+        assert peaks(with_recompute(whole), (layers,) * K, m * M) == recomputed
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "naive"])
+def test_recomputation_in_segments_keeps_an_input_for_each_and_the_caches_of_one(name):
+    """n segments in each stage: N/M ((q n - 1) a + L/(K n) c), e more on the last device; q as above, M for GPipe, 1 if naive.
+
+    With n = sqrt(L/K), that is sqrt(L/K) inputs of each micro-batch and the caches of sqrt(L/K) layers. The last segment is recomputed first, while the inputs of all others are there.
+    """
+    for K, M in [(1, 1), (1, 6), (2, 2), (3, 5), (4, 6)]:
+        alive = {"gpipe": [M] * K, "1f1b": [min(M, K - r) for r in range(K)], "naive": [1] * K}[name]
+        for layers, n in ((4, 1), (4, 2), (4, 4), (6, 3)):
+            schedule = with_recompute(in_segments(build(name, K, M), n))
+            formula = [2 * ((q * n - 1) * A + layers // n * C + e) for q, e in zip(alive, of_the_loss(K))]
+            assert peaks(schedule, (layers // n,) * (K * n), 2 * M) == formula
+        root = [(2 * q - 1) * A + 2 * C + e for q, e in zip(alive, of_the_loss(K))]
+        assert peaks(build(name, K, M), (4,) * K, M, recompute="sqrt") == root
+
+
+@pytest.mark.parametrize("layers, M", [(4, 1), (16, 1), (36, 1), (16, 2), (16, 8), (16, 43)])
+def test_the_best_number_of_segments_is_the_root_of_L_c_over_a_q(layers, M):
+    """q n a + L/n c, for q micro-batches alive, is least near n = sqrt(L c / (q a)): at one of the two divisors of L around it.
+
+    So it is sqrt(L) where c = a and one micro-batch is alive, and a single segment where q a is L c or more, as in the last case.
+    """
+    held = {}
+    for n in (n for n in range(1, layers + 1) if layers % n == 0):
+        schedule = with_recompute(in_segments(build("gpipe", 1, M), n))
+        held[n], = most(mp.simulate(schedule, footprints=footprints((layers // n,) * n, 1)))
+        assert held[n] == (M * n - 1) * A + layers // n * C + E
+    best, root = min(held, key=held.get), math.sqrt(layers * C / (M * A))
+    assert best in (max(n for n in held if n <= root), min((n for n in held if n > root), default=layers))
+    assert best == 1 if M == 43 else best > 1
+
+
+@pytest.mark.parametrize("name", ["zb-h1", "zb-h2"])
+def test_zero_bubble_keeps_the_derivatives_between_the_halves_as_well(name):
+    """Of a sample, a layer keeps c from F to W, and d more from I to W: the derivatives by the outputs of what it is made of.
+
+    H1: N/M L/K (min(M, K) c + min(M, r + 1) d) on device r. So devices are not equal: K c + d on the first, K (c + d) on the last.
+    H2: 2K - 1 in place of K, 2r + 1 in place of r + 1. The fullest moment is the end of an I, whose W is still to come. The
+    loss is out of it: what it keeps goes with I, and on the last device every micro-batch that is alive has had its I.
+    """
+    for K, M in [(K, M) for K in (1, 2, 3, 4) for M in {1, 2, K, 2 * K - 1, 2 * K + 1}]:
+        most_alive = K if name == "zb-h1" else 2 * K - 1
+        between = [r + 1 if name == "zb-h1" else 2 * r + 1 for r in range(K)]
+        for layers, m in ((1, 1), (2, 3)):
+            formula = [m * layers * (min(M, most_alive) * C + min(M, waiting) * D) for waiting in between]
+            assert peaks(build(name, K, M), (3 * layers,) * K, m * M, in_pieces) == formula
+
+
+def test_pipedream_keeps_1f1bs_activations_and_the_older_weights():
+    """Device r: (K - r) m L/K c, and at most K - r - 1 older versions of its weights, P bytes each: the opposite trade."""
+    for K in (1, 2, 3, 4):
+        sizes = footprints((2,) * K, 5)
+        trace = mp.simulate(pipedream(K, 3 * K), footprints=sizes)
+        assert most(trace) == [5 * (K - r) * (2 * C + e) for r, e in enumerate(of_the_loss(K))]
+        versions = [max(held.get("weight versions", 0) for _, held in trace.ledger(r)) for r in range(K)]
+        assert versions == [(K - r - 1) * sizes[r].parameters for r in range(K)]
