@@ -222,7 +222,7 @@ def test_figures_are_made_by_one_command(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("minipipe.cli.output.DOTS_PER_INCH", 20)  # nobody looks at them here
     status, out, _ = run(capsys, "figures", "--folder", str(tmp_path / "figures"))
     names = {path.name for path in (tmp_path / "figures").iterdir()}
-    expected = ("naive", "gpipe", "1f1b", "gpipe_recompute", "schedules", "zoo", "slow_links", "memory", "throughput", "cut")
+    expected = ("naive", "gpipe", "1f1b", "gpipe_recompute", "schedules", "zoo", "slow_links", "memory", "throughput", "cut", "memory_by_devices")
     assert status == 0 and names == {f"{name}.png" for name in expected}
 
 

@@ -11,6 +11,7 @@ from ..plots import compare
 from ..plots.memory import memory
 from ..schedules import BUILDERS, STAGES_PER_DEVICE, Costs, gpipe, naive, one_f_one_b, with_recompute
 from .cut_figure import cuts
+from .memory_figure import memory_by_devices
 from .output import save, write
 from .throughput_figure import throughput
 
@@ -57,6 +58,7 @@ def run(options):
     _memory_over_time(folder / "memory.png")
     write(throughput(), folder / "throughput.png")
     write(cuts(), folder / "cut.png")
+    write(memory_by_devices(), folder / "memory_by_devices.png")
 
 
 def _run_of(name, n_devices, n_microbatches, link=Link()):

@@ -1,0 +1,116 @@
+"""The picture of memory against devices: what a large Transformer needs on each of K, with and without recomputation."""
+
+from functools import cache
+
+from ..layers import Embedding, Linear
+from ..losses import SoftmaxCrossEntropy
+from ..models import transformer
+from ..optimizers import Adam
+from ..pipeline import footprints, partition, simulate
+from ..pipeline.segments import EVERY_SQRT, every_sqrt
+from ..schedules import Costs, build, with_recompute
+
+N_TOKENS, D, N_HEADS, N_BLOCKS, N_PLACES = 32_000, 2048, 32, 48, 1024  # the Transformer of GPipe's table 2
+M = 32  # micro-batches of one sequence each
+DEVICES = (1, 2, 4, 8, 16)
+SCHEDULES = {"gpipe": ("GPipe", "#000000", "o"), "1f1b": ("1F1B", "#D55E00", "s")}  # label, colour of Okabe and Ito, marker
+MODES = {  # what it is called, line style
+    "never": ("all caches kept", "-"), "always": ("recomputed", "--"), EVERY_SQRT: ("recomputed, an input for every sqrt(L) layers", ":"),
+}
+FLOOR = ("parameters", "gradients", "optimizer state")
+GIB = 2**30
+
+
+def memory_by_devices():
+    """A matplotlib `Figure`: GiB of the fullest device against K; what belongs to the parameters is the floor on the right."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 5.6), layout="constrained")
+    beyond, whole = figure.subplots(1, 2)
+    for schedule, (label, colour, marker) in SCHEDULES.items():
+        for mode, (what, style) in MODES.items():
+            needed = [_needed(K, schedule, mode) for K in DEVICES]
+            style_of_line = {"color": colour, "linestyle": style, "marker": marker, "linewidth": 2, "markersize": 5}
+            beyond.plot(DEVICES, [activations for activations, _ in needed], **style_of_line, label=f"{label}, {what}")
+            whole.plot(DEVICES, [total for _, total in needed], **style_of_line)
+    floors = [max(map(_floor, _footprints(_counts(K), "FB"))) / GIB for K in DEVICES]
+    whole.fill_between(DEVICES, 1, floors, color="#BBBBBB", linewidth=0)
+    whole.annotate("parameters, gradients, Adam's moments", (1.1, 1.25), fontsize=10)
+    whole.axhline(16, color="#0072B2", linewidth=1)
+    whole.annotate("16 GiB", (16, 16), (0, 3), textcoords="offset points", color="#0072B2", ha="right", fontsize=10)
+    whole.set_ylim(1, 600)
+    for ax, title in ((beyond, "What activations and messages need"), (whole, "... and all that a device needs")):
+        _label(ax, title)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=10)
+    figure.suptitle("A Transformer of 2.5 billion parameters, 32 sequences in 32 micro-batches, float32", x=0.01, ha="left", fontsize=13)
+    return figure
+
+
+def _needed(K, schedule, mode):
+    """GiB of a schedule on K devices: (the most beyond the floor, the most in all) that a device holds at once.
+
+    Gradients count as one sum on each device: not the partial sums that keep the order of summation fixed.
+    """
+    schedule, counts = build(schedule, K, M), _counts(K)
+    if mode == EVERY_SQRT:
+        schedule, counts, _ = every_sqrt(schedule, counts, Costs())
+    else:
+        schedule = with_recompute(schedule, mode)
+    of_stages = _footprints(counts, "FB" if mode == "never" else "FRB")
+    trace = simulate(schedule, Costs(F=1, B=2), footprints=of_stages)
+    needed = []
+    for device in range(K):
+        floor = sum(_floor(of_stages[stage]) for stage, place in enumerate(schedule.placement) if place == device)
+        beyond = max(sum(held.values()) - sum(held.get(kind, 0) for kind in FLOOR) for _, held in trace.ledger(device))
+        needed.append((beyond / GIB, (beyond + floor) / GIB))
+    return tuple(map(max, zip(*needed)))
+
+
+def _floor(footprint):
+    """The bytes that belong to the parameters of a stage."""
+    return footprint.parameters + footprint.gradients + footprint.optimizer_state
+
+
+def _counts(K):
+    return partition(_layers(), K, "macs", input_shape=(N_PLACES,))
+
+
+@cache
+def _layers():
+    return transformer(N_TOKENS, D, N_HEADS, N_BLOCKS)
+
+
+def _footprints(counts, pattern):
+    """Those of all stages; what two stages with the same layers need is counted once."""
+    ends = [sum(counts[:s + 1]) for s in range(len(counts))]
+    return [_footprint(_kinds(end - count, end), pattern) for count, end in zip(counts, ends)]
+
+
+def _kinds(start, end):
+    """(whether the stage has the Embedding, its number of blocks, how many layers behind the blocks it has)"""
+    n_layers = len(_layers())
+    return start == 0, min(end, n_layers - 2) - max(start, 1), max(0, end - max(start, n_layers - 2))
+
+
+@cache
+def _footprint(kinds, pattern):
+    first, n_blocks, n_behind = kinds
+    layers = [*_layers()[:first], *_layers()[1:n_blocks + 1], *_layers()[len(_layers()) - n_behind:]]
+    before, behind = ([] if first else [Embedding(N_TOKENS, D)]), ([] if n_behind else [Linear(D, N_TOKENS)])
+    counts = [*[1] * len(before), len(layers), *[1] * len(behind)]
+    of_stages = footprints(
+        [*before, *layers, *behind], SoftmaxCrossEntropy(), len(counts), (N_PLACES,), 1, counts, "float32", Adam(), [pattern]
+    )
+    return of_stages[len(before)]
+
+
+def _label(ax, title):
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ax.set_xticks(DEVICES, DEVICES)
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.set_title(title, loc="left", fontsize=11)
+    ax.set_xlabel("devices K, a stage on each")
+    ax.set_ylabel("GiB on the fullest device")
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
