@@ -16,6 +16,7 @@ from functools import cache
 import pytest
 
 import minipipe as mp
+from minipipe.cli import memory_figure
 from minipipe.functions import even_slices
 from minipipe.schedules import build, in_segments, pipedream, with_recompute
 
@@ -34,7 +35,7 @@ def equal_layers(n):
 
 
 def in_pieces(n):
-    """The same in 3 n layers, since a Chain at the bottom of the network does not keep the derivatives inside it from I to W."""
+    """The same in 3 n layers: a Chain at the bottom of the network does not keep the derivatives inside it from I to W."""
     return [piece for layer in equal_layers(n) for piece in layer.layers]
 
 
@@ -58,7 +59,8 @@ def peaks(schedule, counts, N, make=equal_layers, recompute="never"):
 
 
 def most(trace):
-    return [max(sum(held.get(kind, 0) for kind in KEPT) for _, held in trace.ledger(device)) for device in range(trace.n_devices)]
+    ledgers = map(trace.ledger, range(trace.n_devices))
+    return [max(sum(held.get(kind, 0) for kind in KEPT) for _, held in ledger) for ledger in ledgers]
 
 
 def of_the_loss(K, n_bytes=E):
@@ -107,7 +109,8 @@ def test_1f1b_keeps_min_of_M_and_K_minus_r_micro_batches(K, M):
 def test_recomputation_in_segments_keeps_an_input_for_each_and_the_caches_of_one(name):
     """n segments in each stage: N/M ((q n - 1) a + L/(K n) c), e more on the last device; q as above, M for GPipe, 1 if naive.
 
-    With n = sqrt(L/K), that is sqrt(L/K) inputs of each micro-batch and the caches of sqrt(L/K) layers. The last segment is recomputed first, while the inputs of all others are there.
+    With n = sqrt(L/K), that is sqrt(L/K) inputs of each micro-batch and the caches of sqrt(L/K) layers. The last segment is
+    recomputed first, while the inputs of all others are there.
     """
     for K, M in [(1, 1), (1, 6), (2, 2), (3, 5), (4, 6)]:
         alive = {"gpipe": [M] * K, "1f1b": [min(M, K - r) for r in range(K)], "naive": [1] * K}[name]
@@ -159,3 +162,21 @@ def test_pipedream_keeps_1f1bs_activations_and_the_older_weights():
         assert most(trace) == [5 * (K - r) * (2 * C + e) for r, e in enumerate(of_the_loss(K))]
         versions = [max(held.get("weight versions", 0) for _, held in trace.ledger(r)) for r in range(K)]
         assert versions == [(K - r - 1) * sizes[r].parameters for r in range(K)]
+
+
+def test_the_figure_counts_equal_stages_once_and_all_of_them_right(monkeypatch):
+    """What it looks up for a stage, counted in a short network, is what the stage has in the whole one."""
+    for name, value in (("N_TOKENS", 11), ("D", 4), ("N_HEADS", 2), ("N_BLOCKS", 9), ("N_PLACES", 3)):
+        monkeypatch.setattr(memory_figure, name, value)
+    caches = memory_figure._layers, memory_figure._footprint
+    try:
+        for function in caches:
+            function.cache_clear()
+        for counts in ([12], [5, 7], [3, 2, 2, 2, 3], [1, 4, 5, 2], [4, 4, 3, 1]):
+            whole = mp.footprints(
+                memory_figure._layers(), mp.SoftmaxCrossEntropy(), len(counts), (3,), 1, counts, "float32", mp.Adam(), ["FRB"]
+            )
+            assert memory_figure._footprints(counts, "FRB") == whole
+    finally:
+        for function in caches:
+            function.cache_clear()

@@ -15,7 +15,9 @@ M = 32  # micro-batches of one sequence each
 DEVICES = (1, 2, 4, 8, 16)
 SCHEDULES = {"gpipe": ("GPipe", "#000000", "o"), "1f1b": ("1F1B", "#D55E00", "s")}  # label, colour of Okabe and Ito, marker
 MODES = {  # what it is called, line style
-    "never": ("all caches kept", "-"), "always": ("recomputed", "--"), EVERY_SQRT: ("recomputed, an input for every sqrt(L) layers", ":"),
+    "never": ("all caches kept", "-"),
+    "always": ("recomputed", "--"),
+    EVERY_SQRT: ("recomputed, an input for every sqrt(L) layers", ":"),
 }
 FLOOR = ("parameters", "gradients", "optimizer state")
 GIB = 2**30
@@ -42,7 +44,8 @@ def memory_by_devices():
     for ax, title in ((beyond, "What activations and messages need"), (whole, "... and all that a device needs")):
         _label(ax, title)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=10, handlelength=3.5)
-    figure.suptitle("A Transformer of 2.5 billion parameters, 32 sequences in 32 micro-batches, float32", x=0.01, ha="left", fontsize=13)
+    title = "A Transformer of 2.5 billion parameters, 32 sequences in 32 micro-batches, float32"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=13)
     return figure
 
 
@@ -83,23 +86,24 @@ def _layers():
 def _footprints(counts, pattern):
     """Those of all stages; what two stages with the same layers need is counted once."""
     ends = [sum(counts[:s + 1]) for s in range(len(counts))]
-    return [_footprint(_kinds(end - count, end), pattern) for count, end in zip(counts, ends)]
+    return [_footprint(*_kinds(end - count, end), pattern) for count, end in zip(counts, ends)]
 
 
 def _kinds(start, end):
-    """(whether the stage has the Embedding, its number of blocks, how many layers behind the blocks it has)"""
-    n_layers = len(_layers())
-    return start == 0, min(end, n_layers - 2) - max(start, 1), max(0, end - max(start, n_layers - 2))
+    """(whether the stage has the Embedding, its number of blocks, the places of its layers behind the blocks)"""
+    after_blocks = len(_layers()) - 2
+    return start == 0, max(0, min(end, after_blocks) - max(start, 1)), tuple(range(max(start, after_blocks), end))
 
 
 @cache
-def _footprint(kinds, pattern):
-    first, n_blocks, n_behind = kinds
-    layers = [*_layers()[:first], *_layers()[1:n_blocks + 1], *_layers()[len(_layers()) - n_behind:]]
-    before, behind = ([] if first else [Embedding(N_TOKENS, D)]), ([] if n_behind else [Linear(D, N_TOKENS)])
-    counts = [*[1] * len(before), len(layers), *[1] * len(behind)]
+def _footprint(first, n_blocks, behind, pattern):
+    """Counted in a network with a layer before the stage and one after it, where there are any."""
+    layers = [*_layers()[:first], *_layers()[1:n_blocks + 1], *(_layers()[place] for place in behind)]
+    last = len(_layers()) - 1 in behind
+    before, after = ([] if first else [Embedding(N_TOKENS, D)]), ([] if last else [Linear(D, N_TOKENS)])
+    counts = [*[1] * len(before), len(layers), *[1] * len(after)]
     of_stages = footprints(
-        [*before, *layers, *behind], SoftmaxCrossEntropy(), len(counts), (N_PLACES,), 1, counts, "float32", Adam(), [pattern]
+        [*before, *layers, *after], SoftmaxCrossEntropy(), len(counts), (N_PLACES,), 1, counts, "float32", Adam(), [pattern]
     )
     return of_stages[len(before)]
 
