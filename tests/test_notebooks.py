@@ -41,6 +41,6 @@ def test_there_are_notebooks():
         "06_cnn_backward",
         "07_batch_norm_and_dropout_in_a_pipeline", "08_transformer_in_a_pipeline",
         "09_the_schedule_zoo", "10_design_your_own_schedule", "11_when_links_are_slow", "12_asynchronous_pipelines",
-        "13_cutting_the_network",
+        "13_cutting_the_network", "14_memory_and_recomputation",
         "15_gpipe_by_the_numbers",
     ]

@@ -13,64 +13,74 @@ WIDTH = 2
 
 
 def check_peak(peak):
-    """Judge `peak(N, M, L, K, a, c)`: the most bytes of activations that GPipe with recomputation has on device 0 of K >= 2.
+    """Judge `peak(N, M, L, K, n, a, c)`: the most bytes of activations on device 0 of K >= 2, GPipe with n segments a stage.
 
-    N samples in M micro-batches, L equal layers; of a sample, a bytes are a layer's input, and c is all that a layer keeps for its
-    backward, that input among it. Activations are the stashed inputs and the caches. The truth is counted.
+    N samples in M micro-batches, L equal layers, all recomputed; of a sample, a bytes are a layer's input, and c is all that
+    a layer keeps for its backward, that input among it. Activations are stashed inputs and caches. The truth is counted.
 
-    >>> check_peak(lambda N, M, L, K, a, c: N * a + L / K * N / M * c)
-    'Nearly: that is the sum of the paper. But the input of the micro-batch whose caches are there is among these, so M - 1 lie beside.'
+    >>> check_peak(lambda N, M, L, K, n, a, c: n * N * a + L / (K * n) * N / M * c)
+    'Nearly: the input of the segment whose caches are there is among these. Of M n inputs, M n - 1 lie beside.'
     """
-    cases = [(N, M, L, K, 8 * WIDTH, 8 * (WIDTH + hidden)) for N, M, L, K, hidden in (
-        (24, 8, 12, 4, 6), (12, 3, 8, 2, 4), (10, 10, 15, 3, 3), (6, 1, 12, 4, 6), (36, 4, 16, 2, 1),
+    cases = [(N, M, L, K, n, 8 * WIDTH, 8 * (WIDTH + hidden)) for N, M, L, K, n, hidden in (
+        (24, 8, 24, 4, 3, 6), (12, 3, 8, 2, 2, 4), (10, 10, 15, 3, 1, 3), (6, 1, 12, 3, 4, 6), (36, 4, 16, 2, 4, 1),
     )]
+
+    def with_parts(inputs, caches):
+        """Of micro-batches' inputs, and of layers' caches of a micro-batch, so many."""
+        return lambda N, M, L, K, n, a, c: N / M * (inputs(M, n) * a + caches(M, L / K, n) * c)
+
     mistakes = [
-        (lambda N, M, L, K, a, c: N * a + L / K * N / M * c,
-         "Nearly: that is the sum of the paper. But the input of the micro-batch whose caches are there is among these, so M - 1 "
-         "lie beside."),
-        (lambda N, M, L, K, a, c: (N - N / M) * a + L * N / M * c,
-         "A device has L / K of the layers, and keeps the caches of these alone."),
-        (lambda N, M, L, K, a, c: N * a + L * N / M * c,
-         "A device has L / K of the layers, and keeps the caches of these alone."),
-        (lambda N, M, L, K, a, c: L / K * N * c, "That is GPipe without recomputation."),
-        (lambda N, M, L, K, a, c: (N - N / M) * a + N / M * c,
-         "A recomputation brings back the caches of all L / K layers of the stage, not of one."),
-        (lambda N, M, L, K, a, c: (N - N / M) * a + L / K * N * c,
+        (with_parts(lambda M, n: M * n, lambda M, l, n: l / n),
+         "Nearly: the input of the segment whose caches are there is among these. Of M n inputs, M n - 1 lie beside."),
+        (with_parts(lambda M, n: (M - 1) * n, lambda M, l, n: l / n),
+         "Nearly: the micro-batch that goes backward has inputs, too: of all its segments but the one that is there."),
+        (with_parts(lambda M, n: M - 1, lambda M, l, n: l),
+         "That is one segment a stage. With n, each micro-batch keeps n inputs, and the caches are of one segment."),
+        (with_parts(lambda M, n: M * n - 1, lambda M, l, n: l),
+         "One segment at a time is recomputed: the caches are those of L / (K n) layers."),
+        (with_parts(lambda M, n: M - 1, lambda M, l, n: l / n),
+         "The price of segments is missing: each micro-batch keeps an input for each of its n segments."),
+        (with_parts(lambda M, n: M * n - 1, lambda M, l, n: M * l / n),
          "One micro-batch at a time is recomputed: its caches are of N / M samples, not of N."),
-        (lambda N, M, L, K, a, c: N * a, "Those are the inputs alone: the micro-batch that goes backward needs its caches, too."),
-        (lambda N, M, L, K, a, c: L / K * N / M * c, "Those are the caches alone: the other micro-batches wait with their inputs."),
-        (lambda N, M, L, K, a, c: L / K * (N - N / M) * a + L / K * N / M * c,
-         "Of a micro-batch that waits, the input of the stage is kept, not that of each of its layers."),
-        (lambda N, M, L, K, a, c: (M - 1) * a + L / K * c,
+        (with_parts(lambda M, n: M * n, lambda M, l, n: 0),
+         "Those are the inputs alone: the segment that goes backward needs its caches, too."),
+        (with_parts(lambda M, n: 0, lambda M, l, n: l / n),
+         "Those are the caches alone: all else that waits, waits with its input."),
+        (with_parts(lambda M, n: 0, lambda M, l, n: M * l), "That is GPipe without recomputation."),
+        (lambda N, M, L, K, n, a, c: N / M * ((M * n - 1) * a + L / n * c), "A device has L / K of the layers, not L."),
+        (lambda N, M, L, K, n, a, c: (M * n - 1) * a + L / (K * n) * c,
          "a and c are of one sample: a micro-batch has N / M of them."),
     ]
-    right = [_counted("gpipe", K, M, N // M, L, hidden_of(a, c))[0] for N, M, L, K, a, c in cases]
-    return judged(peak, ("N", "M", "L", "K", "a", "c"), cases, right, mistakes) or (
-        "Right: (N - N/M) a + L/K N/M c. The larger M is, the nearer it comes to N a.")
+    right = [_counted("gpipe", K, M, N // M, L, hidden_of(a, c), n)[0] for N, M, L, K, n, a, c in cases]
+    return judged(peak, ("N", "M", "L", "K", "n", "a", "c"), cases, right, mistakes) or (
+        "Right: N/M ((M n - 1) a + L/(K n) c). With n = 1 that is the formula of section 3.")
 
 
 def check_segments(segments):
-    """Judge `segments(L, a, c, q)`: how many segments of a stage of L layers need the least memory, if q micro-batches are alive.
+    """Judge `segments(L, a, c, q)`: how many segments of L layers need the least memory, with q micro-batches alive.
 
     a, c: as for `check_peak`. The cases are such that the answer divides L. The truth is counted, for all divisors.
 
     >>> check_segments(lambda L, a, c, q: L ** 0.5)
-    'That is the rule for c = a and one micro-batch: weigh an input, a bytes of each of q micro-batches, against a cache of c bytes.'
+    'That is the rule for c = a and one micro-batch: an input costs a bytes in each of q micro-batches, a cache c.'
     """
-    cases = [(L, 8 * WIDTH, 8 * (WIDTH + hidden), q) for L, hidden, q in ((16, 0, 1), (16, 6, 1), (16, 0, 4), (36, 6, 4), (36, 6, 1))]
+    sizes = ((16, 0, 1), (16, 6, 1), (16, 0, 4), (36, 6, 4), (36, 6, 1))
+    cases = [(L, 8 * WIDTH, 8 * (WIDTH + hidden), q) for L, hidden, q in sizes]
     mistakes = [
         (lambda L, a, c, q: math.sqrt(L),
-         "That is the rule for c = a and one micro-batch: weigh an input, a bytes of each of q micro-batches, against a cache of c "
-         "bytes."),
+         "That is the rule for c = a and one micro-batch: an input costs a bytes in each of q micro-batches, a cache c."),
         (lambda L, a, c, q: math.sqrt(L * c / a),
          "That is for one micro-batch: each of the q that are alive keeps the inputs of all segments."),
         (lambda L, a, c, q: math.sqrt(L / q), "Caches may be larger than inputs: c bytes against a."),
-        (lambda L, a, c, q: math.sqrt(L * a / (q * c)), "Upside down: dear caches ask for more segments, dear inputs for fewer."),
-        (lambda L, a, c, q: math.sqrt(q * L * c / a), "Upside down: the more micro-batches keep inputs, the fewer segments are best."),
+        (lambda L, a, c, q: math.sqrt(L * a / (q * c)),
+         "Upside down: dear caches ask for more segments, dear inputs for fewer."),
+        (lambda L, a, c, q: math.sqrt(q * L * c / a),
+         "Upside down: the more micro-batches keep inputs, the fewer segments are best."),
         (lambda L, a, c, q: L * c / (q * a), "Take the root: the derivative of q n a + L c / n is q a - L c / n^2."),
         (lambda L, a, c, q: q * math.sqrt(L * c / a), "q stands below the root: q n a + L c / n, differentiated by n."),
         (lambda L, a, c, q: math.sqrt(L * c / a) / q, "q stands below the root: q n a + L c / n, differentiated by n."),
-        (lambda L, a, c, q: math.sqrt(L * q), "Upside down: the more micro-batches keep inputs, the fewer segments are best."),
+        (lambda L, a, c, q: math.sqrt(L * q),
+         "Upside down: the more micro-batches keep inputs, the fewer segments are best."),
     ]
     right = [_best_segments(L, hidden_of(a, c), q) for L, a, c, q in cases]
     return judged(segments, ("L", "a", "c", "q"), cases, right, mistakes) or (
@@ -93,17 +103,20 @@ def check_held(held):
         return lambda K, M, r, b, L, a, c: b * ((alive(K, M, r) - 1) * a + L / K * c)
 
     mistakes = [
-        (with_alive(lambda K, M, r: M), "That is GPipe, with all M micro-batches alive: 1F1B has fewer, and how many depends on r."),
+        (with_alive(lambda K, M, r: M),
+         "That is GPipe, with all M micro-batches alive: 1F1B has fewer, and how many depends on r."),
         (with_alive(lambda K, M, r: K - r), "Nearly: where M is smaller than K - r, there are no more than M micro-batches."),
         (with_alive(lambda K, M, r: min(M, K)), "That is device 0, with K alive: each device further on has one less."),
-        (with_alive(lambda K, M, r: min(M, r + 1)), "The other way round: the first device has most, since its gradients come last."),
+        (with_alive(lambda K, M, r: min(M, r + 1)),
+         "The other way round: the first device has most, since its gradients come last."),
         (with_alive(lambda K, M, r: min(M, K - r - 1)),
          "K - r - 1 is the warm-up; then one more forward comes before the first backward. So K - r are alive."),
         (lambda K, M, r, b, L, a, c: b * (min(M, K - r) * a + L / K * c),
          "Nearly: of the micro-batches alive, the one whose caches are there has its input among them."),
         (lambda K, M, r, b, L, a, c: b * min(M, K - r) * L / K * c, "That is 1F1B without recomputation."),
         (lambda K, M, r, b, L, a, c: b * ((min(M, K - r) - 1) * a + L * c), "A device has L / K of the layers, not L."),
-        (lambda K, M, r, b, L, a, c: (min(M, K - r) - 1) * a + L / K * c, "a and c are of one sample: a micro-batch has b of them."),
+        (lambda K, M, r, b, L, a, c: (min(M, K - r) - 1) * a + L / K * c,
+         "a and c are of one sample: a micro-batch has b of them."),
     ]
     right = [_counted("1f1b", K, M, b, L, hidden_of(a, c))[r] for K, M, r, b, L, a, c in cases]
     return judged(held, ("K", "M", "r", "b", "L", "a", "c"), cases, right, mistakes) or (
@@ -122,7 +135,8 @@ def _counted(name, K, M, m, L, hidden, n_segments=1):
     schedule = with_recompute(in_segments(build(name, K, M), n_segments))
     of_stages = footprints([layer] * L, MeanSquaredError(), K * n_segments, (WIDTH,), m, patterns=("FRB",))
     trace = simulate(schedule, footprints=of_stages)
-    return [max(held.get("stashed inputs", 0) + held.get("caches", 0) for _, held in trace.ledger(device)) for device in range(K)]
+    kept = ("stashed inputs", "caches")
+    return [max(sum(held.get(kind, 0) for kind in kept) for _, held in trace.ledger(device)) for device in range(K)]
 
 
 @cache
