@@ -16,7 +16,6 @@ from functools import cache
 import pytest
 
 import minipipe as mp
-from minipipe.cli import memory_figure
 from minipipe.functions import even_slices
 from minipipe.schedules import build, in_segments, pipedream, with_recompute
 
@@ -162,21 +161,3 @@ def test_pipedream_keeps_1f1bs_activations_and_the_older_weights():
         assert most(trace) == [5 * (K - r) * (2 * C + e) for r, e in enumerate(of_the_loss(K))]
         versions = [max(held.get("weight versions", 0) for _, held in trace.ledger(r)) for r in range(K)]
         assert versions == [(K - r - 1) * sizes[r].parameters for r in range(K)]
-
-
-def test_the_figure_counts_equal_stages_once_and_all_of_them_right(monkeypatch):
-    """What it looks up for a stage, counted in a short network, is what the stage has in the whole one."""
-    for name, value in (("N_TOKENS", 11), ("D", 4), ("N_HEADS", 2), ("N_BLOCKS", 9), ("N_PLACES", 3)):
-        monkeypatch.setattr(memory_figure, name, value)
-    caches = memory_figure._layers, memory_figure._footprint
-    try:
-        for function in caches:
-            function.cache_clear()
-        for counts in ([12], [5, 7], [3, 2, 2, 2, 3], [1, 4, 5, 2], [4, 4, 3, 1]):
-            whole = mp.footprints(
-                memory_figure._layers(), mp.SoftmaxCrossEntropy(), len(counts), (3,), 1, counts, "float32", mp.Adam(), ["FRB"]
-            )
-            assert memory_figure._footprints(counts, "FRB") == whole
-    finally:
-        for function in caches:
-            function.cache_clear()

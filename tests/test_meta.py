@@ -89,6 +89,35 @@ def test_what_depends_on_numbers_is_refused():
         A + MetaArray((4, 3))
 
 
+class Doubled(mp.Layer):
+    """A user's layer, without a repr and with what no file can hold."""
+
+    def __init__(self, times):
+        self.times, self.function = times, lambda A: 2 * A
+
+    def forward(self, A_prev):
+        self.cache = [self.function(A_prev) for _ in range(self.times)]
+        return self.cache[0]
+
+    def backward_input(self, dZ):
+        return 2 * dZ
+
+
+@pytest.mark.parametrize("layers", [
+    [mp.Conv2d(2, 2, 3, padding=1), mp.Conv2d(2, 2, 3, padding=2, dilation=2), mp.Conv2d(2, 2, 3, padding=1), mp.Conv2d(2, 2, 3, padding=1, groups=2)],
+    [mp.TransformerBlock(4, 2), mp.TransformerBlock(4, 2, n_hidden=5), mp.TransformerBlock(4, 2), mp.TransformerBlock(4, 2, dropout=0.5)],
+    [Doubled(1), Doubled(2), Doubled(1), Doubled(3)],
+], ids=["Conv2d", "TransformerBlock", "a user's"])
+def test_stages_that_look_alike_are_counted_once_only_if_they_are(layers):
+    """Layers with one name and different options; the second stage with what it is given, the others alike in the middle."""
+    shape = (2, 5, 5) if isinstance(layers[0], mp.Conv2d) else (4, 3)
+    layers = [mp.Tanh(), *layers, mp.Tanh()]
+    for counts in ([1] * 6, [1, 2, 2, 1], [2, 2, 2]):
+        X = np.random.default_rng(0).standard_normal((*shape, 2))
+        measured = mp.measure(layers, LOSS, len(counts), X, X, counts, n_rounds=1).footprints
+        assert mp.footprints(layers, LOSS, len(counts), shape, 2, counts) == measured
+
+
 def test_nothing_is_allocated():
     """A network of 4 terabytes, and its gradients, with micro-batches of a terabyte."""
     layers = [mp.Linear(10**6, 10**6), mp.ReLU(), mp.Linear(10**6, 2)]

@@ -1,12 +1,10 @@
 """The picture of memory against devices: what a large Transformer needs on each of K, with and without recomputation."""
 
-from functools import cache
-
-from ..layers import Embedding, Linear
 from ..losses import SoftmaxCrossEntropy
 from ..models import transformer
 from ..optimizers import Adam
-from ..pipeline import footprints, partition, simulate
+from ..pipeline import partition, simulate
+from ..pipeline.footprints import WithoutNumbers
 from ..pipeline.segments import EVERY_SQRT, every_sqrt
 from ..schedules import Costs, build, with_recompute
 
@@ -27,15 +25,18 @@ def memory_by_devices():
     """A matplotlib `Figure`: GiB of the fullest device against K; what belongs to the parameters is the floor on the right."""
     from matplotlib.figure import Figure
 
+    layers = transformer(N_TOKENS, D, N_HEADS, N_BLOCKS)
+    network = WithoutNumbers(layers, SoftmaxCrossEntropy(), (N_PLACES,), "float32", Adam())
+    cuts = [partition(layers, K, "macs", input_shape=(N_PLACES,)) for K in DEVICES]
     figure = Figure(figsize=(10, 5.6), layout="constrained")
     beyond, whole = figure.subplots(1, 2)
     for schedule, (label, colour, marker) in SCHEDULES.items():
         for mode, (what, style) in MODES.items():
-            needed = [_needed(K, schedule, mode) for K in DEVICES]
+            needed = [_needed(network, counts, schedule, mode) for counts in cuts]
             style_of_line = {"color": colour, "linestyle": style, "marker": marker, "linewidth": 2, "markersize": 5}
             beyond.plot(DEVICES, [activations for activations, _ in needed], **style_of_line, label=f"{label}, {what}")
             whole.plot(DEVICES, [total for _, total in needed], **style_of_line)
-    floors = [max(map(_floor, _footprints(_counts(K), "FB"))) / GIB for K in DEVICES]
+    floors = [max(map(_floor, network.footprints(counts, 1, ["FB"]))) / GIB for counts in cuts]
     whole.fill_between(DEVICES, 1, floors, color="#BBBBBB", linewidth=0)
     whole.annotate("parameters, gradients, Adam's moments", (1.1, 1.25), fontsize=10)
     whole.axhline(16, color="#0072B2", linewidth=1)
@@ -49,17 +50,18 @@ def memory_by_devices():
     return figure
 
 
-def _needed(K, schedule, mode):
-    """GiB of a schedule on K devices: (the most beyond the floor, the most in all) that a device holds at once.
+def _needed(network, counts, schedule, mode):
+    """GiB of a schedule with a stage on each device: (the most beyond the floor, the most in all) that a device holds at once.
 
     Gradients count as one sum on each device: not the partial sums that keep the order of summation fixed.
     """
-    schedule, counts = build(schedule, K, M), _counts(K)
+    K = len(counts)
+    schedule = build(schedule, K, M)
     if mode == EVERY_SQRT:
         schedule, counts, _ = every_sqrt(schedule, counts, Costs())
     else:
         schedule = with_recompute(schedule, mode)
-    of_stages = _footprints(counts, "FB" if mode == "never" else "FRB")
+    of_stages = network.footprints(counts, 1, ["FB" if mode == "never" else "FRB"])
     trace = simulate(schedule, Costs(F=1, B=2), footprints=of_stages)
     needed = []
     for device in range(K):
@@ -72,40 +74,6 @@ def _needed(K, schedule, mode):
 def _floor(footprint):
     """The bytes that belong to the parameters of a stage."""
     return footprint.parameters + footprint.gradients + footprint.optimizer_state
-
-
-def _counts(K):
-    return partition(_layers(), K, "macs", input_shape=(N_PLACES,))
-
-
-@cache
-def _layers():
-    return transformer(N_TOKENS, D, N_HEADS, N_BLOCKS)
-
-
-def _footprints(counts, pattern):
-    """Those of all stages; what two stages with the same layers need is counted once."""
-    ends = [sum(counts[:s + 1]) for s in range(len(counts))]
-    return [_footprint(*_kinds(end - count, end), pattern) for count, end in zip(counts, ends)]
-
-
-def _kinds(start, end):
-    """(whether the stage has the Embedding, its number of blocks, the places of its layers behind the blocks)"""
-    after_blocks = len(_layers()) - 2
-    return start == 0, max(0, min(end, after_blocks) - max(start, 1)), tuple(range(max(start, after_blocks), end))
-
-
-@cache
-def _footprint(first, n_blocks, behind, pattern):
-    """Counted in a network with a layer before the stage and one after it, where there are any."""
-    layers = [*_layers()[:first], *_layers()[1:n_blocks + 1], *(_layers()[place] for place in behind)]
-    last = len(_layers()) - 1 in behind
-    before, after = ([] if first else [Embedding(N_TOKENS, D)]), ([] if last else [Linear(D, N_TOKENS)])
-    counts = [*[1] * len(before), len(layers), *[1] * len(after)]
-    of_stages = footprints(
-        [*before, *layers, *after], SoftmaxCrossEntropy(), len(counts), (N_PLACES,), 1, counts, "float32", Adam(), [pattern]
-    )
-    return of_stages[len(before)]
 
 
 def _label(ax, title):
