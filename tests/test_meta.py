@@ -118,6 +118,16 @@ def test_stages_that_look_alike_are_counted_once_only_if_they_are(layers):
         assert mp.footprints(layers, LOSS, len(counts), shape, 2, counts) == measured
 
 
+def test_stages_that_are_alike_but_for_what_comes_back_are_not_looked_up():
+    """Two equal cells of AmoebaNet: what comes back to the second one has no derivative by its second output."""
+    layers = mp.models.amoebanet_d(12, 8, n_classes=2)
+    counts = [len(layers) - 5, 1, 1, 3]
+    X, Y = np.random.default_rng(0).standard_normal((3, 32, 32, 2)), np.ones((2, 2))
+    measured = mp.measure(layers, LOSS, 4, X, Y, counts, n_rounds=1).footprints
+    assert mp.footprints(layers, LOSS, 4, (3, 32, 32), 2, counts) == measured
+    assert measured[1].actions != measured[2].actions
+
+
 def test_nothing_is_allocated():
     """A network of 4 terabytes, and its gradients, with micro-batches of a terabyte."""
     layers = [mp.Linear(10**6, 10**6), mp.ReLU(), mp.Linear(10**6, 2)]

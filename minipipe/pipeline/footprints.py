@@ -65,9 +65,9 @@ class WithoutNumbers:
         if m > 3:
             return evenly(m, self.footprints(counts, 2, patterns), self.footprints(counts, 3, patterns))
         stages, ends = stages_of(self.layers, self.loss, counts), [0, *accumulate(counts)]
-        found, arriving = [], dict.fromkeys(patterns)  # the derivative that comes back to a stage, in each pattern
+        found, arriving = [], dict.fromkeys(patterns)  # what comes back to a stage in each pattern, None to the last
         for stage, start, end in reversed(list(zip(stages, ends, ends[1:]))):
-            alike = stage.index == 0, *self.names[start:end], end == ends[-1], m, repr(self.shapes[start])
+            alike = stage.index == 0, *self.names[start:end], m, repr(self.shapes[start])
             of_patterns = []
             for pattern, dA in arriving.items():
                 key = *alike, pattern, repr(dA)
