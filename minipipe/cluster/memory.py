@@ -25,6 +25,9 @@ def bytes_by_kind(holdings):
     return n_bytes
 
 
+WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # most of what stands beside arrays
+
+
 class Buffers(dict):
     """{id of a buffer: its bytes} for all arrays in nested lists, tuples and dicts that stay alive and unchanged.
 
@@ -36,6 +39,8 @@ class Buffers(dict):
         while rest:
             value = rest.pop()
             kind = type(value)
+            if kind in WITHOUT_ARRAYS:
+                continue
             if kind is tuple or kind is list:
                 rest.extend(value)
             elif isinstance(value, np.ndarray):

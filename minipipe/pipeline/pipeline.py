@@ -95,7 +95,7 @@ class Pipeline(StagedNetwork):
         super().step(optimizer)
         for stage in self.stages:
             first = self._stage_of_layer.index(stage.index)
-            stage.optimizer_state = optimizer.memory_of(range(first, first + len(stage.layers)))
+            stage.keep_optimizer_state(optimizer.memory_of(range(first, first + len(stage.layers))))
 
     @property
     def J(self):

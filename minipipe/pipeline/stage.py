@@ -25,7 +25,7 @@ class Stage:
     def __init__(self, index, layers, loss=None):
         self.index, self.layers, self.loss = index, layers, loss
         self._everyone = list(every_layer(layers))
-        self.optimizer_state = []  # the arrays that an optimizer keeps for these layers
+        self.keep_optimizer_state([])
         self.begin(1, None)
 
     def begin(self, n_microbatches, batch):
@@ -121,8 +121,12 @@ class Stage:
     def twin(self):
         """The same stage in another copy of the network, with arrays of its own."""
         twin = Stage(self.index, [layer.copy() for layer in self.layers], copy.copy(self.loss))
-        twin.optimizer_state = copy.deepcopy(self.optimizer_state)
+        twin.keep_optimizer_state(copy.deepcopy(self._optimizer_state))
         return twin
+
+    def keep_optimizer_state(self, arrays):
+        """`arrays` are what an optimizer keeps for these layers."""
+        self._optimizer_state, self._buffers_of_optimizer = arrays, Buffers(arrays)
 
     def commit(self):
         """At the end of a mini-batch: the layers draw their conclusions from the statistics of all its micro-batches."""
@@ -132,7 +136,7 @@ class Stage:
         """All that this stage holds on its device, by kind; the mini-batch itself lies on the host."""
         return {
             "parameters": self._parameters,
-            "optimizer state": self.optimizer_state,
+            "optimizer state": self._buffers_of_optimizer,
             "gradients": self._sums,
             "stashed inputs": self.inputs.buffers,
             "caches": Buffers([self.stash.buffers, self.halves.buffers]) if self.halves else self.stash.buffers,
