@@ -2,6 +2,7 @@
 
 import pickle
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,8 +10,10 @@ from ..description import describe
 from ..functions import whole_number
 from ..layers import Embedding, every_layer
 from ..meta import MetaArray
-from .one_microbatch import PATTERNS, footprint, one_micro_batch, received, stages_of
+from .one_microbatch import PATTERNS, footprint, n_bytes_of, one_micro_batch, received, stages_of
 from .partition import counts_of
+
+FEW = 4  # samples: up to here, counting once takes less time than counting for 2 and for 3
 
 
 def footprints(layers, loss, n_stages, input_shape, m, partition=None, dtype=np.float64, optimizer=None, patterns=PATTERNS):
@@ -39,14 +42,26 @@ def footprints(layers, loss, n_stages, input_shape, m, partition=None, dtype=np.
     return network.footprints(counts_of(partition, layers, n_stages, network.sample(1), loss), m, patterns)
 
 
+class Kept(NamedTuple):
+    """The bytes that a stage keeps of a micro-batch: its input, if it will recompute the forward, or the caches after it."""
+
+    input: int
+    caches: int
+
+
 class WithoutNumbers:
-    """A network of arrays without numbers, of which any cut can be counted. Stages that are alike are counted once."""
+    """A network of arrays without numbers, of which any cut can be counted. Stages that are alike are counted once.
+
+    description: that of `describe`. The bytes of an array with m columns grow evenly with m, and others know nothing of m. So
+    for many samples the counts are made of those for 2 and for 3, which takes less time for images. (m = 1 is a case of its
+    own: there, copies may be views.)
+    """
 
     def __init__(self, layers, loss, input_shape, dtype, optimizer):
         if not hasattr(loss, "backward"):
             raise ValueError(f"loss is {loss!r}, but a backward begins at the loss: pass one, such as MeanSquaredError()")
-        description = describe(layers, input_shape, dtype)
-        self.shapes = [input_shape, *(row.output_shape for row in description.rows)]
+        self.description = describe(layers, input_shape, dtype)
+        self.shapes = [input_shape, *(row.output_shape for row in self.description.rows)]
         self.names = list(map(_name, layers))
         self.layers = [layer.copy() for layer in layers]
         for layer in self.layers:
@@ -55,28 +70,15 @@ class WithoutNumbers:
         self.known = {}
 
     def footprints(self, counts, m, patterns=PATTERNS):
-        """The `Footprint` of each stage for micro-batches of m samples, if `counts[s]` layers are in stage s.
+        """The `Footprint` of each stage for micro-batches of m samples, if `counts[s]` layers are in stage s."""
+        return of_samples(m, lambda m: self._footprints(counts, m, patterns))
 
-        For more than 3 samples, it is made of those for 2 and for 3, which takes less time for images: an array has m columns
-        or knows nothing of m, so bytes grow evenly. (m = 1 is a case of its own: there, copies may be views.)
+    def kept(self, counts, m):
+        """What each stage has `Kept` of a micro-batch of m samples after its forward; the last stage's caches include the loss's.
+
+        `footprints` say the same, but take longer: here, no stage goes backward.
         """
-        if whole_number("m", m) < 1:
-            raise ValueError(f"m={m} must be at least 1")
-        if m > 3:
-            return evenly(m, self.footprints(counts, 2, patterns), self.footprints(counts, 3, patterns))
-        stages, ends = stages_of(self.layers, self.loss, counts), [0, *accumulate(counts)]
-        found, arriving = [], dict.fromkeys(patterns)  # what comes back to a stage in each pattern, None to the last
-        for stage, start, end in reversed(list(zip(stages, ends, ends[1:]))):
-            alike = stage.index == 0, *self.names[start:end], m, repr(self.shapes[start])
-            of_patterns = []
-            for pattern, dA in arriving.items():
-                key = *alike, pattern, repr(dA)
-                if key not in self.known:
-                    self.known[key] = self._counted(stage, self.shapes[start], m, pattern, dA)
-                of_pattern, arriving[pattern] = self.known[key]
-                of_patterns.append(of_pattern)
-            found.append(of_pattern._replace(actions={pattern: of.actions[pattern] for pattern, of in zip(patterns, of_patterns)}))
-        return found[::-1]
+        return of_samples(m, lambda m: self._kept(counts, m))
 
     def sample(self, m):
         """(X, Y) of m samples."""
@@ -84,6 +86,38 @@ class WithoutNumbers:
         if isinstance(next(layer for layer in every_layer(self.layers) if not layer.layers), Embedding):
             X = np.zeros(X.shape)  # tokens are looked at
         return X, Y
+
+    def _stages(self, counts, m):
+        """[(stage, shape of its inputs, a key that is the same for stages that are alike)]"""
+        ends = [0, *accumulate(counts)]
+        return [
+            (stage, self.shapes[start], (stage.index == 0, *self.names[start:end], m, repr(self.shapes[start])))
+            for stage, start, end in zip(stages_of(self.layers, self.loss, counts), ends, ends[1:])
+        ]
+
+    def _footprints(self, counts, m, patterns):
+        found, arriving = [], dict.fromkeys(patterns)  # what comes back to a stage in each pattern, None to the last
+        for stage, shape, alike in reversed(self._stages(counts, m)):
+            of_patterns = []
+            for pattern, dA in arriving.items():
+                key = *alike, pattern, repr(dA)
+                if key not in self.known:
+                    self.known[key] = self._counted(stage, shape, m, pattern, dA)
+                of_pattern, arriving[pattern] = self.known[key]
+                of_patterns.append(of_pattern)
+            found.append(of_pattern._replace(actions={pattern: of.actions[pattern] for pattern, of in zip(patterns, of_patterns)}))
+        return found[::-1]
+
+    def _kept(self, counts, m):
+        found = []
+        for stage, shape, alike in self._stages(counts, m):
+            if alike not in self.known:
+                X, Y = self.sample(m)
+                A_prev = arrays(shape, m, self.dtype) if stage.index else X
+                performed = one_micro_batch([stage], "F", X, Y, A_prev)
+                self.known[alike] = Kept(n_bytes_of(A_prev), performed["F", stage.index].held["caches"])
+            found.append(self.known[alike])
+        return found
 
     def _counted(self, stage, shape, m, pattern, dA):
         """(Footprint, what it sends back) of one stage, which gets inputs of `shape`, and dA from behind."""
@@ -98,6 +132,17 @@ def arrays(shape, m, dtype):
     if shape and isinstance(shape[0], tuple):
         return tuple(arrays(part, m, dtype) for part in shape)
     return MetaArray((*shape, m), dtype)
+
+
+def of_samples(m, count):
+    """count(m), which for many samples is made of count(2) and count(3).
+
+    >>> of_samples(6, lambda m: [100 + 8 * m])
+    [148]
+    """
+    if whole_number("m", m) < 1:
+        raise ValueError(f"m={m} must be at least 1")
+    return count(m) if m <= FEW else evenly(m, count(2), count(3))
 
 
 def evenly(m, two, three):

@@ -100,7 +100,7 @@ def footprint(stage, actions, optimizer=None):
         optimizer_state=0 if optimizer is None else _state_of(copy.deepcopy(optimizer), stage),
         gradients=last.held["gradients"] - forward.held["gradients"],
         statistics=forward.held["gradients"],
-        sent={"F": _size(forward.sent), "B": _size(backward.sent)},
+        sent={"F": n_bytes_of(forward.sent), "B": n_bytes_of(backward.sent)},
         actions={
             pattern: {kind: (done.before, done.held["work"], {name: done.held[name] for name in KEPT}) for kind, done in by_kind.items()}
             for pattern, by_kind in actions.items()
@@ -108,7 +108,8 @@ def footprint(stage, actions, optimizer=None):
     )
 
 
-def _size(sent):
+def n_bytes_of(sent):
+    """The bytes of what a stage sends or receives."""
     return sum(array.nbytes for array in leaves(sent))
 
 
