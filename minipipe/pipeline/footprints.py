@@ -63,9 +63,7 @@ class WithoutNumbers:
         self.description = describe(layers, input_shape, dtype)
         self.shapes = [input_shape, *(row.output_shape for row in self.description.rows)]
         self.names = list(map(_name, layers))
-        self.layers = [layer.copy() for layer in layers]
-        for layer in self.layers:
-            layer.initialize(_NoNumbers(), dtype)
+        self.layers = [layer.copy() for layer in layers]  # initialized in those stages that are counted
         self.loss, self.dtype, self.optimizer = loss, dtype, optimizer
         self.known = {}
 
@@ -112,19 +110,23 @@ class WithoutNumbers:
         found = []
         for stage, shape, alike in self._stages(counts, m):
             if alike not in self.known:
-                X, Y = self.sample(m)
-                A_prev = arrays(shape, m, self.dtype) if stage.index else X
-                performed = one_micro_batch([stage], "F", X, Y, A_prev)
+                A_prev = arrays(shape, m, self.dtype) if stage.index else self.sample(m)[0]
+                performed = self._performed(stage, shape, m, "F")
                 self.known[alike] = Kept(n_bytes_of(A_prev), performed["F", stage.index].held["caches"])
             found.append(self.known[alike])
         return found
 
     def _counted(self, stage, shape, m, pattern, dA):
         """(Footprint, what it sends back) of one stage, which gets inputs of `shape`, and dA from behind."""
-        A_prev = arrays(shape, m, self.dtype) if stage.index else None
-        performed = one_micro_batch([stage], pattern, *self.sample(m), A_prev, dA)
+        performed = self._performed(stage, shape, m, pattern, dA)
         sent_back = performed["B" if "B" in pattern else "I", stage.index].sent
         return footprint(stage, {pattern: performed}, self.optimizer), received(sent_back)
+
+    def _performed(self, stage, shape, m, pattern, dA=None):
+        for layer in stage.layers:
+            layer.initialize(_NoNumbers(), self.dtype)
+        A_prev = arrays(shape, m, self.dtype) if stage.index else None
+        return one_micro_batch([stage], pattern, *self.sample(m), A_prev, dA)
 
 
 def arrays(shape, m, dtype):
