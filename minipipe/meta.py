@@ -138,7 +138,7 @@ class MetaArray(NDArrayOperatorsMixin):
         if out is not None:
             return out[0]
         if method == "__call__":
-            shapes = [np.shape(A) for A in inputs]
+            shapes = [getattr(A, "shape", ()) for A in inputs]
             shape = _shape_of_product(*shapes) if ufunc is np.matmul else np.broadcast_shapes(*shapes)
             return MetaArray(shape, _dtype_of_result(ufunc, *map(_kind, inputs)))
         A = inputs[0]

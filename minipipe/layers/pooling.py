@@ -142,7 +142,9 @@ class AvgPool(Pool):
 
 
 def channels_in_cache(A_prev):
-    """Slices of channels, of about CACHE_BYTES each."""
+    """Slices of channels, of about CACHE_BYTES each; all in one where there are no numbers, see `minipipe.meta`."""
+    if not isinstance(A_prev, np.ndarray):
+        return [slice(0, len(A_prev))]
     return even_slices(len(A_prev), min(len(A_prev), -(-A_prev.nbytes // CACHE_BYTES)))
 
 
