@@ -1,13 +1,13 @@
-"""GPipe's table 1, the largest network that fits, from `describe`.
+"""GPipe's table 1, the largest network that fits, from `describe` and arrays without numbers.
 
 Memory of a device that holds a stage, with N samples in M micro-batches:
     parameters       12 bytes each: the value, its gradient, and RMSProp's mean square, in float32
     activations      without recomputation, the caches of all N samples, O(N L); with it, N stage inputs, and the caches of one
-                     micro-batch of N / M: O(N + L/K N/M)
-The caches are those that a stage of this package has after a forward, in float32: the arrays that its layers, and behind the last
-one the loss, will need in their backward, and those that layers share once. They are counted at full size, in arrays
-without numbers. Assumed, because the paper does not say: M = 32, and stages cut by the histogram of their multiply-accumulates.
-Working memory of an operation, and messages, are not counted.
+                     micro-batch of N / M, O(N + L/K N/M)
+Caches are what a stage of this package keeps for its backward, in float32: the arrays of its layers, and, in the last stage, of the
+loss. They are counted for each stage at full size, so that an array that layers share counts once. (A run holds one stage
+input fewer beside them: that of the micro-batch which it recomputes.) Assumed, because the paper does not say: M = 32, and
+stages cut by the histogram of their multiply-accumulates. Working memory of an operation, and messages, are not counted.
 """
 
 from functools import lru_cache
@@ -71,8 +71,8 @@ def _memory(network, counts, N, M=None):
 def blocks_that_fit(n_devices, device=TPU_V3):
     """The most Transformer blocks that `n_devices` hold, under the assumptions above; the first also holds the embedding.
 
-    The last one also holds the final norm, the last Linear and the loss. What a block more takes is counted: a stage of 2 of them
-    less a stage of 1. Raises `ValueError` if a stage does not even hold the others.
+    The last one also holds the final norm, the last Linear and the loss's cache. What a block takes is what a stage with 2
+    of them takes more than one with 1. Raises `ValueError` if a device is full without any block.
     """
     n_blocks = 0
     for stage, (one, two) in enumerate(zip(*(_stages_of_blocks(n_devices, n) for n in (1, 2)))):
