@@ -17,7 +17,7 @@ from minipipe.papers import (
 from minipipe.papers.largest import MEMORY_UNIT, Largest, _estimate
 from minipipe.papers.throughput import BOUNDS, _makespan, _relative, samples_per_second, share_of_slowest, stages_for
 from minipipe.pipeline import histogram
-from minipipe.schedules import gpipe
+from minipipe.schedules import gpipe, with_recompute
 
 PARAMETERS = [
     81_505_540, 319_024_120, 542_734_840, 1_055_832_376, 1_844_858_344,
@@ -70,13 +70,17 @@ def test_activation_memory_of_the_transformers_follows_a_formula():
 
 
 def test_activation_memory_of_an_amoebanet_is_that_of_its_footprints():
-    """32 micro-batches of 4 images: the stashed inputs of all, and the caches of one."""
+    """32 micro-batches of 4 images: the stashed inputs of all, and the caches of one; a run has one input fewer beside the caches."""
     layers, shape = amoebanet_d(3, 8), (3, 224, 224)
     counts = histogram([row.macs for row in mp.describe(layers, shape).rows], 2)
     footprints = mp.footprints(layers, mp.SoftmaxCrossEntropy(), 2, shape, 4, counts, np.float32, patterns=["FRB"])
     actions = [footprint.actions["FRB"] for footprint in footprints]
-    expected = sum(32 * of["F"][2]["stashed inputs"] + of["R"][2]["caches"] for of in actions)
-    assert _estimate(Largest("AmoebaNet-D", 2, True, (3, 8), 1, 1, 1)).activation_memory == expected / 1e9
+    stashed, caches = sum(of["F"][2]["stashed inputs"] for of in actions), sum(of["R"][2]["caches"] for of in actions)
+    estimate = _estimate(Largest("AmoebaNet-D", 2, True, (3, 8), 1, 1, 1))
+    assert estimate.activation_memory == (32 * stashed + caches) / 1e9
+    trace = mp.simulate(with_recompute(gpipe(2, 32)), footprints=footprints)
+    peaks = [max(held.get("stashed inputs", 0) + held.get("caches", 0) for _, held in trace.ledger(device)) for device in (0, 1)]
+    assert sum(peaks) == 31 * stashed + caches
 
 
 def test_activation_memory_of_table_1_is_half_of_what_is_published_or_fits_no_device():
@@ -139,6 +143,9 @@ def test_every_cell_that_is_off_has_a_reason_and_no_other_has():
 def test_no_schedule_at_all_reaches_the_transformer_of_8_stages_and_few_micro_batches():
     """A micro-batch goes forward and back through all layers, 3 forwards long, and M of them are there; K = 2, M = 1 takes 3.5."""
     assert TABLE_2["Transformer"][8, 1] > 1 * 3.5 / 3 and TABLE_2["Transformer"][8, 4] > 4 * 3.5 / 3
+    assert _makespan([1, 1], 1, early=True) / 2 == 3.5
+    waiting = _makespan([1, 1], 1, early=False) / 2  # if recomputation waits for the gradient, the bounds are above the cells
+    assert waiting == 4 and TABLE_2["Transformer"][8, 1] < 1 * waiting / 3 and TABLE_2["Transformer"][8, 4] < 4 * waiting / 3
 
 
 def test_a_slow_last_stage_explains_one_cell_of_row_1_and_not_the_other():

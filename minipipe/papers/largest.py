@@ -50,8 +50,7 @@ def table_1():
 def _estimate(column):
     network, unit = without_numbers(column.family, column.size), MEMORY_UNIT[column.family]
     counts = histogram([row.macs for row in network.description.rows], column.n_devices)
-    N = N_SAMPLES[column.family]
-    parameters, activations = _memory(network, counts, N, M) if column.pipeline else _memory(network, counts, N)
+    parameters, activations = _memory(network, counts, N_SAMPLES[column.family], M if column.pipeline else None)
     n_parameters = network.description.parameters
     computed = n_parameters, sum(parameters) / unit, sum(activations) / unit
     printed = column.parameters, column.parameter_memory, column.activation_memory
@@ -60,9 +59,10 @@ def _estimate(column):
     return Estimate(column, *computed, errors, fullest, DEVICES[column.family].memory)
 
 
-def _memory(network, counts, N, M=None):
-    """(bytes of parameters, bytes of activations) for each stage; with M micro-batches, these are recomputed."""
-    parameters = [BYTES_PER_PARAMETER * sum(row.parameters for row in stage) for stage in stages_of(network.description.rows, counts)]
+def _memory(network, counts, N, M):
+    """(bytes of parameters, bytes of activations), each a list over the stages; M is None where nothing is recomputed."""
+    stages = stages_of(network.description.rows, counts)
+    parameters = [BYTES_PER_PARAMETER * sum(row.parameters for row in stage) for stage in stages]
     if M is None:
         return parameters, [caches for _, caches in network.kept(counts, N)]
     return parameters, [M * n_bytes + caches for n_bytes, caches in network.kept(counts, N // M)]
@@ -83,7 +83,7 @@ def blocks_that_fit(n_devices, device=TPU_V3):
                 f"stage {stage} needs {others / 2**30:.2f} GiB without any block, and a {device.name} has {device.memory / 2**30:g}: "
                 "use a device with more memory"
             )
-        n_blocks += (device.memory - others) // of_a_block
+        n_blocks += int((device.memory - others) / of_a_block)
     return n_blocks
 
 
