@@ -8,6 +8,7 @@ import pytest
 from test_cli import run
 
 import minipipe as mp
+from minipipe.layers import every_layer
 from minipipe.models import amoebanet_d, transformer
 from minipipe.papers import (
     HARDWARE, P100, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, TPU_V2, TPU_V3, blocks_that_fit, chimera_table, costs_of, equal_stages,
@@ -15,6 +16,7 @@ from minipipe.papers import (
     torchgpipe_table, transformer_family,
 )
 from minipipe.papers.largest import MEMORY_UNIT, Largest, _estimate
+from minipipe.papers.networks import without_numbers
 from minipipe.papers.throughput import BOUNDS, _makespan, _relative, samples_per_second, share_of_slowest, stages_for
 from minipipe.pipeline import histogram
 from minipipe.schedules import gpipe, with_recompute
@@ -81,6 +83,15 @@ def test_activation_memory_of_an_amoebanet_is_that_of_its_footprints():
     trace = mp.simulate(with_recompute(gpipe(2, 32)), footprints=footprints)
     peaks = [max(held.get("stashed inputs", 0) + held.get("caches", 0) for _, held in trace.ledger(device)) for device in (0, 1)]
     assert sum(peaks) == 31 * stashed + caches
+
+
+def test_activation_memory_without_gpipe_is_that_of_the_whole_batch_at_once():
+    """128 images keep 32 times what 4 keep, but for one number per channel of a batch norm, which is there once."""
+    layers = amoebanet_d(3, 8)
+    (kept,) = without_numbers("AmoebaNet-D", (3, 8)).kept([len(layers)], 4)
+    n_channels = sum(layer.n for layer in every_layer(layers) if isinstance(layer, mp.BatchNorm))
+    alone = _estimate(Largest("AmoebaNet-D", 1, False, (3, 8), 1, 1, 1))
+    assert alone.activation_memory == (32 * kept.caches - 31 * 4 * n_channels) / 1e9
 
 
 def test_activation_memory_of_table_1_is_half_of_what_is_published_or_fits_no_device():
