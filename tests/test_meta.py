@@ -66,6 +66,12 @@ def test_what_a_stage_keeps_is_what_its_footprint_says(name):
             assert network.kept(counts, m) == list(zip(stashed, caches)) and min(caches) > 0
 
 
+def test_of_equal_stages_only_the_last_keeps_the_cache_of_the_loss():
+    """A Linear keeps its input, 4 numbers; the MeanSquaredError its error, 4 more."""
+    network = WithoutNumbers([mp.Linear(4, 4)] * 3, LOSS, (4,), np.float32, optimizer=None)
+    assert network.kept([1, 1, 1], 1) == [(16, 16), (16, 16), (16, 32)]
+
+
 @pytest.mark.parametrize("loss", [mp.SoftmaxCrossEntropy(), mp.BinaryCrossEntropy(), mp.BinaryCrossEntropy(from_logits=True)])
 def test_every_loss_needs_the_bytes_that_are_foreseen(loss):
     layers, X = [mp.Linear(3, 2), mp.Sigmoid()], np.ones((3, 4))

@@ -86,7 +86,7 @@ class WithoutNumbers:
         return X, Y
 
     def _stages(self, counts, m):
-        """[(stage, shape of its inputs, a key that is the same for stages that are alike)]"""
+        """[(stage, shape of its inputs, a key that is the same for stages of equal layers)]"""
         ends = [0, *accumulate(counts)]
         return [
             (stage, self.shapes[start], (stage.index == 0, *self.names[start:end], m, repr(self.shapes[start])))
@@ -109,11 +109,12 @@ class WithoutNumbers:
     def _kept(self, counts, m):
         found = []
         for stage, shape, alike in self._stages(counts, m):
-            if alike not in self.known:
+            key = *alike, stage.loss is None
+            if key not in self.known:
                 A_prev = arrays(shape, m, self.dtype) if stage.index else self.sample(m)[0]
                 performed = self._performed(stage, shape, m, "F")
-                self.known[alike] = Kept(n_bytes_of(A_prev), performed["F", stage.index].held["caches"])
-            found.append(self.known[alike])
+                self.known[key] = Kept(n_bytes_of(A_prev), performed["F", stage.index].held["caches"])
+            found.append(self.known[key])
         return found
 
     def _counted(self, stage, shape, m, pattern, dA):
