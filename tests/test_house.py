@@ -1,6 +1,7 @@
 """The floors of the house: who may import whom, how long a module may be, and how long an import takes."""
 
 import ast
+import os
 import subprocess
 import sys
 from functools import cache
@@ -78,11 +79,16 @@ def test_modules_stay_short():
     assert max(lengths.values()) <= 300, max(lengths, key=lengths.get)
 
 
-def test_the_import_is_quick_and_leaves_matplotlib_alone():
-    """At most twice the CPU time that NumPy's own import takes, in the best of three runs; machines differ in speed."""
+def test_the_import_is_quick_and_leaves_matplotlib_alone(tmp_path):
+    """At most one and a half times the CPU time that NumPy's own import takes; machines differ in speed.
+
+    In the best of three runs behind the one that compiles: Python keeps what it compiles, unless it is told not to.
+    """
     code = (
         "import sys, time; begin = time.process_time(); import numpy; middle = time.process_time(); import minipipe; "
         "assert 'matplotlib' not in sys.modules; print((time.process_time() - middle) / (middle - begin))"
     )
-    ratios = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(3)]
-    assert min(ratios) < 2
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
+    run = [sys.executable, "-c", code]
+    ratios = [float(subprocess.run(run, capture_output=True, text=True, check=True, env=env).stdout) for _ in range(4)]
+    assert min(ratios[1:]) < 1.5
