@@ -86,6 +86,7 @@ def describe(layers, input_shape, dtype=np.float32):
     _check_layers(layers)
     if not isinstance(input_shape, tuple) or not input_shape or not all(isinstance(n, Integral) and n > 0 for n in input_shape):
         raise ValueError(f"input_shape={input_shape!r} must be the shape of one sample, a tuple such as (64,) or (3, 32, 32)")
+    input_shape = tuple(map(int, input_shape))  # NumPy's integers would overflow
     rows, parameters = [], parameters_of_layers(layers)
 
     def add_row(layer, shape):

@@ -109,3 +109,10 @@ def test_bad_input_gets_both_numbers_and_the_remedy():
         mp.what_fits(LAYERS, LOSS, (16,), 8, 10**6, schedules=["pipedream"])
     with pytest.raises(ValueError, match="none of the schedules zb-v exists for 8 devices, 8 layers and any of 1, 2, 4, 8 micro-batches"):
         mp.what_fits(LAYERS, LOSS, (16,), 8, 10**6, n_devices=[8], schedules=["zb-v"])
+
+
+def test_numpys_whole_numbers_count_as_pythons():
+    """batch_size=np.int64(64) made derivatives of float64, and other peaks."""
+    (found,) = mp.what_fits(LAYERS, LOSS, (np.int64(16),), np.int64(BATCH), np.int64(10**6), np.array([2]), np.array([32]), SCHEDULES)
+    assert [found] == fits(10**6, [2], n_microbatches=[32])
+    assert (type(found.n_devices), type(found.fits)) == (int, bool)

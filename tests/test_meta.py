@@ -178,3 +178,13 @@ def test_bad_sizes_of_footprints_are_refused():
         mp.footprints(layers, LOSS, 2, (3,), 4, partition="time")
     with pytest.raises(ValueError, match="loss is None, but a backward begins at the loss"):
         mp.footprints(layers, None, 2, (3,), 4)
+
+
+def test_numpys_whole_numbers_count_as_pythons():
+    """np.int32(2**20) samples of 3,000 numbers overflowed, and m=np.int64(8) made the loss's derivative of float32 one of float64."""
+    layers = [mp.Linear(3000, 3000), mp.Linear(3000, 2)]
+    for m in (4, 2**20):
+        assert mp.footprints(layers, LOSS, 2, (np.int32(3000),), np.int32(m)) == mp.footprints(layers, LOSS, 2, (3000,), m)
+    small = mp.footprints(layers, LOSS, 1, (3000,), np.int64(1), dtype=np.float32)
+    assert small == mp.footprints(layers, LOSS, 1, (3000,), 1, dtype=np.float32)
+    assert mp.describe([mp.Linear(2**17, 2**17)], (np.int32(2**17),)).macs == 2**34

@@ -144,7 +144,7 @@ def _best(network, choices, memory_limit):
         for choice in equally_fast:
             peak = network.peak_bytes(choice)
             if lowest is None or peak < lowest.peak_bytes:
-                lowest = choice.setting._replace(peak_bytes=peak, fits=peak <= memory_limit)
+                lowest = choice.setting._replace(peak_bytes=peak, fits=bool(peak <= memory_limit))
         if lowest.fits:
             break
     return lowest
@@ -157,18 +157,21 @@ def _rounded_makespan(choice):
 
 def _checked_sizes(batch_size, n_microbatches):
     """[(micro-batches, samples of each)]"""
-    if whole_number("batch_size", batch_size) < 1:
+    batch_size = whole_number("batch_size", batch_size)
+    if batch_size < 1:
         raise ValueError(f"batch_size={batch_size} must be at least 1")
     if n_microbatches is None:
         n_microbatches = [2**power for power in range(MOST_MICROBATCHES.bit_length()) if batch_size % 2**power == 0]
+    n_microbatches = [whole_number("n_microbatches", M) for M in n_microbatches]
     for M in n_microbatches:
-        if whole_number("n_microbatches", M) < 1 or batch_size % M:
+        if M < 1 or batch_size % M:
             raise ValueError(f"n_microbatches={M} does not divide batch_size={batch_size}: use {gcd(batch_size, max(M, 1))}, or another batch_size")
     return [(M, batch_size // M) for M in n_microbatches]
 
 
 def _checked_devices(K, n_layers):
-    if not 1 <= whole_number("n_devices", K) <= n_layers:
+    K = whole_number("n_devices", K)
+    if not 1 <= K <= n_layers:
         raise ValueError(f"n_devices={K} does not fit {n_layers} layers: use 1 to {n_layers}, so that each has a layer")
     return K
 

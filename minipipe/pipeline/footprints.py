@@ -61,7 +61,7 @@ class WithoutNumbers:
         if not hasattr(loss, "backward"):
             raise ValueError(f"loss is {loss!r}, but a backward begins at the loss: pass one, such as MeanSquaredError()")
         self.description = describe(layers, input_shape, dtype)
-        self.shapes = [input_shape, *(row.output_shape for row in self.description.rows)]
+        self.shapes = [self.description.input_shape, *(row.output_shape for row in self.description.rows)]
         self.names = list(map(_name, layers))
         self.layers = [layer.copy() for layer in layers]  # initialized in those stages that are counted
         self.loss, self.dtype, self.optimizer = loss, dtype, optimizer
@@ -143,7 +143,8 @@ def of_samples(m, count):
     >>> of_samples(6, lambda m: [100 + 8 * m])
     [148]
     """
-    if whole_number("m", m) < 1:
+    m = whole_number("m", m)
+    if m < 1:
         raise ValueError(f"m={m} must be at least 1")
     return count(m) if m <= FEW else evenly(m, count(2), count(3))
 
