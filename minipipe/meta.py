@@ -53,6 +53,9 @@ class MetaArray(NDArrayOperatorsMixin):
     def __len__(self):
         return self.shape[0]
 
+    def __bool__(self):
+        raise TypeError(f"whether {self!r} is true depends on its numbers")
+
     def __repr__(self):
         return f"MetaArray({self.shape}, {self.dtype})"
 
@@ -91,10 +94,10 @@ class MetaArray(NDArrayOperatorsMixin):
         return self if fits and not copy else MetaArray(self.shape, dtype)
 
     def repeat(self, n, axis):
-        return MetaArray((*self.shape[:axis], n * self.shape[axis], *self.shape[axis + 1:]), self.dtype)
+        return MetaArray(_along(self.shape, axis, n * self.shape[axis]), self.dtype)
 
     def take(self, places, axis):
-        return MetaArray((*self.shape[:axis], *np.shape(places), *self.shape[axis + 1:]), self.dtype)
+        return MetaArray(_along(self.shape, axis, *np.shape(places)), self.dtype)
 
     def _picked(self, key):
         if any(getattr(part, "dtype", None) == bool for part in key):
@@ -132,12 +135,12 @@ class MetaArray(NDArrayOperatorsMixin):
         """There is nothing to write."""
 
     def __array__(self, dtype=None, copy=None):
-        raise TypeError(f"{self!r} has no numbers that NumPy could read")
+        raise TypeError(f"{self!r} has no numbers that NumPy could read: make arrays to write it into with np.zeros_like")
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
         if out is not None:
             return out[0]
-        if method == "__call__":
+        if method == "__call__" and ufunc.nout == 1:
             shapes = [getattr(A, "shape", ()) for A in inputs]
             shape = _shape_of_product(*shapes) if ufunc is np.matmul else np.broadcast_shapes(*shapes)
             return MetaArray(shape, _dtype_of_result(ufunc, *map(_kind, inputs)))
@@ -155,6 +158,8 @@ class MetaArray(NDArrayOperatorsMixin):
 
 
 def _shape_of_product(first, second):
+    if min(len(first), len(second)) < 2:
+        raise TypeError(f"the product of arrays of shapes {first} and {second} is only known for matrices: reshape to (1, n) or (n, 1)")
     if first[-1] != second[-2]:
         raise ValueError(f"matrices of shapes {first} and {second} have no product: make {first[-1]} and {second[-2]} equal")
     return *np.broadcast_shapes(first[:-2], second[:-2]), first[-2], second[-1]
@@ -187,12 +192,18 @@ def _contiguous(A):
 def _concatenate(arrays, axis=0):
     shapes = [A.shape for A in arrays]
     length = sum(shape[axis] for shape in shapes)
-    return MetaArray((*shapes[0][:axis], length, *shapes[0][axis + 1:]), np.result_type(*arrays))
+    return MetaArray(_along(shapes[0], axis, length), np.result_type(*arrays))
 
 
-def _split(A, n):
-    size = len(A) // n
-    return [A[start:start + size] for start in range(0, len(A), size)]
+def _along(shape, axis, *lengths):
+    """`shape` with these lengths instead of that of one axis, which may be counted from the end."""
+    axis = range(len(shape))[axis]
+    return *shape[:axis], *lengths, *shape[axis + 1:]
+
+
+def _clip(A, low, high):
+    given = [limit for limit in (A, low, high) if limit is not None]
+    return MetaArray(np.broadcast_shapes(*map(np.shape, given)), np.result_type(*given))
 
 
 def _through_layout(function):
@@ -206,10 +217,10 @@ FUNCTIONS = {
     np.empty: MetaArray, np.full: _filled, np.zeros_like: lambda A: A.copy(),
     np.asarray: lambda A, dtype: MetaArray(A.shape, dtype), np.ascontiguousarray: _contiguous,
     np.where: lambda mask, A, B: MetaArray(np.broadcast_shapes(*map(np.shape, (mask, A, B))), np.result_type(A, B)),
-    np.clip: lambda A, low, high: A.copy(),
+    np.clip: _clip,
     np.array_equal: lambda A, B: True,
     np.concatenate: _concatenate,
-    np.split: _split,
+    np.split: lambda A, parts, axis=0: list(map(A._view, np.split(A._layout, parts, axis))),
     **{function: _through_layout(function) for function in (
         np.moveaxis, np.swapaxes, np.expand_dims, np.broadcast_to, np.flip, sliding_window_view,
     )},

@@ -91,6 +91,10 @@ def test_views_are_views_where_those_of_numbers_are():
             lambda A: A[:, np.array([2, 2, 0])], lambda A: np.concatenate([A, A], axis=1), lambda A: A.sum(axis=(0, 2)),
             lambda A: A.mean(axis=1, keepdims=True), lambda A: A.max(), lambda A: np.split(A, len(A))[-1], lambda A: A > 0,
             lambda A: (A > 0).sum(axis=0), lambda A: np.where(A > 0, A, 0.0), lambda A: np.broadcast_to(A[:1], A.shape), lambda A: np.flip(A, 1), lambda A: abs(A),
+            lambda A: A.repeat(2, -1), lambda A: A.repeat(3, -2), lambda A: A.take([0, 0], axis=-1), lambda A: A.take(np.array([[0]]), axis=-3),
+            lambda A: np.concatenate([A, A], axis=-1), lambda A: np.concatenate([A, A, A], -2), lambda A: np.split(A, 2, axis=1)[0],
+            lambda A: np.split(A, [1], axis=-2)[1], lambda A: np.clip(A, 0, 1), lambda A: np.clip(A, np.zeros((5, 1, 1, 1)), None),
+            lambda A: np.clip(A.astype(np.float32), np.zeros(1), 1),
             lambda A: np.expand_dims(A, (0, 2)), lambda A: np.add.reduceat(A, [0, 0]), lambda A: A.swapaxes(1, 2) @ np.ones((4, 5)),
         ):
             result, meta = change(A), MetaArray(A.shape, A.dtype)
@@ -103,8 +107,15 @@ def test_what_depends_on_numbers_is_refused():
     A = MetaArray((3, 4))
     with pytest.raises(TypeError, match="how many numbers a mask leaves is not known without the numbers: multiply by the mask"):
         A[A > 0]
-    with pytest.raises(TypeError, match=r"MetaArray\(\(3, 4\), float64\) has no numbers that NumPy could read"):
+    with pytest.raises(TypeError, match=r"MetaArray\(\(3, 4\), float64\) has no numbers that NumPy could read: make arrays .* np.zeros_like"):
         np.array(A)
+    for number in (A.max(), A[:1, 0]):
+        with pytest.raises(TypeError, match=r"whether MetaArray\(\(1?,?\), float64\) is true depends on its numbers"):
+            A * 2 if number else A
+    with pytest.raises(TypeError, match=r"of shapes \(3,\) and \(3, 4\) is only known for matrices: reshape to \(1, n\)"):
+        np.ones(3) @ A
+    with pytest.raises(TypeError, match="modf"):
+        np.modf(A)
     with pytest.raises(TypeError, match="no implementation found for 'numpy.sort'"):
         np.sort(A)
     with pytest.raises(ValueError, match=r"matrices of shapes \(3, 4\) and \(3, 4\) have no product: make 4 and 3 equal"):
