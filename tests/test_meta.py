@@ -199,3 +199,47 @@ def test_numpys_whole_numbers_count_as_pythons():
     small = mp.footprints(layers, LOSS, 1, (3000,), np.int64(1), dtype=np.float32)
     assert small == mp.footprints(layers, LOSS, 1, (3000,), 1, dtype=np.float32)
     assert mp.describe([mp.Linear(2**17, 2**17)], (np.int32(2**17),)).macs == 2**34
+
+
+class Own(mp.Layer):
+    """A layer whose forward is `function`, and whose W is drawn by `draw`."""
+
+    def __init__(self, function, draw=lambda rng: None):
+        self.function, self.draw = function, draw
+
+    def initialize(self, rng, dtype=np.float64):
+        self.W = self.draw(rng)
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return self.function(A_prev)
+
+    def backward_input(self, dZ):
+        return dZ * 1
+
+
+@pytest.mark.parametrize(("layer", "message"), [
+    (Own(lambda A: np.sort(A, axis=0)), r"Own\(\) cannot be counted without numbers: no implementation found for 'numpy.sort'.* or mp.measure"),
+    (Own(lambda A: A - A.std()), "'MetaArray' object has no attribute 'std'.* or mp.measure, which runs the layers with numbers"),
+    (Own(lambda A: A[A > 0]), "how many numbers a mask leaves is not known .*: multiply by the mask. Use functions"),
+    (Own(lambda A: A[7]), r"Own\(\) cannot be counted without numbers: index 7 is out of bounds"),
+    (mp.Residual(Own(lambda A: np.einsum("ij->ji", A).T)), r"^Own\(\) cannot be counted without numbers.*numpy.einsum"),
+    (Own(None, lambda rng: np.linalg.qr(rng.standard_normal(size=(3, 3), dtype=np.float32))[0]), r"Own\(\) cannot .*numpy.linalg.qr"),
+    (Own(lambda A: A * np.ones(A.shape)), r"Own\(\) ends a stage with MetaArray\(\(3, 4\), float64\), but .* say MetaArray\(\(3, 4\), float32\)"),
+    (Own(lambda A: A[:2]), r"Own\(\) ends a stage with MetaArray\(\(2, 4\), float32\), but output_shape .* say MetaArray\(\(3, 4\), float32\)"),
+])
+def test_layers_that_cannot_be_counted_are_named_with_a_remedy(layer, message):
+    with pytest.raises(ValueError, match=message):
+        mp.footprints([layer, mp.Tanh()], LOSS, 2, (3,), 4, dtype=np.float32)
+
+
+def test_a_layer_of_ones_own_is_counted():
+    """Its W, drawn with a size by name, its views, and what it writes into an array of its own."""
+    def forward(A):
+        Z = np.zeros_like(A)
+        Z[0] = A[0]
+        return Z[::-1]
+
+    layers = [mp.Linear(3, 3), Own(forward, lambda rng: rng.standard_normal(size=(3, 3))), mp.Tanh()]
+    measured, foreseen = measured_and_foreseen(layers, (3,), 2, 4, np.float64, tokens=False)
+    assert foreseen == measured

@@ -1,6 +1,8 @@
 """The bytes that the stages of any cut of a network need for a micro-batch, counted in arrays without numbers."""
 
 import pickle
+import traceback
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -8,7 +10,7 @@ import numpy as np
 
 from ..description import describe
 from ..functions import whole_number
-from ..layers import Embedding, every_layer
+from ..layers import Embedding, Layer, every_layer
 from ..meta import MetaArray
 from .one_microbatch import PATTERNS, footprint, n_bytes_of, one_micro_batch, received, stages_of
 from .partition import counts_of
@@ -124,10 +126,15 @@ class WithoutNumbers:
         return footprint(stage, {pattern: performed}, self.optimizer), received(sent_back)
 
     def _performed(self, stage, shape, m, pattern, dA=None):
-        for layer in stage.layers:
-            layer.initialize(_NoNumbers(), self.dtype)
         A_prev = arrays(shape, m, self.dtype) if stage.index else None
-        return one_micro_batch([stage], pattern, *self.sample(m), A_prev, dA)
+        with _names_the_layer():
+            for layer in stage.layers:
+                layer.initialize(_NoNumbers(), self.dtype)
+            performed = one_micro_batch([stage], pattern, *self.sample(m), A_prev, dA)
+        if stage.loss is None:
+            last = stage.layers[-1]
+            _check_sent(performed["F", stage.index].sent, arrays(self.shapes[1 + self.layers.index(last)], m, self.dtype), last)
+        return performed
 
 
 def arrays(shape, m, dtype):
@@ -163,11 +170,34 @@ def evenly(m, two, three):
     return two + (m - 2) * (three - two)
 
 
+def _check_sent(sent, expected, layer):
+    """What a stage sends is what the next one is counted with."""
+    if repr(sent) != repr(expected):
+        raise ValueError(
+            f"{layer!r} ends a stage with {sent!r}, but output_shape and the dtype of X say {expected!r}: make them agree, and let "
+            "constants have the dtype of A_prev"
+        )
+
+
+@contextmanager
+def _names_the_layer():
+    """An error of a layer that is not made for arrays without numbers says which layer, and what to do."""
+    try:
+        yield
+    except (TypeError, AttributeError, IndexError) as error:
+        places = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+        layers = [repr(place) for place in places if isinstance(place, Layer)] or ["the loss"]
+        raise ValueError(
+            f"{layers[-1]} cannot be counted without numbers: {error}. Use functions that arrays without numbers know, see minipipe.meta, "
+            "or mp.measure, which runs the layers with numbers"
+        ) from error
+
+
 class _NoNumbers:
     """A generator of random numbers that draws none."""
 
-    def standard_normal(self, shape):
-        return MetaArray(shape)
+    def standard_normal(self, size=(), dtype=np.float64):
+        return MetaArray(size, dtype)
 
     def __getattr__(self, name):
         return getattr(np.random.default_rng(0), name)
