@@ -5,6 +5,8 @@ m since the loss has done that, t for the number of the update, from 1. The hype
 `exact.Rational` for a network of rational numbers.
 """
 
+import copy
+
 import numpy as np
 
 
@@ -59,6 +61,12 @@ class Optimizer:
                 g = g + self.weight_decay * W
             W -= self.step(g, *self._memory[key])
         self._last_rate = self.learning_rate
+
+    def fresh(self):
+        """An optimizer like this one that has made no update yet."""
+        twin = copy.copy(self)
+        twin._memory, twin._t = {}, 0
+        return twin
 
     def memory_of(self, indices):
         """The arrays that are remembered for the layers with these indices."""
@@ -190,6 +198,13 @@ class AdamW(Adam):
 
     def __init__(self, learning_rate=0.001, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.01):
         super().__init__(learning_rate, betas, epsilon, weight_decay, decoupled=True)
+
+
+def checked_optimizer(optimizer):
+    """`optimizer`, if it is one."""
+    if not isinstance(optimizer, Optimizer):
+        raise ValueError(f"optimizer is {optimizer!r}: pass an object, such as SGD(learning_rate=0.1), or one of a subclass of Optimizer")
+    return optimizer
 
 
 def _parameters(layers, gradients):

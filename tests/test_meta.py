@@ -187,8 +187,36 @@ def test_bad_sizes_of_footprints_are_refused():
             mp.footprints(*arguments)
     with pytest.raises(ValueError, match="partition='time' measures, which takes numbers"):
         mp.footprints(layers, LOSS, 2, (3,), 4, partition="time")
-    with pytest.raises(ValueError, match="loss is None, but a backward begins at the loss"):
-        mp.footprints(layers, None, 2, (3,), 4)
+    for loss in (None, mp.MeanSquaredError):
+        with pytest.raises(ValueError, match=f"loss is {loss}, but a backward begins at the loss"):
+            mp.footprints(layers, loss, 2, (3,), 4)
+    for options, message in (
+        (dict(patterns="FB"), "patterns='FB' must be a list out of FB, FIW, FRB, FRIW"),
+        (dict(patterns=[]), r"patterns=\[\] must be a list out of FB, FIW, FRB, FRIW"),
+        (dict(patterns=["FB", "BF"]), r"patterns=\['FB', 'BF'\] must be a list out of"),
+        (dict(patterns=None), "patterns=None must be a list out of"),
+        (dict(dtype=int), "dtype=<class 'int'> must be one of floats, such as np.float32"),
+        (dict(optimizer="adam"), r"optimizer is 'adam': pass an object, such as SGD\(learning_rate=0.1\)"),
+        (dict(optimizer=mp.Adam), "optimizer is <class 'minipipe.optimizers.Adam'>: pass an object"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            mp.footprints(layers, LOSS, 2, (3,), 4, **options)
+    for nothing in ([], None, mp.Linear(3, 2)):
+        with pytest.raises(ValueError, match=r"layers=.* must be a list of at least 1 layer, such as \[Linear\(2, 3\), ReLU\(\)\]"):
+            mp.footprints(nothing, LOSS, 1, (3,), 4)
+
+
+def test_one_time_iterators_and_used_optimizers_do():
+    """A generator of layers or patterns is read once; an optimizer that has its memory is counted as one that will have it."""
+    layers, optimizer = [mp.Linear(3, 2), mp.Tanh(), mp.Linear(2, 1)], mp.Adam()
+    pipe = mp.Pipeline(layers, LOSS, 2, 2)
+    for _ in range(2):
+        pipe.forward_backward(np.ones((3, 4)), np.ones((1, 4)))
+        pipe.step(optimizer)
+    fresh = mp.footprints(layers, LOSS, 2, (3,), 4, optimizer=mp.Adam())
+    assert mp.footprints(iter(layers), LOSS, 2, (3,), 4, optimizer=optimizer, patterns=iter(["FB", "FIW", "FRB", "FRIW"])) == fresh
+    assert mp.measure(layers, LOSS, 2, np.ones((3, 4)), np.ones((1, 4)), optimizer=optimizer, n_rounds=1).footprints == fresh
+    assert [footprint.optimizer_state for footprint in fresh] == [2 * 8 * (3 * 2 + 2), 2 * 8 * (2 * 1 + 1)]
 
 
 def test_numpys_whole_numbers_count_as_pythons():

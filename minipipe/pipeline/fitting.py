@@ -11,7 +11,7 @@ from ..description import describe
 from ..functions import whole_number
 from ..schedules import BUILDERS, RECOMPUTE, STAGES_PER_DEVICE, Costs, Schedule, build, with_recompute
 from .costs_of_layers import costs_of_layers
-from .footprints import WithoutNumbers
+from .footprints import WithoutNumbers, checked_layers
 from .foresight import patterns_of
 from .segments import EVERY_SQRT, every_sqrt
 from .simulation import simulate
@@ -66,7 +66,7 @@ def what_fits(layers, loss, input_shape, batch_size, memory_limit, n_devices=(1,
     12 MiB: 1f1b, recompute always, 9.2 MiB, True
     8 MiB: 1f1b, recompute always, 9.2 MiB, False
     """
-    layers, sizes = list(layers), _checked_sizes(batch_size, n_microbatches)
+    layers, sizes = checked_layers(layers), _checked_sizes(batch_size, n_microbatches)
     n_devices = [_checked_devices(K, len(layers)) for K in n_devices]
     _check_names(schedules, recompute)
     if not memory_limit > 0:

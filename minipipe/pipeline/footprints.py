@@ -1,7 +1,6 @@
 """The bytes that the stages of any cut of a network need for a micro-batch, counted in arrays without numbers."""
 
 import pickle
-import traceback
 from contextlib import contextmanager
 from itertools import accumulate
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from ..description import describe
 from ..functions import whole_number
 from ..layers import Embedding, Layer, every_layer
 from ..meta import MetaArray
+from ..optimizers import checked_optimizer
 from .one_microbatch import PATTERNS, footprint, n_bytes_of, one_micro_batch, received, stages_of
 from .partition import counts_of
 
@@ -40,6 +40,7 @@ def footprints(layers, loss, n_stages, input_shape, m, partition=None, dtype=np.
         raise ValueError(f"n_stages={n_stages} must be at least 1")
     if isinstance(partition, str) and partition == "time":
         raise ValueError("partition='time' measures, which takes numbers: use 'macs', or the list that `partition` has found")
+    patterns, layers = _checked_patterns(patterns), checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer)
     return network.footprints(counts_of(partition, layers, n_stages, network.sample(1), loss), m, patterns)
 
@@ -60,9 +61,13 @@ class WithoutNumbers:
     """
 
     def __init__(self, layers, loss, input_shape, dtype, optimizer):
-        if not hasattr(loss, "backward"):
+        if isinstance(loss, type) or not hasattr(loss, "backward"):
             raise ValueError(f"loss is {loss!r}, but a backward begins at the loss: pass one, such as MeanSquaredError()")
+        if optimizer is not None:
+            checked_optimizer(optimizer)
         self.description = describe(layers, input_shape, dtype)
+        if self.description.dtype.kind != "f":
+            raise ValueError(f"dtype={dtype} must be one of floats, such as np.float32")
         self.shapes = [self.description.input_shape, *(row.output_shape for row in self.description.rows)]
         self.names = list(map(_name, layers))
         self.layers = [layer.copy() for layer in layers]  # initialized in those stages that are counted
@@ -170,6 +175,21 @@ def evenly(m, two, three):
     return two + (m - 2) * (three - two)
 
 
+def checked_layers(layers):
+    """`layers` as a list."""
+    found = list(layers) if hasattr(layers, "__iter__") else []
+    if not found:
+        raise ValueError(f"layers={layers!r} must be a list of at least 1 layer, such as [Linear(2, 3), ReLU()]")
+    return found
+
+
+def _checked_patterns(patterns):
+    found = list(patterns) if hasattr(patterns, "__iter__") and not isinstance(patterns, str) else []
+    if not found or any(pattern not in PATTERNS for pattern in found):
+        raise ValueError(f"patterns={patterns!r} must be a list out of {', '.join(PATTERNS)}")
+    return found
+
+
 def _check_sent(sent, expected, layer):
     """What a stage sends is what the next one is counted with."""
     if repr(sent) != repr(expected):
@@ -185,10 +205,12 @@ def _names_the_layer():
     try:
         yield
     except (TypeError, AttributeError, IndexError) as error:
-        places = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
-        layers = [repr(place) for place in places if isinstance(place, Layer)] or ["the loss"]
+        name, place = "the loss", error.__traceback__
+        while place is not None:
+            owner, place = place.tb_frame.f_locals.get("self"), place.tb_next
+            name = repr(owner) if isinstance(owner, Layer) else name
         raise ValueError(
-            f"{layers[-1]} cannot be counted without numbers: {error}. Use functions that arrays without numbers know, see minipipe.meta, "
+            f"{name} cannot be counted without numbers: {error}. Use functions that arrays without numbers know, see minipipe.meta, "
             "or mp.measure, which runs the layers with numbers"
         ) from error
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..functions import whole_number
 from ..network import Network
+from ..optimizers import checked_optimizer
 from ..schedules import Costs
 from .one_microbatch import PATTERNS, footprint, one_micro_batch, stages_of
 from .partition import counts_of
@@ -38,6 +39,8 @@ def measure(layers, loss, n_stages, X, Y, partition=None, dtype=np.float64, opti
     for name, value in (("n_stages", n_stages), ("n_rounds", n_rounds)):
         if whole_number(name, value) < 1:
             raise ValueError(f"{name}={value} must be at least 1")
+    if optimizer is not None:
+        checked_optimizer(optimizer)
     network = Network(layers, loss, dtype=dtype)
     X, Y = network.checked_batch(X, Y)
     stages = stages_of(network.layers, network.loss, counts_of(partition, network.layers, n_stages, (X, Y), loss))

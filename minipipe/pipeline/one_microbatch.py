@@ -1,6 +1,5 @@
 """One micro-batch through stages: how long each action takes, and how many bytes it needs."""
 
-import copy
 import time
 from typing import NamedTuple
 
@@ -97,7 +96,7 @@ def footprint(stage, actions, optimizer=None):
     forward, backward, last = performed["F"], performed["B" if "B" in pattern else "I"], performed[pattern[-1]]
     return Footprint(
         parameters=forward.held["parameters"],
-        optimizer_state=0 if optimizer is None else _state_of(copy.deepcopy(optimizer), stage),
+        optimizer_state=0 if optimizer is None else _state_of(optimizer.fresh(), stage),
         gradients=last.held["gradients"] - forward.held["gradients"],
         statistics=forward.held["gradients"],
         sent={"F": n_bytes_of(forward.sent), "B": n_bytes_of(backward.sent)},
@@ -114,6 +113,6 @@ def n_bytes_of(sent):
 
 
 def _state_of(optimizer, stage):
-    """The bytes that an optimizer keeps for a stage, after an update of a copy of it."""
+    """The bytes that a fresh optimizer keeps for a stage, after an update of a copy of it."""
     optimizer.update([layer.copy() for layer in stage.layers], stage.gradients())
     return sum(Buffers(optimizer.memory_of(range(len(stage.layers)))).values())
