@@ -426,3 +426,14 @@ def test_a_run_that_fails_leaves_the_parameters_as_they_were_and_the_pipeline_us
         with pytest.raises(RuntimeError, match="stopped with an error"):
             ask()
     assert free.forward_backward(X, Y) == pipeline().forward_backward(X, Y)
+
+
+@pytest.mark.parametrize("junk", ["adam", mp.Adam, None])
+def test_what_is_no_optimizer_is_refused_before_anything_changes(junk):
+    pipe = mp.Pipeline([mp.Linear(2, 1)], mp.MeanSquaredError(), 1, 1)
+    pipe.forward_backward(np.ones((2, 1)), np.ones((1, 1)))
+    with pytest.raises(ValueError, match=r"optimizer is .*: pass an object, such as SGD\(learning_rate=0.1\)"):
+        pipe.step(junk)
+    assert pipe.n_steps == 0
+    with pytest.raises(ValueError, match=r"optimizer is .*: pass an object, such as SGD\(learning_rate=0.1\)"):
+        mp.AsynchronousPipeline([mp.Linear(2, 1)], mp.MeanSquaredError(), 1, junk)

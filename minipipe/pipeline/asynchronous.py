@@ -9,6 +9,7 @@ import numpy as np
 from ..cluster import Link, Links
 from ..functions import whole_number
 from ..network import commit
+from ..optimizers import checked_optimizer
 from ..schedules import ASYNCHRONOUS, Costs, pipedream_2bw
 from ..schedules.counting import check_versions, updates
 from .batches import Stream
@@ -120,7 +121,7 @@ class AsynchronousPipeline(StagedNetwork):
         self._build = _checked_builder(schedule, self.n_microbatches)
         self._checked_schedule(n_batches=1)
         Links(link, n_stages)
-        self._optimizers = [copy.deepcopy(optimizer) for _ in self.stages]
+        self._optimizers = [copy.deepcopy(checked_optimizer(optimizer)) for _ in self.stages]
 
     def train(self, batches):
         """The costs of the mini-batches `batches`, a list of (X, Y), which go through the pipeline one behind another.

@@ -7,6 +7,7 @@ import numpy as np
 from ..cluster import Link, Links, Receive, Send
 from ..functions import whole_number
 from ..network import sum_of_tied
+from ..optimizers import checked_optimizer
 from ..schedules import Costs, Schedule, build, with_recompute
 from .batches import MicroBatches
 from .partition import counts_of
@@ -92,7 +93,7 @@ class Pipeline(StagedNetwork):
 
     def step(self, optimizer):
         """One update of all parameters by `optimizer`, with the current gradients; what it keeps for them lies with their stages."""
-        super().step(optimizer)
+        super().step(checked_optimizer(optimizer))
         for stage in self.stages:
             first = self._stage_of_layer.index(stage.index)
             stage.keep_optimizer_state(optimizer.memory_of(range(first, first + len(stage.layers))))
