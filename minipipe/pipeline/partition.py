@@ -1,5 +1,6 @@
 """Where to cut a network into stages."""
 
+from ..functions import whole_number
 from .costs_of_layers import NEED_DATA, costs_of_layers
 from .solvers import equal_counts, min_max
 
@@ -25,19 +26,27 @@ def counts_of(choice, layers, n_stages, sample, loss):
     if choice is None:
         return equal_counts(len(layers), n_stages)
     if not isinstance(choice, str) and not callable(choice):
-        return list(choice)
+        return _checked_counts(choice, len(layers), n_stages)
     if sample is None and (callable(choice) or choice in NEED_DATA):
         raise ValueError(f"partition={choice!r} needs data to find the costs: pass sample=(X, Y), a micro-batch, too")
     return partition(layers, n_stages, choice, sample=sample, loss=loss)
 
 
-def cut(layers, counts):
-    """`layers` as one list per stage, with `counts[s]` consecutive layers in stage s."""
-    counts = list(counts)
-    if any(count < 1 for count in counts) or sum(counts) != len(layers):
+def _checked_counts(counts, n_layers, n_stages):
+    if not hasattr(counts, "__iter__"):
+        raise ValueError(f"partition={counts!r} must be a list with the number of layers of each stage")
+    counts = [whole_number(f"partition[{stage}]", count) for stage, count in enumerate(counts)]
+    if any(count < 1 for count in counts) or sum(counts) != n_layers:
         raise ValueError(
-            f"partition={counts} adds up to {sum(counts)} for {len(layers)} layers: "
+            f"partition={counts} adds up to {sum(counts)} for {n_layers} layers: "
             "give each stage at least 1 layer and all of them together every layer"
         )
+    if len(counts) != n_stages:
+        raise ValueError(f"partition={counts} makes {len(counts)} stages, but n_stages={n_stages}")
+    return counts
+
+
+def cut(layers, counts):
+    """`layers` as one list per stage, with `counts[s]` consecutive layers in stage s."""
     layers = iter(layers)
     return [[next(layers) for _ in range(count)] for count in counts]

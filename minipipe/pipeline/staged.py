@@ -18,8 +18,6 @@ class StagedNetwork(Network):
         self.n_stages = n_stages
         counts = counts_of(partition, self.layers, n_stages, sample, loss)
         parts = cut(self.layers, counts)
-        if len(parts) != n_stages:
-            raise ValueError(f"partition={counts} makes {len(parts)} stages, but n_stages={n_stages}")
         costs.table(n_stages)
         self._costs, self._link, self._memory_limit = costs, link, memory_limit
         self.stages = [self.stage_class(s, part, loss if s == n_stages - 1 else None) for s, part in enumerate(parts)]
