@@ -98,11 +98,26 @@ def test_bad_input_gets_both_numbers_and_the_remedy():
         (dict(n_devices=[2], recompute="never"), "recompute='never' must be a list of names"),
         (dict(n_devices=[2], partition="size"), "by='size' is not known"),
         (dict(n_devices=[2], partition="time"), "by='time' needs a sample"),
+        (dict(n_devices=2), r"n_devices=2 must be a list, even of one: \[2\]"),
+        (dict(n_devices=[]), "n_devices is an empty list: give it at least one to try"),
+        (dict(n_devices=[2], n_microbatches=4), r"n_microbatches=4 must be a list, even of one: \[4\]"),
+        (dict(n_devices=[2], n_microbatches=[]), "n_microbatches is an empty list"),
+        (dict(n_devices=[2], recompute=[]), "recompute is an empty list"),
+        (dict(n_devices=[2], recompute=None), r"recompute=None must be a list, even of one"),
+        (dict(n_devices=[2], recompute=[["never"]]), "must be a list of names out of never, always"),
+        (dict(n_devices=[2], seconds=3), r"seconds=3 must be a function \(multiply-accumulates\) -> time"),
+        (dict(n_devices=[2], seconds=lambda macs: None), "F=None on stage 0: a cost is a finite number of ticks above 0"),
+        (dict(n_devices=[2], seconds=lambda macs: -1), "F=-1 on stage 0: a cost is a finite number of ticks above 0"),
     ):
         with pytest.raises(ValueError, match=message):
             fits(10**6, **options)
     with pytest.raises(ValueError, match="memory_limit=0 bytes must be above 0"):
         fits(0, [2])
+    for limit in ("8GiB", None):
+        with pytest.raises(ValueError, match=r"memory_limit=.* must be a number of bytes, such as 8 \* 2\*\*30"):
+            fits(limit, [2])
+    with pytest.raises(ValueError, match="must be a list of at least 1 layer"):
+        mp.what_fits([], LOSS, (16,), 8, 10**6)
     with pytest.raises(ValueError, match="batch_size=0 must be at least 1"):
         mp.what_fits(LAYERS, LOSS, (16,), 0, 10**6)
     with pytest.raises(ValueError, match="schedules=.'pipedream'. must be a list of names out of naive, gpipe"):
@@ -116,3 +131,10 @@ def test_numpys_whole_numbers_count_as_pythons():
     (found,) = mp.what_fits(LAYERS, LOSS, (np.int64(16),), np.int64(BATCH), np.int64(10**6), np.array([2]), np.array([32]), SCHEDULES)
     assert [found] == fits(10**6, [2], n_microbatches=[32])
     assert (type(found.n_devices), type(found.fits)) == (int, bool)
+
+
+def test_iterators_are_read_once():
+    """Names and numbers that can be looked at only once are tried for each number of devices, as those of a list are."""
+    lists = dict(n_microbatches=[2, 4], schedules=["gpipe", "1f1b"], recompute=["never", "always"])
+    once = {name: iter(values) for name, values in lists.items()}
+    assert mp.what_fits(iter(LAYERS), LOSS, (16,), BATCH, 10**6, iter([1, 2]), **once) == mp.what_fits(LAYERS, LOSS, (16,), BATCH, 10**6, [1, 2], **lists)

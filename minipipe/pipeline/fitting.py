@@ -2,6 +2,7 @@
 
 from itertools import accumulate, groupby
 from math import gcd
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -67,8 +68,12 @@ def what_fits(layers, loss, input_shape, batch_size, memory_limit, n_devices=(1,
     8 MiB: 1f1b, recompute always, 9.2 MiB, False
     """
     layers, sizes = checked_layers(layers), _checked_sizes(batch_size, n_microbatches)
-    n_devices = [_checked_devices(K, len(layers)) for K in n_devices]
-    _check_names(schedules, recompute)
+    n_devices = [_checked_devices(K, len(layers)) for K in _listed("n_devices", n_devices)]
+    schedules, recompute = _checked_names("schedules", schedules, BUILDERS), _checked_names("recompute", recompute, MODES)
+    if not callable(seconds):
+        raise ValueError(f"seconds={seconds!r} must be a function (multiply-accumulates) -> time")
+    if not isinstance(memory_limit, Real):
+        raise ValueError(f"memory_limit={memory_limit!r} must be a number of bytes, such as 8 * 2**30")
     if not memory_limit > 0:
         raise ValueError(f"memory_limit={memory_limit} bytes must be above 0")
     network = _Network(layers, loss, input_shape, seconds, link, partition, dtype, optimizer)
@@ -133,6 +138,7 @@ class _Network:
     def _costs(self, counts, m):
         """Those of each stage for a micro-batch of m samples."""
         F = [self.seconds(m * max(macs, 1)) for macs in loads(self.macs, counts)]
+        Costs(F=F).table(len(F))  # checked before they are doubled
         return Costs(F=F, B=[2 * f for f in F], message_bytes=[m * self.n_bytes[end - 1] for end in accumulate(counts)])
 
 
@@ -162,7 +168,7 @@ def _checked_sizes(batch_size, n_microbatches):
         raise ValueError(f"batch_size={batch_size} must be at least 1")
     if n_microbatches is None:
         n_microbatches = [2**power for power in range(MOST_MICROBATCHES.bit_length()) if batch_size % 2**power == 0]
-    n_microbatches = [whole_number("n_microbatches", M) for M in n_microbatches]
+    n_microbatches = [whole_number("n_microbatches", M) for M in _listed("n_microbatches", n_microbatches)]
     for M in n_microbatches:
         if M < 1 or batch_size % M:
             raise ValueError(f"n_microbatches={M} does not divide batch_size={batch_size}: use {gcd(batch_size, max(M, 1))}, or another batch_size")
@@ -176,8 +182,20 @@ def _checked_devices(K, n_layers):
     return K
 
 
-def _check_names(schedules, recompute):
-    for name, names, known in (("schedules", schedules, BUILDERS), ("recompute", recompute, MODES)):
-        wrong = [value for value in names if value not in known]
-        if isinstance(names, str) or wrong:
-            raise ValueError(f"{name}={names!r} must be a list of names out of {', '.join(known)}")
+def _checked_names(name, names, known):
+    wrong = ValueError(f"{name}={names!r} must be a list of names out of {', '.join(known)}")
+    if isinstance(names, str):
+        raise wrong
+    names = _listed(name, names)
+    if any(value not in list(known) for value in names):
+        raise wrong
+    return names
+
+
+def _listed(name, values):
+    if not hasattr(values, "__iter__"):
+        raise ValueError(f"{name}={values!r} must be a list, even of one: [{values!r}]")
+    values = list(values)
+    if not values:
+        raise ValueError(f"{name} is an empty list: give it at least one to try")
+    return values
