@@ -302,6 +302,7 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
     (["fit", "--memory", "1GiB", "--input", "1", "28", "28"], "layers[0], Conv2d(3, 52, kernel_size=(3, 3)), does not fit"),
     (["fit", "--memory", "1GiB", "--devices", "99"], "n_devices=99 does not fit 28 layers: use 1 to 28"),
     (["fit", "--memory", "1GiB", "--schedules", "gpip"], "must be a list of names out of naive, gpipe"),
+    (["fit", "--memory", "1GiB", "--schedules", "all", "gpip"], "must be a list of names out of naive, gpipe"),
     (["fit", "--memory", "1GiB", "--micro-batches", "3"], "n_microbatches=3 does not divide batch_size=128: use 1"),
     (["export"], "does not say what to write: use --format with one of csv, chrome, html, text"),
     (["export", "--output", "x.foo"], "--output x.foo does not say what to write"),
@@ -342,3 +343,15 @@ def test_two_schedules_at_once_are_refused(capsys):
 def test_python_m_minipipe_is_the_command_line():
     done = subprocess.run([sys.executable, "-m", "minipipe", "timeline", "--schedule", "x"], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith("minipipe: error: unknown schedule 'x'")
+
+
+def test_fit_takes_a_latency_without_a_bandwidth(capsys):
+    """It was left out then: 2 devices were as fast as without, and -1 was taken."""
+    arguments = (*LENET, "--memory", "1GiB", "--devices", "2", "--micro-batches", "2")
+    assert main([*arguments, "--latency", "0"]) == main([*arguments]) == 0
+    free, alike = capsys.readouterr().out.split("lenet5()")[1:]
+    assert free == alike
+    assert main([*arguments, "--latency", "1"]) == 0
+    assert free != capsys.readouterr().out.split("lenet5()")[1]
+    assert main([*arguments, "--latency", "-1"]) == 2
+    assert "latency=-1.0 must be finite and at least 0 ticks" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from dataclasses import replace
 
 from .. import models
 from ..cluster import Link
@@ -46,14 +47,17 @@ def add_options(parser):
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="rmsprop", help="whose state counts (default: %(default)s)")
     parser.add_argument("--device", choices=DEVICES, default="TPUv2", help="its speed and its link (default: %(default)s)")
     parser.add_argument("--bandwidth", type=float, metavar="BYTES", help="per second, of a link instead of the device's own")
-    parser.add_argument("--latency", type=float, default=0, metavar="SECONDS", help="of that link (default: 0)")
+    parser.add_argument("--latency", type=float, metavar="SECONDS",
+                        help="of a link (default: the device's own, or 0 with --bandwidth)")
 
 
 def run(options):
     """Print the table; 1 if nothing fits."""
     limit, layers, device = bytes_from(options.memory), layers_from(options.model), DEVICES[options.device]
-    link = device.link if options.bandwidth is None else Link(options.latency, options.bandwidth)
-    schedules = tuple(BUILDERS) if "all" in options.schedules else options.schedules
+    link = device.link if options.bandwidth is None else Link(bandwidth=options.bandwidth)
+    if options.latency is not None:
+        link = replace(link, latency=options.latency)
+    schedules = tuple(BUILDERS) if options.schedules == ["all"] else options.schedules
     description = describe(layers, tuple(options.input))
     print(f"{options.model}: {len(layers)} layers, {description.parameters:,} parameters, {description.macs:,} multiply-accumulates a sample")
     print(f"{options.batch} samples a mini-batch, {options.device}, {text_of_bytes(limit)} a device, {options.optimizer}\n")
