@@ -80,6 +80,14 @@ def test_messages_that_wait_count():
     assert peaks[0] != peaks[1]
 
 
+@pytest.mark.parametrize("schedule", ["chimera", "dualpipe", "1f1b"])
+def test_the_sums_that_two_copies_exchange_take_time(schedule):
+    """The makespan is that of the run also on slow links, where copies that hand over their gradients at the end pay for it."""
+    link = mp.Link(bandwidth=1)
+    (found,) = mp.what_fits(LAYERS, LOSS, (16,), BATCH, 10**6, [2], [4], [schedule], link=link)
+    assert float(run(found, link=link).makespan) == pytest.approx(float(found.makespan), rel=1e-12)
+
+
 def test_a_huge_network_is_not_built():
     layers = [mp.Linear(100_000, 100_000)] * 8
     one, eight = mp.what_fits(layers, LOSS, (100_000,), 8, 100 * 2**30, (1, 8), (8,), ("1f1b",), optimizer=mp.Adam())

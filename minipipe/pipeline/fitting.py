@@ -125,15 +125,18 @@ class _Network:
             in_segments = mode == EVERY_SQRT
             stages = every_sqrt(whole, counts, costs) if in_segments else (with_recompute(whole, mode), counts, costs)
             schedule, _, shares = stages
-            makespan = simulate(schedule, shares, self.link).makespan
+            exchange = schedule.n_copies > 1  # at the end, two copies send each other their sums, whose bytes only footprints know
+            makespan = (self._foreseen(m, *stages) if exchange else simulate(schedule, shares, self.link)).makespan
             choices.append(_Choice(Setting(K, M, name, mode, counts, costs, makespan, None, None), m, *stages))
         return choices
 
     def peak_bytes(self, choice):
         """On the device that holds most."""
-        patterns = sorted(set(patterns_of(choice.schedule).values()))
-        footprints = self.network.footprints(choice.counts, choice.m, patterns)
-        return max(simulate(choice.schedule, choice.costs, self.link, footprints).peak_bytes())
+        return max(self._foreseen(*choice[1:]).peak_bytes())
+
+    def _foreseen(self, m, schedule, counts, costs):
+        patterns = sorted(set(patterns_of(schedule).values()))
+        return simulate(schedule, costs, self.link, self.network.footprints(counts, m, patterns))
 
     def _costs(self, counts, m):
         """Those of each stage for a micro-batch of m samples."""
