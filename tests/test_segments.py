@@ -105,5 +105,8 @@ def test_updates_and_overlaps_are_cut_too():
     two_stages = mp.Schedule.from_text(["0F0 1F0 0F1&1B0 1F1 0B0 1B1 0B1"])
     assert "0F1&2B0 1B0" in str(in_segments(two_stages, [1, 2])) and in_segments(two_stages, [1, 2]).faults() == []
     assert with_recompute(in_segments(build("dualpipe", 2, 4), 2)).faults() == []
+    for n in (2.0, None, [1, 1.5], "ab"):
+        with pytest.raises(ValueError, match=r"n=.* segments of a stage must be at least 1, in whole numbers"):
+            in_segments(build("gpipe", 2, 2), n)
     with pytest.raises(ValueError, match="n=0 segments of a stage must be at least 1"):
         in_segments(build("gpipe", 2, 2), 0)

@@ -56,8 +56,8 @@ def _for_each_stage(n, n_stages):
     lengths = list(n) if hasattr(n, "__len__") else [n] * n_stages
     if len(lengths) != n_stages:
         raise ValueError(f"n has {len(lengths)} numbers of segments for {n_stages} stages: give one number, or one for each stage")
-    if min(lengths) < 1:
-        raise ValueError(f"n={n} segments of a stage must be at least 1")
+    if not all(isinstance(length, Integral) and length >= 1 for length in lengths):
+        raise ValueError(f"n={n} segments of a stage must be at least 1, in whole numbers")
     return lengths
 
 
