@@ -124,6 +124,11 @@ def test_footprints_that_do_not_fit_are_refused():
     sizes = mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=1).footprints
     with pytest.raises(ValueError, match="footprints are of 3 micro-batches and 2 stages, but the schedule has 3 and 4: make them for"):
         mp.simulate(build("gpipe", 4, 3), footprints=sizes)
+    with pytest.raises(ValueError, match="footprints are of 2 micro-batches and 1, 2 stages, but the schedule has 2 and 2"):
+        mp.simulate(build("gpipe", 2, 2), footprints=[sizes, sizes[:1]])
+    for i, junk in ((0, [None, None]), (1, [sizes, None]), (0, [sizes[0], 3]), (0, [tuple(sizes)] * 2)):
+        with pytest.raises(ValueError, match=rf"footprints\[{i}\] is .*, but must be a list with a Footprint for each stage"):
+            mp.simulate(build("gpipe", 2, 2), footprints=junk)
     with pytest.raises(ValueError, match=r"footprints is an empty list: pass footprints\(...\) or measure\(...\).footprints"):
         mp.simulate(build("gpipe", 2, 3), footprints=[])
     with pytest.raises(ValueError, match=r"footprints is a Measured: pass footprints\(...\)"):

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from ..schedules.counting import check_versions, updates
+from .one_microbatch import Footprint
 from .treesum import SumForEach
 from .versions import Versions
 
@@ -92,9 +93,13 @@ def _for_each_microbatch(schedule, footprints):
         what = "an empty list" if footprints == [] else f"a {type(footprints).__name__}"
         raise ValueError(f"footprints is {what}: pass footprints(...) or measure(...).footprints, or a list of these")
     footprints = footprints if isinstance(footprints[0], list) else [footprints] * M
-    if len(footprints) != M or any(len(stages) != schedule.n_stages for stages in footprints):
+    for i, stages in enumerate(footprints):
+        if not isinstance(stages, list) or not all(isinstance(of_stage, Footprint) for of_stage in stages):
+            raise ValueError(f"footprints[{i}] is {stages!r}, but must be a list with a Footprint for each stage: footprints(...)")
+    n_stages = {len(stages) for stages in footprints}
+    if len(footprints) != M or n_stages != {schedule.n_stages}:
         raise ValueError(
-            f"footprints are of {len(footprints)} micro-batches and {len(footprints[0])} stages, but the schedule has "
+            f"footprints are of {len(footprints)} micro-batches and {', '.join(map(str, sorted(n_stages)))} stages, but the schedule has "
             f"{M} and {schedule.n_stages}: make them for a network with as many stages, for each size of its micro-batches"
         )
     return footprints
