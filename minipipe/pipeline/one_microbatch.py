@@ -48,7 +48,10 @@ def stages_of(layers, loss, counts):
     ends = np.cumsum(counts)
     skips = [np.searchsorted(ends, place, side="right") for place in skip_routes(layers).values()]
     if any(layer.tie for layer in layers) or any(begin != end for begin, end in skips):
-        raise ValueError("tied weights and skip connections between stages send messages of their own: these are not foreseen")
+        raise ValueError(
+            "tied weights and skip connections between stages send messages of their own: these are not foreseen. Cut elsewhere "
+            "(recompute='sqrt' cuts within stages, too), or read the trace of a Pipeline that has run"
+        )
     return [Stage(s, part, loss if s == len(parts) - 1 else None) for s, part in enumerate(parts)]
 
 
