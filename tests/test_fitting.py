@@ -105,6 +105,8 @@ def test_bad_input_gets_both_numbers_and_the_remedy():
         (dict(n_devices=[2], recompute=["sometimes"]), r"recompute=\['sometimes'\] must be a list of names out of never, always"),
         (dict(n_devices=[2], recompute="never"), "recompute='never' must be a list of names"),
         (dict(n_devices=[2], partition="size"), "by='size' is not known"),
+        (dict(n_devices=[2], partition=None), "by=None is not known: use one of 'parameters', 'macs'"),
+        (dict(n_devices=[2], partition=3), "by=3 is not known: use one of 'parameters', 'macs'"),
         (dict(n_devices=[2], partition="time"), "by='time' needs a sample"),
         (dict(n_devices=2), r"n_devices=2 must be a list, even of one: \[2\]"),
         (dict(n_devices=[]), "n_devices is an empty list: give it at least one to try"),

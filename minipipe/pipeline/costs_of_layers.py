@@ -46,9 +46,9 @@ def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss
     [2049, 1, 321]
     """
     layers = list(layers)
-    if not isinstance(by, str) and not callable(by):
+    if not isinstance(by, str) and hasattr(by, "__iter__"):
         return checked("by", by, len(layers))
-    if isinstance(by, str) and by not in KINDS:
+    if by not in KINDS and not callable(by):
         known = ", ".join(map(repr, KINDS))
         raise ValueError(f"by={by!r} is not known: use one of {known}, a function (layer, input_shape), or a list of costs")
     if by == "parameters":
