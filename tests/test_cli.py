@@ -157,9 +157,11 @@ def test_fit_names_what_fits_and_what_would(capsys):
     one, two = (line.split() for line in out.splitlines() if line.startswith("      "))
     assert one[:4] == ["1", "2", "1f1b", "sqrt"] and one[5:7] == ["1.09", "MiB"] and " ".join(one[7:]) == "does not fit; this is the lowest"
     assert two[:4] == ["2", "2", "1f1b", "never"] and two[5:] == ["1015.29", "KiB"]
-    assert "the fastest that fits: 1f1b on 2 devices, 2 micro-batches, recompute never\nlayers of each stage: 4 9\n" in out
+    assert "the fastest that fits: 1f1b on 2 devices, 2 micro-batches, recompute never\nlayers of each stage, a stage on each device: 4 9\n" in out
     status, out, _ = run(capsys, *LENET, "--memory", "500 KB", "--devices", "1", "2")
-    assert status == 1 and "nothing fits: give each device 1015.29 KiB, which 2 devices need, or try more devices" in out
+    assert status == 1 and "nothing fits: give each device 1015.29 KiB, which is the lowest on 2 devices, or try more devices" in out
+    status, out, _ = run(capsys, "fit", "--memory", "1MiB", "--model", "mlp([10, 20, 5])", "--input", "10", "--schedules", "zb-v", "gpipe")
+    assert status == 0 and [line.split()[0] for line in out.splitlines() if line.startswith("      ")] == ["1", "2"]  # of 1 2 4 8: 3 layers
     status, out, _ = run(capsys, *LENET, "--memory", "1015.3KiB", "--devices", "2", "--optimizer", "adam")
     assert status == 1
     speeds = [float(run(capsys, *LENET, "--memory", "1GB", "--devices", "2", "--micro-batches", "4", "--device", "P100", *link)[1]
@@ -300,6 +302,8 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
     (["fit", "--memory", "1GiB", "--model", "amoebanet_d(18)"], "missing 1 required positional argument: 'D'"),
     (["fit", "--memory", "1GiB", "--model", "amoebanet_d(18, 9)"], "D=9 filters must be a multiple of 8"),
     (["fit", "--memory", "1GiB", "--input", "1", "28", "28"], "layers[0], Conv2d(3, 52, kernel_size=(3, 3)), does not fit"),
+    (["fit", "--memory", "1GiB", "--model", "mlp([3, 2])"], "--input is missing: give the shape of one sample for mlp"),
+    (["fit", "--memory", "1GiB", "--model", "mlp(3, 2)"], "'int' object is not iterable; it is mlp(sizes, activation="),
     (["fit", "--memory", "1GiB", "--devices", "99"], "n_devices=99 does not fit 28 layers: use 1 to 28"),
     (["fit", "--memory", "1GiB", "--schedules", "gpip"], "must be a list of names out of naive, gpipe"),
     (["fit", "--memory", "1GiB", "--schedules", "all", "gpip"], "must be a list of names out of naive, gpipe"),

@@ -97,6 +97,15 @@ def test_a_huge_network_is_not_built():
     assert eight.fits and eight.partition == [1] * 8
 
 
+def test_what_is_left_out_is_what_can_be():
+    """Three layers cannot be on four devices, and a batch norm takes no micro-batches of one sample: neither is tried."""
+    layers = [mp.Linear(3, 4), mp.BatchNorm(4), mp.Linear(4, 2)]
+    found = mp.what_fits(layers, LOSS, (3,), 4, 10**6, schedules=["gpipe"])
+    assert [(fit.n_devices, fit.n_microbatches) for fit in found] == [(1, 1), (2, 2)]
+    with pytest.raises(ValueError, match="needs at least 2 to have a variance"):
+        mp.what_fits(layers, LOSS, (3,), 4, 10**6, n_microbatches=[4], schedules=["gpipe"])
+
+
 def test_bad_input_gets_both_numbers_and_the_remedy():
     for options, message in (
         (dict(n_devices=[9]), "n_devices=9 does not fit 8 layers: use 1 to 8"),

@@ -3,6 +3,7 @@
 import ast
 import re
 from dataclasses import replace
+from inspect import signature
 
 from .. import models
 from ..cluster import Link
@@ -11,6 +12,7 @@ from ..losses import SoftmaxCrossEntropy
 from ..optimizers import SGD, Adam, RMSProp
 from ..papers import P100, TPU_V2, TPU_V3
 from ..pipeline import what_fits
+from ..pipeline.fitting import DEVICES as TO_TRY
 from ..pipeline.fitting import MODES
 from ..schedules import BUILDERS
 
@@ -21,10 +23,11 @@ messages. Time is that of the multiply-accumulates, a backward taking two forwar
 examples:
   python3 -m minipipe fit --memory 2GiB
   python3 -m minipipe fit --memory 16GiB --device TPUv3 --model "transformer(32000, 2048, 32, 24)" --input 1024 --batch 32
-  python3 -m minipipe fit --memory 1MiB --model "lenet5()" --input 1 28 28 --batch 64 --devices 1 2 --schedules gpipe 1f1b
+  python3 -m minipipe fit --memory 1MiB --model "lenet5()" --batch 64 --devices 1 2 --schedules gpipe 1f1b
 """
 DEVICES = {"TPUv2": TPU_V2, "TPUv3": TPU_V3, "P100": P100}
 OPTIMIZERS = {"sgd": SGD(0.1), "momentum": SGD(0.1, momentum=0.9), "rmsprop": RMSProp(), "adam": Adam()}
+INPUTS = {"amoebanet_d": (3, 224, 224), "lenet5": (1, 28, 28), "resnet": (3, 32, 32)}
 MODELS = [name for name in models.__all__ if name.islower()]
 UNITS = {"": 1, "B": 1, **{f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)},
          **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}}
@@ -35,10 +38,11 @@ def add_options(parser):
     parser.add_argument("--memory", required=True, metavar="SIZE", help="of a device: 8GiB, 512MiB, 16GB, or a number of bytes")
     parser.add_argument("--model", default="amoebanet_d(18, 208)", metavar="CALL",
                         help=f"a network of minipipe.models with its arguments: {', '.join(MODELS)} (default: %(default)s)")
-    parser.add_argument("--input", type=int, nargs="+", default=[3, 224, 224], metavar="N",
-                        help="the shape of one sample (default: 3 224 224)")
+    parser.add_argument("--input", type=int, nargs="+", metavar="N",
+                        help="the shape of one sample (default: 3 224 224 for amoebanet_d, 1 28 28 for lenet5, 3 32 32 for resnet)")
     parser.add_argument("--batch", type=int, default=128, metavar="N", help="samples of a mini-batch (default: %(default)s)")
-    parser.add_argument("--devices", type=int, nargs="+", default=[1, 2, 4, 8], metavar="K", help="how many (default: 1 2 4 8)")
+    parser.add_argument("--devices", type=int, nargs="+", metavar="K",
+                        help="how many (default: 1 2 4 8, as far as there are layers)")
     parser.add_argument("--micro-batches", type=int, nargs="+", metavar="M",
                         help="how many; they divide the mini-batch (default: all powers of two that do, up to 64)")
     parser.add_argument("--schedules", nargs="+", default=COMMON, metavar="NAME",
@@ -58,28 +62,53 @@ def run(options):
     if options.latency is not None:
         link = replace(link, latency=options.latency)
     schedules = tuple(BUILDERS) if options.schedules == ["all"] else options.schedules
-    description = describe(layers, tuple(options.input))
+    shape = input_shape_from(options)
+    description = describe(layers, shape)
+    devices = [K for K in TO_TRY if K <= len(layers)] if options.devices is None else options.devices
     print(f"{options.model}: {len(layers)} layers, {description.parameters:,} parameters, {description.macs:,} multiply-accumulates a sample")
-    print(f"{options.batch} samples a mini-batch, {options.device}, {text_of_bytes(limit)} a device, {options.optimizer}\n")
-    print("devices  micro-batches  schedule     recompute    samples/s  fullest device")
+    print(f"{options.batch} samples a mini-batch, {options.device}, {text_of_bytes(limit)} a device, {options.optimizer}")
+    print(f"trying {len(schedules)} schedules with {len(options.recompute)} modes of recomputation for each number of devices\n", flush=True)
     found = []
-    for K in options.devices:
+    for K in devices:
         found += what_fits(
-            layers, SoftmaxCrossEntropy(), tuple(options.input), options.batch, limit, [K], options.micro_batches, schedules,
+            layers, SoftmaxCrossEntropy(), shape, options.batch, limit, [K], options.micro_batches, schedules,
             options.recompute, device.seconds, link, optimizer=OPTIMIZERS[options.optimizer],
         )
-        fit = found[-1]
-        verdict = "" if fit.fits else "   does not fit; this is the lowest"
-        print(f"{fit.n_devices:7}  {fit.n_microbatches:13}  {fit.schedule:<11}  {fit.recompute:<11}  {options.batch / fit.makespan:9.4g}  "
-              f"{text_of_bytes(fit.peak_bytes):>14}{verdict}", flush=True)
+        if len(found) == 1:
+            print("devices  micro-batches  schedule     recompute        samples/s  fullest device")
+        print(row_of(found[-1], options.batch), flush=True)
+    print(f"\nsamples/s: if only multiply-accumulates take time, at {device.share:.0%} of the peak speed of a {device.name}, and the links")
     fitting = [fit for fit in found if fit.fits]
     if not fitting:
         least = min(found, key=lambda fit: fit.peak_bytes)
-        print(f"\nnothing fits: give each device {text_of_bytes(least.peak_bytes)}, which {least.n_devices} devices need, or try more devices")
+        print(f"nothing fits: give each device {text_of_bytes(least.peak_bytes)}, which is the lowest on {text_of_devices(least)}, or try "
+              "more devices, or smaller micro-batches")
         return 1
     best = min(fitting, key=lambda fit: fit.makespan)
-    print(f"\nthe fastest that fits: {best.schedule} on {best.n_devices} devices, {best.n_microbatches} micro-batches, recompute {best.recompute}")
-    print(f"layers of each stage: {' '.join(map(str, best.partition))}")
+    print(f"the fastest that fits: {best.schedule} on {text_of_devices(best)}, {best.n_microbatches} micro-batches, recompute {best.recompute}")
+    stages = f"{len(best.partition) // best.n_devices} stages on each device" if len(best.partition) > best.n_devices else "a stage on each device"
+    print(f"layers of each stage, {stages}: {' '.join(map(str, best.partition))}")
+
+
+def row_of(fit, batch_size):
+    """A `Setting` as a row of the table."""
+    speed = batch_size / float(fit.makespan)
+    verdict = "" if fit.fits else "   does not fit; this is the lowest"
+    return (f"{fit.n_devices:7}  {fit.n_microbatches:13}  {fit.schedule:<11}  {fit.recompute:<11}  {f'{speed:,.0f}' if speed >= 100 else f'{speed:.3g}':>13}"
+            f"  {text_of_bytes(fit.peak_bytes):>14}{verdict}")
+
+
+def text_of_devices(fit):
+    """How many they are."""
+    return "1 device" if fit.n_devices == 1 else f"{fit.n_devices} devices"
+
+
+def input_shape_from(options):
+    """The shape of one sample."""
+    name = options.model.partition("(")[0].strip()
+    if options.input is None and name not in INPUTS:
+        raise ValueError(f"--input is missing: give the shape of one sample for {name}, such as 784, 3 32 32, or 1024 for as many tokens")
+    return INPUTS[name] if options.input is None else tuple(options.input)
 
 
 def bytes_from(text):
@@ -121,4 +150,4 @@ def layers_from(text):
     try:
         return getattr(models, name)(*arguments, **named)
     except TypeError as error:
-        raise ValueError(f"--model {text!r}: {error}") from error
+        raise ValueError(f"--model {text!r}: {error}; it is {name}{signature(getattr(models, name))}") from error

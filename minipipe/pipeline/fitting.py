@@ -19,6 +19,7 @@ from .simulation import simulate
 from .solvers import loads, min_max
 
 MODES = (*RECOMPUTE, EVERY_SQRT)
+DEVICES = (1, 2, 4, 8)
 MOST_MICROBATCHES = 64
 
 
@@ -40,21 +41,28 @@ class Setting(NamedTuple):
     fits: bool
 
 
-def what_fits(layers, loss, input_shape, batch_size, memory_limit, n_devices=(1, 2, 4, 8), n_microbatches=None, schedules=tuple(BUILDERS),
+def what_fits(layers, loss, input_shape, batch_size, memory_limit, n_devices=None, n_microbatches=None, schedules=tuple(BUILDERS),
               recompute=MODES, seconds=float, link=Link(), partition="macs", dtype=np.float32, optimizer=None):
     """For each number of devices, the fastest `Setting` that fits into `memory_limit` bytes a device: a list.
 
     Where nothing fits, it is the one with the lowest peak, and `fits` is False. Of equally fast ones, it is the one with the
     lowest peak, too.
 
-    batch_size: the samples of a mini-batch. n_microbatches: the numbers to try, which divide the batch_size; left out, all powers of
-    two that do, up to 64. schedules, recompute: the names to try. seconds: a function (multiply-accumulates) -> time of a
+    batch_size: the samples of a mini-batch. n_devices: the numbers to try; left out, 1, 2, 4 and 8, if there are as many layers.
+    n_microbatches: the numbers to try, which divide the batch_size; left out, all powers of two that do, up to 64, and leave a
+    batch norm its two samples. schedules, recompute: the names to try. seconds: a function (multiply-accumulates) -> time of a
     forward, such as `papers.TPU_V3.seconds`; a backward takes two forwards, its halves one each. Left out, time is in
     multiply-accumulates. link: between any two devices. partition: what the stages are balanced by, as for `partition`.
     dtype, optimizer: as for `footprints`, which counts the bytes: of the arrays that are held between actions, and at the
     start and the end of each, but not those that a layer needs for a moment in between.
 
-    Raises `ValueError` for sizes that cannot be, and for networks with tied weights or skip connections between stages.
+    A run of what is found has its makespan and, from the second mini-batch on, its peak, to the byte:
+
+        Pipeline(layers, loss, len(fit.partition), fit.n_microbatches, fit.schedule, fit.recompute, dtype=np.float32,
+                 partition=fit.partition, costs=fit.costs, link=link)
+
+    (The dtype is float32 here, and float64 in a `Pipeline`, if it is left out.) Raises `ValueError` for sizes that cannot be, and
+    for networks with tied weights or skip connections between stages.
 
     >>> from minipipe.layers import Linear, Tanh
     >>> from minipipe.losses import MeanSquaredError
@@ -68,6 +76,8 @@ def what_fits(layers, loss, input_shape, batch_size, memory_limit, n_devices=(1,
     8 MiB: 1f1b, recompute always, 9.2 MiB, False
     """
     layers, sizes = checked_layers(layers), _checked_sizes(batch_size, n_microbatches)
+    if n_devices is None:
+        n_devices = [K for K in DEVICES if K <= len(layers)]
     n_devices = [_checked_devices(K, len(layers)) for K in _listed("n_devices", n_devices)]
     schedules, recompute = _checked_names("schedules", schedules, BUILDERS), _checked_names("recompute", recompute, MODES)
     if not callable(seconds):
@@ -77,6 +87,8 @@ def what_fits(layers, loss, input_shape, batch_size, memory_limit, n_devices=(1,
     if not memory_limit > 0:
         raise ValueError(f"memory_limit={memory_limit} bytes must be above 0")
     network = _Network(layers, loss, input_shape, seconds, link, partition, dtype, optimizer)
+    if n_microbatches is None and batch_size > 1:
+        sizes = [(M, m) for M, m in sizes if m > 1 or network.takes_single_samples()]
     found = []
     for K in n_devices:
         choices = [choice for M, m in sizes for name in schedules for choice in network.choices(K, M, m, name, recompute)]
@@ -112,6 +124,14 @@ class _Network:
         self.sizes = costs_of_layers(layers, partition, input_shape)
         self.seconds, self.link = seconds, link
         self.network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer)
+
+    def takes_single_samples(self):
+        """Whether a micro-batch may have one sample; a batch norm refuses that, if a sample has one number in each row."""
+        try:
+            self.network.kept([len(self.macs)], 1)
+        except ValueError:
+            return False
+        return True
 
     def choices(self, K, M, m, name, modes):
         """A `_Choice` for each mode of recomputation, if the schedule exists for these sizes."""

@@ -35,6 +35,10 @@ def footprints(layers, loss, n_stages, input_shape, m, partition=None, dtype=np.
     >>> huge = footprints([Linear(10**6, 10**6), Linear(10**6, 1)], MeanSquaredError(), 2, (10**6,), m=8, dtype=np.float32)
     >>> [footprint.parameters / 1e12 for footprint in huge]                   # terabytes: 4 * (10**12 + 10**6)
     [4.000004, 4.000004e-06]
+    >>> from minipipe.pipeline import simulate
+    >>> from minipipe.schedules import gpipe
+    >>> simulate(gpipe(2, 4), footprints=huge).peak_bytes()                   # on device 0, W and two partial sums of dW
+    [12000076000000, 136000104]
     """
     if whole_number("n_stages", n_stages) < 1:
         raise ValueError(f"n_stages={n_stages} must be at least 1")

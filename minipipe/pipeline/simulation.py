@@ -15,7 +15,7 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None):
     """The `Trace` of `schedule`: when each action starts and ends, and why a device waits.
 
     link: a `Link` for all pairs of devices, or a dict {(source, to): Link}. footprints: the bytes of a micro-batch on each
-    stage, measured by `measure`, or a list of these, one for each micro-batch, where their sizes differ; given them, the trace
+    stage, by `footprints` or `measure`, or a list of these, one for each micro-batch, where their sizes differ; given them, the trace
     foresees the bytes that each device holds, and messages have their size. The trace is that of a pipeline with these
     costs. Raises `ScheduleError` for a schedule with faults, `ValueError` for costs or links that do not fit it.
 
