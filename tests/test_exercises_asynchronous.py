@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from exercises import are_named, are_not_solved_yet, are_right, is_refused, of_each
 
 from minipipe.exercises.asynchronous import check_next_weights, check_version_used, check_versions_kept
 
@@ -30,19 +31,13 @@ SOLUTIONS = [
     (check_next_weights, lambda h, g, eta: np.array(h[-1]) - eta * np.array(g(h[max(0, len(h) - 2)][0], h[-1][1]))),
     (check_versions_kept, kept(lambda K, r: K - r, lambda K, r: K, lambda K, r: 2)),
 ]
-
-
-@pytest.mark.parametrize("check, solution", SOLUTIONS)
-def test_the_solution_is_right(check, solution):
-    assert check(solution).startswith("Right: ")
+test_solutions = are_right(SOLUTIONS)
 
 
 # ---------------------------------------------------------------- stubs, and what is no answer at all
 
-@pytest.mark.parametrize("check", CHECKERS)
-def test_a_stub_is_not_solved_yet(check):
-    assert check(lambda *three: None).startswith("Not solved yet: ")
-    assert check(None).startswith("Not solved yet: ")
+test_stubs = are_not_solved_yet(CHECKERS, [(check, lambda *three: None) for check in CHECKERS])
+test_junk = is_refused(CHECKERS)
 
 
 @pytest.mark.parametrize("check", CHECKERS)
@@ -54,7 +49,7 @@ def test_a_stub_is_not_solved_yet(check):
     (lambda *three: [[1, 2, 3]], "has shape (1, 3)"),
     (lambda *three: [1, [2]], "not an array of numbers"),
 ])
-def test_junk_is_answered_in_a_sentence(check, answer, words):
+def test_what_is_no_answer_is_told_why(check, answer, words):
     assert words in check(answer)
 
 
@@ -118,13 +113,4 @@ VERSIONS_KEPT = [
     (kept(lambda K, r: K - r, lambda K, r: K, lambda K, r: 3),
      "Right for some numbers, but not for all. With schedule = pipedream-2bw, K = 4, r = 0 the count is 2, yours is 3."),
 ]
-
-WRONG = [(check, answer, words)
-         for check, answers in zip(CHECKERS, (VERSION_USED, NEXT_WEIGHTS, VERSIONS_KEPT)) for answer, words in answers]
-
-
-@pytest.mark.parametrize("check, answer, words", WRONG)
-def test_the_likely_mistake_is_named(check, answer, words):
-    sentence = check(answer)
-    assert words in sentence
-    assert "\n" not in sentence and sentence.endswith(".")
+test_mistakes = are_named(of_each(CHECKERS, (VERSION_USED, NEXT_WEIGHTS, VERSIONS_KEPT)))

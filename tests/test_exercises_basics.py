@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
-import pytest
+from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused
 
 import minipipe as mp
 from minipipe.exercises.layers import SHAPES, check_leaky_relu, check_linear_backward, check_shapes
@@ -77,9 +77,7 @@ SOLUTIONS = [
 CHECKERS = sorted({check for check, _ in SOLUTIONS}, key=lambda check: check.__name__)
 
 
-@pytest.mark.parametrize("check, solution", SOLUTIONS)
-def test_the_solution_is_right(check, solution):
-    assert check(solution).startswith("Right: ")
+test_solutions = are_right(SOLUTIONS)
 
 
 # ---------------------------------------------------------------- stubs, as they stand in the notebooks
@@ -113,13 +111,8 @@ STUBS = [
     (check_weights, lambda sizes: None),
     (check_weights, lambda sizes: [None for _ in sizes]),
     (check_tree_sum, lambda terms: None),
-    *((check, None) for check in CHECKERS),
 ]
-
-
-@pytest.mark.parametrize("check, stub", STUBS)
-def test_a_stub_is_not_solved_yet(check, stub):
-    assert check(stub).startswith("Not solved yet: ")
+test_stubs = are_not_solved_yet(CHECKERS, STUBS)
 
 
 # ---------------------------------------------------------------- typical wrong answers
@@ -403,23 +396,8 @@ MICRO_BATCHES = [
     (check_tree_sum, lambda terms: terms[0] + terms[1], "With 1 term: Your function stopped with IndexError"),
     (check_tree_sum, lambda terms: [sum(terms)], "must have shape ()"),
 ]
-WRONG = NEURON + SHAPE_DICTS + LAYERS + MICRO_BATCHES
-
-
-@pytest.mark.parametrize("check, answer, sentence", WRONG)
-def test_a_wrong_answer_is_told_its_mistake(check, answer, sentence):
-    assert sentence in check(answer)
-
-
-@pytest.mark.parametrize("check", CHECKERS)
-@pytest.mark.parametrize("answer", [
-    3, "W", [1, [2]], {}, object(), np.nan, lambda: 1, lambda *a: "text", lambda *a: 1j, lambda *a: [1, [2]], lambda *a: np.nan,
-    lambda *a: {}, lambda *a: ([1, [2]],) * 3, lambda *a: ([1, [2]],) * 2, lambda *a: 1 / 0, lambda *a: np.zeros((0, 3)),
-    lambda *a: object(),
-])
-def test_no_answer_raises_and_none_of_these_is_right(check, answer):
-    sentence = check(answer)
-    assert isinstance(sentence, str) and "\n" not in sentence and not sentence.startswith("Right")
+test_mistakes = are_named(NEURON + SHAPE_DICTS + LAYERS + MICRO_BATCHES)
+test_junk = is_refused(CHECKERS, [*JUNK, lambda *a: ([1, [2]],) * 3, lambda *a: ([1, [2]],) * 2])
 
 
 def test_shapes_written_as_arrays_are_judged_like_tuples():

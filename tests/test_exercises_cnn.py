@@ -4,6 +4,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
 from matplotlib.figure import Figure
 
 import minipipe as mp
@@ -108,11 +109,7 @@ SOLUTIONS = [
     (check_parameters, n_parameters),
     (check_parameters, n_parameters_of_real_layers),
 ]
-
-
-@pytest.mark.parametrize("check, solution", SOLUTIONS)
-def test_the_solution_is_right(check, solution):
-    assert check(solution).startswith("Right: ")
+test_solutions = are_right(SOLUTIONS)
 
 
 def test_the_last_solution_is_told_the_number_of_lenet():
@@ -128,13 +125,8 @@ STUBS = [
     (check_average_pool_backward, lambda dA, shape, size, stride: None),
     (check_backward_by_forward, lambda dZ, W: None),
     (check_parameters, lambda shape, layers: None),
-    *((check, None) for check in CHECKERS),
 ]
-
-
-@pytest.mark.parametrize("check, stub", STUBS)
-def test_a_stub_is_not_solved_yet(check, stub):
-    assert check(stub).startswith("Not solved yet: ")
+test_stubs = are_not_solved_yet(CHECKERS, STUBS)
 
 
 # ---------------------------------------------------------------- typical wrong answers
@@ -304,27 +296,8 @@ PARAMETERS = [
     (lambda shape: 1, "Your function stopped with TypeError"),
     (61706, "Pass the function itself"),
 ]
-
-WRONG = [
-    (check, answer, sentence)
-    for check, answers in zip(CHECKERS, (MAX_POOL, AVERAGE_POOL, BY_FORWARD, PARAMETERS)) for answer, sentence in answers
-]
-
-
-@pytest.mark.parametrize("check, answer, sentence", WRONG)
-def test_a_wrong_answer_is_told_its_mistake(check, answer, sentence):
-    assert sentence in check(answer)
-
-
-@pytest.mark.parametrize("check", CHECKERS)
-@pytest.mark.parametrize("answer", [
-    3, "W", [1, [2]], {}, object(), np.nan, 1j, True, np.arange(3), lambda: 1, lambda *a: "text", lambda *a: 1j,
-    lambda *a: [1, [2]], lambda *a: np.nan, lambda *a: np.inf, lambda *a: {}, lambda *a: True, lambda *a: np.zeros((0, 3)),
-    lambda *a: object(), lambda *a: 1 / 0, lambda *a: np.full((4, 6), np.nan), lambda *a: np.full((2, 5, 6, 1), np.inf),
-])
-def test_no_answer_raises_and_none_of_these_is_right(check, answer):
-    sentence = check(answer)
-    assert isinstance(sentence, str) and "\n" not in sentence and not sentence.startswith("Right")
+test_mistakes = are_named(of_each(CHECKERS, (MAX_POOL, AVERAGE_POOL, BY_FORWARD, PARAMETERS)))
+test_junk = is_refused(CHECKERS, [*JUNK, lambda *a: np.full((4, 6), np.nan), lambda *a: np.full((2, 5, 6, 1), np.inf)])
 
 
 # ---------------------------------------------------------------- pictures

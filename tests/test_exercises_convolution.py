@@ -5,6 +5,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -67,11 +68,7 @@ SOLUTIONS = [
     (check_receptive_field, receptive_field),
     (check_receptive_field, receptive_field_from_the_end),
 ]
-
-
-@pytest.mark.parametrize("check, solution", SOLUTIONS)
-def test_the_solution_is_right(check, solution):
-    assert check(solution).startswith("Right: ")
+test_solutions = are_right(SOLUTIONS)
 
 
 # ---------------------------------------------------------------- stubs, as they stand in the notebook
@@ -83,13 +80,8 @@ STUBS = [
     (check_backward, lambda *given: (*backward(*given)[:2], None)),
     (check_matrix, lambda w, n, stride: None),
     (check_receptive_field, lambda layers: None),
-    *((check, None) for check in CHECKERS),
 ]
-
-
-@pytest.mark.parametrize("check, stub", STUBS)
-def test_a_stub_is_not_solved_yet(check, stub):
-    assert check(stub).startswith("Not solved yet: ")
+test_stubs = are_not_solved_yet(CHECKERS, STUBS)
 
 
 # ---------------------------------------------------------------- typical wrong answers
@@ -231,27 +223,8 @@ FIELD = [
     (lambda layers: layers[0], "the result has shape (3,)"),
     (31, "Pass the function itself"),
 ]
-
-WRONG = [
-    (check, answer, sentence)
-    for check, answers in zip(CHECKERS, (LENGTH, BACKWARD, MATRIX, FIELD)) for answer, sentence in answers
-]
-
-
-@pytest.mark.parametrize("check, answer, sentence", WRONG)
-def test_a_wrong_answer_is_told_its_mistake(check, answer, sentence):
-    assert sentence in check(answer)
-
-
-@pytest.mark.parametrize("check", CHECKERS)
-@pytest.mark.parametrize("answer", [
-    3, "W", [1, [2]], {}, object(), np.nan, 1j, True, np.arange(3), lambda: 1, lambda *a: "text", lambda *a: 1j,
-    lambda *a: [1, [2]], lambda *a: np.nan, lambda *a: np.inf, lambda *a: {}, lambda *a: True, lambda *a: np.zeros((0, 3)),
-    lambda *a: object(), lambda *a: 1 / 0, lambda *a: ([1, [2]],) * 3, lambda *a: (np.nan,) * 3, lambda *a: (object(),) * 3,
-])
-def test_no_answer_raises_and_none_of_these_is_right(check, answer):
-    sentence = check(answer)
-    assert isinstance(sentence, str) and "\n" not in sentence and not sentence.startswith("Right")
+test_mistakes = are_named(of_each(CHECKERS, (LENGTH, BACKWARD, MATRIX, FIELD)))
+test_junk = is_refused(CHECKERS, [*JUNK, lambda *a: ([1, [2]],) * 3, lambda *a: (np.nan,) * 3, lambda *a: (object(),) * 3])
 
 
 # ---------------------------------------------------------------- pictures

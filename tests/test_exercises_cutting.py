@@ -6,8 +6,9 @@ from math import inf, nan
 
 import numpy as np
 import pytest
+from exercises import JUNK, are_not_solved_yet, are_right, is_refused
 
-from minipipe.exercises.cutting import _MISTAKES_OF_POSSIBLE, SHIFTED, check_makespan, check_possible, check_shifted
+from minipipe.exercises.cutting import POSSIBLE_MISTAKES, SHIFTED, check_makespan, check_possible, check_shifted
 from minipipe.pipeline import equal_counts, loads, min_max
 
 CHECKERS = [check_possible, check_makespan, check_shifted]
@@ -52,11 +53,7 @@ SOLUTIONS = [
     (check_shifted, (7, 1, 1)),
     (check_shifted, np.array([7, 1, 1])),
 ]
-
-
-@pytest.mark.parametrize("check, solution", SOLUTIONS)
-def test_the_solution_is_right(check, solution):
-    assert check(solution).startswith("Right: ")
+test_solutions = are_right(SOLUTIONS)
 
 
 def test_one_cut_alone_is_best_for_the_solver_that_shifts():
@@ -78,28 +75,16 @@ def test_learners_functions_cannot_spoil_the_check():
 # ---------------------------------------------------------------- stubs and junk
 
 
-@pytest.mark.parametrize("check, stub", [
-    (check_possible, None), (check_possible, lambda costs, K, x: None),
-    (check_makespan, None), (check_makespan, lambda F, B, M: None), (check_shifted, None),
-])
-def test_a_stub_is_not_solved_yet(check, stub):
-    assert check(stub).startswith("Not solved yet: ")
-
-
 def fails(*arguments):
     raise KeyError("no such thing")
 
 
-JUNK = [0, 3.5, nan, inf, "", "gpipe", b"x", [], {}, set(), object, int, fails, lambda: 1, lambda *a: "x", lambda *a: [1, 2],
-        lambda *a: nan, lambda *a: {}, lambda *a: object(), lambda *a: 10**400, [1, 2], [7, 1, 1.0], ["7", "1", "1"], [True, 7, 1],
-        [9, 0, 0], [10, -2, 1], [4, 4, 4], {7: 1, 1: 1}, [[7, 1, 1]], np.ones((3, 3)), [nan, 1, 1], iter([]), range(3)]
-
-
-@pytest.mark.parametrize("check", CHECKERS)
-@pytest.mark.parametrize("junk", JUNK, ids=str)
-def test_junk_gets_a_sentence(check, junk):
-    answer = check(junk)
-    assert isinstance(answer, str) and answer and not answer.startswith("Right")
+STUBS = [(check_possible, lambda costs, K, x: None), (check_makespan, lambda F, B, M: None)]
+NO_CUTS = [0, 3.5, inf, "", b"x", [], set(), object, int, fails, lambda *a: 10**400, lambda *a: [1, 2], [1, 2], [7, 1, 1.0],
+           ["7", "1", "1"], [True, 7, 1], [9, 0, 0], [10, -2, 1], [4, 4, 4], {7: 1, 1: 1}, [[7, 1, 1]], np.ones((3, 3)),
+           [nan, 1, 1], iter([]), range(3)]
+test_stubs = are_not_solved_yet(CHECKERS, STUBS)
+test_junk = is_refused(CHECKERS, JUNK + NO_CUTS)
 
 
 # ---------------------------------------------------------------- typical wrong answers
@@ -195,4 +180,4 @@ def test_a_wrong_answer_is_named(check, wrong, start):
 
 def test_each_mistake_has_a_sentence_that_some_wrong_answer_gets():
     answers = {check(wrong) for check, wrong, _ in WRONG}
-    assert {sentence for _, sentence in _MISTAKES_OF_POSSIBLE} <= answers
+    assert {sentence for _, sentence in POSSIBLE_MISTAKES} <= answers

@@ -1,10 +1,10 @@
 """Solutions of the exercises in notebook 15, and what their checkers say to typical wrong answers."""
 
 from fractions import Fraction
-from math import ceil, floor, inf, nan
+from math import ceil, floor
 
 import numpy as np
-import pytest
+from exercises import are_named, are_not_solved_yet, are_right, is_refused, of_each
 
 from minipipe.exercises import gpipe_by_numbers
 from minipipe.exercises.gpipe_by_numbers import check_fewest, check_memory, check_relative
@@ -31,11 +31,7 @@ SOLUTIONS = [
     (check_fewest, lambda K, share: ceil((K - 1) * (1 - share) / share)),
     (check_fewest, lambda K, share: next(M for M in range(1, 10**6) if Fraction(K - 1, M + K - 1) <= share)),
 ]
-
-
-@pytest.mark.parametrize("check, solution", SOLUTIONS)
-def test_the_solution_is_right(check, solution):
-    assert check(solution).startswith("Right: ")
+test_solutions = are_right(SOLUTIONS)
 
 
 def test_the_small_gpt_2_is_the_first_case():
@@ -58,13 +54,8 @@ STUBS = [
     (check_memory, lambda L, d, V, s: None),
     (check_relative, lambda K, M: None),
     (check_fewest, lambda K, share: None),
-    *((check, None) for check in CHECKERS),
 ]
-
-
-@pytest.mark.parametrize("check, stub", STUBS)
-def test_a_stub_is_not_solved_yet(check, stub):
-    assert check(stub).startswith("Not solved yet: ")
+test_stubs = are_not_solved_yet(CHECKERS, STUBS)
 
 
 # ---------------------------------------------------------------- typical wrong answers
@@ -120,15 +111,7 @@ FEWEST = [
     (lambda K: 27, "Your function stopped with TypeError"),
     (27, "Pass the function itself"),
 ]
-
-WRONG = [
-    (check, answer, sentence) for check, answers in zip(CHECKERS, (MEMORY, RELATIVE, FEWEST)) for answer, sentence in answers
-]
-
-
-@pytest.mark.parametrize("check, answer, sentence", WRONG)
-def test_a_wrong_answer_is_told_its_mistake(check, answer, sentence):
-    assert sentence in check(answer)
+test_mistakes = are_named(of_each(CHECKERS, (MEMORY, RELATIVE, FEWEST)))
 
 
 def test_the_papers_rule_leaves_a_bubble_just_below_a_fifth():
@@ -136,15 +119,7 @@ def test_the_papers_rule_leaves_a_bubble_just_below_a_fifth():
     assert bubbles == sorted(bubbles) and bubbles[-1] < Fraction(1, 5) < bubbles[-1] + Fraction(1, 1000)
 
 
-@pytest.mark.parametrize("check", CHECKERS)
-@pytest.mark.parametrize("answer", [
-    3, "W", [1, [2]], {}, object(), nan, 1j, True, np.arange(3), lambda: 1, lambda *a: "text", lambda *a: 1j,
-    lambda *a: [1, [2]], lambda *a: nan, lambda *a: inf, lambda *a: {}, lambda *a: True, lambda *a: np.zeros((0, 3)),
-    lambda *a: object(), lambda *a: 1 / 0,
-])
-def test_no_answer_raises_and_none_of_these_is_right(check, answer):
-    sentence = check(answer)
-    assert isinstance(sentence, str) and "\n" not in sentence and not sentence.startswith("Right")
+test_junk = is_refused(CHECKERS)
 
 
 def test_the_right_answers_are_counted_not_computed(monkeypatch):

@@ -1,10 +1,10 @@
 """Solutions of the exercises in notebook 14, and what their checkers say to typical wrong answers."""
 
 from fractions import Fraction
-from math import inf, nan, sqrt
+from math import sqrt
 
 import numpy as np
-import pytest
+from exercises import are_named, are_not_solved_yet, are_right, is_refused, of_each
 
 from minipipe.exercises import memory
 from minipipe.exercises.memory import check_held, check_peak, check_segments
@@ -32,11 +32,7 @@ SOLUTIONS = [
     (check_held, held),
     (check_held, lambda K, M, r, b, L, a, c: np.float64(held(K, M, r, b, L, a, c))),
 ]
-
-
-@pytest.mark.parametrize("check, solution", SOLUTIONS)
-def test_the_solution_is_right(check, solution):
-    assert check(solution).startswith("Right: ")
+test_solutions = are_right(SOLUTIONS)
 
 
 # ---------------------------------------------------------------- stubs, as they stand in the notebook
@@ -45,13 +41,8 @@ STUBS = [
     (check_peak, lambda N, M, L, K, n, a, c: None),
     (check_segments, lambda L, a, c, q: None),
     (check_held, lambda K, M, r, b, L, a, c: None),
-    *((check, None) for check in CHECKERS),
 ]
-
-
-@pytest.mark.parametrize("check, stub", STUBS)
-def test_a_stub_is_not_solved_yet(check, stub):
-    assert check(stub).startswith("Not solved yet: ")
+test_stubs = are_not_solved_yet(CHECKERS, STUBS)
 
 
 # ---------------------------------------------------------------- typical wrong answers
@@ -111,26 +102,8 @@ HELD = [
     (lambda K: 1, "Your function stopped with TypeError"),
     (480, "Pass the function itself"),
 ]
-
-WRONG = [
-    (check, answer, sentence) for check, answers in zip(CHECKERS, (PEAK, SEGMENTS, HELD)) for answer, sentence in answers
-]
-
-
-@pytest.mark.parametrize("check, answer, sentence", WRONG)
-def test_a_wrong_answer_is_told_its_mistake(check, answer, sentence):
-    assert sentence in check(answer)
-
-
-@pytest.mark.parametrize("check", CHECKERS)
-@pytest.mark.parametrize("answer", [
-    3, "W", [1, [2]], {}, object(), nan, 1j, True, np.arange(3), lambda: 1, lambda *a: "text", lambda *a: 1j,
-    lambda *a: [1, [2]], lambda *a: nan, lambda *a: inf, lambda *a: {}, lambda *a: True, lambda *a: np.zeros((0, 3)),
-    lambda *a: object(), lambda *a: 1 / 0,
-])
-def test_no_answer_raises_and_none_of_these_is_right(check, answer):
-    sentence = check(answer)
-    assert isinstance(sentence, str) and "\n" not in sentence and not sentence.startswith("Right")
+test_mistakes = are_named(of_each(CHECKERS, (PEAK, SEGMENTS, HELD)))
+test_junk = is_refused(CHECKERS)
 
 
 def test_the_right_answers_are_counted_not_computed(monkeypatch):

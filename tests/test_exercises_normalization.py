@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -54,11 +55,7 @@ SOLUTIONS = [
     (check_dropout, dropout),
     (check_dropout, lambda A_prev, D, p, training: np.where(D, A_prev / (1 - p), 0) if training else A_prev.tolist()),
 ]
-
-
-@pytest.mark.parametrize("check, solution", SOLUTIONS)
-def test_the_solution_is_right(check, solution):
-    assert check(solution).startswith("Right: ")
+test_solutions = are_right(SOLUTIONS)
 
 
 # ---------------------------------------------------------------- stubs, as they stand in the notebook
@@ -70,13 +67,8 @@ STUBS = [
     (check_running, lambda *a: (update_running(*a)[0], None)),
     (check_dropout, lambda A_prev, D, p, training: None),
     (check_dropout, lambda A_prev, D, p, training: dropout(A_prev, D, p, training) if training else None),
-    *((check, None) for check in CHECKERS),
 ]
-
-
-@pytest.mark.parametrize("check, stub", STUBS)
-def test_a_stub_is_not_solved_yet(check, stub):
-    assert check(stub).startswith("Not solved yet: ")
+test_stubs = are_not_solved_yet(CHECKERS, STUBS)
 
 
 # ---------------------------------------------------------------- typical wrong answers
@@ -180,28 +172,11 @@ DROPOUT = [
     (lambda A, D, p, training: A[:2], "A has shape (2, 4), but it must have shape (3, 4)"),
     (lambda A, D, p: A, "Your function stopped with TypeError"),
 ]
-
-WRONG = [
-    (check, answer, sentence)
-    for check, answers in zip(CHECKERS, (PUT_TOGETHER, RUNNING, DROPOUT)) for answer, sentence in answers
-]
-
-
-@pytest.mark.parametrize("check, answer, sentence", WRONG)
-def test_a_wrong_answer_is_told_its_mistake(check, answer, sentence):
-    assert sentence in check(answer)
-
-
-@pytest.mark.parametrize("check", CHECKERS)
-@pytest.mark.parametrize("answer", [
-    3, "W", [1, [2]], {}, object(), np.nan, 1j, True, np.arange(3), lambda: 1, lambda *a: "text", lambda *a: 1j,
-    lambda *a: [1, [2]], lambda *a: np.nan, lambda *a: np.inf, lambda *a: {}, lambda *a: True, lambda *a: np.zeros((0, 3)),
-    lambda *a: object(), lambda *a: 1 / 0, lambda *a: ([1, [2]],) * 2, lambda *a: (np.nan,) * 2, lambda *a: (object(),) * 2,
-    lambda *a: (1, 2, 3), lambda *a: (np.inf, -np.inf), lambda *a: np.full((3, 4), np.nan),
+test_mistakes = are_named(of_each(CHECKERS, (PUT_TOGETHER, RUNNING, DROPOUT)))
+test_junk = is_refused(CHECKERS, [
+    *JUNK, lambda *a: ([1, [2]],) * 2, lambda *a: (np.nan,) * 2, lambda *a: (object(),) * 2, lambda *a: (1, 2, 3),
+    lambda *a: (np.inf, -np.inf), lambda *a: np.full((3, 4), np.nan),
 ])
-def test_no_answer_raises_and_none_of_these_is_right(check, answer):
-    sentence = check(answer)
-    assert isinstance(sentence, str) and "\n" not in sentence and not sentence.startswith("Right")
 
 
 # ---------------------------------------------------------------- pictures

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
+from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
 
 import minipipe as mp
 from minipipe.exercises.own_schedules import BROKEN, COSTS, check_beats_1f1b, check_best_with_three, check_repaired
@@ -51,11 +51,7 @@ SOLUTIONS = [
     (check_best_with_three, THREE_ALIVE.strip().lower().splitlines()),
     (check_best_with_three, build("zb-h1", 3, 4)),
 ]
-
-
-@pytest.mark.parametrize("check, solution", SOLUTIONS)
-def test_the_solution_is_right(check, solution):
-    assert check(solution).startswith("Right: ")
+test_solutions = are_right(SOLUTIONS)
 
 
 def test_of_the_two_repairs_one_is_faster():
@@ -65,10 +61,8 @@ def test_of_the_two_repairs_one_is_faster():
 
 # ---------------------------------------------------------------- stubs, as they stand in the notebook
 
-@pytest.mark.parametrize("check", CHECKERS)
-@pytest.mark.parametrize("stub", [None, "", "\n\n\n", [], ["", "", ""], Schedule(((), (), ()), 3, 4)])
-def test_a_stub_is_not_solved_yet(check, stub):
-    assert check(stub).startswith("Not solved yet: ")
+STUBS = ["", "\n\n\n", [], ["", "", ""], Schedule(((), (), ()), 3, 4)]
+test_stubs = are_not_solved_yet(CHECKERS, [(check, stub) for check in CHECKERS for stub in STUBS])
 
 
 @pytest.mark.parametrize("broken", [BROKEN, lines(), Schedule.from_text(BROKEN)])
@@ -133,21 +127,8 @@ BEST_WITH_THREE = [
     (best_schedule(3, 4, COSTS, 2, halves=True).schedule, "It takes 17 ticks, the best is 14."),
     (THREE_ALIVE.replace("F2 I2 W0 F3 I3", "F2 I2 F3 W0 I3"), "Micro-batches alive on device 2: 4; allowed are 3."),
 ]
-
-WRONG = [(check, answer, words)
-         for check, answers in zip(CHECKERS, (REPAIRED, BEATS_1F1B, BEST_WITH_THREE)) for answer, words in answers]
-
-
-@pytest.mark.parametrize("check, answer, words", WRONG)
-def test_the_likely_mistake_is_named(check, answer, words):
-    assert words in check(answer)
-
-
-@pytest.mark.parametrize("check", CHECKERS)
-@pytest.mark.parametrize("answer", [3, "W", [1, [2]], {}, object(), np.nan, 1j, True, np.arange(3), lambda: 1, [["F0"]], "F0&B0"])
-def test_no_answer_raises_and_none_of_these_is_right(check, answer):
-    sentence = check(answer)
-    assert isinstance(sentence, str) and "\n" not in sentence and not sentence.startswith("Right")
+test_mistakes = are_named(of_each(CHECKERS, (REPAIRED, BEATS_1F1B, BEST_WITH_THREE)))
+test_junk = is_refused(CHECKERS, [*JUNK, [["F0"]], "F0&B0"])
 
 
 def test_overlapping_actions_are_refused():

@@ -5,7 +5,7 @@ from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
-import pytest
+from exercises import are_named, are_not_solved_yet, are_right, is_refused, of_each
 
 import minipipe as mp
 from minipipe.exercises.schedules import (
@@ -40,11 +40,7 @@ SOLUTIONS = [
     (check_own_schedule, "0F0 0F1 0B0 0F2 0B1 0B2\n1F0 1B0 1F1 1B1 1F2 1B2"),
     (check_own_schedule, "f1 f0 b1 f2 b0 b2\nf1 b1 f0 b0 f2 b2"),
 ]
-
-
-@pytest.mark.parametrize("check, solution", SOLUTIONS)
-def test_the_solution_is_right(check, solution):
-    assert check(solution).startswith("Right: ")
+test_solutions = are_right(SOLUTIONS)
 
 
 # ---------------------------------------------------------------- stubs, as they stand in the notebook
@@ -57,13 +53,8 @@ STUBS = [
     (check_own_schedule, []),
     (check_own_schedule, ["", ""]),
     (check_own_schedule, mp.Schedule(((), ()), 2, 3)),
-    *((check, None) for check in CHECKERS),
 ]
-
-
-@pytest.mark.parametrize("check, stub", STUBS)
-def test_a_stub_is_not_solved_yet(check, stub):
-    assert check(stub).startswith("Not solved yet: ")
+test_stubs = are_not_solved_yet(CHECKERS, STUBS)
 
 
 # ---------------------------------------------------------------- typical wrong answers
@@ -154,27 +145,8 @@ OWN = [
     ([["F0"], ["F0"]], "Write text with one line for each device"),
     (mp.Schedule((), 2, 3), "Devices (lines) in your schedule: 0"),
 ]
-
-WRONG = [
-    (check, answer, sentence)
-    for check, answers in zip(CHECKERS, (IDLE, ENOUGH, SPEED_UP, OWN)) for answer, sentence in answers
-]
-
-
-@pytest.mark.parametrize("check, answer, sentence", WRONG)
-def test_a_wrong_answer_is_told_its_mistake(check, answer, sentence):
-    assert sentence in check(answer)
-
-
-@pytest.mark.parametrize("check", CHECKERS)
-@pytest.mark.parametrize("answer", [
-    3, "W", [1, [2]], {}, object(), np.nan, 1j, True, np.arange(3), lambda: 1, lambda *a: "text", lambda *a: 1j,
-    lambda *a: [1, [2]], lambda *a: np.nan, lambda *a: np.inf, lambda *a: {}, lambda *a: True, lambda *a: np.zeros((0, 3)),
-    lambda *a: object(), lambda *a: 1 / 0,
-])
-def test_no_answer_raises_and_none_of_these_is_right(check, answer):
-    sentence = check(answer)
-    assert isinstance(sentence, str) and "\n" not in sentence and not sentence.startswith("Right")
+test_mistakes = are_named(of_each(CHECKERS, (IDLE, ENOUGH, SPEED_UP, OWN)))
+test_junk = is_refused(CHECKERS)
 
 
 def test_of_all_orders_of_device_0_exactly_the_good_ones_are_right():

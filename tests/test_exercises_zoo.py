@@ -1,10 +1,9 @@
 """Solutions of the exercises in notebooks 09 and 11, and what their checkers say to typical wrong answers."""
 
 from fractions import Fraction
-from math import inf, nan
 
 import numpy as np
-import pytest
+from exercises import are_named, are_not_solved_yet, are_right, is_refused, of_each
 
 import minipipe as mp
 from minipipe.exercises import slow_links, zoo
@@ -46,11 +45,7 @@ SOLUTIONS = [
     (check_blocking, lambda K, M, F, B, c: free_gpipe(K, M, F, B) + 2 * (M + K - 2) * c),
     (check_blocking, lambda K, M, F, B, c: np.int64((M + K - 1) * (F + B + 2 * c) - 2 * c)),
 ]
-
-
-@pytest.mark.parametrize("check, solution", SOLUTIONS)
-def test_the_solution_is_right(check, solution):
-    assert check(solution).startswith("Right: ")
+test_solutions = are_right(SOLUTIONS)
 
 
 def test_the_log_is_of_one_schedule_only():
@@ -83,13 +78,8 @@ STUBS = [
     (check_choose, lambda runs, limit: None),
     (check_hidden, lambda K, F, B: None),
     (check_blocking, lambda K, M, F, B, c: None),
-    *((check, None) for check in CHECKERS),
 ]
-
-
-@pytest.mark.parametrize("check, stub", STUBS)
-def test_a_stub_is_not_solved_yet(check, stub):
-    assert check(stub).startswith("Not solved yet: ")
+test_stubs = are_not_solved_yet(CHECKERS, STUBS)
 
 
 # ---------------------------------------------------------------- typical wrong answers
@@ -163,27 +153,8 @@ BLOCKING = [
     (lambda K, M: 53, "Your function stopped with TypeError"),
     (53, "Pass the function itself"),
 ]
-
-WRONG = [
-    (check, answer, sentence)
-    for check, answers in zip(CHECKERS, (H1, CHOOSE, WHICH, HIDDEN, BLOCKING)) for answer, sentence in answers
-]
-
-
-@pytest.mark.parametrize("check, answer, sentence", WRONG)
-def test_a_wrong_answer_is_told_its_mistake(check, answer, sentence):
-    assert sentence in check(answer)
-
-
-@pytest.mark.parametrize("check", CHECKERS)
-@pytest.mark.parametrize("answer", [
-    3, "W", [1, [2]], {}, object(), nan, 1j, True, np.arange(3), lambda: 1, lambda *a: "text", lambda *a: 1j,
-    lambda *a: [1, [2]], lambda *a: nan, lambda *a: inf, lambda *a: {}, lambda *a: True, lambda *a: np.zeros((0, 3)),
-    lambda *a: object(), lambda *a: 1 / 0,
-])
-def test_no_answer_raises_and_none_of_these_is_right(check, answer):
-    sentence = check(answer)
-    assert isinstance(sentence, str) and "\n" not in sentence and not sentence.startswith("Right")
+test_mistakes = are_named(of_each(CHECKERS, (H1, CHOOSE, WHICH, HIDDEN, BLOCKING)))
+test_junk = is_refused(CHECKERS)
 
 
 def test_the_right_makespans_are_counted_not_computed(monkeypatch):

@@ -31,7 +31,7 @@ def check_possible(possible):
     right = [_bottleneck(costs, K) <= x for costs, K, x in cases]
     if answers == right:
         return "Right: one pass over the layers answers, and bisection asks it about log2 of the total times."
-    for wrong, sentence in _MISTAKES_OF_POSSIBLE:
+    for wrong, sentence in POSSIBLE_MISTAKES:
         if answers == [wrong(*case) for case in cases]:
             return sentence
     costs, K, x = next(case for case, answer, truth in zip(cases, answers, right) if answer != truth)
@@ -56,7 +56,7 @@ def _filled(costs, x, fits=lambda load, x: load <= x, carry=True):
     return n_stages
 
 
-_MISTAKES_OF_POSSIBLE = [
+POSSIBLE_MISTAKES = [
     (lambda costs, K, x: max(costs) <= x,
      "Each layer fits by itself, and that is needed, but several together have to fit into K stages, too."),
     (lambda costs, K, x: sum(costs) <= K * x,
