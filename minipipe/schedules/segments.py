@@ -36,8 +36,9 @@ def costs_in_segments(costs, n_stages, n):
 
     The last segment of a stage sends the message of the whole, the others send to their own device.
 
-    >>> costs_in_segments(Costs(F=[2, 3], B=4, message_bytes=8), 2, [1, 2])
-    Costs(F=[2, Fraction(3, 2), Fraction(3, 2)], B=[4, 2, 2], R=None, I=None, W=None, FB=None, U=None, all_reduce=None, message_bytes=[8, 0, 8])
+    >>> costs = costs_in_segments(Costs(F=[2, 3], B=4, message_bytes=8), 2, [1, 2])
+    >>> costs.F, costs.B, costs.message_bytes
+    ([2, Fraction(3, 2), Fraction(3, 2)], [4, 2, 2], [8, 0, 8])
     """
     n = _for_each_stage(n, n_stages)
     checked_costs(costs).table(n_stages)
