@@ -53,13 +53,8 @@ def peaks(schedule, counts, N, make=equal_layers, recompute="never"):
     counts = tuple(len(stage.layers) for stage in pipe.stages)
     sizes = [part.stop - part.start for part in even_slices(N, schedule.n_microbatches)]
     foreseen = mp.simulate(pipe.schedule, footprints=[footprints(counts, m, make) for m in sizes])
-    assert most(foreseen) == most(pipe.trace)
-    return most(pipe.trace)
-
-
-def most(trace):
-    ledgers = map(trace.ledger, range(trace.n_devices))
-    return [max(sum(held.get(kind, 0) for kind in KEPT) for _, held in ledger) for ledger in ledgers]
+    assert foreseen.peak_bytes(KEPT) == pipe.trace.peak_bytes(KEPT)
+    return pipe.trace.peak_bytes(KEPT)
 
 
 def of_the_loss(K, n_bytes=E):
@@ -130,7 +125,7 @@ def test_the_best_number_of_segments_is_the_root_of_L_c_over_a_q(layers, M):
     held = {}
     for n in (n for n in range(1, layers + 1) if layers % n == 0):
         schedule = with_recompute(in_segments(build("gpipe", 1, M), n))
-        held[n], = most(mp.simulate(schedule, footprints=footprints((layers // n,) * n, 1)))
+        held[n], = mp.simulate(schedule, footprints=footprints((layers // n,) * n, 1)).peak_bytes(KEPT)
         assert held[n] == (M * n - 1) * A + layers // n * C + E
     best, root = min(held, key=held.get), math.sqrt(layers * C / (M * A))
     assert best in (max(n for n in held if n <= root), min((n for n in held if n > root), default=layers))
@@ -158,6 +153,5 @@ def test_pipedream_keeps_1f1bs_activations_and_the_older_weights():
     for K in (1, 2, 3, 4):
         sizes = footprints((2,) * K, 5)
         trace = mp.simulate(pipedream(K, 3 * K), footprints=sizes)
-        assert most(trace) == [5 * (K - r) * (2 * C + e) for r, e in enumerate(of_the_loss(K))]
-        versions = [max(held.get("weight versions", 0) for _, held in trace.ledger(r)) for r in range(K)]
-        assert versions == [(K - r - 1) * sizes[r].parameters for r in range(K)]
+        assert trace.peak_bytes(KEPT) == [5 * (K - r) * (2 * C + e) for r, e in enumerate(of_the_loss(K))]
+        assert trace.peak_bytes(["weight versions"]) == [(K - r - 1) * sizes[r].parameters for r in range(K)]

@@ -17,7 +17,7 @@ MODES = {  # what it is called, line style
     "always": ("recomputed", "--"),
     EVERY_SQRT: ("recomputed, an input for every sqrt(L) layers", ":"),
 }
-FLOOR = ("parameters", "gradients", "optimizer state")
+ACTIVATIONS = ("stashed inputs", "caches", "work", "messages")  # and the derivatives by them
 GIB = 2**30
 
 
@@ -55,20 +55,17 @@ def _needed(network, counts, schedule, mode):
 
     Gradients count as one sum on each device: not the partial sums that keep the order of summation fixed.
     """
-    K = len(counts)
-    schedule = build(schedule, K, M)
+    schedule = build(schedule, len(counts), M)
     if mode == EVERY_SQRT:
         schedule, counts, _ = every_sqrt(schedule, counts, Costs())
     else:
         schedule = with_recompute(schedule, mode)
     of_stages = network.footprints(counts, 1, ["FB" if mode == "never" else "FRB"])
-    trace = simulate(schedule, Costs(F=1, B=2), footprints=of_stages)
-    needed = []
-    for device in range(K):
-        floor = sum(_floor(of_stages[stage]) for stage, place in enumerate(schedule.placement) if place == device)
-        beyond = max(sum(held.values()) - sum(held.get(kind, 0) for kind in FLOOR) for _, held in trace.ledger(device))
-        needed.append((beyond / GIB, (beyond + floor) / GIB))
-    return tuple(map(max, zip(*needed)))
+    beyond = simulate(schedule, Costs(F=1, B=2), footprints=of_stages).peak_bytes(ACTIVATIONS)
+    floors = [0] * len(beyond)
+    for stage, device in enumerate(schedule.placement):
+        floors[device] += _floor(of_stages[stage])
+    return max(beyond) / GIB, max(map(sum, zip(beyond, floors))) / GIB
 
 
 def _floor(footprint):

@@ -90,8 +90,8 @@ class Trace:
 
     spans, messages, idle: what the devices did, what went between them, and why they waited, in the order of time.
     makespan: ticks from 0 to the end of the last span or program. `busy_ticks()`, `bubble(of)`, `memory(device)`,
-    `ledger(device)` and `peak_bytes()` count; `explain()` and `critical_path()` say why; `plot()`, `to_text()` and `to_html()` show. Two traces
-    are equal if all that happened is.
+    `ledger(device)` and `peak_bytes()` count; `explain()` and `critical_path()` say why; `plot()`, `to_text()` and `to_html()`
+    show. Two traces are equal if all that happened is.
     """
 
     def __init__(self, record):
@@ -210,9 +210,10 @@ class Trace:
         """The memory curve of a device: a list of `(tick, bytes)`, each valid until the next."""
         return [(tick, sum(held.values())) for tick, held in self.ledger(device)]
 
-    def peak_bytes(self):
-        """For each device, the most bytes that it held at once."""
-        return [max(n_bytes for _, n_bytes in self.memory(device)) for device in range(self.n_devices)]
+    def peak_bytes(self, kinds=None):
+        """For each device, the most bytes that it held at once; of these kinds alone, such as ("stashed inputs", "caches")."""
+        ledgers = map(self.ledger, range(self.n_devices))
+        return [max(sum(held[kind] for kind in kinds or held if kind in held) for _, held in ledger) for ledger in ledgers]
 
     def plot(self, ax=None, until=None, title=None, legend=True, arrows=False, memory=False, critical_path=False):
         """The timeline, drawn by `minipipe.plots.timeline`, with the critical path if wanted; returns the matplotlib axes.

@@ -6,6 +6,7 @@ from functools import cache
 from ..layers import Chain, Linear
 from ..losses import MeanSquaredError
 from ..pipeline import footprints, simulate
+from ..pipeline.one_microbatch import KEPT
 from ..schedules import build, in_segments, with_recompute
 from . import judged
 
@@ -134,9 +135,7 @@ def _counted(name, K, M, m, L, hidden, n_segments=1):
     layer = Chain(Linear(WIDTH, hidden), Linear(hidden, WIDTH)) if hidden else Linear(WIDTH, WIDTH)
     schedule = with_recompute(in_segments(build(name, K, M), n_segments))
     of_stages = footprints([layer] * L, MeanSquaredError(), K * n_segments, (WIDTH,), m, patterns=("FRB",))
-    trace = simulate(schedule, footprints=of_stages)
-    kept = ("stashed inputs", "caches")
-    return [max(sum(held.get(kind, 0) for kind in kept) for _, held in trace.ledger(device)) for device in range(K)]
+    return simulate(schedule, footprints=of_stages).peak_bytes(KEPT)
 
 
 @cache
