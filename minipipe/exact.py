@@ -17,7 +17,7 @@ import numpy as np
 SIGNIFICANT_BITS = 64
 LARGEST_EXPONENT = 100_000
 _working = Context(prec=120, Emax=MAX_EMAX, Emin=MIN_EMIN)  # decimal digits, far beyond 64 bits
-_remembered = lru_cache(maxsize=100_000)  # 120 digits take a hundred times as long as to look an argument up that came before
+_remembered = lru_cache(maxsize=100_000)  # a hundred times as quick as 120 digits, for a number that came before
 
 
 class Rational(Fraction):

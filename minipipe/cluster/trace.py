@@ -212,8 +212,10 @@ class Trace:
 
     def peak_bytes(self, kinds=None):
         """For each device, the most bytes that it held at once; of these kinds alone, such as ("stashed inputs", "caches")."""
-        ledgers = map(self.ledger, range(self.n_devices))
-        return [max(sum(held[kind] for kind in kinds or held if kind in held) for _, held in ledger) for ledger in ledgers]
+        def total(held):
+            return sum(n_bytes for kind, n_bytes in held.items() if kinds is None or kind in kinds)
+
+        return [max(total(held) for _, held in self.ledger(device)) for device in range(self.n_devices)]
 
     def plot(self, ax=None, until=None, title=None, legend=True, arrows=False, memory=False, critical_path=False):
         """The timeline, drawn by `minipipe.plots.timeline`, with the critical path if wanted; returns the matplotlib axes.

@@ -3,6 +3,7 @@
 from fractions import Fraction
 from functools import cache
 from itertools import count
+from math import ceil
 
 from ..description import describe
 from ..models import transformer
@@ -115,19 +116,15 @@ def check_fewest(fewest):
          "Round up, not down: one micro-batch fewer, and the bubble is too large."),
         (lambda K, share: (K - 1) * (1 - share) // share + 1,
          "One too many where the division leaves nothing over: at most means that the share itself is good enough."),
-        (lambda K, share: _up((K - 1) / share),
+        (lambda K, share: ceil((K - 1) / share),
          "That is the idle time as a share of the work, or M + K - 1, the whole time; asked was M, for a share of the whole time."),
-        (lambda K, share: _up(K * (1 - share) / share), "A device waits for K - 1 others, not for K."),
-        (lambda K, share: _up((K - 1) * share / (1 - share)), "share is the idle part; you took it for the busy one."),
+        (lambda K, share: ceil(K * (1 - share) / share), "A device waits for K - 1 others, not for K."),
+        (lambda K, share: ceil((K - 1) * share / (1 - share)), "share is the idle part; you took it for the busy one."),
         (lambda K, share: 4 * K,
          "4 K is the paper's rule. Its bubble is just below a fifth, whatever K is; asked was any share."),
     ]
     return judged(fewest, ("K", "share"), cases, [_counted_fewest(*case) for case in cases], mistakes) or (
         "Right: (K - 1)(1 - share)/share, rounded up. It grows with K - 1: twice the devices want twice the micro-batches.")
-
-
-def _up(number):
-    return -(-number // 1)
 
 
 @cache
