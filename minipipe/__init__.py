@@ -13,7 +13,9 @@ from .layers import (
 from .losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
 from .network import Sequential
 from .optimizers import SGD, Adam, AdamW, RMSProp
-from .pipeline import AsynchronousPipeline, Pipeline, Stage, costs_of_layers, footprints, measure, partition, simulate, what_fits
+from .pipeline import (
+    AsynchronousPipeline, Pipeline, Stage, costs_of_layers, footprints, measure, partition, simulate, what_fits,
+)
 from .schedules import Costs, Overlap, Schedule, ScheduleError
 from .training import fit
 
@@ -26,6 +28,6 @@ __all__ = [
     "Pipeline", "PositionalEmbedding", "RMSProp", "ReLU", "Receive", "Reshape", "Residual", "SGD", "Schedule",
     "ScheduleError", "Send", "Sequential", "SiLU", "Sigmoid", "Softmax", "SoftmaxCrossEntropy", "Softplus", "Stage",
     "Tanh", "Trace", "TransformerBlock", "accuracy", "cluster", "costs_of_layers", "datasets", "describe", "exact",
-    "fit", "footprints", "he", "measure", "models", "one_hot", "partition", "plots", "schedules", "simulate", "verification",
-    "what_fits", "xavier",
+    "fit", "footprints", "he", "measure", "models", "one_hot", "partition", "plots", "schedules", "simulate",
+    "verification", "what_fits", "xavier",
 ]

@@ -155,7 +155,8 @@ def test_fit_names_what_fits_and_what_would(capsys):
     status, out, _ = run(capsys, *LENET, "--memory", "1MiB", "--devices", "1", "2")
     assert status == 0 and "61,706 parameters, 416,520 multiply-accumulates a sample" in out
     one, two = (line.split() for line in out.splitlines() if line.startswith("      "))
-    assert one[:4] == ["1", "2", "1f1b", "sqrt"] and one[5:7] == ["1.09", "MiB"] and " ".join(one[7:]) == "does not fit; this is the lowest"
+    assert one[:4] == ["1", "2", "1f1b", "sqrt"] and one[5:7] == ["1.09", "MiB"]
+    assert " ".join(one[7:]) == "does not fit; this is the lowest"
     assert two[:4] == ["2", "2", "1f1b", "never"] and two[5:] == ["1015.29", "KiB"]
     assert "the fastest that fits: 1f1b on 2 devices, 2 micro-batches, recompute never\nlayers of each stage, a stage on each device: 4 9\n" in out
     status, out, _ = run(capsys, *LENET, "--memory", "500 KB", "--devices", "1", "2")
@@ -224,7 +225,10 @@ def test_figures_are_made_by_one_command(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("minipipe.cli.output.DOTS_PER_INCH", 20)  # nobody looks at them here
     status, out, _ = run(capsys, "figures", "--folder", str(tmp_path / "figures"))
     names = {path.name for path in (tmp_path / "figures").iterdir()}
-    expected = ("naive", "gpipe", "1f1b", "gpipe_recompute", "schedules", "zoo", "slow_links", "memory", "throughput", "cut", "memory_by_devices")
+    expected = (
+        "naive", "gpipe", "1f1b", "gpipe_recompute", "schedules", "zoo", "slow_links", "memory", "throughput", "cut",
+        "memory_by_devices",
+    )
     assert status == 0 and names == {f"{name}.png" for name in expected}
 
 

@@ -14,8 +14,8 @@ from minipipe.functions import even_slices
 from minipipe.schedules import RECOMPUTE, Action, Schedule, build, names_for, pipedream, with_recompute
 
 LAYERS = [
-    mp.Linear(5, 8), mp.BatchNorm(8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Residual(mp.Linear(8, 8), mp.Dropout(0.5)), mp.LayerNorm(8),
-    mp.Linear(8, 3),
+    mp.Linear(5, 8), mp.BatchNorm(8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(),
+    mp.Residual(mp.Linear(8, 8), mp.Dropout(0.5)), mp.LayerNorm(8), mp.Linear(8, 3),
 ]
 LOSS = mp.SoftmaxCrossEntropy()
 
@@ -85,11 +85,12 @@ def test_the_bytes_of_asynchronous_schedules_are_foreseen_at_every_tick(name, M,
 @settings(max_examples=25)
 @given(st.data())
 def test_bytes_are_foreseen_for_any_schedule_at_any_time(data):
-    """The ledger, bytes by kind, is the same function of time where there is one copy of the network; where there are two, until they exchange."""
+    """The ledger, bytes by kind, is the same function of time; where there are two copies of the network, until they exchange."""
     partition = data.draw(compositions(len(LAYERS)))
     M = data.draw(st.integers(1, 4))
     schedule = data.draw(valid_schedules(len(partition), M))
-    held, foreseen = held_and_foreseen(schedule, partition, data.draw(st.integers(2 * M, 2 * M + 3)), mp.Link(latency=data.draw(st.integers(0, 2))))
+    m, link = data.draw(st.integers(2 * M, 2 * M + 3)), mp.Link(latency=data.draw(st.integers(0, 2)))
+    held, foreseen = held_and_foreseen(schedule, partition, m, link)
     assert foreseen.peak_bytes() == held.peak_bytes()
     end = min(max(span.end for span in held.spans_of(device)) for device in range(held.n_devices))
     for device in range(held.n_devices):
@@ -133,7 +134,8 @@ def test_footprints_that_do_not_fit_are_refused():
         mp.simulate(build("gpipe", 2, 3), footprints=[])
     with pytest.raises(ValueError, match=r"footprints is a Measured: pass footprints\(...\)"):
         mp.simulate(build("gpipe", 2, 3), footprints=mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=1))
-    with pytest.raises(ValueError, match=r"the schedule does FIW on stage 0, but the footprints are of FB: make them with patterns=\['FIW'"):
+    message = r"the schedule does FIW on stage 0, but the footprints are of FB: make them with patterns=\['FIW'"
+    with pytest.raises(ValueError, match=message):
         mp.simulate(build("zb-h1", 2, 3), footprints=mp.footprints(LAYERS, LOSS, 2, (5,), 4, patterns=["FB"]))
     uneven = replace(Schedule.from_text(["F0 B0 U0 F1 B1 F2 B2 U2"]), versions=((0, 1, 1),))
     with pytest.raises(ValueError, match=r"apply \[1, 2\] micro-batches: their bytes are only foreseen where all apply equally many"):

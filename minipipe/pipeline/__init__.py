@@ -14,6 +14,7 @@ from .stage import Stage
 from .treesum import TreeSum
 
 __all__ = [
-    "AsynchronousPipeline", "Footprint", "Measured", "Pipeline", "Setting", "Stage", "Times", "TreeSum", "costs_of_layers", "equal_counts",
-    "footprints", "histogram", "loads", "measure", "min_max", "min_variance", "partition", "simulate", "times_of_layers", "what_fits",
+    "AsynchronousPipeline", "Footprint", "Measured", "Pipeline", "Setting", "Stage", "Times", "TreeSum",
+    "costs_of_layers", "equal_counts", "footprints", "histogram", "loads", "measure", "min_max", "min_variance",
+    "partition", "simulate", "times_of_layers", "what_fits",
 ]
