@@ -62,12 +62,13 @@ def text_of_hardware(rows, sources=True):
 
 
 def text_of_seconds(time):
-    """Three digits in ms, us or ns; nothing if there is no time.
+    """Three digits in s, ms, us or ns; nothing if there is no time.
 
-    >>> text_of_seconds(0.00025), text_of_seconds(None)
-    ('250 us', '')
+    >>> text_of_seconds(1.5), text_of_seconds(0.00025), text_of_seconds(1e-10), text_of_seconds(None)
+    ('1.5 s', '250 us', '0.1 ns', '')
     """
     if not time:
         return ""
-    unit, name = next((unit, name) for unit, name in ((1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")) if time >= unit or name == "ns")
+    units = (1, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")
+    unit, name = next((pair for pair in units if time >= pair[0]), units[-1])
     return f"{time / unit:.3g} {name}"
