@@ -29,7 +29,10 @@ def measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer=N
 
 @pytest.mark.parametrize("name", ALONE)
 def test_every_layer_needs_the_bytes_that_are_foreseen(name):
-    """In a stage of its own, and in one with neighbours, whose arrays it may share; m = 1 has layouts that no other m has, m = 6 is not counted."""
+    """In a stage of its own, and in one with neighbours, whose arrays it may share.
+
+    m = 1 has layouts that no other m has; the bytes for m = 6 are made of those for 2 and 3.
+    """
     layer, shape = LAYERS[name]
     tokens = name in BEGIN_WITH_TOKENS
     layers = [layer, mp.Tanh()] if tokens else [mp.Tanh(), layer, mp.Tanh()]
@@ -90,8 +93,9 @@ def test_views_are_views_where_those_of_numbers_are():
             lambda A: A.astype(np.float32, copy=False), lambda A: A.repeat(2, 1), lambda A: A.take(np.array([[0, 1]]), axis=1),
             lambda A: A[:, np.array([2, 2, 0])], lambda A: np.concatenate([A, A], axis=1), lambda A: A.sum(axis=(0, 2)),
             lambda A: A.mean(axis=1, keepdims=True), lambda A: A.max(), lambda A: np.split(A, len(A))[-1], lambda A: A > 0,
-            lambda A: (A > 0).sum(axis=0), lambda A: np.where(A > 0, A, 0.0), lambda A: np.broadcast_to(A[:1], A.shape), lambda A: np.flip(A, 1), lambda A: abs(A),
-            lambda A: A.repeat(2, -1), lambda A: A.repeat(3, -2), lambda A: A.take([0, 0], axis=-1), lambda A: A.take(np.array([[0]]), axis=-3),
+            lambda A: (A > 0).sum(axis=0), lambda A: np.where(A > 0, A, 0.0), lambda A: np.broadcast_to(A[:1], A.shape),
+            lambda A: np.flip(A, 1), lambda A: abs(A), lambda A: A.repeat(2, -1), lambda A: A.repeat(3, -2),
+            lambda A: A.take([0, 0], axis=-1), lambda A: A.take(np.array([[0]]), axis=-3),
             lambda A: np.concatenate([A, A], axis=-1), lambda A: np.concatenate([A, A, A], -2), lambda A: np.split(A, 2, axis=1)[0],
             lambda A: np.split(A, [1], axis=-2)[1], lambda A: np.clip(A, 0, 1), lambda A: np.clip(A, np.zeros((5, 1, 1, 1)), None),
             lambda A: np.clip(A.astype(np.float32), np.zeros(1), 1),
@@ -141,7 +145,8 @@ class Doubled(mp.Layer):
 
 
 @pytest.mark.parametrize("layers", [
-    [mp.Conv2d(2, 2, 3, padding=1), mp.Conv2d(2, 2, 3, padding=2, dilation=2), mp.Conv2d(2, 2, 3, padding=1), mp.Conv2d(2, 2, 3, padding=1, groups=2)],
+    [mp.Conv2d(2, 2, 3, padding=1), mp.Conv2d(2, 2, 3, padding=2, dilation=2), mp.Conv2d(2, 2, 3, padding=1),
+     mp.Conv2d(2, 2, 3, padding=1, groups=2)],
     [mp.TransformerBlock(4, 2), mp.TransformerBlock(4, 2, n_hidden=5), mp.TransformerBlock(4, 2), mp.TransformerBlock(4, 2, dropout=0.5)],
     [Doubled(1), Doubled(2), Doubled(1), Doubled(3)],
 ], ids=["Conv2d", "TransformerBlock", "a user's"])
@@ -181,7 +186,8 @@ def test_bad_sizes_of_footprints_are_refused():
         ((layers, LOSS, 2, (3,), 0), "m=0 must be at least 1"),
         ((layers, LOSS, 2, (5,), 4), r"layers\[0\], Linear\(3, 2\), does not fit"),
         ((layers, LOSS, 3, (3,), 4), "n_stages=3 does not fit 2 layers"),
-        (([mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")], LOSS, 2, (2,), 4), "not foreseen. Cut elsewhere .recompute='sqrt' cuts within stages, too., or read the trace of"),
+        (([mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")], LOSS, 2, (2,), 4),
+         "not foreseen. Cut elsewhere .recompute='sqrt' cuts within stages, too., or read the trace of"),
     ):
         with pytest.raises(ValueError, match=message):
             mp.footprints(*arguments)

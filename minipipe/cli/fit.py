@@ -17,8 +17,8 @@ from ..pipeline.fitting import MODES
 from ..schedules import BUILDERS
 
 PURPOSE = "for each number of devices, the fastest schedule, micro-batches and recomputation that fit into memory; nothing is built"
-EPILOG = """Bytes are counted in float32 as a run would hold them: parameters, gradients, the optimizer's state, stashed inputs, caches and
-messages. Time is that of the multiply-accumulates, a backward taking two forwards, and of the links.
+EPILOG = """Bytes are counted in float32 as a run would hold them: parameters, gradients, the optimizer's state, stashed inputs,
+caches and messages. Time is that of the multiply-accumulates, a backward taking two forwards, and of the links.
 
 examples:
   python3 -m minipipe fit --memory 2GiB

@@ -194,7 +194,8 @@ def _checked_sizes(batch_size, n_microbatches):
     n_microbatches = [whole_number("n_microbatches", M) for M in _listed("n_microbatches", n_microbatches)]
     for M in n_microbatches:
         if M < 1 or batch_size % M:
-            raise ValueError(f"n_microbatches={M} does not divide batch_size={batch_size}: use {gcd(batch_size, max(M, 1))}, or another batch_size")
+            divisor = gcd(batch_size, max(M, 1))
+            raise ValueError(f"n_microbatches={M} does not divide batch_size={batch_size}: use {divisor}, or another batch_size")
     return [(M, batch_size // M) for M in n_microbatches]
 
 
