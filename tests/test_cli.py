@@ -166,7 +166,7 @@ def test_fit_names_what_fits_and_what_would(capsys):
     status, out, _ = run(capsys, *LENET, "--memory", "1015.3KiB", "--devices", "2", "--optimizer", "adam")
     assert status == 1
     speeds = [float(run(capsys, *LENET, "--memory", "1GB", "--devices", "2", "--micro-batches", "4", "--device", "P100", *link)[1]
-                    .splitlines()[4].split()[4]) for link in ((), ("--bandwidth", "1e9"), ("--bandwidth", "1e9", "--latency", "1"))]
+                    .splitlines()[5].split()[4].replace(",", "")) for link in ((), ("--bandwidth", "1e9"), ("--bandwidth", "1e9", "--latency", "1"))]
     assert speeds[0] > speeds[1] > speeds[2]
 
 

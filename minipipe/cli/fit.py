@@ -29,6 +29,7 @@ DEVICES = {"TPUv2": TPU_V2, "TPUv3": TPU_V3, "P100": P100}
 OPTIMIZERS = {"sgd": SGD(0.1), "momentum": SGD(0.1, momentum=0.9), "rmsprop": RMSProp(), "adam": Adam()}
 INPUTS = {"amoebanet_d": (3, 224, 224), "lenet5": (1, 28, 28), "resnet": (3, 32, 32)}
 MODELS = [name for name in models.__all__ if name.islower()]
+HEADER = "devices  micro-batches  schedule     recompute        samples/s  fullest device"
 UNITS = {"": 1, "B": 1, **{f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)},
          **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}}
 COMMON = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "v-half")
@@ -56,51 +57,61 @@ def add_options(parser):
 
 
 def run(options):
-    """Print the table; 1 if nothing fits."""
-    limit, layers, device = bytes_from(options.memory), layers_from(options.model), DEVICES[options.device]
-    link = device.link if options.bandwidth is None else Link(bandwidth=options.bandwidth)
-    if options.latency is not None:
-        link = replace(link, latency=options.latency)
+    """Print the table, row by row as it is found, and what follows from it; 1 if nothing fits."""
+    limit, layers, device, shape = bytes_from(options.memory), layers_from(options.model), DEVICES[options.device], input_shape_from(options)
     schedules = tuple(BUILDERS) if options.schedules == ["all"] else options.schedules
-    shape = input_shape_from(options)
-    description = describe(layers, shape)
-    devices = [K for K in TO_TRY if K <= len(layers)] if options.devices is None else options.devices
-    print(f"{options.model}: {len(layers)} layers, {description.parameters:,} parameters, {description.macs:,} multiply-accumulates a sample")
+    of_network = describe(layers, shape)
+    print(f"{options.model}: {len(layers)} layers, {of_network.parameters:,} parameters, {of_network.macs:,} multiply-accumulates a sample")
     print(f"{options.batch} samples a mini-batch, {options.device}, {text_of_bytes(limit)} a device, {options.optimizer}")
     print(f"trying {len(schedules)} schedules with {len(options.recompute)} modes of recomputation for each number of devices\n", flush=True)
     found = []
-    for K in devices:
+    for K in [K for K in TO_TRY if K <= len(layers)] if options.devices is None else options.devices:
         found += what_fits(
-            layers, SoftmaxCrossEntropy(), shape, options.batch, limit, [K], options.micro_batches, schedules,
-            options.recompute, device.seconds, link, optimizer=OPTIMIZERS[options.optimizer],
+            layers, SoftmaxCrossEntropy(), shape, options.batch, limit, [K], options.micro_batches, schedules, options.recompute,
+            device.seconds, link_from(options), optimizer=OPTIMIZERS[options.optimizer],
         )
         if len(found) == 1:
-            print("devices  micro-batches  schedule     recompute        samples/s  fullest device")
+            print(HEADER)
         print(row_of(found[-1], options.batch), flush=True)
     print(f"\nsamples/s: if only multiply-accumulates take time, at {device.share:.0%} of the peak speed of a {device.name}, and the links")
     fitting = [fit for fit in found if fit.fits]
-    if not fitting:
-        least = min(found, key=lambda fit: fit.peak_bytes)
-        print(f"nothing fits: give each device {text_of_bytes(least.peak_bytes)}, which is the lowest on {text_of_devices(least)}, or try "
-              "more devices, or smaller micro-batches")
-        return 1
-    best = min(fitting, key=lambda fit: fit.makespan)
-    print(f"the fastest that fits: {best.schedule} on {text_of_devices(best)}, {best.n_microbatches} micro-batches, recompute {best.recompute}")
-    stages = f"{len(best.partition) // best.n_devices} stages on each device" if len(best.partition) > best.n_devices else "a stage on each device"
-    print(f"layers of each stage, {stages}: {' '.join(map(str, best.partition))}")
+    print(text_of_fastest(min(fitting, key=lambda fit: fit.makespan)) if fitting else text_of_remedy(found))
+    return 0 if fitting else 1
 
 
 def row_of(fit, batch_size):
     """A `Setting` as a row of the table."""
     speed = batch_size / float(fit.makespan)
+    speed = f"{speed:,.0f}" if speed >= 100 else f"{speed:.3g}"
     verdict = "" if fit.fits else "   does not fit; this is the lowest"
-    return (f"{fit.n_devices:7}  {fit.n_microbatches:13}  {fit.schedule:<11}  {fit.recompute:<11}  {f'{speed:,.0f}' if speed >= 100 else f'{speed:.3g}':>13}"
-            f"  {text_of_bytes(fit.peak_bytes):>14}{verdict}")
+    return (f"{fit.n_devices:7}  {fit.n_microbatches:13}  {fit.schedule:<11}  {fit.recompute:<11}  {speed:>13}  "
+            f"{text_of_bytes(fit.peak_bytes):>14}{verdict}")
+
+
+def text_of_fastest(fit):
+    """What was asked for."""
+    per_device = len(fit.partition) // fit.n_devices
+    stages = "a stage" if per_device == 1 else f"{per_device} stages"
+    return (f"the fastest that fits: {fit.schedule} on {text_of_devices(fit)}, {fit.n_microbatches} micro-batches, recompute {fit.recompute}\n"
+            f"layers of each stage, {stages} on each device: {' '.join(map(str, fit.partition))}")
+
+
+def text_of_remedy(found):
+    """What would have to change."""
+    least = min(found, key=lambda fit: fit.peak_bytes)
+    return (f"nothing fits: give each device {text_of_bytes(least.peak_bytes)}, which is the lowest on {text_of_devices(least)}, or try "
+            "more devices, or smaller micro-batches")
 
 
 def text_of_devices(fit):
     """How many they are."""
     return "1 device" if fit.n_devices == 1 else f"{fit.n_devices} devices"
+
+
+def link_from(options):
+    """The device's own, but for what is given."""
+    link = DEVICES[options.device].link if options.bandwidth is None else Link(bandwidth=options.bandwidth)
+    return link if options.latency is None else replace(link, latency=options.latency)
 
 
 def input_shape_from(options):
