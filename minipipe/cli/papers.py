@@ -41,7 +41,8 @@ not 12 bytes times the number of parameters that is printed above them.
 Activations, assumed: {MICRO_BATCHES} micro-batches, float32, the caches that a stage of this package has after a forward, counted in
 arrays without numbers; with GPipe N stage inputs, and the caches of one micro-batch, O(N + L/K N/M). That is about half of what
 is published, and grows with K as that does. Alone, it is the caches of all N samples, O(N L): that fits no device, so the
-paper's first columns had fewer samples at once, or kept less.""")
+paper's first columns had fewer samples at once, or kept less. In "Transformer 3, alone" the paper prints 3.15 and 11.7 in each
+other's place; here they are put back.""")
     fit = ", ".join(f"{blocks_that_fit(K)} on {K}" for K in (1, 8, 32, 128))
     print(f"By this count the most Transformer blocks that fit are {fit}; published: 13, 103, 415, 1663.")
 
