@@ -102,7 +102,7 @@ FEWEST = [
     (lambda K, share: (K - 1) * (1 / float(share) - 1), "M is a whole number, so round up"),
     (lambda K, share: floor((K - 1) * (1 - share) / share), "Round up, not down"),
     (lambda K, share: floor((K - 1) * (1 - share) / share) + 1, "One too many where the division leaves nothing over"),
-    (lambda K, share: ceil((K - 1) / share), "the idle time as a share of the work"),
+    (lambda K, share: ceil((K - 1) / share), "Take K - 1 away, and M is left"),
     (lambda K, share: ceil(K * (1 - share) / share), "waits for K - 1 others, not for K"),
     (lambda K, share: ceil((K - 1) * share / (1 - share)), "share is the idle part"),
     (lambda K, share: 4 * K, "the paper's rule"),

@@ -60,6 +60,7 @@ PEAK = [
     (lambda N, M, L, K, n, a, c: N * L / K * c, "That is GPipe without recomputation."),
     (lambda N, M, L, K, n, a, c: (N * n - N / M) * a + L / n * N / M * c, "A device has L / K of the layers, not L."),
     (lambda N, M, L, K, n, a, c: (M * n - 1) * a + L / K / n * c, "a micro-batch has N / M of them"),
+    (lambda N, M, L, K, n, a, c: M * n * a + L / n * c, "section 4's rule of thumb for one device"),
     (lambda N, M, L, K, n, a, c: 1488,
      "Right for some numbers, but not for all. With N = 12, M = 3, L = 8, K = 2, n = 2, a = 16, c = 48 the count is 704, yours "
      "is 1488."),

@@ -170,6 +170,9 @@ def test_the_layers_of_a_ledger_are_its_kinds_and_add_up_to_the_memory():
     assert max(y for _, y in top) == pipe.trace.peak_bytes()[0] / 1024 and ax.get_xlim() == (0, pipe.trace.makespan)
     with pytest.raises(ValueError, match="counted no memory"):
         plots.ledger(mp.simulate(build("gpipe", 2, 2)), 0, ax=axes())
+    for device in (2, -1, "0"):
+        with pytest.raises(ValueError, match=f"device={device!r} is not one of the trace: its devices are 0 to 1"):
+            plots.ledger(pipe.trace, device, ax=axes())
 
 
 def test_an_overlap_is_one_box_in_two_halves_the_forward_above():

@@ -109,5 +109,7 @@ def test_updates_and_overlaps_are_cut_too():
     for n in (2.0, None, [1, 1.5], "ab"):
         with pytest.raises(ValueError, match=r"n=.* segments of a stage must be at least 1, in whole numbers"):
             in_segments(build("gpipe", 2, 2), n)
+    with pytest.raises(ValueError, match="schedule='gpipe' is none: pass a Schedule"):
+        in_segments("gpipe", 2)
     with pytest.raises(ValueError, match="n=0 segments of a stage must be at least 1"):
         in_segments(build("gpipe", 2, 2), 0)

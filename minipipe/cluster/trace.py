@@ -194,6 +194,8 @@ class Trace:
         """What a device holds: a list of `(tick, {kind: bytes})`, each valid until the next; a kind without bytes is left out."""
         if not self._record.memory:
             raise ValueError("this run counted no memory: only a run with real arrays does, or a simulation with footprints")
+        if device not in range(self.n_devices):
+            raise ValueError(f"device={device!r} is not one of the trace: its devices are 0 to {self.n_devices - 1}")
         changes = [(tick, held, 0) for owner, tick, held in _rows(self._record.memory, 3) if owner == device]
         for _, _, to, _, arrived, received, n_bytes in _rows(self._record.messages, 7):
             if to == device and arrived != received:

@@ -117,7 +117,7 @@ def check_fewest(fewest):
         (lambda K, share: (K - 1) * (1 - share) // share + 1,
          "One too many where the division leaves nothing over: at most means that the share itself is good enough."),
         (lambda K, share: ceil((K - 1) / share),
-         "That is the idle time as a share of the work, or M + K - 1, the whole time; asked was M, for a share of the whole time."),
+         "That is M + K - 1, the whole time in forwards and backwards of a stage. Take K - 1 away, and M is left."),
         (lambda K, share: ceil(K * (1 - share) / share), "A device waits for K - 1 others, not for K."),
         (lambda K, share: ceil((K - 1) * share / (1 - share)), "share is the idle part; you took it for the busy one."),
         (lambda K, share: 4 * K,

@@ -51,6 +51,8 @@ def check_peak(peak):
         (lambda N, M, L, K, n, a, c: N / M * ((M * n - 1) * a + L / n * c), "A device has L / K of the layers, not L."),
         (lambda N, M, L, K, n, a, c: (M * n - 1) * a + L / (K * n) * c,
          "a and c are of one sample: a micro-batch has N / M of them."),
+        (lambda N, M, L, K, n, a, c: M * n * a + L / n * c,
+         "That is section 4's rule of thumb for one device: a and c are of one sample, and a device has L / K layers."),
     ]
     right = [_counted("gpipe", K, M, N // M, L, hidden_of(a, c), n)[0] for N, M, L, K, n, a, c in cases]
     return judged(peak, ("N", "M", "L", "K", "n", "a", "c"), cases, right, mistakes) or (

@@ -7,6 +7,7 @@ from numbers import Integral
 
 from .actions import Action, Overlap
 from .costs import Costs, checked_costs
+from .schedule import Schedule
 
 
 def in_segments(schedule, n):
@@ -23,6 +24,8 @@ def in_segments(schedule, n):
     >>> print(with_recompute(in_segments(gpipe(1, 1), 2)))
     device 0: 0F0 1F0 1R0 1B0 0R0 0B0
     """
+    if not isinstance(schedule, Schedule):
+        raise ValueError(f"schedule={schedule!r} is none: pass a Schedule, such as build('1f1b', n_stages, n_microbatches)")
     n = _for_each_stage(n, schedule.n_stages)
     segments = [range(end - length, end) for end, length in zip(accumulate(n), n)]
     devices = tuple(tuple(segment for action in order for segment in _segments(action, segments)) for order in schedule.devices)
