@@ -88,6 +88,18 @@ def test_the_sums_that_two_copies_exchange_take_time(schedule):
     assert float(run(found, link=link).makespan) == pytest.approx(float(found.makespan), rel=1e-12)
 
 
+def test_tied_weights_and_skip_connections_count():
+    """A Transformer with one matrix for both ends, and a skip from its first block to its last."""
+    layers = mp.models.transformer(n_tokens=7, d=8, n_heads=2, n_layers=4, n_places=5, tied=True)
+    layers = [*layers[:3], mp.Fork("skip"), *layers[3:5], mp.Join("skip"), *layers[5:]]
+    tokens, Y = np.zeros((5, 8), int), mp.one_hot(np.zeros((5, 8), int), 7)
+    for mode in MODES:
+        (found,) = mp.what_fits(layers, mp.SoftmaxCrossEntropy(), (5,), 8, 1, [3], [4], ["1f1b"], [mode], dtype=np.float64)
+        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 4, "1f1b", mode, partition=found.partition, costs=found.costs)
+        pipe.forward_backward(tokens, Y)
+        assert found.peak_bytes == max(pipe.trace.peak_bytes())
+
+
 def test_a_huge_network_is_not_built():
     layers = [mp.Linear(100_000, 100_000)] * 8
     one, eight = mp.what_fits(layers, LOSS, (100_000,), 8, 100 * 2**30, (1, 8), (8,), ("1f1b",), optimizer=mp.Adam())

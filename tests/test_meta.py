@@ -186,8 +186,6 @@ def test_bad_sizes_of_footprints_are_refused():
         ((layers, LOSS, 2, (3,), 0), "m=0 must be at least 1"),
         ((layers, LOSS, 2, (5,), 4), r"layers\[0\], Linear\(3, 2\), does not fit"),
         ((layers, LOSS, 3, (3,), 4), "n_stages=3 does not fit 2 layers"),
-        (([mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")], LOSS, 2, (2,), 4),
-         "not foreseen. Cut elsewhere .recompute='sqrt' cuts within stages, too., or read the trace of"),
     ):
         with pytest.raises(ValueError, match=message):
             mp.footprints(*arguments)

@@ -115,6 +115,7 @@ class Cluster:
                 request = resume(answer)
             except StopIteration:
                 self._record.finished[number] = now
+                self._observe_after_receiving(number, device, now)
                 self._check_limit(number, now)
                 return
             kind = type(request)
@@ -122,6 +123,7 @@ class Cluster:
                 arrival = self._send(number, request, now)
                 answer = None
                 if arrival > now and self._links.blocks(number, request.to):
+                    self._observe_after_receiving(number, device, now)
                     self._record.blocked += (number, now, arrival, len(self._record.messages) - MESSAGE_WIDTH)
                     heappush(self._agenda, (arrival, RESUME, number))
                     return
@@ -129,15 +131,18 @@ class Cluster:
                 key = (request.source, request.label)
                 message = device.inbox.pop(key, None)
                 if message is None:
+                    self._observe_after_receiving(number, device, now)
                     self._check_device(request.source, f"device {number} waits for {request.label} from")
                     device.waits_for, device.waits_since = key, now
                     return
                 arrival, answer, place = message
                 if arrival > now:
+                    self._observe_after_receiving(number, device, now)
                     device.waits_since = now
                     self._deliver(number, device, message)
                     return
                 self._record.messages[place + RECEIVED] = now
+                device.has_received = True
             elif kind is Compute:
                 if now < until:
                     self._start(number, request, now)
@@ -153,8 +158,11 @@ class Cluster:
         ticks = self._duration(label)
         if not 0 <= ticks < inf:
             raise ValueError(f"{label} on device {number} has duration {ticks}: durations are finite and at least 0 ticks")
-        if request.function is not None:
-            self._devices[number].answer = self._call(number, request, now)
+        device = self._devices[number]
+        if request.function is None:
+            self._observe_after_receiving(number, device, now)
+        else:
+            device.answer, device.has_received = self._call(number, request, now), False
         end = now + ticks
         self._record.spans += (number, label, now, end)
         heappush(self._agenda, (end, RESUME, number))
@@ -200,7 +208,7 @@ class Cluster:
     def _deliver(self, number, device, message):
         """Resume a waiting device when its message arrives."""
         arrival, device.answer, place = message
-        device.waits_for = None
+        device.waits_for, device.has_received = None, True
         record = self._record
         record.messages[place + RECEIVED] = arrival
         record.waits += (number, device.waits_since, arrival, place)
@@ -211,6 +219,12 @@ class Cluster:
         held = max(counts, key=lambda count: sum(count.values()))
         self._devices[number].held = held
         self._record.memory += (number, now, held)
+
+    def _observe_after_receiving(self, number, device, now):
+        """A device that has received something may hold it now; a Compute with a function counts by itself."""
+        if device.has_received and self._holdings is not None:
+            self._observe(number, now, [bytes_by_kind(self._holdings[number]())])
+        device.has_received = False
 
     def _check_limit(self, number, now):
         """What the device has held since its last observation, and the messages that arrived before `now`.
@@ -230,7 +244,7 @@ class Cluster:
 class _Device:
     """Where one program stands."""
 
-    __slots__ = ("resume", "answer", "postponed", "inbox", "waits_for", "waits_since", "held", "kept")
+    __slots__ = ("resume", "answer", "postponed", "inbox", "waits_for", "waits_since", "held", "kept", "has_received")
 
     def __init__(self, program):
         self.resume = program.send
@@ -240,4 +254,5 @@ class _Device:
         self.waits_for = None    # the (source, label) of a Receive that has no message yet
         self.waits_since = 0
         self.held = {}           # the bytes that it was last seen to hold, by kind
+        self.has_received = False  # since its last Compute
         self.kept = None         # those that it will hold when its Compute has ended

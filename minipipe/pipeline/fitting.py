@@ -61,8 +61,7 @@ def what_fits(layers, loss, input_shape, batch_size, memory_limit, n_devices=Non
         Pipeline(layers, loss, len(fit.partition), fit.n_microbatches, fit.schedule, fit.recompute, dtype=np.float32,
                  partition=fit.partition, costs=fit.costs, link=link)
 
-    (The dtype is float32 here, and float64 in a `Pipeline`, if it is left out.) Raises `ValueError` for sizes that cannot be, and
-    for networks with tied weights or skip connections between stages.
+    (The dtype is float32 here, and float64 in a `Pipeline`, if it is left out.) Raises `ValueError` for sizes that cannot be.
 
     >>> from minipipe.layers import Linear, Tanh
     >>> from minipipe.losses import MeanSquaredError

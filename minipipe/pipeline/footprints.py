@@ -12,7 +12,7 @@ from ..functions import whole_number
 from ..layers import Embedding, Layer, every_layer
 from ..meta import MetaArray
 from ..optimizers import checked_optimizer
-from .one_microbatch import PATTERNS, footprint, n_bytes_of, one_micro_batch, received, stages_of
+from .one_microbatch import PATTERNS, footprint, in_network, n_bytes_of, one_micro_batch, received, skips_across, stages_of
 from .partition import counts_of
 
 FEW = 4  # samples: up to here, counting once takes less time than counting for 2 and for 3
@@ -27,8 +27,7 @@ def footprints(layers, loss, n_stages, input_shape, m, partition=None, dtype=np.
 
     The bytes are those that `measure` finds, but no parameter is drawn and no array made, so the network may be larger than
     this computer: the layers' own forward and backward work with arrays that have a shape and no numbers, see
-    `minipipe.meta`. Raises `ValueError` for what does not fit, and for tied weights or skip connections between stages:
-    what these send is not foreseen.
+    `minipipe.meta`. Raises `ValueError` for what does not fit.
 
     >>> from minipipe.layers import Linear
     >>> from minipipe.losses import MeanSquaredError
@@ -72,7 +71,10 @@ class WithoutNumbers:
         self.description = describe(layers, input_shape, dtype)
         if self.description.dtype.kind != "f":
             raise ValueError(f"dtype={dtype} must be one of floats, such as np.float32")
-        self.shapes = [self.description.input_shape, *(row.output_shape for row in self.description.rows)]
+        of_layers = zip(layers, self.description.rows)
+        outputs = [row.output_shape[0] if layer.fork else row.output_shape for layer, row in of_layers]  # a Fork puts a copy aside
+        self.shapes = [self.description.input_shape, *outputs]
+        self.skips = {layer.fork: shape for layer, shape in zip(layers, self.shapes) if layer.fork}
         self.names = list(map(_name, layers))
         self.layers = [layer.copy() for layer in layers]  # initialized in those stages that are counted
         self.loss, self.dtype, self.optimizer = loss, dtype, optimizer
@@ -100,7 +102,7 @@ class WithoutNumbers:
         """[(stage, shape of its inputs, a key that is the same for stages of equal layers)]"""
         ends = [0, *accumulate(counts)]
         return [
-            (stage, self.shapes[start], (stage.index == 0, *self.names[start:end], m, repr(self.shapes[start])))
+            (stage, self.shapes[start], (stage.index == 0, *self.names[start:end], m, repr((self.shapes[start], self._arriving(stage, m)))))
             for stage, start, end in zip(stages_of(self.layers, self.loss, counts), ends, ends[1:])
         ]
 
@@ -115,7 +117,7 @@ class WithoutNumbers:
                 of_pattern, arriving[pattern] = self.known[key]
                 of_patterns.append(of_pattern)
             found.append(of_pattern._replace(actions={pattern: of.actions[pattern] for pattern, of in zip(patterns, of_patterns)}))
-        return found[::-1]
+        return in_network(found[::-1], counts)
 
     def _kept(self, counts, m):
         found = []
@@ -134,12 +136,18 @@ class WithoutNumbers:
         sent_back = performed["B" if "B" in pattern else "I", stage.index].sent
         return footprint(stage, {pattern: performed}, self.optimizer), received(sent_back)
 
+    def _arriving(self, stage, m):
+        """What skip connections bring to a stage, forward and backward."""
+        forks, joins = skips_across(stage.layers)
+        places = [*(("F", name) for name in joins), *(("B", name) for name in forks)]
+        return {(way, name): arrays(self.skips[name], m, self.dtype) for way, name in places}
+
     def _performed(self, stage, shape, m, pattern, dA=None):
         A_prev = arrays(shape, m, self.dtype) if stage.index else None
         with _names_the_layer():
             for layer in stage.layers:
                 layer.initialize(_NoNumbers(), self.dtype)
-            performed = one_micro_batch([stage], pattern, *self.sample(m), A_prev, dA)
+            performed = one_micro_batch([stage], pattern, *self.sample(m), A_prev, dA, self._arriving(stage, m))
         if stage.loss is None:
             last = stage.layers[-1]
             _check_sent(performed["F", stage.index].sent, arrays(self.shapes[1 + self.layers.index(last)], m, self.dtype), last)

@@ -4,6 +4,7 @@ from collections import Counter
 
 from ..schedules.counting import check_versions, updates
 from .one_microbatch import Footprint
+from .program import Routes
 from .treesum import SumForEach
 from .versions import Versions
 
@@ -52,9 +53,28 @@ class Foresight:
         most = max(at_start, at_end, key=lambda counts: sum(counts.values()))
         self.record.memory += (device, start, dict(most), device, end, dict(held))
 
+    def keep_sums(self, device, n_bytes, tick):
+        """The device has received sums of gradients, and holds so many bytes of them more, or fewer."""
+        self.held[device]["gradients"] += n_bytes
+        self.record.memory += (device, tick, dict(self.held[device]))
+
+    def ties(self):
+        """{name: [(layer, stage, bytes of its dW)]}, in the order of the layers."""
+        ties = {}
+        for stage, of_stage in enumerate(self.footprints[0]):
+            for (name, layer), n_bytes in of_stage.tied.items():
+                ties.setdefault(name, []).append((layer, stage, n_bytes))
+        return ties
+
     def sent(self, kind, stage, i):
         """The bytes of the message that an action sends."""
         return self.footprints[i][stage].sent["F" if kind == "F" else "B"]
+
+    def routes(self):
+        """What skip connections send, of a Fork's stage to its Join's."""
+        begins, ends = ({name: stage for stage, of_stage in enumerate(self.footprints[0]) for message, name in of_stage.skips if message == way}
+                        for way in "FB")
+        return Routes(tuple((name, begin, ends[name]) for name, begin in begins.items()))
 
     def bytes_of_sums(self, copy, stage):
         """The bytes of what a stage has summed up so far."""

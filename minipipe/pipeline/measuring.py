@@ -10,7 +10,7 @@ from ..functions import whole_number
 from ..network import Network
 from ..optimizers import checked_optimizer
 from ..schedules import Costs
-from .one_microbatch import PATTERNS, footprint, one_micro_batch, stages_of
+from .one_microbatch import PATTERNS, footprint, in_network, one_micro_batch, stages_of
 from .partition import counts_of
 
 
@@ -27,8 +27,7 @@ def measure(layers, loss, n_stages, X, Y, partition=None, dtype=np.float64, opti
     Each action is timed `n_rounds` times in each order that it occurs in (such as F B, or F R I W), and its time is the median.
     The result is for `simulate(schedule, measured.costs, link, measured.footprints)`, which then says how long a schedule with
     any number of such micro-batches takes, and how many bytes each device holds. partition, dtype: as for `Pipeline`. optimizer: if
-    given, what it keeps for each parameter counts, too. Networks with skip connections between stages, or with tied weights,
-    are refused: what these send is not foreseen. `footprints` gives the bytes alone, without any parameters or data.
+    given, what it keeps for each parameter counts, too. `footprints` gives the bytes alone, without any parameters or data.
 
     >>> from minipipe.layers import Linear
     >>> from minipipe.losses import MeanSquaredError
@@ -43,12 +42,13 @@ def measure(layers, loss, n_stages, X, Y, partition=None, dtype=np.float64, opti
         checked_optimizer(optimizer)
     network = Network(layers, loss, dtype=dtype)
     X, Y = network.checked_batch(X, Y)
-    stages = stages_of(network.layers, network.loss, counts_of(partition, network.layers, n_stages, (X, Y), loss))
+    counts = counts_of(partition, network.layers, n_stages, (X, Y), loss)
+    stages = stages_of(network.layers, network.loss, counts)
     rounds = [{pattern: one_micro_batch(stages, pattern, X, Y) for pattern in PATTERNS} for _ in range(n_rounds)]
     seconds = defaultdict(list)
     for actions in rounds:
         for (kind, stage), action in (item for of_pattern in actions.values() for item in of_pattern.items()):
             seconds[kind, stage].append(action.seconds)
     times = {kind: [median(seconds[kind, stage]) for stage in range(n_stages)] for kind in "FBRIW"}
-    footprints = [footprint(stage, rounds[-1], optimizer) for stage in stages]
+    footprints = in_network([footprint(stage, rounds[-1], optimizer) for stage in stages], counts)
     return Measured(Costs(**times, message_bytes=[of_stage.sent["F"] for of_stage in footprints]), footprints)

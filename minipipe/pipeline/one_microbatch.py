@@ -1,15 +1,14 @@
 """One micro-batch through stages: how long each action takes, and how many bytes it needs."""
 
 import time
+from itertools import accumulate
 from typing import NamedTuple
-
-import numpy as np
 
 from ..cluster import Buffers, bytes_by_kind
 from ..functions import leaves
-from ..layers import skip_routes
 from .batches import MicroBatches
 from .partition import cut
+from .program import MESSAGE
 from .stage import Stage
 
 PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a stage
@@ -20,7 +19,8 @@ class Footprint(NamedTuple):
     """The bytes that a stage needs for micro-batches of one size.
 
     parameters, optimizer_state: of the stage. gradients, statistics: of each sum over micro-batches that is kept.
-    sent: {"F": of the message to the next stage, "B": of the one back}.
+    sent: {"F": of the message to the next stage, "B": of the one back}. skips: {("F", name): of what a Fork sends to its Join in
+    another stage, ("B", name): of what that Join sends back}. tied: {(name, place of a tied layer in the network): of its dW}.
     actions: {pattern: {kind: (before, after, kept)}}: what an action holds at its start and at its end beside what the stage
     keeps (arguments and results), and what the stage keeps of the micro-batch after it.
     """
@@ -30,59 +30,71 @@ class Footprint(NamedTuple):
     gradients: int
     statistics: int
     sent: dict
+    skips: dict
+    tied: dict
     actions: dict
 
 
 class Performed(NamedTuple):
-    """What an action took: seconds, the bytes of its arguments, those held at its end by kind; and what it sends on."""
+    """What an action took: seconds, the bytes of its arguments, those held at its end by kind; and what it sends on.
+
+    skips: {name: what it sends beside, to the other end of a skip connection}.
+    """
 
     seconds: float
     before: int
     held: dict
     sent: object
+    skips: dict
 
 
 def stages_of(layers, loss, counts):
-    """The `Stage`s of a cut, if what they send each other can be foreseen."""
+    """The `Stage`s of a cut."""
     parts = cut(layers, counts)
-    ends = np.cumsum(counts)
-    skips = [np.searchsorted(ends, place, side="right") for place in skip_routes(layers).values()]
-    if any(layer.tie for layer in layers) or any(begin != end for begin, end in skips):
-        raise ValueError(
-            "tied weights and skip connections between stages send messages of their own: these are not foreseen. Cut elsewhere "
-            "(recompute='sqrt' cuts within stages, too), or read the trace of a Pipeline that has run"
-        )
     return [Stage(s, part, loss if s == len(parts) - 1 else None) for s, part in enumerate(parts)]
 
 
-def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None):
+def skips_across(layers):
+    """({name: place in these layers} of the Forks whose Join is not among them, the same of the Joins without their Fork)"""
+    forks = {layer.fork: place for place, layer in enumerate(layers) if layer.fork}
+    joins = {layer.join: place for place, layer in enumerate(layers) if layer.join}
+    return {name: forks[name] for name in forks if name not in joins}, {name: joins[name] for name in joins if name not in forks}
+
+
+def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
     """{(kind, stage): Performed} of the micro-batch X, Y, with which every stage does the actions of `pattern`.
 
-    A_prev, dA: what arrives from stages before and behind these, if there are any.
+    A_prev, dA: what arrives from stages before and behind these, if there are any; skips: {(message, name): what arrives from there by
+    skip connections}.
     """
-    performed = {}
+    performed, on_the_way = {}, dict(skips)
     for stage in stages:
         stage.begin(1, MicroBatches(X, Y, 1, step=0))
     for kind in pattern:
         incoming = {"F": A_prev, "B": dA, "I": dA}.get(kind)
         for stage in stages if kind == "F" else reversed(stages):
-            performed[kind, stage.index] = done = _perform(kind, stage, incoming, keep_input_only="R" in pattern)
-            incoming = received(done.sent)
+            forks, joins = skips_across(stage.layers)
+            arriving, leaving = {"F": (joins, forks), "B": (forks, joins), "I": (forks, joins)}.get(kind, ((), ()))
+            entering = {name: on_the_way.pop((MESSAGE[kind], name)) for name in arriving}
+            done = _perform(kind, stage, incoming, entering, leaving, keep_input_only="R" in pattern)
+            performed[kind, stage.index], incoming = done, received(done.sent)
+            on_the_way |= {(MESSAGE[kind], name): received(array) for name, array in done.skips.items()}
     return performed
 
 
-def _perform(kind, stage, incoming, keep_input_only):
-    before = bytes_by_kind(stage.holdings() | {"work": incoming})["work"]
+def _perform(kind, stage, incoming, entering, leaving, keep_input_only):
+    before = bytes_by_kind(stage.holdings() | {"work": (incoming, entering)})["work"]
     begin = time.perf_counter()
     if kind == "F":
-        result = stage.forward(0, incoming, {}, keep_input_only)
+        result = stage.forward(0, incoming, entering, keep_input_only)
     elif kind in "BI":
-        result = (stage.backward if kind == "B" else stage.backward_input)(0, incoming, {})
+        result = (stage.backward if kind == "B" else stage.backward_input)(0, incoming, entering)
     else:
         result = (stage.recompute if kind == "R" else stage.backward_weight)(0), {}
     seconds = time.perf_counter() - begin
-    held = bytes_by_kind(stage.holdings() | {"work": (incoming, result)})
-    return Performed(seconds, before, held, result[0])
+    held = bytes_by_kind(stage.holdings() | {"work": (incoming, entering, result)})
+    sent, skips = result
+    return Performed(seconds, before, held, sent, {name: skips.get(name) for name in leaving})
 
 
 def received(sent):
@@ -103,11 +115,22 @@ def footprint(stage, actions, optimizer=None):
         gradients=last.held["gradients"] - forward.held["gradients"],
         statistics=forward.held["gradients"],
         sent={"F": n_bytes_of(forward.sent), "B": n_bytes_of(backward.sent)},
+        skips={(way, name): n_bytes_of(array) for way, done in (("F", forward), ("B", backward)) for name, array in done.skips.items()},
+        tied={(layer.tie, place): dW.nbytes for place, (layer, (dW, _)) in enumerate(zip(stage.layers, stage.gradients())) if layer.tie},
         actions={
             pattern: {kind: (done.before, done.held["work"], {name: done.held[name] for name in KEPT}) for kind, done in by_kind.items()}
             for pattern, by_kind in actions.items()
         },
     )
+
+
+def in_network(of_stages, counts):
+    """The footprints of all stages, with the places that tied layers have in the network, not in their stage."""
+    starts = accumulate([0, *counts])
+    return [
+        of_stage._replace(tied={(name, start + place): n_bytes for (name, place), n_bytes in of_stage.tied.items()})
+        for start, of_stage in zip(starts, of_stages)
+    ]
 
 
 def n_bytes_of(sent):

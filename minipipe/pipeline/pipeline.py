@@ -75,7 +75,6 @@ class Pipeline(StagedNetwork):
         batch = MicroBatches(X, Y, self.n_microbatches, self.n_steps)
         self._gradients = None
         self._committed = False
-        self._tied_sums = {}
         self._copies = [self.stages, *([stage.twin() for stage in self.stages] for _ in range(self.schedule.n_copies - 1))]
         for stage in chain(*self._copies):
             stage.begin(self.n_microbatches, batch)
@@ -109,8 +108,7 @@ class Pipeline(StagedNetwork):
         """A list over the layers of `(dW, db)`, summed over the micro-batches of the last mini-batch."""
         if self._gradients is None:
             self._finished_cluster()
-            gradients = [pair for stage in self.stages for pair in stage.gradients()]
-            self._gradients = [(self._tied_sums.get(index, dW), db) for index, (dW, db) in enumerate(gradients)]
+            self._gradients = [pair for stage in self.stages for pair in stage.gradients()]
         return self._gradients
 
     def __repr__(self):
@@ -141,17 +139,27 @@ class Pipeline(StagedNetwork):
                 parts = [self._own_dW(first)]
                 for layer in others:
                     parts.append((yield Receive(f"dW of layer {layer} ({name})", place[layer])))
-                self._tied_sums[first] = sum_of_tied(parts)
+                total = sum_of_tied(parts)
+                self._keep_tied_sum(first, total)
                 for layer in others:
-                    yield Send(f"sum for layer {layer} ({name})", self._tied_sums[first], place[layer])
+                    yield Send(f"sum for layer {layer} ({name})", total, place[layer])
         for name, (first, *others) in self.ties.items():
             for layer in others:
                 if place[layer] == device:
-                    self._tied_sums[layer] = yield Receive(f"sum for layer {layer} ({name})", place[first])
+                    self._keep_tied_sum(layer, (yield Receive(f"sum for layer {layer} ({name})", place[first])))
 
     def _own_dW(self, layer):
+        stage, place = self._stage_and_place(layer)
+        return stage.gradients()[place][0]
+
+    def _keep_tied_sum(self, layer, dW):
+        stage, place = self._stage_and_place(layer)
+        stage.keep_tied_sum(place, dW)
+
+    def _stage_and_place(self, layer):
+        """The stage that a layer is in, and its place there."""
         stage = self._stage_of_layer[layer]
-        return self.stages[stage].gradients()[layer - self._stage_of_layer.index(stage)][0]
+        return self.stages[stage], layer - self._stage_of_layer.index(stage)
 
 
 def _checked_schedule(schedule, n_stages, n_microbatches, recompute):

@@ -82,7 +82,7 @@ def _program(order, neighbours, perform, sizes, arriving, leaving):
             if before != stage and 0 <= before < n_stages:
                 incoming = yield Receive((MESSAGE[kind], before, i), device_of(before, i))
             for name, source in arriving[kind][stage]:
-                skips[name] = yield Receive(_label(MESSAGE[kind], source, i, name), device_of(source, i))
+                skips[name] = yield Receive(label_of_skip(MESSAGE[kind], source, i, name), device_of(source, i))
             inputs.append((incoming, skips))
         results = yield Compute(action, perform, action.parts, inputs)
         inputs = incoming = skips = None  # so that nothing is kept alive while the device waits for its next message
@@ -93,7 +93,7 @@ def _program(order, neighbours, perform, sizes, arriving, leaving):
                 label = part if kind != "I" else Action("B", stage, i)
                 yield Send(label, result[0], device_of(after, i), sizes[min(stage, after)])
             for name, target in leaving[kind][stage]:
-                yield Send(_label(MESSAGE[kind], stage, i, name), result[1].get(name), device_of(target, i))
+                yield Send(label_of_skip(MESSAGE[kind], stage, i, name), result[1].get(name), device_of(target, i))
         results = result = None
 
 
@@ -130,7 +130,7 @@ def _after_the_flush(neighbours, device, kinds):
             yield Compute(Action(kind, stage, neighbours.n_microbatches - 1))
 
 
-def _label(kind, stage, microbatch, name):
+def label_of_skip(kind, stage, microbatch, name):
     """The name of a message that a skip connection sends beside the action's own."""
     return f"{stage}{kind}{microbatch} {name}"
 

@@ -6,7 +6,7 @@ from ..schedules.costs import checked_costs
 from ..schedules.playing import play
 from ..schedules.validation import wrong_form
 from .foresight import Foresight
-from .program import DIRECTION, Neighbours, kinds_of_the_flush
+from .program import DIRECTION, MESSAGE, Neighbours, Routes, kinds_of_the_flush, label_of_skip
 
 ARRIVED, RECEIVED = map(Message._fields.index, ("arrived", "received"))
 
@@ -33,6 +33,8 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None):
         schedule.validate()
     if schedule.n_copies > 1:
         timing.exchange_copies(*schedule.placements)
+    if footprints is not None and not schedule.asynchronous:
+        timing.exchange_tied(schedule.placement)
     timing.flush(schedule, kinds_of_the_flush(schedule, costs))
     return timing.trace()
 
@@ -51,6 +53,9 @@ class _Timing:
         self.copy_of = schedule.copy_of or bytes(n_microbatches)
         self.record = Record(n_devices)
         self.foresight = None if footprints is None else Foresight(schedule, footprints, self.record)
+        routes = Routes() if footprints is None else self.foresight.routes()
+        self.arriving, self.leaving = routes.table(n_stages) if routes.skips else (None, None)
+        self.skips = {}  # (name, kind of message, micro-batch) -> place in the record
         self.now = [0] * n_devices
         # way -> stage -> micro-batch -> place in the record of the message that it has sent, None: to itself
         self.places = {way: [[None] * n_microbatches for _ in range(n_stages + 1)] for way in (1, 0, -1)}
@@ -63,6 +68,8 @@ class _Timing:
             place = places[way][stage - way][i]
             if place is not None:
                 self.receive(device, place)
+            for name, _ in self.arriving[kind][stage] if self.arriving else ():
+                self.receive(device, self.skips.pop((name, MESSAGE[kind], i)))
         start = self.now[device]
         self.now[device] = end = start + self.duration(action)
         self.record.spans += (device, action, start, end)
@@ -73,11 +80,14 @@ class _Timing:
             way = DIRECTION[kind]
             to = self.placements[self.copy_of[i]].get(stage + way)
             # what a device sends to itself takes no time, but memory
-            if not way or to is None or (to == device and foresight is None):
-                continue
-            label = part if kind != "I" else Action("B", stage, i)
-            n_bytes = self.sizes[min(stage, stage + way)] if foresight is None else foresight.sent(kind, stage, i)
-            places[way][stage][i] = self.send(label, device, to, n_bytes)
+            if way and to is not None and (to != device or foresight is not None):
+                label = part if kind != "I" else Action("B", stage, i)
+                n_bytes = self.sizes[min(stage, stage + way)] if foresight is None else foresight.sent(kind, stage, i)
+                places[way][stage][i] = self.send(label, device, to, n_bytes)
+            for name, target in self.leaving[kind][stage] if self.leaving else ():
+                message, to = MESSAGE[kind], self.placements[self.copy_of[i]][target]
+                n_bytes = foresight.footprints[i][stage].skips[message, name]
+                self.skips[name, message, i] = self.send(label_of_skip(message, stage, i, name), device, to, n_bytes)
 
     def send(self, label, device, to, n_bytes):
         """The message's place in the record."""
@@ -102,17 +112,40 @@ class _Timing:
 
     def exchange_copies(self, first, second):
         """At the end, each stage of the second copy hands its sums over to that of the first, and gets the totals back."""
-        stages, foresight = range(len(first)), self.foresight
-        sizes = [foresight.bytes_of_sums(1, stage) if foresight else 0 for stage in stages]
-        totals = [foresight.footprints[0][stage] if foresight else None for stage in stages]
-        sums = [self.send(f"sums of stage {stage}", second[stage], first[stage], sizes[stage]) for stage in stages]
+        foresight, stages = self.foresight, range(len(first))
+        sizes, totals = [[0, 0]] * len(first), [0] * len(first)
+        if foresight is not None:
+            sizes = [[foresight.bytes_of_sums(copy, stage) for copy in (0, 1)] for stage in stages]
+            totals = [of_stage.gradients + of_stage.statistics for of_stage in foresight.footprints[0]]
+        sums = [self.send(f"sums of stage {stage}", second[stage], first[stage], sizes[stage][1]) for stage in stages]
         back = []
         for stage in stages:
-            self.receive(first[stage], sums[stage])
-            n_bytes = totals[stage].gradients + totals[stage].statistics if foresight else 0
-            back.append(self.send(f"totals of stage {stage}", first[stage], second[stage], n_bytes))
+            self.receive_sums(first[stage], sums[stage], totals[stage] - sizes[stage][0])
+            back.append(self.send(f"totals of stage {stage}", first[stage], second[stage], totals[stage]))
         for stage in stages:
-            self.receive(second[stage], back[stage])
+            self.receive_sums(second[stage], back[stage], totals[stage] - sizes[stage][1])
+
+    def receive_sums(self, device, place, n_bytes):
+        """The device then holds so many bytes more, or fewer."""
+        self.receive(device, place)
+        if self.foresight is not None:
+            self.foresight.keep_sums(device, n_bytes, self.now[device])
+
+    def exchange_tied(self, placement):
+        """At the end, tied layers send their dW to the first of them, which sends the sum back."""
+        foresight = self.foresight
+        ties = {name: [(layer, placement[stage], n_bytes) for layer, stage, n_bytes in layers] for name, layers in foresight.ties().items()}
+        parts, totals = {}, []
+        for name, ((_, first, _), *others) in ties.items():
+            parts[name] = [self.send(f"dW of layer {layer} ({name})", device, first, n_bytes) for layer, device, n_bytes in others]
+        for name, ((_, first, n_bytes), *others) in ties.items():
+            for place in parts[name]:
+                self.receive(first, place)
+            foresight.keep_sums(first, n_bytes, self.now[first])
+            for layer, device, n_bytes in others:
+                totals.append((device, self.send(f"sum for layer {layer} ({name})", first, device, n_bytes), n_bytes))
+        for device, place, n_bytes in totals:
+            self.receive_sums(device, place, n_bytes)
 
     def flush(self, schedule, kinds):
         """What costs time at the end of a mini-batch."""

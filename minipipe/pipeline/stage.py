@@ -37,6 +37,7 @@ class Stage:
         self.gradient_sum = TreeSum(n_microbatches)
         self.cost_sum = TreeSum(n_microbatches)
         self.statistics_sum = TreeSum(n_microbatches)
+        self.tied_sums = {}    # place of a tied layer in this stage -> the sum of the dW of all that share its W
         self._parameters = Buffers([[getattr(layer, name) for name in layer.arrays] for layer in self._everyone])
         self._sums = Buffers()
 
@@ -95,8 +96,13 @@ class Stage:
         self._add(self.gradient_sum, i, gradients)
 
     def gradients(self):
-        """A list over the stage's layers of `(dW, db)`, summed over all micro-batches."""
-        return self.gradient_sum.value
+        """A list over the stage's layers of `(dW, db)`, summed over all micro-batches, and dW over the layers that share a W."""
+        return [(self.tied_sums.get(place, dW), db) for place, (dW, db) in enumerate(self.gradient_sum.value)]
+
+    def keep_tied_sum(self, place, dW):
+        """`dW` is the sum for the tied layer at this place."""
+        self.tied_sums[place] = dW
+        self._count_sums()
 
     def cost(self):
         """J of the mini-batch, in the last stage."""
@@ -168,7 +174,7 @@ class Stage:
             self._count_sums()
 
     def _count_sums(self):
-        self._sums = Buffers([self.gradient_sum.pending, self.statistics_sum.pending])
+        self._sums = Buffers([self.gradient_sum.pending, self.statistics_sum.pending, self.tied_sums])
 
     def _tree_sums(self):
         return self.gradient_sum, self.cost_sum, self.statistics_sum
