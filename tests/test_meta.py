@@ -257,8 +257,8 @@ class Own(mp.Layer):
     (Own(lambda A: A[7]), r"Own\(\) cannot be counted without numbers: index 7 is out of bounds"),
     (mp.Residual(Own(lambda A: np.einsum("ij->ji", A).T)), r"^Own\(\) cannot be counted without numbers.*numpy.einsum"),
     (Own(None, lambda rng: np.linalg.qr(rng.standard_normal(size=(3, 3), dtype=np.float32))[0]), r"Own\(\) cannot .*numpy.linalg.qr"),
-    (Own(lambda A: A * np.ones(A.shape)), r"Own\(\) ends a stage with MetaArray\(\(3, 4\), float64\), but .* say MetaArray\(\(3, 4\), float32\)"),
-    (Own(lambda A: A[:2]), r"Own\(\) ends a stage with MetaArray\(\(2, 4\), float32\), but output_shape .* say MetaArray\(\(3, 4\), float32\)"),
+    (Own(lambda A: A * np.ones(A.shape)), r"Own\(\) ends a stage with MetaArray\(\(3, 2\), float64\), but .* say MetaArray\(\(3, 2\), float32\)"),
+    (Own(lambda A: A[:2]), r"Own\(\) ends a stage with MetaArray\(\(2, 2\), float32\), but output_shape .* say MetaArray\(\(3, 2\), float32\)"),
 ])
 def test_layers_that_cannot_be_counted_are_named_with_a_remedy(layer, message):
     with pytest.raises(ValueError, match=message):

@@ -15,8 +15,6 @@ from ..optimizers import checked_optimizer
 from .one_microbatch import PATTERNS, footprint, in_network, n_bytes_of, one_micro_batch, received, skips_across, stages_of
 from .partition import counts_of
 
-FEW = 4  # samples: up to here, counting once takes less time than counting for 2 and for 3
-
 
 def footprints(layers, loss, n_stages, input_shape, m, partition=None, dtype=np.float64, optimizer=None, patterns=PATTERNS):
     """The `Footprint` of each stage for micro-batches of m samples, without any numbers: a list for `simulate`.
@@ -89,7 +87,7 @@ class WithoutNumbers:
 
         `footprints` say the same, but take longer: here, no stage goes backward.
         """
-        return of_samples(m, lambda m: self._kept(counts, m))
+        return of_samples(m, lambda m: self._kept(counts, m), few=4)
 
     def sample(self, m):
         """(X, Y) of m samples."""
@@ -161,8 +159,10 @@ def arrays(shape, m, dtype):
     return MetaArray((*shape, m), dtype)
 
 
-def of_samples(m, count):
-    """count(m), which for many samples is made of count(2) and count(3).
+def of_samples(m, count, few=3):
+    """count(m), which for more than a few samples is made of count(2) and count(3).
+
+    few: 3, if there will be counts for several m, which then share these two; 4, if not: that takes less time than both.
 
     >>> of_samples(6, lambda m: [100 + 8 * m])
     [148]
@@ -170,7 +170,7 @@ def of_samples(m, count):
     m = whole_number("m", m)
     if m < 1:
         raise ValueError(f"m={m} must be at least 1")
-    return count(m) if m <= FEW else evenly(m, count(2), count(3))
+    return count(m) if m <= few else evenly(m, count(2), count(3))
 
 
 def evenly(m, two, three):
