@@ -165,17 +165,17 @@ class _Network:
 
 
 def _best(network, choices, memory_limit):
-    """The fastest `Setting` that fits, or the one with the lowest peak."""
-    lowest = None
+    """The fastest `Setting` that fits, or the one with the best peak."""
+    best = None  # the one with the lowest peak; once it fits, nothing slower is of interest
     choices = sorted(choices, key=_rounded_makespan)
     for _, equally_fast in groupby(choices, key=_rounded_makespan):
         for choice in equally_fast:
             peak = network.peak_bytes(choice)
-            if lowest is None or peak < lowest.peak_bytes:
-                lowest = choice.setting._replace(peak_bytes=peak, fits=bool(peak <= memory_limit))
-        if lowest.fits:
+            if best is None or peak < best.peak_bytes:
+                best = choice.setting._replace(peak_bytes=peak, fits=bool(peak <= memory_limit))
+        if best.fits:
             break
-    return lowest
+    return best
 
 
 def _rounded_makespan(choice):
