@@ -55,10 +55,9 @@ def stages_of(layers, loss, counts):
 
 
 def skips_across(layers):
-    """({name: place in these layers} of the Forks whose Join is not among them, the same of the Joins without their Fork)"""
-    forks = {layer.fork: place for place, layer in enumerate(layers) if layer.fork}
-    joins = {layer.join: place for place, layer in enumerate(layers) if layer.join}
-    return {name: forks[name] for name in forks if name not in joins}, {name: joins[name] for name in joins if name not in forks}
+    """(names of the Forks whose Join is not among these layers, names of the Joins whose Fork is not)"""
+    forks, joins = [layer.fork for layer in layers if layer.fork], [layer.join for layer in layers if layer.join]
+    return [name for name in forks if name not in joins], [name for name in joins if name not in forks]
 
 
 def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
