@@ -13,9 +13,9 @@ from .layers import (
 from .losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
 from .network import Sequential
 from .optimizers import SGD, Adam, AdamW, RMSProp
-from .pipeline import (
-    AsynchronousPipeline, Pipeline, Stage, costs_of_layers, footprints, measure, partition, simulate, what_fits,
-)
+from .partitioning import costs_of_layers, partition
+from .pipeline import AsynchronousPipeline, Pipeline, Stage
+from .planning import footprints, measure, simulate, what_fits
 from .schedules import Costs, Overlap, Schedule, ScheduleError
 from .training import fit
 

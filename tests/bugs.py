@@ -15,7 +15,9 @@ from minipipe.cluster import engine
 from minipipe.layers.activations import Elementwise
 from minipipe.losses import Loss
 from minipipe.network import commit
-from minipipe.pipeline import Stage, TreeSum, solvers
+from minipipe.partitioning import solvers
+from minipipe.pipeline import Stage
+from minipipe.sums import TreeSum
 from minipipe.schedules import Action, Schedule, bidirectional, builders, names, schedule, validation
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import minipipe as mp
-from minipipe.pipeline import Setting
-from minipipe.pipeline.fitting import MODES
+from minipipe.planning import Setting
+from minipipe.planning.fitting import MODES
 
 LAYERS = [layer for _ in range(4) for layer in (mp.Linear(16, 16), mp.Tanh())]
 LOSS, BATCH = mp.MeanSquaredError(), 64

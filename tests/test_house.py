@@ -13,11 +13,14 @@ HOUSE = Path(minipipe.__file__).parent
 
 FLOORS = {
     "functions": 0,
-    "layers": 1, "losses": 1, "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1, "meta": 1,
+    "layers": 1, "losses": 1, "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1, "meta": 1, "sums": 1,
     "network": 2, "optimizers": 2, "training": 2, "models": 2, "description": 2,
-    "pipeline": 3,
-    "verification": 4, "plots": 4, "papers": 4,
-    "exercises": 5, "cli": 5,
+    "partitioning": 3,
+    "pipeline": 4,
+    "planning": 6,
+    "verification": 7, "plots": 7, "papers": 7,
+    "figures": 8,
+    "exercises": 9, "cli": 9,
 }
 NEVER = {("plots", "pipeline")}                  # plots draw traces, whoever made them
 WHEN_CALLED = {("cluster", "plots")}             # Trace.plot, to_text and to_html hand over to the plots

@@ -6,8 +6,8 @@ from every_layer import BEGIN_WITH_TOKENS, LAYERS
 
 import minipipe as mp
 from minipipe.meta import MetaArray
-from minipipe.pipeline import equal_counts
-from minipipe.pipeline.footprints import WithoutNumbers
+from minipipe.partitioning import equal_counts
+from minipipe.planning.footprints import WithoutNumbers
 
 LOSS = mp.MeanSquaredError()
 ALONE = [name for name, (layer, shape) in LAYERS.items() if shape and not layer.fork and not layer.join]

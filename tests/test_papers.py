@@ -18,7 +18,7 @@ from minipipe.papers import (
 from minipipe.papers.largest import MEMORY_UNIT, Largest, _estimate
 from minipipe.papers.networks import without_numbers
 from minipipe.papers.throughput import BOUNDS, _makespan, _relative, samples_per_second, share_of_slowest, stages_for
-from minipipe.pipeline import histogram
+from minipipe.partitioning import histogram
 from minipipe.schedules import gpipe, with_recompute
 
 PARAMETERS = [
@@ -270,7 +270,7 @@ def test_the_command_prints_every_cell(capsys):
 
 
 def test_the_picture_has_every_published_cell():
-    from minipipe.cli.throughput_figure import throughput
+    from minipipe.figures.throughput import throughput
 
     rings = [line for ax in throughput().axes for line in ax.lines if line.get_marker() == "o"]
     drawn = [(x, y) for line in rings for x, y in zip(line.get_xdata(), line.get_ydata())]

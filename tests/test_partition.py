@@ -16,9 +16,7 @@ from matplotlib.figure import Figure
 import minipipe as mp
 from minipipe import plots
 from minipipe.layers import Layer
-from minipipe.pipeline import (
-    costs_of_layers, equal_counts, histogram, loads, min_max, min_variance, partition, times_of_layers,
-)
+from minipipe.partitioning import costs_of_layers, equal_counts, histogram, loads, min_max, min_variance, partition, times_of_layers
 from minipipe.plots.cut import BOTTLENECK
 
 matplotlib.use("Agg")

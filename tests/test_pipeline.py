@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.cluster import bytes_by_kind
 from minipipe.functions import leaves
-from minipipe.pipeline import TreeSum, equal_counts
+from minipipe.partitioning import equal_counts
+from minipipe.sums import TreeSum
 from minipipe.pipeline.program import Neighbours, Routes, _program
 from minipipe.schedules import BUILDERS, build, peak_microbatches
 

@@ -13,7 +13,7 @@ from bugs import BUGS
 import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.functions import leaves
-from minipipe.pipeline import loads
+from minipipe.partitioning import loads
 from minipipe.schedules import build, peak_microbatches
 from minipipe.verification import equals_full_batch, same_bits
 

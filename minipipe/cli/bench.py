@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 
-from ..pipeline import simulate
+from ..planning import simulate
 from ..schedules import BUILDERS
 from .benchmarks import CLOCK, ROWS, pytorch
 

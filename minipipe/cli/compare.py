@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 
-from ..pipeline import simulate
+from ..planning import simulate
 from ..plots import compare
 from ..schedules import ASYNCHRONOUS, BUILDERS, peak_microbatches
 from .options import add_hardware, add_picture, add_sizes, costs_from, link_from, named, read, sizes_from

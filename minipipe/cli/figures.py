@@ -6,14 +6,15 @@ from ..cluster import Link
 from ..datasets import digits
 from ..layers import Linear, Tanh
 from ..losses import SoftmaxCrossEntropy
-from ..pipeline import Pipeline, simulate
+from ..pipeline import Pipeline
+from ..planning import simulate
 from ..plots import compare
 from ..plots.memory import memory
 from ..schedules import BUILDERS, STAGES_PER_DEVICE, Costs, gpipe, naive, one_f_one_b, with_recompute
-from .cut_figure import cuts
-from .memory_figure import memory_by_devices
+from ..figures.cut import cuts
+from ..figures.memory_by_devices import memory_by_devices
 from .output import save, write
-from .throughput_figure import throughput
+from ..figures.throughput import throughput
 
 PURPOSE = "make the pictures of the README again"
 EPILOG = """example:

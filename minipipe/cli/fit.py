@@ -11,9 +11,9 @@ from ..description import describe
 from ..losses import SoftmaxCrossEntropy
 from ..optimizers import SGD, Adam, RMSProp
 from ..papers import P100, TPU_V2, TPU_V3
-from ..pipeline import what_fits
-from ..pipeline.fitting import DEVICES as TO_TRY
-from ..pipeline.fitting import MODES
+from ..planning import what_fits
+from ..planning.fitting import DEVICES as TO_TRY
+from ..planning.fitting import MODES
 from ..schedules import BUILDERS
 
 PURPOSE = "for each number of devices, the fastest schedule, micro-batches and recomputation that fit into memory; nothing is built"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..cluster import Link
-from ..pipeline import simulate
+from ..planning import simulate
 from ..schedules import ASYNCHRONOUS, BUILDERS, Costs, RECOMPUTE, STAGES_PER_DEVICE, Schedule, build, with_recompute
 
 SCHEDULE, DEVICES, MICRO_BATCHES = "1f1b", 4, 8

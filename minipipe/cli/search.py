@@ -1,7 +1,7 @@
 """`minipipe search`: the best schedule that there is, for a few devices and micro-batches; or a good one for many."""
 
 from ..cluster import Link
-from ..pipeline import simulate
+from ..planning import simulate
 from ..schedules import best_schedule, greedy_schedule
 from .options import add_costs, add_latency, add_sizes, costs_from, latency_from, sizes_from
 from .output import checked_path, print_trace, title_of

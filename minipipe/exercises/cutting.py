@@ -4,7 +4,8 @@ from numbers import Integral
 
 import numpy as np
 
-from ..pipeline import equal_counts, loads, min_max, simulate
+from ..partitioning import equal_counts, loads, min_max
+from ..planning import simulate
 from ..schedules import Costs, gpipe
 from . import called, judged, short
 

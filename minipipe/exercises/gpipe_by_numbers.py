@@ -7,7 +7,7 @@ from math import ceil
 
 from ..description import describe
 from ..models import transformer
-from ..pipeline import simulate
+from ..planning import simulate
 from ..schedules import Costs, gpipe, with_recompute
 from . import judged
 

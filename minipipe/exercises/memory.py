@@ -5,8 +5,8 @@ from functools import cache
 
 from ..layers import Chain, Linear
 from ..losses import MeanSquaredError
-from ..pipeline import footprints, simulate
-from ..pipeline.one_microbatch import KEPT
+from ..planning import footprints, simulate
+from ..planning.one_microbatch import KEPT
 from ..schedules import build, in_segments, with_recompute
 from . import judged
 

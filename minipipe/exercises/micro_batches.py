@@ -7,7 +7,7 @@ from itertools import accumulate
 import numpy as np
 
 from ..functions import even_slices
-from ..pipeline import TreeSum
+from ..sums import TreeSum
 from . import called, numbers, same, shape_of
 
 
@@ -92,7 +92,7 @@ def check_weights(weights):
 
 
 def check_tree_sum(tree_sum):
-    """Judge `tree_sum(terms)`, the sum of a list of floats along the tree of `minipipe.pipeline.TreeSum`, bit by bit.
+    """Judge `tree_sum(terms)`, the sum of a list of floats along the tree of `minipipe.sums.TreeSum`, bit by bit.
 
     >>> check_tree_sum(sum)
     'That is the running sum, from left to right: add neighbours in pairs first, then the pairs.'

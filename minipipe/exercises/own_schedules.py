@@ -1,6 +1,6 @@
 """Checkers for notebook 10, schedules of one's own."""
 
-from ..pipeline import simulate
+from ..planning import simulate
 from ..schedules import Costs, Overlap, Schedule, best_schedule, peak_microbatches
 from .schedules import runnable
 

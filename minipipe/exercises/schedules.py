@@ -3,7 +3,7 @@
 from fractions import Fraction
 from numbers import Real
 
-from ..pipeline import simulate
+from ..planning import simulate
 from ..schedules import Costs, Schedule, ScheduleError, gpipe, naive, peak_microbatches
 from . import judged, short
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 from functools import cache
 
 from ..cluster import Link
-from ..pipeline import simulate
+from ..planning import simulate
 from ..schedules import Costs, eager_one_f_one_b, gpipe
 from . import judged
 

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from ..pipeline import simulate
+from ..planning import simulate
 from ..schedules import BUILDERS, STAGES_PER_DEVICE, Costs, names_for, peak_microbatches, zero_bubble_h1
 from . import called, judged, short
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ..pipeline import simulate
+from ..planning import simulate
 from ..schedules import (
     chimera, gpipe, interleaved_one_f_one_b, one_f_one_b, peak_microbatches, zero_bubble_h1, zero_bubble_h2,
 )

@@ -13,7 +13,7 @@ stages cut by the histogram of their multiply-accumulates. Working memory of an 
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..pipeline import histogram
+from ..partitioning import histogram
 from .devices import TPU_V2, TPU_V3
 from .networks import stages_of, without_numbers
 from .published import MEMORY_UNIT, TABLE_1, Largest

@@ -11,7 +11,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..pipeline import equal_counts, histogram, simulate
+from ..partitioning import equal_counts, histogram
+from ..planning import simulate
 from ..schedules import Costs, gpipe, with_recompute
 from .devices import P100, TPU_V2, TPU_V3
 from .networks import amoebanet, blocks, stages_of, transformer_family

@@ -15,7 +15,7 @@ from ..schedules.counting import check_versions, updates
 from .batches import Stream
 from .stage import Stage
 from .staged import StagedNetwork
-from .treesum import SumForEach
+from ..sums import SumForEach
 from .versions import Versions
 
 

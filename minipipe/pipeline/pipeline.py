@@ -10,8 +10,8 @@ from ..network import sum_of_tied
 from ..optimizers import checked_optimizer
 from ..schedules import Costs, Schedule, build, with_recompute
 from .batches import MicroBatches
-from .partition import counts_of
-from .segments import EVERY_SQRT, every_sqrt
+from ..partitioning.partition import counts_of
+from .every_sqrt import EVERY_SQRT, every_sqrt
 from .staged import StagedNetwork
 
 

@@ -6,7 +6,7 @@ from ..cluster import Buffers
 from ..functions import leaves
 from ..layers import backward_input_through, backward_through, every_layer, forward_through, set_moment
 from ..network import commit, take_statistics
-from .treesum import TreeSum
+from ..sums import TreeSum
 
 
 class Stage:

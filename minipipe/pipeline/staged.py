@@ -2,7 +2,7 @@
 
 from ..network import Network
 from ..schedules.costs import checked_costs
-from .partition import counts_of, cut
+from ..partitioning.partition import counts_of, cut
 from .program import Routes, cluster_of
 from .stage import Stage
 

@@ -6,7 +6,7 @@ from ..schedules.costs import checked_costs
 from ..schedules.playing import play
 from ..schedules.validation import wrong_form
 from .foresight import Foresight
-from .program import DIRECTION, MESSAGE, Neighbours, Routes, kinds_of_the_flush, label_of_skip
+from ..pipeline.program import DIRECTION, MESSAGE, Neighbours, Routes, kinds_of_the_flush, label_of_skip
 
 ARRIVED, RECEIVED = map(Message._fields.index, ("arrived", "received"))
 

@@ -11,7 +11,7 @@ from ..network import Network
 from ..optimizers import checked_optimizer
 from ..schedules import Costs
 from .one_microbatch import PATTERNS, footprint, in_network, one_micro_batch, stages_of
-from .partition import counts_of
+from ..partitioning.partition import counts_of
 
 
 class Measured(NamedTuple):

@@ -11,12 +11,12 @@ from ..cluster import Link
 from ..description import describe
 from ..functions import whole_number
 from ..schedules import BUILDERS, RECOMPUTE, STAGES_PER_DEVICE, Costs, Schedule, build, with_recompute
-from .costs_of_layers import costs_of_layers
+from ..partitioning import costs_of_layers
 from .footprints import WithoutNumbers, checked_layers
 from .foresight import patterns_of
-from .segments import EVERY_SQRT, every_sqrt
+from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
 from .simulation import simulate
-from .solvers import loads, min_max
+from ..partitioning import loads, min_max
 
 MODES = (*RECOMPUTE, EVERY_SQRT)
 DEVICES = (1, 2, 4, 8)

@@ -13,7 +13,7 @@ from ..layers import Embedding, Layer, every_layer
 from ..meta import MetaArray
 from ..optimizers import checked_optimizer
 from .one_microbatch import PATTERNS, footprint, in_network, n_bytes_of, one_micro_batch, received, skips_across, stages_of
-from .partition import counts_of
+from ..partitioning.partition import counts_of
 
 
 def footprints(layers, loss, n_stages, input_shape, m, partition=None, dtype=np.float64, optimizer=None, patterns=PATTERNS):
@@ -32,7 +32,7 @@ def footprints(layers, loss, n_stages, input_shape, m, partition=None, dtype=np.
     >>> huge = footprints([Linear(10**6, 10**6), Linear(10**6, 1)], MeanSquaredError(), 2, (10**6,), m=8, dtype=np.float32)
     >>> [footprint.parameters / 1e12 for footprint in huge]                   # terabytes: 4 * (10**12 + 10**6)
     [4.000004, 4.000004e-06]
-    >>> from minipipe.pipeline import simulate
+    >>> from minipipe.planning import simulate
     >>> from minipipe.schedules import gpipe
     >>> simulate(gpipe(2, 4), footprints=huge).peak_bytes()                   # on device 0, W and two partial sums of dW
     [12000076000000, 136000104]

@@ -4,9 +4,9 @@ from collections import Counter
 
 from ..schedules.counting import check_versions, updates
 from .one_microbatch import Footprint
-from .program import Routes
-from .treesum import SumForEach
-from .versions import Versions
+from ..pipeline.program import Routes
+from ..sums import SumForEach
+from ..pipeline.versions import Versions
 
 
 class Foresight:

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from ..cluster import Buffers, bytes_by_kind
 from ..functions import leaves
-from .batches import MicroBatches
-from .partition import cut
-from .program import MESSAGE
-from .stage import Stage
+from ..pipeline.batches import MicroBatches
+from ..partitioning.partition import cut
+from ..pipeline.program import MESSAGE
+from ..pipeline.stage import Stage
 
 PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a stage
 KEPT = ("stashed inputs", "caches")      # what a stage keeps of a micro-batch

@@ -11,7 +11,7 @@ def partition(layers, n_stages, by="parameters", input_shape=None, sample=None, 
     by: what a stage's size is: "parameters", "macs", "bytes", "time", a function (layer, input_shape) -> cost, or a list with
     a cost for each layer. input_shape, sample, loss: what these need, see `costs_of_layers`. For other cuts, or with limits of
     memory, unequal devices and slow links, hand `costs_of_layers` to `min_max`, `min_variance` or `histogram` of
-    `minipipe.pipeline` instead.
+    `minipipe.partitioning` instead.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> layers = [Linear(64, 64), ReLU(), Linear(64, 64), ReLU(), Linear(64, 256), ReLU(), Linear(256, 10)]

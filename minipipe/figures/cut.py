@@ -2,7 +2,7 @@
 
 from ..description import describe
 from ..models import amoebanet_d
-from ..pipeline import equal_counts, loads, partition
+from ..partitioning import equal_counts, loads, partition
 from ..plots import cut
 
 SIZE, INPUT_SHAPE, K = (18, 208), (3, 224, 224), 8

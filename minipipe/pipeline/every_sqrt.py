@@ -3,7 +3,7 @@
 from math import isqrt
 
 from ..schedules import costs_in_segments, in_segments, with_recompute
-from .solvers import equal_counts
+from ..partitioning.solvers import equal_counts
 
 EVERY_SQRT = "sqrt"  # the mode of recomputation that needs to know the layers, beside those of `schedules.RECOMPUTE`
 
