@@ -68,25 +68,37 @@ def _sum(a, b):
 
 
 class SumForEach:
-    """For each mini-batch of a stream, the `TreeSum` of its `n` micro-batches."""
+    """For each mini-batch of several in one line, the `TreeSum` of its `n` micro-batches: i is part i mod n of mini-batch i // n.
+
+    >>> total = SumForEach(2)
+    >>> total.add(2, 10)
+    >>> total.add(3, 1)
+    >>> total.of(3).value, total.has(4)
+    (11, False)
+    """
 
     def __init__(self, n):
         self.n, self.sums = n, {}
 
-    def add(self, i, term):
-        """Add the term of micro-batch i of the stream."""
-        self.sums.setdefault(i // self.n, TreeSum(self.n)).add(i % self.n, term)
+    def of(self, i):
+        """The `TreeSum` of the mini-batch that micro-batch i is part of."""
+        if i // self.n not in self.sums:
+            self.sums[i // self.n] = TreeSum(self.n)
+        return self.sums[i // self.n]
 
-    def pop(self, i):
-        """Take out the sum of the mini-batch that micro-batch i is part of."""
-        return self.sums.pop(i // self.n).value
+    def add(self, i, term):
+        """Add the term of micro-batch i."""
+        self.of(i).add(i % self.n, term)
+
+    def has(self, i):
+        """Whether a term of the mini-batch that micro-batch i is part of is there."""
+        return bool(i // self.n in self.sums and self.sums[i // self.n].pending)
+
+    def forget(self, i):
+        """Drop the sum of the mini-batch that micro-batch i is part of."""
+        self.sums.pop(i // self.n, None)
 
     @property
     def pending(self):
         """The partial sums of all mini-batches under way, as a list."""
         return [tree_sum.pending for tree_sum in self.sums.values()]
-
-    @property
-    def n_pending(self):
-        """How many partial sums that is."""
-        return sum(map(len, self.pending))

@@ -3,8 +3,7 @@
 from itertools import groupby
 from typing import NamedTuple
 
-from .trace import Message, Span
-from .waiting import awaited
+from .trace import Message, Span, lane_name
 
 
 class Step(NamedTuple):
@@ -25,6 +24,7 @@ def critical_path(trace):
       message arrived. The step is the message, and the walk goes on at the device that sent it, when it sent it.
     - If that message had queued on its link, its step begins when the link was free for it. The step before is the
       message in front of it, for as long as that held the link, and so on to the first of the queue.
+    - A message that its link held back until it was asked for set out when the receiver asked: the walk goes on there.
     - A device that has not waited went on because the span before was over. If the message that it needed arrived at that
       very tick, either would do, and the path stays on the device.
 
@@ -39,18 +39,17 @@ def critical_path(trace):
     device 0  0B1 0B0      5 to 9
     work 9 + links 0 = 9 ticks
     """
-    ends = {(idle.device, idle.end): message for idle, message in awaited(trace).items()}
-    ends |= {(span.device, span.end): span for span in trace.spans if span.end > span.start}
-    in_front, last_on_link = {}, {}
-    for message in trace.messages:
-        in_front[message] = last_on_link.get((message.source, message.to))
-        last_on_link[message.source, message.to] = message
+    ends = {(idle.device, idle.lane, idle.end): _released_by(trace, idle) for idle in trace.awaited}
+    ends |= {(span.device, span.lane, span.end): span for span in trace.spans if span.end > span.start}
     now = trace.makespan
-    last = [device for device in range(trace.n_devices) if (device, now) in ends]
-    device = min(last, key=lambda device: type(ends[device, now]) is Message, default=None)
+    last = [lane for lane in trace.lanes if (*lane, now) in ends]
+    lane = min(last, key=lambda lane: type(ends[*lane, now]) is Message, default=None)
     steps = []
-    while device is not None and now > 0:
-        what = ends[device, now]
+    while lane is not None and now > 0:
+        what = ends[*lane, now]
+        if type(what) is tuple:
+            lane = what
+            continue
         if type(what) is Span:
             steps.append(Step(what, what.start, now))
             now = what.start
@@ -58,10 +57,17 @@ def critical_path(trace):
         while what in trace.queued:
             begin = trace.queued[what]
             steps.append(Step(what, begin, now))
-            what, now = in_front[what], begin
-        steps.append(Step(what, what.sent, now))
-        device, now = what.source, what.sent
+            what, now = trace.in_front[what], begin
+        asked, *asker = trace.asked.get(what, (what.sent, what.source, what.lane))
+        steps.append(Step(what, asked, now))
+        lane, now = tuple(asker), asked
     return steps[::-1]
+
+
+def _released_by(trace, idle):
+    """The message that a lane has waited for; or (device, lane) of the one that has asked for a message of its own."""
+    message = trace.awaited[idle]
+    return trace.asked[message][1:] if idle.reason == "rendezvous" else message
 
 
 def describe_path(path, most=6):
@@ -83,7 +89,9 @@ def describe_path(path, most=6):
 
 
 def _where(step):
-    return f"device {step.what.device}" if type(step.what) is Span else f"link {step.what.source} -> {step.what.to}"
+    if type(step.what) is Message:
+        return f"link {step.what.source} -> {step.what.to}"
+    return lane_name(step.what.device, step.what.lane)
 
 
 def ticks(number):

@@ -1,60 +1,74 @@
-"""The clock: it resumes each device's program when the time of its request has come."""
+"""The clock: it resumes each program when the time of its request has come."""
 
 from heapq import heappop, heappush
 from math import inf
 
-from .errors import DeadlockError, MemoryLimitError, deadlock_message, memory_message
-from .links import Link, Links
-from .memory import bytes_by_kind, own
-from .requests import Compute, Receive, Send
-from .trace import MESSAGE_WIDTH, RECEIVED, Record, Trace
+from .accounts import Accounts
+from .carrier import Carrier, Message
+from .devices import devices_of
+from .errors import DeadlockError, deadlock_message
+from .links import Link
+from .memory import own
+from .requests import ANY, Compute, Receive, Send
+from .record import Record
+from .trace import Trace
 
-RESUME, START = 0, 1  # at the end of a tick, devices go on after what they have finished, but start nothing new
+# What happens in one tick, in this order: programs go on after what they have finished; those that came to a Compute at the
+# end of a tick start it; messages enter the ports; those that wait for anybody take what has come first.
+RESUME, START, PORTS, CHOOSE = range(4)
 
 
 class Cluster:
     """Devices that run programs under one clock.
 
-    programs: one generator per device; it yields `Compute`, `Send` and `Receive` requests.
-    duration: `duration(label)` gives the ticks of a `Compute`, at least 0; by default, 1.
-    link: the `Link` between any two devices, or a dict {(source, to): Link} of those that are not free; by default,
-    messages arrive at once.
-    holdings: one function per device that returns what its program holds now, {kind: nested lists of arrays}.
-    Given these, memory is counted in bytes of arrays really held: those, the arguments and the result of a
-    Compute while it lasts (before and after its function, whichever is more), and the messages that have
-    arrived and were not received yet. memory_limit: bytes per device; past it, `MemoryLimitError`.
+    programs: for each device a generator, which yields `Compute`, `Send` and `Receive` requests; or a dict of several that it
+        runs at once, its lanes: {"compute": ..., "communication": ...}.
+    duration: `duration(label)` gives the ticks of a `Compute` that brings none of its own, at least 0; by default, 1.
+    link: the `Link` between any two devices, or a dict {(source, to): Link} of those that are not free; by default, messages
+        arrive at once.
+    ports: a list of `Port`s, what several links share.
+    holdings: for each device a function that returns what its programs hold now, {kind: nested lists of arrays}. Given these,
+        memory is counted in bytes of arrays really held: those, the arguments and the result of a Compute while it lasts
+        (before and after its function, whichever is more), and the messages that have arrived and were not received yet.
+    memory_limit: bytes per device; past it, `MemoryLimitError`.
+    memory: the `memory` of an equal run before, which is taken for this one's: then nothing is counted.
 
-    `tick()` moves all devices by one tick, `run()` to the end; a run costs time in proportion to the number
-    of requests, not of ticks. A Compute's function is called at the start of its span. What has happened so
-    far is in `trace`.
+    `tick()` moves all devices by one tick, `run()` to the end; a run costs time in proportion to the number of requests, not
+    of ticks. A Compute's function is called at the start of its span. What has happened so far is in `trace`. If no device
+    can move, `DeadlockError` says who waits for whom.
 
     >>> def left():
     ...     yield Compute("work")
     ...     yield Send("news", "hello", to=1)
     >>> def right():
     ...     news = yield Receive("news", source=0)
-    ...     yield Compute(f"read {news}")
-    >>> cluster = Cluster([left(), right()], duration=lambda label: 2)
-    >>> cluster.run().spans
-    [Span(device=0, label='work', start=0, end=2), Span(device=1, label='read hello', start=2, end=4)]
+    ...     yield Compute(f"read {news}", ticks=3)
+    >>> for span in Cluster([left(), right()], duration=lambda label: 2).run().spans:
+    ...     print(*span)
+    0 work 0 2 compute
+    1 read hello 2 5 compute
     """
 
-    def __init__(self, programs, duration=None, link=Link(), holdings=None, memory_limit=None):
-        programs = list(programs)
-        n_devices = len(programs)
-        if holdings is not None and len(holdings) != n_devices:
-            raise ValueError(f"holdings has {len(holdings)} functions for {n_devices} devices: pass one for each")
+    def __init__(self, programs, duration=None, link=Link(), holdings=None, memory_limit=None, ports=(), memory=None):
+        self._devices, self._lanes = devices_of(programs)
         if memory_limit is not None and holdings is None:
             raise ValueError("memory_limit needs holdings, the functions that say what each device holds")
         self.now = 0
         self.failure = None  # the exception that has stopped the run
-        self._devices = [_Device(program) for program in programs]
         self._duration = duration or (lambda label: 1)
-        self._links = Links(link, n_devices)
-        self._holdings = holdings
-        self._memory_limit = memory_limit
-        self._agenda = [(0, RESUME, number) for number in range(n_devices)]  # a heap, earliest first
-        self._record = Record(n_devices)
+        self._agenda = [(0, RESUME, lane.number) for lane in self._lanes]  # a heap, earliest first
+        self._record = Record([(lane.device, lane.name) for lane in self._lanes])
+        self._carrier = Carrier(link, ports, len(self._devices), self._record)
+        self._accounts = None
+        if holdings is not None:
+            self._accounts = Accounts(holdings, memory_limit, self._devices, self._record)
+        elif memory is not None:
+            self._record.memory = memory
+
+    @property
+    def memory(self):
+        """What each device has held so far, for an equal run to take over."""
+        return self._record.memory
 
     @property
     def done(self):
@@ -89,170 +103,223 @@ class Cluster:
             raise
 
     def _advance(self, until):
-        """Do all that happens before tick `until`, and at `until` all but the start of a Compute."""
-        agenda, devices = self._agenda, self._devices
+        """Do all that happens before tick `until`, and at `until` what is finished then, but start nothing new."""
+        agenda, lanes = self._agenda, self._lanes
         while agenda and agenda[0] < (until, START):
             now, phase, number = heappop(agenda)
-            device = devices[number]
-            if phase == START:
-                self._start(number, device.postponed, now)
-                continue
-            if self._holdings is not None:
-                self._check_limit(number, now)
-                self._observe(number, now, [device.kept or bytes_by_kind(self._holdings[number]())])
-                device.kept = None
-            self._resume(number, device, now, until)
+            if phase == RESUME:
+                self._resume(lanes[number], now, until)
+            elif phase == START:
+                self._start(lanes[number], lanes[number].postponed, now)
+            elif phase == PORTS:
+                self._let_through(now)
+            else:
+                self._choose(lanes[number], now)
         if not agenda and not self.done:
-            waiting = {number: device.waits_for for number, device in enumerate(devices) if device.waits_for}
-            raise DeadlockError(deadlock_message(waiting))
+            raise DeadlockError(deadlock_message([(lane.device, *lane.waits_for) for lane in lanes if lane.waits_for]))
 
-    def _resume(self, number, device, now, until):
+    def _resume(self, lane, now, until):
         """Serve the requests of one program until one of them takes time."""
-        answer, device.answer = device.answer, None
-        resume = device.resume
+        if self._accounts is not None:
+            self._accounts.resumed(lane, now)
+        answer, lane.answer = lane.answer, None
+        resume = lane.resume
         while True:
             try:
                 request = resume(answer)
             except StopIteration:
-                self._record.finished[number] = now
-                self._observe_after_receiving(number, device, now)
-                self._check_limit(number, now)
+                self._finish(lane, now)
                 return
             kind = type(request)
-            if kind is Send:
-                arrival = self._send(number, request, now)
-                answer = None
-                if arrival > now and self._links.blocks(number, request.to):
-                    self._observe_after_receiving(number, device, now)
-                    self._record.blocked += (number, now, arrival, len(self._record.messages) - MESSAGE_WIDTH)
-                    heappush(self._agenda, (arrival, RESUME, number))
-                    return
-            elif kind is Receive:
-                key = (request.source, request.label)
-                message = device.inbox.pop(key, None)
-                if message is None:
-                    self._observe_after_receiving(number, device, now)
-                    self._check_device(request.source, f"device {number} waits for {request.label} from")
-                    device.waits_for, device.waits_since = key, now
-                    return
-                arrival, answer, place = message
-                if arrival > now:
-                    self._observe_after_receiving(number, device, now)
-                    device.waits_since = now
-                    self._deliver(number, device, message)
-                    return
-                self._record.messages[place + RECEIVED] = now
-                device.has_received = True
-            elif kind is Compute:
+            if kind is Compute:
                 if now < until:
-                    self._start(number, request, now)
+                    self._start(lane, request, now)
                 else:
-                    device.postponed = request
-                    heappush(self._agenda, (now, START, number))
+                    lane.postponed = request
+                    heappush(self._agenda, (now, START, lane.number))
                 return
+            if kind is Receive:
+                message = self._receive(lane, request, now)
+                if message is None:
+                    return
+                answer = message.value
+            elif kind is Send:
+                if self._send(lane, request, now):
+                    self._count_received(lane, now)
+                    return
+                answer = None
             else:
-                raise TypeError(f"the program of device {number} yielded {request!r}: yield Compute, Send or Receive")
+                raise TypeError(f"the program of device {lane.device} yielded {request!r}: yield Compute, Send or Receive")
 
-    def _start(self, number, request, now):
-        label = request.label
-        ticks = self._duration(label)
+    def _count_received(self, lane, now):
+        """The lane has received all that it will receive in this tick."""
+        if self._accounts is not None:
+            self._accounts.after_receiving(lane.device, now)
+
+    def _finish(self, lane, now):
+        self._record.finished[lane.number] = now
+        self._devices[lane.device].n_running -= 1
+        self._count_received(lane, now)
+        if self._accounts is not None:
+            self._accounts.check_limit(lane.device, now)
+
+    def _start(self, lane, request, now):
+        label, ticks = request.label, request.ticks
+        if ticks is None:
+            ticks = self._duration(label)
         if not 0 <= ticks < inf:
-            raise ValueError(f"{label} on device {number} has duration {ticks}: durations are finite and at least 0 ticks")
-        device = self._devices[number]
-        if request.function is None:
-            self._observe_after_receiving(number, device, now)
+            raise ValueError(f"{label} on device {lane.device} has duration {ticks}: durations are finite and at least 0 ticks")
+        if request.function is not None:
+            if self._accounts is None:
+                lane.answer = request.function(*request.args)
+            else:
+                lane.answer = self._accounts.call(lane, request.function, request.args, now)
         else:
-            device.answer, device.has_received = self._call(number, request, now), False
+            self._count_received(lane, now)
         end = now + ticks
-        self._record.spans += (number, label, now, end)
-        heappush(self._agenda, (end, RESUME, number))
+        self._record.spans += (lane.number, label, now, end)
+        heappush(self._agenda, (end, RESUME, lane.number))
 
-    def _call(self, number, request, now):
-        if self._holdings is None:
-            return request.function(*request.args)
-        before = bytes_by_kind(self._holdings[number]() | {"work": request.args})
-        answer = request.function(*request.args)
-        after = bytes_by_kind(self._holdings[number]() | {"work": (request.args, answer)})
-        self._observe(number, now, [before, after])
-        self._check_limit(number, now)
-        self._devices[number].kept = {kind: n_bytes for kind, n_bytes in after.items() if kind != "work"}
-        return answer
-
-    def _send(self, number, request, now):
-        to, label, value = request.to, request.label, request.value
+    def _send(self, lane, request, now):
+        """Hand a message over; whether the lane has to wait then."""
+        source, to, label, value, n_bytes = lane.device, request.to, request.label, request.value, request.n_bytes
         if not 0 <= to < len(self._devices):
-            self._check_device(to, f"device {number} sends {label} to")
-        n_bytes = request.n_bytes
+            self._check_device(to, f"device {source} sends {label} to")
         if value is not None:
             value, n_bytes = own(value)
-        messages = self._record.messages
-        begin, arrival = self._links.transfer(number, to, now, n_bytes)
-        if begin > now:
-            self._record.queued += (len(messages), begin)
-        message = arrival, value, len(messages)
-        messages += (label, number, to, now, arrival, None, n_bytes)
-        key = (number, label)
-        receiver = self._devices[to]
-        if receiver.waits_for == key:
-            self._deliver(to, receiver, message)
-        elif receiver.inbox.setdefault(key, message) is not message:
-            raise ValueError(f"device {number} sends {label} to device {to} twice: name each message once")
-        elif self._record.finished[to] is not None:
-            self._check_limit(to, arrival)
-        return arrival
+        row = self._record.sends(label, source, to, now, n_bytes, lane.number)
+        message = Message(label, source, to, value, n_bytes, row)
+        receiver, key = self._devices[to], (source, label)
+        if receiver.inbox.setdefault(key, message) is not message:
+            raise ValueError(f"device {source} sends {label} to device {to} twice: name each message once")
+        link = self._carrier.link(source, to)
+        if link.rendezvous and key not in receiver.waiting and label not in receiver.choosing:
+            message.sender, lane.waits_for, lane.since = lane, (label, to, True), now
+            return True
+        self._set_out(message, now)
+        return self._blocks(message, lane, link, now)
+
+    def _set_out(self, message, now):
+        if self._carrier.set_out(message, now):
+            self._arrives(message)
+        else:
+            heappush(self._agenda, (now, PORTS, 0))
+
+    def _blocks(self, message, sender, link, now):
+        """Whether the sender of a message that has set out waits until it has arrived; if so, it will go on then."""
+        if not link.blocking or message.arrival == now:
+            return False
+        sender.since = now
+        if message.arrival is None:
+            message.sender = sender
+        else:
+            self._go_on_at_arrival(sender, message)
+        return True
+
+    def _go_on_at_arrival(self, sender, message):
+        self._record.blocked += (sender.number, sender.since, message.arrival, message.row)
+        heappush(self._agenda, (message.arrival, RESUME, sender.number))
+
+    def _let_through(self, now):
+        """At the end of a tick: messages enter the ports that are free."""
+        started, passed_at = self._carrier.let_through(now)
+        for message in started:
+            self._arrives(message)
+            if message.sender is not None:
+                self._go_on_at_arrival(message.sender, message)
+        for tick in passed_at:
+            heappush(self._agenda, (tick, PORTS, 0))
+
+    def _arrives(self, message):
+        """It is known when a message arrives: a lane that waits for it goes on then."""
+        self._record.arrives(message)
+        receiver, key = self._devices[message.to], (message.source, message.label)
+        if key in receiver.waiting:
+            del receiver.inbox[key]
+            self._deliver(receiver.waiting.pop(key), message, message.value, message.arrival)
+        elif message.label in receiver.choosing:
+            heappush(self._agenda, (message.arrival, CHOOSE, receiver.choosing[message.label].number))
+        elif not receiver.n_running and self._accounts is not None:
+            self._accounts.check_limit(message.to, message.arrival)
+
+    def _receive(self, lane, request, now):
+        """The message, if it has arrived; if not, None, and the lane will go on when it does."""
+        label, source = request.label, request.source
+        device = self._devices[lane.device]
+        lane.since = now
+        if source is ANY:
+            self._count_received(lane, now)
+            self._check_alone(label in device.choosing, lane, label, ANY)
+            lane.waits_for, device.choosing[label] = (label, ANY, False), lane
+            heappush(self._agenda, (now, CHOOSE, lane.number))
+            return None
+        key = source, label
+        message = device.inbox.pop(key, None)
+        if message is not None and message.is_held:
+            self._ask(message, lane, now)
+        if message is not None and message.arrival is not None and message.arrival <= now:
+            self._record.receives(message, now)
+            if self._accounts is not None:
+                self._accounts.has_received(lane.device)
+            return message
+        self._count_received(lane, now)
+        if message is None or message.arrival is None:
+            self._wait(lane, key, message)
+        else:
+            self._deliver(lane, message, message.value, message.arrival)
+        return None
+
+    def _wait(self, lane, key, message):
+        """Nobody knows yet when the message of this key arrives."""
+        source, label = key
+        self._check_device(source, f"device {lane.device} waits for {label} from")
+        device = self._devices[lane.device]
+        self._check_alone(key in device.waiting, lane, label, f"device {source}")
+        device.waiting[key], lane.waits_for = lane, (label, source, False)
+        if message is not None:
+            device.inbox[key] = message
+
+    def _ask(self, message, lane, now):
+        """A message that has waited for the receiver sets out, and its sender goes on, unless it waits until that has arrived."""
+        sender, message.sender = message.sender, None
+        sender.waits_for = None
+        self._record.asked += (sender.number, sender.since, now, message.row, lane.number)
+        self._set_out(message, now)
+        if not self._blocks(message, sender, self._carrier.link(message.source, message.to), now):
+            heappush(self._agenda, (now, RESUME, sender.number))
+
+    def _choose(self, lane, now):
+        """Of all messages of one name, hand over the one that has come first, or ask for the one that was sent first."""
+        if lane.waits_for is None or lane.waits_for[1] is not ANY:
+            return  # it has got one already
+        label, device = lane.waits_for[0], self._devices[lane.device]
+        messages = [message for (_, name), message in device.inbox.items() if name == label]
+        coming = [message for message in messages if message.arrival is not None]
+        if coming:
+            first = min(coming, key=lambda message: (message.arrival, message.source))
+            if first.arrival > now:
+                heappush(self._agenda, (first.arrival, CHOOSE, lane.number))
+            else:
+                del device.inbox[first.source, label], device.choosing[label]
+                self._deliver(lane, first, (first.source, first.value), now)
+            return
+        held = [message for message in messages if message.is_held]
+        if held:
+            self._ask(min(held, key=lambda message: (message.sender.since, message.source)), lane, now)
+
+    def _deliver(self, lane, message, answer, tick):
+        """Let a lane that waits go on at `tick`, with its message."""
+        lane.answer, lane.waits_for = answer, None
+        self._record.receives(message, tick)
+        self._record.waits += (lane.number, lane.since, tick, message.row)
+        if self._accounts is not None:
+            self._accounts.has_received(lane.device)
+        heappush(self._agenda, (tick, RESUME, lane.number))
+
+    def _check_alone(self, another_waits, lane, label, source):
+        if another_waits:
+            raise ValueError(f"two lanes of device {lane.device} wait for {label} from {source}: let one hand it on to the other")
 
     def _check_device(self, number, who):
         if number not in range(len(self._devices)):
             raise ValueError(f"{who} device {number}: devices are 0..{len(self._devices) - 1}")
-
-    def _deliver(self, number, device, message):
-        """Resume a waiting device when its message arrives."""
-        arrival, device.answer, place = message
-        device.waits_for, device.has_received = None, True
-        record = self._record
-        record.messages[place + RECEIVED] = arrival
-        record.waits += (number, device.waits_since, arrival, place)
-        heappush(self._agenda, (arrival, RESUME, number))
-
-    def _observe(self, number, now, counts):
-        """Write down the largest of `counts`, each a {kind: bytes} of this device."""
-        held = max(counts, key=lambda count: sum(count.values()))
-        self._devices[number].held = held
-        self._record.memory += (number, now, held)
-
-    def _observe_after_receiving(self, number, device, now):
-        """A device that has received something may hold it now; a Compute with a function counts by itself."""
-        if device.has_received and self._holdings is not None:
-            self._observe(number, now, [bytes_by_kind(self._holdings[number]())])
-        device.has_received = False
-
-    def _check_limit(self, number, now):
-        """What the device has held since its last observation, and the messages that arrived before `now`.
-
-        A device whose program is over is not observed again, so there all messages count, whenever they arrive.
-        """
-        if self._memory_limit is None:
-            return
-        device = self._devices[number]
-        over = self._record.finished[number] is not None
-        messages = [value for arrival, value, _ in device.inbox.values() if arrival < now or over]
-        held = device.held | bytes_by_kind({"messages": messages})
-        if sum(held.values()) > self._memory_limit:
-            raise MemoryLimitError(memory_message(number, now, held, self._memory_limit))
-
-
-class _Device:
-    """Where one program stands."""
-
-    __slots__ = ("resume", "answer", "postponed", "inbox", "waits_for", "waits_since", "held", "kept", "has_received")
-
-    def __init__(self, program):
-        self.resume = program.send
-        self.answer = None       # what the program is resumed with
-        self.postponed = None    # a Compute that starts when the clock goes on
-        self.inbox = {}          # (source, label) -> (arrival, value, place of the message in the record)
-        self.waits_for = None    # the (source, label) of a Receive that has no message yet
-        self.waits_since = 0
-        self.held = {}           # the bytes that it was last seen to hold, by kind
-        self.has_received = False  # since its last Compute
-        self.kept = None         # those that it will hold when its Compute has ended

@@ -1,5 +1,7 @@
 """Why a run stopped before its end."""
 
+from .requests import ANY
+
 
 class DeadlockError(RuntimeError):
     """No device can move, and at least one has not finished. The message says who waits for what from whom."""
@@ -9,18 +11,33 @@ class MemoryLimitError(MemoryError):
     """A device held more bytes than its limit. The message lists what it was holding."""
 
 
-def deadlock_message(waiting):
-    """waiting: for each blocked device, the `(source, label)` of the message that it waits for."""
-    path = [next(iter(waiting))]
-    while waiting[path[-1]][0] in waiting and waiting[path[-1]][0] not in path:
-        path.append(waiting[path[-1]][0])
-    last = waiting[path[-1]][0]
-    if last in path:
-        path, end = path[path.index(last):], "a cycle, so none of them can ever go on"
+def deadlock_message(waits):
+    """waits: `(device, label, other device, asked)` of each lane that waits; the first of a device speaks for it.
+
+    It waits for the message `label` from the other device, or, if `asked` is True, it has sent that message there and waits
+    until the other device asks for it.
+    """
+    first = {}
+    for wait in waits:
+        first.setdefault(wait[0], wait)
+    path = [next(iter(first))]
+    while (other := first[path[-1]][2]) in first and other not in path:
+        path.append(other)
+    if other in path:
+        path = path[path.index(other):]
+        end = "a cycle, so none of them can ever go on"
+        if len(path) == 1:
+            end = "it waits for itself: let another lane send that, or send it before"
+    elif other == ANY:
+        end = "and nobody sends that any more"
     else:
-        end = f"and device {last} has finished without sending it"
-    links = [f"device {device} waits for {waiting[device][1]} from device {waiting[device][0]}" for device in path]
-    return f"deadlock: {', '.join(links)}: {end}"
+        end = f"and device {other} has finished without {'asking for' if first[path[-1]][3] else 'sending'} it"
+    return f"deadlock: {', '.join(_words(*first[device]) for device in path)}: {end}"
+
+
+def _words(device, label, other, asked):
+    other = other if other == ANY else f"device {other}"
+    return f"device {device} waits " + (f"until {other} asks for {label}" if asked else f"for {label} from {other}")
 
 
 def memory_message(device, now, held, limit):

@@ -18,9 +18,13 @@ longer than this on another device, then what lies past its start + the own time
 would have been ready. A kind that the waiting device does not do, or work without a kind, causes no imbalance. What a
 slow device is late with from before counts as wait: imbalance is what the work under way takes too long, and no more.
 
-**Memory limit.** Looked for if `most_alive` is given. The device waits between two pieces of work, but not for its next
-forward, of which all inputs are there: the order puts something else first. It has most_alive micro-batches alive (as
-`schedules.peak_microbatches` counts them). From the arrival of that forward's inputs on, the wait is due to the limit.
+**Memory limit.** Looked for if `most_alive` is given. The device waits between two pieces of work, but not for the next one
+that would make it keep a micro-batch more, a forward, of which all inputs are there: the order puts something else first.
+It has most_alive micro-batches alive (the parts of a label say by how many more each makes it, `part.alive`). From the
+arrival of that forward's inputs on, the wait is due to the limit.
+
+**Lanes.** What a device does beside its computing, such as an all-reduce, has a row of its own in the table, below the
+sums: these are of the lanes that compute. A lane that waits for another lane of its device waits for what that one does.
 
 Where several causes would do, memory limit comes before link, wait and imbalance, and fill before them; a send that blocks
 is always the link's fault.
@@ -31,8 +35,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from .critical_path import ticks
+from .devices import COMPUTE
 from .held_back import held_back
-from .trace import Idle, Message, Span
+from .trace import Idle, Message, Span, lane_name, way_of
 from .waiting import obstacles
 
 CAUSES = ("fill", "wait", "imbalance", "link", "memory limit", "drain")
@@ -52,9 +57,10 @@ class IdlePart(NamedTuple):
     message: object = None
     source: int | None = None
     blame: Span | Message | None = None
+    lane: str = COMPUTE
 
     def __str__(self):
-        words = f"device {self.device} idle from {ticks(self.start)} to {ticks(self.end)}: {self.cause}"
+        words = f"{lane_name(self.device, self.lane)} idle from {ticks(self.start)} to {ticks(self.end)}: {self.cause}"
         if self.source is not None:
             own = type(self.blame) is Message and self.blame.source == self.device
             words += f", for {self.message} {'to arrive at' if own else 'from'} device {self.source}"
@@ -62,7 +68,8 @@ class IdlePart(NamedTuple):
             return f"{words}, while {self.blame.label} could have run"
         if self.blame is None:
             return words
-        return f"{words}, while {self.blame.label} is on {'the link ' * (type(self.blame) is Message)}{_place(self.blame)}"
+        on = "on the link" if type(self.blame) is Message else "on"
+        return f"{words}, while {self.blame.label} is {on} {_where(self.blame)}"
 
 
 @dataclass(frozen=True)
@@ -96,29 +103,35 @@ class Explanation:
 
     def table(self):
         """{device: {cause: ticks}}, with the causes that occur on any device, in the order of the documentation."""
+        table = self._by_lane()
+        return {device: table[device, COMPUTE] for device in range(self.n_devices)}
+
+    def _by_lane(self):
+        """The same for each (device, lane), those that compute first."""
         found = {part.cause for part in chain(*self.parts.values())}
-        table = {device: {cause: 0 for cause in CAUSES if cause in found} for device in range(self.n_devices)}
+        lanes = {(device, COMPUTE): None for device in range(self.n_devices)} | {(idle.device, idle.lane): None for idle in self.parts}
+        table = {lane: {cause: 0 for cause in CAUSES if cause in found} for lane in lanes}
         for part in chain(*self.parts.values()):
-            table[part.device][part.cause] += part.end - part.start
+            table[part.device, part.lane][part.cause] += part.end - part.start
         return table
 
     def totals(self):
-        """{cause: ticks} over all devices."""
+        """{cause: ticks} over all devices, where they compute."""
         table = self.table()
         return {cause: sum(row[cause] for row in table.values()) for cause in table[0]} if table else {}
 
     def longest_waits(self, most=3):
-        """The longest of `Trace.idle` that are neither fill nor drain; of equal ones, the first."""
-        waits = [idle for idle in self.parts if idle.reason not in ("fill", "drain")]
+        """The longest of `Trace.idle` of devices that compute, neither fill nor drain; of equal ones, the first."""
+        waits = [idle for idle in self.parts if idle.reason not in ("fill", "drain") and idle.lane == COMPUTE]
         return sorted(waits, key=lambda idle: idle.start - idle.end)[:most]
 
     def describe(self, idle):
         """One of `Trace.idle` in words: how long, and, but for a drain, for what, and what was to blame for how much of it."""
         length = ticks(idle.end - idle.start)
         verb = "is done and idle for" if idle.reason == "drain" else "waits"
-        words = f"device {idle.device} {verb} {length} ticks, from {ticks(idle.start)} to {ticks(idle.end)}"
+        words = f"{lane_name(idle.device, idle.lane)} {verb} {length} ticks, from {ticks(idle.start)} to {ticks(idle.end)}"
         if idle.source is not None:
-            words += f", for {idle.message} {'to arrive at' if idle.reason == 'send' else 'from'} device {idle.source}"
+            words += f", for {idle.message} {way_of(idle)} device {idle.source}"
         if idle.reason == "drain":
             return words
         causes = {}
@@ -133,10 +146,12 @@ class Explanation:
             return "(nothing has been computed yet)"
         totals, whole = self.totals(), float(self.n_devices * self.makespan)
         rows = [["idle ticks", *totals, "idle"]]
-        for name, row in [*((f"device {device}", row) for device, row in self.table().items()), ("all", totals)]:
+        named = [(lane_name(*lane), row) for lane, row in self._by_lane().items()]
+        named.insert(self.n_devices, ("all", totals))
+        for name, row in named:
             rows.append([name, *map(ticks, [*row.values(), sum(row.values())])])
         shares = [f"{100 * float(share) / whole:.1f}%" for share in [*totals.values(), sum(totals.values())]]
-        rows.append([f"of {self.n_devices} x {ticks(self.makespan)} ticks", *shares])
+        rows.insert(self.n_devices + 2, [f"of {self.n_devices} x {ticks(self.makespan)} ticks", *shares])
         first, *others = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         widths = [max(8, width) for width in others]
         lines = [name.ljust(first) + "".join(f" {word:>{width}}" for word, width in zip(row, widths)) for name, *row in rows]
@@ -157,16 +172,17 @@ def explain(trace, most_alive=None):
     """
     held = {} if most_alive is None else held_back(trace, most_alive)
     found = obstacles(trace)
-    own_ticks = [_own_ticks(trace.spans_of(device)) for device in range(trace.n_devices)]
+    own_ticks = {lane: _own_ticks(trace.spans_of(*lane)) for lane in trace.lanes}
     # floats: the end of a span and its length are each rounded by up to 2**-53 of the makespan; equal lengths differ by less
     rounding = trace.makespan * 2.0**-50
     parts = {}
     for idle in trace.idle:
-        rows = _causes(idle, found.get(idle), own_ticks[idle.device], rounding)
+        rows = _causes(idle, found.get(idle), own_ticks[idle.device, idle.lane], rounding)
         if idle in held:
             rows = _cut(rows, *held[idle])
         parts[idle] = [
-            IdlePart(idle.device, start, end, cause, idle.message, idle.source, blame) for start, end, cause, blame in rows
+            IdlePart(idle.device, start, end, cause, idle.message, idle.source, blame, idle.lane)
+            for start, end, cause, blame in rows
         ]
     return Explanation(trace.n_devices, trace.makespan, parts)
 
@@ -195,7 +211,10 @@ def _causes(idle, found, own_ticks, rounding):
             own = own_ticks.get(getattr(blame.label, "kind", None))
             unequal = own is not None and blame.end - blame.start - own > rounding
             cut = min(max(start, blame.start + own), end) if unequal else end
-            rows += [(start, cut, "wait", blame)] * (start < cut) + [(cut, end, "imbalance", blame)] * (cut < end)
+            if start < cut:
+                rows.append((start, cut, "wait", blame))
+            if cut < end:
+                rows.append((cut, end, "imbalance", blame))
     return rows
 
 
@@ -206,9 +225,9 @@ def _cut(rows, since, forward):
     return [*rows, (since, end, "memory limit", forward)]
 
 
-def _place(blame):
+def _where(blame):
     """Where the work or the transfer is that is to blame."""
-    return f"{blame.source} -> {blame.to}" if type(blame) is Message else f"device {blame.device}"
+    return f"{blame.source} -> {blame.to}" if type(blame) is Message else lane_name(blame.device, blame.lane)
 
 
 def _blamed(parts):
@@ -217,7 +236,7 @@ def _blamed(parts):
         return f"{parts[0].blame.label} could have run"
     places = {}
     for part in parts:
-        places.setdefault(_place(part.blame), {})[str(part.blame.label)] = True
+        places.setdefault(_where(part.blame), {})[str(part.blame.label)] = True
     return "; ".join(_shortened([f"{place}: {' '.join(_shortened(list(labels)))}" for place, labels in places.items()]))
 
 

@@ -1,8 +1,10 @@
-"""Forwards that could have run during a wait, had the device been allowed to keep more micro-batches."""
+"""Work that could have run during a wait, had the device been allowed to keep more micro-batches."""
 
 from bisect import bisect_left
 from itertools import accumulate
 from math import inf
+
+from .devices import COMPUTE
 
 
 def held_back(trace, most_alive):
@@ -20,40 +22,49 @@ def held_back(trace, most_alive):
             received[message.to].append((message.received, message.arrived))
     waits = [[] for _ in limits]
     for idle in trace.idle:
-        if idle.reason == "wait":
+        if idle.reason == "wait" and idle.lane == COMPUTE:
             waits[idle.device].append(idle)
     found = {}
     for device, limit in enumerate(limits):
         if not limit >= 1:
             raise ValueError(f"most_alive={limit} on device {device} lets no micro-batch through: use at least 1")
-        found |= _held_back(trace.spans_of(device), waits[device], sorted(received[device]), limit)
+        found |= _held_back(trace.spans_of(device, COMPUTE), waits[device], sorted(received[device]), limit)
     return found
 
 
 def _held_back(spans, waits, received, limit):
     """The same for one device. received: sorted (received, arrived) of its messages."""
-    alive = [0, *accumulate(_more_alive(span) for span in spans)]  # before each span
-    next_forward = [None] * (len(spans) + 1)                       # at or after each span
-    for place in reversed(range(len(spans))):
-        next_forward[place] = place if "F" in _kinds(spans[place]) else next_forward[place + 1]
+    more, fewer = _changes(spans)
+    alive = [0, *accumulate(up - down for up, down in zip(more, fewer, strict=True))]  # before each span
+    next_start = [None] * (len(spans) + 1)  # at or after each span, one from which on more micro-batches are alive
+    for index in reversed(range(len(spans))):
+        next_start[index] = index if more[index] else next_start[index + 1]
     found = {}
     for idle in waits:
-        place = bisect_left(spans, idle.end, key=lambda span: span.start)
-        forward = next_forward[place]
-        if forward is None or alive[place] < limit:
+        following = bisect_left(spans, idle.end, key=lambda span: span.start)
+        index = next_start[following]
+        if index is None or alive[following] < limit:
             continue
-        span = spans[forward]
-        first, last = bisect_left(received, (spans[forward - 1].end,)), bisect_left(received, (span.start, inf))
+        span = spans[index]
+        first, last = bisect_left(received, (spans[index - 1].end,)), bisect_left(received, (span.start, inf))
         since = max([idle.start, *(arrived for _, arrived in received[first:last])])
         if since < idle.end:
             found[idle] = since, span
     return found
 
 
-def _more_alive(span):
-    """By how many micro-batches more a device keeps after `span`."""
-    return sum({"F": 1, "B": -1, "W": -1}.get(kind, 0) for kind in _kinds(span))
+def _changes(spans):
+    """For each span, how many micro-batches more, and how many fewer, its device keeps from there on, as its label says.
 
-
-def _kinds(span):
-    return [part.kind for part in getattr(span.label, "parts", ())]
+    Of several spans with one label, which are one action, the first counts what it keeps and the last what it frees.
+    """
+    first, last = {}, {}
+    for index, span in enumerate(spans):
+        first.setdefault(span.label, index)
+        last[span.label] = index
+    more, fewer = [0] * len(spans), [0] * len(spans)
+    for label in first:
+        changes = [part.alive for part in getattr(label, "parts", ())]
+        more[first[label]] = sum(change for change in changes if change > 0)
+        fewer[last[label]] = -sum(change for change in changes if change < 0)
+    return more, fewer

@@ -1,6 +1,7 @@
-"""How fast messages travel."""
+"""How fast messages travel between two devices, and through the ports that several messages share."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Real
 
@@ -9,9 +10,14 @@ from numbers import Real
 class Link:
     """A message of n bytes occupies its link for n / bandwidth ticks and arrives `latency` ticks after that.
 
-    latency: ticks, 0 or more. bandwidth: bytes per tick, above 0. There is one link for each ordered pair of
-    devices; its messages queue up behind each other. A device's message to itself needs no link. blocking: whether
-    the sender does nothing else until its message has arrived; if not, the transfer overlaps with its work.
+    There is one link for each ordered pair of devices; its messages queue up behind each other. A device's message to itself
+    needs no link.
+
+    latency: ticks, 0 or more.
+    bandwidth: bytes per tick, above 0.
+    blocking: whether the sender does nothing else until its message has arrived; if not, the transfer overlaps with its work.
+    rendezvous: whether a message sets out only when the receiver asks for it, and the sender does nothing else until then, as
+        with a synchronous send in MPI.
 
     >>> Link(latency=1, bandwidth=100).ticks_occupied(250)
     2.5
@@ -20,58 +26,101 @@ class Link:
     latency: float = 0
     bandwidth: float = math.inf
     blocking: bool = False
+    rendezvous: bool = False
 
     def __post_init__(self):
         if not (isinstance(self.latency, Real) and 0 <= self.latency < math.inf):
             raise ValueError(f"latency={self.latency} must be finite and at least 0 ticks")
-        if not (isinstance(self.bandwidth, Real) and self.bandwidth > 0):
-            raise ValueError(f"bandwidth={self.bandwidth} must be above 0 bytes per tick: leave it out for no limit")
+        _check_bandwidth(self.bandwidth)
 
     def ticks_occupied(self, n_bytes):
         """How long a message of `n_bytes` keeps the link from the next one."""
-        return 0 if self.bandwidth == math.inf else n_bytes / self.bandwidth
+        return ticks_to_pass(n_bytes, self.bandwidth)
 
 
-class Links:
-    """The links between any two devices, and when each is free again.
+@dataclass(frozen=True)
+class Port:
+    """What several messages share: one at a time passes, n bytes in n / bandwidth ticks.
 
-    link: one `Link` for all pairs of devices, or a dict {(source, to): Link} of those that are not free.
+    bandwidth: bytes per tick, above 0.
+    sends: the devices all of whose outgoing messages pass through this port.
+    receives: the devices all of whose incoming messages do.
 
-    >>> links = Links({(0, 1): Link(latency=3, bandwidth=10)}, n_devices=2)
-    >>> [links.transfer(source, to, now=0, n_bytes=20) for source, to in ((0, 1), (0, 1), (1, 0))]
-    [(0, 5.0), (2.0, 7.0), (0, 0)]
+    A message that passes several ports and a link starts when all of them are free, and occupies all of them for as long as the
+    narrowest takes. The outgoing messages of a device with such a port form one queue, first in, first out. Of several that
+    could start in the same tick, that of the lower device does.
+
+    >>> Port(16, sends=[0])                                 # the way out of device 0: its egress
+    Port(bandwidth=16, sends=(0,), receives=())
+    >>> bus = Port(16, sends=range(4), receives=range(4))   # four devices on one bus
     """
 
-    def __init__(self, link, n_devices):
-        devices = range(n_devices)
-        if isinstance(link, Link):
-            link = {(source, to): link for source in devices for to in devices}
-        if not isinstance(link, dict):
-            raise ValueError(f"link={link!r} must be a Link, or a dict such as {{(0, 1): Link(latency=1)}}")
-        for pair, value in link.items():
-            if not (isinstance(pair, tuple) and len(pair) == 2 and all(device in devices for device in pair)):
-                raise ValueError(f"there is no link {pair!r}: write (source, to) with devices 0..{n_devices - 1}")
-            if not isinstance(value, Link):
-                raise ValueError(f"the link {pair} is {value!r}: write for instance Link(latency=1)")
-        self._slow = {(source, to): value for (source, to), value in link.items() if source != to and value != Link()}
-        self._free_at = {}
+    bandwidth: float
+    sends: tuple = ()
+    receives: tuple = ()
 
-    def transfer(self, source, to, now, n_bytes):
-        """(begin, arrival) of a message of `n_bytes` that is sent now: it begins after now if it has to queue."""
-        link = self._slow.get((source, to))
-        if link is None:
-            return now, now
-        if link.bandwidth == math.inf:
-            return now, _later(now, link.latency)
-        begin = max(now, self._free_at.get((source, to), 0))
-        self._free_at[source, to] = leaves = _later(begin, link.ticks_occupied(n_bytes))
-        return begin, _later(leaves, link.latency)
-
-    def blocks(self, source, to):
-        """Whether the sender waits until its message has arrived."""
-        return (source, to) in self._slow and self._slow[source, to].blocking
+    def __post_init__(self):
+        _check_bandwidth(self.bandwidth)
+        for name in ("sends", "receives"):
+            devices = getattr(self, name)
+            if not isinstance(devices, Iterable):
+                raise ValueError(f"{name}={devices!r} must be a list of devices, even of one: [{devices!r}]")
+            object.__setattr__(self, name, tuple(devices))
 
 
-def _later(now, ticks):
+def ports(n_devices, bandwidth):
+    """An egress and an ingress of `bandwidth` bytes per tick for each device, as `Cluster` takes them.
+
+    >>> ports(1, 16)
+    [Port(bandwidth=16, sends=(0,), receives=()), Port(bandwidth=16, sends=(), receives=(0,))]
+    """
+    return [port for r in range(n_devices) for port in (Port(bandwidth, sends=(r,)), Port(bandwidth, receives=(r,)))]
+
+
+def links_between(link, n_devices):
+    """{(source, to): Link} for those pairs of devices whose messages take time, or make somebody wait.
+
+    link: one `Link` for all pairs of devices, or a dict {(source, to): Link} of those that are not free. Raises `ValueError` for
+    anything else.
+
+    >>> links_between({(0, 1): Link(latency=3)}, n_devices=2)
+    {(0, 1): Link(latency=3, bandwidth=inf, blocking=False, rendezvous=False)}
+    """
+    devices = range(n_devices)
+    if isinstance(link, Link):
+        link = {} if link == Link() else {(source, to): link for source in devices for to in devices}
+    if not isinstance(link, dict):
+        raise ValueError(f"link={link!r} must be a Link, or a dict such as {{(0, 1): Link(latency=1)}}")
+    for pair, value in link.items():
+        if not (isinstance(pair, tuple) and len(pair) == 2 and all(device in devices for device in pair)):
+            raise ValueError(f"there is no link {pair!r}: write (source, to) with devices 0..{n_devices - 1}")
+        if not isinstance(value, Link):
+            raise ValueError(f"the link {pair} is {value!r}: write for instance Link(latency=1)")
+    return {(source, to): value for (source, to), value in link.items() if source != to and value != Link()}
+
+
+def checked_ports(ports, n_devices):
+    """`ports` as a list; `ValueError` for what is not a port of these devices."""
+    ports = list(ports) if isinstance(ports, Iterable) else [ports]
+    for port in ports:
+        if not isinstance(port, Port):
+            raise ValueError(f"ports has {port!r}: pass a list of Port(bandwidth, sends=[...], receives=[...])")
+        for device in (*port.sends, *port.receives):
+            if device not in range(n_devices):
+                raise ValueError(f"{port} is of device {device}: devices are 0..{n_devices - 1}")
+    return ports
+
+
+def ticks_to_pass(n_bytes, bandwidth):
+    """How long `n_bytes` take at `bandwidth` bytes per tick."""
+    return 0 if bandwidth == math.inf else n_bytes / bandwidth
+
+
+def later(now, ticks):
     """now + ticks, but never before now: 1/7 as a `Fraction`, plus 0.0, is a float that is a little less than 1/7."""
     return max(now, now + ticks)
+
+
+def _check_bandwidth(bandwidth):
+    if not (isinstance(bandwidth, Real) and bandwidth > 0):
+        raise ValueError(f"bandwidth={bandwidth} must be above 0 bytes per tick: leave it out for no limit")

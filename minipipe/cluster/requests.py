@@ -8,21 +8,27 @@ A program is a generator. It yields a request and is resumed with the answer whe
         yield Send("F0", A, to=2)
 """
 
+ANY = "any device"  # the source of a Receive that takes whatever comes first
+
 
 class Compute:
-    """Work of this device, called `label`; the answer is `function(*args)`, or None without a function."""
+    """Work of this device, called `label`; the answer is `function(*args)`, or None without a function.
 
-    __slots__ = ("label", "function", "args")
+    ticks: how long it takes; left out, as long as the cluster's `duration` says for this label.
+    """
 
-    def __init__(self, label, function=None, *args):
-        self.label, self.function, self.args = label, function, args
+    __slots__ = ("label", "function", "args", "ticks")
+
+    def __init__(self, label, function=None, *args, ticks=None):
+        self.label, self.function, self.args, self.ticks = label, function, args, ticks
 
 
 class Send:
-    """Hand `value` to the device `to` under the name `label`. The sender goes on at once, unless the link is blocking.
+    """Hand `value` to the device `to` under the name `label`. The sender goes on at once, unless the link says otherwise.
 
     The receiver gets a copy, made now: the sender may overwrite its arrays afterwards. n_bytes: the size of a message
-    whose value is None, in a simulation; other messages have the size of their arrays.
+    whose value is None, in a simulation; other messages have the size of their arrays. What one lane sends to its own
+    device, another lane of it can receive, at no cost.
     """
 
     __slots__ = ("label", "value", "to", "n_bytes")
@@ -32,7 +38,11 @@ class Send:
 
 
 class Receive:
-    """Wait for the message `label` from the device `source`; the answer is its value, which is the receiver's own."""
+    """Wait for the message `label` from the device `source`; the answer is its value, which is the receiver's own.
+
+    source=ANY: wait for the earliest message of this name, whoever sends it (of two that arrive in one tick, that of the
+    lower device); the answer is then (source, value).
+    """
 
     __slots__ = ("label", "source")
 

@@ -3,34 +3,39 @@
 from functools import cached_property
 from typing import NamedTuple
 
+from .devices import COMPUTE
+from .record import MESSAGE_WIDTH, rows
+
 
 class Span(NamedTuple):
-    """Device `device` worked on `label` from tick `start` to tick `end`."""
+    """Device `device` worked on `label` from tick `start` to tick `end`, in one of its lanes."""
 
     device: int
     label: object
     start: float
     end: float
+    lane: str = COMPUTE
 
 
 class Message(NamedTuple):
-    """`label` went from `source` to device `to`. Ticks: sent, arrived, received (None: not yet)."""
+    """`label` went from `source`, sent by one of its lanes, to device `to`. Ticks: sent, arrived, received (None: not yet)."""
 
     label: object
     source: int
     to: int
     sent: float
-    arrived: float
+    arrived: float | None
     received: float | None
     n_bytes: int
+    lane: str = COMPUTE
 
 
 class Idle(NamedTuple):
-    """Device `device` did nothing from tick `start` to tick `end`, for a `reason`.
+    """A lane of device `device` did nothing from tick `start` to tick `end`, for a `reason`.
 
     "fill": it waited for its first work. "wait": it waited between two pieces of work. Both name the message
-    that was missing. "send": the link was blocking, and its message to device `source` had not arrived yet. "drain": its
-    program was over, the others' were not.
+    that was missing. "send": the link was blocking, and its message to device `source` had not arrived yet. "rendezvous":
+    device `source` had not asked yet for its message. "drain": its program was over, the others' were not.
     """
 
     device: int
@@ -39,50 +44,25 @@ class Idle(NamedTuple):
     reason: str
     message: object = None
     source: int | None = None
+    lane: str = COMPUTE
 
     def __str__(self):
-        cause = ""
-        if self.source is not None:
-            way = "to arrive at" if self.reason == "send" else "from"
-            cause = f", waiting for {self.message} {way} device {self.source}"
-        return f"device {self.device} idle from {self.start} to {self.end}: {self.reason}{cause}"
+        cause = "" if self.source is None else f", waiting for {self.message} {way_of(self)} device {self.source}"
+        return f"{lane_name(self.device, self.lane)} idle from {self.start} to {self.end}: {self.reason}{cause}"
 
 
-MESSAGE_WIDTH = len(Message._fields)
-RECEIVED = Message._fields.index("received")
+def lane_name(device, lane):
+    """What a text calls a lane; the one that computes is the device.
 
-
-class Record:
-    """What the engine writes down while it runs.
-
-    Each list holds one row after another, end to end: plain numbers in a long list make no work for
-    Python's garbage collector, a tuple for each row would.
+    >>> lane_name(2, "compute"), lane_name(2, "communication")
+    ('device 2', 'device 2 communication')
     """
-
-    def __init__(self, n_devices):
-        self.n_devices = n_devices
-        self.spans = []     # rows of device, label, start, end
-        self.messages = []  # rows of label, source, to, sent, arrived, received, bytes
-        self.waits = []     # rows of device, start, end, place of the message in `messages`
-        self.blocked = []   # rows of device, start, end, place of the message that it has sent
-        self.queued = []    # rows of place of a message, tick at which its link was free for it
-        self.memory = []    # rows of device, tick, {kind: bytes}
-        self.finished = [None] * n_devices  # the tick at which each program ended
-
-    def snapshot(self):
-        """A record of what has happened so far, which does not change when the run goes on."""
-        twin = Record(self.n_devices)
-        for name in ("spans", "messages", "waits", "blocked", "queued", "memory", "finished"):
-            setattr(twin, name, getattr(self, name)[:])
-        return twin
+    return f"device {device}" if lane == COMPUTE else f"device {device} {lane}"
 
 
-def _sorted_memory(record):
-    return sorted(_rows(record.memory, 3), key=lambda row: row[:2])
-
-
-def _rows(flat, width):
-    return zip(*(flat[column::width] for column in range(width)))
+def way_of(idle):
+    """What an idle lane waits for its message to do, before the name of the other device."""
+    return {"send": "to arrive at", "rendezvous": "to be asked for by"}.get(idle.reason, "from")
 
 
 class Trace:
@@ -100,45 +80,88 @@ class Trace:
         self.makespan = max([*record.spans[3::4], *(tick for tick in record.finished if tick is not None)], default=0)
 
     @cached_property
+    def lanes(self):
+        """{(device, lane): None} of those that a picture has a row for: where a device computes, and any other lane that was used."""
+        used = set(self._record.spans[::4])
+        lanes = enumerate(self._record.lanes)
+        return {lane: None for number, lane in lanes if lane[1] == COMPUTE or number in used}
+
+    @cached_property
     def spans(self):
         """All `Span`s, by start and device."""
-        return sorted((Span(*row) for row in _rows(self._record.spans, 4)), key=lambda span: (span.start, span.device))
+        lanes = self._record.lanes
+        spans = [Span(lanes[number][0], *row, lanes[number][1]) for number, *row in rows(self._record.spans, 4)]
+        return sorted(spans, key=lambda span: (span.start, span.device))
 
     @cached_property
     def messages(self):
         """All `Message`s from one device to another, by the tick in which they were sent."""
-        messages = (Message(*row) for row in _rows(self._record.messages, 7))
-        return sorted((m for m in messages if m.source != m.to), key=lambda m: (m.sent, m.source))
+        messages = (message for message in self._message_at.values() if message.source != message.to)
+        return sorted(messages, key=lambda message: (message.sent, message.source))
+
+    @cached_property
+    def _message_at(self):
+        """{index of its row: `Message`}, those between the lanes of a device included."""
+        lanes, width = self._record.lanes, MESSAGE_WIDTH
+        table = enumerate(rows(self._record.messages, width))
+        return {width * number: Message(*row, lanes[lane][1]) for number, (*row, lane) in table}
 
     @cached_property
     def queued(self):
-        """{message: the tick at which its link was free for it}, for each `Message` that had to queue behind others."""
-        row = self._record.messages
-        return {Message(*row[place:place + MESSAGE_WIDTH]): tick for place, tick in _rows(self._record.queued, 2)}
+        """{message: the tick at which its way was free}, for each `Message` that had to queue behind others."""
+        return {self._message_at[index]: tick for index, tick, _ in rows(self._record.queued, 3)}
+
+    @cached_property
+    def in_front(self):
+        """{message: the one behind which it queued last}, for each of `queued`."""
+        return {self._message_at[index]: self._message_at[other] for index, _, other in rows(self._record.queued, 3)}
+
+    @cached_property
+    def asked(self):
+        """{message: (tick, device, lane) that asked for it}, for each `Message` that waited until then at its sender."""
+        table = rows(self._record.asked, 5)
+        return {self._message_at[index]: (end, *self._record.lanes[number]) for _, _, end, index, number in table}
+
+    @cached_property
+    def awaited(self):
+        """{`Idle`: the `Message` at whose arrival, or when it was asked for, it was over}, of all lanes, for all but the drains."""
+        record, lanes, first_start = self._record, self._record.lanes, {}
+        for number, start in zip(record.spans[::4], record.spans[2::4], strict=True):
+            first_start.setdefault(number, start)
+        found = {}
+
+        def add(number, start, end, reason, index, other):
+            device, lane = lanes[number]
+            if end > start:
+                message = self._message_at[index]
+                found[Idle(device, start, end, reason, message.label, getattr(message, other), lane)] = message
+
+        for number, start, end, index in rows(record.waits, 4):
+            add(number, start, end, "wait" if start >= first_start.get(number, end) else "fill", index, "source")
+        for number, start, end, index in rows(record.blocked, 4):
+            add(number, start, end, "send", index, "to")
+        for number, start, end, index, _ in rows(record.asked, 5):
+            add(number, start, end, "rendezvous", index, "to")
+        return found
 
     @cached_property
     def idle(self):
-        """All `Idle` spans that are over. In a finished run, they and `spans` cover every device from 0 to the makespan."""
-        first_start = {}
-        for span in self.spans:
-            first_start.setdefault(span.device, span.start)
-        idle = []
-        for device, start, end, place in _rows(self._record.waits, 4):
-            if end > start:
-                reason = "wait" if start >= first_start.get(device, end) else "fill"
-                label, source = self._record.messages[place:place + 2]
-                idle.append(Idle(device, start, end, reason, label, source))
-        for device, start, end, place in _rows(self._record.blocked, 4):
-            label, _, to = self._record.messages[place:place + 3]
-            idle.append(Idle(device, start, end, "send", label, to))
-        for device, finished in enumerate(self._record.finished):
-            if finished is not None and finished < self.makespan:
-                idle.append(Idle(device, finished, self.makespan, "drain"))
-        return sorted(idle, key=lambda span: (span.start, span.device))
+        """All `Idle` spans of `lanes` that are over. In a finished run, they and `spans` cover each lane from 0 to the makespan."""
+        drains = [
+            Idle(device, finished, self.makespan, "drain", lane=lane)
+            for (device, lane), finished in zip(self._record.lanes, self._record.finished, strict=True)
+            if finished is not None and finished < self.makespan and (device, lane) in self.lanes
+        ]
+        waits = [idle for idle in self.awaited if (idle.device, idle.lane) in self.lanes]
+        return sorted(waits + drains, key=lambda idle: (idle.start, idle.device))
 
-    def spans_of(self, device):
-        """The `Span`s of one device."""
-        return self._spans_by_device[device]
+    def spans_of(self, device, lane=None):
+        """The `Span`s of one device, by start; those of one of its lanes alone, if that is given."""
+        if lane is not None and (device, lane) not in self._record.lanes:
+            names = [name for owner, name in self._record.lanes if owner == device]
+            raise ValueError(f"device {device} has no lane {lane!r}: it runs {', '.join(names)}")
+        spans = self._spans_by_device[device]
+        return spans if lane is None else [span for span in spans if span.lane == lane]
 
     @cached_property
     def _spans_by_device(self):
@@ -154,12 +177,14 @@ class Trace:
     @cached_property
     def _busy_ticks(self):
         busy = [0] * self.n_devices
-        for device, _, start, end in _rows(self._record.spans, 4):
-            busy[device] += end - start
+        for number, _, start, end in rows(self._record.spans, 4):
+            device, lane = self._record.lanes[number]
+            if lane == COMPUTE:
+                busy[device] += end - start
         return busy
 
     def bubble(self, of):
-        """The share of time that devices are idle, summed over devices. Three shares go by the name of bubble:
+        """The share of time that devices do not compute, summed over devices. Three shares go by the name of bubble:
 
         of="total": idle / (devices * makespan). GPipe's (K - 1)/(M + K - 1).
         of="ideal": idle / time in which they compute. Megatron's (K - 1)/M.
@@ -174,7 +199,8 @@ class Trace:
         if of == "ideal":
             return (total - busy) / busy
         if of == "span":
-            own = sum(spans[-1].end - spans[0].start for spans in map(self.spans_of, range(self.n_devices)) if spans)
+            of_devices = (self.spans_of(device, COMPUTE) for device in range(self.n_devices))
+            own = sum(spans[-1].end - spans[0].start for spans in of_devices if spans)
             return (own - busy) / own
         raise ValueError(f"bubble of {of!r} is not defined: choose 'total', 'ideal' or 'span'")
 
@@ -196,9 +222,9 @@ class Trace:
             raise ValueError("this run counted no memory: only a run with real arrays does, or a simulation with footprints")
         if device not in range(self.n_devices):
             raise ValueError(f"device={device!r} is not one of the trace: its devices are 0 to {self.n_devices - 1}")
-        changes = [(tick, held, 0) for owner, tick, held in _rows(self._record.memory, 3) if owner == device]
-        for _, _, to, _, arrived, received, n_bytes in _rows(self._record.messages, 7):
-            if to == device and arrived != received:
+        changes = [(tick, held, 0) for owner, tick, held in rows(self._record.memory, 3) if owner == device]
+        for _, _, to, _, arrived, received, n_bytes, _ in rows(self._record.messages, MESSAGE_WIDTH):
+            if to == device and arrived is not None and arrived != received:
                 changes.append((arrived, None, n_bytes))
                 if received is not None:
                     changes.append((received, None, -n_bytes))
@@ -207,6 +233,10 @@ class Trace:
             held, messages = held if new is None else new, messages + n_bytes
             entries[tick] = {kind: n for kind, n in {**held, "messages": messages}.items() if n}
         return list(entries.items())
+
+    @cached_property
+    def _memory_by_device(self):
+        return sorted(rows(self._record.memory, 3), key=lambda row: row[:2])
 
     def memory(self, device):
         """The memory curve of a device: a list of `(tick, bytes)`, each valid until the next."""
@@ -257,7 +287,7 @@ class Trace:
         if not isinstance(other, Trace):
             return NotImplemented
         return (
-            (self.n_devices, self.spans, self.messages, self.idle) == (other.n_devices, other.spans, other.messages, other.idle)
+            (self.lanes, self.spans, self.messages, self.idle) == (other.lanes, other.spans, other.messages, other.idle)
             and self.queued == other.queued
-            and _sorted_memory(self._record) == _sorted_memory(other._record)
+            and self._memory_by_device == other._memory_by_device
         )

@@ -6,7 +6,7 @@ from functools import cache
 from ..layers import Chain, Linear
 from ..losses import MeanSquaredError
 from ..planning import footprints, simulate
-from ..planning.one_microbatch import KEPT
+from ..pipeline.holdings import KEPT
 from ..schedules import build, in_segments, with_recompute
 from . import judged
 

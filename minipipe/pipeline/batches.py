@@ -1,63 +1,40 @@
-"""Mini-batches cut into micro-batches, as the stages read them."""
+"""Mini-batches cut into micro-batches, as the stages are handed them."""
+
+from typing import NamedTuple
 
 from ..functions import even_slices
 
 
-class MicroBatches:
-    """A mini-batch X (n[0], m), Y (n[L], m) in `n` parts along the samples, with sizes at most one apart.
+class Origin(NamedTuple):
+    """Where a micro-batch comes from.
 
-    step: the number of updates before it.
+    m: the samples of its whole mini-batch.
+    step: the number of updates before that one.
+    first_sample: the index of its first sample there.
     """
 
-    def __init__(self, X, Y, n, step):
-        self.X, self.Y, self.m = X.copy(), Y.copy(), X.shape[-1]
-        self.slices = even_slices(self.m, n)
-        self._step = step
-
-    def inputs(self, i):
-        """The samples of micro-batch i."""
-        return self.X[..., self.slices[i]].copy()
-
-    def labels(self, i):
-        """Their labels."""
-        return self.Y[..., self.slices[i]].copy()
-
-    def batch_size(self, i):
-        """The m of the mini-batch that micro-batch i is part of."""
-        return self.m
-
-    def first_sample(self, i):
-        """The place of its first sample in the mini-batch."""
-        return self.slices[i].start
-
-    def step(self, i):
-        """The number of updates before the mini-batch."""
-        return self._step
+    m: int
+    step: int
+    first_sample: int
 
 
-class Stream:
-    """Several mini-batches, one after another, as one line of micro-batches: i is part i mod n of mini-batch i // n."""
+class MicroBatches:
+    """Mini-batches X (n[0], m), Y (n[L], m) in `n` parts each along the samples, with sizes at most one apart, in one line.
+
+    batches: a list of (X, Y), each with an m of its own. step: the number of updates before the first. Micro-batch i is part
+    i mod n of mini-batch i // n: it has `inputs[i]` and `labels[i]`, arrays of their own, and an `origins[i]`.
+
+    >>> line = MicroBatches([(np.array([[1, 2, 3]]), np.array([[0, 1, 0]]))], n=2, step=7)
+    >>> line.inputs, line.origins[1]
+    ([array([[1, 2]]), array([[3]])], Origin(m=3, step=7, first_sample=2))
+    """
 
     def __init__(self, batches, n, step):
-        self.batches = [MicroBatches(X, Y, n, step + t) for t, (X, Y) in enumerate(batches)]
         self.n = n
-
-    def inputs(self, i):
-        """The samples of micro-batch i."""
-        return self.batches[i // self.n].inputs(i % self.n)
-
-    def labels(self, i):
-        """Their labels."""
-        return self.batches[i // self.n].labels(i % self.n)
-
-    def batch_size(self, i):
-        """The m of the mini-batch that micro-batch i is part of."""
-        return self.batches[i // self.n].m
-
-    def first_sample(self, i):
-        """The place of its first sample in the mini-batch."""
-        return self.batches[i // self.n].first_sample(i % self.n)
-
-    def step(self, i):
-        """The number of its mini-batch."""
-        return self.batches[i // self.n].step(i % self.n)
+        self.inputs, self.labels, self.origins = [], [], []
+        for t, (X, Y) in enumerate(batches):
+            m = X.shape[-1]
+            for part in even_slices(m, n):
+                self.inputs.append(X[..., part].copy())
+                self.labels.append(Y[..., part].copy())
+                self.origins.append(Origin(m, step + t, part.start))

@@ -1,140 +1,141 @@
 """A schedule turned into programs for the devices of a cluster."""
 
-from dataclasses import dataclass
-
-from ..cluster import Cluster, Compute, Receive, Send
-from ..schedules import Action
-from ..schedules.playing import STEPS
-
-FLUSH = ("A", "U")  # all-reduce and update, where they have costs
-DIRECTION = {kind: way for kind, (_, _, _, way) in STEPS.items()}  # the stage that needs the result is this many stages on
-MESSAGE = {"F": "F", "B": "B", "I": "B"}  # a gradient has the same name, whether its sender halves the backward or not
+from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send
+from ..schedules.rules import RULES
+from .closing import all_reduce, exchange_tied
+from .wires import MAIN
 
 
-@dataclass(frozen=True)
-class Routes:
-    """What travels besides A from stage to stage: (name, stage where it begins, stage where it ends) of skip connections."""
+def program(order, wires, perform):
+    """One device: receive what an action needs, perform it, send its results to where they are needed.
 
-    skips: tuple = ()
-
-    def table(self, n_stages):
-        """({kind: for each stage, what it waits for}, {kind: ..., what it sends}), as lists of (name, other stage)."""
-        arriving, leaving = ({kind: [[] for _ in range(n_stages)] for kind in DIRECTION} for _ in range(2))
-        for name, begin, end in self.skips:
-            for kind, source, target in (("F", begin, end), ("B", end, begin), ("I", end, begin)):
-                leaving[kind][source].append((name, target))
-                arriving[kind][target].append((name, source))
-        return arriving, leaving
-
-
-def cluster_of(
-    schedule, costs, link, perform=None, holdings=None, memory_limit=None, routes=Routes(), copies=None, flush=None
-):
-    """A cluster with one device per line of `schedule`.
-
-    perform: its actions call `perform(parts, inputs)` with the parts of the action and for each of them (incoming, skips); it
-    returns for each of them (outgoing, {name: what leaves by this name}). Left out, the run takes its time without any
-    numbers, and its messages have the bytes that `costs` says: the run that `simulate` must equal.
-    holdings, memory_limit: as for `Cluster`. copies: the stages of both copies of the network, if there are two.
-    flush: `flush(device)` is a program that follows the device's last action.
+    order: its actions. wires: the `Wires` between the stages. perform: `perform(action, inputs)` is a program, too; inputs has
+    for each part of the action {name: what has arrived by this name}, and so has what it returns.
     """
-    neighbours, tables = Neighbours(schedule), routes.table(schedule.n_stages)
-    sizes = costs.bytes_sent(schedule.n_stages)
-    programs = [
-        _one_after_another(
-            _program(order, neighbours, perform, sizes, *tables),
-            exchange_copies(neighbours, device, copies),
-            *([] if flush is None else [flush(device)]),
-            _after_the_flush(neighbours, device, kinds_of_the_flush(schedule, costs)),
-        )
-        for device, order in enumerate(schedule.devices)
-    ]
-    return Cluster(programs, costs.duration(schedule.n_stages), link, holdings, memory_limit)
-
-
-class Neighbours:
-    """On which device each stage is, for each micro-batch."""
-
-    def __init__(self, schedule):
-        self.n_stages = schedule.n_stages
-        self.n_microbatches = schedule.n_microbatches
-        self.placements, self.copy_of = schedule.placements, schedule.copy_of
-
-    def stages_on(self, device):
-        """The (copy, stage) that are on a device."""
-        return [
-            (copy, stage) for copy, places in enumerate(self.placements) for stage, place in enumerate(places) if place == device
-        ]
-
-    def device(self, stage, microbatch):
-        """The device of the stage in the copy of the network that a micro-batch passes through."""
-        return self.placements[self.copy_of[microbatch] if self.copy_of else 0][stage]
-
-
-def _program(order, neighbours, perform, sizes, arriving, leaving):
-    """One device: receive what an action needs, perform it, send its results to where they are needed."""
-    n_stages, device_of = neighbours.n_stages, neighbours.device
     for action in order:
         inputs = []
-        for kind, stage, i in action.parts:
-            incoming, skips = None, {}
-            before = stage - DIRECTION[kind]
-            if before != stage and 0 <= before < n_stages:
-                incoming = yield Receive((MESSAGE[kind], before, i), device_of(before, i))
-            for name, source in arriving[kind][stage]:
-                skips[name] = yield Receive(label_of_skip(MESSAGE[kind], source, i, name), device_of(source, i))
-            inputs.append((incoming, skips))
-        results = yield Compute(action, perform, action.parts, inputs)
-        inputs = incoming = skips = None  # so that nothing is kept alive while the device waits for its next message
-        for part, result in zip(action.parts, results or [(None, {})] * 2):
-            kind, stage, i = part
-            after = stage + DIRECTION[kind]
-            if after != stage and 0 <= after < n_stages:
-                label = part if kind != "I" else Action("B", stage, i)
-                yield Send(label, result[0], device_of(after, i), sizes[min(stage, after)])
-            for name, target in leaving[kind][stage]:
-                yield Send(label_of_skip(MESSAGE[kind], stage, i, name), result[1].get(name), device_of(target, i))
+        for part in action.parts:
+            inputs.append({})
+            for name, label, source in wires.into(part):
+                inputs[-1][name] = yield Receive(label, source)
+        results = yield from perform(action, inputs)
+        inputs = None  # so that nothing is kept alive while the device waits for its next message
+        for part, result in zip(action.parts, results, strict=True):
+            for name, label, to in wires.out_of(part):
+                yield Send(label, result.get(name), to)
         results = result = None
 
 
-def exchange_copies(neighbours, device, copies=None):
-    """A program: the stages of the second copy hand their sums over to those of the first, and get the totals back."""
-    if len(neighbours.placements) == 1:
-        return
-    stages_on = neighbours.stages_on(device)
-    for copy, stage in stages_on:
-        if copy == 1:
-            yield Send(f"sums of stage {stage}", copies and copies[1][stage].sums(), neighbours.placements[0][stage])
-    for copy, stage in stages_on:
-        if copy == 0:
-            sums = yield Receive(f"sums of stage {stage}", neighbours.placements[1][stage])
-            if copies:
-                copies[0][stage].absorb(sums)
-            yield Send(f"totals of stage {stage}", copies and copies[0][stage].sums(), neighbours.placements[1][stage])
-    for copy, stage in stages_on:
-        if copy == 1:
-            totals = yield Receive(f"totals of stage {stage}", neighbours.placements[0][stage])
-            if copies:
-                copies[1][stage].replace(totals)
+class Ends:
+    """What a device does at the end of a mini-batch, or wherever its order has an `A`.
+
+    stages: {(stage, device): what holds the sums of this stage there}; empty in a run without numbers.
+    ties: {name: the `Tied` layers}.
+    """
+
+    def __init__(self, schedule, device, stages, ties):
+        self._order, self._device, self._stages, self._ties = schedule.devices[device], device, stages, ties
+        self._placements = schedule.placements
+        self._has_A, self._has_U = "A" in schedule.kinds, "U" in schedule.kinds
+        self._last = schedule.n_microbatches - 1
+        self._ties_are_open = bool(ties)
+
+    def perform(self, action, inputs, perform):
+        """A program: an `A` only starts its all-reduce, and a `U` waits for what it needs; all else is left to `perform`."""
+        if action.kind == "A":
+            yield Send(_begin(action), None, self._device)
+            return [{}]
+        if action.kind == "U":
+            if self._has_A:
+                yield Receive(_end(action), self._device)
+            yield from self._exchange_tied()
+        return (yield from perform(action, inputs))
+
+    def communicate(self):
+        """The program of the lane beside: the all-reduces of the order, one after another, as the device starts them."""
+        met = {}
+        for action in self._order:
+            if action.kind == "A":
+                yield Receive(_begin(action), self._device)
+                number = met[action.stage] = met.get(action.stage, -1) + 1
+                yield from self._all_reduce(number, action.stage, action.microbatch)
+                yield Compute(action)
+                yield Send(_end(action), None, self._device)
+
+    def close(self):
+        """A program: what is left to do behind the last action."""
+        if self._has_A and not self._has_U:
+            for action in self._order:
+                if action.kind == "A":
+                    yield Receive(_end(action), self._device)
+        if not self._has_A:
+            for stage in range(len(self._placements[0])):
+                yield from self._all_reduce(0, stage, self._last)
+        yield from self._exchange_tied()
+
+    def _all_reduce(self, number, stage, i):
+        devices = list(dict.fromkeys(placement[stage] for placement in self._placements))
+        if len(devices) > 1 and self._device in devices:
+            holder = self._stages.get((stage, self._device))
+            totals = None if holder is None else holder.totals
+            yield from all_reduce(number, totals, stage, i, self._device, devices)
+
+    def _exchange_tied(self):
+        if self._ties_are_open:
+            self._ties_are_open = False
+            yield from exchange_tied(self._ties, self._placements, self._stages, self._device)
 
 
-def kinds_of_the_flush(schedule, costs):
-    """What costs time at the end of a mini-batch."""
-    return [] if schedule.asynchronous else [kind for kind in FLUSH if kind in costs.table(schedule.n_stages)]
+def _begin(action):
+    return f"{action} begins"
 
 
-def _after_the_flush(neighbours, device, kinds):
-    """A program: ticks without any numbers, which only the costs ask for."""
-    for kind in kinds:
-        for _, stage in neighbours.stages_on(device):
-            yield Compute(Action(kind, stage, neighbours.n_microbatches - 1))
+def _end(action):
+    """The same for the `A` and for the `U` of one mini-batch."""
+    return f"{action.stage}A{action.microbatch} is over"
 
 
-def label_of_skip(kind, stage, microbatch, name):
-    """The name of a message that a skip connection sends beside the action's own."""
-    return f"{stage}{kind}{microbatch} {name}"
+def cluster_of(
+    schedule, costs, link, wires, perform, stages=None, ties=None, holdings=None, memory_limit=None, memory=None
+):
+    """A cluster with one device per line of `schedule`.
+
+    costs, link: the ticks of its actions, and of its messages.
+    wires, perform: as for `program`.
+    stages, ties: as for `Ends`; left out in a run without numbers.
+    holdings, memory_limit, memory: as for `Cluster`.
+    """
+    programs = []
+    for device, order in enumerate(schedule.devices):
+        ends = Ends(schedule, device, stages or {}, ties or {})
+        lanes = {COMPUTE: _compute(order, wires, perform, ends, schedule.kinds)}
+        if "A" in schedule.kinds:
+            lanes["communication"] = ends.communicate()
+        programs.append(lanes)
+    return Cluster(programs, costs.duration(schedule.n_stages), link, holdings, memory_limit, memory=memory)
 
 
-def _one_after_another(*programs):
-    for program in programs:
-        yield from program
+def _compute(order, wires, perform, ends, kinds):
+    """The program of a device that computes."""
+    performed = perform
+    if kinds & {"A", "U"}:
+        def performed(action, inputs):
+            return ends.perform(action, inputs, perform)
+    yield from program(order, wires, performed)
+    yield from ends.close()
+
+
+def without_numbers(costs, n_stages):
+    """A `perform` for `program` that only takes its time: what it sends are the bytes that `costs` says, and no arrays."""
+    sizes = costs.bytes_sent(n_stages)
+    sent = {(kind, stage): {} for kind in RULES for stage in range(n_stages)}
+    for (kind, stage), results in sent.items():
+        neighbour = stage + RULES[kind].way
+        if neighbour != stage and 0 <= neighbour < n_stages:
+            results[MAIN] = Bytes(sizes[min(stage, neighbour)])
+
+    def perform(action, inputs):
+        yield Compute(action)
+        return [sent[kind, stage] for kind, stage, _ in action.parts]
+
+    return perform

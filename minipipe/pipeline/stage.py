@@ -2,11 +2,12 @@
 
 import copy
 
-from ..cluster import Buffers
-from ..functions import leaves
+import numpy as np
+
 from ..layers import backward_input_through, backward_through, every_layer, forward_through, set_moment
 from ..network import commit, take_statistics
-from ..sums import TreeSum
+from .totals import Totals
+from .versions import Versions
 
 
 class Stage:
@@ -20,36 +21,49 @@ class Stage:
 
     Skip connections that come from other stages enter beside A_prev (or dA), and those that go on to others are left
     beside A (or dA_prev), as {name: array}.
+
+    Where the schedule updates weights, `versions[v]` are the parameters after v updates of this run, a list with one array for
+    each (layer, name) in `parameters`; each action works with those of its micro-batch.
     """
 
     def __init__(self, index, layers, loss=None):
         self.index, self.layers, self.loss = index, layers, loss
-        self._everyone = list(every_layer(layers))
-        self.keep_optimizer_state([])
-        self.begin(1, None)
+        self.parts = list(every_layer(layers))
+        self.parameters = [(layer, name) for layer in self.parts for name in layer.arrays]
+        self.optimizer, self._state = None, []
+        self.begin(1)
 
-    def begin(self, n_microbatches, batch):
-        """Start a run: `batch`, `MicroBatches` or a `Stream`, is read by the first stage (inputs) and the last (labels)."""
-        self.batch = batch
-        self.inputs = Stash()  # micro-batch -> (A_prev, skips), for a recompute
-        self.stash = Stash()   # micro-batch -> caches of the layers, and of the loss in the last stage
-        self.halves = Stash()  # micro-batch -> (dZ, cache) of each layer, between the two halves of a backward
-        self.gradient_sum = TreeSum(n_microbatches)
-        self.cost_sum = TreeSum(n_microbatches)
-        self.statistics_sum = TreeSum(n_microbatches)
-        self.tied_sums = {}    # place of a tied layer in this stage -> the sum of the dW of all that share its W
-        self._parameters = Buffers([[getattr(layer, name) for name in layer.arrays] for layer in self._everyone])
-        self._sums = Buffers()
+    def begin(self, n_microbatches, wanted=None, optimizer=None):
+        """Start a run.
 
-    def forward(self, i, A_prev, skips, keep_input_only=False):
-        """(A (n, m_i), skips) of micro-batch i; the last stage, which sends nothing on, has None for A."""
-        if self.index == 0:
-            A_prev = self.batch.inputs(i)
+        n_microbatches: the parts of each mini-batch.
+        wanted: for each micro-batch the version of the weights that it uses, if they change in the run.
+        optimizer: what makes these versions.
+        """
+        self.inputs = {}       # micro-batch -> (A_prev, skips), for a recompute
+        self.stash = {}        # micro-batch -> caches of the layers, and of the loss in the last stage
+        self.halves = {}       # micro-batch -> (dZ, cache) of each layer, between the two halves of a backward
+        self.totals = Totals(n_microbatches)
+        self.costs = []        # of the mini-batches whose update is done, in the last stage
+        self.versions = None
+        if wanted is not None:
+            self._first = self.weights()
+            self.versions, self.optimizer = Versions(wanted, self._first), optimizer
+
+    def forward(self, i, A_prev, skips, origin, labels=None, keep_input_only=False):
+        """(A (n, m_i), skips) of micro-batch i; the last stage, which sends nothing on, has None for A.
+
+        A_prev: the output of the stage before; in stage 0 the samples. origin: the `Origin` of the micro-batch. labels: its
+        labels, in the last stage.
+        """
+        self._use_version_of(i)
         entering = dict(skips)
-        A, J = self._through_layers(i, A_prev, skips)
-        self._add(self.statistics_sum, i, take_statistics(self._everyone))
-        if self.loss is not None:
-            self.cost_sum.add(i, J)
+        A, J = self._through_layers(A_prev, skips, origin, labels)
+        if J is not None:
+            self.totals.add_cost(i, J)
+        statistics = take_statistics(self.parts)
+        if any(counted is not None for counted in statistics):
+            self.totals.add_statistics(i, statistics)
         caches = self._take_caches()
         if keep_input_only:
             self.inputs[i] = A_prev, entering
@@ -57,17 +71,18 @@ class Stage:
             self.stash[i] = caches
         return A, skips
 
-    def recompute(self, i):
+    def recompute(self, i, origin, labels=None):
         """The forward of micro-batch i again, from its stashed input, to have its caches back."""
-        self._through_layers(i, *self.inputs.pop(i))
-        take_statistics(self._everyone)  # the forward has counted them
+        self._use_version_of(i)
+        self._through_layers(*self.inputs.pop(i), origin, labels)
+        take_statistics(self.parts)  # the forward has counted them
         self.stash[i] = self._take_caches()
 
     def backward(self, i, dA, skips):
         """(dA_prev, skips) of micro-batch i; its weight gradients go into the sum over micro-batches."""
         dA = self._begin_backward(i, dA)
         dA_prev, gradients = backward_through(self.layers, dA, skips, wants_dX=self.index > 0)
-        self._add(self.gradient_sum, i, gradients)
+        self._add(i, gradients)
         return dA_prev, skips
 
     def backward_input(self, i, dA, skips):
@@ -85,6 +100,7 @@ class Stage:
 
     def backward_weight(self, i):
         """The second half: the weight gradients of micro-batch i, into the sum over micro-batches."""
+        self._use_version_of(i)
         gradients = []
         for layer, half in zip(self.layers, self.halves.pop(i), strict=True):
             if half is None:  # a layer without parameters, below all that have some
@@ -93,74 +109,68 @@ class Stage:
             dZ, layer.cache = half
             gradients.append(layer.backward_weight(dZ))
             layer.cache = None
-        self._add(self.gradient_sum, i, gradients)
+        self._add(i, gradients)
 
-    def gradients(self):
-        """A list over the stage's layers of `(dW, db)`, summed over all micro-batches, and dW over the layers that share a W."""
-        return [(self.tied_sums.get(place, dW), db) for place, (dW, db) in enumerate(self.gradient_sum.value)]
+    def update(self, i):
+        """Make the next version from the newest one and the gradients of the mini-batch whose last micro-batch is i."""
+        self._use(self.versions[self.versions.newest])
+        for layer, name in self.parameters:
+            if getattr(layer, name) is not None:
+                setattr(layer, name, np.array(getattr(layer, name)))
+        self.optimizer.update(self.layers, self.totals.gradients(i))
+        self.commit(i)
+        if self.loss is not None:
+            self.costs.append(self.totals.cost(i))
+        self.totals.forget(i)
+        self.versions.add(self.weights())
 
-    def keep_tied_sum(self, place, dW):
-        """`dW` is the sum for the tied layer at this place."""
-        self.tied_sums[place] = dW
-        self._count_sums()
+    def restore(self):
+        """The parameters as they were before this run."""
+        if self.versions is not None:
+            self._use(self._first)
 
-    def cost(self):
-        """J of the mini-batch, in the last stage."""
-        return self.cost_sum.value
+    def commit(self, i=0):
+        """At the end of the mini-batch of micro-batch i, its statistics reach the layers."""
+        statistics = self.totals.statistics(i)
+        if statistics is not None:
+            commit(self.parts, statistics)
 
-    def sums(self):
-        """What is there of the sums over micro-batches, to be handed to the other copy of this stage."""
-        return [tree_sum.pending for tree_sum in self._tree_sums()]
+    def dW(self, index):
+        """The sum of the weight gradients of the layer at `index`."""
+        return self.totals.gradients()[index][0]
 
-    def absorb(self, sums):
-        """Add the sums of the other copy of this stage, which has worked on the other micro-batches."""
-        for tree_sum, pending in zip(self._tree_sums(), sums, strict=True):
-            tree_sum.absorb(pending)
-        self._count_sums()
+    def weights(self):
+        """The arrays of its `parameters`."""
+        return [getattr(layer, name) for layer, name in self.parameters]
 
-    def replace(self, sums):
-        """Take over the sums of the other copy of this stage, which are the totals."""
-        for tree_sum, pending in zip(self._tree_sums(), sums, strict=True):
-            tree_sum.pending = pending
-        self._count_sums()
+    def optimizer_state(self):
+        """What an optimizer keeps for these layers."""
+        return self._state if self.optimizer is None else self.optimizer.memory_of(range(len(self.layers)))
+
+    def keep_optimizer_state(self, arrays):
+        """`arrays` are what an optimizer of the whole network keeps for these layers."""
+        self._state = arrays
 
     def twin(self):
         """The same stage in another copy of the network, with arrays of its own."""
         twin = Stage(self.index, [layer.copy() for layer in self.layers], copy.copy(self.loss))
-        twin.keep_optimizer_state(copy.deepcopy(self._optimizer_state))
+        twin.keep_optimizer_state(copy.deepcopy(self._state))
         return twin
-
-    def keep_optimizer_state(self, arrays):
-        """`arrays` are what an optimizer keeps for these layers."""
-        self._optimizer_state, self._buffers_of_optimizer = arrays, Buffers(arrays)
-
-    def commit(self):
-        """At the end of a mini-batch: the layers draw their conclusions from the statistics of all its micro-batches."""
-        commit(self._everyone, self.statistics_sum.value)
-
-    def holdings(self):
-        """All that this stage holds on its device, by kind; the mini-batch itself lies on the host."""
-        return {
-            "parameters": self._parameters,
-            "optimizer state": self._buffers_of_optimizer,
-            "gradients": self._sums,
-            "stashed inputs": self.inputs.buffers,
-            "caches": Buffers([self.stash.buffers, self.halves.buffers]) if self.halves else self.stash.buffers,
-        }
 
     def __repr__(self):
         return f"Stage({self.index}, {self.layers})"
 
-    def _through_layers(self, i, A, skips):
+    def _through_layers(self, A, skips, origin, labels):
         """(A, None), or (None, J) in the last stage, where J is this micro-batch's part of the cost."""
-        set_moment(self._everyone, training=True, step=self.batch.step(i), first_sample=self.batch.first_sample(i))
+        set_moment(self.parts, training=True, step=origin.step, first_sample=origin.first_sample)
         A = forward_through(self.layers, A, skips)
         if self.loss is None:
             return A, None
-        return None, self.loss.forward(A, self.batch.labels(i), self.batch.batch_size(i))
+        return None, self.loss.forward(A, labels, origin.m)
 
     def _begin_backward(self, i, dA):
         """Give the layers their caches of micro-batch i back; dA, which in the last stage is the loss's."""
+        self._use_version_of(i)
         for owner, cache in zip(self._cache_owners(), self.stash.pop(i), strict=True):
             owner.cache = cache
         if self.loss is not None:
@@ -168,16 +178,10 @@ class Stage:
             self.loss.cache = None
         return dA
 
-    def _add(self, tree_sum, i, term):
-        tree_sum.add(i, term)
-        if leaves(term):
-            self._count_sums()
-
-    def _count_sums(self):
-        self._sums = Buffers([self.gradient_sum.pending, self.statistics_sum.pending, self.tied_sums])
-
-    def _tree_sums(self):
-        return self.gradient_sum, self.cost_sum, self.statistics_sum
+    def _add(self, i, gradients):
+        self.totals.add(i, gradients)
+        if self.versions is not None:
+            self.versions.used_by(i)
 
     def _cache_owners(self):
         return self.layers if self.loss is None else [*self.layers, self.loss]
@@ -188,21 +192,10 @@ class Stage:
             owner.cache = None
         return caches
 
+    def _use_version_of(self, i):
+        if self.versions is not None:
+            self._use(self.versions.of(i))
 
-class Stash(dict):
-    """{micro-batch: arrays}, with the `buffers` of them all; those of a micro-batch are found once, when it is put in."""
-
-    def __init__(self):
-        super().__init__()
-        self._buffers, self.buffers = {}, Buffers()
-
-    def __setitem__(self, i, arrays):
-        super().__setitem__(i, arrays)
-        self._buffers[i] = Buffers(arrays)
-        self.buffers = Buffers(self._buffers)
-
-    def pop(self, i):
-        """Take out the arrays of micro-batch i."""
-        del self._buffers[i]
-        self.buffers = Buffers(self._buffers)
-        return super().pop(i)
+    def _use(self, arrays):
+        for (layer, name), array in zip(self.parameters, arrays, strict=True):
+            setattr(layer, name, array)

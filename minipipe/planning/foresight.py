@@ -1,109 +1,151 @@
 """The bytes that the devices will hold in a run, foreseen from those of one micro-batch."""
 
-from collections import Counter
-
-from ..schedules.counting import check_versions, updates
-from .one_microbatch import Footprint
-from ..pipeline.program import Routes
-from ..sums import SumForEach
+from ..cluster import Bytes, Compute
+from ..pipeline.closing import Tied
+from ..pipeline.holdings import KEPT, joined
+from ..pipeline.totals import Totals
 from ..pipeline.versions import Versions
+from ..pipeline.wires import MAIN
+from ..schedules.counting import check_versions, updates
+from ..schedules.rules import RULES, WEIGHT
+from .one_microbatch import Footprint
+
+CLOSING = [kind for kind, rule in RULES.items() if rule.needs & WEIGHT]  # the kinds that come when a backward is complete
+
+
+class StandIn:
+    """What stands for a stage where there are only bytes: it holds what the stage would, and sends what the stage would.
+
+    footprints: the `Footprint` of the stage for each micro-batch.
+    patterns: for each micro-batch, the kinds of its actions in order.
+    n: the micro-batches of one update.
+    wanted: for each micro-batch the version of the weights that it uses, if there are updates.
+    """
+
+    def __init__(self, footprints, patterns, n, wanted=None):
+        self.totals = Totals(n)
+        self._footprints, self._patterns = footprints, patterns
+        self._versions = None if wanted is None else Versions(wanted, None)
+        of_stage = footprints[0]
+        self._parameters, self._state = Bytes(of_stage.parameters), Bytes(of_stage.optimizer_state)
+        self._older = Bytes(0)
+        self._kept = {kind: Bytes(0) for kind in KEPT}
+        self._kept_of = {}  # micro-batch -> {kind: bytes}
+
+    def work(self, kind, i):
+        """The bytes of what an action works with beside what the stage holds: at its start, and at its end."""
+        before, after, _ = self._action(kind, i)
+        return before, after
+
+    def act(self, kind, i):
+        """An action changes what the stage holds."""
+        *_, kept = self._action(kind, i)
+        before = self._kept_of.pop(i, {})
+        for name, held in self._kept.items():
+            held.nbytes += kept.get(name, 0) - before.get(name, 0)
+        self._kept_of[i] = kept
+        footprint, rule = self._footprints[i], RULES[kind]
+        if rule.alive > 0 and footprint.statistics:
+            self.totals.add_statistics(i, Bytes(footprint.statistics))
+        if rule.adds & WEIGHT:
+            self.totals.add(i, Bytes(footprint.gradients))
+        if self._versions is not None:
+            self._change_versions(kind, i)
+
+    def dW(self, layer):
+        """In the place of the gradient of a tied layer."""
+        return Bytes(next(n_bytes for (_, index), n_bytes in self._footprints[0].tied.items() if index == layer))
+
+    def holdings(self):
+        """{kind: bytes}"""
+        return {
+            "parameters": self._parameters, "optimizer state": self._state, "weight versions": self._older,
+            "gradients": self.totals.held(), **self._kept,
+        }
+
+    def _action(self, kind, i):
+        return self._footprints[i].actions[self._patterns[i]].get(kind, (0, 0, {}))
+
+    def _change_versions(self, kind, i):
+        if kind == "U":
+            self._versions.add(None)
+            self.totals.forget(i)
+        elif RULES[kind].adds & WEIGHT:
+            self._versions.used_by(i)
+        self._older.nbytes = len(self._versions.older) * self._parameters.nbytes
 
 
 class Foresight:
-    """Follows the actions of a schedule, and writes the bytes that each device holds into the record of a run.
+    """Stand-ins for all stages of a schedule, and the programs that they run.
 
     footprints: a list with the `Footprint` of each stage, or one such list for each micro-batch if their sizes differ. The
     bytes of different micro-batches add up, because no two of them share an array; the sums over micro-batches and the
     versions of the weights that a stage keeps follow from the order of its actions.
     """
 
-    def __init__(self, schedule, footprints, record):
-        self.footprints, self.record = _for_each_microbatch(schedule, footprints), record
-        self.patterns = _known_patterns(schedule, self.footprints)
-        self.copy_of = schedule.copy_of or [0] * schedule.n_microbatches
-        per_update = _microbatches_per_update(schedule)
-        self.kept = {}      # (stage, micro-batch) -> bytes of its stash, by kind
-        self.sums = {}      # (copy, stage) -> sums of gradients and of statistics
-        self.versions = {}  # stage -> its versions, if the schedule has updates
-        self.held = [Counter() for _ in schedule.devices]  # for each device, the bytes by kind
-        for copy, placement in enumerate(schedule.placements):
-            for stage, device in enumerate(placement):
-                self.sums[copy, stage] = SumForEach(per_update), SumForEach(per_update)
-                if schedule.asynchronous:
-                    self.versions[stage] = Versions(schedule.versions[stage], None)
-                self.held[device]["parameters"] += self.footprints[0][stage].parameters
-                self.held[device]["optimizer state"] += self.footprints[0][stage].optimizer_state
-        for device, held in enumerate(self.held):
-            record.memory += (device, 0, dict(held))
+    def __init__(self, schedule, footprints):
+        footprints = _for_each_microbatch(schedule, footprints)
+        patterns, per_update = _known_patterns(schedule, footprints), _microbatches_per_update(schedule)
+        self._of_stages = footprints[0]
+        self._placements, self._copy_of = schedule.placements, schedule.copy_of
+        microbatches = range(schedule.n_microbatches)
+        self.stages = {}  # (stage, device) -> StandIn
+        for stage in range(schedule.n_stages):
+            wanted = None
+            if "U" in schedule.kinds:
+                wanted = schedule.versions[stage] if schedule.versions else [0] * schedule.n_microbatches
+            of_stage, order = [footprints[i][stage] for i in microbatches], [patterns[stage, i] for i in microbatches]
+            for placement in self._placements:
+                self.stages[stage, placement[stage]] = StandIn(of_stage, order, per_update, wanted)
+        self._sent = [[_sent(of_stage) for of_stage in of_microbatch] for of_microbatch in footprints]
 
-    def perform(self, device, parts, start, end):
-        """The device has done an action with these parts. While it lasts, the larger of what it holds at start and end counts."""
-        held, given, made = self.held[device], 0, 0
-        at_start = dict(held)
-        for kind, stage, i in parts:
-            before, after, kept = self.footprints[i][stage].actions[self.patterns[stage, i]].get(kind, (0, 0, {}))
-            given, made = given + before, made + after
-            held.subtract(self.kept.get((stage, i), {}))
-            held.update(kept)
-            self.kept[stage, i] = kept
-            held["gradients"] += self._add_to_sums(kind, stage, i)
-            if self.versions:
-                held["weight versions"] += self._change_versions(kind, stage, i)
-        at_start, at_end = at_start | {"work": given}, held | Counter(work=made)
-        most = max(at_start, at_end, key=lambda counts: sum(counts.values()))
-        self.record.memory += (device, start, dict(most), device, end, dict(held))
+    def perform(self, action, inputs):
+        """For `program`: an action that takes its time, and whose arguments, results and messages have their bytes."""
+        stand_ins = [(self._stage(stage, i), kind, i) for kind, stage, i in action.parts]
+        works = [stand_in.work(kind, i) for stand_in, kind, i in stand_ins]
+        work = Bytes(sum(before for before, _ in works))
 
-    def keep_sums(self, device, n_bytes, tick):
-        """The device has received sums of gradients, and holds so many bytes of them more, or fewer."""
-        self.held[device]["gradients"] += n_bytes
-        self.record.memory += (device, tick, dict(self.held[device]))
+        def act(work):
+            for stand_in, kind, i in stand_ins:
+                stand_in.act(kind, i)
+            work.nbytes = sum(after for _, after in works)
+
+        yield Compute(action, act, work)
+        return [self._sent[i][stage].get(RULES[kind].message, {}) for kind, stage, i in action.parts]
+
+    def holdings(self):
+        """For each device, a function that returns {kind: bytes}."""
+        on_device = {}
+        for (_, device), stand_in in self.stages.items():
+            on_device.setdefault(device, []).append(stand_in.holdings)
+        return [joined(on_device[device]) for device in sorted(on_device)]
+
+    def skips(self):
+        """(name, stage of its Fork, stage of its Join) of the skip connections from one stage to another."""
+        begins, ends = (
+            {name: stage for stage, footprint in enumerate(self._of_stages) for message, name in footprint.skips if message == way}
+            for way in "FB"
+        )
+        return [(name, begin, ends[name]) for name, begin in begins.items()]
 
     def ties(self):
-        """{name: [(layer, stage, bytes of its dW)]}, in the order of the layers."""
+        """{name: its `Tied` layers, in order}"""
         ties = {}
-        for stage, of_stage in enumerate(self.footprints[0]):
-            for (name, layer), n_bytes in of_stage.tied.items():
-                ties.setdefault(name, []).append((layer, stage, n_bytes))
+        for stage, footprint in enumerate(self._of_stages):
+            for name, layer in footprint.tied:
+                ties.setdefault(name, []).append(Tied(layer, stage, layer))
         return ties
 
-    def sent(self, kind, stage, i):
-        """The bytes of the message that an action sends."""
-        return self.footprints[i][stage].sent["F" if kind == "F" else "B"]
+    def _stage(self, stage, i):
+        return self.stages[stage, self._placements[self._copy_of[i] if self._copy_of else 0][stage]]
 
-    def routes(self):
-        """What skip connections send, of a Fork's stage to its Join's."""
-        begins, ends = ({name: stage for stage, of_stage in enumerate(self.footprints[0]) for message, name in of_stage.skips if message == way}
-                        for way in "FB")
-        return Routes(tuple((name, begin, ends[name]) for name, begin in begins.items()))
 
-    def bytes_of_sums(self, copy, stage):
-        """The bytes of what a stage has summed up so far."""
-        footprint, (gradients, statistics) = self.footprints[0][stage], self.sums[copy, stage]
-        return gradients.n_pending * footprint.gradients + statistics.n_pending * footprint.statistics
-
-    def _add_to_sums(self, kind, stage, i):
-        """The bytes by which a stage's sums grow; fewer than 0 where they merge, or where an update has used them."""
-        copy = self.copy_of[i]
-        before = self.bytes_of_sums(copy, stage)
-        gradients, statistics = self.sums[copy, stage]
-        if kind == "F":
-            statistics.add(i, 0)
-        elif kind in "BW":
-            gradients.add(i, 0)
-        elif kind == "U":
-            gradients.pop(i)
-            statistics.pop(i)
-        return self.bytes_of_sums(copy, stage) - before
-
-    def _change_versions(self, kind, stage, i):
-        """The bytes by which a stage's older versions grow, or shrink."""
-        versions = self.versions[stage]
-        before = len(versions)
-        if kind == "U":
-            versions.add(None)
-        elif kind in "BW":
-            versions.used_by(i)
-        return (len(versions) - before) * self.footprints[0][stage].parameters
+def _sent(footprint):
+    """{kind of message: {name: what a stage sends by this name}}"""
+    sent = {message: {MAIN: Bytes(n_bytes)} for message, n_bytes in footprint.sent.items()}
+    for (message, name), n_bytes in footprint.skips.items():
+        sent[message][name] = Bytes(n_bytes)
+    return sent
 
 
 def _for_each_microbatch(schedule, footprints):
@@ -126,7 +168,7 @@ def _for_each_microbatch(schedule, footprints):
 
 
 def patterns_of(schedule):
-    """{(stage, micro-batch): the kinds of its actions in order, such as "FRB"}; an update is not among them.
+    """{(stage, micro-batch): the kinds of its actions in order, such as "FRB"}, up to the end of its backward.
 
     >>> from ..schedules import gpipe
     >>> patterns_of(gpipe(1, 2))
@@ -135,8 +177,9 @@ def patterns_of(schedule):
     kinds = {}
     for device in range(len(schedule.devices)):
         for kind, stage, i in schedule.parts(device):
-            kinds[stage, i] = kinds.get((stage, i), "") + kind
-    return {place: order.rstrip("U") for place, order in kinds.items()}
+            if kind not in CLOSING:
+                kinds[stage, i] = kinds.get((stage, i), "") + kind
+    return kinds
 
 
 def _known_patterns(schedule, footprints):

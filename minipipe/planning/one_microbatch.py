@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 from ..cluster import Buffers, bytes_by_kind
 from ..functions import leaves
-from ..pipeline.batches import MicroBatches
 from ..partitioning.partition import cut
-from ..pipeline.program import MESSAGE
+from ..pipeline.batches import MicroBatches
+from ..pipeline.holdings import KEPT, Holdings
 from ..pipeline.stage import Stage
+from ..schedules.rules import RULES
 
 PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a stage
-KEPT = ("stashed inputs", "caches")      # what a stage keeps of a micro-batch
 
 
 class Footprint(NamedTuple):
@@ -67,31 +67,37 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
     skip connections}.
     """
     performed, on_the_way = {}, dict(skips)
+    line = MicroBatches([(X, Y)], 1, step=0)
     for stage in stages:
-        stage.begin(1, MicroBatches(X, Y, 1, step=0))
+        stage.begin(1)
     for kind in pattern:
-        incoming = {"F": A_prev, "B": dA, "I": dA}.get(kind)
-        for stage in stages if kind == "F" else reversed(stages):
+        way, message = RULES[kind].way, RULES[kind].message
+        incoming = {"F": A_prev, "B": dA}.get(message)
+        for stage in stages if way > 0 else reversed(stages):
             forks, joins = skips_across(stage.layers)
-            arriving, leaving = {"F": (joins, forks), "B": (forks, joins), "I": (forks, joins)}.get(kind, ((), ()))
-            entering = {name: on_the_way.pop((MESSAGE[kind], name)) for name in arriving}
-            done = _perform(kind, stage, incoming, entering, leaving, keep_input_only="R" in pattern)
+            arriving, leaving = {1: (joins, forks), -1: (forks, joins), 0: ((), ())}[way]
+            entering = {name: on_the_way.pop((message, name)) for name in arriving}
+            done = _perform(kind, stage, line, incoming, entering, leaving, keep_input_only="R" in pattern)
             performed[kind, stage.index], incoming = done, received(done.sent)
-            on_the_way |= {(MESSAGE[kind], name): received(array) for name, array in done.skips.items()}
+            on_the_way |= {(message, name): received(array) for name, array in done.skips.items()}
     return performed
 
 
-def _perform(kind, stage, incoming, entering, leaving, keep_input_only):
-    before = bytes_by_kind(stage.holdings() | {"work": (incoming, entering)})["work"]
+def _perform(kind, stage, line, incoming, entering, leaving, keep_input_only):
+    before = bytes_by_kind(Holdings(stage)() | {"work": (incoming, entering)})["work"]
+    labels = None if stage.loss is None else line.labels[0]
     begin = time.perf_counter()
     if kind == "F":
-        result = stage.forward(0, incoming, entering, keep_input_only)
+        A_prev = line.inputs[0] if stage.index == 0 else incoming
+        result = stage.forward(0, A_prev, entering, line.origins[0], labels, keep_input_only)
     elif kind in "BI":
         result = (stage.backward if kind == "B" else stage.backward_input)(0, incoming, entering)
+    elif kind == "R":
+        result = stage.recompute(0, line.origins[0], labels), {}
     else:
-        result = (stage.recompute if kind == "R" else stage.backward_weight)(0), {}
+        result = stage.backward_weight(0), {}
     seconds = time.perf_counter() - begin
-    held = bytes_by_kind(stage.holdings() | {"work": (incoming, entering, result)})
+    held = bytes_by_kind(Holdings(stage)() | {"work": (incoming, entering, result)})
     sent, skips = result
     return Performed(seconds, before, held, sent, {name: skips.get(name) for name in leaving})
 
@@ -115,7 +121,7 @@ def footprint(stage, actions, optimizer=None):
         statistics=forward.held["gradients"],
         sent={"F": n_bytes_of(forward.sent), "B": n_bytes_of(backward.sent)},
         skips={(way, name): n_bytes_of(array) for way, done in (("F", forward), ("B", backward)) for name, array in done.skips.items()},
-        tied={(layer.tie, place): dW.nbytes for place, (layer, (dW, _)) in enumerate(zip(stage.layers, stage.gradients())) if layer.tie},
+        tied={(layer.tie, place): dW.nbytes for place, (layer, (dW, _)) in enumerate(zip(stage.layers, stage.totals.gradients())) if layer.tie},
         actions={
             pattern: {kind: (done.before, done.held["work"], {name: done.held[name] for name in KEPT}) for kind, done in by_kind.items()}
             for pattern, by_kind in actions.items()
@@ -139,5 +145,5 @@ def n_bytes_of(sent):
 
 def _state_of(optimizer, stage):
     """The bytes that a fresh optimizer keeps for a stage, after an update of a copy of it."""
-    optimizer.update([layer.copy() for layer in stage.layers], stage.gradients())
+    optimizer.update([layer.copy() for layer in stage.layers], stage.totals.gradients())
     return sum(Buffers(optimizer.memory_of(range(len(stage.layers)))).values())

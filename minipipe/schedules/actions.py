@@ -3,6 +3,8 @@
 import re
 from typing import NamedTuple
 
+from .rules import RULES
+
 
 class Action(NamedTuple):
     """One piece of work, written as PyTorch writes it: `2F0` is the forward of micro-batch 0 on stage 2.
@@ -20,6 +22,11 @@ class Action(NamedTuple):
     def parts(self):
         """The `Action`s of which this one is made: itself."""
         return (self,)
+
+    @property
+    def alive(self):
+        """By how many micro-batches more its device keeps activations after it."""
+        return RULES[self.kind].alive if self.kind in RULES else 0
 
     def __str__(self):
         return f"{self.stage}{self.kind}{self.microbatch}"

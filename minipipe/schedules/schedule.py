@@ -129,6 +129,17 @@ class Schedule:
         return self.placements[0]
 
     @cached_property
+    def kinds(self):
+        """The kinds of its actions, a frozenset."""
+        return frozenset(part.kind for action in chain(*self.devices) for part in action.parts)
+
+    @cached_property
+    def recomputed(self):
+        """The (stage, micro-batch) whose forward is computed again, a frozenset."""
+        parts = (part for action in chain(*self.devices) for part in action.parts)
+        return frozenset((part.stage, part.microbatch) for part in parts if part.kind == "R")
+
+    @cached_property
     def asynchronous(self):
         """Whether weights change within the schedule."""
         return any(action.kind == "U" for action in chain(*self.devices))

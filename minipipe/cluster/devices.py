@@ -1,0 +1,58 @@
+"""Where the devices and their programs stand."""
+
+COMPUTE = "compute"  # the lane of a device that runs one program
+
+
+class Device:
+    """One device.
+
+    inbox: {(source, label): a message that nobody has received yet}.
+    waiting: {(source, label): the lane that waits for this message}.
+    choosing: {label: the lane that waits for a message of this name from anybody}.
+    n_running: how many of its programs are not over.
+    """
+
+    __slots__ = ("choosing", "inbox", "lanes", "n_running", "waiting")
+
+    def __init__(self):
+        self.lanes, self.inbox, self.waiting, self.choosing, self.n_running = [], {}, {}, {}, 0
+
+
+class Lane:
+    """One program of a device, and where it stands.
+
+    number: its place among the lanes of all devices.
+    resume: goes on with the program, up to its next request.
+    answer: what the program is resumed with.
+    postponed: a Compute that starts when the clock goes on.
+    waits_for, since: (label, other device, whether that one is to ask for it) of a message that nobody knows the arrival of.
+    work: the arguments of its Compute, and what that has returned.
+    """
+
+    __slots__ = ("answer", "device", "name", "number", "postponed", "resume", "since", "waits_for", "work")
+
+    def __init__(self, number, device, name, program):
+        self.number, self.device, self.name, self.resume = number, device, name, program.send
+        self.answer = self.postponed = self.waits_for = self.work = None
+        self.since = 0
+
+
+def devices_of(programs):
+    """(the devices, their lanes one device after another) that run `programs`; `ValueError` for a lane that nobody runs."""
+    devices, lanes = [], []
+    for number, program in enumerate(programs):
+        device = Device()
+        of_lanes = program if isinstance(program, dict) else {COMPUTE: program}
+        if COMPUTE not in of_lanes:
+            raise ValueError(f"device {number} has the lanes {list(of_lanes)}, but nothing to compute: call one of them {COMPUTE!r}")
+        for name, of_lane in of_lanes.items():
+            if not hasattr(of_lane, "send"):
+                raise ValueError(
+                    f"the lane {name!r} of device {number} has {of_lane!r} to run: give it a generator, or leave the lane out"
+                )
+            lane = Lane(len(lanes), number, name, of_lane)
+            lanes.append(lane)
+            device.lanes.append(lane)
+        device.n_running = len(device.lanes)
+        devices.append(device)
+    return devices, lanes

@@ -1,0 +1,53 @@
+"""What the engine writes down while it runs, and the trace of a run reads."""
+
+ARRIVED, RECEIVED, MESSAGE_WIDTH = 4, 5, 8  # of the rows of messages
+
+
+class Record:
+    """What has happened, in numbers. A lane has the number that is its place in `lanes`.
+
+    Each list holds one row after another, end to end: plain numbers in a long list make no work for
+    Python's garbage collector, a tuple for each row would. A message is named by the index at which its row begins.
+    """
+
+    def __init__(self, lanes):
+        self.lanes = lanes  # (device, name) of each lane, device by device
+        self.spans = []     # rows of lane, label, start, end
+        self.messages = []  # rows of label, source, to, sent, arrived, received, bytes, lane that sent it
+        self.waits = []     # rows of lane, start, end, message
+        self.blocked = []   # rows of lane, start, end, message that it has sent
+        self.asked = []     # rows of lane, start, end, message that it has sent, lane that asked for it at the end
+        self.queued = []    # rows of message, tick at which its way was free, message that was in front of it until then
+        self.memory = []    # rows of device, tick, {kind: bytes}
+        self.finished = [None] * len(lanes)  # the tick at which each program ended
+
+    @property
+    def n_devices(self):
+        """How many devices there are."""
+        return 1 + self.lanes[-1][0] if self.lanes else 0
+
+    def sends(self, label, source, to, now, n_bytes, lane):
+        """A message is sent; the index of its row."""
+        row = len(self.messages)
+        self.messages += (label, source, to, now, None, None, n_bytes, lane)
+        return row
+
+    def arrives(self, message):
+        """It is known when a message arrives."""
+        self.messages[message.row + ARRIVED] = message.arrival
+
+    def receives(self, message, tick):
+        """A message is received."""
+        self.messages[message.row + RECEIVED] = tick
+
+    def snapshot(self):
+        """A record of what has happened so far, which does not change when the run goes on."""
+        twin = Record(self.lanes)
+        for name, value in vars(self).items():
+            setattr(twin, name, value[:])
+        return twin
+
+
+def rows(flat, width):
+    """The rows of a list that holds them end to end."""
+    return zip(*(flat[column::width] for column in range(width)), strict=True)

@@ -1,0 +1,104 @@
+"""One run of an order: its stages on their devices, the mini-batches, and the cluster that has the clock."""
+
+import copy
+
+from ..cluster import Compute
+from .holdings import Holdings, joined
+from .program import cluster_of
+from .wires import MAIN
+
+
+class Run:
+    """Mini-batches on their way through the stages of a network, by the order of a schedule.
+
+    order: the `Schedule`.
+    wires: its `Wires`.
+    stages: those of the network, which copy 0 works with; other copies get twins of them.
+    line: the `MicroBatches`.
+    optimizers: one for each stage, of which it gets a copy, if the order updates them; or None.
+    ties: {name: the `Tied` layers}.
+    costs, link, memory_limit: as for `Pipeline`.
+    memory: what an equal run has held, so that this one need not count; None: count.
+    """
+
+    def __init__(self, order, wires, stages, line, optimizers, ties, costs, link, memory_limit, memory=None):
+        self._wires, self._line = wires, line
+        self._recomputed = order.recomputed
+        self.stages = {(stage.index, order.placement[stage.index]): stage for stage in stages}
+        for placement in order.placements[1:]:
+            for stage in stages:
+                if (stage.index, placement[stage.index]) not in self.stages:
+                    self.stages[stage.index, placement[stage.index]] = stage.twin()
+        for (index, _), stage in self.stages.items():
+            if optimizers is None:
+                stage.begin(line.n)
+            else:
+                wanted = order.versions[index] if order.versions else [0] * order.n_microbatches
+                stage.begin(line.n, wanted, copy.deepcopy(optimizers[index]))
+        holdings = None if memory is not None else self._holdings(len(order.devices))
+        self.cluster = cluster_of(
+            order, costs, link, wires, self._perform, self.stages, ties, holdings, memory_limit, memory
+        )
+
+    def to_the_end(self):
+        """Run all programs to their end. If that fails, the parameters are those before the run."""
+        self._or_restore(self.cluster.run)
+
+    def tick(self):
+        """Move every device by one tick; returns whether there is more to do."""
+        return self._or_restore(self.cluster.tick)
+
+    def check(self):
+        """`RuntimeError` unless the run has come to its end."""
+        if self.cluster.failure is not None:
+            raise RuntimeError(f"the mini-batch has stopped with an error ({self.cluster.failure}): start it again")
+        if not self.cluster.done:
+            raise RuntimeError("the mini-batch is not finished: call tick() until it returns False")
+
+    def restore(self):
+        """The parameters are those before the run."""
+        for stage in self.stages.values():
+            stage.restore()
+
+    def _or_restore(self, go_on):
+        try:
+            return go_on()
+        except BaseException:
+            self.restore()
+            raise
+
+    def _perform(self, action, inputs):
+        """For `program`: an action is one Compute."""
+        given = [(arrived.pop(MAIN, None), arrived) for arrived in inputs]
+        results = yield Compute(action, self._work, action.parts, given)
+        return [{MAIN: outgoing, **skips} for outgoing, skips in results]
+
+    def _work(self, parts, given):
+        """[(outgoing, skips)] of the parts of an action, from the (incoming, skips) of each."""
+        return [self._work_on(part, *inputs) for part, inputs in zip(parts, given, strict=True)]
+
+    def _work_on(self, part, incoming, skips):
+        kind, index, i = part
+        stage = self.stages[index, self._wires.device(index, i)]
+        labels = None if stage.loss is None else self._line.labels[i]
+        if kind == "F":
+            A_prev = self._line.inputs[i] if index == 0 else incoming
+            return stage.forward(i, A_prev, skips, self._line.origins[i], labels, part[1:] in self._recomputed)
+        if kind == "B":
+            return stage.backward(i, incoming, skips)
+        if kind == "I":
+            return stage.backward_input(i, incoming, skips)
+        if kind == "R":
+            stage.recompute(i, self._line.origins[i], labels)
+        elif kind == "W":
+            stage.backward_weight(i)
+        else:
+            stage.update(i)
+        return None, {}
+
+    def _holdings(self, n_devices):
+        """For each device, a function that returns what the stages on it hold."""
+        on_device = [[] for _ in range(n_devices)]
+        for (_, device), stage in self.stages.items():
+            on_device[device].append(Holdings(stage))
+        return [joined(holdings) for holdings in on_device]

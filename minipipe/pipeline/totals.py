@@ -1,0 +1,67 @@
+"""What a stage sums over the micro-batches of a mini-batch."""
+
+from ..sums import SumForEach
+
+
+class Totals:
+    """Sums of gradients, of costs, and of the statistics that layers count, each along the tree of its mini-batch.
+
+    n: the micro-batches of a mini-batch. Of a stage that several devices have, each sums up what it has worked on; `pending`,
+    `absorb` and `replace` bring the sums together. A stage and what stands for it in a simulation have the same.
+    """
+
+    def __init__(self, n):
+        self._gradients, self._costs, self._statistics = (SumForEach(n) for _ in range(3))
+        self.of_tied = {}  # index of a tied layer in the stage -> the sum of the dW of all that share its W
+
+    def add(self, i, gradients):
+        """Add the weight gradients of micro-batch i."""
+        self._gradients.add(i, gradients)
+
+    def add_cost(self, i, J):
+        """Add the cost of micro-batch i, its part of the whole."""
+        self._costs.add(i, J)
+
+    def add_statistics(self, i, statistics):
+        """Add what the layers have counted in the forward of micro-batch i."""
+        self._statistics.add(i, statistics)
+
+    def gradients(self, i=0):
+        """A list over the layers of `(dW, db)`, of the mini-batch of micro-batch i; dW over all layers that share a W."""
+        sums = self._gradients.of(i).value
+        return [(self.of_tied.get(index, dW), db) for index, (dW, db) in enumerate(sums)]
+
+    def cost(self, i=0):
+        """J of the mini-batch of micro-batch i, in the last stage."""
+        return self._costs.of(i).value
+
+    def statistics(self, i=0):
+        """What the layers have counted in the mini-batch of micro-batch i; None if there is nothing to count."""
+        return self._statistics.of(i).value if self._statistics.has(i) else None
+
+    def forget(self, i):
+        """The sums of the mini-batch of micro-batch i are used up."""
+        self.of_tied.clear()
+        for sums in self._all():
+            sums.forget(i)
+
+    def pending(self, i):
+        """The partial sums of the mini-batch of micro-batch i, to be handed to another device that has the same stage."""
+        return [sums.of(i).pending for sums in self._all()]
+
+    def absorb(self, i, pending):
+        """Add the partial sums of another device, which has worked on other micro-batches."""
+        for sums, nodes in zip(self._all(), pending, strict=True):
+            sums.of(i).absorb(nodes)
+
+    def replace(self, i, pending):
+        """Take over the sums of another device, which are those of all micro-batches."""
+        for sums, nodes in zip(self._all(), pending, strict=True):
+            sums.of(i).pending = nodes
+
+    def held(self):
+        """All arrays that are kept, as nested lists."""
+        return [self._gradients.pending, self._statistics.pending, self.of_tied]
+
+    def _all(self):
+        return self._gradients, self._costs, self._statistics
