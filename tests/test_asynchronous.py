@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.cluster import bytes_by_kind
 from minipipe.functions import even_slices, leaves
+from minipipe.pipeline.holdings import Holdings
 from minipipe.schedules import (
     ASYNCHRONOUS, Schedule, ScheduleError, peak_microbatches, peak_versions, pipedream, pipedream_2bw, staleness,
 )
@@ -161,7 +162,7 @@ def test_a_stage_holds_as_many_versions_as_its_schedule_needs():
         pipe.train(batches(9))
         assert most == peak_versions(pipe.schedule)
         assert all(list(stage.versions) == [9] for stage in pipe.stages)
-        held = bytes_by_kind(pipe.stages[0].holdings())
+        held = bytes_by_kind(Holdings(pipe.stages[0])())
         assert held["weight versions"] == 0 and held["parameters"] == 8 * (64 * 8 + 8)
 
 
@@ -192,14 +193,20 @@ def test_a_run_that_fails_leaves_everything_as_it_was():
     (lambda: pipeline("1f1b"), "schedule='1f1b' is not asynchronous: use one of pipedream, pipedream-vertical, pipedream-2bw"),
     (lambda: pipeline("pipedream", 4), "n_microbatches=4: 'pipedream' makes an update after each, so use 1"),
     (lambda: pipeline("pipedream-2bw", 2), "per_update=2 micro-batches on 3 devices: use at least 3"),
-    (lambda: pipeline("pipedream-2bw", 3).train(batches(2, m=2)), "n_microbatches=3 exceeds a mini-batch of m=2 samples: use at most 2"),
+    (lambda: pipeline("pipedream-2bw", 3).train(batches(2, m=2)), "n_microbatches=3 exceeds the batch of m=2 samples: use at most 2"),
     (lambda: pipeline().train(batches(1)[0]), "batches must be a list of pairs (X, Y), even for one mini-batch: [(X, Y)]"),
     (lambda: pipeline().train([]), "0 mini-batches: pass a list of at least 1 pair (X, Y)"),
     (lambda: mp.AsynchronousPipeline([mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")], mp.MeanSquaredError(), 2, mp.SGD(1)),
      "tie='W': tied weights need a flush"),
     (lambda: pipeline(lambda K, M: mp.schedules.one_f_one_b(K, M)), "micro-batches [] in update 0 of stage 0, but mini-batch 0 is [0]"),
     (lambda: pipedream_2bw(2, 7), "n_microbatches=7 is no multiple of per_update=2: use 8"),
-    (lambda: mp.Pipeline(mp.models.mlp([4, 4, 4]), mp.MeanSquaredError(), 2, 2, pipedream(2, 2)), "use an AsynchronousPipeline"),
+    (lambda: mp.Pipeline(mp.models.mlp([4, 4, 4]), mp.MeanSquaredError(), 2, 1, pipedream(2, 2)),
+     "the order of 'pipedream' updates the stages: pass optimizer=..., such as SGD(learning_rate=0.1)"),
+    (lambda: mp.Pipeline(mp.models.mlp([4, 4, 4]), mp.MeanSquaredError(), 2, 2, pipedream(2, 2)),
+     "makes 2 updates with 2 micro-batches, but n_microbatches=2 for each: use 1"),
+    (lambda: mp.Pipeline(mp.models.mlp([4, 4, 4]), mp.MeanSquaredError(), 2, 2, "1f1b", optimizer=mp.SGD(1)),
+     "the order of '1f1b' has no U for an optimizer: hand it to step(optimizer)"),
+    (lambda: pipeline().forward_backward(*batches(1)[0]), "updates weights under way: use train([(X, Y), ...])"),
 ])
 def test_mistakes_are_refused_in_a_sentence(make, words):
     with pytest.raises(ValueError) as error:

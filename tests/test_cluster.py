@@ -52,7 +52,7 @@ def test_links_delay_and_queue_messages():
     """Latency 3, 10 bytes a tick: 25 bytes occupy the link for 2.5 ticks, so the second message queues."""
     trace = Cluster([sender(2), receiver(2)], link=Link(latency=3, bandwidth=10)).run()
     assert trace.messages == [Message(0, 0, 1, 1, 6.5, 6.5, 25), Message(1, 0, 1, 2, 9.0, 9.0, 25)]
-    assert [span[2:] for span in trace.spans_of(1)] == [(6.5, 7.5), (9.0, 10.0)]
+    assert [span[2:4] for span in trace.spans_of(1)] == [(6.5, 7.5), (9.0, 10.0)]
 
 
 def test_a_bandwidth_alone_delays_messages_too():

@@ -12,7 +12,8 @@ from html import unescape
 import pytest
 
 import minipipe as mp
-from minipipe.cluster.trace import Record, Trace
+from minipipe.cluster import COMPUTE, Trace
+from minipipe.cluster.record import Record
 from minipipe.plots import html
 from minipipe.plots.boxes import lanes_of
 from minipipe.plots.html import page_data
@@ -24,7 +25,7 @@ in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium or go
 
 def trace_of(*spans, n_devices=1):
     """A finished trace of rows (device, label, start, end)."""
-    record = Record(n_devices)
+    record = Record([(device, COMPUTE) for device in range(n_devices)])
     record.spans = [entry for span in spans for entry in span]
     record.finished = [max((end for device, _, _, end in spans if device == number), default=0) for number in range(n_devices)]
     return Trace(record)

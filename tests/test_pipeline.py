@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.cluster import bytes_by_kind
+from minipipe.cluster import Compute, bytes_by_kind
 from minipipe.functions import leaves
 from minipipe.partitioning import equal_counts
 from minipipe.sums import TreeSum
-from minipipe.pipeline.program import Neighbours, Routes, _program
+from minipipe.pipeline.program import program
+from minipipe.pipeline.wires import MAIN, Wires
 from minipipe.schedules import BUILDERS, build, peak_microbatches
 
 LAYERS = [mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 5), mp.Tanh(), mp.Linear(5, 3)]
@@ -199,24 +200,20 @@ def test_programs_let_go_of_what_they_have_received_and_sent():
     """What nobody needs any more is freed, not kept alive by a program that waits for its next message."""
     arrays = []
 
-    def perform(parts, inputs):
-        ((incoming, skips),) = inputs
-        outgoing, leaving = np.zeros(3), {"b": np.zeros(3)}
-        arrays.extend(map(weakref.ref, [incoming, skips["a"], outgoing, leaving["b"]]))
-        return [(outgoing, leaving)]
+    def perform(action, inputs):
+        results = {MAIN: np.zeros(3), "b": np.zeros(3)}
+        arrays.extend(map(weakref.ref, [inputs[0][MAIN], inputs[0]["a"], results[MAIN], results["b"]]))
+        yield Compute(action)
+        return [results]
 
-    tables = Routes((("a", 0, 1), ("b", 1, 2))).table(3)
     schedule = build("gpipe", 3, 2)
-    program = _program(schedule.devices[1], Neighbours(schedule), perform, [0, 0, 0], *tables)
-    program.send(None)                                    # asks for the first micro-batch
-    program.send(np.ones(3))                              # asks for its skip connection
-    request = program.send(np.ones(3))                    # a Compute
-    answer = request.function(*request.args)
-    del request
-    program.send(answer)                                  # a Send
-    del answer
-    program.send(None)                                    # a Send of the skip connection
-    program.send(None)                                    # asks for the second micro-batch
+    running = program(schedule.devices[1], Wires(schedule, [("a", 0, 1), ("b", 1, 2)]), perform)
+    running.send(None)                                    # asks for the first micro-batch
+    running.send(np.ones(3))                              # asks for its skip connection
+    running.send(np.ones(3))                              # a Compute
+    running.send(None)                                    # a Send
+    running.send(None)                                    # a Send of the skip connection
+    running.send(None)                                    # asks for the second micro-batch
     assert len(arrays) == 4 and all(array() is None for array in arrays)
 
 

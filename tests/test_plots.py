@@ -12,7 +12,8 @@ from matplotlib.quiver import Quiver
 
 import minipipe as mp
 from minipipe import plots
-from minipipe.cluster.trace import Record
+from minipipe.cluster import COMPUTE
+from minipipe.cluster.record import Record
 from minipipe.plots.boxes import HEIGHT, STYLES, ink, shade
 from minipipe.schedules import alive_microbatches, build, peak_microbatches, with_recompute
 
@@ -31,7 +32,7 @@ def both_ways():
 
 def hand_made(*spans):
     """A trace of rows of device, label, start, end."""
-    record = Record(1 + max(device for device, *_ in spans))
+    record = Record([(device, COMPUTE) for device in range(1 + max(device for device, *_ in spans))])
     for span in spans:
         record.spans += span
     return mp.Trace(record)

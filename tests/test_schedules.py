@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
+from minipipe.planning.simulation import simulation_of
 from minipipe.schedules import (
     ASYNCHRONOUS, BUILDERS, Action, Schedule, ScheduleError, build, gpipe, naive, names_for, one_f_one_b, peak_microbatches, peak_versions,
     staleness, v_min, with_recompute,
@@ -140,8 +141,7 @@ def test_the_validator_agrees_with_the_cluster(data):
     elif schedule.faults():
         assert "deadlock" in schedule.faults()[0]
         with pytest.raises(mp.DeadlockError):
-            from minipipe.pipeline.program import cluster_of
-            cluster_of(schedule, mp.Costs(), mp.Link()).run()
+            simulation_of(schedule).run()
     else:
         assert len(mp.simulate(schedule).spans) == 2 * K * M
 
@@ -244,7 +244,7 @@ def test_stages_may_share_a_device():
     (lambda: build("v-half", "4", 4), "n_stages='4' and n_microbatches=4 must both be whole numbers"),
     (lambda: v_min(2.0, 4), "n_stages=2.0 and n_microbatches=4 must both be whole numbers"),
     (lambda: build("zb-v", 1, 4), "'zb-v' puts 2 stages on each device, which n_stages=1 does not allow: use 2"),
-    (lambda: mp.simulate("1f1b"), "schedule='1f1b' is none: pass a Schedule, such as build('1f1b', n_stages, n_microbatches)"),
+    (lambda: mp.simulate("1f1b"), "schedule='1f1b' is not a Schedule: pass one, such as build('1f1b', n_stages, n_microbatches)"),
     (lambda: mp.simulate(gpipe(2, 2), {"F": 1}), "costs={'F': 1} must be Costs(F=..., B=...)"),
     (lambda: mp.simulate(gpipe(2, 2), mp.Costs(B=None)), "B=None on stage 0: a cost is a finite number of ticks above 0"),
     (lambda: mp.Costs.from_text("F"), "'' is not a number: write for instance F=1,B=2.5"),

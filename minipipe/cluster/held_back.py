@@ -60,11 +60,12 @@ def _changes(spans):
     """
     first, last = {}, {}
     for index, span in enumerate(spans):
-        first.setdefault(span.label, index)
-        last[span.label] = index
+        if hasattr(span.label, "parts"):
+            first.setdefault(span.label, index)
+            last[span.label] = index
     more, fewer = [0] * len(spans), [0] * len(spans)
     for label in first:
-        changes = [part.alive for part in getattr(label, "parts", ())]
+        changes = [part.alive for part in label.parts]
         more[first[label]] = sum(change for change in changes if change > 0)
         fewer[last[label]] = -sum(change for change in changes if change < 0)
     return more, fewer

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..cluster import Link
+from ..optimizers import checked_optimizer
 from ..schedules import ASYNCHRONOUS, Costs
 from .pipeline import Pipeline
 
@@ -40,5 +41,5 @@ class AsynchronousPipeline(Pipeline):
             )
         super().__init__(
             layers, loss, n_stages, n_microbatches, schedule, seed=seed, dtype=dtype, partition=partition, sample=sample,
-            costs=costs, link=link, memory_limit=memory_limit, optimizer=optimizer,
+            costs=costs, link=link, memory_limit=memory_limit, optimizer=checked_optimizer(optimizer),
         )

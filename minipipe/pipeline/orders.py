@@ -48,6 +48,11 @@ def _of_stream(schedule, n_stages, n, n_batches):
     """The order of `n_batches` mini-batches of `n` micro-batches, as a checked `Schedule`."""
     M = n_batches * n
     order = schedule if isinstance(schedule, Schedule) else _builder(schedule, n)(n_stages, M)
+    if order is schedule and n * _n_updates(order) != order.n_microbatches:
+        raise ValueError(
+            f"the schedule {order.name!r} makes {_n_updates(order)} updates with {order.n_microbatches} micro-batches, but "
+            f"n_microbatches={n} for each: use {order.n_microbatches // _n_updates(order)}"
+        )
     sizes = order.n_stages, order.n_microbatches
     if sizes != (n_stages, M) or order.n_copies > 1:
         raise ValueError(

@@ -63,15 +63,15 @@ class Pipeline(Network):
     def __init__(self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute=False, seed=0,
                  dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None, optimizer=None):
         n_stages, n_microbatches = whole_number("n_stages", n_stages), whole_number("n_microbatches", n_microbatches)
-        self.schedule, self._stream = checked_order(schedule, n_stages, n_microbatches, recompute)
-        if recompute == EVERY_SQRT:
-            counts = counts_of(partition, layers, n_stages, sample, loss)
-            self.schedule, partition, costs = every_sqrt(self.schedule, counts, costs)
         super().__init__(layers, loss, seed, dtype)
         checked_costs(costs)
+        counts = counts_of(partition, self.layers, n_stages, sample, loss)
+        self.schedule, self._stream = checked_order(schedule, n_stages, n_microbatches, recompute)
+        if recompute == EVERY_SQRT:
+            self.schedule, counts, costs = every_sqrt(self.schedule, counts, costs)
+        costs.table(self.schedule.n_stages)
         self.n_stages, self.n_microbatches = self.schedule.n_stages, n_microbatches
-        parts = cut(self.layers, counts_of(partition, self.layers, self.n_stages, sample, loss))
-        costs.table(self.n_stages)
+        parts = cut(self.layers, counts)
         links_between(link, len(self.schedule.devices))
         self._costs, self._link, self._memory_limit = costs, link, memory_limit
         self.stages = [Stage(s, part, loss if s == self.n_stages - 1 else None) for s, part in enumerate(parts)]
@@ -90,7 +90,7 @@ class Pipeline(Network):
             return None
         if optimizer is None:
             raise ValueError(f"the order of {name!r} updates the stages: pass optimizer=..., such as SGD(learning_rate=0.1)")
-        if self.ties and not updates_at_the_end(self.schedule):
+        if self.ties and (self._stream is not None or not updates_at_the_end(self.schedule)):
             raise ValueError(
                 f"tie={next(iter(self.ties))!r}: tied weights need a flush, which the order of {name!r} does not have on each "
                 "device: put all its U behind all other actions"

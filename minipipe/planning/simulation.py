@@ -24,13 +24,17 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None):
     33
     """
     if not isinstance(schedule, Schedule):
-        raise ValueError(f"schedule={schedule!r} is not one: pass a Schedule, such as build('1f1b', n_stages, n_microbatches)")
+        raise ValueError(f"schedule={schedule!r} is not a Schedule: pass one, such as build('1f1b', n_stages, n_microbatches)")
     checked_costs(costs)
-    schedule.validate()
+    return simulation_of(schedule.validate(), costs, link, footprints).run()
+
+
+def simulation_of(schedule, costs=Costs(), link=Link(), footprints=None):
+    """The `Cluster` of which `simulate` gives the trace, at tick 0; its arguments are not checked."""
     if footprints is None:
-        return cluster_of(schedule, costs, link, Wires(schedule), without_numbers(costs, schedule.n_stages)).run()
+        return cluster_of(schedule, costs, link, Wires(schedule), without_numbers(costs, schedule.n_stages))
     foresight = Foresight(schedule, footprints)
+    wires = Wires(schedule, foresight.skips())
     return cluster_of(
-        schedule, costs, link, Wires(schedule, foresight.skips()), foresight.perform, foresight.stages, foresight.ties(),
-        foresight.holdings(),
-    ).run()
+        schedule, costs, link, wires, foresight.perform, foresight.stages, foresight.ties(), foresight.holdings()
+    )

@@ -71,7 +71,7 @@ def _boxes(trace, process, unit):
             "ts": _plain(start * unit), "dur": _plain((end - start) * unit),
             "args": {"start": _plain(start), "end": _plain(end), **_place(label)},
         }
-        for device, label, start, end in trace.spans
+        for device, label, start, end, _ in trace.spans
     ]
 
 

@@ -57,14 +57,14 @@ def page_data(trace, title=None):
         "kinds": {kind: [style["facecolor"], style["label"]] for kind, style in (KINDS | {"": OTHER}).items()},
         "spans": [
             [device, _number(start), _number(end), str(label), [part_row(part, device) for part in _parts(label)]]
-            for device, label, start, end in trace.spans
+            for device, label, start, end, _ in trace.spans
         ],
         "idle": [
             [device, _number(start), _number(end), reason, None if source is None else str(message), source]
-            for device, start, end, reason, message, source in trace.idle
+            for device, start, end, reason, message, source, _ in trace.idle
         ],
         "messages": [
-            [str(label), source, to, _number(sent), _number(arrived)] for label, source, to, sent, arrived, _, _ in trace.messages
+            [str(label), source, to, _number(sent), _number(arrived)] for label, source, to, sent, arrived, *_ in trace.messages
         ],
         "memory": [[[_number(tick), int(amount)] for tick, amount in curve] for curve in memory],
         "unit": unit,
