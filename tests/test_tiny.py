@@ -1,0 +1,228 @@
+"""The hundred lines that are read first give the gradients, the ticks and the timeline of the whole package.
+
+Each check takes the module `tiny`, so that `test_turns_red` can hand it one with a bug in.
+"""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import minipipe as mp
+from minipipe import tiny
+from minipipe.exact import rational
+from minipipe.plots import text
+from minipipe.schedules import build, peak_microbatches
+from minipipe.verification.rounding import rounding_bounds
+
+SOURCE = Path(tiny.__file__).read_text(encoding="utf-8")
+SCHEDULES = {"gpipe": "gpipe", "one_f_one_b": "1f1b"}  # function of tiny: name in the package
+SIZES = [3, 4, 5, 2, 4, 2]                         # 5 Linear with ReLU between, 9 layers
+SETTINGS = [(K, M) for K in (1, 2, 3, 4, 5, 9) for M in (1, 2, 3, 5, 8)]  # 3 and 5 do not divide 8: ragged
+
+
+def halves(rng, shape):
+    """-1 to 1. With these layers and m = 8, all results are multiples of 2^-16 below 2^24: no rounding."""
+    return rng.integers(-2, 3, shape) / 2
+
+
+def normal(rng, shape):
+    return rng.standard_normal(shape)
+
+
+def fractions(rng, shape):
+    return rational(np.round(8 * rng.standard_normal(shape)) / 8)
+
+
+def networks(tiny, numbers, m):
+    """The same layers, once of `tiny` and once of the package, and a mini-batch."""
+    rng = np.random.default_rng(m)
+    small, layers = [], []
+    for n_prev, n in zip(SIZES, SIZES[1:]):
+        linear = tiny.Linear(n_prev, n, rng)
+        linear.W, linear.b = numbers(rng, (n, n_prev)), numbers(rng, (n, 1))
+        small += [linear, tiny.ReLU()]
+        layers += [mp.Linear(n_prev, n, W=linear.W, b=linear.b), mp.ReLU()]
+    return small[:-1], layers[:-1], numbers(rng, (SIZES[0], m)), numbers(rng, (SIZES[-1], m))
+
+
+def gradients_of(stages):
+    """dW, db, dW, db, ... in the order of the layers."""
+    pairs = [stage.gradients[layer] for stage in stages for layer in stage.layers if layer in stage.gradients]
+    return [part for pair in pairs for part in pair]
+
+
+def equal(result, reference):
+    """Whether J, dW, db, ... are equal and of one dtype, array by array."""
+    pairs = zip(map(np.asarray, result), map(np.asarray, reference))
+    same = all(mine.dtype == its.dtype and np.array_equal(mine, its) for mine, its in pairs)
+    return same and len(result) == len(reference)
+
+
+def of_package(model, X, Y):
+    J = model.forward_backward(X, Y)
+    return [J, *(part for pair in model.gradients for part in pair if part is not None)]
+
+
+def ticks(trace):
+    return [(device, label.kind, label.microbatch, start, end) for device, label, start, end in trace.spans]
+
+
+def check_equals_the_package(tiny, numbers, m, settings):
+    """J, every dW and db and every tick == those of the pipeline; J, dW and db == those of the full batch."""
+    small, layers, X, Y = networks(tiny, numbers, m)
+    full = of_package(mp.Sequential(layers, mp.MeanSquaredError()), X, Y)
+    assert all((np.asarray(part) != 0).any() for part in full)
+    for K, M in settings:
+        for order, schedule in SCHEDULES.items():
+            pipe = mp.Pipeline(layers, mp.MeanSquaredError(), K, M, schedule, costs=mp.Costs(F=1, B=2))
+            reference = of_package(pipe, X, Y)
+            J, stages, actions = tiny.run(small, X, Y, K, M, getattr(tiny, order))
+            result = [J, *gradients_of(stages)]
+            assert equal(result, reference) and equal(result, full), (K, M, schedule)
+            assert actions == ticks(pipe.trace)
+            assert [stage.most_stashed for stage in stages] == peak_microbatches(pipe.trace)
+            assert not any(stage.stash for stage in stages)
+
+
+def check_where_floats_need_no_rounding(tiny):
+    check_equals_the_package(tiny, halves, 8, SETTINGS)
+
+
+def check_in_rational_numbers(tiny):
+    """Whatever the numbers and m are."""
+    check_equals_the_package(tiny, fractions, 7, [(1, 1), (2, 3), (3, 7), (4, 5)])
+
+
+def check_any_floats_give_the_bits_of_a_plain_loop(tiny):
+    """One micro-batch after another through all layers, in the order of the backwards: the same sums.
+
+    The package adds these terms along a tree instead, so its last bits may differ.
+    """
+    small, _, X, Y = networks(tiny, normal, 11)
+    for K, M in [(1, 4), (3, 4), (4, 3), (5, 11)]:
+        X_parts, Y_parts = np.array_split(X, M, axis=1), np.array_split(Y, M, axis=1)
+        for order in SCHEDULES:
+            J, stages, _ = tiny.run(small, X, Y, K, M, getattr(tiny, order))
+            loop, J_of = tiny.Stage(small), {}
+            for i in [i for kind, i in getattr(tiny, order)(0, K, M) if kind == "B"]:
+                J_of[i], dA = tiny.cost(loop.forward(i, X_parts[i]), Y_parts[i], m=11)
+                loop.backward(i, dA)
+            assert equal([J, *gradients_of(stages)], [sum(J_of[i] for i in range(M)), *gradients_of([loop])])
+
+
+def check_any_floats_are_within_the_rounding_bound(tiny):
+    """The bound for one evaluation holds for sums in any order, so two differ by twice the bound at most."""
+    small, layers, X, Y = networks(tiny, normal, 11)
+    bounds = rounding_bounds(layers, mp.MeanSquaredError(), X, Y)
+    bounds = [bounds.J, *(part for pair in bounds.gradients for part in pair if part is not None)]
+    for order, schedule in SCHEDULES.items():
+        J, stages, _ = tiny.run(small, X, Y, 3, 4, getattr(tiny, order))
+        reference = of_package(mp.Pipeline(layers, mp.MeanSquaredError(), 3, 4, schedule), X, Y)
+        for mine, its, bound in zip([J, *gradients_of(stages)], reference, bounds, strict=True):
+            assert np.all(abs(mine - its) <= 2 * bound)
+
+
+def check_ticks_and_timeline_are_those_of_a_simulation(tiny):
+    """More than 10 devices and micro-batches, too, where the names are longer."""
+    layers, X = [tiny.ReLU()], np.ones((1, 12))
+    for K in range(1, 8):
+        for M in [*range(1, 10), 12]:
+            check_one_simulation(tiny, layers, X, K, M)
+    check_one_simulation(tiny, layers, X, 12, 3)
+
+
+def check_one_simulation(tiny, layers, X, K, M):
+    for order, schedule in SCHEDULES.items():
+        trace = mp.simulate(build(schedule, K, M), mp.Costs(F=1, B=2))
+        _, _, actions = tiny.run(layers, X, X, K, M, getattr(tiny, order))
+        assert actions == ticks(trace), (K, M, schedule)
+        timeline = tiny.timeline(actions, K, M)
+        assert timeline == text(trace, width=10_000)  # in one block
+        lines = trace.to_text().split("\n")
+        if len(lines) == K + 1:
+            assert timeline.split("\n") == lines
+
+
+CHECKS = {
+    "no rounding": check_where_floats_need_no_rounding,
+    "rational": check_in_rational_numbers,
+    "plain loop": check_any_floats_give_the_bits_of_a_plain_loop,
+    "bound": check_any_floats_are_within_the_rounding_bound,
+    "ticks": check_ticks_and_timeline_are_those_of_a_simulation,
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_tiny(name):
+    CHECKS[name](tiny)
+
+
+NUMBERS = ["no rounding", "rational", "bound"]
+CLOCK = ["no rounding", "rational", "ticks"]
+
+BUGS = {  # what is wrong: (checks that see it, {a piece of the source: what stands there instead})
+    "1/m of the micro-batch": (NUMBERS, {"m=X.shape[1]": "m=Y_parts[i].shape[1]"}),
+    "gradients of the last micro-batch alone": (NUMBERS, {"sum_dW + dW": "dW", "sum_db + db": "db"}),
+    "ReLU lets everything pass backwards": (NUMBERS, {" * (self.cache > 0)": ""}),
+    "one place in the stash": (
+        [*NUMBERS, "plain loop"],
+        {"self.stash[i] =": "self.stash[0] =", "self.stash.pop(i)": "list(self.stash[0])"},
+    ),
+    "caches not put back": ([*NUMBERS, "plain loop"], {"layer.cache = caches.pop()": "caches.pop()"}),
+    "a backward does not wait for its gradient": (
+        CLOCK, {"(device, *order[0]) in inbox": '("B" in order[0] or (device, *order[0]) in inbox)'},
+    ),
+    "two actions at once": (CLOCK, {"busy_until[device] <= tick and ": ""}),
+    "a backward in one tick": (CLOCK, {"else 2)": "else 1)"}),
+    "results arrive a tick late": (CLOCK, {"end == tick:": "end == tick - 1:"}),
+    "one forward less to warm up": (CLOCK, {"K - 1 - device": "max(K - 2 - device, 0)"}),
+    "the first micro-batch comes back first": (CLOCK, {"reversed(range(M))": "range(M)"}),
+    "a ruler that expects F10 everywhere": (["ticks"], {"str(tick).ljust(5 * cell)": "str(tick).ljust(15)"}),
+}
+
+
+@pytest.mark.parametrize(("bug", "check"), [(bug, check) for bug in BUGS for check in BUGS[bug][0]])
+def test_turns_red(bug, check):
+    """The check fails, or the run: a message is missing (KeyError), or shapes do not fit (ValueError)."""
+    source = SOURCE
+    for piece, other in BUGS[bug][1].items():
+        assert source.count(piece) == 1
+        source = source.replace(piece, other)
+    broken = ModuleType("broken")
+    exec(source, broken.__dict__)
+    with pytest.raises((AssertionError, KeyError, ValueError)):
+        CHECKS[check](broken)
+
+
+def test_it_imports_nothing_of_the_package():
+    imports = [node for node in ast.walk(ast.parse(SOURCE)) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    assert [ast.unparse(node) for node in imports] == ["import numpy as np"]
+
+
+def test_it_stays_short():
+    lines = SOURCE.splitlines()
+    assert len(lines) <= 130 and max(map(len, lines)) <= 110
+
+
+def test_what_it_prints():
+    """Both timelines are the package's, and J, 4 times dW and 4 times db are equal to the full batch's."""
+    command, folder = [sys.executable, "-W", "error", "-m", "minipipe.tiny"], Path(mp.__file__).parents[1]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout
+    parts = printed.strip().split("\n\n")
+    assert len(parts) == 2 * 3
+    stashes = {"gpipe": [6, 6, 6, 6], "1f1b": [4, 3, 2, 1]}
+    for (order, schedule), (title, timeline, facts) in zip(SCHEDULES.items(), [parts[:3], parts[3:]]):
+        assert title == getattr(tiny, order).__doc__
+        trace = mp.simulate(build(schedule, 4, 6), mp.Costs(F=1, B=2))
+        assert timeline == trace.to_text()
+        makespan, *devices = facts.split("\n")
+        bubble = f"{trace.bubble('total'):.2%}"
+        assert makespan == f"makespan {trace.makespan} ticks, bubble {bubble}; J == full batch's: True"
+        for device, n in enumerate(stashes[schedule]):
+            assert devices[device] == f"device {device} stashes up to {n}; dW, db == full batch's: True True"
+        assert len(devices) == 4
