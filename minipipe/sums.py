@@ -102,3 +102,8 @@ class SumForEach:
     def pending(self):
         """The partial sums of all mini-batches under way, as a list."""
         return [tree_sum.pending for tree_sum in self.sums.values()]
+
+    @property
+    def n_pending(self):
+        """How many partial sums that is."""
+        return sum(len(tree_sum.pending) for tree_sum in self.sums.values())

@@ -1,13 +1,16 @@
 """What each device holds, in bytes, whenever that changes."""
 
 from .errors import MemoryLimitError, memory_message
-from .memory import bytes_by_kind
+from .memory import Counted, bytes_by_kind
+
+
+NO_WORK = {"work": 0}
 
 
 class Accounts:
     """Counts what is held, writes it into the record, and stops a run that passes the limit.
 
-    holdings: for each device a function that returns {kind: nested lists of arrays}.
+    holdings: for each device a function that returns {kind: nested lists of arrays}, or all that there is to count as `Counted`.
     limit: bytes per device, or None.
     """
 
@@ -16,13 +19,16 @@ class Accounts:
             raise ValueError(f"holdings has {len(holdings)} functions for {len(devices)} devices: pass one for each")
         self._holdings, self._limit, self._devices, self._record = holdings, limit, devices, record
         self._last = [{} for _ in devices]  # the bytes that each device was last seen to hold, by kind
+        self._next = [None] * len(devices)  # those that it will hold when its only lane has done its Compute
         self._received = set()              # the devices that have received something since their last Compute
 
     def resumed(self, lane, now):
         """The lane goes on: its Compute, if it had one, is over."""
         lane.work = None
-        self.check_limit(lane.device, now)
-        self._observe(lane.device, now, [self._held(lane.device)])
+        number = lane.device
+        self.check_limit(number, now)
+        self._observe(number, now, self._next[number] or self._held(number))
+        self._next[number] = None
 
     def call(self, lane, function, args, now):
         """function(*args); what the device holds before it or after it counts, whichever is more."""
@@ -31,7 +37,10 @@ class Accounts:
         before = self._held(number)
         answer = function(*args)
         lane.work = args, answer
-        self._observe(number, now, [before, self._held(number)])
+        after = self._held(number)
+        self._observe(number, now, after if sum(after.values()) > sum(before.values()) else before)
+        if len(self._devices[number].lanes) == 1:
+            self._next[number] = after | NO_WORK
         self._received.discard(number)
         self.check_limit(number, now)
         return answer
@@ -43,7 +52,7 @@ class Accounts:
     def after_receiving(self, number, now):
         """Nothing else will be received in this tick; a Compute with a function counts by itself."""
         if number in self._received:
-            self._observe(number, now, [self._held(number)])
+            self._observe(number, now, self._held(number))
             self._received.discard(number)
 
     def check_limit(self, number, now):
@@ -64,12 +73,13 @@ class Accounts:
 
     def _held(self, number):
         """{kind: bytes} of the device, and of what its lanes work with."""
-        works = [lane.work for lane in self._devices[number].lanes if lane.work is not None]
         held = self._holdings[number]()
+        if type(held) is Counted:
+            return dict(held)
+        works = [lane.work for lane in self._devices[number].lanes if lane.work is not None]
         return bytes_by_kind(held | {"work": works} if works else held)
 
-    def _observe(self, number, now, counts):
-        """Write down the largest of `counts`, each a {kind: bytes}."""
-        held = max(counts, key=lambda count: sum(count.values()))
+    def _observe(self, number, now, held):
+        """Write down {kind: bytes}."""
         self._last[number] = held
         self._record.memory += (number, now, held)

@@ -39,7 +39,11 @@ class Carrier:
         self._record = record
         self._occupied = {}  # link (source, to) or number of a port -> (tick at which it is free, row of its last message)
         self._queues = {}    # (source, ) or (source, to) -> its messages
-        self.all_free = not (self._links or self._ports)
+        self._all_free = not (self._links or self._ports)
+
+    def is_free(self, source, to):
+        """Whether a message arrives when it is sent."""
+        return self._all_free or source == to
 
     def link(self, source, to):
         """The `Link` between two devices."""
@@ -48,10 +52,7 @@ class Carrier:
     def set_out(self, message, now):
         """Start `message`, or put it into the queue of its port. Whether it has an arrival then."""
         source, to = message.source, message.to
-        if source == to:
-            message.arrival = now
-            return True
-        ports = self._ports_between(source, to)
+        ports = self._ports_between(source, to) if self._ports else ()
         if ports:
             has_egress = any(source in self._ports[number].sends for number in ports)
             self._queues.setdefault((source,) if has_egress else (source, to), deque()).append((message, now))

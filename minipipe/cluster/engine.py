@@ -192,6 +192,10 @@ class Cluster:
         receiver, key = self._devices[to], (source, label)
         if receiver.inbox.setdefault(key, message) is not message:
             raise ValueError(f"device {source} sends {label} to device {to} twice: name each message once")
+        if self._carrier.is_free(source, to):
+            message.arrival = now
+            self._arrives(message)
+            return False
         link = self._carrier.link(source, to)
         if link.rendezvous and key not in receiver.waiting and label not in receiver.choosing:
             message.sender, lane.waits_for, lane.since = lane, (label, to, True), now

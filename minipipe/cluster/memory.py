@@ -15,7 +15,11 @@ class Bytes:
 
     def __add__(self, other):
         """The sum of two arrays has the bytes of one."""
-        return Bytes(self.nbytes)
+        return self
+
+
+class Counted(dict):
+    """{kind: bytes} of what a device holds and works with, where no arrays are left to be counted."""
 
 
 def bytes_by_kind(holdings):
@@ -25,16 +29,13 @@ def bytes_by_kind(holdings):
     several kinds counts under the first. `Bytes` count as many bytes as they say.
 
     >>> A = np.zeros((2, 3))
-    >>> bytes_by_kind({"stash": [A, (A, None)], "work": {"view": A[:, :1]}, "foreseen": Bytes(7)})
-    {'stash': 48, 'work': 0, 'foreseen': 7}
+    >>> bytes_by_kind({"stash": [A, (A, None)], "work": {"view": A[:, :1]}})
+    {'stash': 48, 'work': 0}
     """
     seen = {}
     n_bytes = {}
     total = 0
     for kind, value in holdings.items():
-        if type(value) is Bytes:
-            n_bytes[kind] = value.nbytes
-            continue
         seen.update(value if type(value) is Buffers else Buffers(value))
         before, total = total, sum(seen.values())
         n_bytes[kind] = total - before

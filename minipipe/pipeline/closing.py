@@ -58,14 +58,15 @@ def exchange_tied(ties, placements, stages, device):
             parts = [stage.dW(own.index)]
             for tied, place in zip(layers, others, strict=True):
                 parts.append((yield Receive(_label("dW of", name, tied), place)))
-            total = stage.totals.of_tied[own.index] = sum_of_tied(parts)
+            total = sum_of_tied(parts)
+            stage.totals.keep_tied(own.index, total)
             for tied, place in zip(layers, others, strict=True):
                 yield Send(_label("sum for", name, tied), total, place)
     for (name, first, *others), (_, *layers) in families.items():
         for tied, place in zip(layers, others, strict=True):
             if place == device:
                 total = yield Receive(_label("sum for", name, tied), first)
-                stages[tied.stage, device].totals.of_tied[tied.index] = total
+                stages[tied.stage, device].totals.keep_tied(tied.index, total)
 
 
 def _label(what, name, tied):

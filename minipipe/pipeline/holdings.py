@@ -8,13 +8,15 @@ KEPT = ("stashed inputs", "caches")  # what a stage keeps of a micro-batch
 class Holdings:
     """All that a stage holds in a run, by kind; the mini-batch itself lies on the host.
 
-    What a stage stashes for a micro-batch stays as it is until it is taken out, so its buffers are found once.
+    What a stage stashes for a micro-batch stays as it is until it is taken out, so its buffers are found once; and those of
+    its sums whenever these have changed.
     """
 
     def __init__(self, stage):
         self.stage = stage
         self._parameters = Buffers(stage.weights())
         self._known = {}  # (name of a stash, micro-batch) -> Buffers
+        self._sums, self._n_changes = None, None
 
     def __call__(self):
         """{kind: arrays, or the `Buffers` of them}"""
@@ -26,10 +28,16 @@ class Holdings:
             "parameters": newest,
             "optimizer state": stage.optimizer_state(),
             "weight versions": older,
-            "gradients": stage.totals.held(),
+            "gradients": self._buffers_of_sums(),
             "stashed inputs": self._buffers("inputs"),
             "caches": [self._buffers("stash"), self._buffers("halves")],
         }
+
+    def _buffers_of_sums(self):
+        totals = self.stage.totals
+        if self._n_changes != totals.n_changes:
+            self._sums, self._n_changes = Buffers(totals.held()), totals.n_changes
+        return self._sums
 
     def _buffers(self, name):
         found = Buffers()

@@ -131,7 +131,7 @@ def without_numbers(costs, n_stages):
     sent = {(kind, stage): {} for kind in RULES for stage in range(n_stages)}
     for (kind, stage), results in sent.items():
         neighbour = stage + RULES[kind].way
-        if neighbour != stage and 0 <= neighbour < n_stages:
+        if neighbour != stage and 0 <= neighbour < n_stages and sizes[min(stage, neighbour)]:
             results[MAIN] = Bytes(sizes[min(stage, neighbour)])
 
     def perform(action, inputs):

@@ -12,11 +12,13 @@ class Totals:
 
     def __init__(self, n):
         self._gradients, self._costs, self._statistics = (SumForEach(n) for _ in range(3))
-        self.of_tied = {}  # index of a tied layer in the stage -> the sum of the dW of all that share its W
+        self.of_tied = {}     # index of a tied layer in the stage -> the sum of the dW of all that share its W
+        self.n_changes = 0    # since it was made: for those who count what is held
 
     def add(self, i, gradients):
         """Add the weight gradients of micro-batch i."""
         self._gradients.add(i, gradients)
+        self.n_changes += 1
 
     def add_cost(self, i, J):
         """Add the cost of micro-batch i, its part of the whole."""
@@ -25,6 +27,7 @@ class Totals:
     def add_statistics(self, i, statistics):
         """Add what the layers have counted in the forward of micro-batch i."""
         self._statistics.add(i, statistics)
+        self.n_changes += 1
 
     def gradients(self, i=0):
         """A list over the layers of `(dW, db)`, of the mini-batch of micro-batch i; dW over all layers that share a W."""
@@ -44,6 +47,12 @@ class Totals:
         self.of_tied.clear()
         for sums in self._all():
             sums.forget(i)
+        self.n_changes += 1
+
+    def keep_tied(self, index, dW):
+        """`dW` is the sum for the tied layer at `index` of the stage."""
+        self.of_tied[index] = dW
+        self.n_changes += 1
 
     def pending(self, i):
         """The partial sums of the mini-batch of micro-batch i, to be handed to another device that has the same stage."""
@@ -53,15 +62,21 @@ class Totals:
         """Add the partial sums of another device, which has worked on other micro-batches."""
         for sums, nodes in zip(self._all(), pending, strict=True):
             sums.of(i).absorb(nodes)
+        self.n_changes += 1
 
     def replace(self, i, pending):
         """Take over the sums of another device, which are those of all micro-batches."""
         for sums, nodes in zip(self._all(), pending, strict=True):
             sums.of(i).pending = nodes
+        self.n_changes += 1
 
     def held(self):
         """All arrays that are kept, as nested lists."""
         return [self._gradients.pending, self._statistics.pending, self.of_tied]
+
+    def n_held(self):
+        """How many partial sums are kept: (of gradients, of statistics)."""
+        return self._gradients.n_pending, self._statistics.n_pending
 
     def _all(self):
         return self._gradients, self._costs, self._statistics

@@ -42,12 +42,19 @@ class Wires:
     def into(self, part):
         """[(name, label of the message, device that sends it)] of all that an action waits for."""
         kind, stage, i = part
-        return [(name, _label(name, message, source, i), self.device(source, i)) for name, message, source in self._into[kind, stage]]
+        return [
+            (name, _label(name, message, source, i), self.device(source, i))
+            for name, message, source in self._into[kind, stage]
+        ]
 
     def out_of(self, part):
         """[(name, label of the message, device that gets it)] of all that an action sends."""
         kind, stage, i = part
-        return [(name, _label(name, message, stage, i), self.device(target, i)) for name, message, target in self._out_of[kind, stage]]
+        sent = []
+        for name, message, target in self._out_of[kind, stage]:
+            same = name is MAIN and message == kind  # then the message is called as the action is
+            sent.append((name, part if same else _label(name, message, stage, i), self.device(target, i)))
+        return sent
 
 
 def _label(name, message, stage, i):

@@ -1,8 +1,10 @@
 """The bytes that the devices will hold in a run, foreseen from those of one micro-batch."""
 
-from ..cluster import Bytes, Compute
+from collections import Counter
+
+from ..cluster import Bytes, Compute, Counted
 from ..pipeline.closing import Tied
-from ..pipeline.holdings import KEPT, joined
+from ..pipeline.holdings import KEPT
 from ..pipeline.totals import Totals
 from ..pipeline.versions import Versions
 from ..pipeline.wires import MAIN
@@ -26,29 +28,30 @@ class StandIn:
         self.totals = Totals(n)
         self._footprints, self._patterns = footprints, patterns
         self._versions = None if wanted is None else Versions(wanted, None)
-        of_stage = footprints[0]
-        self._parameters, self._state = Bytes(of_stage.parameters), Bytes(of_stage.optimizer_state)
-        self._older = Bytes(0)
-        self._kept = {kind: Bytes(0) for kind in KEPT}
-        self._kept_of = {}  # micro-batch -> {kind: bytes}
+        self._gradients, self._statistics = Bytes(footprints[0].gradients), Bytes(footprints[0].statistics)
+        self._held = Counted.fromkeys(("weight versions", "gradients", *KEPT, "work"), 0)
+        self._held["parameters"], self._held["optimizer state"] = footprints[0].parameters, footprints[0].optimizer_state
+        self._kept = {}  # micro-batch -> {kind: bytes}
+        self._n_changes = 0
 
-    def work(self, kind, i):
-        """The bytes of what an action works with beside what the stage holds: at its start, and at its end."""
-        before, after, _ = self._action(kind, i)
-        return before, after
+    def get(self, kind, i):
+        """An action is about to begin: the stage works with what it is given."""
+        self._held["work"] += self._action(kind, i)[0]
 
     def act(self, kind, i):
-        """An action changes what the stage holds."""
-        *_, kept = self._action(kind, i)
-        before = self._kept_of.pop(i, {})
-        for name, held in self._kept.items():
-            held.nbytes += kept.get(name, 0) - before.get(name, 0)
-        self._kept_of[i] = kept
-        footprint, rule = self._footprints[i], RULES[kind]
-        if rule.alive > 0 and footprint.statistics:
-            self.totals.add_statistics(i, Bytes(footprint.statistics))
+        """An action changes what the stage holds, and what it works with."""
+        before, after, kept = self._action(kind, i)
+        self._held["work"] += after - before
+        for name, n_bytes in self._kept.get(i, {}).items():
+            self._held[name] -= n_bytes
+        for name, n_bytes in kept.items():
+            self._held[name] += n_bytes
+        self._kept[i] = kept
+        rule = RULES[kind]
+        if rule.alive > 0 and self._statistics.nbytes:
+            self.totals.add_statistics(i, self._statistics)
         if rule.adds & WEIGHT:
-            self.totals.add(i, Bytes(footprint.gradients))
+            self.totals.add(i, self._gradients)
         if self._versions is not None:
             self._change_versions(kind, i)
 
@@ -58,10 +61,16 @@ class StandIn:
 
     def holdings(self):
         """{kind: bytes}"""
-        return {
-            "parameters": self._parameters, "optimizer state": self._state, "weight versions": self._older,
-            "gradients": self.totals.held(), **self._kept,
-        }
+        if self._n_changes != self.totals.n_changes:
+            n_gradients, n_statistics = self.totals.n_held()
+            sums = n_gradients * self._gradients.nbytes + n_statistics * self._statistics.nbytes
+            self._held["gradients"] = sums + sum(dW.nbytes for dW in self.totals.of_tied.values())
+            self._n_changes = self.totals.n_changes
+        return Counted(self._held)
+
+    def let_go(self):
+        """An action is over: what it has worked with is sent, or dropped."""
+        self._held["work"] = 0
 
     def _action(self, kind, i):
         return self._footprints[i].actions[self._patterns[i]].get(kind, (0, 0, {}))
@@ -72,7 +81,7 @@ class StandIn:
             self.totals.forget(i)
         elif RULES[kind].adds & WEIGHT:
             self._versions.used_by(i)
-        self._older.nbytes = len(self._versions.older) * self._parameters.nbytes
+        self._held["weight versions"] = len(self._versions.older) * self._held["parameters"]
 
 
 class Foresight:
@@ -101,24 +110,20 @@ class Foresight:
 
     def perform(self, action, inputs):
         """For `program`: an action that takes its time, and whose arguments, results and messages have their bytes."""
-        stand_ins = [(self._stage(stage, i), kind, i) for kind, stage, i in action.parts]
-        works = [stand_in.work(kind, i) for stand_in, kind, i in stand_ins]
-        work = Bytes(sum(before for before, _ in works))
-
-        def act(work):
-            for stand_in, kind, i in stand_ins:
-                stand_in.act(kind, i)
-            work.nbytes = sum(after for _, after in works)
-
-        yield Compute(action, act, work)
-        return [self._sent[i][stage].get(RULES[kind].message, {}) for kind, stage, i in action.parts]
+        parts = [(self._stage(stage, i), kind, i) for kind, stage, i in action.parts]
+        for stand_in, kind, i in parts:
+            stand_in.get(kind, i)
+        yield Compute(action, _act, parts)
+        for stand_in, *_ in parts:
+            stand_in.let_go()
+        return [self._sent[i][stage][RULES[kind].message] for kind, stage, i in action.parts]
 
     def holdings(self):
         """For each device, a function that returns {kind: bytes}."""
         on_device = {}
         for (_, device), stand_in in self.stages.items():
             on_device.setdefault(device, []).append(stand_in.holdings)
-        return [joined(on_device[device]) for device in sorted(on_device)]
+        return [_added_up(on_device[device]) for device in sorted(on_device)]
 
     def skips(self):
         """(name, stage of its Fork, stage of its Join) of the skip connections from one stage to another."""
@@ -140,9 +145,28 @@ class Foresight:
         return self.stages[stage, self._placements[self._copy_of[i] if self._copy_of else 0][stage]]
 
 
+def _act(parts):
+    for stand_in, kind, i in parts:
+        stand_in.act(kind, i)
+
+
+def _added_up(holdings):
+    """One function for all that the stand-ins on a device hold. holdings: a function for each of them."""
+    if len(holdings) == 1:
+        return holdings[0]
+
+    def held():
+        total = Counter()
+        for of_stage in holdings:
+            total.update(of_stage())
+        return Counted(total)
+
+    return held
+
+
 def _sent(footprint):
     """{kind of message: {name: what a stage sends by this name}}"""
-    sent = {message: {MAIN: Bytes(n_bytes)} for message, n_bytes in footprint.sent.items()}
+    sent = {"": {}} | {message: {MAIN: Bytes(n_bytes)} for message, n_bytes in footprint.sent.items()}
     for (message, name), n_bytes in footprint.skips.items():
         sent[message][name] = Bytes(n_bytes)
     return sent
