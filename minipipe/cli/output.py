@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from ..plots import text
-from ..plots.timeline import figure_size, timeline
+from ..plots.timeline import timeline_figure
 from ..schedules import peak_microbatches
 
 DOTS_PER_INCH = 150  # of pictures
@@ -27,11 +27,7 @@ def print_trace(trace):
 
 def save(trace, path, title):
     """The timeline as a picture in the file `path`, drawn without any display."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=figure_size([trace], trace.n_devices), layout="constrained")
-    timeline(trace, ax=figure.add_subplot(), title=title)
-    write(figure, path)
+    write(timeline_figure(trace, title), path)
 
 
 def picture_formats():

@@ -41,6 +41,15 @@ def timeline(trace, ax=None, until=None, title=None, legend=True, arrows=False, 
     return ax
 
 
+def timeline_figure(trace, title=None):
+    """A matplotlib `Figure` with the timeline of `trace`, which needs no display."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=figure_size([trace], trace.n_devices), layout="constrained")
+    timeline(trace, ax=figure.add_subplot(), title=title)
+    return figure
+
+
 def new_axes(trace):
     """Axes in a new figure whose size suits the number of boxes and devices."""
     import matplotlib.pyplot as plt
