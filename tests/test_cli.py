@@ -59,8 +59,12 @@ def test_each_single_negative_verdict_makes_the_command_fail(capsys, tmp_path, m
         return answer
 
     verdicts = {"same_bits": True, "share_of_bound": 0.5, "equals_full_batch": True}
-    for name, good in (verdicts | ({"equals_same_groups": True} if room == "verify" else {})).items():
-        monkeypatch.setattr(f"minipipe.cli.{room}.{name}", judge if name == verdict else lambda pipe, X, Y, good=good: good)
+    if room == "verify":
+        verdicts["equals_same_groups"] = True
+    module = {"train": "minipipe.cli.train", "verify": "minipipe.verification.examples"}[room]
+    for name, good in verdicts.items():
+        judged = judge if name == verdict else lambda pipe, X, Y, good=good: good
+        monkeypatch.setattr(f"{module}.{name}", judged)
     monkeypatch.setattr("minipipe.cli.verify.SIZES", [(1, 1, 8)])
     monkeypatch.setattr("minipipe.cli.train.print_trace", lambda trace: None)
     monkeypatch.setattr("minipipe.cli.train.save", lambda trace, path, title: print(title))
