@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .layers import Layer, forward_through, skip_routes
+from .layers import Layer
+from .layers.skips import skip_routes
+from .layers.through import forward_through
 
 LONGEST_NAME = 52
 HEADER = ("layer", "output", "parameters", "MACs", "bytes")

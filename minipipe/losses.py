@@ -11,6 +11,8 @@ import numpy as np
 
 from .functions import sigmoid
 
+__all__ = ["BinaryCrossEntropy", "MeanSquaredError", "SoftmaxCrossEntropy"]
+
 
 class Loss:
     """A cost of predictions `A` (n, m) against labels `Y` of the same shape.

@@ -9,6 +9,8 @@ import copy
 
 import numpy as np
 
+__all__ = ["SGD", "Adam", "AdamW", "RMSProp"]
+
 
 class Optimizer:
     """What all optimizers share: the walk over the parameters, weight decay, and the memory of past gradients.

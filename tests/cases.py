@@ -1,14 +1,19 @@
 """Random networks, mini-batches and pipelines for the property tests."""
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from every_layer import ALONE, BEGIN_WITH_TOKENS, LAYERS
 from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import rational
+from minipipe.layers import every_layer
+from minipipe.layers.activations import Elementwise
 from minipipe.schedules import RECOMPUTE, Action, Overlap, Schedule, build, names_for
+from minipipe.verification.rounding import FORWARD
 
 LOSSES = {
     "mean squared error": mp.MeanSquaredError(),
@@ -16,10 +21,9 @@ LOSSES = {
     "binary": mp.BinaryCrossEntropy(),
     "binary from logits": mp.BinaryCrossEntropy(from_logits=True),
 }
-
-
-BOUNDED = [mp.ReLU(), mp.Sigmoid(), mp.Tanh()]  # the activations that `verification.rounding_bounds` knows
-ACTIVATIONS = [*BOUNDED, mp.LeakyReLU(), mp.GELU(), mp.SiLU(), mp.Softplus(), mp.Softmax()]
+ACTIVATIONS = [layer for layer, _ in LAYERS.values() if isinstance(layer, (Elementwise, mp.Softmax))]
+BOUNDED = [layer for layer in ACTIVATIONS if type(layer) in FORWARD]  # those that have a rounding bound
+SMALL = [name for name in ALONE if math.prod(LAYERS[name][1]) <= 15]  # rational numbers grow long in larger ones
 
 
 class Case(NamedTuple):
@@ -83,6 +87,48 @@ def cases(draw, representable=False, activations=ACTIVATIONS):
         layers.append(mp.Sigmoid())
     m = draw(st.sampled_from([1, 2, 4, 8, 16])) if representable else draw(st.integers(1, 9))
     return Case(layers, loss, m, *draw(cuts(len(layers), most=m)), draw(st.integers(0, 999)))
+
+
+class Data(NamedTuple):
+    """A network with a mini-batch of floats or tokens, and the most micro-batches that it can be cut into."""
+
+    layers: list
+    X: np.ndarray
+    Y: np.ndarray
+    n_microbatches: int
+    has_batch_norm: bool
+
+    def converted(self, number):
+        """(layers, X, Y) with other numbers; `number(array)` converts, as `eighths` and `np.float32` do."""
+        return [layer.copy(number) for layer in self.layers], number(self.X), number(self.Y)
+
+
+@st.composite
+def networks_with(draw, name):
+    """`Data` for a network with this layer of `every_layer.LAYERS` and a small one, in this order or the other.
+
+    Before each of them, a Linear and a Reshape make a sample of the shape that it takes; one that takes tokens
+    is the first.
+    """
+    other = draw(st.sampled_from([name for name in SMALL if name not in BEGIN_WITH_TOKENS]))
+    names = [name, other] if name in BEGIN_WITH_TOKENS else draw(st.permutations([name, other]))
+    rng = np.random.default_rng(draw(st.integers(0, 999)))
+    m = draw(st.integers(2, 4))
+    if name in BEGIN_WITH_TOKENS:
+        X = rng.integers(0, BEGIN_WITH_TOKENS[name], (*LAYERS[name][1], m))
+    else:
+        X = rng.standard_normal((2, m))
+    network, width = [], 2
+    for part in names:
+        layer, shape = LAYERS[part]
+        if part not in BEGIN_WITH_TOKENS:
+            network += [mp.Linear(width, math.prod(shape)), mp.Reshape(shape)]
+        network += [layer, mp.Flatten()]
+        width = math.prod(layer.output_shape((*shape, m))[:-1])
+    layers = mp.Sequential([*network, mp.Linear(width, 2)], None).layers
+    has_batch_norm = any(isinstance(layer, mp.BatchNorm) for layer in every_layer(layers))
+    most = m // 2 if has_batch_norm else m  # one sample may have no variance
+    return Data(layers, X, rng.standard_normal((2, m)), most, has_batch_norm)
 
 
 @st.composite

@@ -7,7 +7,8 @@ from cases import every_setting
 import minipipe as mp
 from minipipe.exact import rational
 from minipipe.functions import leaves
-from minipipe.layers import every_layer, forward_through
+from minipipe.layers import every_layer
+from minipipe.layers.through import forward_through
 from minipipe.models.cells import Shift
 from minipipe.verification import equals_full_batch, same_bits
 

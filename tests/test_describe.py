@@ -9,7 +9,8 @@ import pytest
 
 import minipipe as mp
 from minipipe.functions import leaves, shape_of
-from minipipe.layers import every_layer, forward_through, set_moment
+from minipipe.layers import every_layer
+from minipipe.layers.through import forward_through, prepare_forward
 
 GPIPE = {  # layers: (what table 1 of GPipe prints, the exact count), for d = 2048 and 32,000 tokens
     3: ("282.2M", 282_182_912), 13: ("785.8M", 785_765_632), 103: ("5.3B", 5_318_010_112),
@@ -43,7 +44,7 @@ def outputs(layers, input_shape):
         everything.append(layer.forward(A))
         return everything[-1]
 
-    set_moment(every_layer(layers), training=False)
+    prepare_forward(every_layer(layers), training=False)
     X = np.zeros((*input_shape, 1), int if isinstance(layers[0], mp.Embedding) else np.float32)
     forward_through(layers, X, {}, call)
     return everything
@@ -128,7 +129,7 @@ def running_totals(layers, input_shape, done):
         totals.append(done[0])
         return A
 
-    set_moment(every_layer(layers), training=False)
+    prepare_forward(every_layer(layers), training=False)
     X = np.zeros((*input_shape, 1), int if isinstance(layers[0], mp.Embedding) else np.float32)
     forward_through(layers, X, {}, call)
     return [after - before for before, after in zip(totals, totals[1:])]

@@ -8,7 +8,17 @@ from functools import partial
 
 import numpy as np
 import pytest
-from cases import BOUNDED, cases, cases_with_skips, cuts, eighths, every_setting, valid_schedules
+from cases import (
+    BOUNDED,
+    cases,
+    cases_with_skips,
+    cuts,
+    eighths,
+    every_setting,
+    networks_with,
+    valid_schedules,
+)
+from every_layer import ALONE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,6 +91,33 @@ def equal(result, reference):
     return all(mine.dtype == its.dtype and np.array_equal(mine, its) for mine, its in zip(result, reference, strict=True))
 
 
+@pytest.mark.parametrize("name", ALONE)
+@settings(max_examples=3)
+@given(data=st.data())
+def test_theorem_every_layer_between_others_in_any_cut(name, data):
+    """In rational numbers, equal to the full batch; with BatchNorm, to the sum over the micro-batches."""
+    drawn = data.draw(networks_with(name))
+    layers, X, Y = drawn.converted(eighths)
+    pipe = drawn_pipeline(data, layers, mp.MeanSquaredError(), drawn.n_microbatches)
+    equal_to = equals_same_groups if drawn.has_batch_norm else equals_full_batch
+    assert equal_to(pipe, X, Y)
+
+
+@pytest.mark.parametrize("name", ALONE)
+@settings(max_examples=6)
+@given(data=st.data(), dtype=st.sampled_from([np.float32, np.float64]))
+def test_every_layer_between_others_has_the_same_bits_in_any_cut(name, data, dtype):
+    drawn = data.draw(networks_with(name))
+    layers, X, Y = drawn.converted(dtype)
+    assert same_bits(drawn_pipeline(data, layers, mp.MeanSquaredError(), drawn.n_microbatches), X, Y)
+
+
+def drawn_pipeline(data, layers, loss, most):
+    """A pipeline with a cut, M up to `most`, a schedule and recomputation drawn."""
+    partition, n_microbatches, schedule, recompute = data.draw(cuts(len(layers), most))
+    return mp.Pipeline(layers, loss, len(partition), n_microbatches, schedule, recompute, partition=partition)
+
+
 IMAGES = {
     "max": [
         mp.Linear(2, 30), mp.Reshape((2, 3, 5)), mp.MaxPool2d(2, stride=1, padding=1), mp.LeakyReLU(), mp.Flatten(), mp.Linear(48, 2),
@@ -142,12 +179,6 @@ def tokens(m):
     return rng.integers(0, 5, (2, m)), mp.one_hot(rng.integers(0, 5, 2 * m), 5).reshape(5, 2, m)
 
 
-def drawn_pipeline(data, layers, loss, m, most):
-    """A pipeline with a cut, M up to `most`, a schedule and recomputation drawn."""
-    partition, n_microbatches, schedule, recompute = data.draw(cuts(len(layers), most))
-    return mp.Pipeline(layers, loss, len(partition), n_microbatches, schedule, recompute, partition=partition)
-
-
 @pytest.mark.parametrize("name", SEQUENCES)
 @settings(max_examples=6)
 @given(data=st.data(), m=st.integers(2, 3))
@@ -155,7 +186,7 @@ def test_theorem_attention_in_any_cut_is_equal_to_the_full_batch(name, data, m):
     """In rational numbers, dropout, tied words and skip connections included; sequences of 2 places."""
     X, Y = tokens(m)
     layers = [layer.copy(eighths) for layer in mp.Sequential(SEQUENCES[name], None).layers]
-    assert equals_full_batch(drawn_pipeline(data, layers, mp.SoftmaxCrossEntropy(), m, m), mp.exact.rational(X), mp.exact.rational(Y))
+    assert equals_full_batch(drawn_pipeline(data, layers, mp.SoftmaxCrossEntropy(), m), mp.exact.rational(X), mp.exact.rational(Y))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -165,7 +196,7 @@ def test_theorem_attention_in_any_cut_is_equal_to_the_full_batch(name, data, m):
 def test_attention_has_the_same_bits_in_any_cut(name, dtype, data, m):
     X, Y = tokens(m)
     layers = mp.Sequential(SEQUENCES[name], None, dtype=dtype).layers
-    assert same_bits(drawn_pipeline(data, layers, mp.SoftmaxCrossEntropy(), m, m), X, Y.astype(dtype))
+    assert same_bits(drawn_pipeline(data, layers, mp.SoftmaxCrossEntropy(), m), X, Y.astype(dtype))
 
 
 NORMALISED = [
@@ -186,7 +217,7 @@ def test_theorem_with_batch_norm_equal_to_the_sum_over_the_micro_batches(data, m
     """Each micro-batch by itself in a plain loop: in rational numbers, for any cut; at least 2 samples in each."""
     X, Y = images(m)
     layers = [layer.copy(eighths) for layer in mp.Sequential(NORMALISED, None).layers]
-    assert equals_same_groups(drawn_pipeline(data, layers, mp.MeanSquaredError(), m, m // 2), eighths(X), eighths(Y))
+    assert equals_same_groups(drawn_pipeline(data, layers, mp.MeanSquaredError(), m // 2), eighths(X), eighths(Y))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -195,7 +226,7 @@ def test_theorem_with_batch_norm_equal_to_the_sum_over_the_micro_batches(data, m
 def test_batch_norm_has_the_same_bits_in_any_cut(dtype, data, m):
     X, Y = images(m)
     layers = mp.Sequential(NORMALISED, None, dtype=dtype).layers
-    assert same_bits(drawn_pipeline(data, layers, mp.MeanSquaredError(), m, m // 2), X.astype(dtype), Y.astype(dtype))
+    assert same_bits(drawn_pipeline(data, layers, mp.MeanSquaredError(), m // 2), X.astype(dtype), Y.astype(dtype))
 
 
 def test_training_stays_equal_step_after_step():

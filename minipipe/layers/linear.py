@@ -38,8 +38,8 @@ class Linear(Layer):
         if n_prev < 1 or n < 1:
             raise ValueError(f"Linear({n_prev}, {n}): both numbers of units must be at least 1")
         self.n_prev, self.n, self.initialization, self.tie = n_prev, n, initialization, tie
-        self.W = _parameter("W", W, (n, n_prev))
-        self.b = _parameter("b", b, (n, 1))
+        self.W = self.checked_parameter("W", W, (n, n_prev))
+        self.b = self.checked_parameter("b", b, (n, 1))
 
     def initialize(self, rng, dtype=np.float64):
         if self.W is None:
@@ -78,16 +78,3 @@ class Linear(Layer):
 
     def __repr__(self):
         return f"Linear({self.n_prev}, {self.n})"
-
-
-def _parameter(name, value, shape):
-    if value is None:
-        return None
-    value = np.array(value)
-    if value.dtype.kind in "iub":
-        value = value.astype(np.float64)
-    if value.dtype.kind not in "fO" or (value.dtype.kind == "f" and not np.isfinite(value).all()):
-        raise ValueError(f"{name} must hold finite real numbers, got an array of {value.dtype}")
-    if value.shape != shape:
-        raise ValueError(f"{name} has shape {value.shape}, but Linear({shape[1]}, {shape[0]}) needs {shape}")
-    return value

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from ..functions import leaves
 from .layer import Layer
 
 
@@ -76,54 +75,6 @@ class Join(Layer):
 
     def __repr__(self):
         return f"Join({self.join!r}, how={self.how!r})"
-
-
-def forward_through(layers, A, skips, call=lambda layer, A: layer.forward(A)):
-    """A after consecutive layers. skips: {name: what a Fork has put aside}, which Forks fill and Joins empty.
-
-    call: what happens at each layer; with `layer.output_shape(A)` instead of `layer.forward(A)`, shapes go the same way.
-    """
-    for layer in layers:
-        if layer.join is not None:
-            A = A, skips.pop(layer.join)
-        A = call(layer, A)
-        if layer.fork is not None:
-            A, skips[layer.fork] = A
-    return A
-
-
-def backward_through(layers, dA, skips, wants_dX=False):
-    """(dX, gradients) of consecutive layers; the caches are gone then. The arguments are those of `backward_input_through`."""
-    gradients = [(layer.W, layer.b) for layer in layers]  # right for those without parameters: None, or tuples of None
-
-    def differentiate(index, dZ):
-        gradients[index] = layers[index].backward_weight(dZ)
-        layers[index].cache = None
-
-    return backward_input_through(layers, dA, skips, wants_dX, differentiate), gradients
-
-
-def backward_input_through(layers, dA, skips, wants_dX, then):
-    """dX of consecutive layers. From the last layer to the first, `then(index, dZ)` gets the derivative by each one's output.
-
-    skips: {name: derivative by what the Fork of that name has put aside}, which Joins fill and Forks empty. Unless
-    somebody `wants_dX`, it is None, and nothing is computed below the first layer with parameters.
-    """
-    first = 0
-    if not wants_dX:
-        first = next((index for index, layer in enumerate(layers) if leaves((layer.W, layer.b))), len(layers))
-        for layer in layers[:first]:
-            layer.cache = None
-    for index in reversed(range(first, len(layers))):
-        layer = layers[index]
-        if layer.fork is not None:
-            dA = dA, skips.pop(layer.fork)
-        dA_prev = layer.backward_input(dA) if index > first or wants_dX else None
-        then(index, dA)
-        if layer.join is not None:
-            dA_prev, skips[layer.join] = dA_prev
-        dA = dA_prev
-    return dA if wants_dX else None
 
 
 def skip_routes(layers):

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..description import describe, parameters_of_layers, without_samples
-from ..layers import backward_input_through, every_layer, forward_through, set_moment
+from ..layers import every_layer
+from ..layers.through import backward_input_through, forward_through, prepare_forward
 from ..network import Network, take_statistics
 from .integers import checked
 
@@ -95,8 +96,8 @@ def times_of_layers(layers, loss, X, Y, n_rounds=5):
 
 def _one_round(network, X, Y):
     """[Times] of one forward and backward."""
-    layers, everyone = network.layers, list(every_layer(network.layers))
-    set_moment(everyone, training=True)
+    layers, all_layers = network.layers, list(every_layer(network.layers))
+    prepare_forward(all_layers, training=True)
     F, B, clock = [], [0.0] * len(layers), _Stopwatch()
 
     def forward(layer, A):
@@ -116,7 +117,7 @@ def _one_round(network, X, Y):
     B[-1] = clock.lap()
     backward_input_through(layers, dA, {}, False, backward_weight)
     network.loss.cache = None
-    take_statistics(everyone)
+    take_statistics(all_layers)
     return list(map(Times, F, B))
 
 

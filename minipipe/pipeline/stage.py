@@ -4,7 +4,8 @@ import copy
 
 from ..cluster import Buffers
 from ..functions import leaves
-from ..layers import backward_input_through, backward_through, every_layer, forward_through, set_moment
+from ..layers import every_layer
+from ..layers.through import backward_input_through, backward_through, forward_through, prepare_forward
 from ..network import commit, take_statistics
 from ..sums import TreeSum
 
@@ -153,7 +154,7 @@ class Stage:
 
     def _through_layers(self, i, A, skips):
         """(A, None), or (None, J) in the last stage, where J is this micro-batch's part of the cost."""
-        set_moment(self._everyone, training=True, step=self.batch.step(i), first_sample=self.batch.first_sample(i))
+        prepare_forward(self._everyone, training=True, step=self.batch.step(i), first_sample=self.batch.first_sample(i))
         A = forward_through(self.layers, A, skips)
         if self.loss is None:
             return A, None

@@ -6,7 +6,8 @@ Each verdict runs `pipe` on the mini-batch X, Y, so that `pipe.trace` is the tra
 import numpy as np
 
 from ..functions import even_slices, leaves
-from ..layers import backward_through, every_layer, forward_through, set_moment
+from ..layers import every_layer
+from ..layers.through import backward_through, forward_through, prepare_forward
 from ..network import Sequential, sum_of_tied
 from ..pipeline import Pipeline
 from .rounding import rounding_bounds
@@ -32,14 +33,14 @@ def equals_same_groups(pipe, X, Y):
     reference = Sequential(pipe.layers, pipe.loss)
     layers, J, sums = reference.layers, 0, None
     for part in even_slices(X.shape[-1], pipe.n_microbatches):
-        set_moment(every_layer(layers), training=True, step=pipe.n_steps, first_sample=part.start)
+        prepare_forward(every_layer(layers), training=True, step=pipe.n_steps, first_sample=part.start)
         J = J + pipe.loss.forward(forward_through(layers, X[..., part], {}), Y[..., part], X.shape[-1])
         gradients = [leaves(pair) for pair in backward_through(layers, pipe.loss.backward(), {})[1]]
         sums = gradients if sums is None else [[a + b for a, b in zip(*pair)] for pair in zip(sums, gradients)]
     pipe.loss.cache = None
-    for places in reference.ties.values():
-        total = sum_of_tied([sums[index][0] for index in places])
-        for index in places:
+    for indices in reference.ties.values():
+        total = sum_of_tied([sums[index][0] for index in indices])
+        for index in indices:
             sums[index][0] = total
     return _equal(_run(pipe, X, Y), (J, sums))
 
