@@ -23,7 +23,7 @@ LOSSES = {
 }
 ACTIVATIONS = [layer for layer, _ in LAYERS.values() if isinstance(layer, (Elementwise, mp.Softmax))]
 BOUNDED = [layer for layer in ACTIVATIONS if type(layer) in FORWARD]  # those that have a rounding bound
-SMALL = [name for name in ALONE if math.prod(LAYERS[name][1]) <= 15]  # rational numbers grow long in larger ones
+SMALL = [name for name in ALONE if math.prod(LAYERS[name][1]) <= 9]  # rational numbers grow long in larger ones
 
 
 class Case(NamedTuple):
