@@ -34,13 +34,14 @@ class Bounds:
 def rounding_bounds(layers, loss, X, Y):
     """`Bounds` for the mini-batch X, Y (float32 or float64) through `layers`, which must have parameters.
 
-    Covers Linear, ReLU, Sigmoid, Tanh and the three losses; a layer of another kind raises `ValueError`. Where
+    Covers the layers of `FORWARD` and the three losses; a layer of another kind raises `ValueError`. Where
     rounding could move a ReLU's input across 0, the slope there counts as unknown, and the bound is large.
     """
+    known = ", ".join(kind.__name__ for kind in FORWARD)
     for layer in layers:
         if type(layer) not in FORWARD:
             raise ValueError(
-                f"no rounding bound is derived for {layer!r}: there is one for {', '.join(kind.__name__ for kind in FORWARD)}; "
+                f"no rounding bound is derived for {layer!r}: there is one for {known}; "
                 "compare in rational numbers with equals_full_batch instead"
             )
     if X.dtype not in (np.float32, np.float64):
