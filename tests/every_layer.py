@@ -64,7 +64,7 @@ LAYERS = {  # name: (layer, shape of a sample), where a Join has two samples
     "Embedding": (mp.Embedding(7, 3), (5,)),
     "Embedding of one token": (mp.Embedding(3, 4), ()),
     "PositionalEmbedding": (mp.PositionalEmbedding(3, 7), (3, 5)),
-    "MultiHeadAttention": (mp.MultiHeadAttention(6, 3), (6, 4)),
+    "MultiHeadAttention": (mp.MultiHeadAttention(6, 3), (6, 5)),
     "attention, causal": (mp.MultiHeadAttention(4, 2, causal=True), (4, 3)),
     "attention, one position": (mp.MultiHeadAttention(3, 1, causal=True), (3, 1)),
     "TransformerBlock": (mp.TransformerBlock(4, 2, n_hidden=5, causal=True, dropout=0.25), (4, 3)),
