@@ -97,9 +97,9 @@ def one_hot(labels, n_classes, dtype=np.float64):
 
 
 def accuracy(A, Y):
-    """The share of places where the largest entry of A (n, ..., m), along the first axis, stands where that of Y does.
+    """The share of positions at which the largest entry of A (n, ..., m), along the first axis, is that of Y.
 
-    A and Y have one shape. A place is a column of (n, m), or each of the T positions of each sample of (n, T, m).
+    A and Y have one shape. A position is a column of (n, m), or one of the T of a sample of (n, T, m).
 
     >>> accuracy(np.array([[0.2, 0.9], [0.8, 0.1]]), np.array([[1, 1], [0, 0]]))
     0.5

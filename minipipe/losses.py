@@ -86,7 +86,7 @@ class SoftmaxCrossEntropy(Loss):
 
         P = e^Z / column sums,   J = -1/m sum_k sum_c Y[c, k] log P[c, k],   dZ = (P - Y) / m
 
-    With more axes, as in (n_classes, T, m), a sample's cost is the mean over its places, and m above stands for T m.
+    With more axes, as in (n_classes, T, m), a sample's cost is the mean over its positions, and m above stands for T m.
 
     The derivative: L = log(sum_c e^z_c) - sum_c y_c z_c for a column of Y that adds up to 1, so
     dL/dz_c = p_c - y_c. Each column is shifted by its own maximum, which changes neither P nor J and keeps

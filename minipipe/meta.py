@@ -96,8 +96,8 @@ class MetaArray(NDArrayOperatorsMixin):
     def repeat(self, n, axis):
         return MetaArray(_along(self.shape, axis, n * self.shape[axis]), self.dtype)
 
-    def take(self, places, axis):
-        return MetaArray(_along(self.shape, axis, *np.shape(places)), self.dtype)
+    def take(self, indices, axis):
+        return MetaArray(_along(self.shape, axis, *np.shape(indices)), self.dtype)
 
     def _picked(self, key):
         if any(getattr(part, "dtype", None) == bool for part in key):

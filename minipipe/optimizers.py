@@ -32,7 +32,7 @@ class Optimizer:
             raise ValueError(f"weight_decay={weight_decay} must be at least 0")
         self.learning_rate, self.weight_decay, self.decoupled = learning_rate, weight_decay, decoupled
         self._last_rate = learning_rate
-        self._memory = {}  # (index of the layer, "W" or "b", place in it) -> arrays
+        self._memory = {}  # (index of the layer, "W" or "b", position in it) -> arrays
         self._t = 0
 
     @property
@@ -210,14 +210,14 @@ def checked_optimizer(optimizer):
 
 
 def _parameters(layers, gradients):
-    """{(index of the layer, "W" or "b", place): (parameter, gradient)}; in a layer made of layers, each has its place."""
+    """{(index of the layer, "W" or "b", position): (parameter, gradient)}; in a layer made of layers, each has its position."""
     if len(layers) != len(gradients):
         raise ValueError(f"{len(layers)} layers but {len(gradients)} gradients: pass one pair (dW, db) for each layer")
     return {
-        (index, name, place): pair_of_one
+        (index, name, position): pair_of_one
         for index, (layer, pair) in enumerate(zip(layers, gradients))
         for name, gradient in zip("Wb", pair)
-        for place, pair_of_one in enumerate(_pairs(getattr(layer, name), gradient))
+        for position, pair_of_one in enumerate(_pairs(getattr(layer, name), gradient))
     }
 
 

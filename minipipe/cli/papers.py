@@ -25,8 +25,9 @@ def run(options):
     unknown = [name for name in options.tables if name not in TABLES]
     if unknown:
         raise ValueError(f"there is no table {unknown[0]!r}: choose from {', '.join(TABLES)}")
-    for place, name in enumerate(options.tables or TABLES):
-        print("\n" * (place > 0), end="")
+    for index, name in enumerate(options.tables or TABLES):
+        if index > 0:
+            print()
         TABLES[name]()
 
 

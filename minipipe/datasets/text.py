@@ -9,7 +9,7 @@ from ..functions import one_hot, whole_number
 
 
 class Text(NamedTuple):
-    """A text, the alphabet that it is written in, and its characters as places in that alphabet.
+    """A text, the alphabet that it is written in, and its characters as positions in that alphabet.
 
     text: N characters. alphabet: V different characters. ids: (N,) whole numbers in 0..V-1, with
     text[k] = alphabet[ids[k]]. `characters` makes one.
@@ -74,8 +74,8 @@ class Text(NamedTuple):
                 f"length={length} and stride={stride} do not fit a text of {len(self.ids)} characters: both are at least 1, "
                 f"and length is at most {len(self.ids) - 1}, because a window's last character needs its next"
             )
-        places = np.arange(length)[:, None] + np.arange(0, len(self.ids) - length, stride)
-        return self.ids[places], one_hot(self.ids[places + 1], len(self.alphabet), dtype=np.float32)
+        positions = np.arange(length)[:, None] + np.arange(0, len(self.ids) - length, stride)
+        return self.ids[positions], one_hot(self.ids[positions + 1], len(self.alphabet), dtype=np.float32)
 
 
 def characters(text):
@@ -131,9 +131,9 @@ def bigram_cross_entropy(train_ids, test_ids, n):
 def _encoded(text, alphabet):
     ids = np.array([alphabet.find(character) for character in text], np.int64)
     if (ids < 0).any():
-        place = int(np.argmax(ids < 0))
+        position = int(np.argmax(ids < 0))
         raise ValueError(
-            f"character {place} is {text[place]!r}, not one of the {len(alphabet)} of the alphabet: use only {alphabet!r}"
+            f"character {position} is {text[position]!r}, not one of the {len(alphabet)} of the alphabet: use only {alphabet!r}"
         )
     return ids
 

@@ -73,7 +73,7 @@ class Tanh(Elementwise):
 
 
 class LeakyReLU(Elementwise):
-    """A = Z where Z > 0, else negative_slope * Z.  dZ = dA or negative_slope * dA, in the same places.
+    """A = Z where Z > 0, else negative_slope * Z.  dZ = dA or negative_slope * dA, in the same positions.
 
     A line with a bend: both directions multiply by the same D, 1 where Z > 0 and negative_slope elsewhere (at
     Z = 0, too), which is max(D', negative_slope) for the D' of ReLU. Hence 0 <= negative_slope <= 1; anything

@@ -1,4 +1,4 @@
-"""Attention, and the block that Transformers are made of. Sequences are (d, T, m): features, places, samples."""
+"""Attention, and the block that Transformers are made of. Sequences are (d, T, m): features, positions, samples."""
 
 import math
 
@@ -14,7 +14,7 @@ from .normalization import LayerNorm
 
 
 class MultiHeadAttention(Block):
-    """Each place gathers values from all places, in shares that depend on how well its query fits their keys.
+    """Each position gathers values from all positions, in shares that depend on how well its query fits their keys.
 
     A_prev, A (d, T, m). Four Linear(d, d) make Q, K, V and the output; the d rows of Q, K and V belong to n_heads heads, d_h = d /
     n_heads each. For one head of one sample, all (d_h, T):
@@ -36,7 +36,7 @@ class MultiHeadAttention(Block):
     >>> layer.initialize(np.random.default_rng(0))
     >>> A_prev = np.random.default_rng(1).standard_normal((4, 3, 1))
     >>> early = layer.forward(A_prev[:, :2])
-    >>> bool(abs(layer.forward(A_prev)[:, :2] - early).max() < 1e-15)      # place 2 tells places 0 and 1 nothing
+    >>> bool(abs(layer.forward(A_prev)[:, :2] - early).max() < 1e-15)      # position 2 tells positions 0 and 1 nothing
     True
     """
 
@@ -83,8 +83,8 @@ class MultiHeadAttention(Block):
         if not self.causal:
             exponentials = np.exp(S - S.max(axis=2, keepdims=True))
         else:
-            places = np.arange(S.shape[2])
-            visible = places[:, None] <= places  # row j, column t: j <= t
+            positions = np.arange(S.shape[2])
+            visible = positions[:, None] <= positions  # row j, column t: j <= t
             S = np.where(visible, S, S.min(axis=2, keepdims=True))
             exponentials = np.exp(S - S.max(axis=2, keepdims=True)) * visible
         return exponentials / exponentials.sum(axis=2, keepdims=True)
@@ -95,7 +95,7 @@ class MultiHeadAttention(Block):
         return shape
 
     def macs(self, shape):
-        """4 d^2 for each place, and 2 d for each pair of places, hidden ones included."""
+        """4 d^2 for each position, and 2 d for each pair of positions, hidden ones included."""
         _, T, m = shape
         return (4 * self.d**2 * T + 2 * self.d * T**2) * m
 
@@ -106,7 +106,7 @@ class MultiHeadAttention(Block):
 class TransformerBlock(Chain):
     """B = A_prev + attention(LayerNorm(A_prev)),  A = B + W2 GELU(W1 LayerNorm(B) + b1) + b2, all (d, T, m).
 
-    W1 (n_hidden, d) and W2 (d, n_hidden) act on each place by itself; n_hidden left out is 4 d. dropout: the probability of 0
+    W1 (n_hidden, d) and W2 (d, n_hidden) act on each position by itself; n_hidden left out is 4 d. dropout: the probability of 0
     in what is added to A_prev and to B. With d and n_hidden = 4 d it has 12 d^2 + 13 d parameters.
 
     Sources: Vaswani et al. 2017, arXiv 1706.03762; with the normalisation before instead of behind, Xiong et al. 2020, arXiv

@@ -38,7 +38,7 @@ def convolve(W, A, windows, groups, shape):
 def convolve_transposed(W, dZ, windows, groups, shape):
     """dA, of `shape`: the adjoint of `convolve` by A.
 
-    dcolumns = W^T dZ, and dA sums over all windows in which a place stands. At stride 1 that is a convolution
+    dcolumns = W^T dZ, and dA sums over all windows in which a position stands. At stride 1 that is a convolution
     of dZ with the kernel reversed, which is faster, unless it has to unfold far more numbers than are added here.
     """
     n_added, n_unfolded = shape[0] * math.prod(dZ.shape[1:]), len(dZ) * math.prod(shape[1:])

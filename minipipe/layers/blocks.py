@@ -1,6 +1,7 @@
 """Layers made of layers."""
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,10 +11,13 @@ from .layer import Layer, every_layer
 class Block(Layer):
     """A layer made of `layers`. Its W, b, dW and db are tuples with one entry for each of them.
 
-    A subclass writes `through(A_prev)`, its forward, `output_shape`, `macs`, and `derivatives(dZ)`: dA_prev, and the
-    derivative by the output of each of the layers. The weights' gradients then are the layers' own. What its forward keeps
-    for itself lies in `kept`, and goes with the layers' caches, as do the derivatives from `backward_input` on, so that
-    `backward_weight` need not compute them again.
+    A subclass writes `output_shape`, `macs`, and
+
+        through(A_prev)     its forward; what it keeps for itself lies in `kept`
+        derivatives(dZ)     dA_prev, and the derivative by the output of each of the layers
+
+    The weights' gradients then are the layers' own. The derivatives stay in the cache, too, so that `backward_weight` need
+    not compute them again.
     """
 
     arrays = ()
@@ -44,16 +48,19 @@ class Block(Layer):
 
     @property
     def cache(self):
-        caches = [layer.cache for layer in self.layers]
-        if self.kept is None and all(cache is None for cache in caches):
+        """All that backward needs, as a `BlockCache`; None without a forward. It lies in the layers and in this block."""
+        of_layers = [layer.cache for layer in self.layers]
+        if self.kept is None and all(cache is None for cache in of_layers):
             return None
-        return caches, self.kept, self._dZ, self._dZ_of_layers
+        return BlockCache(of_layers, self.kept, self._dZ, self._dZ_of_layers)
 
     @cache.setter
     def cache(self, value):
-        caches, self.kept, self._dZ, self._dZ_of_layers = value or ([None] * len(self.layers), None, None, None)
-        for layer, cache in zip(self.layers, caches):
+        if value is None:
+            value = BlockCache([None] * len(self.layers), None, None, None)
+        for layer, cache in zip(self.layers, value.of_layers, strict=True):
             layer.cache = cache
+        self.kept, self._dZ, self._dZ_of_layers = value.kept, value.dZ, value.dZ_of_layers
 
     def initialize(self, rng, dtype=np.float64):
         for layer in self.layers:
@@ -80,6 +87,21 @@ class Block(Layer):
 
     def __repr__(self):
         return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
+
+
+class BlockCache(NamedTuple):
+    """What a `Block` needs for its backward.
+
+    of_layers: the caches of its layers.
+    kept: what its forward keeps for itself.
+    dZ: what the last `backward_input` got, or None.
+    dZ_of_layers: the derivative by the output of each of its layers, which that has found, or None.
+    """
+
+    of_layers: list
+    kept: object
+    dZ: object
+    dZ_of_layers: list | None
 
 
 class Chain(Block):
@@ -136,7 +158,8 @@ class Branches(Block):
     def __init__(self, *branches):
         if not branches:
             raise ValueError(f"{type(self).__name__} needs at least 1 branch, got 0: pass lists of layers")
-        super().__init__([Chain(*(branch if isinstance(branch, (list, tuple)) else [branch])) for branch in branches])
+        lists = [branch if isinstance(branch, (list, tuple)) else [branch] for branch in branches]
+        super().__init__([Chain(*layers) for layers in lists])
 
     def through(self, A_prev):
         parts = [branch.forward(A_prev) for branch in self.layers]
@@ -150,9 +173,10 @@ class Branches(Block):
         self.check_dZ(dZ, self.joined_shape(self.kept))
         of_branches = self.parted(dZ)
         parts = [branch.backward_input(d) for branch, d in zip(self.layers, of_branches)]
-        dA_prev, *others = [part for part in parts if part is not None] or [None]  # tokens have no derivative
-        for other in others:
-            dA_prev = dA_prev + other
+        dA_prev = None
+        for part in parts:
+            if part is not None:  # tokens have no derivative
+                dA_prev = part if dA_prev is None else dA_prev + part
         return dA_prev, of_branches
 
     def output_shape(self, shape):

@@ -76,8 +76,8 @@ class Kernel(Layer):
 class Convolution(Kernel):
     """Z[o, p, k] = sum_{c, i} W[o, c, i] A_prev[c, p * stride + i * dilation - padding, k] + b[o]
 
-    A_prev (C, *lengths, m), W (O, C / groups, *kernel_size), b (O, 1, ..., 1), Z (O, *windows, m). The place p
-    and the entry i of the kernel have one index per spatial axis; a place outside A_prev counts as 0. There are
+    A_prev (C, *lengths, m), W (O, C / groups, *kernel_size), b (O, 1, ..., 1), Z (O, *windows, m). The position p
+    and the entry i of the kernel have one index per spatial axis; a position outside A_prev counts as 0. There are
     (n + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 windows on an axis of length n.
     With groups, output channel o sees only the C / groups input channels of its own group.
 
@@ -86,7 +86,7 @@ class Convolution(Kernel):
 
         Z = W columns + b      dcolumns = W^T dZ      dW = dZ columns^T      db = row sums of dZ
 
-    and since A_prev[c, q, k] stands in `columns` once for each window that covers place q, dA_prev sums dcolumns
+    and since A_prev[c, q, k] stands in `columns` once for each window that covers position q, dA_prev sums dcolumns
     over these (`fold`). No product divides by m and each sum over k runs over samples, so the gradients of
     micro-batches add up. The matrix is prod(kernel_size) times as large as A_prev; only a band of it exists at a
     time, and backward unfolds again instead of caching.
@@ -124,7 +124,7 @@ class Convolution(Kernel):
 class Conv1d(Convolution):
     """Convolution over one axis: A_prev (C, L, m), W (O, C / groups, kernel), Z (O, L', m).
 
-    A kernel of 5 on 8 numbers has 8 - 5 + 1 = 4 places to be:
+    A kernel of 5 on 8 numbers has 8 - 5 + 1 = 4 positions to be:
 
     >>> layer = Conv1d(1, 1, kernel_size=5)
     >>> layer.W, layer.b = np.array([[[1.0, 0.0, 0.0, 0.0, -1.0]]]), np.zeros((1, 1, 1))

@@ -14,8 +14,8 @@ class Dropout(Layer):
 
     dA_prev = dZ * D / (1 - p). The division keeps the expected value of A at A_prev.
 
-    D is a function of (seed, layer, step, sample) alone: of the network's seed and the layer's place in it, which make the
-    `key`, the number of updates so far, and the sample's place in the mini-batch. So a sample has the same mask in any
+    D is a function of (seed, layer, step, sample) alone: of the network's seed and the layer's index in it, which make the
+    `key`, the number of updates so far, and the sample's position in the mini-batch. So a sample has the same mask in any
     micro-batch, in the full batch, and when its forward is recomputed. A counter-based generator makes that cheap: its
     n-th number is a function of n and the key, and each sample has a range of n of its own.
 

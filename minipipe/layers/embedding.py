@@ -14,7 +14,7 @@ class Embedding(Layer):
     A_prev (T, m) or of any shape (..., m), whole numbers 0..n_tokens-1; W (n_tokens, d), A (d, T, m). It is the Linear layer
     W^T A_prev for one-hot columns A_prev, without the products by 0, hence
 
-        dW[v, :] = sum of dZ[:, t, k] over all places (t, k) that hold token v
+        dW[v, :] = sum of dZ[:, t, k] over all positions (t, k) that hold token v
 
     Tokens have no derivative: dA_prev is None. W is drawn from N(0, 1/d). Layers of a network with the same `tie`, a name,
     share one W: for instance with Linear(d, n_tokens), Press and Wolf 2016, arXiv 1608.05859.
@@ -86,7 +86,7 @@ class PositionalEmbedding(Layer):
 
     A_prev, A (d, T, m) with T <= n_places; W (d, n_places), drawn from N(0, 1/d).
 
-        dA_prev = dZ        dW[:, t] = sum of dZ[:, t, k] over the samples k, and 0 from place T on
+        dA_prev = dZ        dW[:, t] = sum of dZ[:, t, k] over the samples k, and 0 from position T on
 
     Sources: Gehring et al. 2017, arXiv 1705.03122; Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
 

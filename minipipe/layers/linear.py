@@ -11,7 +11,7 @@ from .layer import Layer, as_dtype_of
 class Linear(Layer):
     """Z = W A_prev + b,  W (n, n_prev), b (n, 1), A_prev (n_prev, m), Z (n, m).
 
-    A_prev may have further axes, as in (n_prev, T, m): then the same W and b act at each of their places.
+    A_prev may have further axes, as in (n_prev, T, m): then the same W and b act at each of their positions.
 
     Backward, for the derivative dZ (n, m) of the cost J. One entry is
     Z[i, k] = sum_j W[i, j] A_prev[j, k] + b[i], so by the chain rule

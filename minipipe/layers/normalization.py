@@ -92,7 +92,7 @@ class Normalization(Layer):
 
 
 class LayerNorm(Normalization):
-    """The `Normalization` in which the n numbers of one sample, at one place of it, are a group.
+    """The `Normalization` in which the n numbers of one sample, at one position of it, are a group.
 
     A sample's result does not depend on its company, so full batch and micro-batches agree. Source: Ba, Kiros, Hinton
     2016, arXiv 1607.06450; in a Transformer, each token is normalised by itself.
@@ -109,7 +109,7 @@ class LayerNorm(Normalization):
 
 
 class GroupNorm(Normalization):
-    """The `Normalization` in which n / n_groups channels of one sample, with all their places, are a group.
+    """The `Normalization` in which n / n_groups channels of one sample, with all their positions, are a group.
 
     n_groups must divide n; n_groups = n is instance normalisation. Source: Wu and He 2018, arXiv 1803.08494.
 
@@ -133,7 +133,7 @@ class GroupNorm(Normalization):
 
 
 class BatchNorm(Normalization):
-    """The `Normalization` in which one row, with all places and all samples of the micro-batch, is a group.
+    """The `Normalization` in which one row, with all positions and all samples of the micro-batch, is a group.
 
     Here samples meet. In training, mean and var are those of the micro-batch at hand, so the result, and the gradient,
     are those of the micro-batches and not of the full batch: GPipe's rule. With n numbers in a group, n must be at least 2.

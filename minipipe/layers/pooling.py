@@ -1,7 +1,7 @@
 """Pooling: one number for each window that slides over an image, in 1, 2 or 3 dimensions.
 
 A_prev is `(C, L, m)`, `(C, H, W, m)` or `(C, D, H, W, m)`: channels, spatial axes, samples. A window of
-`kernel_size` by ... starts at every `stride`-th place, `padding` places before the first number, so an axis of n
+`kernel_size` by ... starts at every `stride`-th position, `padding` positions before the first number, so an axis of n
 numbers gives (n + 2 * padding - kernel_size) // stride + 1 windows. The loops run over the offsets in a window, never
 over windows: at each offset, one strided view of A_prev holds that number of every window. Padding is not stored: at
 each offset, only the windows take part that have a number there.
@@ -66,7 +66,7 @@ class Pool(Layer):
 
 
 class MaxPool(Pool):
-    """A = the largest number of each window.  dA_prev: dA goes to the place of that number, the others get 0.
+    """A = the largest number of each window.  dA_prev: dA goes to the position of that number, the others get 0.
 
     Moving the largest number moves A by as much, moving another one does not: dA/dA_prev is 1 there, 0 elsewhere.
     Windows that overlap add up. Of equal numbers, the first of the window in the order of reading counts, as in
@@ -76,12 +76,12 @@ class MaxPool(Pool):
     def forward(self, A_prev):
         """`cache` has, for each window, the offset of its largest number, counted in the order of reading."""
         shape = self.output_shape(A_prev.shape)
-        first_places, first_offsets = self._first_numbers(A_prev.shape)
+        first_positions, first_offsets = self._first_numbers(A_prev.shape)
         A, offsets = (np.empty(shape, dtype, like=A_prev) for dtype in (A_prev.dtype, first_offsets.dtype))
         _, *others = enumerate(self.at_offsets(A_prev.shape))
         for some in channels_in_cache(A_prev):
             largest, its_offset = A[some], offsets[some]
-            largest[...] = A_prev[some].reshape(len(largest), -1, shape[-1]).take(first_places, axis=1)
+            largest[...] = A_prev[some].reshape(len(largest), -1, shape[-1]).take(first_positions, axis=1)
             its_offset[...] = first_offsets[..., None]
             for offset, (here, there) in others:
                 numbers = A_prev[some][there].copy()  # read twice, which is faster in one piece
@@ -105,20 +105,20 @@ class MaxPool(Pool):
         return dA_prev
 
     def _first_numbers(self, shape):
-        """For each window: the place of its first number among all places, and the offset, which padding may have moved."""
+        """For each window: the position of its first number among all positions, and the offset, which padding may have moved."""
         spatial = shape[1:-1]
         axes = zip(self.windows.count(spatial), self.windows.stride, self.windows.padding)
         starts = [np.arange(n) * stride - before for n, stride, (before, _) in axes]
-        places = np.ravel_multi_index(np.ix_(*(np.maximum(start, 0) for start in starts)), spatial)
+        positions = np.ravel_multi_index(np.ix_(*(np.maximum(start, 0) for start in starts)), spatial)
         offsets = np.ravel_multi_index(np.ix_(*(np.maximum(-start, 0) for start in starts)), self.windows.kernel_size)
-        return places, offsets.astype(np.min_scalar_type(math.prod(self.windows.kernel_size)))
+        return positions, offsets.astype(np.min_scalar_type(math.prod(self.windows.kernel_size)))
 
 
 class AvgPool(Pool):
-    """A = the sum of each window / the number of its places.  dA_prev: every place gets dA / that number.
+    """A = the sum of each window / the number of its positions.  dA_prev: every position gets dA / that number.
 
     dA/dA_prev is 1 / (kernel_size * ...) for each number in the window; windows that overlap add up. Padding counts
-    as zeros, and its places count, too: PyTorch's count_include_pad=True. Source: LeCun et al. 1998.
+    as zeros, and its positions count, too: PyTorch's count_include_pad=True. Source: LeCun et al. 1998.
     """
 
     def forward(self, A_prev):
@@ -193,7 +193,7 @@ class AvgPool3d(AvgPool):
 
 
 class GlobalAvgPool(Layer):
-    """A (C, m), the mean of each channel of A_prev (C, ..., m); dA_prev is dA / (numbers in a channel), at each place.
+    """A (C, m), the mean of each channel of A_prev (C, ..., m); dA_prev is dA / (numbers in a channel), at each position.
 
     Source: Lin, Chen, Yan 2013, arXiv 1312.4400, section 3.2.
 

@@ -11,7 +11,7 @@ from .layer import Layer
 class Flatten(Layer):
     """A (n, m) from A_prev (..., m): all numbers of a sample in one column, n their number.
 
-    Each number keeps its value, so its derivative is the one at its new place: dA_prev is dZ in the old shape.
+    Each number keeps its value, so its derivative is the one at its new position: dA_prev is dZ in the old shape.
 
     >>> Flatten().forward(np.zeros((3, 4, 5, 2))).shape
     (60, 2)

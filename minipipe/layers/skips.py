@@ -1,4 +1,4 @@
-"""Skip connections between places of the network's list of layers, which a pipeline may cut anywhere in between."""
+"""Skip connections between layers of the network's list, which a pipeline may cut anywhere in between."""
 
 import numpy as np
 
@@ -79,8 +79,8 @@ class Join(Layer):
 
 def skip_routes(layers):
     """{name: (index of its Fork, index of its Join)}; `ValueError` for a name that has not one of each, in this order."""
-    forks = _places("Fork", [layer.fork for layer in layers])
-    joins = _places("Join", [layer.join for layer in layers])
+    forks = _indices("Fork", [layer.fork for layer in layers])
+    joins = _indices("Join", [layer.join for layer in layers])
     for name in [*forks, *joins]:
         if name not in forks or name not in joins:
             there, missing = ("Fork", "Join") if name in forks else ("Join", "Fork")
@@ -90,14 +90,15 @@ def skip_routes(layers):
     return {name: (forks[name], joins[name]) for name in forks}
 
 
-def _places(kind, names):
-    places = {}
+def _indices(kind, names):
+    """{name: index of the layer that bears it}; `ValueError` for a name that two layers bear."""
+    indices = {}
     for index, name in enumerate(names):
-        if name in places:
-            raise ValueError(f"layers {places[name]} and {index} both are {kind}({name!r}): use each name for one {kind}")
+        if name in indices:
+            raise ValueError(f"layers {indices[name]} and {index} both are {kind}({name!r}): use each name for one {kind}")
         if name is not None:
-            places[name] = index
-    return places
+            indices[name] = index
+    return indices
 
 
 def _checked_name(name):

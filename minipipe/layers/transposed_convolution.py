@@ -14,7 +14,7 @@ class TransposedConvolution(Kernel):
     """Z[o, q, k] = sum over c and all p, i with p * stride + i * dilation - padding = q of W[c, o, i] A_prev[c, p, k], + b[o]
 
     A_prev (C, *lengths, m), W (C, O / groups, *kernel_size), b (O, 1, ..., 1), Z (O, *lengths of Z, m). Each
-    number of A_prev paints a kernel into Z, `stride` places further on than its neighbour: an axis of length n
+    number of A_prev paints a kernel into Z, `stride` positions further on than its neighbour: an axis of length n
     becomes (n - 1) stride + dilation (kernel_size - 1) + 1 - 2 padding + output_padding long. A convolution with
     stride s makes s different lengths equal; output_padding, added behind, tells which of them to return to.
 
@@ -25,7 +25,7 @@ class TransposedConvolution(Kernel):
     So <convolve(X), Y> = <X, convolve_transposed(Y)> for all X and Y: forward and backward have changed sides.
 
     Parameters and defaults are PyTorch's. W is drawn by `he`; of the C / groups * prod(kernel_size) weights of an
-    output channel, one in prod(stride) meets at each place. Source: Dumoulin and Visin 2016, arXiv 1603.07285,
+    output channel, one in prod(stride) meets at each position. Source: Dumoulin and Visin 2016, arXiv 1603.07285,
     chapter 4.
     """
 

@@ -15,10 +15,10 @@ EVERY = slice(None)
 
 @dataclass(frozen=True)
 class Windows:
-    """Window p of an axis covers the places p * stride + i * dilation - padding, for i = 0 .. kernel_size - 1.
+    """Window p of an axis covers the positions p * stride + i * dilation - padding, for i = 0 .. kernel_size - 1.
 
     kernel_size, stride and dilation hold one number per spatial axis, padding holds a pair (before, after). A
-    place outside the array counts as 0, so no padded copy of the array is needed.
+    position outside the array counts as 0, so no padded copy of the array is needed.
     """
 
     kernel_size: tuple
@@ -44,11 +44,11 @@ class Windows:
 
     @property
     def span(self):
-        """From the first to the last place of a window, per axis: dilation * (kernel_size - 1) + 1."""
+        """From the first to the last position of a window, per axis: dilation * (kernel_size - 1) + 1."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel_size, self.dilation))
 
     def reversed(self):
-        """Windows by place, for stride 1: place q is entry i of window q + padding - i * dilation, so i runs backwards."""
+        """Windows by position, for stride 1: position q is entry i of window q + padding - i * dilation, so i runs backwards."""
         padding = tuple((span - 1 - before, span - 1 - after) for span, (before, after) in zip(self.span, self.padding))
         return Windows(self.kernel_size, self.stride, padding, self.dilation)
 
@@ -80,8 +80,8 @@ class Windows:
 
             rows[g, y, c, i, p, k] = A[g, c, y0 + y, p * stride + i * dilation - padding, k]
 
-        A: (groups, C, *lengths, m). rows: (groups, places of the first axis, C, *kernel_size[1:], *sizes of the rest
-        of the box). `box` is a tuple of slices: windows on each spatial axis, and samples. y0 is the first place that
+        A: (groups, C, *lengths, m). rows: (groups, positions of the first axis, C, *kernel_size[1:], *sizes of the rest
+        of the box). `box` is a tuple of slices: windows on each spatial axis, and samples. y0 is the first position that
         its windows cover; i and p stand for one index per axis but the first.
         """
         inside, covered = self.rows_inside(A.shape[2], box, rows.shape[1])
@@ -89,39 +89,39 @@ class Windows:
         rows[:, inside.stop:] = 0
         others = self.without_first_axis()
         for i in np.ndindex(*others.kernel_size):
-            windows, places = others.inside(i, A.shape[3:-1], box[1:])
+            windows, positions = others.inside(i, A.shape[3:-1], box[1:])
             piece = rows[(EVERY, inside, EVERY, *i)]
             for axis, part in enumerate(windows, start=3):
                 if part.stop - part.start < piece.shape[axis]:
                     piece[(EVERY,) * axis + (slice(part.start),)] = 0
                     piece[(EVERY,) * axis + (slice(part.stop, None),)] = 0
-            piece[(EVERY, EVERY, EVERY, *windows)] = A[(EVERY, EVERY, covered, *places)].swapaxes(1, 2)
+            piece[(EVERY, EVERY, EVERY, *windows)] = A[(EVERY, EVERY, covered, *positions)].swapaxes(1, 2)
 
     def fold(self, rows, box, A):
-        """The adjoint of `unfold`: add each entry of `rows` to the place of A from which it would come."""
+        """The adjoint of `unfold`: add each entry of `rows` to the position of A from which it would come."""
         inside, covered = self.rows_inside(A.shape[2], box, rows.shape[1])
         others = self.without_first_axis()
         for i in np.ndindex(*others.kernel_size):
-            windows, places = others.inside(i, A.shape[3:-1], box[1:])
-            A[(EVERY, EVERY, covered, *places)] += rows[(EVERY, inside, EVERY, *i, *windows)].swapaxes(1, 2)
+            windows, positions = others.inside(i, A.shape[3:-1], box[1:])
+            A[(EVERY, EVERY, covered, *positions)] += rows[(EVERY, inside, EVERY, *i, *windows)].swapaxes(1, 2)
 
     def rows_inside(self, n, box, n_rows):
-        """Of the rows that the windows of `box` cover: those that lie inside the array, and their places there."""
+        """Of the rows that the windows of `box` cover: those that lie inside the array, and their positions there."""
         y0 = box[0].start * self.stride[0] - self.padding[0][0]
         start = min(n_rows, max(0, -y0))
         stop = max(start, min(n_rows, n - y0))
         return slice(start, stop), slice(y0 + start, y0 + stop)
 
     def inside(self, i, lengths, box):
-        """The windows of `box`, counted from its first, whose entry i lies inside the array, and the places where it lies."""
-        windows, places = [], []
+        """The windows of `box`, counted from its first, whose entry i lies inside the array, and the positions where it lies."""
+        windows, positions = [], []
         for n, part, s, d, offset, (before, _) in zip(lengths, box, self.stride, self.dilation, i, self.padding):
-            start = offset * d - before                                       # the place in window 0
-            first = max(part.start, -(start // s))                            # from here on at place 0 or behind
-            stop = max(first, min(part.stop, (n - 1 - start) // s + 1))       # up to here at place n - 1 or before
+            start = offset * d - before                                       # the position in window 0
+            first = max(part.start, -(start // s))                            # from here on at position 0 or behind
+            stop = max(first, min(part.stop, (n - 1 - start) // s + 1))       # up to here at position n - 1 or before
             windows.append(slice(first - part.start, stop - part.start))
-            places.append(slice(first * s + start, stop * s + start, s))
-        return windows, (*places, box[-1])
+            positions.append(slice(first * s + start, stop * s + start, s))
+        return windows, (*positions, box[-1])
 
 
 def bands(shape, bytes_of_one, span=1, stride=1):

@@ -13,7 +13,7 @@ def amoebanet_d(L, D, n_classes=1000, input_channels=3):
         c = D                L / 3 normal cells
         c = 2 D              a reduction cell, and L / 3 normal cells
         c = 4 D              a reduction cell, and L / 3 normal cells
-        n_classes            mean over the places, then Linear: logits (n_classes, m), for SoftmaxCrossEntropy
+        n_classes            mean over the positions, then Linear: logits (n_classes, m), for SoftmaxCrossEntropy
 
     A normal cell has 4 c channels at its end; a reduction cell has 3 c, and halves H and W. A cell sees the outputs of the
     two before it, so what passes from cell to cell is a pair, see `Cell`. H and W are multiples of 32.
@@ -101,7 +101,7 @@ def seven_by_seven(c):
 
 
 def factorised_reduction(n_prev, n):
-    """Half the resolution: n / 2 channels see the places in even rows and columns, n / 2 those in odd ones."""
+    """Half the resolution: n / 2 channels see the positions in even rows and columns, n / 2 those in odd ones."""
     even = [Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     odd = [Shift(), Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     return Chain(ReLU(), Concat(even, odd), BatchNorm(n))

@@ -13,7 +13,7 @@ def resnet(depth=20, n_classes=10, input_channels=3):
         16 channels          n blocks
         32 channels          n blocks, the first of which halves H and W
         64 channels          n blocks, the first of which halves H and W
-        n_classes            mean over the places, then Linear: logits (n_classes, m), for SoftmaxCrossEntropy
+        n_classes            mean over the positions, then Linear: logits (n_classes, m), for SoftmaxCrossEntropy
 
     A block is ReLU(A_prev + f(A_prev)), with f two convolutions 3 x 3, each with BatchNorm, and ReLU between. Where the shape
     changes, a convolution 1 x 1 of stride 2, with BatchNorm, stands in for A_prev: the paper's option B, while its own

@@ -9,11 +9,11 @@ def transformer(n_tokens, d, n_heads, n_layers, n_places=None, n_hidden=None, ti
 
         Embedding(n_tokens, d)
         PositionalEmbedding(d, n_places)     left out where n_places is None; sequences then may have any length T
-        n_layers of TransformerBlock         causal: a place sees itself and those before it
+        n_layers of TransformerBlock         causal: a position sees itself and those before it
         LayerNorm(d)
         Linear(d, n_tokens)
 
-    The labels, one-hot (n_tokens, T, m), are the tokens one place on; the loss is `SoftmaxCrossEntropy`. n_hidden: of the
+    The labels, one-hot (n_tokens, T, m), are the tokens one position on; the loss is `SoftmaxCrossEntropy`. n_hidden: of the
     blocks, left out 4 d. tied: the Embedding and the last Linear share one W, by tie="tokens". dropout: in the blocks, and
     behind the embeddings.
 

@@ -31,7 +31,7 @@ def megatron_bubble(K, M, v=1):
 def megatron_parameters(n_layers, d, n_tokens, n_places):
     """Parameters of a Transformer: 12 l d^2 (1 + 13/(12 d) + (V + s)/(12 l d)). Source: arXiv 2104.04473, section 5.
 
-    That counts one matrix for all tokens, embedded and predicted, and embedded places, but no layer norm at the end.
+    That counts one matrix for all tokens, embedded and predicted, and embedded positions, but no layer norm at the end.
 
     >>> megatron_parameters(96, 12288, 51200, 2048)      # GPT-3
     174615822336

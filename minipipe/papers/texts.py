@@ -52,11 +52,12 @@ def text_of_hardware(rows, sources=True):
                                        latency     bandwidth  1 MB takes
     Ethernet, 1 Gbit/s                  250 us    0.125 GB/s     8.25 ms
     """
-    lines = [f"{'':32}{'latency':>10}{'bandwidth':>14}{'1 MB takes':>12}" + "  how, and by whom" * sources]
+    head = f"{'':32}{'latency':>10}{'bandwidth':>14}{'1 MB takes':>12}"
+    lines = [f"{head}  how, and by whom" if sources else head]
     for row in rows:
         bandwidth = "" if row.bandwidth is None else f"{row.bandwidth / 1e9:,.3g} GB/s"
         whole = text_of_seconds(row.seconds(1e6)) if row.bandwidth else ""
-        source = f"  {row.how}: {row.source}" * sources
+        source = f"  {row.how}: {row.source}" if sources else ""
         lines.append(f"{row.name:32}{text_of_seconds(row.latency):>10}{bandwidth:>14}{whole:>12}{source}".rstrip())
     return "\n".join(lines)
 

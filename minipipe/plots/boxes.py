@@ -1,4 +1,4 @@
-"""What the work in a trace looks like: the place, the colour and the number of each box."""
+"""What the work in a trace looks like: the position, the colour and the number of each box."""
 
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class Box(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """of: {(device, stage): its place among the device's stages}. n: the most stages of one device. copies: whether there
+    """of: {(device, stage): its position among the device's stages}. n: the most stages of one device. copies: whether there
     are two copies of the network. copy_of: {micro-batch: its copy, 0 or 1}. copy_at: {(device, stage): its copy}."""
 
     of: dict
@@ -77,7 +77,7 @@ def lanes_of(trace):
                 first_at.setdefault((span.device, part.stage), part.microbatch)
     first = homes[min(homes)] if homes else {}
     copy_of = {i: int(any(first.get(stage, device) != device for stage, device in home.items())) for i, home in homes.items()}
-    copy_at = {place: copy_of[i] for place, i in first_at.items()}
+    copy_at = {position: copy_of[i] for position, i in first_at.items()}
     of, n = {}, 1
     for device in range(trace.n_devices):
         stages = sorted((copy, stage) for (owner, stage), copy in copy_at.items() if owner == device)

@@ -35,7 +35,7 @@ def html(trace, path=None, title=None):
 def page_data(trace, title=None):
     """What the page knows of `trace`, in plain numbers, strings, lists and dicts.
 
-    spans: [device, start, end, label, parts], and each part [kind, stage, micro-batch, copy, place]: which copy of the network
+    spans: [device, start, end, label, parts], and each part [kind, stage, micro-batch, copy, position]: which copy of the network
     it works on, and where its stage stands among those of its device; no parts for a label that is not of a schedule.
     memory: for each device, [tick, amount] from each change on.
     """

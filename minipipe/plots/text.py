@@ -23,11 +23,11 @@ def text(trace, width=100):
     unit = _ticks_per_column(spans, trace.makespan)
     n_columns = round(trace.makespan / unit)
     names = _names(trace)
-    places = {span: _columns_of(span, unit) for span in spans}
+    positions = {span: _columns_of(span, unit) for span in spans}
     gap = 0 if all(names[span.label, span.device][0].isupper() for span in spans) else 1  # 0F01F0 would be hard to read
-    cell = max(-(-(len(names[span.label, span.device]) + gap) // (last - first)) for span, (first, last) in places.items())
+    cell = max(-(-(len(names[span.label, span.device]) + gap) // (last - first)) for span, (first, last) in positions.items())
     rows = [["."] * (cell * n_columns) for _ in range(trace.n_devices)]
-    for span, (first, last) in places.items():
+    for span, (first, last) in positions.items():
         name = names[span.label, span.device]
         rows[span.device][cell * first:cell * last] = name.ljust(cell * (last - first) - gap, "-") + " " * gap
     _mark_updates(rows, trace, unit, cell, gap)
@@ -45,9 +45,9 @@ def _mark_updates(rows, trace, unit, cell, gap):
     """A `U` in the last character of the box that ends where an update takes no time."""
     for span in trace.spans:
         if span.end == span.start and getattr(span.label, "kind", None) == "U":
-            row, place = rows[span.device], cell * round(span.start / unit) - 1 - gap
-            if place >= 0 and row[place] == "-":
-                row[place] = "U"
+            row, position = rows[span.device], cell * round(span.start / unit) - 1 - gap
+            if position >= 0 and row[position] == "-":
+                row[position] = "U"
 
 
 def _block(rows, start, stop, cell, unit):
