@@ -1,4 +1,4 @@
-"""What a network will need, known before anything is computed: shapes, parameters, multiply-accumulates, bytes."""
+"""What a network will need, known beforehand: shapes, parameters, multiply-accumulates, bytes."""
 
 import math
 from dataclasses import dataclass
@@ -66,8 +66,9 @@ class Description:
 
 
 def describe(layers, input_shape, dtype=np.float32):
-    """What each of `layers` will need for inputs of `input_shape`, the shape of one sample, without the samples axis.
+    """What each of `layers` will need for inputs of `input_shape`.
 
+    That is the shape of one sample, without the samples axis.
     Returns a `Description`, whose str() is a table, and which has `rows`, `parameters`, `macs` and `n_bytes`. No
     parameters are drawn and no arrays made, so the network may be larger than this computer. A W that several layers share
     is counted at the first of them. A layer made of layers is one row, and of its outputs only the last one counts.
@@ -102,7 +103,9 @@ def describe(layers, input_shape, dtype=np.float32):
 
 
 def parameters_of_layers(layers):
-    """How many parameters each layer has, before they are drawn; a W that several layers share counts at the first of them.
+    """How many parameters each layer has, before they are drawn.
+
+    A W that several layers share counts at the first of them.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> parameters_of_layers([Linear(64, 32), ReLU(), Linear(32, 10)])
@@ -135,7 +138,10 @@ def without_samples(shape):
 
 
 def _count(shapes):
-    """How many numbers the arrays of these shapes have, for nested tuples of shapes; None and () stand for no array."""
+    """How many numbers the arrays of these shapes have, for nested tuples of shapes.
+
+    None and () stand for no array.
+    """
     if not shapes:
         return 0
     return math.prod(map(int, shapes)) if _is_plain(shapes) else sum(map(_count, shapes))

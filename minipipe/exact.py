@@ -133,7 +133,10 @@ def rational(array):
 
 
 def _new(numerator, denominator):
-    """The `Rational` of two Python integers without a common factor, the lower one above 0; there are millions of them."""
+    """The `Rational` of two Python integers without a common factor, the lower one above 0.
+
+    Millions of these are made, so this is the quickest way.
+    """
     number = object.__new__(Rational)
     number._numerator, number._denominator = numerator, denominator
     return number

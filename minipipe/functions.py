@@ -33,7 +33,9 @@ def sigmoid(Z):
 
 
 def leaves(tree):
-    """The arrays in nested tuples and lists, in order, without the Nones: the gradients of a layer made of layers.
+    """The arrays in nested tuples and lists, such as the gradients of a layer made of layers, in order.
+
+    None is left out.
 
     >>> leaves((1, (None, 2), [3]))
     [1, 2, 3]

@@ -166,7 +166,10 @@ def _shape_of_product(first, second):
 
 
 def _kind(A):
-    """What NumPy needs to know for the dtype of a result: Python's numbers take on that of the array that they meet."""
+    """What NumPy needs to know of A for the dtype of a result.
+
+    Python's numbers take on the dtype of the array that they meet.
+    """
     return A.dtype if hasattr(A, "dtype") else type(A)
 
 

@@ -56,7 +56,10 @@ class Network:
         return f"{type(self).__name__}({self.layers}, {self.loss})"
 
     def predict(self, X):
-        """The output of the last layer for X (n[0], m), as one full-width batch, not in training; nothing is cached."""
+        """The output of the last layer for X (n[0], m), as one full-width batch.
+
+        The network is not in training then, and nothing is cached.
+        """
         X = checked_inputs(X)
         prepare_forward(every_layer(self.layers), training=False)
         A = forward_through(self.layers, X, skips={})
@@ -145,8 +148,9 @@ def take_statistics(layers):
 
 
 def commit(layers, statistics):
-    """Hand the layers their statistics of a whole mini-batch: BatchNorm then moves its running mean and variance.
+    """Hand the layers their statistics of a whole mini-batch.
 
+    BatchNorm then moves its running mean and variance.
     statistics: one entry for each layer, None for those that count nothing.
     """
     for layer, counted in zip(layers, statistics, strict=True):
@@ -172,7 +176,7 @@ def _ties(layers):
 
 
 def _share(layers, indices, index):
-    """Give layer `index` a copy of the W that one of the layers tied to it, those at `indices`, has already."""
+    """Give layer `index` a copy of the W that a layer tied to it, one of those at `indices`, has already."""
     first = next((tied for tied in indices if layers[tied].W is not None), None)
     if first is None:
         return

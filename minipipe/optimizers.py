@@ -13,7 +13,7 @@ __all__ = ["SGD", "Adam", "AdamW", "RMSProp"]
 
 
 class Optimizer:
-    """What all optimizers share: the walk over the parameters, weight decay, and the memory of past gradients.
+    """What all optimizers share: the walk over the parameters, weight decay, the memory of past gradients.
 
         coupled:    g <- g + weight_decay * W                 decay is part of the gradient, and is remembered with it
         decoupled:  W <- W - learning_rate * weight_decay * W     decay acts on W alone
@@ -210,7 +210,10 @@ def checked_optimizer(optimizer):
 
 
 def _parameters(layers, gradients):
-    """{(index of the layer, "W" or "b", position): (parameter, gradient)}; in a layer made of layers, each has its position."""
+    """{(index of the layer, "W" or "b", position): (parameter, gradient)}.
+
+    The position counts the parameters of a layer made of layers.
+    """
     if len(layers) != len(gradients):
         raise ValueError(f"{len(layers)} layers but {len(gradients)} gradients: pass one pair (dW, db) for each layer")
     return {

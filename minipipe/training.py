@@ -10,7 +10,10 @@ from .functions import accuracy, even_slices, leaves, whole_number
 
 
 class Epoch(NamedTuple):
-    """What pass `number` (from 1) over the data came to: the mean cost J, and the score on the validation data or None."""
+    """What pass `number` (from 1) over the data came to.
+
+    J: the mean cost. score: that on the validation data, or None.
+    """
 
     number: int
     J: float

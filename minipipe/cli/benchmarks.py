@@ -168,7 +168,10 @@ def beside_products(layer, A_prev):
 
 
 def peak_memory(n_rounds, in_a_row):
-    """What forward and backward need beside A_prev and dZ at the worst moment, results included; it is always the same."""
+    """What forward and backward need beside A_prev and dZ at the worst moment, results included.
+
+    It is always the same, so it is measured once.
+    """
     A_prev = numbers(*IMAGES)
     ours, dZ = both_directions(CONVOLUTION, A_prev)
     tracemalloc.start()

@@ -92,7 +92,7 @@ def sizes_from(options):
 
 
 def read(path, n_microbatches=None, copy_of=()):
-    """The schedule in a table as PyTorch writes it; `ValueError` in a sentence for a file that cannot be read."""
+    """The schedule in a table as PyTorch writes it; `ValueError` for a file that cannot be read."""
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"cannot read {path}: it is a folder, name a file in it")

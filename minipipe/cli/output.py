@@ -42,7 +42,10 @@ def checked_picture(path):
 
 
 def checked_path(path, endings=None):
-    """`path`, or `ValueError` if no file can be written there, or its name has another ending; by default, any will do."""
+    """`path`, or `ValueError` if no file can be written there, or its name has another ending.
+
+    By default, any ending will do.
+    """
     path = Path(path)
     if not path.parent.is_dir():
         raise ValueError(f"cannot write {path}: there is no folder {path.parent}")

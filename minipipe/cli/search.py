@@ -1,4 +1,4 @@
-"""`minipipe search`: the best schedule that there is, for a few devices and micro-batches; or a good one for many."""
+"""`minipipe search`: the best schedule, for a few devices and micro-batches, or a good one for many."""
 
 from ..cluster import Link
 from ..planning import simulate

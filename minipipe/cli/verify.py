@@ -1,4 +1,7 @@
-"""`minipipe verify`: layers x schedules x K x M x ragged x recompute, with a verdict for each strength of exactness."""
+"""`minipipe verify`: layers x schedules x K x M x ragged x recompute.
+
+Each row has a verdict for each strength of exactness.
+"""
 
 from functools import partial
 from itertools import product

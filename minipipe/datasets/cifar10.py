@@ -15,7 +15,7 @@ REMEDY = "unpack the original there, cifar-10-binary.tar.gz from www.cs.toronto.
 
 
 def cifar10(folder):
-    """CIFAR-10 from the six files of its binary version in `folder`, as a `Dataset` of 50,000 and 10,000 images.
+    """CIFAR-10 from its six binary files in `folder`: a `Dataset` of 50,000 and 10,000 images.
 
     X is (3, 32, 32, m), red, green and blue, from 0 to 1 in steps of 1/255; Y is (10, m), one-hot; both are float32
     and contiguous. The training images take 614 MB so, the test images 123 MB, and loading needs 1.1 GB at its peak.
@@ -43,7 +43,10 @@ def _part(paths):
 
 
 def _read(path):
-    """The pixels (m, 3, 32, 32) and the labels, one-hot; a record is one byte for the label and 3,072 for the pixels."""
+    """The pixels (m, 3, 32, 32) and the labels, one-hot.
+
+    A record is one byte for the label and 3,072 for the pixels.
+    """
     data = contents(path, REMEDY)
     if len(data) == 0 or len(data) % RECORD:
         raise ValueError(

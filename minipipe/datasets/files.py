@@ -29,7 +29,7 @@ def located(folder, files, remedy):
 
 
 def contents(path, remedy):
-    """The bytes of a file, unpacked if they are a gzip file's, whatever its name; `ValueError` for a damaged one."""
+    """The bytes of a file, unpacked if they are a gzip file's; `ValueError` for a damaged one."""
     data = path.read_bytes()
     if not data.startswith(b"\x1f\x8b"):
         return data

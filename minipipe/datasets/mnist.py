@@ -12,7 +12,7 @@ REMEDY = "get the original, from yann.lecun.com/exdb/mnist or, Fashion-MNIST, gi
 
 
 def mnist(folder):
-    """MNIST, or Fashion-MNIST, from its four IDX files in `folder`, as a `Dataset` of 60,000 and 10,000 images.
+    """MNIST, or Fashion-MNIST, from its four IDX files in `folder`: a `Dataset` of 60,000 and 10,000 images.
 
     X is (1, 28, 28, m), from 0 to 1 in steps of 1/255; Y is (10, m), one-hot; both are float32 and contiguous.
     The training images take 188 MB so, the test images 31 MB, and loading needs 0.3 GB at its peak.

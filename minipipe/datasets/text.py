@@ -1,4 +1,4 @@
-"""Text as whole numbers, one for each character: what a character model trains on, and what it has to beat."""
+"""Text as whole numbers, one for each character: what a character model learns, and what it has to beat."""
 
 from importlib import resources
 from typing import NamedTuple
@@ -20,7 +20,9 @@ class Text(NamedTuple):
     ids: np.ndarray
 
     def encode(self, text):
-        """The ids (len(text),) of another text in this alphabet, such as a prompt; `ValueError` for a strange character.
+        """The ids (len(text),) of another text in this alphabet, such as a prompt.
+
+        Raises `ValueError` for a strange character.
 
         >>> characters("banana").encode("nab")
         array([2, 0, 1])
@@ -37,7 +39,7 @@ class Text(NamedTuple):
         return "".join(self.alphabet[i] for i in ids.tolist())
 
     def split(self, test_share=0.1):
-        """Two `Text`s of one alphabet: the first part to train on, and the last `test_share` of the text as the test.
+        """Two `Text`s of one alphabet: one to train on, and the last `test_share` of the text as the test.
 
         They do not overlap. Raises `ValueError` unless each part has at least 2 characters: one, and its next.
 
@@ -108,7 +110,7 @@ def alice():
 
 
 def bigram_cross_entropy(train_ids, test_ids, n):
-    """What guessing from the last character alone costs: the mean of -log P(next | this), in nats per character.
+    """What guessing from the last character alone costs: the mean of -log P(next | this), in nats.
 
         P(j | i) = (c[i, j] + 1) / (sum_k c[i, k] + n)
 

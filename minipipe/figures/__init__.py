@@ -1,4 +1,7 @@
-"""The pictures of the README: `FIGURES` names each one, and the function that draws it as a matplotlib `Figure`."""
+"""The pictures of the README.
+
+`FIGURES` names each one, and the function that draws it as a matplotlib `Figure`.
+"""
 
 from .cut import cuts
 from .memory_by_devices import memory_by_devices

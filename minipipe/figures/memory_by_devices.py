@@ -1,4 +1,4 @@
-"""The picture of memory against devices: what a large Transformer needs on each of K, with and without recomputation."""
+"""The picture of memory against devices: what a large Transformer needs on each of K."""
 
 from ..losses import SoftmaxCrossEntropy
 from ..models import transformer
@@ -23,7 +23,10 @@ GIB = 2**30
 
 
 def memory_by_devices():
-    """A matplotlib `Figure`: GiB of the fullest device against K; what belongs to the parameters is the floor on the right."""
+    """A matplotlib `Figure`: GiB of the fullest device against K.
+
+    What belongs to the parameters is the floor on the right.
+    """
     from matplotlib.figure import Figure
 
     layers = transformer(N_TOKENS, D, N_HEADS, N_BLOCKS)
@@ -52,8 +55,9 @@ def memory_by_devices():
 
 
 def _needed(network, counts, schedule, mode):
-    """GiB of a schedule with a stage on each device: (the most beyond the floor, the most in all) that a device holds at once.
+    """GiB that a device holds at once: (the most beyond the floor, the most in all).
 
+    The schedule has a stage on each device.
     Gradients count as one sum on each device: not the partial sums that keep the order of summation fixed.
     """
     schedule = build(schedule, len(counts), M)

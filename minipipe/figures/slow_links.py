@@ -18,7 +18,7 @@ LINES = {  # name: (label, colour of Okabe and Ito, line style)
 
 
 def slow_links():
-    """A matplotlib `Figure`: a line for each schedule, with its name and its last makespan at the right end."""
+    """A matplotlib `Figure`: a line for each schedule, with its name and last makespan at the right end."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")

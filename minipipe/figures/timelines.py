@@ -52,7 +52,7 @@ def zoo():
 
 
 def run_of(name, n_devices, n_microbatches, link=Link()):
-    """The `Trace` of a schedule in which the forward of a device's share takes a tick and its backward two."""
+    """The `Trace` of a schedule in which a device's share of a forward takes a tick, of a backward two."""
     v = STAGES_PER_DEVICE.get(name, 1)
     schedule = BUILDERS[name](n_devices, n_microbatches)
     return simulate(schedule, Costs(F=1 / v, B=2 / v), link)

@@ -129,7 +129,7 @@ class SiLU(Elementwise):
 
 
 class GELU(Elementwise):
-    """A = Z/2 * (1 + T) with T = tanh(c * (Z + k * Z^3)), c = sqrt(2/pi), k = 0.044715: the tanh form of GELU.
+    """A = Z/2 * (1 + T) with T = tanh(c * (Z + k * Z^3)), c = sqrt(2/pi), k = 0.044715: GELU's tanh form.
 
     It stands for Z * P(N(0, 1) <= Z), from which it differs by less than 0.0005. The derivative, with
     tanh' = 1 - tanh^2:
@@ -155,7 +155,7 @@ class GELU(Elementwise):
 
 
 class Softmax(Layer):
-    """A = e^Z / (sum of e^Z over axis 0): each sample's features, or each pixel's channels, become shares of 1.
+    """A = e^Z / (sum of e^Z over axis 0): a sample's features, or a pixel's channels, become shares of 1.
 
     Z, A (n, ..., m). The derivative: da_i/dz_j = a_i (1[i = j] - a_j), so for one sample
 

@@ -14,7 +14,7 @@ from .normalization import LayerNorm
 
 
 class MultiHeadAttention(Block):
-    """Each position gathers values from all positions, in shares that depend on how well its query fits their keys.
+    """Each position gathers values from all positions, in shares by how well its query fits their keys.
 
     A_prev, A (d, T, m). Four Linear(d, d) make Q, K, V and the output; the d rows of Q, K and V belong to n_heads heads, d_h = d /
     n_heads each. For one head of one sample, all (d_h, T):
@@ -79,7 +79,10 @@ class MultiHeadAttention(Block):
         return constant(1 / math.sqrt(self.d // self.n_heads), Q)
 
     def _shares(self, S):
-        """P; what the causal mask hides is made the smallest number of its column first, so that it cannot be the largest."""
+        """P, the softmax of S's columns.
+
+        What the causal mask hides is made the smallest number of its column first, so that it cannot be the largest.
+        """
         if not self.causal:
             exponentials = np.exp(S - S.max(axis=2, keepdims=True))
         else:

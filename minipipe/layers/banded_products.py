@@ -89,7 +89,7 @@ def row_by_row(windows, shape):
 
 
 def columns_by_row(A, windows, groups, shape, dtype):
-    """For each band of rows of windows: its flat positions in an output of `shape`, and its columns row by row.
+    """For each band of rows of windows: its flat positions in the output, and its columns row by row.
 
     The columns, (groups, rows, parts of a row, kernel_size[0] * C / groups * ..., columns of a part), are views that
     overlap.
@@ -107,7 +107,7 @@ def columns_by_row(A, windows, groups, shape, dtype):
 
 
 def bands_of_rows(n_channels, windows, groups, shape, dtype, like):
-    """For each band of rows of windows: its box, its flat positions in an output of `shape`, and room for `unfold`.
+    """For each band of rows of windows: its box, its flat positions in the output, and room for `unfold`.
 
     The room is the same memory each time.
     """
@@ -123,7 +123,7 @@ def bands_of_rows(n_channels, windows, groups, shape, dtype, like):
 
 
 def parts_of_a_row(n_columns, n_multiplications):
-    """Into how many equal parts a row's columns are cut, so that each product is small, if that leaves enough columns.
+    """Into how many equal parts a row's columns are cut, so that each product is small but not too small.
 
     n_multiplications is the number of a single column.
 
@@ -154,5 +154,5 @@ def by_group(array, groups):
 
 
 def by_row(Z_by_group, columns):
-    """(groups, rows, parts of a row, channels of a group, columns of a part): a view, for the product with `columns`."""
+    """Z as (groups, rows, parts of a row, channels of a group, columns of a part), to meet `columns`: a view."""
     return np.moveaxis(Z_by_group.reshape(*Z_by_group.shape[:2], *columns.shape[1:3], -1), 1, 3)

@@ -154,6 +154,9 @@ class Conv2d(Convolution):
 
 
 class Conv3d(Convolution):
-    """Convolution over volumes: A_prev (C, D, H, W, m), W (O, C / groups, *kernel_size), Z (O, D', H', W', m)."""
+    """Convolution over volumes.
+
+    A_prev (C, D, H, W, m), W (O, C / groups, *kernel_size), Z (O, D', H', W', m).
+    """
 
     n_axes = 3

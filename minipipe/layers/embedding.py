@@ -82,7 +82,7 @@ class Embedding(Layer):
 
 
 class PositionalEmbedding(Layer):
-    """A[:, t, k] = A_prev[:, t, k] + W[:, t]: a learned vector for each of up to `n_places` places, for Transformers.
+    """A[:, t, k] = A_prev[:, t, k] + W[:, t]: a learned vector for each position, for Transformers.
 
     A_prev, A (d, T, m) with T <= n_places; W (d, n_places), drawn from N(0, 1/d).
 

@@ -55,7 +55,7 @@ class Layer:
         return None, None
 
     def output_shape(self, shape):
-        """The shape of A for an A_prev of `shape`, samples included; `ValueError` for a shape that does not fit."""
+        """The shape of A for an A_prev of `shape`, samples included; `ValueError` if that does not fit."""
         return shape
 
     def parameter_shapes(self):
@@ -63,7 +63,10 @@ class Layer:
         return None, None
 
     def macs(self, shape):
-        """Multiply-accumulates in the products of a forward for an A_prev of `shape`; elementwise work is not counted."""
+        """Multiply-accumulates in the products of a forward for an A_prev of `shape`.
+
+        Elementwise work is not counted.
+        """
         return 0
 
     def copy(self, convert=lambda array: array.copy()):
@@ -81,7 +84,10 @@ class Layer:
         return twin
 
     def cached(self, dZ, shape_of_input=np.shape):
-        """`cache`, after checking that there is one and that `dZ` fits it; `shape_of_input(cache)` is A_prev's shape."""
+        """`cache`, after checking that there is one and that `dZ` fits it.
+
+        shape_of_input: a function of the cache that gives the shape of A_prev.
+        """
         if self.cache is None:
             where = "" if self.training else " in training"
             raise RuntimeError(f"{self!r}: backward needs the cache of a forward{where}: call forward(A_prev) first")

@@ -1,4 +1,4 @@
-"""Normalisation: numbers that belong together get mean 0 and variance 1, then a scale and a shift of their own.
+"""Normalisation: numbers that belong together get mean 0 and variance 1, then a scale and a shift.
 
 LayerNorm, GroupNorm and BatchNorm differ only in which numbers belong together.
 """
@@ -12,8 +12,9 @@ from .layer import Layer, as_dtype_of
 
 
 class Normalization(Layer):
-    """A = W X + b  with  X = (A_prev - mean) / s,  s = sqrt(var + epsilon), and mean and var taken over groups of N numbers.
+    """A = W X + b  with  X = (A_prev - mean) / s,  s = sqrt(var + epsilon).
 
+    mean and var are taken over groups of N numbers.
     A_prev, A (n, ..., m); W, b (n, 1), a scale and a shift for each row; var is the mean squared distance from the mean.
 
     Backward, within one group: dX = W dZ, dW = row sums of dZ X, db = row sums of dZ. A number x_j of X moves with every
@@ -109,7 +110,7 @@ class LayerNorm(Normalization):
 
 
 class GroupNorm(Normalization):
-    """The `Normalization` in which n / n_groups channels of one sample, with all their positions, are a group.
+    """The `Normalization` in which n / n_groups channels of a sample, with all their positions, are a group.
 
     n_groups must divide n; n_groups = n is instance normalisation. Source: Wu and He 2018, arXiv 1803.08494.
 
@@ -133,7 +134,7 @@ class GroupNorm(Normalization):
 
 
 class BatchNorm(Normalization):
-    """The `Normalization` in which one row, with all positions and all samples of the micro-batch, is a group.
+    """The `Normalization` in which a row, with all positions and samples of the micro-batch, is a group.
 
     Here samples meet. In training, mean and var are those of the micro-batch at hand, so the result, and the gradient,
     are those of the micro-batches and not of the full batch: GPipe's rule. With n numbers in a group, n must be at least 2.
@@ -198,7 +199,9 @@ class BatchNorm(Normalization):
 
 
 class Moments(NamedTuple):
-    """Number of values, their mean, and M2, the sum of their squared distances from it; `+` puts two sets together.
+    """Number of values, their mean, and M2, the sum of their squared distances from it.
+
+    The sum of two `Moments` is that of both sets of values together:
 
         n = n1 + n2     mean = (n1 mean1 + n2 mean2) / n     M2 = M2_1 + M2_2 + (mean1 - mean2)^2 n1 n2 / n
 

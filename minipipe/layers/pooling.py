@@ -35,7 +35,7 @@ class Pool(Layer):
 
     @property
     def overlap(self):
-        """Whether windows may share a number; if not, a backward writes each derivative once and adds nothing."""
+        """Whether windows may share a number; if not, backward writes each derivative once and adds nothing."""
         return any(stride < k for k, stride in zip(self.windows.kernel_size, self.windows.stride))
 
     def tiles(self, shape):
@@ -66,7 +66,7 @@ class Pool(Layer):
 
 
 class MaxPool(Pool):
-    """A = the largest number of each window.  dA_prev: dA goes to the position of that number, the others get 0.
+    """A = the largest number of each window.  dA_prev: its position gets dA, the others get 0.
 
     Moving the largest number moves A by as much, moving another one does not: dA/dA_prev is 1 there, 0 elsewhere.
     Windows that overlap add up. Of equal numbers, the first of the window in the order of reading counts, as in
@@ -105,7 +105,10 @@ class MaxPool(Pool):
         return dA_prev
 
     def _first_numbers(self, shape):
-        """For each window: the position of its first number among all positions, and the offset, which padding may have moved."""
+        """For each window, the position of its first number among all positions, and its offset in the window.
+
+        The offset is 0, unless the window begins in the padding.
+        """
         spatial = shape[1:-1]
         axes = zip(self.windows.count(spatial), self.windows.stride, self.windows.padding)
         starts = [np.arange(n) * stride - before for n, stride, (before, _) in axes]
@@ -115,7 +118,7 @@ class MaxPool(Pool):
 
 
 class AvgPool(Pool):
-    """A = the sum of each window / the number of its positions.  dA_prev: every position gets dA / that number.
+    """A = the sum of each window / N, for N positions in a window.  dA_prev: every position gets dA / N.
 
     dA/dA_prev is 1 / (kernel_size * ...) for each number in the window; windows that overlap add up. Padding counts
     as zeros, and its positions count, too: PyTorch's count_include_pad=True. Source: LeCun et al. 1998.
@@ -142,7 +145,10 @@ class AvgPool(Pool):
 
 
 def channels_in_cache(A_prev):
-    """Slices of channels, of about CACHE_BYTES each; all in one where there are no numbers, see `minipipe.meta`."""
+    """Slices of channels, of about CACHE_BYTES each.
+
+    All channels are in one slice where there are no numbers, see `minipipe.meta`.
+    """
     if not isinstance(A_prev, np.ndarray):
         return [slice(0, len(A_prev))]
     return even_slices(len(A_prev), min(len(A_prev), -(-A_prev.nbytes // CACHE_BYTES)))
@@ -193,8 +199,9 @@ class AvgPool3d(AvgPool):
 
 
 class GlobalAvgPool(Layer):
-    """A (C, m), the mean of each channel of A_prev (C, ..., m); dA_prev is dA / (numbers in a channel), at each position.
+    """A (C, m), the mean of each channel of A_prev (C, ..., m).
 
+    dA_prev is dA / (numbers in a channel), at each position.
     Source: Lin, Chen, Yan 2013, arXiv 1312.4400, section 3.2.
 
     >>> GlobalAvgPool().forward(np.array([[[3.0], [1.0], [2.0], [6.0]]]))

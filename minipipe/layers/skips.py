@@ -6,7 +6,7 @@ from .layer import Layer
 
 
 class Fork(Layer):
-    """Hands A_prev on, and also to the `Join` of the same name further on: forward(A_prev) -> (A_prev, A_prev).
+    """Hands A_prev on, and also to the `Join` of the same name: forward(A_prev) -> (A_prev, A_prev).
 
     A_prev acts on the cost in two ways, so backward_input((dA, dS)) -> dA + dS.
 
@@ -39,7 +39,9 @@ class Fork(Layer):
 
 
 class Join(Layer):
-    """Takes in what the `Fork` of the same name has put aside: forward((A_prev, S)) -> A, backward_input(dZ) -> (dA_prev, dS).
+    """Takes in what the `Fork` of the same name has put aside: forward((A_prev, S)) -> A.
+
+    And back: backward_input(dZ) -> (dA_prev, dS).
 
         how="add"      A = A_prev + S, of one shape                      dA_prev = dZ, dS = dZ
         how="concat"   A = A_prev above S, along axis 0                  dA_prev, dS = the rows of dZ
@@ -78,7 +80,10 @@ class Join(Layer):
 
 
 def skip_routes(layers):
-    """{name: (index of its Fork, index of its Join)}; `ValueError` for a name that has not one of each, in this order."""
+    """{name: (index of its Fork, index of its Join)} for the skip connections of a network.
+
+    Raises `ValueError` for a name that has not one of each, in this order.
+    """
     forks = _indices("Fork", [layer.fork for layer in layers])
     joins = _indices("Join", [layer.join for layer in layers])
     for name in [*forks, *joins]:

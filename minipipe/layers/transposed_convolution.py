@@ -11,8 +11,9 @@ from .windows import Windows, per_axis
 
 
 class TransposedConvolution(Kernel):
-    """Z[o, q, k] = sum over c and all p, i with p * stride + i * dilation - padding = q of W[c, o, i] A_prev[c, p, k], + b[o]
+    """Z[o, q, k] = sum of W[c, o, i] A_prev[c, p, k] + b[o]
 
+    over c and all p, i with p * stride + i * dilation - padding = q.
     A_prev (C, *lengths, m), W (C, O / groups, *kernel_size), b (O, 1, ..., 1), Z (O, *lengths of Z, m). Each
     number of A_prev paints a kernel into Z, `stride` positions further on than its neighbour: an axis of length n
     becomes (n - 1) stride + dilation (kernel_size - 1) + 1 - 2 padding + output_padding long. A convolution with
@@ -85,7 +86,9 @@ class ConvTranspose1d(TransposedConvolution):
 
 
 class ConvTranspose2d(TransposedConvolution):
-    """Transposed convolution over images: A_prev (C, H, W, m), W (C, O / groups, *kernel_size), Z (O, H', W', m).
+    """Transposed convolution over images.
+
+    A_prev (C, H, W, m), W (C, O / groups, *kernel_size), Z (O, H', W', m).
 
     >>> layer = ConvTranspose2d(8, 3, kernel_size=4, stride=2, padding=1)
     >>> layer.initialize(np.random.default_rng(0))
@@ -97,6 +100,9 @@ class ConvTranspose2d(TransposedConvolution):
 
 
 class ConvTranspose3d(TransposedConvolution):
-    """Transposed convolution over volumes: A_prev (C, D, H, W, m), W (C, O / groups, *kernel_size), Z (O, D', H', W', m)."""
+    """Transposed convolution over volumes.
+
+    A_prev (C, D, H, W, m), W (C, O / groups, *kernel_size), Z (O, D', H', W', m).
+    """
 
     n_axes = 3

@@ -15,7 +15,7 @@ EVERY = slice(None)
 
 @dataclass(frozen=True)
 class Windows:
-    """Window p of an axis covers the positions p * stride + i * dilation - padding, for i = 0 .. kernel_size - 1.
+    """Window p covers the positions p * stride + i * dilation - padding, for i = 0 .. kernel_size - 1.
 
     kernel_size, stride and dilation hold one number per spatial axis, padding holds a pair (before, after). A
     position outside the array counts as 0, so no padded copy of the array is needed.
@@ -48,7 +48,10 @@ class Windows:
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel_size, self.dilation))
 
     def reversed(self):
-        """Windows by position, for stride 1: position q is entry i of window q + padding - i * dilation, so i runs backwards."""
+        """Windows by position, for stride 1.
+
+        Position q is entry i of window q + padding - i * dilation, so i runs backwards.
+        """
         padding = tuple((span - 1 - before, span - 1 - after) for span, (before, after) in zip(self.span, self.padding))
         return Windows(self.kernel_size, self.stride, padding, self.dilation)
 
@@ -106,14 +109,17 @@ class Windows:
             A[(EVERY, EVERY, covered, *positions)] += rows[(EVERY, inside, EVERY, *i, *windows)].swapaxes(1, 2)
 
     def rows_inside(self, n, box, n_rows):
-        """Of the rows that the windows of `box` cover: those that lie inside the array, and their positions there."""
+        """Of the rows that the windows of `box` cover, those inside the array, and their positions there."""
         y0 = box[0].start * self.stride[0] - self.padding[0][0]
         start = min(n_rows, max(0, -y0))
         stop = max(start, min(n_rows, n - y0))
         return slice(start, stop), slice(y0 + start, y0 + stop)
 
     def inside(self, i, lengths, box):
-        """The windows of `box`, counted from its first, whose entry i lies inside the array, and the positions where it lies."""
+        """Where entry i of the windows of `box` lies inside the array.
+
+        Returns the windows, counted from the first of the box, and the positions of their entry i.
+        """
         windows, positions = [], []
         for n, part, s, d, offset, (before, _) in zip(lengths, box, self.stride, self.dilation, i, self.padding):
             start = offset * d - before                                       # the position in window 0

@@ -6,7 +6,7 @@ from .cells import Cell, First, Pair, Shift
 
 
 def amoebanet_d(L, D, n_classes=1000, input_channels=3):
-    """AmoebaNet-D with L normal cells and D filters, for images (input_channels, H, W, m), as a list of layers.
+    """AmoebaNet-D with L normal cells and D filters, as a list of layers.
 
         D / 4 channels       convolution 3 x 3 of stride 2, BatchNorm
         c = D / 2, then D    two reduction cells
@@ -101,7 +101,7 @@ def seven_by_seven(c):
 
 
 def factorised_reduction(n_prev, n):
-    """Half the resolution: n / 2 channels see the positions in even rows and columns, n / 2 those in odd ones."""
+    """Half the resolution: n / 2 channels see the even rows and columns, n / 2 the odd ones."""
     even = [Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     odd = [Shift(), Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     return Chain(ReLU(), Concat(even, odd), BatchNorm(n))

@@ -1,4 +1,4 @@
-"""Cells, in which every state is the sum of two operations on earlier states, and the layers that cells need."""
+"""Cells, whose states are sums of two operations on earlier states, and the layers that cells need."""
 
 import numpy as np
 
@@ -7,7 +7,9 @@ from ..layers import Block, Layer
 
 
 class Cell(Block):
-    """A layer between pairs of arrays: (A_prev, A_before) -> (A, A_prev), where A_before is what A_prev's own cell got first.
+    """A layer between pairs of arrays: (A_prev, A_before) -> (A, A_prev).
+
+    A_before is the first array that the cell which has made A_prev got.
 
         S_0 = fit_0(A_prev),  S_1 = fit_1(A_before)
         S_k = f(S_i) + g(S_j)  for k = 2, 3, ..., each with its own operations f and g, and i, j < k
@@ -100,7 +102,10 @@ class Cell(Block):
 
 
 class Pair(Layer):
-    """(A_prev, A_prev) from A_prev, for the first of the cells.  backward_input((dA, dA_second)) -> dA + dA_second."""
+    """(A_prev, A_prev) from A_prev, for the first of the cells.
+
+    backward_input((dA, dA_second)) -> dA + dA_second.
+    """
 
     def forward(self, A_prev):
         self.cache = A_prev.shape
@@ -116,7 +121,10 @@ class Pair(Layer):
 
 
 class First(Layer):
-    """A from the pair (A, A_before), behind the last of the cells.  backward_input(dZ) -> (dZ, None): the other's is 0."""
+    """A from the pair (A, A_before), behind the last of the cells.
+
+    backward_input(dZ) -> (dZ, None): the derivative by A_before is 0.
+    """
 
     def forward(self, pair):
         self.cache = shape_of(pair)

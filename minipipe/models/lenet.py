@@ -7,7 +7,7 @@ UNITS = (120, 84)
 
 
 def lenet5(input_shape=(1, 28, 28), n_classes=10, kernel_size=5, padding=(2, 0), channels=(6, 16), classic=False):
-    """LeNet-5 as a list of layers: two convolutions, each with pooling behind it, and three fully connected layers.
+    """LeNet-5 as a list of layers: two convolutions, each with pooling behind it, and three Linear layers.
 
         input             images (channels, H, W, m), or the same numbers as columns (channels * H * W, m)
         channels[0]       convolution; pooling halves H and W

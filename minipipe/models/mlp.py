@@ -5,8 +5,9 @@ from ..layers import Layer, Linear, ReLU, he
 
 
 def mlp(sizes, activation=ReLU, initialization=he):
-    """A multi-layer perceptron: Linear(sizes[l], sizes[l + 1]) with an activation between each two, and none at the end.
+    """A multi-layer perceptron: Linear(sizes[l], sizes[l + 1]) with an activation between each two.
 
+    There is no activation at the end.
     sizes: the numbers of units, at least two. activation: called without arguments for each of the layers, so a class,
     or for instance `lambda: LeakyReLU(0.2)`. initialization: `he` for ReLU and its relatives, `xavier` for Tanh.
     Returns a list of layers from (sizes[0], m) to (sizes[-1], m). Source: Rumelhart, Hinton, Williams 1986.

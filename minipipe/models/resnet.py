@@ -7,7 +7,9 @@ CHANNELS = (16, 32, 64)
 
 
 def resnet(depth=20, n_classes=10, input_channels=3):
-    """A residual network of `depth` = 6 n + 2 layers with weights, for images (input_channels, H, W, m) such as 3 x 32 x 32.
+    """A residual network of `depth` = 6 n + 2 layers with weights, as a list of layers.
+
+    It is for images (input_channels, H, W, m) such as 3 x 32 x 32.
 
         16 channels          convolution 3 x 3, BatchNorm, ReLU
         16 channels          n blocks

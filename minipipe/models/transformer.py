@@ -5,7 +5,7 @@ from ..layers import Dropout, Embedding, LayerNorm, Linear, PositionalEmbedding,
 
 
 def transformer(n_tokens, d, n_heads, n_layers, n_places=None, n_hidden=None, tied=False, dropout=0):
-    """A decoder: from tokens (T, m), whole numbers below n_tokens, to logits (n_tokens, T, m) for the token that comes next.
+    """A decoder: from tokens (T, m) to logits (n_tokens, T, m) for the token that comes next.
 
         Embedding(n_tokens, d)
         PositionalEmbedding(d, n_places)     left out where n_places is None; sequences then may have any length T

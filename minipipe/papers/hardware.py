@@ -13,8 +13,9 @@ TPU = "Jouppi et al. 2020, Communications of the ACM 63(7)"
 
 
 class Hardware(NamedTuple):
-    """A row: seconds until the first byte is there, and bytes per second from then on; None for what the source leaves out.
+    """How fast something sends or reads: seconds to the first byte, and bytes per second from then on.
 
+    None stands for what the source leaves out.
     how: "rule of thumb", "specified" by the maker in one direction, or "measured".
     """
 

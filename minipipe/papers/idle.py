@@ -44,8 +44,9 @@ def idle_times(K, M, v=2, T_F=1, T_B=1, T_W=1):
 
 
 def chimera_table(K):
-    """Table 2 of Chimera for N = K micro-batches, its synchronous rows: a list of (schedule, copies of the weights, bubble, alive).
+    """The synchronous rows of Chimera's table 2, for N = K micro-batches.
 
+    A list of (schedule, copies of the weights, bubble, alive).
     bubble: idle / total time with equal forwards and backwards, as an `Idle`. alive: micro-batches alive on the device with the
     fewest and on that with the most, as two `Idle`s. Source: Li, Hoefler 2021, arXiv 2107.06925.
     """

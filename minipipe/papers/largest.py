@@ -60,7 +60,10 @@ def _estimate(column):
 
 
 def _memory(network, counts, N, M):
-    """(bytes of parameters, bytes of activations), each a list over the stages; M is None where nothing is recomputed."""
+    """(bytes of parameters, bytes of activations), each a list over the stages.
+
+    M is None where nothing is recomputed.
+    """
     stages = stages_of(network.description.rows, counts)
     parameters = [BYTES_PER_PARAMETER * sum(row.parameters for row in stage) for stage in stages]
     if M is None:
@@ -69,8 +72,9 @@ def _memory(network, counts, N, M):
 
 
 def blocks_that_fit(n_devices, device=TPU_V3):
-    """The most Transformer blocks that `n_devices` hold, under the assumptions above; the first also holds the embedding.
+    """The most Transformer blocks that `n_devices` hold, under the assumptions above.
 
+    The first device also holds the embedding.
     The last one also holds the final norm, the last Linear and the loss's cache. What a block takes is what a stage with 2
     of them takes more than one with 1. Raises `ValueError` if a device is full without any block.
     """

@@ -1,4 +1,7 @@
-"""The tables as text, each published number beside the one of this package; `minipipe papers` and notebook 15 print them."""
+"""The tables as text, each published number beside the one of this package.
+
+`minipipe papers` and notebook 15 print them.
+"""
 
 GIB = 2 ** 30
 
@@ -26,7 +29,7 @@ def text_of_cells(cells, bound=None):
 
 
 def text_of_largest(estimates):
-    """A line for each `Estimate` of table 1: parameters, their memory, activation memory, and the fullest device in GiB."""
+    """A line for each `Estimate` of table 1: parameters, their memory, activations, the fullest device."""
     memory = f"{'published':>10}{'here':>8}{'error':>9}"
     lines = [
         f"{'':32}{'parameters (millions)':^29}{'parameter memory (GB)':^27}{'activations (GB)':^28}{'fullest':>9}",
@@ -45,7 +48,9 @@ def text_of_largest(estimates):
 
 
 def text_of_hardware(rows, sources=True):
-    """A line for each `Hardware`: latency, bandwidth, how long a megabyte takes, and, with `sources`, how that is known.
+    """A line for each `Hardware`: latency, bandwidth, and how long a megabyte takes.
+
+    sources: whether to add how that is known.
 
     >>> from minipipe.papers import HARDWARE
     >>> print(text_of_hardware([HARDWARE["Ethernet, 1 Gbit/s"]], sources=False))

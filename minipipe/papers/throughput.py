@@ -1,5 +1,6 @@
-"""GPipe's tables 2 and 3 by simulation: its schedule, with recomputation, over stages that cost what their products cost.
+"""GPipe's tables 2 and 3 by simulation: its schedule, with recomputation.
 
+A stage costs what its products cost.
 AmoebaNet-D is cut by the rule of GPipe's released code, the histogram, over the multiply-accumulates (MACs) of its layers. The
 Transformer is its blocks alone, equally many on each device: the last matrix, for 32,000 words, costs as much as 1.2
 blocks, and a stage that had it as well would be slower than the cells of K = 8 leave room for; `other_assumptions` shows
@@ -24,7 +25,7 @@ BOUNDS = {"table 2": 0.07, "table 3": 0.05}  # of relative errors that need no r
 
 
 class Compared(NamedTuple):
-    """A published cell beside the simulated one, both relative to the cell of K = 2 with the fewest micro-batches.
+    """A published cell beside the simulated one, both relative to that of K = 2 with the fewest micro-batches.
 
     error: simulated / published - 1. reason: of an error that is larger than its table's bound in `BOUNDS`, "" otherwise.
     """
@@ -59,7 +60,10 @@ def torchgpipe_table():
 
 
 def other_assumptions():
-    """What the Transformer's cells of M = 32 would be otherwise: a list of `Compared`, whose reason is the assumption."""
+    """What the Transformer's cells of M = 32 would be otherwise: a list of `Compared`.
+
+    The reason of each is the assumption.
+    """
     early = replace(P100, early=True)
     cells = []
     for table, published, L, runs in [
@@ -126,7 +130,10 @@ def _makespan(seconds, M, early, sent=0, link=None):
 
 
 def _relative(share, K, M, base_share):
-    """Throughput relative to (2, 1), if the first stage takes `share` of the time, and the others equally much of the rest."""
+    """Throughput relative to K = 2, M = 1, if the first stage takes `share` of the time.
+
+    The other stages share the rest equally.
+    """
     def seconds(K, share):
         return [share] + [(1 - share) / (K - 1)] * (K - 1)
 
@@ -135,14 +142,17 @@ def _relative(share, K, M, base_share):
 
 @lru_cache
 def equal_stages(K, M):
-    """Throughput relative to K = 2, M = 1 if all stages cost the same and messages nothing: (early, with the gradient)."""
+    """Throughput relative to K = 2, M = 1 if all stages cost the same and messages nothing.
+
+    A pair: with recomputation before the gradient is there, and when it is.
+    """
     by_order = (True, False)
     return tuple(M * _makespan([1 / 2] * 2, 1, early) / _makespan([1 / K] * K, M, early) for early in by_order)
 
 
 @lru_cache
 def slowest_share(K, M, published, base_share=None):
-    """The share of a network's time that the slowest of K stages takes, if that is what makes a cell of table 2 what it is.
+    """The share of a network's time that the slowest of K stages takes, if that explains a cell of table 2.
 
     published: the cell, relative to K = 2, M = 1. base_share: the same for two stages; None: K is 2. By bisection.
     """

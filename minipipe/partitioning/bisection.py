@@ -4,8 +4,9 @@ from bisect import bisect_left, bisect_right
 
 
 def bisected(ends, n_stages):
-    """The counts of a cut with the least bottleneck. ends: the sums 0, c_0, c_0 + c_1, ... of integers of at least 0.
+    """The counts of a cut with the least bottleneck.
 
+    ends: the sums 0, c_0, c_0 + c_1, ... of integers of at least 0.
     Filling one stage after the other up to a limit tells whether a limit can be kept. If it cannot, the smallest load that
     went past it is the next limit worth trying: below that, the same stages would be filled with the same layers.
     """
@@ -47,7 +48,7 @@ def _filled(ends, n_stages, limit):
 
 
 def _evened(ends, n_stages, limit):
-    """Of the cuts that keep `limit`: stage by stage, the one that is nearest to an equal share of what is left."""
+    """Of the cuts that keep `limit`, the one that is, stage by stage, nearest to an equal share of the rest."""
     n_layers = len(ends) - 1
     earliest = [n_layers]  # where the last 0, 1, 2, ... stages can begin at the earliest
     for _ in range(n_stages - 1):

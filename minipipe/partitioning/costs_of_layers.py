@@ -1,4 +1,4 @@
-"""What each layer of a network costs, counted, measured or computed by the user: what a partition balances."""
+"""What each layer of a network costs, counted, measured or given: what a partition balances."""
 
 import time
 from statistics import median
@@ -75,7 +75,7 @@ def _pair(sample):
 
 
 def times_of_layers(layers, loss, X, Y, n_rounds=5):
-    """[`Times(F, B)`], the seconds of each layer's forward and backward of a micro-batch X (n[0], m), Y (n[L], m).
+    """[`Times(F, B)`], the seconds of each layer's forward and backward of a micro-batch.
 
     Each is the median of `n_rounds` through the whole network, after one that is not counted, so what disturbs the computer
     for less than half of the rounds leaves no trace. The last layer's times include the loss. Below the first layer with

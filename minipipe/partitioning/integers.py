@@ -20,7 +20,7 @@ def checked(name, numbers, length=None, of="layers", least=0):
 
 
 def in_proportion(*lists):
-    """(lists of integers, scale): the numbers of all these lists times the smallest `scale` that makes integers of them.
+    """(lists of integers, scale): all numbers times the smallest `scale` that makes integers of them.
 
     >>> in_proportion([0.5, 2], [Fraction(1, 3)])
     ([[3, 12], [2]], 6)

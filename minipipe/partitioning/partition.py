@@ -6,7 +6,7 @@ from .solvers import equal_counts, min_max
 
 
 def partition(layers, n_stages, by="parameters", input_shape=None, sample=None, loss=None):
-    """The number of layers of each stage, for the cut whose largest stage is as small as in any cut: a list for `Pipeline`.
+    """The number of layers of each stage, for the cut whose largest stage is smallest: a list for `Pipeline`.
 
     by: what a stage's size is: "parameters", "macs", "bytes", "time", a function (layer, input_shape) -> cost, or a list with
     a cost for each layer. input_shape, sample, loss: what these need, see `costs_of_layers`. For other cuts, or with limits of

@@ -1,4 +1,7 @@
-"""How to cut a row of costs into stages: from lists of numbers to the number of layers of each stage, without rounding."""
+"""How to cut a row of costs into stages: from lists of numbers to the number of layers of each stage.
+
+Nothing is rounded.
+"""
 
 from fractions import Fraction
 

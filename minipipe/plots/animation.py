@@ -65,7 +65,7 @@ def _times(makespan, step):
 
 
 def _texts_to_paths(ax):
-    """One collection in place of the numbers in the boxes: a film of hundreds of separate texts would be slow."""
+    """The numbers in the boxes as one collection: a film of hundreds of separate texts would be slow."""
     from matplotlib.collections import PathCollection
     from matplotlib.textpath import TextPath
     from matplotlib.transforms import Affine2D
@@ -88,7 +88,7 @@ def _texts_to_paths(ax):
 
 
 def _curtain(axes):
-    """The box, in ticks, outside of which nothing of what has been drawn into the axes is seen; move its `x1`."""
+    """The box, in ticks, outside of which nothing that has been drawn is seen; move its `x1`."""
     from matplotlib.transforms import Bbox, TransformedBbox, blended_transform_factory
 
     curtain = Bbox([[0, 0], [0, 1]])

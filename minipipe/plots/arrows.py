@@ -9,7 +9,7 @@ STYLE = {
 
 
 def arrows(ax, trace, which=True, until=None):
-    """Draw each message of `trace` as an arrow, from its sender's row when it was sent to its receiver's when it arrived.
+    """Draw each message as an arrow, from its sender when it was sent to its receiver when it arrived.
 
     which: "waited" for only those that a device stood idle for. Messages that arrive after `until` are left out.
     """

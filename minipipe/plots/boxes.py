@@ -42,7 +42,10 @@ class Lanes(NamedTuple):
 
 
 def boxes(trace, until=None):
-    """A `Box` for each part of each span that began before `until`, in the order of `STYLES`: an overlap has two halves."""
+    """A `Box` for each part of each span that began before `until`, in the order of `STYLES`.
+
+    An overlap has two halves.
+    """
     lanes = lanes_of(trace)
     found = []
     for span in trace.spans:

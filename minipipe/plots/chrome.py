@@ -17,8 +17,9 @@ INSIDE = 0.01  # an arrow begins and ends this share of a box from the box's edg
 
 
 def chrome_trace(runs, path=None, tick="1 ms"):
-    """A dict in Chrome's trace event format, or None if it has been written to the file `path` as JSON; `Trace.to_chrome_trace` calls this.
+    """A dict in Chrome's trace event format, or None if it has been written to the file `path` as JSON.
 
+    `Trace.to_chrome_trace` calls this.
     runs: a `Trace`, or {name: trace}, each of which becomes a process. Devices are threads, spans are boxes with their ticks in
     the arguments, messages are arrows from the span before the send to the span after the receipt, and memory is a counter,
     if the run counted it. tick: how long one tick is shown, a number and ns, us, ms or s. `ValueError` for anything else.
@@ -84,7 +85,10 @@ def _place(label):
 
 
 def _arrows(trace, process, unit):
-    """Two events for each message that left after a span and was received before one; spans of no length cannot hold an arrow."""
+    """Two events for each message that left after a span and was received before one.
+
+    Spans of no length cannot hold an arrow.
+    """
     spans = [[span for span in trace.spans_of(device) if span.end > span.start] for device in range(trace.n_devices)]
     starts, ends = [[span.start for span in row] for row in spans], [[span.end for span in row] for row in spans]
     events = []

@@ -9,8 +9,9 @@ MOST_LOADS = 24
 
 
 def cut(costs, counts, names=None, ax=None, title=None, unit=None):
-    """The costs of the layers as bars, the stages as stripes behind them, each with its load; the largest load is marked.
+    """The costs of the layers as bars, and the stages as stripes behind them, each with its load.
 
+    The largest load is marked.
     costs: one number for each layer. counts: how many layers each stage has, in order. names: of the layers; left out, or
     for more than 40 layers, they are numbered. unit: what the costs are, for the axis. Loads are given as shares of
     the equal load, total / K, which no cut's largest one can be below. Returns the matplotlib axes.

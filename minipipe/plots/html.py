@@ -81,7 +81,7 @@ def _number(time):
 
 
 def _step(trace):
-    """What the arrow keys move by: one tick, or a power of ten if that is too far or too little, as in seconds."""
+    """What the arrow keys move by: one tick, or a power of ten if that is too far or too little."""
     whole = all(float(span.start).is_integer() and float(span.end).is_integer() for span in trace.spans)
     if trace.makespan <= 0 or (whole or trace.makespan >= 10) and trace.makespan <= LONG:
         return 1
@@ -89,7 +89,10 @@ def _step(trace):
 
 
 def _memory(trace):
-    """(for each device its curve, "bytes"), or the micro-batches alive if no memory was counted; ([], "") if there are none."""
+    """(for each device its curve, "bytes"), or the micro-batches alive if no memory was counted.
+
+    ([], "") if there are none of these either.
+    """
     try:
         return [trace.memory(device) for device in range(trace.n_devices)], "bytes"
     except ValueError:

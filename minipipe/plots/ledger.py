@@ -9,7 +9,7 @@ KINDS = {  # from the ground up: what stays lies below; colours of Okabe and Ito
 
 
 def ledger(trace, device, ax=None, title=None, legend=True):
-    """Draw the bytes of one device of `trace` as layers, one for each kind, into the matplotlib axes `ax`, and return the axes.
+    """Draw the bytes of one device as layers, one for each kind, and return the matplotlib axes.
 
     The unit of the y axis is KiB (1,024 bytes). "gradients" are the sums over micro-batches, "work" is what an action is given
     and makes while it lasts. Raises `ValueError` for a run that counted no memory.

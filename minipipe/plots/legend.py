@@ -6,7 +6,10 @@ FONT_SIZE = 9
 
 
 def entries(boxes, lanes):
-    """(handles, labels) for the kinds of work among `boxes`; `lanes` is a list, the `Lanes` of each trace they come from."""
+    """(handles, labels) for the kinds of work among `boxes`.
+
+    lanes: a list, the `Lanes` of each trace that the boxes come from.
+    """
     n_lanes = max(each.n for each in lanes)
     kinds = {box.kind: None for box in boxes}
     handles = [_handle(kind, n_lanes) for kind in (*STYLES, None) if kind in kinds]
@@ -49,7 +52,10 @@ def _columns(labels, width):
 
 
 def _width(labels, n_columns):
-    """The width of a legend in points, about: labels fill one column after the other, the first ones with one more."""
+    """The width of a legend in points, about.
+
+    Labels fill one column after the other, the first ones with one more.
+    """
     widths = [FONT_SIZE * (0.56 * len(label) + 3.2) for label in labels]
     n_rows, n_long = divmod(len(labels), n_columns)
     ends = [column * n_rows + min(column, n_long) for column in range(n_columns + 1)]

@@ -1,4 +1,7 @@
-"""What each device holds, over time: bytes where a run has counted them, or micro-batches; alone, or under the timeline."""
+"""What each device holds, over time: bytes where a run has counted them, or micro-batches.
+
+The curves stand alone, or under the timeline.
+"""
 
 from ..schedules import alive_microbatches
 from .boxes import lanes_of
@@ -18,7 +21,7 @@ def memory(trace, ax=None, title=None, legend=True, until=None):
 
 
 def alive(trace, ax=None, title=None, legend=True, until=None):
-    """Draw how many micro-batches are alive on each device into the matplotlib axes `ax`, and return the axes.
+    """Draw how many micro-batches are alive on each device, and return the matplotlib axes.
 
     `minipipe.schedules.alive_microbatches` says what is counted. Curves of one height lie side by side, a line's width
     apart. Raises `ValueError` for a run whose labels name no forward of a micro-batch.
@@ -34,7 +37,7 @@ def alive(trace, ax=None, title=None, legend=True, until=None):
 
 
 def timeline_with_memory(trace, axes=None, until=None, title=None, legend=True, arrows=False):
-    """The timeline of `trace` with its memory curves below, on one time axis; returns the pair of matplotlib axes.
+    """The timeline of `trace` with its memory curves below, on one time axis.
 
     The curves are those of `memory` if the run counted bytes, else those of `alive`. axes: a pair, such as
     `figure.subplots(2, sharex=True)` gives; left out, they are in a new figure. The other parameters are `timeline`'s.
@@ -97,7 +100,10 @@ def _tops_of_neighbours(ax):
 
 
 def _draw_apart(ax):
-    """Shift each curve by a little more than the one before, in points, so that none hides another; their data stay."""
+    """Shift each curve by some points more than the one before, so that none hides another.
+
+    Their data stay.
+    """
     from matplotlib.transforms import ScaledTranslation
 
     step = min(2, MOST_SHIFT / len(ax.lines))

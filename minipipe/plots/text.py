@@ -63,8 +63,9 @@ def _block(rows, start, stop, cell, unit):
 
 
 def _ticks_per_column(spans, makespan):
-    """The longest column in which every start and end falls on an edge; the shortest action if that is too fine.
+    """The ticks of a column: the longest for which every start and end falls on an edge.
 
+    If that is too fine, the shortest action.
     In no case more than MOST_COLUMNS columns.
     """
     times = {Fraction(time).limit_denominator(1000) for span in spans for time in (span.start, span.end)}
@@ -75,7 +76,10 @@ def _ticks_per_column(spans, makespan):
 
 
 def _names(trace):
-    """{(label, device): its name}: without the stage where the device and the micro-batch tell which one is meant."""
+    """{(label, device): its name}.
+
+    The stage is left out where the device and the micro-batch tell which one is meant.
+    """
     stages = {}
     for span in trace.spans:
         for part in parts_of(span.label):

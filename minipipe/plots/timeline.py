@@ -58,7 +58,10 @@ def new_axes(trace):
 
 
 def figure_size(traces, n_rows, row_height=0.45, widest=16):
-    """(width, height) in inches of a figure with `n_rows` rows on one time axis: the shortest box gets about 0.24 inches."""
+    """(width, height) in inches of a figure with `n_rows` rows on one time axis.
+
+    The shortest box gets about 0.24 inches.
+    """
     spans = [span.end - span.start for trace in traces for span in trace.spans if span.end > span.start]
     most = max((len(trace.spans_of(device)) for trace in traces for device in range(trace.n_devices)), default=0)
     n_columns = min(max(trace.makespan for trace in traces) / min(spans), 4 * most) if spans else 0

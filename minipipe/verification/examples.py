@@ -148,7 +148,7 @@ def coarse(example, m, convert):
 
 
 def whole(example, m, dtype):
-    """The same, with weights -1, 0, 1 and whole numbers for data: with m a power of two, nothing ever rounds."""
+    """The same with weights -1, 0, 1 and whole numbers for data: if m is a power of two, nothing rounds."""
     layers, X, Y = random(example, m, np.float64)
     layers = [layer.copy(lambda p: np.sign(p).astype(dtype)) for layer in layers]
     return layers, np.round(X).astype(dtype), Y.astype(dtype)

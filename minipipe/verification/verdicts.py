@@ -24,7 +24,7 @@ def equals_full_batch(pipe, X, Y):
 
 
 def equals_same_groups(pipe, X, Y):
-    """Whether J, dW and db are `==` to the sums over the micro-batches, each of which passes through all layers alone.
+    """Whether J, dW and db are `==` to the sums over micro-batches that pass through all layers one by one.
 
     The reference is a plain loop, without stages, schedule or recomputation. Must hold where `equals_full_batch` must,
     and for networks with BatchNorm, too.
