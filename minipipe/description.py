@@ -16,11 +16,14 @@ HEADER = ("layer", "output", "parameters", "MACs", "bytes")
 
 
 class Row(NamedTuple):
-    """One layer of the list: its name, the shape of its output for one sample, and three numbers.
+    """One layer of the list, for one sample.
 
-    parameters: of W and b together. macs: the multiply-accumulates in the products of a forward, for one sample.
-    n_bytes: of the output, for one sample; where the output is a pair, of both. That is what a message would carry if a
-    pipeline were cut behind this layer.
+    name: its repr.
+    output_shape: the shape of its output; where that is a pair, a pair of shapes.
+    parameters: the numbers in W and b together.
+    macs: the multiply-accumulates in the products of a forward.
+    n_bytes: of the output, of both where it is a pair: what a message would carry if a pipeline were cut
+        behind this layer.
     """
 
     name: str
@@ -52,7 +55,10 @@ class Description:
 
     def __str__(self):
         lines = [("", *HEADER), ("", "input", str(self.input_shape), "", "", "")]
-        lines += [(str(index), _short(row.name), str(row.output_shape), *map(_readable, row[2:])) for index, row in enumerate(self.rows)]
+        lines += [
+            (str(index), _short(row.name), str(row.output_shape), *map(_readable, row[2:]))
+            for index, row in enumerate(self.rows)
+        ]
         lines.append(("", "total", "", *map(_readable, (self.parameters, self.macs, self.n_bytes))))
         widths = [max(map(len, column)) for column in zip(*lines)]
         aligned = [
@@ -60,7 +66,12 @@ class Description:
             + "  ".join(f"{number:>{width}}" for number, width in zip(numbers, widths[3:]))
             for index, name, shape, *numbers in lines
         ]
-        return "\n".join([*(line.rstrip() for line in aligned), f"MACs and bytes are those of one sample, in {self.dtype}."])
+        return "\n".join(
+            [
+                *(line.rstrip() for line in aligned),
+                f"MACs and bytes are those of one sample, in {self.dtype}.",
+            ]
+        )
 
     __repr__ = __str__
 
@@ -68,10 +79,14 @@ class Description:
 def describe(layers, input_shape, dtype=np.float32):
     """What each of `layers` will need for inputs of `input_shape`.
 
-    That is the shape of one sample, without the samples axis.
-    Returns a `Description`, whose str() is a table, and which has `rows`, `parameters`, `macs` and `n_bytes`. No
-    parameters are drawn and no arrays made, so the network may be larger than this computer. A W that several layers share
-    is counted at the first of them. A layer made of layers is one row, and of its outputs only the last one counts.
+    layers: a list of them; no parameters are drawn and no arrays made, so the network may be larger than
+        this computer.
+    input_shape: that of one sample, without the samples axis.
+    dtype: of the inputs, for the bytes.
+
+    Returns a `Description`, whose str() is a table, and which has `rows`, `parameters`, `macs` and `n_bytes`.
+    A W that several layers share is counted at the first of them. A layer made of layers is one row,
+    and of its outputs only the last one counts.
 
     Raises `ValueError` with the index of the layer that an output does not fit.
 
@@ -87,15 +102,26 @@ def describe(layers, input_shape, dtype=np.float32):
     """
     layers, dtype = list(layers), np.dtype(dtype)
     _check_layers(layers)
-    if not isinstance(input_shape, tuple) or not input_shape or not all(isinstance(n, Integral) and n > 0 for n in input_shape):
-        raise ValueError(f"input_shape={input_shape!r} must be the shape of one sample, a tuple such as (64,) or (3, 32, 32)")
+    if (
+        not isinstance(input_shape, tuple)
+        or not input_shape
+        or not all(isinstance(n, Integral) and n > 0 for n in input_shape)
+    ):
+        raise ValueError(
+            f"input_shape={input_shape!r} must be the shape of one sample, "
+            "a tuple such as (64,) or (3, 32, 32)"
+        )
     input_shape = tuple(map(int, input_shape))  # NumPy's integers would overflow
     rows, parameters = [], parameters_of_layers(layers)
 
     def add_row(layer, shape):
         output_shape = _fitting(layer, len(rows), shape)
         sample = without_samples(output_shape)
-        rows.append(Row(repr(layer), sample, parameters[len(rows)], layer.macs(shape), _count(sample) * dtype.itemsize))
+        rows.append(
+            Row(
+                repr(layer), sample, parameters[len(rows)], layer.macs(shape), _count(sample) * dtype.itemsize
+            )
+        )
         return output_shape
 
     forward_through(layers, (*input_shape, 1), {}, call=add_row)
@@ -122,7 +148,9 @@ def parameters_of_layers(layers):
 def _check_layers(layers):
     for index, layer in enumerate(layers):
         if not isinstance(layer, Layer):
-            raise ValueError(f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()")
+            raise ValueError(
+                f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()"
+            )
     skip_routes(layers)
 
 

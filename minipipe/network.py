@@ -18,19 +18,23 @@ class Network:
         same however the network is cut.
     dtype: the floats in which they are stored.
 
-    Layers with the same `tie` start from one W, that of the first of them that has one already, or else of the
-    first; they get one dW, the sum of their own, so they stay equal. `n_steps` counts the updates by `step`.
+    Layers with the same `tie` start from one W, that of the first of them that has one already, or else
+    of the first; they get one dW, the sum of their own, so they stay equal. `n_steps` counts the updates
+    by `step`.
     """
 
     def __init__(self, layers, loss, seed=0, dtype=np.float64):
         for index, layer in enumerate(layers):
             if not isinstance(layer, Layer):
-                raise ValueError(f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()")
+                raise ValueError(
+                    f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()"
+                )
         if isinstance(loss, type) or not (loss is None or hasattr(loss, "backward")):
             raise ValueError(f"loss is {loss!r}: pass a loss object, such as MeanSquaredError()")
         if np.dtype(dtype).kind != "f":
             raise ValueError(
-                f"dtype={dtype} must be one of floats; for exact numbers, use layer.copy(minipipe.exact.rational)"
+                f"dtype={dtype} must be one of floats; "
+                "for exact numbers, use layer.copy(minipipe.exact.rational)"
             )
         self.layers = [layer.copy() for layer in layers]
         if not self.layers:
@@ -75,11 +79,14 @@ class Network:
     def checked_batch(self, X, Y):
         """X and Y as arrays fit for training; `ValueError` for anything else, before anything is computed."""
         if self.loss is None:
-            raise ValueError("this network has no loss, so it cannot be trained: pass one, such as MeanSquaredError()")
+            raise ValueError(
+                "this network has no loss, so it cannot be trained: pass one, such as MeanSquaredError()"
+            )
         X, Y = checked_inputs(X), np.asarray(Y)
         if Y.shape[-1:] != X.shape[-1:]:
             raise ValueError(
-                f"{X.shape[-1]} samples but labels of shape {Y.shape}: both need the samples as their last axis"
+                f"{X.shape[-1]} samples but labels of shape {Y.shape}: "
+                "both need the samples as their last axis"
             )
         _check_finite("Y", Y)
         if Y.ndim > 1:
@@ -95,8 +102,8 @@ class Sequential(Network):
     seed: the weights that are not given yet are drawn from `default_rng([seed, index of the layer])`.
     dtype: how those are stored; the dtype of X decides that of the results.
 
-    `forward_backward(X, Y)` returns J and leaves the `gradients`; `step(optimizer)` applies them; `predict(X)` is
-    the output alone. Wrong data raise `ValueError` before anything is computed.
+    `forward_backward(X, Y)` returns J and leaves the `gradients`; `step(optimizer)` applies them;
+    `predict(X)` is the output alone. Wrong data raise `ValueError` before anything is computed.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
@@ -166,7 +173,9 @@ def _ties(layers):
             ties.setdefault(layer.tie, []).append(index)
     for name, indices in ties.items():
         if len(indices) == 1:
-            raise ValueError(f"only layer {indices[0]} has tie={name!r}: give it to the layer that shares its W, too")
+            raise ValueError(
+                f"only layer {indices[0]} has tie={name!r}: give it to the layer that shares its W, too"
+            )
         shapes = [layers[index].parameter_shapes()[0] for index in indices]
         if any(shape != shapes[0] for shape in shapes):
             raise ValueError(
@@ -183,7 +192,8 @@ def _share(layers, indices, index):
     W, own = layers[first].W, layers[index].W
     if own is not None and not np.array_equal(own, W):
         raise ValueError(
-            f"layers {first} and {index} share tie={layers[index].tie!r}, but have different W: give it to one of them"
+            f"layers {first} and {index} share tie={layers[index].tie!r}, but have different W: "
+            "give it to one of them"
         )
     layers[index].W = W.copy()
 

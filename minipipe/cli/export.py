@@ -19,7 +19,9 @@ examples:
 ENDINGS = {"csv": "csv", "json": "chrome", "html": "html", "txt": "text"}
 TEXTS = {
     "csv": lambda schedule, options: schedule.to_csv(),
-    "chrome": lambda schedule, options: json.dumps(trace_of(schedule, options).to_chrome_trace(tick=options.tick)) + "\n",
+    "chrome": lambda schedule, options: (
+        json.dumps(trace_of(schedule, options).to_chrome_trace(tick=options.tick)) + "\n"
+    ),
     "html": lambda schedule, options: trace_of(schedule, options).to_html(title=title_of(schedule)),
     "text": lambda schedule, options: trace_of(schedule, options).to_text() + "\n",
 }
@@ -30,7 +32,9 @@ def add_options(parser):
     add_hardware(parser)
     parser.add_argument("--format", metavar="FORMAT",
                         help=f"{', '.join(TEXTS)}, or a picture's (default: by the ending of --output)")
-    parser.add_argument("--tick", default="1 ms", help='how long a tick is shown in a chrome trace (default: "%(default)s")')
+    parser.add_argument(
+        "--tick", default="1 ms", help='how long a tick is shown in a chrome trace (default: "%(default)s")'
+    )
     parser.add_argument("--output", metavar="FILE", help="the file to write (default: print it)")
 
 

@@ -7,8 +7,17 @@ import sys
 from . import bench, compare, explain, export, figures, fit, papers, search, timeline, train, validate, verify
 
 COMMANDS = {
-    "timeline": timeline, "compare": compare, "explain": explain, "search": search, "validate": validate, "export": export, "fit": fit,
-    "verify": verify, "figures": figures, "papers": papers, "bench": bench,
+    "timeline": timeline,
+    "compare": compare,
+    "explain": explain,
+    "search": search,
+    "validate": validate,
+    "export": export,
+    "fit": fit,
+    "verify": verify,
+    "figures": figures,
+    "papers": papers,
+    "bench": bench,
 }
 EXAMPLES = """examples:
   python3 -m minipipe                                                     train on digits, prove the gradients, draw the run
@@ -44,8 +53,10 @@ def main(arguments=None):
 def command_line():
     """What reads the command line."""
     parser = argparse.ArgumentParser(
-        prog="minipipe", description="Pipeline-parallel training in pure NumPy: one trace is the run, the proof and the picture.",
-        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="minipipe",
+        description="Pipeline-parallel training in pure NumPy: one trace is the run, the proof and the picture.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     train.add_options(parser)
     parser.set_defaults(run=train.run)

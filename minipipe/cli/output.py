@@ -8,7 +8,11 @@ from ..plots.timeline import timeline_figure
 from ..schedules import peak_microbatches
 
 DOTS_PER_INCH = 150  # of pictures
-BUBBLES = {"total": "idle / total time", "ideal": "idle / ideal (computing) time", "span": "idle inside each device's span"}
+BUBBLES = {
+    "total": "idle / total time",
+    "ideal": "idle / ideal (computing) time",
+    "span": "idle inside each device's span",
+}
 
 
 def title_of(schedule):

@@ -1,8 +1,21 @@
 """`minipipe papers`: GPipe's tables by simulation, beside the published cells."""
 
 from ..papers import (
-    HARDWARE, P100, TPU_V2, TPU_V3, blocks_that_fit, chimera_table, idle_times, other_assumptions, table_1, table_2, table_3,
-    text_of_cells, text_of_hardware, text_of_largest, torchgpipe_table,
+    HARDWARE,
+    P100,
+    TPU_V2,
+    TPU_V3,
+    blocks_that_fit,
+    chimera_table,
+    idle_times,
+    other_assumptions,
+    table_1,
+    table_2,
+    table_3,
+    text_of_cells,
+    text_of_hardware,
+    text_of_largest,
+    torchgpipe_table,
 )
 from ..papers.largest import M as MICRO_BATCHES
 from ..papers.texts import GIB, text_of_seconds
@@ -18,7 +31,9 @@ example:
 
 
 def add_options(parser):
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"which ones: {', '.join(TABLES)} (default: all)")
+    parser.add_argument(
+        "tables", nargs="*", metavar="TABLE", help=f"which ones: {', '.join(TABLES)} (default: all)"
+    )
 
 
 def run(options):
@@ -32,8 +47,14 @@ def run(options):
 
 
 def print_table_1():
-    print("GPipe's table 1: the largest network that fits, published and computed here; memory of all devices together")
-    print("AmoebaNet-D, 128 images, devices of 8 GB; Transformer, 32 sequences, devices of 16 GB; 12 bytes a parameter\n")
+    print(
+        "GPipe's table 1: the largest network that fits, published and computed here; "
+        "memory of all devices together"
+    )
+    print(
+        "AmoebaNet-D, 128 images, devices of 8 GB; "
+        "Transformer, 32 sequences, devices of 16 GB; 12 bytes a parameter\n"
+    )
     print(text_of_largest(table_1()))
     print(f"""
 alone: without GPipe. GB is 10^9 bytes for AmoebaNet-D and 2^30 for the Transformer; the fullest device always 2^30.
@@ -49,7 +70,10 @@ other's place; here they are put back.""")
 
 
 def print_table_2():
-    print("GPipe's table 2: throughput on TPUs relative to K = 2, M = 1; AmoebaNet-D (18, 256), Transformer of 48 layers")
+    print(
+        "GPipe's table 2: throughput on TPUs relative to K = 2, M = 1; "
+        "AmoebaNet-D (18, 256), Transformer of 48 layers"
+    )
     cells = table_2()
     print(text_of_cells(cells, BOUNDS["table 2"]))
     print("""Above what equal stages and free links give, stage costs do not explain a cell, but larger batches than in the cell that all are
@@ -59,14 +83,24 @@ arrives; if it waits, that is 4, and the bounds 1.33 and 5.33). AmoebaNet-D's 1.
 1.38 could not. Where a cell is below, the stages were not equal; the first is taken to be the slowest. MACs are not time: pooling
 and normalisation have none, and narrow convolutions fill a matrix unit badly.""")
     speed = {cell.K: cell for cell in cells if cell.family == "Transformer" and cell.M == 32}
-    published, simulated = (getattr(speed[8], of) / getattr(speed[2], of) for of in ("published", "simulated"))
-    print(f"\nFrom 2 to 8 devices the Transformer is {published:.2f} times as fast, as published, and {simulated:.2f} times by simulation.")
-    print("\nThe same AmoebaNet-D by torchgpipe, on other devices and cut by hand, beside the same simulation")
+    published, simulated = (
+        getattr(speed[8], of) / getattr(speed[2], of) for of in ("published", "simulated")
+    )
+    print(
+        f"\nFrom 2 to 8 devices the Transformer is {published:.2f} times as fast, "
+        f"as published, and {simulated:.2f} times by simulation."
+    )
+    print(
+        "\nThe same AmoebaNet-D by torchgpipe, on other devices and cut by hand, beside the same simulation"
+    )
     print(text_of_cells(torchgpipe_table()))
 
 
 def print_table_3():
-    print("GPipe's table 3: throughput on P100s without NVLink relative to K = 2; AmoebaNet-D (18, 128), Transformer of 24 layers")
+    print(
+        "GPipe's table 3: throughput on P100s without NVLink relative to K = 2; "
+        "AmoebaNet-D (18, 128), Transformer of 24 layers"
+    )
     print(text_of_cells(table_3(), BOUNDS["table 3"]))
     print("\nThe Transformer under assumptions that were not made")
     print(text_of_cells(other_assumptions()))
@@ -74,7 +108,10 @@ def print_table_3():
 
 def print_formulas():
     K, M = 4, 8
-    print(f"Idle times that papers state, and what is counted: {K} devices, {M} micro-batches, T_F = T_B = T_W = 1")
+    print(
+        "Idle times that papers state, and what is counted: "
+        f"{K} devices, {M} micro-batches, T_F = T_B = T_W = 1"
+    )
     _print_idle(idle_times(K, M))
     print(f"\nChimera's table 2: {K} devices, {K} micro-batches, a forward as long as a backward")
     for name, copies, *rows in chimera_table(K):
@@ -98,12 +135,22 @@ def print_devices():
     print(f"{'':12}{'memory':>8}{'peak':>14}{'share':>7}{'link':>12}{'latency':>9}  recomputes")
     for device in (TPU_V2, TPU_V3, P100):
         when = "before the gradient is there" if device.early else "when the gradient is there"
-        print(f"{device.name:12}{device.memory / GIB:>4g} GiB{device.peak / 1e12:>7.4g} TFLOP/s{device.share:>6g}"
-              f"{device.link.bandwidth / 1e9:>7.3g} GB/s{text_of_seconds(device.link.latency):>9}  {when}; {device.source}")
-    print("share: of the peak that is reached; a guess for TPUs, and the one free parameter of table 3 for P100s.")
+        print(
+            f"{device.name:12}{device.memory / GIB:>4g} "
+            f"GiB{device.peak / 1e12:>7.4g} TFLOP/s{device.share:>6g}{device.link.bandwidth / 1e9:>7.3g} "
+            f"GB/s{text_of_seconds(device.link.latency):>9}  {when}; {device.source}"
+        )
+    print(
+        "share: of the peak that is reached; "
+        "a guess for TPUs, and the one free parameter of table 3 for P100s."
+    )
 
 
 TABLES = {
-    "1": print_table_1, "2": print_table_2, "3": print_table_3, "formulas": print_formulas, "hardware": print_hardware,
+    "1": print_table_1,
+    "2": print_table_2,
+    "3": print_table_3,
+    "formulas": print_formulas,
+    "hardware": print_hardware,
     "devices": print_devices,
 }

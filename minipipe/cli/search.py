@@ -22,34 +22,50 @@ def add_options(parser):
     add_sizes(parser)
     add_costs(parser)
     add_latency(parser)
-    parser.add_argument("--most-alive", type=int, nargs="+", metavar="N",
-                        help="micro-batches that a device has memory for: one number, or one for each device (default: no limit)")
+    parser.add_argument(
+        "--most-alive",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="micro-batches that a device has memory for: one number, or one for each device (default: no limit)",
+    )
     parser.add_argument("--halves", action="store_true", help="split each backward into I and W")
     parser.add_argument("--greedy", action="store_true",
                         help="decide step by step what each device does next, with no search and no proof")
     parser.add_argument("--most-nodes", type=int, default=20_000, metavar="N",
                         help="give up the proof after so many partial schedules (default: %(default)s)")
-    parser.add_argument("--output", metavar="FILE.csv", help="write the schedule as a table that PyTorch loads")
+    parser.add_argument(
+        "--output", metavar="FILE.csv", help="write the schedule as a table that PyTorch loads"
+    )
 
 
 def run(options):
     path = options.output and checked_path(options.output, ["csv"])
     costs, latency = costs_from(options), latency_from(options)
-    most_alive = options.most_alive[0] if options.most_alive and len(options.most_alive) == 1 else options.most_alive
+    most_alive = (
+        options.most_alive[0] if options.most_alive and len(options.most_alive) == 1 else options.most_alive
+    )
     if options.greedy:
         schedule = greedy_schedule(*sizes_from(options), costs, most_alive, options.halves, latency=latency)
     else:
-        found = best_schedule(*sizes_from(options), costs, most_alive, options.halves, latency, options.most_nodes)
+        found = best_schedule(
+            *sizes_from(options), costs, most_alive, options.halves, latency, options.most_nodes
+        )
         schedule = found.schedule
     print(title_of(schedule))
     print_trace(simulate(schedule, costs, Link(latency)))
     if options.greedy:
         print("\nfound step by step: whether there is a better one, only a search could say")
     elif found.proved:
-        print(f"\nproved: no schedule takes fewer than {found.makespan:g} ticks ({found.n_nodes:,} partial schedules looked at)")
+        print(
+            "\nproved: no schedule "
+            f"takes fewer than {found.makespan:g} ticks ({found.n_nodes:,} partial schedules looked at)"
+        )
     else:
-        print(f"\nnot proved: {found.makespan:g} ticks is the best found, and none takes fewer than {found.bound:g}; "
-              f"{found.n_nodes:,} partial schedules looked at, --most-nodes allows more")
+        print(
+            f"\nnot proved: {found.makespan:g} ticks is the best found, and none takes fewer "
+            f"than {found.bound:g}; {found.n_nodes:,} partial schedules looked at, --most-nodes allows more"
+        )
     if path:
         schedule.to_csv(path)
         print(f"written: {path}")

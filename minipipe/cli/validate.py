@@ -15,8 +15,12 @@ examples:
 
 
 def add_options(parser):
-    parser.add_argument("file", metavar="FILE.csv", help="one row per device and one cell per time step, as PyTorch writes it")
-    parser.add_argument("--micro-batches", type=int, metavar="M", help="how many there should be (default: as many as occur)")
+    parser.add_argument(
+        "file", metavar="FILE.csv", help="one row per device and one cell per time step, as PyTorch writes it"
+    )
+    parser.add_argument(
+        "--micro-batches", type=int, metavar="M", help="how many there should be (default: as many as occur)"
+    )
     parser.add_argument("--most-alive", type=int, metavar="N",
                         help="micro-batches that a device has memory for (default: no limit)")
     add_copies(parser)

@@ -12,7 +12,8 @@ from ..schedules import Costs, build, with_recompute
 N_TOKENS, D, N_HEADS, N_BLOCKS, N_PLACES = 32_000, 2048, 32, 48, 1024  # the Transformer of GPipe's table 2
 M = 32  # micro-batches of one sequence each
 DEVICES = (1, 2, 4, 8, 16)
-SCHEDULES = {"gpipe": ("GPipe", "#000000", "o"), "1f1b": ("1F1B", "#D55E00", "s")}  # label, colour of Okabe and Ito, marker
+# label, colour of Okabe and Ito, marker
+SCHEDULES = {"gpipe": ("GPipe", "#000000", "o"), "1f1b": ("1F1B", "#D55E00", "s")}
 MODES = {  # what it is called, line style
     "never": ("all caches kept", "-"),
     "always": ("recomputed", "--"),
@@ -37,16 +38,29 @@ def memory_by_devices():
     for schedule, (label, colour, marker) in SCHEDULES.items():
         for mode, (what, style) in MODES.items():
             needed = [_needed(network, counts, schedule, mode) for counts in cuts]
-            style_of_line = {"color": colour, "linestyle": style, "marker": marker, "linewidth": 2, "markersize": 5}
-            beyond.plot(DEVICES, [activations for activations, _ in needed], **style_of_line, label=f"{label}, {what}")
+            style_of_line = {
+                "color": colour,
+                "linestyle": style,
+                "marker": marker,
+                "linewidth": 2,
+                "markersize": 5,
+            }
+            beyond.plot(
+                DEVICES, [activations for activations, _ in needed], **style_of_line, label=f"{label}, {what}"
+            )
             whole.plot(DEVICES, [total for _, total in needed], **style_of_line)
     floors = [max(map(_floor, network.footprints(counts, 1, ["FB"]))) / GIB for counts in cuts]
     whole.fill_between(DEVICES, 1, floors, color="#BBBBBB", linewidth=0)
     whole.annotate("parameters, gradients, Adam's moments", (1.1, 1.25), fontsize=10)
     whole.axhline(16, color="#0072B2", linewidth=1)
-    whole.annotate("16 GiB", (16, 16), (0, 3), textcoords="offset points", color="#0072B2", ha="right", fontsize=10)
+    whole.annotate(
+        "16 GiB", (16, 16), (0, 3), textcoords="offset points", color="#0072B2", ha="right", fontsize=10
+    )
     whole.set_ylim(1, 600)
-    for ax, title in ((beyond, "What activations and messages need"), (whole, "... and all that a device needs")):
+    for ax, title in (
+        (beyond, "What activations and messages need"),
+        (whole, "... and all that a device needs"),
+    ):
         _label(ax, title)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=10, handlelength=3.5)
     title = "A Transformer of 2.5 billion parameters, 32 sequences in 32 micro-batches, float32"

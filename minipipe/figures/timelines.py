@@ -37,7 +37,9 @@ def one_f_one_b_timeline():
 
 def gpipe_recompute_timeline():
     """A matplotlib `Figure`: recomputation fills a part of the bubble."""
-    return _timeline(with_recompute(gpipe(K, M)), "GPipe with recomputation, done before the gradient arrives")
+    return _timeline(
+        with_recompute(gpipe(K, M)), "GPipe with recomputation, done before the gradient arrives"
+    )
 
 
 def schedules():
@@ -52,7 +54,12 @@ def zoo():
 
 
 def run_of(name, n_devices, n_microbatches, link=Link()):
-    """The `Trace` of a schedule in which a device's share of a forward takes a tick, of a backward two."""
+    """The `Trace` of a schedule in which a device's share of a forward takes a tick, of a backward two.
+
+    name: of the schedule.
+    n_devices, n_microbatches: K and M.
+    link: between any two devices.
+    """
     v = STAGES_PER_DEVICE.get(name, 1)
     schedule = BUILDERS[name](n_devices, n_microbatches)
     return simulate(schedule, Costs(F=1 / v, B=2 / v), link)

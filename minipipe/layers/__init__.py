@@ -1,6 +1,7 @@
 """Layers by hand: one class per formula, samples in columns.
 
-`minipipe` hands on what stands in `__all__`. What networks and stages do with a list of layers is in `through`.
+`minipipe` hands on what stands in `__all__`. What networks and stages do with a list of layers
+is in `through`.
 """
 
 from .activations import GELU, LeakyReLU, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh

@@ -1,4 +1,6 @@
-"""Activation functions. `Z` and `A` have the same shape, any `(..., m)`; all but Softmax act on each number by itself.
+"""Activation functions.
+
+`Z` and `A` have the same shape, any `(..., m)`; all but Softmax act on each number by itself.
 
 None of them overflows, however large the numbers of Z are.
 """
@@ -99,8 +101,8 @@ class LeakyReLU(Elementwise):
 class Softplus(Elementwise):
     """A = log(1 + e^Z), a smooth ReLU.  dZ = dA * sigmoid(Z).
 
-    The derivative: A' = e^Z / (1 + e^Z). Computed as max(Z, 0) + log(1 + e^-|Z|), the same number, in which no
-    exponential can overflow. Source: Dugas et al. 2001, NIPS 13.
+    The derivative: A' = e^Z / (1 + e^Z). Computed as max(Z, 0) + log(1 + e^-|Z|), the same number,
+    in which no exponential can overflow. Source: Dugas et al. 2001, NIPS 13.
 
     >>> Softplus().forward(np.array([[-1000.0, 1000.0]])) + 0
     array([[   0., 1000.]])
@@ -114,8 +116,8 @@ class Softplus(Elementwise):
 class SiLU(Elementwise):
     """A = Z * S with S = sigmoid(Z), also called swish.  dZ = dA * (S + A * (1 - S)).
 
-    The derivative, with S' = S (1 - S): A' = S + Z S (1 - S) = S + A (1 - S). Sources: Elfwing, Uchibe, Doya 2017, arXiv
-    1702.03118, equation 4; Ramachandran, Zoph, Le 2017, arXiv 1710.05941.
+    The derivative, with S' = S (1 - S): A' = S + Z S (1 - S) = S + A (1 - S). Sources: Elfwing, Uchibe,
+    Doya 2017, arXiv 1702.03118, equation 4; Ramachandran, Zoph, Le 2017, arXiv 1710.05941.
 
     >>> SiLU().forward(np.array([[-1000.0, 0.0, 1000.0]])) + 0
     array([[   0.,    0., 1000.]])
@@ -159,7 +161,7 @@ class Softmax(Layer):
 
     Z, A (n, ..., m). The derivative: da_i/dz_j = a_i (1[i = j] - a_j), so for one sample
 
-        dz_j = sum_i da_i a_i (1[i = j] - a_j) = a_j (da_j - sum_i da_i a_i)        dZ = A * (dA - sum(dA * A))
+        dz_j = sum_i da_i a_i (1[i = j] - a_j) = a_j (da_j - sum_i da_i a_i)      dZ = A * (dA - sum(dA * A))
 
     Each column is shifted by its own maximum, which changes no share and keeps e^Z from overflowing. To learn
     classes, leave this layer out and use the loss SoftmaxCrossEntropy, which has it built in. Source: Bridle

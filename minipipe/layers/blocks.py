@@ -16,8 +16,8 @@ class Block(Layer):
         through(A_prev)     its forward; what it keeps for itself lies in `kept`
         derivatives(dZ)     dA_prev, and the derivative by the output of each of the layers
 
-    The weights' gradients then are the layers' own. The derivatives stay in the cache, too, so that `backward_weight` need
-    not compute them again.
+    The weights' gradients then are the layers' own. The derivatives stay in the cache, too,
+    so that `backward_weight` need not compute them again.
     """
 
     arrays = ()
@@ -27,14 +27,20 @@ class Block(Layer):
         met = set()
         for layer in every_layer(self.layers):
             if not isinstance(layer, Layer):
-                raise ValueError(f"{type(self).__name__} is made of layers, got {layer!r}: pass layer objects, such as ReLU()")
+                raise ValueError(
+                    f"{type(self).__name__} is made of layers, got {layer!r}: "
+                    "pass layer objects, such as ReLU()"
+                )
             if layer.fork or layer.join or layer.tie:
                 raise ValueError(
-                    f"{layer!r} stands inside a layer made of layers: skip connections by name and ties belong to the list of "
-                    "the network's layers"
+                    f"{layer!r} stands inside a layer made of layers: "
+                    "skip connections by name and ties belong to the list of the network's layers"
                 )
             if id(layer) in met:
-                raise ValueError(f"the same {layer!r} stands in two places, but it has one cache: make an object for each place")
+                raise ValueError(
+                    f"the same {layer!r} stands in two places, but it has one cache: "
+                    "make an object for each place"
+                )
             met.add(id(layer))
         self.cache = None
 
@@ -48,7 +54,10 @@ class Block(Layer):
 
     @property
     def cache(self):
-        """All that backward needs, as a `BlockCache`; None without a forward. It lies in the layers and in this block."""
+        """All that backward needs, as a `BlockCache`; None without a forward.
+
+        It lies in the layers and in this block.
+        """
         of_layers = [layer.cache for layer in self.layers]
         if self.kept is None and all(cache is None for cache in of_layers):
             return None
@@ -149,10 +158,12 @@ class Chain(Block):
 
 
 class Branches(Block):
-    """Several chains of layers that all get the same A_prev. A branch is a list of layers; an empty one hands A_prev on.
+    """Several chains of layers that all get the same A_prev.
 
-    A_prev acts on the cost through each branch, so dA_prev is the sum of the branches' own. `kept` holds the shapes of
-    the branches' outputs.
+    A branch is a list of layers; an empty one hands A_prev on.
+
+    A_prev acts on the cost through each branch, so dA_prev is the sum of the branches' own.
+    `kept` holds the shapes of the branches' outputs.
     """
 
     def __init__(self, *branches):
@@ -190,7 +201,9 @@ class Branches(Block):
 
 
 class Add(Branches):
-    """A = the sum of the branches' outputs, which have one shape. Each branch gets all of dZ, since dA/d(branch) = 1.
+    """A = the sum of the branches' outputs, which have one shape.
+
+    Each branch gets all of dZ, since dA/d(branch) = 1.
 
     >>> from .activations import ReLU
     >>> layer = Add([ReLU()], [])
@@ -211,15 +224,19 @@ class Add(Branches):
 
     def joined_shape(self, shapes):
         if any(shape != shapes[0] for shape in shapes):
-            raise ValueError(f"{self!r}: the branches have outputs of shapes {shapes}, which cannot be added: make them equal")
+            raise ValueError(
+                f"{self!r}: the branches have outputs of shapes {shapes}, "
+                "which cannot be added: make them equal"
+            )
         return shapes[0]
 
 
 class Residual(Add):
     """A = A_prev + f(A_prev), for f the layers one after another, whose output has the shape of A_prev.
 
-    dA_prev = dZ + (dZ through the layers): the first term reaches A_prev unchanged, however many layers there are.
-    For f with an output of another shape, use `Add(layers, shortcut)`. Source: He et al. 2015, arXiv 1512.03385.
+    dA_prev = dZ + (dZ through the layers): the first term reaches A_prev unchanged, however many layers
+    there are. For f with an output of another shape, use `Add(layers, shortcut)`. Source: He et al.
+    2015, arXiv 1512.03385.
 
     >>> from .linear import Linear
     >>> layer = Residual(Linear(1, 1, W=[[3.0]], b=[[0.5]]))
@@ -235,10 +252,12 @@ class Residual(Add):
 
 
 class Concat(Branches):
-    """A = the branches' outputs one below the other, along axis 0: features, or channels. The other axes agree.
+    """A = the branches' outputs one below the other, along axis 0: features, or channels.
 
-    Each row of A comes from one branch, so each branch gets its own rows of dZ. Source: Szegedy et al. 2014, arXiv
-    1409.4842.
+    The other axes agree.
+
+    Each row of A comes from one branch, so each branch gets its own rows of dZ. Source: Szegedy et al.
+    2014, arXiv 1409.4842.
 
     >>> Concat([], []).forward(np.array([[1.0, 2.0]]))
     array([[1., 2.],
@@ -255,7 +274,7 @@ class Concat(Branches):
     def joined_shape(self, shapes):
         if any(shape[1:] != shapes[0][1:] for shape in shapes):
             raise ValueError(
-                f"{self!r}: the branches have outputs of shapes {shapes}, which must agree in all axes but the first to be "
-                "concatenated"
+                f"{self!r}: the branches have outputs of shapes {shapes}, "
+                "which must agree in all axes but the first to be concatenated"
             )
         return sum(shape[0] for shape in shapes), *shapes[0][1:]

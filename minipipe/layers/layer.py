@@ -29,7 +29,8 @@ class Layer:
     `layers` has tuples of theirs instead.
 
     Without any number being computed, three methods tell what a forward will do: `output_shape(shape)`,
-    `parameter_shapes()` and `macs(shape)`. Where A_prev or A is a pair of arrays, so is its shape, and its derivative.
+    `parameter_shapes()` and `macs(shape)`. Where A_prev or A is a pair of arrays, so is its shape,
+    and its derivative.
 
     Before a forward, a network says whether it is in `training`, after how many updates (`step`), and which
     position in the mini-batch the first sample of A_prev has (`first_sample`).
@@ -90,14 +91,17 @@ class Layer:
         """
         if self.cache is None:
             where = "" if self.training else " in training"
-            raise RuntimeError(f"{self!r}: backward needs the cache of a forward{where}: call forward(A_prev) first")
+            raise RuntimeError(
+                f"{self!r}: backward needs the cache of a forward{where}: call forward(A_prev) first"
+            )
         self.check_dZ(dZ, self.output_shape(shape_of_input(self.cache)))
         return self.cache
 
     def check_dZ(self, dZ, shape):
         if shape_of(dZ) != shape:
             raise ValueError(
-                f"{self!r}: dZ has shape {shape_of(dZ)}, but the output had shape {shape}: pass the derivative of the cost by that output"
+                f"{self!r}: dZ has shape {shape_of(dZ)}, but the output had shape {shape}: "
+                "pass the derivative of the cost by that output"
             )
 
     def checked_parameter(self, name, value, shape):

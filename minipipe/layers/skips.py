@@ -10,8 +10,9 @@ class Fork(Layer):
 
     A_prev acts on the cost in two ways, so backward_input((dA, dS)) -> dA + dS.
 
-    The pair's first part goes to the next layer. The second one waits for the Join, or travels there as a message if
-    the Join is on another device. Each name has one Fork and one Join. Inside one layer, use `Residual` or `Concat`.
+    The pair's first part goes to the next layer. The second one waits for the Join, or travels there as
+    a message if the Join is on another device. Each name has one Fork and one Join. Inside one layer,
+    use `Residual` or `Concat`.
 
     >>> layer = Fork("detour")
     >>> A, S = layer.forward(np.array([[1.0]]))
@@ -91,7 +92,10 @@ def skip_routes(layers):
             there, missing = ("Fork", "Join") if name in forks else ("Join", "Fork")
             raise ValueError(f"{there}({name!r}) has no {missing}: add {missing}({name!r}) to the layers")
         if forks[name] > joins[name]:
-            raise ValueError(f"Fork({name!r}) is layer {forks[name]}, behind its Join, layer {joins[name]}: change their order")
+            raise ValueError(
+                f"Fork({name!r}) is layer {forks[name]}, "
+                f"behind its Join, layer {joins[name]}: change their order"
+            )
     return {name: (forks[name], joins[name]) for name in forks}
 
 
@@ -100,7 +104,9 @@ def _indices(kind, names):
     indices = {}
     for index, name in enumerate(names):
         if name in indices:
-            raise ValueError(f"layers {indices[name]} and {index} both are {kind}({name!r}): use each name for one {kind}")
+            raise ValueError(
+                f"layers {indices[name]} and {index} both are {kind}({name!r}): use each name for one {kind}"
+            )
         if name is not None:
             indices[name] = index
     return indices

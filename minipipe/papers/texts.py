@@ -7,7 +7,9 @@ GIB = 2 ** 30
 
 
 def text_of_cells(cells, bound=None):
-    """A line for each `Compared`: published, simulated, and the error. A star marks what is off by more than `bound`.
+    """A line for each `Compared`: published, simulated, and the error.
+
+    A star marks what is off by more than `bound`.
 
     >>> from minipipe.papers import table_3
     >>> print(text_of_cells(table_3()[3:], bound=0.03))
@@ -21,7 +23,9 @@ def text_of_cells(cells, bound=None):
     for cell in cells:
         mark = cell.reason if bound is None or abs(cell.error) <= bound else f"* {cell.reason}"
         family = cell.family.split(" with")[0]
-        numbers = f"{cell.K:>2}{cell.M:>4}{cell.published:>11g}{cell.simulated:>11.3f}{100 * cell.error:>+8.1f} %"
+        numbers = (
+            f"{cell.K:>2}{cell.M:>4}{cell.published:>11g}{cell.simulated:>11.3f}{100 * cell.error:>+8.1f} %"
+        )
         lines.append(f"{family:13}{numbers}  {mark}".rstrip())
     if bound is not None:
         lines.append(f"* off by more than {100 * bound:g} %")
@@ -63,7 +67,9 @@ def text_of_hardware(rows, sources=True):
         bandwidth = "" if row.bandwidth is None else f"{row.bandwidth / 1e9:,.3g} GB/s"
         whole = text_of_seconds(row.seconds(1e6)) if row.bandwidth else ""
         source = f"  {row.how}: {row.source}" if sources else ""
-        lines.append(f"{row.name:32}{text_of_seconds(row.latency):>10}{bandwidth:>14}{whole:>12}{source}".rstrip())
+        lines.append(
+            f"{row.name:32}{text_of_seconds(row.latency):>10}{bandwidth:>14}{whole:>12}{source}".rstrip()
+        )
     return "\n".join(lines)
 
 

@@ -15,6 +15,6 @@ from .text import text
 from .timeline import timeline
 
 __all__ = [
-    "alive", "animate", "chrome_trace", "compare", "critical_path", "cut", "html", "ledger", "memory", "text", "timeline",
-    "timeline_with_memory",
+    "alive", "animate", "chrome_trace", "compare", "critical_path", "cut", "html", "ledger", "memory",
+    "text", "timeline", "timeline_with_memory",
 ]

@@ -2,23 +2,39 @@
 
 from typing import NamedTuple
 
-STYLES = {  # colours of Okabe and Ito, for colour-blind readers; "dark" is the same hue for the device's last stage
+# colours of Okabe and Ito, for colour-blind readers; "dark" is the same hue for the device's last stage
+STYLES = {
     "F": {"label": "forward", "facecolor": "#56B4E9", "dark": "#0072B2"},
     "B": {"label": "backward", "facecolor": "#D55E00", "dark": "#6B2400"},
     "I": {"label": "input gradient", "facecolor": "#E69F00", "dark": "#7A5200"},
     "W": {"label": "weight gradient", "facecolor": "#009E73", "dark": "#005A41"},
     "R": {"label": "recompute", "facecolor": "#F0E442", "dark": "#77743C"},
     "A": {"label": "all-reduce", "facecolor": "#CC79A7", "dark": "#8E3F6B"},
-    "U": {"label": "update", "facecolor": "#202020", "dark": "#202020", "edgecolor": "#202020", "linewidth": 2},
+    "U": {
+        "label": "update",
+        "facecolor": "#202020",
+        "dark": "#202020",
+        "edgecolor": "#202020",
+        "linewidth": 2,
+    },
 }
 OTHER = {"label": "other work", "facecolor": "#CCCCCC", "dark": "#707070"}
 EDGE = {"edgecolor": "#404040", "linewidth": 0.6}
 UNNUMBERED = ("A", "U")  # they close many micro-batches at once
-HEIGHT, MARK_HEIGHT = 0.8, 0.94  # of a box, and of the line that stands for work that takes no time; a row is 1
+# of a box, and of the line that stands for work that takes no time; a row is 1
+HEIGHT, MARK_HEIGHT = 0.8, 0.94
 
 
 class Box(NamedTuple):
-    """`lane` 0 is the device's first stage, 1 its second; right = left for work that takes no time."""
+    """A part of a span, as it is drawn.
+
+    kind: of the action, or None for other work.
+    lane: 0 for the device's first stage, 1 for its second.
+    colour: as matplotlib reads it.
+    left, right: ticks; the same for work that takes no time.
+    top, bottom: in rows.
+    text: the number of the micro-batch, or "".
+    """
 
     kind: str | None
     lane: int
@@ -31,8 +47,14 @@ class Box(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """of: {(device, stage): its position among the device's stages}. n: the most stages of one device. copies: whether there
-    are two copies of the network. copy_of: {micro-batch: its copy, 0 or 1}. copy_at: {(device, stage): its copy}."""
+    """Which stage and copy of the network a box belongs to.
+
+    of: {(device, stage): its position among the device's stages}.
+    n: the most stages of one device.
+    copies: whether there are two copies of the network.
+    copy_of: {micro-batch: its copy, 0 or 1}.
+    copy_at: {(device, stage): its copy}.
+    """
 
     of: dict
     n: int
@@ -55,9 +77,22 @@ def boxes(trace, until=None):
             for number, part in enumerate(parts):
                 kind = part.kind if getattr(part, "kind", None) in STYLES else None
                 lane = lanes.of.get((span.device, getattr(part, "stage", None)), 0)
-                top, bottom = (span.device + height * (edge - len(parts) / 2) for edge in (number, number + 1))
+                top, bottom = (
+                    span.device + height * (edge - len(parts) / 2) for edge in (number, number + 1)
+                )
                 right = span.end if until is None else min(span.end, until)
-                found.append(Box(kind, lane, shade(kind, lane, lanes.n), span.start, right, top, bottom, _text(kind, part)))
+                found.append(
+                    Box(
+                        kind,
+                        lane,
+                        shade(kind, lane, lanes.n),
+                        span.start,
+                        right,
+                        top,
+                        bottom,
+                        _text(kind, part),
+                    )
+                )
     order = [*STYLES, None]
     return sorted(found, key=lambda box: (order.index(box.kind), box.lane))
 
@@ -79,7 +114,10 @@ def lanes_of(trace):
                 homes.setdefault(part.microbatch, {}).setdefault(part.stage, span.device)
                 first_at.setdefault((span.device, part.stage), part.microbatch)
     first = homes[min(homes)] if homes else {}
-    copy_of = {i: int(any(first.get(stage, device) != device for stage, device in home.items())) for i, home in homes.items()}
+    copy_of = {
+        i: int(any(first.get(stage, device) != device for stage, device in home.items()))
+        for i, home in homes.items()
+    }
     copy_at = {position: copy_of[i] for position, i in first_at.items()}
     of, n = {}, 1
     for device in range(trace.n_devices):
@@ -95,7 +133,12 @@ def shade(kind, lane, n_lanes):
 
     style = STYLES.get(kind, OTHER)
     share = lane / (n_lanes - 1) if n_lanes > 1 else 0
-    return to_hex([(1 - share) * light + share * dark for light, dark in zip(to_rgb(style["facecolor"]), to_rgb(style["dark"]))])
+    return to_hex(
+        [
+            (1 - share) * light + share * dark
+            for light, dark in zip(to_rgb(style["facecolor"]), to_rgb(style["dark"]))
+        ]
+    )
 
 
 def ink(colour):

@@ -18,19 +18,34 @@ def entries(boxes, lanes):
         n = max((each.n for each in lanes if each.n > 1 and each.copies == copies), default=0)
         if n and handles:
             handles.append(_handle(None, n))
-            labels.append(thing.format("1st, 2nd" if n == 2 else "1st, 2nd, 3rd" if n == 3 else f"1st to {n}th"))
+            labels.append(
+                thing.format("1st, 2nd" if n == 2 else "1st, 2nd, 3rd" if n == 3 else f"1st to {n}th")
+            )
     return handles, labels
 
 
 def draw(ax, handles, labels, title):
-    """The legend above the axes: beside the title where there is room for both, under it otherwise."""
+    """The legend above the axes: beside the title where there is room for both, under it otherwise.
+
+    ax: matplotlib axes.
+    handles, labels: what `entries` gives.
+    title: that of the axes, or None.
+    """
     width = ax.bbox.width * 72 / ax.figure.dpi
     n_columns = _columns(labels, width)
     n_rows = -(-len(labels) // n_columns)
     if title:
         beside = n_rows == 1 and _width(labels, n_columns) + 6.5 * len(title) < width
         ax.set_title(title, loc="left", fontsize=11, pad=6 if beside else 10 + 1.55 * FONT_SIZE * n_rows)
-    ax.legend(handles, labels, loc="lower right", bbox_to_anchor=(1, 1), ncols=n_columns, borderaxespad=0.2, **_style())
+    ax.legend(
+        handles,
+        labels,
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        ncols=n_columns,
+        borderaxespad=0.2,
+        **_style(),
+    )
 
 
 def draw_on_top(figure, handles, labels):
@@ -43,7 +58,13 @@ def _style():
     from matplotlib.legend_handler import HandlerTuple
 
     handlers = {tuple: HandlerTuple(ndivide=None, pad=0)}
-    return {"handler_map": handlers, "frameon": False, "fontsize": FONT_SIZE, "handlelength": 1.4, "columnspacing": 1.2}
+    return {
+        "handler_map": handlers,
+        "frameon": False,
+        "fontsize": FONT_SIZE,
+        "handlelength": 1.4,
+        "columnspacing": 1.2,
+    }
 
 
 def _columns(labels, width):

@@ -11,11 +11,12 @@ MOST_COLUMNS = 4000
 def text(trace, width=100):
     """`trace` as lines of text: one row per device, one column per tick, dots for the bubble.
 
-    `B3--` is the backward of micro-batch 3, as wide as its ticks, and `F5&B2-` a forward and a backward that overlap. Where
-    a device works on the same micro-batch in several stages, the stage stands in front: `2F0`. An update that takes no
-    time is a `U` at the end of the box before it, if there is room. A column is the longest time that divides all
-    starts and ends, or the shortest action if that would be too fine; then times are rounded to columns.
-    A timeline of more than `width` characters goes on in a second block below.
+    `B3--` is the backward of micro-batch 3, as wide as its ticks, and `F5&B2-` a forward and a backward
+    that overlap. Where a device works on the same micro-batch in several stages, the stage stands in front:
+    `2F0`. An update that takes no time is a `U` at the end of the box before it, if there is room.
+    A column is the longest time that divides all starts and ends, or the shortest action if that would be too
+    fine; then times are rounded to columns. A timeline of more than `width` characters goes on in a second
+    block below.
     """
     spans = [span for span in trace.spans if span.end > span.start]
     if not spans:
@@ -24,15 +25,22 @@ def text(trace, width=100):
     n_columns = round(trace.makespan / unit)
     names = _names(trace)
     positions = {span: _columns_of(span, unit) for span in spans}
-    gap = 0 if all(names[span.label, span.device][0].isupper() for span in spans) else 1  # 0F01F0 would be hard to read
-    cell = max(-(-(len(names[span.label, span.device]) + gap) // (last - first)) for span, (first, last) in positions.items())
+    # 0F01F0 would be hard to read
+    gap = 0 if all(names[span.label, span.device][0].isupper() for span in spans) else 1
+    cell = max(
+        -(-(len(names[span.label, span.device]) + gap) // (last - first))
+        for span, (first, last) in positions.items()
+    )
     rows = [["."] * (cell * n_columns) for _ in range(trace.n_devices)]
     for span, (first, last) in positions.items():
         name = names[span.label, span.device]
         rows[span.device][cell * first:cell * last] = name.ljust(cell * (last - first) - gap, "-") + " " * gap
     _mark_updates(rows, trace, unit, cell, gap)
     per_block = max(1, width // cell)
-    blocks = [_block(rows, start, min(start + per_block, n_columns), cell, unit) for start in range(0, n_columns, per_block)]
+    blocks = [
+        _block(rows, start, min(start + per_block, n_columns), cell, unit)
+        for start in range(0, n_columns, per_block)
+    ]
     return "\n\n".join(blocks)
 
 
@@ -93,4 +101,7 @@ def _names(trace):
         found = stages[device, None if part.kind in UNNUMBERED else part.microbatch]
         return f"{part.kind}{part.microbatch}" if len(found) == 1 else str(part)
 
-    return {(span.label, span.device): "&".join(name(part, span.device) for part in parts_of(span.label)) for span in trace.spans}
+    return {
+        (span.label, span.device): "&".join(name(part, span.device) for part in parts_of(span.label))
+        for span in trace.spans
+    }

@@ -45,10 +45,12 @@ class Example(NamedTuple):
 class Verdicts(NamedTuple):
     """What holds of an example in a pipeline.
 
-    exact: equal (`==`) in rational arithmetic, to the full batch, or with BatchNorm to the micro-batches in a loop.
+    exact: equal (`==`) in rational arithmetic, to the full batch, or with BatchNorm to the micro-batches
+        in a loop.
     dyadic: equal bits to the full batch on floats that need no rounding; None where exp or tanh must round.
     bits: equal bits to GPipe on one device, on any floats.
-    share: the largest difference to the full batch as a share of the rounding bound; None where none is derived.
+    share: the largest difference to the full batch as a share of the rounding bound; None where none
+        is derived.
     """
 
     exact: bool

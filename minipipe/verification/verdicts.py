@@ -16,8 +16,9 @@ from .rounding import rounding_bounds
 def equals_full_batch(pipe, X, Y):
     """Whether J, dW and db are `==` to those of one full-width batch.
 
-    Must hold for rational numbers, and for floats so small and even that no operation rounds. With BatchNorm it does
-    not hold, because the statistics are those of the micro-batches: see `equals_same_groups`.
+    Must hold for rational numbers, and for floats so small and even that no operation rounds.
+    With BatchNorm it does not hold, because the statistics are those of the micro-batches:
+    see `equals_same_groups`.
     """
     reference = _run(_like(pipe, Sequential(pipe.layers, pipe.loss)), X, Y)
     return _equal(_run(pipe, X, Y), reference)
@@ -26,8 +27,8 @@ def equals_full_batch(pipe, X, Y):
 def equals_same_groups(pipe, X, Y):
     """Whether J, dW and db are `==` to the sums over micro-batches that pass through all layers one by one.
 
-    The reference is a plain loop, without stages, schedule or recomputation. Must hold where `equals_full_batch` must,
-    and for networks with BatchNorm, too.
+    The reference is a plain loop, without stages, schedule or recomputation. Must hold where
+    `equals_full_batch` must, and for networks with BatchNorm, too.
     """
     X, Y = pipe.checked_batch(X, Y)
     reference = Sequential(pipe.layers, pipe.loss)
@@ -36,7 +37,9 @@ def equals_same_groups(pipe, X, Y):
         prepare_forward(every_layer(layers), training=True, step=pipe.n_steps, first_sample=part.start)
         J = J + pipe.loss.forward(forward_through(layers, X[..., part], {}), Y[..., part], X.shape[-1])
         gradients = [leaves(pair) for pair in backward_through(layers, pipe.loss.backward(), {})[1]]
-        sums = gradients if sums is None else [[a + b for a, b in zip(*pair)] for pair in zip(sums, gradients)]
+        sums = (
+            gradients if sums is None else [[a + b for a, b in zip(*pair)] for pair in zip(sums, gradients)]
+        )
     pipe.loss.cache = None
     for indices in reference.ties.values():
         total = sum_of_tied([sums[index][0] for index in indices])
@@ -57,8 +60,9 @@ def same_bits(pipe, X, Y):
 def share_of_bound(pipe, X, Y):
     """The largest difference to one full-width batch, as a share of what rounding can explain.
 
-    Must be at most 1 for any floats: each of the two evaluations is within its bound of the true value. A gradient
-    that is not finite has an infinite share. Raises `ValueError` where rounding could change a result by any amount.
+    Must be at most 1 for any floats: each of the two evaluations is within its bound of the true value.
+    A gradient that is not finite has an infinite share. Raises `ValueError` where rounding could change
+    a result by any amount.
     """
     X, Y = pipe.checked_batch(X, Y)
     J, gradients = _run(pipe, X, Y)
@@ -82,7 +86,10 @@ def _run(model, X, Y):
 def _equal(run, reference):
     """Whether two `(J, gradients)` are equal, and equal in dtype, parameter by parameter."""
     (J, gradients), (J_reference, gradients_reference) = run, reference
-    pairs = [(np.asarray(J), np.asarray(J_reference)), *zip(leaves(gradients), leaves(gradients_reference), strict=True)]
+    pairs = [
+        (np.asarray(J), np.asarray(J_reference)),
+        *zip(leaves(gradients), leaves(gradients_reference), strict=True),
+    ]
     return all(mine.dtype == theirs.dtype and np.array_equal(mine, theirs) for mine, theirs in pairs)
 
 
