@@ -66,12 +66,8 @@ class Description:
             + "  ".join(f"{number:>{width}}" for number, width in zip(numbers, widths[3:]))
             for index, name, shape, *numbers in lines
         ]
-        return "\n".join(
-            [
-                *(line.rstrip() for line in aligned),
-                f"MACs and bytes are those of one sample, in {self.dtype}.",
-            ]
-        )
+        note = f"MACs and bytes are those of one sample, in {self.dtype}."
+        return "\n".join([*(line.rstrip() for line in aligned), note])
 
     __repr__ = __str__
 
@@ -102,11 +98,8 @@ def describe(layers, input_shape, dtype=np.float32):
     """
     layers, dtype = list(layers), np.dtype(dtype)
     _check_layers(layers)
-    if (
-        not isinstance(input_shape, tuple)
-        or not input_shape
-        or not all(isinstance(n, Integral) and n > 0 for n in input_shape)
-    ):
+    positive = isinstance(input_shape, tuple) and all(isinstance(n, Integral) and n > 0 for n in input_shape)
+    if not positive or not input_shape:
         raise ValueError(
             f"input_shape={input_shape!r} must be the shape of one sample, "
             "a tuple such as (64,) or (3, 32, 32)"
@@ -117,11 +110,8 @@ def describe(layers, input_shape, dtype=np.float32):
     def add_row(layer, shape):
         output_shape = _fitting(layer, len(rows), shape)
         sample = without_samples(output_shape)
-        rows.append(
-            Row(
-                repr(layer), sample, parameters[len(rows)], layer.macs(shape), _count(sample) * dtype.itemsize
-            )
-        )
+        n_bytes = _count(sample) * dtype.itemsize
+        rows.append(Row(repr(layer), sample, parameters[len(rows)], layer.macs(shape), n_bytes))
         return output_shape
 
     forward_through(layers, (*input_shape, 1), {}, call=add_row)

@@ -19,8 +19,8 @@ class Optimizer:
     weight_decay: at least 0.
     decoupled: how the decay acts.
 
-        coupled:    g <- g + weight_decay * W                       it is part of the gradient, and is remembered
-        decoupled:  W <- W - learning_rate * weight_decay * W       it acts on W alone
+        coupled:    g <- g + weight_decay * W                     part of the gradient, so it is remembered
+        decoupled:  W <- W - learning_rate * weight_decay * W     on W alone
 
     then W <- W - step(g). Coupled decay is the gradient of the cost weight_decay/2 * ||W||^2;
     without momentum the two are the same. Source: Loshchilov and Hutter 2017, arXiv 1711.05101.

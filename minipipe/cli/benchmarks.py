@@ -61,11 +61,9 @@ def pairs(make):
             run()
         rounds = [[milliseconds(run, in_a_row) for run in both] for _ in range(n_rounds)]
         medians = [statistics.median(column) for column in zip(*rounds)]
-        return (
-            (*medians, statistics.median(mine / its for mine, its in rounds))
-            if other
-            else (*medians, None, None)
-        )
+        if other is None:
+            return *medians, None, None
+        return *medians, statistics.median(mine / its for mine, its in rounds)
 
     return measure
 

@@ -11,12 +11,12 @@ from .output import BUBBLES, checked_picture, write
 PURPOSE = "run several schedules on the same devices: a table, and a picture on one time axis"
 EPILOG = f"""names: {', '.join([*BUILDERS, *ASYNCHRONOUS])}
 
-Costs are those of a whole device: where a schedule has v stages on each, a stage costs 1/v of it, and so does what it keeps of
-a micro-batch. The peak is the most micro-batches that are alive on one device.
+Costs are those of a whole device: where a schedule has v stages on each, a stage costs 1/v of it, and so does
+what it keeps of a micro-batch. The peak is the most micro-batches that are alive on one device.
 
 examples:
   python3 -m minipipe compare gpipe 1f1b zb-h1 --devices 4 --micro-batches 8
-  python3 -m minipipe compare 1f1b eager-1f1b looped --devices 8 --micro-batches 32 --latency 1 --output slow_links.png
+  python3 -m minipipe compare 1f1b eager-1f1b looped --micro-batches 32 --latency 1 --output slow_links.png
   python3 -m minipipe compare 1f1b mine.csv
 """
 DEFAULT = ("gpipe", "1f1b", "zb-h1", "zb-v")
@@ -48,16 +48,14 @@ def run(options):
 def print_table(schedules, traces):
     """A row for each schedule, with each of the three bubbles under its own name."""
     width = max(len(name) for name in ["schedule", *schedules]) + 2
-    print(
-        f"{'schedule':{width}}{'makespan':>9}{'idle/total':>13}{'idle/ideal':>13}{'idle in span':>14}{'peak':>7}{'messages':>10}"
-    )
+    bubbles = f"{'idle/total':>13}{'idle/ideal':>13}{'idle in span':>14}"
+    print(f"{'schedule':{width}}{'makespan':>9}{bubbles}{'peak':>7}{'messages':>10}")
     for name, schedule in schedules.items():
         trace = traces[name]
         total, ideal, span = (f"{100 * trace.bubble(of):.2f} %" for of in BUBBLES)
         peak = max(peak_microbatches(trace)) / _stages_on_a_device(schedule)
-        print(
-            f"{name:{width}}{trace.makespan:>9g}{total:>13}{ideal:>13}{span:>14}{peak:>7g}{len(trace.messages):>10}"
-        )
+        bubbles = f"{total:>13}{ideal:>13}{span:>14}"
+        print(f"{name:{width}}{trace.makespan:>9g}{bubbles}{peak:>7g}{len(trace.messages):>10}")
     print(f"\nThree bubbles: {', '.join(BUBBLES.values())}. Peak: the most micro-batches alive on a device.")
 
 

@@ -19,8 +19,8 @@ def add_options(parser):
         "--most-alive",
         type=int,
         metavar="N",
-        help="micro-batches that a device has memory for: a forward that waits for that has a cause of its own "
-        "(default: no limit)",
+        help="micro-batches that a device has memory for: "
+        "a forward that waits for that has a cause of its own (default: no limit)",
     )
 
 

@@ -16,13 +16,18 @@ from ..planning.fitting import DEVICES as TO_TRY
 from ..planning.fitting import MODES
 from ..schedules import BUILDERS
 
-PURPOSE = "for each number of devices, the fastest schedule, micro-batches and recomputation that fit into memory; nothing is built"
-EPILOG = """Bytes are counted in float32 as a run would hold them: parameters, gradients, the optimizer's state, stashed inputs,
-caches and messages. Time is that of the multiply-accumulates, a backward taking two forwards, and of the links.
+PURPOSE = (
+    "for each number of devices, the fastest schedule, micro-batches and recomputation that fit into memory; "
+    "nothing is built"
+)
+EPILOG = """\
+Bytes are counted in float32 as a run would hold them: parameters, gradients, the optimizer's state, stashed
+inputs, caches and messages. Time is that of the multiply-accumulates, a backward taking two forwards, and of
+the links.
 
 examples:
   python3 -m minipipe fit --memory 2GiB
-  python3 -m minipipe fit --memory 16GiB --device TPUv3 --model "transformer(32000, 2048, 32, 24)" --input 1024 --batch 32
+  python3 -m minipipe fit --memory 16GiB --model "transformer(32000, 2048, 32, 24)" --input 1024 --batch 32
   python3 -m minipipe fit --memory 1MiB --model "lenet5()" --batch 64 --devices 1 2 --schedules gpipe 1f1b
 """
 DEVICES = {"TPUv2": TPU_V2, "TPUv3": TPU_V3, "P100": P100}
@@ -53,7 +58,8 @@ def add_options(parser):
         type=int,
         nargs="+",
         metavar="N",
-        help="the shape of one sample (default: 3 224 224 for amoebanet_d, 1 28 28 for lenet5, 3 32 32 for resnet)",
+        help="the shape of one sample "
+        "(default: 3 224 224 for amoebanet_d, 1 28 28 for lenet5, 3 32 32 for resnet)",
     )
     parser.add_argument(
         "--batch", type=int, default=128, metavar="N", help="samples of a mini-batch (default: %(default)s)"
@@ -91,12 +97,8 @@ def add_options(parser):
 
 def run(options):
     """Print the table, row by row as it is found, and what follows from it; 1 if nothing fits."""
-    limit, layers, device, shape = (
-        bytes_from(options.memory),
-        layers_from(options.model),
-        DEVICES[options.device],
-        input_shape_from(options),
-    )
+    limit, layers = bytes_from(options.memory), layers_from(options.model)
+    device, shape = DEVICES[options.device], input_shape_from(options)
     schedules = tuple(BUILDERS) if options.schedules == ["all"] else options.schedules
     of_network = describe(layers, shape)
     print(

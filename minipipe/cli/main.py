@@ -19,13 +19,14 @@ COMMANDS = {
     "papers": papers,
     "bench": bench,
 }
+DESCRIPTION = "Pipeline-parallel training in pure NumPy: one trace is the run, the proof and the picture."
 EXAMPLES = """examples:
-  python3 -m minipipe                                                     train on digits, prove the gradients, draw the run
+  python3 -m minipipe                                      train on digits, prove the gradients, draw the run
   python3 -m minipipe timeline --schedule 1f1b --devices 4 --micro-batches 8
   python3 -m minipipe compare gpipe 1f1b zb-v --devices 4 --micro-batches 8
-  python3 -m minipipe export --schedule zb-v --output zb-v.csv            a table that PyTorch loads
+  python3 -m minipipe export --schedule zb-v --output zb-v.csv              a table that PyTorch loads
   python3 -m minipipe validate zb-v.csv
-  python3 -m minipipe verify                                              a table of verdicts
+  python3 -m minipipe verify                               a table of verdicts
 each command shows more with --help
 """
 
@@ -54,7 +55,7 @@ def command_line():
     """What reads the command line."""
     parser = argparse.ArgumentParser(
         prog="minipipe",
-        description="Pipeline-parallel training in pure NumPy: one trace is the run, the proof and the picture.",
+        description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -37,8 +37,8 @@ def add_schedule(parser):
         "--order",
         nargs="+",
         metavar="ACTIONS",
-        help='your own schedule: one "F0 F1 B0 B1" per device, with R0 for a recomputation, 2F0 for stage 2, '
-        '0F1&3B0 for two at once',
+        help='your own schedule: one "F0 F1 B0 B1" per device, '
+        "with R0 for a recomputation, 2F0 for stage 2, 0F1&3B0 for two at once",
     )
     which.add_argument(
         "--csv", metavar="FILE", help="your own schedule: a table as PyTorch writes it, one row per device"
@@ -67,8 +67,8 @@ def add_copies(parser):
         nargs="+",
         default=[],
         metavar="COPY",
-        help="of your own schedule with two copies of the network: 0 or 1 for each micro-batch, the copy that it "
-        "passes through",
+        help="of your own schedule with two copies of the network: "
+        "0 or 1 for each micro-batch, the copy that it passes through",
     )
 
 
@@ -77,8 +77,8 @@ def add_costs(parser, stage="stage"):
         "--costs",
         default="F=1,B=2",
         metavar="KIND=TICKS,...",
-        help=f"ticks of F, B, I, W, R, FB, U and all_reduce on each {stage}, and message_bytes; with / between stages: "
-        "F=1/1/2/1,B=2 (default: %(default)s)",
+        help=f"ticks of F, B, I, W, R, FB, U and all_reduce on each {stage}, and message_bytes; "
+        "with / between stages: F=1/1/2/1,B=2 (default: %(default)s)",
     )
 
 

@@ -22,8 +22,9 @@ from ..papers.texts import GIB, text_of_seconds
 from ..papers.throughput import BOUNDS
 
 PURPOSE = "GPipe's tables by simulation, beside the published cells, with the error of each"
-EPILOG = """tables: 1, the largest network that fits; 2 and 3, throughput on TPUs and on GPUs; formulas, idle times that papers state,
-and the ticks that are counted; hardware, latencies and bandwidths; devices, what is assumed of them.
+EPILOG = """tables: 1, the largest network that fits; 2 and 3, throughput on TPUs and on GPUs;
+formulas, idle times that papers state, and the ticks that are counted;
+hardware, latencies and bandwidths; devices, what is assumed of them.
 
 example:
   python3 -m minipipe papers 2 3
@@ -57,14 +58,16 @@ def print_table_1():
     )
     print(text_of_largest(table_1()))
     print(f"""
-alone: without GPipe. GB is 10^9 bytes for AmoebaNet-D and 2^30 for the Transformer; the fullest device always 2^30.
-Parameters: the paper rounds, and cuts 542, 1055 and 1844 millions off; 318 should be 319. Parameter memory: 1.05 and 24.62 are
-not 12 bytes times the number of parameters that is printed above them.
-Activations, assumed: {MICRO_BATCHES} micro-batches, float32, the caches that a stage of this package has after a forward, counted in
-arrays without numbers; with GPipe N stage inputs, and the caches of one micro-batch, O(N + L/K N/M). That is about half of what
-is published, and grows with K as that does. Alone, it is the caches of all N samples, O(N L): that fits no device, so the
-paper's first columns had fewer samples at once, or kept less. In "Transformer 3, alone" the paper prints 3.15 and 11.7 in each
-other's place; here they are put back.""")
+alone: without GPipe. GB is 10^9 bytes for AmoebaNet-D and 2^30 for the Transformer; the fullest device
+always 2^30.
+Parameters: the paper rounds, and cuts 542, 1055 and 1844 millions off; 318 should be 319. Parameter memory:
+1.05 and 24.62 are not 12 bytes times the number of parameters that is printed above them.
+Activations, assumed: {MICRO_BATCHES} micro-batches, float32, the caches that a stage of this package has
+after a forward, counted in arrays without numbers; with GPipe N stage inputs, and the caches of one micro-batch,
+O(N + L/K N/M). That is about half of what is published, and grows with K as that does. Alone, it is the
+caches of all N samples, O(N L): that fits no device, so the paper's first columns had fewer samples at once,
+or kept less. In "Transformer 3, alone" the paper prints 3.15 and 11.7 in each other's place; here they are
+put back.""")
     fit = ", ".join(f"{blocks_that_fit(K)} on {K}" for K in (1, 8, 32, 128))
     print(f"By this count the most Transformer blocks that fit are {fit}; published: 13, 103, 415, 1663.")
 
@@ -76,12 +79,14 @@ def print_table_2():
     )
     cells = table_2()
     print(text_of_cells(cells, BOUNDS["table 2"]))
-    print("""Above what equal stages and free links give, stage costs do not explain a cell, but larger batches than in the cell that all are
-relative to do; the paper says that it adjusted them. The Transformer's 1.3 and 4.8 no schedule reaches with equal batches: M
-micro-batches, each of them 3 forwards long there and back, where K = 2, M = 1 takes 3.5 (with recomputation before the gradient
-arrives; if it waits, that is 4, and the bounds 1.33 and 5.33). AmoebaNet-D's 1.13 could also come from a slow last stage, its
-1.38 could not. Where a cell is below, the stages were not equal; the first is taken to be the slowest. MACs are not time: pooling
-and normalisation have none, and narrow convolutions fill a matrix unit badly.""")
+    print("""\
+Above what equal stages and free links give, stage costs do not explain a cell, but larger batches than in the
+cell that all are relative to do; the paper says that it adjusted them. The Transformer's 1.3 and 4.8 no
+schedule reaches with equal batches: M micro-batches, each of them 3 forwards long there and back, where
+K = 2, M = 1 takes 3.5 (with recomputation before the gradient arrives; if it waits, that is 4, and the bounds 1.33
+and 5.33). AmoebaNet-D's 1.13 could also come from a slow last stage, its 1.38 could not. Where a cell is
+below, the stages were not equal; the first is taken to be the slowest. MACs are not time: pooling and
+normalisation have none, and narrow convolutions fill a matrix unit badly.""")
     speed = {cell.K: cell for cell in cells if cell.family == "Transformer" and cell.M == 32}
     published, simulated = (
         getattr(speed[8], of) / getattr(speed[2], of) for of in ("published", "simulated")
@@ -135,11 +140,9 @@ def print_devices():
     print(f"{'':12}{'memory':>8}{'peak':>14}{'share':>7}{'link':>12}{'latency':>9}  recomputes")
     for device in (TPU_V2, TPU_V3, P100):
         when = "before the gradient is there" if device.early else "when the gradient is there"
-        print(
-            f"{device.name:12}{device.memory / GIB:>4g} "
-            f"GiB{device.peak / 1e12:>7.4g} TFLOP/s{device.share:>6g}{device.link.bandwidth / 1e9:>7.3g} "
-            f"GB/s{text_of_seconds(device.link.latency):>9}  {when}; {device.source}"
-        )
+        link = f"{device.link.bandwidth / 1e9:>7.3g} GB/s{text_of_seconds(device.link.latency):>9}"
+        speed = f"{device.peak / 1e12:>7.4g} TFLOP/s{device.share:>6g}"
+        print(f"{device.name:12}{device.memory / GIB:>4g} GiB{speed}{link}  {when}; {device.source}")
     print(
         "share: of the peak that is reached; "
         "a guess for TPUs, and the one free parameter of table 3 for P100s."

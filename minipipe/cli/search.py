@@ -6,13 +6,17 @@ from ..schedules import best_schedule, greedy_schedule
 from .options import add_costs, add_latency, add_sizes, costs_from, latency_from, sizes_from
 from .output import checked_path, print_trace, title_of
 
-PURPOSE = "search the best schedule with one stage on each device, with a proof where there is time for it; or make a good one"
-EPILOG = """The time that it takes grows fast with the devices and micro-batches; --most-nodes limits it, and --greedy does without a
-search.
+PURPOSE = (
+    "search the best schedule with one stage on each device, with a proof where there is time for it; "
+    "or make a good one"
+)
+EPILOG = """\
+The time that it takes grows fast with the devices and micro-batches; --most-nodes limits it, and --greedy
+does without a search.
 
 examples:
   python3 -m minipipe search --devices 3 --micro-batches 4 --most-alive 3 2 1
-  python3 -m minipipe search --devices 3 --micro-batches 4 --most-alive 3 --halves --costs F=1,I=1,W=1 --output best.csv
+  python3 -m minipipe search --devices 3 --micro-batches 4 --halves --costs F=1,I=1,W=1 --output best.csv
   python3 -m minipipe timeline --csv best.csv
   python3 -m minipipe search --greedy --halves --devices 8 --micro-batches 32 --most-alive 8
 """
@@ -27,7 +31,8 @@ def add_options(parser):
         type=int,
         nargs="+",
         metavar="N",
-        help="micro-batches that a device has memory for: one number, or one for each device (default: no limit)",
+        help="micro-batches that a device has memory for: "
+        "one number, or one for each device (default: no limit)",
     )
     parser.add_argument("--halves", action="store_true", help="split each backward into I and W")
     parser.add_argument("--greedy", action="store_true",
@@ -42,9 +47,9 @@ def add_options(parser):
 def run(options):
     path = options.output and checked_path(options.output, ["csv"])
     costs, latency = costs_from(options), latency_from(options)
-    most_alive = (
-        options.most_alive[0] if options.most_alive and len(options.most_alive) == 1 else options.most_alive
-    )
+    most_alive = options.most_alive
+    if most_alive and len(most_alive) == 1:
+        most_alive = most_alive[0]  # for each device
     if options.greedy:
         schedule = greedy_schedule(*sizes_from(options), costs, most_alive, options.halves, latency=latency)
     else:

@@ -5,8 +5,9 @@ from .options import add_copies, add_hardware, read, trace_of
 from .output import title_of
 
 PURPOSE = "check a schedule in a CSV file: every fault in words, or how long it runs"
-EPILOG = """The status is 0 for a valid schedule, 1 for one with faults, and 2 where there is nothing to check, as for a malformed
-cell.
+EPILOG = """\
+The status is 0 for a valid schedule, 1 for one with faults, and 2 where there is nothing to check, as for a
+malformed cell.
 
 examples:
   python3 -m minipipe validate mine.csv

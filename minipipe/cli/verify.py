@@ -16,14 +16,16 @@ EPILOG = """example:
 """
 SIZES = [(1, 4, 8), (2, 3, 8), (2, 4, 8), (4, 2, 8), (4, 5, 8)]  # K, M, m; 3 and 5 do not divide 8
 
-HEAD = """Each row: one network in one pipeline against the same network and one full-width batch; J and every parameter.
+HEAD = """\
+Each row: one network in one pipeline against the same network and one full-width batch; J and every
+parameter.
 
-  ==       equal in rational arithmetic (with BatchNorm, whose statistics are the micro-batches' own, to a plain loop over
-           these instead of the full batch)
+  ==       equal in rational arithmetic (with BatchNorm, whose statistics are the micro-batches' own, to a
+           plain loop over these instead of the full batch)
   dyadic   equal bits in float32 and float64 on numbers that need no rounding; - where exp or tanh must round
   bits     float32 and float64, any numbers: equal bits to GPipe on one device
-  bound    float32 and float64, any numbers: largest difference to the full batch, in % of what rounding can explain;
-           - where no bound is derived
+  bound    float32 and float64, any numbers: largest difference to the full batch, in % of what rounding can
+           explain; - where no bound is derived
 """
 COLUMNS = "{:36}{:12}{:>3}{:>3}{:>3}  {:11}{:>5}{:>8}{:>6}{:>8}"
 

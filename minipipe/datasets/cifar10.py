@@ -30,7 +30,7 @@ def cifar10(folder):
 
     >>> X, Y = cifar10("not/yet").train                                     # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    FileNotFoundError: not/yet is not a folder, expected one with 6 files, data_batch_1.bin among them: unpack ...
+    FileNotFoundError: not/yet is not a folder, expected one with 6 files, data_batch_1.bin among them: ...
     """
     unpacked = Path(folder).expanduser() / UNPACKED
     paths = located(unpacked if unpacked.is_dir() else folder, [[file] for file in FILES], REMEDY)

@@ -13,7 +13,10 @@ FILES = [
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 ]
-REMEDY = "get the original, from yann.lecun.com/exdb/mnist or, Fashion-MNIST, github.com/zalandoresearch/fashion-mnist"
+REMEDY = (
+    "get the original, from yann.lecun.com/exdb/mnist "
+    "or, Fashion-MNIST, github.com/zalandoresearch/fashion-mnist"
+)
 
 
 def mnist(folder):
@@ -33,7 +36,7 @@ def mnist(folder):
 
     >>> X, Y = mnist("not/yet").train                                       # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    FileNotFoundError: not/yet is not a folder, expected one with 4 files, train-images-idx3-ubyte among them: get ...
+    FileNotFoundError: not/yet is not a folder, expected one with 4 files, train-images-idx3-ubyte among ...
     """
     paths = located(folder, [_names(file) for file in FILES], REMEDY)
     return Dataset(_part(*paths[:2]), _part(*paths[2:]))

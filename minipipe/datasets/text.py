@@ -11,8 +11,11 @@ from ..functions import one_hot, whole_number
 class Text(NamedTuple):
     """A text, the alphabet that it is written in, and its characters as positions in that alphabet.
 
-    text: N characters. alphabet: V different characters. ids: (N,) whole numbers in 0..V-1, with
-    text[k] = alphabet[ids[k]]. `characters` makes one.
+    text: N characters.
+    alphabet: V different characters.
+    ids: (N,) whole numbers in 0..V-1, with text[k] = alphabet[ids[k]].
+
+    `characters` makes one.
     """
 
     text: str
@@ -41,8 +44,7 @@ class Text(NamedTuple):
     def split(self, test_share=0.1):
         """Two `Text`s of one alphabet: one to train on, and the last `test_share` of the text as the test.
 
-        They do not overlap. Raises `ValueError` unless each part has at least 2 characters: one,
-        and its next.
+        They do not overlap. Raises `ValueError` unless each part has at least 2 characters, one and its next.
 
         >>> [part.text for part in characters("a mad tea-party").split(test_share=0.4)]
         ['a mad tea', '-party']
@@ -121,11 +123,14 @@ def bigram_cross_entropy(train_ids, test_ids, n):
 
         P(j | i) = (c[i, j] + 1) / (sum_k c[i, k] + n)
 
-    with c[i, j] the number of times that j follows i in `train_ids`; the 1 (add-one smoothing,
-    after Laplace) keeps pairs that were never seen from costing infinitely much. The mean is over the test's
-    characters but the first, which follows none. train_ids, test_ids: (N,) whole numbers in 0..n-1,
-    at least 2 each; anything else raises `ValueError`. A model that knows nothing costs log n. Source: C.
-    Shannon, "Prediction and entropy of printed English", 1951.
+    with c[i, j] the number of times that j follows i in `train_ids`; the 1 (add-one smoothing, after Laplace)
+    keeps pairs that were never seen from costing infinitely much. The mean is over the test's characters but
+    the first, which follows none. A model that knows nothing costs log n.
+
+    train_ids, test_ids: (N,) whole numbers in 0..n-1, at least 2 each; anything else raises `ValueError`.
+    n: the size of the alphabet.
+
+    Source: C. Shannon, "Prediction and entropy of printed English", 1951.
 
     >>> bool(bigram_cross_entropy([0, 1, 0], [0, 1, 0], n=2) == -np.log(2 / 3))
     True

@@ -116,7 +116,9 @@ class PositionalEmbedding(Layer):
     def forward(self, A_prev):
         self.output_shape(A_prev.shape)
         if self.W is None:
-            raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
+            raise RuntimeError(
+                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
+            )
         self.cache = A_prev.shape
         return A_prev + as_dtype_of(A_prev, self.W)[:, :A_prev.shape[1], None]
 

@@ -22,9 +22,11 @@ CACHE_BYTES = 2**20  # of numbers of A_prev, at which a loop over offsets works 
 class Pool(Layer):
     """What max and average pooling share: the windows, and the walk over the spatial axes.
 
-    kernel_size, stride, padding: whole numbers, or one for each spatial axis. stride: left out,
-        the kernel_size, so
-    that windows do not overlap. padding: at most half of kernel_size, so that each window holds a number.
+    Each argument is a whole number, or a tuple of one per spatial axis.
+
+    kernel_size: numbers that a window covers.
+    stride: positions from one window to the next; the kernel_size if None, so that windows do not overlap.
+    padding: at most half of kernel_size, so that each window holds a number.
     """
 
     n_axes = None

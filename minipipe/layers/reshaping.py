@@ -66,9 +66,9 @@ class Reshape(Layer):
 class Pad(Layer):
     """Zeros around the spatial axes, those between the first (channels) and the last (samples).
 
-    widths: for each spatial axis the zeros on both sides, or a pair (before, after). The zeros depend
-        on nothing,
-    so dA_prev is dZ without its margins.
+    widths: for each spatial axis the zeros on both sides, or a pair (before, after).
+
+    The zeros depend on nothing, so dA_prev is dZ without its margins.
 
     >>> Pad([1, (0, 2)]).forward(np.ones((1, 1, 2, 1)))[0, :, :, 0]
     array([[0., 0., 0., 0.],

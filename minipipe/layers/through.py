@@ -36,7 +36,7 @@ def forward_through(layers, A, skips, call=lambda layer, A: layer.forward(A)):
 def backward_through(layers, dA, skips, wants_dX=False):
     """(dX, gradients) of consecutive layers, whose caches are gone then.
 
-    The arguments are those of `backward_input_through`.
+    layers, dA, skips, wants_dX: as in `backward_input_through`.
     """
     # Right for layers without parameters: None, or tuples of None
     gradients = [(layer.W, layer.b) for layer in layers]

@@ -11,11 +11,12 @@ from .windows import Windows, per_axis
 
 
 class TransposedConvolution(Kernel):
-    """Z[o, q, k] = b[o] + sum of W[c, o, i] A_prev[c, p, k] over p * stride + i * dilation - padding = q,
-    and c
+    """Each number of A_prev paints a kernel into Z, `stride` positions further on than its neighbour.
+
+        Z[o, q, k] = b[o] + sum of W[c, o, i] A_prev[c, p, k]
+                     over c and all p, i with p * stride + i * dilation - padding = q
 
     A_prev (C, *lengths, m), W (C, O / groups, *kernel_size), b (O, 1, ..., 1), Z (O, *lengths of Z, m).
-    Each number of A_prev paints a kernel into Z, `stride` positions further on than its neighbour.
 
     in_channels, out_channels: C and O.
     kernel_size: a whole number, or a tuple of one per spatial axis; so are stride, padding, output_padding

@@ -1,10 +1,13 @@
 """Published results, as data with their sources, and the same results by simulation.
 
-published: the cells of GPipe's tables 1, 2 and 3, and those of torchgpipe. devices: the accelerators behind
-    them. hardware:
-latencies and bandwidths every programmer should know; a row gives a `Link`. formulas: the idle times
-that papers state; idle: the same, counted. largest: table 1 by `describe` and arrays without numbers.
-throughput: tables 2 and 3 by `simulate`. texts: the tables as text. `minipipe papers` prints all of it.
+published: the cells of GPipe's tables 1, 2 and 3, and those of torchgpipe.
+devices: the accelerators behind them.
+hardware: latencies and bandwidths every programmer should know; a row gives a `Link`.
+formulas: the idle times that papers state.
+idle: the same, counted.
+largest: table 1 by `describe` and arrays without numbers.
+throughput: tables 2 and 3 by `simulate`.
+texts: the tables as text; `minipipe papers` prints all of them.
 """
 
 from .devices import P100, TPU_V2, TPU_V3, Device

@@ -1,9 +1,11 @@
 """GPipe's table 1, the largest network that fits, from `describe` and arrays without numbers.
 
 Memory of a device that holds a stage, with N samples in M micro-batches:
+
     parameters       12 bytes each: the value, its gradient, and RMSProp's mean square, in float32
-    activations      without recomputation, the caches of all N samples, O(N L); with it, N stage inputs, and the caches of one
-                     micro-batch of N / M, O(N + L/K N/M)
+    activations      without recomputation, the caches of all N samples, O(N L); with it, N stage inputs,
+                     and the caches of one micro-batch of N / M, O(N + L/K N/M)
+
 Caches are what a stage of this package keeps for its backward, in float32: the arrays of its layers, and,
 in the last stage, of the loss. They are counted for each stage at full size, so that an array that layers
 share counts once. (A run holds one stage input fewer beside them: that of the micro-batch which it

@@ -36,18 +36,20 @@ def text_of_largest(estimates):
     """A line for each `Estimate` of table 1: parameters, their memory, activations, the fullest device."""
     memory = f"{'published':>10}{'here':>8}{'error':>9}"
     lines = [
-        f"{'':32}{'parameters (millions)':^29}{'parameter memory (GB)':^27}{'activations (GB)':^28}{'fullest':>9}",
+        f"{'':32}{'parameters (millions)':^29}"
+        f"{'parameter memory (GB)':^27}{'activations (GB)':^28}{'fullest':>9}",
         f"{'network':28}{'K':>4}{'published':>11}{'here':>10}{'error':>8}{memory}{memory}{'device':>9}",
     ]
     for estimate in estimates:
         column = estimate.published
-        name = f"{column.family} {column.size if len(column.size) > 1 else column.size[0]}{'' if column.pipeline else ', alone'}"
+        size = column.size if len(column.size) > 1 else column.size[0]
+        name = f"{column.family} {size}" if column.pipeline else f"{column.family} {size}, alone"
         errors = [f"{100 * error:+.1f} %" for error in estimate.errors]
-        lines.append(
-            f"{name:28}{column.n_devices:>4}{column.parameters / 1e6:>11g}{estimate.parameters / 1e6:>10.1f}{errors[0]:>8}"
-            f"{column.parameter_memory:>10g}{estimate.parameter_memory:>8.2f}{errors[1]:>9}"
-            f"{column.activation_memory:>10g}{estimate.activation_memory:>8.2f}{errors[2]:>9}{estimate.fullest / GIB:>9.1f}"
-        )
+        numbers = f"{column.parameters / 1e6:>11g}{estimate.parameters / 1e6:>10.1f}{errors[0]:>8}"
+        weights = f"{column.parameter_memory:>10g}{estimate.parameter_memory:>8.2f}{errors[1]:>9}"
+        activations = f"{column.activation_memory:>10g}{estimate.activation_memory:>8.2f}{errors[2]:>9}"
+        fullest = f"{estimate.fullest / GIB:>9.1f}"
+        lines.append(f"{name:28}{column.n_devices:>4}{numbers}{weights}{activations}{fullest}")
     return "\n".join(lines)
 
 

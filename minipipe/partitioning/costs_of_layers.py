@@ -30,7 +30,7 @@ def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss
         by="parameters"     W and b; a W that several layers share, at the first of them
         by="macs"           multiply-accumulates of a forward of one sample
         by="bytes"          of the output for one sample in float32
-        by="time"           seconds of the forward and backward of `sample`: the two medians of `times_of_layers`
+        by="time"           seconds of the forward and backward of `sample`, see `times_of_layers`
         by=a function       by(layer, input_shape), where input_shape is that of one sample at this layer
         by=a list           these costs
 

@@ -11,10 +11,11 @@ TITLE_ROWS = 1.1        # the height of a title, in rows
 def compare(traces, arrows=False):
     """A matplotlib `Figure` with the timelines of several traces, one below the other, on one time axis.
 
-    traces: {name: trace}. Each title says the name, the makespan, and the share of the time to the end
-        of this run in
-    which its devices are idle, which is drawn grey. arrows: as in `timeline`. Raises `ValueError` for no
-    traces, or one in which nothing has been computed.
+    traces: {name: trace}; `ValueError` for none, or for one in which nothing has been computed.
+    arrows: as in `timeline`.
+
+    Each title says the name, the makespan, and the share of the time to the end of this run in which its
+    devices are idle. Idle time is drawn grey.
     """
     from matplotlib.figure import Figure
 

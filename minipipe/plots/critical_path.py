@@ -8,12 +8,15 @@ STYLE = {"linewidth": 2.2, "zorder": 3}
 
 
 def critical_path(trace, ax, until=None):
-    """Draw the critical path of `trace` onto `ax`, axes that `timeline` has drawn, and return them.
+    """Draw the critical path of a run onto its timeline, and return the axes.
+
+    trace: the run.
+    ax: the matplotlib axes that `timeline` has drawn.
+    until: draw only what has happened before that tick, as in `timeline`.
 
     Thick outlines are the work on the path. A thick line is a transfer, from the sender's row to the
     receiver's: of one message, or of all that queued in front of it on the link, too. It comes back where
-    the sender went on after it, on a blocking link. until: draw only what has happened before that tick,
-    as in `timeline`.
+    the sender went on after it, on a blocking link.
     """
     from matplotlib.patches import Rectangle
 

@@ -40,10 +40,10 @@ def html(trace, path=None, title=None):
 def page_data(trace, title=None):
     """What the page knows of `trace`, in plain numbers, strings, lists and dicts.
 
-    spans: [device, start, end, label, parts], and each part [kind, stage, micro-batch, copy, position]:
-        which copy of the network
-    it works on, and where its stage stands among those of its device; no parts for a label that is not
-    of a schedule. memory: for each device, [tick, amount] from each change on.
+    spans: [device, start, end, label, parts], and each part [kind, stage, micro-batch, copy, position]: which
+        copy of the network it works on, and where its stage stands among those of its device. A label that
+        is not of a schedule has no parts.
+    memory: for each device, [tick, amount] from each change on.
     """
     lanes = lanes_of(trace)
 
