@@ -1,7 +1,7 @@
 """One list of all layers, and how to make one of them ready to run.
 
-The tests of what every layer has to keep, of equivalence and of arrays without numbers all take their layers from
-`LAYERS`: a new layer is added here and nowhere else.
+The tests of what every layer has to keep, of equivalence and of arrays without numbers all take their layers
+from `LAYERS`: a new layer is added here and nowhere else.
 """
 
 import numpy as np
@@ -14,7 +14,10 @@ CONVOLUTIONS = {  # name: (layer, spatial lengths)
     "1-D, dilated": (mp.Conv1d(1, 2, 3, stride=2, padding=3, dilation=4), (9,)),
     "2-D": (mp.Conv2d(2, 3, (3, 2)), (5, 7)),
     "2-D, same": (mp.Conv2d(1, 2, (4, 3), padding="same", dilation=(1, 2)), (3, 5)),
-    "2-D, all options": (mp.Conv2d(4, 6, (2, 3), stride=(2, 3), padding=(1, 2), dilation=(3, 1), groups=2), (7, 9)),
+    "2-D, all options": (
+        mp.Conv2d(4, 6, (2, 3), stride=(2, 3), padding=(1, 2), dilation=(3, 1), groups=2),
+        (7, 9),
+    ),
     "2-D, groups": (mp.Conv2d(4, 6, (2, 3), padding=1, groups=2), (3, 4)),
     "2-D, depthwise": (mp.Conv2d(3, 6, 3, padding=1, groups=3, bias=False), (5, 3)),
     "2-D, 1x1": (mp.Conv2d(3, 2, 1), (3, 4)),
@@ -116,8 +119,15 @@ def same(left, right):
 
 
 def own_parameters(layer):
-    """[(layer, "W" or "b")] for each array of parameters in `layer`, in the order of `leaves(dW)`, then `leaves(db)`."""
-    return [(part, name) for name in "Wb" for part in every_layer([layer]) if isinstance(getattr(part, name), np.ndarray)]
+    """[(layer, "W" or "b")] for each array of parameters in `layer`, in the order of `leaves(dW)`,
+    then `leaves(db)`.
+    """
+    return [
+        (part, name)
+        for name in "Wb"
+        for part in every_layer([layer])
+        if isinstance(getattr(part, name), np.ndarray)
+    ]
 
 
 def ready(name, m=5, dtype=np.float64, seed=0):

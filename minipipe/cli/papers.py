@@ -63,11 +63,11 @@ always 2^30.
 Parameters: the paper rounds, and cuts 542, 1055 and 1844 millions off; 318 should be 319. Parameter memory:
 1.05 and 24.62 are not 12 bytes times the number of parameters that is printed above them.
 Activations, assumed: {MICRO_BATCHES} micro-batches, float32, the caches that a stage of this package has
-after a forward, counted in arrays without numbers; with GPipe N stage inputs, and the caches of one micro-batch,
-O(N + L/K N/M). That is about half of what is published, and grows with K as that does. Alone, it is the
-caches of all N samples, O(N L): that fits no device, so the paper's first columns had fewer samples at once,
-or kept less. In "Transformer 3, alone" the paper prints 3.15 and 11.7 in each other's place; here they are
-put back.""")
+after a forward, counted in arrays without numbers; with GPipe N stage inputs, and the caches of one
+micro-batch, O(N + L/K N/M). That is about half of what is published, and grows with K as that does. Alone,
+it is the caches of all N samples, O(N L): that fits no device, so the paper's first columns had fewer samples
+at once, or kept less. In "Transformer 3, alone" the paper prints 3.15 and 11.7 in each other's place; here
+they are put back.""")
     fit = ", ".join(f"{blocks_that_fit(K)} on {K}" for K in (1, 8, 32, 128))
     print(f"By this count the most Transformer blocks that fit are {fit}; published: 13, 103, 415, 1663.")
 
@@ -83,8 +83,8 @@ def print_table_2():
 Above what equal stages and free links give, stage costs do not explain a cell, but larger batches than in the
 cell that all are relative to do; the paper says that it adjusted them. The Transformer's 1.3 and 4.8 no
 schedule reaches with equal batches: M micro-batches, each of them 3 forwards long there and back, where
-K = 2, M = 1 takes 3.5 (with recomputation before the gradient arrives; if it waits, that is 4, and the bounds 1.33
-and 5.33). AmoebaNet-D's 1.13 could also come from a slow last stage, its 1.38 could not. Where a cell is
+K = 2, M = 1 takes 3.5 (with recomputation before the gradient arrives; if it waits, that is 4, and the bounds
+1.33 and 5.33). AmoebaNet-D's 1.13 could also come from a slow last stage, its 1.38 could not. Where a cell is
 below, the stages were not equal; the first is taken to be the slowest. MACs are not time: pooling and
 normalisation have none, and narrow convolutions fill a matrix unit badly.""")
     speed = {cell.K: cell for cell in cells if cell.family == "Transformer" and cell.M == 32}
