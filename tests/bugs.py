@@ -17,8 +17,8 @@ from minipipe.losses import Loss
 from minipipe.network import commit
 from minipipe.partitioning import solvers
 from minipipe.pipeline import Stage
-from minipipe.sums import TreeSum
 from minipipe.schedules import Action, Schedule, bidirectional, builders, names, schedule, validation
+from minipipe.sums import TreeSum
 
 
 def gradient_scale(monkeypatch):

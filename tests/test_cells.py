@@ -77,7 +77,7 @@ def test_operations_and_strides_are_those_of_the_paper(cell, shapes):
             for operation, i in zip(cell.layers[2 * k - 2 : 2 * k], cell.sources[k - 2])
         ]
         lines.append(" + ".join(f"{name}({i})" for name, _, i in named))
-        for name, stride, i in named:
+        for _, stride, i in named:
             assert stride == ((2, 2) if table is REDUCTION and i < 2 else (1, 1))
     assert lines == [line.strip() for line in table.strip().splitlines()]
     assert cell.concatenated == concatenated

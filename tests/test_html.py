@@ -258,9 +258,9 @@ key("Home"); key("ArrowRight"); key("ArrowRight");
 const before = underWay().map(onTheWay);
 results.silent = underWay().map(message => message.label);
 $("messages").click();
-const visible = colours => colours.map(colour => colour > 60);
-const pressed = $("messages").getAttribute("aria-pressed");
-results.arrows = [visible(before), visible(underWay().map(onTheWay)), pressed, $("status").textContent];
+const areSeen = colours => colours.map(colour => colour > 60);
+const isPressed = $("messages").getAttribute("aria-pressed");
+results.arrows = [areSeen(before), areSeen(underWay().map(onTheWay)), isPressed, $("status").textContent];
 
 const small = canvas.toDataURL();
 key("+"); key("+");

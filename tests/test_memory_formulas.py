@@ -147,17 +147,19 @@ def test_the_best_number_of_segments_is_the_root_of_L_c_over_a_q(layers, M):
 
 @pytest.mark.parametrize("name", ["zb-h1", "zb-h2"])
 def test_zero_bubble_keeps_the_derivatives_between_the_halves_as_well(name):
-    """Of a sample, a layer keeps c from F to W, and d more from I to W: the derivatives by the outputs
-    of what it is made of.
+    """Of a sample, a layer keeps c from F to W, and d more from I to W.
+
+    d: the derivatives by the outputs of what it is made of.
 
     H1: N/M L/K (min(M, K) c + min(M, r + 1) d) on device r. So devices are not equal: K c + d on the first,
         K (c + d) on the last.
-    H2: 2K - 1 in place of K, 2r + 1 in place of r + 1. The fullest moment is the end of an I, whose W
-        is still to come. The
-    loss is out of it: what it keeps goes with I, and on the last device every micro-batch that is alive has
-    had its I.
+    H2: 2K - 1 in place of K, 2r + 1 in place of r + 1.
+
+    The fullest moment is the end of an I, whose W is still to come. The loss is out of it: what it keeps goes
+    with I, and on the last device every micro-batch that is alive has had its I.
     """
-    for K, M in [(K, M) for K in (1, 2, 3, 4) for M in {1, 2, K, 2 * K - 1, 2 * K + 1}]:
+    sizes = [(k, m) for k in (1, 2, 3, 4) for m in {1, 2, k, 2 * k - 1, 2 * k + 1}]
+    for K, M in sizes:
         most_alive = K if name == "zb-h1" else 2 * K - 1
         between = [r + 1 if name == "zb-h1" else 2 * r + 1 for r in range(K)]
         for layers, m in ((1, 1), (2, 3)):

@@ -83,14 +83,14 @@ def test_parameter_memory_of_table_1_is_12_bytes_a_parameter():
 
 
 def test_activation_memory_of_the_transformers_follows_a_formula():
-    """A block keeps 32 numbers for each of the d rows of a place, and 2 more for each place,
-    in both LayerNorms.
+    """A block keeps 32 numbers for each of the d rows of a position, and 2 more for each position.
 
-    LayerNorms: what they have normalised, and hand on, 2 * 2; attention: Q, K, V, the sum of values, 4,
-        and for each of 32
-    heads a weight for each of 1024 places, 32 * 1024 / 2048 = 16; feed-forward: GELU's derivative and its
-    result, 2 * 4. The final norm: 2, and 1 for each place. The loss: probabilities and labels. The Embedding:
-    the tokens, of 8 bytes.
+    LayerNorms: what they have normalised, and hand on, 2 * 2, and the 2 more.
+    Attention: Q, K, V, the sum of values, 4, and for each of 32 heads a weight for each of 1024 positions,
+        32 * 1024 / 2048 = 16.
+    Feed-forward: GELU's derivative and its result, 2 * 4.
+    The final norm: 2, and 1 for each position. The loss: probabilities and labels. The Embedding: the tokens,
+    of 8 bytes.
     """
     d, T, V = 2048, 1024, 32_000
     stage_input, tokens = 4 * d * T, 8 * T

@@ -53,7 +53,9 @@ def run(options):
 
 def _process(kernel=None):
     """BLAS reads its settings when it is loaded, so each of them needs a new process."""
-    settings = {name: "1" for name in (*THREADS, INSIDE)} | ({KERNEL: kernel} if kernel else {})
+    settings = dict.fromkeys((*THREADS, INSIDE), "1")
+    if kernel:
+        settings[KERNEL] = kernel
     command = [sys.executable, "-m", "minipipe", "bench"]
     return subprocess.Popen(
         command, env=os.environ | settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -18,6 +18,7 @@ from ..losses import SoftmaxCrossEntropy
 from ..models import lenet5, mlp
 from ..network import Sequential
 from ..optimizers import SGD
+
 # CPU time does not count the time of other programs; on Windows it comes in steps of 16 ms, too long for us
 CLOCK = time.process_time if os.name == "posix" else time.perf_counter
 
@@ -181,7 +182,7 @@ def peak_memory(n_rounds, in_a_row):
     A_prev = numbers(*IMAGES)
     ours, dZ = both_directions(CONVOLUTION, A_prev)
     tracemalloc.start()
-    results = ours()  # kept until the end
+    _results = ours()  # kept until the end
     peak = tracemalloc.get_traced_memory()[1] / 1e6
     tracemalloc.stop()
     given = (A_prev.nbytes + dZ.nbytes) / 1e6

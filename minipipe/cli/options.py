@@ -7,9 +7,9 @@ from ..planning import simulate
 from ..schedules import (
     ASYNCHRONOUS,
     BUILDERS,
-    Costs,
     RECOMPUTE,
     STAGES_PER_DEVICE,
+    Costs,
     Schedule,
     build,
     with_recompute,

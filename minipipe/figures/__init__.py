@@ -9,7 +9,12 @@ from .memory_over_time import memory_over_time
 from .slow_links import slow_links
 from .throughput import throughput
 from .timelines import (
-    gpipe_recompute_timeline, gpipe_timeline, naive_timeline, one_f_one_b_timeline, schedules, zoo,
+    gpipe_recompute_timeline,
+    gpipe_timeline,
+    naive_timeline,
+    one_f_one_b_timeline,
+    schedules,
+    zoo,
 )
 
 __all__ = ["FIGURES"]

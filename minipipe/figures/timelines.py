@@ -5,7 +5,13 @@ from ..planning import simulate
 from ..plots import compare
 from ..plots.timeline import timeline_figure
 from ..schedules import (
-    BUILDERS, STAGES_PER_DEVICE, Costs, gpipe, naive, one_f_one_b, with_recompute,
+    BUILDERS,
+    STAGES_PER_DEVICE,
+    Costs,
+    gpipe,
+    naive,
+    one_f_one_b,
+    with_recompute,
 )
 
 K, M = 4, 8

@@ -4,7 +4,13 @@ from typing import NamedTuple
 
 from ..planning import simulate
 from ..schedules import (
-    chimera, gpipe, interleaved_one_f_one_b, one_f_one_b, peak_microbatches, zero_bubble_h1, zero_bubble_h2,
+    chimera,
+    gpipe,
+    interleaved_one_f_one_b,
+    one_f_one_b,
+    peak_microbatches,
+    zero_bubble_h1,
+    zero_bubble_h2,
 )
 from .formulas import (
     chimera_bubble,

@@ -94,10 +94,13 @@ def _boxes(trace, process, unit):
 
 def _place(label):
     """Stage and micro-batch of an action; of both, where two overlap."""
-    parts = getattr(label, "parts", ())
-    if len(parts) < 2:
-        return {"stage": part.stage for part in parts} | {"micro-batch": part.microbatch for part in parts}
-    return {str(part): {"stage": part.stage, "micro-batch": part.microbatch} for part in parts}
+    positions = {
+        str(part): {"stage": part.stage, "micro-batch": part.microbatch}
+        for part in getattr(label, "parts", ())
+    }
+    if len(positions) == 1:
+        (positions,) = positions.values()
+    return positions
 
 
 def _arrows(trace, process, unit):

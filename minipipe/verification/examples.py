@@ -7,8 +7,21 @@ import numpy as np
 from ..exact import rational
 from ..functions import one_hot
 from ..layers import (
-    BatchNorm, Conv2d, Dropout, Embedding, Flatten, Fork, Join, LayerNorm, Linear, MaxPool2d,
-    MultiHeadAttention, ReLU, Residual, Sigmoid, Tanh,
+    BatchNorm,
+    Conv2d,
+    Dropout,
+    Embedding,
+    Flatten,
+    Fork,
+    Join,
+    LayerNorm,
+    Linear,
+    MaxPool2d,
+    MultiHeadAttention,
+    ReLU,
+    Residual,
+    Sigmoid,
+    Tanh,
 )
 from ..losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
 from ..network import Sequential
