@@ -249,12 +249,7 @@ FUNCTIONS = {
     **{
         function: _through_layout(function)
         for function in (
-            np.moveaxis,
-            np.swapaxes,
-            np.expand_dims,
-            np.broadcast_to,
-            np.flip,
-            sliding_window_view,
+            np.moveaxis, np.swapaxes, np.expand_dims, np.broadcast_to, np.flip, sliding_window_view,
         )
     },
 }

@@ -27,16 +27,7 @@ class Epoch(NamedTuple):
 
 
 def fit(
-    model,
-    X,
-    Y,
-    optimizer,
-    n_epochs,
-    batch_size,
-    validation=None,
-    metric=accuracy,
-    seed=0,
-    progress=None,
+    model, X, Y, optimizer, n_epochs, batch_size, validation=None, metric=accuracy, seed=0, progress=None,
     report=print,
 ):
     """Train `model` for `n_epochs` passes over X and Y, and return a list of `Epoch`.

@@ -191,20 +191,12 @@ def peak_memory(n_rounds, in_a_row):
 
 ROWS = [
     Row(
-        "MLP 784-512-512-10, m = 128: training step",
-        "PyTorch",
-        0.85,
-        pairs(lambda: training_step(MLP, numbers(784, 128))),
-        n_rounds=61,
-        in_a_row=5,
+        "MLP 784-512-512-10, m = 128: training step", "PyTorch", 0.85,
+        pairs(lambda: training_step(MLP, numbers(784, 128))), n_rounds=61, in_a_row=5,
     ),
     Row(
-        "LeNet-5 on 28x28, m = 256: training step",
-        "PyTorch",
-        0.80,
-        pairs(lambda: training_step(LENET5, numbers(1, 28, 28, 256))),
-        n_rounds=61,
-        in_a_row=2,
+        "LeNet-5 on 28x28, m = 256: training step", "PyTorch", 0.80,
+        pairs(lambda: training_step(LENET5, numbers(1, 28, 28, 256))), n_rounds=61, in_a_row=2,
     ),
     Row(
         "conv 64-64, 3x3, on 32x32, m = 32: forward + backward",
@@ -214,19 +206,12 @@ ROWS = [
         n_rounds=31,
     ),
     Row(
-        "  the same",
-        "PyTorch",
-        None,
-        pairs(lambda: beside_pytorch(CONVOLUTION, numbers(*IMAGES))),
+        "  the same", "PyTorch", None, pairs(lambda: beside_pytorch(CONVOLUTION, numbers(*IMAGES))),
         n_rounds=21,
     ),
     Row("  the same, memory at the peak", "input + output", 2.20, peak_memory, unit="MB"),
     Row(
-        "max pool 2x2 on 64 x 32x32, m = 32: forward + backward",
-        "PyTorch",
-        0.40,
-        pairs(lambda: beside_pytorch(MaxPool2d(2), numbers(*IMAGES))),
-        n_rounds=61,
-        in_a_row=2,
+        "max pool 2x2 on 64 x 32x32, m = 32: forward + backward", "PyTorch", 0.40,
+        pairs(lambda: beside_pytorch(MaxPool2d(2), numbers(*IMAGES))), n_rounds=61, in_a_row=2,
     ),
 ]

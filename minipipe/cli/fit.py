@@ -117,18 +117,8 @@ def run(options):
     found = []
     for K in [K for K in TO_TRY if K <= len(layers)] if options.devices is None else options.devices:
         found += what_fits(
-            layers,
-            SoftmaxCrossEntropy(),
-            shape,
-            options.batch,
-            limit,
-            [K],
-            options.micro_batches,
-            schedules,
-            options.recompute,
-            device.seconds,
-            link_from(options),
-            optimizer=OPTIMIZERS[options.optimizer],
+            layers, SoftmaxCrossEntropy(), shape, options.batch, limit, [K], options.micro_batches, schedules,
+            options.recompute, device.seconds, link_from(options), optimizer=OPTIMIZERS[options.optimizer],
         )
         if len(found) == 1:
             print(HEADER)

@@ -45,11 +45,6 @@ def _label_ends(ax, ends, distance=8):
         lowest = max(makespan, lowest + distance)
         end, beside = (LATENCIES[-1], makespan), (LATENCIES[-1] + 0.05, lowest)
         ax.annotate(
-            f"{label}, {makespan:g}",
-            end,
-            beside,
-            color=colour,
-            va="center",
-            fontsize=9,
+            f"{label}, {makespan:g}", end, beside, color=colour, va="center", fontsize=9,
             annotation_clip=False,
         )

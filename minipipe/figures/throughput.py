@@ -40,12 +40,7 @@ def _against_K(ax, family):
         ax.plot(K_RANGE, simulated, color=colour, linewidth=2)
         _rings(ax, {K: value for (K, m), value in TABLE_2[family].items() if m == M}, colour)
         ax.annotate(
-            f"M = {M}",
-            (8, simulated[-1]),
-            (6, 0),
-            textcoords="offset points",
-            color=colour,
-            va="center",
+            f"M = {M}", (8, simulated[-1]), (6, 0), textcoords="offset points", color=colour, va="center",
             annotation_clip=False,
         )
     _label(ax, f"{name} on TPUs", "stages K", "throughput, relative to K = 2, M = 1")
@@ -67,11 +62,8 @@ def _on_gpus(ax):
     for family, (colour, _, _, size) in FAMILIES.items():
         base = samples_per_second(family, size, 2, 32, P100)
         ax.plot(
-            K_RANGE,
-            [samples_per_second(family, size, K, 32, P100) / base for K in K_RANGE],
-            color=colour,
-            linewidth=2,
-            label=family,
+            K_RANGE, [samples_per_second(family, size, K, 32, P100) / base for K in K_RANGE], color=colour,
+            linewidth=2, label=family,
         )
         _rings(ax, {K: value for (K, _), value in TABLE_3[family].items()}, colour)
     ax.legend(frameon=False, loc="upper left")
@@ -80,12 +72,7 @@ def _on_gpus(ax):
 
 def _rings(ax, cells, colour):
     ax.plot(
-        list(cells),
-        list(cells.values()),
-        "o",
-        color=colour,
-        markerfacecolor="white",
-        markersize=8,
+        list(cells), list(cells.values()), "o", color=colour, markerfacecolor="white", markersize=8,
         markeredgewidth=2,
     )
 

@@ -53,10 +53,7 @@ _ROWS = (
     Hardware("HBM2 of a TPUv3 chip", None, 900e9, "specified", "Google Cloud, TPU v3"),
     Hardware("NVLink 1, P100", None, 80e9, "specified", "NVIDIA, Tesla P100: 160 GB/s both ways"),
     Hardware(
-        "NVLink 2, V100",
-        2e-6,
-        150e9,
-        "specified",
+        "NVLink 2, V100", 2e-6, 150e9, "specified",
         f"NVIDIA, Tesla V100: 300 GB/s both ways; latency: {P2P_TEST}",
     ),
     Hardware(
@@ -76,10 +73,7 @@ _ROWS = (
     Hardware("TPUv2 to TPUv2", None, 62e9, "specified", f"{TPU}: 496 Gbit/s a link and direction"),
     Hardware("TPUv3 to TPUv3", None, 82e9, "specified", f"{TPU}: 656 Gbit/s a link and direction"),
     Hardware(
-        "InfiniBand HDR",
-        0.6e-6,
-        25e9,
-        "specified",
+        "InfiniBand HDR", 0.6e-6, 25e9, "specified",
         "Lenovo Press LP1195, ConnectX-6: 200 Gbit/s, below 600 ns",
     ),
     Hardware(

@@ -83,13 +83,7 @@ def boxes(trace, until=None):
                 right = span.end if until is None else min(span.end, until)
                 found.append(
                     Box(
-                        kind,
-                        lane,
-                        shade(kind, lane, lanes.n),
-                        span.start,
-                        right,
-                        top,
-                        bottom,
+                        kind, lane, shade(kind, lane, lanes.n), span.start, right, top, bottom,
                         _text(kind, part),
                     )
                 )

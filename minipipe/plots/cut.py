@@ -41,15 +41,8 @@ def cut(costs, counts, names=None, ax=None, title=None, unit=None):
             colour, weight = (BOTTLENECK, "bold") if stage == slowest else ("#404040", "normal")
             share = loads[stage] / equal if equal else 0
             ax.text(
-                end - count / 2 - 0.5,
-                1.01,
-                f"{share:.2f}",
-                transform=ax.get_xaxis_transform(),
-                ha="center",
-                va="bottom",
-                fontsize=8,
-                color=colour,
-                fontweight=weight,
+                end - count / 2 - 0.5, 1.01, f"{share:.2f}", transform=ax.get_xaxis_transform(), ha="center",
+                va="bottom", fontsize=8, color=colour, fontweight=weight,
             )
     first = ends[slowest] - counts[slowest]
     colours = [BOTTLENECK if first <= layer < ends[slowest] else BAR for layer in range(len(costs))]

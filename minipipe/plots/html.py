@@ -69,10 +69,7 @@ def page_data(trace, title=None):
         },
         "spans": [
             [
-                device,
-                _number(start),
-                _number(end),
-                str(label),
+                device, _number(start), _number(end), str(label),
                 [part_row(part, device) for part in _parts(label)],
             ]
             for device, label, start, end in trace.spans

@@ -38,12 +38,7 @@ def draw(ax, handles, labels, title):
         beside = n_rows == 1 and _width(labels, n_columns) + 6.5 * len(title) < width
         ax.set_title(title, loc="left", fontsize=11, pad=6 if beside else 10 + 1.55 * FONT_SIZE * n_rows)
     ax.legend(
-        handles,
-        labels,
-        loc="lower right",
-        bbox_to_anchor=(1, 1),
-        ncols=n_columns,
-        borderaxespad=0.2,
+        handles, labels, loc="lower right", bbox_to_anchor=(1, 1), ncols=n_columns, borderaxespad=0.2,
         **_style(),
     )
 

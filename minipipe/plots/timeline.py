@@ -120,12 +120,6 @@ def write(ax, shown, ticks, n_rows):
     common = min((size for box, size in legible.items() if box.text.isdigit()), default=LARGEST)
     for box, size in legible.items():
         ax.text(
-            (box.left + box.right) / 2,
-            (box.top + box.bottom) / 2,
-            box.text,
-            color=ink(box.colour),
-            clip_on=True,
-            ha="center",
-            va="center",
-            fontsize=common if box.text.isdigit() else size,
+            (box.left + box.right) / 2, (box.top + box.bottom) / 2, box.text, color=ink(box.colour),
+            clip_on=True, ha="center", va="center", fontsize=common if box.text.isdigit() else size,
         )
