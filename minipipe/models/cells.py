@@ -63,14 +63,16 @@ class Cell(Block):
 
     def _states(self, pair, call, add):
         """All states by one walk, of numbers or of shapes: call(layer, S), add(S, S)."""
-        states = [call(layer, part) for layer, part in zip(self.layers, pair)]
+        fits = self.layers[:2]
+        states = [call(fit, part) for fit, part in zip(fits, pair, strict=True)]
         for k in range(2, 2 + len(self.sources)):
             states.append(add(*(call(operation, states[i]) for operation, i in self._operations(k))))
         return states
 
     def _operations(self, k):
         """The two (operation, index of the state that it gets) of which S_k is the sum."""
-        return zip(self.layers[2 * k - 2:2 * k], self.sources[k - 2])
+        first = 2 + 2 * (k - 2)  # behind the two fits, two for each state before S_k
+        return zip(self.layers[first:first + 2], self.sources[k - 2], strict=True)
 
     def _check(self, dZ):
         if self.kept is None:

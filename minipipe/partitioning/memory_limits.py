@@ -32,9 +32,12 @@ class MemoryLimits:
 
     def restricted(self, price, never):
         """The function `price`, with `never` for the stages that do not fit."""
-        return lambda stage, starts, end: np.where(
-            self._excess(stage, starts, end) > 0, never, price(stage, starts, end)
-        )
+
+        def restricted(stage, starts, end):
+            too_much = self._excess(stage, starts, end) > 0
+            return np.where(too_much, never, price(stage, starts, end))
+
+        return restricted
 
     def _excess(self, stage, starts, end):
         return self.ends[end] - self.ends[starts] - self.limits[stage]

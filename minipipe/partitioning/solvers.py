@@ -88,7 +88,7 @@ def min_max(costs, n_stages, speeds=None, cut_costs=None, memory=None, memory_li
     >>> min_max([1, 1, 1, 9], 2, memory=[5, 5, 1, 1], memory_limit=7)
     [1, 3]
     """
-    if speeds is cut_costs is memory is memory_limit is None:
+    if all(given is None for given in (speeds, cut_costs, memory, memory_limit)):
         return bisected(sums(_as_integers(costs, n_stages)), n_stages)
     costs = _checked_costs(costs, n_stages)
     n_layers = len(costs)

@@ -69,26 +69,25 @@ def boxes(trace, until=None):
     An overlap has two halves.
     """
     lanes = lanes_of(trace)
-    found = []
-    for span in trace.spans:
-        if until is None or span.start < until:
-            parts = parts_of(span.label)
-            height = (HEIGHT if span.end > span.start else MARK_HEIGHT) / len(parts)
-            for number, part in enumerate(parts):
-                kind = part.kind if getattr(part, "kind", None) in STYLES else None
-                lane = lanes.of.get((span.device, getattr(part, "stage", None)), 0)
-                top, bottom = (
-                    span.device + height * (edge - len(parts) / 2) for edge in (number, number + 1)
-                )
-                right = span.end if until is None else min(span.end, until)
-                found.append(
-                    Box(
-                        kind, lane, shade(kind, lane, lanes.n), span.start, right, top, bottom,
-                        _text(kind, part),
-                    )
-                )
+    begun = [span for span in trace.spans if until is None or span.start < until]
+    found = [box for span in begun for box in _boxes_of(span, lanes, until)]
     order = [*STYLES, None]
     return sorted(found, key=lambda box: (order.index(box.kind), box.lane))
+
+
+def _boxes_of(span, lanes, until):
+    """The boxes of one span, one below the other, from its start to its end or `until`."""
+    parts = parts_of(span.label)
+    height = (HEIGHT if span.end > span.start else MARK_HEIGHT) / len(parts)
+    right = span.end if until is None else min(span.end, until)
+    found = []
+    for number, part in enumerate(parts):
+        kind = part.kind if getattr(part, "kind", None) in STYLES else None
+        lane = lanes.of.get((span.device, getattr(part, "stage", None)), 0)
+        colour = shade(kind, lane, lanes.n)
+        top, bottom = (span.device + height * (edge - len(parts) / 2) for edge in (number, number + 1))
+        found.append(Box(kind, lane, colour, span.start, right, top, bottom, _text(kind, part)))
+    return found
 
 
 def parts_of(label):
@@ -108,10 +107,10 @@ def lanes_of(trace):
                 homes.setdefault(part.microbatch, {}).setdefault(part.stage, span.device)
                 first_at.setdefault((span.device, part.stage), part.microbatch)
     first = homes[min(homes)] if homes else {}
-    copy_of = {
-        i: int(any(first.get(stage, device) != device for stage, device in home.items()))
-        for i, home in homes.items()
-    }
+    copy_of = {}
+    for i, home in homes.items():
+        elsewhere = any(first.get(stage, device) != device for stage, device in home.items())
+        copy_of[i] = 1 if elsewhere else 0
     copy_at = {position: copy_of[i] for position, i in first_at.items()}
     of, n = {}, 1
     for device in range(trace.n_devices):
@@ -127,12 +126,8 @@ def shade(kind, lane, n_lanes):
 
     style = STYLES.get(kind, OTHER)
     share = lane / (n_lanes - 1) if n_lanes > 1 else 0
-    return to_hex(
-        [
-            (1 - share) * light + share * dark
-            for light, dark in zip(to_rgb(style["facecolor"]), to_rgb(style["dark"]))
-        ]
-    )
+    pairs = zip(to_rgb(style["facecolor"]), to_rgb(style["dark"]))
+    return to_hex([(1 - share) * light + share * dark for light, dark in pairs])
 
 
 def ink(colour):

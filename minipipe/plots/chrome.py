@@ -108,29 +108,22 @@ def _arrows(trace, process, unit):
 
     Spans of no length cannot hold an arrow.
     """
-    spans = [
-        [span for span in trace.spans_of(device) if span.end > span.start]
-        for device in range(trace.n_devices)
-    ]
-    starts, ends = (
-        [[span.start for span in row] for row in spans],
-        [[span.end for span in row] for row in spans],
-    )
+    devices = range(trace.n_devices)
+    spans = [[span for span in trace.spans_of(device) if span.end > span.start] for device in devices]
+    starts = [[span.start for span in row] for row in spans]
+    ends = [[span.end for span in row] for row in spans]
     events = []
     for number, message in enumerate(trace.messages, 1):
+        if message.received is None:
+            continue
         before = bisect_right(ends[message.source], message.sent) - 1
-        after = (
-            len(spans[message.to])
-            if message.received is None
-            else bisect_left(starts[message.to], message.received)
-        )
+        after = bisect_left(starts[message.to], message.received)
         if before < 0 or after == len(spans[message.to]):
             continue
         begin, finish = spans[message.source][before], spans[message.to][after]
         arrow = {"name": str(message.label), "cat": "message", "id": process * 10**9 + number, "pid": process}
-        args = {when: _plain(getattr(message, when)) for when in ("sent", "arrived", "received")} | {
-            "bytes": int(message.n_bytes)
-        }
+        args = {when: _plain(getattr(message, when)) for when in ("sent", "arrived", "received")}
+        args["bytes"] = int(message.n_bytes)
         leaves = begin.end - INSIDE * (begin.end - begin.start)
         comes = finish.start + INSIDE * (finish.end - finish.start)
         events += [

@@ -28,13 +28,11 @@ def ledger(trace, device, ax=None, title=None, legend=True):
     """
     entries = trace.ledger(device)
     ax = new_axes(trace) if ax is None else ax
-    # matplotlib knows no fractions
-    ticks = [float(tick) for tick in (*(tick for tick, _ in entries), trace.makespan)]
+    ticks = [*(float(tick) for tick, _ in entries), float(trace.makespan)]  # matplotlib knows no fractions
     kinds = [kind for kind in KINDS if any(kind in held for _, held in entries)]
     layers = [[held.get(kind, 0) / 1024 for _, held in (*entries, entries[-1])] for kind in kinds]
-    ax.stackplot(
-        ticks, layers, step="post", labels=kinds, colors=[KINDS[kind] for kind in kinds], linewidth=0
-    )
+    colours = [KINDS[kind] for kind in kinds]
+    ax.stackplot(ticks, layers, step="post", labels=kinds, colors=colours, linewidth=0)
     ax.set_xlim(0, ticks[-1])
     ax.set_ylim(bottom=0)
     ax.set_xlabel("time (ticks)")

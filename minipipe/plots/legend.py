@@ -18,9 +18,8 @@ def entries(boxes, lanes):
         n = max((each.n for each in lanes if each.n > 1 and each.copies == copies), default=0)
         if n and handles:
             handles.append(_handle(None, n))
-            labels.append(
-                thing.format("1st, 2nd" if n == 2 else "1st, 2nd, 3rd" if n == 3 else f"1st to {n}th")
-            )
+            which = {2: "1st, 2nd", 3: "1st, 2nd, 3rd"}.get(n, f"1st to {n}th")
+            labels.append(thing.format(which))
     return handles, labels
 
 

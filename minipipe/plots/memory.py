@@ -66,7 +66,8 @@ def timeline_with_memory(trace, axes=None, until=None, title=None, legend=True, 
     """
     upper, lower = _new_pair(trace) if axes is None else axes
     timeline(trace, upper, until, title, legend, arrows)
-    (memory if counts_bytes(trace) else alive)(trace, lower, None, legend, until)
+    curves = memory if counts_bytes(trace) else alive
+    curves(trace, lower, None, legend, until)
     lower.set_xlim(upper.get_xlim())
     upper.set_xlabel("")
     return upper, lower
@@ -97,16 +98,15 @@ def _draw(trace, curves, unit, ax, title, legend, until):
     """Step curves, each a list of (tick, level), valid until the next."""
     ax = new_axes(trace) if ax is None else ax
     end = float(trace.makespan if until is None else until)  # matplotlib knows no fractions
-    highest = (
-        max([1.05 * max(level for curve in curves for _, level in curve), *_tops_of_neighbours(ax)]) or 1
-    )
+    highest = max(level for curve in curves for _, level in curve)
+    top = max([1.05 * highest, *_tops_of_neighbours(ax)]) or 1
     for device, curve in enumerate(curves):
         past = [point for point in curve if until is None or point[0] < until] or [(0, 0)]
         ticks, levels = zip(*past, (end, past[-1][1]))
         ax.step(ticks, levels, where="post", label=f"device {device}", color=COLOURS[device % len(COLOURS)],
                 linestyle=("-", "--", "-.", ":")[device % 4], linewidth=1.6)
     ax.set_xlim(0, max(float(trace.makespan), end) or 1)
-    ax.set_ylim(0, highest)
+    ax.set_ylim(0, top)
     ax.set_xlabel("time (ticks)")
     ax.set_ylabel(unit)
     for side in ("top", "right"):

@@ -1,7 +1,7 @@
 """The timeline of a run in characters."""
 
 from fractions import Fraction
-from math import gcd, lcm
+from math import ceil, gcd, lcm
 
 from .boxes import UNNUMBERED, parts_of
 
@@ -25,22 +25,20 @@ def text(trace, width=100):
     n_columns = round(trace.makespan / unit)
     names = _names(trace)
     positions = {span: _columns_of(span, unit) for span in spans}
-    # 0F01F0 would be hard to read
-    gap = 0 if all(names[span.label, span.device][0].isupper() for span in spans) else 1
-    cell = max(
-        -(-(len(names[span.label, span.device]) + gap) // (last - first))
-        for span, (first, last) in positions.items()
-    )
+    begin_with_letters = all(names[span.label, span.device][0].isupper() for span in spans)
+    gap = 0 if begin_with_letters else 1  # 0F01F0 would be hard to read
+    cell = 1
+    for span, (first, last) in positions.items():
+        needed = len(names[span.label, span.device]) + gap
+        cell = max(cell, ceil(needed / (last - first)))
     rows = [["."] * (cell * n_columns) for _ in range(trace.n_devices)]
     for span, (first, last) in positions.items():
         name = names[span.label, span.device]
         rows[span.device][cell * first:cell * last] = name.ljust(cell * (last - first) - gap, "-") + " " * gap
     _mark_updates(rows, trace, unit, cell, gap)
     per_block = max(1, width // cell)
-    blocks = [
-        _block(rows, start, min(start + per_block, n_columns), cell, unit)
-        for start in range(0, n_columns, per_block)
-    ]
+    starts = range(0, n_columns, per_block)
+    blocks = [_block(rows, start, min(start + per_block, n_columns), cell, unit) for start in starts]
     return "\n\n".join(blocks)
 
 
@@ -73,8 +71,7 @@ def _block(rows, start, stop, cell, unit):
 def _ticks_per_column(spans, makespan):
     """The ticks of a column: the longest for which every start and end falls on an edge.
 
-    If that is too fine, the shortest action.
-    In no case more than MOST_COLUMNS columns.
+    If that is too fine, it is the shortest action. There are at most MOST_COLUMNS columns in any case.
     """
     times = {Fraction(time).limit_denominator(1000) for span in spans for time in (span.start, span.end)}
     denominator = lcm(*(time.denominator for time in times))

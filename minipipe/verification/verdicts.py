@@ -36,10 +36,12 @@ def equals_same_groups(pipe, X, Y):
     for part in even_slices(X.shape[-1], pipe.n_microbatches):
         prepare_forward(every_layer(layers), training=True, step=pipe.n_steps, first_sample=part.start)
         J = J + pipe.loss.forward(forward_through(layers, X[..., part], {}), Y[..., part], X.shape[-1])
-        gradients = [leaves(pair) for pair in backward_through(layers, pipe.loss.backward(), {})[1]]
-        sums = (
-            gradients if sums is None else [[a + b for a, b in zip(*pair)] for pair in zip(sums, gradients)]
-        )
+        _, gradients = backward_through(layers, pipe.loss.backward(), {})
+        gradients = [leaves(pair) for pair in gradients]
+        if sums is None:
+            sums = gradients
+        else:
+            sums = [[a + b for a, b in zip(*pair)] for pair in zip(sums, gradients)]
     pipe.loss.cache = None
     for indices in reference.ties.values():
         total = sum_of_tied([sums[index][0] for index in indices])
