@@ -453,14 +453,14 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
             ["compare", "interleaved", "--costs", "F=1/1/1/2"],
             "F has 4 costs, one for each device, but 'interleaved' has 8 stages on 4 devices",
         ),
-        (["fit", "--memory", "8XB"], "--memory '8XB' is no size: write 8GiB"),
-        (["fit", "--memory", "-1"], "--memory '-1' is no size"),
+        (["fit", "--memory", "8XB"], "--memory '8XB' is not a size: write 8GiB"),
+        (["fit", "--memory", "-1"], "--memory '-1' is not a size"),
         (["fit", "--memory", "0"], "memory_limit=0 bytes must be above 0"),
         (
             ["fit", "--memory", "1GiB", "--model", "alexnet()"],
             "minipipe.models has amoebanet_d, lenet5, mlp, resnet, transformer, but no alexnet",
         ),
-        (["fit", "--memory", "1GiB", "--model", "mlp"], "--model 'mlp' is no call"),
+        (["fit", "--memory", "1GiB", "--model", "mlp"], "--model 'mlp' is not a call"),
         (
             ["fit", "--memory", "1GiB", "--model", "amoebanet_d(18)"],
             "missing 1 required positional argument: 'D'",

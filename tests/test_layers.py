@@ -112,7 +112,7 @@ def test_rational_numbers_stay_rational_and_close_to_the_floats(name):
 @every_layer
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_dtype_of_the_data_is_the_dtype_of_the_result(name, dtype):
-    """Tokens are no such data: behind them, A has the dtype of W."""
+    """Tokens are not such data: behind them, A has the dtype of W."""
     for parameters in (np.float32, np.float64):
         twin, _, _ = ready(name, dtype=parameters)
         _, A_prev, dZ = ready(name, dtype=dtype)

@@ -96,11 +96,12 @@ def _simulation(name, n_devices, n_microbatches, seconds_asked):
     """Building, validating and simulating; for 1F1B, simulating alone, which validates, too."""
     builder = BUILDERS[name]
     built = builder(n_devices, n_microbatches)
-    runs = [
-        _seconds(lambda: simulate(built if name == "1f1b" else builder(n_devices, n_microbatches)))
-        for _ in range(3)
-    ]
-    seconds, n_actions = min(runs), sum(map(len, built.devices))
+
+    def run():
+        simulate(built if name == "1f1b" else builder(n_devices, n_microbatches))
+
+    seconds = min(_seconds(run) for _ in range(3))
+    n_actions = sum(map(len, built.devices))
     what = f"simulator, {name}, K = {n_devices}, M = {n_microbatches:,}: {n_actions:,} actions"
     asked = f"<= {1e3 * seconds_asked:,.0f}" if seconds_asked else "-"
     return LINE.format(

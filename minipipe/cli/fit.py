@@ -109,11 +109,8 @@ def run(options):
         f"{options.batch} samples a mini-batch, "
         f"{options.device}, {text_of_bytes(limit)} a device, {options.optimizer}"
     )
-    print(
-        f"trying {len(schedules)} "
-        f"schedules with {len(options.recompute)} modes of recomputation for each number of devices\n",
-        flush=True,
-    )
+    modes = f"{len(options.recompute)} modes of recomputation"
+    print(f"trying {len(schedules)} schedules with {modes} for each number of devices\n", flush=True)
     found = []
     for K in [K for K in TO_TRY if K <= len(layers)] if options.devices is None else options.devices:
         found += what_fits(
@@ -197,7 +194,7 @@ def bytes_from(text):
         return int(float(match[1]) * units[match[2].lower()])
     except (TypeError, KeyError, ValueError):
         raise ValueError(
-            f"--memory {text!r} is no size: write 8GiB, 512MiB, 16GB, or a number of bytes"
+            f"--memory {text!r} is not a size: write 8GiB, 512MiB, 16GB, or a number of bytes"
         ) from None
 
 
@@ -221,7 +218,7 @@ def layers_from(text):
         named = {option.arg: ast.literal_eval(option.value) for option in call.keywords}
     except (SyntaxError, AttributeError, ValueError):
         raise ValueError(
-            f'--model {text!r} is no call: write for instance --model "amoebanet_d(18, 208)"'
+            f'--model {text!r} is not a call: write for instance --model "amoebanet_d(18, 208)"'
         ) from None
     if name not in MODELS:
         raise ValueError(f"--model {text!r}: minipipe.models has {', '.join(MODELS)}, but no {name}")

@@ -88,9 +88,8 @@ K = 2, M = 1 takes 3.5 (with recomputation before the gradient arrives; if it wa
 below, the stages were not equal; the first is taken to be the slowest. MACs are not time: pooling and
 normalisation have none, and narrow convolutions fill a matrix unit badly.""")
     speed = {cell.K: cell for cell in cells if cell.family == "Transformer" and cell.M == 32}
-    published, simulated = (
-        getattr(speed[8], of) / getattr(speed[2], of) for of in ("published", "simulated")
-    )
+    published = speed[8].published / speed[2].published
+    simulated = speed[8].simulated / speed[2].simulated
     print(
         f"\nFrom 2 to 8 devices the Transformer is {published:.2f} times as fast, "
         f"as published, and {simulated:.2f} times by simulation."

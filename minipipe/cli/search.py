@@ -63,8 +63,8 @@ def run(options):
         print("\nfound step by step: whether there is a better one, only a search could say")
     elif found.proved:
         print(
-            "\nproved: no schedule "
-            f"takes fewer than {found.makespan:g} ticks ({found.n_nodes:,} partial schedules looked at)"
+            f"\nproved: no schedule takes fewer than {found.makespan:g} ticks "
+            f"({found.n_nodes:,} partial schedules looked at)"
         )
     else:
         print(

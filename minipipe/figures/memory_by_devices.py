@@ -71,8 +71,8 @@ def memory_by_devices():
 def _needed(network, counts, schedule, mode):
     """GiB that a device holds at once: (the most beyond the floor, the most in all).
 
-    The schedule has a stage on each device.
-    Gradients count as one sum on each device: not the partial sums that keep the order of summation fixed.
+    The schedule has a stage on each device. Gradients count as one sum on each device: not the partial sums
+    that keep the order of summation fixed.
     """
     schedule = build(schedule, len(counts), M)
     if mode == EVERY_SQRT:

@@ -12,8 +12,8 @@ from .layer import Layer
 class Dropout(Layer):
     """A = A_prev * D / (1 - p)  in training, where each number of D is 0 with probability p, else 1.
 
-    Outside of training, A = A_prev.
-    dA_prev = dZ * D / (1 - p). The division keeps the expected value of A at A_prev.
+    Outside of training, A = A_prev. dA_prev = dZ * D / (1 - p). The division keeps the expected value of A at
+    A_prev.
 
     D is a function of (seed, layer, step, sample) alone: of the network's seed and the layer's index in it,
     which make the `key`, the number of updates so far, and the sample's position in the mini-batch.

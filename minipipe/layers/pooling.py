@@ -219,8 +219,8 @@ class AvgPool3d(AvgPool):
 class GlobalAvgPool(Layer):
     """A (C, m), the mean of each channel of A_prev (C, ..., m).
 
-    dA_prev is dA / (numbers in a channel), at each position.
-    Source: Lin, Chen, Yan 2013, arXiv 1312.4400, section 3.2.
+    dA_prev is dA / (numbers in a channel), at each position. Source: Lin, Chen, Yan 2013, arXiv 1312.4400,
+    section 3.2.
 
     >>> GlobalAvgPool().forward(np.array([[[3.0], [1.0], [2.0], [6.0]]]))
     array([[3.]])

@@ -42,7 +42,7 @@ class Fork(Layer):
 class Join(Layer):
     """Takes in what the `Fork` of the same name has put aside: forward((A_prev, S)) -> A.
 
-    And back: backward_input(dZ) -> (dA_prev, dS).
+    Backward, backward_input(dZ) -> (dA_prev, dS):
 
         how="add"      A = A_prev + S, of one shape                      dA_prev = dZ, dS = dZ
         how="concat"   A = A_prev above S, along axis 0                  dA_prev, dS = the rows of dZ

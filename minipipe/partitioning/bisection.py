@@ -7,6 +7,7 @@ def bisected(ends, n_stages):
     """The counts of a cut with the least bottleneck.
 
     ends: the sums 0, c_0, c_0 + c_1, ... of integers of at least 0.
+
     Filling one stage after the other up to a limit tells whether a limit can be kept. If it cannot,
     the smallest load that went past it is the next limit worth trying: below that, the same stages would be
     filled with the same layers.
