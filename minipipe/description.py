@@ -1,4 +1,4 @@
-"""What a network will need, known before anything is computed: shapes, parameters, multiply-accumulates, bytes."""
+"""What a network will need, known beforehand: shapes, parameters, multiply-accumulates, bytes."""
 
 import math
 from dataclasses import dataclass
@@ -7,18 +7,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .layers import Layer, forward_through, skip_routes
+from .layers import Layer
+from .layers.skips import skip_routes
+from .layers.through import forward_through
 
 LONGEST_NAME = 52
 HEADER = ("layer", "output", "parameters", "MACs", "bytes")
 
 
 class Row(NamedTuple):
-    """One layer of the list: its name, the shape of its output for one sample, and three numbers.
+    """One layer of the list, for one sample.
 
-    parameters: of W and b together. macs: the multiply-accumulates in the products of a forward, for one sample.
-    n_bytes: of the output, for one sample; where the output is a pair, of both. That is what a message would carry if a
-    pipeline were cut behind this layer.
+    name: its repr.
+    output_shape: the shape of its output; where that is a pair, a pair of shapes.
+    parameters: the numbers in W and b together.
+    macs: the multiply-accumulates in the products of a forward.
+    n_bytes: of the output, of both where it is a pair: what a message would carry if a pipeline were cut
+        behind this layer.
     """
 
     name: str
@@ -50,7 +55,10 @@ class Description:
 
     def __str__(self):
         lines = [("", *HEADER), ("", "input", str(self.input_shape), "", "", "")]
-        lines += [(str(index), _short(row.name), str(row.output_shape), *map(_readable, row[2:])) for index, row in enumerate(self.rows)]
+        lines += [
+            (str(index), _short(row.name), str(row.output_shape), *map(_readable, row[2:]))
+            for index, row in enumerate(self.rows)
+        ]
         lines.append(("", "total", "", *map(_readable, (self.parameters, self.macs, self.n_bytes))))
         widths = [max(map(len, column)) for column in zip(*lines)]
         aligned = [
@@ -58,17 +66,23 @@ class Description:
             + "  ".join(f"{number:>{width}}" for number, width in zip(numbers, widths[3:]))
             for index, name, shape, *numbers in lines
         ]
-        return "\n".join([*(line.rstrip() for line in aligned), f"MACs and bytes are those of one sample, in {self.dtype}."])
+        note = f"MACs and bytes are those of one sample, in {self.dtype}."
+        return "\n".join([*(line.rstrip() for line in aligned), note])
 
     __repr__ = __str__
 
 
 def describe(layers, input_shape, dtype=np.float32):
-    """What each of `layers` will need for inputs of `input_shape`, the shape of one sample, without the samples axis.
+    """What each of `layers` will need for inputs of `input_shape`.
 
-    Returns a `Description`, whose str() is a table, and which has `rows`, `parameters`, `macs` and `n_bytes`. No
-    parameters are drawn and no arrays made, so the network may be larger than this computer. A W that several layers share
-    is counted at the first of them. A layer made of layers is one row, and of its outputs only the last one counts.
+    layers: a list of them; no parameters are drawn and no arrays made, so the network may be larger than
+        this computer.
+    input_shape: that of one sample, without the samples axis.
+    dtype: of the inputs, for the bytes.
+
+    Returns a `Description`, whose str() is a table, and which has `rows`, `parameters`, `macs` and `n_bytes`.
+    A W that several layers share is counted at the first of them. A layer made of layers is one row,
+    and of its outputs only the last one counts.
 
     Raises `ValueError` with the index of the layer that an output does not fit.
 
@@ -84,15 +98,20 @@ def describe(layers, input_shape, dtype=np.float32):
     """
     layers, dtype = list(layers), np.dtype(dtype)
     _check_layers(layers)
-    if not isinstance(input_shape, tuple) or not input_shape or not all(isinstance(n, Integral) and n > 0 for n in input_shape):
-        raise ValueError(f"input_shape={input_shape!r} must be the shape of one sample, a tuple such as (64,) or (3, 32, 32)")
+    positive = isinstance(input_shape, tuple) and all(isinstance(n, Integral) and n > 0 for n in input_shape)
+    if not positive or not input_shape:
+        raise ValueError(
+            f"input_shape={input_shape!r} must be the shape of one sample, "
+            "a tuple such as (64,) or (3, 32, 32)"
+        )
     input_shape = tuple(map(int, input_shape))  # NumPy's integers would overflow
     rows, parameters = [], parameters_of_layers(layers)
 
     def add_row(layer, shape):
         output_shape = _fitting(layer, len(rows), shape)
         sample = without_samples(output_shape)
-        rows.append(Row(repr(layer), sample, parameters[len(rows)], layer.macs(shape), _count(sample) * dtype.itemsize))
+        n_bytes = _count(sample) * dtype.itemsize
+        rows.append(Row(repr(layer), sample, parameters[len(rows)], layer.macs(shape), n_bytes))
         return output_shape
 
     forward_through(layers, (*input_shape, 1), {}, call=add_row)
@@ -100,7 +119,9 @@ def describe(layers, input_shape, dtype=np.float32):
 
 
 def parameters_of_layers(layers):
-    """How many parameters each layer has, before they are drawn; a W that several layers share counts at the first of them.
+    """How many parameters each layer has, before they are drawn.
+
+    A W that several layers share counts at the first of them.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> parameters_of_layers([Linear(64, 32), ReLU(), Linear(32, 10)])
@@ -117,7 +138,9 @@ def parameters_of_layers(layers):
 def _check_layers(layers):
     for index, layer in enumerate(layers):
         if not isinstance(layer, Layer):
-            raise ValueError(f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()")
+            raise ValueError(
+                f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()"
+            )
     skip_routes(layers)
 
 
@@ -133,7 +156,10 @@ def without_samples(shape):
 
 
 def _count(shapes):
-    """How many numbers the arrays of these shapes have, for nested tuples of shapes; None and () stand for no array."""
+    """How many numbers the arrays of these shapes have, for nested tuples of shapes.
+
+    None and () stand for no array.
+    """
     if not shapes:
         return 0
     return math.prod(map(int, shapes)) if _is_plain(shapes) else sum(map(_count, shapes))

@@ -17,7 +17,8 @@ import numpy as np
 SIGNIFICANT_BITS = 64
 LARGEST_EXPONENT = 100_000
 _working = Context(prec=120, Emax=MAX_EMAX, Emin=MIN_EMIN)  # decimal digits, far beyond 64 bits
-_remembered = lru_cache(maxsize=100_000)  # a hundred times as quick as 120 digits, for a number that came before
+# a hundred times as quick as 120 digits, for a number that came before
+_remembered = lru_cache(maxsize=100_000)
 
 
 class Rational(Fraction):
@@ -69,7 +70,9 @@ class Rational(Fraction):
 
     def __pow__(self, exponent):
         if not isinstance(exponent, (int, np.integer)):
-            raise TypeError(f"exact arithmetic has whole exponents only, got {exponent!r}: use sqrt(), or exp() and log()")
+            raise TypeError(
+                f"exact arithmetic has whole exponents only, got {exponent!r}: use sqrt(), or exp() and log()"
+            )
         return Rational(Fraction.__pow__(self, int(exponent)))
 
     def __pos__(self):
@@ -84,7 +87,10 @@ class Rational(Fraction):
     @_remembered
     def exp(self):
         if abs(self) > LARGEST_EXPONENT:
-            raise ValueError(f"exp of about {float(self):.3g} has too many digits: scale the numbers below {LARGEST_EXPONENT:,}")
+            raise ValueError(
+                f"exp of about {float(self):.3g} has too many digits: "
+                f"scale the numbers below {LARGEST_EXPONENT:,}"
+            )
         return _round(_working.exp(_decimal(self)))
 
     @_remembered
@@ -133,15 +139,21 @@ def rational(array):
 
 
 def _new(numerator, denominator):
-    """The `Rational` of two Python integers without a common factor, the lower one above 0; there are millions of them."""
+    """The `Rational` of two Python integers without a common factor, the lower one above 0.
+
+    Millions of these are made, so this is the quickest way.
+    """
     number = object.__new__(Rational)
     number._numerator, number._denominator = numerator, denominator
     return number
 
 
 def _sum(p, q, r, s):
-    """p/q + r/s. What p s + r q has in common with q s lies in gcd(q, s), which is far smaller. Source: Knuth 1997,
-    The Art of Computer Programming, volume 2, section 4.5.1."""
+    """p/q + r/s.
+
+    What p s + r q has in common with q s lies in gcd(q, s), which is far smaller. Source: Knuth 1997,
+    The Art of Computer Programming, volume 2, section 4.5.1.
+    """
     shared = gcd(q, s)
     rest = s // shared
     numerator = p * rest + r * (q // shared)
@@ -162,7 +174,9 @@ def _closed(operation, left, right):
     if isinstance(right, AnyRational):
         return operation(left, Rational(right))
     if isinstance(right, (float, np.floating)):
-        raise TypeError(f"exact arithmetic met the float {right!r}: convert it with minipipe.exact.rational first")
+        raise TypeError(
+            f"exact arithmetic met the float {right!r}: convert it with minipipe.exact.rational first"
+        )
     return NotImplemented  # an array, for instance, takes it from here
 
 

@@ -9,8 +9,9 @@ import numpy as np
 def constant(value, Z):
     """`value` as a number that may meet the numbers of Z without changing their kind.
 
-    Among floats that is a Python float, which takes on the dtype of the array that it meets. Among the rational
-    numbers of an object array it is a rational number with exactly the value given; a float would be refused there.
+    Among floats that is a Python float, which takes on the dtype of the array that it meets.
+    Among the rational numbers of an object array it is a rational number with exactly the value given;
+    a float would be refused there.
 
     >>> (np.float32([3.0]) * constant(0.5, np.float32([3.0]))).dtype
     dtype('float32')
@@ -33,7 +34,9 @@ def sigmoid(Z):
 
 
 def leaves(tree):
-    """The arrays in nested tuples and lists, in order, without the Nones: the gradients of a layer made of layers.
+    """The arrays in nested tuples and lists, such as the gradients of a layer made of layers, in order.
+
+    None is left out.
 
     >>> leaves((1, (None, 2), [3]))
     [1, 2, 3]
@@ -76,7 +79,8 @@ def even_slices(length, n_parts):
 def one_hot(labels, n_classes, dtype=np.float64):
     """Y (n_classes, ..., m): Y[c, ..., k] is 1 where labels[..., k] is c, and 0 elsewhere.
 
-    labels: (m,) or (..., m), such as (T, m) for sequences, whole numbers in 0..n_classes-1; anything else raises
+    labels: (m,) or (..., m), such as (T, m) for sequences, whole numbers in 0..n_classes-1;
+        anything else raises
     `ValueError`. dtype: that of Y.
 
     >>> one_hot([2, 0], n_classes=3)
@@ -88,25 +92,28 @@ def one_hot(labels, n_classes, dtype=np.float64):
     """
     labels, n_classes = np.asarray(labels), whole_number("n_classes", n_classes)
     if labels.ndim < 1 or labels.dtype.kind not in "iu":
-        raise ValueError(f"labels must be whole numbers of shape (..., m), got shape {labels.shape} of {labels.dtype}")
+        raise ValueError(
+            f"labels must be whole numbers of shape (..., m), got shape {labels.shape} of {labels.dtype}"
+        )
     if labels.size and not 0 <= labels.min() <= labels.max() < n_classes:
         raise ValueError(
-            f"labels run from {labels.min()} to {labels.max()}, but n_classes={n_classes} allows 0 to {n_classes - 1}"
+            f"labels run from {labels.min()} to {labels.max()}, "
+            f"but n_classes={n_classes} allows 0 to {n_classes - 1}"
         )
     return (np.arange(n_classes).reshape(-1, *labels.ndim * [1]) == labels).astype(dtype)
 
 
 def accuracy(A, Y):
-    """The share of places where the largest entry of A (n, ..., m), along the first axis, stands where that of Y does.
+    """The share of positions at which the largest entry of A (n, ..., m), along the first axis, is that of Y.
 
-    A and Y have one shape. A place is a column of (n, m), or each of the T positions of each sample of (n, T, m).
+    A and Y have one shape. A position is a column of (n, m), or one of the T of a sample of (n, T, m).
 
     >>> accuracy(np.array([[0.2, 0.9], [0.8, 0.1]]), np.array([[1, 1], [0, 0]]))
     0.5
     """
     if A.shape != Y.shape or len(A) < 2:
         raise ValueError(
-            f"accuracy compares two arrays of the same shape with at least 2 rows, got {A.shape} and {Y.shape}: for one "
-            "output, pass a metric of your own"
+            "accuracy compares two arrays of the same shape with at least 2 rows, "
+            f"got {A.shape} and {Y.shape}: for one output, pass a metric of your own"
         )
     return float(np.mean(A.argmax(axis=0) == Y.argmax(axis=0)))

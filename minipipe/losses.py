@@ -11,6 +11,8 @@ import numpy as np
 
 from .functions import sigmoid
 
+__all__ = ["BinaryCrossEntropy", "MeanSquaredError", "SoftmaxCrossEntropy"]
+
 
 class Loss:
     """A cost of predictions `A` (n, m) against labels `Y` of the same shape.
@@ -51,7 +53,8 @@ class Loss:
         if len(shape_of_labels) == 1 and shape[0] == 1:
             return message + "make them one row with Y.reshape(1, -1)"
         if len(shape_of_labels) == 1:
-            return message + f"turn class numbers into columns with minipipe.one_hot(labels, n_classes={shape[0]})"
+            one_hot = f"minipipe.one_hot(labels, n_classes={shape[0]})"
+            return message + f"turn class numbers into columns with {one_hot}"
         return message + "one column of labels for each sample, one row for each output"
 
     def __repr__(self):
@@ -84,7 +87,8 @@ class SoftmaxCrossEntropy(Loss):
 
         P = e^Z / column sums,   J = -1/m sum_k sum_c Y[c, k] log P[c, k],   dZ = (P - Y) / m
 
-    With more axes, as in (n_classes, T, m), a sample's cost is the mean over its places, and m above stands for T m.
+    With more axes, as in (n_classes, T, m), a sample's cost is the mean over its positions, and m above
+    stands for T m.
 
     The derivative: L = log(sum_c e^z_c) - sum_c y_c z_c for a column of Y that adds up to 1, so
     dL/dz_c = p_c - y_c. Each column is shifted by its own maximum, which changes neither P nor J and keeps
@@ -114,7 +118,8 @@ class SoftmaxCrossEntropy(Loss):
         if off.any() or Y.min() < 0:
             column = tuple(np.argwhere(off | (Y < 0).any(axis=0))[0].tolist())
             raise ValueError(
-                f"{self!r}: column {', '.join(map(str, column))} of the labels adds up to {sums[column]}, not 1, or has a negative entry: "
+                f"{self!r}: column {', '.join(map(str, column))} of the labels adds up to {sums[column]}, "
+                "not 1, or has a negative entry: "
                 "pass one-hot columns, as minipipe.one_hot makes them, or probabilities"
             )
 
@@ -156,12 +161,16 @@ class BinaryCrossEntropy(Loss):
     def _cost_of_probabilities(self, A, Y, m):
         least = np.finfo(A.dtype).tiny if A.dtype.kind == "f" else 0  # below it, 1/a overflows
         if ((A < 0) | (A > 1)).any():
-            raise ValueError(f"{self!r}: the predictions lie outside 0..1: put a Sigmoid before it, or use from_logits=True")
+            raise ValueError(
+                f"{self!r}: the predictions lie outside 0..1: "
+                "put a Sigmoid before it, or use from_logits=True"
+            )
         infinite = ((A <= least) & (Y > 0)) | ((A >= 1) & (Y < 1))
         if infinite.any():
             raise ValueError(
-                f"{self!r}: the cost is infinite, {int(infinite.sum())} of {A.size} probabilities are 0 or 1 where the label "
-                "says otherwise: drop the Sigmoid and use BinaryCrossEntropy(from_logits=True)"
+                f"{self!r}: the cost is infinite, "
+                f"{int(infinite.sum())} of {A.size} probabilities are 0 or 1 where the label says otherwise: "
+                "drop the Sigmoid and use BinaryCrossEntropy(from_logits=True)"
             )
         self.cache = A, Y, m
         return -(_where(Y != 0, np.log, A, Y) + _where(Y != 1, np.log, 1 - A, 1 - Y)).sum() / m
@@ -175,8 +184,8 @@ class BinaryCrossEntropy(Loss):
         outside = (Y < 0) | (Y > 1)
         if outside.any():
             raise ValueError(
-                f"{self!r}: {int(outside.sum())} of {Y.size} labels lie outside 0..1, the first is {Y[outside][0]}: "
-                "pass 0 and 1, or probabilities"
+                f"{self!r}: {int(outside.sum())} of {Y.size} labels lie outside 0..1, "
+                f"the first is {Y[outside][0]}: pass 0 and 1, or probabilities"
             )
 
     def __repr__(self):
@@ -185,5 +194,6 @@ class BinaryCrossEntropy(Loss):
 
 def _where(relevant, function, values, factors):
     """factors * function(values), and 0 where not `relevant`, without computing function there."""
-    safe = np.where(relevant, values, factors * 0 + 1)  # a 1 of the factors' own kind, Rational among Rationals
+    # a 1 of the factors' own kind, Rational among Rationals
+    safe = np.where(relevant, values, factors * 0 + 1)
     return factors * function(safe)

@@ -1,8 +1,9 @@
 """Arrays without numbers, for knowing what a computation will need before it is made.
 
-Layers work with a `MetaArray` as with any other array, and give it on: each result has the shape, the dtype and the bytes that it
-would have, and is a view of another array where it would be one. Nothing is computed, and no memory taken, so the arrays may be
-larger than this computer. PyTorch calls such arrays tensors on the device "meta".
+Layers work with a `MetaArray` as with any other array, and give it on: each result has the shape,
+the dtype and the bytes that it would have, and is a view of another array where it would be one.
+Nothing is computed, and no memory taken, so the arrays may be larger than this computer. PyTorch calls such
+arrays tensors on the device "meta".
 """
 
 import math
@@ -16,10 +17,11 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 class MetaArray(NDArrayOperatorsMixin):
     """An array of `shape` and `dtype` without numbers.
 
-    `owner` is the array whose memory it lies in: itself, or the one that it is a view of. What NumPy computes from it is a
-    MetaArray, too; a new one lies in memory as its axes say, the last one fastest. Questions about numbers that are not
-    there are answered so that all checks pass: `all()` is True, `any()` is False. Raises `TypeError` where a shape
-    would depend on numbers, and for functions that it does not know.
+    `owner` is the array whose memory it lies in: itself, or the one that it is a view of. What NumPy
+    computes from it is a MetaArray, too; a new one lies in memory as its axes say, the last one fastest.
+    Questions about numbers that are not there are answered so that all checks pass: `all()` is True,
+    `any()` is False. Raises `TypeError` where a shape would depend on numbers, and for functions that it does
+    not know.
 
     >>> A = MetaArray((300, 4), np.float32)
     >>> W = MetaArray((10**6, 300), np.float32)
@@ -35,7 +37,10 @@ class MetaArray(NDArrayOperatorsMixin):
 
     @cached_property
     def _layout(self):
-        """An array with these axes, of which views are made. It is never read: there is no memory behind it."""
+        """An array with these axes, of which views are made.
+
+        It is never read: there is no memory behind it.
+        """
         strides = [self.dtype.itemsize * math.prod(self.shape[axis + 1:]) for axis in range(self.ndim)]
         return as_strided(np.empty((), self.dtype), self.shape, strides, writeable=False)
 
@@ -96,12 +101,14 @@ class MetaArray(NDArrayOperatorsMixin):
     def repeat(self, n, axis):
         return MetaArray(_along(self.shape, axis, n * self.shape[axis]), self.dtype)
 
-    def take(self, places, axis):
-        return MetaArray(_along(self.shape, axis, *np.shape(places)), self.dtype)
+    def take(self, indices, axis):
+        return MetaArray(_along(self.shape, axis, *np.shape(indices)), self.dtype)
 
     def _picked(self, key):
         if any(getattr(part, "dtype", None) == bool for part in key):
-            raise TypeError("how many numbers a mask leaves is not known without the numbers: multiply by the mask")
+            raise TypeError(
+                "how many numbers a mask leaves is not known without the numbers: multiply by the mask"
+            )
         nothing = np.broadcast_to(np.empty((), "V0"), self.shape)  # 0 bytes each
         key = tuple(np.zeros(part.shape, int) if isinstance(part, MetaArray) else part for part in key)
         return MetaArray(nothing[key].shape, self.dtype)
@@ -135,7 +142,9 @@ class MetaArray(NDArrayOperatorsMixin):
         """There is nothing to write."""
 
     def __array__(self, dtype=None, copy=None):
-        raise TypeError(f"{self!r} has no numbers that NumPy could read: make arrays to write it into with np.zeros_like")
+        raise TypeError(
+            f"{self!r} has no numbers that NumPy could read: make arrays to write it into with np.zeros_like"
+        )
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
         if out is not None:
@@ -146,7 +155,9 @@ class MetaArray(NDArrayOperatorsMixin):
             return MetaArray(shape, _dtype_of_result(ufunc, *map(_kind, inputs)))
         A = inputs[0]
         if method == "reduce":
-            return MetaArray(_reduced(A.shape, **options), ufunc.resolve_dtypes((None, A.dtype, None), reduction=True)[-1])
+            return MetaArray(
+                _reduced(A.shape, **options), ufunc.resolve_dtypes((None, A.dtype, None), reduction=True)[-1]
+            )
         if method == "reduceat":
             return MetaArray((len(inputs[1]), *A.shape[1:]), A.dtype)
         return NotImplemented
@@ -159,14 +170,23 @@ class MetaArray(NDArrayOperatorsMixin):
 
 def _shape_of_product(first, second):
     if min(len(first), len(second)) < 2:
-        raise TypeError(f"the product of arrays of shapes {first} and {second} is only known for matrices: reshape to (1, n) or (n, 1)")
+        raise TypeError(
+            f"the product of arrays of shapes {first} and {second} is only known for matrices: "
+            "reshape to (1, n) or (n, 1)"
+        )
     if first[-1] != second[-2]:
-        raise ValueError(f"matrices of shapes {first} and {second} have no product: make {first[-1]} and {second[-2]} equal")
+        raise ValueError(
+            f"matrices of shapes {first} and {second} have no product: "
+            f"make {first[-1]} and {second[-2]} equal"
+        )
     return *np.broadcast_shapes(first[:-2], second[:-2]), first[-2], second[-1]
 
 
 def _kind(A):
-    """What NumPy needs to know for the dtype of a result: Python's numbers take on that of the array that they meet."""
+    """What NumPy needs to know of A for the dtype of a result.
+
+    Python's numbers take on the dtype of the array that they meet.
+    """
     return A.dtype if hasattr(A, "dtype") else type(A)
 
 
@@ -214,14 +234,22 @@ def _through_layout(function):
 FUNCTIONS = {
     np.shape: lambda A: A.shape,
     np.result_type: lambda *arrays: np.result_type(*(getattr(A, "dtype", A) for A in arrays)),
-    np.empty: MetaArray, np.full: _filled, np.zeros_like: lambda A: A.copy(),
-    np.asarray: lambda A, dtype: MetaArray(A.shape, dtype), np.ascontiguousarray: _contiguous,
-    np.where: lambda mask, A, B: MetaArray(np.broadcast_shapes(*map(np.shape, (mask, A, B))), np.result_type(A, B)),
+    np.empty: MetaArray,
+    np.full: _filled,
+    np.zeros_like: lambda A: A.copy(),
+    np.asarray: lambda A, dtype: MetaArray(A.shape, dtype),
+    np.ascontiguousarray: _contiguous,
+    np.where: lambda mask, A, B: MetaArray(
+        np.broadcast_shapes(*map(np.shape, (mask, A, B))), np.result_type(A, B)
+    ),
     np.clip: _clip,
     np.array_equal: lambda A, B: True,
     np.concatenate: _concatenate,
     np.split: lambda A, parts, axis=0: list(map(A._view, np.split(A._layout, parts, axis))),
-    **{function: _through_layout(function) for function in (
-        np.moveaxis, np.swapaxes, np.expand_dims, np.broadcast_to, np.flip, sliding_window_view,
-    )},
+    **{
+        function: _through_layout(function)
+        for function in (
+            np.moveaxis, np.swapaxes, np.expand_dims, np.broadcast_to, np.flip, sliding_window_view,
+        )
+    },
 }

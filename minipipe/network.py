@@ -2,29 +2,40 @@
 
 import numpy as np
 
-from .layers import Layer, backward_through, every_layer, forward_through, set_moment, skip_routes
+from .layers import Layer, every_layer
+from .layers.skips import skip_routes
+from .layers.through import backward_through, forward_through, prepare_forward
 
 
 class Network:
     """Layers with parameters, and a loss: what `Sequential` and `Pipeline` share.
 
-    The layers are copied, so the same list can build several networks that then train apart. Parameters
-    that a layer already has are kept; the others are drawn in float64 from
-    `default_rng([seed, index of the layer])` and stored as `dtype`. They depend on the layer's place in the
-    network alone, so they are the same however the network is cut.
+    layers: a list of `Layer`s, which are copied, so the same list can build several networks that then train
+        apart.
+    loss: a `Loss`, or None for a network that only predicts.
+    seed: parameters that a layer already has are kept; the others are drawn in float64 from
+        `default_rng([seed, index of the layer])`. They depend on the layer's index alone, so they are the
+        same however the network is cut.
+    dtype: the floats in which they are stored.
 
-    Layers with the same `tie` start from one W, that of the first of them that has one already, or else of the
-    first; they get one dW, the sum of theirs, so they stay equal. `n_steps` counts the updates by `step`.
+    Layers with the same `tie` start from one W, that of the first of them that has one already, or else
+    of the first; they get one dW, the sum of their own, so they stay equal. `n_steps` counts the updates
+    by `step`.
     """
 
     def __init__(self, layers, loss, seed=0, dtype=np.float64):
         for index, layer in enumerate(layers):
             if not isinstance(layer, Layer):
-                raise ValueError(f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()")
+                raise ValueError(
+                    f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()"
+                )
         if isinstance(loss, type) or not (loss is None or hasattr(loss, "backward")):
             raise ValueError(f"loss is {loss!r}: pass a loss object, such as MeanSquaredError()")
         if np.dtype(dtype).kind != "f":
-            raise ValueError(f"dtype={dtype} must be one of floats; for exact numbers, use layer.copy(minipipe.exact.rational)")
+            raise ValueError(
+                f"dtype={dtype} must be one of floats; "
+                "for exact numbers, use layer.copy(minipipe.exact.rational)"
+            )
         self.layers = [layer.copy() for layer in layers]
         if not self.layers:
             raise ValueError("a network needs at least 1 layer, got 0")
@@ -49,9 +60,12 @@ class Network:
         return f"{type(self).__name__}({self.layers}, {self.loss})"
 
     def predict(self, X):
-        """The output of the last layer for X (n[0], m), as one full-width batch, not in training; nothing is cached."""
+        """The output of the last layer for X (n[0], m), as one full-width batch.
+
+        The network is not in training then, and nothing is cached.
+        """
         X = checked_inputs(X)
-        set_moment(every_layer(self.layers), training=False)
+        prepare_forward(every_layer(self.layers), training=False)
         A = forward_through(self.layers, X, skips={})
         for layer in self.layers:
             layer.cache = None
@@ -65,11 +79,14 @@ class Network:
     def checked_batch(self, X, Y):
         """X and Y as arrays fit for training; `ValueError` for anything else, before anything is computed."""
         if self.loss is None:
-            raise ValueError("this network has no loss, so it cannot be trained: pass one, such as MeanSquaredError()")
+            raise ValueError(
+                "this network has no loss, so it cannot be trained: pass one, such as MeanSquaredError()"
+            )
         X, Y = checked_inputs(X), np.asarray(Y)
         if Y.shape[-1:] != X.shape[-1:]:
             raise ValueError(
-                f"{X.shape[-1]} samples but labels of shape {Y.shape}: both need the samples as their last axis"
+                f"{X.shape[-1]} samples but labels of shape {Y.shape}: "
+                "both need the samples as their last axis"
             )
         _check_finite("Y", Y)
         if Y.ndim > 1:
@@ -80,12 +97,13 @@ class Network:
 class Sequential(Network):
     """A network on one device that sees the mini-batch as a whole.
 
-    layers: a list of `Layer`s, applied in order; they are copied, so one list can build several networks. loss: a
-    `Loss`. seed: the weights that are not given yet are drawn from `default_rng([seed, index of the layer])`.
+    layers: a list of `Layer`s, applied in order; they are copied, so one list can build several networks.
+    loss: a `Loss`, or None for a network that only predicts.
+    seed: the weights that are not given yet are drawn from `default_rng([seed, index of the layer])`.
     dtype: how those are stored; the dtype of X decides that of the results.
 
-    `forward_backward(X, Y)` returns J and leaves the `gradients`; `step(optimizer)` applies them; `predict(X)` is
-    the output alone. Wrong data raise `ValueError` before anything is computed.
+    `forward_backward(X, Y)` returns J and leaves the `gradients`; `step(optimizer)` applies them;
+    `predict(X)` is the output alone. Wrong data raise `ValueError` before anything is computed.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
@@ -99,26 +117,29 @@ class Sequential(Network):
         """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
         X, Y = self.checked_batch(X, Y)
         self._gradients = None
-        everyone = list(every_layer(self.layers))
-        set_moment(everyone, training=True, step=self.n_steps)
+        all_layers = list(every_layer(self.layers))
+        prepare_forward(all_layers, training=True, step=self.n_steps)
         J = self.loss.forward(forward_through(self.layers, X, skips={}), Y)
         gradients = backward_through(self.layers, self.loss.backward(), skips={})[1]
         self.loss.cache = None
-        commit(everyone, take_statistics(everyone))
+        commit(all_layers, take_statistics(all_layers))
         self._gradients = self._with_ties(gradients)
         return J
 
     def _with_ties(self, gradients):
         """`gradients`, with the sum of the tied layers' dW for each of them."""
-        for places in self.ties.values():
-            total = sum_of_tied([gradients[index][0] for index in places])
-            for index in places:
+        for indices in self.ties.values():
+            total = sum_of_tied([gradients[index][0] for index in indices])
+            for index in indices:
                 gradients[index] = total, gradients[index][1]
         return gradients
 
 
 def sum_of_tied(parts):
-    """dW of tied layers: the sum of theirs, in the order of the layers, so that it has the same bits wherever they are."""
+    """dW of tied layers: the sum of their own, in the order of the layers.
+
+    The order is always the same, and so are the bits, wherever the layers are.
+    """
     total, *others = parts
     for other in others:
         total = total + other
@@ -126,7 +147,7 @@ def sum_of_tied(parts):
 
 
 def take_statistics(layers):
-    """What the forwards of these layers have counted, one entry for each layer, which then forgets it."""
+    """What the forwards of these layers have counted, one entry for each layer; the layers then forget it."""
     statistics = [layer.statistics for layer in layers]
     for layer in layers:
         layer.statistics = None
@@ -134,7 +155,11 @@ def take_statistics(layers):
 
 
 def commit(layers, statistics):
-    """Let the layers draw their conclusions from the statistics of a whole mini-batch."""
+    """Hand the layers their statistics of a whole mini-batch.
+
+    BatchNorm then moves its running mean and variance.
+    statistics: one entry for each layer, None for those that count nothing.
+    """
     for layer, counted in zip(layers, statistics, strict=True):
         if counted is not None:
             layer.commit(counted)
@@ -146,23 +171,30 @@ def _ties(layers):
     for index, layer in enumerate(layers):
         if layer.tie is not None:
             ties.setdefault(layer.tie, []).append(index)
-    for name, places in ties.items():
-        if len(places) == 1:
-            raise ValueError(f"only layer {places[0]} has tie={name!r}: give it to the layer that shares its W, too")
-        shapes = [layers[index].parameter_shapes()[0] for index in places]
+    for name, indices in ties.items():
+        if len(indices) == 1:
+            raise ValueError(
+                f"only layer {indices[0]} has tie={name!r}: give it to the layer that shares its W, too"
+            )
+        shapes = [layers[index].parameter_shapes()[0] for index in indices]
         if any(shape != shapes[0] for shape in shapes):
-            raise ValueError(f"layers {places} share tie={name!r}, but their W have shapes {shapes}: make them equal")
+            raise ValueError(
+                f"layers {indices} share tie={name!r}, but their W have shapes {shapes}: make them equal"
+            )
     return ties
 
 
-def _share(layers, places, index):
-    """Give layer `index` a copy of the W that one of the layers at `places`, tied to it, has already."""
-    first = next((place for place in places if layers[place].W is not None), None)
+def _share(layers, indices, index):
+    """Give layer `index` a copy of the W that a layer tied to it, one of those at `indices`, has already."""
+    first = next((tied for tied in indices if layers[tied].W is not None), None)
     if first is None:
         return
     W, own = layers[first].W, layers[index].W
     if own is not None and not np.array_equal(own, W):
-        raise ValueError(f"layers {first} and {index} share tie={layers[index].tie!r}, but have different W: give it to one of them")
+        raise ValueError(
+            f"layers {first} and {index} share tie={layers[index].tie!r}, but have different W: "
+            "give it to one of them"
+        )
     layers[index].W = W.copy()
 
 

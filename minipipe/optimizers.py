@@ -1,26 +1,32 @@
 """How gradients change parameters.
 
-In every equation W stands for any parameter (each W and each b), g for its gradient, which needs no division by
-m since the loss has done that, t for the number of the update, from 1. The hyper-parameters may be floats, or
-`exact.Rational` for a network of rational numbers.
+In every equation W stands for any parameter (each W and each b), g for its gradient, which needs no division
+by m since the loss has done that, t for the number of the update, from 1. The hyper-parameters may be floats,
+or `exact.Rational` for a network of rational numbers.
 """
 
 import copy
 
 import numpy as np
 
+__all__ = ["SGD", "Adam", "AdamW", "RMSProp"]
+
 
 class Optimizer:
-    """What all optimizers share: the walk over the parameters, weight decay, and the memory of past gradients.
+    """What all optimizers share: the walk over the parameters, weight decay, the memory of past gradients.
 
-        coupled:    g <- g + weight_decay * W                 decay is part of the gradient, and is remembered with it
-        decoupled:  W <- W - learning_rate * weight_decay * W     decay acts on W alone
+    learning_rate: above 0; it may be changed between updates.
+    weight_decay: at least 0.
+    decoupled: how the decay acts.
 
-    then W <- W - step(g). Coupled decay is the gradient of the cost weight_decay/2 * ||W||^2; without momentum the
-    two are the same. Source: Loshchilov and Hutter 2017, arXiv 1711.05101.
+        coupled:    g <- g + weight_decay * W                     part of the gradient, so it is remembered
+        decoupled:  W <- W - learning_rate * weight_decay * W     on W alone
+
+    then W <- W - step(g). Coupled decay is the gradient of the cost weight_decay/2 * ||W||^2;
+    without momentum the two are the same. Source: Loshchilov and Hutter 2017, arXiv 1711.05101.
 
     The memory, `n_memories` arrays for each parameter that start at 0, belongs to this object, so keep one
-    optimizer for the whole of a training. `learning_rate` may be changed between updates.
+    optimizer for the whole of a training.
     """
 
     n_memories = 0
@@ -30,7 +36,7 @@ class Optimizer:
             raise ValueError(f"weight_decay={weight_decay} must be at least 0")
         self.learning_rate, self.weight_decay, self.decoupled = learning_rate, weight_decay, decoupled
         self._last_rate = learning_rate
-        self._memory = {}  # (index of the layer, "W" or "b", place in it) -> arrays
+        self._memory = {}  # (index of the layer, "W" or "b", position in it) -> arrays
         self._t = 0
 
     @property
@@ -46,8 +52,8 @@ class Optimizer:
     def update(self, layers, gradients):
         """Change the parameters of `layers` in place; `gradients` is a list of `(dW, db)`, one per layer.
 
-        The gradients stay as they are. Raises `ValueError`, with all parameters as they were, if the gradients do
-        not belong to these layers or the memory belongs to another network.
+        The gradients stay as they are. Raises `ValueError`, with all parameters as they were,
+        if the gradients do not belong to these layers or the memory belongs to another network.
         """
         parameters = _parameters(layers, gradients)
         self._check(parameters)
@@ -78,15 +84,19 @@ class Optimizer:
     def _check(self, parameters):
         for (index, name, _), (W, g) in parameters.items():
             if np.shape(W) != np.shape(g):
-                raise ValueError(f"layer {index}: {name} has shape {np.shape(W)}, but its gradient has {np.shape(g)}: make them equal")
+                raise ValueError(
+                    f"layer {index}: {name} has shape {np.shape(W)}, "
+                    f"but its gradient has {np.shape(g)}: make them equal"
+                )
         if not self.n_memories:
             return
         shapes = {key: g.shape for key, (W, g) in parameters.items()}
         remembered = {key: arrays[0].shape for key, arrays in self._memory.items()}
         if remembered and remembered != shapes:
             raise ValueError(
-                f"this optimizer remembers the gradients of another network, of shapes {list(remembered.values())}, but got "
-                f"{list(shapes.values())}: make a new {type(self).__name__} for each network"
+                "this optimizer remembers the gradients of another network, "
+                f"of shapes {list(remembered.values())}, but got {list(shapes.values())}: "
+                f"make a new {type(self).__name__} for each network"
             )
 
 
@@ -96,13 +106,19 @@ class SGD(Optimizer):
         u = momentum * u + g                     W = W - learning_rate * u        rate_inside=False
         v = momentum * v + learning_rate * g     W = W - v                        rate_inside=True
 
-    While the learning rate stays the same, v = learning_rate * u, and the two are one. When it changes, v still
-    carries the old rate, so it is corrected first: v <- v * new rate / old rate, and the two stay one.
+    learning_rate: above 0.
+    momentum: the share of the past that is kept, 0 <= momentum < 1.
+    nesterov: whether to look one step ahead, and use g + momentum * u (or learning_rate * g + momentum * v)
+        for u (or v).
+    rate_inside: which of the two forms.
+    weight_decay, decoupled: see `Optimizer`.
 
-    nesterov: look one step ahead, and use g + momentum * u (or learning_rate * g + momentum * v) for u (or v).
+    While the learning rate stays the same, v = learning_rate * u, and the two are one. When it changes,
+    v still carries the old rate, so it is corrected first: v <- v * new rate / old rate, and the two
+    stay one.
 
-    Sources: Polyak 1964; equations 9 and 10 and the momentum correction of Goyal et al. 2017, arXiv 1706.02677;
-    Sutskever et al. 2013, ICML, for Nesterov's momentum, with W as the point looked ahead to.
+    Sources: Polyak 1964; equations 9 and 10 and the momentum correction of Goyal et al. 2017, arXiv
+    1706.02677; Sutskever et al. 2013, ICML, for Nesterov's momentum, with W as the point looked ahead to.
 
     >>> from minipipe.layers import Linear
     >>> layer, optimizer = Linear(1, 1, W=[[1.0]], b=[[0.0]]), SGD(learning_rate=0.5, momentum=0.5)
@@ -112,11 +128,15 @@ class SGD(Optimizer):
     array([[-0.25]])
     """
 
-    def __init__(self, learning_rate, momentum=0, nesterov=False, rate_inside=False, weight_decay=0, decoupled=False):
+    def __init__(
+        self, learning_rate, momentum=0, nesterov=False, rate_inside=False, weight_decay=0, decoupled=False
+    ):
         super().__init__(learning_rate, weight_decay, decoupled)
         _check_share("momentum", momentum)
         if nesterov and not momentum:
-            raise ValueError(f"nesterov=True with momentum={momentum}: it needs a momentum above 0, such as 0.9")
+            raise ValueError(
+                f"nesterov=True with momentum={momentum}: it needs a momentum above 0, such as 0.9"
+            )
         self.momentum, self.nesterov, self.rate_inside = momentum, nesterov, rate_inside
         self.n_memories = 1 if momentum else 0
 
@@ -136,6 +156,11 @@ class RMSProp(Optimizer):
     """Divide each gradient by the root of its recent mean square.
 
         v = rho * v + (1 - rho) * g^2            W = W - learning_rate * g / (sqrt(v) + epsilon)
+
+    learning_rate: above 0.
+    rho: the share of the past that is kept, 0 <= rho < 1.
+    epsilon: above 0.
+    weight_decay, decoupled: see `Optimizer`.
 
     Source: Tieleman and Hinton 2012, Neural Networks for Machine Learning, lecture 6.5.
     """
@@ -160,9 +185,14 @@ class Adam(Optimizer):
         v = beta2 * v + (1 - beta2) * g^2        v^ = v / (1 - beta2^t)
         W = W - learning_rate * m^ / (sqrt(v^) + epsilon)
 
-    After t updates with one g, m = (1 - beta1^t) g; that is what the division undoes. The step hardly depends on
-    the size of g, so that a cost scaled by mistake goes unnoticed. Source: Kingma and Ba 2014, arXiv 1412.6980,
-    algorithm 1.
+    learning_rate: above 0.
+    betas: (beta1, beta2), the shares of the past that are kept, each from 0 to below 1.
+    epsilon: above 0.
+    weight_decay, decoupled: see `Optimizer`.
+
+    After t updates with one g, m = (1 - beta1^t) g; that is what the division undoes. The step hardly
+    depends on the size of g, so that a cost scaled by mistake goes unnoticed. Source: Kingma and Ba 2014,
+    arXiv 1412.6980, algorithm 1.
 
     >>> from minipipe.layers import Linear
     >>> layer, optimizer = Linear(1, 1, W=[[1.0]], b=[[1.0]]), Adam(learning_rate=0.25)
@@ -173,7 +203,9 @@ class Adam(Optimizer):
 
     n_memories = 2
 
-    def __init__(self, learning_rate=0.001, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0, decoupled=False):
+    def __init__(
+        self, learning_rate=0.001, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0, decoupled=False
+    ):
         super().__init__(learning_rate, weight_decay, decoupled)
         for name, beta in zip(("beta1", "beta2"), betas, strict=True):
             _check_share(name, beta)
@@ -191,9 +223,14 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay: W = W - learning_rate * weight_decay * W - (Adam's step).
 
-    In Adam, coupled decay is divided by sqrt(v^) like the gradient, so that parameters with large gradients decay
-    less; here all decay alike. Source: Loshchilov and Hutter 2017, arXiv 1711.05101, algorithm 2, with the
-    learning rate multiplying the decay, as in PyTorch.
+    learning_rate: above 0.
+    betas: (beta1, beta2), the shares of the past that are kept, each from 0 to below 1.
+    epsilon: above 0.
+    weight_decay: at least 0.
+
+    In Adam, coupled decay is divided by sqrt(v^) like the gradient, so that parameters with large gradients
+    decay less; here all decay alike. Source: Loshchilov and Hutter 2017, arXiv 1711.05101, algorithm 2,
+    with the learning rate multiplying the decay, as in PyTorch.
     """
 
     def __init__(self, learning_rate=0.001, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.01):
@@ -203,19 +240,27 @@ class AdamW(Adam):
 def checked_optimizer(optimizer):
     """`optimizer`, if it is one."""
     if not isinstance(optimizer, Optimizer):
-        raise ValueError(f"optimizer is {optimizer!r}: pass an object, such as SGD(learning_rate=0.1), or one of a subclass of Optimizer")
+        raise ValueError(
+            f"optimizer is {optimizer!r}: "
+            "pass an object, such as SGD(learning_rate=0.1), or one of a subclass of Optimizer"
+        )
     return optimizer
 
 
 def _parameters(layers, gradients):
-    """{(index of the layer, "W" or "b", place): (parameter, gradient)}; in a layer made of layers, each has its place."""
+    """{(index of the layer, "W" or "b", position): (parameter, gradient)}.
+
+    The position counts the parameters of a layer made of layers.
+    """
     if len(layers) != len(gradients):
-        raise ValueError(f"{len(layers)} layers but {len(gradients)} gradients: pass one pair (dW, db) for each layer")
+        raise ValueError(
+            f"{len(layers)} layers but {len(gradients)} gradients: pass one pair (dW, db) for each layer"
+        )
     return {
-        (index, name, place): pair_of_one
+        (index, name, position): pair_of_one
         for index, (layer, pair) in enumerate(zip(layers, gradients))
         for name, gradient in zip("Wb", pair)
-        for place, pair_of_one in enumerate(_pairs(getattr(layer, name), gradient))
+        for position, pair_of_one in enumerate(_pairs(getattr(layer, name), gradient))
     }
 
 
@@ -241,4 +286,6 @@ def _check_share(name, value):
 
 def _check_epsilon(epsilon):
     if not epsilon > 0:
-        raise ValueError(f"epsilon={epsilon} must be above 0: it keeps gradients of 0 from being divided by 0")
+        raise ValueError(
+            f"epsilon={epsilon} must be above 0: it keeps gradients of 0 from being divided by 0"
+        )

@@ -10,7 +10,12 @@ from .functions import accuracy, even_slices, leaves, whole_number
 
 
 class Epoch(NamedTuple):
-    """What pass `number` (from 1) over the data came to: the mean cost J, and the score on the validation data or None."""
+    """What a pass over the data came to.
+
+    number: of the pass, from 1.
+    J: the mean cost.
+    score: that on the validation data, or None.
+    """
 
     number: int
     J: float
@@ -21,16 +26,27 @@ class Epoch(NamedTuple):
         return f"J {self.J:.4f}{score}"
 
 
-def fit(model, X, Y, optimizer, n_epochs, batch_size, validation=None, metric=accuracy, seed=0, progress=None, report=print):
-    """Train `model` for `n_epochs` passes over X (n[0], m) and Y (n[L], m), and return a list of `Epoch`.
+def fit(
+    model, X, Y, optimizer, n_epochs, batch_size, validation=None, metric=accuracy, seed=0, progress=None,
+    report=print,
+):
+    """Train `model` for `n_epochs` passes over X and Y, and return a list of `Epoch`.
 
-    Each epoch shuffles the samples with `default_rng([seed, epoch])` and cuts them into mini-batches of at
-    most `batch_size`, as equal as can be. validation: a pair `(X, Y)` on which `metric(model.predict(X), Y)`
-    is taken after each epoch. progress: a wrapper around the list of mini-batches, such as `tqdm`. report:
-    called with one line per epoch, which ends with the seconds left; `None` for silence.
+    model: a `Sequential` or a `Pipeline`.
+    X: (n[0], m), the samples.
+    Y: (n[L], m), their labels.
+    optimizer: such as `SGD(learning_rate=0.1)`.
+    n_epochs: passes over the data, at least 1.
+    batch_size: the most samples of a mini-batch; the mini-batches are as equal as can be.
+    validation: a pair `(X, Y)` on which the metric is taken after each epoch.
+    metric: the score is `metric(model.predict(X), Y)`.
+    seed: each epoch shuffles the samples with `default_rng([seed, epoch])`.
+    progress: a wrapper around the list of mini-batches, such as `tqdm`.
+    report: called with one line per epoch, which ends with the seconds left; None for silence.
 
     Raises `ValueError` before the first step if the data or the sizes do not fit, and `FloatingPointError`
-    before the step that would use a cost that is not finite; the parameters then are those of the step before.
+    before the step that would use a cost that is not finite; the parameters then are those of the
+    step before.
     """
     X, Y = model.checked_batch(X, Y)
     if validation is not None:
@@ -74,8 +90,9 @@ def _train_on(model, X, Y, optimizer, number):
         J = model.forward_backward(X, Y)
     if not (math.isfinite(J) and all(map(_is_finite, leaves(model.gradients)))):
         raise FloatingPointError(
-            f"the cost became {J} in epoch {number}, or a gradient is not finite: the parameters are those of the step "
-            f"before; try a learning_rate below {optimizer.learning_rate}, or smaller numbers as data"
+            f"the cost became {J} in epoch {number}, or a gradient is not finite: "
+            "the parameters are those of the step before; "
+            f"try a learning_rate below {optimizer.learning_rate}, or smaller numbers as data"
         )
     model.step(optimizer)
     return float(J) * X.shape[-1]

@@ -18,8 +18,8 @@ from minipipe.network import commit
 from minipipe.partitioning import solvers
 from minipipe.pipeline import Stage
 from minipipe.pipeline.batches import MicroBatches
-from minipipe.sums import TreeSum
 from minipipe.schedules import Action, Schedule, bidirectional, builders, names, schedule, validation
+from minipipe.sums import TreeSum
 
 
 def gradient_scale(monkeypatch):
@@ -73,8 +73,11 @@ def equal_shape_equal_weights(monkeypatch):
     """Weights are seeded by the layer's shape, so layers of one shape start identical."""
     initialize = Linear.initialize
     monkeypatch.setattr(
-        Linear, "initialize",
-        lambda self, rng, dtype=np.float64: initialize(self, np.random.default_rng([self.n_prev, self.n]), dtype),
+        Linear,
+        "initialize",
+        lambda self, rng, dtype=np.float64: initialize(
+            self, np.random.default_rng([self.n_prev, self.n]), dtype
+        ),
     )
 
 
@@ -117,7 +120,9 @@ def attention_sees_the_future(monkeypatch):
 
 
 def batch_norm_statistics_leak(monkeypatch):
-    """The running statistics are updated in the forward, so once for each micro-batch, and again on recomputation."""
+    """The running statistics are updated in the forward, so once for each micro-batch, and again
+    on recomputation.
+    """
     count = BatchNorm.count
 
     def count_and_commit(self, mean, var, n):
@@ -174,17 +179,24 @@ def duplicated_action_passes(monkeypatch):
 def deadlock_passes(monkeypatch):
     """Each device's order is checked by itself, never how the devices wait for each other."""
     monkeypatch.setattr(
-        schedule, "faults", lambda checked, *limits: validation._wrong_count(checked) + validation._wrong_order(checked)
+        schedule,
+        "faults",
+        lambda checked, *limits: validation._wrong_count(checked) + validation._wrong_order(checked),
     )
 
 
 def dropped_micro_batches(monkeypatch):
     """A schedule in two directions cuts M into units of K, and forgets what is left."""
     right = bidirectional.chimera
-    monkeypatch.setitem(names.BUILDERS, "chimera", lambda n_devices, n_microbatches: replace(
-        right(n_devices, max(n_devices, n_microbatches // n_devices * n_devices)), n_microbatches=n_microbatches,
-        copy_of=right(n_devices, n_microbatches).copy_of,
-    ))
+    monkeypatch.setitem(
+        names.BUILDERS,
+        "chimera",
+        lambda n_devices, n_microbatches: replace(
+            right(n_devices, max(n_devices, n_microbatches // n_devices * n_devices)),
+            n_microbatches=n_microbatches,
+            copy_of=right(n_devices, n_microbatches).copy_of,
+        ),
+    )
 
 
 def three_bubbles_one_name(monkeypatch):
@@ -196,7 +208,9 @@ def three_bubbles_one_name(monkeypatch):
 def one_f_one_b_has_a_smaller_bubble(monkeypatch):
     """GPipe is compared with 1F1B at twice as many micro-batches, "since there is memory for them"."""
     right = names.BUILDERS["1f1b"]
-    monkeypatch.setitem(names.BUILDERS, "1f1b", lambda n_devices, n_microbatches: right(n_devices, 2 * n_microbatches))
+    monkeypatch.setitem(
+        names.BUILDERS, "1f1b", lambda n_devices, n_microbatches: right(n_devices, 2 * n_microbatches)
+    )
 
 
 def hang_when_M_is_less_than_K(monkeypatch):
@@ -257,7 +271,9 @@ def stale_weights_in_a_synchronous_schedule(monkeypatch):
 
 
 def weight_decay_by_scaling_the_loss(monkeypatch):
-    """A new learning rate is put into practice by scaling the gradients, which leaves the weight decay behind."""
+    """A new learning rate is put into practice by scaling the gradients, which leaves the weight
+    decay behind.
+    """
     update = SGD.update
 
     def with_scaled_gradients(self, layers, gradients):
@@ -281,7 +297,9 @@ def momentum_after_a_rate_change(monkeypatch):
 
 
 def balancing_by_shifted_costs(monkeypatch):
-    """The smallest cost is subtracted from all costs before they are balanced, so stages of many layers look light."""
+    """The smallest cost is subtracted from all costs before they are balanced, so stages of many layers
+    look light.
+    """
     sums = solvers.sums
     monkeypatch.setattr(solvers, "sums", lambda costs: sums([cost - min(costs) for cost in costs]))
 
@@ -289,13 +307,30 @@ def balancing_by_shifted_costs(monkeypatch):
 BUGS = {
     function.__name__: function
     for function in (
-        gradient_scale, unequal_microbatches, reused_receive_buffer, in_place_backward, dtype_promotion,
-        equal_shape_equal_weights, cost_depends_on_company, attention_depends_on_company, attention_sees_the_future,
-        batch_norm_statistics_leak, batch_norm_sums_leak_into_the_next_mini_batch, dropout_differs_on_recomputation,
-        missing_and_phantom_actions, duplicated_action_passes, dropped_micro_batches, three_bubbles_one_name,
+        gradient_scale,
+        unequal_microbatches,
+        reused_receive_buffer,
+        in_place_backward,
+        dtype_promotion,
+        equal_shape_equal_weights,
+        cost_depends_on_company,
+        attention_depends_on_company,
+        attention_sees_the_future,
+        batch_norm_statistics_leak,
+        batch_norm_sums_leak_into_the_next_mini_batch,
+        dropout_differs_on_recomputation,
+        missing_and_phantom_actions,
+        duplicated_action_passes,
+        dropped_micro_batches,
+        three_bubbles_one_name,
         one_f_one_b_has_a_smaller_bubble,
-        deadlock_passes, hang_when_M_is_less_than_K, gradients_kept_M_wide, the_picture_is_not_the_run,
-        stale_weights_in_a_synchronous_schedule, weight_decay_by_scaling_the_loss, momentum_after_a_rate_change,
+        deadlock_passes,
+        hang_when_M_is_less_than_K,
+        gradients_kept_M_wide,
+        the_picture_is_not_the_run,
+        stale_weights_in_a_synchronous_schedule,
+        weight_decay_by_scaling_the_loss,
+        momentum_after_a_rate_change,
         balancing_by_shifted_costs,
     )
 }

@@ -1,14 +1,19 @@
 """Random networks, mini-batches and pipelines for the property tests."""
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from every_layer import ALONE, BEGIN_WITH_TOKENS, LAYERS
 from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import rational
+from minipipe.layers import every_layer
+from minipipe.layers.activations import Elementwise
 from minipipe.schedules import RECOMPUTE, Action, Overlap, Schedule, build, names_for
+from minipipe.verification.rounding import FORWARD
 
 LOSSES = {
     "mean squared error": mp.MeanSquaredError(),
@@ -16,10 +21,10 @@ LOSSES = {
     "binary": mp.BinaryCrossEntropy(),
     "binary from logits": mp.BinaryCrossEntropy(from_logits=True),
 }
-
-
-BOUNDED = [mp.ReLU(), mp.Sigmoid(), mp.Tanh()]  # the activations that `verification.rounding_bounds` knows
-ACTIVATIONS = [*BOUNDED, mp.LeakyReLU(), mp.GELU(), mp.SiLU(), mp.Softplus(), mp.Softmax()]
+ACTIVATIONS = [layer for layer, _ in LAYERS.values() if isinstance(layer, (Elementwise, mp.Softmax))]
+BOUNDED = [layer for layer in ACTIVATIONS if type(layer) in FORWARD]  # those that have a rounding bound
+# rational numbers grow long in larger ones
+SMALL = [name for name in ALONE if math.prod(LAYERS[name][1]) <= 9]
 
 
 class Case(NamedTuple):
@@ -35,8 +40,10 @@ class Case(NamedTuple):
     seed: int
 
     def pipeline(self, layers):
-        return mp.Pipeline(layers, self.loss, len(self.partition), self.n_microbatches, self.schedule, self.recompute,
-                           partition=self.partition)
+        return mp.Pipeline(
+            layers, self.loss, len(self.partition), self.n_microbatches, self.schedule, self.recompute,
+            partition=self.partition,
+        )
 
     def random(self, dtype):
         """(layers, X, Y) with normally distributed numbers."""
@@ -60,7 +67,11 @@ class Case(NamedTuple):
         them, so float32 holds every intermediate result exactly: |Z| <= 2 * 3 + 1, then 22, then 67, and
         2m J <= 16 * 3 * 68^2 < 2^18."""
         layers, X, Y = self.random(np.float64)
-        return [layer.copy(lambda p: np.sign(p).astype(dtype)) for layer in layers], np.clip(np.round(X), -2, 2).astype(dtype), Y.astype(dtype)
+        return (
+            [layer.copy(lambda p: np.sign(p).astype(dtype)) for layer in layers],
+            np.clip(np.round(X), -2, 2).astype(dtype),
+            Y.astype(dtype),
+        )
 
 
 def eighths(array):
@@ -85,10 +96,55 @@ def cases(draw, representable=False, activations=ACTIVATIONS):
     return Case(layers, loss, m, *draw(cuts(len(layers), most=m)), draw(st.integers(0, 999)))
 
 
+class Data(NamedTuple):
+    """A network with a mini-batch of floats or tokens, and the most micro-batches that it can be cut into."""
+
+    layers: list
+    X: np.ndarray
+    Y: np.ndarray
+    n_microbatches: int
+    has_batch_norm: bool
+
+    def converted(self, number):
+        """(layers, X, Y) with other numbers; `number(array)` converts, as `eighths` and `np.float32` do."""
+        return [layer.copy(number) for layer in self.layers], number(self.X), number(self.Y)
+
+
+@st.composite
+def networks_with(draw, name):
+    """`Data` for a network with this layer of `every_layer.LAYERS` and a small one, in this order
+    or the other.
+
+    Before each of them, a Linear and a Reshape make a sample of the shape that it takes; one that takes
+    tokens is the first.
+    """
+    other = draw(st.sampled_from([name for name in SMALL if name not in BEGIN_WITH_TOKENS]))
+    names = [name, other] if name in BEGIN_WITH_TOKENS else draw(st.permutations([name, other]))
+    rng = np.random.default_rng(draw(st.integers(0, 999)))
+    m = draw(st.integers(2, 4))
+    if name in BEGIN_WITH_TOKENS:
+        X = rng.integers(0, BEGIN_WITH_TOKENS[name], (*LAYERS[name][1], m))
+    else:
+        X = rng.standard_normal((2, m))
+    network, width = [], 2
+    for part in names:
+        layer, shape = LAYERS[part]
+        if part not in BEGIN_WITH_TOKENS:
+            network += [mp.Linear(width, math.prod(shape)), mp.Reshape(shape)]
+        network += [layer, mp.Flatten()]
+        width = math.prod(layer.output_shape((*shape, m))[:-1])
+    layers = mp.Sequential([*network, mp.Linear(width, 2)], None).layers
+    has_batch_norm = any(isinstance(layer, mp.BatchNorm) for layer in every_layer(layers))
+    most = m // 2 if has_batch_norm else m  # one sample may have no variance
+    return Data(layers, X, rng.standard_normal((2, m)), most, has_batch_norm)
+
+
 @st.composite
 def cases_with_skips(draw, layers=("linear", "bend", "normal", "drop", "block")):
-    """Networks with one to four skip connections by name, of both kinds, that may nest, overlap, and cross any cut; often
-    with tied weights. The width changes with each Join by concatenation, and the next Linear may change it again."""
+    """Networks with one to four skip connections by name, of both kinds, that may nest, overlap,
+    and cross any cut; often with tied weights. The width changes with each Join by concatenation,
+    and the next Linear may change it again.
+    """
     network, width, forks, n_names = [mp.Linear(2, 2)], 2, {}, 0
     for _ in range(draw(st.integers(2, 7))):
         kind = draw(st.sampled_from(["fork", "join", "layer"]))
@@ -151,9 +207,15 @@ def _tie(draw, network):
 
 @st.composite
 def cuts(draw, n_layers, most):
-    """(partition, M, schedule, recompute) for a pipeline of so many layers with up to `most` micro-batches."""
+    """(partition, M, schedule, recompute) for a pipeline of so many layers with up to `most` micro-batches.
+    """
     partition, n_microbatches = draw(compositions(n_layers)), draw(st.integers(1, most))
-    return partition, n_microbatches, draw(st.sampled_from(names_for(len(partition), n_microbatches))), draw(st.sampled_from(list(RECOMPUTE)))
+    return (
+        partition,
+        n_microbatches,
+        draw(st.sampled_from(names_for(len(partition), n_microbatches))),
+        draw(st.sampled_from(list(RECOMPUTE))),
+    )
 
 
 @st.composite
@@ -167,14 +229,17 @@ def compositions(draw, total):
 def valid_schedules(draw, n_stages, n_microbatches):
     """Any schedule that can run: a random order in which each action comes after those that it needs.
 
-    Several stages may share a device, there may be two copies of the network, some backwards are in halves, others whole,
-    and one that could have run before the forward that it follows may overlap with it.
+    Several stages may share a device, there may be two copies of the network, some backwards are in halves,
+    others whole, and one that could have run before the forward that it follows may overlap with it.
     """
     copy_of = draw(st.sampled_from([(), tuple(i % 2 for i in range(n_microbatches))]))
     devices = st.lists(st.integers(0, n_stages - 1), min_size=n_stages, max_size=n_stages)
     placements = [draw(devices) for _ in range(1 + max(copy_of, default=0))]
     orders = {device: [] for device in sorted(set(sum(placements, [])))}
-    done, left = {("F", -1, i) for i in range(n_microbatches)} | {("I", n_stages, i) for i in range(n_microbatches)}, []
+    done, left = (
+        {("F", -1, i) for i in range(n_microbatches)} | {("I", n_stages, i) for i in range(n_microbatches)},
+        [],
+    )
     for stage in range(n_stages):
         for i in range(n_microbatches):
             left += [Action(kind, stage, i) for kind in draw(st.sampled_from(["FB", "FIW"]))]
@@ -184,7 +249,12 @@ def valid_schedules(draw, n_stages, n_microbatches):
         left.remove(action)
         order = orders[placements[copy_of[action.microbatch] if copy_of else 0][action.stage]]
         follows = before is not None and before.kind == "F" and order and order[-1] is before
-        if follows and action.kind == "B" and _needs(action) <= done - {tuple(before)} and draw(st.booleans()):
+        if (
+            follows
+            and action.kind == "B"
+            and _needs(action) <= done - {tuple(before)}
+            and draw(st.booleans())
+        ):
             order.append(Overlap(order.pop(), action))
         else:
             order.append(action)
@@ -195,14 +265,20 @@ def valid_schedules(draw, n_stages, n_microbatches):
 
 def _needs(action):
     kind, stage, i = action
-    return {"F": {("F", stage - 1, i)}, "W": {("I", stage, i)}}.get(kind, {("F", stage, i), ("I", stage + 1, i)})
+    return {"F": {("F", stage - 1, i)}, "W": {("I", stage, i)}}.get(
+        kind, {("F", stage, i), ("I", stage + 1, i)}
+    )
 
 
 def every_setting(n_layers, n_microbatches):
-    """(partition, schedule, recompute) for every schedule with a name and several partitions; orders with two names come once."""
+    """(partition, schedule, recompute) for every schedule with a name and several partitions;
+    orders with two names come once.
+    """
     partitions = [[n_layers], [1, n_layers - 1], [n_layers - 1, 1], [1] * n_layers] if n_layers > 1 else [[1]]
     for partition in partitions:
-        schedules = [build(name, len(partition), n_microbatches) for name in names_for(len(partition), n_microbatches)]
+        schedules = [
+            build(name, len(partition), n_microbatches) for name in names_for(len(partition), n_microbatches)
+        ]
         for schedule in {replace(schedule, name=""): schedule for schedule in schedules}.values():
             for recompute in (False, True):
                 yield partition, schedule, recompute

@@ -1,8 +1,10 @@
-"""Derivatives without a backward pass: numbers that carry their slope along, through the same forward code, exactly.
+"""Derivatives without a backward pass: numbers that carry their slope along, through the same forward
+code, exactly.
 
-A `Dual` v + s e, with e^2 = 0, follows the rules of the derivative: (v + s e)(w + t e) = v w + (v t + s w) e. Of rational parts,
-it rounds nowhere but in exp, log, tanh and sqrt, whose slopes are those of the formulas: exp' = exp, log' = 1/v,
-tanh' = 1 - tanh^2, sqrt' = 1/(2 sqrt). So what a backward pass returns is the same number, and `==` decides.
+A `Dual` v + s e, with e^2 = 0, follows the rules of the derivative: (v + s e)(w + t e) = v w + (v t + s w) e.
+Of rational parts, it rounds nowhere but in exp, log, tanh and sqrt, whose slopes are those of the formulas:
+exp' = exp, log' = 1/v, tanh' = 1 - tanh^2, sqrt' = 1/(2 sqrt). So what a backward pass returns is the same
+number, and `==` decides.
 """
 
 from functools import total_ordering

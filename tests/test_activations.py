@@ -18,18 +18,27 @@ def slope_of_gelu(z):
     return (1 + e + z * e * 2 * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * z**2)) / (1 + e) ** 2
 
 
-@pytest.mark.parametrize("layer, g, slope", [
-    (mp.ReLU(), lambda z: max(z, 0.0), lambda z: float(z > 0)),
-    (mp.Sigmoid(), lambda z: 1 / (1 + math.exp(-z)), lambda z: math.exp(-z) / (1 + math.exp(-z)) ** 2),
-    (mp.Tanh(), math.tanh, lambda z: 1 / math.cosh(z) ** 2),
-    (mp.LeakyReLU(0.125), lambda z: max(z, z / 8), lambda z: 1.0 if z > 0 else 0.125),
-    (mp.GELU(), gelu, slope_of_gelu),
-    (mp.SiLU(), lambda z: z / (1 + math.exp(-z)), lambda z: (1 + math.exp(-z) * (1 + z)) / (1 + math.exp(-z)) ** 2),
-    (mp.Softplus(), lambda z: math.log(1 + math.exp(z)), lambda z: 1 / (1 + math.exp(-z))),
-], ids=lambda value: value if isinstance(value, mp.Layer) else "")
+@pytest.mark.parametrize(
+    "layer, g, slope",
+    [
+        (mp.ReLU(), lambda z: max(z, 0.0), lambda z: float(z > 0)),
+        (mp.Sigmoid(), lambda z: 1 / (1 + math.exp(-z)), lambda z: math.exp(-z) / (1 + math.exp(-z)) ** 2),
+        (mp.Tanh(), math.tanh, lambda z: 1 / math.cosh(z) ** 2),
+        (mp.LeakyReLU(0.125), lambda z: max(z, z / 8), lambda z: 1.0 if z > 0 else 0.125),
+        (mp.GELU(), gelu, slope_of_gelu),
+        (
+            mp.SiLU(),
+            lambda z: z / (1 + math.exp(-z)),
+            lambda z: (1 + math.exp(-z) * (1 + z)) / (1 + math.exp(-z)) ** 2,
+        ),
+        (mp.Softplus(), lambda z: math.log(1 + math.exp(z)), lambda z: 1 / (1 + math.exp(-z))),
+    ],
+    ids=lambda value: value if isinstance(value, mp.Layer) else "",
+)
 def test_activations_equal_other_formulas_number_by_number(layer, g, slope):
-    """Different but equal formulas: each of at most ten operations is right to 4 units in the last place, u = eps/2
-    times 8. GELU's count twice, since its tanh is multiplied by up to z/2 * c * (1 + 3 k z^2) < 3."""
+    """Different but equal formulas: each of at most ten operations is right to 4 units in the last place,
+    u = eps/2 times 8. GELU's count twice, since its tanh is multiplied by up to z/2 * c * (1 + 3 k z^2) < 3.
+    """
     Z = np.linspace(-3, 3, 12).reshape(3, 4)
     bound = (20 if isinstance(layer, mp.GELU) else 10) * 8 * np.finfo(float).eps / 2
     assert np.all(abs(layer.forward(Z) - np.vectorize(g)(Z)) <= bound)
@@ -48,7 +57,10 @@ def test_sigmoid_of_huge_numbers_neither_overflows_nor_loses_its_small_values():
     assert A[0, 0] == math.exp(-700) and A[0, 1] == 0 and A[0, 2] == 1
 
 
-@pytest.mark.parametrize("layer, slope", [(mp.ReLU(), 0), (mp.LeakyReLU(0.25), 0.25), (mp.GELU(), 0.5), (mp.SiLU(), 0.5), (mp.Softplus(), 0.5)])
+@pytest.mark.parametrize(
+    "layer, slope",
+    [(mp.ReLU(), 0), (mp.LeakyReLU(0.25), 0.25), (mp.GELU(), 0.5), (mp.SiLU(), 0.5), (mp.Softplus(), 0.5)],
+)
 def test_slopes_at_zero_are_those_of_the_docstrings(layer, slope):
     layer.forward(np.zeros((1, 1)))
     assert layer.backward_input(np.ones((1, 1))).item() == slope
@@ -84,15 +96,27 @@ def test_shares_of_a_rational_softmax_add_up_to_exactly_one():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("layer, low, high", [
-    (mp.ReLU(), 0, 1), (mp.LeakyReLU(0.25), 0.25, 1), (mp.GELU(), 0, 1), (mp.SiLU(), 0, 1), (mp.Softplus(), 0, 1),
-], ids=lambda value: value if isinstance(value, mp.Layer) else "")
+@pytest.mark.parametrize(
+    "layer, low, high",
+    [
+        (mp.ReLU(), 0, 1),
+        (mp.LeakyReLU(0.25), 0.25, 1),
+        (mp.GELU(), 0, 1),
+        (mp.SiLU(), 0, 1),
+        (mp.Softplus(), 0, 1),
+    ],
+    ids=lambda value: value if isinstance(value, mp.Layer) else "",
+)
 def test_huge_numbers_neither_overflow_nor_lose_the_asymptotes(layer, low, high, dtype):
-    """Far out each of these is a straight line through 0, with slope `low` on the left and `high` on the right."""
+    """Far out each of these is a straight line through 0, with slope `low` on the left and `high` on
+    the right.
+    """
     for huge in (dtype(100), np.sqrt(np.finfo(dtype).max) * 2, np.finfo(dtype).max / 4):
         Z = np.array([[-huge, huge]], dtype)
         tiny = 1e-40  # e^-100 is not yet 0
-        assert np.all(abs(layer.forward(Z) - np.array([[-huge * dtype(low), huge * dtype(high)]], dtype)) <= tiny)
+        assert np.all(
+            abs(layer.forward(Z) - np.array([[-huge * dtype(low), huge * dtype(high)]], dtype)) <= tiny
+        )
         assert np.all(abs(layer.backward_input(np.ones_like(Z)) - np.array([[low, high]], dtype)) <= tiny)
     A = mp.Softmax().forward(np.array([[np.finfo(dtype).max / 4], [-np.finfo(dtype).max / 4], [0]], dtype))
     assert np.array_equal(A, [[1], [0], [0]])

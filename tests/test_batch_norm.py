@@ -1,4 +1,6 @@
-"""BatchNorm in a pipeline: statistics of the whole mini-batch, put together from ragged micro-batches, once, or not at all."""
+"""BatchNorm in a pipeline: statistics of the whole mini-batch, put together from ragged micro-batches, once,
+or not at all.
+"""
 
 import numpy as np
 import pytest
@@ -13,7 +15,10 @@ from minipipe.layers.normalization import Moments
 from minipipe.schedules import with_recompute
 from minipipe.verification import equals_full_batch, equals_same_groups
 
-NETWORK = [mp.Linear(2, 3), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 2), mp.BatchNorm(2, momentum=0.25), mp.Linear(2, 1)]
+NETWORK = [
+    mp.Linear(2, 3), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 2), mp.BatchNorm(2, momentum=0.25),
+    mp.Linear(2, 1),
+]
 PLACES = [index for index, layer in enumerate(NETWORK) if isinstance(layer, mp.BatchNorm)]
 
 
@@ -22,22 +27,35 @@ def mini_batch(m, convert=eighths, seed=0):
     return convert(rng.standard_normal((2, m))), convert(rng.standard_normal((1, m)))
 
 
-def pipeline(n_microbatches, partition=(3, 2, 1), schedule="1f1b", recompute=False, convert=eighths, **options):
+def pipeline(
+    n_microbatches, partition=(3, 2, 1), schedule="1f1b", recompute=False, convert=eighths, **options
+):
     layers = [layer.copy(convert) for layer in mp.Sequential(NETWORK, None).layers]
-    return mp.Pipeline(layers, mp.MeanSquaredError(), len(partition), n_microbatches, schedule, recompute, partition=partition, **options)
+    return mp.Pipeline(
+        layers, mp.MeanSquaredError(), len(partition), n_microbatches, schedule, recompute,
+        partition=partition, **options,
+    )
 
 
 def running(model):
     """[(running_mean, running_var)], as they are now."""
-    return [(model.layers[place].running_mean.copy(), model.layers[place].running_var.copy()) for place in PLACES]
+    return [
+        (model.layers[place].running_mean.copy(), model.layers[place].running_var.copy()) for place in PLACES
+    ]
 
 
 def equal(left, right):
-    return all(np.array_equal(a, b) and a.dtype == b.dtype for pair in zip(left, right, strict=True) for a, b in zip(*pair))
+    return all(
+        np.array_equal(a, b) and a.dtype == b.dtype
+        for pair in zip(left, right, strict=True)
+        for a, b in zip(*pair)
+    )
 
 
 def by_loops(pipe, X):
-    """What the running statistics will be after the mini-batch X: for each BatchNorm, all numbers that enter it."""
+    """What the running statistics will be after the mini-batch X: for each BatchNorm, all numbers
+    that enter it.
+    """
     expected = []
     for place in PLACES:
         before = [layer.copy() for layer in pipe.layers[:place]]
@@ -54,7 +72,12 @@ def by_loops(pipe, X):
             numbers = list(values[row].flat)
             mean = sum(numbers) / len(numbers)
             var = sum((number - mean) ** 2 for number in numbers) / (len(numbers) - 1)
-            found.append(((1 - share) * layer.running_mean[row, 0] + share * mean, (1 - share) * layer.running_var[row, 0] + share * var))
+            found.append(
+                (
+                    (1 - share) * layer.running_mean[row, 0] + share * mean,
+                    (1 - share) * layer.running_var[row, 0] + share * var,
+                )
+            )
         expected.append(tuple(np.array(column).reshape(-1, 1) for column in zip(*found)))
     return expected
 
@@ -62,7 +85,9 @@ def by_loops(pipe, X):
 @settings(max_examples=25)
 @given(st.data(), st.integers(2, 9))
 def test_running_statistics_are_those_of_the_whole_mini_batch(data, m):
-    """In rational numbers; ragged micro-batches of at least 2 samples, and a second mini-batch that is shorter."""
+    """In rational numbers; ragged micro-batches of at least 2 samples, and a second mini-batch
+    that is shorter.
+    """
     partition, n_microbatches, schedule, recompute = data.draw(cuts(6, m // 2))
     pipe = pipeline(n_microbatches, partition, schedule, recompute)
     for size in (m, data.draw(st.integers(2 * n_microbatches, m))):
@@ -192,11 +217,13 @@ def test_predictions_use_the_running_statistics_and_change_nothing():
 def test_numbers_far_from_0_lose_no_digits_of_their_variance(n_microbatches):
     """N numbers of 10^6 + noise, in float64, against the truth in rational numbers.
 
-    Notation of `verification.rounding`; a = max |x|, r = max x - min x, M micro-batches, L levels of the tree. A mean is a
-    sum of at most N numbers divided by their count, and each level of the tree adds at most 5 roundings of numbers up to a: all
-    means are off by at most d = gamma(N + 5 L + 1) a. A sum of squares about a mean that is off by d is too large by n d^2,
-    and rounded N + 3 times. Each of the M - 1 merges adds n1 n2 / n <= N/4 times the square of a distance up to r, off by at
-    most 2 d + u r: that is N/4 (2 r (2 d + u r) + (2 d + u r)^2), and rounded up to 5 times more, as is each level's sum.
+    Notation of `verification.rounding`; a = max |x|, r = max x - min x, M micro-batches, L levels
+    of the tree. A mean is a sum of at most N numbers divided by their count, and each level of the tree
+    adds at most 5 roundings of numbers up to a: all means are off by at most d = gamma(N + 5 L + 1) a.
+    A sum of squares about a mean that is off by d is too large by n d^2, and rounded N + 3 times.
+    Each of the M - 1 merges adds n1 n2 / n <= N/4 times the square of a distance up to r,
+    off by at most 2 d + u r: that is N/4 (2 r (2 d + u r) + (2 d + u r)^2), and rounded up to 5 times more,
+    as is each level's sum.
     """
     N, u = 60, np.finfo(float).eps / 2
     X = 1e6 + np.random.default_rng(0).standard_normal((1, N))

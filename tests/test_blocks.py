@@ -1,4 +1,6 @@
-"""Layers made of layers: sums and concatenations by hand, what they cost, and optimizers on their nested parameters."""
+"""Layers made of layers: sums and concatenations by hand, what they cost, and optimizers on their
+nested parameters.
+"""
 
 import math
 
@@ -24,7 +26,9 @@ def linear(rng, n_prev, n):
 # --- against the layers that they are made of, put together by hand
 
 def by_hand(branches, A_prev, parted):
-    """(the branches' outputs, dA_prev, [[dW of a branch's layers]], [[db]]), where parted(outputs) is each branch's own dZ."""
+    """(the branches' outputs, dA_prev, [[dW of a branch's layers]], [[db]]), where parted(outputs) is each
+    branch's own dZ.
+    """
     outputs, twins = [], [[layer.copy() for layer in branch] for branch in branches]
     for branch in twins:
         A = A_prev
@@ -44,7 +48,11 @@ def by_hand(branches, A_prev, parted):
 
 
 def three_branches(rng, *n):
-    return [[linear(rng, 3, n[0])], [mp.Tanh(), linear(rng, 3, 4), mp.LeakyReLU(0.25), linear(rng, 4, n[1])], [linear(rng, 3, n[2]), mp.ReLU()]]
+    return [
+        [linear(rng, 3, n[0])],
+        [mp.Tanh(), linear(rng, 3, 4), mp.LeakyReLU(0.25), linear(rng, 4, n[1])],
+        [linear(rng, 3, n[2]), mp.ReLU()],
+    ]
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (3, 2, 2)])
@@ -83,7 +91,11 @@ def test_residual_adds_what_entered_to_what_its_layers_make_of_it():
 
 def test_branches_without_layers_hand_on_what_they_get():
     A_prev, dZ = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])
-    for layer, A, dA_prev in [(mp.Residual(), 2 * A_prev, 2 * dZ), (mp.Concat([], []), np.vstack([A_prev] * 2), 2 * dZ), (mp.Chain(), A_prev, dZ)]:
+    for layer, A, dA_prev in [
+        (mp.Residual(), 2 * A_prev, 2 * dZ),
+        (mp.Concat([], []), np.vstack([A_prev] * 2), 2 * dZ),
+        (mp.Chain(), A_prev, dZ),
+    ]:
         assert np.array_equal(layer.forward(A_prev), A)
         assert np.array_equal(layer.backward_input(np.vstack([dZ] * len(A))), dA_prev)
 
@@ -136,14 +148,25 @@ def counted(array):
     return values
 
 
-@pytest.mark.parametrize("layer, shape, others", [
-    (mp.Linear(3, 4), (3, 5), 0), (mp.Linear(3, 4), (3, 2, 5), 0), (mp.Conv2d(2, 4, (2, 3), groups=2), (2, 4, 5, 2), 0),
-    (mp.Conv1d(2, 3, 2, stride=2, dilation=2, bias=False), (2, 7, 2), 0), (mp.ConvTranspose1d(2, 3, 3, stride=2), (2, 4, 2), 0),
-    (mp.Chain(mp.Linear(3, 4), mp.Flatten(), mp.Linear(8, 2)), (3, 2, 5), 0), (mp.Add([mp.Linear(3, 4)], mp.Linear(3, 4)), (3, 5), 0),
-    (mp.Concat([mp.Linear(3, 4), mp.Linear(4, 1)], []), (3, 5), 0), (mp.Residual(mp.Linear(3, 1), mp.Linear(1, 3)), (3, 5), 0),
-    (mp.MultiHeadAttention(4, 2), (4, 3, 2), 2 * 3**2 * 2 + 1),  # each score by 1/sqrt(d_h), and one to make this constant
-    (mp.Embedding(5, 2), (3, 4), 0), (mp.PositionalEmbedding(2, 3), (2, 3, 4), 0),
-], ids=repr)
+@pytest.mark.parametrize(
+    "layer, shape, others",
+    [
+        (mp.Linear(3, 4), (3, 5), 0),
+        (mp.Linear(3, 4), (3, 2, 5), 0),
+        (mp.Conv2d(2, 4, (2, 3), groups=2), (2, 4, 5, 2), 0),
+        (mp.Conv1d(2, 3, 2, stride=2, dilation=2, bias=False), (2, 7, 2), 0),
+        (mp.ConvTranspose1d(2, 3, 3, stride=2), (2, 4, 2), 0),
+        (mp.Chain(mp.Linear(3, 4), mp.Flatten(), mp.Linear(8, 2)), (3, 2, 5), 0),
+        (mp.Add([mp.Linear(3, 4)], mp.Linear(3, 4)), (3, 5), 0),
+        (mp.Concat([mp.Linear(3, 4), mp.Linear(4, 1)], []), (3, 5), 0),
+        (mp.Residual(mp.Linear(3, 1), mp.Linear(1, 3)), (3, 5), 0),
+        # each score by 1/sqrt(d_h), and one to make this constant
+        (mp.MultiHeadAttention(4, 2), (4, 3, 2), 2 * 3**2 * 2 + 1),
+        (mp.Embedding(5, 2), (3, 4), 0),
+        (mp.PositionalEmbedding(2, 3), (2, 3, 4), 0),
+    ],
+    ids=repr,
+)
 def test_macs_are_the_multiplications_that_a_forward_does(layer, shape, others):
     layer = layer.copy()
     layer.initialize(np.random.default_rng(0))
@@ -157,15 +180,21 @@ def test_macs_are_the_multiplications_that_a_forward_does(layer, shape, others):
 # --- optimizers and training
 
 EVERY = {
-    "SGD": lambda one: mp.SGD(one / 8), "SGD, momentum": lambda one: mp.SGD(one / 8, one / 2, nesterov=True, rate_inside=True, weight_decay=one / 4),
-    "RMSProp": lambda one: mp.RMSProp(one / 8, one / 2, one / 1024), "Adam": lambda one: mp.Adam(one / 8, (one / 2, one / 2), one / 1024),
+    "SGD": lambda one: mp.SGD(one / 8),
+    "SGD, momentum": lambda one: mp.SGD(
+        one / 8, one / 2, nesterov=True, rate_inside=True, weight_decay=one / 4
+    ),
+    "RMSProp": lambda one: mp.RMSProp(one / 8, one / 2, one / 1024),
+    "Adam": lambda one: mp.Adam(one / 8, (one / 2, one / 2), one / 1024),
     "AdamW": lambda one: mp.AdamW(one / 8, (one / 2, one / 2), one / 1024, one / 4),
 }
 
 
 @pytest.mark.parametrize("optimizer", EVERY.values(), ids=EVERY)
 def test_an_optimizer_steps_a_transformer_block_as_it_steps_its_parts(optimizer):
-    """Three updates with random gradients, among them one whole layer without: the same bits, each array by itself."""
+    """Three updates with random gradients, among them one whole layer without: the same bits, each array
+    by itself.
+    """
     rng = np.random.default_rng(0)
     block = mp.TransformerBlock(4, 2, n_hidden=3)
     block.initialize(rng)
@@ -174,7 +203,10 @@ def test_an_optimizer_steps_a_transformer_block_as_it_steps_its_parts(optimizer)
     frozen = parts[3]
     before = frozen.copy()
     for _ in range(3):
-        gradients = {part: tuple(None if part is frozen else rng.standard_normal(p.shape) for p in (part.W, part.b)) for part in parts}
+        gradients = {
+            part: tuple(None if part is frozen else rng.standard_normal(p.shape) for p in (part.W, part.b))
+            for part in parts
+        }
         nested = tuple(nested_gradients(twin, gradients, place) for place in (0, 1))
         of_block.update([mp.ReLU(), block], [(None, None), nested])
         of_parts.update(parts, [gradients[part] for part in parts])
@@ -202,7 +234,10 @@ def test_gradients_of_another_form_change_nothing():
 
 
 TRAINED = [
-    mp.Linear(2, 3), mp.Residual(mp.LayerNorm(3), mp.Linear(3, 2), mp.ReLU(), mp.Dropout(0.5), mp.Linear(2, 3)), mp.BatchNorm(3), mp.Linear(3, 1),
+    mp.Linear(2, 3),
+    mp.Residual(mp.LayerNorm(3), mp.Linear(3, 2), mp.ReLU(), mp.Dropout(0.5), mp.Linear(2, 3)),
+    mp.BatchNorm(3),
+    mp.Linear(3, 1),
 ]
 
 
@@ -230,7 +265,10 @@ def test_fit_trains_them_with_ragged_micro_batches_exactly():
     X, Y = whole(rng, 2, 3), whole(rng, 1, 3)
     results = [
         fitted(model, X, Y, mp.SGD(Rational(1, 8)), 3)
-        for model in (mp.Sequential(layers, mp.MeanSquaredError()), mp.Pipeline(layers, mp.MeanSquaredError(), 3, 2, "1f1b", recompute=True))
+        for model in (
+            mp.Sequential(layers, mp.MeanSquaredError()),
+            mp.Pipeline(layers, mp.MeanSquaredError(), 3, 2, "1f1b", recompute=True),
+        )
     ]
     assert results[0][0] == results[1][0] and same(results[0][1], results[1][1])
 
@@ -239,15 +277,36 @@ def test_fit_trains_them_with_ragged_micro_batches_exactly():
 
 TANH = mp.Tanh()
 WRONG = {
-    "a class": (lambda: mp.Chain(mp.ReLU), r"Chain is made of layers, got <class .*: pass layer objects, such as ReLU\(\)"),
-    "a list for a layer": (lambda: mp.Residual([mp.ReLU()]), r"made of layers, got \[ReLU\(\)\]: pass layer objects"),
+    "a class": (
+        lambda: mp.Chain(mp.ReLU),
+        r"Chain is made of layers, got <class .*: pass layer objects, such as ReLU\(\)",
+    ),
+    "a list for a layer": (
+        lambda: mp.Residual([mp.ReLU()]),
+        r"made of layers, got \[ReLU\(\)\]: pass layer objects",
+    ),
     "a number for a branch": (lambda: mp.Add(3), r"made of layers, got 3: pass layer objects"),
     "no branch": (lambda: mp.Concat(), r"Concat needs at least 1 branch, got 0: pass lists of layers"),
-    "a Fork inside": (lambda: mp.Residual(mp.Fork("a")), r"Fork\('a'\) stands inside a layer made of layers: skip connections by name and ties belong"),
-    "a Join far inside": (lambda: mp.Chain(mp.Add([mp.Join("a")])), r"Join\('a', how='add'\) stands inside a layer made of layers"),
-    "a tie inside": (lambda: mp.Add([mp.Linear(2, 2, tie="a")]), r"Linear\(2, 2\) stands inside a layer made of layers"),
-    "one object twice": (lambda: mp.Chain(TANH, mp.Linear(2, 2), TANH), r"the same Tanh\(\) stands in two places, but it has one cache: make an object"),
-    "one object in two branches": (lambda: mp.Add([TANH], [mp.Residual(TANH)]), r"the same Tanh\(\) stands in two places"),
+    "a Fork inside": (
+        lambda: mp.Residual(mp.Fork("a")),
+        r"Fork\('a'\) stands inside a layer made of layers: skip connections by name and ties belong",
+    ),
+    "a Join far inside": (
+        lambda: mp.Chain(mp.Add([mp.Join("a")])),
+        r"Join\('a', how='add'\) stands inside a layer made of layers",
+    ),
+    "a tie inside": (
+        lambda: mp.Add([mp.Linear(2, 2, tie="a")]),
+        r"Linear\(2, 2\) stands inside a layer made of layers",
+    ),
+    "one object twice": (
+        lambda: mp.Chain(TANH, mp.Linear(2, 2), TANH),
+        r"the same Tanh\(\) stands in two places, but it has one cache: make an object",
+    ),
+    "one object in two branches": (
+        lambda: mp.Add([TANH], [mp.Residual(TANH)]),
+        r"the same Tanh\(\) stands in two places",
+    ),
 }
 
 
@@ -257,11 +316,25 @@ def test_what_cannot_be_a_block_is_refused_at_construction(make, message):
         make()
 
 
-@pytest.mark.parametrize("layer, message", [
-    (mp.Add([mp.Linear(2, 3)], []), r"the branches have outputs of shapes \[\(3, 4\), \(2, 4\)\], which cannot be added: make them equal"),
-    (mp.Residual(mp.Linear(2, 3)), r"Residual\(Linear\(2, 3\)\): the branches have outputs of shapes \[\(2, 4\), \(3, 4\)\]"),
-    (mp.Concat([mp.Linear(2, 3)], [mp.Reshape((1, 2))]), r"shapes \[\(3, 4\), \(1, 2, 4\)\], which must agree in all axes but the first"),
-], ids=repr)
+@pytest.mark.parametrize(
+    "layer, message",
+    [
+        (
+            mp.Add([mp.Linear(2, 3)], []),
+            r"the branches have outputs of shapes \[\(3, 4\), \(2, 4\)\], "
+            "which cannot be added: make them equal",
+        ),
+        (
+            mp.Residual(mp.Linear(2, 3)),
+            r"Residual\(Linear\(2, 3\)\): the branches have outputs of shapes \[\(2, 4\), \(3, 4\)\]",
+        ),
+        (
+            mp.Concat([mp.Linear(2, 3)], [mp.Reshape((1, 2))]),
+            r"shapes \[\(3, 4\), \(1, 2, 4\)\], which must agree in all axes but the first",
+        ),
+    ],
+    ids=repr,
+)
 def test_branches_that_do_not_fit_are_refused_with_both_shapes(layer, message):
     layer.initialize(np.random.default_rng(0))
     for call in (lambda: layer.forward(np.ones((2, 4))), lambda: layer.output_shape((2, 4))):
@@ -272,6 +345,8 @@ def test_branches_that_do_not_fit_are_refused_with_both_shapes(layer, message):
 def test_the_parts_of_a_block_are_its_own_once_a_network_has_copied_it():
     block = mp.Residual(mp.Linear(2, 2))
     first, second = (mp.Sequential([block, block], None) for _ in range(2))
-    arrays = [id(array) for net in (first, second) for layer in net.layers for array in leaves((layer.W, layer.b))]
+    arrays = [
+        id(array) for net in (first, second) for layer in net.layers for array in leaves((layer.W, layer.b))
+    ]
     assert len(arrays) == len(set(arrays)) == 8 and leaves(block.W) == []
     assert not np.array_equal(leaves(first.layers[0].W)[0], leaves(first.layers[1].W)[0])

@@ -7,7 +7,8 @@ from cases import every_setting
 import minipipe as mp
 from minipipe.exact import rational
 from minipipe.functions import leaves
-from minipipe.layers import every_layer, forward_through
+from minipipe.layers import every_layer
+from minipipe.layers.through import forward_through
 from minipipe.models.cells import Shift
 from minipipe.verification import equals_full_batch, same_bits
 
@@ -71,11 +72,15 @@ def test_operations_and_strides_are_those_of_the_paper(cell, shapes):
     table, concatenated = (REDUCTION, (4, 5, 6)) if "Reduction" in repr(cell) else (NORMAL, (0, 3, 4, 6))
     lines = []
     for k in range(2, 7):
-        named = [(*name_of(operation), i) for operation, i in zip(cell.layers[2 * k - 2:2 * k], cell.sources[k - 2])]
+        named = [
+            (*name_of(operation), i)
+            for operation, i in zip(cell.layers[2 * k - 2 : 2 * k], cell.sources[k - 2])
+        ]
         lines.append(" + ".join(f"{name}({i})" for name, _, i in named))
-        for name, stride, i in named:
+        for _, stride, i in named:
             assert stride == ((2, 2) if table is REDUCTION and i < 2 else (1, 1))
-    assert lines == [line.strip() for line in table.strip().splitlines()] and cell.concatenated == concatenated
+    assert lines == [line.strip() for line in table.strip().splitlines()]
+    assert cell.concatenated == concatenated
 
 
 def test_a_factorised_reduction_sees_the_even_places_and_the_odd_ones():
@@ -93,8 +98,8 @@ def test_a_factorised_reduction_sees_the_even_places_and_the_odd_ones():
 def test_the_list_of_cells_is_that_of_the_paper():
     names = [repr(layer) for layer in mp.models.amoebanet_d(6, 16) if isinstance(layer, mp.models.Cell)]
     assert names == [
-        "ReductionCell(8)", "ReductionCell(16)", "NormalCell(16)", "NormalCell(16)", "ReductionCell(32)", "NormalCell(32)",
-        "NormalCell(32)", "ReductionCell(64)", "NormalCell(64)", "NormalCell(64)",
+        "ReductionCell(8)", "ReductionCell(16)", "NormalCell(16)", "NormalCell(16)", "ReductionCell(32)",
+        "NormalCell(32)", "NormalCell(32)", "ReductionCell(64)", "NormalCell(64)", "NormalCell(64)",
     ]
 
 
@@ -104,9 +109,12 @@ def test_shapes_on_the_way_are_those_assumed_here():
 
 
 def slope_by_differences(J, h):
-    """((J(h) - J(-h)) / 2h, a bound on its error). J is smooth between -h and h, so the quotient is off by c h^2 + O(h^4),
-    and that at 2h by four times as much: their difference is 3 c h^2, so it bounds the error with room for the h^4. J is a
-    sum in which up to a thousand roundings in a row, 1000 u, add to each term; `J` returns the sum of their sizes, too."""
+    """((J(h) - J(-h)) / 2h, a bound on its error).
+
+    J is smooth between -h and h, so the quotient is off by c h^2 + O(h^4), and that at 2h by four times as
+    much: their difference is 3 c h^2, so it bounds the error with room for the h^4. J is a sum in which up
+    to a thousand roundings in a row, 1000 u, add to each term; `J` returns the sum of their sizes, too.
+    """
     quotients = []
     for step in (h, 2 * h):
         (plus, size), (minus, _) = J(step), J(-step)
@@ -116,7 +124,9 @@ def slope_by_differences(J, h):
 
 @every_cell
 def test_derivatives_equal_central_differences(cell, shapes):
-    """For both inputs and each parameter on its own, along a random direction D; J = sum(R * A) over both outputs."""
+    """For both inputs and each parameter on its own, along a random direction D; J = sum(R * A) over
+    both outputs.
+    """
     cell, A_prev, R = ready(cell, shapes)
     derivatives, dW, db = cell.backward(R)
     rng = np.random.default_rng(1)
@@ -144,7 +154,9 @@ def test_derivatives_of_a_whole_network_equal_central_differences():
     X, Y = rng.standard_normal((3, 64, 64, 3)), mp.one_hot([0, 1, 2], 3)
     net.forward_backward(X, Y)
     parameters = [part for layer in net.layers for part in leaves(layer.W) + leaves(layer.b)]
-    gradients = [part for layer, (dW, db) in zip(net.layers, net.gradients) for part in leaves(dW) + leaves(db)]
+    gradients = [
+        part for layer, (dW, db) in zip(net.layers, net.gradients) for part in leaves(dW) + leaves(db)
+    ]
     there = [part.copy() for part in parameters]
     directions = [rng.standard_normal(part.shape) * max(part.std(), 0.1) for part in parameters]
 
@@ -160,22 +172,37 @@ def test_derivatives_of_a_whole_network_equal_central_differences():
 
 
 def linear_cell(n_prev, n_before):
-    """A cell for features instead of images, without batch norm, so that the full batch is what it must equal."""
+    """A cell for features instead of images, without batch norm, so that the full batch is what it
+    must equal.
+    """
     fits = [mp.Linear(n_prev, 2), mp.Linear(n_before, 2)]
-    sums = [((mp.ReLU(), 0), (mp.Linear(2, 2), 1)), ((mp.Chain(), 2), (mp.ReLU(), 0)), ((mp.Linear(2, 2), 1), (mp.Chain(), 3))]
+    sums = [
+        ((mp.ReLU(), 0), (mp.Linear(2, 2), 1)),
+        ((mp.Chain(), 2), (mp.ReLU(), 0)),
+        ((mp.Linear(2, 2), 1), (mp.Chain(), 3)),
+    ]
     return mp.models.Cell("LinearCell", fits, sums, concatenated=(0, 2, 4))
 
 
 @pytest.mark.parametrize("number", [rational, np.float32], ids=["rational", "float32"])
 def test_cells_equal_the_full_batch_wherever_they_are_cut(number):
-    """In rational numbers the full batch, in floats the bits of one device; 5 samples in 3 ragged micro-batches."""
+    """In rational numbers the full batch, in floats the bits of one device; 5 samples in 3
+    ragged micro-batches.
+    """
     rng = np.random.default_rng(0)
-    layers = [mp.Linear(2, 3), mp.models.Pair(), linear_cell(3, 3), linear_cell(6, 3), mp.models.First(), mp.Linear(6, 2)]
-    layers = [layer.copy(lambda p: number(np.round(8 * p)) / 8) for layer in mp.Sequential(layers, None).layers]
+    layers = [
+        mp.Linear(2, 3), mp.models.Pair(), linear_cell(3, 3), linear_cell(6, 3), mp.models.First(),
+        mp.Linear(6, 2),
+    ]
+    layers = [
+        layer.copy(lambda p: number(np.round(8 * p)) / 8) for layer in mp.Sequential(layers, None).layers
+    ]
     X, Y = number(rng.integers(-4, 5, (2, 5))), number(rng.integers(-4, 5, (2, 5)))
     verdict = equals_full_batch if number is rational else same_bits
     for partition, schedule, recompute in every_setting(len(layers), 3):
-        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), len(partition), 3, schedule, recompute, partition=partition)
+        pipe = mp.Pipeline(
+            layers, mp.MeanSquaredError(), len(partition), 3, schedule, recompute, partition=partition
+        )
         assert verdict(pipe, X, Y)
 
 
@@ -185,7 +212,9 @@ def test_the_dtype_of_the_data_is_the_dtype_of_the_result(cell, shapes, dtype):
     for parameters in (np.float32, np.float64):
         twin, _, _ = ready(cell, shapes, dtype=parameters)
         _, A_prev, dZ = ready(cell, shapes, dtype=dtype)
-        assert {part.dtype for part in leaves(twin.forward(A_prev)) + leaves(twin.backward(dZ))} == {np.dtype(dtype)}
+        assert {part.dtype for part in leaves(twin.forward(A_prev)) + leaves(twin.backward(dZ))} == {
+            np.dtype(dtype)
+        }
 
 
 @every_cell
@@ -233,14 +262,18 @@ def test_wrong_calls_say_what_is_wrong(cell, shapes):
 def test_states_of_different_shapes_are_not_stretched_to_fit():
     """NumPy would repeat the one place of an image of 1 x 1."""
     cell, shapes = CELLS["reduction, both alike"]
-    with pytest.raises(ValueError, match=r"outputs of shapes \(4, 1, 1, 3\) and \(4, 2, 2, 3\), which cannot be added"):
+    with pytest.raises(
+        ValueError, match=r"outputs of shapes \(4, 1, 1, 3\) and \(4, 2, 2, 3\), which cannot be added"
+    ):
         ready(cell, ((2, 12, 12), (2, 12, 12)))
 
 
 def test_a_pair_begins_and_ends():
     A, dA, dS = np.random.default_rng(0).integers(-4, 5, (3, 2, 5)).astype(float)
     pair, first = mp.models.Pair(), mp.models.First()
-    assert all(part is A for part in pair.forward(A)) and np.array_equal(pair.backward_input((dA, dS)), dA + dS)
+    assert all(part is A for part in pair.forward(A)) and np.array_equal(
+        pair.backward_input((dA, dS)), dA + dS
+    )
     assert first.forward((A, dS)) is A and first.backward_input(dA) == (dA, None)
     with pytest.raises(ValueError, match=r"First\(\) needs a pair"):
         first.forward(A)

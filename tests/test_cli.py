@@ -26,14 +26,20 @@ def run(capsys, *arguments):
 
 
 def test_the_main_job_trains_proves_and_draws(capsys, tmp_path):
-    """As a user starts it, but for a fifth of the epochs: at least 94 % of the test digits, in under 45 seconds of CPU time."""
+    """As a user starts it, but for a fifth of the epochs: at least 94 % of the test digits, in under 45
+    seconds of CPU time.
+    """
     picture = tmp_path / "run.png"
     begin = time.process_time()
     status, out, _ = run(capsys, "--epochs", "6", "--output", str(picture))
     assert status == 0 and time.process_time() - begin < 45
     assert out.count("epoch ") == 6 and "s left" in out
     assert float(out.split("test accuracy ")[1].split(" %")[0]) >= 94
-    assert "rational numbers, m = 11 in 8 ragged micro-batches: equal (==); only exp and log are rounded, once each" in out
+    assert (
+        "rational numbers, m = 11 in 8 ragged micro-batches: "
+        "equal (==); only exp and log are rounded, once each"
+        in out
+    )
     assert f"the bits of {len(BUILDERS)} schedules and of one device are equal (==)" in out
     assert "device 3  ......F0B0--F1B1--" in out and "makespan                                33 ticks" in out
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -43,50 +49,85 @@ def test_a_wrong_gradient_makes_the_main_job_say_so_and_fail(capsys, tmp_path, m
     from bugs import BUGS
 
     BUGS["unequal_microbatches"](monkeypatch)
-    status, out, _ = run(capsys, "--epochs", "1", "--micro-batches", "2", "--output", str(tmp_path / "run.png"))
+    status, out, _ = run(
+        capsys, "--epochs", "1", "--micro-batches", "2", "--output", str(tmp_path / "run.png")
+    )
     assert status == 1 and "m = 3 in 2 ragged micro-batches: DIFFERENT" in out
 
 
-@pytest.mark.parametrize("room, verdict, answer, words", [
-    ("train", "same_bits", False, "gradients WRONG"), ("train", "share_of_bound", 1.5, "gradients WRONG"),
-    ("train", "equals_full_batch", False, "gradients WRONG"),
-    ("verify", "same_bits", False, "0 of 98 rows"), ("verify", "share_of_bound", 1.5, "42 of 98 rows"),  # 3 of 7 have no bound
-    ("verify", "equals_full_batch", False, "14 of 98 rows"), ("verify", "equals_same_groups", False, "84 of 98 rows"),
-])
-def test_each_single_negative_verdict_makes_the_command_fail(capsys, tmp_path, monkeypatch, room, verdict, answer, words):
+@pytest.mark.parametrize(
+    "room, verdict, answer, words",
+    [
+        ("train", "same_bits", False, "gradients WRONG"),
+        ("train", "share_of_bound", 1.5, "gradients WRONG"),
+        ("train", "equals_full_batch", False, "gradients WRONG"),
+        # 3 of 7 have no bound
+        ("verify", "same_bits", False, "0 of 98 rows"),
+        ("verify", "share_of_bound", 1.5, "42 of 98 rows"),
+        ("verify", "equals_full_batch", False, "14 of 98 rows"),
+        ("verify", "equals_same_groups", False, "84 of 98 rows"),
+    ],
+)
+def test_each_single_negative_verdict_makes_the_command_fail(
+    capsys, tmp_path, monkeypatch, room, verdict, answer, words
+):
     def judge(pipe, X, Y):
         pipe.forward_backward(X, Y)
         return answer
 
     verdicts = {"same_bits": True, "share_of_bound": 0.5, "equals_full_batch": True}
-    for name, good in (verdicts | ({"equals_same_groups": True} if room == "verify" else {})).items():
-        monkeypatch.setattr(f"minipipe.cli.{room}.{name}", judge if name == verdict else lambda pipe, X, Y, good=good: good)
+    if room == "verify":
+        verdicts["equals_same_groups"] = True
+    module = {"train": "minipipe.cli.train", "verify": "minipipe.verification.examples"}[room]
+    for name, good in verdicts.items():
+        judged = judge if name == verdict else lambda pipe, X, Y, good=good: good
+        monkeypatch.setattr(f"{module}.{name}", judged)
     monkeypatch.setattr("minipipe.cli.verify.SIZES", [(1, 1, 8)])
     monkeypatch.setattr("minipipe.cli.train.print_trace", lambda trace: None)
     monkeypatch.setattr("minipipe.cli.train.save", lambda trace, path, title: print(title))
-    arguments = ["--epochs", "1", "--micro-batches", "2", "--output", str(tmp_path / "x.png")] if room == "train" else ["verify"]
+    arguments = (
+        ["--epochs", "1", "--micro-batches", "2", "--output", str(tmp_path / "x.png")]
+        if room == "train"
+        else ["verify"]
+    )
     status, out, _ = run(capsys, *arguments)
     assert status == 1 and words in out
 
 
 def test_timeline_draws_any_schedule(capsys, tmp_path):
     picture = tmp_path / "t.svg"
-    status, out, _ = run(capsys, "timeline", "--schedule", "1f1b", "--devices", "3", "--micro-batches", "5", "--costs", "F=2,B=3",
-                         "--recompute", "--latency", "0.5", "--output", str(picture))
-    assert status == 0 and "1f1b+recompute, 3 stages, 5 micro-batches" in out and "<svg" in picture.read_text()
-    status, out, _ = run(capsys, "timeline", "--order", "F0 F1 B0 B1", "F0 B0 F1 B1", "--output", str(picture))
-    assert status == 0 and "device 1  ..F0B0--F1B1--.." in out and "peak micro-batches per device           2 1" in out
+    status, out, _ = run(
+        capsys, "timeline", "--schedule", "1f1b", "--devices", "3", "--micro-batches", "5", "--costs",
+        "F=2,B=3", "--recompute", "--latency", "0.5", "--output", str(picture),
+    )
+    assert status == 0
+    assert "1f1b+recompute, 3 stages, 5 micro-batches" in out
+    assert "<svg" in picture.read_text()
+    status, out, _ = run(
+        capsys, "timeline", "--order", "F0 F1 B0 B1", "F0 B0 F1 B1", "--output", str(picture)
+    )
+    assert status == 0
+    assert "device 1  ..F0B0--F1B1--.." in out
+    assert "peak micro-batches per device           2 1" in out
 
 
 def test_timeline_reads_every_option_of_the_hardware_and_a_table(capsys, tmp_path):
-    """GPipe with K = M = 2 and latency 3: (M + K - 1)(F + B) + 2 (K - 1) 3 ticks. If 8 bytes occupy a link for 2 ticks, F1 leaves
-    at 5 and arrives at 8, the two B of device 1 end at 13, and those of device 0 at 13 + 2 + 3 + 2: B1 has left by then."""
+    """GPipe with K = M = 2 and latency 3: (M + K - 1)(F + B) + 2 (K - 1) 3 ticks.
+
+    If 8 bytes occupy a link for 2 ticks, F1 leaves at 5 and arrives at 8, the two B of device 1 end at 13,
+    and those of device 0 at 13 + 2 + 3 + 2: B1 has left by then.
+    """
     picture, table = str(tmp_path / "t.png"), tmp_path / "mine.csv"
     table.write_text("0F0,0F1,,0B1,0B0\n,1F0,1F1,1B1,1B0\n")
     for options, makespan in [
-        (["--csv", str(table), "--latency", "3"], 9 + 6), (["--schedule", "gpipe", "--devices", "2", "--micro-batches", "2", "--latency", "3"], 9 + 6),
-        (["--csv", str(table), "--costs", "F=1,B=2,message_bytes=8", "--bandwidth", "4", "--latency", "3"], 20),
-        (["--csv", str(table), "--latency", "3", "--blocking"], 9 + 6 + 3 + 3),  # device 0 sends F0, then F1; device 1 B1, then B0
+        (["--csv", str(table), "--latency", "3"], 9 + 6),
+        (["--schedule", "gpipe", "--devices", "2", "--micro-batches", "2", "--latency", "3"], 9 + 6),
+        (
+            ["--csv", str(table), "--costs", "F=1,B=2,message_bytes=8", "--bandwidth", "4", "--latency", "3"],
+            20,
+        ),
+        # device 0 sends F0, then F1; device 1 B1, then B0
+        (["--csv", str(table), "--latency", "3", "--blocking"], 9 + 6 + 3 + 3),
     ]:
         status, out, _ = run(capsys, "timeline", *options, "--output", picture)
         assert status == 0 and f"makespan                                {makespan} ticks" in out, options
@@ -95,19 +136,31 @@ def test_timeline_reads_every_option_of_the_hardware_and_a_table(capsys, tmp_pat
 
 def test_compare_draws_the_schedules_below_each_other(capsys, tmp_path):
     picture = tmp_path / "c.svg"
-    status, out, _ = run(capsys, "compare", "gpipe", "1f1b", "--devices", "2", "--micro-batches", "2", "--output", str(picture))
+    status, out, _ = run(
+        capsys, "compare", "gpipe", "1f1b", "--devices", "2", "--micro-batches", "2", "--output", str(picture)
+    )
     assert status == 0 and "<svg" in picture.read_text() and f"written: {picture}" in out
 
 
-def test_compare_has_a_row_for_each_schedule_with_devices_that_do_the_same_work(capsys, tmp_path, monkeypatch):
-    """The makespans and peaks of K = 4, M = 8 in the papers' units, where stages of two on a device are half as long."""
+def test_compare_has_a_row_for_each_schedule_with_devices_that_do_the_same_work(
+    capsys, tmp_path, monkeypatch
+):
+    """The makespans and peaks of K = 4, M = 8 in the papers' units, where stages of two on a device are half
+    as long.
+    """
     monkeypatch.setattr("minipipe.cli.compare.compare", lambda traces: print("drawn:", *traces))
     monkeypatch.setattr("minipipe.cli.compare.write", lambda figure, path: None)
     mine = tmp_path / "mine.csv"
     mine.write_text(build("1f1b", 4, 8).to_csv())
-    status, out, _ = run(capsys, "compare", "naive", "gpipe", "interleaved", "zb-v", str(mine), "--costs", "F=1,I=1,W=1")
-    rows = {words[0]: words[1:] for line in out.splitlines()[3:8] if (words := line.replace(" %", "").split())}
-    assert status == 0 and "idle/total   idle/ideal  idle in span" in out and f"drawn: naive gpipe interleaved zb-v {mine}" in out
+    status, out, _ = run(
+        capsys, "compare", "naive", "gpipe", "interleaved", "zb-v", str(mine), "--costs", "F=1,I=1,W=1"
+    )
+    rows = {
+        words[0]: words[1:] for line in out.splitlines()[3:8] if (words := line.replace(" %", "").split())
+    }
+    assert status == 0
+    assert "idle/total   idle/ideal  idle in span" in out
+    assert f"drawn: naive gpipe interleaved zb-v {mine}" in out
     assert rows == {
         "naive": ["96", "75.00", "300.00", "73.77", "1", "48"],  # (K - 1)/K and K - 1
         "gpipe": ["33", "27.27", "37.50", "15.79", "8", "48"],   # (K - 1)/(M + K - 1) and (K - 1)/M
@@ -116,38 +169,70 @@ def test_compare_has_a_row_for_each_schedule_with_devices_that_do_the_same_work(
         str(mine): ["33", "27.27", "37.50", "15.79", "4", "48"],
     }
     status, _, complaint = run(capsys, "compare", "gpipe", str(mine), "--devices", "2")
-    assert status == 2 and "has 4 devices and 8 micro-batches, the others 2 and 8: pass --devices 4 --micro-batches 8" in complaint
+    assert (
+        status == 2
+        and "has 4 devices and 8 micro-batches, the others 2 and 8: pass --devices 4 --micro-batches 8"
+        in complaint
+    )
 
 
 def test_explain_says_the_causes_and_the_critical_path(capsys):
-    status, out, _ = run(capsys, "explain", "--schedule", "gpipe", "--devices", "2", "--micro-batches", "2", "--latency", "1")
+    status, out, _ = run(
+        capsys, "explain", "--schedule", "gpipe", "--devices", "2", "--micro-batches", "2", "--latency", "1"
+    )
     trace = mp.simulate(build("gpipe", 2, 2), link=mp.Link(latency=1))
     assert status == 0 and str(trace.explain()) in out and "work 9 + links 2 = 11 ticks" in out
-    status, out, _ = run(capsys, "explain", "--schedule", "1f1b", "--devices", "2", "--micro-batches", "3", "--latency", "1", "--most-alive", "2")
-    assert status == 0 and str(mp.simulate(build("1f1b", 2, 3), link=mp.Link(latency=1)).explain(most_alive=2)) in out
+    status, out, _ = run(
+        capsys, "explain", "--schedule", "1f1b", "--devices", "2", "--micro-batches", "3", "--latency", "1",
+        "--most-alive", "2",
+    )
+    assert status == 0
+    assert str(mp.simulate(build("1f1b", 2, 3), link=mp.Link(latency=1)).explain(most_alive=2)) in out
 
 
 def test_search_proves_its_schedule_or_says_that_it_did_not(capsys, tmp_path, monkeypatch):
     """(M + K - 1)(F + B) = 18 ticks for 1F1B, K = 3, M = 4, in its memory."""
     table = tmp_path / "best.csv"
-    status, out, _ = run(capsys, "search", "--devices", "3", "--micro-batches", "4", "--most-alive", "3", "2", "1", "--output", str(table))
+    status, out, _ = run(
+        capsys, "search", "--devices", "3", "--micro-batches", "4", "--most-alive", "3", "2", "1", "--output",
+        str(table),
+    )
     best = mp.Schedule.from_csv(table)
-    assert status == 0 and "proved: no schedule takes fewer than 18 ticks" in out and "peak micro-batches per device           3 2 1" in out
+    assert status == 0
+    assert "proved: no schedule takes fewer than 18 ticks" in out
+    assert "peak micro-batches per device           3 2 1" in out
     assert mp.simulate(best).makespan == 18 and mp.simulate(best).to_text() in out
-    out = run(capsys, "search", "--devices", "2", "--halves", "--most-alive", "2", "--latency", "1", "--costs", "F=1,I=1,W=1")[1]
+    out = run(
+        capsys, "search", "--devices", "2", "--halves", "--most-alive", "2", "--latency", "1", "--costs",
+        "F=1,I=1,W=1",
+    )[1]
     assert "I0" in out and "W0" in out and "peak micro-batches per device           2 " in out
-    assert out.split("makespan")[1].split()[0] == out.split("proved: no schedule takes fewer than ")[1].split()[0]  # the latency counts in both
+    # the latency counts in both
+    assert (
+        out.split("makespan")[1].split()[0]
+        == out.split("proved: no schedule takes fewer than ")[1].split()[0]
+    )
     monkeypatch.setattr("minipipe.cli.search.best_schedule", lambda *sizes: Found(best, 18, 17.5, False, 5))
     out = run(capsys, "search")[1]
-    assert "not proved: 18 ticks is the best found, and none takes fewer than 17.5; 5 partial schedules looked at" in out
+    assert (
+        "not proved: 18 ticks is the best found, and none takes fewer than 17.5; "
+        "5 partial schedules looked at"
+        in out
+    )
     monkeypatch.undo()
-    out = run(capsys, "search", "--greedy", "--devices", "8", "--micro-batches", "16", "--most-alive", "8", "7", "6", "5", "4", "3", "2", "1")[1]
-    assert "makespan                                69 ticks" in out and "found step by step" in out  # (M + K - 1)(F + B), as 1F1B
+    out = run(
+        capsys, "search", "--greedy", "--devices", "8", "--micro-batches", "16", "--most-alive", "8", "7",
+        "6", "5", "4", "3", "2", "1",
+    )[1]
+    # (M + K - 1)(F + B), as 1F1B
+    assert "makespan                                69 ticks" in out and "found step by step" in out
     status, _, complaint = run(capsys, "search", "--most-nodes", "0")
     assert status == 2 and "most_nodes=0 must be at least 1" in complaint
 
 
-LENET = ("fit", "--model", "lenet5()", "--input", "1", "28", "28", "--batch", "64", "--schedules", "gpipe", "1f1b")
+LENET = (
+    "fit", "--model", "lenet5()", "--input", "1", "28", "28", "--batch", "64", "--schedules", "gpipe", "1f1b",
+)
 
 
 def test_fit_names_what_fits_and_what_would(capsys):
@@ -158,15 +243,37 @@ def test_fit_names_what_fits_and_what_would(capsys):
     assert one[:4] == ["1", "2", "1f1b", "sqrt"] and one[5:7] == ["1.09", "MiB"]
     assert " ".join(one[7:]) == "does not fit; this is the lowest"
     assert two[:4] == ["2", "2", "1f1b", "never"] and two[5:] == ["1015.29", "KiB"]
-    assert "the fastest that fits: 1f1b on 2 devices, 2 micro-batches, recompute never\nlayers of each stage, a stage on each device: 4 9\n" in out
+    assert (
+        "the fastest that fits: 1f1b on 2 devices, "
+        "2 micro-batches, recompute never\nlayers of each stage, a stage on each device: 4 9\n"
+        in out
+    )
     status, out, _ = run(capsys, *LENET, "--memory", "500 KB", "--devices", "1", "2")
-    assert status == 1 and "nothing fits: give each device 1015.29 KiB, which is the lowest on 2 devices, or try more devices" in out
-    status, out, _ = run(capsys, "fit", "--memory", "1MiB", "--model", "mlp([10, 20, 5])", "--input", "10", "--schedules", "zb-v", "gpipe")
-    assert status == 0 and [line.split()[0] for line in out.splitlines() if line.startswith("      ")] == ["1", "2"]  # of 1 2 4 8: 3 layers
+    remedy = "give each device 1015.29 KiB, which is the lowest on 2 devices, or try more devices"
+    assert status == 1 and f"nothing fits: {remedy}" in out
+    status, out, _ = run(
+        capsys, "fit", "--memory", "1MiB", "--model", "mlp([10, 20, 5])", "--input", "10", "--schedules",
+        "zb-v", "gpipe",
+    )
+    # of 1 2 4 8: 3 layers
+    assert status == 0 and [line.split()[0] for line in out.splitlines() if line.startswith("      ")] == [
+        "1",
+        "2",
+    ]
     status, out, _ = run(capsys, *LENET, "--memory", "1015.3KiB", "--devices", "2", "--optimizer", "adam")
     assert status == 1
-    speeds = [float(run(capsys, *LENET, "--memory", "1GB", "--devices", "2", "--micro-batches", "4", "--device", "P100", *link)[1]
-                    .splitlines()[5].split()[4].replace(",", "")) for link in ((), ("--bandwidth", "1e9"), ("--bandwidth", "1e9", "--latency", "1"))]
+    speeds = [
+        float(
+            run(
+                capsys, *LENET, "--memory", "1GB", "--devices", "2", "--micro-batches", "4", "--device",
+                "P100", *link,
+            )[1]
+            .splitlines()[5]
+            .split()[4]
+            .replace(",", "")
+        )
+        for link in ((), ("--bandwidth", "1e9"), ("--bandwidth", "1e9", "--latency", "1"))
+    ]
     assert speeds[0] > speeds[1] > speeds[2]
 
 
@@ -176,7 +283,8 @@ def test_validate_says_valid_or_all_faults(capsys, tmp_path):
     status, out, _ = run(capsys, "validate", str(table), "--micro-batches", "8", "--most-alive", "4")
     assert status == 0 and "valid: T = 33 ticks with F=1,B=2; peak micro-batches per device: 4 3 2 1" in out
     status, out, _ = run(capsys, "validate", str(table), "--most-alive", "2")
-    assert status == 1 and "2 faults:\n- device 0: with 0F2, 3 micro-batches are alive at once, above the limit of 2" in out
+    assert status == 1
+    assert "2 faults:\n- device 0: with 0F2, 3 micro-batches are alive at once, above the limit of 2" in out
     status, out, _ = run(capsys, "validate", str(table), "--micro-batches", "9")
     assert status == 1 and out.count("8 (missing)") == 8
     table.write_text("0F0,1F1,1B1,0B0\n0F1,1F0,1B0,0B1\n")
@@ -184,21 +292,32 @@ def test_validate_says_valid_or_all_faults(capsys, tmp_path):
     assert run(capsys, "validate", str(table), "--copy-of", "0", "1")[0] == 0
     table.write_text("0F0,0X0\n0Y0,\n")
     status, _, complaint = run(capsys, "validate", str(table))
-    assert status == 2 and "malformed cells: 2" in complaint and "row 2 (rank 1), column 1: '0Y0'" in complaint
+    assert status == 2
+    assert "malformed cells: 2" in complaint
+    assert "row 2 (rank 1), column 1: '0Y0'" in complaint
 
 
 def test_export_writes_each_format_and_prints_what_is_text(capsys, tmp_path):
     schedule = build("zb-v", 4, 3)
     options = ["--schedule", "zb-v", "--devices", "2", "--micro-batches", "3"]
     assert run(capsys, "export", *options, "--format", "csv") == (0, schedule.to_csv(), "")
-    assert run(capsys, "export", *options, "--format", "text", "--costs", "F=2")[1] == mp.simulate(schedule, mp.Costs(F=2)).to_text() + "\n"
+    assert (
+        run(capsys, "export", *options, "--format", "text", "--costs", "F=2")[1]
+        == mp.simulate(schedule, mp.Costs(F=2)).to_text() + "\n"
+    )
     table, page, picture = tmp_path / "x.csv", tmp_path / "x.json", tmp_path / "x.pdf"
     for path in (table, page, picture):
-        assert run(capsys, "export", *options, "--output", str(path), "--tick", "2 s", "--latency", "0.5")[:2] == (0, f"written: {path}\n")
+        assert run(capsys, "export", *options, "--output", str(path), "--tick", "2 s", "--latency", "0.5")[
+            :2
+        ] == (0, f"written: {path}\n")
     assert table.read_text() == schedule.to_csv() and picture.read_bytes().startswith(b"%PDF")
-    assert json.loads(page.read_text()) == mp.simulate(schedule, link=mp.Link(latency=0.5)).to_chrome_trace(tick="2 s")
+    assert json.loads(page.read_text()) == mp.simulate(schedule, link=mp.Link(latency=0.5)).to_chrome_trace(
+        tick="2 s"
+    )
     page = mp.simulate(schedule).to_html(title="zb-v, 4 stages, 3 micro-batches")
-    assert run(capsys, "export", *options, "--format", "html")[1] == page and page.startswith("<!doctype html>")
+    assert run(capsys, "export", *options, "--format", "html")[1] == page and page.startswith(
+        "<!doctype html>"
+    )
     assert run(capsys, "export", "--csv", str(table), "--format", "csv")[1] == schedule.to_csv()
 
 
@@ -218,7 +337,8 @@ def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
     monkeypatch.setattr("minipipe.cli.verify.SIZES", [(2, 3, 8)])
     monkeypatch.setattr("minipipe.cli.verify.BUILDERS", ["gpipe"])
     status, out, _ = run(capsys, "verify")
-    assert status == 1 and " NO " in out and "2 of 14 rows" in out  # with BatchNorm, the reference has the same loss
+    # with BatchNorm, the reference has the same loss
+    assert status == 1 and " NO " in out and "2 of 14 rows" in out
 
 
 def test_figures_are_made_by_one_command(capsys, tmp_path, monkeypatch):
@@ -226,16 +346,29 @@ def test_figures_are_made_by_one_command(capsys, tmp_path, monkeypatch):
     status, out, _ = run(capsys, "figures", "--folder", str(tmp_path / "figures"))
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     expected = (
-        "naive", "gpipe", "1f1b", "gpipe_recompute", "schedules", "zoo", "slow_links", "memory", "throughput", "cut",
+        "naive",
+        "gpipe",
+        "1f1b",
+        "gpipe_recompute",
+        "schedules",
+        "zoo",
+        "slow_links",
+        "memory",
+        "throughput",
+        "cut",
         "memory_by_devices",
     )
     assert status == 0 and names == {f"{name}.png" for name in expected}
 
 
-def test_bench_prints_one_table_with_every_row_and_without_pytorch_says_why_there_is_no_ratio(capsys, monkeypatch, tmp_path):
+def test_bench_prints_one_table_with_every_row_and_without_pytorch_says_why_there_is_no_ratio(
+    capsys, monkeypatch, tmp_path
+):
     """One round of each. The processes that measure find a PyTorch that cannot be imported."""
     (tmp_path / "torch.py").write_text("raise ImportError")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    )
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(bench, "PATIENCE", 0)
     monkeypatch.setattr(bench, "SIMULATIONS", [("1f1b", 2, 4, 1.2)])
@@ -245,13 +378,16 @@ def test_bench_prints_one_table_with_every_row_and_without_pytorch_says_why_ther
     assert [row[:67].rstrip() for row in rows] == [row.what for row in benchmarks.ROWS]
     for line, row in zip(rows, benchmarks.ROWS):
         ours, unit, *beside, ratio, zen, asked = line[67:].replace("<= ", "").split()
-        assert float(ours) > 0 and unit == row.unit and asked == ("-" if row.asked is None else f"{row.asked:.2f}")
+        assert float(ours) > 0
+        assert unit == row.unit
+        assert asked == ("-" if row.asked is None else f"{row.asked:.2f}")
         if row.beside == "PyTorch":
             assert beside == ["no", "PyTorch"] and ratio == zen == "-"
         else:
             assert " ".join(beside[:-2]) == row.beside and beside[-1] == row.unit
             assert float(ratio) > 0 and float(zen) > 0
-            assert row.unit == "ms" or float(ratio) == float(zen) <= row.asked  # memory does not depend on the kernels
+            # memory does not depend on the kernels
+            assert row.unit == "ms" or float(ratio) == float(zen) <= row.asked
     assert simulation.startswith("simulator, 1f1b, K = 2, M = 4: 16 actions") and "actions/s" in simulation
     assert "PyTorch: it is not installed" in reason
 
@@ -259,66 +395,107 @@ def test_bench_prints_one_table_with_every_row_and_without_pytorch_says_why_ther
 def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkeypatch):
     """Ratios 1, 2, 1; the medians 4 and 2 would have given 2."""
     clock, order = iter([1, 1, 4, 2, 9, 9]), []
-    monkeypatch.setattr(benchmarks, "milliseconds", lambda run, in_a_row: order.append((run(), in_a_row)) or next(clock))
+    monkeypatch.setattr(
+        benchmarks, "milliseconds", lambda run, in_a_row: order.append((run(), in_a_row)) or next(clock)
+    )
     measure = benchmarks.pairs(lambda: (lambda: "ours", lambda: "its"))
     assert measure(n_rounds=3, in_a_row=5) == (4, 2, 1)
     assert order == [("ours", 5), ("its", 5)] * 3
 
 
-@pytest.mark.parametrize("arguments, words", [
-    (["--schedule", "1f1"], "unknown schedule '1f1': did you mean '1f1b'?"),
-    (["--devices", "9"], "n_stages=9 does not fit 7 layers: use 1 to 7 stages"),
-    (["--micro-batches", "0"], "n_microbatches=0 must both be at least 1"),
-    (["--micro-batches", "40"], "--micro-batches 40 exceeds --batch-size 32: use at most that many"),
-    (["--learning-rate", "0"], "learning_rate=0.0 must be above 0"),
-    (["--epochs", "0"], "n_epochs=0"),
-    (["--output", "nowhere/t.png"], "there is no folder nowhere"),
-    (["--output", "t.xyz"], "its name must end in one of"),
-    (["--output", "."], "it is a folder"),
-    (["timeline", "--latency", "inf"], "latency=inf must be finite"),
-    (["timeline", "--costs", "F=1,Q=2"], "'Q=2' is not one cost of F, B, R, I, W"),
-    (["timeline", "--costs", "F=x"], "'x' is not a number"),
-    (["timeline", "--costs", "F=nan"], "F=nan on stage 0"),
-    (["timeline", "--latency", "-1"], "latency=-1"),
-    (["timeline", "--order", "F0 B1"], "device 0 never does 0B0 (missing)"),
-    (["timeline", "--output", "nowhere/t.png"], "there is no folder nowhere"),
-    (["timeline", "--costs", "F=-1"], "F=-1 on stage 0: a cost is a finite number of ticks above 0"),
-    (["timeline", "--devices", "0"], "n_stages=0 and n_microbatches=8 must both be at least 1"),
-    (["timeline", "--latency", "nan"], "latency=nan must be finite"),
-    (["timeline", "--bandwidth", "3"], "--bandwidth 3 slows nothing down while messages have 0 bytes: add message_bytes to --costs"),
-    (["timeline", "--costs", "message_bytes=8", "--bandwidth", "0"], "bandwidth=0 must be above 0"),
-    (["timeline", "--order", "F0 B0", "--devices", "1"], "--devices 1 has no place beside --order"),
-    (["timeline", "--order", "F0 B0", "--copy-of", "1"], "copy_of=(1,) leaves copy 0 without micro-batches"),
-    (["timeline", "--order", "F0 B0", "--copy-of", "0", "1"], "copy_of=(0, 1) must have a 0 or 1 for each of the 1 micro-batches"),
-    (["explain", "--most-alive", "0"], "most_alive=0 on device 0 lets no micro-batch through: use at least 1"),
-    (["timeline", "--copy-of", "0"], "--copy-of is for a schedule of your own"),
-    (["timeline", "--csv", "nowhere.csv"], "cannot read nowhere.csv: there is no such file"),
-    (["validate", "."], "cannot read .: it is a folder"),
-    (["validate", os.devnull], "the table has no actions: write one row per device"),
-    (["compare", "gpipe", "1f1"], "1f1: unknown schedule '1f1': did you mean '1f1b'?"),
-    (["compare", "interleaved", "--micro-batches", "9"], "interleaved: n_microbatches=9 makes"),
-    (["compare", "interleaved", "--costs", "F=1/1/1/2"], "F has 4 costs, one for each device, but 'interleaved' has 8 stages on 4 devices"),
-    (["fit", "--memory", "8XB"], "--memory '8XB' is no size: write 8GiB"),
-    (["fit", "--memory", "-1"], "--memory '-1' is no size"),
-    (["fit", "--memory", "0"], "memory_limit=0 bytes must be above 0"),
-    (["fit", "--memory", "1GiB", "--model", "alexnet()"], "minipipe.models has amoebanet_d, lenet5, mlp, resnet, transformer, but no alexnet"),
-    (["fit", "--memory", "1GiB", "--model", "mlp"], "--model 'mlp' is no call"),
-    (["fit", "--memory", "1GiB", "--model", "amoebanet_d(18)"], "missing 1 required positional argument: 'D'"),
-    (["fit", "--memory", "1GiB", "--model", "amoebanet_d(18, 9)"], "D=9 filters must be a multiple of 8"),
-    (["fit", "--memory", "1GiB", "--input", "1", "28", "28"], "layers[0], Conv2d(3, 52, kernel_size=(3, 3)), does not fit"),
-    (["fit", "--memory", "1GiB", "--model", "mlp([3, 2])"], "--input is missing: give the shape of one sample for mlp"),
-    (["fit", "--memory", "1GiB", "--model", "mlp(3, 2)"], "'int' object is not iterable; it is mlp(sizes, activation="),
-    (["fit", "--memory", "1GiB", "--devices", "99"], "n_devices=99 does not fit 28 layers: use 1 to 28"),
-    (["fit", "--memory", "1GiB", "--schedules", "gpip"], "must be a list of names out of naive, gpipe"),
-    (["fit", "--memory", "1GiB", "--schedules", "all", "gpip"], "must be a list of names out of naive, gpipe"),
-    (["fit", "--memory", "1GiB", "--micro-batches", "3"], "n_microbatches=3 does not divide batch_size=128: use 1"),
-    (["export"], "does not say what to write: use --format with one of csv, chrome, html, text"),
-    (["export", "--output", "x.foo"], "--output x.foo does not say what to write"),
-    (["export", "--format", "png"], "add --output schedule.png"),
-    (["export", "--format", "png", "--output", "x.svg"], "its name must end in one of .png"),
-    (["export", "--format", "csv", "--recompute"], "for which PyTorch's table has no cell"),
-    (["export", "--format", "chrome", "--tick", "1 h"], "tick='1 h' is not a length of time"),
-])
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--schedule", "1f1"], "unknown schedule '1f1': did you mean '1f1b'?"),
+        (["--devices", "9"], "n_stages=9 does not fit 7 layers: use 1 to 7 stages"),
+        (["--micro-batches", "0"], "n_microbatches=0 must both be at least 1"),
+        (["--micro-batches", "40"], "--micro-batches 40 exceeds --batch-size 32: use at most that many"),
+        (["--learning-rate", "0"], "learning_rate=0.0 must be above 0"),
+        (["--epochs", "0"], "n_epochs=0"),
+        (["--output", "nowhere/t.png"], "there is no folder nowhere"),
+        (["--output", "t.xyz"], "its name must end in one of"),
+        (["--output", "."], "it is a folder"),
+        (["timeline", "--latency", "inf"], "latency=inf must be finite"),
+        (["timeline", "--costs", "F=1,Q=2"], "'Q=2' is not one cost of F, B, R, I, W"),
+        (["timeline", "--costs", "F=x"], "'x' is not a number"),
+        (["timeline", "--costs", "F=nan"], "F=nan on stage 0"),
+        (["timeline", "--latency", "-1"], "latency=-1"),
+        (["timeline", "--order", "F0 B1"], "device 0 never does 0B0 (missing)"),
+        (["timeline", "--output", "nowhere/t.png"], "there is no folder nowhere"),
+        (["timeline", "--costs", "F=-1"], "F=-1 on stage 0: a cost is a finite number of ticks above 0"),
+        (["timeline", "--devices", "0"], "n_stages=0 and n_microbatches=8 must both be at least 1"),
+        (["timeline", "--latency", "nan"], "latency=nan must be finite"),
+        (
+            ["timeline", "--bandwidth", "3"],
+            "--bandwidth 3 slows nothing down while messages have 0 bytes: add message_bytes to --costs",
+        ),
+        (["timeline", "--costs", "message_bytes=8", "--bandwidth", "0"], "bandwidth=0 must be above 0"),
+        (["timeline", "--order", "F0 B0", "--devices", "1"], "--devices 1 has no place beside --order"),
+        (
+            ["timeline", "--order", "F0 B0", "--copy-of", "1"],
+            "copy_of=(1,) leaves copy 0 without micro-batches",
+        ),
+        (
+            ["timeline", "--order", "F0 B0", "--copy-of", "0", "1"],
+            "copy_of=(0, 1) must have a 0 or 1 for each of the 1 micro-batches",
+        ),
+        (
+            ["explain", "--most-alive", "0"],
+            "most_alive=0 on device 0 lets no micro-batch through: use at least 1",
+        ),
+        (["timeline", "--copy-of", "0"], "--copy-of is for a schedule of your own"),
+        (["timeline", "--csv", "nowhere.csv"], "cannot read nowhere.csv: there is no such file"),
+        (["validate", "."], "cannot read .: it is a folder"),
+        (["validate", os.devnull], "the table has no actions: write one row per device"),
+        (["compare", "gpipe", "1f1"], "1f1: unknown schedule '1f1': did you mean '1f1b'?"),
+        (["compare", "interleaved", "--micro-batches", "9"], "interleaved: n_microbatches=9 makes"),
+        (
+            ["compare", "interleaved", "--costs", "F=1/1/1/2"],
+            "F has 4 costs, one for each device, but 'interleaved' has 8 stages on 4 devices",
+        ),
+        (["fit", "--memory", "8XB"], "--memory '8XB' is not a size: write 8GiB"),
+        (["fit", "--memory", "-1"], "--memory '-1' is not a size"),
+        (["fit", "--memory", "0"], "memory_limit=0 bytes must be above 0"),
+        (
+            ["fit", "--memory", "1GiB", "--model", "alexnet()"],
+            "minipipe.models has amoebanet_d, lenet5, mlp, resnet, transformer, but no alexnet",
+        ),
+        (["fit", "--memory", "1GiB", "--model", "mlp"], "--model 'mlp' is not a call"),
+        (
+            ["fit", "--memory", "1GiB", "--model", "amoebanet_d(18)"],
+            "missing 1 required positional argument: 'D'",
+        ),
+        (["fit", "--memory", "1GiB", "--model", "amoebanet_d(18, 9)"], "D=9 filters must be a multiple of 8"),
+        (
+            ["fit", "--memory", "1GiB", "--input", "1", "28", "28"],
+            "layers[0], Conv2d(3, 52, kernel_size=(3, 3)), does not fit",
+        ),
+        (
+            ["fit", "--memory", "1GiB", "--model", "mlp([3, 2])"],
+            "--input is missing: give the shape of one sample for mlp",
+        ),
+        (
+            ["fit", "--memory", "1GiB", "--model", "mlp(3, 2)"],
+            "'int' object is not iterable; it is mlp(sizes, activation=",
+        ),
+        (["fit", "--memory", "1GiB", "--devices", "99"], "n_devices=99 does not fit 28 layers: use 1 to 28"),
+        (["fit", "--memory", "1GiB", "--schedules", "gpip"], "must be a list of names out of naive, gpipe"),
+        (
+            ["fit", "--memory", "1GiB", "--schedules", "all", "gpip"],
+            "must be a list of names out of naive, gpipe",
+        ),
+        (
+            ["fit", "--memory", "1GiB", "--micro-batches", "3"],
+            "n_microbatches=3 does not divide batch_size=128: use 1",
+        ),
+        (["export"], "does not say what to write: use --format with one of csv, chrome, html, text"),
+        (["export", "--output", "x.foo"], "--output x.foo does not say what to write"),
+        (["export", "--format", "png"], "add --output schedule.png"),
+        (["export", "--format", "png", "--output", "x.svg"], "its name must end in one of .png"),
+        (["export", "--format", "csv", "--recompute"], "for which PyTorch's table has no cell"),
+        (["export", "--format", "chrome", "--tick", "1 h"], "tick='1 h' is not a length of time"),
+    ],
+)
 def test_a_mistake_is_answered_in_a_sentence_with_status_2_before_any_work(capsys, arguments, words):
     status, out, complaint = run(capsys, *arguments)
     assert status == 2 and words in complaint and complaint.startswith("minipipe: error: ")
@@ -349,7 +526,9 @@ def test_two_schedules_at_once_are_refused(capsys):
 
 
 def test_python_m_minipipe_is_the_command_line():
-    done = subprocess.run([sys.executable, "-m", "minipipe", "timeline", "--schedule", "x"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "minipipe", "timeline", "--schedule", "x"], capture_output=True, text=True
+    )
     assert done.returncode == 2 and done.stderr.startswith("minipipe: error: unknown schedule 'x'")
 
 

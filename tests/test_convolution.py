@@ -1,4 +1,6 @@
-"""Convolution and its transpose against loops over single numbers, against each other, and under micro-batching."""
+"""Convolution and its transpose against loops over single numbers, against each other,
+and under micro-batching.
+"""
 
 import math
 import tracemalloc
@@ -36,7 +38,9 @@ def ready(layer, lengths, m=3, dtype=np.float64, seed=0):
 # --- against another implementation
 
 class Geometry(NamedTuple):
-    """A layer's options, and the lengths of the longer side: a convolution's input, a transposed one's output."""
+    """A layer's options, and the lengths of the longer side: a convolution's input, a transposed
+    one's output.
+    """
 
     transposed: bool
     n_in: int
@@ -51,17 +55,24 @@ class Geometry(NamedTuple):
     m: int
 
     def windows(self):
-        return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1
-                     for n, k, s, p, d in zip(self.lengths, self.kernel, self.stride, self.padding, self.dilation))
+        return tuple(
+            (n + 2 * p - d * (k - 1) - 1) // s + 1
+            for n, k, s, p, d in zip(self.lengths, self.kernel, self.stride, self.padding, self.dilation)
+        )
 
     def remainder(self):
-        return tuple((n + 2 * p - d * (k - 1) - 1) % s
-                     for n, k, s, p, d in zip(self.lengths, self.kernel, self.stride, self.padding, self.dilation))
+        axes = zip(self.lengths, self.kernel, self.stride, self.padding, self.dilation)
+        return tuple((n + 2 * p - d * (k - 1) - 1) % s for n, k, s, p, d in axes)
 
     def layer(self, transposed):
-        options = dict(stride=self.stride, padding=self.padding, dilation=self.dilation, groups=self.groups, bias=self.bias)
+        options = dict(
+            stride=self.stride, padding=self.padding, dilation=self.dilation, groups=self.groups,
+            bias=self.bias,
+        )
         if transposed:
-            return TRANSPOSED[len(self.lengths)](self.n_out, self.n_in, self.kernel, output_padding=self.remainder(), **options)
+            return TRANSPOSED[len(self.lengths)](
+                self.n_out, self.n_in, self.kernel, output_padding=self.remainder(), **options
+            )
         return OF_AXES[len(self.lengths)](self.n_in, self.n_out, self.kernel, **options)
 
 
@@ -74,28 +85,38 @@ def geometries(draw):
         return tuple(draw(st.lists(st.integers(low, high), min_size=n_axes, max_size=n_axes)))
 
     kernel, stride, padding, dilation = per_axis(1, 3), per_axis(1, 3), per_axis(0, 3), per_axis(1, 3)
-    lengths = tuple(max(n, d * (k - 1) + 1 - 2 * p) for n, k, p, d in zip(per_axis(1, most), kernel, padding, dilation))
+    lengths = tuple(
+        max(n, d * (k - 1) + 1 - 2 * p) for n, k, p, d in zip(per_axis(1, most), kernel, padding, dilation)
+    )
     return Geometry(
-        draw(st.booleans()), groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2)), groups, draw(st.booleans()), lengths,
-        kernel, stride, padding, dilation, draw(st.integers(1, 3)),
+        draw(st.booleans()), groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2)), groups,
+        draw(st.booleans()), lengths, kernel, stride, padding, dilation, draw(st.integers(1, 3)),
     )
 
 
 def meetings(g):
-    """(o, c, c within its group, p, i, q) for every weight and place: window p of output o sees place q of c through W[o, c, i]."""
+    """(o, c, c within its group, p, i, q) for every weight and place: window p of output o sees place q of c
+    through W[o, c, i].
+    """
     for o in range(g.n_out):
         for c_in_group in range(g.n_in // g.groups):
             c = o // (g.n_out // g.groups) * (g.n_in // g.groups) + c_in_group
             for p in np.ndindex(*g.windows()):
                 for i in np.ndindex(*g.kernel):
-                    q = tuple(a * s + b * d - pad for a, b, s, d, pad in zip(p, i, g.stride, g.dilation, g.padding))
+                    q = tuple(
+                        a * s + b * d - pad for a, b, s, d, pad in zip(p, i, g.stride, g.dilation, g.padding)
+                    )
                     if all(0 <= place < n for place, n in zip(q, g.lengths)):
                         yield (o, *p), (c, *q), (o, c_in_group, *i)
 
 
 def by_loops(g, W, b, A_prev, dZ):
     """(Z, dA_prev, dW, db), one product of numbers at a time."""
-    Z, dA_prev, dW = np.zeros(dZ.shape, dZ.dtype), np.zeros(A_prev.shape, dZ.dtype), np.zeros(W.shape, dZ.dtype)
+    Z, dA_prev, dW = (
+        np.zeros(dZ.shape, dZ.dtype),
+        np.zeros(A_prev.shape, dZ.dtype),
+        np.zeros(W.shape, dZ.dtype),
+    )
     for short, long, weight in meetings(g):
         into, out_of = (long, short) if g.transposed else (short, long)
         for k in range(g.m):
@@ -108,36 +129,65 @@ def by_loops(g, W, b, A_prev, dZ):
 
 
 ROWS_OF_PADDING = Geometry(  # the first band lies above the array, and the last below
-    transposed=False, n_in=1, n_out=1, groups=1, bias=False, lengths=(4, 1), kernel=(1, 1), stride=(1, 1), padding=(3, 0),
-    dilation=(1, 1), m=1,
+    transposed=False,
+    n_in=1,
+    n_out=1,
+    groups=1,
+    bias=False,
+    lengths=(4, 1),
+    kernel=(1, 1),
+    stride=(1, 1),
+    padding=(3, 0),
+    dilation=(1, 1),
+    m=1,
 )
 
 
 def ways():
-    """Rows of windows by themselves or all in one; in parts or whole; a fold, or a convolution with the reversed kernel."""
-    return st.fixed_dictionaries({
-        "LEAST_COLUMNS": st.sampled_from([1, 10**9]), "SMALL_PRODUCT": st.sampled_from([1, 30, 10**9]), "LEAST_PART": st.just(1),
-        "COST_OF_ADDING": st.sampled_from([0, 10**9]),
-    })
+    """Rows of windows by themselves or all in one; in parts or whole; a fold, or a convolution with the
+    reversed kernel.
+    """
+    return st.fixed_dictionaries(
+        {
+            "LEAST_COLUMNS": st.sampled_from([1, 10**9]),
+            "SMALL_PRODUCT": st.sampled_from([1, 30, 10**9]),
+            "LEAST_PART": st.just(1),
+            "COST_OF_ADDING": st.sampled_from([0, 10**9]),
+        }
+    )
 
 
 def whole_numbers(rng, shape, convert):
     return convert(rng.integers(-4, 5, shape))
 
 
-@pytest.mark.parametrize("convert", [np.float32, np.float64, lambda array: rational(array) / 7], ids=["float32", "float64", "exact"])
+@pytest.mark.parametrize(
+    "convert",
+    [np.float32, np.float64, lambda array: rational(array) / 7],
+    ids=["float32", "float64", "exact"],
+)
 @settings(max_examples=60)
 @example(g=ROWS_OF_PADDING, buffer_bytes=1, way={"LEAST_COLUMNS": 1, "COST_OF_ADDING": 0}, seed=0)
-@given(g=geometries(), buffer_bytes=st.sampled_from([1, 300, 2000, windows.BUFFER_BYTES]), way=ways(), seed=st.integers(0, 99))
+@given(
+    g=geometries(),
+    buffer_bytes=st.sampled_from([1, 300, 2000, windows.BUFFER_BYTES]),
+    way=ways(),
+    seed=st.integers(0, 99),
+)
 def test_equals_loops_over_single_numbers(convert, g, buffer_bytes, way, seed):
-    """On whole numbers, or exact ones, no operation rounds, so == is right: for any band, down to one number wide, and
-    for each way of computing, the choice among which depends on sizes alone."""
+    """On whole numbers, or exact ones, no operation rounds, so == is right: for any band, down to one number
+    wide, and for each way of computing, the choice among which depends on sizes alone.
+    """
     rng = np.random.default_rng(seed)
     layer = g.layer(g.transposed)
     layer.W = whole_numbers(rng, layer.shape_of_W(), convert)
-    layer.b = whole_numbers(rng, (layer.out_channels, *(1,) * (len(g.lengths) + 1)), convert) if g.bias else None
+    layer.b = (
+        whole_numbers(rng, (layer.out_channels, *(1,) * (len(g.lengths) + 1)), convert) if g.bias else None
+    )
     long, short = (g.n_in, *g.lengths, g.m), (g.n_out, *g.windows(), g.m)
-    A_prev, dZ = (whole_numbers(rng, shape, convert) for shape in ((short, long) if g.transposed else (long, short)))
+    A_prev, dZ = (
+        whole_numbers(rng, shape, convert) for shape in ((short, long) if g.transposed else (long, short))
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "BUFFER_BYTES", buffer_bytes)
         for name, value in way.items():
@@ -168,7 +218,10 @@ def test_one_dimension_by_hand():
     assert layer.forward(A_prev).ravel().tolist() == [0 + 10 + 200 + 0.5, 2 + 30 + 400 + 0.5]
 
 
-@pytest.mark.parametrize("kernel, dilation, expected", [(3, 1, [3, 6, 9, 12, 9]), (4, 1, [6, 10, 14, 12, 9]), (2, 3, [3, 5, 7, 3, 4])])
+@pytest.mark.parametrize(
+    "kernel, dilation, expected",
+    [(3, 1, [3, 6, 9, 12, 9]), (4, 1, [6, 10, 14, 12, 9]), (2, 3, [3, 5, 7, 3, 4])],
+)
 def test_same_keeps_the_length_and_puts_the_odd_zero_behind(kernel, dilation, expected):
     """Sums of `kernel` neighbours of 1 2 3 4 5, which is the rule of PyTorch for even spans."""
     layer = mp.Conv1d(1, 1, kernel, padding="same", dilation=dilation, bias=False)
@@ -183,9 +236,10 @@ def test_same_keeps_the_length_and_puts_the_odd_zero_behind(kernel, dilation, ex
 def test_backward_equals_central_differences(layer, lengths, m):
     """The slope of J = sum(R * Z) along a random direction D, by (J(+1) - J(-1)) / 2, in float64.
 
-    J is linear in A_prev, in W and in b, so the quotient is exact for any step, apart from rounding. Each value
-    is a sum of at most n = W.size + dZ.size + A_prev.size products, so each of the three that are compared is off
-    by at most gamma(n + 3) times the sum S of absolute values, which the layer computes from absolute values.
+    J is linear in A_prev, in W and in b, so the quotient is exact for any step, apart from rounding.
+    Each value is a sum of at most n = W.size + dZ.size + A_prev.size products, so each of the three that are
+    compared is off by at most gamma(n + 3) times the sum S of absolute values, which the layer computes from
+    absolute values.
     """
     layer, A_prev, R = ready(layer, lengths, m)
     dA_prev, dW, db = layer.backward(R)
@@ -221,7 +275,11 @@ def test_writes_into_no_array_that_it_was_handed_and_caches_the_input_alone(laye
 def test_takes_arrays_that_are_not_contiguous_and_gives_the_same_bits(layer, lengths):
     layer, A_prev, dZ = ready(layer, lengths)
     expected = layer.forward(A_prev), *layer.backward(dZ)
-    for spread in (lambda A: np.repeat(A, 2, axis=-1)[..., ::2], lambda A: A[::-1].copy()[::-1], lambda A: A.T.copy().T):
+    for spread in (
+        lambda A: np.repeat(A, 2, axis=-1)[..., ::2],
+        lambda A: A[::-1].copy()[::-1],
+        lambda A: A.T.copy().T,
+    ):
         assert same((layer.forward(spread(A_prev)), *layer.backward(spread(dZ))), expected)
 
 
@@ -231,9 +289,13 @@ def test_whole_numbers_as_data_do_not_round_the_weights():
     assert layer.forward(np.array([[[1, 2]]])).tolist() == [[[0.75, 1.25]]]
 
 
-@pytest.mark.parametrize("layer, lengths, fan_in", [
-    (mp.Conv2d(32, 32, 5, groups=2), (12, 12), 16 * 25), (mp.ConvTranspose2d(32, 32, 4, stride=2, groups=2), (6, 6), 16 * 16 / 4),
-])
+@pytest.mark.parametrize(
+    "layer, lengths, fan_in",
+    [
+        (mp.Conv2d(32, 32, 5, groups=2), (12, 12), 16 * 25),
+        (mp.ConvTranspose2d(32, 32, 4, stride=2, groups=2), (6, 6), 16 * 16 / 4),
+    ],
+)
 def test_initialisation_is_he_with_the_inputs_of_an_output(layer, lengths, fan_in):
     """W has variance 2 / fan-in / its share; n numbers scatter by sqrt(2/n), five times that is allowed.
 
@@ -256,7 +318,8 @@ def test_initialisation_is_he_with_the_inputs_of_an_output(layer, lengths, fan_i
     (mp.ConvTranspose2d(32, 16, 4, stride=2, padding=1), (16, 16), 8, 2**18),
 ], ids=repr)
 def test_the_column_matrix_never_exists_as_a_whole(layer, lengths, m, buffer_bytes, monkeypatch):
-    """The peak of forward and backward beyond their arguments is at most 2.2 times input plus output, results included.
+    """The peak of forward and backward beyond their arguments is at most 2.2 times input plus output,
+    results included.
 
     The smaller arrays come with a buffer that is smaller in proportion.
     """
@@ -283,7 +346,10 @@ NETWORK = [
 
 def pipeline(data, layers, m):
     partition, n_microbatches, schedule, recompute = data.draw(cuts(len(layers), m))
-    return mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), len(partition), n_microbatches, schedule, recompute, partition=partition)
+    return mp.Pipeline(
+        layers, mp.SoftmaxCrossEntropy(), len(partition), n_microbatches, schedule, recompute,
+        partition=partition,
+    )
 
 
 def mini_batch(m):
@@ -294,8 +360,12 @@ def mini_batch(m):
 @settings(max_examples=10)
 @given(st.data(), st.integers(1, 5))
 def test_theorem_micro_batches_equal_the_full_batch_in_rational_arithmetic(data, m):
-    """The gaps that the transposed convolution leaves are rational zeros, or the Sigmoid behind it could not take them."""
-    layers = [layer.copy(lambda p: rational(np.round(8 * p) / 8)) for layer in mp.Sequential(NETWORK, None).layers]
+    """The gaps that the transposed convolution leaves are rational zeros, or the Sigmoid behind it could not
+    take them.
+    """
+    layers = [
+        layer.copy(lambda p: rational(np.round(8 * p) / 8)) for layer in mp.Sequential(NETWORK, None).layers
+    ]
     X, Y = mini_batch(m)
     assert equals_full_batch(pipeline(data, layers, m), rational(X), rational(Y))
 
@@ -322,20 +392,41 @@ def test_a_network_with_weights_and_no_bias_trains():
 
 # --- errors
 
-@pytest.mark.parametrize("make, message", [
-    (lambda: mp.Conv2d(4, 6, 3, groups=4), r"groups=4 does not divide both in_channels=4 and out_channels=6: use a divisor of 2"),
-    (lambda: mp.Conv2d(0, 6, 3), r"in_channels=0, out_channels=6 and groups=1 must be at least 1"),
-    (lambda: mp.Conv2d(1, 1, (3, 3, 3)), r"kernel_size=\(3, 3, 3\) has 3 numbers for 2 spatial axes: give one per axis"),
-    (lambda: mp.Conv1d(1, 1, 0), r"kernel_size=0 must be at least 1 on each axis, got 0"),
-    (lambda: mp.Conv2d(1, 1, 3, stride=(1, 0)), r"stride=\(1, 0\) must be at least 1 on each axis, got 0"),
-    (lambda: mp.Conv1d(1, 1, 3, padding=-1), r"padding=-1 must be at least 0 on each axis, got -1"),
-    (lambda: mp.Conv1d(1, 1, 3, dilation=0), r"dilation=0 must be at least 1"),
-    (lambda: mp.Conv1d(1, 1, 2.5), r"kernel_size=2.5 must be a whole number, or a tuple of one per spatial axis"),
-    (lambda: mp.Conv1d(1, 1, 3, padding="full"), r"padding='full' is not known: use \"same\""),
-    (lambda: mp.Conv1d(1, 1, 3, padding="same", stride=2), r"padding=\"same\" keeps the length, which stride=\(2,\) cannot"),
-    (lambda: mp.ConvTranspose1d(1, 1, 3, padding="same"), r"padding=\"same\" is for convolutions"),
-    (lambda: mp.ConvTranspose1d(1, 1, 3, stride=2, output_padding=2), r"output_padding=2 must be below the larger of stride=2 and dil"),
-])
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (
+            lambda: mp.Conv2d(4, 6, 3, groups=4),
+            r"groups=4 does not divide both in_channels=4 and out_channels=6: use a divisor of 2",
+        ),
+        (lambda: mp.Conv2d(0, 6, 3), r"in_channels=0, out_channels=6 and groups=1 must be at least 1"),
+        (
+            lambda: mp.Conv2d(1, 1, (3, 3, 3)),
+            r"kernel_size=\(3, 3, 3\) has 3 numbers for 2 spatial axes: give one per axis",
+        ),
+        (lambda: mp.Conv1d(1, 1, 0), r"kernel_size=0 must be at least 1 on each axis, got 0"),
+        (
+            lambda: mp.Conv2d(1, 1, 3, stride=(1, 0)),
+            r"stride=\(1, 0\) must be at least 1 on each axis, got 0",
+        ),
+        (lambda: mp.Conv1d(1, 1, 3, padding=-1), r"padding=-1 must be at least 0 on each axis, got -1"),
+        (lambda: mp.Conv1d(1, 1, 3, dilation=0), r"dilation=0 must be at least 1"),
+        (
+            lambda: mp.Conv1d(1, 1, 2.5),
+            r"kernel_size=2.5 must be a whole number, or a tuple of one per spatial axis",
+        ),
+        (lambda: mp.Conv1d(1, 1, 3, padding="full"), r"padding='full' is not known: use \"same\""),
+        (
+            lambda: mp.Conv1d(1, 1, 3, padding="same", stride=2),
+            r"padding=\"same\" keeps the length, which stride=\(2,\) cannot",
+        ),
+        (lambda: mp.ConvTranspose1d(1, 1, 3, padding="same"), r"padding=\"same\" is for convolutions"),
+        (
+            lambda: mp.ConvTranspose1d(1, 1, 3, stride=2, output_padding=2),
+            r"output_padding=2 must be below the larger of stride=2 and dil",
+        ),
+    ],
+)
 def test_wrong_options_are_refused_at_construction(make, message):
     with pytest.raises(ValueError, match=message):
         make()
@@ -347,11 +438,20 @@ def test_wrong_arrays_are_refused_with_both_numbers():
         layer.forward(A_prev[:, 0])
     with pytest.raises(ValueError, match=r"needs A_prev of shape \(3, H, W, m\), got \(2, 5, 5, 3\)"):
         layer.forward(A_prev[:2])
-    with pytest.raises(ValueError, match=r"spans \(5, 5\) places does not fit .* lengths \(6, 2\) with padding \(\(1, 1\), \(1, 1\)\): 5 > 2 \+ 2"):
+    with pytest.raises(
+        ValueError,
+        match=r"spans \(5, 5\) places does not fit .* lengths \(6, 2\) "
+        r"with padding \(\(1, 1\), \(1, 1\)\): 5 > 2 \+ 2",
+    ):
         ready(mp.Conv2d(3, 2, 5, padding=1), (6, 2))
-    with pytest.raises(ValueError, match=r"lengths \(1,\) would become \(-1,\), but each must be at least 1: use less padding"):
+    with pytest.raises(
+        ValueError,
+        match=r"lengths \(1,\) would become \(-1,\), but each must be at least 1: use less padding",
+    ):
         ready(mp.ConvTranspose1d(1, 1, 1, padding=1), (1,))
-    with pytest.raises(ValueError, match=r"dZ has shape \(2, 4, 5, 3\), but the output had shape \(2, 5, 5, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"dZ has shape \(2, 4, 5, 3\), but the output had shape \(2, 5, 5, 3\)"
+    ):
         layer.backward(dZ[:, 1:])
     with pytest.raises(RuntimeError, match="call forward"):
         layer.copy().backward(dZ)

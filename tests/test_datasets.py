@@ -1,4 +1,6 @@
-"""The digits are the real ones, whole, and split as the attribution says; files that the user has are read or refused."""
+"""The digits are the real ones, whole, and split as the attribution says; files that the user has are read
+or refused.
+"""
 
 import gzip
 import hashlib
@@ -34,12 +36,15 @@ def test_the_split_is_stratified():
 
 def test_the_images_are_those_of_the_source():
     """The digest of the 1,797 x 64 pixels and of the labels, taken from scikit-learn's load_digits."""
-    with resources.files("minipipe.datasets").joinpath("digits.npz").open("rb") as file, np.load(file) as stored:
+    with (
+        resources.files("minipipe.datasets").joinpath("digits.npz").open("rb") as file,
+        np.load(file) as stored,
+    ):
         pixels, labels = stored["pixels"], stored["labels"]
     assert pixels.shape == (1797, 64)
-    assert hashlib.sha256(pixels.astype(np.uint8).tobytes() + labels.astype(np.uint8).tobytes()).hexdigest() == (
-        "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
-    )
+    assert hashlib.sha256(
+        pixels.astype(np.uint8).tobytes() + labels.astype(np.uint8).tobytes()
+    ).hexdigest() == ("87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826")
 
 
 def test_no_image_is_in_both_parts():
@@ -49,7 +54,9 @@ def test_no_image_is_in_both_parts():
 
 
 def idx(array):
-    """The bytes of an IDX file: 0, 0, 8 for unsigned bytes, the number of dimensions; the dimensions; the entries."""
+    """The bytes of an IDX file: 0, 0, 8 for unsigned bytes, the number of dimensions; the dimensions;
+    the entries.
+    """
     sizes = b"".join(size.to_bytes(4, "big") for size in array.shape)
     return bytes([0, 0, 8, array.ndim]) + sizes + array.astype(np.uint8).tobytes()
 
@@ -101,7 +108,10 @@ def unpacked_under_the_packed_name(files):
 
 @pytest.mark.parametrize(
     "spelling",
-    [as_they_are, with_a_dot, packed, packed_with_a_dot, packed_under_the_plain_name, unpacked_under_the_packed_name],
+    [
+        as_they_are, with_a_dot, packed, packed_with_a_dot, packed_under_the_plain_name,
+        unpacked_under_the_packed_name,
+    ],
 )
 def test_mnist_has_every_pixel_and_label_in_its_place(tmp_path, images, mnist_files, spelling):
     write(tmp_path, spelling(mnist_files))
@@ -109,7 +119,10 @@ def test_mnist_has_every_pixel_and_label_in_its_place(tmp_path, images, mnist_fi
     for (X, Y), pixels, labels in zip([parts.train, parts.test], images, [[9, 0, 4], [1, 9]]):
         m = len(labels)
         assert (X.shape, Y.shape) == ((1, 28, 28, m), (10, m))
-        assert X.dtype == Y.dtype == np.float32 and X.flags.c_contiguous and Y.flags.c_contiguous and X.flags.writeable
+        assert X.dtype == Y.dtype == np.float32
+        assert X.flags.c_contiguous
+        assert Y.flags.c_contiguous
+        assert X.flags.writeable
         for k in range(m):
             assert np.array_equal(X[0, :, :, k], pixels[k].astype(np.float32) / np.float32(255))
             assert np.array_equal(Y[:, k], np.arange(10) == labels[k])
@@ -126,9 +139,13 @@ def test_a_missing_folder_is_named_with_what_belongs_there(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     for folder in (tmp_path / "none", tmp_path / "file"):
         not_there = f"{folder.name} is not a folder, expected one with"
-        with pytest.raises(FileNotFoundError, match=f"{not_there} 4 files, {TRAIN_IMAGES} among them: {MNIST_SITE}"):
+        with pytest.raises(
+            FileNotFoundError, match=f"{not_there} 4 files, {TRAIN_IMAGES} among them: {MNIST_SITE}"
+        ):
             mnist(folder)
-        with pytest.raises(FileNotFoundError, match=f"{not_there} 6 files, data_batch_1.bin among them: {CIFAR10_SITE}"):
+        with pytest.raises(
+            FileNotFoundError, match=f"{not_there} 6 files, data_batch_1.bin among them: {CIFAR10_SITE}"
+        ):
             cifar10(folder)
 
 
@@ -136,7 +153,9 @@ def test_all_missing_files_of_mnist_are_named(tmp_path, mnist_files):
     del mnist_files[TRAIN_LABELS], mnist_files[TEST_IMAGES]
     write(tmp_path, mnist_files)
     (tmp_path / TEST_IMAGES).mkdir()
-    with pytest.raises(FileNotFoundError, match=f"lacks 2 of 4 files: {TRAIN_LABELS}, {TEST_IMAGES}: {MNIST_SITE}"):
+    with pytest.raises(
+        FileNotFoundError, match=f"lacks 2 of 4 files: {TRAIN_LABELS}, {TEST_IMAGES}: {MNIST_SITE}"
+    ):
         mnist(tmp_path)
 
 
@@ -153,23 +172,87 @@ def header_of_huge_sizes(data):
 
 
 DAMAGED = {
-    "truncated images": (TRAIN_IMAGES, lambda data: data[:-1], r"holds 2,367 bytes, but its header announces 16 \+ 3 x 28 x 28 = 2,368"),
-    "bytes too many": (TEST_LABELS, lambda data: data + b"\0", r"holds 11 bytes, but its header announces 8 \+ 2 = 10"),
+    "truncated images": (
+        TRAIN_IMAGES,
+        lambda data: data[:-1],
+        r"holds 2,367 bytes, but its header announces 16 \+ 3 x 28 x 28 = 2,368",
+    ),
+    "bytes too many": (
+        TEST_LABELS,
+        lambda data: data + b"\0",
+        r"holds 11 bytes, but its header announces 8 \+ 2 = 10",
+    ),
     "an empty file": (TRAIN_LABELS, lambda data: b"", "holds 0 bytes, expected a header of 8 and more"),
-    "half a header": (TEST_IMAGES, lambda data: data[:15], "holds 15 bytes, expected a header of 16 and more"),
-    "labels for images": (TRAIN_IMAGES, lambda data: idx(np.zeros(20)), "begins with 00 00 08 01, expected .* 00 00 08 03"),
-    "images for labels": (TEST_LABELS, lambda data: small_images(2, 28, 28), "begins with 00 00 08 03, expected .* 00 00 08 01"),
-    "floats": (TRAIN_IMAGES, floats, "begins with 00 00 0d 03, expected .* 00 00 08 03, unsigned bytes in 3 dimensions"),
-    "a web page": (TRAIN_IMAGES, lambda data: b"<!DOCTYPE html><html>", "begins with 3c 21 44 4f, expected the magic number 00 00 08 03"),
-    "other sizes": (TRAIN_IMAGES, lambda data: small_images(3, 32, 28), "holds images of 32 x 28, expected 28 x 28"),
-    "as many pixels": (TRAIN_IMAGES, lambda data: small_images(3, 14, 56), "holds images of 14 x 56, expected 28 x 28"),
-    "sizes swapped": (TRAIN_IMAGES, lambda data: small_images(28, 28, 3), "holds images of 28 x 3, expected 28 x 28"),
-    "sizes beyond 64 bits": (TRAIN_IMAGES, header_of_huge_sizes, "holds 16 bytes, .* = 79,228,162,458,924,105,385,300,197,391:"),
-    "a label out of range": (TEST_LABELS, lambda data: data[:-1] + b"\x0a", "has the label 10 for image 1, expected 0 to 9"),
-    "a label missing": (TRAIN_LABELS, lambda data: idx(np.array([9, 0])), "holds 3 images, but .* holds 2 labels, expected as many"),
-    "half a gzip file": (TRAIN_IMAGES, lambda data: gzip.compress(data)[:99], rf"holds 99 bytes, {NOT_WHOLE} \(Compressed file ended"),
-    "a wrong checksum": (TRAIN_IMAGES, lambda data: gzip.compress(data)[:-8] + bytes(8), rf"{NOT_WHOLE} \(CRC check failed"),
-    "garbage in gzip": (TRAIN_IMAGES, lambda data: gzip.compress(data)[:10] + b"\xff" * 5, rf"holds 15 bytes, {NOT_WHOLE} \(Error -3"),
+    "half a header": (
+        TEST_IMAGES,
+        lambda data: data[:15],
+        "holds 15 bytes, expected a header of 16 and more",
+    ),
+    "labels for images": (
+        TRAIN_IMAGES,
+        lambda data: idx(np.zeros(20)),
+        "begins with 00 00 08 01, expected .* 00 00 08 03",
+    ),
+    "images for labels": (
+        TEST_LABELS,
+        lambda data: small_images(2, 28, 28),
+        "begins with 00 00 08 03, expected .* 00 00 08 01",
+    ),
+    "floats": (
+        TRAIN_IMAGES,
+        floats,
+        "begins with 00 00 0d 03, expected .* 00 00 08 03, unsigned bytes in 3 dimensions",
+    ),
+    "a web page": (
+        TRAIN_IMAGES,
+        lambda data: b"<!DOCTYPE html><html>",
+        "begins with 3c 21 44 4f, expected the magic number 00 00 08 03",
+    ),
+    "other sizes": (
+        TRAIN_IMAGES,
+        lambda data: small_images(3, 32, 28),
+        "holds images of 32 x 28, expected 28 x 28",
+    ),
+    "as many pixels": (
+        TRAIN_IMAGES,
+        lambda data: small_images(3, 14, 56),
+        "holds images of 14 x 56, expected 28 x 28",
+    ),
+    "sizes swapped": (
+        TRAIN_IMAGES,
+        lambda data: small_images(28, 28, 3),
+        "holds images of 28 x 3, expected 28 x 28",
+    ),
+    "sizes beyond 64 bits": (
+        TRAIN_IMAGES,
+        header_of_huge_sizes,
+        "holds 16 bytes, .* = 79,228,162,458,924,105,385,300,197,391:",
+    ),
+    "a label out of range": (
+        TEST_LABELS,
+        lambda data: data[:-1] + b"\x0a",
+        "has the label 10 for image 1, expected 0 to 9",
+    ),
+    "a label missing": (
+        TRAIN_LABELS,
+        lambda data: idx(np.array([9, 0])),
+        "holds 3 images, but .* holds 2 labels, expected as many",
+    ),
+    "half a gzip file": (
+        TRAIN_IMAGES,
+        lambda data: gzip.compress(data)[:99],
+        rf"holds 99 bytes, {NOT_WHOLE} \(Compressed file ended",
+    ),
+    "a wrong checksum": (
+        TRAIN_IMAGES,
+        lambda data: gzip.compress(data)[:-8] + bytes(8),
+        rf"{NOT_WHOLE} \(CRC check failed",
+    ),
+    "garbage in gzip": (
+        TRAIN_IMAGES,
+        lambda data: gzip.compress(data)[:10] + b"\xff" * 5,
+        rf"holds 15 bytes, {NOT_WHOLE} \(Error -3",
+    ),
 }
 
 
@@ -207,22 +290,37 @@ def test_cifar10_has_every_pixel_and_label_in_its_place(tmp_path, cifar10_files,
             assert np.array_equal(Y[:, k], np.arange(10) == record[0])
             for channel, row in [(0, 0), (0, 31), (1, 0), (2, 17), (2, 31)]:
                 begin = 1 + 1024 * channel + 32 * row
-                assert np.array_equal(X[channel, row, :, k], record[begin:begin + 32].astype(np.float32) / np.float32(255))
+                assert np.array_equal(
+                    X[channel, row, :, k], record[begin : begin + 32].astype(np.float32) / np.float32(255)
+                )
 
 
 def test_all_missing_files_of_cifar10_are_named(tmp_path, cifar10_files):
-    write(tmp_path, {f"{name}.bin": cifar10_files[f"{name}.bin"] for name in ("data_batch_1", "data_batch_4", "test_batch")})
+    write(
+        tmp_path,
+        {
+            f"{name}.bin": cifar10_files[f"{name}.bin"]
+            for name in ("data_batch_1", "data_batch_4", "test_batch")
+        },
+    )
     missing = "data_batch_2.bin, data_batch_3.bin, data_batch_5.bin"
     with pytest.raises(FileNotFoundError, match=f"lacks 3 of 6 files: {missing}: {CIFAR10_SITE}"):
         cifar10(tmp_path)
 
 
-@pytest.mark.parametrize("data, message", [
-    (bytes(6145), r"holds 6,145 bytes, expected a multiple of 1 \+ 3 x 32 x 32 = 3,073, in the original 30,730,000"),
-    (b"", "holds 0 bytes, expected a multiple of"),
-    (bytes(3073) + b"\x0b" + bytes(3072), "has the label 11 for image 1, expected 0 to 9"),
-    (gzip.compress(bytes(3073))[:20], rf"holds 20 bytes, {NOT_WHOLE} \(Compressed file ended"),
-], ids=["truncated", "empty", "a label out of range", "a damaged gzip file"])
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        (
+            bytes(6145),
+            r"holds 6,145 bytes, expected a multiple of 1 \+ 3 x 32 x 32 = 3,073, in the original 30,730,000",
+        ),
+        (b"", "holds 0 bytes, expected a multiple of"),
+        (bytes(3073) + b"\x0b" + bytes(3072), "has the label 11 for image 1, expected 0 to 9"),
+        (gzip.compress(bytes(3073))[:20], rf"holds 20 bytes, {NOT_WHOLE} \(Compressed file ended"),
+    ],
+    ids=["truncated", "empty", "a label out of range", "a damaged gzip file"],
+)
 def test_a_file_of_cifar10_that_is_not_as_it_should_be_is_refused(tmp_path, cifar10_files, data, message):
     write(tmp_path, cifar10_files | {"data_batch_3.bin": data})
     with pytest.raises(ValueError, match=rf"data_batch_3.bin {message}.*remove it, and {CIFAR10_SITE}"):

@@ -9,7 +9,8 @@ import pytest
 
 import minipipe as mp
 from minipipe.functions import leaves, shape_of
-from minipipe.layers import every_layer, forward_through, set_moment
+from minipipe.layers import every_layer
+from minipipe.layers.through import forward_through, prepare_forward
 
 GPIPE = {  # layers: (what table 1 of GPipe prints, the exact count), for d = 2048 and 32,000 tokens
     3: ("282.2M", 282_182_912), 13: ("785.8M", 785_765_632), 103: ("5.3B", 5_318_010_112),
@@ -22,11 +23,17 @@ NETWORKS = {
     "lenet, classic": (mp.models.lenet5((2, 8, 8), kernel_size=3, padding=(1, 1), classic=True), (128,)),
     "resnet": (mp.models.resnet(8), (3, 16, 16)),
     "amoebanet": (mp.models.amoebanet_d(6, 8), (3, 32, 32)),
-    "transformer": (mp.models.transformer(7, 8, n_heads=2, n_layers=2, n_places=5, tied=True, dropout=0.5), (4,)),
-    "skips": ([
-        mp.Conv2d(1, 2, 3), mp.Fork("far"), mp.GELU(), mp.Fork("near"), mp.Conv2d(2, 2, 3, padding=1), mp.Join("near"),
-        mp.Join("far", how="concat"), mp.Flatten(),
-    ], (1, 5, 6)),
+    "transformer": (
+        mp.models.transformer(7, 8, n_heads=2, n_layers=2, n_places=5, tied=True, dropout=0.5),
+        (4,),
+    ),
+    "skips": (
+        [
+            mp.Conv2d(1, 2, 3), mp.Fork("far"), mp.GELU(), mp.Fork("near"), mp.Conv2d(2, 2, 3, padding=1),
+            mp.Join("near"), mp.Join("far", how="concat"), mp.Flatten(),
+        ],
+        (1, 5, 6),
+    ),
 }
 every_network = pytest.mark.parametrize("layers, input_shape", NETWORKS.values(), ids=NETWORKS)
 
@@ -36,14 +43,16 @@ def gpipe_transformer(n_layers):
 
 
 def outputs(layers, input_shape):
-    """What each layer hands on, for one sample in float32; not in training, where BatchNorm needs more than one number."""
+    """What each layer hands on, for one sample in float32; not in training, where BatchNorm needs more than
+    one number.
+    """
     everything = []
 
     def call(layer, A):
         everything.append(layer.forward(A))
         return everything[-1]
 
-    set_moment(every_layer(layers), training=False)
+    prepare_forward(every_layer(layers), training=False)
     X = np.zeros((*input_shape, 1), int if isinstance(layers[0], mp.Embedding) else np.float32)
     forward_through(layers, X, {}, call)
     return everything
@@ -66,7 +75,10 @@ def test_amoebanet_d_has_the_published_sizes(D, exact):
 
 
 def test_84_billion_parameters_are_described_in_a_second_and_little_memory():
-    """Well below both limits; CPU time, the better of two, because other programs share the machine. Tracing slows, so it comes after."""
+    """Well below both limits; CPU time, the better of two, because other programs share the machine.
+
+    Tracing slows, so it comes after.
+    """
     seconds = []
     for _ in range(2):
         begin = time.process_time()
@@ -88,7 +100,9 @@ def test_shapes_parameters_and_bytes_are_those_of_a_run(layers, input_shape):
     ties = set()
     for row, layer, A in zip(description.rows, net.layers, outputs(net.layers, input_shape), strict=True):
         assert row.name == repr(layer)
-        assert row.output_shape == shape_of(A[..., 0] if isinstance(A, np.ndarray) else tuple(part[..., 0] for part in A))
+        assert row.output_shape == shape_of(
+            A[..., 0] if isinstance(A, np.ndarray) else tuple(part[..., 0] for part in A)
+        )
         W = [] if layer.tie in ties else leaves(layer.W)
         ties |= {layer.tie} - {None}
         assert row.parameters == sum(parameter.size for parameter in W + leaves(layer.b))
@@ -99,7 +113,9 @@ def test_shapes_parameters_and_bytes_are_those_of_a_run(layers, input_shape):
 
 @every_network
 def test_macs_are_those_of_the_products_that_a_run_does(layers, input_shape, monkeypatch):
-    """Counted where the products are done: in Linear and Conv2d, and in attention K^T Q and V P, each d T^2."""
+    """Counted where the products are done: in Linear and Conv2d, and in attention K^T Q and V P,
+    each d T^2.
+    """
     done = [0]
 
     def counting(kind, count):
@@ -112,10 +128,17 @@ def test_macs_are_those_of_the_products_that_a_run_does(layers, input_shape, mon
         monkeypatch.setattr(kind, "forward", counted)
 
     counting(mp.Linear, lambda layer, A_prev: layer.W.size * A_prev[0].size)
-    counting(mp.Conv2d, lambda layer, A_prev: layer.W.size * layer.output_shape(A_prev.shape)[1] * layer.output_shape(A_prev.shape)[2])
+    counting(
+        mp.Conv2d,
+        lambda layer, A_prev: (
+            layer.W.size * layer.output_shape(A_prev.shape)[1] * layer.output_shape(A_prev.shape)[2]
+        ),
+    )
     counting(mp.MultiHeadAttention, lambda layer, A_prev: 2 * layer.d * A_prev.shape[1] ** 2)
     net = mp.Sequential(layers, None, dtype=np.float32)
-    for row, before in zip(mp.describe(layers, input_shape).rows, running_totals(net.layers, input_shape, done), strict=True):
+    for row, before in zip(
+        mp.describe(layers, input_shape).rows, running_totals(net.layers, input_shape, done), strict=True
+    ):
         assert row.macs == before
 
 
@@ -128,27 +151,35 @@ def running_totals(layers, input_shape, done):
         totals.append(done[0])
         return A
 
-    set_moment(every_layer(layers), training=False)
+    prepare_forward(every_layer(layers), training=False)
     X = np.zeros((*input_shape, 1), int if isinstance(layers[0], mp.Embedding) else np.float32)
     forward_through(layers, X, {}, call)
     return [after - before for before, after in zip(totals, totals[1:])]
 
 
 def test_a_shared_W_is_counted_once():
-    tied, untied = (mp.describe(mp.models.transformer(50, 8, 2, 1, tied=tied), (3,)) for tied in (True, False))
+    tied, untied = (
+        mp.describe(mp.models.transformer(50, 8, 2, 1, tied=tied), (3,)) for tied in (True, False)
+    )
     assert untied.parameters - tied.parameters == 50 * 8
     assert tied.rows[0].parameters == 50 * 8 and tied.rows[-1].parameters == 50
 
 
 def test_bytes_follow_the_dtype():
     layers, input_shape = NETWORKS["lenet"]
-    assert mp.describe(layers, input_shape, np.float64).n_bytes == 2 * mp.describe(layers, input_shape).n_bytes
+    assert (
+        mp.describe(layers, input_shape, np.float64).n_bytes == 2 * mp.describe(layers, input_shape).n_bytes
+    )
 
 
 def test_no_array_is_made():
     """A weight of 10^12 numbers would not fit anywhere."""
     description = mp.describe([mp.Linear(10**6, 10**6)], (10**6,))
-    assert (description.parameters, description.macs, description.n_bytes) == (10**12 + 10**6, 10**12, 4 * 10**6)
+    assert (description.parameters, description.macs, description.n_bytes) == (
+        10**12 + 10**6,
+        10**12,
+        4 * 10**6,
+    )
 
 
 def test_layers_are_left_as_they_are():
@@ -157,19 +188,39 @@ def test_layers_are_left_as_they_are():
     assert layers[0].W is None and layers[0].cache is None
 
 
-@pytest.mark.parametrize("layers, input_shape, words", [
-    ([mp.Linear(3, 4), mp.ReLU(), mp.Linear(5, 2)], (3,), r"layers[2], Linear(5, 2), does not fit: Linear(5, 2) needs A_prev of shape (5, m), got (4, 1)"),
-    (mp.models.lenet5(), (3, 28, 28), "layers[0], Reshape((1, 28, 28)), does not fit: Reshape((1, 28, 28)) needs 784 numbers in a sample, got 2352"),
-    (mp.models.resnet(), (1, 32, 32), "layers[0], Conv2d(3, 16, kernel_size=(3, 3)), does not fit"),
-    (mp.models.amoebanet_d(3, 8), (3, 40, 40), "layers[6], ReductionCell(16), does not fit"),
-    ([mp.Conv2d(1, 1, 3), mp.models.First()], (1, 8, 8), "layers[1], First(), does not fit"),
-    (mp.models.transformer(5, 4, 2, 1, n_places=6), (7,), "layers[1], PositionalEmbedding(4, 6), does not fit"),
-    ([mp.Fork("a"), mp.ReLU()], (3,), "Fork('a') has no Join"),
-    ([mp.ReLU, mp.ReLU()], (3,), "layers[0] is <class 'minipipe.layers.activations.ReLU'>: pass a layer object"),
-    ([mp.ReLU()], 3, "input_shape=3 must be the shape of one sample, a tuple such as (64,)"),
-    ([mp.ReLU()], (), "input_shape=() must be the shape of one sample"),
-    ([mp.ReLU()], (3, 0), "input_shape=(3, 0) must be the shape of one sample"),
-])
+@pytest.mark.parametrize(
+    "layers, input_shape, words",
+    [
+        (
+            [mp.Linear(3, 4), mp.ReLU(), mp.Linear(5, 2)],
+            (3,),
+            r"layers[2], Linear(5, 2), does not fit: Linear(5, 2) needs A_prev of shape (5, m), got (4, 1)",
+        ),
+        (
+            mp.models.lenet5(),
+            (3, 28, 28),
+            "layers[0], Reshape((1, 28, 28)), does not fit: "
+            "Reshape((1, 28, 28)) needs 784 numbers in a sample, got 2352",
+        ),
+        (mp.models.resnet(), (1, 32, 32), "layers[0], Conv2d(3, 16, kernel_size=(3, 3)), does not fit"),
+        (mp.models.amoebanet_d(3, 8), (3, 40, 40), "layers[6], ReductionCell(16), does not fit"),
+        ([mp.Conv2d(1, 1, 3), mp.models.First()], (1, 8, 8), "layers[1], First(), does not fit"),
+        (
+            mp.models.transformer(5, 4, 2, 1, n_places=6),
+            (7,),
+            "layers[1], PositionalEmbedding(4, 6), does not fit",
+        ),
+        ([mp.Fork("a"), mp.ReLU()], (3,), "Fork('a') has no Join"),
+        (
+            [mp.ReLU, mp.ReLU()],
+            (3,),
+            "layers[0] is <class 'minipipe.layers.activations.ReLU'>: pass a layer object",
+        ),
+        ([mp.ReLU()], 3, "input_shape=3 must be the shape of one sample, a tuple such as (64,)"),
+        ([mp.ReLU()], (), "input_shape=() must be the shape of one sample"),
+        ([mp.ReLU()], (3, 0), "input_shape=(3, 0) must be the shape of one sample"),
+    ],
+)
 def test_what_does_not_fit_is_refused_with_its_place(layers, input_shape, words):
     with pytest.raises(ValueError, match=re.escape(words)):
         mp.describe(layers, input_shape)

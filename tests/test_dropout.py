@@ -1,4 +1,6 @@
-"""Dropout: masks that belong to a sample at a step, whatever its company; their share of zeros; what they do to numbers."""
+"""Dropout: masks that belong to a sample at a step, whatever its company; their share of zeros;
+what they do to numbers.
+"""
 
 import math
 from fractions import Fraction
@@ -29,7 +31,10 @@ def drawn(p=0.5, seed=0):
 
 @settings(max_examples=60)
 @given(
-    shape=st.lists(st.integers(1, 20), min_size=1, max_size=3), m=st.integers(1, 9), first=st.integers(0, 2**40), step=st.integers(0, 2**40),
+    shape=st.lists(st.integers(1, 20), min_size=1, max_size=3),
+    m=st.integers(1, 9),
+    first=st.integers(0, 2**40),
+    step=st.integers(0, 2**40),
     data=st.data(),
 )
 def test_a_sample_has_the_same_mask_in_any_split(shape, m, first, step, data):
@@ -42,18 +47,35 @@ def test_a_sample_has_the_same_mask_in_any_split(shape, m, first, step, data):
 
 
 def test_all_that_names_a_mask_changes_it():
-    """64 numbers and more agree by chance with probability 2^-64: seed, step, sample, layer, and sibling inside one layer."""
+    """64 numbers and more agree by chance with probability 2^-64: seed, step, sample, layer, and sibling
+    inside one layer.
+    """
     n = 64
     layer, first = drawn(seed=2), mask(drawn(seed=2), (n, 2))
-    nets = [mp.Sequential([mp.Dropout(), mp.Residual(mp.Dropout(), mp.Residual(mp.Dropout()))], None, seed) for seed in (0, 1)]
-    others = [mask(drawn(seed=3), (n, 2)), mask(layer, (n, 2), step=1), mask(layer, (n, 2), step=2**32), mask(layer, (n, 2), first_sample=2)]
-    others += [mask(layer, (n, 2)) for net in nets for layer in every_layer(net.layers) if isinstance(layer, mp.Dropout)]
+    nets = [
+        mp.Sequential([mp.Dropout(), mp.Residual(mp.Dropout(), mp.Residual(mp.Dropout()))], None, seed)
+        for seed in (0, 1)
+    ]
+    others = [
+        mask(drawn(seed=3), (n, 2)),
+        mask(layer, (n, 2), step=1),
+        mask(layer, (n, 2), step=2**32),
+        mask(layer, (n, 2), first_sample=2),
+    ]
+    others += [
+        mask(layer, (n, 2))
+        for net in nets
+        for layer in every_layer(net.layers)
+        if isinstance(layer, mp.Dropout)
+    ]
     columns = [column.tobytes() for found in (first, *others) for column in found.T]
     assert len(others) == 4 + 2 * 3 and len(set(columns)) == len(columns)
 
 
 def test_no_run_of_numbers_occurs_twice():
-    """Ranges of the counter that overlapped, from sample to sample or step to step, would show as equal runs of 64."""
+    """Ranges of the counter that overlapped, from sample to sample or step to step, would show as equal runs
+    of 64.
+    """
     layer = drawn()
     rows = [column for step in range(3) for column in mask(layer, (203, 5), step).T]
     runs = [row[start:start + 64].tobytes() for row in rows for start in range(203 - 64 + 1)]
@@ -62,9 +84,11 @@ def test_no_run_of_numbers_occurs_twice():
 
 @pytest.mark.parametrize("p", [0.01, 0.25, 0.5, 0.9])
 def test_the_share_of_zeros_is_p_and_the_expected_value_stays(p):
-    """Of N independent numbers the share of zeros scatters by sqrt(p (1 - p) / N), and the mean of D / (1 - p), which is
-    (1 - share) / (1 - p), by sqrt(p / ((1 - p) N)): five times that is allowed. So are pairs of zeros: in neighbours of a
-    sample, in one place of two samples, of two steps, and of two layers, whose share is p^2."""
+    """Of N independent numbers the share of zeros scatters by sqrt(p (1 - p) / N), and the mean
+    of D / (1 - p), which is (1 - share) / (1 - p), by sqrt(p / ((1 - p) N)): five times that is allowed.
+    So are pairs of zeros: in neighbours of a sample, in one place of two samples, of two steps,
+    and of two layers, whose share is p^2.
+    """
     layer, shape = drawn(p), (300, 200)
     N = math.prod(shape)
     zeros = ~mask(layer, shape)
@@ -72,14 +96,20 @@ def test_the_share_of_zeros_is_p_and_the_expected_value_stays(p):
     layer.first_sample = 0
     assert abs(layer.forward(np.ones(shape)).mean() - 1) < 5 * math.sqrt(p / (1 - p) / N)
     for left, right in [
-        (zeros[1:], zeros[:-1]), (zeros[:, 1:], zeros[:, :-1]), (zeros, ~mask(layer, shape, step=1)), (zeros, ~mask(drawn(p, seed=1), shape)),
+        (zeros[1:], zeros[:-1]),
+        (zeros[:, 1:], zeros[:, :-1]),
+        (zeros, ~mask(layer, shape, step=1)),
+        (zeros, ~mask(drawn(p, seed=1), shape)),
     ]:
-        assert abs((left & right).mean() - p**2) < 5 * math.sqrt(p**2 * (1 - p**2) / N) * 3**0.5  # two pairs that share a number: p^3 (1 - p)
+        # two pairs that share a number: p^3 (1 - p)
+        assert abs((left & right).mean() - p**2) < 5 * math.sqrt(p**2 * (1 - p**2) / N) * 3**0.5
 
 
 @pytest.mark.parametrize("p", [0, 0.25, 1 / 3])
 def test_equals_loops_given_the_mask(p):
-    """In rational numbers: each one is 0, or divided by 1 - p without any rounding, forward and backward alike."""
+    """In rational numbers: each one is 0, or divided by 1 - p without any rounding, forward
+    and backward alike.
+    """
     rng = np.random.default_rng(0)
     layer, shape = drawn(p), (5, 3, 4)
     kept = mask(layer, shape)
@@ -120,23 +150,34 @@ def masks_of(model, monkeypatch):
     for parts in found.values():
         for again in parts.values():
             assert all(np.array_equal(again[0], other) for other in again)  # a recompute
-    return {key: np.concatenate([parts[first][0] for first in sorted(parts)], axis=-1) for key, parts in found.items()}
+    return {
+        key: np.concatenate([parts[first][0] for first in sorted(parts)], axis=-1)
+        for key, parts in found.items()
+    }
 
 
 def test_a_network_has_the_same_masks_however_it_is_cut(monkeypatch):
     whole = masks_of(mp.Sequential(LAYERS, mp.MeanSquaredError()), monkeypatch)
     assert len(whole) == 2 and {masks.shape for masks in whole.values()} == {(40, 5)}
     for partition, schedule, recompute in every_setting(5, 3):
-        pipe = mp.Pipeline(LAYERS, mp.MeanSquaredError(), len(partition), 3, schedule, recompute, partition=partition)
+        pipe = mp.Pipeline(
+            LAYERS, mp.MeanSquaredError(), len(partition), 3, schedule, recompute, partition=partition
+        )
         masks = masks_of(pipe, monkeypatch)
         assert masks.keys() == whole.keys() and all(np.array_equal(masks[key], whole[key]) for key in whole)
 
 
-@pytest.mark.parametrize("make", [
-    lambda: mp.Sequential(LAYERS, mp.MeanSquaredError()), lambda: mp.Pipeline(LAYERS, mp.MeanSquaredError(), 3, 2, recompute=True),
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: mp.Sequential(LAYERS, mp.MeanSquaredError()),
+        lambda: mp.Pipeline(LAYERS, mp.MeanSquaredError(), 3, 2, recompute=True),
+    ],
+)
 def test_the_gradient_is_a_function_of_the_step(make):
-    """The same twice at one step, also after a prediction; another one at the next step, even with the same parameters."""
+    """The same twice at one step, also after a prediction; another one at the next step, even with the
+    same parameters.
+    """
     model, X, Y = make(), np.ones((3, 4)), np.ones((2, 4))
     found = []
     for _ in range(2):

@@ -8,7 +8,17 @@ from functools import partial
 
 import numpy as np
 import pytest
-from cases import BOUNDED, cases, cases_with_skips, cuts, eighths, every_setting, valid_schedules
+from cases import (
+    BOUNDED,
+    cases,
+    cases_with_skips,
+    cuts,
+    eighths,
+    every_setting,
+    networks_with,
+    valid_schedules,
+)
+from every_layer import ALONE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,7 +76,10 @@ def test_equal_bits_on_real_digits_of_real_size(dtype):
     layers = [mp.Linear(64, 96), mp.ReLU(), mp.Linear(96, 64), mp.Tanh(), mp.Linear(64, 10)]
     results = []
     for partition, schedule, recompute in every_setting(len(layers), 8):
-        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), len(partition), 8, schedule, recompute, dtype=dtype, partition=partition)
+        pipe = mp.Pipeline(
+            layers, mp.SoftmaxCrossEntropy(), len(partition), 8, schedule, recompute, dtype=dtype,
+            partition=partition,
+        )
         results.append(J_and_gradients(pipe, X, Y))
     assert all(equal(result, results[0]) for result in results)
 
@@ -78,30 +91,70 @@ def J_and_gradients(model, X, Y):
 
 def equal(result, reference):
     """Whether two of them are equal, and equal in dtype, array by array."""
-    return all(mine.dtype == its.dtype and np.array_equal(mine, its) for mine, its in zip(result, reference, strict=True))
+    return all(
+        mine.dtype == its.dtype and np.array_equal(mine, its)
+        for mine, its in zip(result, reference, strict=True)
+    )
+
+
+@pytest.mark.parametrize("name", ALONE)
+@settings(max_examples=3)
+@given(data=st.data())
+def test_theorem_every_layer_between_others_in_any_cut(name, data):
+    """In rational numbers, equal to the full batch; with BatchNorm, to the sum over the micro-batches."""
+    drawn = data.draw(networks_with(name))
+    layers, X, Y = drawn.converted(eighths)
+    pipe = drawn_pipeline(data, layers, mp.MeanSquaredError(), drawn.n_microbatches)
+    equal_to = equals_same_groups if drawn.has_batch_norm else equals_full_batch
+    assert equal_to(pipe, X, Y)
+
+
+@pytest.mark.parametrize("name", ALONE)
+@settings(max_examples=6)
+@given(data=st.data(), dtype=st.sampled_from([np.float32, np.float64]))
+def test_every_layer_between_others_has_the_same_bits_in_any_cut(name, data, dtype):
+    drawn = data.draw(networks_with(name))
+    layers, X, Y = drawn.converted(dtype)
+    assert same_bits(drawn_pipeline(data, layers, mp.MeanSquaredError(), drawn.n_microbatches), X, Y)
+
+
+def drawn_pipeline(data, layers, loss, most):
+    """A pipeline with a cut, M up to `most`, a schedule and recomputation drawn."""
+    partition, n_microbatches, schedule, recompute = data.draw(cuts(len(layers), most))
+    return mp.Pipeline(layers, loss, len(partition), n_microbatches, schedule, recompute, partition=partition)
 
 
 IMAGES = {
     "max": [
-        mp.Linear(2, 30), mp.Reshape((2, 3, 5)), mp.MaxPool2d(2, stride=1, padding=1), mp.LeakyReLU(), mp.Flatten(), mp.Linear(48, 2),
+        mp.Linear(2, 30), mp.Reshape((2, 3, 5)), mp.MaxPool2d(2, stride=1, padding=1), mp.LeakyReLU(),
+        mp.Flatten(), mp.Linear(48, 2),
     ],
     "average": [
-        mp.Linear(2, 12), mp.Reshape((1, 4, 3)), mp.Pad([1, (0, 2)]), mp.AvgPool2d((3, 2)), mp.SiLU(), mp.MaxPool2d((1, 2)),
-        mp.GlobalAvgPool(), mp.Linear(1, 2),
+        mp.Linear(2, 12), mp.Reshape((1, 4, 3)), mp.Pad([1, (0, 2)]), mp.AvgPool2d((3, 2)), mp.SiLU(),
+        mp.MaxPool2d((1, 2)), mp.GlobalAvgPool(), mp.Linear(1, 2),
     ],
-    "sequence": [mp.Linear(2, 10), mp.Reshape((2, 5)), mp.Softmax(), mp.AvgPool1d(2), mp.Flatten(), mp.Linear(4, 2)],
-    "volume": [mp.Linear(2, 16), mp.Reshape((1, 4, 2, 2)), mp.MaxPool3d(2), mp.GELU(), mp.AvgPool3d((2, 1, 1)), mp.Flatten()],
+    "sequence": [
+        mp.Linear(2, 10), mp.Reshape((2, 5)), mp.Softmax(), mp.AvgPool1d(2), mp.Flatten(), mp.Linear(4, 2),
+    ],
+    "volume": [
+        mp.Linear(2, 16), mp.Reshape((1, 4, 2, 2)), mp.MaxPool3d(2), mp.GELU(), mp.AvgPool3d((2, 1, 1)),
+        mp.Flatten(),
+    ],
 }
 
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_images_pass_through_every_partition_schedule_and_recomputation(name):
-    """Equal to the full batch in rational numbers, equal bits in floats; 5 samples in 3 ragged micro-batches."""
+    """Equal to the full batch in rational numbers, equal bits in floats; 5 samples in 3 ragged micro-batches.
+    """
     rng = np.random.default_rng(0)
     layers = mp.Sequential(IMAGES[name], None).layers
     n_last = layers[-1].n if layers[-1].W is not None else 1
     X, Y = rng.standard_normal((2, 5)), rng.integers(0, 2, (n_last, 5))
-    for number, one_device in [(eighths, mp.Sequential), (np.float32, partial(mp.Pipeline, n_stages=1, n_microbatches=3))]:
+    for number, one_device in [
+        (eighths, mp.Sequential),
+        (np.float32, partial(mp.Pipeline, n_stages=1, n_microbatches=3)),
+    ]:
         twins, loss = [layer.copy(number) for layer in layers], mp.MeanSquaredError()
         reference = J_and_gradients(one_device(twins, loss), number(X), number(Y))
         for partition, schedule, recompute in every_setting(len(layers), 3):
@@ -112,7 +165,9 @@ def test_images_pass_through_every_partition_schedule_and_recomputation(name):
 @settings(max_examples=60)
 @given(cases_with_skips())
 def test_theorem_skip_connections_and_ties_may_cross_any_cut(case):
-    """In rational numbers; several of both kinds, nested and overlapping, with dropout and layers made of layers between."""
+    """In rational numbers; several of both kinds, nested and overlapping, with dropout and layers made
+    of layers between.
+    """
     layers, X, Y = case.exact()
     assert equals_full_batch(case.pipeline(layers), X, Y)
 
@@ -127,12 +182,12 @@ def test_equal_bits_wherever_skip_connections_and_ties_are_cut(case, dtype):
 
 SEQUENCES = {  # tokens in, a column of five logits for each place out
     "transformer": [
-        mp.Embedding(5, 4, tie="words"), mp.PositionalEmbedding(4, 3), mp.Dropout(0.25), mp.TransformerBlock(4, 2, 3, causal=True, dropout=0.5),
-        mp.LayerNorm(4), mp.Linear(4, 5, tie="words"),
+        mp.Embedding(5, 4, tie="words"), mp.PositionalEmbedding(4, 3), mp.Dropout(0.25),
+        mp.TransformerBlock(4, 2, 3, causal=True, dropout=0.5), mp.LayerNorm(4), mp.Linear(4, 5, tie="words"),
     ],
     "attention": [
-        mp.Embedding(5, 2), mp.Fork("past"), mp.MultiHeadAttention(2, 1), mp.Join("past"), mp.Fork("far"), mp.Linear(2, 2), mp.Tanh(),
-        mp.Join("far", "concat"), mp.GroupNorm(2, 4), mp.Linear(4, 5),
+        mp.Embedding(5, 2), mp.Fork("past"), mp.MultiHeadAttention(2, 1), mp.Join("past"), mp.Fork("far"),
+        mp.Linear(2, 2), mp.Tanh(), mp.Join("far", "concat"), mp.GroupNorm(2, 4), mp.Linear(4, 5),
     ],
 }
 
@@ -142,12 +197,6 @@ def tokens(m):
     return rng.integers(0, 5, (2, m)), mp.one_hot(rng.integers(0, 5, 2 * m), 5).reshape(5, 2, m)
 
 
-def drawn_pipeline(data, layers, loss, m, most):
-    """A pipeline with a cut, M up to `most`, a schedule and recomputation drawn."""
-    partition, n_microbatches, schedule, recompute = data.draw(cuts(len(layers), most))
-    return mp.Pipeline(layers, loss, len(partition), n_microbatches, schedule, recompute, partition=partition)
-
-
 @pytest.mark.parametrize("name", SEQUENCES)
 @settings(max_examples=6)
 @given(data=st.data(), m=st.integers(2, 3))
@@ -155,7 +204,9 @@ def test_theorem_attention_in_any_cut_is_equal_to_the_full_batch(name, data, m):
     """In rational numbers, dropout, tied words and skip connections included; sequences of 2 places."""
     X, Y = tokens(m)
     layers = [layer.copy(eighths) for layer in mp.Sequential(SEQUENCES[name], None).layers]
-    assert equals_full_batch(drawn_pipeline(data, layers, mp.SoftmaxCrossEntropy(), m, m), mp.exact.rational(X), mp.exact.rational(Y))
+    assert equals_full_batch(
+        drawn_pipeline(data, layers, mp.SoftmaxCrossEntropy(), m), mp.exact.rational(X), mp.exact.rational(Y)
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -165,13 +216,21 @@ def test_theorem_attention_in_any_cut_is_equal_to_the_full_batch(name, data, m):
 def test_attention_has_the_same_bits_in_any_cut(name, dtype, data, m):
     X, Y = tokens(m)
     layers = mp.Sequential(SEQUENCES[name], None, dtype=dtype).layers
-    assert same_bits(drawn_pipeline(data, layers, mp.SoftmaxCrossEntropy(), m, m), X, Y.astype(dtype))
+    assert same_bits(drawn_pipeline(data, layers, mp.SoftmaxCrossEntropy(), m), X, Y.astype(dtype))
 
 
 NORMALISED = [
-    mp.Conv2d(1, 2, 2), mp.BatchNorm(2), mp.ReLU(), mp.Fork("skip"), mp.Dropout(0.25),
+    mp.Conv2d(1, 2, 2),
+    mp.BatchNorm(2),
+    mp.ReLU(),
+    mp.Fork("skip"),
+    mp.Dropout(0.25),
     mp.Residual(mp.Pad([1, 0]), mp.Conv2d(2, 2, (3, 1)), mp.BatchNorm(2)),
-    mp.Join("skip", "concat"), mp.GroupNorm(2, 4), mp.GlobalAvgPool(), mp.Concat([mp.Linear(4, 2), mp.BatchNorm(2)], []), mp.Linear(6, 2),
+    mp.Join("skip", "concat"),
+    mp.GroupNorm(2, 4),
+    mp.GlobalAvgPool(),
+    mp.Concat([mp.Linear(4, 2), mp.BatchNorm(2)], []),
+    mp.Linear(6, 2),
 ]
 
 
@@ -183,10 +242,14 @@ def images(m):
 @settings(max_examples=8)
 @given(st.data(), st.integers(2, 5))
 def test_theorem_with_batch_norm_equal_to_the_sum_over_the_micro_batches(data, m):
-    """Each micro-batch by itself in a plain loop: in rational numbers, for any cut; at least 2 samples in each."""
+    """Each micro-batch by itself in a plain loop: in rational numbers, for any cut; at least 2 samples
+    in each.
+    """
     X, Y = images(m)
     layers = [layer.copy(eighths) for layer in mp.Sequential(NORMALISED, None).layers]
-    assert equals_same_groups(drawn_pipeline(data, layers, mp.MeanSquaredError(), m, m // 2), eighths(X), eighths(Y))
+    assert equals_same_groups(
+        drawn_pipeline(data, layers, mp.MeanSquaredError(), m // 2), eighths(X), eighths(Y)
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -195,11 +258,14 @@ def test_theorem_with_batch_norm_equal_to_the_sum_over_the_micro_batches(data, m
 def test_batch_norm_has_the_same_bits_in_any_cut(dtype, data, m):
     X, Y = images(m)
     layers = mp.Sequential(NORMALISED, None, dtype=dtype).layers
-    assert same_bits(drawn_pipeline(data, layers, mp.MeanSquaredError(), m, m // 2), X.astype(dtype), Y.astype(dtype))
+    assert same_bits(
+        drawn_pipeline(data, layers, mp.MeanSquaredError(), m // 2), X.astype(dtype), Y.astype(dtype)
+    )
 
 
 def test_training_stays_equal_step_after_step():
-    """In rational arithmetic, four steps of two networks that were cut differently end in the same weights."""
+    """In rational arithmetic, four steps of two networks that were cut differently end in the same weights.
+    """
     rng = np.random.default_rng(0)
     exact = mp.exact.rational
     layers = [layer.copy(lambda p: exact(np.round(4 * p) / 4)) for layer in

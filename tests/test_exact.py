@@ -21,15 +21,32 @@ def computed(function, x):
 @given(fractions, fractions)
 def test_arithmetic_is_that_of_fractions_and_stays_rational(a, b):
     x, y = Rational(a), Rational(b)
-    results = [(x + y, a + b), (x - y, a - b), (x * y, a * b), (-x, -a), (abs(x), abs(a)), (a + y, a + b), (a - y, a - b), (a * y, a * b)]
+    results = [
+        (x + y, a + b),
+        (x - y, a - b),
+        (x * y, a * b),
+        (-x, -a),
+        (abs(x), abs(a)),
+        (a + y, a + b),
+        (a - y, a - b),
+        (a * y, a * b),
+    ]
     if b:
         results += [(x / y, a / b), (a / y, a / b)]
     for mine, expected in results:
         assert type(mine) is Rational and mine == expected
 
 
-@pytest.mark.parametrize("function, domain", [("exp", fractions), ("tanh", fractions), ("log", fractions.filter(lambda x: x > 0)),
-                                              ("log1p", fractions.filter(lambda x: x > -1)), ("sqrt", fractions.filter(lambda x: x >= 0))])
+@pytest.mark.parametrize(
+    "function, domain",
+    [
+        ("exp", fractions),
+        ("tanh", fractions),
+        ("log", fractions.filter(lambda x: x > 0)),
+        ("log1p", fractions.filter(lambda x: x > -1)),
+        ("sqrt", fractions.filter(lambda x: x >= 0)),
+    ],
+)
 @given(data=st.data())
 def test_functions_are_right_to_the_last_place_of_a_double(data, function, domain):
     """The 64-bit result, rounded to the 53 bits of a double, against libm's, which may be 1 place off."""
@@ -37,7 +54,8 @@ def test_functions_are_right_to_the_last_place_of_a_double(data, function, domai
     mine = getattr(Rational(x), function)()
     expected = getattr(math, function)(float(x))
     assert type(mine) is Rational
-    argument = abs(Fraction(float(x)) - x) * 3000  # the argument rounded to a double, times the steepest slope, e^8
+    # the argument rounded to a double, times the steepest slope, e^8
+    argument = abs(Fraction(float(x)) - x) * 3000
     assert abs(mine - Fraction(expected)) <= Fraction(math.ulp(expected)) * 2 + argument
     assert mine == computed(function, Rational(x.numerator, x.denominator))
 
@@ -81,8 +99,13 @@ def test_rational_takes_floats_exactly_and_refuses_what_is_no_number():
         rational([1.0, np.nan])
 
 
-@pytest.mark.parametrize("mix", [lambda x: x * 0.5, lambda x: 0.5 * x, lambda x: x + np.float32(1), lambda x: x - np.float64(1),
-                                 lambda x: rational([x]) * np.array([0.5])])
+@pytest.mark.parametrize(
+    "mix",
+    [
+        lambda x: x * 0.5, lambda x: 0.5 * x, lambda x: x + np.float32(1), lambda x: x - np.float64(1),
+        lambda x: rational([x]) * np.array([0.5]),
+    ],
+)
 def test_a_float_cannot_slip_in(mix):
     with pytest.raises(TypeError, match="exact arithmetic met the float"):
         mix(Rational(1, 3))

@@ -20,8 +20,9 @@ def fits(memory_limit, n_devices, **options):
 def run(setting, memory_limit=None, optimizer=None, link=mp.Link()):
     """A real run with arrays, after an update if there is an optimizer."""
     pipe = mp.Pipeline(
-        LAYERS, LOSS, len(setting.partition), setting.n_microbatches, setting.schedule, setting.recompute, dtype=np.float32,
-        partition=setting.partition, costs=setting.costs, link=link, memory_limit=memory_limit,
+        LAYERS, LOSS, len(setting.partition), setting.n_microbatches, setting.schedule, setting.recompute,
+        dtype=np.float32, partition=setting.partition, costs=setting.costs, link=link,
+        memory_limit=memory_limit,
     )
     for _ in range(1 if optimizer is None else 2):
         pipe.forward_backward(X, X)
@@ -36,7 +37,9 @@ def rounded(makespan):
 
 
 def test_it_is_the_fastest_of_all_runs_that_fit():
-    """Every schedule, M and mode on 1, 2 and 4 devices, alone and as a real run; then for limits at every fifth peak, and just below."""
+    """Every schedule, M and mode on 1, 2 and 4 devices, alone and as a real run; then for limits at every
+    fifth peak, and just below.
+    """
     for K in (1, 2, 4):
         runs = []
         for schedule in SCHEDULES:
@@ -69,17 +72,22 @@ def test_slow_links_and_overheads_change_what_is_fastest():
     """Where each action costs 1000 more, fewer micro-batches win; where links are slow, GPipe does."""
     (many,), (few,) = (fits(10**9, [4], seconds=lambda macs, more=more: macs + more) for more in (0, 100_000))
     assert many.n_microbatches == 64 and few.n_microbatches < 16
-    assert many.costs.F == [256] * 4 == [B / 2 for B in many.costs.B]    # 16 * 16 MACs of a Linear and none of a Tanh, 1 sample
+    # 16 * 16 MACs of a Linear and none of a Tanh, 1 sample
+    assert many.costs.F == [256] * 4 == [B / 2 for B in many.costs.B]
     (slow,) = fits(10**9, [4], n_microbatches=[8], link=mp.Link(latency=20_000), recompute=["never"])
     assert slow.schedule == "gpipe"
 
 
 def test_messages_that_wait_count():
-    """A device with two stages gets messages for the one while it works on the other: how many lie there depends on the link."""
+    """A device with two stages gets messages for the one while it works on the other: how many lie there
+    depends on the link.
+    """
     peaks = []
     for latency in (0, 3000):
         link = mp.Link(latency=latency)
-        (found,) = mp.what_fits(LAYERS, LOSS, (16,), BATCH, 1, [4], [16], ["interleaved"], ["always"], link=link)
+        (found,) = mp.what_fits(
+            LAYERS, LOSS, (16,), BATCH, 1, [4], [16], ["interleaved"], ["always"], link=link
+        )
         assert max(run(found, link=link).peak_bytes()) == found.peak_bytes
         peaks.append(found.peak_bytes)
     assert peaks[0] != peaks[1]
@@ -87,7 +95,9 @@ def test_messages_that_wait_count():
 
 @pytest.mark.parametrize("schedule", ["chimera", "dualpipe", "1f1b"])
 def test_the_sums_that_two_copies_exchange_take_time(schedule):
-    """The makespan is that of the run also on slow links, where copies that hand over their gradients at the end pay for it."""
+    """The makespan is that of the run also on slow links, where copies that hand over their gradients
+    at the end pay for it.
+    """
     link = mp.Link(bandwidth=1)
     (found,) = mp.what_fits(LAYERS, LOSS, (16,), BATCH, 10**6, [2], [4], [schedule], link=link)
     assert run(found, link=link).makespan == found.makespan
@@ -99,23 +109,33 @@ def test_tied_weights_and_skip_connections_count():
     layers = [*layers[:3], mp.Fork("skip"), *layers[3:5], mp.Join("skip"), *layers[5:]]
     tokens, Y = np.zeros((5, 8), int), mp.one_hot(np.zeros((5, 8), int), 7)
     for mode in MODES:
-        (found,) = mp.what_fits(layers, mp.SoftmaxCrossEntropy(), (5,), 8, 1, [3], [4], ["1f1b"], [mode], dtype=np.float64)
-        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 4, "1f1b", mode, partition=found.partition, costs=found.costs)
+        (found,) = mp.what_fits(
+            layers, mp.SoftmaxCrossEntropy(), (5,), 8, 1, [3], [4], ["1f1b"], [mode], dtype=np.float64
+        )
+        pipe = mp.Pipeline(
+            layers, mp.SoftmaxCrossEntropy(), 3, 4, "1f1b", mode, partition=found.partition, costs=found.costs
+        )
         pipe.forward_backward(tokens, Y)
         assert found.peak_bytes == max(pipe.trace.peak_bytes())
 
 
 def test_a_huge_network_is_not_built():
     layers = [mp.Linear(100_000, 100_000)] * 8
-    one, eight = mp.what_fits(layers, LOSS, (100_000,), 8, 100 * 2**30, (1, 8), (8,), ("1f1b",), optimizer=mp.Adam())
+    one, eight = mp.what_fits(
+        layers, LOSS, (100_000,), 8, 100 * 2**30, (1, 8), (8,), ("1f1b",), optimizer=mp.Adam()
+    )
     assert isinstance(one, Setting) and (one.fits, eight.fits) == (False, False)
-    assert eight.peak_bytes > 4 * 4 * 10**10            # W, dW and Adam's two, of one layer
-    (eight,) = mp.what_fits(layers, LOSS, (100_000,), 8, 300 * 2**30, (8,), (8,), ("1f1b",), optimizer=mp.Adam())
+    assert eight.peak_bytes > 4 * 4 * 10**10  # W, dW and Adam's two, of one layer
+    (eight,) = mp.what_fits(
+        layers, LOSS, (100_000,), 8, 300 * 2**30, (8,), (8,), ("1f1b",), optimizer=mp.Adam()
+    )
     assert eight.fits and eight.partition == [1] * 8
 
 
 def test_what_is_left_out_is_what_can_be():
-    """Three layers cannot be on four devices, and a batch norm takes no micro-batches of one sample: neither is tried."""
+    """Three layers cannot be on four devices, and a batch norm takes no micro-batches of one sample:
+    neither is tried.
+    """
     layers = [mp.Linear(3, 4), mp.BatchNorm(4), mp.Linear(4, 2)]
     found = mp.what_fits(layers, LOSS, (3,), 4, 10**6, schedules=["gpipe"])
     assert [(fit.n_devices, fit.n_microbatches) for fit in found] == [(1, 1), (2, 2)]
@@ -128,7 +148,10 @@ def test_bad_input_gets_both_numbers_and_the_remedy():
         (dict(n_devices=[9]), "n_devices=9 does not fit 8 layers: use 1 to 8"),
         (dict(n_devices=[2], n_microbatches=[3]), "n_microbatches=3 does not divide batch_size=64: use 1"),
         (dict(n_devices=[2], n_microbatches=[24]), "n_microbatches=24 does not divide batch_size=64: use 8"),
-        (dict(n_devices=[2], recompute=["sometimes"]), r"recompute=\['sometimes'\] must be a list of names out of never, always"),
+        (
+            dict(n_devices=[2], recompute=["sometimes"]),
+            r"recompute=\['sometimes'\] must be a list of names out of never, always",
+        ),
         (dict(n_devices=[2], recompute="never"), "recompute='never' must be a list of names"),
         (dict(n_devices=[2], partition="size"), "by='size' is not known"),
         (dict(n_devices=[2], partition=None), "by=None is not known: use one of 'parameters', 'macs'"),
@@ -142,35 +165,53 @@ def test_bad_input_gets_both_numbers_and_the_remedy():
         (dict(n_devices=[2], recompute=None), r"recompute=None must be a list, even of one"),
         (dict(n_devices=[2], recompute=[["never"]]), "must be a list of names out of never, always"),
         (dict(n_devices=[2], seconds=3), r"seconds=3 must be a function \(multiply-accumulates\) -> time"),
-        (dict(n_devices=[2], seconds=lambda macs: None), "F=None on stage 0: a cost is a finite number of ticks above 0"),
-        (dict(n_devices=[2], seconds=lambda macs: -1), "F=-1 on stage 0: a cost is a finite number of ticks above 0"),
+        (
+            dict(n_devices=[2], seconds=lambda macs: None),
+            "F=None on stage 0: a cost is a finite number of ticks above 0",
+        ),
+        (
+            dict(n_devices=[2], seconds=lambda macs: -1),
+            "F=-1 on stage 0: a cost is a finite number of ticks above 0",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             fits(10**6, **options)
     with pytest.raises(ValueError, match="memory_limit=0 bytes must be above 0"):
         fits(0, [2])
     for limit in ("8GiB", None):
-        with pytest.raises(ValueError, match=r"memory_limit=.* must be a number of bytes, such as 8 \* 2\*\*30"):
+        with pytest.raises(
+            ValueError, match=r"memory_limit=.* must be a number of bytes, such as 8 \* 2\*\*30"
+        ):
             fits(limit, [2])
     with pytest.raises(ValueError, match="must be a list of at least 1 layer"):
         mp.what_fits([], LOSS, (16,), 8, 10**6)
     with pytest.raises(ValueError, match="batch_size=0 must be at least 1"):
         mp.what_fits(LAYERS, LOSS, (16,), 0, 10**6)
-    with pytest.raises(ValueError, match="schedules=.'pipedream'. must be a list of names out of naive, gpipe"):
+    with pytest.raises(
+        ValueError, match="schedules=.'pipedream'. must be a list of names out of naive, gpipe"
+    ):
         mp.what_fits(LAYERS, LOSS, (16,), 8, 10**6, schedules=["pipedream"])
-    with pytest.raises(ValueError, match="none of the schedules zb-v exists for 8 devices, 8 layers and any of 1, 2, 4, 8 micro-batches"):
+    with pytest.raises(
+        ValueError,
+        match="none of the schedules zb-v exists for 8 devices, 8 layers and any of 1, 2, 4, 8 micro-batches",
+    ):
         mp.what_fits(LAYERS, LOSS, (16,), 8, 10**6, n_devices=[8], schedules=["zb-v"])
 
 
 def test_numpys_whole_numbers_count_as_pythons():
     """batch_size=np.int64(64) made derivatives of float64, and other peaks."""
-    (found,) = mp.what_fits(LAYERS, LOSS, (np.int64(16),), np.int64(BATCH), np.int64(10**6), np.array([2]), np.array([32]), SCHEDULES)
+    (found,) = mp.what_fits(
+        LAYERS, LOSS, (np.int64(16),), np.int64(BATCH), np.int64(10**6), np.array([2]), np.array([32]),
+        SCHEDULES,
+    )
     assert [found] == fits(10**6, [2], n_microbatches=[32])
     assert (type(found.n_devices), type(found.fits)) == (int, bool)
 
 
 def test_iterators_are_read_once():
-    """Names and numbers that can be looked at only once are tried for each number of devices, as those of a list are."""
+    """Names and numbers that can be looked at only once are tried for each number of devices, as those
+    of a list are.
+    """
     lists = dict(n_microbatches=[2, 4], schedules=["gpipe", "1f1b"], recompute=["never", "always"])
     once = {name: iter(values) for name, values in lists.items()}
     found = mp.what_fits(LAYERS, LOSS, (16,), BATCH, 10**6, [1, 2], **lists)

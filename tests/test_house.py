@@ -28,12 +28,19 @@ WHEN_CALLED = {("cluster", "plots")}             # Trace.plot, to_text and to_ht
 
 @cache
 def imports():
-    """[(room, room that it imports, whether inside a function, where)] for every import of the package by itself."""
+    """[(room, room that it imports, whether inside a function, where)] for every import of the package
+    by itself.
+    """
     found = []
     for path in sorted(HOUSE.rglob("*.py")):
         parts = path.relative_to(HOUSE).with_suffix("").parts
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        inside = {id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef) for node in ast.walk(function)}
+        inside = {
+            id(node)
+            for function in ast.walk(tree)
+            if isinstance(function, ast.FunctionDef)
+            for node in ast.walk(function)
+        }
         for node in ast.walk(tree):
             for target in targets(node, parts):
                 if parts[0] != target:
@@ -74,7 +81,9 @@ def test_the_cluster_and_the_schedules_know_nothing_of_networks():
 def test_the_front_door_defines_nothing():
     tree = ast.parse((HOUSE / "__init__.py").read_text(encoding="utf-8"))
     assert not [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    assert minipipe.__all__ == sorted(set(minipipe.__all__)) and all(hasattr(minipipe, name) for name in minipipe.__all__)
+    assert minipipe.__all__ == sorted(set(minipipe.__all__)) and all(
+        hasattr(minipipe, name) for name in minipipe.__all__
+    )
 
 
 def test_modules_stay_short():
@@ -85,13 +94,20 @@ def test_modules_stay_short():
 def test_the_import_is_quick_and_leaves_matplotlib_alone(tmp_path):
     """At most one and a half times the CPU time that NumPy's own import takes; machines differ in speed.
 
-    In the best of three runs behind the one that compiles: Python keeps what it compiles, unless it is told not to.
+    In the best of three runs behind the one that compiles: Python keeps what it compiles, unless it is told
+    not to.
     """
     code = (
-        "import sys, time; begin = time.process_time(); import numpy; middle = time.process_time(); import minipipe; "
+        "import sys, time; begin = time.process_time(); "
+        "import numpy; middle = time.process_time(); import minipipe; "
         "assert 'matplotlib' not in sys.modules; print((time.process_time() - middle) / (middle - begin))"
     )
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
+        "PYTHONPYCACHEPREFIX": str(tmp_path)
+    }
     run = [sys.executable, "-c", code]
-    ratios = [float(subprocess.run(run, capture_output=True, text=True, check=True, env=env).stdout) for _ in range(4)]
+    ratios = [
+        float(subprocess.run(run, capture_output=True, text=True, check=True, env=env).stdout)
+        for _ in range(4)
+    ]
     assert min(ratios[1:]) < 1.5

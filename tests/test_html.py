@@ -1,4 +1,6 @@
-"""The web page of a run: its data are the trace, nothing in it leaves the file, and a real browser can step through it."""
+"""The web page of a run: its data are the trace, nothing in it leaves the file, and a real browser can step
+through it.
+"""
 
 import json
 import math
@@ -19,7 +21,9 @@ from minipipe.plots.boxes import lanes_of
 from minipipe.plots.html import page_data
 from minipipe.schedules import Action, Overlap, Schedule, build, peak_microbatches
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
+)
 in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium or google-chrome on the PATH")
 
 
@@ -27,13 +31,18 @@ def trace_of(*spans, n_devices=1):
     """A finished trace of rows (device, label, start, end)."""
     record = Record([(device, COMPUTE) for device in range(n_devices)])
     record.spans = [entry for span in spans for entry in span]
-    record.finished = [max((end for device, _, _, end in spans if device == number), default=0) for number in range(n_devices)]
+    record.finished = [
+        max((end for device, _, _, end in spans if device == number), default=0)
+        for number in range(n_devices)
+    ]
     return Trace(record)
 
 
 def data_in(page):
     """The data of a page, read as a browser would: up to the first end of a script element."""
-    return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script', page, re.DOTALL).group(1))
+    return json.loads(
+        re.search(r'<script id="data" type="application/json">(.*?)</script', page, re.DOTALL).group(1)
+    )
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "interleaved", "zb-v"])
@@ -45,11 +54,15 @@ def test_the_page_holds_the_trace(name):
     ]
     assert [tuple(part[0][:3]) for *_, part in data["spans"]] == [span.label for span in trace.spans]
     assert [tuple(idle) for idle in data["idle"]] == [
-        (idle.device, idle.start, idle.end, idle.reason, None if idle.source is None else str(idle.message), idle.source)
+        (
+            idle.device, idle.start, idle.end, idle.reason,
+            None if idle.source is None else str(idle.message), idle.source,
+        )
         for idle in trace.idle
     ]
     assert [tuple(message) for message in data["messages"]] == [
-        (str(message.label), message.source, message.to, message.sent, message.arrived) for message in trace.messages
+        (str(message.label), message.source, message.to, message.sent, message.arrived)
+        for message in trace.messages
     ]
     assert data["makespan"] == trace.makespan and data["devices"] == trace.n_devices
     assert data["bubble"] == {of: trace.bubble(of) for of in ("total", "ideal", "span")}
@@ -64,7 +77,8 @@ def test_stages_and_copies_of_a_device_are_told_apart():
     both_ways = Schedule.from_text(["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"], copy_of=(0, 1))
     two_copies = page_data(mp.simulate(both_ways))
     assert {tuple(part[1:]) for *_, parts in two_copies["spans"] for part in parts} == {
-        (0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 1, 1), (1, 1, 1, 1),  # stage, micro-batch, copy, place on its device
+        # stage, micro-batch, copy, place on its device
+        (0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 1, 1), (1, 1, 1, 1),
     }
     assert two_copies["copies"] == 2 and two_copies["most_stages"] == 2
 
@@ -73,9 +87,12 @@ def test_an_all_reduce_belongs_to_the_copy_that_its_device_has():
     """It closes all micro-batches of a stage, so the one in its name does not say which copy it is of."""
     page = page_data(mp.simulate(build("chimera", 4, 4), mp.Costs(all_reduce=1)))
     assert page["most_stages"] == 2
-    assert {(kind, stage, *where) for device, *_, parts in page["spans"] if device == 0 for kind, stage, _, *where in parts} == {
-        (kind, stage, stage // 3, stage // 3) for kind in "FBA" for stage in (0, 3)
-    }
+    assert {
+        (kind, stage, *where)
+        for device, *_, parts in page["spans"]
+        if device == 0
+        for kind, stage, _, *where in parts
+    } == {(kind, stage, stage // 3, stage // 3) for kind in "FBA" for stage in (0, 3)}
 
 
 @pytest.mark.parametrize("devices_swapped", [False, True])
@@ -95,23 +112,35 @@ def test_an_overlap_has_two_parts_and_both_count():
 
 
 def test_a_run_with_arrays_shows_its_bytes():
-    pipe = mp.Pipeline([mp.Linear(4, 4), mp.ReLU(), mp.Linear(4, 2)], loss=mp.MeanSquaredError(), n_stages=2, n_microbatches=2)
+    pipe = mp.Pipeline(
+        [mp.Linear(4, 4), mp.ReLU(), mp.Linear(4, 2)],
+        loss=mp.MeanSquaredError(),
+        n_stages=2,
+        n_microbatches=2,
+    )
     X, Y = mp.datasets.digits().train
     pipe.forward_backward(X[:4, :6], Y[:2, :6])
     data = data_in(pipe.trace.to_html())
     assert data["unit"] == "bytes"
-    assert [[tuple(point) for point in curve] for curve in data["memory"]] == [pipe.trace.memory(device) for device in (0, 1)]
+    assert [[tuple(point) for point in curve] for curve in data["memory"]] == [
+        pipe.trace.memory(device) for device in (0, 1)
+    ]
 
 
 def test_times_may_be_fractions_and_actions_may_take_none():
-    trace = trace_of((0, Action("F", 0, 0), Fraction(0), Fraction(1, 4)), (0, Action("B", 0, 0), Fraction(1, 4), Fraction(3, 4)),
-                     (0, Action("U", 0, 0), Fraction(3, 4), Fraction(3, 4)))
+    trace = trace_of(
+        (0, Action("F", 0, 0), Fraction(0), Fraction(1, 4)),
+        (0, Action("B", 0, 0), Fraction(1, 4), Fraction(3, 4)),
+        (0, Action("U", 0, 0), Fraction(3, 4), Fraction(3, 4)),
+    )
     data = data_in(trace.to_html())
     assert [span[1:3] for span in data["spans"]] == [[0, 0.25], [0.25, 0.75], [0.75, 0.75]]
     assert (data["makespan"], data["step"]) == (0.75, 0.001)
 
 
-@pytest.mark.parametrize("end, step", [(5, 1), (10_000, 1), (10_001, 100), (12.5, 1), (0.3, 0.001), (2e-6, 1e-8)])
+@pytest.mark.parametrize(
+    "end, step", [(5, 1), (10_000, 1), (10_001, 100), (12.5, 1), (0.3, 0.001), (2e-6, 1e-8)]
+)
 def test_the_step_suits_the_length_of_the_run(end, step):
     assert page_data(trace_of((0, "work", 0, end)))["step"] == 10.0 ** round(math.log10(step))
 
@@ -121,7 +150,12 @@ def test_a_run_of_which_nothing_has_happened_yet():
     assert (data["makespan"], data["bubble"], data["spans"], data["memory"]) == (0, None, [], [])
 
 
-NASTY = ["</script><script>alert(1)</script>", "<!-- <script>", "{{data}}", "\u2028 \ud800 \\u003c & \" ' `${now}`"]
+NASTY = [
+    "</script><script>alert(1)</script>",
+    "<!-- <script>",
+    "{{data}}",
+    "\u2028 \ud800 \\u003c & \" ' `${now}`",
+]
 
 
 @pytest.mark.parametrize("nasty", NASTY)
@@ -147,22 +181,34 @@ HARNESS = """<script>
 const errors = [], results = {errors};
 addEventListener("error", event => errors.push(event.message));
 addEventListener("securitypolicyviolation", event => errors.push(event.violatedDirective));
-const key = (key, more) =>
-  document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true, ...more}));
+const key = (key, more) => {
+  const options = {key, bubbles: true, cancelable: true, ...more};
+  document.activeElement.dispatchEvent(new KeyboardEvent("keydown", options));
+};
 const report = () => {
-  document.body.append(Object.assign(document.createElement("pre"), {id: "report", textContent: JSON.stringify(results)}));
+  const content = {id: "report", textContent: JSON.stringify(results)};
+  document.body.append(Object.assign(document.createElement("pre"), content));
 };
 </script>"""
 
 
 def browse(tmp_path, page, script, *options):
-    """What `script`, run at the end of `page` in a browser without a window, has put into `results`; no error occurred."""
+    """What `script`, run at the end of `page` in a browser without a window, has put into `results`;
+    no error occurred.
+    """
     file = tmp_path / "page.html"
-    file.write_text(page.replace("<body>", "<body>" + HARNESS) + f"<script>{script}</script>", encoding="utf-8")
-    command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=1200,800",
-               f"--user-data-dir={tmp_path / 'profile'}", *options, "--dump-dom", file.as_uri()]
+    file.write_text(
+        page.replace("<body>", "<body>" + HARNESS) + f"<script>{script}</script>", encoding="utf-8"
+    )
+    command = [
+        CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
+        "--window-size=1200,800", f"--user-data-dir={tmp_path / 'profile'}", *options, "--dump-dom",
+        file.as_uri(),
+    ]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    said = [line for line in ran.stderr.splitlines() if "CONSOLE" in line and "willReadFrequently" not in line]
+    said = [
+        line for line in ran.stderr.splitlines() if "CONSOLE" in line and "willReadFrequently" not in line
+    ]
     assert said == []  # but for the advice on reading pixels, which only the tests do
     report = re.search(r'<pre id="report">(.*?)</pre>', ran.stdout, re.DOTALL)
     assert report, ran.stdout[-2000:] + ran.stderr[-2000:]
@@ -175,18 +221,23 @@ WALK = """
 const tip = () => $("tip").hidden ? null : $("tip").textContent;
 const point = (type, device, time) => {
   const box = canvas.getBoundingClientRect();
-  canvas.dispatchEvent(new PointerEvent(type, {clientX: box.left + x(time), clientY: box.top + rowTop(device) + 5, bubbles: true}));
+  const [clientX, clientY] = [box.left + x(time), box.top + rowTop(device) + 5];
+  canvas.dispatchEvent(new PointerEvent(type, {clientX, clientY, bubbles: true}));
 };
 const colour = () => [...pen.getImageData(2, 2, 1, 1).data].slice(0, 3);
-const onTheWay = ({start, end, source, to}) =>  // the colour of the page a quarter of the way along a message's arrow
+// the colour of the page a quarter of the way along a message's arrow
+const onTheWay = ({start, end, source, to}) =>
   pen.getImageData(x(start + (end - start) / 4), rowTop(source + (to - source) / 4) + BOX / 2, 1, 1).data[0];
 
 results.begin = now;
-results.keys = [["Home"], ["ArrowRight"], ["ArrowRight", true], ["ArrowLeft"], ["ArrowLeft", true], ["ArrowLeft"], ["End"],
-  ["ArrowRight"], ["ArrowLeft"]].map(([name, shiftKey]) => { key(name, {shiftKey}); return now; });
+results.keys = [
+  ["Home"], ["ArrowRight"], ["ArrowRight", true], ["ArrowLeft"], ["ArrowLeft", true], ["ArrowLeft"], ["End"],
+  ["ArrowRight"], ["ArrowLeft"],
+].map(([name, shiftKey]) => { key(name, {shiftKey}); return now; });
 $("slider").value = 7.3;
 $("slider").dispatchEvent(new Event("input"));
-results.slid = [now, $("now").textContent, $("slider").getAttribute("aria-valuetext"), $("status").textContent];
+const valueText = $("slider").getAttribute("aria-valuetext");
+results.slid = [now, $("now").textContent, valueText, $("status").textContent];
 
 results.hover = [[0, 0.5], [2, 1.5], [0, 25.5], [3, 31.5], [0, 12.5], [3, 47.5]].map(([device, time]) => {
   point("pointermove", device, time);
@@ -208,7 +259,9 @@ key("Home"); key("ArrowRight"); key("ArrowRight");
 const before = underWay().map(onTheWay);
 results.silent = underWay().map(message => message.label);
 $("messages").click();
-results.arrows = [before.map(colour => colour > 60), underWay().map(onTheWay).map(colour => colour > 60), $("messages").getAttribute("aria-pressed"), $("status").textContent];
+const areSeen = colours => colours.map(colour => colour > 60);
+const isPressed = $("messages").getAttribute("aria-pressed");
+results.arrows = [areSeen(before), areSeen(underWay().map(onTheWay)), isPressed, $("status").textContent];
 
 const small = canvas.toDataURL();
 key("+"); key("+");
@@ -222,7 +275,8 @@ const light = colour();
 $("theme").click();
 results.theme = [light, colour(), getComputedStyle(document.body).backgroundColor];
 results.unnamed = [...document.querySelectorAll("button, select, input, canvas")]
-  .filter(one => !(one.getAttribute("aria-label") || one.matches("button") && one.textContent.trim())).map(one => one.id);
+  .filter(one => !(one.getAttribute("aria-label") || one.matches("button") && one.textContent.trim()))
+  .map(one => one.id);
 results.title = [document.title, $("title").textContent, $("figures").innerText.split(/\\s*\\n\\s*/)];
 results.legend = [...$("legend").children].map(item => item.textContent);
 
@@ -252,25 +306,34 @@ def test_a_reader_can_walk_through_a_run(tmp_path):
     travelling = sum(message.sent <= 7 <= message.arrived for message in trace.messages)
     assert seen["slid"][:3] == [7, f"7 / {end}", f"tick 7 of {end}"]
     assert seen["slid"][3].startswith(f"Tick 7: {busy} of 4 devices compute, {travelling} message")
-    for (device, time), tip in zip([(0, 0.5), (2, 1.5), (0, 25.5), (3, 31.5), (0, 12.5), (3, 47.5)], seen["hover"]):
+    for (device, time), tip in zip(
+        [(0, 0.5), (2, 1.5), (0, 25.5), (3, 31.5), (0, 12.5), (3, 47.5)], seen["hover"]
+    ):
         assert tip.startswith(f"device {device}, ") and answer(trace, device, time) in tip
     assert seen["left"] is None and seen["blurred"] is None
     assert seen["clicked"] == [9, 2]
     assert answer(trace, 3, 10) in seen["focus"][0]
     assert seen["focus"][1] == "Tick 10: " + seen["focus"][0].replace("\n", "; ")
-    assert seen["silent"] == [str(message.label) for message in reversed(trace.messages) if message.sent <= 2 <= message.arrived]
+    assert seen["silent"] == [
+        str(message.label) for message in reversed(trace.messages) if message.sent <= 2 <= message.arrived
+    ]
     n_arrows = len(seen["silent"])
-    assert seen["arrows"][:3] == [[True] * n_arrows, [False] * n_arrows, "true"] and n_arrows > 0  # dark only once they are asked for
+    # dark only once they are asked for
+    assert seen["arrows"][:3] == [[True] * n_arrows, [False] * n_arrows, "true"] and n_arrows > 0
     begin, stop, redrawn = seen["zoomed"]
     assert begin <= 2 <= stop and stop - begin == end / 4 and redrawn
     assert seen["followed"] == [True, end / 4] and seen["unzoomed"] == [0, end]
     assert seen["theme"] == [[255, 255, 255], [20, 23, 28], "rgb(20, 23, 28)"]
     assert seen["unnamed"] == []
     assert seen["title"][:2] == ["1F1B <&> 'friends'"] * 2
-    assert set(seen["title"][2]) >= {f"{end} ticks", *(f"{100 * trace.bubble(of):.1f} %" for of in ("total", "ideal", "span"))}
+    assert set(seen["title"][2]) >= {
+        f"{end} ticks",
+        *(f"{100 * trace.bubble(of):.1f} %" for of in ("total", "ideal", "span")),
+    }
     assert seen["legend"] == ["Fforward", "Bbackward", "\u00a0micro-batches alive, at most 4"]
     assert seen["plays"] == [True, "Pause"]
-    assert seen["played"][0] in (5, 6) and seen["played"][1:] == [False, "Play"]  # 1.5 seconds of 4 ticks, to the last whole one
+    # 1.5 seconds of 4 ticks, to the last whole one
+    assert seen["played"][0] in (5, 6) and seen["played"][1:] == [False, "Play"]
     assert seen["over"] == [end, False, "Play"]
 
 
@@ -279,10 +342,16 @@ def answer(trace, device, time):
     for span in trace.spans_of(device):
         if span.start <= time < span.end:
             name = {"F": "forward", "B": "backward"}[span.label.kind]
-            return (f"{span.label}: {name} of micro-batch {span.label.microbatch} on stage {span.label.stage}\n"
-                    f"tick {span.start} to {span.end} ({span.end - span.start} tick")
+            return (
+                f"{span.label}: {name} of micro-batch {span.label.microbatch} on stage {span.label.stage}\n"
+                f"tick {span.start} to {span.end} ({span.end - span.start} tick"
+            )
     idle = next(idle for idle in trace.idle if idle.device == device and idle.start <= time < idle.end)
-    why = {"fill": "it waits for its first work", "wait": "it waits between two pieces of work", "drain": "its work is done"}
+    why = {
+        "fill": "it waits for its first work",
+        "wait": "it waits between two pieces of work",
+        "drain": "its work is done",
+    }
     missing = "" if idle.source is None else f"missing: {idle.message} from device {idle.source}\n"
     return f"idle ({idle.reason}): {why[idle.reason]}\n{missing}tick {idle.start} to {idle.end} ("
 
@@ -314,15 +383,20 @@ def test_a_large_run_scrubs_smoothly(tmp_path):
     trace = mp.simulate(build("zb-h1", 32, 128), mp.Costs(F=1, B=2))
     seen = browse(tmp_path, trace.to_html(), SCRUB)
     assert seen["boxes"] == 3 * 32 * 128 and seen["now"] == 30 * 10 + 30
-    assert 0 < seen["steps"][30] < 100  # milliseconds; the middle one, because other programs share the machine
+    # milliseconds; the middle one, because other programs share the machine
+    assert 0 < seen["steps"][30] < 100
     assert 0 < min(seen["zooms"]) < 400  # here every visible box is drawn again
 
 
 @in_a_browser
 def test_labels_of_any_kind_are_drawn(tmp_path):
     trace = trace_of(
-        (0, Overlap(Action("F", 0, 1), Action("B", 1, 0)), 0, 3), (0, Action("U", 1, 0), 3, 3), (0, Action("F", 1, 1), 3, 4),
-        (1, "</script><b>a long name that fits no box</b>", 0, Fraction(1, 2)), (1, ("a", 1), Fraction(1, 2), 4), n_devices=2,
+        (0, Overlap(Action("F", 0, 1), Action("B", 1, 0)), 0, 3),
+        (0, Action("U", 1, 0), 3, 3),
+        (0, Action("F", 1, 1), 3, 4),
+        (1, "</script><b>a long name that fits no box</b>", 0, Fraction(1, 2)),
+        (1, ("a", 1), Fraction(1, 2), 4),
+        n_devices=2,
     )
     script = """
     results.tips = [[0, 1], [0, 3], [1, 0.1], [1, 4]].map(([device, time]) => {
@@ -330,17 +404,23 @@ def test_labels_of_any_kind_are_drawn(tmp_path):
       draw();
       return $("tip").innerText;
     });
-    const pixel = (device, time, down) => [...pen.getImageData(x(time), rowTop(device) + down, 1, 1).data].slice(0, 3);
+    const pixel = (device, time, down) =>
+      [...pen.getImageData(x(time), rowTop(device) + down, 1, 1).data].slice(0, 3);
     probe = null; draw();
     results.halves = [pixel(0, 0.1, 2), pixel(0, 0.1, 28), pixel(0, 3.1, 2)];
     results.bold = document.querySelectorAll("b").length;
     report();
     """
     seen = browse(tmp_path, trace.to_html(), script)
-    assert "0F1&1B0: forward of micro-batch 1 on stage 0 and, at once, backward of micro-batch 0 on stage 1" in seen["tips"][0]
-    assert "1U0: update after micro-batch 0 on stage 1\nat tick 3" in seen["tips"][1] and "1F1: forward" in seen["tips"][1]
+    assert (
+        "0F1&1B0: forward of micro-batch 1 on stage 0 and, at once, backward of micro-batch 0 on stage 1"
+        in seen["tips"][0]
+    )
+    assert "1U0: update after micro-batch 0 on stage 1\nat tick 3" in seen["tips"][1]
+    assert "1F1: forward" in seen["tips"][1]
     assert "</script><b>a long name that fits no box</b>: work\ntick 0 to 0.5 (0.5 ticks)" in seen["tips"][2]
     assert "('a', 1): work" in seen["tips"][3]
-    bright, second = [86, 180, 233], [57, 119, 154]  # "#56B4E9", and two thirds of it for the device's second stage
+    # "#56B4E9", and two thirds of it for the device's second stage
+    bright, second = [86, 180, 233], [57, 119, 154]
     assert seen["halves"] == [bright, [141, 62, 0], second]
     assert seen["bold"] == 0

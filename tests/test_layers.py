@@ -19,8 +19,8 @@ every_layer = pytest.mark.parametrize("name", LAYERS)
 @every_layer
 @pytest.mark.parametrize("m", [1, 5])
 def test_backward_equals_central_differences(name, m):
-    """The slope of J = sum(R * A) along a random direction D, by (J(+h) - J(-h)) / 2h, in float64: for A_prev, and for
-    each parameter, those of layers inside of layers included.
+    """The slope of J = sum(R * A) along a random direction D, by (J(+h) - J(-h)) / 2h, in float64:
+    for A_prev, and for each parameter, those of layers inside of layers included.
 
     The difference quotient is off by h^2/6 times the third derivative along D, plus rounding u J / h. With
     h = 1e-5 and numbers of size up to about 30 both stay below 1e-7.
@@ -38,7 +38,10 @@ def test_backward_equals_central_differences(name, m):
         def J(step):
             return sum((r * A).sum() for r, A in zip(leaves(R), leaves(moved(tree(lambda d: step * d, D)))))
 
-        assert abs((J(h) - J(-h)) / (2 * h) - sum((d * D).sum() for d, D in zip(leaves(derivative), leaves(D)))) < 1e-7
+        assert (
+            abs((J(h) - J(-h)) / (2 * h) - sum((d * D).sum() for d, D in zip(leaves(derivative), leaves(D))))
+            < 1e-7
+        )
 
     if name in BEGIN_WITH_TOKENS:
         assert dA_prev is None
@@ -59,7 +62,9 @@ def test_backward_equals_central_differences(name, m):
 
 @every_layer
 def test_backward_equals_dual_numbers_exactly(name):
-    """The slope of sum(R * A), where A_prev and all parameters move at once along a random direction, in rational numbers."""
+    """The slope of sum(R * A), where A_prev and all parameters move at once along a random direction,
+    in rational numbers.
+    """
     layer, A_prev, R = ready(name, m=2)
     layer = layer.copy(mp.exact.rational)
     A_prev, R = tree(mp.exact.rational, A_prev), tree(mp.exact.rational, R)
@@ -87,8 +92,11 @@ def test_backward_equals_dual_numbers_exactly(name):
 
 @every_layer
 def test_rational_numbers_stay_rational_and_close_to_the_floats(name):
-    """No float is among them. The float result is off by at most 2000 units in the last place of the largest of all
-    results: generous for a few dozen operations, and far below what a wrong constant would change."""
+    """No float is among them.
+
+    The float result is off by at most 2000 units in the last place of the largest of all results:
+    generous for a few dozen operations, and far below what a wrong constant would change.
+    """
     layer, A_prev, dZ = ready(name)
     if not layer.layers and name not in BEGIN_WITH_TOKENS:
         A_prev = tree(lambda A: 8 * A, A_prev)  # up to where GELU is straight
@@ -104,7 +112,7 @@ def test_rational_numbers_stay_rational_and_close_to_the_floats(name):
 @every_layer
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_dtype_of_the_data_is_the_dtype_of_the_result(name, dtype):
-    """Tokens are no such data: behind them, A has the dtype of W."""
+    """Tokens are not such data: behind them, A has the dtype of W."""
     for parameters in (np.float32, np.float64):
         twin, _, _ = ready(name, dtype=parameters)
         _, A_prev, dZ = ready(name, dtype=dtype)
@@ -118,10 +126,15 @@ def test_the_dtype_of_the_data_is_the_dtype_of_the_result(name, dtype):
 def test_shapes_are_known_before_anything_is_computed(name):
     layer, A_prev, dZ = ready(name)
     assert shape_of(layer.forward(A_prev)) == LAYERS[name][0].output_shape(shape_of(A_prev))
-    drawn = tuple(tree(lambda parameter: None if parameter is None else Shape(parameter), part) for part in (layer.W, layer.b))
+    drawn = tuple(
+        tree(lambda parameter: None if parameter is None else Shape(parameter), part)
+        for part in (layer.W, layer.b)
+    )
     told = LAYERS[name][0].parameter_shapes()
     assert str(drawn) == str(told)
-    assert [d.shape for d in leaves(layer.backward(dZ)[1:])] == [parameter.shape for parameter in leaves((layer.W, layer.b))]
+    assert [d.shape for d in leaves(layer.backward(dZ)[1:])] == [
+        parameter.shape for parameter in leaves((layer.W, layer.b))
+    ]
 
 
 class Shape:
@@ -143,7 +156,11 @@ def test_backward_is_its_two_halves_and_each_half_stands_alone(name):
     for halves in (("input", "weight"), ("weight", "input"), ("weight",), ("input",)):
         layer.forward(A_prev)
         for half in halves:
-            assert same(layer.backward_weight(dZ), (dW, db)) if half == "weight" else same(layer.backward_input(dZ), dA_prev)
+            assert (
+                same(layer.backward_weight(dZ), (dW, db))
+                if half == "weight"
+                else same(layer.backward_input(dZ), dA_prev)
+            )
     _, other, _ = ready(name, seed=1)
     layer.forward(other)
     layer.backward(dZ)
@@ -170,7 +187,9 @@ def spread(array):
 
 @every_layer
 def test_takes_arrays_that_are_not_contiguous(name):
-    """In rational numbers, because floats may be added up in another order there: with gaps, or the first axis closest."""
+    """In rational numbers, because floats may be added up in another order there: with gaps, or the first
+    axis closest.
+    """
     layer, A_prev, dZ = ready(name, m=2)
     layer = layer.copy(mp.exact.rational)
     A_prev, dZ = tree(mp.exact.rational, A_prev), tree(mp.exact.rational, dZ)
@@ -181,7 +200,9 @@ def test_takes_arrays_that_are_not_contiguous(name):
 
 @every_layer
 def test_many_micro_batches_pass_through_one_layer(name):
-    """The cache is one value that can be taken out, before and after the first half of backward, and put back."""
+    """The cache is one value that can be taken out, before and after the first half of backward,
+    and put back.
+    """
     layer, A_prev, dZ = ready(name)
     _, other, other_dZ = ready(name, seed=1, m=3)
     layer.forward(A_prev)
@@ -224,7 +245,9 @@ def test_wrong_calls_say_what_is_wrong(name):
         with pytest.raises(RuntimeError, match="backward needs the cache of a forward: call forward"):
             half(dZ)
     if leaves(layer.W):
-        with pytest.raises(RuntimeError, match=r"has no parameters yet: call initialize\(rng\), or put it into a Sequential"):
+        with pytest.raises(
+            RuntimeError, match=r"has no parameters yet: call initialize\(rng\), or put it into a Sequential"
+        ):
             LAYERS[name][0].copy().forward(A_prev)
 
 
@@ -236,8 +259,12 @@ def test_linear_equals_loops_over_single_numbers():
     Z = [[sum(W[i, j] * A[j, k] for j in range(3)) + b[i, 0] for k in range(4)] for i in range(2)]
     assert np.array_equal(layer.forward(A), Z)
     dA, dW, db = layer.backward(dZ)
-    assert np.array_equal(dA, [[sum(W[i, j] * dZ[i, k] for i in range(2)) for k in range(4)] for j in range(3)])
-    assert np.array_equal(dW, [[sum(dZ[i, k] * A[j, k] for k in range(4)) for j in range(3)] for i in range(2)])
+    assert np.array_equal(
+        dA, [[sum(W[i, j] * dZ[i, k] for i in range(2)) for k in range(4)] for j in range(3)]
+    )
+    assert np.array_equal(
+        dW, [[sum(dZ[i, k] * A[j, k] for k in range(4)) for j in range(3)] for i in range(2)]
+    )
     assert np.array_equal(db, [[sum(dZ[i, k] for k in range(4))] for i in range(2)])
 
 
@@ -254,7 +281,9 @@ def test_linear_refuses_wrong_shapes_with_both_numbers():
 
 @pytest.mark.parametrize("draw, variance", [(mp.he, 2 / 300), (mp.xavier, 2 / 500)])
 def test_initialisation_has_the_variance_of_the_papers(draw, variance):
-    """The variance of n normal numbers scatters by sqrt(2/n) of itself: here 0.6 %, five times that is allowed."""
+    """The variance of n normal numbers scatters by sqrt(2/n) of itself: here 0.6 %, five times
+    that is allowed.
+    """
     W = draw(np.random.default_rng(0), 300, 200)
     assert W.shape == (200, 300)
     assert abs(W.var() / variance - 1) < 5 * math.sqrt(2 / W.size)

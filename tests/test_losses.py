@@ -12,7 +12,10 @@ LOSSES = {
     "mean squared error": (mp.MeanSquaredError(), P),
     "softmax": (mp.SoftmaxCrossEntropy(), [[2.0, -1.0, 0.0, 3.0], [0.5, 1.0, 0.0, -2.0]]),
     "binary": (mp.BinaryCrossEntropy(), P),
-    "binary from logits": (mp.BinaryCrossEntropy(from_logits=True), [[2.0, -1.0, 0.0, 3.0], [0.5, 1.0, 0.0, -2.0]]),
+    "binary from logits": (
+        mp.BinaryCrossEntropy(from_logits=True),
+        [[2.0, -1.0, 0.0, 3.0], [0.5, 1.0, 0.0, -2.0]],
+    ),
 }
 Y = np.array([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
 every_loss = pytest.mark.parametrize("loss, A", LOSSES.values(), ids=LOSSES)
@@ -39,7 +42,8 @@ def test_equals_its_definition(loss, A):
 
 @every_loss
 def test_derivative_equals_central_differences(loss, A):
-    """h^2/6 times the third derivative (below 100 here) and rounding over h both stay below 1e-7 at h = 1e-5."""
+    """h^2/6 times the third derivative (below 100 here) and rounding over h both stay below 1e-7 at h = 1e-5.
+    """
     A, h = np.array(A), 1e-5
     loss.forward(A, Y)
     dA = loss.backward()
@@ -118,7 +122,10 @@ def test_certain_and_wrong_probabilities_are_refused_with_the_remedy():
 
 def test_wrong_labels_are_refused_with_the_remedy():
     loss = mp.SoftmaxCrossEntropy()
-    with pytest.raises(ValueError, match=r"labels have shape \(4,\), but the predictions have \(3, 4\).*one_hot\(labels, n_classes=3\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"labels have shape \(4,\), but the predictions have \(3, 4\).*one_hot\(labels, n_classes=3\)",
+    ):
         loss.forward(np.zeros((3, 4)), np.zeros(4))
     with pytest.raises(ValueError, match=r"labels have shape \(3, 5\), but the predictions have \(3, 4\)"):
         loss.forward(np.zeros((3, 4)), np.zeros((3, 5)))

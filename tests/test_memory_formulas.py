@@ -1,7 +1,7 @@
 """Activation peaks follow the closed forms: the bytes of the fullest moment, formula == run == simulation.
 
-Activations are what a device keeps between the actions of a micro-batch: "stashed inputs" and "caches" of the ledger. The
-letters of all formulas:
+Activations are what a device keeps between the actions of a micro-batch: "stashed inputs" and "caches"
+of the ledger. The letters of all formulas:
 
     N, M    samples, in M micro-batches of N/M
     L, K    equal layers, in K stages of L/K, one on each device; r is a device
@@ -34,7 +34,9 @@ def equal_layers(n):
 
 
 def in_pieces(n):
-    """The same in 3 n layers: a Chain at the bottom of the network does not keep the derivatives inside it from I to W."""
+    """The same in 3 n layers: a Chain at the bottom of the network does not keep the derivatives inside it
+    from I to W.
+    """
     return [piece for layer in equal_layers(n) for piece in layer.layers]
 
 
@@ -47,7 +49,9 @@ def footprints(counts, m, make=equal_layers):
 def peaks(schedule, counts, N, make=equal_layers, recompute="never"):
     """For each device, the most bytes of activations in a run, which are those of the simulation."""
     layers = make(sum(counts) if make is equal_layers else sum(counts) // 3)
-    pipe = mp.Pipeline(layers, LOSS, schedule.n_stages, schedule.n_microbatches, schedule, recompute, partition=list(counts))
+    pipe = mp.Pipeline(
+        layers, LOSS, schedule.n_stages, schedule.n_microbatches, schedule, recompute, partition=list(counts)
+    )
     X = mp.datasets.digits().train[0][:WIDTH, :N]
     pipe.forward_backward(X, X)
     counts = tuple(len(stage.layers) for stage in pipe.stages)
@@ -75,14 +79,18 @@ def test_gpipe_keeps_what_all_layers_keep_of_all_samples(K, M):
 @pytest.mark.parametrize("mode", ["always", "except_last"])
 @pytest.mark.parametrize("K, M", SIZES)
 def test_gpipe_with_recomputation_keeps_all_inputs_and_the_caches_of_one_micro_batch(K, M, mode):
-    """GPipe, recomputing: (N - N/M) a + N/M (L/K c), on the last device N/M e more: the paper's O(N + L/K N/M).
+    """GPipe, recomputing: (N - N/M) a + N/M (L/K c), on the last device N/M e more: the paper's
+    O(N + L/K N/M).
 
-    The micro-batch whose caches are there has its input among them, so M - 1 inputs lie beside. That the last micro-batch is not
-    recomputed changes nothing: it is the first to go backward, and its caches are there before the first R.
+    The micro-batch whose caches are there has its input among them, so M - 1 inputs lie beside.
+    That the last micro-batch is not recomputed changes nothing: it is the first to go backward,
+    and its caches are there before the first R.
     """
     for layers, m in ((1, 1), (4, 2)):
         schedule = with_recompute(build("gpipe", K, M), mode)
-        assert peaks(schedule, (layers,) * K, m * M) == [m * ((M - 1) * A + layers * C + e) for e in of_the_loss(K)]
+        assert peaks(schedule, (layers,) * K, m * M) == [
+            m * ((M - 1) * A + layers * C + e) for e in of_the_loss(K)
+        ]
 
 
 @pytest.mark.parametrize("K, M", SIZES)
@@ -94,17 +102,20 @@ def test_1f1b_keeps_min_of_M_and_K_minus_r_micro_batches(K, M):
     alive = [min(M, K - r) for r in range(K)]
     for layers, m in ((1, 1), (4, 2)):
         whole = build("1f1b", K, M)
-        assert peaks(whole, (layers,) * K, m * M) == [m * q * (layers * C + e) for q, e in zip(alive, of_the_loss(K))]
+        assert peaks(whole, (layers,) * K, m * M) == [
+            m * q * (layers * C + e) for q, e in zip(alive, of_the_loss(K))
+        ]
         recomputed = [m * ((q - 1) * A + layers * C + e) for q, e in zip(alive, of_the_loss(K))]
         assert peaks(with_recompute(whole), (layers,) * K, m * M) == recomputed
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "naive"])
 def test_recomputation_in_segments_keeps_an_input_for_each_and_the_caches_of_one(name):
-    """n segments in each stage: N/M ((q n - 1) a + L/(K n) c), e more on the last device; q as above, M for GPipe, 1 if naive.
+    """n segments in each stage: N/M ((q n - 1) a + L/(K n) c), e more on the last device; q as above,
+    M for GPipe, 1 if naive.
 
-    With n = sqrt(L/K), that is sqrt(L/K) inputs of each micro-batch and the caches of sqrt(L/K) layers. The last segment is
-    recomputed first, while the inputs of all others are there.
+    With n = sqrt(L/K), that is sqrt(L/K) inputs of each micro-batch and the caches of sqrt(L/K) layers.
+    The last segment is recomputed first, while the inputs of all others are there.
     """
     for K, M in [(1, 1), (1, 6), (2, 2), (3, 5), (4, 6)]:
         alive = {"gpipe": [M] * K, "1f1b": [min(M, K - r) for r in range(K)], "naive": [1] * K}[name]
@@ -118,9 +129,11 @@ def test_recomputation_in_segments_keeps_an_input_for_each_and_the_caches_of_one
 
 @pytest.mark.parametrize("layers, M", [(4, 1), (16, 1), (36, 1), (16, 2), (16, 8), (16, 43)])
 def test_the_best_number_of_segments_is_the_root_of_L_c_over_a_q(layers, M):
-    """q n a + L/n c, for q micro-batches alive, is least near n = sqrt(L c / (q a)): at one of the two divisors of L around it.
+    """q n a + L/n c, for q micro-batches alive, is least near n = sqrt(L c / (q a)): at one of the two
+    divisors of L around it.
 
-    So it is sqrt(L) where c = a and one micro-batch is alive, and a single segment where q a is L c or more, as in the last case.
+    So it is sqrt(L) where c = a and one micro-batch is alive, and a single segment where q a is L c or more,
+    as in the last case.
     """
     held = {}
     for n in (n for n in range(1, layers + 1) if layers % n == 0):
@@ -134,13 +147,19 @@ def test_the_best_number_of_segments_is_the_root_of_L_c_over_a_q(layers, M):
 
 @pytest.mark.parametrize("name", ["zb-h1", "zb-h2"])
 def test_zero_bubble_keeps_the_derivatives_between_the_halves_as_well(name):
-    """Of a sample, a layer keeps c from F to W, and d more from I to W: the derivatives by the outputs of what it is made of.
+    """Of a sample, a layer keeps c from F to W, and d more from I to W.
 
-    H1: N/M L/K (min(M, K) c + min(M, r + 1) d) on device r. So devices are not equal: K c + d on the first, K (c + d) on the last.
-    H2: 2K - 1 in place of K, 2r + 1 in place of r + 1. The fullest moment is the end of an I, whose W is still to come. The
-    loss is out of it: what it keeps goes with I, and on the last device every micro-batch that is alive has had its I.
+    d: the derivatives by the outputs of what it is made of.
+
+    H1: N/M L/K (min(M, K) c + min(M, r + 1) d) on device r. So devices are not equal: K c + d on the first,
+        K (c + d) on the last.
+    H2: 2K - 1 in place of K, 2r + 1 in place of r + 1.
+
+    The fullest moment is the end of an I, whose W is still to come. The loss is out of it: what it keeps goes
+    with I, and on the last device every micro-batch that is alive has had its I.
     """
-    for K, M in [(K, M) for K in (1, 2, 3, 4) for M in {1, 2, K, 2 * K - 1, 2 * K + 1}]:
+    sizes = [(k, m) for k in (1, 2, 3, 4) for m in {1, 2, k, 2 * k - 1, 2 * k + 1}]
+    for K, M in sizes:
         most_alive = K if name == "zb-h1" else 2 * K - 1
         between = [r + 1 if name == "zb-h1" else 2 * r + 1 for r in range(K)]
         for layers, m in ((1, 1), (2, 3)):
@@ -149,7 +168,9 @@ def test_zero_bubble_keeps_the_derivatives_between_the_halves_as_well(name):
 
 
 def test_pipedream_keeps_1f1bs_activations_and_the_older_weights():
-    """Device r: (K - r) m L/K c, and at most K - r - 1 older versions of its weights, P bytes each: the opposite trade."""
+    """Device r: (K - r) m L/K c, and at most K - r - 1 older versions of its weights, P bytes each:
+    the opposite trade.
+    """
     for K in (1, 2, 3, 4):
         sizes = footprints((2,) * K, 5)
         trace = mp.simulate(pipedream(K, 3 * K), footprints=sizes)

@@ -16,7 +16,11 @@ MODELS = {  # layers, shape of a sample, shape of an output
     "lenet5": (mp.models.lenet5((1, 8, 8), 3, kernel_size=3, padding=(1, 1)), (64,), (3,)),
     "lenet5, classic": (mp.models.lenet5((1, 12, 12), 3, classic=True), (1, 12, 12), (3,)),
     "resnet": (mp.models.resnet(8, 3, input_channels=1), (1, 8, 8), (3,)),
-    "transformer": (mp.models.transformer(3, 8, n_heads=2, n_layers=2, n_places=6, tied=True, dropout=0.125), (5,), (3, 5)),
+    "transformer": (
+        mp.models.transformer(3, 8, n_heads=2, n_layers=2, n_places=6, tied=True, dropout=0.125),
+        (5,),
+        (3, 5),
+    ),
     "amoebanet_d": (mp.models.amoebanet_d(3, 8, 3, input_channels=1), (1, 32, 32), (3,)),
 }
 every_model = pytest.mark.parametrize("name", MODELS)
@@ -28,7 +32,9 @@ def mini_batch(name, dtype=np.float64):
     if name == "transformer":
         X = rng.integers(0, 3, (*input_shape, M))
         return X, np.moveaxis(np.eye(3, dtype=dtype)[(X + 1) % 3], -1, 0)
-    return rng.standard_normal((*input_shape, M)).astype(dtype), mp.one_hot(rng.integers(0, 3, M), 3).astype(dtype)
+    return rng.standard_normal((*input_shape, M)).astype(dtype), mp.one_hot(rng.integers(0, 3, M), 3).astype(
+        dtype
+    )
 
 
 @every_model
@@ -42,10 +48,15 @@ def test_shapes_are_those_of_the_docstring(name):
 
 @every_model
 def test_learns_a_mini_batch_through_a_pipeline(name):
-    """Eight samples by heart, for which each model has more than enough parameters: J must soon be half of what it was."""
+    """Eight samples by heart, for which each model has more than enough parameters: J must soon be half
+    of what it was.
+    """
     X, Y = mini_batch(name)
     for seed in range(3):
-        pipe = mp.Pipeline(MODELS[name][0], mp.SoftmaxCrossEntropy(), n_stages=3, n_microbatches=2, schedule="1f1b", seed=seed)
+        pipe = mp.Pipeline(
+            MODELS[name][0], mp.SoftmaxCrossEntropy(), n_stages=3, n_microbatches=2, schedule="1f1b",
+            seed=seed,
+        )
         optimizer, J = mp.Adam(0.01), [pipe.forward_backward(X, Y)]
         while J[-1] > J[0] / 2 and len(J) < 40:
             pipe.step(optimizer)
@@ -56,15 +67,21 @@ def test_learns_a_mini_batch_through_a_pipeline(name):
 @every_model
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_gradients_are_the_micro_batches_own_wherever_the_network_is_cut(name, dtype):
-    """A sum of two micro-batches has one order only, so a plain loop over them gives the same bits, on one device or several.
-    Batch norm is among them."""
+    """A sum of two micro-batches has one order only, so a plain loop over them gives the same bits,
+    on one device or several. Batch norm is among them.
+    """
     X, Y = mini_batch(name, dtype)
     layers = MODELS[name][0]
     for counts, schedule, recompute in [
-        ([len(layers)], "gpipe", False), ([1] * len(layers), "gpipe", False), ([1, len(layers) - 1], "1f1b", True),
+        ([len(layers)], "gpipe", False),
+        ([1] * len(layers), "gpipe", False),
+        ([1, len(layers) - 1], "1f1b", True),
         ([len(layers) - 1, 1], "gpipe", True),
     ]:
-        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), len(counts), 2, schedule, recompute, dtype=dtype, partition=counts)
+        pipe = mp.Pipeline(
+            layers, mp.SoftmaxCrossEntropy(), len(counts), 2, schedule, recompute, dtype=dtype,
+            partition=counts,
+        )
         assert equals_same_groups(pipe, X, Y)
         assert pipe.J.dtype == dtype and all(part.dtype == dtype for part in leaves(pipe.gradients))
 
@@ -72,32 +89,64 @@ def test_gradients_are_the_micro_batches_own_wherever_the_network_is_cut(name, d
 SIZES = {  # an independent count, term by term, and the number
     "mlp": (mp.models.mlp([64, 32, 10]), (64,), 64 * 32 + 32 + 32 * 10 + 10, 2_410),
     "lenet5": (
-        mp.models.lenet5(), (1, 28, 28),
-        6 * (25 + 1) + 16 * (6 * 25 + 1) + 120 * (16 * 25 + 1) + 84 * (120 + 1) + 10 * (84 + 1), 61_706,
+        mp.models.lenet5(),
+        (1, 28, 28),
+        6 * (25 + 1) + 16 * (6 * 25 + 1) + 120 * (16 * 25 + 1) + 84 * (120 + 1) + 10 * (84 + 1),
+        61_706,
     ),
     "lenet5, classic": (
-        mp.models.lenet5((1, 32, 32), padding=(0, 0), classic=True), (1, 32, 32),
-        6 * (25 + 1) + 6 * 2 + 16 * (6 * 25 + 1) + 16 * 2 + 120 * (16 * 25 + 1) + 84 * (120 + 1) + 10 * (84 + 1), 61_750,
+        mp.models.lenet5((1, 32, 32), padding=(0, 0), classic=True),
+        (1, 32, 32),
+        6 * (25 + 1)
+        + 6 * 2
+        + 16 * (6 * 25 + 1)
+        + 16 * 2
+        + 120 * (16 * 25 + 1)
+        + 84 * (120 + 1)
+        + 10 * (84 + 1),
+        61_750,
     ),
     "lenet5, digits": (
-        mp.models.lenet5((1, 8, 8), kernel_size=3, padding=(1, 1)), (64,),
-        6 * (9 + 1) + 16 * (6 * 9 + 1) + 120 * (16 * 4 + 1) + 84 * (120 + 1) + 10 * (84 + 1), 19_754,
+        mp.models.lenet5((1, 8, 8), kernel_size=3, padding=(1, 1)),
+        (64,),
+        6 * (9 + 1) + 16 * (6 * 9 + 1) + 120 * (16 * 4 + 1) + 84 * (120 + 1) + 10 * (84 + 1),
+        19_754,
     ),
     "lenet5, wide": (
-        mp.models.lenet5((1, 8, 8), kernel_size=3, padding=(1, 1), channels=(12, 32)), (64,),
-        12 * (9 + 1) + 32 * (12 * 9 + 1) + 120 * (32 * 4 + 1) + 84 * (120 + 1) + 10 * (84 + 1), 30_102,
+        mp.models.lenet5((1, 8, 8), kernel_size=3, padding=(1, 1), channels=(12, 32)),
+        (64,),
+        12 * (9 + 1) + 32 * (12 * 9 + 1) + 120 * (32 * 4 + 1) + 84 * (120 + 1) + 10 * (84 + 1),
+        30_102,
     ),
     "resnet": (
-        mp.models.resnet(20), (3, 32, 32),
-        9 * 3 * 16 + 6 * 9 * 16 * 16 + 9 * 16 * 32 + 5 * 9 * 32 * 32 + 9 * 32 * 64 + 5 * 9 * 64 * 64   # 3 x 3
-        + 16 * 32 + 32 * 64                                                                             # shortcuts
-        + 2 * (7 * 16 + 7 * 32 + 7 * 64)                                                                # batch norm
-        + 64 * 10 + 10, 272_474,
+        mp.models.resnet(20),
+        (3, 32, 32),
+        9 * 3 * 16
+        + 6 * 9 * 16 * 16
+        + 9 * 16 * 32
+        + 5 * 9 * 32 * 32
+        + 9 * 32 * 64
+        + 5 * 9 * 64 * 64  # 3 x 3
+        # shortcuts
+        + 16 * 32
+        + 32 * 64
+        # batch norm
+        + 2 * (7 * 16 + 7 * 32 + 7 * 64)
+        + 64 * 10
+        + 10,
+        272_474,
     ),
-    "transformer": (mp.models.transformer(50, 16, 4, 3), (9,), 3 * (12 * 16**2 + 13 * 16) + 2 * 50 * 16 + 50 + 2 * 16, 11_522),
+    "transformer": (
+        mp.models.transformer(50, 16, 4, 3),
+        (9,),
+        3 * (12 * 16**2 + 13 * 16) + 2 * 50 * 16 + 50 + 2 * 16,
+        11_522,
+    ),
     "transformer, tied, with places": (
-        mp.models.transformer(50, 16, 4, 3, n_places=9, n_hidden=20, tied=True), (9,),
-        3 * (4 * (16**2 + 16) + 16 * 20 + 20 + 20 * 16 + 16 + 4 * 16) + 50 * 16 + 50 + 9 * 16 + 2 * 16, 6_510,
+        mp.models.transformer(50, 16, 4, 3, n_places=9, n_hidden=20, tied=True),
+        (9,),
+        3 * (4 * (16**2 + 16) + 16 * 20 + 20 + 20 * 16 + 16 + 4 * 16) + 50 * 16 + 50 + 9 * 16 + 2 * 16,
+        6_510,
     ),
 }
 
@@ -116,7 +165,9 @@ def test_a_resnet_has_as_many_layers_with_weights_as_its_name_says(depth):
 
 @pytest.mark.parametrize("classic, activation, times", [(False, mp.ReLU, 4), (True, mp.Tanh, 6)])
 def test_lenet_has_one_kind_of_activation(classic, activation, times):
-    """Behind each convolution and each Linear but the last; the classic one has two more, behind its sub-sampling."""
+    """Behind each convolution and each Linear but the last; the classic one has two more, behind
+    its sub-sampling.
+    """
     kinds = [type(layer) for layer in mp.models.lenet5(classic=classic)]
     assert kinds.count(activation) == times and {mp.ReLU, mp.Tanh} & set(kinds) == {activation}
 
@@ -133,35 +184,47 @@ def test_the_sub_sampling_of_1998_is_a_coefficient_times_the_average_plus_a_bias
     for channel in range(6):
         for row, column in np.ndindex(2, 2):
             mean = A_prev[channel, 2 * row:2 * row + 2, 2 * column:2 * column + 2].sum(axis=(0, 1)) / 4
-            assert np.array_equal(A[channel, row, column], np.tanh(coefficients[channel] * mean + biases[channel]))
+            assert np.array_equal(
+                A[channel, row, column], np.tanh(coefficients[channel] * mean + biases[channel])
+            )
 
 
 def test_an_mlp_has_the_activation_and_the_weights_that_it_is_told():
     layers = mp.models.mlp([2, 3, 4, 1], lambda: mp.LeakyReLU(0.25), mp.xavier)
-    assert list(map(repr, layers)) == ["Linear(2, 3)", "LeakyReLU(0.25)", "Linear(3, 4)", "LeakyReLU(0.25)", "Linear(4, 1)"]
+    assert list(map(repr, layers)) == [
+        "Linear(2, 3)", "LeakyReLU(0.25)", "Linear(3, 4)", "LeakyReLU(0.25)", "Linear(4, 1)",
+    ]
     assert layers[1] is not layers[3] and all(layer.initialization is mp.xavier for layer in layers[::2])
 
 
 def test_dropout_stands_behind_the_embeddings_and_in_each_half_of_a_block():
-    kinds = [[type(layer) for layer in every_layer(mp.models.transformer(5, 8, 2, 3, dropout=p))] for p in (0, 0.5)]
+    kinds = [
+        [type(layer) for layer in every_layer(mp.models.transformer(5, 8, 2, 3, dropout=p))] for p in (0, 0.5)
+    ]
     assert [names.count(mp.Dropout) for names in kinds] == [0, 1 + 2 * 3] and kinds[1][1] is mp.Dropout
 
 
 def shifted(X):
     """X (64, m), and its images moved by one pixel to each side: (64, 5 m)."""
     framed = np.pad(X.reshape(8, 8, -1), ((1, 1), (1, 1), (0, 0)))
-    return np.concatenate([framed[i:i + 8, j:j + 8].reshape(64, -1) for i, j in [(1, 1), (0, 1), (2, 1), (1, 0), (1, 2)]], axis=1)
+    return np.concatenate(
+        [framed[i : i + 8, j : j + 8].reshape(64, -1) for i, j in [(1, 1), (0, 1), (2, 1), (1, 0), (1, 2)]],
+        axis=1,
+    )
 
 
 def test_lenet_reads_the_digits_to_98_percent_through_a_pipeline_of_four():
-    """Twice the channels, images also moved by a pixel, labels of 0.73 and 0.03, a learning rate that falls once. At most 7 of 360
-    may be wrong; with ten seeds, 3 to 6 were."""
+    """Twice the channels, images also moved by a pixel, labels of 0.73 and 0.03, a learning rate that falls
+    once. At most 7 of 360 may be wrong; with ten seeds, 3 to 6 were.
+    """
     (X, Y), (X_test, Y_test) = mp.datasets.digits()
     mean, deviation = X.mean(), X.std()
     X, X_test = ((part - mean) / deviation for part in (shifted(X), X_test))
     Y = np.tile(0.7 * Y + 0.03, 5)
     layers = mp.models.lenet5((1, 8, 8), kernel_size=3, padding=(1, 1), channels=(12, 32))
-    pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), n_stages=4, n_microbatches=4, schedule="1f1b", dtype=np.float32)
+    pipe = mp.Pipeline(
+        layers, mp.SoftmaxCrossEntropy(), n_stages=4, n_microbatches=4, schedule="1f1b", dtype=np.float32
+    )
     optimizer = mp.SGD(0.15, momentum=0.9)
     for n_epochs, optimizer.learning_rate in ((3, 0.15), (1, 0.02)):
         mp.fit(pipe, X.astype(np.float32), Y, optimizer, n_epochs, batch_size=64, report=None)
@@ -187,35 +250,54 @@ def test_tied_weights_stay_tied_through_training():
     assert np.array_equal(pipe.layers[0].W, pipe.layers[-1].W)
 
 
-@pytest.mark.parametrize("make, words", [
-    (lambda: mp.models.mlp([3]), "sizes=[3] must have at least 2 numbers of units"),
-    (lambda: mp.models.mlp([3, 2.5]), "a number of units=2.5 must be a whole number"),
-    (lambda: mp.models.mlp([3, 2], mp.ReLU()), "activation=ReLU() must make a layer when called: pass a class, such as ReLU"),
-    (lambda: mp.models.lenet5((28, 28)), "input_shape=(28, 28) must be (channels, H, W)"),
-    (lambda: mp.models.lenet5(padding=(1, 1, 1)), "padding=(1, 1, 1) and channels=(6, 16) must have one number for each of the two"),
-    (lambda: mp.models.lenet5(channels=(6,)), "channels=(6,) must have one number for each of the two convolutions"),
-    (lambda: mp.models.lenet5((1, 8, 8)), "a kernel that spans (5, 5) places does not fit"),
-    (lambda: mp.models.resnet(18), "depth=18 must be 6 n + 2 with n at least 1: 8, 14, 20"),
-    (lambda: mp.models.resnet(2), "depth=2 must be 6 n + 2"),
-    (lambda: mp.models.transformer(5, 8, 3, 1), "n_heads=3 does not divide d=8"),
-    (lambda: mp.models.transformer(5, 8, 2, 0), "n_layers=0 must be at least 1"),
-    (lambda: mp.models.transformer(5, 8, 2, 1, dropout=1), "p=1, the probability of 0"),
-    (lambda: mp.models.amoebanet_d(4, 16), "L=4 normal cells must be a multiple of 3"),
-    (lambda: mp.models.amoebanet_d(0, 16), "L=0 normal cells"),
-    (lambda: mp.models.amoebanet_d(3, 12), "D=12 filters must be a multiple of 8"),
-])
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: mp.models.mlp([3]), "sizes=[3] must have at least 2 numbers of units"),
+        (lambda: mp.models.mlp([3, 2.5]), "a number of units=2.5 must be a whole number"),
+        (
+            lambda: mp.models.mlp([3, 2], mp.ReLU()),
+            "activation=ReLU() must make a layer when called: pass a class, such as ReLU",
+        ),
+        (lambda: mp.models.lenet5((28, 28)), "input_shape=(28, 28) must be (channels, H, W)"),
+        (
+            lambda: mp.models.lenet5(padding=(1, 1, 1)),
+            "padding=(1, 1, 1) and channels=(6, 16) must have one number for each of the two",
+        ),
+        (
+            lambda: mp.models.lenet5(channels=(6,)),
+            "channels=(6,) must have one number for each of the two convolutions",
+        ),
+        (lambda: mp.models.lenet5((1, 8, 8)), "a kernel that spans (5, 5) places does not fit"),
+        (lambda: mp.models.resnet(18), "depth=18 must be 6 n + 2 with n at least 1: 8, 14, 20"),
+        (lambda: mp.models.resnet(2), "depth=2 must be 6 n + 2"),
+        (lambda: mp.models.transformer(5, 8, 3, 1), "n_heads=3 does not divide d=8"),
+        (lambda: mp.models.transformer(5, 8, 2, 0), "n_layers=0 must be at least 1"),
+        (lambda: mp.models.transformer(5, 8, 2, 1, dropout=1), "p=1, the probability of 0"),
+        (lambda: mp.models.amoebanet_d(4, 16), "L=4 normal cells must be a multiple of 3"),
+        (lambda: mp.models.amoebanet_d(0, 16), "L=0 normal cells"),
+        (lambda: mp.models.amoebanet_d(3, 12), "D=12 filters must be a multiple of 8"),
+    ],
+)
 def test_sizes_that_cannot_be_are_refused(make, words):
     with pytest.raises(ValueError, match=re.escape(words)):
         make()
 
 
-@pytest.mark.parametrize("name, shape, words", [
-    ("mlp", (7,), "Linear(6, 8) needs A_prev of shape (6, m), got (7, 4)"),
-    ("lenet5", (63,), "Reshape((1, 8, 8)) needs 64 numbers in a sample, got 63"),
-    ("resnet", (3, 8, 8), "needs A_prev of shape (1, H, W, m), got (3, 8, 8, 4)"),
-    ("transformer", (7,), "a sequence of T=7 exceeds n_places=6"),
-    ("amoebanet_d", (1, 40, 40), "use images whose height and width can be halved as often as the network does"),
-])
+@pytest.mark.parametrize(
+    "name, shape, words",
+    [
+        ("mlp", (7,), "Linear(6, 8) needs A_prev of shape (6, m), got (7, 4)"),
+        ("lenet5", (63,), "Reshape((1, 8, 8)) needs 64 numbers in a sample, got 63"),
+        ("resnet", (3, 8, 8), "needs A_prev of shape (1, H, W, m), got (3, 8, 8, 4)"),
+        ("transformer", (7,), "a sequence of T=7 exceeds n_places=6"),
+        (
+            "amoebanet_d",
+            (1, 40, 40),
+            "use images whose height and width can be halved as often as the network does",
+        ),
+    ],
+)
 def test_data_that_do_not_fit_are_refused_in_a_sentence(name, shape, words):
     _, Y = mini_batch(name)
     pipe = mp.Pipeline(MODELS[name][0], mp.SoftmaxCrossEntropy(), 2, 2)

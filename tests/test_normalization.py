@@ -9,9 +9,15 @@ import minipipe as mp
 from minipipe.exact import Rational, rational
 
 CASES = {  # (layer, shape of A_prev)
-    "layer": (mp.LayerNorm(5), (5, 3)), "layer, sequence": (mp.LayerNorm(3), (3, 4, 2)), "layer, one row": (mp.LayerNorm(1), (1, 3)),
-    "group": (mp.GroupNorm(2, 6), (6, 3)), "group, image": (mp.GroupNorm(2, 4), (4, 3, 2, 3)), "one group": (mp.GroupNorm(1, 3), (3, 2, 3)),
-    "instance": (mp.GroupNorm(3, 3), (3, 5, 2)), "batch": (mp.BatchNorm(3), (3, 5)), "batch, image": (mp.BatchNorm(2), (2, 3, 2, 3)),
+    "layer": (mp.LayerNorm(5), (5, 3)),
+    "layer, sequence": (mp.LayerNorm(3), (3, 4, 2)),
+    "layer, one row": (mp.LayerNorm(1), (1, 3)),
+    "group": (mp.GroupNorm(2, 6), (6, 3)),
+    "group, image": (mp.GroupNorm(2, 4), (4, 3, 2, 3)),
+    "one group": (mp.GroupNorm(1, 3), (3, 2, 3)),
+    "instance": (mp.GroupNorm(3, 3), (3, 5, 2)),
+    "batch": (mp.BatchNorm(3), (3, 5)),
+    "batch, image": (mp.BatchNorm(2), (2, 3, 2, 3)),
     "batch, another epsilon": (mp.BatchNorm(2, epsilon=0.25), (2, 3)),
 }
 every_case = pytest.mark.parametrize("layer, shape", CASES.values(), ids=CASES)
@@ -75,7 +81,9 @@ def test_the_groups_of_the_loops_hold_each_place_once():
 
 @every_case
 def test_each_group_has_mean_0_and_the_derivatives_of_a_group_add_up_to_0(layer, shape):
-    """A number added to all of a group changes nothing, so the slope in that direction is 0: exactly, in rational numbers."""
+    """A number added to all of a group changes nothing, so the slope in that direction is 0: exactly,
+    in rational numbers.
+    """
     layer, A_prev, dZ = ready(layer, shape)
     layer.W[:], layer.b[:] = Rational(1), Rational(0)
     A, dA_prev = layer.forward(A_prev), layer.backward_input(dZ)
@@ -93,7 +101,9 @@ def test_equal_numbers_are_not_divided_by_0(layer, shape, dtype):
     assert np.isfinite(layer.backward_input(np.ones(shape, dtype))).all()
 
 
-@pytest.mark.parametrize("layer, shape", [CASES["layer"], CASES["layer, sequence"], CASES["group"], CASES["group, image"]])
+@pytest.mark.parametrize(
+    "layer, shape", [CASES["layer"], CASES["layer, sequence"], CASES["group"], CASES["group, image"]]
+)
 def test_a_sample_does_not_depend_on_its_company(layer, shape):
     layer, A_prev, dZ = ready(layer, shape)
     A, dA_prev = layer.forward(A_prev), layer.backward_input(dZ)
@@ -128,14 +138,20 @@ def test_batch_norm_in_evaluation_keeps_the_dtype_of_the_data(dtype):
         assert layer.forward(np.ones((2, 3), dtype)).dtype == dtype
 
 
-@pytest.mark.parametrize("make, message", [
-    (lambda: mp.GroupNorm(4, 6), r"n_groups=4 does not divide the n=6 channels: use a divisor of 6"),
-    (lambda: mp.GroupNorm(0, 6), r"n_groups=0 does not divide the n=6 channels"),
-    (lambda: mp.LayerNorm(0), r"LayerNorm: n=0 rows must be at least 1"),
-    (lambda: mp.LayerNorm(2, epsilon=0), r"epsilon=0 must be above 0: it keeps equal numbers from being divided by 0"),
-    (lambda: mp.BatchNorm(2, momentum=0), r"momentum=0 must lie in 0 < momentum <= 1"),
-    (lambda: mp.BatchNorm(2, momentum=1.5), r"momentum=1.5 must lie in"),
-])
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: mp.GroupNorm(4, 6), r"n_groups=4 does not divide the n=6 channels: use a divisor of 6"),
+        (lambda: mp.GroupNorm(0, 6), r"n_groups=0 does not divide the n=6 channels"),
+        (lambda: mp.LayerNorm(0), r"LayerNorm: n=0 rows must be at least 1"),
+        (
+            lambda: mp.LayerNorm(2, epsilon=0),
+            r"epsilon=0 must be above 0: it keeps equal numbers from being divided by 0",
+        ),
+        (lambda: mp.BatchNorm(2, momentum=0), r"momentum=0 must lie in 0 < momentum <= 1"),
+        (lambda: mp.BatchNorm(2, momentum=1.5), r"momentum=1.5 must lie in"),
+    ],
+)
 def test_wrong_options_are_refused_at_construction(make, message):
     with pytest.raises(ValueError, match=message):
         make()
@@ -149,7 +165,9 @@ def test_wrong_arrays_are_refused_with_both_numbers(layer, training):
     with pytest.raises(RuntimeError, match="has no parameters yet"):
         layer.forward(np.ones((3, 2)))
     layer.initialize(np.random.default_rng(0))
-    with pytest.raises(ValueError, match=r"needs A_prev of shape \(3, ..., m\), got \(4, 2\): rows first, samples last"):
+    with pytest.raises(
+        ValueError, match=r"needs A_prev of shape \(3, ..., m\), got \(4, 2\): rows first, samples last"
+    ):
         layer.forward(np.ones((4, 2)))
     with pytest.raises(ValueError, match=r"got \(3,\)"):
         layer.forward(np.ones(3))
@@ -158,7 +176,11 @@ def test_wrong_arrays_are_refused_with_both_numbers(layer, training):
 def test_batch_norm_refuses_a_row_of_one_number_and_has_no_backward_in_evaluation():
     layer = mp.BatchNorm(3)
     layer.initialize(np.random.default_rng(0))
-    with pytest.raises(ValueError, match=r"BatchNorm\(3\) in training got 1 number in a row, but needs at least 2 .*: use fewer micro-batches"):
+    with pytest.raises(
+        ValueError,
+        match=r"BatchNorm\(3\) in training got 1 number in a row, "
+        "but needs at least 2 .*: use fewer micro-batches",
+    ):
         layer.forward(np.ones((3, 1)))
     assert layer.cache is None and layer.statistics is None
     layer.forward(np.ones((3, 2)))

@@ -25,7 +25,10 @@ def rmsprop(t, g, rho, epsilon):
 
 
 def adam(t, g, betas, epsilon):
-    m, v = (average(t, values, beta) / (1 - beta ** (t + 1)) for values, beta in zip((g, [x * x for x in g]), betas))
+    m, v = (
+        average(t, values, beta) / (1 - beta ** (t + 1))
+        for values, beta in zip((g, [x * x for x in g]), betas)
+    )
     return m / (v.sqrt() + epsilon)
 
 
@@ -45,7 +48,8 @@ def by_the_equations(step, start, gradients, options, decay, decoupled):
 
 
 def by_the_optimizer(optimizer, number, gradients_of_W=OF_W, gradients_of_b=OF_B):
-    """The same for W, which starts at 1, and b, which starts at 2; `number` makes an array of a nested list."""
+    """The same for W, which starts at 1, and b, which starts at 2; `number` makes an array of a nested list.
+    """
     layer = mp.Linear(1, 1, W=number([[1]]), b=number([[2]]))
     path = []
     for rate, dW, db in zip(RATES, gradients_of_W, gradients_of_b):
@@ -70,10 +74,14 @@ ADAPTIVE = [
     (0, False, False), *product([HALF], [False, True], [False, True]),
 ])
 def test_sgd_follows_its_equations_step_by_step(momentum, nesterov, rate_inside, decay, decoupled):
-    """Both forms of the momentum follow the one sum, through the changes of the learning rate. In rational numbers,
-    and in float64, where none of these numbers needs rounding."""
+    """Both forms of the momentum follow the one sum, through the changes of the learning rate.
+
+    In rational numbers, and in float64, where none of these numbers needs rounding.
+    """
     expected = [
-        by_the_equations(sgd, start, gradients, {"momentum": momentum, "nesterov": nesterov}, decay, decoupled)
+        by_the_equations(
+            sgd, start, gradients, {"momentum": momentum, "nesterov": nesterov}, decay, decoupled
+        )
         for start, gradients in [(Rational(1), OF_W), (Rational(2), OF_B)]
     ]
     for number, one in [(rational, Rational), (lambda values: np.array(values, np.float64), float)]:
@@ -97,20 +105,29 @@ def test_adaptive_optimizers_follow_their_equations_step_by_step(kind, step, opt
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind, step, options", ADAPTIVE, ids=["RMSProp", "Adam"])
 def test_adaptive_optimizers_in_floats_are_as_near_as_rounding_allows(kind, step, options, dtype):
-    """With gradients above 0 nothing cancels, so relative errors add: at t = 4, at most 3 t + 3 roundings in m and
-    in v^, half as many in its root, 4 for the rest of the step: fewer than 30, each at most u. W itself is rounded 4
-    times, at no more than |W| + |steps| < 8."""
+    """With gradients above 0 nothing cancels, so relative errors add: at t = 4, at most 3 t + 3 roundings
+    in m and in v^, half as many in its root, 4 for the rest of the step: fewer than 30, each at most u.
+    W itself is rounded 4 times, at no more than |W| + |steps| < 8.
+    """
     gradients = [abs(g) + 1 for g in OF_W]
     expected = by_the_equations(step, Rational(1), gradients, options, 0, False)
-    in_floats = {name: tuple(map(float, value)) if isinstance(value, tuple) else float(value) for name, value in options.items()}
-    path, _ = by_the_optimizer(kind(1.0, **in_floats), lambda values: np.array(values, dtype), gradients, gradients)
+    in_floats = {
+        name: tuple(map(float, value)) if isinstance(value, tuple) else float(value)
+        for name, value in options.items()
+    }
+    path, _ = by_the_optimizer(
+        kind(1.0, **in_floats), lambda values: np.array(values, dtype), gradients, gradients
+    )
     assert {type(value) for value in path} == {dtype}
-    assert all(abs(Rational(float(mine)) - true) <= (30 + 4) * 8 * float(np.finfo(dtype).eps) / 2 for mine, true in zip(path, expected))
+    assert all(
+        abs(Rational(float(mine)) - true) <= (30 + 4) * 8 * float(np.finfo(dtype).eps) / 2
+        for mine, true in zip(path, expected)
+    )
 
 
 EVERY = [
-    mp.SGD(0.1), mp.SGD(0.1, 0.9), mp.SGD(0.1, 0.9, nesterov=True, rate_inside=True), mp.RMSProp(0.1), mp.Adam(0.1), mp.AdamW(0.1),
-    mp.SGD(0.1, 0.9, weight_decay=0.1), mp.Adam(0.1, weight_decay=0.1),
+    mp.SGD(0.1), mp.SGD(0.1, 0.9), mp.SGD(0.1, 0.9, nesterov=True, rate_inside=True), mp.RMSProp(0.1),
+    mp.Adam(0.1), mp.AdamW(0.1), mp.SGD(0.1, 0.9, weight_decay=0.1), mp.Adam(0.1, weight_decay=0.1),
 ]
 
 
@@ -119,7 +136,9 @@ def test_every_optimizer_learns_and_keeps_float32(optimizer):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((2, 40)).astype(np.float32)
     Y = mp.one_hot((X[0] > X[1]).astype(int), 2)
-    net = mp.Sequential([mp.Linear(2, 4), mp.Tanh(), mp.Linear(4, 2)], mp.SoftmaxCrossEntropy(), dtype=np.float32)
+    net = mp.Sequential(
+        [mp.Linear(2, 4), mp.Tanh(), mp.Linear(4, 2)], mp.SoftmaxCrossEntropy(), dtype=np.float32
+    )
     costs = []
     for _ in range(30):
         costs.append(net.forward_backward(X, Y))
@@ -129,17 +148,24 @@ def test_every_optimizer_learns_and_keeps_float32(optimizer):
 
 
 def test_scaling_the_loss_is_scaling_the_learning_rate_only_without_weight_decay():
-    """Goyal et al., section 2.2 and remark 1: W - rate decay W - rate k g is not W - k rate decay W - k rate g."""
+    """Goyal et al., section 2.2 and remark 1: W - rate decay W - rate k g is not W - k rate decay W - k
+    rate g.
+    """
     k = 4
 
     def after_one_step(rate, scale, decay):
         layer = mp.Linear(1, 1, W=[[1.0]], b=[[2.0]])
-        mp.SGD(rate, weight_decay=decay).update([layer], [(np.array([[scale * 0.5]]), np.array([[scale * 0.25]]))])
+        mp.SGD(rate, weight_decay=decay).update(
+            [layer], [(np.array([[scale * 0.5]]), np.array([[scale * 0.25]]))]
+        )
         return layer.W[0, 0], layer.b[0, 0]
 
     assert after_one_step(0.125, k, decay=0) == after_one_step(k * 0.125, 1, decay=0)
     assert after_one_step(0.125, k, decay=0.5) == (1 - 0.125 * 0.5 - 0.25, 2 - 0.125 * 0.5 * 2 - 0.125)
-    assert after_one_step(k * 0.125, 1, decay=0.5) == (1 - k * 0.125 * 0.5 - 0.25, 2 - k * 0.125 * 0.5 * 2 - 0.125)
+    assert after_one_step(k * 0.125, 1, decay=0.5) == (
+        1 - k * 0.125 * 0.5 - 0.25,
+        2 - k * 0.125 * 0.5 * 2 - 0.125,
+    )
 
 
 def test_a_layer_without_b_is_updated_too():
@@ -165,24 +191,33 @@ def test_impossible_optimizers_are_refused(make, words):
 
 
 def gradients_of(layers):
-    return [(None, None) if layer.W is None else (np.ones_like(layer.W), np.ones_like(layer.b)) for layer in layers]
+    return [
+        (None, None) if layer.W is None else (np.ones_like(layer.W), np.ones_like(layer.b))
+        for layer in layers
+    ]
 
 
 def unchanged(layers, gradients, optimizer, words):
     before = [layer.copy() for layer in layers]
     with pytest.raises(ValueError, match=words):
         optimizer.update(layers, gradients)
-    assert all(a.W is None or (np.array_equal(a.W, b.W) and np.array_equal(a.b, b.b)) for a, b in zip(before, layers))
+    assert all(
+        a.W is None or (np.array_equal(a.W, b.W) and np.array_equal(a.b, b.b)) for a, b in zip(before, layers)
+    )
 
 
 @pytest.mark.parametrize(
-    "optimizer", [mp.SGD(0.1, 0.9), mp.RMSProp(), mp.Adam(), mp.AdamW()], ids=lambda optimizer: type(optimizer).__name__,
+    "optimizer",
+    [mp.SGD(0.1, 0.9), mp.RMSProp(), mp.Adam(), mp.AdamW()],
+    ids=lambda optimizer: type(optimizer).__name__,
 )
 def test_an_optimizer_with_a_memory_belongs_to_one_network(optimizer):
     first = mp.Sequential([mp.Linear(2, 4), mp.Tanh(), mp.Linear(4, 2)], None).layers
     optimizer.update(first, gradients_of(first))
     other = mp.Sequential([mp.Linear(2, 4), mp.Linear(4, 3), mp.Linear(3, 2)], None).layers
-    unchanged(other, gradients_of(other), optimizer, f"make a new {type(optimizer).__name__} for each network")
+    unchanged(
+        other, gradients_of(other), optimizer, f"make a new {type(optimizer).__name__} for each network"
+    )
     optimizer.update(first, gradients_of(first))
 
 
@@ -190,4 +225,9 @@ def test_gradients_that_do_not_belong_to_the_layers_are_refused():
     layers = mp.Sequential([mp.Linear(2, 4), mp.Linear(4, 2)], None).layers
     gradients = gradients_of(layers)
     unchanged(layers, gradients[:1], mp.SGD(0.1), "2 layers but 1 gradients")
-    unchanged(layers, [gradients[0], gradients[0]], mp.SGD(0.1), r"layer 1: W has shape \(2, 4\), but its gradient has \(4, 2\)")
+    unchanged(
+        layers,
+        [gradients[0], gradients[0]],
+        mp.SGD(0.1),
+        r"layer 1: W has shape \(2, 4\), but its gradient has \(4, 2\)",
+    )

@@ -1,4 +1,6 @@
-"""Published results: parameter counts and memory exactly, throughput within stated bounds, formulas equal to counted ticks."""
+"""Published results: parameter counts and memory exactly, throughput within stated bounds, formulas equal
+to counted ticks.
+"""
 
 import math
 from dataclasses import replace
@@ -11,13 +13,38 @@ import minipipe as mp
 from minipipe.layers import every_layer
 from minipipe.models import amoebanet_d, transformer
 from minipipe.papers import (
-    HARDWARE, P100, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, TPU_V2, TPU_V3, blocks_that_fit, chimera_table, costs_of, equal_stages,
-    idle_times, megatron_parameters, other_assumptions, slowest_share, table_1, table_2, table_3,
-    torchgpipe_table, transformer_family,
+    HARDWARE,
+    P100,
+    TABLE_1,
+    TABLE_2,
+    TABLE_3,
+    TORCHGPIPE,
+    TPU_V2,
+    TPU_V3,
+    blocks_that_fit,
+    chimera_table,
+    costs_of,
+    equal_stages,
+    idle_times,
+    megatron_parameters,
+    other_assumptions,
+    slowest_share,
+    table_1,
+    table_2,
+    table_3,
+    torchgpipe_table,
+    transformer_family,
 )
 from minipipe.papers.largest import MEMORY_UNIT, Largest, _estimate
 from minipipe.papers.networks import without_numbers
-from minipipe.papers.throughput import BOUNDS, _makespan, _relative, samples_per_second, share_of_slowest, stages_for
+from minipipe.papers.throughput import (
+    BOUNDS,
+    _makespan,
+    _relative,
+    samples_per_second,
+    share_of_slowest,
+    stages_for,
+)
 from minipipe.partitioning import histogram
 from minipipe.schedules import gpipe, with_recompute
 
@@ -45,7 +72,8 @@ def test_parameter_memory_of_table_1_is_12_bytes_a_parameter():
         assert estimate.parameter_memory == 12 * estimate.parameters / MEMORY_UNIT[column.family]
         assert estimate.errors[1] == estimate.parameter_memory / column.parameter_memory - 1
     errors = {estimate.published.size: 100 * estimate.errors[1] for estimate in table_1()}
-    rounded = {(3,): (3.15, 2), (13,): (8.8, 1), (18, 416): (3.8, 1)}  # the others are near, but not what rounding gives
+    # the others are near, but not what rounding gives
+    rounded = {(3,): (3.15, 2), (13,): (8.8, 1), (18, 416): (3.8, 1)}
     for estimate in table_1():
         if estimate.published.size in rounded:
             printed, decimals = rounded[estimate.published.size]
@@ -55,11 +83,14 @@ def test_parameter_memory_of_table_1_is_12_bytes_a_parameter():
 
 
 def test_activation_memory_of_the_transformers_follows_a_formula():
-    """A block keeps 32 numbers for each of the d rows of a place, and 2 more for each place, in both LayerNorms.
+    """A block keeps 32 numbers for each of the d rows of a position, and 2 more for each position.
 
-    LayerNorms: what they have normalised, and hand on, 2 * 2; attention: Q, K, V, the sum of values, 4, and for each of 32
-    heads a weight for each of 1024 places, 32 * 1024 / 2048 = 16; feed-forward: GELU's derivative and its result, 2 * 4.
-    The final norm: 2, and 1 for each place. The loss: probabilities and labels. The Embedding: the tokens, of 8 bytes.
+    LayerNorms: what they have normalised, and hand on, 2 * 2, and the 2 more.
+    Attention: Q, K, V, the sum of values, 4, and for each of 32 heads a weight for each of 1024 positions,
+        32 * 1024 / 2048 = 16.
+    Feed-forward: GELU's derivative and its result, 2 * 4.
+    The final norm: 2, and 1 for each position. The loss: probabilities and labels. The Embedding: the tokens,
+    of 8 bytes.
     """
     d, T, V = 2048, 1024, 32_000
     stage_input, tokens = 4 * d * T, 8 * T
@@ -68,25 +99,39 @@ def test_activation_memory_of_the_transformers_follows_a_formula():
         if column.family == "Transformer":
             caches = 4 * (column.size[0] * (32 * d * T + 2 * T) + 2 * d * T + T + 2 * V * T) + tokens
             stashed = 32 * (tokens + (column.n_devices - 1) * stage_input)
-            assert estimate.activation_memory == (stashed + caches if column.pipeline else 32 * caches) / 2**30
+            assert (
+                estimate.activation_memory == (stashed + caches if column.pipeline else 32 * caches) / 2**30
+            )
 
 
 def test_activation_memory_of_an_amoebanet_is_that_of_its_footprints():
-    """32 micro-batches of 4 images: the stashed inputs of all, and the caches of one; a run has one input fewer beside the caches."""
+    """32 micro-batches of 4 images: the stashed inputs of all, and the caches of one; a run has one input
+    fewer beside the caches.
+    """
     layers, shape = amoebanet_d(3, 8), (3, 224, 224)
     counts = histogram([row.macs for row in mp.describe(layers, shape).rows], 2)
-    footprints = mp.footprints(layers, mp.SoftmaxCrossEntropy(), 2, shape, 4, counts, np.float32, patterns=["FRB"])
+    footprints = mp.footprints(
+        layers, mp.SoftmaxCrossEntropy(), 2, shape, 4, counts, np.float32, patterns=["FRB"]
+    )
     actions = [footprint.actions["FRB"] for footprint in footprints]
-    stashed, caches = sum(of["F"][2]["stashed inputs"] for of in actions), sum(of["R"][2]["caches"] for of in actions)
+    stashed, caches = (
+        sum(of["F"][2]["stashed inputs"] for of in actions),
+        sum(of["R"][2]["caches"] for of in actions),
+    )
     estimate = _estimate(Largest("AmoebaNet-D", 2, True, (3, 8), 1, 1, 1))
     assert estimate.activation_memory == (32 * stashed + caches) / 1e9
     trace = mp.simulate(with_recompute(gpipe(2, 32)), footprints=footprints)
-    peaks = [max(held.get("stashed inputs", 0) + held.get("caches", 0) for _, held in trace.ledger(device)) for device in (0, 1)]
+    peaks = [
+        max(held.get("stashed inputs", 0) + held.get("caches", 0) for _, held in trace.ledger(device))
+        for device in (0, 1)
+    ]
     assert sum(peaks) == 31 * stashed + caches
 
 
 def test_activation_memory_without_gpipe_is_that_of_the_whole_batch_at_once():
-    """128 images keep 32 times what 4 keep, but for one number per channel of a batch norm, which is there once."""
+    """128 images keep 32 times what 4 keep, but for one number per channel of a batch norm, which
+    is there once.
+    """
     layers = amoebanet_d(3, 8)
     (kept,) = without_numbers("AmoebaNet-D", (3, 8)).kept([len(layers)], 4)
     n_channels = sum(layer.n for layer in every_layer(layers) if isinstance(layer, mp.BatchNorm))
@@ -110,9 +155,13 @@ def test_as_many_blocks_fit_as_the_memory_of_the_fullest_device_says():
     assert fullest[0] <= TPU_V3.memory < fullest[1]
     assert [blocks_that_fit(K) for K in (1, 8, 32, 128)] == [17, 150, 606, 2430]
     place, d = 4 * 1024, 2048
-    memory = 4 * 12 * 50_358_272 + 4 * (32 * d + 2) * place + 32 * d * place  # 4 blocks, and the inputs of a stage in between
+    # 4 blocks, and the inputs of a stage in between
+    memory = 4 * 12 * 50_358_272 + 4 * (32 * d + 2) * place + 32 * d * place
     assert _fit_between(memory) == 4 and _fit_between(memory - 1) == 3
-    with pytest.raises(ValueError, match=r"stage 0 needs .* GiB without any block, and a small has 0.5: use a device with more memory"):
+    with pytest.raises(
+        ValueError,
+        match=r"stage 0 needs .* GiB without any block, and a small has 0.5: use a device with more memory",
+    ):
         blocks_that_fit(2, replace(TPU_V3, name="small", memory=2**29))
 
 
@@ -122,9 +171,15 @@ def _fit_between(memory):
 
 
 def test_every_published_cell_is_there_once_with_its_error():
-    for cells, published in [(table_2(), TABLE_2), (table_3(), TABLE_3), (torchgpipe_table(), {"AmoebaNet-D": TORCHGPIPE})]:
+    for cells, published in [
+        (table_2(), TABLE_2),
+        (table_3(), TABLE_3),
+        (torchgpipe_table(), {"AmoebaNet-D": TORCHGPIPE}),
+    ]:
         assert [(cell.family, (cell.K, cell.M), cell.published) for cell in cells] == [
-            (family, key, value) for family, of_family in published.items() for key, value in of_family.items()
+            (family, key, value)
+            for family, of_family in published.items()
+            for key, value in of_family.items()
         ]
         assert all(cell.error == cell.simulated / cell.published - 1 for cell in cells)
 
@@ -147,27 +202,39 @@ def test_every_cell_that_is_off_has_a_reason_and_no_other_has():
     for cell in table_2() + table_3():
         assert bool(cell.reason) == (abs(cell.error) > BOUNDS[cell.table])
     for K in (2, 4, 8):
-        assert reasons["Transformer", K, 4].startswith("equal stages and free links give") and "batch sizes were adjusted" in reasons["Transformer", K, 4]
-        assert reasons["AmoebaNet-D", K, 32].startswith("slowest stage") and "batch sizes" in reasons["AmoebaNet-D", K, 4]
+        assert reasons["Transformer", K, 4].startswith("equal stages and free links give")
+        assert "batch sizes were adjusted" in reasons["Transformer", K, 4]
+        assert reasons["AmoebaNet-D", K, 32].startswith("slowest stage")
+        assert "batch sizes" in reasons["AmoebaNet-D", K, 4]
 
 
 def test_no_schedule_at_all_reaches_the_transformer_of_8_stages_and_few_micro_batches():
-    """A micro-batch goes forward and back through all layers, 3 forwards long, and M of them are there; K = 2, M = 1 takes 3.5."""
+    """A micro-batch goes forward and back through all layers, 3 forwards long, and M of them are there;
+    K = 2, M = 1 takes 3.5.
+    """
     assert TABLE_2["Transformer"][8, 1] > 1 * 3.5 / 3 and TABLE_2["Transformer"][8, 4] > 4 * 3.5 / 3
     assert _makespan([1, 1], 1, early=True) / 2 == 3.5
-    waiting = _makespan([1, 1], 1, early=False) / 2  # if recomputation waits for the gradient, the bounds are above the cells
-    assert waiting == 4 and TABLE_2["Transformer"][8, 1] < 1 * waiting / 3 and TABLE_2["Transformer"][8, 4] < 4 * waiting / 3
+    # if recomputation waits for the gradient, the bounds are above the cells
+    waiting = _makespan([1, 1], 1, early=False) / 2
+    assert waiting == 4
+    assert TABLE_2["Transformer"][8, 1] < 1 * waiting / 3
+    assert TABLE_2["Transformer"][8, 4] < 4 * waiting / 3
 
 
 def test_a_slow_last_stage_explains_one_cell_of_row_1_and_not_the_other():
-    """Whatever the stages, K = 2, M = 1 takes at most 4 forwards, when the last stage is all there is, and another K at least 3."""
+    """Whatever the stages, K = 2, M = 1 takes at most 4 forwards, when the last stage is all there is,
+    and another K at least 3.
+    """
     assert TABLE_2["AmoebaNet-D"][8, 1] > 4 / 3
     slow_last = _makespan([0.2, 0.8], 1, early=True) / _makespan([0.4, 0.3, 0.2, 0.1], 1, early=True)
     assert slow_last > TABLE_2["AmoebaNet-D"][4, 1] > max(equal_stages(4, 1))
 
 
 def test_equal_stages_follow_their_closed_forms():
-    """F = R = 1, B = 2. Recomputation before the gradient hides all of it in the drain: M (F + R + B) + (K - 1)(F + B)."""
+    """F = R = 1, B = 2.
+
+    Recomputation before the gradient hides all of it in the drain: M (F + R + B) + (K - 1)(F + B).
+    """
     for K in range(2, 9):
         for M in (1, 4, 32):
             assert _makespan([1] * K, M, early=True) == 4 * M + 3 * (K - 1)
@@ -182,7 +249,8 @@ def test_equal_stages_follow_their_closed_forms():
 def test_the_share_of_the_slowest_stage_explains_the_cell_that_it_is_made_from():
     cells = TABLE_2["AmoebaNet-D"]
     two = slowest_share(2, 32, cells[2, 32])
-    bound = 2 * 2**-30 / 0.2  # bisected 30 times between 0 and 1; a time is in proportion to a share of 0.2 at least, or to two
+    # bisected 30 times between 0 and 1; a time is in proportion to a share of 0.2 at least, or to two
+    bound = 2 * 2**-30 / 0.2
     assert _relative(two, 2, 32, two) == pytest.approx(cells[2, 32], rel=bound)
     for K in (4, 8):
         share = slowest_share(K, 32, cells[K, 32], two)
@@ -192,9 +260,14 @@ def test_the_share_of_the_slowest_stage_explains_the_cell_that_it_is_made_from()
 
 
 def test_assumptions_that_were_not_made_are_further_from_what_is_published():
-    made = {(cell.table, cell.K): abs(cell.error) for cell in table_2() + table_3() if (cell.family, cell.M) == ("Transformer", 32)}
+    made = {
+        (cell.table, cell.K): abs(cell.error)
+        for cell in table_2() + table_3()
+        if (cell.family, cell.M) == ("Transformer", 32)
+    }
     whole, *_ = stages_for("Transformer with its last matrix", (48,), 1)
-    assert sum(row.macs for row in whole) == transformer_family(48).macs and 1.20 < whole[-1].macs / whole[1].macs < 1.21
+    assert sum(row.macs for row in whole) == transformer_family(48).macs
+    assert 1.20 < whole[-1].macs / whole[1].macs < 1.21
     for cell in other_assumptions():
         assert cell.K < 8 or abs(cell.error) > made[cell.table, 8] and abs(cell.error) > BOUNDS[cell.table]
 
@@ -206,7 +279,9 @@ def test_assumptions_that_were_not_made_are_further_from_what_is_published():
 ])
 def test_the_share_of_the_peak_matters_as_little_as_is_said(family, size, device, published, bounds):
     def cell(device, K, M):
-        return samples_per_second(family, size, K, M, device) / samples_per_second(family, size, *min(published), device)
+        return samples_per_second(family, size, K, M, device) / samples_per_second(
+            family, size, *min(published), device
+        )
 
     for share in (0.05, 1):
         for K, M in published:
@@ -226,8 +301,11 @@ def test_stated_idle_times_equal_the_counted_ones():
 def test_megatrons_count_is_that_of_the_package_with_shared_tokens():
     d, L, V, s = 64, 3, 100, 16
     described = mp.describe(transformer(V, d, 4, L, n_places=s, tied=True), (s,)).parameters
-    assert described == megatron_parameters(L, d, V, s) + 2 * d + V  # the final norm, and the bias of the last matrix
-    assert round(megatron_parameters(L, d, V, s)) == round(12 * L * d**2 * (1 + 13 / (12 * d) + (V + s) / (12 * L * d)))
+    # the final norm, and the bias of the last matrix
+    assert described == megatron_parameters(L, d, V, s) + 2 * d + V
+    assert round(megatron_parameters(L, d, V, s)) == round(
+        12 * L * d**2 * (1 + 13 / (12 * d) + (V + s) / (12 * L * d))
+    )
 
 
 def test_a_profile_of_a_paper_can_be_typed_in():
@@ -244,7 +322,9 @@ def test_hardware_has_units_sources_and_links():
         assert any(number is not None and 0 < number < math.inf for number in (row.latency, row.bandwidth))
     row = HARDWARE["Ethernet, 1 Gbit/s"]
     in_seconds, in_ms = row.link(), row.link(tick=1e-3, blocking=True)
-    assert (in_seconds.latency, in_seconds.bandwidth) == (250e-6, 125e6) and in_ms.blocking and not in_seconds.blocking
+    assert (in_seconds.latency, in_seconds.bandwidth) == (250e-6, 125e6)
+    assert in_ms.blocking
+    assert not in_seconds.blocking
     assert (in_ms.latency, in_ms.bandwidth) == (250e-6 / 1e-3, 125e6 * 1e-3)
     assert row.seconds(125e6) == 1 + 250e-6
     trace = mp.simulate(gpipe(2, 1), mp.Costs(F=1, B=1, message_bytes=125e6), in_seconds)
@@ -258,7 +338,8 @@ def test_the_command_prints_every_cell(capsys):
     status, out, _ = run(capsys, "papers")
     assert status == 0
     for cell in table_2() + table_3() + torchgpipe_table() + other_assumptions():
-        assert f"{cell.published:>11g}{cell.simulated:>11.3f}{100 * cell.error:>+8.1f} %" in out and cell.reason in out
+        assert f"{cell.published:>11g}{cell.simulated:>11.3f}{100 * cell.error:>+8.1f} %" in out
+        assert cell.reason in out
     for estimate in table_1():
         assert all(f"{100 * error:+.1f} %" in out for error in estimate.errors)
     assert "3.50 times as fast, as published, and 3.52 times by simulation" in out
@@ -266,7 +347,8 @@ def test_the_command_prints_every_cell(capsys):
     status, out, _ = run(capsys, "papers", "3")
     assert status == 0 and "table 3" in out and "table 2" not in out
     status, _, complaint = run(capsys, "papers", "4")
-    assert status == 2 and "there is no table '4': choose from 1, 2, 3, formulas, hardware, devices" in complaint
+    assert status == 2
+    assert "there is no table '4': choose from 1, 2, 3, formulas, hardware, devices" in complaint
 
 
 def test_the_picture_has_every_published_cell():
@@ -275,5 +357,10 @@ def test_the_picture_has_every_published_cell():
     rings = [line for ax in throughput().axes for line in ax.lines if line.get_marker() == "o"]
     drawn = [(x, y) for line in rings for x, y in zip(line.get_xdata(), line.get_ydata())]
     against_M = [(M, value) for cells in TABLE_2.values() for (K, M), value in cells.items() if K == 8]
-    against_K = [(K, value) for table in (TABLE_2, TABLE_3) for cells in table.values() for (K, _), value in cells.items()]
+    against_K = [
+        (K, value)
+        for table in (TABLE_2, TABLE_3)
+        for cells in table.values()
+        for (K, _), value in cells.items()
+    ]
     assert sorted(drawn) == sorted(against_M + against_K) and len(rings) == 10

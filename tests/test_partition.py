@@ -1,4 +1,6 @@
-"""Where to cut: the exact solvers against every cut there is, the costs against counts, the picture against the numbers."""
+"""Where to cut: the exact solvers against every cut there is, the costs against counts, the picture against
+the numbers.
+"""
 
 import itertools
 import math
@@ -16,7 +18,16 @@ from matplotlib.figure import Figure
 import minipipe as mp
 from minipipe import plots
 from minipipe.layers import Layer
-from minipipe.partitioning import costs_of_layers, equal_counts, histogram, loads, min_max, min_variance, partition, times_of_layers
+from minipipe.partitioning import (
+    costs_of_layers,
+    equal_counts,
+    histogram,
+    loads,
+    min_max,
+    min_variance,
+    partition,
+    times_of_layers,
+)
 from minipipe.plots.cut import BOTTLENECK
 
 matplotlib.use("Agg")
@@ -91,13 +102,17 @@ def test_no_other_solver_has_a_smaller_bottleneck_on_900_instances():
         for _ in range(300):
             costs, K = [draw() for _ in range(rng.randint(9, 40))], rng.randint(2, 8)
             whole, best = integers(costs), min_max(costs, K)
-            for name, counts in zip(lost, (min_variance(costs, K), histogram(costs, K), equal_counts(len(costs), K))):
+            for name, counts in zip(
+                lost, (min_variance(costs, K), histogram(costs, K), equal_counts(len(costs), K))
+            ):
                 assert max(loads(whole, best)) <= max(loads(whole, counts))
                 lost[name] += max(loads(whole, best)) < max(loads(whole, counts))
     assert 0 < lost["min_variance"] < lost["histogram"] and lost["equal_counts"] > 450
 
 
-@pytest.mark.parametrize("draw", [lambda rng: rng.randint(1, 100), lambda rng: rng.lognormvariate(0, 1), lambda rng: 1])
+@pytest.mark.parametrize(
+    "draw", [lambda rng: rng.randint(1, 100), lambda rng: rng.lognormvariate(0, 1), lambda rng: 1]
+)
 def test_ten_thousand_layers_in_1024_stages_take_less_than_a_second_of_cpu(draw):
     rng = random.Random(3)
     costs, K = [draw(rng) for _ in range(10_000)], 1024
@@ -107,7 +122,9 @@ def test_ten_thousand_layers_in_1024_stages_take_less_than_a_second_of_cpu(draw)
     assert len(counts) == K and min(counts) >= 1 and sum(counts) == len(costs)
     whole = integers(costs)
     needed, load, limit = 1, 0, max(loads(whole, counts)) - 1
-    for cost in whole:  # filling up one stage after the other needs the fewest; within a limit that is smaller by 1, too many
+    # filling up one stage after the other needs the fewest; within a limit that is smaller by 1,
+    # too many
+    for cost in whole:
         needed, load = (needed, load + cost) if load + cost <= limit else (needed + 1, cost)
     assert needed > K or max(whole) > limit
 
@@ -119,7 +136,10 @@ def test_of_several_best_cuts_it_is_always_the_same_one_whatever_the_unit_and_th
         K = rng.randrange(1, len(costs) + 1)
         for solver in (min_max, min_variance):
             counts = solver(costs, K)
-            for kind in (float, lambda n: 0.125 * n, lambda n: Fraction(n, 3), lambda n: n * 10**30, np.float32, np.int64):
+            for kind in (
+                float, lambda n: 0.125 * n, lambda n: Fraction(n, 3), lambda n: n * 10**30, np.float32,
+                np.int64,
+            ):
                 assert solver([kind(cost) for cost in costs], K) == counts
 
 
@@ -127,7 +147,8 @@ def test_among_the_best_cuts_stages_are_even_and_layers_without_cost_stay_with_t
     assert min_max([1] * 10, 4) == [3, 2, 3, 2]
     assert min_max([5, 0, 5, 0, 5, 0], 3) == [2, 2, 2]
     assert min_max([0] * 5, 3) == [3, 1, 1]
-    assert min_max([10, 10, 10, 10, 11, 11], 2) == [3, 3] and bottleneck([10, 10, 10, 10, 11, 11], [3, 3]) == 32
+    assert min_max([10, 10, 10, 10, 11, 11], 2) == [3, 3]
+    assert bottleneck([10, 10, 10, 10, 11, 11], [3, 3]) == 32
 
 
 def test_min_max_with_unequal_devices_dear_cuts_and_limits_of_memory_is_as_good_as_every_cut():
@@ -162,7 +183,9 @@ def slowest(costs, speeds, cuts, memory, limit, K, counts):
     for stage, (start, end) in enumerate(zip(ends, ends[1:])):
         if memory and sum(exact(memory[start:end])) > Fraction(limits[stage]):
             return math.inf
-        times.append(sum(exact(costs[start:end])) / Fraction(speeds[stage] if speeds else 1) + cuts[start] + cuts[end])
+        times.append(
+            sum(exact(costs[start:end])) / Fraction(speeds[stage] if speeds else 1) + cuts[start] + cuts[end]
+        )
     return max(times)
 
 
@@ -173,7 +196,9 @@ def test_min_variance_within_limits_of_memory_is_as_good_as_every_cut():
         memory = [rng.randrange(1, 9) for _ in costs]
         limit = max(loads(memory, min_max(memory, K))) + rng.randrange(3)
         allowed = [cut for cut in every_cut(len(costs), K) if max(loads(memory, cut)) <= limit]
-        assert spread(costs, min_variance(costs, K, memory, limit)) == min(spread(costs, cut) for cut in allowed)
+        assert spread(costs, min_variance(costs, K, memory, limit)) == min(
+            spread(costs, cut) for cut in allowed
+        )
 
 
 def test_the_limit_that_an_error_names_is_the_smallest_that_works():
@@ -193,10 +218,14 @@ def test_the_limit_that_an_error_names_is_the_smallest_that_works():
         assert bool(limit) != bool(more)
         if limit:
             least = min(bottleneck(memory, cut) for cut in every_cut(8, K))
-            assert float(limit[1]) == pytest.approx(float(least), rel=2**-52) and Fraction(float(limit[1])) >= least
+            assert float(limit[1]) == pytest.approx(float(least), rel=2**-52)
+            assert Fraction(float(limit[1])) >= least
             min_max([1] * 8, K, memory=memory, memory_limit=float(limit[1]))
         if more:
-            enough = [Fraction(float(more[1])) + one for one in (limits if isinstance(limits, list) else [limits] * K)]
+            enough = [
+                Fraction(float(more[1])) + one
+                for one in (limits if isinstance(limits, list) else [limits] * K)
+            ]
             min_max([1] * 8, K, memory=memory, memory_limit=enough)
             with pytest.raises(ValueError):
                 min_max([1] * 8, K, memory=memory, memory_limit=[one - Fraction(1, 10**9) for one in enough])
@@ -210,7 +239,9 @@ def test_the_limit_that_an_error_names_is_the_smallest_that_works():
 
 
 def test_the_best_cut_with_cut_costs_is_the_best_one_in_simulations_with_blocking_links():
-    """Per micro-batch a stage computes, sends activations over its end and, over its beginning, gradients of the same size."""
+    """Per micro-batch a stage computes, sends activations over its end and, over its beginning,
+    gradients of the same size.
+    """
     rng, won = random.Random(9), 0
     for _ in range(10):
         costs, cut_costs = [3 * rng.randrange(1, 5) for _ in range(6)], [rng.randrange(9) for _ in range(5)]
@@ -238,7 +269,9 @@ def test_the_histogram_is_that_of_its_formula_and_may_leave_a_stage_empty():
         costs, K = random_problem(rng, 12)
         if not any(costs):
             continue
-        stages = [min(int(K * sum(exact(costs[:i + 1])) / sum(exact(costs))), K - 1) for i in range(len(costs))]
+        stages = [
+            min(int(K * sum(exact(costs[: i + 1])) / sum(exact(costs))), K - 1) for i in range(len(costs))
+        ]
         assert histogram(costs, K) == [stages.count(stage) for stage in range(K)]
     assert histogram([1, 8, 1], 3) == [1, 0, 2]
     with pytest.raises(ValueError, match="give each stage at least 1 layer"):
@@ -248,21 +281,34 @@ def test_the_histogram_is_that_of_its_formula_and_may_leave_a_stage_empty():
 def test_costs_of_layers_are_those_of_the_description():
     rows = mp.describe(LAYERS, (4,)).rows
     assert costs_of_layers(LAYERS) == [row.parameters for row in rows] == [80, 0, 272, 0, 34]
-    assert costs_of_layers(LAYERS, "macs", (4,)) == costs_of_layers(LAYERS, "macs", sample=(X, Y)) == [64, 0, 256, 0, 32]
+    assert (
+        costs_of_layers(LAYERS, "macs", (4,))
+        == costs_of_layers(LAYERS, "macs", sample=(X, Y))
+        == [64, 0, 256, 0, 32]
+    )
     assert costs_of_layers(LAYERS, "bytes", (4,)) == [64, 64, 64, 64, 8]
-    assert costs_of_layers(LAYERS, [1, 2.5, Fraction(1, 3), np.float32(4), 0]) == [1, 2.5, Fraction(1, 3), 4, 0]
+    assert costs_of_layers(LAYERS, [1, 2.5, Fraction(1, 3), np.float32(4), 0]) == [
+        1, 2.5, Fraction(1, 3), 4, 0,
+    ]
     seen = []
-    assert costs_of_layers(LAYERS, lambda layer, shape: seen.append((repr(layer), shape)) or len(seen), (4,)) == [1, 2, 3, 4, 5]
+    assert costs_of_layers(
+        LAYERS, lambda layer, shape: seen.append((repr(layer), shape)) or len(seen), (4,)
+    ) == [1, 2, 3, 4, 5]
     assert seen == [(repr(layer), shape) for layer, shape in zip(LAYERS, [(4,), (16,), (16,), (16,), (16,)])]
 
 
 def test_costs_of_layers_with_skip_connections_pairs_and_a_shared_W():
-    layers = [mp.Linear(3, 3), mp.Fork("s"), mp.Tanh(), mp.Join("s"), mp.BatchNorm(3), mp.Dropout(0.5), mp.Linear(3, 2)]
+    layers = [
+        mp.Linear(3, 3), mp.Fork("s"), mp.Tanh(), mp.Join("s"), mp.BatchNorm(3), mp.Dropout(0.5),
+        mp.Linear(3, 2),
+    ]
     shapes = []
     costs_of_layers(layers, lambda layer, shape: shapes.append(shape) or 1, (3,))
     assert shapes == [(3,), (3,), (3,), ((3,), (3,)), (3,), (3,), (3,)]
     data = np.random.default_rng(0).standard_normal((3, 8))
-    assert all(cost >= 0 for cost in costs_of_layers(layers, "time", sample=(data, np.ones((2, 8))), loss=LOSS))
+    assert all(
+        cost >= 0 for cost in costs_of_layers(layers, "time", sample=(data, np.ones((2, 8))), loss=LOSS)
+    )
     assert all(layer.W is None for layer in layers if isinstance(layer, mp.Linear))  # copies are measured
     tied = mp.models.transformer(10, 4, 2, 1, tied=True)
     assert costs_of_layers(tied)[0] == 40 and costs_of_layers(tied)[-1] == 10
@@ -270,7 +316,9 @@ def test_costs_of_layers_with_skip_connections_pairs_and_a_shared_W():
 
 
 class Busy(Layer):
-    """A layer that moves a clock by F seconds in its forward and by B in its backward, in whatever rounds are not disturbed."""
+    """A layer that moves a clock by F seconds in its forward and by B in its backward, in whatever rounds are
+    not disturbed.
+    """
 
     def __init__(self, clock, F, B):
         self.clock, self.F, self.B = clock, F, B
@@ -302,10 +350,12 @@ class Clock:
 
 
 def test_measured_times_are_medians_that_a_disturbed_computer_does_not_change(monkeypatch):
-    """Lopsided on purpose: the last two of eight layers take nearly all of the time, and equal counts puts both in one stage.
+    """Lopsided on purpose: the last two of eight layers take nearly all of the time, and equal counts puts
+    both in one stage.
 
-    With F and B of a stage summed over its layers, GPipe's makespan is sum F + (M - 1) max F + sum B + (M - 1) max B where the
-    stage with the largest F has the largest B. The cut and the two makespans are exact here: the clock moves in powers of two.
+    With F and B of a stage summed over its layers, GPipe's makespan is sum F + (M - 1) max F + sum
+    B + (M - 1) max B where the stage with the largest F has the largest B. The cut and the two makespans are
+    exact here: the clock moves in powers of two.
     """
     clock = Clock()
     monkeypatch.setattr(time, "perf_counter", lambda: clock.now)
@@ -313,7 +363,9 @@ def test_measured_times_are_medians_that_a_disturbed_computer_does_not_change(mo
     layers = [Busy(clock, *pair) for pair in seconds]
     sample = np.ones((1, 4)), np.ones((1, 4))
     per_round = 3 * len(layers) - 1  # the first layer of all computes no dA_prev
-    clock.disturbance = itertools.chain.from_iterable([factor] * per_round for factor in (1000, 1, 100, 1, 7, 1))
+    clock.disturbance = itertools.chain.from_iterable(
+        [factor] * per_round for factor in (1000, 1, 100, 1, 7, 1)
+    )
     times = times_of_layers(layers, LOSS, *sample)
     assert [(F, B) for F, B in times] == [(1, 1), *seconds[1:]]
     clock.disturbance = itertools.repeat(1)
@@ -327,14 +379,19 @@ def test_measured_times_are_medians_that_a_disturbed_computer_does_not_change(mo
         assert trace.makespan == sum(F) + (M - 1) * max(F) + sum(B) + (M - 1) * max(B)
         makespans[name] = counts, trace.makespan
     total, heavy = 38 + 75, 16 + 32
-    assert makespans == {"equal": ([2, 2, 2, 2], total + 7 * 2 * heavy), "time": ([5, 1, 1, 1], total + 7 * heavy)}
+    assert makespans == {
+        "equal": ([2, 2, 2, 2], total + 7 * 2 * heavy),
+        "time": ([5, 1, 1, 1], total + 7 * heavy),
+    }
 
 
 def test_partitioning_a_lopsided_network_by_time_is_as_much_faster_than_equal_counts_as_predicted():
-    """Predicted from the layers, counted in simulations with the stages of each cut measured anew, by other code.
+    """Predicted from the layers, counted in simulations with the stages of each cut measured anew,
+    by other code.
 
-    The factor is about 1.6. Where other programs share the machine, measurements a second apart differ by up to a fifth or
-    so (ten were looked at): the stated noise is a quarter, in the first of eight attempts that has it. Most need one.
+    The factor is about 1.6. Where other programs share the machine, measurements a second apart differ by up
+    to a fifth or so (ten were looked at): the stated noise is a quarter, in the first of eight attempts
+    that has it. Most need one.
     """
     layers = [mp.Linear(8, 8)] * 5 + [mp.Linear(8, 512), mp.Linear(512, 512), mp.Linear(512, 512)]
     sample = np.ones((8, 256)), np.ones((512, 256))
@@ -356,7 +413,9 @@ def test_partitioning_a_lopsided_network_by_time_is_as_much_faster_than_equal_co
     pytest.fail(f"counted over predicted factor: {attempts}")
 
 
-@pytest.mark.parametrize("choice", ["parameters", "macs", "bytes", "time", lambda layer, shape: 20 - math.prod(shape), [1, 2, 2]])
+@pytest.mark.parametrize(
+    "choice", ["parameters", "macs", "bytes", "time", lambda layer, shape: 20 - math.prod(shape), [1, 2, 2]]
+)
 def test_pipelines_cut_themselves(choice):
     pipe = mp.Pipeline(LAYERS, LOSS, 3, 2, partition=choice, sample=(X, Y))
     counts = [len(stage.layers) for stage in pipe.stages]
@@ -369,7 +428,9 @@ def test_pipelines_cut_themselves(choice):
 
 
 def test_a_partition_by_parameters_needs_no_data_and_measuring_takes_its_own():
-    assert [len(stage.layers) for stage in mp.Pipeline(LAYERS, LOSS, 3, 2, partition="parameters").stages] == mp.partition(LAYERS, 3)
+    assert [
+        len(stage.layers) for stage in mp.Pipeline(LAYERS, LOSS, 3, 2, partition="parameters").stages
+    ] == mp.partition(LAYERS, 3)
     measured = mp.measure(LAYERS, LOSS, 2, X, Y, partition="macs", n_rounds=1)
     counts = mp.partition(LAYERS, 2, "macs", input_shape=(4,))
     n_bytes = [8 * load for load in loads(costs_of_layers(LAYERS), counts)]
@@ -377,27 +438,55 @@ def test_a_partition_by_parameters_needs_no_data_and_measuring_takes_its_own():
 
 
 BAD = {
-    "more stages than layers": (lambda: partition(LAYERS, 6), "n_stages=6 does not fit 5 layers: use 1 to 5 stages"),
+    "more stages than layers": (
+        lambda: partition(LAYERS, 6),
+        "n_stages=6 does not fit 5 layers: use 1 to 5 stages",
+    ),
     "no stage": (lambda: min_variance([1, 2], 0), "n_stages=0 does not fit 2 layers: use 1 to 2 stages"),
     "a negative cost": (lambda: min_max([1, -2], 1), "costs[1]=-2 must be a finite number of at least 0"),
-    "a cost that is not a number": (lambda: histogram([math.nan, 2], 1), "costs[0]=nan must be a finite number"),
+    "a cost that is not a number": (
+        lambda: histogram([math.nan, 2], 1),
+        "costs[0]=nan must be a finite number",
+    ),
     "an infinite cost": (lambda: min_variance([math.inf], 1), "costs[0]=inf must be a finite number"),
     "a word for a cost": (lambda: min_max(["3"], 1), "costs[0]='3' must be a finite number"),
-    "a function's negative cost": (lambda: partition(LAYERS, 2, lambda layer, shape: -1, (4,)), "by[0]=-1 must be a finite number"),
-    "a list of wrong length": (lambda: partition(LAYERS, 2, [1, 2, 3]), "by has 3 numbers for 5 layers: give one for each, 5 in all"),
+    "a function's negative cost": (
+        lambda: partition(LAYERS, 2, lambda layer, shape: -1, (4,)),
+        "by[0]=-1 must be a finite number",
+    ),
+    "a list of wrong length": (
+        lambda: partition(LAYERS, 2, [1, 2, 3]),
+        "by has 3 numbers for 5 layers: give one for each, 5 in all",
+    ),
     "cut costs of wrong length": (
-        lambda: min_max([1, 2, 3], 2, cut_costs=[1, 2, 3]), "cut_costs has 3 numbers for 2 places between layers: give one for each"
+        lambda: min_max([1, 2, 3], 2, cut_costs=[1, 2, 3]),
+        "cut_costs has 3 numbers for 2 places between layers: give one for each",
     ),
     "speeds of wrong length": (lambda: min_max([1, 2], 2, speeds=[1]), "speeds has 1 numbers for 2 devices"),
-    "a device that never finishes": (lambda: min_max([1, 2], 2, speeds=[1, 0]), "speeds[1]=0 is the speed of a device"),
-    "memory of wrong length": (lambda: min_max([1, 2], 2, memory=[1], memory_limit=9), "memory has 1 numbers for 2 layers"),
-    "limits of wrong length": (lambda: min_max([1, 2], 2, memory=[1, 2], memory_limit=[9]), "memory_limit has 1 numbers for 2 devices"),
-    "a limit without memory": (lambda: min_max([1, 2], 2, memory_limit=9), "memory_limit is given without memory"),
-    "memory without a limit": (lambda: min_max([1, 2], 2, memory=[1, 2]), "memory is given without memory_limit"),
+    "a device that never finishes": (
+        lambda: min_max([1, 2], 2, speeds=[1, 0]),
+        "speeds[1]=0 is the speed of a device",
+    ),
+    "memory of wrong length": (
+        lambda: min_max([1, 2], 2, memory=[1], memory_limit=9),
+        "memory has 1 numbers for 2 layers",
+    ),
+    "limits of wrong length": (
+        lambda: min_max([1, 2], 2, memory=[1, 2], memory_limit=[9]),
+        "memory_limit has 1 numbers for 2 devices",
+    ),
+    "a limit without memory": (
+        lambda: min_max([1, 2], 2, memory_limit=9),
+        "memory_limit is given without memory",
+    ),
+    "memory without a limit": (
+        lambda: min_max([1, 2], 2, memory=[1, 2]),
+        "memory is given without memory_limit",
+    ),
     "a limit below the parameters": (
         lambda: min_max([1, 1, 1], 2, memory=[4, 4, 4], memory_limit=5),
-        "no cut of the 3 layers fits 2 devices with a limit of 5 each: the layers hold 12 together, and layer 0 alone 4: "
-        "use a limit of 8, or 3 devices",
+        "no cut of the 3 layers fits 2 devices with a limit of 5 each: "
+        "the layers hold 12 together, and layer 0 alone 4: use a limit of 8, or 3 devices",
     ),
     "a layer that fits no device": (
         lambda: min_variance([1, 1, 1], 2, memory=[1, 7, 2], memory_limit=5),
@@ -405,17 +494,28 @@ BAD = {
     ),
     "a layer that fits none of unequal devices": (
         lambda: min_max([1, 1, 1], 2, memory=[1, 7, 2], memory_limit=[2, 6]),
-        "with limits that differ, 8 in all: the layers hold 10 together, and layer 1 alone 7: give each device 3 more",
+        "with limits that differ, 8 in all: "
+        "the layers hold 10 together, and layer 1 alone 7: give each device 3 more",
     ),
     "nothing to share": (lambda: histogram([0, 0], 2), "all 2 costs are 0"),
-    "an unknown word": (lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, partition="flops"), "by='flops' is not known: use one of 'parameters'"),
+    "an unknown word": (
+        lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, partition="flops"),
+        "by='flops' is not known: use one of 'parameters'",
+    ),
     "no data to count with": (lambda: partition(LAYERS, 2, "macs"), "by='macs' needs the shape of the input"),
     "no data to measure with": (lambda: partition(LAYERS, 2, "time", (4,)), "by='time' needs a sample"),
     "a pipeline without data": (
-        lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, partition="time"), "partition='time' needs data to find the costs: pass sample=(X, Y)"
+        lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, partition="time"),
+        "partition='time' needs data to find the costs: pass sample=(X, Y)",
     ),
-    "a sample without labels": (lambda: partition(LAYERS, 2, "macs", sample=X), "sample=ndarray must be a pair (X, Y)"),
-    "a picture of other counts": (lambda: plots.cut([1, 2, 3], [1, 1]), "counts=[1, 1] adds up to 2 for 3 costs"),
+    "a sample without labels": (
+        lambda: partition(LAYERS, 2, "macs", sample=X),
+        "sample=ndarray must be a pair (X, Y)",
+    ),
+    "a picture of other counts": (
+        lambda: plots.cut([1, 2, 3], [1, 1]),
+        "counts=[1, 1] adds up to 2 for 3 costs",
+    ),
     "a picture of no cost": (lambda: plots.cut([], []), "at least 1 number"),
     "a picture with a negative cost": (lambda: plots.cut([1, -1], [1, 1]), "all finite and at least 0"),
     "a picture with other names": (lambda: plots.cut([1, 2], [1, 1], ["a"]), "1 names for 2 costs"),
@@ -433,13 +533,21 @@ def test_the_picture_of_a_cut_has_a_bar_per_layer_a_stripe_per_stage_and_marks_t
     costs, counts = [1, 3, 2, 6, 0, 4], [2, 3, 1]
     ax = plots.cut(costs, counts, list("abcdef"), Figure().add_subplot(), "title", "seconds")
     stripes, bars = ax.patches[:3], ax.patches[3:]
-    assert [(stripe.get_x(), stripe.get_x() + stripe.get_width()) for stripe in stripes] == [(-0.5, 1.5), (1.5, 4.5), (4.5, 5.5)]
+    assert [(stripe.get_x(), stripe.get_x() + stripe.get_width()) for stripe in stripes] == [
+        (-0.5, 1.5),
+        (1.5, 4.5),
+        (4.5, 5.5),
+    ]
     assert [bar.get_height() for bar in bars] == costs
-    assert [to_hex(bar.get_facecolor()).upper() == BOTTLENECK for bar in bars] == [False, False, True, True, True, False]
+    assert [to_hex(bar.get_facecolor()).upper() == BOTTLENECK for bar in bars] == [
+        False, False, True, True, True, False,
+    ]
     share = sum(costs) / 3
     assert [text.get_text() for text in ax.texts] == [f"{load / share:.2f}" for load in loads(costs, counts)]
     assert [text.get_fontweight() for text in ax.texts] == ["normal", "bold", "normal"]
-    assert [label.get_text() for label in ax.get_xticklabels()] == list("abcdef") and ax.get_ylabel() == "seconds"
+    assert [label.get_text() for label in ax.get_xticklabels()] == list(
+        "abcdef"
+    ) and ax.get_ylabel() == "seconds"
 
 
 def test_the_picture_of_many_layers_and_stages_shows_the_bottleneck_only():

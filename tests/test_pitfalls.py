@@ -26,7 +26,9 @@ def exact_mini_batch(m):
 
 
 def exact_layers():
-    return [layer.copy(lambda p: rational(np.round(8 * p) / 8)) for layer in mp.Sequential(LAYERS, None).layers]
+    return [
+        layer.copy(lambda p: rational(np.round(8 * p) / 8)) for layer in mp.Sequential(LAYERS, None).layers
+    ]
 
 
 def float_mini_batch(m, dtype=np.float64):
@@ -35,11 +37,15 @@ def float_mini_batch(m, dtype=np.float64):
 
 
 def check_gradient_scale():
-    assert equals_full_batch(mp.Pipeline(exact_layers(), mp.SoftmaxCrossEntropy(), 2, 4), *exact_mini_batch(8))
+    assert equals_full_batch(
+        mp.Pipeline(exact_layers(), mp.SoftmaxCrossEntropy(), 2, 4), *exact_mini_batch(8)
+    )
 
 
 def check_unequal_microbatches():
-    assert equals_full_batch(mp.Pipeline(exact_layers(), mp.SoftmaxCrossEntropy(), 2, 3), *exact_mini_batch(8))
+    assert equals_full_batch(
+        mp.Pipeline(exact_layers(), mp.SoftmaxCrossEntropy(), 2, 3), *exact_mini_batch(8)
+    )
 
 
 def check_reused_receive_buffer():
@@ -50,15 +56,18 @@ def check_reused_receive_buffer():
 def check_in_place_backward():
     """In a sum of branches, too, where each branch gets the same dZ."""
     layers = [
-        mp.ReLU(), mp.Sigmoid(), mp.Tanh(), mp.Linear(2, 2, W=[[1.0, 2.0], [3.0, 4.0]], b=[[0.0], [0.0]]), mp.LayerNorm(2), mp.Dropout(),
-        mp.Residual(mp.Tanh()), mp.Add([mp.ReLU()], [mp.Tanh()]), mp.Concat([mp.ReLU()]),
+        mp.ReLU(), mp.Sigmoid(), mp.Tanh(), mp.Linear(2, 2, W=[[1.0, 2.0], [3.0, 4.0]], b=[[0.0], [0.0]]),
+        mp.LayerNorm(2), mp.Dropout(), mp.Residual(mp.Tanh()), mp.Add([mp.ReLU()], [mp.Tanh()]),
+        mp.Concat([mp.ReLU()]),
     ]
     for layer in layers:
         layer.initialize(np.random.default_rng(0))
         A_prev, dZ = np.array([[1.0, -2.0], [0.5, 3.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])
         layer.forward(A_prev)
         layer.backward(dZ)
-        assert np.array_equal(A_prev, [[1.0, -2.0], [0.5, 3.0]]) and np.array_equal(dZ, [[1.0, 2.0], [3.0, 4.0]])
+        assert np.array_equal(A_prev, [[1.0, -2.0], [0.5, 3.0]]) and np.array_equal(
+            dZ, [[1.0, 2.0], [3.0, 4.0]]
+        )
 
 
 def check_dtype_promotion():
@@ -104,7 +113,9 @@ def check_attention_sees_the_future():
 
 
 def running_statistics(recompute, *sizes):
-    """Of the numbers 0, 1, 2, ... in mini-batches of these sizes, in rational numbers; the newest mini-batch counts alone."""
+    """Of the numbers 0, 1, 2, ... in mini-batches of these sizes, in rational numbers; the newest mini-batch
+    counts alone.
+    """
     layers = [mp.BatchNorm(1, momentum=1), mp.Linear(1, 1)]
     layers = [layer.copy(rational) for layer in mp.Sequential(layers, None).layers]
     pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 2, recompute=recompute)
@@ -114,7 +125,9 @@ def running_statistics(recompute, *sizes):
 
 
 def check_batch_norm_statistics_leak():
-    """0, 1, 2, 3 have mean 3/2 and unbiased variance 5/3, in one mini-batch of two micro-batches, recomputed or not."""
+    """0, 1, 2, 3 have mean 3/2 and unbiased variance 5/3, in one mini-batch of two micro-batches,
+    recomputed or not.
+    """
     for recompute in (False, True):
         assert running_statistics(recompute, 4) == (Rational(3, 2), Rational(5, 3))
 
@@ -124,8 +137,16 @@ def check_batch_norm_sums_leak_into_the_next_mini_batch():
 
 
 def check_dropout_differs_on_recomputation():
-    layers = [mp.Linear(3, 4), mp.Dropout(), mp.Linear(4, 4), mp.Residual(mp.Dropout(), mp.Tanh(), mp.Dropout())]
-    pipes = [mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 4, recompute=recompute) for recompute in (False, True)]
+    layers = [
+        mp.Linear(3, 4),
+        mp.Dropout(),
+        mp.Linear(4, 4),
+        mp.Residual(mp.Dropout(), mp.Tanh(), mp.Dropout()),
+    ]
+    pipes = [
+        mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 4, recompute=recompute)
+        for recompute in (False, True)
+    ]
     results = [(pipe.forward_backward(*float_mini_batch(8)), leaves(pipe.gradients)) for pipe in pipes]
     assert results[0][0] == results[1][0] and all(map(np.array_equal, results[0][1], results[1][1]))
 
@@ -135,7 +156,9 @@ def check_missing_and_phantom_actions():
         assert sorted((kind, i) for kind, _, i in order) == [(kind, i) for kind in "BF" for i in range(6)]
     table = "F0 F1 B0 B1", "F1 B0 F2 B1"
     faults = mp.Schedule.from_text(table, n_microbatches=2).faults()
-    assert any("1F0 (missing)" in fault for fault in faults) and any("1F2 is unknown" in fault for fault in faults)
+    assert any("1F0 (missing)" in fault for fault in faults) and any(
+        "1F2 is unknown" in fault for fault in faults
+    )
 
 
 def check_duplicated_action_passes():
@@ -235,13 +258,17 @@ def check_momentum_after_a_rate_change():
 
 
 def check_balancing_by_shifted_costs():
-    """Three layers each have 30 and 32; shifted to 0, 0, 0, 0, 1, 1 they would be cut into [5, 1], with 51 and 11."""
+    """Three layers each have 30 and 32; shifted to 0, 0, 0, 0, 1, 1 they would be cut into [5, 1],
+    with 51 and 11.
+    """
     costs = [10, 10, 10, 10, 11, 11]
     assert max(loads(costs, mp.partition([mp.ReLU()] * 6, 2, by=costs))) == 32
     assert max(loads(costs, [5, 1])) == 51
 
 
-CHECKS = {name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")}
+CHECKS = {
+    name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")
+}
 
 
 def test_every_bug_has_its_check():

@@ -93,13 +93,17 @@ def test_text_of_overlaps_is_short_where_device_and_micro_batch_tell_the_stage()
         "device 0  F0-F1-F2-F3&B2-B0----B1----...B3----", "device 1  F2-F0-F1-B0----B1----F3-B3----B2----",
     ]
     same = mp.Schedule.from_text("0F0 1F0 0F1&1B0 1F1 1B1 0B0 0B1")
-    assert mp.simulate(same).to_text().splitlines()[1].startswith("device 0  0F0 1F0 0F1&1B0---- 1F1 1B1---- ")
+    assert (
+        mp.simulate(same).to_text().splitlines()[1].startswith("device 0  0F0 1F0 0F1&1B0---- 1F1 1B1---- ")
+    )
 
 
 def test_text_of_work_that_takes_no_time_hides_nothing():
     row = "device 1  ..F0B0-{}F1B1-{}"
     order = ["F0 F1 B0 U0 B1 U1", "F0 B0 U0 F1 B1 U1"]
-    assert mp.simulate(mp.Schedule.from_text(order)).to_text().splitlines()[2].startswith(row.format("U", "U"))
+    assert (
+        mp.simulate(mp.Schedule.from_text(order)).to_text().splitlines()[2].startswith(row.format("U", "U"))
+    )
     assert mp.simulate(build("1f1b", 2, 2)).to_text().splitlines()[2].startswith(row.format("-", "-"))
     full = mp.simulate(mp.Schedule.from_text("F0 B0 U0"), mp.Costs(F=1, B=1)).to_text()
     assert full.splitlines()[1] == "device 0  F0B0", "no room: the update is left out"
@@ -120,9 +124,15 @@ def test_the_timeline_has_a_box_and_a_number_for_every_action_and_draws_into_the
     assert trace.plot(ax=ax) is ax
     assert sum(len(collection.get_paths()) for collection in ax.collections) == len(trace.spans) == 36
     written = sorted((text.get_text(), text.get_position()) for text in ax.texts)
-    assert written == sorted((str(s.label.microbatch), ((s.start + s.end) / 2, s.device)) for s in trace.spans)
+    assert written == sorted(
+        (str(s.label.microbatch), ((s.start + s.end) / 2, s.device)) for s in trace.spans
+    )
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["forward", "backward", "recompute"]
-    assert ax.get_xlabel() == "time (ticks)" and [tick.get_text() for tick in ax.get_yticklabels()] == ["device 0", "device 1", "device 2"]
+    assert ax.get_xlabel() == "time (ticks)" and [tick.get_text() for tick in ax.get_yticklabels()] == [
+        "device 0",
+        "device 1",
+        "device 2",
+    ]
     assert ax.get_xlim() == (0, trace.makespan) and ax.yaxis_inverted()
 
 
@@ -130,7 +140,8 @@ def test_until_shows_what_has_happened_so_far():
     trace = mp.simulate(build("gpipe", 3, 4))
     ax = trace.plot(ax=axes(), until=5.5)
     boxes = [path.get_extents() for collection in ax.collections for path in collection.get_paths()]
-    assert len(boxes) == len([s for s in trace.spans if s.start < 5.5]) and max(box.x1 for box in boxes) == 5.5
+    assert len(boxes) == len([s for s in trace.spans if s.start < 5.5])
+    assert max(box.x1 for box in boxes) == 5.5
     assert not trace.plot(ax=axes(), until=0).collections
 
 
@@ -151,8 +162,13 @@ def test_memory_curves_are_those_of_the_trace():
     pipe.forward_backward(X, Y)
     ax = plots.memory(pipe.trace, ax=axes())
     for device, line in enumerate(ax.lines):
-        assert list(zip(*line.get_data()))[-1] == (pipe.trace.makespan, pipe.trace.memory(device)[-1][1] / 1024)
-        assert list(zip(*line.get_data()))[:-1] == [(tick, size / 1024) for tick, size in pipe.trace.memory(device)]
+        assert list(zip(*line.get_data()))[-1] == (
+            pipe.trace.makespan,
+            pipe.trace.memory(device)[-1][1] / 1024,
+        )
+        assert list(zip(*line.get_data()))[:-1] == [
+            (tick, size / 1024) for tick, size in pipe.trace.memory(device)
+        ]
         assert max(line.get_ydata()) * 1024 == pipe.trace.peak_bytes()[device]
     with pytest.raises(ValueError, match="counted no memory"):
         plots.memory(mp.simulate(build("gpipe", 2, 2)), ax=axes())
@@ -160,27 +176,41 @@ def test_memory_curves_are_those_of_the_trace():
 
 def test_the_layers_of_a_ledger_are_its_kinds_and_add_up_to_the_memory():
     X, Y = (part[:, :8] for part in mp.datasets.digits().train)
-    pipe = mp.Pipeline([mp.Linear(64, 10), mp.ReLU()], mp.SoftmaxCrossEntropy(), 2, 4, recompute=True, link=mp.Link(latency=1))
+    pipe = mp.Pipeline(
+        [mp.Linear(64, 10), mp.ReLU()], mp.SoftmaxCrossEntropy(), 2, 4, recompute=True,
+        link=mp.Link(latency=1),
+    )
     pipe.forward_backward(X, Y)
     ax = plots.ledger(pipe.trace, 0, ax=axes())
     kinds = ["parameters", "gradients", "stashed inputs", "caches", "work", "messages"]
-    assert [layer.get_label() for layer in ax.collections] == [kind for kind in kinds if any(kind in held for _, held in pipe.trace.ledger(0))]
+    assert [layer.get_label() for layer in ax.collections] == [
+        kind for kind in kinds if any(kind in held for _, held in pipe.trace.ledger(0))
+    ]
     top = ax.collections[-1].get_paths()[0].vertices
     for tick, n_bytes in pipe.trace.memory(0):
         assert max(y for x, y in top if x == tick) >= n_bytes / 1024
-    assert max(y for _, y in top) == pipe.trace.peak_bytes()[0] / 1024 and ax.get_xlim() == (0, pipe.trace.makespan)
+    assert max(y for _, y in top) == pipe.trace.peak_bytes()[0] / 1024 and ax.get_xlim() == (
+        0,
+        pipe.trace.makespan,
+    )
     with pytest.raises(ValueError, match="counted no memory"):
         plots.ledger(mp.simulate(build("gpipe", 2, 2)), 0, ax=axes())
     for device in (2, -1, "0"):
-        with pytest.raises(ValueError, match=f"device={device!r} is not one of the trace: its devices are 0 to 1"):
+        with pytest.raises(
+            ValueError, match=f"device={device!r} is not one of the trace: its devices are 0 to 1"
+        ):
             plots.ledger(pipe.trace, device, ax=axes())
 
 
 def test_an_overlap_is_one_box_in_two_halves_the_forward_above():
     ax = mp.simulate(both_ways(), mp.Costs(FB=2)).plot(ax=axes())
     assert (3, 5, -0.2) in drawn(ax, "F", 0, 2) and (3, 5, 0.2) in drawn(ax, "B", 1, 2)
-    assert {(text.get_text(), text.get_position()) for text in ax.texts} >= {("3", (4, -0.2)), ("2", (4, 0.2))}
-    assert sum(len(collection.get_paths()) for collection in ax.collections) == 15 + 1  # of 15 spans one has two halves
+    assert {(text.get_text(), text.get_position()) for text in ax.texts} >= {
+        ("3", (4, -0.2)),
+        ("2", (4, 0.2)),
+    }
+    # of 15 spans one has two halves
+    assert sum(len(collection.get_paths()) for collection in ax.collections) == 15 + 1
 
 
 def test_updates_are_lines_and_those_that_take_time_are_boxes():
@@ -199,8 +229,12 @@ def test_the_second_stage_of_a_device_is_darker_with_white_numbers_and_in_the_le
     ax = trace.plot(ax=Figure(figsize=(12, 3)).add_subplot())
     for lane in range(2):
         forwards = [s for s in trace.spans if s.label.kind == "F" and (s.label.stage != s.device) == lane]
-        assert drawn(ax, "F", lane, 2) == sorted((s.start, s.end, s.device) for s in forwards) and len(forwards) == 8
-    colours = {((s.start + s.end) / 2, s.device): "black" if s.label.stage == s.device else "white" for s in trace.spans}
+        assert drawn(ax, "F", lane, 2) == sorted((s.start, s.end, s.device) for s in forwards)
+        assert len(forwards) == 8
+    colours = {
+        ((s.start + s.end) / 2, s.device): "black" if s.label.stage == s.device else "white"
+        for s in trace.spans
+    }
     assert {text.get_position(): text.get_color() for text in ax.texts} == colours
     assert labels_of(ax.get_legend())[-1] == "device's 1st, 2nd stage"
 
@@ -209,7 +243,11 @@ def test_two_copies_of_the_network_differ_in_shade_on_all_devices():
     trace = mp.simulate(both_ways())
     ax = trace.plot(ax=axes())
     for lane, copy in ((0, (0, 1, 3)), (1, (2,))):
-        expected = [(s.start, s.end, s.device) for s in trace.spans if s.label.kind == "B" and s.label.microbatch in copy]
+        expected = [
+            (s.start, s.end, s.device)
+            for s in trace.spans
+            if s.label.kind == "B" and s.label.microbatch in copy
+        ]
         assert set(drawn(ax, "B", lane, 2)) >= set(expected)
     assert labels_of(ax.get_legend())[-1] == "network's 1st, 2nd copy"
 
@@ -225,7 +263,9 @@ def test_four_stages_of_a_device_have_four_shades():
 def test_labels_of_other_programs_are_written_where_they_fit():
     trace = hand_made((0, "all-reduce", 0, 10), (0, "broadcast", 10, 10.5), (1, 7, 0, 10))
     ax = trace.plot(ax=axes())
-    assert [text.get_text() for text in ax.texts] == ["all-reduce", "7"] and labels_of(ax.get_legend()) == ["other work"]
+    assert [text.get_text() for text in ax.texts] == ["all-reduce", "7"] and labels_of(ax.get_legend()) == [
+        "other work"
+    ]
 
 
 def test_numbers_shrink_to_fit_and_are_left_out_where_they_would_be_illegible():
@@ -234,7 +274,10 @@ def test_numbers_shrink_to_fit_and_are_left_out_where_they_would_be_illegible():
         ax = Figure(figsize=(width, 2)).add_subplot()
         mp.simulate(build("gpipe", 2, 8)).plot(ax=ax, legend=False)
         sizes.append([text.get_fontsize() for text in ax.texts])
-    assert sizes[0] == [8] * 32 and len(sizes[1]) == 32 and len(set(sizes[1])) == 1 and 4.5 <= min(sizes[1]) < 8
+    assert sizes[0] == [8] * 32
+    assert len(sizes[1]) == 32
+    assert len(set(sizes[1])) == 1
+    assert 4.5 <= min(sizes[1]) < 8
     assert len(sizes[2]) == 16, "there is room in the backwards only"
 
 
@@ -242,14 +285,29 @@ def test_arrows_go_from_sender_when_sent_to_receiver_when_arrived():
     trace = mp.simulate(build("1f1b", 3, 4), link=mp.Link(latency=0.5))
     rows = {}
     for which in (True, "waited"):
-        quiver, = [found for found in trace.plot(ax=axes(), arrows=which).collections if isinstance(found, Quiver)]
+        (quiver,) = [
+            found for found in trace.plot(ax=axes(), arrows=which).collections if isinstance(found, Quiver)
+        ]
         x, y = quiver.get_offsets().T
-        inwards = np.sign(quiver.V) * HEIGHT / 4  # an arrow leaves the middle of both rows, where the numbers are, free
-        rows[which] = sorted(zip(x, np.round(y - inwards, 9), x + quiver.U, np.round(y + quiver.V + inwards, 9)))
-    assert rows[True] == sorted((m.sent, m.source, m.arrived, m.to) for m in trace.messages) and len(rows[True]) == 16
-    waited = [m for m in trace.messages if any((i.device, i.end, i.message) == (m.to, m.received, m.label) for i in trace.idle)]
-    assert rows["waited"] == sorted((m.sent, m.source, m.arrived, m.to) for m in waited) and 0 < len(waited) < 16
-    early, = [found for found in trace.plot(ax=axes(), arrows=True, until=3).collections if isinstance(found, Quiver)]
+        # an arrow leaves the middle of both rows, where the numbers are, free
+        inwards = np.sign(quiver.V) * HEIGHT / 4
+        rows[which] = sorted(
+            zip(x, np.round(y - inwards, 9), x + quiver.U, np.round(y + quiver.V + inwards, 9))
+        )
+    assert rows[True] == sorted((m.sent, m.source, m.arrived, m.to) for m in trace.messages)
+    assert len(rows[True]) == 16
+    waited = [
+        m
+        for m in trace.messages
+        if any((i.device, i.end, i.message) == (m.to, m.received, m.label) for i in trace.idle)
+    ]
+    assert rows["waited"] == sorted((m.sent, m.source, m.arrived, m.to) for m in waited)
+    assert 0 < len(waited) < 16
+    (early,) = [
+        found
+        for found in trace.plot(ax=axes(), arrows=True, until=3).collections
+        if isinstance(found, Quiver)
+    ]
     assert len(early.U) == len([m for m in trace.messages if m.arrived <= 3])
     assert not [found for found in trace.plot(ax=axes()).collections if isinstance(found, Quiver)]
     with pytest.raises(ValueError, match="arrows='some' is not a choice"):
@@ -266,7 +324,8 @@ def test_memory_below_the_timeline_is_micro_batches_where_no_bytes_were_counted(
         assert max(line.get_ydata()) == peak_microbatches(trace)[device] <= lower.get_ylim()[1]
     assert len(lower.lines) == 2
     _, lower = trace.plot(ax=Figure().subplots(2, sharex=True), memory=True, until=5)
-    assert max(tick for line in lower.lines for tick in line.get_xdata()) == 5 and lower.get_xlim()[1] == trace.makespan
+    assert max(tick for line in lower.lines for tick in line.get_xdata()) == 5
+    assert lower.get_xlim()[1] == trace.makespan
     with pytest.raises(ValueError, match="names no forwards"):
         hand_made((0, "work", 0, 1)).plot(ax=Figure().subplots(2), memory=True)
 
@@ -294,7 +353,9 @@ def test_micro_batches_alive_are_those_whose_backward_is_to_come(name):
         last = {s.label[1:]: s.end for s in trace.spans_of(device) if s.label.kind in "BW"}
         for tick, alive in alive_microbatches(trace, device):
             begun = {s.label[1:] for s in trace.spans_of(device) if s.label.kind == "F" and s.start <= tick}
-            assert alive == len([stage_and_microbatch for stage_and_microbatch in begun if last[stage_and_microbatch] > tick])
+            assert alive == len(
+                [stage_and_microbatch for stage_and_microbatch in begun if last[stage_and_microbatch] > tick]
+            )
 
 
 def test_a_comparison_has_one_time_axis_titles_and_one_legend():
@@ -303,24 +364,36 @@ def test_a_comparison_has_one_time_axis_titles_and_one_legend():
     longest = max(trace.makespan for trace in traces.values())
     assert [ax.get_xlim() for ax in figure.axes] == [(0, longest)] * 3
     assert [ax.get_title("left") for ax in figure.axes] == [
-        f"{name}: {trace.makespan:g} ticks, idle {100 * trace.bubble('total'):.0f} % of the time" for name, trace in traces.items()
+        f"{name}: {trace.makespan:g} ticks, idle {100 * trace.bubble('total'):.0f} % of the time"
+        for name, trace in traces.items()
     ]
     assert figure.axes[0].get_title("left") == "gpipe: 21 ticks, idle 43 % of the time"
     assert [ax.get_xlabel() for ax in figure.axes] == ["", "", "time (ticks)"]
     legend, = figure.legends
-    assert labels_of(legend) == ["forward", "backward", "input gradient", "weight gradient", "device's 1st, 2nd stage"]
+    assert labels_of(legend) == [
+        "forward", "backward", "input gradient", "weight gradient", "device's 1st, 2nd stage",
+    ]
     assert not [ax for ax in figure.axes if ax.get_legend()]
     for ax, trace in zip(figure.axes, traces.values()):
         strips = [path.get_extents() for path in ax.collections[-1].get_paths()]
-        assert {(strip.x0, strip.x1) for strip in strips} == {(0, trace.makespan)} and len(strips) == trace.n_devices
+        assert {(strip.x0, strip.x1) for strip in strips} == {(0, trace.makespan)} and len(
+            strips
+        ) == trace.n_devices
         assert ax.collections[-1].get_zorder() < ax.collections[0].get_zorder()
         assert len(ax.texts) == len(trace.spans)
     with pytest.raises(ValueError, match="nothing to compare"):
         plots.compare({})
     with pytest.raises(ValueError, match="pass {name: trace}"):
         plots.compare(next(iter(traces.values())))
-    fractions = mp.simulate(build("gpipe", 2, 2), mp.Costs(F=Fraction(1, 3), B=Fraction(2, 3)), mp.Link(latency=Fraction(1, 3)))
-    assert plots.compare({"fractions": fractions}, arrows=True).axes[0].get_title(loc="left").startswith("fractions: 3.66667 ticks")
+    fractions = mp.simulate(
+        build("gpipe", 2, 2), mp.Costs(F=Fraction(1, 3), B=Fraction(2, 3)), mp.Link(latency=Fraction(1, 3))
+    )
+    assert (
+        plots.compare({"fractions": fractions}, arrows=True)
+        .axes[0]
+        .get_title(loc="left")
+        .startswith("fractions: 3.66667 ticks")
+    )
     with pytest.raises(ValueError, match="nothing has been computed"):
         plots.compare({"empty": mp.Cluster([]).trace})
 
@@ -337,7 +410,8 @@ def test_a_film_uncovers_what_has_happened(memory, tmp_path):
         running, *lines = animation._func(now)
         edge = axes[0].transData.transform((now, 0))[0]
         for artist in (boxes, numbers, *axes[-1].lines[:memory * 2]):
-            assert artist.get_clip_box().x1 == pytest.approx(edge)  # pixels: one affine map computed in two ways
+            # pixels: one affine map computed in two ways
+            assert artist.get_clip_box().x1 == pytest.approx(edge)
         assert [line.get_xdata() for line in lines] == [[now, now]] * (1 + memory)
         expected = [(s.start, s.end, s.device) for s in trace.spans if s.start <= now < s.end]
         outlines = [path.get_extents() for path in running.get_paths()]
@@ -380,12 +454,15 @@ def test_the_second_stage_is_darker_and_its_numbers_white(kind):
     assert luminance(light) - luminance(dark) > 0.15 and (ink(light), ink(dark)) == ("black", "white")
 
 
-DEUTERANOPIA = [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]  # Machado et al. 2009, table 1
+# Machado et al. 2009, table 1
+DEUTERANOPIA = [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]
 PROTANOPIA = [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]
 
 
 @pytest.mark.parametrize("sight", [DEUTERANOPIA, PROTANOPIA])
 def test_colour_blind_readers_can_tell_kinds_and_stages_apart(sight):
-    seen = {(kind, lane): np.array(sight) @ to_rgb(shade(kind, lane, 2)) for kind in "FBIWRA" for lane in range(2)}
+    seen = {
+        (kind, lane): np.array(sight) @ to_rgb(shade(kind, lane, 2)) for kind in "FBIWRA" for lane in range(2)
+    }
     for one, other in itertools.combinations(seen, 2):
         assert np.linalg.norm(seen[one] - seen[other]) > 0.12, (one, other)  # black and white are 1.7 apart

@@ -18,8 +18,12 @@ AVERAGE = {1: mp.AvgPool1d, 2: mp.AvgPool2d, 3: mp.AvgPool3d}
 def windows_of(shape, kernel, stride, padding):
     """[(index of the window, [indices of its numbers, in the order of reading])], one place at a time."""
     found = []
-    for window in product(*(range((n + 2 * p - k) // s + 1) for n, k, s, p in zip(shape, kernel, stride, padding))):
-        places = product(*(range(w * s - p, w * s - p + k) for w, k, s, p in zip(window, kernel, stride, padding)))
+    for window in product(
+        *(range((n + 2 * p - k) // s + 1) for n, k, s, p in zip(shape, kernel, stride, padding))
+    ):
+        places = product(
+            *(range(w * s - p, w * s - p + k) for w, k, s, p in zip(window, kernel, stride, padding))
+        )
         found.append((window, [place for place in places if all(0 <= i < n for i, n in zip(place, shape))]))
     return found
 
@@ -50,16 +54,28 @@ def geometries(draw):
     for _ in range(n_axes):
         kernel = draw(st.integers(1, 4))
         padding = draw(st.integers(0, kernel // 2))
-        axes.append((draw(st.integers(max(1, kernel - 2 * padding), 6 - n_axes + 1)), kernel, draw(st.integers(1, 5)), padding))
+        axes.append(
+            (
+                draw(st.integers(max(1, kernel - 2 * padding), 6 - n_axes + 1)),
+                kernel,
+                draw(st.integers(1, 5)),
+                padding,
+            )
+        )
     return tuple(zip(*axes))
 
 
 @settings(max_examples=150)
-@example(((3,), (3,), (3,), (1,)), 1, 1, False, pooling.CACHE_BYTES, 0)  # one window, of padding and two of the three numbers
-@given(geometries(), st.integers(1, 3), st.integers(1, 3), st.booleans(), st.sampled_from([1, pooling.CACHE_BYTES]), st.integers(0, 99))
+# one window, of padding and two of the three numbers
+@example(((3,), (3,), (3,), (1,)), 1, 1, False, pooling.CACHE_BYTES, 0)
+@given(
+    geometries(), st.integers(1, 3), st.integers(1, 3), st.booleans(),
+    st.sampled_from([1, pooling.CACHE_BYTES]), st.integers(0, 99),
+)
 def test_pooling_equals_loops_over_single_numbers(geometry, channels, m, largest, cache_bytes, seed):
-    """Whole numbers from -3 to 3, so that many are equal, times 12^3, which every product of three kernel sizes up to 4
-    divides: all averages are whole, and float32 holds them and sums of 64 of them."""
+    """Whole numbers from -3 to 3, so that many are equal, times 12^3, which every product of three kernel
+    sizes up to 4 divides: all averages are whole, and float32 holds them and sums of 64 of them.
+    """
     spatial, kernel, stride, padding = geometry
     kind = MAX if largest else AVERAGE
     layer = kind[len(spatial)](kernel, stride, padding)
@@ -73,7 +89,9 @@ def test_pooling_equals_loops_over_single_numbers(geometry, channels, m, largest
             got, got_back = layer.forward(number(A_prev)), layer.backward_input(number(dA))
         assert got.dtype == got_back.dtype == number(A_prev).dtype
         assert np.array_equal(got, A) and np.array_equal(got_back, dA_prev)
-        assert number is not rational or all(type(value) is Rational for part in (got, got_back) for value in part.flat)
+        assert number is not rational or all(
+            type(value) is Rational for part in (got, got_back) for value in part.flat
+        )
 
 
 def test_of_equal_numbers_the_first_of_the_window_has_the_derivative():
@@ -87,7 +105,8 @@ def test_padding_of_max_pooling_is_below_every_number():
     A_prev = np.array([-5.0, -3.0]).reshape(1, 2, 1)
     for number in (np.array, rational):
         assert np.array_equal(mp.MaxPool1d(2, 1, padding=1).forward(number(A_prev)).ravel(), [-5, -3, -3])
-    assert np.array_equal(mp.AvgPool1d(2, 1, padding=1).forward(A_prev).ravel(), [-2.5, -4, -1.5])  # padding counts as 0
+    # padding counts as 0
+    assert np.array_equal(mp.AvgPool1d(2, 1, padding=1).forward(A_prev).ravel(), [-2.5, -4, -1.5])
 
 
 def test_more_offsets_than_one_byte_can_count():
@@ -132,21 +151,38 @@ def test_pad_puts_zeros_around_and_takes_them_off_again(number):
     assert np.array_equal(layer.backward_input(A + A), A_prev + A_prev)
 
 
-@pytest.mark.parametrize("make, words", [
-    (lambda: mp.MaxPool2d(0), "kernel_size=0 must be at least 1 on each axis, got 0"),
-    (lambda: mp.MaxPool2d((2, 2, 2)), r"kernel_size=\(2, 2, 2\) has 3 numbers for 2 spatial axes"),
-    (lambda: mp.AvgPool3d(2, stride=0), "stride=0 must be at least 1 on each axis"),
-    (lambda: mp.AvgPool1d(2, padding=-1), "padding=-1 must be at least 0 on each axis"),
-    (lambda: mp.MaxPool1d(3, padding=2), "padding=2 exceeds half of kernel_size=3, .*: use at most 1"),
-    (lambda: mp.MaxPool2d(5, padding=1).forward(np.zeros((1, 2, 8, 1))),
-     r"5 > 2 \+ 2; use a smaller kernel or dilation, or more padding"),
-    (lambda: mp.MaxPool2d(2).forward(np.zeros((3, 4, 5))), r"needs A_prev of 4 axes, channels, 2 spatial and samples, got \(3, 4, 5\)"),
-    (lambda: mp.GlobalAvgPool().forward(np.zeros((3, 4))), r"needs A_prev of at least 3 axes.* got \(3, 4\)"),
-    (lambda: mp.Reshape((0, 2)), "needs at least one axis, each of at least 1"),
-    (lambda: mp.Reshape((3, 4)).forward(np.zeros((2, 5, 7))), r"needs 12 numbers in a sample, got 10 in A_prev of shape \(2, 5, 7\)"),
-    (lambda: mp.Pad([-1]), r"each spatial axis needs a width or a pair \(before, after\), of at least 0"),
-    (lambda: mp.Pad([1, 1]).forward(np.zeros((1, 2, 3))), r"needs A_prev of 4 axes, channels, 2 spatial and samples, got \(1, 2, 3\)"),
-])
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: mp.MaxPool2d(0), "kernel_size=0 must be at least 1 on each axis, got 0"),
+        (lambda: mp.MaxPool2d((2, 2, 2)), r"kernel_size=\(2, 2, 2\) has 3 numbers for 2 spatial axes"),
+        (lambda: mp.AvgPool3d(2, stride=0), "stride=0 must be at least 1 on each axis"),
+        (lambda: mp.AvgPool1d(2, padding=-1), "padding=-1 must be at least 0 on each axis"),
+        (lambda: mp.MaxPool1d(3, padding=2), "padding=2 exceeds half of kernel_size=3, .*: use at most 1"),
+        (
+            lambda: mp.MaxPool2d(5, padding=1).forward(np.zeros((1, 2, 8, 1))),
+            r"5 > 2 \+ 2; use a smaller kernel or dilation, or more padding",
+        ),
+        (
+            lambda: mp.MaxPool2d(2).forward(np.zeros((3, 4, 5))),
+            r"needs A_prev of 4 axes, channels, 2 spatial and samples, got \(3, 4, 5\)",
+        ),
+        (
+            lambda: mp.GlobalAvgPool().forward(np.zeros((3, 4))),
+            r"needs A_prev of at least 3 axes.* got \(3, 4\)",
+        ),
+        (lambda: mp.Reshape((0, 2)), "needs at least one axis, each of at least 1"),
+        (
+            lambda: mp.Reshape((3, 4)).forward(np.zeros((2, 5, 7))),
+            r"needs 12 numbers in a sample, got 10 in A_prev of shape \(2, 5, 7\)",
+        ),
+        (lambda: mp.Pad([-1]), r"each spatial axis needs a width or a pair \(before, after\), of at least 0"),
+        (
+            lambda: mp.Pad([1, 1]).forward(np.zeros((1, 2, 3))),
+            r"needs A_prev of 4 axes, channels, 2 spatial and samples, got \(1, 2, 3\)",
+        ),
+    ],
+)
 def test_impossible_shapes_are_refused_with_both_numbers(make, words):
     with pytest.raises(ValueError, match=words):
         make()

@@ -1,4 +1,6 @@
-"""Embeddings, attention, and the cost of a sequence, against loops over single numbers, in rational numbers, with ==."""
+"""Embeddings, attention, and the cost of a sequence, against loops over single numbers, in rational numbers,
+with ==.
+"""
 
 import numpy as np
 import pytest
@@ -80,7 +82,9 @@ def attention(d, n_heads, causal, rng):
 
 
 def by_loops(layer, A_prev, dZ):
-    """(A, dA_prev, dW, db): loops over samples, heads, queries and keys; backward through the softmax's whole Jacobian."""
+    """(A, dA_prev, dW, db): loops over samples, heads, queries and keys; backward through the softmax's
+    whole Jacobian.
+    """
     d, T, m = A_prev.shape
     d_h, scale = d // layer.n_heads, Rational(1 / np.sqrt(d // layer.n_heads))
     (Wq, Wk, Wv, Wo), (bq, bk, bv, bo) = layer.W, layer.b
@@ -88,7 +92,10 @@ def by_loops(layer, A_prev, dZ):
     dW, db = [np.zeros_like(Wq) for _ in range(4)], [np.zeros_like(bq) for _ in range(4)]
     for k in range(m):
         X, dA = A_prev[:, :, k], dZ[:, :, k]
-        Q, K, V = ([[dot(W[i], X[:, t]) + b[i, 0] for t in range(T)] for i in range(d)] for W, b in [(Wq, bq), (Wk, bk), (Wv, bv)])
+        Q, K, V = (
+            [[dot(W[i], X[:, t]) + b[i, 0] for t in range(T)] for i in range(d)]
+            for W, b in [(Wq, bq), (Wk, bk), (Wv, bv)]
+        )
         O, dQ, dK, dV = (np.zeros_like(X) for _ in range(4))
         for head in range(layer.n_heads):
             rows = range(head * d_h, (head + 1) * d_h)
@@ -164,7 +171,9 @@ def test_the_bias_of_the_keys_changes_nothing():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("causal", [False, True])
 def test_large_scores_overflow_nothing_and_hidden_ones_push_nothing_out(causal, dtype):
-    """Place 2 has keys whose scores are up to 10^6; where it is hidden, the others share 1 among themselves as ever."""
+    """Place 2 has keys whose scores are up to 10^6; where it is hidden, the others share 1 among themselves
+    as ever.
+    """
     layer = mp.MultiHeadAttention(1, 1, causal)
     one, zero = np.ones((1, 1), dtype), np.zeros((1, 1), dtype)
     for part in layer.layers:
@@ -185,7 +194,8 @@ def test_a_sample_does_not_depend_on_its_company():
 
 @pytest.mark.parametrize("d, n_heads", [(4, 2), (6, 1)])
 def test_transformer_block_is_what_its_docstring_says(d, n_heads):
-    """B = A + attention(LayerNorm(A)), B + W2 GELU(W1 LayerNorm(B) + b1) + b2, and 12 d^2 + 13 d parameters."""
+    """B = A + attention(LayerNorm(A)), B + W2 GELU(W1 LayerNorm(B) + b1) + b2, and 12 d^2 + 13 d parameters.
+    """
     block = mp.TransformerBlock(d, n_heads, causal=True)
     block.initialize(np.random.default_rng(0))
     attend, feed = (residual.layers[1].layers for residual in block.layers)
@@ -205,7 +215,8 @@ def test_transformer_block_is_what_its_docstring_says(d, n_heads):
 # --- the cost of a sequence
 
 def test_cross_entropy_of_a_sequence_equals_loops_over_single_numbers():
-    """The mean over places and samples; log and exp are rounded once, as functions of their arguments alone."""
+    """The mean over places and samples; log and exp are rounded once, as functions of their arguments alone.
+    """
     rng = np.random.default_rng(0)
     V, T, m = 3, 2, 4
     Z, Y = whole(rng, V, T, m), rational(rng.integers(0, 9, (V, T, m)))
@@ -220,8 +231,12 @@ def test_cross_entropy_of_a_sequence_equals_loops_over_single_numbers():
         total += sum(e).log() - sum(Y[v, t, k] * z[v] for v in range(V))
         assert dZ[:, t, k].tolist() == [(e[v] / sum(e) - Y[v, t, k]) / (T * m) for v in range(V)]
     assert J == total / (T * m)
-    parts = [(loss.forward(Z[..., part], Y[..., part], m), loss.backward()) for part in (slice(0, 3), slice(3, 4))]
-    assert J == sum(J for J, _ in parts) and np.array_equal(dZ, np.concatenate([dZ for _, dZ in parts], axis=-1))
+    parts = [
+        (loss.forward(Z[..., part], Y[..., part], m), loss.backward()) for part in (slice(0, 3), slice(3, 4))
+    ]
+    assert J == sum(J for J, _ in parts) and np.array_equal(
+        dZ, np.concatenate([dZ for _, dZ in parts], axis=-1)
+    )
 
 
 def test_one_place_costs_what_a_sample_without_places_costs():
@@ -245,16 +260,43 @@ def test_wrong_options_are_refused_at_construction(make, message):
         make()
 
 
-@pytest.mark.parametrize("layer, A_prev, message", [
-    (mp.Embedding(5, 2), [[0, 5]], r"Embedding\(5, 2\): tokens run from 0 to 5, but it knows 0 to 4: use a larger n_tokens"),
-    (mp.Embedding(5, 2), [[-1, 3]], r"tokens run from -1 to 3, but it knows 0 to 4"),
-    (mp.Embedding(5, 2), [[0, 0.5]], r"needs whole numbers as tokens, got 0.5"),
-    (mp.PositionalEmbedding(2, 3), np.ones((2, 4, 1)), r"a sequence of T=4 exceeds n_places=3: shorten it, or use more places"),
-    (mp.PositionalEmbedding(2, 3), np.ones((2, 3)), r"needs A_prev of shape \(2, T, m\), got \(2, 3\): samples are the last axis"),
-    (mp.PositionalEmbedding(2, 3), np.ones((3, 3, 1)), r"needs A_prev of shape \(2, T, m\), got \(3, 3, 1\)"),
-    (mp.MultiHeadAttention(4, 2), np.ones((4, 3)), r"needs A_prev of shape \(4, T, m\), got \(4, 3\): samples are the last axis"),
-    (mp.MultiHeadAttention(4, 2), np.ones((5, 3, 1)), r"needs A_prev of shape \(4, T, m\), got \(5, 3, 1\)"),
-])
+@pytest.mark.parametrize(
+    "layer, A_prev, message",
+    [
+        (
+            mp.Embedding(5, 2),
+            [[0, 5]],
+            r"Embedding\(5, 2\): tokens run from 0 to 5, but it knows 0 to 4: use a larger n_tokens",
+        ),
+        (mp.Embedding(5, 2), [[-1, 3]], r"tokens run from -1 to 3, but it knows 0 to 4"),
+        (mp.Embedding(5, 2), [[0, 0.5]], r"needs whole numbers as tokens, got 0.5"),
+        (
+            mp.PositionalEmbedding(2, 3),
+            np.ones((2, 4, 1)),
+            r"a sequence of T=4 exceeds n_places=3: shorten it, or use more places",
+        ),
+        (
+            mp.PositionalEmbedding(2, 3),
+            np.ones((2, 3)),
+            r"needs A_prev of shape \(2, T, m\), got \(2, 3\): samples are the last axis",
+        ),
+        (
+            mp.PositionalEmbedding(2, 3),
+            np.ones((3, 3, 1)),
+            r"needs A_prev of shape \(2, T, m\), got \(3, 3, 1\)",
+        ),
+        (
+            mp.MultiHeadAttention(4, 2),
+            np.ones((4, 3)),
+            r"needs A_prev of shape \(4, T, m\), got \(4, 3\): samples are the last axis",
+        ),
+        (
+            mp.MultiHeadAttention(4, 2),
+            np.ones((5, 3, 1)),
+            r"needs A_prev of shape \(4, T, m\), got \(5, 3, 1\)",
+        ),
+    ],
+)
 def test_wrong_arrays_are_refused_with_both_numbers(layer, A_prev, message):
     layer = layer.copy()
     layer.initialize(np.random.default_rng(0))
@@ -269,14 +311,22 @@ def test_labels_of_a_sequence_are_refused_by_place():
     Y[1, 1, 2] = 1
     with pytest.raises(ValueError, match=r"column 1, 2 of the labels adds up to 2.0, not 1"):
         mp.SoftmaxCrossEntropy().check(Y)
-    with pytest.raises(ValueError, match=r"the labels have shape \(3, 4\), but the predictions have \(3, 2, 4\)"):
+    with pytest.raises(
+        ValueError, match=r"the labels have shape \(3, 4\), but the predictions have \(3, 2, 4\)"
+    ):
         mp.SoftmaxCrossEntropy().forward(Y, Y[:, 0])
 
 
-@pytest.mark.parametrize("make, name", [
-    (lambda: mp.LayerNorm(2.5), "n=2.5"), (lambda: mp.GroupNorm(2.0, 6), "n_groups=2.0"), (lambda: mp.Embedding(2.5, 3), "n_tokens=2.5"),
-    (lambda: mp.PositionalEmbedding(3, 2.5), "n_places=2.5"), (lambda: mp.MultiHeadAttention(4, 2.0), "n_heads=2.0"),
-])
+@pytest.mark.parametrize(
+    "make, name",
+    [
+        (lambda: mp.LayerNorm(2.5), "n=2.5"),
+        (lambda: mp.GroupNorm(2.0, 6), "n_groups=2.0"),
+        (lambda: mp.Embedding(2.5, 3), "n_tokens=2.5"),
+        (lambda: mp.PositionalEmbedding(3, 2.5), "n_places=2.5"),
+        (lambda: mp.MultiHeadAttention(4, 2.0), "n_heads=2.0"),
+    ],
+)
 def test_sizes_must_be_whole_numbers(make, name):
     with pytest.raises(ValueError, match=f"{name} must be a whole number"):
         make()

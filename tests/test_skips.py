@@ -25,7 +25,9 @@ def linear(rng, n_prev, n):
 
 # --- what they compute
 
-@pytest.mark.parametrize("how, block", [("add", mp.Residual), ("concat", lambda *layers: mp.Concat(layers, []))])
+@pytest.mark.parametrize(
+    "how, block", [("add", mp.Residual), ("concat", lambda *layers: mp.Concat(layers, []))]
+)
 def test_a_fork_and_its_join_are_a_residual_or_a_concat(how, block):
     rng = np.random.default_rng(0)
     inner, last = [linear(rng, 3, 2), mp.Tanh(), linear(rng, 2, 3)], linear(rng, 3 if how == "add" else 6, 2)
@@ -39,12 +41,17 @@ def test_a_fork_and_its_join_are_a_residual_or_a_concat(how, block):
 
 
 def test_overlapping_skip_connections_equal_the_chain_rule_by_hand():
-    """h1 = W1 x (Fork a), h2 = W2 h1 (Fork b), h3 = W3 h2 + h1 (Join a), z = W4 [h3 above h2] (Join b); J = sum z * R."""
+    """h1 = W1 x (Fork a), h2 = W2 h1 (Fork b), h3 = W3 h2 + h1 (Join a), z = W4 [h3 above h2] (Join b);
+    J = sum z * R.
+    """
     rng = np.random.default_rng(0)
     W1, W2, W3, W4 = parameters = [whole(rng, *shape) for shape in [(3, 2), (3, 3), (3, 3), (2, 6)]]
     zeros = [rational(np.zeros((len(W), 1))) for W in parameters]
     one, two, three, four = (mp.Linear(W.shape[1], len(W), W=W, b=b) for W, b in zip(parameters, zeros))
-    net = mp.Sequential([one, mp.Fork("a"), two, mp.Fork("b"), three, mp.Join("a"), mp.Join("b", "concat"), four], mp.MeanSquaredError())
+    net = mp.Sequential(
+        [one, mp.Fork("a"), two, mp.Fork("b"), three, mp.Join("a"), mp.Join("b", "concat"), four],
+        mp.MeanSquaredError(),
+    )
     X, Y = whole(rng, 2, 4), whole(rng, 2, 4)
     J = net.forward_backward(X, Y)
     h1 = W1 @ X
@@ -63,7 +70,9 @@ def test_overlapping_skip_connections_equal_the_chain_rule_by_hand():
 @settings(max_examples=60)
 @given(cases_with_skips())
 def test_gradients_of_any_network_equal_dual_numbers_exactly(case):
-    """The slope of J where all parameters move at once along a random direction, tied ones along the same one."""
+    """The slope of J where all parameters move at once along a random direction, tied ones along
+    the same one.
+    """
     layers, X, Y = case.exact()
     net = mp.Sequential(layers, case.loss)
     J = net.forward_backward(X, Y)
@@ -83,13 +92,18 @@ def test_gradients_of_any_network_equal_dual_numbers_exactly(case):
 # --- in a pipeline
 
 NETWORK = [
-    mp.Linear(2, 4), mp.Fork("far"), mp.ReLU(), mp.Fork("near"), mp.Linear(4, 4), mp.Join("near"), mp.Tanh(), mp.Linear(4, 4),
-    mp.Join("far", "concat"), mp.Linear(8, 2),
+    mp.Linear(2, 4), mp.Fork("far"), mp.ReLU(), mp.Fork("near"), mp.Linear(4, 4), mp.Join("near"), mp.Tanh(),
+    mp.Linear(4, 4), mp.Join("far", "concat"), mp.Linear(8, 2),
 ]
 
 
-def pipeline(n_microbatches=3, partition=(2, 2, 3, 3), schedule="gpipe", recompute=False, layers=NETWORK, loss=mp.MeanSquaredError(), **options):
-    return mp.Pipeline(layers, loss, len(partition), n_microbatches, schedule, recompute, partition=partition, **options)
+def pipeline(
+    n_microbatches=3, partition=(2, 2, 3, 3), schedule="gpipe", recompute=False, layers=NETWORK,
+    loss=mp.MeanSquaredError(), **options,
+):
+    return mp.Pipeline(
+        layers, loss, len(partition), n_microbatches, schedule, recompute, partition=partition, **options
+    )
 
 
 def mini_batch(m=7, dtype=np.float64):
@@ -99,16 +113,22 @@ def mini_batch(m=7, dtype=np.float64):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_skip_connection_is_a_message_of_its_own_size_between_its_two_ends(dtype):
-    """Stages 0 | 1 | 2 | 3: far goes from 0 to 3, near from 1 to 2, each with 4 rows; micro-batches of 3, 2, 2 samples.
-    So do their derivatives, the other way round."""
+    """Stages 0 | 1 | 2 | 3: far goes from 0 to 3, near from 1 to 2, each with 4 rows; micro-batches of 3, 2,
+    2 samples. So do their derivatives, the other way round.
+    """
     pipe = pipeline(dtype=dtype)
     pipe.forward_backward(*mini_batch(dtype=dtype))
-    found = sorted((m.label, m.source, m.to, m.n_bytes) for m in pipe.trace.messages if isinstance(m.label, str))
+    found = sorted(
+        (m.label, m.source, m.to, m.n_bytes) for m in pipe.trace.messages if isinstance(m.label, str)
+    )
     expected = []
     for name, begin, end in [("far", 0, 3), ("near", 1, 2)]:
         for i, size in enumerate([3, 2, 2]):
             n_bytes = 4 * size * np.dtype(dtype).itemsize
-            expected += [(f"{begin}F{i} {name}", begin, end, n_bytes), (f"{end}B{i} {name}", end, begin, n_bytes)]
+            expected += [
+                (f"{begin}F{i} {name}", begin, end, n_bytes),
+                (f"{end}B{i} {name}", end, begin, n_bytes),
+            ]
     assert found == sorted(expected)
     others = [m for m in pipe.trace.messages if not isinstance(m.label, str)]
     assert len(others) == 2 * 3 * 3 and all(abs(m.source - m.to) == 1 for m in others)
@@ -122,12 +142,14 @@ def test_within_one_stage_nothing_is_sent():
 
 @pytest.mark.parametrize("recompute, held_by_2", [(False, {1: 1, 2: 4, 3: 6}), (True, {1: 1, 2: 3, 3: 5})])
 def test_bytes_held_count_what_was_put_aside(recompute, held_by_2):
-    """Three stages, Fork at the end of the first and Join at the beginning of the last; counted by hand, in arrays of 8 x 2.
+    """Three stages, Fork at the end of the first and Join at the beginning of the last; counted by hand,
+    in arrays of 8 x 2.
 
-    Device 0, tick 0: its input and its output, which is sent twice and is one array. Device 2: what was put aside for
-    micro-batch 0 is there at tick 1, and waits. At tick 2, F0: A_prev, the sum, which Linear keeps, the error, which the loss
-    keeps, and what was put aside for micro-batch 1; that for micro-batch 0 was let go of when it was added. At tick 3, F1: the
-    sum and the error of micro-batch 0 besides. With recomputation, only what enters is kept, both parts of it.
+    Device 0, tick 0: its input and its output, which is sent twice and is one array. Device 2: what was put
+    aside for micro-batch 0 is there at tick 1, and waits. At tick 2, F0: A_prev, the sum, which Linear keeps,
+    the error, which the loss keeps, and what was put aside for micro-batch 1; that for micro-batch
+    0 was let go of when it was added. At tick 3, F1: the sum and the error of micro-batch 0 besides.
+    With recomputation, only what enters is kept, both parts of it.
     """
     layers = [mp.Linear(8, 8), mp.Fork("a"), mp.Linear(8, 8), mp.Join("a"), mp.Linear(8, 8)]
     pipe = pipeline(3, [2, 1, 2], recompute=recompute, layers=layers)
@@ -161,11 +183,15 @@ def test_stepping_leaves_what_running_leaves():
     stepped.start(*mini_batch())
     while stepped.tick():
         pass
-    assert stepped.J == J and stepped.trace == whole_run.trace and same(leaves(stepped.gradients), leaves(whole_run.gradients))
+    assert stepped.J == J
+    assert stepped.trace == whole_run.trace
+    assert same(leaves(stepped.gradients), leaves(whole_run.gradients))
 
 
 def test_what_has_been_sent_may_be_overwritten(monkeypatch):
-    """All that a device hands to the hardware becomes NaN once its program goes on; a Fork sends one array twice."""
+    """All that a device hands to the hardware becomes NaN once its program goes on; a Fork sends one
+    array twice.
+    """
     from minipipe.cluster import engine
 
     J, gradients = (clean := pipeline()).forward_backward(*mini_batch()), clean.gradients
@@ -179,7 +205,11 @@ def test_what_has_been_sent_may_be_overwritten(monkeypatch):
         return copy(value)
 
     monkeypatch.setattr(engine, "own", copy_and_poison_the_one_before)
-    monkeypatch.setattr(mp.Tanh, "forward", lambda self, Z: Z.copy() if setattr(self, "cache", np.tanh(Z)) else self.cache.copy())
+    monkeypatch.setattr(
+        mp.Tanh,
+        "forward",
+        lambda self, Z: Z.copy() if setattr(self, "cache", np.tanh(Z)) else self.cache.copy(),
+    )
     pipe = pipeline()
     assert pipe.forward_backward(*mini_batch()) == J and same(leaves(pipe.gradients), leaves(gradients))
 
@@ -196,7 +226,12 @@ def test_several_stages_on_one_device_need_no_link():
     schedule = mp.Schedule.from_text(["0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 2B0 2F1 2B1"])
     layers = [mp.Fork("a"), mp.Linear(2, 2, tie="W"), mp.Join("a"), mp.Linear(2, 2, tie="W")]
     for partition in ([1, 2, 1], [2, 1, 1]):
-        pipe = pipeline(2, partition, schedule, layers=[layer.copy(eighths) for layer in mp.Sequential(layers, None).layers])
+        pipe = pipeline(
+            2,
+            partition,
+            schedule,
+            layers=[layer.copy(eighths) for layer in mp.Sequential(layers, None).layers],
+        )
         assert equals_full_batch(pipe, *map(eighths, mini_batch()))
 
 
@@ -205,32 +240,60 @@ def test_several_stages_on_one_device_need_no_link():
 WRONG = {
     "no Join": ([mp.Fork("a")], r"Fork\('a'\) has no Join: add Join\('a'\) to the layers"),
     "no Fork": ([mp.ReLU(), mp.Join("a")], r"Join\('a'\) has no Fork: add Fork\('a'\) to the layers"),
-    "Join first": ([mp.Join("a"), mp.ReLU(), mp.Fork("a")], r"Fork\('a'\) is layer 2, behind its Join, layer 0: change their order"),
-    "two Forks": ([mp.Fork("a"), mp.Fork("a"), mp.Join("a")], r"layers 0 and 1 both are Fork\('a'\): use each name for one Fork"),
-    "two Joins": ([mp.Fork("a"), mp.Join("a"), mp.ReLU(), mp.Join("a")], r"layers 1 and 3 both are Join\('a'\): use each name for one Join"),
+    "Join first": (
+        [mp.Join("a"), mp.ReLU(), mp.Fork("a")],
+        r"Fork\('a'\) is layer 2, behind its Join, layer 0: change their order",
+    ),
+    "two Forks": (
+        [mp.Fork("a"), mp.Fork("a"), mp.Join("a")],
+        r"layers 0 and 1 both are Fork\('a'\): use each name for one Fork",
+    ),
+    "two Joins": (
+        [mp.Fork("a"), mp.Join("a"), mp.ReLU(), mp.Join("a")],
+        r"layers 1 and 3 both are Join\('a'\): use each name for one Join",
+    ),
 }
 
 
 @pytest.mark.parametrize("layers, message", WRONG.values(), ids=WRONG)
 def test_names_that_do_not_fit_are_refused_before_anything_runs(layers, message):
-    for make in (lambda: mp.Sequential(layers, None), lambda: mp.Pipeline(layers, mp.MeanSquaredError(), 1, 1)):
+    for make in (
+        lambda: mp.Sequential(layers, None),
+        lambda: mp.Pipeline(layers, mp.MeanSquaredError(), 1, 1),
+    ):
         with pytest.raises(ValueError, match=message):
             make()
 
 
-@pytest.mark.parametrize("make, message", [
-    (lambda: mp.Fork(""), r"name='' must be a text, such as 'skip 1'"), (lambda: mp.Join(3), r"name=3 must be a text"),
-    (lambda: mp.Join("a", how="multiply"), r"how='multiply' is not known: use \"add\" or \"concat\""),
-])
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: mp.Fork(""), r"name='' must be a text, such as 'skip 1'"),
+        (lambda: mp.Join(3), r"name=3 must be a text"),
+        (lambda: mp.Join("a", how="multiply"), r"how='multiply' is not known: use \"add\" or \"concat\""),
+    ],
+)
 def test_wrong_names_are_refused_at_construction(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-@pytest.mark.parametrize("how, shape, message", [
-    ("add", (3,), r"A_prev has shape \(3, 4\), and what the Fork has put aside \(2, 4\): make them equal"),
-    ("concat", (1, 2), r"A_prev has shape \(1, 2, 4\), and what the Fork has put aside \(2, 4\): make all axes but the first equal"),
-])
+@pytest.mark.parametrize(
+    "how, shape, message",
+    [
+        (
+            "add",
+            (3,),
+            r"A_prev has shape \(3, 4\), and what the Fork has put aside \(2, 4\): make them equal",
+        ),
+        (
+            "concat",
+            (1, 2),
+            r"A_prev has shape \(1, 2, 4\), and what the Fork has put aside \(2, 4\): "
+            "make all axes but the first equal",
+        ),
+    ],
+)
 def test_a_join_of_shapes_that_do_not_fit_is_refused_with_both(how, shape, message):
     between = mp.Linear(2, 3) if shape == (3,) else mp.Reshape(shape)
     for partition in ([3], [1, 1, 1]):
@@ -252,7 +315,10 @@ class Watched(mp.Tanh):
 @pytest.mark.parametrize("schedule", ["gpipe", "zb-h1"])
 def test_nothing_is_computed_below_the_first_layer_with_parameters(schedule, monkeypatch):
     """Nobody wants the derivative by X; a Fork down there gets a derivative that nobody wants, either."""
-    layers = [mp.Tanh(), Watched(), mp.Fork("a"), mp.Residual(mp.Tanh()), mp.Linear(2, 2), Watched(), mp.Linear(2, 2), mp.Join("a")]
+    layers = [
+        mp.Tanh(), Watched(), mp.Fork("a"), mp.Residual(mp.Tanh()), mp.Linear(2, 2), Watched(),
+        mp.Linear(2, 2), mp.Join("a"),
+    ]
     layers = [layer.copy(eighths) for layer in mp.Sequential(layers, None).layers]
     X, Y = (eighths(part) for part in mini_batch())
     for partition in ([4, 2, 2], [2, 3, 3], [8]):

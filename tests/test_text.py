@@ -1,4 +1,6 @@
-"""The book is whole, its windows hold each character with its next, and the bigram's cost is that of the counts."""
+"""The book is whole, its windows hold each character with its next, and the bigram's cost is that of
+the counts.
+"""
 
 import hashlib
 import math
@@ -19,7 +21,10 @@ def book():
 
 
 def test_the_book_is_the_one_that_the_attribution_describes(book):
-    assert hashlib.sha256(book.text.encode()).hexdigest() == "aff887bd3fbfae0e66cc15e5c70853d0fad67b3bc6b8d67b51ba85506c7b0a35"
+    assert (
+        hashlib.sha256(book.text.encode()).hexdigest()
+        == "aff887bd3fbfae0e66cc15e5c70853d0fad67b3bc6b8d67b51ba85506c7b0a35"
+    )
     assert len(book.text) == 141_655 and len(book.alphabet) == 65 and book.text.isascii()
     assert book.text.startswith("CHAPTER I\n") and book.text.count("\nCHAPTER ") == 11
     assert book.text.endswith("remembering her own child-life, and the happy summer days.\n")
@@ -46,7 +51,9 @@ def test_decode_undoes_encode(text):
 def test_windows_hold_each_character_and_its_next(n, length, stride):
     text = characters("".join(chr(ord("A") + (7 * k * k + k) % 11) for k in range(n)))
     if length >= n:
-        with pytest.raises(ValueError, match=f"do not fit a text of {n} characters.*length is at most {n - 1}"):
+        with pytest.raises(
+            ValueError, match=f"do not fit a text of {n} characters.*length is at most {n - 1}"
+        ):
             text.windows(length, stride)
         return
     X, Y = text.windows(length, stride)
@@ -72,20 +79,32 @@ def test_split_cuts_off_the_last_part_and_loses_nothing(book):
     assert train.decode(train.ids) == train.text
 
 
-@pytest.mark.parametrize("share, train, test", [(0, 10, 0), (0.19, 9, 1), (0.9, 1, 9), (1, 0, 10), (1.5, -5, 15), (-0.5, 15, -5)])
+@pytest.mark.parametrize(
+    "share, train, test", [(0, 10, 0), (0.19, 9, 1), (0.9, 1, 9), (1, 0, 10), (1.5, -5, 15), (-0.5, 15, -5)]
+)
 def test_a_split_without_a_part_is_refused(share, train, test):
-    with pytest.raises(ValueError, match=rf"test_share={share} of 10 characters leaves {train} to train on and {test} for the test"):
+    with pytest.raises(
+        ValueError,
+        match=rf"test_share={share} of 10 characters leaves {train} to train on and {test} for the test",
+    ):
         characters("abcdefghij").split(share)
 
 
-@given(st.lists(st.integers(0, 3), min_size=2, max_size=30), st.lists(st.integers(0, 3), min_size=2, max_size=30))
+@given(
+    st.lists(st.integers(0, 3), min_size=2, max_size=30), st.lists(st.integers(0, 3), min_size=2, max_size=30)
+)
 def test_the_bigram_cost_is_that_of_the_counts(train, test):
-    """Both take logarithms of the same quotients, and all terms are positive. Relative to the largest: NumPy's logarithm
-    is off by at most 4 eps, Python's by 1, fsum by 1/2; 28 additions of floats by 28/2; the two divisions by 1: below 21 eps."""
+    """Both take logarithms of the same quotients, and all terms are positive.
+
+    Relative to the largest: NumPy's logarithm is off by at most 4 eps, Python's by 1, fsum by 1/2;
+    28 additions of floats by 28/2; the two divisions by 1: below 21 eps.
+    """
     pairs, firsts = Counter(zip(train, train[1:])), Counter(train[:-1])
     costs = [-math.log((pairs[i, j] + 1) / (firsts[i] + 4)) for i, j in zip(test, test[1:])]
     found = bigram_cross_entropy(np.array(train, np.uint8), test, n=4)
-    assert isinstance(found, float) and abs(found - math.fsum(costs) / len(costs)) <= 21 * np.finfo(float).eps * max(costs)
+    assert isinstance(found, float) and abs(found - math.fsum(costs) / len(costs)) <= 21 * np.finfo(
+        float
+    ).eps * max(costs)
 
 
 def test_what_the_bigram_costs_on_the_book(book):
@@ -101,18 +120,39 @@ def test_a_model_that_never_saw_the_pairs_knows_nothing():
 
 
 WRONG = {
-    "a character outside": (lambda: characters("abc").encode("abXc"), "character 2 is 'X', not one of the 3 of .* use only 'abc'"),
-    "an id outside": (lambda: characters("abc").decode([0, 3]), "ids run from 0 to 3, but an alphabet of 3 allows 0 to 2"),
-    "ids in two rows": (lambda: characters("abc").decode([[0, 1]]), r"ids: shape \(1, 2\) of int64, expected one row"),
+    "a character outside": (
+        lambda: characters("abc").encode("abXc"),
+        "character 2 is 'X', not one of the 3 of .* use only 'abc'",
+    ),
+    "an id outside": (
+        lambda: characters("abc").decode([0, 3]),
+        "ids run from 0 to 3, but an alphabet of 3 allows 0 to 2",
+    ),
+    "ids in two rows": (
+        lambda: characters("abc").decode([[0, 1]]),
+        r"ids: shape \(1, 2\) of int64, expected one row",
+    ),
     "bytes": (lambda: characters(b"abc"), "text is of type bytes, expected a str.*read_text"),
     "no text": (lambda: characters(""), "text is empty, expected a str of 1 character or more"),
-    "no length": (lambda: characters("abc").windows(0), "length=0 and stride=0 do not fit a text of 3 .* both are at least 1"),
+    "no length": (
+        lambda: characters("abc").windows(0),
+        "length=0 and stride=0 do not fit a text of 3 .* both are at least 1",
+    ),
     "no stride": (lambda: characters("abc").windows(1, stride=0), "length=1 and stride=0 do not fit"),
     "half a stride": (lambda: characters("abc").windows(1, stride=0.5), "stride=0.5 must be a whole number"),
     "half a length": (lambda: characters("abc").windows(1.5), "length=1.5 must be a whole number"),
-    "one character": (lambda: bigram_cross_entropy([0, 1], [0], n=2), r"test_ids: shape \(1,\) of int64, expected one row of at least 2"),
-    "floats": (lambda: bigram_cross_entropy([0.0, 1.0], [0, 1], n=2), r"train_ids: shape \(2,\) of float64, .* whole numbers"),
-    "another alphabet": (lambda: bigram_cross_entropy([0, 1], [0, 2], n=2), "test_ids run from 0 to 2, .* of 2 allows 0 to 1"),
+    "one character": (
+        lambda: bigram_cross_entropy([0, 1], [0], n=2),
+        r"test_ids: shape \(1,\) of int64, expected one row of at least 2",
+    ),
+    "floats": (
+        lambda: bigram_cross_entropy([0.0, 1.0], [0, 1], n=2),
+        r"train_ids: shape \(2,\) of float64, .* whole numbers",
+    ),
+    "another alphabet": (
+        lambda: bigram_cross_entropy([0, 1], [0, 2], n=2),
+        "test_ids run from 0 to 2, .* of 2 allows 0 to 1",
+    ),
     "a negative id": (lambda: bigram_cross_entropy([-1, 1], [0, 1], n=2), "train_ids run from -1 to 1"),
 }
 

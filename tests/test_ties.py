@@ -14,11 +14,14 @@ def whole(rng, *shape):
 
 
 def pipeline(n_microbatches, partition):
-    return mp.Pipeline(LANGUAGE, mp.SoftmaxCrossEntropy(), len(partition), n_microbatches, "1f1b", partition=partition)
+    return mp.Pipeline(
+        LANGUAGE, mp.SoftmaxCrossEntropy(), len(partition), n_microbatches, "1f1b", partition=partition
+    )
 
 
 def test_tied_layers_get_the_sum_of_their_gradients():
-    """Equal to the gradient of one W that occurs in several places: by hand, for z = W W x with a bias of 0."""
+    """Equal to the gradient of one W that occurs in several places: by hand, for z = W W x with a bias of 0.
+    """
     rng = np.random.default_rng(0)
     W, X, Y = whole(rng, 2, 2), whole(rng, 2, 3), whole(rng, 2, 3)
     zero = rational(np.zeros((2, 1)))
@@ -27,20 +30,30 @@ def test_tied_layers_get_the_sum_of_their_gradients():
     dW = dz @ (W @ X).T + W.T @ dz @ X.T
     db = [(W.T @ dz).sum(axis=1, keepdims=True), dz.sum(axis=1, keepdims=True)]
     for n_stages in (0, 1, 2):
-        net = mp.Pipeline(layers, mp.MeanSquaredError(), n_stages, 2) if n_stages else mp.Sequential(layers, mp.MeanSquaredError())
+        net = (
+            mp.Pipeline(layers, mp.MeanSquaredError(), n_stages, 2)
+            if n_stages
+            else mp.Sequential(layers, mp.MeanSquaredError())
+        )
         net.forward_backward(X, Y)
         assert same(tuple(net.gradients), ((dW, db[0]), (dW, db[1])))
 
 
 LANGUAGE = [
-    mp.Embedding(5, 3, tie="words"), mp.Linear(3, 3, tie="W"), mp.Tanh(), mp.Linear(3, 3, tie="W"), mp.Linear(3, 3, tie="W"),
+    mp.Embedding(5, 3, tie="words"),
+    mp.Linear(3, 3, tie="W"),
+    mp.Tanh(),
+    mp.Linear(3, 3, tie="W"),
+    mp.Linear(3, 3, tie="W"),
     mp.Linear(3, 5, tie="words"),
 ]
 
 
 @pytest.mark.parametrize("make", [mp.SGD, mp.RMSProp, mp.Adam, mp.AdamW])
 def test_tied_layers_stay_equal_in_every_cut(make):
-    """Three updates of an embedding tied to the output layer, and of three layers that share one W: the same bits."""
+    """Three updates of an embedding tied to the output layer, and of three layers that share one W:
+    the same bits.
+    """
     rng = np.random.default_rng(0)
     X, Y = rng.integers(0, 5, (2, 6)), mp.one_hot(rng.integers(0, 5, 12), 5).reshape(5, 2, 6)
     results = []
@@ -61,23 +74,36 @@ def test_a_tie_is_a_message_there_and_one_back():
     pipe = pipeline(2, [1, 1, 1, 1, 1, 1])
     X, Y = np.zeros((1, 4), int), mp.one_hot([0, 1, 2, 3], 5)[:, None]
     pipe.forward_backward(X, Y)
-    found = sorted((m.label, m.source, m.to, m.n_bytes) for m in pipe.trace.messages if isinstance(m.label, str))
+    found = sorted(
+        (m.label, m.source, m.to, m.n_bytes) for m in pipe.trace.messages if isinstance(m.label, str)
+    )
     expected = []
     for name, layer, first, n_bytes in [("words", 5, 0, 5 * 3 * 8), ("W", 3, 1, 9 * 8), ("W", 4, 1, 9 * 8)]:
-        expected += [(f"dW of layer {layer} ({name})", layer, first, n_bytes), (f"sum for layer {layer} ({name})", first, layer, n_bytes)]
+        expected += [
+            (f"dW of layer {layer} ({name})", layer, first, n_bytes),
+            (f"sum for layer {layer} ({name})", first, layer, n_bytes),
+        ]
     assert found == sorted(expected)
 
 
-@pytest.mark.parametrize("first, second", [({"W": np.eye(2)}, {}), ({}, {"W": np.eye(2)}), ({"W": np.eye(2)}, {"W": np.eye(2)})])
+@pytest.mark.parametrize(
+    "first, second", [({"W": np.eye(2)}, {}), ({}, {"W": np.eye(2)}), ({"W": np.eye(2)}, {"W": np.eye(2)})]
+)
 def test_tied_layers_start_from_the_one_W_that_is_given(first, second):
-    net = mp.Sequential([mp.Linear(2, 2, tie="a", **first), mp.ReLU(), mp.Linear(2, 2, tie="a", **second)], None)
+    net = mp.Sequential(
+        [mp.Linear(2, 2, tie="a", **first), mp.ReLU(), mp.Linear(2, 2, tie="a", **second)], None
+    )
     assert np.array_equal(net.layers[0].W, np.eye(2)) and np.array_equal(net.layers[2].W, np.eye(2))
     assert net.layers[0].W is not net.layers[2].W
 
 
 def test_tied_layers_without_a_W_start_from_that_of_the_first():
-    tied, free = (mp.Sequential([mp.Linear(2, 2, tie=tie), mp.Linear(2, 2, tie=tie)], None) for tie in ("a", None))
-    assert np.array_equal(tied.layers[0].W, free.layers[0].W) and np.array_equal(tied.layers[1].W, free.layers[0].W)
+    tied, free = (
+        mp.Sequential([mp.Linear(2, 2, tie=tie), mp.Linear(2, 2, tie=tie)], None) for tie in ("a", None)
+    )
+    assert np.array_equal(tied.layers[0].W, free.layers[0].W) and np.array_equal(
+        tied.layers[1].W, free.layers[0].W
+    )
 
 
 def test_tied_layers_stay_equal_in_rational_numbers():
@@ -89,11 +115,18 @@ def test_tied_layers_stay_equal_in_rational_numbers():
 
 
 WRONG = {
-    "a tie of one": ([mp.ReLU(), mp.Linear(2, 2, tie="a")], r"only layer 1 has tie='a': give it to the layer that shares its W, too"),
-    "a tie of two shapes": ([mp.Linear(2, 3, tie="a"), mp.Linear(3, 2, tie="a")],
-                            r"layers \[0, 1\] share tie='a', but their W have shapes \[\(3, 2\), \(2, 3\)\]"),
-    "a tie of two W": ([mp.Linear(1, 1, W=[[1]], tie="a"), mp.ReLU(), mp.Linear(1, 1, W=[[2]], tie="a")],
-                       r"layers 0 and 2 share tie='a', but have different W: give it to one of them"),
+    "a tie of one": (
+        [mp.ReLU(), mp.Linear(2, 2, tie="a")],
+        r"only layer 1 has tie='a': give it to the layer that shares its W, too",
+    ),
+    "a tie of two shapes": (
+        [mp.Linear(2, 3, tie="a"), mp.Linear(3, 2, tie="a")],
+        r"layers \[0, 1\] share tie='a', but their W have shapes \[\(3, 2\), \(2, 3\)\]",
+    ),
+    "a tie of two W": (
+        [mp.Linear(1, 1, W=[[1]], tie="a"), mp.ReLU(), mp.Linear(1, 1, W=[[2]], tie="a")],
+        r"layers 0 and 2 share tie='a', but have different W: give it to one of them",
+    ),
 }
 
 

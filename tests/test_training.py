@@ -29,7 +29,9 @@ def test_fit_learns_and_reports_one_line_an_epoch_with_the_time_left(model):
             batches.append(item)
             yield item
 
-    history = mp.fit(model(), X, Y, mp.SGD(1.0), 15, 8, validation=(X, Y), progress=progress, report=lines.append)
+    history = mp.fit(
+        model(), X, Y, mp.SGD(1.0), 15, 8, validation=(X, Y), progress=progress, report=lines.append
+    )
     assert len(history) == len(lines) == 15 and len(batches) == 15 * 4
     assert history[-1].J < history[0].J and history[-1].score > 0.9
     for number, line in enumerate(lines, 1):
@@ -49,14 +51,18 @@ def test_fit_of_both_kinds_ends_in_the_same_predictions():
     """Not the same bits, since their sums are grouped differently; but the same class for every sample."""
     X, Y = data()
     predictions = []
-    for model in (mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy()), mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 3, 4)):
+    for model in (
+        mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy()),
+        mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 3, 4),
+    ):
         mp.fit(model, X, Y, mp.SGD(0.5), 5, 10, report=None)
         predictions.append(model.predict(X).argmax(axis=0))
     assert np.array_equal(*predictions)
 
 
 def test_the_cost_of_an_epoch_is_the_mean_over_samples():
-    """Mini-batches of 8, 8, 7 and 7 samples, each with its weight; a few dozen roundings of numbers near 1."""
+    """Mini-batches of 8, 8, 7 and 7 samples, each with its weight; a few dozen roundings of numbers near 1.
+    """
     X, Y = data()
 
     class Still:
@@ -89,7 +95,10 @@ def unchanged(model, call, error, words):
     before = [layer.copy() for layer in model.layers]
     with pytest.raises(error, match=words):
         call(model)
-    assert all(a.W is None or (np.array_equal(a.W, b.W) and np.array_equal(a.b, b.b)) for a, b in zip(before, model.layers))
+    assert all(
+        a.W is None or (np.array_equal(a.W, b.W) and np.array_equal(a.b, b.b))
+        for a, b in zip(before, model.layers)
+    )
 
 
 @pytest.mark.parametrize("options, words", [
@@ -106,8 +115,12 @@ def test_fit_refuses_bad_data_before_the_first_step():
     X, Y = data()
     bad = X.copy()
     bad[1, 29] = np.inf
-    unchanged(mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy()), lambda model: mp.fit(model, bad, Y, mp.SGD(0.1), 1, 5, report=None),
-              ValueError, r"X holds NaN or infinity in 1 of 60 places, the first at index \(1, 29\)")
+    unchanged(
+        mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy()),
+        lambda model: mp.fit(model, bad, Y, mp.SGD(0.1), 1, 5, report=None),
+        ValueError,
+        r"X holds NaN or infinity in 1 of 60 places, the first at index \(1, 29\)",
+    )
 
 
 @pytest.mark.parametrize("validation, words", [
@@ -117,16 +130,29 @@ def test_fit_refuses_bad_data_before_the_first_step():
 ])
 def test_fit_refuses_bad_validation_data_before_the_first_step(validation, words):
     X, Y = data()
-    unchanged(mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy()),
-              lambda model: mp.fit(model, X, Y, mp.SGD(0.1), 1, 5, validation=validation, report=None), ValueError, words)
+    unchanged(
+        mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy()),
+        lambda model: mp.fit(model, X, Y, mp.SGD(0.1), 1, 5, validation=validation, report=None),
+        ValueError,
+        words,
+    )
 
 
 def test_fit_stops_before_a_step_with_gradients_that_are_not_finite(monkeypatch):
     X, Y = data()
     net = mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy())
     backward_weight = mp.Linear.backward_weight
-    monkeypatch.setattr(mp.Linear, "backward_weight", lambda self, dZ: (backward_weight(self, dZ)[0] + np.inf, backward_weight(self, dZ)[1]))
-    unchanged(net, lambda model: mp.fit(model, X, Y, mp.SGD(0.1), 1, 5, report=None), FloatingPointError, "a gradient is not finite")
+    monkeypatch.setattr(
+        mp.Linear,
+        "backward_weight",
+        lambda self, dZ: (backward_weight(self, dZ)[0] + np.inf, backward_weight(self, dZ)[1]),
+    )
+    unchanged(
+        net,
+        lambda model: mp.fit(model, X, Y, mp.SGD(0.1), 1, 5, report=None),
+        FloatingPointError,
+        "a gradient is not finite",
+    )
 
 
 def test_fit_stops_when_the_cost_is_not_finite_and_keeps_the_parameters_of_the_step_before():

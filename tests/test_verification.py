@@ -8,7 +8,13 @@ from hypothesis import given, settings
 import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.pipeline import Stage
-from minipipe.verification import equals_full_batch, equals_same_groups, rounding_bounds, same_bits, share_of_bound
+from minipipe.verification import (
+    equals_full_batch,
+    equals_same_groups,
+    rounding_bounds,
+    same_bits,
+    share_of_bound,
+)
 
 
 def pipe_and_batch():
@@ -27,7 +33,11 @@ def test_one_evaluation_is_within_its_bound_of_the_true_value(case, dtype):
         assert np.all(error <= bound)
 
 
-@pytest.mark.parametrize("loss", [mp.SoftmaxCrossEntropy(), mp.MeanSquaredError(), mp.BinaryCrossEntropy(from_logits=True)], ids=repr)
+@pytest.mark.parametrize(
+    "loss",
+    [mp.SoftmaxCrossEntropy(), mp.MeanSquaredError(), mp.BinaryCrossEntropy(from_logits=True)],
+    ids=repr,
+)
 @pytest.mark.parametrize("activation", [mp.ReLU(), mp.Tanh(), mp.Sigmoid()], ids=repr)
 def test_the_bound_is_no_blank_cheque(loss, activation):
     """For digits in float64 it stays below a billionth of J and of the largest gradient."""
@@ -43,10 +53,14 @@ def test_the_bound_is_no_blank_cheque(loss, activation):
 def errors_and_bounds(layers, loss, X, Y):
     """[(error, bound)] of J and every gradient, where truth is the same network in rational arithmetic."""
     net, exact = mp.Sequential(layers, loss), mp.Sequential([layer.copy(rational) for layer in layers], loss)
-    found = [(rational([net.forward_backward(X, Y)])[0], exact.forward_backward(rational(X), rational(Y)), None)]
+    found = [
+        (rational([net.forward_backward(X, Y)])[0], exact.forward_backward(rational(X), rational(Y)), None)
+    ]
     bounds = rounding_bounds(layers, loss, X, Y)
     for pair, truth, bound in zip(net.gradients, exact.gradients, bounds.gradients):
-        found += [(rational(mine), true, limit) for mine, true, limit in zip(pair, truth, bound) if mine is not None]
+        found += [
+            (rational(mine), true, limit) for mine, true, limit in zip(pair, truth, bound) if mine is not None
+        ]
     found[0] = (*found[0][:2], bounds.J)
     return [(np.asarray(abs(mine - true), float), limit) for mine, true, limit in found]
 
@@ -61,20 +75,36 @@ def test_the_bound_holds_where_logits_are_differences_of_large_numbers():
 
 def test_the_slope_of_a_relu_counts_as_unknown_where_rounding_decides_its_sign():
     """0.1 + 0.2 - 0.3 is 5.6e-17 in floats and 0 or so in truth: the slope may be 0 or 1."""
-    layers = [mp.Linear(3, 1, W=[[1.0, 1.0, 1.0]], b=[[0.0]]), mp.ReLU(), mp.Linear(1, 1, W=[[1.0]], b=[[1.0]])]
+    layers = [
+        mp.Linear(3, 1, W=[[1.0, 1.0, 1.0]], b=[[0.0]]),
+        mp.ReLU(),
+        mp.Linear(1, 1, W=[[1.0]], b=[[1.0]]),
+    ]
     X, Y = np.array([[0.1], [0.2], [-0.3]]), np.array([[0.0]])
     bound = rounding_bounds(layers, mp.MeanSquaredError(), X, Y).gradients[0][1]
     assert bound[0, 0] >= 1  # db is 1 or 0
 
 
-@pytest.mark.parametrize("spoil", [
-    lambda stage, found: [tuple(None if part is None else part.astype(np.float32) for part in pair) for pair in found],
-    lambda stage, found: [tuple(None if part is None else part * (1 + 1e-9) for part in pair) for pair in found],
-], ids=["dtype", "a billionth"])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda stage, found: [
+            tuple(None if part is None else part.astype(np.float32) for part in pair) for pair in found
+        ],
+        lambda stage, found: [
+            tuple(None if part is None else part * (1 + 1e-9) for part in pair) for pair in found
+        ],
+    ],
+    ids=["dtype", "a billionth"],
+)
 def test_gradients_of_another_dtype_or_off_by_a_billionth_are_noticed(spoil, monkeypatch):
     pipe, X, Y = pipe_and_batch()
     gradients = Stage.gradients
-    monkeypatch.setattr(Stage, "gradients", lambda stage: spoil(stage, gradients(stage)) if pipe_runs(stage) else gradients(stage))
+    monkeypatch.setattr(
+        Stage,
+        "gradients",
+        lambda stage: spoil(stage, gradients(stage)) if pipe_runs(stage) else gradients(stage),
+    )
 
     def pipe_runs(stage):
         return stage in pipe.stages
@@ -85,9 +115,16 @@ def test_gradients_of_another_dtype_or_off_by_a_billionth_are_noticed(spoil, mon
 def normalised_pipe_and_batch():
     """With BatchNorm, dropout, a skip connection and a tie, in rational numbers."""
     rng = np.random.default_rng(0)
-    layers = [mp.Linear(2, 2, tie="W"), mp.Fork("a"), mp.BatchNorm(2), mp.Dropout(0.25), mp.Linear(2, 2, tie="W"), mp.Join("a"), mp.Linear(2, 1)]
+    layers = [
+        mp.Linear(2, 2, tie="W"), mp.Fork("a"), mp.BatchNorm(2), mp.Dropout(0.25), mp.Linear(2, 2, tie="W"),
+        mp.Join("a"), mp.Linear(2, 1),
+    ]
     layers = [layer.copy(eighths) for layer in mp.Sequential(layers, None).layers]
-    return mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2), eighths(rng.standard_normal((2, 5))), eighths(rng.standard_normal((1, 5)))
+    return (
+        mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2),
+        eighths(rng.standard_normal((2, 5))),
+        eighths(rng.standard_normal((1, 5))),
+    )
 
 
 @pytest.mark.parametrize("layer, place", [(0, 0), (2, 0), (2, 1), (6, 1)])
@@ -113,9 +150,13 @@ def test_a_cost_that_is_off_by_anything_is_not_that_of_the_same_groups(monkeypat
 
 
 def test_verdicts_compare_at_the_step_of_the_pipeline():
-    """Dropout's masks change from step to step; each reference is at the same one, and stays out of the pipeline's way."""
+    """Dropout's masks change from step to step; each reference is at the same one, and stays out
+    of the pipeline's way.
+    """
     layers = [mp.Linear(2, 8), mp.Dropout(), mp.Linear(8, 1)]
-    pipe = mp.Pipeline([layer.copy(eighths) for layer in mp.Sequential(layers, None).layers], mp.MeanSquaredError(), 2, 2)
+    pipe = mp.Pipeline(
+        [layer.copy(eighths) for layer in mp.Sequential(layers, None).layers], mp.MeanSquaredError(), 2, 2
+    )
     X, Y = eighths(np.ones((2, 4))), eighths(np.ones((1, 4)))
     for _ in range(2):
         J = pipe.forward_backward(X, Y)
@@ -141,7 +182,11 @@ def test_equal_numbers_of_another_dtype_are_noticed(monkeypatch):
 def test_a_cost_that_is_off_by_one_bit_is_noticed(monkeypatch):
     pipe, X, Y = pipe_and_batch()
     cost = Stage.cost
-    monkeypatch.setattr(Stage, "cost", lambda stage: np.nextafter(cost(stage), np.inf) if stage in pipe.stages else cost(stage))
+    monkeypatch.setattr(
+        Stage,
+        "cost",
+        lambda stage: np.nextafter(cost(stage), np.inf) if stage in pipe.stages else cost(stage),
+    )
     assert not same_bits(pipe, X, Y)
 
 

@@ -1,7 +1,7 @@
 """`minipipe bench`: times and memory as ratios, measured side by side in one process, as one table.
 
-OpenBLAS chooses its kernels by the processor; the ratios depend on them. Therefore a second process measures each
-row again, with kernels for AVX2 named by hand. The two processes take turns.
+OpenBLAS chooses its kernels by the processor; the ratios depend on them. Therefore a second process measures
+each row again, with kernels for AVX2 named by hand. The two processes take turns.
 """
 
 import json
@@ -37,7 +37,10 @@ def run(options):
     if INSIDE in os.environ:
         return _answer()
     print("float32, one thread; medians of runs in turns, the ratio is the median of the pairs' ratios")
-    print(f"{OTHER_KERNEL}: the ratio with {KERNEL}={OTHER_KERNEL}, kernels for AVX2, instead of those that OpenBLAS chooses")
+    print(
+        f"{OTHER_KERNEL}: the ratio with {KERNEL}={OTHER_KERNEL}, "
+        "kernels for AVX2, instead of those that OpenBLAS chooses"
+    )
     print(LINE.format("what", "ours", "beside", "ratio", "Zen", "asked"), flush=True)
     with _process() as chosen, _process(OTHER_KERNEL) as other:
         for index in range(len(ROWS)):
@@ -50,9 +53,13 @@ def run(options):
 
 def _process(kernel=None):
     """BLAS reads its settings when it is loaded, so each of them needs a new process."""
-    settings = {name: "1" for name in (*THREADS, INSIDE)} | ({KERNEL: kernel} if kernel else {})
+    settings = dict.fromkeys((*THREADS, INSIDE), "1")
+    if kernel:
+        settings[KERNEL] = kernel
     command = [sys.executable, "-m", "minipipe", "bench"]
-    return subprocess.Popen(command, env=os.environ | settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=os.environ | settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def _ask(process, index):
@@ -60,7 +67,9 @@ def _ask(process, index):
     print(json.dumps([index, PATIENCE]), file=process.stdin, flush=True)
     answer = process.stdout.readline()
     if not answer:
-        raise RuntimeError(f"the process that measures {ROWS[index].what.strip()!r} has ended before its answer")
+        raise RuntimeError(
+            f"the process that measures {ROWS[index].what.strip()!r} has ended before its answer"
+        )
     return json.loads(answer)
 
 
@@ -78,18 +87,26 @@ def _line(row, chosen, other):
     asked = f"<= {row.asked:.2f}" if row.asked else "-"
     if ratio is None:
         return LINE.format(*measured, f"no {row.beside}", "-", "-", asked)
-    return LINE.format(*measured, f"{row.beside} {beside:.2f} {row.unit}", f"{ratio:.2f}", f"{other[2]:.2f}", asked)
+    return LINE.format(
+        *measured, f"{row.beside} {beside:.2f} {row.unit}", f"{ratio:.2f}", f"{other[2]:.2f}", asked
+    )
 
 
 def _simulation(name, n_devices, n_microbatches, seconds_asked):
     """Building, validating and simulating; for 1F1B, simulating alone, which validates, too."""
     builder = BUILDERS[name]
     built = builder(n_devices, n_microbatches)
-    runs = [_seconds(lambda: simulate(built if name == "1f1b" else builder(n_devices, n_microbatches))) for _ in range(3)]
-    seconds, n_actions = min(runs), sum(map(len, built.devices))
+
+    def run():
+        simulate(built if name == "1f1b" else builder(n_devices, n_microbatches))
+
+    seconds = min(_seconds(run) for _ in range(3))
+    n_actions = sum(map(len, built.devices))
     what = f"simulator, {name}, K = {n_devices}, M = {n_microbatches:,}: {n_actions:,} actions"
     asked = f"<= {1e3 * seconds_asked:,.0f}" if seconds_asked else "-"
-    return LINE.format(what, f"{1e3 * seconds:,.0f} ms", f"{n_actions / seconds:,.0f} actions/s", "-", "-", asked)
+    return LINE.format(
+        what, f"{1e3 * seconds:,.0f} ms", f"{n_actions / seconds:,.0f} actions/s", "-", "-", asked
+    )
 
 
 def _seconds(run):

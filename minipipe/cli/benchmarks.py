@@ -18,6 +18,7 @@ from ..losses import SoftmaxCrossEntropy
 from ..models import lenet5, mlp
 from ..network import Sequential
 from ..optimizers import SGD
+
 # CPU time does not count the time of other programs; on Windows it comes in steps of 16 ms, too long for us
 CLOCK = time.process_time if os.name == "posix" else time.perf_counter
 
@@ -30,9 +31,13 @@ CONVOLUTION, IMAGES = Conv2d(64, 64, 3, padding=1), (64, 32, 32, 32)
 class Row:
     """One line of the table.
 
-    what: its name. beside: the name of what ours is divided by. asked: the largest ratio that is good enough, or
-    None. measure(n_rounds, in_a_row): (ours, beside, ratio), in milliseconds or megabytes (`unit`); the last two
-    are None without PyTorch. n_rounds, in_a_row: how often to measure times, and how many runs in a row count as one.
+    what: its name.
+    beside: the name of what ours is divided by.
+    asked: the largest ratio that is good enough, or None.
+    measure: measure(n_rounds, in_a_row) is (ours, beside, ratio); the last two are None without PyTorch.
+    n_rounds: how often to measure times.
+    in_a_row: how many runs in a row count as one.
+    unit: milliseconds or megabytes.
     """
 
     what: str
@@ -57,7 +62,9 @@ def pairs(make):
             run()
         rounds = [[milliseconds(run, in_a_row) for run in both] for _ in range(n_rounds)]
         medians = [statistics.median(column) for column in zip(*rounds)]
-        return (*medians, statistics.median(mine / its for mine, its in rounds)) if other else (*medians, None, None)
+        if other is None:
+            return *medians, None, None
+        return *medians, statistics.median(mine / its for mine, its in rounds)
 
     return measure
 
@@ -168,11 +175,14 @@ def beside_products(layer, A_prev):
 
 
 def peak_memory(n_rounds, in_a_row):
-    """What forward and backward need beside A_prev and dZ at the worst moment, results included; it is always the same."""
+    """What forward and backward need beside A_prev and dZ at the worst moment, results included.
+
+    It is always the same, so it is measured once.
+    """
     A_prev = numbers(*IMAGES)
     ours, dZ = both_directions(CONVOLUTION, A_prev)
     tracemalloc.start()
-    results = ours()  # kept until the end
+    _results = ours()  # kept until the end
     peak = tracemalloc.get_traced_memory()[1] / 1e6
     tracemalloc.stop()
     given = (A_prev.nbytes + dZ.nbytes) / 1e6
@@ -180,14 +190,28 @@ def peak_memory(n_rounds, in_a_row):
 
 
 ROWS = [
-    Row("MLP 784-512-512-10, m = 128: training step", "PyTorch", 0.85,
-        pairs(lambda: training_step(MLP, numbers(784, 128))), n_rounds=61, in_a_row=5),
-    Row("LeNet-5 on 28x28, m = 256: training step", "PyTorch", 0.80,
-        pairs(lambda: training_step(LENET5, numbers(1, 28, 28, 256))), n_rounds=61, in_a_row=2),
-    Row("conv 64-64, 3x3, on 32x32, m = 32: forward + backward", "bare products", 1.20,
-        pairs(lambda: beside_products(CONVOLUTION, numbers(*IMAGES))), n_rounds=31),
-    Row("  the same", "PyTorch", None, pairs(lambda: beside_pytorch(CONVOLUTION, numbers(*IMAGES))), n_rounds=21),
+    Row(
+        "MLP 784-512-512-10, m = 128: training step", "PyTorch", 0.85,
+        pairs(lambda: training_step(MLP, numbers(784, 128))), n_rounds=61, in_a_row=5,
+    ),
+    Row(
+        "LeNet-5 on 28x28, m = 256: training step", "PyTorch", 0.80,
+        pairs(lambda: training_step(LENET5, numbers(1, 28, 28, 256))), n_rounds=61, in_a_row=2,
+    ),
+    Row(
+        "conv 64-64, 3x3, on 32x32, m = 32: forward + backward",
+        "bare products",
+        1.20,
+        pairs(lambda: beside_products(CONVOLUTION, numbers(*IMAGES))),
+        n_rounds=31,
+    ),
+    Row(
+        "  the same", "PyTorch", None, pairs(lambda: beside_pytorch(CONVOLUTION, numbers(*IMAGES))),
+        n_rounds=21,
+    ),
     Row("  the same, memory at the peak", "input + output", 2.20, peak_memory, unit="MB"),
-    Row("max pool 2x2 on 64 x 32x32, m = 32: forward + backward", "PyTorch", 0.40,
-        pairs(lambda: beside_pytorch(MaxPool2d(2), numbers(*IMAGES))), n_rounds=61, in_a_row=2),
+    Row(
+        "max pool 2x2 on 64 x 32x32, m = 32: forward + backward", "PyTorch", 0.40,
+        pairs(lambda: beside_pytorch(MaxPool2d(2), numbers(*IMAGES))), n_rounds=61, in_a_row=2,
+    ),
 ]

@@ -11,12 +11,12 @@ from .output import BUBBLES, checked_picture, write
 PURPOSE = "run several schedules on the same devices: a table, and a picture on one time axis"
 EPILOG = f"""names: {', '.join([*BUILDERS, *ASYNCHRONOUS])}
 
-Costs are those of a whole device: where a schedule has v stages on each, a stage costs 1/v of it, and so does what it keeps of
-a micro-batch. The peak is the most micro-batches that are alive on one device.
+Costs are those of a whole device: where a schedule has v stages on each, a stage costs 1/v of it, and so does
+what it keeps of a micro-batch. The peak is the most micro-batches that are alive on one device.
 
 examples:
   python3 -m minipipe compare gpipe 1f1b zb-h1 --devices 4 --micro-batches 8
-  python3 -m minipipe compare 1f1b eager-1f1b looped --devices 8 --micro-batches 32 --latency 1 --output slow_links.png
+  python3 -m minipipe compare 1f1b eager-1f1b looped --micro-batches 32 --latency 1 --output slow_links.png
   python3 -m minipipe compare 1f1b mine.csv
 """
 DEFAULT = ("gpipe", "1f1b", "zb-h1", "zb-v")
@@ -35,7 +35,10 @@ def run(options):
     costs = costs_from(options)
     link = link_from(options, costs)
     schedules = {name: _schedule(name, options) for name in options.schedules or DEFAULT}
-    traces = {name: simulate(schedule, _costs_of_stages(costs, schedule), link) for name, schedule in schedules.items()}
+    traces = {
+        name: simulate(schedule, _costs_of_stages(costs, schedule), link)
+        for name, schedule in schedules.items()
+    }
     devices, microbatches = sizes_from(options)
     print(f"{devices} devices, {microbatches} micro-batches, costs of a device {options.costs}\n")
     print_table(schedules, traces)
@@ -45,12 +48,14 @@ def run(options):
 def print_table(schedules, traces):
     """A row for each schedule, with each of the three bubbles under its own name."""
     width = max(len(name) for name in ["schedule", *schedules]) + 2
-    print(f"{'schedule':{width}}{'makespan':>9}{'idle/total':>13}{'idle/ideal':>13}{'idle in span':>14}{'peak':>7}{'messages':>10}")
+    bubbles = f"{'idle/total':>13}{'idle/ideal':>13}{'idle in span':>14}"
+    print(f"{'schedule':{width}}{'makespan':>9}{bubbles}{'peak':>7}{'messages':>10}")
     for name, schedule in schedules.items():
         trace = traces[name]
         total, ideal, span = (f"{100 * trace.bubble(of):.2f} %" for of in BUBBLES)
         peak = max(peak_microbatches(trace)) / _stages_on_a_device(schedule)
-        print(f"{name:{width}}{trace.makespan:>9g}{total:>13}{ideal:>13}{span:>14}{peak:>7g}{len(trace.messages):>10}")
+        bubbles = f"{total:>13}{ideal:>13}{span:>14}"
+        print(f"{name:{width}}{trace.makespan:>9g}{bubbles}{peak:>7g}{len(trace.messages):>10}")
     print(f"\nThree bubbles: {', '.join(BUBBLES.values())}. Peak: the most micro-batches alive on a device.")
 
 
@@ -64,8 +69,8 @@ def _schedule(name, options):
     its_sizes = len(schedule.devices), schedule.n_microbatches
     if its_sizes != sizes:
         raise ValueError(
-            f"{name} has {its_sizes[0]} devices and {its_sizes[1]} micro-batches, the others {sizes[0]} and {sizes[1]}: pass "
-            f"--devices {its_sizes[0]} --micro-batches {its_sizes[1]}"
+            f"{name} has {its_sizes[0]} devices and {its_sizes[1]} micro-batches, the "
+            f"others {sizes[0]} and {sizes[1]}: pass --devices {its_sizes[0]} --micro-batches {its_sizes[1]}"
         )
     return schedule
 
@@ -79,11 +84,14 @@ def _costs_of_stages(costs, schedule):
     v = _stages_on_a_device(schedule)
     if v == 1:
         return costs
-    of_a_device = {field.name: getattr(costs, field.name) for field in fields(costs) if field.name != "message_bytes"}
+    of_a_device = {
+        field.name: getattr(costs, field.name) for field in fields(costs) if field.name != "message_bytes"
+    }
     for kind, cost in of_a_device.items():
         if isinstance(cost, list):
             raise ValueError(
-                f"{kind} has {len(cost)} costs, one for each device, but {schedule.name!r} has {schedule.n_stages} stages on "
-                f"{len(schedule.devices)} devices: give {kind} one number, or compare schedules with one stage on a device"
+                f"{kind} has {len(cost)} costs, one for each device, "
+                f"but {schedule.name!r} has {schedule.n_stages} stages on {len(schedule.devices)} devices: "
+                f"give {kind} one number, or compare schedules with one stage on a device"
             )
     return replace(costs, **{kind: cost / v for kind, cost in of_a_device.items() if cost is not None})

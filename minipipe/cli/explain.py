@@ -15,9 +15,13 @@ EPILOG = """examples:
 def add_options(parser):
     add_schedule(parser)
     add_hardware(parser)
-    parser.add_argument("--most-alive", type=int, metavar="N",
-                        help="micro-batches that a device has memory for: a forward that waits for that has a cause of its own "
-                             "(default: no limit)")
+    parser.add_argument(
+        "--most-alive",
+        type=int,
+        metavar="N",
+        help="micro-batches that a device has memory for: "
+        "a forward that waits for that has a cause of its own (default: no limit)",
+    )
 
 
 def run(options):

@@ -7,9 +7,10 @@ from .options import add_hardware, add_schedule, schedule_from, trace_of
 from .output import checked_path, picture_formats, save, title_of
 
 PURPOSE = "write a schedule as PyTorch's CSV, or its run for Perfetto, as a web page, text or picture"
-EPILOG = """Formats: csv, a table that PyTorch's _PipelineScheduleRuntime._load_csv reads; chrome, a trace for ui.perfetto.dev and
-chrome://tracing; html, a page to step and zoom through the run; text; png, svg, pdf and the other formats of matplotlib.
-Without --output, what is text is printed.
+EPILOG = """\
+Formats: csv, a table that PyTorch's _PipelineScheduleRuntime._load_csv reads; chrome, a trace for
+ui.perfetto.dev and chrome://tracing; html, a page to step and zoom through the run; text; png, svg, pdf and
+the other formats of matplotlib. Without --output, what is text is printed.
 
 examples:
   python3 -m minipipe export --schedule zb-v --devices 4 --micro-batches 8 --output zb-v.csv
@@ -19,7 +20,7 @@ examples:
 ENDINGS = {"csv": "csv", "json": "chrome", "html": "html", "txt": "text"}
 TEXTS = {
     "csv": lambda schedule, options: schedule.to_csv(),
-    "chrome": lambda schedule, options: json.dumps(trace_of(schedule, options).to_chrome_trace(tick=options.tick)) + "\n",
+    "chrome": lambda schedule, options: _chrome(trace_of(schedule, options), options.tick),
     "html": lambda schedule, options: trace_of(schedule, options).to_html(title=title_of(schedule)),
     "text": lambda schedule, options: trace_of(schedule, options).to_text() + "\n",
 }
@@ -30,7 +31,9 @@ def add_options(parser):
     add_hardware(parser)
     parser.add_argument("--format", metavar="FORMAT",
                         help=f"{', '.join(TEXTS)}, or a picture's (default: by the ending of --output)")
-    parser.add_argument("--tick", default="1 ms", help='how long a tick is shown in a chrome trace (default: "%(default)s")')
+    parser.add_argument(
+        "--tick", default="1 ms", help='how long a tick is shown in a chrome trace (default: "%(default)s")'
+    )
     parser.add_argument("--output", metavar="FILE", help="the file to write (default: print it)")
 
 
@@ -43,6 +46,10 @@ def run(options):
         path = checked_path(options.output, [form])
         schedule = schedule_from(options)
         save(trace_of(schedule, options), path, title_of(schedule))
+
+
+def _chrome(trace, tick):
+    return json.dumps(trace.to_chrome_trace(tick=tick)) + "\n"
 
 
 def _format(options):

@@ -16,13 +16,18 @@ from ..planning.fitting import DEVICES as TO_TRY
 from ..planning.fitting import MODES
 from ..schedules import BUILDERS
 
-PURPOSE = "for each number of devices, the fastest schedule, micro-batches and recomputation that fit into memory; nothing is built"
-EPILOG = """Bytes are counted in float32 as a run would hold them: parameters, gradients, the optimizer's state, stashed inputs,
-caches and messages. Time is that of the multiply-accumulates, a backward taking two forwards, and of the links.
+PURPOSE = (
+    "for each number of devices, the fastest schedule, micro-batches and recomputation that fit into memory; "
+    "nothing is built"
+)
+EPILOG = """\
+Bytes are counted in float32 as a run would hold them: parameters, gradients, the optimizer's state, stashed
+inputs, caches and messages. Time is that of the multiply-accumulates, a backward taking two forwards, and of
+the links.
 
 examples:
   python3 -m minipipe fit --memory 2GiB
-  python3 -m minipipe fit --memory 16GiB --device TPUv3 --model "transformer(32000, 2048, 32, 24)" --input 1024 --batch 32
+  python3 -m minipipe fit --memory 16GiB --model "transformer(32000, 2048, 32, 24)" --input 1024 --batch 32
   python3 -m minipipe fit --memory 1MiB --model "lenet5()" --batch 64 --devices 1 2 --schedules gpipe 1f1b
 """
 DEVICES = {"TPUv2": TPU_V2, "TPUv3": TPU_V3, "P100": P100}
@@ -36,44 +41,89 @@ COMMON = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "v-half")
 
 
 def add_options(parser):
-    parser.add_argument("--memory", required=True, metavar="SIZE", help="of a device: 8GiB, 512MiB, 16GB, or a number of bytes")
-    parser.add_argument("--model", default="amoebanet_d(18, 208)", metavar="CALL",
-                        help=f"a network of minipipe.models with its arguments: {', '.join(MODELS)} (default: %(default)s)")
-    parser.add_argument("--input", type=int, nargs="+", metavar="N",
-                        help="the shape of one sample (default: 3 224 224 for amoebanet_d, 1 28 28 for lenet5, 3 32 32 for resnet)")
-    parser.add_argument("--batch", type=int, default=128, metavar="N", help="samples of a mini-batch (default: %(default)s)")
+    parser.add_argument(
+        "--memory",
+        required=True,
+        metavar="SIZE",
+        help="of a device: 8GiB, 512MiB, 16GB, or a number of bytes",
+    )
+    parser.add_argument(
+        "--model",
+        default="amoebanet_d(18, 208)",
+        metavar="CALL",
+        help=f"a network of minipipe.models with its arguments: {', '.join(MODELS)} (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--input",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="the shape of one sample "
+        "(default: 3 224 224 for amoebanet_d, 1 28 28 for lenet5, 3 32 32 for resnet)",
+    )
+    parser.add_argument(
+        "--batch", type=int, default=128, metavar="N", help="samples of a mini-batch (default: %(default)s)"
+    )
     parser.add_argument("--devices", type=int, nargs="+", metavar="K",
                         help="how many (default: 1 2 4 8, as far as there are layers)")
-    parser.add_argument("--micro-batches", type=int, nargs="+", metavar="M",
-                        help="how many; they divide the mini-batch (default: all powers of two that do, up to 64)")
+    parser.add_argument(
+        "--micro-batches",
+        type=int,
+        nargs="+",
+        metavar="M",
+        help="how many; they divide the mini-batch (default: all powers of two that do, up to 64)",
+    )
     parser.add_argument("--schedules", nargs="+", default=COMMON, metavar="NAME",
                         help=f"out of {', '.join(BUILDERS)}; or all (default: {' '.join(COMMON)})")
-    parser.add_argument("--recompute", nargs="+", default=MODES, metavar="MODE", help=f"out of {', '.join(MODES)} (default: all)")
-    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="rmsprop", help="whose state counts (default: %(default)s)")
-    parser.add_argument("--device", choices=DEVICES, default="TPUv2", help="its speed and its link (default: %(default)s)")
-    parser.add_argument("--bandwidth", type=float, metavar="BYTES", help="per second, of a link instead of the device's own")
+    parser.add_argument(
+        "--recompute",
+        nargs="+",
+        default=MODES,
+        metavar="MODE",
+        help=f"out of {', '.join(MODES)} (default: all)",
+    )
+    parser.add_argument(
+        "--optimizer", choices=OPTIMIZERS, default="rmsprop", help="whose state counts (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--device", choices=DEVICES, default="TPUv2", help="its speed and its link (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--bandwidth", type=float, metavar="BYTES", help="per second, of a link instead of the device's own"
+    )
     parser.add_argument("--latency", type=float, metavar="SECONDS",
                         help="of a link (default: the device's own, or 0 with --bandwidth)")
 
 
 def run(options):
     """Print the table, row by row as it is found, and what follows from it; 1 if nothing fits."""
-    limit, layers, device, shape = bytes_from(options.memory), layers_from(options.model), DEVICES[options.device], input_shape_from(options)
+    limit, layers = bytes_from(options.memory), layers_from(options.model)
+    device, shape = DEVICES[options.device], input_shape_from(options)
     schedules = tuple(BUILDERS) if options.schedules == ["all"] else options.schedules
     of_network = describe(layers, shape)
-    print(f"{options.model}: {len(layers)} layers, {of_network.parameters:,} parameters, {of_network.macs:,} multiply-accumulates a sample")
-    print(f"{options.batch} samples a mini-batch, {options.device}, {text_of_bytes(limit)} a device, {options.optimizer}")
-    print(f"trying {len(schedules)} schedules with {len(options.recompute)} modes of recomputation for each number of devices\n", flush=True)
+    print(
+        f"{options.model}: {len(layers)} layers, "
+        f"{of_network.parameters:,} parameters, {of_network.macs:,} multiply-accumulates a sample"
+    )
+    print(
+        f"{options.batch} samples a mini-batch, "
+        f"{options.device}, {text_of_bytes(limit)} a device, {options.optimizer}"
+    )
+    modes = f"{len(options.recompute)} modes of recomputation"
+    print(f"trying {len(schedules)} schedules with {modes} for each number of devices\n", flush=True)
     found = []
     for K in [K for K in TO_TRY if K <= len(layers)] if options.devices is None else options.devices:
         found += what_fits(
-            layers, SoftmaxCrossEntropy(), shape, options.batch, limit, [K], options.micro_batches, schedules, options.recompute,
-            device.seconds, link_from(options), optimizer=OPTIMIZERS[options.optimizer],
+            layers, SoftmaxCrossEntropy(), shape, options.batch, limit, [K], options.micro_batches, schedules,
+            options.recompute, device.seconds, link_from(options), optimizer=OPTIMIZERS[options.optimizer],
         )
         if len(found) == 1:
             print(HEADER)
         print(row_of(found[-1], options.batch), flush=True)
-    print(f"\nsamples/s: if only multiply-accumulates take time, at {device.share:.0%} of the peak speed of a {device.name}, and the links")
+    print(
+        "\nsamples/s: if only multiply-accumulates take time, "
+        f"at {device.share:.0%} of the peak speed of a {device.name}, and the links"
+    )
     fitting = [fit for fit in found if fit.fits]
     print(text_of_fastest(min(fitting, key=lambda fit: fit.makespan)) if fitting else text_of_remedy(found))
     return 0 if fitting else 1
@@ -84,23 +134,30 @@ def row_of(fit, batch_size):
     speed = batch_size / float(fit.makespan)
     speed = f"{speed:,.0f}" if speed >= 100 else f"{speed:.3g}"
     verdict = "" if fit.fits else "   does not fit; this is the lowest"
-    return (f"{fit.n_devices:7}  {fit.n_microbatches:13}  {fit.schedule:<11}  {fit.recompute:<11}  {speed:>13}  "
-            f"{text_of_bytes(fit.peak_bytes):>14}{verdict}")
+    return (
+        f"{fit.n_devices:7}  {fit.n_microbatches:13}  {fit.schedule:<11}  {fit.recompute:<11}  {speed:>13}  "
+        f"{text_of_bytes(fit.peak_bytes):>14}{verdict}"
+    )
 
 
 def text_of_fastest(fit):
     """What was asked for."""
     per_device = len(fit.partition) // fit.n_devices
     stages = "a stage" if per_device == 1 else f"{per_device} stages"
-    return (f"the fastest that fits: {fit.schedule} on {text_of_devices(fit)}, {fit.n_microbatches} micro-batches, recompute {fit.recompute}\n"
-            f"layers of each stage, {stages} on each device: {' '.join(map(str, fit.partition))}")
+    return (
+        f"the fastest that fits: {fit.schedule} on {text_of_devices(fit)}, "
+        f"{fit.n_microbatches} micro-batches, recompute {fit.recompute}\nlayers of each stage, "
+        f"{stages} on each device: {' '.join(map(str, fit.partition))}"
+    )
 
 
 def text_of_remedy(found):
     """What would have to change."""
     least = min(found, key=lambda fit: fit.peak_bytes)
-    return (f"nothing fits: give each device {text_of_bytes(least.peak_bytes)}, which is the lowest on {text_of_devices(least)}, or try "
-            "more devices, or smaller micro-batches")
+    return (
+        f"nothing fits: give each device {text_of_bytes(least.peak_bytes)}, "
+        f"which is the lowest on {text_of_devices(least)}, or try more devices, or smaller micro-batches"
+    )
 
 
 def text_of_devices(fit):
@@ -118,7 +175,10 @@ def input_shape_from(options):
     """The shape of one sample."""
     name = options.model.partition("(")[0].strip()
     if options.input is None and name not in INPUTS:
-        raise ValueError(f"--input is missing: give the shape of one sample for {name}, such as 784, 3 32 32, or 1024 for as many tokens")
+        raise ValueError(
+            f"--input is missing: give the shape of one sample for {name}, "
+            "such as 784, 3 32 32, or 1024 for as many tokens"
+        )
     return INPUTS[name] if options.input is None else tuple(options.input)
 
 
@@ -133,7 +193,9 @@ def bytes_from(text):
     try:
         return int(float(match[1]) * units[match[2].lower()])
     except (TypeError, KeyError, ValueError):
-        raise ValueError(f"--memory {text!r} is no size: write 8GiB, 512MiB, 16GB, or a number of bytes") from None
+        raise ValueError(
+            f"--memory {text!r} is not a size: write 8GiB, 512MiB, 16GB, or a number of bytes"
+        ) from None
 
 
 def text_of_bytes(n_bytes):
@@ -155,10 +217,14 @@ def layers_from(text):
         name, arguments = call.func.id, [ast.literal_eval(node) for node in call.args]
         named = {option.arg: ast.literal_eval(option.value) for option in call.keywords}
     except (SyntaxError, AttributeError, ValueError):
-        raise ValueError(f'--model {text!r} is no call: write for instance --model "amoebanet_d(18, 208)"') from None
+        raise ValueError(
+            f'--model {text!r} is not a call: write for instance --model "amoebanet_d(18, 208)"'
+        ) from None
     if name not in MODELS:
         raise ValueError(f"--model {text!r}: minipipe.models has {', '.join(MODELS)}, but no {name}")
     try:
         return getattr(models, name)(*arguments, **named)
     except TypeError as error:
-        raise ValueError(f"--model {text!r}: {error}; it is {name}{signature(getattr(models, name))}") from error
+        raise ValueError(
+            f"--model {text!r}: {error}; it is {name}{signature(getattr(models, name))}"
+        ) from error

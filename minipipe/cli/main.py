@@ -7,16 +7,26 @@ import sys
 from . import bench, compare, explain, export, figures, fit, papers, search, timeline, train, validate, verify
 
 COMMANDS = {
-    "timeline": timeline, "compare": compare, "explain": explain, "search": search, "validate": validate, "export": export, "fit": fit,
-    "verify": verify, "figures": figures, "papers": papers, "bench": bench,
+    "timeline": timeline,
+    "compare": compare,
+    "explain": explain,
+    "search": search,
+    "validate": validate,
+    "export": export,
+    "fit": fit,
+    "verify": verify,
+    "figures": figures,
+    "papers": papers,
+    "bench": bench,
 }
+DESCRIPTION = "Pipeline-parallel training in pure NumPy: one trace is the run, the proof and the picture."
 EXAMPLES = """examples:
-  python3 -m minipipe                                                     train on digits, prove the gradients, draw the run
+  python3 -m minipipe                                      train on digits, prove the gradients, draw the run
   python3 -m minipipe timeline --schedule 1f1b --devices 4 --micro-batches 8
   python3 -m minipipe compare gpipe 1f1b zb-v --devices 4 --micro-batches 8
-  python3 -m minipipe export --schedule zb-v --output zb-v.csv            a table that PyTorch loads
+  python3 -m minipipe export --schedule zb-v --output zb-v.csv              a table that PyTorch loads
   python3 -m minipipe validate zb-v.csv
-  python3 -m minipipe verify                                              a table of verdicts
+  python3 -m minipipe verify                               a table of verdicts
 each command shows more with --help
 """
 
@@ -44,8 +54,10 @@ def main(arguments=None):
 def command_line():
     """What reads the command line."""
     parser = argparse.ArgumentParser(
-        prog="minipipe", description="Pipeline-parallel training in pure NumPy: one trace is the run, the proof and the picture.",
-        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="minipipe",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     train.add_options(parser)
     parser.set_defaults(run=train.run)

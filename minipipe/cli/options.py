@@ -4,48 +4,92 @@ from pathlib import Path
 
 from ..cluster import Link
 from ..planning import simulate
-from ..schedules import ASYNCHRONOUS, BUILDERS, Costs, RECOMPUTE, STAGES_PER_DEVICE, Schedule, build, with_recompute
+from ..schedules import (
+    ASYNCHRONOUS,
+    BUILDERS,
+    RECOMPUTE,
+    STAGES_PER_DEVICE,
+    Costs,
+    Schedule,
+    build,
+    with_recompute,
+)
 
 SCHEDULE, DEVICES, MICRO_BATCHES = "1f1b", 4, 8
 
 
 def add_sizes(parser):
     parser.add_argument("--devices", type=int, metavar="K", help=f"how many devices (default: {DEVICES})")
-    parser.add_argument("--micro-batches", type=int, metavar="M", help=f"the parts of a mini-batch (default: {MICRO_BATCHES})")
+    parser.add_argument(
+        "--micro-batches", type=int, metavar="M", help=f"the parts of a mini-batch (default: {MICRO_BATCHES})"
+    )
 
 
 def add_schedule(parser):
     """Which schedule: one with a name and its sizes, or the user's own."""
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--schedule", metavar="NAME", help=f"one of {', '.join([*BUILDERS, *ASYNCHRONOUS])} (default: {SCHEDULE})")
-    which.add_argument("--order", nargs="+", metavar="ACTIONS",
-                       help='your own schedule: one "F0 F1 B0 B1" per device, with R0 for a recomputation, 2F0 for stage 2, '
-                            '0F1&3B0 for two at once')
-    which.add_argument("--csv", metavar="FILE", help="your own schedule: a table as PyTorch writes it, one row per device")
+    which.add_argument(
+        "--schedule",
+        metavar="NAME",
+        help=f"one of {', '.join([*BUILDERS, *ASYNCHRONOUS])} (default: {SCHEDULE})",
+    )
+    which.add_argument(
+        "--order",
+        nargs="+",
+        metavar="ACTIONS",
+        help='your own schedule: one "F0 F1 B0 B1" per device, '
+        "with R0 for a recomputation, 2F0 for stage 2, 0F1&3B0 for two at once",
+    )
+    which.add_argument(
+        "--csv", metavar="FILE", help="your own schedule: a table as PyTorch writes it, one row per device"
+    )
     add_sizes(parser)
     add_copies(parser)
     add_recompute(parser, "put a recomputation before each backward")
 
 
 def add_recompute(parser, purpose):
-    parser.add_argument("--recompute", nargs="?", const="always", default="never", choices=list(RECOMPUTE), metavar="MODE",
-                        help=f"{purpose}: always, or except_last, for all micro-batches but the last")
+    parser.add_argument(
+        "--recompute",
+        nargs="?",
+        const="always",
+        default="never",
+        choices=list(RECOMPUTE),
+        metavar="MODE",
+        help=f"{purpose}: always, or except_last, for all micro-batches but the last",
+    )
 
 
 def add_copies(parser):
-    parser.add_argument("--copy-of", type=int, nargs="+", default=[], metavar="COPY",
-                        help="of your own schedule with two copies of the network: 0 or 1 for each micro-batch, the copy that it "
-                             "passes through")
+    parser.add_argument(
+        "--copy-of",
+        type=int,
+        nargs="+",
+        default=[],
+        metavar="COPY",
+        help="of your own schedule with two copies of the network: "
+        "0 or 1 for each micro-batch, the copy that it passes through",
+    )
 
 
 def add_costs(parser, stage="stage"):
-    parser.add_argument("--costs", default="F=1,B=2", metavar="KIND=TICKS,...",
-                        help=f"ticks of F, B, I, W, R, FB, U and all_reduce on each {stage}, and message_bytes; with / between stages: "
-                             "F=1/1/2/1,B=2 (default: %(default)s)")
+    parser.add_argument(
+        "--costs",
+        default="F=1,B=2",
+        metavar="KIND=TICKS,...",
+        help=f"ticks of F, B, I, W, R, FB, U and all_reduce on each {stage}, and message_bytes; "
+        "with / between stages: F=1/1/2/1,B=2 (default: %(default)s)",
+    )
 
 
 def add_latency(parser):
-    parser.add_argument("--latency", type=float, default=0, metavar="TICKS", help="that a message takes (default: %(default)s)")
+    parser.add_argument(
+        "--latency",
+        type=float,
+        default=0,
+        metavar="TICKS",
+        help="that a message takes (default: %(default)s)",
+    )
 
 
 def add_hardware(parser, stage="stage"):
@@ -54,20 +98,29 @@ def add_hardware(parser, stage="stage"):
     add_latency(parser)
     parser.add_argument("--bandwidth", type=float, metavar="BYTES",
                         help="per tick, of each link, for --costs ...,message_bytes=1e6 (default: no limit)")
-    parser.add_argument("--blocking", action="store_true", help="a sender waits until its message has arrived")
+    parser.add_argument(
+        "--blocking", action="store_true", help="a sender waits until its message has arrived"
+    )
 
 
 def add_picture(parser, default):
-    parser.add_argument("--output", default=default, metavar="FILE", help="the picture to write (default: %(default)s)")
+    parser.add_argument(
+        "--output", default=default, metavar="FILE", help="the picture to write (default: %(default)s)"
+    )
 
 
 def schedule_from(options):
     """The schedule that `add_schedule` has read; it may have faults."""
     own = "--order" if options.order else "--csv" if options.csv is not None else None
     if own and options.devices is not None:
-        raise ValueError(f"--devices {options.devices} has no place beside {own}, which has one line for each device: leave it out")
+        raise ValueError(
+            f"--devices {options.devices} has no place beside {own}, "
+            "which has one line for each device: leave it out"
+        )
     if options.copy_of and not own:
-        raise ValueError("--copy-of is for a schedule of your own: those with a name know their copies; leave it out")
+        raise ValueError(
+            "--copy-of is for a schedule of your own: those with a name know their copies; leave it out"
+        )
     if options.order:
         schedule = Schedule.from_text(options.order, options.micro_batches, copy_of=options.copy_of)
     elif own:
@@ -92,12 +145,14 @@ def sizes_from(options):
 
 
 def read(path, n_microbatches=None, copy_of=()):
-    """The schedule in a table as PyTorch writes it; `ValueError` in a sentence for a file that cannot be read."""
+    """The schedule in a table as PyTorch writes it; `ValueError` for a file that cannot be read."""
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"cannot read {path}: it is a folder, name a file in it")
     if not path.exists():
-        raise ValueError(f"cannot read {path}: there is no such file; export --format csv --output {path} writes one")
+        raise ValueError(
+            f"cannot read {path}: there is no such file; export --format csv --output {path} writes one"
+        )
     return Schedule.from_csv(path, n_microbatches, path.stem, copy_of)
 
 
@@ -114,8 +169,10 @@ def link_from(options, costs):
     if options.bandwidth is None:
         return Link(latency_from(options), blocking=options.blocking)
     if not costs.message_bytes:
-        raise ValueError(f"--bandwidth {options.bandwidth:g} slows nothing down while messages have 0 bytes: add message_bytes to "
-                         f"--costs, such as {options.costs},message_bytes=1000")
+        raise ValueError(
+            f"--bandwidth {options.bandwidth:g} slows nothing down while messages have 0 bytes: "
+            f"add message_bytes to --costs, such as {options.costs},message_bytes=1000"
+        )
     return Link(latency_from(options), _whole(options.bandwidth), options.blocking)
 
 

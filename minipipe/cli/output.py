@@ -4,11 +4,15 @@ import os
 from pathlib import Path
 
 from ..plots import text
-from ..plots.timeline import figure_size, timeline
+from ..plots.timeline import timeline_figure
 from ..schedules import peak_microbatches
 
 DOTS_PER_INCH = 150  # of pictures
-BUBBLES = {"total": "idle / total time", "ideal": "idle / ideal (computing) time", "span": "idle inside each device's span"}
+BUBBLES = {
+    "total": "idle / total time",
+    "ideal": "idle / ideal (computing) time",
+    "span": "idle inside each device's span",
+}
 
 
 def title_of(schedule):
@@ -27,11 +31,7 @@ def print_trace(trace):
 
 def save(trace, path, title):
     """The timeline as a picture in the file `path`, drawn without any display."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=figure_size([trace], trace.n_devices), layout="constrained")
-    timeline(trace, ax=figure.add_subplot(), title=title)
-    write(figure, path)
+    write(timeline_figure(trace, title), path)
 
 
 def picture_formats():
@@ -46,7 +46,10 @@ def checked_picture(path):
 
 
 def checked_path(path, endings=None):
-    """`path`, or `ValueError` if no file can be written there, or its name has another ending; by default, any will do."""
+    """`path`, or `ValueError` if no file can be written there, or its name has another ending.
+
+    By default, any ending will do.
+    """
     path = Path(path)
     if not path.parent.is_dir():
         raise ValueError(f"cannot write {path}: there is no folder {path.parent}")

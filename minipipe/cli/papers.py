@@ -1,16 +1,30 @@
 """`minipipe papers`: GPipe's tables by simulation, beside the published cells."""
 
 from ..papers import (
-    HARDWARE, P100, TPU_V2, TPU_V3, blocks_that_fit, chimera_table, idle_times, other_assumptions, table_1, table_2, table_3,
-    text_of_cells, text_of_hardware, text_of_largest, torchgpipe_table,
+    HARDWARE,
+    P100,
+    TPU_V2,
+    TPU_V3,
+    blocks_that_fit,
+    chimera_table,
+    idle_times,
+    other_assumptions,
+    table_1,
+    table_2,
+    table_3,
+    text_of_cells,
+    text_of_hardware,
+    text_of_largest,
+    torchgpipe_table,
 )
 from ..papers.largest import M as MICRO_BATCHES
 from ..papers.texts import GIB, text_of_seconds
 from ..papers.throughput import BOUNDS
 
 PURPOSE = "GPipe's tables by simulation, beside the published cells, with the error of each"
-EPILOG = """tables: 1, the largest network that fits; 2 and 3, throughput on TPUs and on GPUs; formulas, idle times that papers state,
-and the ticks that are counted; hardware, latencies and bandwidths; devices, what is assumed of them.
+EPILOG = """tables: 1, the largest network that fits; 2 and 3, throughput on TPUs and on GPUs;
+formulas, idle times that papers state, and the ticks that are counted;
+hardware, latencies and bandwidths; devices, what is assumed of them.
 
 example:
   python3 -m minipipe papers 2 3
@@ -18,54 +32,79 @@ example:
 
 
 def add_options(parser):
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"which ones: {', '.join(TABLES)} (default: all)")
+    parser.add_argument(
+        "tables", nargs="*", metavar="TABLE", help=f"which ones: {', '.join(TABLES)} (default: all)"
+    )
 
 
 def run(options):
     unknown = [name for name in options.tables if name not in TABLES]
     if unknown:
         raise ValueError(f"there is no table {unknown[0]!r}: choose from {', '.join(TABLES)}")
-    for place, name in enumerate(options.tables or TABLES):
-        print("\n" * (place > 0), end="")
+    for index, name in enumerate(options.tables or TABLES):
+        if index > 0:
+            print()
         TABLES[name]()
 
 
 def print_table_1():
-    print("GPipe's table 1: the largest network that fits, published and computed here; memory of all devices together")
-    print("AmoebaNet-D, 128 images, devices of 8 GB; Transformer, 32 sequences, devices of 16 GB; 12 bytes a parameter\n")
+    print(
+        "GPipe's table 1: the largest network that fits, published and computed here; "
+        "memory of all devices together"
+    )
+    print(
+        "AmoebaNet-D, 128 images, devices of 8 GB; "
+        "Transformer, 32 sequences, devices of 16 GB; 12 bytes a parameter\n"
+    )
     print(text_of_largest(table_1()))
     print(f"""
-alone: without GPipe. GB is 10^9 bytes for AmoebaNet-D and 2^30 for the Transformer; the fullest device always 2^30.
-Parameters: the paper rounds, and cuts 542, 1055 and 1844 millions off; 318 should be 319. Parameter memory: 1.05 and 24.62 are
-not 12 bytes times the number of parameters that is printed above them.
-Activations, assumed: {MICRO_BATCHES} micro-batches, float32, the caches that a stage of this package has after a forward, counted in
-arrays without numbers; with GPipe N stage inputs, and the caches of one micro-batch, O(N + L/K N/M). That is about half of what
-is published, and grows with K as that does. Alone, it is the caches of all N samples, O(N L): that fits no device, so the
-paper's first columns had fewer samples at once, or kept less. In "Transformer 3, alone" the paper prints 3.15 and 11.7 in each
-other's place; here they are put back.""")
+alone: without GPipe. GB is 10^9 bytes for AmoebaNet-D and 2^30 for the Transformer; the fullest device
+always 2^30.
+Parameters: the paper rounds, and cuts 542, 1055 and 1844 millions off; 318 should be 319. Parameter memory:
+1.05 and 24.62 are not 12 bytes times the number of parameters that is printed above them.
+Activations, assumed: {MICRO_BATCHES} micro-batches, float32, the caches that a stage of this package has
+after a forward, counted in arrays without numbers; with GPipe N stage inputs, and the caches of one
+micro-batch, O(N + L/K N/M). That is about half of what is published, and grows with K as that does. Alone,
+it is the caches of all N samples, O(N L): that fits no device, so the paper's first columns had fewer samples
+at once, or kept less. In "Transformer 3, alone" the paper prints 3.15 and 11.7 in each other's place; here
+they are put back.""")
     fit = ", ".join(f"{blocks_that_fit(K)} on {K}" for K in (1, 8, 32, 128))
     print(f"By this count the most Transformer blocks that fit are {fit}; published: 13, 103, 415, 1663.")
 
 
 def print_table_2():
-    print("GPipe's table 2: throughput on TPUs relative to K = 2, M = 1; AmoebaNet-D (18, 256), Transformer of 48 layers")
+    print(
+        "GPipe's table 2: throughput on TPUs relative to K = 2, M = 1; "
+        "AmoebaNet-D (18, 256), Transformer of 48 layers"
+    )
     cells = table_2()
     print(text_of_cells(cells, BOUNDS["table 2"]))
-    print("""Above what equal stages and free links give, stage costs do not explain a cell, but larger batches than in the cell that all are
-relative to do; the paper says that it adjusted them. The Transformer's 1.3 and 4.8 no schedule reaches with equal batches: M
-micro-batches, each of them 3 forwards long there and back, where K = 2, M = 1 takes 3.5 (with recomputation before the gradient
-arrives; if it waits, that is 4, and the bounds 1.33 and 5.33). AmoebaNet-D's 1.13 could also come from a slow last stage, its
-1.38 could not. Where a cell is below, the stages were not equal; the first is taken to be the slowest. MACs are not time: pooling
-and normalisation have none, and narrow convolutions fill a matrix unit badly.""")
+    print("""\
+Above what equal stages and free links give, stage costs do not explain a cell, but larger batches than in the
+cell that all are relative to do; the paper says that it adjusted them. The Transformer's 1.3 and 4.8 no
+schedule reaches with equal batches: M micro-batches, each of them 3 forwards long there and back, where
+K = 2, M = 1 takes 3.5 (with recomputation before the gradient arrives; if it waits, that is 4, and the bounds
+1.33 and 5.33). AmoebaNet-D's 1.13 could also come from a slow last stage, its 1.38 could not. Where a cell is
+below, the stages were not equal; the first is taken to be the slowest. MACs are not time: pooling and
+normalisation have none, and narrow convolutions fill a matrix unit badly.""")
     speed = {cell.K: cell for cell in cells if cell.family == "Transformer" and cell.M == 32}
-    published, simulated = (getattr(speed[8], of) / getattr(speed[2], of) for of in ("published", "simulated"))
-    print(f"\nFrom 2 to 8 devices the Transformer is {published:.2f} times as fast, as published, and {simulated:.2f} times by simulation.")
-    print("\nThe same AmoebaNet-D by torchgpipe, on other devices and cut by hand, beside the same simulation")
+    published = speed[8].published / speed[2].published
+    simulated = speed[8].simulated / speed[2].simulated
+    print(
+        f"\nFrom 2 to 8 devices the Transformer is {published:.2f} times as fast, "
+        f"as published, and {simulated:.2f} times by simulation."
+    )
+    print(
+        "\nThe same AmoebaNet-D by torchgpipe, on other devices and cut by hand, beside the same simulation"
+    )
     print(text_of_cells(torchgpipe_table()))
 
 
 def print_table_3():
-    print("GPipe's table 3: throughput on P100s without NVLink relative to K = 2; AmoebaNet-D (18, 128), Transformer of 24 layers")
+    print(
+        "GPipe's table 3: throughput on P100s without NVLink relative to K = 2; "
+        "AmoebaNet-D (18, 128), Transformer of 24 layers"
+    )
     print(text_of_cells(table_3(), BOUNDS["table 3"]))
     print("\nThe Transformer under assumptions that were not made")
     print(text_of_cells(other_assumptions()))
@@ -73,7 +112,10 @@ def print_table_3():
 
 def print_formulas():
     K, M = 4, 8
-    print(f"Idle times that papers state, and what is counted: {K} devices, {M} micro-batches, T_F = T_B = T_W = 1")
+    print(
+        "Idle times that papers state, and what is counted: "
+        f"{K} devices, {M} micro-batches, T_F = T_B = T_W = 1"
+    )
     _print_idle(idle_times(K, M))
     print(f"\nChimera's table 2: {K} devices, {K} micro-batches, a forward as long as a backward")
     for name, copies, *rows in chimera_table(K):
@@ -97,12 +139,20 @@ def print_devices():
     print(f"{'':12}{'memory':>8}{'peak':>14}{'share':>7}{'link':>12}{'latency':>9}  recomputes")
     for device in (TPU_V2, TPU_V3, P100):
         when = "before the gradient is there" if device.early else "when the gradient is there"
-        print(f"{device.name:12}{device.memory / GIB:>4g} GiB{device.peak / 1e12:>7.4g} TFLOP/s{device.share:>6g}"
-              f"{device.link.bandwidth / 1e9:>7.3g} GB/s{text_of_seconds(device.link.latency):>9}  {when}; {device.source}")
-    print("share: of the peak that is reached; a guess for TPUs, and the one free parameter of table 3 for P100s.")
+        link = f"{device.link.bandwidth / 1e9:>7.3g} GB/s{text_of_seconds(device.link.latency):>9}"
+        speed = f"{device.peak / 1e12:>7.4g} TFLOP/s{device.share:>6g}"
+        print(f"{device.name:12}{device.memory / GIB:>4g} GiB{speed}{link}  {when}; {device.source}")
+    print(
+        "share: of the peak that is reached; "
+        "a guess for TPUs, and the one free parameter of table 3 for P100s."
+    )
 
 
 TABLES = {
-    "1": print_table_1, "2": print_table_2, "3": print_table_3, "formulas": print_formulas, "hardware": print_hardware,
+    "1": print_table_1,
+    "2": print_table_2,
+    "3": print_table_3,
+    "formulas": print_formulas,
+    "hardware": print_hardware,
     "devices": print_devices,
 }

@@ -1,4 +1,4 @@
-"""`minipipe search`: the best schedule that there is, for a few devices and micro-batches; or a good one for many."""
+"""`minipipe search`: the best schedule, for a few devices and micro-batches, or a good one for many."""
 
 from ..cluster import Link
 from ..planning import simulate
@@ -6,13 +6,17 @@ from ..schedules import best_schedule, greedy_schedule
 from .options import add_costs, add_latency, add_sizes, costs_from, latency_from, sizes_from
 from .output import checked_path, print_trace, title_of
 
-PURPOSE = "search the best schedule with one stage on each device, with a proof where there is time for it; or make a good one"
-EPILOG = """The time that it takes grows fast with the devices and micro-batches; --most-nodes limits it, and --greedy does without a
-search.
+PURPOSE = (
+    "search the best schedule with one stage on each device, with a proof where there is time for it; "
+    "or make a good one"
+)
+EPILOG = """\
+The time that it takes grows fast with the devices and micro-batches; --most-nodes limits it, and --greedy
+does without a search.
 
 examples:
   python3 -m minipipe search --devices 3 --micro-batches 4 --most-alive 3 2 1
-  python3 -m minipipe search --devices 3 --micro-batches 4 --most-alive 3 --halves --costs F=1,I=1,W=1 --output best.csv
+  python3 -m minipipe search --devices 3 --micro-batches 4 --halves --costs F=1,I=1,W=1 --output best.csv
   python3 -m minipipe timeline --csv best.csv
   python3 -m minipipe search --greedy --halves --devices 8 --micro-batches 32 --most-alive 8
 """
@@ -22,34 +26,51 @@ def add_options(parser):
     add_sizes(parser)
     add_costs(parser)
     add_latency(parser)
-    parser.add_argument("--most-alive", type=int, nargs="+", metavar="N",
-                        help="micro-batches that a device has memory for: one number, or one for each device (default: no limit)")
+    parser.add_argument(
+        "--most-alive",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="micro-batches that a device has memory for: "
+        "one number, or one for each device (default: no limit)",
+    )
     parser.add_argument("--halves", action="store_true", help="split each backward into I and W")
     parser.add_argument("--greedy", action="store_true",
                         help="decide step by step what each device does next, with no search and no proof")
     parser.add_argument("--most-nodes", type=int, default=20_000, metavar="N",
                         help="give up the proof after so many partial schedules (default: %(default)s)")
-    parser.add_argument("--output", metavar="FILE.csv", help="write the schedule as a table that PyTorch loads")
+    parser.add_argument(
+        "--output", metavar="FILE.csv", help="write the schedule as a table that PyTorch loads"
+    )
 
 
 def run(options):
     path = options.output and checked_path(options.output, ["csv"])
     costs, latency = costs_from(options), latency_from(options)
-    most_alive = options.most_alive[0] if options.most_alive and len(options.most_alive) == 1 else options.most_alive
+    most_alive = options.most_alive
+    if most_alive and len(most_alive) == 1:
+        most_alive = most_alive[0]  # for each device
     if options.greedy:
         schedule = greedy_schedule(*sizes_from(options), costs, most_alive, options.halves, latency=latency)
     else:
-        found = best_schedule(*sizes_from(options), costs, most_alive, options.halves, latency, options.most_nodes)
+        found = best_schedule(
+            *sizes_from(options), costs, most_alive, options.halves, latency, options.most_nodes
+        )
         schedule = found.schedule
     print(title_of(schedule))
     print_trace(simulate(schedule, costs, Link(latency)))
     if options.greedy:
         print("\nfound step by step: whether there is a better one, only a search could say")
     elif found.proved:
-        print(f"\nproved: no schedule takes fewer than {found.makespan:g} ticks ({found.n_nodes:,} partial schedules looked at)")
+        print(
+            f"\nproved: no schedule takes fewer than {found.makespan:g} ticks "
+            f"({found.n_nodes:,} partial schedules looked at)"
+        )
     else:
-        print(f"\nnot proved: {found.makespan:g} ticks is the best found, and none takes fewer than {found.bound:g}; "
-              f"{found.n_nodes:,} partial schedules looked at, --most-nodes allows more")
+        print(
+            f"\nnot proved: {found.makespan:g} ticks is the best found, and none takes fewer "
+            f"than {found.bound:g}; {found.n_nodes:,} partial schedules looked at, --most-nodes allows more"
+        )
     if path:
         schedule.to_csv(path)
         print(f"written: {path}")

@@ -18,11 +18,20 @@ SIZES = (64, 64, 64, 32, 10)
 
 def add_options(parser):
     add_sizes(parser)
-    parser.add_argument("--schedule", default=SCHEDULE, metavar="NAME", help=f"one of {', '.join(BUILDERS)} (default: %(default)s)")
+    parser.add_argument(
+        "--schedule",
+        default=SCHEDULE,
+        metavar="NAME",
+        help=f"one of {', '.join(BUILDERS)} (default: %(default)s)",
+    )
     add_recompute(parser, "keep only each stage's input, and run its forward again")
     parser.add_argument("--epochs", type=int, default=30, help="passes over the data (default: %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=32, help="samples in a mini-batch (default: %(default)s)")
-    parser.add_argument("--learning-rate", type=float, default=0.2, help="of plain SGD (default: %(default)s)")
+    parser.add_argument(
+        "--batch-size", type=int, default=32, help="samples in a mini-batch (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=0.2, help="of plain SGD (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of weights and shuffling (default: %(default)s)")
     add_picture(parser, "timeline.png")
 
@@ -32,23 +41,28 @@ def run(options):
     devices, microbatches = sizes_from(options)
     if microbatches > options.batch_size:
         raise ValueError(
-            f"--micro-batches {microbatches} exceeds --batch-size {options.batch_size}: use at most that many, or a "
-            "larger batch"
+            f"--micro-batches {microbatches} exceeds --batch-size {options.batch_size}: "
+            "use at most that many, or a larger batch"
         )
     (X, Y), (X_test, Y_test) = digits()
     n_stages = devices * STAGES_PER_DEVICE.get(options.schedule, 1)
     pipe = Pipeline(
-        mlp(SIZES), SoftmaxCrossEntropy(), n_stages, microbatches, options.schedule, options.recompute, options.seed
+        mlp(SIZES), SoftmaxCrossEntropy(), n_stages, microbatches, options.schedule, options.recompute,
+        options.seed,
     )
     print(f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, SIZES))} units,")
     print(f"{devices} devices, {microbatches} micro-batches, schedule {pipe.schedule.name}\n")
-    fit(pipe, X, Y, SGD(options.learning_rate), options.epochs, options.batch_size, (X_test, Y_test), seed=options.seed,
-        report=lambda line: print(line, flush=True))
-    print(f"\ntest accuracy {100 * accuracy(pipe.predict(X_test), Y_test):.2f} % of {X_test.shape[1]} digits\n")
+    fit(
+        pipe, X, Y, SGD(options.learning_rate), options.epochs, options.batch_size, (X_test, Y_test),
+        seed=options.seed, report=lambda line: print(line, flush=True),
+    )
+    score = accuracy(pipe.predict(X_test), Y_test)
+    print(f"\ntest accuracy {100 * score:.2f} % of {X_test.shape[1]} digits\n")
     proved = _prove(pipe, X, Y, max(options.batch_size, microbatches))
     print(f"\nThe run that was just compared with the full batch, J = {pipe.J:.4f}:\n")
     print_trace(pipe.trace)
-    print(f"peak bytes per device                   {' '.join(f'{n_bytes:,}' for n_bytes in pipe.trace.peak_bytes())}")
+    peaks = " ".join(f"{n_bytes:,}" for n_bytes in pipe.trace.peak_bytes())
+    print(f"peak bytes per device                   {peaks}")
     verdict = "gradients verified" if proved else "gradients WRONG"
     save(pipe.trace, path, f"{pipe.schedule.name}: {microbatches} micro-batches of digits, {verdict}")
     return 0 if proved else 1
@@ -59,14 +73,19 @@ def _prove(pipe, X, Y, m):
     K, M = pipe.n_stages, pipe.n_microbatches
     print("Do the micro-batches' gradients add up to the full batch's? J and every parameter compared:")
     ragged = M + 3 if M > 3 else 2 * M - 1
-    print(f"  rational numbers, m = {ragged} in {M} {'ragged ' if ragged % M else ''}micro-batches:", end=" ", flush=True)
+    kind = "ragged micro-batches" if ragged % M else "micro-batches"
+    print(f"  rational numbers, m = {ragged} in {M} {kind}:", end=" ", flush=True)
     exact_pipe = Pipeline([layer.copy(rational) for layer in pipe.layers], pipe.loss, K, M, pipe.schedule)
     exact = equals_full_batch(exact_pipe, rational(X[:, :ragged]), rational(Y[:, :ragged]))
     print("equal (==); only exp and log are rounded, once each" if exact else "DIFFERENT")
     X, Y = X[:, :m], Y[:, :m]
     names = names_for(K, M)
     bits = all(same_bits(Pipeline(pipe.layers, pipe.loss, K, M, name), X, Y) for name in names)
-    print(f"  float64, m = {m}: the bits of {len(names)} schedules and of one device are {'equal (==)' if bits else 'DIFFERENT'}")
+    words = "equal (==)" if bits else "DIFFERENT"
+    print(f"  float64, m = {m}: the bits of {len(names)} schedules and of one device are {words}")
     share = share_of_bound(pipe, X, Y)
-    print(f"  float64, m = {m}, against one full-width batch: the largest difference is {100 * share:.2g} % of the rounding bound")
+    print(
+        f"  float64, m = {m}, against one full-width batch: "
+        f"the largest difference is {100 * share:.2g} % of the rounding bound"
+    )
     return exact and bits and share <= 1

@@ -5,8 +5,9 @@ from .options import add_copies, add_hardware, read, trace_of
 from .output import title_of
 
 PURPOSE = "check a schedule in a CSV file: every fault in words, or how long it runs"
-EPILOG = """The status is 0 for a valid schedule, 1 for one with faults, and 2 where there is nothing to check, as for a malformed
-cell.
+EPILOG = """\
+The status is 0 for a valid schedule, 1 for one with faults, and 2 where there is nothing to check, as for a
+malformed cell.
 
 examples:
   python3 -m minipipe validate mine.csv
@@ -15,8 +16,12 @@ examples:
 
 
 def add_options(parser):
-    parser.add_argument("file", metavar="FILE.csv", help="one row per device and one cell per time step, as PyTorch writes it")
-    parser.add_argument("--micro-batches", type=int, metavar="M", help="how many there should be (default: as many as occur)")
+    parser.add_argument(
+        "file", metavar="FILE.csv", help="one row per device and one cell per time step, as PyTorch writes it"
+    )
+    parser.add_argument(
+        "--micro-batches", type=int, metavar="M", help="how many there should be (default: as many as occur)"
+    )
     parser.add_argument("--most-alive", type=int, metavar="N",
                         help="micro-batches that a device has memory for (default: no limit)")
     add_copies(parser)

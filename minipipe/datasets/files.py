@@ -19,17 +19,20 @@ def located(folder, files, remedy):
     folder = Path(folder).expanduser()
     if not folder.is_dir():
         raise FileNotFoundError(
-            f"{folder} is not a folder, expected one with {len(files)} files, {files[0][0]} among them: {remedy}"
+            f"{folder} is not a folder, "
+            f"expected one with {len(files)} files, {files[0][0]} among them: {remedy}"
         )
     paths = [next((folder / name for name in names if (folder / name).is_file()), None) for names in files]
     missing = [names[0] for names, path in zip(files, paths) if path is None]
     if missing:
-        raise FileNotFoundError(f"{folder} lacks {len(missing)} of {len(files)} files: {', '.join(missing)}: {remedy}")
+        raise FileNotFoundError(
+            f"{folder} lacks {len(missing)} of {len(files)} files: {', '.join(missing)}: {remedy}"
+        )
     return paths
 
 
 def contents(path, remedy):
-    """The bytes of a file, unpacked if they are a gzip file's, whatever its name; `ValueError` for a damaged one."""
+    """The bytes of a file, unpacked if they are a gzip file's; `ValueError` for a damaged one."""
     data = path.read_bytes()
     if not data.startswith(b"\x1f\x8b"):
         return data
@@ -51,7 +54,7 @@ def one_hot_labels(labels, path, remedy):
     wrong = np.flatnonzero(labels >= N_CLASSES)
     if wrong.size:
         raise ValueError(
-            f"{path} has the label {labels[wrong[0]]} for image {wrong[0]:,}, expected 0 to {N_CLASSES - 1}: remove it, "
-            f"and {remedy}"
+            f"{path} has the label {labels[wrong[0]]} for image {wrong[0]:,}, expected 0 to {N_CLASSES - 1}: "
+            f"remove it, and {remedy}"
         )
     return one_hot(labels, N_CLASSES, dtype=np.float32)

@@ -7,26 +7,36 @@ import numpy as np
 from .dataset import Dataset
 from .files import contents, located, one_hot_labels, samples_last
 
-FILES = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
-REMEDY = "get the original, from yann.lecun.com/exdb/mnist or, Fashion-MNIST, github.com/zalandoresearch/fashion-mnist"
+FILES = [
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+]
+REMEDY = (
+    "get the original, from yann.lecun.com/exdb/mnist "
+    "or, Fashion-MNIST, github.com/zalandoresearch/fashion-mnist"
+)
 
 
 def mnist(folder):
-    """MNIST, or Fashion-MNIST, from its four IDX files in `folder`, as a `Dataset` of 60,000 and 10,000 images.
+    """MNIST, or Fashion-MNIST, from its four IDX files in `folder`: a `Dataset` of 60,000 and 10,000 images.
 
-    X is (1, 28, 28, m), from 0 to 1 in steps of 1/255; Y is (10, m), one-hot; both are float32 and contiguous.
-    The training images take 188 MB so, the test images 31 MB, and loading needs 0.3 GB at its peak.
+    X is (1, 28, 28, m), from 0 to 1 in steps of 1/255; Y is (10, m), one-hot; both are float32
+    and contiguous. The training images take 188 MB so, the test images 31 MB, and loading needs 0.3 GB
+    at its peak.
 
-    The files are train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte,
-    each with .gz or without, and .idx for -idx is fine. Nothing is downloaded. Raises `FileNotFoundError` if the
-    folder or a file is missing, and `ValueError` for a file that is damaged or does not fit, with the remedy.
+    The files are train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte
+    and t10k-labels-idx1-ubyte, each with .gz or without, and .idx for -idx is fine. Nothing is downloaded.
+    Raises `FileNotFoundError` if the folder or a file is missing, and `ValueError` for a file that is damaged
+    or does not fit, with the remedy.
 
     Sources: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits"; H. Xiao, K. Rasul,
     R. Vollgraf, "Fashion-MNIST: a novel image dataset for benchmarking machine learning algorithms", 2017.
 
     >>> X, Y = mnist("not/yet").train                                       # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    FileNotFoundError: not/yet is not a folder, expected one with 4 files, train-images-idx3-ubyte among them: get ...
+    FileNotFoundError: not/yet is not a folder, expected one with 4 files, train-images-idx3-ubyte among ...
     """
     paths = located(folder, [_names(file) for file in FILES], REMEDY)
     return Dataset(_part(*paths[:2]), _part(*paths[2:]))
@@ -39,11 +49,13 @@ def _names(file):
 def _part(images, labels):
     pixels, classes = _read_idx(images, n_dimensions=3), _read_idx(labels, n_dimensions=1)
     if pixels.shape[1:] != (28, 28):
-        raise ValueError(f"{images} holds images of {_times(pixels.shape[1:])}, expected 28 x 28: remove it, and {REMEDY}")
+        raise ValueError(
+            f"{images} holds images of {_times(pixels.shape[1:])}, expected 28 x 28: remove it, and {REMEDY}"
+        )
     if len(pixels) != len(classes):
         raise ValueError(
-            f"{images} holds {len(pixels):,} images, but {labels} holds {len(classes):,} labels, expected as many: remove "
-            f"the wrong one, and {REMEDY}"
+            f"{images} holds {len(pixels):,} images, but {labels} holds {len(classes):,} labels, "
+            f"expected as many: remove the wrong one, and {REMEDY}"
         )
     return samples_last(pixels[:, None]), one_hot_labels(classes, labels, REMEDY)
 
@@ -51,25 +63,28 @@ def _part(images, labels):
 def _read_idx(path, n_dimensions):
     """The array in an IDX file of unsigned bytes.
 
-    Its header is the magic number (two zero bytes, the type 8 for unsigned bytes, the number of dimensions), then the
-    dimensions, each in four bytes, the highest first; the entries follow row by row.
+    Its header is the magic number (two zero bytes, the type 8 for unsigned bytes, the number of dimensions),
+    then the dimensions, each in four bytes, the highest first; the entries follow row by row.
     """
     data = contents(path, REMEDY)
     header = 4 + 4 * n_dimensions
     if len(data) < header:
-        raise ValueError(f"{path} holds {len(data)} bytes, expected a header of {header} and more: remove it, and {REMEDY}")
+        raise ValueError(
+            f"{path} holds {len(data)} bytes, expected a header of {header} and more: remove it, and {REMEDY}"
+        )
     magic = 0x0800 + n_dimensions
     if int.from_bytes(data[:4], "big") != magic:
         raise ValueError(
-            f"{path} begins with {data[:4].hex(' ')}, expected the magic number {magic.to_bytes(4, 'big').hex(' ')}, "
+            f"{path} begins with {data[:4].hex(' ')}, "
+            f"expected the magic number {magic.to_bytes(4, 'big').hex(' ')}, "
             f"unsigned bytes in {n_dimensions} dimensions: remove it, and {REMEDY}"
         )
     shape = np.frombuffer(data, ">u4", n_dimensions, offset=4).tolist()
     expected = header + math.prod(shape)
     if len(data) != expected:
         raise ValueError(
-            f"{path} holds {len(data):,} bytes, but its header announces {header} + {_times(shape)} = {expected:,}: "
-            f"remove it, and {REMEDY}"
+            f"{path} holds {len(data):,} bytes, "
+            f"but its header announces {header} + {_times(shape)} = {expected:,}: remove it, and {REMEDY}"
         )
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 

@@ -1,4 +1,4 @@
-"""Text as whole numbers, one for each character: what a character model trains on, and what it has to beat."""
+"""Text as whole numbers, one for each character: what a character model learns, and what it has to beat."""
 
 from importlib import resources
 from typing import NamedTuple
@@ -9,10 +9,13 @@ from ..functions import one_hot, whole_number
 
 
 class Text(NamedTuple):
-    """A text, the alphabet that it is written in, and its characters as places in that alphabet.
+    """A text, the alphabet that it is written in, and its characters as positions in that alphabet.
 
-    text: N characters. alphabet: V different characters. ids: (N,) whole numbers in 0..V-1, with
-    text[k] = alphabet[ids[k]]. `characters` makes one.
+    text: N characters.
+    alphabet: V different characters.
+    ids: (N,) whole numbers in 0..V-1, with text[k] = alphabet[ids[k]].
+
+    `characters` makes one.
     """
 
     text: str
@@ -20,7 +23,9 @@ class Text(NamedTuple):
     ids: np.ndarray
 
     def encode(self, text):
-        """The ids (len(text),) of another text in this alphabet, such as a prompt; `ValueError` for a strange character.
+        """The ids (len(text),) of another text in this alphabet, such as a prompt.
+
+        Raises `ValueError` for a strange character.
 
         >>> characters("banana").encode("nab")
         array([2, 0, 1])
@@ -37,9 +42,9 @@ class Text(NamedTuple):
         return "".join(self.alphabet[i] for i in ids.tolist())
 
     def split(self, test_share=0.1):
-        """Two `Text`s of one alphabet: the first part to train on, and the last `test_share` of the text as the test.
+        """Two `Text`s of one alphabet: one to train on, and the last `test_share` of the text as the test.
 
-        They do not overlap. Raises `ValueError` unless each part has at least 2 characters: one, and its next.
+        They do not overlap. Raises `ValueError` unless each part has at least 2 characters, one and its next.
 
         >>> [part.text for part in characters("a mad tea-party").split(test_share=0.4)]
         ['a mad tea', '-party']
@@ -47,8 +52,9 @@ class Text(NamedTuple):
         length, n_test = len(self.text), int(test_share * len(self.text))
         if min(n_test, length - n_test) < 2:
             raise ValueError(
-                f"test_share={test_share} of {length} characters leaves {length - n_test} to train on and {n_test} for the "
-                "test, but each part needs at least 2: choose another share between 0 and 1, or a longer text"
+                f"test_share={test_share} of {length} characters leaves "
+                f"{length - n_test} to train on and {n_test} for the test, but each part needs at least 2: "
+                "choose another share between 0 and 1, or a longer text"
             )
         parts = slice(length - n_test), slice(length - n_test, length)
         return tuple(Text(self.text[part], self.alphabet, self.ids[part]) for part in parts)
@@ -58,9 +64,10 @@ class Text(NamedTuple):
 
             X[t, k] = ids[k stride + t],     Y[:, t, k] = one-hot of ids[k stride + t + 1]
 
-        X is (T, m), whole numbers; Y is (V, T, m), one-hot in float32, which takes 4 V T m bytes. stride: how many
-        characters further the next window begins; left out, it is T, so that all characters but at most the last T
-        are in exactly one window. Raises `ValueError` if T or stride is below 1, or T + 1 exceeds the text's length.
+        X is (T, m), whole numbers; Y is (V, T, m), one-hot in float32, which takes 4 V T m bytes.
+        stride: how many characters further the next window begins; left out, it is T, so that all characters
+        but at most the last T are in exactly one window. Raises `ValueError` if T or stride is below 1,
+        or T + 1 exceeds the text's length.
 
         >>> X, Y = characters("banana").windows(length=2)
         >>> X, Y.shape
@@ -71,11 +78,12 @@ class Text(NamedTuple):
         stride = length if stride is None else whole_number("stride", stride)
         if not 1 <= length < len(self.ids) or stride < 1:
             raise ValueError(
-                f"length={length} and stride={stride} do not fit a text of {len(self.ids)} characters: both are at least 1, "
-                f"and length is at most {len(self.ids) - 1}, because a window's last character needs its next"
+                f"length={length} and stride={stride} do not fit a text of {len(self.ids)} characters: "
+                f"both are at least 1, and length is at most {len(self.ids) - 1}, "
+                "because a window's last character needs its next"
             )
-        places = np.arange(length)[:, None] + np.arange(0, len(self.ids) - length, stride)
-        return self.ids[places], one_hot(self.ids[places + 1], len(self.alphabet), dtype=np.float32)
+        positions = np.arange(length)[:, None] + np.arange(0, len(self.ids) - length, stride)
+        return self.ids[positions], one_hot(self.ids[positions + 1], len(self.alphabet), dtype=np.float32)
 
 
 def characters(text):
@@ -86,7 +94,9 @@ def characters(text):
     """
     if not isinstance(text, str) or not text:
         found = "empty" if isinstance(text, str) else f"of type {type(text).__name__}"
-        raise ValueError(f"text is {found}, expected a str of 1 character or more, such as Path('my.txt').read_text()")
+        raise ValueError(
+            f"text is {found}, expected a str of 1 character or more, such as Path('my.txt').read_text()"
+        )
     alphabet = "".join(sorted(set(text)))
     return Text(text, alphabet, _encoded(text, alphabet))
 
@@ -94,7 +104,8 @@ def characters(text):
 def alice():
     """Lewis Carroll, "Alice's Adventures in Wonderland", 1865, as a `Text` of 141,655 characters; V = 65.
 
-    One line for each paragraph, heading and line of verse. In the public domain; see ATTRIBUTION.md beside this file.
+    One line for each paragraph, heading and line of verse. In the public domain; see ATTRIBUTION.md beside
+    this file.
 
     >>> book = alice()
     >>> book.text[:30], book.alphabet[:13]
@@ -108,15 +119,18 @@ def alice():
 
 
 def bigram_cross_entropy(train_ids, test_ids, n):
-    """What guessing from the last character alone costs: the mean of -log P(next | this), in nats per character.
+    """What guessing from the last character alone costs: the mean of -log P(next | this), in nats.
 
         P(j | i) = (c[i, j] + 1) / (sum_k c[i, k] + n)
 
-    with c[i, j] the number of times that j follows i in `train_ids`; the 1 (add-one smoothing, after Laplace) keeps
-    pairs that were never seen from costing infinitely much. The mean is over the test's characters but the first, which
-    follows none. train_ids, test_ids: (N,) whole numbers in 0..n-1, at least 2 each; anything else raises
-    `ValueError`. A model that knows nothing costs log n. Source: C. Shannon, "Prediction and entropy of printed
-    English", 1951.
+    with c[i, j] the number of times that j follows i in `train_ids`; the 1 (add-one smoothing, after Laplace)
+    keeps pairs that were never seen from costing infinitely much. The mean is over the test's characters but
+    the first, which follows none. A model that knows nothing costs log n.
+
+    train_ids, test_ids: (N,) whole numbers in 0..n-1, at least 2 each; anything else raises `ValueError`.
+    n: the size of the alphabet.
+
+    Source: C. Shannon, "Prediction and entropy of printed English", 1951.
 
     >>> bool(bigram_cross_entropy([0, 1, 0], [0, 1, 0], n=2) == -np.log(2 / 3))
     True
@@ -131,9 +145,10 @@ def bigram_cross_entropy(train_ids, test_ids, n):
 def _encoded(text, alphabet):
     ids = np.array([alphabet.find(character) for character in text], np.int64)
     if (ids < 0).any():
-        place = int(np.argmax(ids < 0))
+        position = int(np.argmax(ids < 0))
         raise ValueError(
-            f"character {place} is {text[place]!r}, not one of the {len(alphabet)} of the alphabet: use only {alphabet!r}"
+            f"character {position} is {text[position]!r}, "
+            f"not one of the {len(alphabet)} of the alphabet: use only {alphabet!r}"
         )
     return ids
 
@@ -141,7 +156,11 @@ def _encoded(text, alphabet):
 def _checked_ids(name, ids, n, at_least):
     ids = np.asarray(ids)
     if ids.ndim != 1 or len(ids) < at_least or (ids.size and ids.dtype.kind not in "iu"):
-        raise ValueError(f"{name}: shape {ids.shape} of {ids.dtype}, expected one row of at least {at_least} whole numbers")
+        raise ValueError(
+            f"{name}: shape {ids.shape} of {ids.dtype}, expected one row of at least {at_least} whole numbers"
+        )
     if ids.size and not 0 <= ids.min() <= ids.max() < n:
-        raise ValueError(f"{name} run from {ids.min()} to {ids.max()}, but an alphabet of {n} allows 0 to {n - 1}")
+        raise ValueError(
+            f"{name} run from {ids.min()} to {ids.max()}, but an alphabet of {n} allows 0 to {n - 1}"
+        )
     return ids.astype(np.int64)

@@ -9,7 +9,7 @@ SIZE, INPUT_SHAPE, K = (18, 208), (3, 224, 224), 8
 
 
 def cuts():
-    """A matplotlib `Figure`: equal counts, a cut by parameters, and one by MACs, all over the MACs of the layers."""
+    """A matplotlib `Figure`: equal counts, a cut by parameters, one by MACs, all over the layers' MACs."""
     from matplotlib.figure import Figure
 
     layers = amoebanet_d(*SIZE)

@@ -1,18 +1,19 @@
-"""The picture of memory against devices: what a large Transformer needs on each of K, with and without recomputation."""
+"""The picture of memory against devices: what a large Transformer needs on each of K."""
 
 from ..losses import SoftmaxCrossEntropy
 from ..models import transformer
 from ..optimizers import Adam
 from ..partitioning import partition
+from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
 from ..planning import simulate
 from ..planning.footprints import WithoutNumbers
-from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
 from ..schedules import Costs, build, with_recompute
 
 N_TOKENS, D, N_HEADS, N_BLOCKS, N_PLACES = 32_000, 2048, 32, 48, 1024  # the Transformer of GPipe's table 2
 M = 32  # micro-batches of one sequence each
 DEVICES = (1, 2, 4, 8, 16)
-SCHEDULES = {"gpipe": ("GPipe", "#000000", "o"), "1f1b": ("1F1B", "#D55E00", "s")}  # label, colour of Okabe and Ito, marker
+# label, colour of Okabe and Ito, marker
+SCHEDULES = {"gpipe": ("GPipe", "#000000", "o"), "1f1b": ("1F1B", "#D55E00", "s")}
 MODES = {  # what it is called, line style
     "never": ("all caches kept", "-"),
     "always": ("recomputed", "--"),
@@ -23,7 +24,10 @@ GIB = 2**30
 
 
 def memory_by_devices():
-    """A matplotlib `Figure`: GiB of the fullest device against K; what belongs to the parameters is the floor on the right."""
+    """A matplotlib `Figure`: GiB of the fullest device against K.
+
+    What belongs to the parameters is the floor on the right.
+    """
     from matplotlib.figure import Figure
 
     layers = transformer(N_TOKENS, D, N_HEADS, N_BLOCKS)
@@ -34,16 +38,29 @@ def memory_by_devices():
     for schedule, (label, colour, marker) in SCHEDULES.items():
         for mode, (what, style) in MODES.items():
             needed = [_needed(network, counts, schedule, mode) for counts in cuts]
-            style_of_line = {"color": colour, "linestyle": style, "marker": marker, "linewidth": 2, "markersize": 5}
-            beyond.plot(DEVICES, [activations for activations, _ in needed], **style_of_line, label=f"{label}, {what}")
+            style_of_line = {
+                "color": colour,
+                "linestyle": style,
+                "marker": marker,
+                "linewidth": 2,
+                "markersize": 5,
+            }
+            beyond.plot(
+                DEVICES, [activations for activations, _ in needed], **style_of_line, label=f"{label}, {what}"
+            )
             whole.plot(DEVICES, [total for _, total in needed], **style_of_line)
     floors = [max(map(_floor, network.footprints(counts, 1, ["FB"]))) / GIB for counts in cuts]
     whole.fill_between(DEVICES, 1, floors, color="#BBBBBB", linewidth=0)
     whole.annotate("parameters, gradients, Adam's moments", (1.1, 1.25), fontsize=10)
     whole.axhline(16, color="#0072B2", linewidth=1)
-    whole.annotate("16 GiB", (16, 16), (0, 3), textcoords="offset points", color="#0072B2", ha="right", fontsize=10)
+    whole.annotate(
+        "16 GiB", (16, 16), (0, 3), textcoords="offset points", color="#0072B2", ha="right", fontsize=10
+    )
     whole.set_ylim(1, 600)
-    for ax, title in ((beyond, "What activations and messages need"), (whole, "... and all that a device needs")):
+    for ax, title in (
+        (beyond, "What activations and messages need"),
+        (whole, "... and all that a device needs"),
+    ):
         _label(ax, title)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=10, handlelength=3.5)
     title = "A Transformer of 2.5 billion parameters, 32 sequences in 32 micro-batches, float32"
@@ -52,9 +69,10 @@ def memory_by_devices():
 
 
 def _needed(network, counts, schedule, mode):
-    """GiB of a schedule with a stage on each device: (the most beyond the floor, the most in all) that a device holds at once.
+    """GiB that a device holds at once: (the most beyond the floor, the most in all).
 
-    Gradients count as one sum on each device: not the partial sums that keep the order of summation fixed.
+    The schedule has a stage on each device. Gradients count as one sum on each device: not the partial sums
+    that keep the order of summation fixed.
     """
     schedule = build(schedule, len(counts), M)
     if mode == EVERY_SQRT:

@@ -4,7 +4,10 @@ from ..papers import P100, TABLE_2, TABLE_3, TPU_V2, TPU_V3
 from ..papers.throughput import samples_per_second
 
 COLOURS = {1: "#0072B2", 4: "#E69F00", 32: "#000000"}  # by M, of Okabe and Ito
-FAMILIES = {"Transformer": ("#D55E00", TPU_V3, (48,), (24,)), "AmoebaNet-D": ("#009E73", TPU_V2, (18, 256), (18, 128))}
+FAMILIES = {
+    "Transformer": ("#D55E00", TPU_V3, (48,), (24,)),
+    "AmoebaNet-D": ("#009E73", TPU_V2, (18, 256), (18, 128)),
+}
 K_RANGE, M_RANGE = range(2, 9), (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -22,7 +25,9 @@ def throughput():
         ax.set_ylim(0)
         for side in ("top", "right"):
             ax.spines[side].set_visible(False)
-    figure.suptitle("GPipe's tables 2 and 3: lines are simulated, rings are published", x=0.01, ha="left", fontsize=13)
+    figure.suptitle(
+        "GPipe's tables 2 and 3: lines are simulated, rings are published", x=0.01, ha="left", fontsize=13
+    )
     return figure
 
 
@@ -34,7 +39,10 @@ def _against_K(ax, family):
         simulated = [samples_per_second(family, size, K, M, device) / base for K in K_RANGE]
         ax.plot(K_RANGE, simulated, color=colour, linewidth=2)
         _rings(ax, {K: value for (K, m), value in TABLE_2[family].items() if m == M}, colour)
-        ax.annotate(f"M = {M}", (8, simulated[-1]), (6, 0), textcoords="offset points", color=colour, va="center", annotation_clip=False)
+        ax.annotate(
+            f"M = {M}", (8, simulated[-1]), (6, 0), textcoords="offset points", color=colour, va="center",
+            annotation_clip=False,
+        )
     _label(ax, f"{name} on TPUs", "stages K", "throughput, relative to K = 2, M = 1")
 
 
@@ -53,14 +61,20 @@ def _against_M(ax):
 def _on_gpus(ax):
     for family, (colour, _, _, size) in FAMILIES.items():
         base = samples_per_second(family, size, 2, 32, P100)
-        ax.plot(K_RANGE, [samples_per_second(family, size, K, 32, P100) / base for K in K_RANGE], color=colour, linewidth=2, label=family)
+        ax.plot(
+            K_RANGE, [samples_per_second(family, size, K, 32, P100) / base for K in K_RANGE], color=colour,
+            linewidth=2, label=family,
+        )
         _rings(ax, {K: value for (K, _), value in TABLE_3[family].items()}, colour)
     ax.legend(frameon=False, loc="upper left")
     _label(ax, "M = 32 on P100s without NVLink", "stages K", "throughput, relative to K = 2")
 
 
 def _rings(ax, cells, colour):
-    ax.plot(list(cells), list(cells.values()), "o", color=colour, markerfacecolor="white", markersize=8, markeredgewidth=2)
+    ax.plot(
+        list(cells), list(cells.values()), "o", color=colour, markerfacecolor="white", markersize=8,
+        markeredgewidth=2,
+    )
 
 
 def _label(ax, title, x, y):

@@ -1,4 +1,6 @@
-"""Activation functions. `Z` and `A` have the same shape, any `(..., m)`; all but Softmax act on each number by itself.
+"""Activation functions.
+
+`Z` and `A` have the same shape, any `(..., m)`; all but Softmax act on each number by itself.
 
 None of them overflows, however large the numbers of Z are.
 """
@@ -73,7 +75,7 @@ class Tanh(Elementwise):
 
 
 class LeakyReLU(Elementwise):
-    """A = Z where Z > 0, else negative_slope * Z.  dZ = dA or negative_slope * dA, in the same places.
+    """A = Z where Z > 0, else negative_slope * Z.  dZ = dA or negative_slope * dA, in the same positions.
 
     A line with a bend: both directions multiply by the same D, 1 where Z > 0 and negative_slope elsewhere (at
     Z = 0, too), which is max(D', negative_slope) for the D' of ReLU. Hence 0 <= negative_slope <= 1; anything
@@ -99,8 +101,8 @@ class LeakyReLU(Elementwise):
 class Softplus(Elementwise):
     """A = log(1 + e^Z), a smooth ReLU.  dZ = dA * sigmoid(Z).
 
-    The derivative: A' = e^Z / (1 + e^Z). Computed as max(Z, 0) + log(1 + e^-|Z|), the same number, in which no
-    exponential can overflow. Source: Dugas et al. 2001, NIPS 13.
+    The derivative: A' = e^Z / (1 + e^Z). Computed as max(Z, 0) + log(1 + e^-|Z|), the same number,
+    in which no exponential can overflow. Source: Dugas et al. 2001, NIPS 13.
 
     >>> Softplus().forward(np.array([[-1000.0, 1000.0]])) + 0
     array([[   0., 1000.]])
@@ -114,8 +116,8 @@ class Softplus(Elementwise):
 class SiLU(Elementwise):
     """A = Z * S with S = sigmoid(Z), also called swish.  dZ = dA * (S + A * (1 - S)).
 
-    The derivative, with S' = S (1 - S): A' = S + Z S (1 - S) = S + A (1 - S). Sources: Elfwing, Uchibe, Doya 2017, arXiv
-    1702.03118, equation 4; Ramachandran, Zoph, Le 2017, arXiv 1710.05941.
+    The derivative, with S' = S (1 - S): A' = S + Z S (1 - S) = S + A (1 - S). Sources: Elfwing, Uchibe,
+    Doya 2017, arXiv 1702.03118, equation 4; Ramachandran, Zoph, Le 2017, arXiv 1710.05941.
 
     >>> SiLU().forward(np.array([[-1000.0, 0.0, 1000.0]])) + 0
     array([[   0.,    0., 1000.]])
@@ -129,7 +131,7 @@ class SiLU(Elementwise):
 
 
 class GELU(Elementwise):
-    """A = Z/2 * (1 + T) with T = tanh(c * (Z + k * Z^3)), c = sqrt(2/pi), k = 0.044715: the tanh form of GELU.
+    """A = Z/2 * (1 + T) with T = tanh(c * (Z + k * Z^3)), c = sqrt(2/pi), k = 0.044715: GELU's tanh form.
 
     It stands for Z * P(N(0, 1) <= Z), from which it differs by less than 0.0005. The derivative, with
     tanh' = 1 - tanh^2:
@@ -155,11 +157,11 @@ class GELU(Elementwise):
 
 
 class Softmax(Layer):
-    """A = e^Z / (sum of e^Z over axis 0): each sample's features, or each pixel's channels, become shares of 1.
+    """A = e^Z / (sum of e^Z over axis 0): a sample's features, or a pixel's channels, become shares of 1.
 
     Z, A (n, ..., m). The derivative: da_i/dz_j = a_i (1[i = j] - a_j), so for one sample
 
-        dz_j = sum_i da_i a_i (1[i = j] - a_j) = a_j (da_j - sum_i da_i a_i)        dZ = A * (dA - sum(dA * A))
+        dz_j = sum_i da_i a_i (1[i = j] - a_j) = a_j (da_j - sum_i da_i a_i)      dZ = A * (dA - sum(dA * A))
 
     Each column is shifted by its own maximum, which changes no share and keeps e^Z from overflowing. To learn
     classes, leave this layer out and use the loss SoftmaxCrossEntropy, which has it built in. Source: Bridle

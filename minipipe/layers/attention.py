@@ -1,4 +1,7 @@
-"""Attention, and the block that Transformers are made of. Sequences are (d, T, m): features, places, samples."""
+"""Attention, and the block that Transformers are made of.
+
+Sequences are (d, T, m): features, positions, samples.
+"""
 
 import math
 
@@ -14,10 +17,14 @@ from .normalization import LayerNorm
 
 
 class MultiHeadAttention(Block):
-    """Each place gathers values from all places, in shares that depend on how well its query fits their keys.
+    """Each position gathers values from all positions, in shares by how well its query fits their keys.
 
-    A_prev, A (d, T, m). Four Linear(d, d) make Q, K, V and the output; the d rows of Q, K and V belong to n_heads heads, d_h = d /
-    n_heads each. For one head of one sample, all (d_h, T):
+    d: features; n_heads divides it, anything else raises `ValueError`.
+    n_heads: heads, of d_h = d / n_heads features each.
+    causal: whether a position sees only itself and those before it.
+
+    A_prev, A (d, T, m). Four Linear(d, d) make Q, K, V and the output. The d rows of Q, K and V belong
+    to the heads. For one head of one sample, all (d_h, T):
 
         S = K^T Q / sqrt(d_h)      S[j, t]: how well key j fits query t                (T, T)
         P = softmax of S's columns; with causal=True, P[j, t] = 0 for j > t            (T, T)
@@ -30,13 +37,13 @@ class MultiHeadAttention(Block):
 
     and dA_prev = W_q^T dQ + W_k^T dK + W_v^T dV. Where P is 0, dS is 0: no derivative comes from the future.
 
-    Raises `ValueError` where n_heads does not divide d. Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.
+    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.
 
     >>> layer = MultiHeadAttention(4, n_heads=2, causal=True)
     >>> layer.initialize(np.random.default_rng(0))
     >>> A_prev = np.random.default_rng(1).standard_normal((4, 3, 1))
     >>> early = layer.forward(A_prev[:, :2])
-    >>> bool(abs(layer.forward(A_prev)[:, :2] - early).max() < 1e-15)      # place 2 tells places 0 and 1 nothing
+    >>> bool(abs(layer.forward(A_prev)[:, :2] - early).max() < 1e-15)  # 2 tells 0 and 1 nothing
     True
     """
 
@@ -62,7 +69,8 @@ class MultiHeadAttention(Block):
         dO = self._by_head(output.backward_input(dZ))
         dP = np.swapaxes(V, 2, 3) @ dO
         dS = P * (dP - (dP * P).sum(axis=2, keepdims=True)) * self._scale(Q)
-        parts = [self._joined(part) for part in (K @ dS, Q @ np.swapaxes(dS, 2, 3), dO @ np.swapaxes(P, 2, 3))]
+        dQ, dK, dV = K @ dS, Q @ np.swapaxes(dS, 2, 3), dO @ np.swapaxes(P, 2, 3)
+        parts = [self._joined(part) for part in (dQ, dK, dV)]
         through_Q, through_K, through_V = (layer.backward_input(part) for layer, part in zip(inputs, parts))
         return through_Q + through_K + through_V, [*parts, dZ]
 
@@ -79,23 +87,29 @@ class MultiHeadAttention(Block):
         return constant(1 / math.sqrt(self.d // self.n_heads), Q)
 
     def _shares(self, S):
-        """P; what the causal mask hides is made the smallest number of its column first, so that it cannot be the largest."""
+        """P, the softmax of S's columns.
+
+        What the causal mask hides is made the smallest number of its column first, so that it cannot be
+        the largest.
+        """
         if not self.causal:
             exponentials = np.exp(S - S.max(axis=2, keepdims=True))
         else:
-            places = np.arange(S.shape[2])
-            visible = places[:, None] <= places  # row j, column t: j <= t
+            positions = np.arange(S.shape[2])
+            visible = positions[:, None] <= positions  # row j, column t: j <= t
             S = np.where(visible, S, S.min(axis=2, keepdims=True))
             exponentials = np.exp(S - S.max(axis=2, keepdims=True)) * visible
         return exponentials / exponentials.sum(axis=2, keepdims=True)
 
     def output_shape(self, shape):
         if len(shape) != 3 or shape[0] != self.d:
-            raise ValueError(f"{self!r} needs A_prev of shape ({self.d}, T, m), got {shape}: samples are the last axis")
+            raise ValueError(
+                f"{self!r} needs A_prev of shape ({self.d}, T, m), got {shape}: samples are the last axis"
+            )
         return shape
 
     def macs(self, shape):
-        """4 d^2 for each place, and 2 d for each pair of places, hidden ones included."""
+        """4 d^2 for each position, and 2 d for each pair of positions, hidden ones included."""
         _, T, m = shape
         return (4 * self.d**2 * T + 2 * self.d * T**2) * m
 
@@ -106,11 +120,17 @@ class MultiHeadAttention(Block):
 class TransformerBlock(Chain):
     """B = A_prev + attention(LayerNorm(A_prev)),  A = B + W2 GELU(W1 LayerNorm(B) + b1) + b2, all (d, T, m).
 
-    W1 (n_hidden, d) and W2 (d, n_hidden) act on each place by itself; n_hidden left out is 4 d. dropout: the probability of 0
-    in what is added to A_prev and to B. With d and n_hidden = 4 d it has 12 d^2 + 13 d parameters.
+    d: features.
+    n_heads: heads of the attention.
+    n_hidden: rows of W1 (n_hidden, d) and columns of W2 (d, n_hidden), which act on each position by itself;
+        4 d if None.
+    causal: whether a position sees only itself and those before it.
+    dropout: the probability of 0 in what is added to A_prev and to B.
 
-    Sources: Vaswani et al. 2017, arXiv 1706.03762; with the normalisation before instead of behind, Xiong et al. 2020, arXiv
-    2002.04745.
+    With n_hidden = 4 d it has 12 d^2 + 13 d parameters.
+
+    Sources: Vaswani et al. 2017, arXiv 1706.03762; with the normalisation before instead of behind,
+    Xiong et al. 2020, arXiv 2002.04745.
 
     >>> layer = TransformerBlock(8, n_heads=2, causal=True)
     >>> layer.initialize(np.random.default_rng(0))

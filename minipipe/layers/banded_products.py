@@ -1,13 +1,14 @@
 """The three matrix products of convolution, one band of rows at a time.
 
-`columns` is the matrix of all windows of A: columns[(c, i), (p, k)] is entry i of window p of channel c of sample
-k. It would be prod(kernel_size) times as large as A, and windows one row apart have all but one of their rows in
-common. Therefore A is unfolded along every axis but the first, rows outermost. The columns of one row of windows
-then are kernel_size[0] rows side by side: a matrix that needs no copy of its own. One buffer, a few MiB, holds a
-band of rows, is used and filled again. With groups, each group of channels has its own product.
+`columns` is the matrix of all windows of A: columns[(c, i), (p, k)] is entry i of window p of channel c
+of sample k. It would be prod(kernel_size) times as large as A, and windows one row apart have all but one
+of their rows in common. Therefore A is unfolded along every axis but the first, rows outermost. The columns
+of one row of windows then are kernel_size[0] rows side by side: a matrix that needs no copy of its own.
+One buffer, a few MiB, holds a band of rows, is used and filled again. With groups, each group of channels has
+its own product.
 
-Shapes: A (C, *lengths, m), Z (O, *windows, m), W (O, C / groups, *kernel_size). Source: Cho and Brand 2017, arXiv
-1706.06873.
+Shapes: A (C, *lengths, m), Z (O, *windows, m), W (O, C / groups, *kernel_size). Source: Cho and Brand 2017,
+arXiv 1706.06873.
 """
 
 import math
@@ -18,13 +19,20 @@ from numpy.lib.stride_tricks import sliding_window_view
 from .windows import bands, sizes
 
 LEAST_COLUMNS = 32     # with fewer, a row of windows is not worth a matrix product of its own
-SMALL_PRODUCT = 10**6  # multiplications: up to here, OpenBLAS with AVX-512 multiplies without copying its operands first
+SMALL_PRODUCT = 10**6  # multiplications: up to here, OpenBLAS with AVX-512 does not copy its operands first
 LEAST_PART = 256       # columns: a row is not cut into smaller parts to make its products small
 COST_OF_ADDING = 2     # times that of copying a number
 
 
 def convolve(W, A, windows, groups, shape):
-    """Z = W columns, of `shape`."""
+    """Z = W columns.
+
+    W: (O, C / groups, *kernel_size).
+    A: (C, *lengths, m).
+    windows: the `Windows` of the kernel on A.
+    groups: of channels.
+    shape: that of Z, (O, *windows, m).
+    """
     if not row_by_row(windows, shape):
         W, A, windows = W[:, :, None], A[:, None], windows.as_one_row()
         return convolve(W, A, windows, groups, (shape[0], 1, *shape[1:])).reshape(shape)
@@ -36,10 +44,17 @@ def convolve(W, A, windows, groups, shape):
 
 
 def convolve_transposed(W, dZ, windows, groups, shape):
-    """dA, of `shape`: the adjoint of `convolve` by A.
+    """dA: the adjoint of `convolve` by A.
 
-    dcolumns = W^T dZ, and dA sums over all windows in which a place stands. At stride 1 that is a convolution
-    of dZ with the kernel reversed, which is faster, unless it has to unfold far more numbers than are added here.
+    W: (O, C / groups, *kernel_size).
+    dZ: (O, *windows, m).
+    windows: the `Windows` of the kernel on A.
+    groups: of channels.
+    shape: that of A, (C, *lengths, m).
+
+    dcolumns = W^T dZ, and dA sums over all windows in which a position stands. At stride 1 that is a
+    convolution of dZ with the kernel reversed, which is faster, unless it has to unfold far more numbers than
+    are added here.
     """
     n_added, n_unfolded = shape[0] * math.prod(dZ.shape[1:]), len(dZ) * math.prod(shape[1:])
     if max(windows.stride) == 1 and n_unfolded < COST_OF_ADDING * n_added:
@@ -65,6 +80,11 @@ def convolve_transposed(W, dZ, windows, groups, shape):
 def correlate(dZ, A, windows, groups):
     """dW = dZ columns^T, of the shape of W but for the kernel's axes: the adjoint of `convolve` by W.
 
+    dZ: (O, *windows, m).
+    A: (C, *lengths, m).
+    windows: the `Windows` of the kernel on A.
+    groups: of channels.
+
     Computed as dW^T = columns dZ^T, the same sums, in which BLAS reads the larger matrix as it lies.
     """
     if not row_by_row(windows, dZ.shape):
@@ -89,10 +109,16 @@ def row_by_row(windows, shape):
 
 
 def columns_by_row(A, windows, groups, shape, dtype):
-    """For each band of rows of windows: its flat positions in an output of `shape`, and its columns row by row.
+    """For each band of rows of windows: its flat positions in the output, and its columns row by row.
 
-    The columns, (groups, rows, parts of a row, kernel_size[0] * C / groups * ..., columns of a part), are views that
-    overlap.
+    A: (C, *lengths, m).
+    windows: the `Windows` of the kernel on A.
+    groups: of channels.
+    shape: that of the output, (O, *windows, m).
+    dtype: that of the columns.
+
+    The columns, (groups, rows, parts of a row, kernel_size[0] * C / groups * ..., columns of a part),
+    are views that overlap.
     """
     A_by_group = A.reshape(groups, -1, *A.shape[1:])
     height, stride = windows.kernel_size[0], windows.stride[0]
@@ -107,7 +133,14 @@ def columns_by_row(A, windows, groups, shape, dtype):
 
 
 def bands_of_rows(n_channels, windows, groups, shape, dtype, like):
-    """For each band of rows of windows: its box, its flat positions in an output of `shape`, and room for `unfold`.
+    """For each band of rows of windows: its box, its flat positions in the output, and room for `unfold`.
+
+    n_channels: of the array that is unfolded.
+    windows: the `Windows` of the kernel on it.
+    groups: of channels.
+    shape: that of the output, (O, *windows, m).
+    dtype: that of the room.
+    like: an array of the kind that the room is to be, see `minipipe.meta`.
 
     The room is the same memory each time.
     """
@@ -123,7 +156,7 @@ def bands_of_rows(n_channels, windows, groups, shape, dtype, like):
 
 
 def parts_of_a_row(n_columns, n_multiplications):
-    """Into how many equal parts a row's columns are cut, so that each product is small, if that leaves enough columns.
+    """Into how many equal parts a row's columns are cut, so that each product is small but not too small.
 
     n_multiplications is the number of a single column.
 
@@ -154,5 +187,5 @@ def by_group(array, groups):
 
 
 def by_row(Z_by_group, columns):
-    """(groups, rows, parts of a row, channels of a group, columns of a part): a view, for the product with `columns`."""
+    """Z as (groups, rows, parts of a row, channels of a group, columns of a part): a view."""
     return np.moveaxis(Z_by_group.reshape(*Z_by_group.shape[:2], *columns.shape[1:3], -1), 1, 3)

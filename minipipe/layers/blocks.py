@@ -1,6 +1,7 @@
 """Layers made of layers."""
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,10 +11,13 @@ from .layer import Layer, every_layer
 class Block(Layer):
     """A layer made of `layers`. Its W, b, dW and db are tuples with one entry for each of them.
 
-    A subclass writes `through(A_prev)`, its forward, `output_shape`, `macs`, and `derivatives(dZ)`: dA_prev, and the
-    derivative by the output of each of the layers. The weights' gradients then are the layers' own. What its forward keeps
-    for itself lies in `kept`, and goes with the layers' caches, as do the derivatives from `backward_input` on, so that
-    `backward_weight` need not compute them again.
+    A subclass writes `output_shape`, `macs`, and
+
+        through(A_prev)     its forward; what it keeps for itself lies in `kept`
+        derivatives(dZ)     dA_prev, and the derivative by the output of each of the layers
+
+    The weights' gradients then are the layers' own. The derivatives stay in the cache, too,
+    so that `backward_weight` need not compute them again.
     """
 
     arrays = ()
@@ -23,14 +27,20 @@ class Block(Layer):
         met = set()
         for layer in every_layer(self.layers):
             if not isinstance(layer, Layer):
-                raise ValueError(f"{type(self).__name__} is made of layers, got {layer!r}: pass layer objects, such as ReLU()")
+                raise ValueError(
+                    f"{type(self).__name__} is made of layers, got {layer!r}: "
+                    "pass layer objects, such as ReLU()"
+                )
             if layer.fork or layer.join or layer.tie:
                 raise ValueError(
-                    f"{layer!r} stands inside a layer made of layers: skip connections by name and ties belong to the list of "
-                    "the network's layers"
+                    f"{layer!r} stands inside a layer made of layers: "
+                    "skip connections by name and ties belong to the list of the network's layers"
                 )
             if id(layer) in met:
-                raise ValueError(f"the same {layer!r} stands in two places, but it has one cache: make an object for each place")
+                raise ValueError(
+                    f"the same {layer!r} stands in two places, but it has one cache: "
+                    "make an object for each place"
+                )
             met.add(id(layer))
         self.cache = None
 
@@ -44,16 +54,22 @@ class Block(Layer):
 
     @property
     def cache(self):
-        caches = [layer.cache for layer in self.layers]
-        if self.kept is None and all(cache is None for cache in caches):
+        """All that backward needs, as a `BlockCache`; None without a forward.
+
+        It lies in the layers and in this block.
+        """
+        of_layers = [layer.cache for layer in self.layers]
+        if self.kept is None and all(cache is None for cache in of_layers):
             return None
-        return caches, self.kept, self._dZ, self._dZ_of_layers
+        return BlockCache(of_layers, self.kept, self._dZ, self._dZ_of_layers)
 
     @cache.setter
     def cache(self, value):
-        caches, self.kept, self._dZ, self._dZ_of_layers = value or ([None] * len(self.layers), None, None, None)
-        for layer, cache in zip(self.layers, caches):
+        if value is None:
+            value = BlockCache([None] * len(self.layers), None, None, None)
+        for layer, cache in zip(self.layers, value.of_layers, strict=True):
             layer.cache = cache
+        self.kept, self._dZ, self._dZ_of_layers = value.kept, value.dZ, value.dZ_of_layers
 
     def initialize(self, rng, dtype=np.float64):
         for layer in self.layers:
@@ -80,6 +96,21 @@ class Block(Layer):
 
     def __repr__(self):
         return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
+
+
+class BlockCache(NamedTuple):
+    """What a `Block` needs for its backward.
+
+    of_layers: the caches of its layers.
+    kept: what its forward keeps for itself.
+    dZ: what the last `backward_input` got, or None.
+    dZ_of_layers: the derivative by the output of each of its layers, which that has found, or None.
+    """
+
+    of_layers: list
+    kept: object
+    dZ: object
+    dZ_of_layers: list | None
 
 
 class Chain(Block):
@@ -127,16 +158,19 @@ class Chain(Block):
 
 
 class Branches(Block):
-    """Several chains of layers that all get the same A_prev. A branch is a list of layers; an empty one hands A_prev on.
+    """Several chains of layers that all get the same A_prev.
 
-    A_prev acts on the cost through each branch, so dA_prev is the sum of the branches' own. `kept` holds the shapes of
-    the branches' outputs.
+    A branch is a list of layers; an empty one hands A_prev on.
+
+    A_prev acts on the cost through each branch, so dA_prev is the sum of the branches' own.
+    `kept` holds the shapes of the branches' outputs.
     """
 
     def __init__(self, *branches):
         if not branches:
             raise ValueError(f"{type(self).__name__} needs at least 1 branch, got 0: pass lists of layers")
-        super().__init__([Chain(*(branch if isinstance(branch, (list, tuple)) else [branch])) for branch in branches])
+        lists = [branch if isinstance(branch, (list, tuple)) else [branch] for branch in branches]
+        super().__init__([Chain(*layers) for layers in lists])
 
     def through(self, A_prev):
         parts = [branch.forward(A_prev) for branch in self.layers]
@@ -150,9 +184,10 @@ class Branches(Block):
         self.check_dZ(dZ, self.joined_shape(self.kept))
         of_branches = self.parted(dZ)
         parts = [branch.backward_input(d) for branch, d in zip(self.layers, of_branches)]
-        dA_prev, *others = [part for part in parts if part is not None] or [None]  # tokens have no derivative
-        for other in others:
-            dA_prev = dA_prev + other
+        dA_prev = None
+        for part in parts:
+            if part is not None:  # tokens have no derivative
+                dA_prev = part if dA_prev is None else dA_prev + part
         return dA_prev, of_branches
 
     def output_shape(self, shape):
@@ -166,7 +201,9 @@ class Branches(Block):
 
 
 class Add(Branches):
-    """A = the sum of the branches' outputs, which have one shape. Each branch gets all of dZ, since dA/d(branch) = 1.
+    """A = the sum of the branches' outputs, which have one shape.
+
+    Each branch gets all of dZ, since dA/d(branch) = 1.
 
     >>> from .activations import ReLU
     >>> layer = Add([ReLU()], [])
@@ -187,15 +224,19 @@ class Add(Branches):
 
     def joined_shape(self, shapes):
         if any(shape != shapes[0] for shape in shapes):
-            raise ValueError(f"{self!r}: the branches have outputs of shapes {shapes}, which cannot be added: make them equal")
+            raise ValueError(
+                f"{self!r}: the branches have outputs of shapes {shapes}, "
+                "which cannot be added: make them equal"
+            )
         return shapes[0]
 
 
 class Residual(Add):
     """A = A_prev + f(A_prev), for f the layers one after another, whose output has the shape of A_prev.
 
-    dA_prev = dZ + (dZ through the layers): the first term reaches A_prev unchanged, however many layers there are.
-    For f with an output of another shape, use `Add(layers, shortcut)`. Source: He et al. 2015, arXiv 1512.03385.
+    dA_prev = dZ + (dZ through the layers): the first term reaches A_prev unchanged, however many layers
+    there are. For f with an output of another shape, use `Add(layers, shortcut)`. Source: He et al.
+    2015, arXiv 1512.03385.
 
     >>> from .linear import Linear
     >>> layer = Residual(Linear(1, 1, W=[[3.0]], b=[[0.5]]))
@@ -211,10 +252,12 @@ class Residual(Add):
 
 
 class Concat(Branches):
-    """A = the branches' outputs one below the other, along axis 0: features, or channels. The other axes agree.
+    """A = the branches' outputs one below the other, along axis 0: features, or channels.
 
-    Each row of A comes from one branch, so each branch gets its own rows of dZ. Source: Szegedy et al. 2014, arXiv
-    1409.4842.
+    The other axes agree.
+
+    Each row of A comes from one branch, so each branch gets its own rows of dZ. Source: Szegedy et al.
+    2014, arXiv 1409.4842.
 
     >>> Concat([], []).forward(np.array([[1.0, 2.0]]))
     array([[1., 2.],
@@ -231,7 +274,7 @@ class Concat(Branches):
     def joined_shape(self, shapes):
         if any(shape[1:] != shapes[0][1:] for shape in shapes):
             raise ValueError(
-                f"{self!r}: the branches have outputs of shapes {shapes}, which must agree in all axes but the first to be "
-                "concatenated"
+                f"{self!r}: the branches have outputs of shapes {shapes}, "
+                "which must agree in all axes but the first to be concatenated"
             )
         return sum(shape[0] for shape in shapes), *shapes[0][1:]

@@ -11,17 +11,28 @@ from .windows import Windows
 
 
 class Kernel(Layer):
-    """What convolution and its transpose share: parameters, checks, bias. `n_axes` is the number of spatial axes."""
+    """What convolution and its transpose share: parameters, checks, bias.
+
+    `n_axes` is the number of spatial axes.
+
+    in_channels, out_channels: of A_prev and of Z.
+    windows: the `Windows` of the kernel.
+    groups: into how many parts the channels are divided, each with a product of its own.
+    bias: whether b is added.
+    """
 
     n_axes = None
 
     def __init__(self, in_channels, out_channels, windows, groups, bias):
         if min(in_channels, out_channels, groups) < 1:
-            raise ValueError(f"in_channels={in_channels}, out_channels={out_channels} and groups={groups} must be at least 1")
+            raise ValueError(
+                f"in_channels={in_channels}, "
+                f"out_channels={out_channels} and groups={groups} must be at least 1"
+            )
         if in_channels % groups or out_channels % groups:
             raise ValueError(
-                f"groups={groups} does not divide both in_channels={in_channels} and out_channels={out_channels}: "
-                f"use a divisor of {math.gcd(in_channels, out_channels)}"
+                f"groups={groups} does not divide both in_channels={in_channels} "
+                f"and out_channels={out_channels}: use a divisor of {math.gcd(in_channels, out_channels)}"
             )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.windows, self.bias = windows, bias
@@ -33,12 +44,15 @@ class Kernel(Layer):
             self.b = np.zeros(self._shape_of_b(), self.W.dtype)
 
     def draw(self, rng):
-        return he(rng, self.in_channels // self.groups * math.prod(self.windows.kernel_size), self.out_channels)
+        n_prev = self.in_channels // self.groups * math.prod(self.windows.kernel_size)
+        return he(rng, n_prev, self.out_channels)
 
     def forward(self, A_prev):
         shape = self.output_shape(A_prev.shape)
         if self.W is None or (self.bias and self.b is None):
-            raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
+            raise RuntimeError(
+                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
+            )
         Z = self.product(as_dtype_of(A_prev, self.W), A_prev, shape)
         if self.b is not None:
             Z += as_dtype_of(A_prev, self.b)
@@ -58,8 +72,8 @@ class Kernel(Layer):
         if len(shape) != self.n_axes + 2 or shape[0] != self.in_channels:
             lengths = ", ".join("DHW"[-self.n_axes:])
             raise ValueError(
-                f"{self!r} needs A_prev of shape ({self.in_channels}, {lengths}, m), got {shape}: channels are the first axis, "
-                "samples the last"
+                f"{self!r} needs A_prev of shape ({self.in_channels}, {lengths}, m), got {shape}: "
+                "channels are the first axis, samples the last"
             )
         return self.out_channels, *self.output_lengths(shape[1:-1]), shape[-1]
 
@@ -70,34 +84,46 @@ class Kernel(Layer):
         return self.out_channels, *(1,) * (self.n_axes + 1)
 
     def __repr__(self):
-        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, kernel_size={self.windows.kernel_size})"
+        kernel_size = self.windows.kernel_size
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, kernel_size={kernel_size})"
 
 
 class Convolution(Kernel):
     """Z[o, p, k] = sum_{c, i} W[o, c, i] A_prev[c, p * stride + i * dilation - padding, k] + b[o]
 
-    A_prev (C, *lengths, m), W (O, C / groups, *kernel_size), b (O, 1, ..., 1), Z (O, *windows, m). The place p
-    and the entry i of the kernel have one index per spatial axis; a place outside A_prev counts as 0. There are
-    (n + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 windows on an axis of length n.
-    With groups, output channel o sees only the C / groups input channels of its own group.
+    A_prev (C, *lengths, m), W (O, C / groups, *kernel_size), b (O, 1, ..., 1), Z (O, *windows, m).
+    The position p and the entry i of the kernel have one index per spatial axis; a position outside A_prev
+    counts as 0.
+
+    in_channels, out_channels: C and O.
+    kernel_size: a whole number, or a tuple of one per spatial axis; so are stride, padding and dilation.
+    stride: positions from one window to the next.
+    padding: zeros on both sides of an axis; "same" keeps the length, the odd zero going behind.
+    dilation: positions from one entry of the kernel to the next.
+    groups: output channel o sees only the C / groups input channels of its own group.
+    bias: whether b is added.
+
+    There are (n + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 windows on an axis of length n.
+    Defaults are PyTorch's. W is drawn by `he` with the C / groups * prod(kernel_size) inputs of an output.
+    Options that cannot be, and a kernel that does not fit into A_prev, raise `ValueError`.
 
     Unfold A_prev: let column (p, k) of a matrix list all numbers that window p of sample k covers,
-    columns[(c, i), (p, k)] = A_prev[c, p * stride + i * dilation - padding, k]. Then this is the Linear layer:
+    columns[(c, i), (p, k)] = A_prev[c, p * stride + i * dilation - padding, k]. Then this is the
+    Linear layer:
 
         Z = W columns + b      dcolumns = W^T dZ      dW = dZ columns^T      db = row sums of dZ
 
-    and since A_prev[c, q, k] stands in `columns` once for each window that covers place q, dA_prev sums dcolumns
-    over these (`fold`). No product divides by m and each sum over k runs over samples, so the gradients of
-    micro-batches add up. The matrix is prod(kernel_size) times as large as A_prev; only a band of it exists at a
-    time, and backward unfolds again instead of caching.
+    A_prev[c, q, k] stands in `columns` once for each window that covers position q, so dA_prev sums
+    dcolumns over these (`fold`). No product divides by m and each sum over k runs over samples,
+    so the gradients of micro-batches add up. The matrix is prod(kernel_size) times as large as A_prev;
+    only a band of it exists at a time, and backward unfolds again instead of caching.
 
-    Parameters and defaults are PyTorch's; padding="same" keeps the length, the odd zero going behind. W is drawn
-    by `he` with the C / groups * prod(kernel_size) inputs of an output. Options that cannot be, and a kernel that
-    does not fit into A_prev, raise `ValueError`. Source: LeCun et al. 1989, Neural
-    Computation 1(4); the matrix product: Chellapilla, Puri, Simard 2006.
+    Sources: LeCun et al. 1989, Neural Computation 1(4); the matrix product: Chellapilla, Puri, Simard 2006.
     """
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True):
+    def __init__(
+        self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True
+    ):
         windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation)
         super().__init__(in_channels, out_channels, windows, groups, bias)
 
@@ -124,7 +150,7 @@ class Convolution(Kernel):
 class Conv1d(Convolution):
     """Convolution over one axis: A_prev (C, L, m), W (O, C / groups, kernel), Z (O, L', m).
 
-    A kernel of 5 on 8 numbers has 8 - 5 + 1 = 4 places to be:
+    A kernel of 5 on 8 numbers has 8 - 5 + 1 = 4 positions to be:
 
     >>> layer = Conv1d(1, 1, kernel_size=5)
     >>> layer.W, layer.b = np.array([[[1.0, 0.0, 0.0, 0.0, -1.0]]]), np.zeros((1, 1, 1))
@@ -154,6 +180,9 @@ class Conv2d(Convolution):
 
 
 class Conv3d(Convolution):
-    """Convolution over volumes: A_prev (C, D, H, W, m), W (O, C / groups, *kernel_size), Z (O, D', H', W', m)."""
+    """Convolution over volumes.
+
+    A_prev (C, D, H, W, m), W (O, C / groups, *kernel_size), Z (O, D', H', W', m).
+    """
 
     n_axes = 3

@@ -10,14 +10,16 @@ from .layer import Layer
 
 
 class Dropout(Layer):
-    """A = A_prev * D / (1 - p)  in training, where each number of D is 0 with probability p, else 1; elsewhere A = A_prev.
+    """A = A_prev * D / (1 - p)  in training, where each number of D is 0 with probability p, else 1.
 
-    dA_prev = dZ * D / (1 - p). The division keeps the expected value of A at A_prev.
+    Outside of training, A = A_prev. dA_prev = dZ * D / (1 - p). The division keeps the expected value of A at
+    A_prev.
 
-    D is a function of (seed, layer, step, sample) alone: of the network's seed and the layer's place in it, which make the
-    `key`, the number of updates so far, and the sample's place in the mini-batch. So a sample has the same mask in any
-    micro-batch, in the full batch, and when its forward is recomputed. A counter-based generator makes that cheap: its
-    n-th number is a function of n and the key, and each sample has a range of n of its own.
+    D is a function of (seed, layer, step, sample) alone: of the network's seed and the layer's index in it,
+    which make the `key`, the number of updates so far, and the sample's position in the mini-batch.
+    So a sample has the same mask in any micro-batch, in the full batch, and when its forward is recomputed.
+    A counter-based generator makes that cheap: its n-th number is a function of n and the key, and each
+    sample has a range of n of its own.
 
     Sources: Srivastava et al. 2014, JMLR 15; Salmon et al. 2011, SC 11, for the generator, Philox.
 
@@ -57,7 +59,10 @@ class Dropout(Layer):
         return dZ * self.cached(dZ)
 
     def _kept(self, shape):
-        """Where D is 1. Each value of the counter gives eight numbers of 32 bits; a sample takes as many values as it needs."""
+        """Where D is 1.
+
+        Each value of the counter gives eight numbers of 32 bits; a sample takes as many values as it needs.
+        """
         n, m = math.prod(shape[:-1]), shape[-1]
         blocks = -(-n // 8)
         generator = np.random.Philox(key=self.key, counter=(self.step << 128) + self.first_sample * blocks)

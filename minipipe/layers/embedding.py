@@ -11,13 +11,13 @@ from .layer import Layer, as_dtype_of
 class Embedding(Layer):
     """A[:, t, k] = W[token, :]  for the token in A_prev[t, k]: a vector for each of `n_tokens` tokens.
 
-    A_prev (T, m) or of any shape (..., m), whole numbers 0..n_tokens-1; W (n_tokens, d), A (d, T, m). It is the Linear layer
-    W^T A_prev for one-hot columns A_prev, without the products by 0, hence
+    A_prev (T, m) or of any shape (..., m), whole numbers 0..n_tokens-1; W (n_tokens, d), A (d, T, m).
+    It is the Linear layer W^T A_prev for one-hot columns A_prev, without the products by 0, hence
 
-        dW[v, :] = sum of dZ[:, t, k] over all places (t, k) that hold token v
+        dW[v, :] = sum of dZ[:, t, k] over all positions (t, k) that hold token v
 
-    Tokens have no derivative: dA_prev is None. W is drawn from N(0, 1/d). Layers of a network with the same `tie`, a name,
-    share one W: for instance with Linear(d, n_tokens), Press and Wolf 2016, arXiv 1608.05859.
+    Tokens have no derivative: dA_prev is None. W is drawn from N(0, 1/d). Layers of a network with the same
+    `tie`, a name, share one W: for instance with Linear(d, n_tokens), Press and Wolf 2016, arXiv 1608.05859.
 
     Tokens that are not whole, or out of range, raise `ValueError`. Source: Bengio et al. 2003, JMLR 3.
 
@@ -39,11 +39,14 @@ class Embedding(Layer):
 
     def initialize(self, rng, dtype=np.float64):
         if self.W is None:
-            self.W = (rng.standard_normal((self.n_tokens, self.d)) / math.sqrt(self.d)).astype(dtype)
+            W = rng.standard_normal((self.n_tokens, self.d)) / math.sqrt(self.d)
+            self.W = W.astype(dtype)
 
     def forward(self, A_prev):
         if self.W is None:
-            raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
+            raise RuntimeError(
+                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
+            )
         tokens = self._checked(A_prev)
         self.cache = tokens
         return np.ascontiguousarray(np.moveaxis(self.W[tokens], -1, 0), like=self.W)
@@ -63,11 +66,14 @@ class Embedding(Layer):
     def _checked(self, A_prev):
         tokens = A_prev.astype(np.intp)
         if not np.array_equal(tokens, A_prev):
-            raise ValueError(f"{self!r} needs whole numbers as tokens, got {A_prev[tokens != A_prev][0]}: pass the tokens' numbers")
+            strange = A_prev[tokens != A_prev][0]
+            raise ValueError(
+                f"{self!r} needs whole numbers as tokens, got {strange}: pass the tokens' numbers"
+            )
         if tokens.min() < 0 or tokens.max() >= self.n_tokens:
             raise ValueError(
-                f"{self!r}: tokens run from {tokens.min()} to {tokens.max()}, but it knows 0 to {self.n_tokens - 1}: use a larger "
-                "n_tokens, or other tokens"
+                f"{self!r}: tokens run from {tokens.min()} to {tokens.max()}, "
+                f"but it knows 0 to {self.n_tokens - 1}: use a larger n_tokens, or other tokens"
             )
         return tokens
 
@@ -82,11 +88,11 @@ class Embedding(Layer):
 
 
 class PositionalEmbedding(Layer):
-    """A[:, t, k] = A_prev[:, t, k] + W[:, t]: a learned vector for each of up to `n_places` places, for Transformers.
+    """A[:, t, k] = A_prev[:, t, k] + W[:, t]: a learned vector for each position, for Transformers.
 
     A_prev, A (d, T, m) with T <= n_places; W (d, n_places), drawn from N(0, 1/d).
 
-        dA_prev = dZ        dW[:, t] = sum of dZ[:, t, k] over the samples k, and 0 from place T on
+        dA_prev = dZ        dW[:, t] = sum of dZ[:, t, k] over the samples k, and 0 from position T on
 
     Sources: Gehring et al. 2017, arXiv 1705.03122; Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
 
@@ -104,12 +110,15 @@ class PositionalEmbedding(Layer):
 
     def initialize(self, rng, dtype=np.float64):
         if self.W is None:
-            self.W = (rng.standard_normal((self.d, self.n_places)) / math.sqrt(self.d)).astype(dtype)
+            W = rng.standard_normal((self.d, self.n_places)) / math.sqrt(self.d)
+            self.W = W.astype(dtype)
 
     def forward(self, A_prev):
         self.output_shape(A_prev.shape)
         if self.W is None:
-            raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
+            raise RuntimeError(
+                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
+            )
         self.cache = A_prev.shape
         return A_prev + as_dtype_of(A_prev, self.W)[:, :A_prev.shape[1], None]
 
@@ -125,9 +134,14 @@ class PositionalEmbedding(Layer):
 
     def output_shape(self, shape):
         if len(shape) != 3 or shape[0] != self.d:
-            raise ValueError(f"{self!r} needs A_prev of shape ({self.d}, T, m), got {shape}: samples are the last axis")
+            raise ValueError(
+                f"{self!r} needs A_prev of shape ({self.d}, T, m), got {shape}: samples are the last axis"
+            )
         if shape[1] > self.n_places:
-            raise ValueError(f"{self!r}: a sequence of T={shape[1]} exceeds n_places={self.n_places}: shorten it, or use more places")
+            raise ValueError(
+                f"{self!r}: a sequence of T={shape[1]} exceeds n_places={self.n_places}: "
+                "shorten it, or use more places"
+            )
         return shape
 
     def parameter_shapes(self):

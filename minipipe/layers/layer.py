@@ -29,10 +29,11 @@ class Layer:
     `layers` has tuples of theirs instead.
 
     Without any number being computed, three methods tell what a forward will do: `output_shape(shape)`,
-    `parameter_shapes()` and `macs(shape)`. Where A_prev or A is a pair of arrays, so is its shape, and its derivative.
+    `parameter_shapes()` and `macs(shape)`. Where A_prev or A is a pair of arrays, so is its shape,
+    and its derivative.
 
-    A network says when a forward takes place: in `training` or not, after how many updates (`step`), and which
-    place in the mini-batch the first sample of A_prev has (`first_sample`).
+    Before a forward, a network says whether it is in `training`, after how many updates (`step`), and which
+    position in the mini-batch the first sample of A_prev has (`first_sample`).
     """
 
     W = None
@@ -55,7 +56,7 @@ class Layer:
         return None, None
 
     def output_shape(self, shape):
-        """The shape of A for an A_prev of `shape`, samples included; `ValueError` for a shape that does not fit."""
+        """The shape of A for an A_prev of `shape`, samples included; `ValueError` if that does not fit."""
         return shape
 
     def parameter_shapes(self):
@@ -63,7 +64,10 @@ class Layer:
         return None, None
 
     def macs(self, shape):
-        """Multiply-accumulates in the products of a forward for an A_prev of `shape`; elementwise work is not counted."""
+        """Multiply-accumulates in the products of a forward for an A_prev of `shape`.
+
+        Elementwise work is not counted.
+        """
         return 0
 
     def copy(self, convert=lambda array: array.copy()):
@@ -81,18 +85,41 @@ class Layer:
         return twin
 
     def cached(self, dZ, shape_of_input=np.shape):
-        """`cache`, after checking that there is one and that `dZ` fits it; `shape_of_input(cache)` is A_prev's shape."""
+        """`cache`, after checking that there is one and that `dZ` fits it.
+
+        shape_of_input: a function of the cache that gives the shape of A_prev.
+        """
         if self.cache is None:
             where = "" if self.training else " in training"
-            raise RuntimeError(f"{self!r}: backward needs the cache of a forward{where}: call forward(A_prev) first")
+            raise RuntimeError(
+                f"{self!r}: backward needs the cache of a forward{where}: call forward(A_prev) first"
+            )
         self.check_dZ(dZ, self.output_shape(shape_of_input(self.cache)))
         return self.cache
 
     def check_dZ(self, dZ, shape):
         if shape_of(dZ) != shape:
             raise ValueError(
-                f"{self!r}: dZ has shape {shape_of(dZ)}, but the output had shape {shape}: pass the derivative of the cost by that output"
+                f"{self!r}: dZ has shape {shape_of(dZ)}, but the output had shape {shape}: "
+                "pass the derivative of the cost by that output"
             )
+
+    def checked_parameter(self, name, value, shape):
+        """The parameter `name` as a new array, or None; `ValueError` for another shape or other numbers.
+
+        value: numbers that the user has given, or None.
+        shape: what it must be.
+        """
+        if value is None:
+            return None
+        value = np.array(value)
+        if value.dtype.kind in "iub":
+            value = value.astype(np.float64)
+        if value.dtype.kind not in "fO" or (value.dtype.kind == "f" and not np.isfinite(value).all()):
+            raise ValueError(f"{name} must hold finite real numbers, got an array of {value.dtype}")
+        if value.shape != shape:
+            raise ValueError(f"{name} has shape {value.shape}, but {self!r} needs {shape}")
+        return value
 
     def __repr__(self):
         return f"{type(self).__name__}()"
@@ -103,12 +130,6 @@ def every_layer(layers):
     for layer in layers:
         yield layer
         yield from every_layer(layer.layers)
-
-
-def set_moment(layers, training, step=0, first_sample=0):
-    """Tell `layers`, a flat list, when the next forward takes place."""
-    for layer in layers:
-        layer.training, layer.step, layer.first_sample = training, step, first_sample
 
 
 def as_dtype_of(data, parameter):

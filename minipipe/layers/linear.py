@@ -11,7 +11,13 @@ from .layer import Layer, as_dtype_of
 class Linear(Layer):
     """Z = W A_prev + b,  W (n, n_prev), b (n, 1), A_prev (n_prev, m), Z (n, m).
 
-    A_prev may have further axes, as in (n_prev, T, m): then the same W and b act at each of their places.
+    n_prev: rows of A_prev.
+    n: rows of Z.
+    initialization: draws W, as `initialization(rng, n_prev, n)`; b is drawn as zeros.
+    W, b: the parameters themselves, if they are known.
+    tie: a name; layers of a network with the same `tie` share one W.
+
+    A_prev may have further axes, as in (n_prev, T, m): then the same W and b act at each of their positions.
 
     Backward, for the derivative dZ (n, m) of the cost J. One entry is
     Z[i, k] = sum_j W[i, j] A_prev[j, k] + b[i], so by the chain rule
@@ -22,8 +28,7 @@ class Linear(Layer):
 
     The sums over k run over samples. That is why the gradients of micro-batches add up.
 
-    W and b are drawn by `initialize`, W by `initialization(rng, n_prev, n)` and b zero, unless they
-    are given here. Layers of a network with the same `tie`, a name, share one W. Source: Rumelhart, Hinton, Williams 1986.
+    Raises `ValueError` for parameters of other shapes. Source: Rumelhart, Hinton, Williams 1986.
 
     >>> layer = Linear(2, 1, W=[[1.0, 2.0]], b=[[0.5]])
     >>> A_prev = np.array([[1.0, 0.0, 3.0], [0.0, 1.0, 1.0]])     # three samples
@@ -38,8 +43,8 @@ class Linear(Layer):
         if n_prev < 1 or n < 1:
             raise ValueError(f"Linear({n_prev}, {n}): both numbers of units must be at least 1")
         self.n_prev, self.n, self.initialization, self.tie = n_prev, n, initialization, tie
-        self.W = _parameter("W", W, (n, n_prev))
-        self.b = _parameter("b", b, (n, 1))
+        self.W = self.checked_parameter("W", W, (n, n_prev))
+        self.b = self.checked_parameter("b", b, (n, 1))
 
     def initialize(self, rng, dtype=np.float64):
         if self.W is None:
@@ -50,7 +55,9 @@ class Linear(Layer):
     def forward(self, A_prev):
         shape = self.output_shape(A_prev.shape)
         if self.W is None or self.b is None:
-            raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
+            raise RuntimeError(
+                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
+            )
         self.cache = A_prev
         Z = as_dtype_of(A_prev, self.W) @ A_prev.reshape(self.n_prev, -1)
         Z += as_dtype_of(A_prev, self.b)
@@ -62,12 +69,15 @@ class Linear(Layer):
 
     def backward_weight(self, dZ):
         A_prev, dZ = self.cached(dZ).reshape(self.n_prev, -1), dZ.reshape(self.n, -1)
-        ones = np.ones((dZ.shape[1], 1), dZ.dtype)  # row sums as a matrix product: several times faster than sum
+        # row sums as a matrix product: several times faster than sum
+        ones = np.ones((dZ.shape[1], 1), dZ.dtype)
         return dZ @ A_prev.T, dZ @ ones
 
     def output_shape(self, shape):
         if len(shape) < 2 or shape[0] != self.n_prev:
-            raise ValueError(f"{self!r} needs A_prev of shape ({self.n_prev}, m), got {shape}: samples are columns")
+            raise ValueError(
+                f"{self!r} needs A_prev of shape ({self.n_prev}, m), got {shape}: samples are columns"
+            )
         return self.n, *shape[1:]
 
     def parameter_shapes(self):
@@ -78,16 +88,3 @@ class Linear(Layer):
 
     def __repr__(self):
         return f"Linear({self.n_prev}, {self.n})"
-
-
-def _parameter(name, value, shape):
-    if value is None:
-        return None
-    value = np.array(value)
-    if value.dtype.kind in "iub":
-        value = value.astype(np.float64)
-    if value.dtype.kind not in "fO" or (value.dtype.kind == "f" and not np.isfinite(value).all()):
-        raise ValueError(f"{name} must hold finite real numbers, got an array of {value.dtype}")
-    if value.shape != shape:
-        raise ValueError(f"{name} has shape {value.shape}, but Linear({shape[1]}, {shape[0]}) needs {shape}")
-    return value

@@ -1,4 +1,4 @@
-"""Normalisation: numbers that belong together get mean 0 and variance 1, then a scale and a shift of their own.
+"""Normalisation: numbers that belong together get mean 0 and variance 1, then a scale and a shift.
 
 LayerNorm, GroupNorm and BatchNorm differ only in which numbers belong together.
 """
@@ -12,12 +12,13 @@ from .layer import Layer, as_dtype_of
 
 
 class Normalization(Layer):
-    """A = W X + b  with  X = (A_prev - mean) / s,  s = sqrt(var + epsilon), and mean and var taken over groups of N numbers.
+    """A = W X + b  with  X = (A_prev - mean) / s,  s = sqrt(var + epsilon).
 
-    A_prev, A (n, ..., m); W, b (n, 1), a scale and a shift for each row; var is the mean squared distance from the mean.
+    mean and var are taken over groups of N numbers. A_prev, A (n, ..., m); W, b (n, 1), a scale and a shift
+    for each row; var is the mean squared distance from the mean.
 
-    Backward, within one group: dX = W dZ, dW = row sums of dZ X, db = row sums of dZ. A number x_j of X moves with every
-    number a_i of the group's A_prev, through itself, the mean and s:
+    Backward, within one group: dX = W dZ, dW = row sums of dZ X, db = row sums of dZ. A number x_j of X moves
+    with every number a_i of the group's A_prev, through itself, the mean and s:
 
         dx_j/da_i = (1[i = j] - 1/N - x_i x_j / N) / s        since ds/da_i = (a_i - mean) / (N s) = x_i / N
 
@@ -30,12 +31,15 @@ class Normalization(Layer):
         if whole_number("n", n) < 1:
             raise ValueError(f"{type(self).__name__}: n={n} rows must be at least 1")
         if not epsilon > 0:
-            raise ValueError(f"epsilon={epsilon} must be above 0: it keeps equal numbers from being divided by 0")
+            raise ValueError(
+                f"epsilon={epsilon} must be above 0: it keeps equal numbers from being divided by 0"
+            )
         self.n, self.epsilon = n, epsilon
 
     def initialize(self, rng, dtype=np.float64):
         if self.W is None:
-            self.W, self.b = np.ones((self.n, 1), dtype), np.zeros((self.n, 1), dtype)
+            self.W = np.ones((self.n, 1), dtype)
+            self.b = np.zeros((self.n, 1), dtype)
 
     def forward(self, A_prev):
         self.check_A_prev(A_prev)
@@ -53,7 +57,8 @@ class Normalization(Layer):
         X, inverse = self.cached(dZ, lambda cache: cache[0].shape)
         X, axes = self.groups(X)
         dX, _ = self.groups(dZ * self.per_row(self.W, dZ))
-        dA_prev = (dX - dX.mean(axis=axes, keepdims=True) - X * (dX * X).mean(axis=axes, keepdims=True)) * inverse
+        mean, mean_with_X = (part.mean(axis=axes, keepdims=True) for part in (dX, dX * X))
+        dA_prev = (dX - mean - X * mean_with_X) * inverse
         return dA_prev.reshape(dZ.shape)
 
     def backward_weight(self, dZ):
@@ -70,7 +75,9 @@ class Normalization(Layer):
     def check_A_prev(self, A_prev):
         self.output_shape(A_prev.shape)
         if self.W is None:
-            raise RuntimeError(f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential")
+            raise RuntimeError(
+                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
+            )
 
     def scaled(self, X):
         return X * self.per_row(self.W, X) + self.per_row(self.b, X)
@@ -81,7 +88,9 @@ class Normalization(Layer):
 
     def output_shape(self, shape):
         if len(shape) < 2 or shape[0] != self.n:
-            raise ValueError(f"{self!r} needs A_prev of shape ({self.n}, ..., m), got {shape}: rows first, samples last")
+            raise ValueError(
+                f"{self!r} needs A_prev of shape ({self.n}, ..., m), got {shape}: rows first, samples last"
+            )
         return shape
 
     def parameter_shapes(self):
@@ -92,10 +101,10 @@ class Normalization(Layer):
 
 
 class LayerNorm(Normalization):
-    """The `Normalization` in which the n numbers of one sample, at one place of it, are a group.
+    """The `Normalization` in which the n numbers of one sample, at one position of it, are a group.
 
-    A sample's result does not depend on its company, so full batch and micro-batches agree. Source: Ba, Kiros, Hinton
-    2016, arXiv 1607.06450; in a Transformer, each token is normalised by itself.
+    A sample's result does not depend on its company, so full batch and micro-batches agree. Source:
+    Ba, Kiros, Hinton 2016, arXiv 1607.06450; in a Transformer, each token is normalised by itself.
 
     >>> layer = LayerNorm(2)
     >>> layer.initialize(np.random.default_rng(0))
@@ -109,7 +118,7 @@ class LayerNorm(Normalization):
 
 
 class GroupNorm(Normalization):
-    """The `Normalization` in which n / n_groups channels of one sample, with all their places, are a group.
+    """The `Normalization` in which n / n_groups channels of a sample, with all their positions, are a group.
 
     n_groups must divide n; n_groups = n is instance normalisation. Source: Wu and He 2018, arXiv 1803.08494.
 
@@ -133,17 +142,19 @@ class GroupNorm(Normalization):
 
 
 class BatchNorm(Normalization):
-    """The `Normalization` in which one row, with all places and all samples of the micro-batch, is a group.
+    """The `Normalization` in which a row, with all positions and samples of the micro-batch, is a group.
 
-    Here samples meet. In training, mean and var are those of the micro-batch at hand, so the result, and the gradient,
-    are those of the micro-batches and not of the full batch: GPipe's rule. With n numbers in a group, n must be at least 2.
+    Here samples meet. In training, mean and var are those of the micro-batch at hand, so the result,
+    and the gradient, are those of the micro-batches and not of the full batch: GPipe's rule.
+    With n numbers in a group, n must be at least 2.
 
     Elsewhere `running_mean` and `running_var` (n, 1) take their place. At the end of each mini-batch, once,
 
         running <- (1 - momentum) * running + momentum * (value of the whole mini-batch)
 
-    where the whole mini-batch's mean and variance are put together from those of its micro-batches, ragged or not
-    (`Moments`), and the variance is the unbiased one, with n - 1 below the line. A recomputation counts nothing.
+    where the whole mini-batch's mean and variance are put together from those of its micro-batches,
+    ragged or not (`Moments`), and the variance is the unbiased one, with n - 1 below the line.
+    A recomputation counts nothing.
 
     Sources: Ioffe and Szegedy 2015, arXiv 1502.03167; Huang et al. 2018, arXiv 1811.06965, section 2.
 
@@ -161,13 +172,16 @@ class BatchNorm(Normalization):
     def __init__(self, n, epsilon=1e-5, momentum=0.1):
         super().__init__(n, epsilon)
         if not 0 < momentum <= 1:
-            raise ValueError(f"momentum={momentum} must lie in 0 < momentum <= 1: it is the share of the newest mini-batch")
+            raise ValueError(
+                f"momentum={momentum} must lie in 0 < momentum <= 1: it is the share of the newest mini-batch"
+            )
         self.momentum = momentum
 
     def initialize(self, rng, dtype=np.float64):
         super().initialize(rng, dtype)
         if self.running_mean is None:
-            self.running_mean, self.running_var = np.zeros((self.n, 1), dtype), np.ones((self.n, 1), dtype)
+            self.running_mean = np.zeros((self.n, 1), dtype)
+            self.running_var = np.ones((self.n, 1), dtype)
 
     def forward(self, A_prev):
         if self.training:
@@ -184,8 +198,8 @@ class BatchNorm(Normalization):
         if n < 2:
             self.cache = None
             raise ValueError(
-                f"{self!r} in training got {n} number in a row, but needs at least 2 to have a variance: use fewer "
-                "micro-batches, or a larger batch"
+                f"{self!r} in training got {n} number in a row, but needs at least 2 to have a variance: "
+                "use fewer micro-batches, or a larger batch"
             )
         self.statistics = Moments(n, mean, var * n)
 
@@ -198,12 +212,14 @@ class BatchNorm(Normalization):
 
 
 class Moments(NamedTuple):
-    """Number of values, their mean, and M2, the sum of their squared distances from it; `+` puts two sets together.
+    """Number of values, their mean, and M2, the sum of their squared distances from it.
+
+    The sum of two `Moments` is that of both sets of values together:
 
         n = n1 + n2     mean = (n1 mean1 + n2 mean2) / n     M2 = M2_1 + M2_2 + (mean1 - mean2)^2 n1 n2 / n
 
-    Unlike a sum of squares, it subtracts no large number from another. Source: Chan, Golub, LeVeque 1979, Stanford
-    report STAN-CS-79-773.
+    Unlike a sum of squares, it subtracts no large number from another. Source: Chan, Golub, LeVeque 1979,
+    Stanford report STAN-CS-79-773.
 
     >>> Moments(1, 1.0, 0.0) + Moments(1, 3.0, 0.0)
     Moments(n=2, mean=2.0, M2=2.0)

@@ -1,10 +1,11 @@
 """Pooling: one number for each window that slides over an image, in 1, 2 or 3 dimensions.
 
-A_prev is `(C, L, m)`, `(C, H, W, m)` or `(C, D, H, W, m)`: channels, spatial axes, samples. A window of
-`kernel_size` by ... starts at every `stride`-th place, `padding` places before the first number, so an axis of n
-numbers gives (n + 2 * padding - kernel_size) // stride + 1 windows. The loops run over the offsets in a window, never
-over windows: at each offset, one strided view of A_prev holds that number of every window. Padding is not stored: at
-each offset, only the windows take part that have a number there.
+A_prev is `(C, L, m)`, `(C, H, W, m)` or `(C, D, H, W, m)`: channels, spatial axes, samples.
+A window of `kernel_size` by ... starts at every `stride`-th position, `padding` positions before
+the first number, so an axis of n numbers gives (n + 2 * padding - kernel_size) // stride + 1 windows.
+The loops run over the offsets in a window, never over windows: at each offset, one strided view of A_prev
+holds that number of every window. Padding is not stored: at each offset, only the windows take part that have
+a number there.
 """
 
 import math
@@ -21,32 +22,41 @@ CACHE_BYTES = 2**20  # of numbers of A_prev, at which a loop over offsets works 
 class Pool(Layer):
     """What max and average pooling share: the windows, and the walk over the spatial axes.
 
-    kernel_size, stride, padding: whole numbers, or one for each spatial axis. stride: left out, the kernel_size, so
-    that windows do not overlap. padding: at most half of kernel_size, so that each window holds a number.
+    Each argument is a whole number, or a tuple of one per spatial axis.
+
+    kernel_size: numbers that a window covers.
+    stride: positions from one window to the next; the kernel_size if None, so that windows do not overlap.
+    padding: at most half of kernel_size, so that each window holds a number.
     """
 
     n_axes = None
 
     def __init__(self, kernel_size, stride=None, padding=0):
-        self.windows = Windows.of(self.n_axes, kernel_size, kernel_size if stride is None else stride, padding, dilation=1)
+        stride = kernel_size if stride is None else stride
+        self.windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation=1)
         for k, pair in zip(self.windows.kernel_size, self.windows.padding):
             if 2 * max(pair) > k:
-                raise ValueError(f"{self!r}: padding={max(pair)} exceeds half of kernel_size={k}, so a window could be empty: use at most {k // 2}")
+                raise ValueError(
+                    f"{self!r}: padding={max(pair)} exceeds half of kernel_size={k}, "
+                    f"so a window could be empty: use at most {k // 2}"
+                )
 
     @property
     def overlap(self):
-        """Whether windows may share a number; if not, a backward writes each derivative once and adds nothing."""
+        """Whether windows may share a number; if not, backward writes each derivative once."""
         return any(stride < k for k, stride in zip(self.windows.kernel_size, self.windows.stride))
 
     def tiles(self, shape):
         """Whether each number of an A_prev of the given shape is in exactly one window."""
         w = self.windows
-        return w.stride == w.kernel_size and not np.any(w.padding) and not np.any(np.remainder(shape[1:-1], w.stride))
+        fits = not np.any(np.remainder(shape[1:-1], w.stride))
+        return w.stride == w.kernel_size and not np.any(w.padding) and fits
 
     def output_shape(self, shape):
         if len(shape) != self.n_axes + 2:
             raise ValueError(
-                f"{self!r} needs A_prev of {self.n_axes + 2} axes, channels, {self.n_axes} spatial and samples, got {shape}"
+                f"{self!r} needs A_prev of {self.n_axes + 2} axes, "
+                f"channels, {self.n_axes} spatial and samples, got {shape}"
             )
         return shape[0], *self.windows.count(shape[1:-1]), shape[-1]
 
@@ -62,26 +72,28 @@ class Pool(Layer):
 
     def __repr__(self):
         w = self.windows
-        return f"{type(self).__name__}({w.kernel_size}, stride={w.stride}, padding={tuple(max(pair) for pair in w.padding)})"
+        padding = tuple(max(pair) for pair in w.padding)
+        return f"{type(self).__name__}({w.kernel_size}, stride={w.stride}, padding={padding})"
 
 
 class MaxPool(Pool):
-    """A = the largest number of each window.  dA_prev: dA goes to the place of that number, the others get 0.
+    """A = the largest number of each window.  dA_prev: its position gets dA, the others get 0.
 
-    Moving the largest number moves A by as much, moving another one does not: dA/dA_prev is 1 there, 0 elsewhere.
-    Windows that overlap add up. Of equal numbers, the first of the window in the order of reading counts, as in
-    PyTorch. Padding counts as minus infinity. Source: Ranzato et al. 2007, CVPR.
+    Moving the largest number moves A by as much, moving another one does not: dA/dA_prev is 1 there,
+    0 elsewhere. Windows that overlap add up. Of equal numbers, the first of the window in the order
+    of reading counts, as in PyTorch. Padding counts as minus infinity. Source: Ranzato et al.
+    2007, CVPR.
     """
 
     def forward(self, A_prev):
         """`cache` has, for each window, the offset of its largest number, counted in the order of reading."""
         shape = self.output_shape(A_prev.shape)
-        first_places, first_offsets = self._first_numbers(A_prev.shape)
+        first_positions, first_offsets = self._first_numbers(A_prev.shape)
         A, offsets = (np.empty(shape, dtype, like=A_prev) for dtype in (A_prev.dtype, first_offsets.dtype))
         _, *others = enumerate(self.at_offsets(A_prev.shape))
         for some in channels_in_cache(A_prev):
             largest, its_offset = A[some], offsets[some]
-            largest[...] = A_prev[some].reshape(len(largest), -1, shape[-1]).take(first_places, axis=1)
+            largest[...] = A_prev[some].reshape(len(largest), -1, shape[-1]).take(first_positions, axis=1)
             its_offset[...] = first_offsets[..., None]
             for offset, (here, there) in others:
                 numbers = A_prev[some][there].copy()  # read twice, which is faster in one piece
@@ -93,7 +105,10 @@ class MaxPool(Pool):
 
     def backward_input(self, dA):
         shape, offsets = self.cached(dA, lambda cache: cache[0])
-        dA_prev = np.empty(shape, dA.dtype, like=dA) if self.tiles(shape) else np.full(shape, constant(0, dA), dA.dtype, like=dA)
+        if self.tiles(shape):  # then each number is written once
+            dA_prev = np.empty(shape, dA.dtype, like=dA)
+        else:
+            dA_prev = np.full(shape, constant(0, dA), dA.dtype, like=dA)
         at_offsets = list(enumerate(self.at_offsets(shape)))
         for some in channels_in_cache(dA_prev):
             for offset, (here, there) in at_offsets:
@@ -105,20 +120,26 @@ class MaxPool(Pool):
         return dA_prev
 
     def _first_numbers(self, shape):
-        """For each window: the place of its first number among all places, and the offset, which padding may have moved."""
+        """For each window, the position of its first number in A_prev, and its offset in the window.
+
+        The offset is 0, unless the window begins in the padding.
+        """
         spatial = shape[1:-1]
         axes = zip(self.windows.count(spatial), self.windows.stride, self.windows.padding)
         starts = [np.arange(n) * stride - before for n, stride, (before, _) in axes]
-        places = np.ravel_multi_index(np.ix_(*(np.maximum(start, 0) for start in starts)), spatial)
-        offsets = np.ravel_multi_index(np.ix_(*(np.maximum(-start, 0) for start in starts)), self.windows.kernel_size)
-        return places, offsets.astype(np.min_scalar_type(math.prod(self.windows.kernel_size)))
+        first = np.ix_(*(np.maximum(start, 0) for start in starts))
+        in_padding = np.ix_(*(np.maximum(-start, 0) for start in starts))
+        positions = np.ravel_multi_index(first, spatial)
+        offsets = np.ravel_multi_index(in_padding, self.windows.kernel_size)
+        return positions, offsets.astype(np.min_scalar_type(math.prod(self.windows.kernel_size)))
 
 
 class AvgPool(Pool):
-    """A = the sum of each window / the number of its places.  dA_prev: every place gets dA / that number.
+    """A = the sum of each window / N, for N positions in a window.  dA_prev: every position gets dA / N.
 
-    dA/dA_prev is 1 / (kernel_size * ...) for each number in the window; windows that overlap add up. Padding counts
-    as zeros, and its places count, too: PyTorch's count_include_pad=True. Source: LeCun et al. 1998.
+    dA/dA_prev is 1 / (kernel_size * ...) for each number in the window; windows that overlap add up.
+    Padding counts as zeros, and its positions count, too: PyTorch's count_include_pad=True. Source:
+    LeCun et al. 1998.
     """
 
     def forward(self, A_prev):
@@ -142,7 +163,10 @@ class AvgPool(Pool):
 
 
 def channels_in_cache(A_prev):
-    """Slices of channels, of about CACHE_BYTES each; all in one where there are no numbers, see `minipipe.meta`."""
+    """Slices of channels, of about CACHE_BYTES each.
+
+    All channels are in one slice where there are no numbers, see `minipipe.meta`.
+    """
     if not isinstance(A_prev, np.ndarray):
         return [slice(0, len(A_prev))]
     return even_slices(len(A_prev), min(len(A_prev), -(-A_prev.nbytes // CACHE_BYTES)))
@@ -193,9 +217,10 @@ class AvgPool3d(AvgPool):
 
 
 class GlobalAvgPool(Layer):
-    """A (C, m), the mean of each channel of A_prev (C, ..., m); dA_prev is dA / (numbers in a channel), at each place.
+    """A (C, m), the mean of each channel of A_prev (C, ..., m).
 
-    Source: Lin, Chen, Yan 2013, arXiv 1312.4400, section 3.2.
+    dA_prev is dA / (numbers in a channel), at each position. Source: Lin, Chen, Yan 2013, arXiv 1312.4400,
+    section 3.2.
 
     >>> GlobalAvgPool().forward(np.array([[[3.0], [1.0], [2.0], [6.0]]]))
     array([[3.]])
@@ -208,7 +233,9 @@ class GlobalAvgPool(Layer):
 
     def output_shape(self, shape):
         if len(shape) < 3:
-            raise ValueError(f"{self!r} needs A_prev of at least 3 axes, channels, spatial ones and samples, got {shape}")
+            raise ValueError(
+                f"{self!r} needs A_prev of at least 3 axes, channels, spatial ones and samples, got {shape}"
+            )
         return shape[0], shape[-1]
 
     def backward_input(self, dA):

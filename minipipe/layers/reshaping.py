@@ -11,7 +11,8 @@ from .layer import Layer
 class Flatten(Layer):
     """A (n, m) from A_prev (..., m): all numbers of a sample in one column, n their number.
 
-    Each number keeps its value, so its derivative is the one at its new place: dA_prev is dZ in the old shape.
+    Each number keeps its value, so its derivative is the one at its new position: dA_prev is dZ
+    in the old shape.
 
     >>> Flatten().forward(np.zeros((3, 4, 5, 2))).shape
     (60, 2)
@@ -53,7 +54,8 @@ class Reshape(Layer):
         n, needed = math.prod(shape[:-1]), math.prod(self.shape)
         if n != needed:
             raise ValueError(
-                f"{self!r} needs {needed} numbers in a sample, got {n} in A_prev of shape {shape}: samples are the last axis"
+                f"{self!r} needs {needed} numbers in a sample, got {n} in A_prev of shape {shape}: "
+                "samples are the last axis"
             )
         return *self.shape, shape[-1]
 
@@ -64,8 +66,9 @@ class Reshape(Layer):
 class Pad(Layer):
     """Zeros around the spatial axes, those between the first (channels) and the last (samples).
 
-    widths: for each spatial axis the zeros on both sides, or a pair (before, after). The zeros depend on nothing,
-    so dA_prev is dZ without its margins.
+    widths: for each spatial axis the zeros on both sides, or a pair (before, after).
+
+    The zeros depend on nothing, so dA_prev is dZ without its margins.
 
     >>> Pad([1, (0, 2)]).forward(np.ones((1, 1, 2, 1)))[0, :, :, 0]
     array([[0., 0., 0., 0.],
@@ -76,7 +79,9 @@ class Pad(Layer):
     def __init__(self, widths):
         self.widths = tuple((width, width) if np.ndim(width) == 0 else tuple(width) for width in widths)
         if not self.widths or any(len(pair) != 2 or min(pair) < 0 for pair in self.widths):
-            raise ValueError(f"{self!r}: each spatial axis needs a width or a pair (before, after), of at least 0")
+            raise ValueError(
+                f"{self!r}: each spatial axis needs a width or a pair (before, after), of at least 0"
+            )
 
     def forward(self, A_prev):
         A = np.full(self.output_shape(A_prev.shape), constant(0, A_prev), A_prev.dtype, like=A_prev)
@@ -90,8 +95,8 @@ class Pad(Layer):
     def output_shape(self, shape):
         if len(shape) != len(self.widths) + 2:
             raise ValueError(
-                f"{self!r} needs A_prev of {len(self.widths) + 2} axes, channels, {len(self.widths)} spatial and samples, "
-                f"got {shape}"
+                f"{self!r} needs A_prev of {len(self.widths) + 2} axes, "
+                f"channels, {len(self.widths)} spatial and samples, got {shape}"
             )
         spatial = (before + n + after for n, (before, after) in zip(shape[1:-1], self.widths))
         return shape[0], *spatial, shape[-1]

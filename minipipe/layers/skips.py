@@ -1,18 +1,18 @@
-"""Skip connections between places of the network's list of layers, which a pipeline may cut anywhere in between."""
+"""Skip connections between layers of the network's list, which a pipeline may cut anywhere in between."""
 
 import numpy as np
 
-from ..functions import leaves
 from .layer import Layer
 
 
 class Fork(Layer):
-    """Hands A_prev on, and also to the `Join` of the same name further on: forward(A_prev) -> (A_prev, A_prev).
+    """Hands A_prev on, and also to the `Join` of the same name: forward(A_prev) -> (A_prev, A_prev).
 
     A_prev acts on the cost in two ways, so backward_input((dA, dS)) -> dA + dS.
 
-    The pair's first part goes to the next layer. The second one waits for the Join, or travels there as a message if
-    the Join is on another device. Each name has one Fork and one Join. Inside one layer, use `Residual` or `Concat`.
+    The pair's first part goes to the next layer. The second one waits for the Join, or travels there as
+    a message if the Join is on another device. Each name has one Fork and one Join. Inside one layer,
+    use `Residual` or `Concat`.
 
     >>> layer = Fork("detour")
     >>> A, S = layer.forward(np.array([[1.0]]))
@@ -40,7 +40,9 @@ class Fork(Layer):
 
 
 class Join(Layer):
-    """Takes in what the `Fork` of the same name has put aside: forward((A_prev, S)) -> A, backward_input(dZ) -> (dA_prev, dS).
+    """Takes in what the `Fork` of the same name has put aside: forward((A_prev, S)) -> A.
+
+    Backward, backward_input(dZ) -> (dA_prev, dS):
 
         how="add"      A = A_prev + S, of one shape                      dA_prev = dZ, dS = dZ
         how="concat"   A = A_prev above S, along axis 0                  dA_prev, dS = the rows of dZ
@@ -78,75 +80,36 @@ class Join(Layer):
         return f"Join({self.join!r}, how={self.how!r})"
 
 
-def forward_through(layers, A, skips, call=lambda layer, A: layer.forward(A)):
-    """A after consecutive layers. skips: {name: what a Fork has put aside}, which Forks fill and Joins empty.
-
-    call: what happens at each layer; with `layer.output_shape(A)` instead of `layer.forward(A)`, shapes go the same way.
-    """
-    for layer in layers:
-        if layer.join is not None:
-            A = A, skips.pop(layer.join)
-        A = call(layer, A)
-        if layer.fork is not None:
-            A, skips[layer.fork] = A
-    return A
-
-
-def backward_through(layers, dA, skips, wants_dX=False):
-    """(dX, gradients) of consecutive layers; the caches are gone then. The arguments are those of `backward_input_through`."""
-    gradients = [(layer.W, layer.b) for layer in layers]  # right for those without parameters: None, or tuples of None
-
-    def differentiate(index, dZ):
-        gradients[index] = layers[index].backward_weight(dZ)
-        layers[index].cache = None
-
-    return backward_input_through(layers, dA, skips, wants_dX, differentiate), gradients
-
-
-def backward_input_through(layers, dA, skips, wants_dX, then):
-    """dX of consecutive layers. From the last layer to the first, `then(index, dZ)` gets the derivative by each one's output.
-
-    skips: {name: derivative by what the Fork of that name has put aside}, which Joins fill and Forks empty. Unless
-    somebody `wants_dX`, it is None, and nothing is computed below the first layer with parameters.
-    """
-    first = 0
-    if not wants_dX:
-        first = next((index for index, layer in enumerate(layers) if leaves((layer.W, layer.b))), len(layers))
-        for layer in layers[:first]:
-            layer.cache = None
-    for index in reversed(range(first, len(layers))):
-        layer = layers[index]
-        if layer.fork is not None:
-            dA = dA, skips.pop(layer.fork)
-        dA_prev = layer.backward_input(dA) if index > first or wants_dX else None
-        then(index, dA)
-        if layer.join is not None:
-            dA_prev, skips[layer.join] = dA_prev
-        dA = dA_prev
-    return dA if wants_dX else None
-
-
 def skip_routes(layers):
-    """{name: (index of its Fork, index of its Join)}; `ValueError` for a name that has not one of each, in this order."""
-    forks = _places("Fork", [layer.fork for layer in layers])
-    joins = _places("Join", [layer.join for layer in layers])
+    """{name: (index of its Fork, index of its Join)} for the skip connections of a network.
+
+    Raises `ValueError` for a name that has not one of each, in this order.
+    """
+    forks = _indices("Fork", [layer.fork for layer in layers])
+    joins = _indices("Join", [layer.join for layer in layers])
     for name in [*forks, *joins]:
         if name not in forks or name not in joins:
             there, missing = ("Fork", "Join") if name in forks else ("Join", "Fork")
             raise ValueError(f"{there}({name!r}) has no {missing}: add {missing}({name!r}) to the layers")
         if forks[name] > joins[name]:
-            raise ValueError(f"Fork({name!r}) is layer {forks[name]}, behind its Join, layer {joins[name]}: change their order")
+            raise ValueError(
+                f"Fork({name!r}) is layer {forks[name]}, "
+                f"behind its Join, layer {joins[name]}: change their order"
+            )
     return {name: (forks[name], joins[name]) for name in forks}
 
 
-def _places(kind, names):
-    places = {}
+def _indices(kind, names):
+    """{name: index of the layer that bears it}; `ValueError` for a name that two layers bear."""
+    indices = {}
     for index, name in enumerate(names):
-        if name in places:
-            raise ValueError(f"layers {places[name]} and {index} both are {kind}({name!r}): use each name for one {kind}")
+        if name in indices:
+            raise ValueError(
+                f"layers {indices[name]} and {index} both are {kind}({name!r}): use each name for one {kind}"
+            )
         if name is not None:
-            places[name] = index
-    return places
+            indices[name] = index
+    return indices
 
 
 def _checked_name(name):

@@ -11,26 +11,41 @@ from .windows import Windows, per_axis
 
 
 class TransposedConvolution(Kernel):
-    """Z[o, q, k] = sum over c and all p, i with p * stride + i * dilation - padding = q of W[c, o, i] A_prev[c, p, k], + b[o]
+    """Each number of A_prev paints a kernel into Z, `stride` positions further on than its neighbour.
 
-    A_prev (C, *lengths, m), W (C, O / groups, *kernel_size), b (O, 1, ..., 1), Z (O, *lengths of Z, m). Each
-    number of A_prev paints a kernel into Z, `stride` places further on than its neighbour: an axis of length n
-    becomes (n - 1) stride + dilation (kernel_size - 1) + 1 - 2 padding + output_padding long. A convolution with
-    stride s makes s different lengths equal; output_padding, added behind, tells which of them to return to.
+        Z[o, q, k] = b[o] + sum of W[c, o, i] A_prev[c, p, k]
+                     over c and all p, i with p * stride + i * dilation - padding = q
+
+    A_prev (C, *lengths, m), W (C, O / groups, *kernel_size), b (O, 1, ..., 1), Z (O, *lengths of Z, m).
+
+    in_channels, out_channels: C and O.
+    kernel_size: a whole number, or a tuple of one per spatial axis; so are stride, padding, output_padding
+        and dilation.
+    stride: positions of Z from one kernel to the next.
+    padding: positions that are cut off on both sides of an axis of Z.
+    output_padding: positions added behind. A convolution with stride s makes s different lengths equal;
+        this tells which of them to return to.
+    groups: output channel o sees only the C / groups input channels of its own group.
+    bias: whether b is added.
+    dilation: positions from one entry of the kernel to the next.
+
+    An axis of length n becomes (n - 1) stride + dilation (kernel_size - 1) + 1 - 2 padding + output_padding
+    long. Defaults are PyTorch's. W is drawn by `he`; of the C / groups * prod(kernel_size) weights of an
+    output channel, one in prod(stride) meets at each position. Options that cannot be raise `ValueError`.
 
     It is a convolution's backward_input with the same W. In matrices, with the columns of the windows of dZ:
 
         Z = fold(W^T A_prev) + b      dA_prev = W columns      dW = A_prev columns^T      db = row sums of dZ
 
-    So <convolve(X), Y> = <X, convolve_transposed(Y)> for all X and Y: forward and backward have changed sides.
+    So <convolve(X), Y> = <X, convolve_transposed(Y)> for all X and Y: forward and backward have
+    changed sides.
 
-    Parameters and defaults are PyTorch's. W is drawn by `he`; of the C / groups * prod(kernel_size) weights of an
-    output channel, one in prod(stride) meets at each place. Source: Dumoulin and Visin 2016, arXiv 1603.07285,
-    chapter 4.
+    Source: Dumoulin and Visin 2016, arXiv 1603.07285, chapter 4.
     """
 
     def __init__(
-        self, in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1
+        self, in_channels, out_channels, kernel_size,
+        stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1,
     ):
         if padding == "same":
             raise ValueError('padding="same" is for convolutions: give a transposed one whole numbers')
@@ -38,7 +53,9 @@ class TransposedConvolution(Kernel):
         self.output_padding = per_axis("output_padding", output_padding, self.n_axes, 0)
         for extra, s, d in zip(self.output_padding, windows.stride, windows.dilation):
             if extra >= max(s, d):
-                raise ValueError(f"output_padding={extra} must be below the larger of stride={s} and dilation={d}")
+                raise ValueError(
+                    f"output_padding={extra} must be below the larger of stride={s} and dilation={d}"
+                )
         super().__init__(in_channels, out_channels, windows, groups, bias)
 
     def shape_of_W(self):
@@ -53,8 +70,8 @@ class TransposedConvolution(Kernel):
         painted = tuple((n - 1) * s + span - sum(pad) + extra for n, s, span, pad, extra in axes)
         if min(painted) < 1:
             raise ValueError(
-                f"{self!r}: spatial axes of lengths {lengths} would become {painted}, but each must be at least 1: "
-                f"use less padding than {w.padding}"
+                f"{self!r}: spatial axes of lengths {lengths} would become {painted}, "
+                f"but each must be at least 1: use less padding than {w.padding}"
             )
         return painted
 
@@ -85,7 +102,9 @@ class ConvTranspose1d(TransposedConvolution):
 
 
 class ConvTranspose2d(TransposedConvolution):
-    """Transposed convolution over images: A_prev (C, H, W, m), W (C, O / groups, *kernel_size), Z (O, H', W', m).
+    """Transposed convolution over images.
+
+    A_prev (C, H, W, m), W (C, O / groups, *kernel_size), Z (O, H', W', m).
 
     >>> layer = ConvTranspose2d(8, 3, kernel_size=4, stride=2, padding=1)
     >>> layer.initialize(np.random.default_rng(0))
@@ -97,6 +116,9 @@ class ConvTranspose2d(TransposedConvolution):
 
 
 class ConvTranspose3d(TransposedConvolution):
-    """Transposed convolution over volumes: A_prev (C, D, H, W, m), W (C, O / groups, *kernel_size), Z (O, D', H', W', m)."""
+    """Transposed convolution over volumes.
+
+    A_prev (C, D, H, W, m), W (C, O / groups, *kernel_size), Z (O, D', H', W', m).
+    """
 
     n_axes = 3

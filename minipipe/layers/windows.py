@@ -9,16 +9,20 @@ import numpy as np
 
 from ..functions import even_slices
 
-BUFFER_BYTES = 6 * 2**20  # of one band of columns: large enough for the matrix product, small enough for a processor's cache
+BUFFER_BYTES = 6 * 2**20  # of one band of columns: large enough for the product, small enough for a cache
 EVERY = slice(None)
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Window p of an axis covers the places p * stride + i * dilation - padding, for i = 0 .. kernel_size - 1.
+    """Window p covers the positions p * stride + i * dilation - padding, for i = 0 .. kernel_size - 1.
 
-    kernel_size, stride and dilation hold one number per spatial axis, padding holds a pair (before, after). A
-    place outside the array counts as 0, so no padded copy of the array is needed.
+    kernel_size: numbers that a window covers, one per spatial axis.
+    stride: positions from one window to the next, one per spatial axis.
+    padding: zeros around the array, a pair (before, after) per spatial axis.
+    dilation: positions from one number of a window to the next, one per spatial axis.
+
+    A position outside the array counts as 0, so no padded copy of the array is needed.
     """
 
     kernel_size: tuple
@@ -28,15 +32,30 @@ class Windows:
 
     @classmethod
     def of(cls, n_axes, kernel_size, stride, padding, dilation):
-        """Windows from one whole number for all axes or a tuple with one per axis; padding may be "same"."""
+        """Windows from what a user has given: one whole number for all axes, or a tuple with one per axis.
+
+        n_axes: the number of spatial axes.
+        kernel_size: at least 1.
+        stride: at least 1.
+        padding: zeros on both sides, or "same", which keeps the length at stride 1.
+        dilation: at least 1.
+
+        Raises `ValueError` for anything else.
+        """
         kernel_size = per_axis("kernel_size", kernel_size, n_axes, 1)
         stride, dilation = per_axis("stride", stride, n_axes, 1), per_axis("dilation", dilation, n_axes, 1)
         if isinstance(padding, str) and padding != "same":
-            raise ValueError(f'padding={padding!r} is not known: use "same", a whole number, or a tuple of one per spatial axis')
+            raise ValueError(
+                f'padding={padding!r} is not known: use "same", a whole number, '
+                "or a tuple of one per spatial axis"
+            )
         if padding != "same":
             padding = tuple((n, n) for n in per_axis("padding", padding, n_axes, 0))
         elif max(stride) > 1:
-            raise ValueError(f'padding="same" keeps the length, which stride={stride} cannot: use stride=1, or give numbers')
+            raise ValueError(
+                f'padding="same" keeps the length, which stride={stride} cannot: '
+                "use stride=1, or give numbers"
+            )
         else:
             total = [d * (k - 1) for k, d in zip(kernel_size, dilation)]
             padding = tuple((n // 2, n - n // 2) for n in total)
@@ -44,12 +63,16 @@ class Windows:
 
     @property
     def span(self):
-        """From the first to the last place of a window, per axis: dilation * (kernel_size - 1) + 1."""
+        """From the first to the last position of a window, per axis: dilation * (kernel_size - 1) + 1."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel_size, self.dilation))
 
     def reversed(self):
-        """Windows by place, for stride 1: place q is entry i of window q + padding - i * dilation, so i runs backwards."""
-        padding = tuple((span - 1 - before, span - 1 - after) for span, (before, after) in zip(self.span, self.padding))
+        """Windows by position, for stride 1.
+
+        Position q is entry i of window q + padding - i * dilation, so i runs backwards.
+        """
+        pairs = zip(self.span, self.padding)
+        padding = tuple((span - 1 - before, span - 1 - after) for span, (before, after) in pairs)
         return Windows(self.kernel_size, self.stride, padding, self.dilation)
 
     def count(self, lengths):
@@ -61,8 +84,9 @@ class Windows:
         for n, pad, span in zip(lengths, self.padding, self.span):
             if n + sum(pad) < span:
                 raise ValueError(
-                    f"a kernel that spans {self.span} places does not fit into spatial axes of lengths {tuple(lengths)} with "
-                    f"padding {self.padding}: {span} > {n} + {sum(pad)}; use a smaller kernel or dilation, or more padding"
+                    f"a kernel that spans {self.span} places does "
+                    f"not fit into spatial axes of lengths {tuple(lengths)} with padding {self.padding}: "
+                    f"{span} > {n} + {sum(pad)}; use a smaller kernel or dilation, or more padding"
                 )
         axes = zip(lengths, self.padding, self.span, self.stride)
         return tuple((n + sum(pad) - span) // s + 1 for n, pad, span, s in axes)
@@ -73,63 +97,77 @@ class Windows:
 
     def as_one_row(self):
         """The same windows on an array with an axis of length 1 in front of its spatial ones."""
-        return Windows((1, *self.kernel_size), (1, *self.stride), ((0, 0), *self.padding), (1, *self.dilation))
+        padding = (0, 0), *self.padding
+        return Windows((1, *self.kernel_size), (1, *self.stride), padding, (1, *self.dilation))
 
     def unfold(self, A, box, rows):
         """Copy what the windows of `box` cover into `rows`, unfolded along every axis but the first:
 
             rows[g, y, c, i, p, k] = A[g, c, y0 + y, p * stride + i * dilation - padding, k]
 
-        A: (groups, C, *lengths, m). rows: (groups, places of the first axis, C, *kernel_size[1:], *sizes of the rest
-        of the box). `box` is a tuple of slices: windows on each spatial axis, and samples. y0 is the first place that
-        its windows cover; i and p stand for one index per axis but the first.
+        A: (groups, C, *lengths, m).
+        box: a tuple of slices: windows on each spatial axis, and samples.
+        rows: (groups, positions of the first axis, C, *kernel_size[1:], *sizes of the rest of the box).
+
+        y0 is the first position that the windows cover; i and p stand for one index per axis but the first.
         """
         inside, covered = self.rows_inside(A.shape[2], box, rows.shape[1])
         rows[:, :inside.start] = 0
         rows[:, inside.stop:] = 0
         others = self.without_first_axis()
         for i in np.ndindex(*others.kernel_size):
-            windows, places = others.inside(i, A.shape[3:-1], box[1:])
+            windows, positions = others.inside(i, A.shape[3:-1], box[1:])
             piece = rows[(EVERY, inside, EVERY, *i)]
             for axis, part in enumerate(windows, start=3):
                 if part.stop - part.start < piece.shape[axis]:
                     piece[(EVERY,) * axis + (slice(part.start),)] = 0
                     piece[(EVERY,) * axis + (slice(part.stop, None),)] = 0
-            piece[(EVERY, EVERY, EVERY, *windows)] = A[(EVERY, EVERY, covered, *places)].swapaxes(1, 2)
+            piece[(EVERY, EVERY, EVERY, *windows)] = A[(EVERY, EVERY, covered, *positions)].swapaxes(1, 2)
 
     def fold(self, rows, box, A):
-        """The adjoint of `unfold`: add each entry of `rows` to the place of A from which it would come."""
+        """The adjoint of `unfold`: add each entry of `rows` to the position of A from which it would come."""
         inside, covered = self.rows_inside(A.shape[2], box, rows.shape[1])
         others = self.without_first_axis()
         for i in np.ndindex(*others.kernel_size):
-            windows, places = others.inside(i, A.shape[3:-1], box[1:])
-            A[(EVERY, EVERY, covered, *places)] += rows[(EVERY, inside, EVERY, *i, *windows)].swapaxes(1, 2)
+            windows, positions = others.inside(i, A.shape[3:-1], box[1:])
+            piece = rows[(EVERY, inside, EVERY, *i, *windows)]
+            A[(EVERY, EVERY, covered, *positions)] += piece.swapaxes(1, 2)
 
     def rows_inside(self, n, box, n_rows):
-        """Of the rows that the windows of `box` cover: those that lie inside the array, and their places there."""
+        """Of the rows that the windows of `box` cover, those inside the array, and their positions there."""
         y0 = box[0].start * self.stride[0] - self.padding[0][0]
         start = min(n_rows, max(0, -y0))
         stop = max(start, min(n_rows, n - y0))
         return slice(start, stop), slice(y0 + start, y0 + stop)
 
     def inside(self, i, lengths, box):
-        """The windows of `box`, counted from its first, whose entry i lies inside the array, and the places where it lies."""
-        windows, places = [], []
-        for n, part, s, d, offset, (before, _) in zip(lengths, box, self.stride, self.dilation, i, self.padding):
-            start = offset * d - before                                       # the place in window 0
-            first = max(part.start, -(start // s))                            # from here on at place 0 or behind
-            stop = max(first, min(part.stop, (n - 1 - start) // s + 1))       # up to here at place n - 1 or before
+        """Where entry i of the windows of `box` lies inside the array.
+
+        Returns the windows, counted from the first of the box, and the positions of their entry i.
+        """
+        windows, positions = [], []
+        axes = zip(lengths, box, self.stride, self.dilation, i, self.padding)
+        for n, part, s, d, offset, (before, _) in axes:
+            start = offset * d - before                                     # the position in window 0
+            # from here on at position 0 or behind
+            first = max(part.start, -(start // s))
+            # up to here at position n - 1 or before
+            stop = max(first, min(part.stop, (n - 1 - start) // s + 1))
             windows.append(slice(first - part.start, stop - part.start))
-            places.append(slice(first * s + start, stop * s + start, s))
-        return windows, (*places, box[-1])
+            positions.append(slice(first * s + start, stop * s + start, s))
+        return windows, (*positions, box[-1])
 
 
 def bands(shape, bytes_of_one, span=1, stride=1):
     """Boxes that cover all positions of an array of this shape in order, each of about BUFFER_BYTES at most.
 
-    n rows of the first axis take the room of (n - 1) * stride + span. Yields (box, where): a slice per axis, and the
-    positions of the box in the flattened array, which lie side by side. A box is some rows of the first axis; of a
-    row that is too large, some of the next axis, and so on.
+    shape: that of the array.
+    bytes_of_one: what a position takes.
+    span, stride: n rows of the first axis take the room of (n - 1) * stride + span.
+
+    Yields (box, where): a slice per axis, and the positions of the box in the flattened array, which lie
+    side by side. A box is some rows of the first axis; of a row that is too large, some of the next axis,
+    and so on.
 
     >>> [where for box, where in bands((4, 5), BUFFER_BYTES // 10)]
     [slice(0, 10, None), slice(10, 20, None)]
@@ -153,7 +191,12 @@ def sizes(box):
 
 
 def per_axis(name, value, n_axes, least):
-    """`value` as a tuple with one whole number per spatial axis, none below `least`.
+    """`value` as a tuple with one whole number per spatial axis.
+
+    name: what it is called in an error.
+    value: a whole number, or a sequence of them.
+    n_axes: the number of spatial axes.
+    least: the lowest that each number may be; `ValueError` below it.
 
     >>> per_axis("stride", 2, n_axes=3, least=1)
     (2, 2, 2)
@@ -162,7 +205,10 @@ def per_axis(name, value, n_axes, least):
     if not isinstance(numbers, (tuple, list)) or not all(isinstance(number, Integral) for number in numbers):
         raise ValueError(f"{name}={value!r} must be a whole number, or a tuple of one per spatial axis")
     if len(numbers) != n_axes:
-        raise ValueError(f"{name}={value} has {len(numbers)} numbers for {n_axes} spatial axes: give one per axis, or one for all")
+        raise ValueError(
+            f"{name}={value} has {len(numbers)} numbers for {n_axes} spatial axes: "
+            "give one per axis, or one for all"
+        )
     if min(numbers) < least:
         raise ValueError(f"{name}={value} must be at least {least} on each axis, got {min(numbers)}")
     return tuple(int(number) for number in numbers)

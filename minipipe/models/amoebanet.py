@@ -1,34 +1,53 @@
 """AmoebaNet-D, the image network that GPipe was tried on."""
 
 from ..functions import whole_number
-from ..layers import AvgPool2d, BatchNorm, Chain, Concat, Conv2d, GlobalAvgPool, Linear, MaxPool2d, ReLU, xavier
+from ..layers import (
+    AvgPool2d,
+    BatchNorm,
+    Chain,
+    Concat,
+    Conv2d,
+    GlobalAvgPool,
+    Linear,
+    MaxPool2d,
+    ReLU,
+    xavier,
+)
 from .cells import Cell, First, Pair, Shift
 
 
 def amoebanet_d(L, D, n_classes=1000, input_channels=3):
-    """AmoebaNet-D with L normal cells and D filters, for images (input_channels, H, W, m), as a list of layers.
+    """AmoebaNet-D with L normal cells and D filters, as a list of layers.
+
+    L: a multiple of 3.
+    D: a multiple of 8.
+    n_classes: rows of the logits.
+    input_channels: of the images (input_channels, H, W, m), with H and W multiples of 32.
 
         D / 4 channels       convolution 3 x 3 of stride 2, BatchNorm
         c = D / 2, then D    two reduction cells
         c = D                L / 3 normal cells
         c = 2 D              a reduction cell, and L / 3 normal cells
         c = 4 D              a reduction cell, and L / 3 normal cells
-        n_classes            mean over the places, then Linear: logits (n_classes, m), for SoftmaxCrossEntropy
+        n_classes            mean over the positions, then Linear: logits (n_classes, m)
 
-    A normal cell has 4 c channels at its end; a reduction cell has 3 c, and halves H and W. A cell sees the outputs of the
-    two before it, so what passes from cell to cell is a pair, see `Cell`. H and W are multiples of 32.
+    A normal cell has 4 c channels at its end; a reduction cell has 3 c, and halves H and W.
+    A cell sees the outputs of the two before it, so what passes from cell to cell is a pair, see `Cell`.
+    The loss is `SoftmaxCrossEntropy`. Average pooling counts the zeros around the image.
 
-    L is a multiple of 3, D of 8; (18, 208) has 81,505,540 parameters and (18, 416) has 319,024,120, while (3, 16) has each
-    operation in it, too, and trains on a laptop. Average pooling counts the zeros around the image. Sources: Real, Aggarwal,
-    Huang, Le 2018, arXiv 1802.01548, figure 5 and appendix; Huang et al. 2018, arXiv 1811.06965, section 3.
+    (18, 208) has 81,505,540 parameters and (18, 416) has 319,024,120, while (3, 16) has each operation in it,
+    too, and trains on a laptop. Sources: Real, Aggarwal, Huang, Le 2018, arXiv 1802.01548, figure 5
+    and appendix; Huang et al. 2018, arXiv 1811.06965, section 3.
 
-    >>> amoebanet_d(3, 16)[2:9]
-    [Pair(), ReductionCell(8), ReductionCell(16), NormalCell(16), ReductionCell(32), NormalCell(32), ReductionCell(64)]
+    >>> [str(layer) for layer in amoebanet_d(3, 16)[3:7]]
+    ['ReductionCell(8)', 'ReductionCell(16)', 'NormalCell(16)', 'ReductionCell(32)']
     """
     if whole_number("L", L) < 3 or L % 3:
         raise ValueError(f"L={L} normal cells must be a multiple of 3, since there are three parts of L / 3")
     if whole_number("D", D) < 8 or D % 8:
-        raise ValueError(f"D={D} filters must be a multiple of 8, since the narrowest convolution has D / 8 channels")
+        raise ValueError(
+            f"D={D} filters must be a multiple of 8, since the narrowest convolution has D / 8 channels"
+        )
     builder = _Cells(D // 4)
     builder.reduction(D // 2)
     for c in (D, 2 * D, 4 * D):
@@ -42,7 +61,8 @@ def amoebanet_d(L, D, n_classes=1000, input_channels=3):
 class _Cells:
     """Cells one behind the other, and what the next one has to know of the two before it.
 
-    n_prev, n_before: their channels. halved: whether the last cell was a reduction, so that the two differ in resolution.
+    n_prev, n_before: their channels.
+    halved: whether the last cell was a reduction, so that the two differ in resolution.
     """
 
     def __init__(self, channels):
@@ -84,7 +104,12 @@ def reduction_sums(c):
 
 
 def convolution(n_prev, n, kernel_size=(1, 1), stride=1):
-    """ReLU, a convolution without bias that keeps H and W at stride 1, BatchNorm."""
+    """ReLU, a convolution without bias that keeps H and W at stride 1, BatchNorm.
+
+    n_prev, n: channels before it and behind it.
+    kernel_size: odd numbers.
+    stride: positions from one window to the next.
+    """
     padding = tuple(k // 2 for k in kernel_size)
     return Chain(ReLU(), Conv2d(n_prev, n, kernel_size, stride, padding, bias=False), BatchNorm(n))
 
@@ -97,11 +122,12 @@ def three_by_three(c, stride):
 def seven_by_seven(c):
     """The same with 1 x 7 and then 7 x 1."""
     narrow = c // 4
-    return Chain(convolution(c, narrow), convolution(narrow, narrow, (1, 7)), convolution(narrow, narrow, (7, 1)), convolution(narrow, c))
+    across, down = convolution(narrow, narrow, (1, 7)), convolution(narrow, narrow, (7, 1))
+    return Chain(convolution(c, narrow), across, down, convolution(narrow, c))
 
 
 def factorised_reduction(n_prev, n):
-    """Half the resolution: n / 2 channels see the places in even rows and columns, n / 2 those in odd ones."""
+    """Half the resolution: n / 2 channels see the even rows and columns, n / 2 the odd ones."""
     even = [Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     odd = [Shift(), Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     return Chain(ReLU(), Concat(even, odd), BatchNorm(n))

@@ -1,4 +1,4 @@
-"""Cells, in which every state is the sum of two operations on earlier states, and the layers that cells need."""
+"""Cells, whose states are sums of two operations on earlier states, and the layers that cells need."""
 
 import numpy as np
 
@@ -7,22 +7,30 @@ from ..layers import Block, Layer
 
 
 class Cell(Block):
-    """A layer between pairs of arrays: (A_prev, A_before) -> (A, A_prev), where A_before is what A_prev's own cell got first.
+    """A layer between pairs of arrays: (A_prev, A_before) -> (A, A_prev).
+
+    A_before is the first array that the cell got which has made A_prev.
 
         S_0 = fit_0(A_prev),  S_1 = fit_1(A_before)
         S_k = f(S_i) + g(S_j)  for k = 2, 3, ..., each with its own operations f and g, and i, j < k
         A   = the states S_k that `concatenated` lists, one below the other
 
-    So a list of cells is a chain like any list of layers, and a pair travels from stage to stage as one message.
+    name: what it is called.
+    fits: two layers, fit_0 and fit_1.
+    sums: for S_2, S_3, ... a pair of (operation, index of the state that it gets).
+    concatenated: indices of states.
 
-    Backward, from (dA, dA_second): each S_k in A has its rows of dA. From the last state to the first, dS_k is complete when
-    all later states have handed down their share, and goes on to both of its operations, since a sum has slope 1:
+    So a list of cells is a chain like any list of layers, and a pair travels from stage to stage as
+    one message.
+
+    Backward, from (dA, dA_second): each S_k in A has its rows of dA. From the last state to the first, dS_k
+    is complete when all later states have handed down their share, and goes on to both of its operations,
+    since a sum has slope 1:
 
         dS_i += dS_k through f          dS_j += dS_k through g
         dA_prev = dA_second + dS_0 through fit_0          dA_before = dS_1 through fit_1
 
-    fits: two layers. sums: for S_2, S_3, ... a pair of (operation, index of the state that it gets). A derivative that
-    is 0 throughout may be None. Source: Zoph, Vasudevan, Shlens, Le 2017, arXiv 1707.07012.
+    A derivative that is 0 throughout may be None. Source: Zoph, Vasudevan, Shlens, Le 2017, arXiv 1707.07012.
     """
 
     def __init__(self, name, fits, sums, concatenated):
@@ -49,18 +57,22 @@ class Cell(Block):
                 dS[i] = summed(dS[i], operation.backward_input(dS[k]))
         fit_A_prev, fit_A_before = self.layers[:2]
         dA_prev = summed(dA_second, fit_A_prev.backward_input(dS[0]))
-        return (dA_prev, fit_A_before.backward_input(dS[1])), [dS[0], dS[1], *(d for d in dS[2:] for _ in range(2))]
+        dA_before = fit_A_before.backward_input(dS[1])
+        of_operations = [d for d in dS[2:] for _ in range(2)]  # a sum hands its derivative to both of them
+        return (dA_prev, dA_before), [dS[0], dS[1], *of_operations]
 
     def _states(self, pair, call, add):
         """All states by one walk, of numbers or of shapes: call(layer, S), add(S, S)."""
-        states = [call(layer, part) for layer, part in zip(self.layers, pair)]
+        fits = self.layers[:2]
+        states = [call(fit, part) for fit, part in zip(fits, pair, strict=True)]
         for k in range(2, 2 + len(self.sources)):
             states.append(add(*(call(operation, states[i]) for operation, i in self._operations(k))))
         return states
 
     def _operations(self, k):
         """The two (operation, index of the state that it gets) of which S_k is the sum."""
-        return zip(self.layers[2 * k - 2:2 * k], self.sources[k - 2])
+        first = 2 + 2 * (k - 2)  # behind the two fits, two for each state before S_k
+        return zip(self.layers[first:first + 2], self.sources[k - 2], strict=True)
 
     def _check(self, dZ):
         if self.kept is None:
@@ -90,8 +102,8 @@ class Cell(Block):
     def _same_shape(self, left, right):
         if left != right:
             raise ValueError(
-                f"{self!r}: two operations have outputs of shapes {left} and {right}, which cannot be added: use images whose "
-                "height and width can be halved as often as the network does"
+                f"{self!r}: two operations have outputs of shapes {left} and {right}, which cannot be added: "
+                "use images whose height and width can be halved as often as the network does"
             )
         return left
 
@@ -100,7 +112,10 @@ class Cell(Block):
 
 
 class Pair(Layer):
-    """(A_prev, A_prev) from A_prev, for the first of the cells.  backward_input((dA, dA_second)) -> dA + dA_second."""
+    """(A_prev, A_prev) from A_prev, for the first of the cells.
+
+    backward_input((dA, dA_second)) -> dA + dA_second.
+    """
 
     def forward(self, A_prev):
         self.cache = A_prev.shape
@@ -116,7 +131,10 @@ class Pair(Layer):
 
 
 class First(Layer):
-    """A from the pair (A, A_before), behind the last of the cells.  backward_input(dZ) -> (dZ, None): the other's is 0."""
+    """A from the pair (A, A_before), behind the last of the cells.
+
+    backward_input(dZ) -> (dZ, None): the derivative by A_before is 0.
+    """
 
     def forward(self, pair):
         self.cache = shape_of(pair)
@@ -157,7 +175,10 @@ class Shift(Layer):
 
 def check_pair(layer, shapes):
     if len(shapes) != 2 or not all(isinstance(shape, tuple) for shape in shapes):
-        raise ValueError(f"{layer!r} needs a pair (A_prev, A_before), got one array of shape {shapes}: put Pair() before the first cell")
+        raise ValueError(
+            f"{layer!r} needs a pair (A_prev, A_before), got one array of shape {shapes}: "
+            "put Pair() before the first cell"
+        )
 
 
 def summed(left, right):

@@ -6,8 +6,17 @@ from .mlp import mlp
 UNITS = (120, 84)
 
 
-def lenet5(input_shape=(1, 28, 28), n_classes=10, kernel_size=5, padding=(2, 0), channels=(6, 16), classic=False):
-    """LeNet-5 as a list of layers: two convolutions, each with pooling behind it, and three fully connected layers.
+def lenet5(
+    input_shape=(1, 28, 28), n_classes=10, kernel_size=5, padding=(2, 0), channels=(6, 16), classic=False
+):
+    """LeNet-5 as a list of layers: two convolutions, each with pooling behind it, and three Linear layers.
+
+    input_shape: (channels, H, W) of one image.
+    n_classes: rows of the logits.
+    kernel_size: of both convolutions.
+    padding: of the convolutions, one number for each.
+    channels: of the convolutions, one number for each.
+    classic: whether to build the form of 1998.
 
         input             images (channels, H, W, m), or the same numbers as columns (channels * H * W, m)
         channels[0]       convolution; pooling halves H and W
@@ -15,15 +24,14 @@ def lenet5(input_shape=(1, 28, 28), n_classes=10, kernel_size=5, padding=(2, 0),
         120, 84 units     fully connected
         n_classes         logits (n_classes, m), for the loss SoftmaxCrossEntropy
 
-    The plain form has ReLU, and as pooling the average of 2 by 2 numbers. classic=True is the form of 1998: tanh, and a
-    sub-sampling with two parameters for each channel, tanh(coefficient * average + bias), which here is a convolution of
-    one by one with as many groups as channels. It still differs from the original in three places: the second convolution
-    sees all 6 channels, where the original chose some of them by a table; logits and softmax take the place of distances to
-    drawn characters; tanh is not stretched.
+    The plain form has ReLU, and as pooling the average of 2 by 2 numbers. The form of 1998 has tanh,
+    and a sub-sampling with two parameters for each channel, tanh(coefficient * average + bias), which here
+    is a convolution of one by one with as many groups as channels. It still differs from the original in
+    three ways: the second convolution sees all 6 channels, where the original chose some of them by a table;
+    logits and softmax take the place of distances to drawn characters; tanh is not stretched.
 
-    input_shape: (channels, H, W) of one image. kernel_size, padding, channels: of the convolutions, the last two one number for
-    each of them. For images of 8 by 8, kernel_size=3 and padding=(1, 1) fit. Raises `ValueError` where a kernel does not fit.
-    Source: LeCun, Bottou, Bengio, Haffner 1998, Proceedings of the IEEE 86(11), section II.
+    For images of 8 by 8, kernel_size=3 and padding=(1, 1) fit. Raises `ValueError` where a kernel does not
+    fit. Source: LeCun, Bottou, Bengio, Haffner 1998, Proceedings of the IEEE 86(11), section II.
 
     >>> layers = lenet5((1, 8, 8), kernel_size=3, padding=(1, 1))
     >>> layers[1:4]
@@ -32,7 +40,9 @@ def lenet5(input_shape=(1, 28, 28), n_classes=10, kernel_size=5, padding=(2, 0),
     if len(input_shape) != 3:
         raise ValueError(f"input_shape={input_shape} must be (channels, H, W), the shape of one image")
     if len(padding) != 2 or len(channels) != 2:
-        raise ValueError(f"padding={padding} and channels={channels} must have one number for each of the two convolutions")
+        raise ValueError(
+            f"padding={padding} and channels={channels} must have one number for each of the two convolutions"
+        )
     layers, n_prev = [Reshape(input_shape)], input_shape[0]
     for n, pad in zip(channels, padding):
         layers += _convolution_and_pooling(n_prev, n, kernel_size, pad, classic)

@@ -7,23 +7,28 @@ CHANNELS = (16, 32, 64)
 
 
 def resnet(depth=20, n_classes=10, input_channels=3):
-    """A residual network of `depth` = 6 n + 2 layers with weights, for images (input_channels, H, W, m) such as 3 x 32 x 32.
+    """A residual network of `depth` = 6 n + 2 layers with weights, as a list of layers.
+
+    depth: 8, 14, 20, 32, ...; `ValueError` for another.
+    n_classes: rows of the logits.
+    input_channels: of the images (input_channels, H, W, m), such as 3 x 32 x 32.
 
         16 channels          convolution 3 x 3, BatchNorm, ReLU
         16 channels          n blocks
         32 channels          n blocks, the first of which halves H and W
         64 channels          n blocks, the first of which halves H and W
-        n_classes            mean over the places, then Linear: logits (n_classes, m), for SoftmaxCrossEntropy
+        n_classes            mean over the positions, then Linear: logits (n_classes, m)
 
-    A block is ReLU(A_prev + f(A_prev)), with f two convolutions 3 x 3, each with BatchNorm, and ReLU between. Where the shape
-    changes, a convolution 1 x 1 of stride 2, with BatchNorm, stands in for A_prev: the paper's option B, while its own
-    networks for these images fill up with zeros (option A). In the list, a block is two layers, `Residual` or `Add`, and ReLU.
-    Convolutions have no bias, since BatchNorm has one.
+    A block is ReLU(A_prev + f(A_prev)), with f two convolutions 3 x 3, each with BatchNorm, and ReLU between.
+    Where the shape changes, a convolution 1 x 1 of stride 2, with BatchNorm, stands in for A_prev:
+    the paper's option B, while its own networks for these images fill up with zeros (option A). In the list,
+    a block is two layers, `Residual` or `Add`, and ReLU. Convolutions have no bias, since BatchNorm has one.
+    The loss is `SoftmaxCrossEntropy`.
 
-    Raises `ValueError` for another depth. Source: He, Zhang, Ren, Sun 2015, arXiv 1512.03385, sections 3.3 and 4.2.
+    Source: He, Zhang, Ren, Sun 2015, arXiv 1512.03385, sections 3.3 and 4.2.
 
-    >>> [type(layer).__name__ for layer in resnet(8)]
-    ['Conv2d', 'BatchNorm', 'ReLU', 'Residual', 'ReLU', 'Add', 'ReLU', 'Add', 'ReLU', 'GlobalAvgPool', 'Linear']
+    >>> [type(layer).__name__ for layer in resnet(8)[3:]]
+    ['Residual', 'ReLU', 'Add', 'ReLU', 'Add', 'ReLU', 'GlobalAvgPool', 'Linear']
     """
     n_blocks, rest = divmod(whole_number("depth", depth) - 2, 6)
     if n_blocks < 1 or rest:

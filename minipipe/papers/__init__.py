@@ -1,14 +1,24 @@
 """Published results, as data with their sources, and the same results by simulation.
 
-published: the cells of GPipe's tables 1, 2 and 3, and those of torchgpipe. devices: the accelerators behind them. hardware:
-latencies and bandwidths every programmer should know; a row gives a `Link`. formulas: the idle times that papers state; idle:
-the same, counted. largest: table 1 by `describe` and arrays without numbers. throughput: tables 2 and 3 by `simulate`. texts:
-the tables as text. `minipipe papers` prints all of it.
+published: the cells of GPipe's tables 1, 2 and 3, and those of torchgpipe.
+devices: the accelerators behind them.
+hardware: latencies and bandwidths every programmer should know; a row gives a `Link`.
+formulas: the idle times that papers state.
+idle: the same, counted.
+largest: table 1 by `describe` and arrays without numbers.
+throughput: tables 2 and 3 by `simulate`.
+texts: the tables as text; `minipipe papers` prints all of them.
 """
 
 from .devices import P100, TPU_V2, TPU_V3, Device
 from .formulas import (
-    chimera_bubble, costs_of, gpipe_bubble, megatron_bubble, megatron_parameters, zero_bubble_h1_idle, zero_bubble_h2_idle,
+    chimera_bubble,
+    costs_of,
+    gpipe_bubble,
+    megatron_bubble,
+    megatron_parameters,
+    zero_bubble_h1_idle,
+    zero_bubble_h2_idle,
     zero_bubble_peaks,
 )
 from .hardware import HARDWARE, Hardware
@@ -17,12 +27,21 @@ from .largest import Estimate, blocks_that_fit, table_1
 from .networks import amoebanet, transformer_family
 from .published import TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE
 from .texts import text_of_cells, text_of_hardware, text_of_largest
-from .throughput import Compared, equal_stages, other_assumptions, slowest_share, table_2, table_3, torchgpipe_table
+from .throughput import (
+    Compared,
+    equal_stages,
+    other_assumptions,
+    slowest_share,
+    table_2,
+    table_3,
+    torchgpipe_table,
+)
 
 __all__ = [
-    "Compared", "Device", "Estimate", "HARDWARE", "Hardware", "P100", "TABLE_1", "TABLE_2", "TABLE_3", "TORCHGPIPE",
-    "TPU_V2", "TPU_V3", "amoebanet", "blocks_that_fit", "chimera_bubble", "chimera_table", "costs_of", "equal_stages",
-    "gpipe_bubble", "idle_times", "megatron_bubble", "megatron_parameters", "other_assumptions",
-    "slowest_share", "table_1", "table_2", "table_3", "text_of_cells", "text_of_hardware", "text_of_largest",
-    "torchgpipe_table", "transformer_family", "zero_bubble_h1_idle", "zero_bubble_h2_idle", "zero_bubble_peaks",
+    "Compared", "Device", "Estimate", "HARDWARE", "Hardware", "P100", "TABLE_1", "TABLE_2", "TABLE_3",
+    "TORCHGPIPE", "TPU_V2", "TPU_V3", "amoebanet", "blocks_that_fit", "chimera_bubble", "chimera_table",
+    "costs_of", "equal_stages", "gpipe_bubble", "idle_times", "megatron_bubble", "megatron_parameters",
+    "other_assumptions", "slowest_share", "table_1", "table_2", "table_3", "text_of_cells",
+    "text_of_hardware", "text_of_largest", "torchgpipe_table", "transformer_family",
+    "zero_bubble_h1_idle", "zero_bubble_h2_idle", "zero_bubble_peaks",
 ]

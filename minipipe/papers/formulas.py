@@ -1,6 +1,7 @@
 """What papers state in closed form, and costs from the times that they profile.
 
-T_F, T_B, T_W: the time of a micro-batch's forward on a stage, of its input gradient alone, and of its weight gradient.
+T_F, T_B, T_W: the time of a micro-batch's forward on a stage, of its input gradient alone, and of its
+    weight gradient.
 """
 
 from fractions import Fraction
@@ -19,19 +20,28 @@ def gpipe_bubble(K, M):
 
 
 def chimera_bubble(K, M):
-    """Idle / total time of Chimera with equal forwards and backwards: (K - 2)/(2 M + K - 2). Source: arXiv 2107.06925, table 2."""
+    """Idle / total time of Chimera with equal forwards and backwards: (K - 2)/(2 M + K - 2).
+
+    Source: arXiv 2107.06925, table 2.
+    """
     return Fraction(K - 2, 2 * M + K - 2)
 
 
 def megatron_bubble(K, M, v=1):
-    """Idle / ideal time of 1F1B, interleaved with v stages on a device: (K - 1)/(v M). Source: arXiv 2104.04473, section 2.2."""
+    """Idle / ideal time of 1F1B, interleaved with v stages on a device: (K - 1)/(v M).
+
+    Source: arXiv 2104.04473, section 2.2.
+    """
     return Fraction(K - 1, v * M)
 
 
 def megatron_parameters(n_layers, d, n_tokens, n_places):
-    """Parameters of a Transformer: 12 l d^2 (1 + 13/(12 d) + (V + s)/(12 l d)). Source: arXiv 2104.04473, section 5.
+    """Parameters of a Transformer: 12 l d^2 (1 + 13/(12 d) + (V + s)/(12 l d)).
 
-    That counts one matrix for all tokens, embedded and predicted, and embedded places, but no layer norm at the end.
+    n_layers, d, n_tokens, n_places: l, d, V and s.
+
+    That counts one matrix for all tokens, embedded and predicted, and embedded positions, but no layer norm
+    at the end. Source: arXiv 2104.04473, section 5.
 
     >>> megatron_parameters(96, 12288, 51200, 2048)      # GPT-3
     174615822336
@@ -40,24 +50,41 @@ def megatron_parameters(n_layers, d, n_tokens, n_places):
 
 
 def zero_bubble_h1_idle(K, T_F, T_B, T_W):
-    """Idle time on each device of ZB-H1: (K - 1)(T_F + T_B - T_W). Source: arXiv 2401.10241; in 1F1B T_W is added."""
+    """Idle time on each device of ZB-H1: (K - 1)(T_F + T_B - T_W).
+
+    K: devices.
+    T_F, T_B, T_W: the times of a forward, an input gradient and a weight gradient.
+
+    In 1F1B T_W is added. Source: arXiv 2401.10241.
+    """
     return (K - 1) * (T_F + T_B - T_W)
 
 
 def zero_bubble_h2_idle(K, T_F, T_B, T_W):
-    """Idle time on each device of ZB-H2: (K - 1)(T_F + T_B - 2 T_W). Source: arXiv 2401.10241."""
+    """Idle time on each device of ZB-H2: (K - 1)(T_F + T_B - 2 T_W).
+
+    K: devices.
+    T_F, T_B, T_W: the times of a forward, an input gradient and a weight gradient.
+
+    Source: arXiv 2401.10241.
+    """
     return (K - 1) * (T_F + T_B - 2 * T_W)
 
 
 def zero_bubble_peaks(K):
-    """The most micro-batches alive on a device in 1F1B, ZB-H1 and ZB-H2: K, K and 2 K - 1. Source: as above."""
+    """The most micro-batches alive on a device in 1F1B, ZB-H1 and ZB-H2: K, K and 2 K - 1.
+
+    Source: as above.
+    """
     return {"1f1b": K, "zb-h1": K, "zb-h2": 2 * K - 1}
 
 
 def costs_of(T_F, T_B, T_W, T_comm=0):
-    """(costs, link) for `simulate`, of a profile such as papers print; T_comm is how long a message travels.
+    """(costs, link) for `simulate`, of a profile such as papers print.
 
-    Each time is a number, or a list with one per stage, in one unit. T_B is the input gradient alone.
+    T_F, T_B, T_W: the times of a forward, an input gradient and a weight gradient; each is a number,
+        or a list with one per stage.
+    T_comm: how long a message travels, in the same unit.
 
     >>> costs, link = costs_of(T_F=3, T_B=[2, 4], T_W=1, T_comm=0.5)
     >>> costs.F, costs.B, costs.I, costs.W, link.latency
@@ -74,6 +101,8 @@ def _sum(first, second):
         return first + second
     n = len(lists[0])
     if len(lists[-1]) != n:
-        raise ValueError(f"T_B has {n} times and T_W {len(lists[-1])}: give each one number, or one per stage")
+        raise ValueError(
+            f"T_B has {n} times and T_W {len(lists[-1])}: give each one number, or one per stage"
+        )
     first, second = (times if hasattr(times, "__len__") else [times] * n for times in (first, second))
     return [b + w for b, w in zip(first, second)]

@@ -13,9 +13,13 @@ TPU = "Jouppi et al. 2020, Communications of the ACM 63(7)"
 
 
 class Hardware(NamedTuple):
-    """A row: seconds until the first byte is there, and bytes per second from then on; None for what the source leaves out.
+    """How fast something sends or reads; None stands for what the source leaves out.
 
+    name: what it is.
+    latency: seconds to the first byte.
+    bandwidth: bytes per second from then on.
     how: "rule of thumb", "specified" by the maker in one direction, or "measured".
+    source: who says so.
     """
 
     name: str
@@ -48,21 +52,40 @@ _ROWS = (
     Hardware("HBM2 of a P100", None, 732e9, "specified", "NVIDIA, Tesla P100 data sheet"),
     Hardware("HBM2 of a TPUv3 chip", None, 900e9, "specified", "Google Cloud, TPU v3"),
     Hardware("NVLink 1, P100", None, 80e9, "specified", "NVIDIA, Tesla P100: 160 GB/s both ways"),
-    Hardware("NVLink 2, V100", 2e-6, 150e9, "specified", f"NVIDIA, Tesla V100: 300 GB/s both ways; latency: {P2P_TEST}"),
-    Hardware("NVLink 4, H100", None, 380e9, "measured", "NVIDIA/nccl, issue 1264; specified 450 GB/s each way"),
+    Hardware(
+        "NVLink 2, V100", 2e-6, 150e9, "specified",
+        f"NVIDIA, Tesla V100: 300 GB/s both ways; latency: {P2P_TEST}",
+    ),
+    Hardware(
+        "NVLink 4, H100", None, 380e9, "measured", "NVIDIA/nccl, issue 1264; specified 450 GB/s each way"
+    ),
     Hardware("PCIe 3.0 x16", None, 15.75e9, "specified", "PCI-SIG: 8 GT/s, 16 lanes, 128b/130b"),
     Hardware("PCIe 3.0 x16, host to P100", None, 11.7e9, "measured", MICROWAY),
     Hardware("PCIe 3.0 x16, P100 to host", None, 12.8e9, "measured", MICROWAY),
     Hardware("PCIe 4.0 x16", None, 31.5e9, "specified", "PCI-SIG: 16 GT/s, 16 lanes, 128b/130b"),
-    Hardware("GPU to GPU through the host", 18e-6, 1 / (1 / 12.8e9 + 1 / 11.7e9), "measured",
-             f"the two rows of PCIe 3.0 x16 one after the other; latency: {P2P_TEST}, peer access off"),
+    Hardware(
+        "GPU to GPU through the host",
+        18e-6,
+        1 / (1 / 12.8e9 + 1 / 11.7e9),
+        "measured",
+        f"the two rows of PCIe 3.0 x16 one after the other; latency: {P2P_TEST}, peer access off",
+    ),
     Hardware("TPUv2 to TPUv2", None, 62e9, "specified", f"{TPU}: 496 Gbit/s a link and direction"),
     Hardware("TPUv3 to TPUv3", None, 82e9, "specified", f"{TPU}: 656 Gbit/s a link and direction"),
-    Hardware("InfiniBand HDR", 0.6e-6, 25e9, "specified", "Lenovo Press LP1195, ConnectX-6: 200 Gbit/s, below 600 ns"),
-    Hardware("Ethernet, 200 Gbit/s", 0.8e-6, 25e9, "specified", "Mellanox, ConnectX-6 EN: 200 Gbit/s, below 0.8 us"),
-    Hardware("Ethernet, 1 Gbit/s", 250e-6, 125e6, "rule of thumb", f"{DEAN}: half a round trip in a data centre"),
+    Hardware(
+        "InfiniBand HDR", 0.6e-6, 25e9, "specified",
+        "Lenovo Press LP1195, ConnectX-6: 200 Gbit/s, below 600 ns",
+    ),
+    Hardware(
+        "Ethernet, 200 Gbit/s", 0.8e-6, 25e9, "specified", "Mellanox, ConnectX-6 EN: 200 Gbit/s, below 0.8 us"
+    ),
+    Hardware(
+        "Ethernet, 1 Gbit/s", 250e-6, 125e6, "rule of thumb", f"{DEAN}: half a round trip in a data centre"
+    ),
     Hardware("SSD, NVMe", 150e-6, 10e9, "rule of thumb", f"{KIRSCH}; latency: C. Carruth, talk of 2014"),
     Hardware("disk", 10e-3, 50e6, "rule of thumb", DEAN),
-    Hardware("California to the Netherlands", 75e-3, None, "rule of thumb", f"{DEAN}: half of there and back"),
+    Hardware(
+        "California to the Netherlands", 75e-3, None, "rule of thumb", f"{DEAN}: half of there and back"
+    ),
 )
 HARDWARE = {row.name: row for row in _ROWS}

@@ -1,13 +1,16 @@
 """GPipe's table 1, the largest network that fits, from `describe` and arrays without numbers.
 
 Memory of a device that holds a stage, with N samples in M micro-batches:
+
     parameters       12 bytes each: the value, its gradient, and RMSProp's mean square, in float32
-    activations      without recomputation, the caches of all N samples, O(N L); with it, N stage inputs, and the caches of one
-                     micro-batch of N / M, O(N + L/K N/M)
-Caches are what a stage of this package keeps for its backward, in float32: the arrays of its layers, and, in the last stage, of the
-loss. They are counted for each stage at full size, so that an array that layers share counts once. (A run holds one stage
-input fewer beside them: that of the micro-batch which it recomputes.) Assumed, because the paper does not say: M = 32, and
-stages cut by the histogram of their multiply-accumulates. Working memory of an operation, and messages, are not counted.
+    activations      without recomputation, the caches of all N samples, O(N L); with it, N stage inputs,
+                     and the caches of one micro-batch of N / M, O(N + L/K N/M)
+
+Caches are what a stage of this package keeps for its backward, in float32: the arrays of its layers, and,
+in the last stage, of the loss. They are counted for each stage at full size, so that an array that layers
+share counts once. (A run holds one stage input fewer beside them: that of the micro-batch which it
+recomputes.) Assumed, because the paper does not say: M = 32, and stages cut by the histogram of their
+multiply-accumulates. Working memory of an operation, and messages, are not counted.
 """
 
 from functools import lru_cache
@@ -27,9 +30,12 @@ DEVICES = {"AmoebaNet-D": TPU_V2, "Transformer": TPU_V3}
 class Estimate(NamedTuple):
     """A column of table 1: what is published, and what is computed for the same network.
 
-    parameters: their number. parameter_memory, activation_memory: on all devices together, in the unit of the column.
-    errors: computed / published - 1 for each of the three. fullest: the bytes of both kinds on the device with the most, which
-    has limit bytes.
+    published: the column, a `Largest`.
+    parameters: their number.
+    parameter_memory, activation_memory: on all devices together, in the unit of the column.
+    errors: computed / published - 1 for each of the three.
+    fullest: the bytes of both kinds on the device with the most.
+    limit: the bytes that a device has.
     """
 
     published: Largest
@@ -50,7 +56,9 @@ def table_1():
 def _estimate(column):
     network, unit = without_numbers(column.family, column.size), MEMORY_UNIT[column.family]
     counts = histogram([row.macs for row in network.description.rows], column.n_devices)
-    parameters, activations = _memory(network, counts, N_SAMPLES[column.family], M if column.pipeline else None)
+    parameters, activations = _memory(
+        network, counts, N_SAMPLES[column.family], M if column.pipeline else None
+    )
     n_parameters = network.description.parameters
     computed = n_parameters, sum(parameters) / unit, sum(activations) / unit
     printed = column.parameters, column.parameter_memory, column.activation_memory
@@ -60,7 +68,10 @@ def _estimate(column):
 
 
 def _memory(network, counts, N, M):
-    """(bytes of parameters, bytes of activations), each a list over the stages; M is None where nothing is recomputed."""
+    """(bytes of parameters, bytes of activations), each a list over the stages.
+
+    M is None where nothing is recomputed.
+    """
     stages = stages_of(network.description.rows, counts)
     parameters = [BYTES_PER_PARAMETER * sum(row.parameters for row in stage) for stage in stages]
     if M is None:
@@ -69,10 +80,11 @@ def _memory(network, counts, N, M):
 
 
 def blocks_that_fit(n_devices, device=TPU_V3):
-    """The most Transformer blocks that `n_devices` hold, under the assumptions above; the first also holds the embedding.
+    """The most Transformer blocks that `n_devices` hold, under the assumptions above.
 
-    The last one also holds the final norm, the last Linear and the loss's cache. What a block takes is what a stage with 2
-    of them takes more than one with 1. Raises `ValueError` if a device is full without any block.
+    The first device also holds the embedding, the last one the final norm, the last Linear and the loss's
+    cache. What a block takes is what a stage with 2 of them takes more than one with 1. Raises `ValueError`
+    if a device is full without any block.
     """
     n_blocks = 0
     for stage, (one, two) in enumerate(zip(*(_stages_of_blocks(n_devices, n) for n in (1, 2)))):
@@ -80,8 +92,8 @@ def blocks_that_fit(n_devices, device=TPU_V3):
         others = one - of_a_block
         if others > device.memory:
             raise ValueError(
-                f"stage {stage} needs {others / 2**30:.2f} GiB without any block, and a {device.name} has {device.memory / 2**30:g}: "
-                "use a device with more memory"
+                f"stage {stage} needs {others / 2**30:.2f} GiB without any block, "
+                f"and a {device.name} has {device.memory / 2**30:g}: use a device with more memory"
             )
         n_blocks += int((device.memory - others) / of_a_block)
     return n_blocks

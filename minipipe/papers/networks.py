@@ -1,4 +1,4 @@
-"""The two networks of GPipe's tables: described, cut into stages, and without numbers, for counting what they keep."""
+"""The two networks of GPipe's tables: described, cut into stages, and without numbers."""
 
 from functools import lru_cache
 

@@ -6,8 +6,12 @@ from typing import NamedTuple
 class Largest(NamedTuple):
     """A column of GPipe's table 1: the largest network that fits.
 
-    n_devices: K. pipeline: whether GPipe runs it, with recomputation. size: (L, D) of AmoebaNet-D, (L,) of the Transformer.
-    parameters, parameter_memory, activation_memory: on all devices together; memory in `MEMORY_UNIT` bytes.
+    family: "AmoebaNet-D" or "Transformer".
+    n_devices: K.
+    pipeline: whether GPipe runs it, with recomputation.
+    size: (L, D) of AmoebaNet-D, (L,) of the Transformer.
+    parameters: their number.
+    parameter_memory, activation_memory: on all devices together, in `MEMORY_UNIT` bytes.
     """
 
     family: str
@@ -19,10 +23,11 @@ class Largest(NamedTuple):
     activation_memory: float
 
 
-# AmoebaNet-D: 224 x 224 images, mini-batches of 128, devices of 8 GB. Transformer: 1024 tokens of 32,000, mini-batches of 32,
-# d = 2048, feed-forward 8192, 32 heads, devices of 16 GB. 12 bytes a parameter. In the column of the Transformer on one device
-# without GPipe the paper prints 11.7G of parameters and 3.15G of activations. 282.2M parameters of 12 bytes are 3.15 GiB, so the
-# two cells have changed places there, and are put back here.
+# AmoebaNet-D: 224 x 224 images, mini-batches of 128, devices of 8 GB. Transformer: 1024 tokens of 32,000,
+# mini-batches of 32, d = 2048, feed-forward 8192, 32 heads, devices of 16 GB. 12 bytes a parameter.
+# In the column of the Transformer on one device without GPipe the paper prints 11.7G of parameters and 3.15G
+# of activations. 282.2M parameters of 12 bytes are 3.15 GiB, so the two cells have changed places there,
+# and are put back here.
 TABLE_1 = (
     Largest("AmoebaNet-D", 1, False, (18, 208), 82e6, 1.05, 6.26),
     Largest("AmoebaNet-D", 1, True, (18, 416), 318e6, 3.8, 3.46),
@@ -35,12 +40,13 @@ TABLE_1 = (
     Largest("Transformer", 32, True, (415,), 21.0e9, 235.1, 199.9),
     Largest("Transformer", 128, True, (1663,), 83.9e9, 937.9, 796.1),
 )
-# What the paper writes as GB for AmoebaNet-D is 10^9 bytes, and as G for the Transformer 2^30 bytes: then 12 bytes a parameter fit best.
+# What the paper writes as GB for AmoebaNet-D is 10^9 bytes, and as G for the Transformer 2^30 bytes:
+# then 12 bytes a parameter fit best.
 MEMORY_UNIT = {"AmoebaNet-D": 1e9, "Transformer": 2 ** 30}
 
-# {family: {(K, M): throughput}}. Table 2: AmoebaNet-D (18, 256) and a Transformer of 48 layers on TPUs, relative to K = 2, M = 1,
-# "batch size was adjusted to fit memory if necessary". Table 3: AmoebaNet-D (18, 128) and a Transformer of 24 layers on P100s in
-# one computer, without NVLink, relative to K = 2.
+# {family: {(K, M): throughput}}. Table 2: AmoebaNet-D (18, 256) and a Transformer of 48 layers on TPUs,
+# relative to K = 2, M = 1, "batch size was adjusted to fit memory if necessary". Table 3: AmoebaNet-D (18,
+# 128) and a Transformer of 24 layers on P100s in one computer, without NVLink, relative to K = 2.
 TABLE_2 = {
     "AmoebaNet-D": {
         (2, 1): 1, (4, 1): 1.13, (8, 1): 1.38,
@@ -58,8 +64,8 @@ TABLE_3 = {
     "Transformer": {(2, 32): 1, (4, 32): 1.8, (8, 32): 3.3},
 }
 
-# The same network as in table 2, run by torchgpipe on other devices (README of kakaobrain/torchgpipe, "AmoebaNet-D (18, 256) Speed
-# Benchmark"), relative to K = 2, M = 1; its cut is by hand.
+# The same network as in table 2, run by torchgpipe on other devices (README of kakaobrain/torchgpipe,
+# "AmoebaNet-D (18, 256) Speed Benchmark"), relative to K = 2, M = 1; its cut is by hand.
 TORCHGPIPE = {
     (2, 1): 1, (4, 1): 1.006, (8, 1): 0.932,
     (2, 4): 1.546, (4, 4): 1.680, (8, 4): 2.625,

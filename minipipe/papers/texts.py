@@ -1,10 +1,15 @@
-"""The tables as text, each published number beside the one of this package; `minipipe papers` and notebook 15 print them."""
+"""The tables as text, each published number beside the one of this package.
+
+`minipipe papers` and notebook 15 print them.
+"""
 
 GIB = 2 ** 30
 
 
 def text_of_cells(cells, bound=None):
-    """A line for each `Compared`: published, simulated, and the error. A star marks what is off by more than `bound`.
+    """A line for each `Compared`: published, simulated, and the error.
+
+    A star marks what is off by more than `bound`.
 
     >>> from minipipe.papers import table_3
     >>> print(text_of_cells(table_3()[3:], bound=0.03))
@@ -18,7 +23,9 @@ def text_of_cells(cells, bound=None):
     for cell in cells:
         mark = cell.reason if bound is None or abs(cell.error) <= bound else f"* {cell.reason}"
         family = cell.family.split(" with")[0]
-        numbers = f"{cell.K:>2}{cell.M:>4}{cell.published:>11g}{cell.simulated:>11.3f}{100 * cell.error:>+8.1f} %"
+        numbers = (
+            f"{cell.K:>2}{cell.M:>4}{cell.published:>11g}{cell.simulated:>11.3f}{100 * cell.error:>+8.1f} %"
+        )
         lines.append(f"{family:13}{numbers}  {mark}".rstrip())
     if bound is not None:
         lines.append(f"* off by more than {100 * bound:g} %")
@@ -26,38 +33,45 @@ def text_of_cells(cells, bound=None):
 
 
 def text_of_largest(estimates):
-    """A line for each `Estimate` of table 1: parameters, their memory, activation memory, and the fullest device in GiB."""
+    """A line for each `Estimate` of table 1: parameters, their memory, activations, the fullest device."""
     memory = f"{'published':>10}{'here':>8}{'error':>9}"
     lines = [
-        f"{'':32}{'parameters (millions)':^29}{'parameter memory (GB)':^27}{'activations (GB)':^28}{'fullest':>9}",
+        f"{'':32}{'parameters (millions)':^29}"
+        f"{'parameter memory (GB)':^27}{'activations (GB)':^28}{'fullest':>9}",
         f"{'network':28}{'K':>4}{'published':>11}{'here':>10}{'error':>8}{memory}{memory}{'device':>9}",
     ]
     for estimate in estimates:
         column = estimate.published
-        name = f"{column.family} {column.size if len(column.size) > 1 else column.size[0]}{'' if column.pipeline else ', alone'}"
+        size = column.size if len(column.size) > 1 else column.size[0]
+        name = f"{column.family} {size}" if column.pipeline else f"{column.family} {size}, alone"
         errors = [f"{100 * error:+.1f} %" for error in estimate.errors]
-        lines.append(
-            f"{name:28}{column.n_devices:>4}{column.parameters / 1e6:>11g}{estimate.parameters / 1e6:>10.1f}{errors[0]:>8}"
-            f"{column.parameter_memory:>10g}{estimate.parameter_memory:>8.2f}{errors[1]:>9}"
-            f"{column.activation_memory:>10g}{estimate.activation_memory:>8.2f}{errors[2]:>9}{estimate.fullest / GIB:>9.1f}"
-        )
+        numbers = f"{column.parameters / 1e6:>11g}{estimate.parameters / 1e6:>10.1f}{errors[0]:>8}"
+        weights = f"{column.parameter_memory:>10g}{estimate.parameter_memory:>8.2f}{errors[1]:>9}"
+        activations = f"{column.activation_memory:>10g}{estimate.activation_memory:>8.2f}{errors[2]:>9}"
+        fullest = f"{estimate.fullest / GIB:>9.1f}"
+        lines.append(f"{name:28}{column.n_devices:>4}{numbers}{weights}{activations}{fullest}")
     return "\n".join(lines)
 
 
 def text_of_hardware(rows, sources=True):
-    """A line for each `Hardware`: latency, bandwidth, how long a megabyte takes, and, with `sources`, how that is known.
+    """A line for each `Hardware`: latency, bandwidth, and how long a megabyte takes.
+
+    sources: whether to add how that is known.
 
     >>> from minipipe.papers import HARDWARE
     >>> print(text_of_hardware([HARDWARE["Ethernet, 1 Gbit/s"]], sources=False))
                                        latency     bandwidth  1 MB takes
     Ethernet, 1 Gbit/s                  250 us    0.125 GB/s     8.25 ms
     """
-    lines = [f"{'':32}{'latency':>10}{'bandwidth':>14}{'1 MB takes':>12}" + "  how, and by whom" * sources]
+    head = f"{'':32}{'latency':>10}{'bandwidth':>14}{'1 MB takes':>12}"
+    lines = [f"{head}  how, and by whom" if sources else head]
     for row in rows:
         bandwidth = "" if row.bandwidth is None else f"{row.bandwidth / 1e9:,.3g} GB/s"
         whole = text_of_seconds(row.seconds(1e6)) if row.bandwidth else ""
-        source = f"  {row.how}: {row.source}" * sources
-        lines.append(f"{row.name:32}{text_of_seconds(row.latency):>10}{bandwidth:>14}{whole:>12}{source}".rstrip())
+        source = f"  {row.how}: {row.source}" if sources else ""
+        lines.append(
+            f"{row.name:32}{text_of_seconds(row.latency):>10}{bandwidth:>14}{whole:>12}{source}".rstrip()
+        )
     return "\n".join(lines)
 
 

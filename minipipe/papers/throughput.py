@@ -1,10 +1,11 @@
-"""GPipe's tables 2 and 3 by simulation: its schedule, with recomputation, over stages that cost what their products cost.
+"""GPipe's tables 2 and 3 by simulation: its schedule, with recomputation.
 
-AmoebaNet-D is cut by the rule of GPipe's released code, the histogram, over the multiply-accumulates (MACs) of its layers. The
-Transformer is its blocks alone, equally many on each device: the last matrix, for 32,000 words, costs as much as 1.2
-blocks, and a stage that had it as well would be slower than the cells of K = 8 leave room for; `other_assumptions` shows
-that. A micro-batch has as many samples as table 1 gives 32 of them: 4 images, 1 sequence. A backward costs two forwards, a
-recomputation one. `minipipe.papers.devices` says what is assumed of the devices.
+A stage costs what its products cost. AmoebaNet-D is cut by the rule of GPipe's released code, the histogram,
+over the multiply-accumulates (MACs) of its layers. The Transformer is its blocks alone, equally many on each
+device: the last matrix, for 32,000 words, costs as much as 1.2 blocks, and a stage that had it as well would
+be slower than the cells of K = 8 leave room for; `other_assumptions` shows that. A micro-batch has as many
+samples as table 1 gives 32 of them: 4 images, 1 sequence. A backward costs two forwards, a recomputation one.
+`minipipe.papers.devices` says what is assumed of the devices.
 """
 
 from dataclasses import replace
@@ -24,9 +25,12 @@ BOUNDS = {"table 2": 0.07, "table 3": 0.05}  # of relative errors that need no r
 
 
 class Compared(NamedTuple):
-    """A published cell beside the simulated one, both relative to the cell of K = 2 with the fewest micro-batches.
+    """A published cell beside the simulated one, relative to that of K = 2 with the fewest micro-batches.
 
-    error: simulated / published - 1. reason: of an error that is larger than its table's bound in `BOUNDS`, "" otherwise.
+    table, family, K, M: which cell.
+    published, simulated: the throughputs.
+    error: simulated / published - 1.
+    reason: of an error that is larger than its table's bound in `BOUNDS`, "" otherwise.
     """
 
     table: str
@@ -59,7 +63,10 @@ def torchgpipe_table():
 
 
 def other_assumptions():
-    """What the Transformer's cells of M = 32 would be otherwise: a list of `Compared`, whose reason is the assumption."""
+    """What the Transformer's cells of M = 32 would be otherwise: a list of `Compared`.
+
+    The reason of each is the assumption.
+    """
     early = replace(P100, early=True)
     cells = []
     for table, published, L, runs in [
@@ -74,7 +81,9 @@ def other_assumptions():
             base = samples_per_second(family, (L,), *min(of_family), device)
             for K in (2, 4, 8):
                 simulated, value = samples_per_second(family, (L,), K, 32, device) / base, of_family[K, 32]
-                cells.append(Compared(table, family, K, 32, value, simulated, simulated / value - 1, assumption))
+                cells.append(
+                    Compared(table, family, K, 32, value, simulated, simulated / value - 1, assumption)
+                )
     return cells
 
 
@@ -93,7 +102,12 @@ def _compared(table, published, runs):
 
 @lru_cache
 def samples_per_second(family, size, K, M, device):
-    """The throughput of GPipe's schedule with K stages and M micro-batches."""
+    """The throughput of GPipe's schedule.
+
+    family, size: which network.
+    K, M: stages and micro-batches.
+    device: a `Device`.
+    """
     stages = stages_for(family, size, K)
     n = SAMPLES[family]
     seconds = [device.seconds(n * max(sum(row.macs for row in stage), 1)) for stage in stages]
@@ -126,7 +140,10 @@ def _makespan(seconds, M, early, sent=0, link=None):
 
 
 def _relative(share, K, M, base_share):
-    """Throughput relative to (2, 1), if the first stage takes `share` of the time, and the others equally much of the rest."""
+    """Throughput relative to K = 2, M = 1, if the first stage takes `share` of the time.
+
+    The other stages share the rest equally.
+    """
     def seconds(K, share):
         return [share] + [(1 - share) / (K - 1)] * (K - 1)
 
@@ -135,16 +152,25 @@ def _relative(share, K, M, base_share):
 
 @lru_cache
 def equal_stages(K, M):
-    """Throughput relative to K = 2, M = 1 if all stages cost the same and messages nothing: (early, with the gradient)."""
+    """Throughput relative to K = 2, M = 1 if all stages cost the same and messages nothing.
+
+    A pair: with recomputation before the gradient is there, and when it is.
+    """
     by_order = (True, False)
-    return tuple(M * _makespan([1 / 2] * 2, 1, early) / _makespan([1 / K] * K, M, early) for early in by_order)
+    return tuple(
+        M * _makespan([1 / 2] * 2, 1, early) / _makespan([1 / K] * K, M, early) for early in by_order
+    )
 
 
 @lru_cache
 def slowest_share(K, M, published, base_share=None):
-    """The share of a network's time that the slowest of K stages takes, if that is what makes a cell of table 2 what it is.
+    """The share of a network's time that the slowest of K stages takes, if that explains a cell of table 2.
 
-    published: the cell, relative to K = 2, M = 1. base_share: the same for two stages; None: K is 2. By bisection.
+    K, M: stages and micro-batches of the cell.
+    published: the cell, relative to K = 2, M = 1.
+    base_share: the same for two stages; None where K is 2.
+
+    By bisection.
     """
     low, high = 1 / K, 1 - 1e-9
     for _ in range(30):
@@ -163,4 +189,5 @@ def _reason(family, size, K, M, published, cells):
     macs, time = (f"{100 * part:.0f} %" for part in (share_of_slowest(family, size, K), share))
     if M == 32:
         return f"slowest stage: {macs} of the MACs; {time} of the time would give this cell"
-    return f"slowest stage: {macs} of the MACs; {time} of the time give {_relative(share, K, M, two):.2f}; batch sizes were adjusted"
+    given = f"{_relative(share, K, M, two):.2f}"
+    return f"slowest stage: {macs} of the MACs; {time} of the time give {given}; batch sizes were adjusted"

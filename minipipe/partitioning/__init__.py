@@ -5,5 +5,6 @@ from .partition import partition
 from .solvers import equal_counts, histogram, loads, min_max, min_variance
 
 __all__ = [
-    "Times", "costs_of_layers", "equal_counts", "histogram", "loads", "min_max", "min_variance", "partition", "times_of_layers",
+    "Times", "costs_of_layers", "equal_counts", "histogram", "loads", "min_max", "min_variance",
+    "partition", "times_of_layers",
 ]

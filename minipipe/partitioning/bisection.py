@@ -4,10 +4,13 @@ from bisect import bisect_left, bisect_right
 
 
 def bisected(ends, n_stages):
-    """The counts of a cut with the least bottleneck. ends: the sums 0, c_0, c_0 + c_1, ... of integers of at least 0.
+    """The counts of a cut with the least bottleneck.
 
-    Filling one stage after the other up to a limit tells whether a limit can be kept. If it cannot, the smallest load that
-    went past it is the next limit worth trying: below that, the same stages would be filled with the same layers.
+    ends: the sums 0, c_0, c_0 + c_1, ... of integers of at least 0.
+
+    Filling one stage after the other up to a limit tells whether a limit can be kept. If it cannot,
+    the smallest load that went past it is the next limit worth trying: below that, the same stages would be
+    filled with the same layers.
     """
     total = ends[-1]
     low, high = max(-(-total // n_stages), *(end - start for start, end in zip(ends, ends[1:]))), total
@@ -47,7 +50,7 @@ def _filled(ends, n_stages, limit):
 
 
 def _evened(ends, n_stages, limit):
-    """Of the cuts that keep `limit`: stage by stage, the one that is nearest to an equal share of what is left."""
+    """Of the cuts that keep `limit`: stage by stage, the nearest to an equal share of what is left."""
     n_layers = len(ends) - 1
     earliest = [n_layers]  # where the last 0, 1, 2, ... stages can begin at the earliest
     for _ in range(n_stages - 1):
@@ -58,7 +61,10 @@ def _evened(ends, n_stages, limit):
         last = min(_reach(ends, start, limit), n_layers - n_left + 1)
         share = (n_left - 1) * ends[start] + ends[-1]  # n_left times where this stage should end
         above = bisect_right(ends, share // n_left, first, last + 1)
-        end = min((end for end in (above, above - 1) if first <= end <= last), key=lambda end: abs(n_left * ends[end] - share))
+        end = min(
+            (end for end in (above, above - 1) if first <= end <= last),
+            key=lambda end: abs(n_left * ends[end] - share),
+        )
         counts.append(end - start)
         start = end
     return counts

@@ -1,4 +1,4 @@
-"""What each layer of a network costs, counted, measured or computed by the user: what a partition balances."""
+"""What each layer of a network costs, counted, measured or given: what a partition balances."""
 
 import time
 from statistics import median
@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..description import describe, parameters_of_layers, without_samples
-from ..layers import backward_input_through, every_layer, forward_through, set_moment
+from ..layers import every_layer
+from ..layers.through import backward_input_through, forward_through, prepare_forward
 from ..network import Network, take_statistics
 from .integers import checked
 
@@ -29,19 +30,25 @@ def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss
         by="parameters"     W and b; a W that several layers share, at the first of them
         by="macs"           multiply-accumulates of a forward of one sample
         by="bytes"          of the output for one sample in float32
-        by="time"           seconds of the forward and backward of `sample`: the sum of the two medians in `times_of_layers`
+        by="time"           seconds of the forward and backward of `sample`, see `times_of_layers`
         by=a function       by(layer, input_shape), where input_shape is that of one sample at this layer
         by=a list           these costs
 
-    input_shape: that of one sample, such as (64,) or (3, 32, 32), which "macs", "bytes" and a function need. sample: a
-    micro-batch (X, Y), which "time" needs, together with the loss; the others take their input_shape from its X. Only "time"
-    makes any parameters, so for all others the network may be larger than this computer. Raises `ValueError` for what is
-    missing, and for costs that are negative or not finite.
+    layers: a list of layers.
+    by: what to count, one of the above.
+    input_shape: that of one sample, such as (64,) or (3, 32, 32), which "macs", "bytes" and a function need.
+    sample: a micro-batch (X, Y), which "time" needs; the others take their input_shape from its X.
+    loss: of the network, which "time" needs.
+
+    Only "time" makes any parameters, so for all others the network may be larger than this computer.
+    Raises `ValueError` for what is missing, and for costs that are negative or not finite.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> layers = [Linear(64, 32), ReLU(), Linear(32, 10)]
-    >>> costs_of_layers(layers), costs_of_layers(layers, "macs", (64,)), costs_of_layers(layers, "bytes", (64,))
-    ([2080, 0, 330], [2048, 0, 320], [128, 128, 40])
+    >>> costs_of_layers(layers)
+    [2080, 0, 330]
+    >>> costs_of_layers(layers, "macs", (64,)), costs_of_layers(layers, "bytes", (64,))
+    ([2048, 0, 320], [128, 128, 40])
     >>> costs_of_layers(layers, lambda layer, input_shape: 1 + layer.macs((*input_shape, 1)), (64,))
     [2049, 1, 321]
     """
@@ -50,15 +57,22 @@ def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss
         return checked("by", by, len(layers))
     if by not in KINDS and not callable(by):
         known = ", ".join(map(repr, KINDS))
-        raise ValueError(f"by={by!r} is not known: use one of {known}, a function (layer, input_shape), or a list of costs")
+        raise ValueError(
+            f"by={by!r} is not known: use one of {known}, a function (layer, input_shape), or a list of costs"
+        )
     if by == "parameters":
         return parameters_of_layers(layers)
     if by == "time":
         if sample is None or loss is None:
-            raise ValueError("by='time' needs a sample to measure with: pass sample=(X, Y), a micro-batch, and the loss")
+            raise ValueError(
+                "by='time' needs a sample to measure with: pass sample=(X, Y), a micro-batch, and the loss"
+            )
         return [times.F + times.B for times in times_of_layers(layers, loss, *_pair(sample))]
     if input_shape is None and sample is None:
-        raise ValueError(f"by={by!r} needs the shape of the input: pass input_shape, such as X.shape[:-1], or sample=(X, Y)")
+        raise ValueError(
+            f"by={by!r} needs the shape of the input: "
+            "pass input_shape, such as X.shape[:-1], or sample=(X, Y)"
+        )
     if input_shape is None:
         input_shape = np.shape(_pair(sample)[0])[:-1]
     description = describe(layers, input_shape)
@@ -69,16 +83,25 @@ def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss
 
 def _pair(sample):
     if not isinstance(sample, (tuple, list)) or len(sample) != 2:
-        raise ValueError(f"sample={type(sample).__name__} must be a pair (X, Y): for instance sample=(X[:, :32], Y[:, :32])")
+        raise ValueError(
+            f"sample={type(sample).__name__} must be a pair (X, Y): "
+            "for instance sample=(X[:, :32], Y[:, :32])"
+        )
     return sample
 
 
 def times_of_layers(layers, loss, X, Y, n_rounds=5):
-    """[`Times(F, B)`], the seconds of each layer's forward and backward of a micro-batch X (n[0], m), Y (n[L], m).
+    """[`Times(F, B)`], the seconds of each layer's forward and backward of a micro-batch.
 
-    Each is the median of `n_rounds` through the whole network, after one that is not counted, so what disturbs the computer
-    for less than half of the rounds leaves no trace. The last layer's times include the loss. Below the first layer with
-    parameters, nothing is differentiated, and B is 0.
+    layers: a list of layers.
+    loss: of the network; the last layer's times include it.
+    X: (n[0], m), the samples of the micro-batch.
+    Y: (n[L], m), their labels.
+    n_rounds: each time is the median of so many rounds through the whole network, after one that is
+        not counted.
+
+    What disturbs the computer for less than half of the rounds leaves no trace. Below the first layer
+    with parameters, nothing is differentiated, and B is 0.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
@@ -90,13 +113,16 @@ def times_of_layers(layers, loss, X, Y, n_rounds=5):
     network = Network(layers, loss)
     X, Y = network.checked_batch(X, Y)
     rounds = [_one_round(network, X, Y) for _ in range(n_rounds + 1)][1:]
-    return [Times(median(times.F for times in layer), median(times.B for times in layer)) for layer in zip(*rounds)]
+    return [
+        Times(median(times.F for times in layer), median(times.B for times in layer))
+        for layer in zip(*rounds)
+    ]
 
 
 def _one_round(network, X, Y):
     """[Times] of one forward and backward."""
-    layers, everyone = network.layers, list(every_layer(network.layers))
-    set_moment(everyone, training=True)
+    layers, all_layers = network.layers, list(every_layer(network.layers))
+    prepare_forward(all_layers, training=True)
     F, B, clock = [], [0.0] * len(layers), _Stopwatch()
 
     def forward(layer, A):
@@ -116,7 +142,7 @@ def _one_round(network, X, Y):
     B[-1] = clock.lap()
     backward_input_through(layers, dA, {}, False, backward_weight)
     network.loss.cache = None
-    take_statistics(everyone)
+    take_statistics(all_layers)
     return list(map(Times, F, B))
 
 

@@ -11,12 +11,16 @@ def integers(numbers, never):
 
 
 def best_cut(n_layers, n_stages, price, combine, never):
-    """(value, counts) of the cut of least value:
+    """(value, counts) of the cut of least value, which is best_{K-1}(L):
 
-        best_s(end) = min over start of  combine(best_{s-1}(start), price(s, start, end)),    the value is best_{K-1}(L)
+        best_s(end) = min over start of  combine(best_{s-1}(start), price(s, start, end))
 
-    price(stage, starts, end): an array with a price for each start of a slice. combine: np.maximum or np.add. never: more than
-    the value of any cut that is allowed, and the price of a stage that is not. Of equal ones, the first start is taken.
+    n_layers, n_stages: L and K.
+    price: price(stage, starts, end) is an array with a price for each start of a slice.
+    combine: np.maximum or np.add.
+    never: more than the value of any cut that is allowed, and the price of a stage that is not.
+
+    Of equal ones, the first start is taken.
     """
     best = integers([0] + [never] * n_layers, never)
     begins = []

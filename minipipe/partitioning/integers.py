@@ -9,10 +9,19 @@ import numpy as np
 
 
 def checked(name, numbers, length=None, of="layers", least=0):
-    """`numbers` as a list of Python numbers, finite and at least `least`; with `length`, so many of them."""
+    """`numbers` as a list of Python numbers; `ValueError` if they cannot be costs.
+
+    name: what they are called in an error.
+    numbers: finite, each at least `least`.
+    length: how many there must be; None for any number of them.
+    of: what they belong to, in an error.
+    least: the lowest that each may be.
+    """
     numbers = [number.item() if isinstance(number, np.generic) else number for number in numbers]
     if length is not None and len(numbers) != length:
-        raise ValueError(f"{name} has {len(numbers)} numbers for {length} {of}: give one for each, {length} in all")
+        raise ValueError(
+            f"{name} has {len(numbers)} numbers for {length} {of}: give one for each, {length} in all"
+        )
     for index, number in enumerate(numbers):
         if not isinstance(number, Real) or not least <= number < math.inf:
             raise ValueError(f"{name}[{index}]={number!r} must be a finite number of at least {least}")
@@ -20,14 +29,16 @@ def checked(name, numbers, length=None, of="layers", least=0):
 
 
 def in_proportion(*lists):
-    """(lists of integers, scale): the numbers of all these lists times the smallest `scale` that makes integers of them.
+    """(lists of integers, scale): all numbers times the smallest `scale` that makes integers of them.
 
     >>> in_proportion([0.5, 2], [Fraction(1, 3)])
     ([[3, 12], [2]], 6)
     """
     ratios = [[number.as_integer_ratio() for number in numbers] for numbers in lists]
     scale = math.lcm(*(denominator for numbers in ratios for _, denominator in numbers))
-    return [[numerator * (scale // denominator) for numerator, denominator in numbers] for numbers in ratios], scale
+    return [
+        [numerator * (scale // denominator) for numerator, denominator in numbers] for numbers in ratios
+    ], scale
 
 
 def sums(numbers):

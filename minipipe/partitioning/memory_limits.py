@@ -8,12 +8,20 @@ from .integers import checked, in_proportion, readable, sums
 
 
 class MemoryLimits:
-    """What each layer holds, and how much each device may hold; `ValueError` if no cut keeps within that."""
+    """What each layer holds, and how much each device may hold; `ValueError` if no cut keeps within that.
+
+    memory: what each layer holds.
+    memory_limit: what a device may hold, in the same unit; one number, or one per device.
+    n_layers, n_stages: of the network and the cut.
+    """
 
     def __init__(self, memory, memory_limit, n_layers, n_stages):
         if memory is None or memory_limit is None:
             given, missing = ("memory_limit", "memory") if memory is None else ("memory", "memory_limit")
-            raise ValueError(f"{given} is given without {missing}: give both, in one unit: what each layer holds, and the limit")
+            raise ValueError(
+                f"{given} is given without {missing}: "
+                "give both, in one unit: what each layer holds, and the limit"
+            )
         memory = checked("memory", memory, n_layers)
         limits = list(memory_limit) if hasattr(memory_limit, "__len__") else [memory_limit] * n_stages
         limits = checked("memory_limit", limits, n_stages, of="devices")
@@ -24,7 +32,12 @@ class MemoryLimits:
 
     def restricted(self, price, never):
         """The function `price`, with `never` for the stages that do not fit."""
-        return lambda stage, starts, end: np.where(self._excess(stage, starts, end) > 0, never, price(stage, starts, end))
+
+        def restricted(stage, starts, end):
+            too_much = self._excess(stage, starts, end) > 0
+            return np.where(too_much, never, price(stage, starts, end))
+
+        return restricted
 
     def _excess(self, stage, starts, end):
         return self.ends[end] - self.ends[starts] - self.limits[stage]
@@ -44,8 +57,9 @@ class MemoryLimits:
             if self.memory[largest] <= self.limits[0]:
                 remedy += f", or {stages_needed(sums(self.memory), self.limits[0])} devices"
         raise ValueError(
-            f"no cut of the {n_layers} layers fits {n_stages} devices with {limits}: the layers hold "
-            f"{self._shown(sum(self.memory))} together, and layer {largest} alone {self._shown(self.memory[largest])}: {remedy}"
+            f"no cut of the {n_layers} layers fits {n_stages} devices with {limits}: "
+            f"the layers hold {self._shown(sum(self.memory))} together, "
+            f"and layer {largest} alone {self._shown(self.memory[largest])}: {remedy}"
         )
 
     def _shown(self, integer):

@@ -6,12 +6,17 @@ from .solvers import equal_counts, min_max
 
 
 def partition(layers, n_stages, by="parameters", input_shape=None, sample=None, loss=None):
-    """The number of layers of each stage, for the cut whose largest stage is as small as in any cut: a list for `Pipeline`.
+    """The number of layers of each stage, for the cut whose largest stage is smallest: a list for `Pipeline`.
 
-    by: what a stage's size is: "parameters", "macs", "bytes", "time", a function (layer, input_shape) -> cost, or a list with
-    a cost for each layer. input_shape, sample, loss: what these need, see `costs_of_layers`. For other cuts, or with limits of
-    memory, unequal devices and slow links, hand `costs_of_layers` to `min_max`, `min_variance` or `histogram` of
-    `minipipe.partitioning` instead.
+    layers: a list of layers.
+    n_stages: K.
+    by: what a stage's size is: "parameters", "macs", "bytes", "time", a function (layer,
+        input_shape) -> cost, or a list with a cost for each layer.
+    input_shape: that of one sample, which "macs", "bytes" and a function need.
+    sample, loss: a micro-batch (X, Y) and the loss, which "time" needs, see `costs_of_layers`.
+
+    For other cuts, or with limits of memory, unequal devices and slow links, hand `costs_of_layers`
+    to `min_max`, `min_variance` or `histogram` of `minipipe.partitioning` instead.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> layers = [Linear(64, 64), ReLU(), Linear(64, 64), ReLU(), Linear(64, 256), ReLU(), Linear(256, 10)]
@@ -22,13 +27,21 @@ def partition(layers, n_stages, by="parameters", input_shape=None, sample=None, 
 
 
 def counts_of(choice, layers, n_stages, sample, loss):
-    """The number of layers of each stage, from what the user of a pipeline has chosen."""
+    """The number of layers of each stage, from what the user of a pipeline has chosen.
+
+    choice: None for equal counts, what `partition` takes as by, or the counts themselves.
+    layers: a list of layers.
+    n_stages: K.
+    sample, loss: what "time" needs, see `costs_of_layers`.
+    """
     if choice is None:
         return equal_counts(len(layers), n_stages)
     if not isinstance(choice, str) and not callable(choice):
         return _checked_counts(choice, len(layers), n_stages)
     if sample is None and (callable(choice) or choice in NEED_DATA):
-        raise ValueError(f"partition={choice!r} needs data to find the costs: pass sample=(X, Y), a micro-batch, too")
+        raise ValueError(
+            f"partition={choice!r} needs data to find the costs: pass sample=(X, Y), a micro-batch, too"
+        )
     return partition(layers, n_stages, choice, sample=sample, loss=loss)
 
 

@@ -1,4 +1,7 @@
-"""How to cut a row of costs into stages: from lists of numbers to the number of layers of each stage, without rounding."""
+"""How to cut a row of costs into stages: from lists of numbers to the number of layers of each stage.
+
+Nothing is rounded.
+"""
 
 from fractions import Fraction
 
@@ -29,7 +32,8 @@ def equal_counts(n_layers, n_stages):
     """
     if not 1 <= n_stages <= n_layers:
         raise ValueError(
-            f"n_stages={n_stages} does not fit {n_layers} layers: use 1 to {n_layers} stages, so that each has a layer"
+            f"n_stages={n_stages} does not fit {n_layers} layers: "
+            f"use 1 to {n_layers} stages, so that each has a layer"
         )
     return [part.stop - part.start for part in even_slices(n_layers, n_stages)]
 
@@ -37,15 +41,19 @@ def equal_counts(n_layers, n_stages):
 def histogram(costs, n_stages):
     """The cut of GPipe's released code: layer i goes to stage min(int(K (c_0 + ... + c_i) / total), K - 1).
 
-    A layer that costs as much as several stages should leaves the stages between without a layer: their count is 0, and
-    a pipeline refuses such a list. Source: the public code to Huang et al. 2018, arXiv 1811.06965.
+    A layer that costs as much as several stages should leaves the stages between without a layer:
+    their count is 0, and a pipeline refuses such a list. Source: the public code to Huang et al.
+    2018, arXiv 1811.06965.
 
     >>> histogram([1, 1, 1, 1], 2), histogram([1, 8, 1], 3)     # a layer that ends at a border is behind it
     ([1, 3], [1, 0, 2])
     """
     ends, counts = sums(_as_integers(costs, n_stages))[1:], [0] * n_stages
     if ends[-1] == 0:
-        raise ValueError(f"all {len(ends)} costs are 0 and have no share of their sum: give one above 0, or use equal_counts")
+        raise ValueError(
+            f"all {len(ends)} costs are 0 and have no share of their sum: "
+            "give one above 0, or use equal_counts"
+        )
     for end in ends:
         counts[min(n_stages * end // ends[-1], n_stages - 1)] += 1
     return counts
@@ -54,17 +62,23 @@ def histogram(costs, n_stages):
 def min_max(costs, n_stages, speeds=None, cut_costs=None, memory=None, memory_limit=None):
     """The cut whose slowest stage is as fast as in any cut:
 
-        minimise the largest, over the stages s, of  (sum of its costs) / speeds[s] + cut_costs at its two ends
+        minimise the largest, over the stages s, of  (sum of its costs) / speeds[s] + cut_costs at its ends
 
-    costs: one for each of L layers: integers, Fractions or floats of at least 0, all taken exactly as they are.
-    speeds: of the K devices, in order; left out, 1. cut_costs: for each of the L - 1 places between two layers, what a cut
-    there costs each of the two stages beside it, the one for sending activations on, the other for sending gradients back.
-    memory: what each layer holds. memory_limit: what a device may hold, in the same unit; one number, or one per device.
+    costs: one for each of L layers: integers, Fractions or floats of at least 0, all taken exactly as
+        they are.
+    n_stages: K, at most L.
+    speeds: of the K devices, in order; 1 if None.
+    cut_costs: for each of the L - 1 borders between two layers, what a cut there costs each of the two stages
+        beside it, the one for sending activations on, the other for sending gradients back.
+    memory: what each layer holds.
+    memory_limit: what a device may hold, in the same unit; one number, or one per device.
 
-    Each stage gets at least one layer. Of several best cuts, it always is the same one; with costs alone, the one in which
-    each stage in turn is nearest to an equal share of what is left. Costs alone are cut by bisection, 10,000 layers in
-    1,024 stages within a fraction of a second; with anything else, it is dynamic programming in O(K L^2), some seconds for
-    1,000 layers in 64 stages. Raises `ValueError` for numbers that do not fit, and for layers that do not fit the devices,
+    Each stage gets at least one layer. Of several best cuts, it always is the same one;
+    with costs alone, the one in which each stage in turn is nearest to an equal share of what is left.
+    Costs alone are cut by bisection, 10,000 layers in 1,024 stages within a fraction of a second;
+    with anything else, it is dynamic programming in O(K L^2), some seconds for 1,000 layers in 64 stages.
+
+    Raises `ValueError` for numbers that do not fit, and for layers that do not fit the devices,
     with the smallest limit that would do.
 
     >>> min_max([10, 10, 10, 10, 11, 11], 2)
@@ -74,7 +88,7 @@ def min_max(costs, n_stages, speeds=None, cut_costs=None, memory=None, memory_li
     >>> min_max([1, 1, 1, 9], 2, memory=[5, 5, 1, 1], memory_limit=7)
     [1, 3]
     """
-    if speeds is cut_costs is memory is memory_limit is None:
+    if all(given is None for given in (speeds, cut_costs, memory, memory_limit)):
         return bisected(sums(_as_integers(costs, n_stages)), n_stages)
     costs = _checked_costs(costs, n_stages)
     n_layers = len(costs)
@@ -97,9 +111,14 @@ def min_variance(costs, n_stages, memory=None, memory_limit=None):
 
         minimise  sum over the stages s of  (load_s - total / K)^2,  which is the same as  sum of load_s^2
 
-    All others wait for the slowest stage, which may be slower here than in the cut of `min_max`, and never is faster. The
-    arguments, and what is raised, are those of `min_max`. Dynamic programming in O(K L^2). Source: Huang et al. 2018, arXiv
-    1811.06965, section 2.2.
+    costs: one for each of L layers, as in `min_max`.
+    n_stages: K, at most L.
+    memory: what each layer holds.
+    memory_limit: what a device may hold, in the same unit; one number, or one per device.
+
+    All others wait for the slowest stage, which may be slower here than in the cut of `min_max`, and never
+    is faster. What is raised is what `min_max` raises. Dynamic programming in O(K L^2). Source: Huang et al.
+    2018, arXiv 1811.06965, section 2.2.
 
     >>> costs = [1, 5, 2, 3]                        # 6^2 + 2^2 + 3^2 = 49 is less than 1^2 + 5^2 + 5^2 = 51
     >>> loads(costs, min_variance(costs, 3)), loads(costs, min_max(costs, 3))
@@ -137,6 +156,9 @@ def _slowness(speeds, n_stages):
     """(integers in proportion to 1 / speed, how many times as large they are)"""
     speeds = [1] * n_stages if speeds is None else checked("speeds", speeds, n_stages, of="devices")
     if 0 in speeds:
-        raise ValueError(f"speeds[{speeds.index(0)}]=0 is the speed of a device that never ends: use one above 0, or fewer devices")
+        raise ValueError(
+            f"speeds[{speeds.index(0)}]=0 is the speed of a device that never ends: "
+            "use one above 0, or fewer devices"
+        )
     (slowness,), scale = in_proportion([1 / Fraction(*speed.as_integer_ratio()) for speed in speeds])
     return slowness, scale

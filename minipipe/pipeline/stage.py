@@ -4,7 +4,8 @@ import copy
 
 import numpy as np
 
-from ..layers import backward_input_through, backward_through, every_layer, forward_through, set_moment
+from ..layers import every_layer
+from ..layers.through import backward_input_through, backward_through, forward_through, prepare_forward
 from ..network import commit, take_statistics
 from .totals import Totals
 from .versions import Versions
@@ -162,7 +163,7 @@ class Stage:
 
     def _through_layers(self, A, skips, origin, labels):
         """(A, None), or (None, J) in the last stage, where J is this micro-batch's part of the cost."""
-        set_moment(self.parts, training=True, step=origin.step, first_sample=origin.first_sample)
+        prepare_forward(self.parts, training=True, step=origin.step, first_sample=origin.first_sample)
         A = forward_through(self.layers, A, skips)
         if self.loss is None:
             return A, None

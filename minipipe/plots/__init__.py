@@ -1,4 +1,4 @@
-"""A trace as a picture, a film, text, a web page or a file for a trace viewer, and the cut of a network as a picture.
+"""A trace as a picture, a film, text, a web page or a file for a trace viewer; and a network's cut.
 
 matplotlib is imported when something is drawn.
 """
@@ -15,6 +15,6 @@ from .text import text
 from .timeline import timeline
 
 __all__ = [
-    "alive", "animate", "chrome_trace", "compare", "critical_path", "cut", "html", "ledger", "memory", "text", "timeline",
-    "timeline_with_memory",
+    "alive", "animate", "chrome_trace", "compare", "critical_path", "cut", "html", "ledger", "memory",
+    "text", "timeline", "timeline_with_memory",
 ]

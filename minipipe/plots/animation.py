@@ -14,10 +14,15 @@ HOLD = 10       # frames for which the last picture stays, before the film begin
 def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None, arrows=False):
     """A `matplotlib.animation.FuncAnimation` of a run: what happens appears as a line sweeps over time.
 
-    Running boxes are outlined, and filled as far as they are done. `animation.save("run.gif", writer="pillow")` writes a
-    file, `animation.to_jshtml()` a player for notebooks. interval: milliseconds between two frames. ticks_per_frame:
-    left out, a hundredth of the run. memory: with the curves of `timeline_with_memory`. Raises `ValueError` for a run in
-    which nothing took time, or frames that do not advance.
+    trace: the run; `ValueError` if nothing took time in it.
+    interval: milliseconds between two frames.
+    ticks_per_frame: a hundredth of the run if None; `ValueError` if the frames do not advance.
+    memory: whether to show the curves of `timeline_with_memory`, too.
+    title: above the picture.
+    arrows: as in `timeline`.
+
+    Running boxes are outlined, and filled as far as they are done. `animation.save("run.gif",
+    writer="pillow")` writes a file, `animation.to_jshtml()` a player for notebooks.
 
     Everything is drawn once and uncovered by moving the edge of a clipping box.
     """
@@ -26,7 +31,9 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
 
     times = _times(trace.makespan, ticks_per_frame)
     rows = heights(trace)
-    figure = Figure(figsize=figure_size([trace], sum(rows) if memory else trace.n_devices), layout="constrained")
+    figure = Figure(
+        figsize=figure_size([trace], sum(rows) if memory else trace.n_devices), layout="constrained"
+    )
     if memory:
         axes = figure.subplots(2, sharex=True, height_ratios=rows)
         timeline_with_memory(trace, axes, title=title, arrows=arrows)
@@ -54,18 +61,21 @@ def _times(makespan, step):
     """The tick that each frame shows."""
     step = makespan / N_FRAMES if step is None else step
     if not (makespan > 0 and 0 < step < inf):
-        raise ValueError(f"a run of {makespan} ticks in frames of {step} ticks does not advance: both must be above 0, and finite")
+        raise ValueError(
+            f"a run of {makespan} ticks in frames of {step} ticks does not advance: "
+            "both must be above 0, and finite"
+        )
     if makespan / step > MOST_FRAMES:
         raise ValueError(
-            f"ticks_per_frame={step} makes {makespan / step:,.0f} frames of {makespan} ticks, above {MOST_FRAMES:,}: use at least "
-            f"{makespan / MOST_FRAMES:g}"
+            f"ticks_per_frame={step} makes {makespan / step:,.0f} frames of {makespan} ticks, "
+            f"above {MOST_FRAMES:,}: use at least {makespan / MOST_FRAMES:g}"
         )
     n_steps = -int(-makespan // step)
     return [step * number for number in range(n_steps)] + [makespan] * HOLD
 
 
 def _texts_to_paths(ax):
-    """One collection in place of the numbers in the boxes: a film of hundreds of separate texts would be slow."""
+    """The numbers in the boxes as one collection: a film of hundreds of separate texts would be slow."""
     from matplotlib.collections import PathCollection
     from matplotlib.textpath import TextPath
     from matplotlib.transforms import Affine2D
@@ -76,10 +86,16 @@ def _texts_to_paths(ax):
         if word not in shapes:
             path = TextPath((0, 0), word[0], size=word[1])
             box = path.get_extents()
-            shapes[word] = path.transformed(Affine2D().translate(-(box.x0 + box.x1) / 2, -(box.y0 + box.y1) / 2))
+            shapes[word] = path.transformed(
+                Affine2D().translate(-(box.x0 + box.x1) / 2, -(box.y0 + box.y1) / 2)
+            )
     numbers = PathCollection(
-        [shapes[text.get_text(), text.get_fontsize()] for text in ax.texts], offsets=[text.get_position() for text in ax.texts],
-        facecolors=[text.get_color() for text in ax.texts], offset_transform=ax.transData, linewidths=0, zorder=3,
+        [shapes[text.get_text(), text.get_fontsize()] for text in ax.texts],
+        offsets=[text.get_position() for text in ax.texts],
+        facecolors=[text.get_color() for text in ax.texts],
+        offset_transform=ax.transData,
+        linewidths=0,
+        zorder=3,
         transform=Affine2D().scale(1 / 72) + ax.figure.dpi_scale_trans,
     )
     for text in list(ax.texts):
@@ -88,7 +104,7 @@ def _texts_to_paths(ax):
 
 
 def _curtain(axes):
-    """The box, in ticks, outside of which nothing of what has been drawn into the axes is seen; move its `x1`."""
+    """The box, in ticks, outside of which nothing that has been drawn is seen; move its `x1`."""
     from matplotlib.transforms import Bbox, TransformedBbox, blended_transform_factory
 
     curtain = Bbox([[0, 0], [0, 1]])
@@ -103,7 +119,9 @@ def _curtain(axes):
 def _running(ax):
     from matplotlib.collections import PolyCollection
 
-    return ax.add_collection(PolyCollection([], facecolor="none", edgecolor="#404040", linewidth=0.6, zorder=0.5))
+    return ax.add_collection(
+        PolyCollection([], facecolor="none", edgecolor="#404040", linewidth=0.6, zorder=0.5)
+    )
 
 
 def _outline(span):

@@ -4,20 +4,34 @@ from .boxes import HEIGHT
 
 CHOICES = (False, True, "waited")
 STYLE = {
-    "color": "#202020", "units": "inches", "width": 0.012, "headwidth": 5, "headlength": 7, "headaxislength": 6, "minlength": 0,
+    "color": "#202020",
+    "units": "inches",
+    "width": 0.012,
+    "headwidth": 5,
+    "headlength": 7,
+    "headaxislength": 6,
+    "minlength": 0,
 }
 
 
 def arrows(ax, trace, which=True, until=None):
-    """Draw each message of `trace` as an arrow, from its sender's row when it was sent to its receiver's when it arrived.
+    """Draw each message as an arrow, from its sender when it was sent to its receiver when it arrived.
 
-    which: "waited" for only those that a device stood idle for. Messages that arrive after `until` are left out.
+    ax: matplotlib axes with the timeline.
+    trace: the run.
+    which: True, or "waited" for only those that a device stood idle for.
+    until: messages that arrive after that tick are left out.
     """
     if which not in CHOICES:
-        raise ValueError(f"arrows={which!r} is not a choice: use False, True or 'waited', for those that a device waited for")
+        raise ValueError(
+            f"arrows={which!r} is not a choice: "
+            "use False, True or 'waited', for those that a device waited for"
+        )
     messages = [message for message in trace.messages if until is None or message.arrived <= until]
     if which == "waited":
-        waits = {(idle.device, idle.end, idle.message) for idle in trace.idle if idle.reason in ("fill", "wait")}
+        waits = {
+            (idle.device, idle.end, idle.message) for idle in trace.idle if idle.reason in ("fill", "wait")
+        }
         messages = [message for message in messages if (message.to, message.received, message.label) in waits]
     if messages:
         tails = [(float(message.sent), message.source + _inwards(message)) for message in messages]

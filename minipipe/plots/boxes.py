@@ -1,24 +1,40 @@
-"""What the work in a trace looks like: the place, the colour and the number of each box."""
+"""What the work in a trace looks like: the position, the colour and the number of each box."""
 
 from typing import NamedTuple
 
-STYLES = {  # colours of Okabe and Ito, for colour-blind readers; "dark" is the same hue for the device's last stage
+# colours of Okabe and Ito, for colour-blind readers; "dark" is the same hue for the device's last stage
+STYLES = {
     "F": {"label": "forward", "facecolor": "#56B4E9", "dark": "#0072B2"},
     "B": {"label": "backward", "facecolor": "#D55E00", "dark": "#6B2400"},
     "I": {"label": "input gradient", "facecolor": "#E69F00", "dark": "#7A5200"},
     "W": {"label": "weight gradient", "facecolor": "#009E73", "dark": "#005A41"},
     "R": {"label": "recompute", "facecolor": "#F0E442", "dark": "#77743C"},
     "A": {"label": "all-reduce", "facecolor": "#CC79A7", "dark": "#8E3F6B"},
-    "U": {"label": "update", "facecolor": "#202020", "dark": "#202020", "edgecolor": "#202020", "linewidth": 2},
+    "U": {
+        "label": "update",
+        "facecolor": "#202020",
+        "dark": "#202020",
+        "edgecolor": "#202020",
+        "linewidth": 2,
+    },
 }
 OTHER = {"label": "other work", "facecolor": "#CCCCCC", "dark": "#707070"}
 EDGE = {"edgecolor": "#404040", "linewidth": 0.6}
 UNNUMBERED = ("A", "U")  # they close many micro-batches at once
-HEIGHT, MARK_HEIGHT = 0.8, 0.94  # of a box, and of the line that stands for work that takes no time; a row is 1
+# of a box, and of the line that stands for work that takes no time; a row is 1
+HEIGHT, MARK_HEIGHT = 0.8, 0.94
 
 
 class Box(NamedTuple):
-    """`lane` 0 is the device's first stage, 1 its second; right = left for work that takes no time."""
+    """A part of a span, as it is drawn.
+
+    kind: of the action, or None for other work.
+    lane: 0 for the device's first stage, 1 for its second.
+    colour: as matplotlib reads it.
+    left, right: ticks; the same for work that takes no time.
+    top, bottom: in rows.
+    text: the number of the micro-batch, or "".
+    """
 
     kind: str | None
     lane: int
@@ -31,8 +47,14 @@ class Box(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """of: {(device, stage): its place among the device's stages}. n: the most stages of one device. copies: whether there
-    are two copies of the network. copy_of: {micro-batch: its copy, 0 or 1}. copy_at: {(device, stage): its copy}."""
+    """Which stage and copy of the network a box belongs to.
+
+    of: {(device, stage): its position among the device's stages}.
+    n: the most stages of one device.
+    copies: whether there are two copies of the network.
+    copy_of: {micro-batch: its copy, 0 or 1}.
+    copy_at: {(device, stage): its copy}.
+    """
 
     of: dict
     n: int
@@ -42,21 +64,30 @@ class Lanes(NamedTuple):
 
 
 def boxes(trace, until=None):
-    """A `Box` for each part of each span that began before `until`, in the order of `STYLES`: an overlap has two halves."""
+    """A `Box` for each part of each span that began before `until`, in the order of `STYLES`.
+
+    An overlap has two halves.
+    """
     lanes = lanes_of(trace)
-    found = []
-    for span in trace.spans:
-        if until is None or span.start < until:
-            parts = parts_of(span.label)
-            height = (HEIGHT if span.end > span.start else MARK_HEIGHT) / len(parts)
-            for number, part in enumerate(parts):
-                kind = part.kind if getattr(part, "kind", None) in STYLES else None
-                lane = lanes.of.get((span.device, getattr(part, "stage", None)), 0)
-                top, bottom = (span.device + height * (edge - len(parts) / 2) for edge in (number, number + 1))
-                right = span.end if until is None else min(span.end, until)
-                found.append(Box(kind, lane, shade(kind, lane, lanes.n), span.start, right, top, bottom, _text(kind, part)))
+    begun = [span for span in trace.spans if until is None or span.start < until]
+    found = [box for span in begun for box in _boxes_of(span, lanes, until)]
     order = [*STYLES, None]
     return sorted(found, key=lambda box: (order.index(box.kind), box.lane))
+
+
+def _boxes_of(span, lanes, until):
+    """The boxes of one span, one below the other, from its start to its end or `until`."""
+    parts = parts_of(span.label)
+    height = (HEIGHT if span.end > span.start else MARK_HEIGHT) / len(parts)
+    right = span.end if until is None else min(span.end, until)
+    found = []
+    for number, part in enumerate(parts):
+        kind = part.kind if getattr(part, "kind", None) in STYLES else None
+        lane = lanes.of.get((span.device, getattr(part, "stage", None)), 0)
+        colour = shade(kind, lane, lanes.n)
+        top, bottom = (span.device + height * (edge - len(parts) / 2) for edge in (number, number + 1))
+        found.append(Box(kind, lane, colour, span.start, right, top, bottom, _text(kind, part)))
+    return found
 
 
 def parts_of(label):
@@ -76,8 +107,11 @@ def lanes_of(trace):
                 homes.setdefault(part.microbatch, {}).setdefault(part.stage, span.device)
                 first_at.setdefault((span.device, part.stage), part.microbatch)
     first = homes[min(homes)] if homes else {}
-    copy_of = {i: int(any(first.get(stage, device) != device for stage, device in home.items())) for i, home in homes.items()}
-    copy_at = {place: copy_of[i] for place, i in first_at.items()}
+    copy_of = {}
+    for i, home in homes.items():
+        elsewhere = any(first.get(stage, device) != device for stage, device in home.items())
+        copy_of[i] = 1 if elsewhere else 0
+    copy_at = {position: copy_of[i] for position, i in first_at.items()}
     of, n = {}, 1
     for device in range(trace.n_devices):
         stages = sorted((copy, stage) for (owner, stage), copy in copy_at.items() if owner == device)
@@ -92,7 +126,8 @@ def shade(kind, lane, n_lanes):
 
     style = STYLES.get(kind, OTHER)
     share = lane / (n_lanes - 1) if n_lanes > 1 else 0
-    return to_hex([(1 - share) * light + share * dark for light, dark in zip(to_rgb(style["facecolor"]), to_rgb(style["dark"]))])
+    pairs = zip(to_rgb(style["facecolor"]), to_rgb(style["dark"]))
+    return to_hex([(1 - share) * light + share * dark for light, dark in pairs])
 
 
 def ink(colour):

@@ -13,21 +13,28 @@ from .boxes import STYLES
 
 MICROSECONDS = {"ns": 0.001, "us": 1, "ms": 1000, "s": 1_000_000}
 NAMES = {kind: style["label"] for kind, style in STYLES.items()} | {"F&B": "forward and backward"}
-INSIDE = 0.01  # an arrow begins and ends this share of a box from the box's edge: viewers bind it to the box around it
+# an arrow begins and ends this share of a box from the box's edge: viewers bind it to the box around it
+INSIDE = 0.01
 
 
 def chrome_trace(runs, path=None, tick="1 ms"):
-    """A dict in Chrome's trace event format, or None if it has been written to the file `path` as JSON; `Trace.to_chrome_trace` calls this.
+    """A dict in Chrome's trace event format, or None if it has been written to the file `path` as JSON.
 
-    runs: a `Trace`, or {name: trace}, each of which becomes a process. Devices are threads, spans are boxes with their ticks in
-    the arguments, messages are arrows from the span before the send to the span after the receipt, and memory is a counter,
-    if the run counted it. tick: how long one tick is shown, a number and ns, us, ms or s. `ValueError` for anything else.
+    `Trace.to_chrome_trace` calls this.
+
+    runs: a `Trace`, or {name: trace}, each of which becomes a process.
+    path: the file to write, or None.
+    tick: how long one tick is shown, a number and ns, us, ms or s; `ValueError` for anything else.
+
+    Devices are threads, spans are boxes with their ticks in the arguments, messages are arrows from the span
+    before the send to the span after the receipt, and memory is a counter, if the run counted it.
     """
     unit = _microseconds(tick)
     if not isinstance(runs, dict):
         runs = {"run": runs}
     names, events = [], []
-    for process, (name, trace) in enumerate(runs.items(), 1):  # viewers take process and thread 0 for the idle system
+    # viewers take process and thread 0 for the idle system
+    for process, (name, trace) in enumerate(runs.items(), 1):
         names += _names(name, trace, process)
         events += _boxes(trace, process, unit) + _arrows(trace, process, unit) + _memory(trace, process, unit)
     events.sort(key=lambda event: event["ts"])
@@ -44,7 +51,9 @@ def _microseconds(tick):
     try:
         unit = float(match[1]) * MICROSECONDS[match[2]]
     except (TypeError, ValueError):
-        raise ValueError(f"tick={tick!r} is not a length of time: write a number and ns, us, ms or s, such as '1 ms'") from None
+        raise ValueError(
+            f"tick={tick!r} is not a length of time: write a number and ns, us, ms or s, such as '1 ms'"
+        ) from None
     if not 0 < unit < inf:
         raise ValueError(f"tick={tick!r} must be a time above 0")
     return _plain(unit)
@@ -61,14 +70,22 @@ def _names(name, trace, process):
     for device in range(trace.n_devices):
         events.append(("thread_name", device + 1, {"name": f"device {device}"}))
         events.append(("thread_sort_index", device + 1, {"sort_index": device}))
-    return [{"ph": "M", "name": kind, "pid": process, "tid": thread, "args": args} for kind, thread, args in events]
+    return [
+        {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": args}
+        for kind, thread, args in events
+    ]
 
 
 def _boxes(trace, process, unit):
     return [
         {
-            "ph": "X", "name": str(label), "cat": NAMES.get(getattr(label, "kind", None), "work"), "pid": process, "tid": device + 1,
-            "ts": _plain(start * unit), "dur": _plain((end - start) * unit),
+            "ph": "X",
+            "name": str(label),
+            "cat": NAMES.get(getattr(label, "kind", None), "work"),
+            "pid": process,
+            "tid": device + 1,
+            "ts": _plain(start * unit),
+            "dur": _plain((end - start) * unit),
             "args": {"start": _plain(start), "end": _plain(end), **_place(label)},
         }
         for device, label, start, end, _ in trace.spans
@@ -77,25 +94,36 @@ def _boxes(trace, process, unit):
 
 def _place(label):
     """Stage and micro-batch of an action; of both, where two overlap."""
-    parts = getattr(label, "parts", ())
-    if len(parts) < 2:
-        return {"stage": part.stage for part in parts} | {"micro-batch": part.microbatch for part in parts}
-    return {str(part): {"stage": part.stage, "micro-batch": part.microbatch} for part in parts}
+    positions = {
+        str(part): {"stage": part.stage, "micro-batch": part.microbatch}
+        for part in getattr(label, "parts", ())
+    }
+    if len(positions) == 1:
+        (positions,) = positions.values()
+    return positions
 
 
 def _arrows(trace, process, unit):
-    """Two events for each message that left after a span and was received before one; spans of no length cannot hold an arrow."""
-    spans = [[span for span in trace.spans_of(device) if span.end > span.start] for device in range(trace.n_devices)]
-    starts, ends = [[span.start for span in row] for row in spans], [[span.end for span in row] for row in spans]
+    """Two events for each message that left after a span and was received before one.
+
+    Spans of no length cannot hold an arrow.
+    """
+    devices = range(trace.n_devices)
+    spans = [[span for span in trace.spans_of(device) if span.end > span.start] for device in devices]
+    starts = [[span.start for span in row] for row in spans]
+    ends = [[span.end for span in row] for row in spans]
     events = []
     for number, message in enumerate(trace.messages, 1):
+        if message.received is None:
+            continue
         before = bisect_right(ends[message.source], message.sent) - 1
-        after = len(spans[message.to]) if message.received is None else bisect_left(starts[message.to], message.received)
+        after = bisect_left(starts[message.to], message.received)
         if before < 0 or after == len(spans[message.to]):
             continue
         begin, finish = spans[message.source][before], spans[message.to][after]
         arrow = {"name": str(message.label), "cat": "message", "id": process * 10**9 + number, "pid": process}
-        args = {when: _plain(getattr(message, when)) for when in ("sent", "arrived", "received")} | {"bytes": int(message.n_bytes)}
+        args = {when: _plain(getattr(message, when)) for when in ("sent", "arrived", "received")}
+        args["bytes"] = int(message.n_bytes)
         leaves = begin.end - INSIDE * (begin.end - begin.start)
         comes = finish.start + INSIDE * (finish.end - finish.start)
         events += [
@@ -114,8 +142,14 @@ def _memory(trace, process, unit):
         except ValueError:
             return []
         for ticks, n_bytes in curve:
-            events.append({
-                "ph": "C", "name": f"memory of device {device}", "pid": process, "tid": device + 1, "ts": _plain(ticks * unit),
-                "args": {"bytes": int(n_bytes)},
-            })
+            events.append(
+                {
+                    "ph": "C",
+                    "name": f"memory of device {device}",
+                    "pid": process,
+                    "tid": device + 1,
+                    "ts": _plain(ticks * unit),
+                    "args": {"bytes": int(n_bytes)},
+                }
+            )
     return events

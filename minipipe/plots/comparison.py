@@ -9,21 +9,26 @@ TITLE_ROWS = 1.1        # the height of a title, in rows
 
 
 def compare(traces, arrows=False):
-    """A matplotlib `Figure` with the timelines of several traces, one below the other, on one common time axis.
+    """A matplotlib `Figure` with the timelines of several traces, one below the other, on one time axis.
 
-    traces: {name: trace}. Each title says the name, the makespan, and the share of the time to the end of this run in
-    which its devices are idle, which is drawn grey. arrows: as in `timeline`. Raises `ValueError` for no traces, or one
-    in which nothing has been computed.
+    traces: {name: trace}; `ValueError` for none, or for one in which nothing has been computed.
+    arrows: as in `timeline`.
+
+    Each title says the name, the makespan, and the share of the time to the end of this run in which its
+    devices are idle. Idle time is drawn grey.
     """
     from matplotlib.figure import Figure
 
     if not traces or not isinstance(traces, dict):
         raise ValueError("there is nothing to compare: pass {name: trace} with at least one trace")
-    idle = [f"idle {100 * float(trace.bubble('total')):.0f} % of the time" for trace in traces.values()]
-    titles = [f"{name}: {float(trace.makespan):g} ticks, {share}" for (name, trace), share in zip(traces.items(), idle)]
+    titles = []
+    for name, trace in traces.items():
+        idle = f"idle {100 * float(trace.bubble('total')):.0f} % of the time"
+        titles.append(f"{name}: {float(trace.makespan):g} ticks, {idle}")
     longest = max(trace.makespan for trace in traces.values())
     heights = [trace.n_devices + TITLE_ROWS for trace in traces.values()]
-    figure = Figure(figsize=figure_size(list(traces.values()), sum(heights), row_height=0.3, widest=12), layout="constrained")
+    size = figure_size(list(traces.values()), sum(heights), row_height=0.3, widest=12)
+    figure = Figure(figsize=size, layout="constrained")
     all_axes = figure.subplots(len(traces), squeeze=False, sharex=True, height_ratios=heights)[:, 0]
     for ax, trace, title in zip(all_axes, traces.values(), titles):
         timeline(trace, ax, title=title, legend=False, arrows=arrows, longest=longest)
@@ -43,5 +48,6 @@ def _tracks(ax, trace):
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
-    strips = [Rectangle((0, device - HEIGHT / 2), trace.makespan, HEIGHT) for device in range(trace.n_devices)]
+    tops = [device - HEIGHT / 2 for device in range(trace.n_devices)]
+    strips = [Rectangle((0, top), trace.makespan, HEIGHT) for top in tops]
     ax.add_collection(PatchCollection(strips, facecolor=TRACK, edgecolor="none", zorder=0))

@@ -8,12 +8,15 @@ STYLE = {"linewidth": 2.2, "zorder": 3}
 
 
 def critical_path(trace, ax, until=None):
-    """Draw the critical path of `trace` onto `ax`, axes that `timeline` has drawn, and return them.
+    """Draw the critical path of a run onto its timeline, and return the axes.
 
-    Thick outlines are the work on the path. A thick line is a transfer, from the sender's row to the receiver's: of one
-    message, or of all that queued in front of it on the link, too. It comes back where the sender went on after it, on a
-    blocking link.
+    trace: the run.
+    ax: the matplotlib axes that `timeline` has drawn.
     until: draw only what has happened before that tick, as in `timeline`.
+
+    Thick outlines are the work on the path. A thick line is a transfer, from the sender's row to the
+    receiver's: of one message, or of all that queued in front of it on the link, too. It comes back where
+    the sender went on after it, on a blocking link.
     """
     from matplotlib.patches import Rectangle
 
@@ -22,7 +25,9 @@ def critical_path(trace, ax, until=None):
     for step in path:
         if hasattr(step.what, "device"):
             corner = step.start, step.what.device - HEIGHT / 2
-            ax.add_patch(Rectangle(corner, step.end - step.start, HEIGHT, fill=False, edgecolor="black", **STYLE))
+            ax.add_patch(
+                Rectangle(corner, step.end - step.start, HEIGHT, fill=False, edgecolor="black", **STYLE)
+            )
     stays = [(ends, list(steps)) for ends, steps in groupby(path, key=lambda step: _ends(step.what))]
     for ((source, to), steps), next_stay in zip(stays, [*stays[1:], None]):
         if source != to:

@@ -9,11 +9,17 @@ MOST_LOADS = 24
 
 
 def cut(costs, counts, names=None, ax=None, title=None, unit=None):
-    """The costs of the layers as bars, the stages as stripes behind them, each with its load; the largest load is marked.
+    """The costs of the layers as bars, and the stages as stripes behind them, each with its load.
 
-    costs: one number for each layer. counts: how many layers each stage has, in order. names: of the layers; left out, or
-    for more than 40 layers, they are numbered. unit: what the costs are, for the axis. Loads are given as shares of
-    the equal load, total / K, which no cut's largest one can be below. Returns the matplotlib axes.
+    costs: one number for each layer.
+    counts: how many layers each stage has, in order.
+    names: of the layers; if None, or for more than 40 layers, they are numbered.
+    ax: matplotlib axes; new ones if None.
+    title: above the picture.
+    unit: what the costs are, for the axis.
+
+    The largest load is marked. Loads are given as shares of the equal load, total / K, which no cut's largest
+    one can be below. Returns the matplotlib axes.
 
     >>> from matplotlib.figure import Figure
     >>> ax = cut([10, 10, 10, 10, 11, 11], [5, 1], ax=Figure().add_subplot())
@@ -34,8 +40,10 @@ def cut(costs, counts, names=None, ax=None, title=None, unit=None):
         if count and (len(counts) <= MOST_LOADS or stage == slowest):
             colour, weight = (BOTTLENECK, "bold") if stage == slowest else ("#404040", "normal")
             share = loads[stage] / equal if equal else 0
-            ax.text(end - count / 2 - 0.5, 1.01, f"{share:.2f}", transform=ax.get_xaxis_transform(), ha="center", va="bottom",
-                    fontsize=8, color=colour, fontweight=weight)
+            ax.text(
+                end - count / 2 - 0.5, 1.01, f"{share:.2f}", transform=ax.get_xaxis_transform(), ha="center",
+                va="bottom", fontsize=8, color=colour, fontweight=weight,
+            )
     first = ends[slowest] - counts[slowest]
     colours = [BOTTLENECK if first <= layer < ends[slowest] else BAR for layer in range(len(costs))]
     ax.bar(range(len(costs)), costs, width=0.7, color=colours, zorder=2)
@@ -57,6 +65,9 @@ def _check(costs, counts, names):
     if not costs or any(not isfinite(cost) or cost < 0 for cost in costs):
         raise ValueError(f"costs={costs} must be at least 1 number, and all finite and at least 0")
     if sum(counts) != len(costs) or any(count < 0 for count in counts):
-        raise ValueError(f"counts={counts} adds up to {sum(counts)} for {len(costs)} costs: together the stages have every layer")
+        raise ValueError(
+            f"counts={counts} adds up to {sum(counts)} for {len(costs)} costs: "
+            "together the stages have every layer"
+        )
     if names is not None and len(names) != len(costs):
         raise ValueError(f"{len(names)} names for {len(costs)} costs: give each layer one")

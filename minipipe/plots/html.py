@@ -14,9 +14,9 @@ LONG = 10_000
 def html(trace, path=None, title=None):
     """`trace` as one interactive HTML page: the text, or None if it has been written to the file `path`.
 
-    In the page, one can step or play through the ticks, zoom, ask every box and every gap what it is, and see the
-    messages that travel. Below each device's row are the bytes that it holds, or, where the run has counted no memory, the
-    micro-batches that are alive on it. The page contains all that it needs.
+    In the page, one can step or play through the ticks, zoom, ask every box and every gap what it is,
+    and see the messages that travel. Below each device's row are the bytes that it holds, or, where the run
+    has counted no memory, the micro-batches that are alive on it. The page contains all that it needs.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import gpipe
@@ -25,7 +25,12 @@ def html(trace, path=None, title=None):
     """
     # in a JSON string "\u003c" is "<", and no label can end the script element in which the data lies
     data = json.dumps(page_data(trace, title), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    page = resources.files(__package__).joinpath("timeline.html").read_text(encoding="utf-8").replace("{{data}}", data)
+    page = (
+        resources.files(__package__)
+        .joinpath("timeline.html")
+        .read_text(encoding="utf-8")
+        .replace("{{data}}", data)
+    )
     if path is None:
         return page
     with open(path, "w", encoding="utf-8") as file:
@@ -35,14 +40,17 @@ def html(trace, path=None, title=None):
 def page_data(trace, title=None):
     """What the page knows of `trace`, in plain numbers, strings, lists and dicts.
 
-    spans: [device, start, end, label, parts], and each part [kind, stage, micro-batch, copy, place]: which copy of the network
-    it works on, and where its stage stands among those of its device; no parts for a label that is not of a schedule.
+    spans: [device, start, end, label, parts], and each part [kind, stage, micro-batch, copy, position]: which
+        copy of the network it works on, and where its stage stands among those of its device. A label that
+        is not of a schedule has no parts.
     memory: for each device, [tick, amount] from each change on.
     """
     lanes = lanes_of(trace)
 
     def part_row(part, device):
-        copy = lanes.copy_at[device, part.stage] if part.kind in UNNUMBERED else lanes.copy_of[part.microbatch]
+        copy = (
+            lanes.copy_at[device, part.stage] if part.kind in UNNUMBERED else lanes.copy_of[part.microbatch]
+        )
         return [part.kind, part.stage, part.microbatch, copy, lanes.of[device, part.stage]]
 
     memory, unit = _memory(trace)
@@ -51,12 +59,19 @@ def page_data(trace, title=None):
         "devices": trace.n_devices,
         "makespan": _number(trace.makespan),
         "step": _step(trace),
-        "bubble": {of: float(trace.bubble(of)) for of in ("total", "ideal", "span")} if any(trace.busy_ticks()) else None,
+        "bubble": {of: float(trace.bubble(of)) for of in ("total", "ideal", "span")}
+        if any(trace.busy_ticks())
+        else None,
         "copies": 1 + lanes.copies,
         "most_stages": lanes.n,
-        "kinds": {kind: [style["facecolor"], style["label"]] for kind, style in (KINDS | {"": OTHER}).items()},
+        "kinds": {
+            kind: [style["facecolor"], style["label"]] for kind, style in (KINDS | {"": OTHER}).items()
+        },
         "spans": [
-            [device, _number(start), _number(end), str(label), [part_row(part, device) for part in _parts(label)]]
+            [
+                device, _number(start), _number(end), str(label),
+                [part_row(part, device) for part in _parts(label)],
+            ]
             for device, label, start, end, _ in trace.spans
         ],
         "idle": [
@@ -64,7 +79,8 @@ def page_data(trace, title=None):
             for device, start, end, reason, message, source, _ in trace.idle
         ],
         "messages": [
-            [str(label), source, to, _number(sent), _number(arrived)] for label, source, to, sent, arrived, *_ in trace.messages
+            [str(label), source, to, _number(sent), _number(arrived)]
+            for label, source, to, sent, arrived, *_ in trace.messages
         ],
         "memory": [[[_number(tick), int(amount)] for tick, amount in curve] for curve in memory],
         "unit": unit,
@@ -81,7 +97,7 @@ def _number(time):
 
 
 def _step(trace):
-    """What the arrow keys move by: one tick, or a power of ten if that is too far or too little, as in seconds."""
+    """What the arrow keys move by: one tick, or a power of ten if that is too far or too little."""
     whole = all(float(span.start).is_integer() and float(span.end).is_integer() for span in trace.spans)
     if trace.makespan <= 0 or (whole or trace.makespan >= 10) and trace.makespan <= LONG:
         return 1
@@ -89,7 +105,10 @@ def _step(trace):
 
 
 def _memory(trace):
-    """(for each device its curve, "bytes"), or the micro-batches alive if no memory was counted; ([], "") if there are none."""
+    """(for each device its curve, "bytes"), or the micro-batches alive if no memory was counted.
+
+    ([], "") if there are none of these either.
+    """
     try:
         return [trace.memory(device) for device in range(trace.n_devices)], "bytes"
     except ValueError:

@@ -1,4 +1,7 @@
-"""What each device holds, over time: bytes where a run has counted them, or micro-batches; alone, or under the timeline."""
+"""What each device holds, over time: bytes where a run has counted them, or micro-batches.
+
+The curves stand alone, or under the timeline.
+"""
 
 from ..schedules import alive_microbatches
 from .boxes import lanes_of
@@ -9,19 +12,34 @@ MOST_SHIFT = 6  # points by which curves that would hide each other are drawn ap
 
 
 def memory(trace, ax=None, title=None, legend=True, until=None):
-    """Draw the memory curves of `trace`, one per device, into the matplotlib axes `ax`, and return the axes.
+    """Draw the memory curves of `trace`, one per device, and return the matplotlib axes.
 
-    The unit of the y axis is KiB (1,024 bytes). Raises `ValueError` for a run that counted no memory.
+    trace: the run; `ValueError` if it counted no memory.
+    ax: matplotlib axes; new ones if None.
+    title: above the picture.
+    legend: whether to name the devices.
+    until: draw only what has happened before that tick.
+
+    The unit of the y axis is KiB (1,024 bytes).
     """
-    curves = [[(tick, n_bytes / 1024) for tick, n_bytes in trace.memory(device)] for device in range(trace.n_devices)]
+    curves = [
+        [(tick, n_bytes / 1024) for tick, n_bytes in trace.memory(device)]
+        for device in range(trace.n_devices)
+    ]
     return _draw(trace, curves, "memory (KiB)", ax, title, legend, until)
 
 
 def alive(trace, ax=None, title=None, legend=True, until=None):
-    """Draw how many micro-batches are alive on each device into the matplotlib axes `ax`, and return the axes.
+    """Draw how many micro-batches are alive on each device, and return the matplotlib axes.
 
-    `minipipe.schedules.alive_microbatches` says what is counted. Curves of one height lie side by side, a line's width
-    apart. Raises `ValueError` for a run whose labels name no forward of a micro-batch.
+    trace: the run; `ValueError` if its labels name no forward of a micro-batch.
+    ax: matplotlib axes; new ones if None.
+    title: above the picture.
+    legend: whether to name the devices.
+    until: draw only what has happened before that tick.
+
+    `minipipe.schedules.alive_microbatches` says what is counted. Curves of one height lie side by side,
+    a line's width apart.
     """
     curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
     if not any(curves):
@@ -34,14 +52,22 @@ def alive(trace, ax=None, title=None, legend=True, until=None):
 
 
 def timeline_with_memory(trace, axes=None, until=None, title=None, legend=True, arrows=False):
-    """The timeline of `trace` with its memory curves below, on one time axis; returns the pair of matplotlib axes.
+    """The timeline of `trace` with its memory curves below, on one time axis.
 
-    The curves are those of `memory` if the run counted bytes, else those of `alive`. axes: a pair, such as
-    `figure.subplots(2, sharex=True)` gives; left out, they are in a new figure. The other parameters are `timeline`'s.
+    trace: the run.
+    axes: a pair, such as `figure.subplots(2, sharex=True)` gives; those of a new figure if None.
+    until: draw only what has happened before that tick.
+    title: above the timeline.
+    legend: whether to name kinds of work and devices.
+    arrows: as in `timeline`.
+
+    The curves are those of `memory` if the run counted bytes, else those of `alive`. Returns the pair
+    of matplotlib axes.
     """
     upper, lower = _new_pair(trace) if axes is None else axes
     timeline(trace, upper, until, title, legend, arrows)
-    (memory if counts_bytes(trace) else alive)(trace, lower, None, legend, until)
+    curves = memory if counts_bytes(trace) else alive
+    curves(trace, lower, None, legend, until)
     lower.set_xlim(upper.get_xlim())
     upper.set_xlabel("")
     return upper, lower
@@ -72,14 +98,15 @@ def _draw(trace, curves, unit, ax, title, legend, until):
     """Step curves, each a list of (tick, level), valid until the next."""
     ax = new_axes(trace) if ax is None else ax
     end = float(trace.makespan if until is None else until)  # matplotlib knows no fractions
-    highest = max([1.05 * max(level for curve in curves for _, level in curve), *_tops_of_neighbours(ax)]) or 1
+    highest = max(level for curve in curves for _, level in curve)
+    top = max([1.05 * highest, *_tops_of_neighbours(ax)]) or 1
     for device, curve in enumerate(curves):
         past = [point for point in curve if until is None or point[0] < until] or [(0, 0)]
         ticks, levels = zip(*past, (end, past[-1][1]))
         ax.step(ticks, levels, where="post", label=f"device {device}", color=COLOURS[device % len(COLOURS)],
                 linestyle=("-", "--", "-.", ":")[device % 4], linewidth=1.6)
     ax.set_xlim(0, max(float(trace.makespan), end) or 1)
-    ax.set_ylim(0, highest)
+    ax.set_ylim(0, top)
     ax.set_xlabel("time (ticks)")
     ax.set_ylabel(unit)
     for side in ("top", "right"):
@@ -97,7 +124,10 @@ def _tops_of_neighbours(ax):
 
 
 def _draw_apart(ax):
-    """Shift each curve by a little more than the one before, in points, so that none hides another; their data stay."""
+    """Shift each curve by some points more than the one before, so that none hides another.
+
+    Their data stay.
+    """
     from matplotlib.transforms import ScaledTranslation
 
     step = min(2, MOST_SHIFT / len(ax.lines))

@@ -1,7 +1,7 @@
 """The timeline of a run in characters."""
 
 from fractions import Fraction
-from math import gcd, lcm
+from math import ceil, gcd, lcm
 
 from .boxes import UNNUMBERED, parts_of
 
@@ -11,11 +11,12 @@ MOST_COLUMNS = 4000
 def text(trace, width=100):
     """`trace` as lines of text: one row per device, one column per tick, dots for the bubble.
 
-    `B3--` is the backward of micro-batch 3, as wide as its ticks, and `F5&B2-` a forward and a backward that overlap. Where
-    a device works on the same micro-batch in several stages, the stage stands in front: `2F0`. An update that takes no
-    time is a `U` at the end of the box before it, if there is room. A column is the longest time that divides all
-    starts and ends, or the shortest action if that would be too fine; then times are rounded to columns.
-    A timeline of more than `width` characters goes on in a second block below.
+    `B3--` is the backward of micro-batch 3, as wide as its ticks, and `F5&B2-` a forward and a backward
+    that overlap. Where a device works on the same micro-batch in several stages, the stage stands in front:
+    `2F0`. An update that takes no time is a `U` at the end of the box before it, if there is room.
+    A column is the longest time that divides all starts and ends, or the shortest action if that would be too
+    fine; then times are rounded to columns. A timeline of more than `width` characters goes on in a second
+    block below.
     """
     spans = [span for span in trace.spans if span.end > span.start]
     if not spans:
@@ -23,16 +24,21 @@ def text(trace, width=100):
     unit = _ticks_per_column(spans, trace.makespan)
     n_columns = round(trace.makespan / unit)
     names = _names(trace)
-    places = {span: _columns_of(span, unit) for span in spans}
-    gap = 0 if all(names[span.label, span.device][0].isupper() for span in spans) else 1  # 0F01F0 would be hard to read
-    cell = max(-(-(len(names[span.label, span.device]) + gap) // (last - first)) for span, (first, last) in places.items())
+    positions = {span: _columns_of(span, unit) for span in spans}
+    begin_with_letters = all(names[span.label, span.device][0].isupper() for span in spans)
+    gap = 0 if begin_with_letters else 1  # 0F01F0 would be hard to read
+    cell = 1
+    for span, (first, last) in positions.items():
+        needed = len(names[span.label, span.device]) + gap
+        cell = max(cell, ceil(needed / (last - first)))
     rows = [["."] * (cell * n_columns) for _ in range(trace.n_devices)]
-    for span, (first, last) in places.items():
+    for span, (first, last) in positions.items():
         name = names[span.label, span.device]
         rows[span.device][cell * first:cell * last] = name.ljust(cell * (last - first) - gap, "-") + " " * gap
     _mark_updates(rows, trace, unit, cell, gap)
     per_block = max(1, width // cell)
-    blocks = [_block(rows, start, min(start + per_block, n_columns), cell, unit) for start in range(0, n_columns, per_block)]
+    starts = range(0, n_columns, per_block)
+    blocks = [_block(rows, start, min(start + per_block, n_columns), cell, unit) for start in starts]
     return "\n\n".join(blocks)
 
 
@@ -45,9 +51,9 @@ def _mark_updates(rows, trace, unit, cell, gap):
     """A `U` in the last character of the box that ends where an update takes no time."""
     for span in trace.spans:
         if span.end == span.start and getattr(span.label, "kind", None) == "U":
-            row, place = rows[span.device], cell * round(span.start / unit) - 1 - gap
-            if place >= 0 and row[place] == "-":
-                row[place] = "U"
+            row, position = rows[span.device], cell * round(span.start / unit) - 1 - gap
+            if position >= 0 and row[position] == "-":
+                row[position] = "U"
 
 
 def _block(rows, start, stop, cell, unit):
@@ -63,9 +69,9 @@ def _block(rows, start, stop, cell, unit):
 
 
 def _ticks_per_column(spans, makespan):
-    """The longest column in which every start and end falls on an edge; the shortest action if that is too fine.
+    """The ticks of a column: the longest for which every start and end falls on an edge.
 
-    In no case more than MOST_COLUMNS columns.
+    If that is too fine, it is the shortest action. There are at most MOST_COLUMNS columns in any case.
     """
     times = {Fraction(time).limit_denominator(1000) for span in spans for time in (span.start, span.end)}
     denominator = lcm(*(time.denominator for time in times))
@@ -75,7 +81,10 @@ def _ticks_per_column(spans, makespan):
 
 
 def _names(trace):
-    """{(label, device): its name}: without the stage where the device and the micro-batch tell which one is meant."""
+    """{(label, device): its name}.
+
+    The stage is left out where the device and the micro-batch tell which one is meant.
+    """
     stages = {}
     for span in trace.spans:
         for part in parts_of(span.label):
@@ -89,4 +98,7 @@ def _names(trace):
         found = stages[device, None if part.kind in UNNUMBERED else part.microbatch]
         return f"{part.kind}{part.microbatch}" if len(found) == 1 else str(part)
 
-    return {(span.label, span.device): "&".join(name(part, span.device) for part in parts_of(span.label)) for span in trace.spans}
+    return {
+        (span.label, span.device): "&".join(name(part, span.device) for part in parts_of(span.label))
+        for span in trace.spans
+    }

@@ -9,15 +9,21 @@ DIGIT = 0.64                # the width of a digit, in parts of the size of the 
 
 
 def timeline(trace, ax=None, until=None, title=None, legend=True, arrows=False, longest=None):
-    """Draw `trace` into the matplotlib axes `ax`, new ones if None, and return the axes.
+    """Draw a run into matplotlib axes, and return the axes.
 
-    Time runs to the right, in ticks; device 0 is on top; the number in a box is its micro-batch. A forward and a backward
-    that overlap share a box, the forward above. Where a device has several stages, the later ones are darker, with white
-    numbers. A thick line is an update; one that takes time is as wide as that.
+    trace: the run.
+    ax: matplotlib axes; new ones if None.
+    until: draw only what has happened before that tick.
+    title: above the picture.
+    legend: whether to name the kinds of work.
+    arrows: True draws every message between devices from its sender, when it was sent, to its receiver,
+        when it arrived; "waited" only those that a device stood idle for.
+    longest: the ticks on the time axis, if they shall be more than the run's.
 
-    until: draw only what has happened before that tick. arrows: True draws every message between devices from its sender,
-    when it was sent, to its receiver, when it arrived; "waited" only those that a device stood idle for. longest: the ticks
-    on the time axis, if they shall be more than the run's.
+    Time runs to the right, in ticks; device 0 is on top; the number in a box is its micro-batch.
+    A forward and a backward that overlap share a box, the forward above. Where a device has several stages,
+    the later ones are darker, with white numbers. A thick line is an update; one that takes time is as wide
+    as that.
     """
     if ax is None:
         ax = new_axes(trace)
@@ -41,6 +47,15 @@ def timeline(trace, ax=None, until=None, title=None, legend=True, arrows=False, 
     return ax
 
 
+def timeline_figure(trace, title=None):
+    """A matplotlib `Figure` with the timeline of `trace`, which needs no display."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=figure_size([trace], trace.n_devices), layout="constrained")
+    timeline(trace, ax=figure.add_subplot(), title=title)
+    return figure
+
+
 def new_axes(trace):
     """Axes in a new figure whose size suits the number of boxes and devices."""
     import matplotlib.pyplot as plt
@@ -49,9 +64,19 @@ def new_axes(trace):
 
 
 def figure_size(traces, n_rows, row_height=0.45, widest=16):
-    """(width, height) in inches of a figure with `n_rows` rows on one time axis: the shortest box gets about 0.24 inches."""
+    """(width, height) in inches of a figure with timelines on one time axis.
+
+    traces: the runs.
+    n_rows: how many rows there are in all.
+    row_height: of one, in inches.
+    widest: inches.
+
+    The shortest box gets about 0.24 inches.
+    """
     spans = [span.end - span.start for trace in traces for span in trace.spans if span.end > span.start]
-    most = max((len(trace.spans_of(device)) for trace in traces for device in range(trace.n_devices)), default=0)
+    most = max(
+        (len(trace.spans_of(device)) for trace in traces for device in range(trace.n_devices)), default=0
+    )
     n_columns = min(max(trace.makespan for trace in traces) / min(spans), 4 * most) if spans else 0
     return min(widest, max(6.5, 0.24 * n_columns + 1)), row_height * n_rows + 1.1
 
@@ -62,19 +87,28 @@ def fill(ax, shown):
     from matplotlib.patches import Rectangle
     from matplotlib.transforms import Bbox, TransformedBbox
 
-    edge_to_edge = TransformedBbox(Bbox([[-0.005, 0], [1.005, 1]]), ax.transAxes)  # leaves the outermost lines whole
+    # leaves the outermost lines whole
+    edge_to_edge = TransformedBbox(Bbox([[-0.005, 0], [1.005, 1]]), ax.transAxes)
     groups = {}
     for box in shown:
         groups.setdefault((box.kind, box.lane, box.colour), []).append(box)
     for (kind, _, colour), group in groups.items():
-        rectangles = [Rectangle((box.left, box.top), box.right - box.left, box.bottom - box.top) for box in group]
+        rectangles = [
+            Rectangle((box.left, box.top), box.right - box.left, box.bottom - box.top) for box in group
+        ]
         style = {name: STYLES.get(kind, {}).get(name, value) for name, value in EDGE.items()}
         collection = ax.add_collection(PatchCollection(rectangles, facecolor=colour, **style))
         collection.set_clip_box(edge_to_edge)
 
 
 def write(ax, shown, ticks, n_rows):
-    """Write the number of its micro-batch into each box that has room for it, all in one size."""
+    """Write the number of its micro-batch into each box that has room for it, all in one size.
+
+    ax: matplotlib axes.
+    shown: the `Box`es.
+    ticks: on the time axis.
+    n_rows: on the other axis.
+    """
     points = 72 / ax.figure.dpi
     wide, high = ax.bbox.width * points / ticks, ax.bbox.height * points / n_rows
     room = {}
@@ -85,5 +119,7 @@ def write(ax, shown, ticks, n_rows):
     legible = {box: size for box, size in room.items() if size >= SMALLEST}
     common = min((size for box, size in legible.items() if box.text.isdigit()), default=LARGEST)
     for box, size in legible.items():
-        ax.text((box.left + box.right) / 2, (box.top + box.bottom) / 2, box.text, color=ink(box.colour), clip_on=True,
-                ha="center", va="center", fontsize=common if box.text.isdigit() else size)
+        ax.text(
+            (box.left + box.right) / 2, (box.top + box.bottom) / 2, box.text, color=ink(box.colour),
+            clip_on=True, ha="center", va="center", fontsize=common if box.text.isdigit() else size,
+        )

@@ -2,14 +2,14 @@
 
 Notation: u is half the distance from 1 to the next float, gamma(n) = n u / (1 - n u). A sum of n products,
 added up in any order and grouping, is off by at most gamma(n) times the sum of their absolute values (Higham,
-Accuracy and Stability of Numerical Algorithms, 2002, section 3.1); fused multiply-adds only lower that. So one
-bound holds for a full-width product and for the micro-batches' products merged along a tree.
+Accuracy and Stability of Numerical Algorithms, 2002, section 3.1); fused multiply-adds only lower that.
+So one bound holds for a full-width product and for the micro-batches' products merged along a tree.
 
 For each array A the code carries an array E of the same shape, such that |computed - true| <= E for *every*
-order of evaluation. Two evaluations therefore differ by at most 2 E. The A at hand is itself one evaluation, so the
-true value is at most |A| + E in size, and that of any evaluation at most |A| + 2 E. The elementary functions of NumPy are
-taken to be right to 4 units in the last place, 8u, as its own test suite demands. Underflow is left out: results
-are taken to be zero or normal floats.
+order of evaluation. Two evaluations therefore differ by at most 2 E. The A at hand is itself one evaluation,
+so the true value is at most |A| + E in size, and that of any evaluation at most |A| + 2 E. The elementary
+functions of NumPy are taken to be right to 4 units in the last place, 8u, as its own test suite demands.
+Underflow is left out: results are taken to be zero or normal floats.
 """
 
 from dataclasses import dataclass
@@ -32,15 +32,21 @@ class Bounds:
 
 
 def rounding_bounds(layers, loss, X, Y):
-    """`Bounds` for the mini-batch X, Y (float32 or float64) through `layers`, which must have parameters.
+    """`Bounds` for the mini-batch X, Y through `layers`.
 
-    Covers Linear, ReLU, Sigmoid, Tanh and the three losses; a layer of another kind raises `ValueError`. Where
-    rounding could move a ReLU's input across 0, the slope there counts as unknown, and the bound is large.
+    layers: they must have their parameters, and be of the kinds in `FORWARD`; others raise `ValueError`.
+    loss: one of the three.
+    X: (n[0], m), float32 or float64.
+    Y: (n[L], m).
+
+    Where rounding could move a ReLU's input across 0, the slope there counts as unknown, and the bound
+    is large.
     """
+    known = ", ".join(kind.__name__ for kind in FORWARD)
     for layer in layers:
         if type(layer) not in FORWARD:
             raise ValueError(
-                f"no rounding bound is derived for {layer!r}: there is one for {', '.join(kind.__name__ for kind in FORWARD)}; "
+                f"no rounding bound is derived for {layer!r}: there is one for {known}; "
                 "compare in rational numbers with equals_full_batch instead"
             )
     if X.dtype not in (np.float32, np.float64):
@@ -50,8 +56,8 @@ def rounding_bounds(layers, loss, X, Y):
     everything = [bounds.J, *(part for pair in bounds.gradients for part in pair if part is not None)]
     if not all(np.isfinite(part).all() for part in everything):
         raise ValueError(
-            "rounding could change this result by any amount, so there is no finite bound: a probability is 0 or 1 to the "
-            "last place, or numbers overflow; use logits, or smaller numbers"
+            "rounding could change this result by any amount, so there is no finite bound: "
+            "a probability is 0 or 1 to the last place, or numbers overflow; use logits, or smaller numbers"
         )
     return bounds
 
@@ -111,7 +117,8 @@ def _weight_errors(D, E_D, A, E_A, gamma):
 FORWARD = {  # (layer, A_prev, its error, A, gamma) -> error of A
     Linear: _linear,
     ReLU: lambda layer, Z, E, A, gamma: E,                                               # |relu'| <= 1
-    Tanh: lambda layer, Z, E, A, gamma: E + FUNCTION * gamma.u,                          # |tanh'| <= 1, |A| <= 1
+    # |tanh'| <= 1, |A| <= 1
+    Tanh: lambda layer, Z, E, A, gamma: E + FUNCTION * gamma.u,
     Sigmoid: lambda layer, Z, E, A, gamma: _sigmoid_error(A, E, gamma),
 }
 
@@ -140,7 +147,8 @@ def _softmax_cross_entropy(loss, Z, E, Y, m, gamma):
     shifted = Z - Z.max(axis=0)
     P = np.exp(shifted) / np.exp(shifted).sum(axis=0)
     delta = E.max(axis=0) + gamma.u * (abs(shifted).max(axis=0) + 4 * E.max(axis=0))
-    of_total = 2 * (gamma(FUNCTION) + gamma(len(Z)))  # relative; twice, since |log(1 - x)| <= 2 x for x <= 1/2
+    # relative; twice, since |log(1 - x)| <= 2 x for x <= 1/2
+    of_total = 2 * (gamma(FUNCTION) + gamma(len(Z)))
     E_P = P * np.exp(2 * E.max(axis=0)) * np.expm1(2 * delta + of_total + gamma(FUNCTION + 2))
     log_total = np.log(np.exp(shifted).sum(axis=0))
     cost = log_total + (Y * abs(shifted)).sum(axis=0)

@@ -6,7 +6,8 @@ Each verdict runs `pipe` on the mini-batch X, Y, so that `pipe.trace` is the tra
 import numpy as np
 
 from ..functions import even_slices, leaves
-from ..layers import backward_through, every_layer, forward_through, set_moment
+from ..layers import every_layer
+from ..layers.through import backward_through, forward_through, prepare_forward
 from ..network import Sequential, sum_of_tied
 from ..pipeline import Pipeline
 from .rounding import rounding_bounds
@@ -15,31 +16,36 @@ from .rounding import rounding_bounds
 def equals_full_batch(pipe, X, Y):
     """Whether J, dW and db are `==` to those of one full-width batch.
 
-    Must hold for rational numbers, and for floats so small and even that no operation rounds. With BatchNorm it does
-    not hold, because the statistics are those of the micro-batches: see `equals_same_groups`.
+    Must hold for rational numbers, and for floats so small and even that no operation rounds.
+    With BatchNorm it does not hold, because the statistics are those of the micro-batches:
+    see `equals_same_groups`.
     """
     reference = _run(_like(pipe, Sequential(pipe.layers, pipe.loss)), X, Y)
     return _equal(_run(pipe, X, Y), reference)
 
 
 def equals_same_groups(pipe, X, Y):
-    """Whether J, dW and db are `==` to the sums over the micro-batches, each of which passes through all layers alone.
+    """Whether J, dW and db are `==` to the sums over micro-batches that pass through all layers one by one.
 
-    The reference is a plain loop, without stages, schedule or recomputation. Must hold where `equals_full_batch` must,
-    and for networks with BatchNorm, too.
+    The reference is a plain loop, without stages, schedule or recomputation. Must hold where
+    `equals_full_batch` must, and for networks with BatchNorm, too.
     """
     X, Y = pipe.checked_batch(X, Y)
     reference = Sequential(pipe.layers, pipe.loss)
     layers, J, sums = reference.layers, 0, None
     for part in even_slices(X.shape[-1], pipe.n_microbatches):
-        set_moment(every_layer(layers), training=True, step=pipe.n_steps, first_sample=part.start)
+        prepare_forward(every_layer(layers), training=True, step=pipe.n_steps, first_sample=part.start)
         J = J + pipe.loss.forward(forward_through(layers, X[..., part], {}), Y[..., part], X.shape[-1])
-        gradients = [leaves(pair) for pair in backward_through(layers, pipe.loss.backward(), {})[1]]
-        sums = gradients if sums is None else [[a + b for a, b in zip(*pair)] for pair in zip(sums, gradients)]
+        _, gradients = backward_through(layers, pipe.loss.backward(), {})
+        gradients = [leaves(pair) for pair in gradients]
+        if sums is None:
+            sums = gradients
+        else:
+            sums = [[a + b for a, b in zip(*pair)] for pair in zip(sums, gradients)]
     pipe.loss.cache = None
-    for places in reference.ties.values():
-        total = sum_of_tied([sums[index][0] for index in places])
-        for index in places:
+    for indices in reference.ties.values():
+        total = sum_of_tied([sums[index][0] for index in indices])
+        for index in indices:
             sums[index][0] = total
     return _equal(_run(pipe, X, Y), (J, sums))
 
@@ -56,8 +62,9 @@ def same_bits(pipe, X, Y):
 def share_of_bound(pipe, X, Y):
     """The largest difference to one full-width batch, as a share of what rounding can explain.
 
-    Must be at most 1 for any floats: each of the two evaluations is within its bound of the true value. A gradient
-    that is not finite has an infinite share. Raises `ValueError` where rounding could change a result by any amount.
+    Must be at most 1 for any floats: each of the two evaluations is within its bound of the true value.
+    A gradient that is not finite has an infinite share. Raises `ValueError` where rounding could change
+    a result by any amount.
     """
     X, Y = pipe.checked_batch(X, Y)
     J, gradients = _run(pipe, X, Y)
@@ -81,7 +88,10 @@ def _run(model, X, Y):
 def _equal(run, reference):
     """Whether two `(J, gradients)` are equal, and equal in dtype, parameter by parameter."""
     (J, gradients), (J_reference, gradients_reference) = run, reference
-    pairs = [(np.asarray(J), np.asarray(J_reference)), *zip(leaves(gradients), leaves(gradients_reference), strict=True)]
+    pairs = [
+        (np.asarray(J), np.asarray(J_reference)),
+        *zip(leaves(gradients), leaves(gradients_reference), strict=True),
+    ]
     return all(mine.dtype == theirs.dtype and np.array_equal(mine, theirs) for mine, theirs in pairs)
 
 

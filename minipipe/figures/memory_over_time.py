@@ -1,0 +1,33 @@
+"""The picture of memory over time: bytes of real arrays, in three runs of the same mini-batch of digits."""
+
+from ..datasets import digits
+from ..layers import Linear, Tanh
+from ..losses import SoftmaxCrossEntropy
+from ..pipeline import Pipeline
+from ..plots import memory
+
+K, M, N_SAMPLES = 4, 8, 1024
+RUNS = [  # title, schedule, whether it recomputes
+    ("GPipe", "gpipe", False),
+    ("1F1B", "1f1b", False),
+    ("GPipe with recomputation", "gpipe", True),
+]
+
+
+def memory_over_time():
+    """A matplotlib `Figure`: KiB on each device, for GPipe, 1F1B, and GPipe with recomputation."""
+    from matplotlib.figure import Figure
+
+    X, Y = digits().train
+    layers = [Linear(64, 64), Tanh()] * 7 + [Linear(64, 64), Linear(64, 10)]
+    figure = Figure(figsize=(9, 8.5), layout="constrained")
+    all_axes = figure.subplots(len(RUNS), sharex=True, sharey=True)
+    for ax, (name, schedule, recompute) in zip(all_axes, RUNS):
+        pipe = Pipeline(layers, SoftmaxCrossEntropy(), K, M, schedule, recompute)
+        pipe.forward_backward(X[:, :N_SAMPLES], Y[:, :N_SAMPLES])
+        peak = max(pipe.trace.peak_bytes()) / 1024
+        title = f"{name}: at most {peak:.0f} KiB on a device"
+        memory(pipe.trace, ax=ax, title=title, legend=name == "GPipe")
+    for ax in all_axes[:-1]:
+        ax.set_xlabel("")
+    return figure

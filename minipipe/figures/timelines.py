@@ -1,0 +1,75 @@
+"""The pictures of schedules as timelines: one run each, or several on one time axis."""
+
+from ..cluster import Link
+from ..planning import simulate
+from ..plots import compare
+from ..plots.timeline import timeline_figure
+from ..schedules import (
+    BUILDERS,
+    STAGES_PER_DEVICE,
+    Costs,
+    gpipe,
+    naive,
+    one_f_one_b,
+    with_recompute,
+)
+
+K, M = 4, 8
+ZOO = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved": "Interleaved 1F1B",
+    "chimera": "Chimera",
+    "zb-h1": "ZB-H1",
+    "zb-v": "ZB-V",
+    "dualpipe": "DualPipe, overlaps not faster",
+}
+
+
+def naive_timeline():
+    """A matplotlib `Figure`: one device works at a time."""
+    return _timeline(naive(K, 4), "Naive: one device works at a time")
+
+
+def gpipe_timeline():
+    """A matplotlib `Figure`: fill, drain, and the bubble between."""
+    return _timeline(gpipe(K, M), "GPipe: all forwards, then all backwards")
+
+
+def one_f_one_b_timeline():
+    """A matplotlib `Figure`: each backward starts as early as it can."""
+    return _timeline(one_f_one_b(K, M), "1F1B: the same bubble, fewer micro-batches alive")
+
+
+def gpipe_recompute_timeline():
+    """A matplotlib `Figure`: recomputation fills a part of the bubble."""
+    return _timeline(
+        with_recompute(gpipe(K, M)), "GPipe with recomputation, done before the gradient arrives"
+    )
+
+
+def schedules():
+    """A matplotlib `Figure`: three schedules on one time axis; a backward takes as long as a forward."""
+    few = {"Naive": naive(K, 4), "GPipe": gpipe(K, 4), "1F1B": one_f_one_b(K, 4)}
+    return compare({name: simulate(schedule) for name, schedule in few.items()})
+
+
+def zoo():
+    """A matplotlib `Figure`: seven schedules on one time axis."""
+    return compare({label: run_of(name, K, M) for name, label in ZOO.items()})
+
+
+def run_of(name, n_devices, n_microbatches, link=Link()):
+    """The `Trace` of a schedule in which a device's share of a forward takes a tick, of a backward two.
+
+    name: of the schedule.
+    n_devices, n_microbatches: K and M.
+    link: between any two devices.
+    """
+    v = STAGES_PER_DEVICE.get(name, 1)
+    schedule = BUILDERS[name](n_devices, n_microbatches)
+    return simulate(schedule, Costs(F=1 / v, B=2 / v), link)
+
+
+def _timeline(schedule, title):
+    return timeline_figure(simulate(schedule, Costs(F=1, B=2)), title)

@@ -1,0 +1,76 @@
+"""Forward and backward through consecutive layers, as networks and stages do it."""
+
+from ..functions import leaves
+
+
+def prepare_forward(layers, training, step=0, first_sample=0):
+    """Say to `layers` what the next forward is.
+
+    layers: a flat list, as `every_layer` gives.
+    training: whether the network trains; otherwise it predicts.
+    step: how many updates there have been.
+    first_sample: the position in the mini-batch of the first sample of A_prev.
+    """
+    for layer in layers:
+        layer.training, layer.step, layer.first_sample = training, step, first_sample
+
+
+def forward_through(layers, A, skips, call=lambda layer, A: layer.forward(A)):
+    """A after consecutive layers.
+
+    layers: a list of them.
+    A: what goes into the first.
+    skips: {name: what a Fork has put aside}, which Forks fill and Joins empty.
+    call: what happens at each layer; with `layer.output_shape(A)` instead of `layer.forward(A)`, shapes go
+        the same way.
+    """
+    for layer in layers:
+        if layer.join is not None:
+            A = A, skips.pop(layer.join)
+        A = call(layer, A)
+        if layer.fork is not None:
+            A, skips[layer.fork] = A
+    return A
+
+
+def backward_through(layers, dA, skips, wants_dX=False):
+    """(dX, gradients) of consecutive layers, whose caches are gone then.
+
+    layers, dA, skips, wants_dX: as in `backward_input_through`.
+    """
+    # Right for layers without parameters: None, or tuples of None
+    gradients = [(layer.W, layer.b) for layer in layers]
+
+    def differentiate(index, dZ):
+        gradients[index] = layers[index].backward_weight(dZ)
+        layers[index].cache = None
+
+    return backward_input_through(layers, dA, skips, wants_dX, differentiate), gradients
+
+
+def backward_input_through(layers, dA, skips, wants_dX, then):
+    """dX of consecutive layers.
+
+    layers: a list of them, after a forward.
+    dA: the derivative by the output of the last.
+    skips: {name: derivative by what the Fork of that name has put aside}, which Joins fill and Forks empty.
+    wants_dX: if not, dX is None, and nothing is computed below the first layer with parameters.
+    then: `then(index, dZ)` is called for each layer, from the last to the first, with the derivative by its
+        output.
+    """
+    first = 0
+    if not wants_dX:
+        with_parameters = (index for index, layer in enumerate(layers) if leaves((layer.W, layer.b)))
+        first = next(with_parameters, len(layers))
+        for layer in layers[:first]:
+            layer.cache = None
+    for index in reversed(range(first, len(layers))):
+        layer = layers[index]
+        if layer.fork is not None:
+            dA = dA, skips.pop(layer.fork)
+        dA_prev = layer.backward_input(dA) if index > first or wants_dX else None
+        then(index, dA)
+        if layer.join is not None:
+            dA_prev, skips[layer.join] = dA_prev
+        dA = dA_prev
+    return dA if wants_dX else None

@@ -1,0 +1,177 @@
+"""Networks that `minipipe verify` proves, and all strengths of exactness of one of them in one pipeline."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..exact import rational
+from ..functions import one_hot
+from ..layers import (
+    BatchNorm,
+    Conv2d,
+    Dropout,
+    Embedding,
+    Flatten,
+    Fork,
+    Join,
+    LayerNorm,
+    Linear,
+    MaxPool2d,
+    MultiHeadAttention,
+    ReLU,
+    Residual,
+    Sigmoid,
+    Tanh,
+)
+from ..losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
+from ..network import Sequential
+from .verdicts import equals_full_batch, equals_same_groups, same_bits, share_of_bound
+
+
+class Example(NamedTuple):
+    """A network with its loss, and what kind of data it takes.
+
+    name: how the table calls it.
+    layers: the network.
+    loss: what it minimises.
+    labels: "numbers", "classes" or "bits".
+    representable: whether nothing rounds on small whole numbers.
+    bounded: whether a rounding bound is derived for all its layers.
+    shape: that of a sample.
+    n_tokens: how many tokens there are, if the inputs are tokens.
+    """
+
+    name: str
+    layers: list
+    loss: object
+    labels: str
+    representable: bool = False
+    bounded: bool = True
+    shape: tuple = (3,)
+    n_tokens: int | None = None
+
+    @property
+    def has_batch_norm(self):
+        return any(isinstance(layer, BatchNorm) for layer in self.layers)
+
+
+class Verdicts(NamedTuple):
+    """What holds of an example in a pipeline.
+
+    exact: equal (`==`) in rational arithmetic, to the full batch, or with BatchNorm to the micro-batches
+        in a loop.
+    dyadic: equal bits to the full batch on floats that need no rounding; None where exp or tanh must round.
+    bits: equal bits to GPipe on one device, on any floats.
+    share: the largest difference to the full batch as a share of the rounding bound; None where none
+        is derived.
+    """
+
+    exact: bool
+    dyadic: bool | None
+    bits: bool
+    share: float | None
+
+    @property
+    def good(self):
+        within = self.share is None or self.share <= 1
+        return self.exact and self.dyadic is not False and self.bits and within
+
+
+EXAMPLES = [
+    Example(
+        "Linear ReLU, mean squared error",
+        [Linear(3, 4), ReLU(), Linear(4, 3), ReLU(), Linear(3, 2)],
+        MeanSquaredError(), "numbers", representable=True,
+    ),
+    Example(
+        "Linear ReLU, softmax",
+        [Linear(3, 4), ReLU(), Linear(4, 3), ReLU(), Linear(3, 2)],
+        SoftmaxCrossEntropy(), "classes",
+    ),
+    Example(
+        "Linear Tanh Sigmoid, binary",
+        [Linear(3, 4), Tanh(), Linear(4, 2), Sigmoid()],
+        BinaryCrossEntropy(), "bits",
+    ),
+    Example(
+        "Linear Sigmoid, binary from logits",
+        [Linear(3, 4), Sigmoid(), Linear(4, 3), Linear(3, 2)],
+        BinaryCrossEntropy(from_logits=True), "bits",
+    ),
+    Example(
+        "Conv2d MaxPool skip, softmax",
+        [
+            Fork("skip"), Conv2d(1, 2, 3, padding=1), ReLU(), Join("skip", "concat"),
+            MaxPool2d(2), Flatten(), Linear(3, 2),
+        ],
+        SoftmaxCrossEntropy(), "classes", bounded=False, shape=(1, 2, 3),
+    ),
+    Example(
+        "BatchNorm, softmax",
+        [Linear(3, 4), BatchNorm(4), ReLU(), Linear(4, 2)],
+        SoftmaxCrossEntropy(), "classes", bounded=False,
+    ),
+    Example(
+        "attention dropout tied, softmax",
+        [
+            Embedding(2, 4, tie="tokens"),
+            Residual(LayerNorm(4), MultiHeadAttention(4, n_heads=2, causal=True)),
+            Dropout(0.5),
+            Linear(4, 2, tie="tokens"),
+        ],
+        SoftmaxCrossEntropy(), "classes", bounded=False, shape=(2,), n_tokens=2,
+    ),
+]
+
+
+def verdicts(example, m, pipeline_of):
+    """All `Verdicts` of an `Example` on m samples; `pipeline_of(layers)` is the pipeline to be judged."""
+    layers, X, Y = coarse(example, m, rational)
+    equal = equals_same_groups if example.has_batch_norm else equals_full_batch
+    exact = equal(pipeline_of(layers), X, Y)
+    dyadic, bits, shares = [], [], []
+    for dtype in (np.float32, np.float64):
+        if example.representable:
+            layers, X, Y = whole(example, m, dtype)
+            dyadic.append(equals_full_batch(pipeline_of(layers), X, Y))
+        layers, X, Y = random(example, m, dtype)
+        bits.append(same_bits(pipeline_of(layers), X, Y))
+        if example.bounded:
+            shares.append(share_of_bound(pipeline_of(layers), X, Y))
+    return Verdicts(exact, all(dyadic) if dyadic else None, all(bits), max(shares) if shares else None)
+
+
+def random(example, m, dtype):
+    """(layers, X, Y) with normally distributed numbers, or random tokens."""
+    rng = np.random.default_rng([m, len(example.name)])
+    layers = Sequential(example.layers, example.loss, seed=m, dtype=dtype).layers
+    shape = (*example.shape, m)
+    if example.n_tokens is None:
+        X = rng.standard_normal(shape).astype(dtype)
+    else:
+        X = rng.integers(0, example.n_tokens, shape)
+    return layers, X, _labels(example, m, rng).astype(dtype)
+
+
+def coarse(example, m, convert):
+    """The same, rounded to multiples of 1/8."""
+    layers, X, Y = random(example, m, np.float64)
+    if example.n_tokens is None:
+        X = convert(np.round(8 * X) / 8)
+    layers = [layer.copy(lambda p: convert(np.round(8 * p) / 8)) for layer in layers]
+    return layers, X, convert(Y)
+
+
+def whole(example, m, dtype):
+    """The same with weights -1, 0, 1 and whole numbers for data: if m is a power of two, nothing rounds."""
+    layers, X, Y = random(example, m, np.float64)
+    layers = [layer.copy(lambda p: np.sign(p).astype(dtype)) for layer in layers]
+    return layers, np.round(X).astype(dtype), Y.astype(dtype)
+
+
+def _labels(example, m, rng):
+    if example.labels == "classes":
+        shape = m if example.n_tokens is None else (*example.shape, m)
+        return one_hot(rng.integers(0, 2, shape), n_classes=2)
+    low, high = (-2, 3) if example.labels == "numbers" else (0, 2)
+    return rng.integers(low, high, (2, m)).astype(float)
