@@ -187,7 +187,7 @@ def check_gradients_kept_M_wide():
         pipe.start(X, Y)
         most = 0
         while pipe.tick():
-            most = max(most, *(len(leaves(stage.totals.held()[0])) for stage in pipe.stages))
+            most = max(most, *(stage.totals.n_held()[0] for stage in pipe.stages))
         assert 0 < most <= math.log2(64) + 1
 
 

@@ -69,7 +69,7 @@ def of_package(model, X, Y):
 
 
 def ticks(trace):
-    return [(device, label.kind, label.microbatch, start, end) for device, label, start, end in trace.spans]
+    return [(device, label.kind, label.microbatch, start, end) for device, label, start, end, _ in trace.spans]
 
 
 def check_equals_the_package(tiny, numbers, m, settings):

@@ -36,7 +36,7 @@ class Hardware(NamedTuple):
         """A `Link` of this kind between two devices, in ticks of `tick` seconds.
 
         >>> HARDWARE["Ethernet, 1 Gbit/s"].link(tick=1e-3)
-        Link(latency=0.25, bandwidth=125000.0, blocking=False)
+        Link(latency=0.25, bandwidth=125000.0, blocking=False, rendezvous=False)
         """
         if not 0 < tick < math.inf:
             raise ValueError(f"tick={tick} must be a finite number of seconds above 0, such as 1e-6")

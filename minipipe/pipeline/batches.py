@@ -24,6 +24,7 @@ class MicroBatches:
     batches: a list of (X, Y), each with an m of its own. step: the number of updates before the first. Micro-batch i is part
     i mod n of mini-batch i // n: it has `inputs[i]` and `labels[i]`, arrays of their own, and an `origins[i]`.
 
+    >>> import numpy as np
     >>> line = MicroBatches([(np.array([[1, 2, 3]]), np.array([[0, 1, 0]]))], n=2, step=7)
     >>> line.inputs, line.origins[1]
     ([array([[1, 2]]), array([[3]])], Origin(m=3, step=7, first_sample=2))

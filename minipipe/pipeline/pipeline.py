@@ -148,7 +148,7 @@ class Pipeline(Network):
         """The cost of the mini-batch that was run last."""
         self._loaded_run().check()
         last = self.stages[-1]
-        return last.costs[-1] if last.costs else last.totals.cost()
+        return last.costs[-1] if last.costs else last.cost()
 
     @property
     def gradients(self):
@@ -157,7 +157,7 @@ class Pipeline(Network):
             self._loaded_run().check()
             if self._optimizers is not None:
                 raise RuntimeError(f"the updates in the order of {self.schedule.name!r} have used the gradients up")
-            self._gradients = [pair for stage in self.stages for pair in stage.totals.gradients()]
+            self._gradients = [pair for stage in self.stages for pair in stage.gradients()]
         return self._gradients
 
     @property

@@ -118,10 +118,10 @@ class Stage:
         for layer, name in self.parameters:
             if getattr(layer, name) is not None:
                 setattr(layer, name, np.array(getattr(layer, name)))
-        self.optimizer.update(self.layers, self.totals.gradients(i))
+        self.optimizer.update(self.layers, self.gradients(i))
         self.commit(i)
         if self.loss is not None:
-            self.costs.append(self.totals.cost(i))
+            self.costs.append(self.cost(i))
         self.totals.forget(i)
         self.versions.add(self.weights())
 
@@ -136,9 +136,17 @@ class Stage:
         if statistics is not None:
             commit(self.parts, statistics)
 
+    def gradients(self, i=0):
+        """A list over its layers of `(dW, db)`, summed over the mini-batch of micro-batch i, and dW over the layers that share a W."""
+        return self.totals.gradients(i)
+
+    def cost(self, i=0):
+        """J of the mini-batch of micro-batch i, in the last stage."""
+        return self.totals.cost(i)
+
     def dW(self, index):
         """The sum of the weight gradients of the layer at `index`."""
-        return self.totals.gradients()[index][0]
+        return self.gradients()[index][0]
 
     def weights(self):
         """The arrays of its `parameters`."""

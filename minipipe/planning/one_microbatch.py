@@ -121,7 +121,7 @@ def footprint(stage, actions, optimizer=None):
         statistics=forward.held["gradients"],
         sent={"F": n_bytes_of(forward.sent), "B": n_bytes_of(backward.sent)},
         skips={(way, name): n_bytes_of(array) for way, done in (("F", forward), ("B", backward)) for name, array in done.skips.items()},
-        tied={(layer.tie, place): dW.nbytes for place, (layer, (dW, _)) in enumerate(zip(stage.layers, stage.totals.gradients())) if layer.tie},
+        tied={(layer.tie, place): dW.nbytes for place, (layer, (dW, _)) in enumerate(zip(stage.layers, stage.gradients())) if layer.tie},
         actions={
             pattern: {kind: (done.before, done.held["work"], {name: done.held[name] for name in KEPT}) for kind, done in by_kind.items()}
             for pattern, by_kind in actions.items()
@@ -145,5 +145,5 @@ def n_bytes_of(sent):
 
 def _state_of(optimizer, stage):
     """The bytes that a fresh optimizer keeps for a stage, after an update of a copy of it."""
-    optimizer.update([layer.copy() for layer in stage.layers], stage.totals.gradients())
+    optimizer.update([layer.copy() for layer in stage.layers], stage.gradients())
     return sum(Buffers(optimizer.memory_of(range(len(stage.layers)))).values())
