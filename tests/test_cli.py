@@ -289,7 +289,7 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
     (["timeline", "--costs", "message_bytes=8", "--bandwidth", "0"], "bandwidth=0 must be above 0"),
     (["timeline", "--order", "F0 B0", "--devices", "1"], "--devices 1 has no place beside --order"),
     (["timeline", "--order", "F0 B0", "--copy-of", "1"], "copy_of=(1,) leaves copy 0 without micro-batches"),
-    (["timeline", "--order", "F0 B0", "--copy-of", "0", "1"], "copy_of=(0, 1) must have a 0 or 1 for each of the 1 micro-batches"),
+    (["timeline", "--order", "F0 B0", "--copy-of", "0", "1"], "copy_of=(0, 1) must have a copy, 0, 1, ..., for each of the 1 micro-batches"),
     (["explain", "--most-alive", "0"], "most_alive=0 on device 0 lets no micro-batch through: use at least 1"),
     (["timeline", "--copy-of", "0"], "--copy-of is for a schedule of your own"),
     (["timeline", "--csv", "nowhere.csv"], "cannot read nowhere.csv: there is no such file"),

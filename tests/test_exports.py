@@ -98,7 +98,7 @@ def test_what_pytorch_cannot_hold_is_not_written(tmp_path):
     with pytest.raises(ScheduleError, match=r"'gpipe\+recompute' recomputes \(0R1\).*torch.utils.checkpoint"):
         with_recompute(build("gpipe", 2, 2)).to_csv(tmp_path / "x.csv")
     with pytest.raises(ScheduleError, match=r"updates weights on the way \(0U0\)"):
-        Schedule.from_text(["F0 B0 U0"]).to_csv()
+        Schedule.from_text(["F0 B0 U0 F1 B1 U1"], versions=[(0, 1)]).to_csv()
     with pytest.raises(ScheduleError, match="deadlock"):
         Schedule.from_text(["F0 B0 F1 B1", "F1 F0 B0 B1"]).to_csv(tmp_path / "x.csv")
     assert not list(tmp_path.iterdir())
@@ -109,7 +109,7 @@ RUNS = {
     "recompute": lambda: mp.simulate(with_recompute(build("1f1b", 3, 4))),
     "halves": lambda: mp.simulate(build("zb-v", 4, 4), mp.Costs(F=0.5, I=0.5, W=0.5), mp.Link(latency=0.25)),
     "overlap": lambda: mp.simulate(Schedule.from_csv(PYTORCHS_DUALPIPEV)),
-    "updates": lambda: mp.simulate(Schedule.from_text(["F0 B0 U0 F1 B1 U1"] * 2)),
+    "updates": lambda: mp.simulate(Schedule.from_text(["F0 B0 U0 F1 B1 U1"] * 2, versions=[(0, 1)] * 2)),
     "labels": lambda: mp.Cluster([ring(0), ring(1)], duration=lambda label: 1.5).run(),
 }
 

@@ -89,7 +89,7 @@ def test_builders_have_no_faults(data, K, M, recompute):
     (["F0 B0 B0"], "device 0 does 0B0 2 times (duplicated)"),
     (["F0 B0 X0"], "device 0: 0X0 is of unknown kind 'X'"),
     (["B0 F0"], "device 0: 0B0 comes before its forward 0F0"),
-    (["R0 F0 B0"], "device 0: 0R0 recomputes before there was a forward 0F0"),
+    (["R0 F0 B0"], "device 0: 0R0 comes before its forward 0F0"),
     (["F0 B0 R0"], "device 0: 0R0 comes after 0B0, which needs it"),
     (["F0 R0 R0 B0"], "device 0 does 0R0 2 times (duplicated)"),
     (["F0 B0", "0F0 0B0 1F0 1B0"], "stage 0 is on devices 0, 1"),

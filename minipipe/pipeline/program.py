@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from ..cluster import Cluster, Compute, Receive, Send
 from ..schedules import Action
-from ..schedules.playing import STEPS
+from ..schedules.rules import RULES
 
 FLUSH = ("A", "U")  # all-reduce and update, where they have costs
-DIRECTION = {kind: way for kind, (_, _, _, way) in STEPS.items()}  # the stage that needs the result is this many stages on
+DIRECTION = {kind: rule.way for kind, rule in RULES.items()}  # the stage that needs the result is this many stages on
 MESSAGE = {"F": "F", "B": "B", "I": "B"}  # a gradient has the same name, whether its sender halves the backward or not
 
 

@@ -4,6 +4,7 @@ from ..cluster import Link, Links, Message, Record, Trace
 from ..schedules import Action, Costs, Schedule
 from ..schedules.costs import checked_costs
 from ..schedules.playing import play
+from ..schedules.rules import CLOSING
 from ..schedules.validation import wrong_form
 from .foresight import Foresight
 from ..pipeline.program import DIRECTION, MESSAGE, Neighbours, Routes, kinds_of_the_flush, label_of_skip
@@ -26,7 +27,7 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None):
     if not isinstance(schedule, Schedule):
         raise ValueError(f"schedule={schedule!r} is none: pass a Schedule, such as build('1f1b', n_stages, n_microbatches)")
     checked_costs(costs)
-    if footprints is not None or schedule.asynchronous or wrong_form(schedule):
+    if footprints is not None or schedule.kinds & CLOSING or wrong_form(schedule):
         schedule.validate()  # before its bytes, updates and tables are looked up
     timing = _Timing(schedule, costs, link, footprints)
     if play(schedule, timing) is not None:
@@ -88,6 +89,9 @@ class _Timing:
                 message, to = MESSAGE[kind], self.placements[self.copy_of[i]][target]
                 n_bytes = foresight.footprints[i][stage].skips[message, name]
                 self.skips[name, message, i] = self.send(label_of_skip(message, stage, i, name), device, to, n_bytes)
+
+    def meet(self, actions):
+        """`play` says that an all-reduce takes place: each device has paid for it when it came to its action."""
 
     def send(self, label, device, to, n_bytes):
         """The message's place in the record."""
