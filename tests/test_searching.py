@@ -238,8 +238,8 @@ def test_stages_that_make_no_sense_are_refused(arguments, words):
 
 
 def test_costs_that_the_search_does_not_order_are_refused():
-    with pytest.raises(ValueError, match="leave U and all_reduce out"):
-        best_schedule(2, 4, Costs(all_reduce=3))
+    with pytest.raises(ValueError, match="leave A and U out"):
+        best_schedule(2, 4, Costs(A=3))
     with pytest.raises(ValueError, match="most_nodes=0 must be at least 1"):
         best_schedule(2, 4, most_nodes=0)
 

@@ -99,7 +99,7 @@ def test_costs_of_segments_are_shares():
 
 
 def test_updates_and_overlaps_are_cut_too():
-    assert str(in_segments(pipedream(1, 1), 2)) == "device 0: 0F0 1F0 1B0 0B0 0U0 1U0"
+    assert str(in_segments(pipedream(1, 1), 2)) == "device 0: 0F0 1F0 1B0 0B0 1U0 0U0"
     assert in_segments(pipedream(2, 3), 2).faults() == [] and in_segments(pipedream(2, 3), 2).versions[1] == pipedream(2, 3).versions[0]
     overlap = mp.Schedule.from_text(["F0 F1 B0 B1", "F0 1F1&1B0 B1"])
     assert "2F1&3B0 3F1&2B0" in str(in_segments(overlap, 2))
@@ -109,7 +109,7 @@ def test_updates_and_overlaps_are_cut_too():
     for n in (2.0, None, [1, 1.5], "ab"):
         with pytest.raises(ValueError, match=r"n=.* segments of a stage must be at least 1, in whole numbers"):
             in_segments(build("gpipe", 2, 2), n)
-    with pytest.raises(ValueError, match="schedule='gpipe' is none: pass a Schedule"):
+    with pytest.raises(ValueError, match="schedule='gpipe' is not a Schedule: pass one"):
         in_segments("gpipe", 2)
     with pytest.raises(ValueError, match="n=0 segments of a stage must be at least 1"):
         in_segments(build("gpipe", 2, 2), 0)

@@ -4,7 +4,7 @@ Each builder says which weights a stage uses for which micro-batch: `versions[st
 """
 
 from .actions import Action
-from .builders import check
+from .limits import check_sizes
 from .schedule import Schedule
 
 
@@ -25,7 +25,7 @@ def pipedream(n_devices, n_microbatches, vertical_sync=False):
     mini-batches. Source: Harlap et al. 2018, arXiv 1806.03377; Narayanan et al. 2019, SOSP.
     """
     name = "pipedream-vertical" if vertical_sync else "pipedream"
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     delays = [n_devices - 1 if vertical_sync else n_devices - 1 - stage for stage in range(n_devices)]
     versions = tuple(tuple(max(0, i - delay) for i in range(n_microbatches)) for delay in delays)
     return _endless(name, n_devices, n_microbatches, 1, versions)
@@ -40,7 +40,7 @@ def pipedream_2bw(n_devices, n_microbatches, per_update=None):
     every stage has when it begins with mini-batch t. `per_update` must be at least K, and divide M; else `ValueError`.
     Source: Narayanan et al. 2020, arXiv 2006.09503.
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     per_update = n_devices if per_update is None else per_update
     if per_update < n_devices:
         raise ValueError(

@@ -6,7 +6,7 @@ each of them as long as with one copy, so parameters take twice the memory.
 """
 
 from .actions import Action
-from .builders import check
+from .limits import check_sizes
 from .schedule import Schedule
 from .turns import Turns
 
@@ -78,7 +78,7 @@ def dualpipe_v(n_devices, n_microbatches):
     K + 1/2 micro-batches are alive on every device, and 2K + 1 of its two stages. M must be at least 2K, or `ValueError`.
     Source: Sea AI Lab's and DeepSeek's DualPipeV; the V of Qi et al. 2024, arXiv 2405.15362.
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     if n_microbatches < 2 * n_devices:
         raise ValueError(
             f"n_microbatches={n_microbatches} is too few for dualpipe-v on {n_devices} devices: use at least {2 * n_devices}"
@@ -110,7 +110,7 @@ def _two_copies(name, devices, n_microbatches):
 
 
 def _check_both_ways(name, n_devices, n_microbatches, least):
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     if n_devices % 2:
         nearest = " or ".join(str(K) for K in (n_devices - 1, n_devices + 1) if K)
         raise ValueError(f"{name} needs an even number of devices, n_stages={n_devices} is not: use {nearest}")

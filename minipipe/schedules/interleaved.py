@@ -5,7 +5,7 @@ as many messages. Rows are devices, time runs to the right; `F` is a forward of 
 """
 
 from .actions import Action
-from .builders import check
+from .limits import check_sizes
 from .schedule import Schedule
 
 
@@ -104,7 +104,7 @@ def _group(n_devices, n_microbatches, v):
 
 
 def _check(n_devices, n_microbatches, v):
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     if v < 1:
         raise ValueError(f"v={v} stages on each device must be at least 1")
 

@@ -4,7 +4,8 @@ from difflib import get_close_matches
 
 from .asynchronous import pipedream, pipedream_2bw
 from .bidirectional import chimera, dualpipe, dualpipe_v
-from .builders import check, eager_one_f_one_b, gpipe, naive, one_f_one_b
+from .limits import check_sizes
+from .one_stage_each import eager_one_f_one_b, gpipe, naive, one_f_one_b
 from .controllable_memory import v_half, v_min
 from .interleaved import interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first
 from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
@@ -52,7 +53,7 @@ def build(name, n_stages, n_microbatches):
         nearest = get_close_matches(name.lower(), builders, n=1, cutoff=0.4)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ValueError(f"unknown schedule {name!r}: {hint}there are {', '.join(builders)}")
-    check(n_stages, n_microbatches)
+    check_sizes(n_stages, n_microbatches)
     v = STAGES_PER_DEVICE.get(name, 1)
     if n_stages % v:
         nearest = f"{n_stages - 1} or {n_stages + 1}" if n_stages > 1 else "2"

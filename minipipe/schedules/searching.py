@@ -8,9 +8,9 @@ from numbers import Rational
 from typing import NamedTuple
 
 from .actions import Action
-from .builders import check
 from .costs import Costs
-from .limits import limits_of
+from .limits import check_sizes, limits_of
+from .rules import before
 from .schedule import Schedule
 
 
@@ -32,9 +32,14 @@ class Found:
 def best_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, latency=0, most_nodes=10_000):
     """The schedule with the smallest makespan of all that have one stage on each device, as `Found`.
 
-    most_alive: the micro-batches whose activations a device can keep, from the start of F to the end of B, or of W: a number,
-    or one for each device. halves: split each backward into I and W. latency: ticks of a message on its way. most_nodes: give up
-    the proof after so many partial schedules; the best one so far is returned, with `proved=False`.
+    n_devices, n_microbatches: at least 1 each.
+    costs: ticks of F and B, or of F, I and W.
+    most_alive: the micro-batches whose activations a device can keep, from the start of F to the end of B, or of W: a
+        number, or one for each device; None for no limit.
+    halves: whether to split each backward into I and W.
+    latency: ticks of a message on its way.
+    most_nodes: give up the proof after so many partial schedules; the best one so far is returned, with `proved=False`.
+
     Raises `ValueError` for sizes, limits or costs that make no sense.
 
     >>> best_schedule(3, 4, most_alive=[3, 2, 1]).makespan            # that of 1F1B, (M + K - 1)(F + B), in its memory
@@ -42,22 +47,24 @@ def best_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, hal
     >>> best_schedule(3, 4, Costs(B=2, I=1, W=1), most_alive=3, halves=True).makespan   # that of ZB-H1
     14
 
-    How: branch and bound over the active schedules, those in which no action could begin earlier with all others where they are
-    (Giffler, Thompson 1960). Of all unfinished devices take one with an action that can end first, at t; whatever it does
-    next begins before t, since otherwise that action would still fit in front. This covers a device that waits on purpose. A
-    partial schedule is dropped if a bound says that it cannot become shorter than the best one, or if another one has done the
-    same actions, with all devices free and all messages there no later. The bound: on each device, what remains takes
-    its time, begins when its inputs can be there and is followed by what must follow (the one-machine problem with preemption).
+    How: branch and bound over the active schedules, those in which no action could begin earlier with all others where
+    they are (Giffler, Thompson 1960). Of all unfinished devices take one with an action that can end first, at t;
+    whatever it does next begins before t, since otherwise that action would still fit in front. This covers a device that
+    waits on purpose. A partial schedule is dropped if a bound says that it cannot become shorter than the best one, or if
+    another one has done the same actions, with all devices free and all messages there no later. The bound: on each
+    device, what remains takes its time, begins when its inputs can be there and is followed by what must follow (the
+    one-machine problem with preemption).
 
     Three orders can be taken for granted, and make the search small:
-    - Every stage takes the micro-batches in order, in F, B, I and W each. Take any schedule, keep each action's time, and give
-      the k-th action of a kind on a stage to micro-batch k. When it begins, k actions of this kind have begun, so k micro-batches
-      have what it needs: the first k to get it have it in the new schedule, too. Times and numbers alive are what they were.
+    - Every stage takes the micro-batches in order, in F, B, I and W each. Take any schedule, keep each action's time, and
+      give the k-th action of a kind on a stage to micro-batch k. When it begins, k actions of this kind have begun, so k
+      micro-batches have what it needs: the first k to get it have it in the new schedule, too. Times and numbers alive
+      are what they were.
     - So with room for L, the forward of k follows the B (or W) of k - L: the limit is one more thing to wait for.
     - The last stage does B or I right after its F. Another F in between can go behind it: nobody else waits for that F,
       except the same stage's next B.
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     limits = limits_of(most_alive, [1] * n_devices, n_microbatches)
     if not 0 <= latency < math.inf:
         raise ValueError(f"latency={latency} must be a finite number of ticks of at least 0")
@@ -65,8 +72,8 @@ def best_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, hal
         raise ValueError(f"most_nodes={most_nodes} must be at least 1")
     costs.bytes_sent(n_devices)
     table = costs.table(n_devices)
-    if "U" in table or "A" in table:
-        raise ValueError("the search orders F, B, I and W only: leave U and all_reduce out of its costs")
+    if costs.A is not None or costs.U is not None:
+        raise ValueError("the search orders F, B, I and W only: leave A and U out of its costs")
     kinds = "FIW" if halves else "FB"
     whole, whole_latency, unit = _whole([table[kind] for kind in kinds], latency)
     problem = _Problem(n_microbatches, kinds, whole, whole_latency, limits)
@@ -150,16 +157,14 @@ class _Problem:
     def _needs(self, action):
         """(action, ticks of its message) for all that must have ended before `action` begins; some may not exist."""
         kind, r, i = action
-        last, backward = self.kinds[-1], self.kinds[1]
         needs = [(Action(kind, r, i - 1), 0)]
+        for need in before(kind, r, i, self.kinds):
+            needs.append((Action(*need), self.latency if need[1] != r else 0))
         if kind == "F":
-            needs += [(Action("F", r - 1, i), self.latency), (Action(last, r, i - self.limits[r]), 0)]
+            backward, last = self.kinds[1], self.kinds[-1]
+            needs.append((Action(last, r, i - self.limits[r]), 0))
             if r == len(self.limits) - 1:
                 needs.append((Action(backward, r, i - 1), 0))
-        elif kind == backward:
-            needs += [(Action("F", r, i), 0), (Action(backward, r + 1, i), self.latency)]
-        else:
-            needs.append((Action(backward, r, i), 0))
         return needs
 
     def _tails(self):
@@ -237,10 +242,10 @@ class _Problem:
 def _one_machine(tasks):
     """The shortest makespan of `tasks` (start, ticks, tail) on one device, if it could interrupt them: longest tail first."""
     tasks, waiting, now, makespan = sorted(tasks), [], 0, 0
-    for place, (start, ticks, tail) in enumerate(tasks):
+    next_starts = [start for start, _, _ in tasks[1:]] + [math.inf]
+    for (start, ticks, tail), until in zip(tasks, next_starts):
         now = max(now, start)
         heappush(waiting, (-tail, ticks))
-        until = tasks[place + 1][0] if place + 1 < len(tasks) else math.inf
         while waiting and now < until:
             tail, ticks = heappop(waiting)
             worked = min(ticks, until - now)

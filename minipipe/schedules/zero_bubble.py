@@ -4,7 +4,7 @@ Source of all: Qi et al. 2023, arXiv 2401.10241.
 """
 
 from .actions import Action
-from .builders import check
+from .limits import check_sizes
 from .interleaved import halves_in_turn
 from .schedule import Schedule
 from .turns import Turns
@@ -20,7 +20,7 @@ def zero_bubble_h1(n_devices, n_microbatches):
     Makespan M (F + B) + (K - 1)(F + I - W) ticks, with B = I + W, if W is no longer than F and I, and M >= K; min(M, K)
     micro-batches are alive on every device.
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
 
     def order(r):
         forwards, backwards = ([Action(kind, r, i) for i in range(n_microbatches)] for kind in "FB")
@@ -35,7 +35,7 @@ def zero_bubble_h2(n_devices, n_microbatches):
     Device r of K warms up with 2(K - r) - 1 forwards and delays its W by 2r. Makespan M (F + B) + (K - 1) F ticks for
     F = I = W and M >= 2K - 1; 2K - 1 micro-batches are alive, twice 1F1B's.
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
 
     def order(r):
         warm_up = min(n_microbatches, 2 * (n_devices - r) - 1)
@@ -61,7 +61,7 @@ def zero_bubble_v(n_devices, n_microbatches):
 
     Built for at least 2K - 1 micro-batches; what is too much is left out.
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     enough = max(2 * n_devices - 1, n_microbatches)
 
     def order(r):

@@ -1,13 +1,8 @@
 """Schedules with one stage on each device. Rows are devices, time runs to the right, a number is a micro-batch."""
 
-from dataclasses import replace
-from numbers import Integral
-
 from .actions import Action
+from .limits import check_sizes
 from .schedule import Schedule
-
-
-RECOMPUTE = {"never": "", "always": "+recompute", "except_last": "+recompute except last"}  # mode -> what it adds to a name
 
 
 def naive(n_stages, n_microbatches):
@@ -19,7 +14,7 @@ def naive(n_stages, n_microbatches):
 
     Makespan K M (F + B) ticks for K stages and M micro-batches; 1 micro-batch is alive per device.
     """
-    check(n_stages, n_microbatches)
+    check_sizes(n_stages, n_microbatches)
     order = [(kind, i) for i in range(n_microbatches) for kind in "FB"]
     return _one_stage_each("naive", n_stages, n_microbatches, lambda device: order)
 
@@ -35,7 +30,7 @@ def gpipe(n_stages, n_microbatches, backward_order="lifo"):
     first one. Makespan (M + K - 1)(F + B) ticks; M micro-batches are alive on every device, either way.
     Source: Huang et al. 2018, arXiv 1811.06965.
     """
-    check(n_stages, n_microbatches)
+    check_sizes(n_stages, n_microbatches)
     if backward_order not in ("lifo", "fifo"):
         raise ValueError(f"backward_order={backward_order!r} must be 'lifo' or 'fifo'")
     there = range(n_microbatches)
@@ -56,8 +51,12 @@ def one_f_one_b(n_stages, n_microbatches):
     GPipe's; but only min(M, K - r) micro-batches are alive on device r.
     Source: Narayanan et al. 2020, arXiv 2006.09503; Fan et al. 2020, arXiv 2007.01045.
     """
-    check(n_stages, n_microbatches)
-    return _one_stage_each("1f1b", n_stages, n_microbatches, lambda r: _in_turn(n_stages - r - 1, n_microbatches))
+    check_sizes(n_stages, n_microbatches)
+
+    def order(r):
+        return _in_turn(n_stages - r - 1, n_microbatches)
+
+    return _one_stage_each("1f1b", n_stages, n_microbatches, order)
 
 
 def eager_one_f_one_b(n_stages, n_microbatches):
@@ -71,8 +70,12 @@ def eager_one_f_one_b(n_stages, n_microbatches):
     min(M, 2(K - r) - 1) micro-batches alive on device r; but a message that takes time delays fewer actions.
     Source: Fan et al. 2020, arXiv 2007.01045, where it is schedule B.
     """
-    check(n_stages, n_microbatches)
-    return _one_stage_each("eager-1f1b", n_stages, n_microbatches, lambda r: _in_turn(2 * (n_stages - r - 1), n_microbatches))
+    check_sizes(n_stages, n_microbatches)
+
+    def order(r):
+        return _in_turn(2 * (n_stages - r - 1), n_microbatches)
+
+    return _one_stage_each("eager-1f1b", n_stages, n_microbatches, order)
 
 
 def _in_turn(warm_up, n_microbatches):
@@ -82,52 +85,6 @@ def _in_turn(warm_up, n_microbatches):
     for i in range(n_microbatches - warm_up):
         order += [("F", warm_up + i), ("B", i)]
     return order + [("B", i) for i in range(n_microbatches - warm_up, n_microbatches)]
-
-
-def with_recompute(schedule, mode="always"):
-    """`schedule` with an `R` before each `B` or `I`: the forward again, from the stage's stashed input.
-
-    An R needs no gradient, so a device that waits for one has its R done before it arrives. mode: "always"; "never"; or
-    "except_last", where the last micro-batch keeps its caches: in GPipe its backward follows at once on the last device, so
-    there a recomputation that no gap would hide is saved. Source: GPipe,
-    section 2.3; Chen et al. 2016, arXiv 1604.06174; torchgpipe's checkpoint="except_last", arXiv 2004.09910.
-    A schedule that has an R already is refused.
-
-    >>> print(with_recompute(gpipe(1, 2), "except_last"))
-    device 0: 0F0 0F1 0B1 0R0 0B0
-    """
-    if mode not in RECOMPUTE:
-        raise ValueError(f"recompute={mode!r} must be one of {', '.join(map(repr, RECOMPUTE))}, True or False; or 'sqrt', for a Pipeline")
-    if mode == "never":
-        return schedule
-    if any(action.kind == "R" for order in schedule.devices for action in order):
-        raise ValueError(f"the schedule {schedule.name!r} recomputes already: use it as it is, with recompute=False")
-    n_recomputed = schedule.n_microbatches - (mode == "except_last")
-    devices = tuple(
-        tuple(step for action in order for step in (*_recomputes(action, n_recomputed), action)) for order in schedule.devices
-    )
-    return replace(schedule, devices=devices, name=schedule.name + RECOMPUTE[mode])
-
-
-def without_overlaps(schedule):
-    """`schedule` with the forward of each overlap before its backward, which then start when they can, one after the other.
-
-    >>> print(without_overlaps(Schedule.from_text(["F0 0F1&0B0 B1"])))
-    device 0: 0F0 0F1 0B0 0B1
-    """
-    devices = tuple(tuple(schedule.parts(device)) for device in range(len(schedule.devices)))
-    return replace(schedule, devices=devices, name=schedule.name + "+apart")
-
-
-def _recomputes(action, n_recomputed):
-    return [Action("R", part.stage, part.microbatch) for part in action.parts if part.kind in "BI" and part.microbatch < n_recomputed]
-
-
-def check(n_devices, n_microbatches):
-    if not all(isinstance(size, Integral) for size in (n_devices, n_microbatches)):
-        raise ValueError(f"n_stages={n_devices!r} and n_microbatches={n_microbatches!r} must both be whole numbers")
-    if n_devices < 1 or n_microbatches < 1:
-        raise ValueError(f"n_stages={n_devices} and n_microbatches={n_microbatches} must both be at least 1")
 
 
 def _one_stage_each(name, n_stages, n_microbatches, order):
