@@ -16,8 +16,8 @@ class Action(NamedTuple):
         "A" start the all-reduce: add up the stage's gradients over all copies of the network;
         "U" update the stage's weights.
     stage: the part of the network, counted from 0.
-    microbatch: counted from 0. An `A` and a `U` take in the gradients of all micro-batches since the stage's last update,
-        of which this one is the last.
+    microbatch: counted from 0. An `A` and a `U` take in the gradients of all micro-batches since the stage's
+        last update, of which this one is the last.
     """
 
     kind: str
@@ -41,7 +41,8 @@ class Action(NamedTuple):
 class Overlap(NamedTuple):
     """A forward and a backward that one device runs at once: while one sends, the other computes.
 
-    Both begin together and end together. Written `0F5&3B2`. Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.1.
+    Both begin together and end together. Written `0F5&3B2`. Source: DeepSeek-V3, arXiv 2412.19437, section
+    3.2.1.
 
     >>> overlap = Overlap(Action("F", 0, 5), Action("B", 3, 2))
     >>> str(overlap), overlap.kind, overlap.alive

@@ -1,8 +1,8 @@
 """Schedules that feed micro-batches into the line of devices from both ends, and DualPipeV, which folds such a line in half.
 
-There are two copies of the network: copy 0 has stage s on device s, copy 1 has it on device K - 1 - s. The first half of the
-micro-batches passes copy 0, the second half copy 1, and the gradients of the two copies are added. Each device has two stages,
-each of them as long as with one copy, so parameters take twice the memory.
+There are two copies of the network: copy 0 has stage s on device s, copy 1 has it on device K - 1 - s. The
+first half of the micro-batches passes copy 0, the second half copy 1, and the gradients of the two copies are
+added. Each device has two stages, each of them as long as with one copy, so parameters take twice the memory.
 """
 
 from .actions import Action
@@ -19,14 +19,15 @@ def chimera(n_devices, n_microbatches):
            f2 F0 f3 F1 B0 b2 B1 b3
         f2    f3 F0 B0 F1 B1 b2    b3
 
-    A unit is K micro-batches, half of them in each direction. On stage s, micro-batch i = 0, 1, ... of a half has F in slot
-    s + 2i and B in slot 2K - 1 - s + 2i, so that for an even K no device has two actions in a slot. The next unit begins 2K
-    slots later ("direct concatenation"); the last one is smaller where K does not divide M. From K/2 + 1 micro-batches, on
-    the outer devices, to K, on the inner ones, are alive if M >= K. K and M must be even, or `ValueError`.
+    A unit is K micro-batches, half of them in each direction. On stage s, micro-batch i = 0, 1, ... of a half
+    has F in slot s + 2i and B in slot 2K - 1 - s + 2i, so that for an even K no device has two actions in a
+    slot. The next unit begins 2K slots later ("direct concatenation"); the last one is smaller where K does
+    not divide M. From K/2 + 1 micro-batches, on the outer devices, to K, on the inner ones, are alive if M >=
+    K. K and M must be even, or `ValueError`.
 
-    For F = B = 1 the makespan is 2M + K - 2 ticks if K divides M, else 2K ceil(M / K) + m - 2 with m = M mod K. Where F and B
-    differ, let x be the shorter and y the longer. Then M <= K takes K x + (K + M - 2) y ticks; and where K divides M, each
-    further unit another 2x + (2K - 2) y, of which (K - 2)(y - x) are idle.
+    For F = B = 1 the makespan is 2M + K - 2 ticks if K divides M, else 2K ceil(M / K) + m - 2 with m = M mod
+    K. Where F and B differ, let x be the shorter and y the longer. Then M <= K takes K x + (K + M - 2) y
+    ticks; and where K divides M, each further unit another 2x + (2K - 2) y, of which (K - 2)(y - x) are idle.
     Source: Li and Hoefler 2021, arXiv 2107.06925, sections 3.1 and 3.5.
     """
     _check_both_ways("chimera", n_devices, n_microbatches, least=2)
@@ -49,10 +50,10 @@ def dualpipe(n_devices, n_microbatches):
         F0 f2 F1 b2 f3&B0 b3 I1 W1        (order of device 0 of 2, M = 4: a large letter is copy 0, a small one copy 1)
         f2 F0 f3 B0 F1&b2 B1 i3 w3        (order of device 1)
 
-    The forward and backward that overlap, F&B, take FB ticks. For F = I >= W and F&B between max(F, B) and F + B, the device that
-    is idle longest is idle for (K/2 - 1)(F&B + B - 3W) ticks, and with F&B = F + B, all are; then the makespan is that
-    much more than M (F + B). K + 1 micro-batches are alive on every device.
-    K and M must be even and M >= 2K, or `ValueError`.
+    The forward and backward that overlap, F&B, take FB ticks. For F = I >= W and F&B between max(F, B) and F
+    + B, the device that is idle longest is idle for (K/2 - 1)(F&B + B - 3W) ticks, and with F&B = F + B, all
+    are; then the makespan is that much more than M (F + B). K + 1 micro-batches are alive on every device. K
+    and M must be even and M >= 2K, or `ValueError`.
     Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.1.
     """
     _check_both_ways("dualpipe", n_devices, n_microbatches, least=2 * n_devices)
@@ -72,10 +73,11 @@ def dualpipe_v(n_devices, n_microbatches):
         F0 F1 F2 f0 i0 w0 f1 F3&b1 f2&B0 b2 f3&B1 b3 I2 W2 I3 W3        (order of device 0 of 2, M = 4)
         F0 f0 F1 f1 F2 b0 f2&B0 F3&b1 f3&B1 b2 B2 i3 I3 w3 W3           (order of device 1)
 
-    A large letter is stage r of device r, a small one stage 2K - 1 - r. For F = I >= W, with F, B and F&B those of both stages
-    together and F&B between max(F, B) and F + B, the device that is idle longest is idle for (K - 1)(F&B + B - 3W) / 2 ticks.
-    `without_overlaps` gives M (F + B) + (K - 1) F / 2 ticks for I <= W, I <= F <= B.
-    K + 1/2 micro-batches are alive on every device, and 2K + 1 of its two stages. M must be at least 2K, or `ValueError`.
+    A large letter is stage r of device r, a small one stage 2K - 1 - r. For F = I >= W, with F, B and F&B
+    those of both stages together and F&B between max(F, B) and F + B, the device that is idle longest is idle
+    for (K - 1)(F&B + B - 3W) / 2 ticks. `without_overlaps` gives M (F + B) + (K - 1) F / 2 ticks for I <= W,
+    I <= F <= B. K + 1/2 micro-batches are alive on every device, and 2K + 1 of its two stages. M must be at
+    least 2K, or `ValueError`.
     Source: Sea AI Lab's and DeepSeek's DualPipeV; the V of Qi et al. 2024, arXiv 2405.15362.
     """
     check_sizes(n_devices, n_microbatches)

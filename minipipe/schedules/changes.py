@@ -14,11 +14,11 @@ def with_recompute(schedule, mode="always"):
 
     An R needs no gradient, so a device that waits for one has its R done before it arrives.
 
-    mode: "always"; "never"; or "except_last", where the last micro-batch keeps its caches: in GPipe its backward follows
-        at once on the last device, so there a recomputation that no gap would hide is saved.
+    mode: "always"; "never"; or "except_last", where the last micro-batch keeps its caches: in GPipe its
+        backward follows at once on the last device, so there a recomputation that no gap would hide is saved.
 
-    A schedule that has an R already is refused. Source: GPipe, section 2.3; Chen et al. 2016, arXiv 1604.06174;
-    torchgpipe's checkpoint="except_last", arXiv 2004.09910.
+    A schedule that has an R already is refused. Source: GPipe, section 2.3; Chen et al. 2016, arXiv
+    1604.06174; torchgpipe's checkpoint="except_last", arXiv 2004.09910.
 
     >>> from .one_stage_each import gpipe
     >>> print(with_recompute(gpipe(1, 2), "except_last"))
@@ -61,8 +61,8 @@ def without_overlaps(schedule):
 def in_copies(schedule, n):
     """`n` copies of the network, each on devices of its own, which work by `schedule`: data parallelism.
 
-    Of n M micro-batches, copy c has those from c M on. Where the schedule has several copies already, as Chimera's has, it
-    has n times as many then.
+    Of n M micro-batches, copy c has those from c M on. Where the schedule has several copies already, as
+    Chimera's has, it has n times as many then.
 
     >>> from .one_stage_each import gpipe
     >>> print(in_copies(gpipe(1, 2), 2))
@@ -96,10 +96,10 @@ def with_all_reduce(schedule):
 
         device 0: ... 1B3 0B3 1B2 0B2    becomes    ... 1B3 0B3 1B2 1A3 0B2 0A3      (stages 0 and 1, micro-batches 2, 3)
 
-    Each A comes as early as it can: right behind the stage's last backward, or behind the A of a later stage, since all
-    devices take them from the last stage to the first. In one order on all devices they never wait for each other in a
-    circle, and backwards end in that order anyway. A schedule that has A or U already is refused, and so is one with
-    faults. Source: Li et al. 2020, arXiv 2006.15704, section 3.2.
+    Each A comes as early as it can: right behind the stage's last backward, or behind the A of a later stage,
+    since all devices take them from the last stage to the first. In one order on all devices they never wait
+    for each other in a circle, and backwards end in that order anyway. A schedule that has A or U already is
+    refused, and so is one with faults. Source: Li et al. 2020, arXiv 2006.15704, section 3.2.
 
     >>> from .one_stage_each import gpipe
     >>> print(with_all_reduce(in_copies(gpipe(1, 2), 2)))
@@ -122,10 +122,10 @@ def with_all_reduce(schedule):
 def with_updates(schedule):
     """`schedule` with a `U` for each stage of each copy: with that, a mini-batch ends in its order.
 
-    Each U comes right behind the stage's last backward. Where there are all-reduces, a device has its updates at the end:
-    an update waits for the sum, and whatever came behind it would wait, too. Where copies of a stage are on several
-    devices and there are no all-reduces yet, `with_all_reduce` is applied first. A schedule that has U already is refused,
-    and so is one with faults.
+    Each U comes right behind the stage's last backward. Where there are all-reduces, a device has its updates
+    at the end: an update waits for the sum, and whatever came behind it would wait, too. Where copies of a
+    stage are on several devices and there are no all-reduces yet, `with_all_reduce` is applied first. A
+    schedule that has U already is refused, and so is one with faults.
 
     >>> from .one_stage_each import one_f_one_b
     >>> print(with_updates(one_f_one_b(2, 2)))

@@ -1,8 +1,8 @@
 """All that can be wrong with what closes a mini-batch: the all-reduces `A` and the updates `U` of an order.
 
-An order without any `A` is complete: the gradients of all copies are added up at its end. So is one without any `U`: the
-optimizer makes its step after it. An order with some must have all, on each stage of each copy. Copies that have a stage on
-the same device share it there, so it has one `A` and one `U` for all of them.
+An order without any `A` is complete: the gradients of all copies are added up at its end. So is one without
+any `U`: the optimizer makes its step after it. An order with some must have all, on each stage of each copy.
+Copies that have a stage on the same device share it there, so it has one `A` and one `U` for all of them.
 """
 
 from .playing import devices_with_copies

@@ -1,8 +1,8 @@
 """Schedules made from a building block: when one micro-batch passes each device; the next one does the same 6 slots later.
 
-How long a micro-batch stays on a device in the block decides how many are alive at once, and with that the memory. Two
-stages on each device are placed in a V, as in ZB-V: device r of K has stage r and, on the way back, stage 2K - 1 - r. A slot
-is the time of one pass (F, I or W) through one stage.
+How long a micro-batch stays on a device in the block decides how many are alive at once, and with that the
+memory. Two stages on each device are placed in a V, as in ZB-V: device r of K has stage r and, on the way
+back, stage 2K - 1 - r. A slot is the time of one pass (F, I or W) through one stage.
 
 Source: Qi et al. 2024, arXiv 2405.15362, Pipeline Parallelism with Controllable Memory.
 """
@@ -24,9 +24,9 @@ def v_half(n_devices, n_microbatches):
         . . F . . . f . . . i . . . . I .     second stage, I and i their input gradients; W goes where a slot is free)
         . . . . F f . . . . . . i . I . .
 
-    With M micro-batches, at most min(M, (K + 2) // 2) are alive on a device. The makespan for F = I = W and M >= K > 2 is
-    M (F + B) + (3K - 7)/2 F ticks for an even K and M (F + B) + (3K - 4)/2 F for an odd one, if F is that of both stages
-    together.
+    With M micro-batches, at most min(M, (K + 2) // 2) are alive on a device. The makespan for F = I = W and M
+    >= K > 2 is M (F + B) + (3K - 7)/2 F ticks for an even K and M (F + B) + (3K - 4)/2 F for an odd one, if F
+    is that of both stages together.
     """
     check_sizes(n_devices, n_microbatches)
     K = n_devices
@@ -40,8 +40,9 @@ def v_min(n_devices, n_microbatches):
         F . . f i . . I        (the block of 2 devices)
         . F f . . i I .
 
-    With M micro-batches, at most min(M, (K + 4) // 3) are alive on a device. The makespan for F = I = W and M >= K > 1 is
-    M (F + B) + (4K - 5)/2 F ticks, and F less where 3 divides K, if F is that of both stages together.
+    With M micro-batches, at most min(M, (K + 4) // 3) are alive on a device. The makespan for F = I = W and M
+    >= K > 1 is M (F + B) + (4K - 5)/2 F ticks, and F less where 3 divides K, if F is that of both stages
+    together.
     """
     check_sizes(n_devices, n_microbatches)
     K = n_devices
@@ -52,17 +53,18 @@ def v_min(n_devices, n_microbatches):
 def _block(K, climb, wait, turn):
     """For each device r, the slots in which a micro-batch passes it: (F, f, i, I).
 
-    F and i go out, from device 0 to device K - 1, and take `climb` slots from one to the next; f and I come back, in one
-    slot each. Each of the four begins in the slot behind the one before it, but i `wait` slots later and I `turn` later:
+    F and i go out, from device 0 to device K - 1, and take `climb` slots from one to the next; f and I come
+    back, in one slot each. Each of the four begins in the slot behind the one before it, but i `wait` slots
+    later and I `turn` later:
 
         F on device r      climb r                                F on the last: top = climb (K - 1)
         f on device r      top + 1 + (K - 1 - r)                  f on device 0: end = top + K
         i on device r      end + 1 + wait + climb r               i on the last: end + 1 + wait + top
         I on device r      end + 1 + wait + top + 1 + turn + (K - 1 - r)
 
-    The next micro-batch comes 6 slots later, so on a device no two of the four may be equal modulo 6. For V-Half, turn = 1
-    keeps I off F, and wait = 3 keeps it off f, where K is even. For V-Min, i would meet F, and I would meet f, where
-    2K + wait is a multiple of 6: wait = 2 prevents it where 3 divides K.
+    The next micro-batch comes 6 slots later, so on a device no two of the four may be equal modulo 6. For
+    V-Half, turn = 1 keeps I off F, and wait = 3 keeps it off f, where K is even. For V-Min, i would meet F,
+    and I would meet f, where 2K + wait is a multiple of 6: wait = 2 prevents it where 3 divides K.
     """
     top = climb * (K - 1)
     end = top + K
@@ -76,11 +78,12 @@ def _repeated(name, offsets, n_microbatches, most, ahead):
     """The block repeated for every micro-batch, with everything as early as it can be.
 
     name: of the schedule.
-    offsets: for each device, the slots of its first stage's F, its second stage's F, and these two's I in reverse order.
+    offsets: for each device, the slots of its first stage's F, its second stage's F, and these two's I in
+        reverse order.
     n_microbatches: how often the block is repeated.
     most: the micro-batches that may be alive on a device.
-    ahead: whether a forward may come before actions that the block has before it, which helps if the block has waiting
-        built in.
+    ahead: whether a forward may come before actions that the block has before it, which helps if the block
+        has waiting built in.
     """
     n_devices = len(offsets)
     n_stages = 2 * n_devices
@@ -107,8 +110,8 @@ class _Device:
     def next(self, done):
         """What the device does in a slot, or None if there is nothing; `done` is what all devices did before.
 
-        The first action in the block's order that can be done, or the oldest W, which also makes room for a forward that
-        finds none.
+        The first action in the block's order that can be done, or the oldest W, which also makes room for a
+        forward that finds none.
         """
         seen = set()
         for position, action in enumerate(self.left):

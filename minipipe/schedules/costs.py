@@ -14,13 +14,16 @@ class Costs:
 
     F, B: forward and backward.
     R: recompute; left out, it is F, since a recompute is a forward again.
-    I, W: the halves of a backward; left out, they are B / 2 each, and one of them left out is B minus the other.
-    FB: a forward and a backward that overlap, by the forward's stage; left out, it is F of the one stage and B of the
-        other, so that nothing is gained.
-    A: adding up a stage's gradients over all copies, on the communication lane; may be 0, which it is where left out.
+    I, W: the halves of a backward; left out, they are B / 2 each, and one of them left out is B minus the
+        other.
+    FB: a forward and a backward that overlap, by the forward's stage; left out, it is F of the one stage and
+        B of the other, so that nothing is gained.
+    A: adding up a stage's gradients over all copies, on the communication lane; may be 0, which it is where
+        left out.
     U: an update; may be 0, which it is where left out.
-    message_bytes: what a stage sends on to the next one for each micro-batch, and gets back as a gradient, which has the
-        same size. Only simulations need it; in a run with arrays, messages have the size that they have.
+    message_bytes: what a stage sends on to the next one for each micro-batch, and gets back as a gradient,
+        which has the same size. Only simulations need it; in a run with arrays, messages have the size that
+        they have.
 
     A and U matter only where the order has such actions: `with_all_reduce` and `with_updates` add them.
 

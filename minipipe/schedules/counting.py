@@ -8,9 +8,10 @@ from .rules import RULES, WEIGHT
 def alive_microbatches(trace, device):
     """How many micro-batches are alive on a device: a list of `(tick, number)`, each valid until the next.
 
-    A micro-batch is alive on a device from the start of its forward to the end of its backward, or of the W if the
-    backward is in halves: that long the device must keep what the backward needs. Where a device has several stages,
-    each counts by itself. An action of several spans begins with the first of them and ends with the last.
+    A micro-batch is alive on a device from the start of its forward to the end of its backward, or of the W
+    if the backward is in halves: that long the device must keep what the backward needs. Where a device has
+    several stages, each counts by itself. An action of several spans begins with the first of them and ends
+    with the last.
     """
     starts, ends = {}, {}
     for span in trace.spans_of(device):
@@ -50,8 +51,9 @@ def updates(schedule):
 def staleness(schedule):
     """For each stage and micro-batch, how many updates the weights had that its gradient was not computed with.
 
-    That is the number of updates of the stage before the one that applies this gradient, less those in the weights that
-    the gradient was computed with: 0 everywhere in a synchronous schedule. `ScheduleError` for a schedule with faults.
+    That is the number of updates of the stage before the one that applies this gradient, less those in the
+    weights that the gradient was computed with: 0 everywhere in a synchronous schedule. `ScheduleError` for a
+    schedule with faults.
 
     >>> from .asynchronous import pipedream
     >>> [stage[-1] for stage in staleness(pipedream(4, 8))]
@@ -80,8 +82,8 @@ def check_versions(schedule):
 def peak_versions(schedule):
     """For each stage, the most versions of its weights that it must keep at once.
 
-    A version is needed from the update that makes it, at least until the next one, to the last backward that uses it.
-    Raises what `staleness` does.
+    A version is needed from the update that makes it, at least until the next one, to the last backward that
+    uses it. Raises what `staleness` does.
 
     >>> from .asynchronous import pipedream, pipedream_2bw
     >>> peak_versions(pipedream(4, 8)), peak_versions(pipedream_2bw(4, 16))

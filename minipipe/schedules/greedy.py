@@ -14,8 +14,9 @@ def greedy_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, h
 
     n_devices, n_microbatches: at least 1 each.
     costs: ticks of F and B, or of F, I and W, on each stage.
-    most_alive: the activations that a device can keep, from the start of F to the end of B, or of W; each stage's count by
-        themselves, so 2K of them on each device are K micro-batches where v = 2. A number, or one for each device.
+    most_alive: the activations that a device can keep, from the start of F to the end of B, or of W; each
+        stage's count by themselves, so 2K of them on each device are K micro-batches where v = 2. A number,
+        or one for each device.
     halves: whether to split each backward into I and W.
     v: stages a device, stage s on device s mod K; or else
     placement: the device of each stage, for instance [0, 1, 1, 0] for a V.
@@ -23,18 +24,21 @@ def greedy_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, h
 
     Raises `ValueError` for what makes no sense.
 
-    Whenever a device is free, it takes the first of these that can begin: by one rule a backward, then a forward, by
-    the other the other way round; of several forwards that of the latest stage, of backwards that of the earliest, which are
-    closest to giving memory back; W only where it would wait. A cap keeps the forwards of a stage from running
-    ahead of its backwards by more than n (S - s) / S, rounded up: as 1F1B does on stage s of S, where n = S. Caps from
-    n = L - v to L for a limit of L, and no cap, are tried under both rules.
+    Whenever a device is free, it takes the first of these that can begin: by one rule a backward, then a
+    forward, by the other the other way round; of several forwards that of the latest stage, of backwards that
+    of the earliest, which are closest to giving memory back; W only where it would wait. A cap keeps the
+    forwards of a stage from running ahead of its backwards by more than n (S - s) / S, rounded up: as 1F1B
+    does on stage s of S, where n = S. Caps from n = L - v to L for a limit of L, and no cap, are tried under
+    both rules.
 
-    It always comes to an end: with several stages on a device, no forward begins after which the micro-batches on their way,
-    oldest first, would not find room for all that they have still to do (Dijkstra's banker).
+    It always comes to an end: with several stages on a device, no forward begins after which the
+    micro-batches on their way, oldest first, would not find room for all that they have still to do
+    (Dijkstra's banker).
 
-    How close it comes, for K = 4..8 (tests/test_searching.py): T of 1F1B with K - r alive, of ZB-H1 with K, of ZB-H2 with
-    2K - 1 (I no longer than F), and, with two stages a device in a V and F = I = W, of ZB-V with K and V-Half with (K + 2)//2,
-    exactly; of V-Min with (K + 4)//3, 3.3 % more for K = 4 and exactly for K = 8.
+    How close it comes, for K = 4..8 (tests/test_searching.py): T of 1F1B with K - r alive, of ZB-H1 with K,
+    of ZB-H2 with 2K - 1 (I no longer than F), and, with two stages a device in a V and F = I = W, of ZB-V
+    with K and V-Half with (K + 2)//2, exactly; of V-Min with (K + 4)//3, 3.3 % more for K = 4 and exactly for
+    K = 8.
 
     >>> schedule = greedy_schedule(4, 8, most_alive=[4, 3, 2, 1])
     >>> print(schedule)

@@ -15,8 +15,8 @@ def limits_of(most_alive, stages_on, n_microbatches):
     """For each device, the activations that it can keep; `ValueError` for a limit with which nothing gets through.
 
     most_alive: one number for all devices, a number for each, or None for no limit.
-    stages_on: how many stages each device has. A micro-batch's activations count once for each of them, and its backward
-        begins after the last of its forwards, so a device needs room for all of its stages.
+    stages_on: how many stages each device has. A micro-batch's activations count once for each of them, and
+        its backward begins after the last of its forwards, so a device needs room for all of its stages.
     """
     n_devices = len(stages_on)
     if most_alive is None:

@@ -41,14 +41,17 @@ STAGES_PER_DEVICE = dict.fromkeys(  # 1 for the others
 def build(name, n_stages, n_microbatches):
     """The schedule called `name`, one of `BUILDERS` or `ASYNCHRONOUS`; `ValueError` with the nearest name for any other.
 
-    Those that put two stages on each device, or one stage of each of two copies of the network, need an even number of stages.
+    Those that put two stages on each device, or one stage of each of two copies of the network, need an even
+    number of stages.
 
     >>> build("1f1b", 2, 2) == one_f_one_b(2, 2)
     True
     """
-    if not isinstance(name, str):
-        raise ValueError(f"schedule={name!r} is no name: pass one of {', '.join(BUILDERS | ASYNCHRONOUS)}, or Schedule.from_text(...)")
     builders = BUILDERS | ASYNCHRONOUS
+    if not isinstance(name, str):
+        raise ValueError(
+            f"schedule={name!r} is not a name: pass one of {', '.join(builders)}, or Schedule.from_text(...)"
+        )
     if name not in builders:
         nearest = get_close_matches(name.lower(), builders, n=1, cutoff=0.4)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
@@ -57,7 +60,9 @@ def build(name, n_stages, n_microbatches):
     v = STAGES_PER_DEVICE.get(name, 1)
     if n_stages % v:
         nearest = f"{n_stages - 1} or {n_stages + 1}" if n_stages > 1 else "2"
-        raise ValueError(f"{name!r} puts {v} stages on each device, which n_stages={n_stages} does not allow: use {nearest}")
+        raise ValueError(
+            f"{name!r} puts {v} stages on each device, which n_stages={n_stages} does not allow: use {nearest}"
+        )
     return builders[name](n_stages // v, n_microbatches)
 
 

@@ -66,8 +66,9 @@ def eager_one_f_one_b(n_stages, n_microbatches):
            F0 F1 F2 B0    F3 B1    B2    B3
               F0 B0 F1 B1 F2 B2 F3 B3
 
-    Device r of K warms up with min(2(K - r - 1), M) forwards. Makespan (M + K - 1)(F + B) ticks, as 1F1B's, with
-    min(M, 2(K - r) - 1) micro-batches alive on device r; but a message that takes time delays fewer actions.
+    Device r of K warms up with min(2(K - r - 1), M) forwards. Makespan (M + K - 1)(F + B) ticks, as 1F1B's,
+    with min(M, 2(K - r) - 1) micro-batches alive on device r; but a message that takes time delays fewer
+    actions.
     Source: Fan et al. 2020, arXiv 2007.01045, where it is schedule B.
     """
     check_sizes(n_stages, n_microbatches)

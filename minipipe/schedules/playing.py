@@ -20,14 +20,14 @@ class Stop(NamedTuple):
 def play(schedule, observer=None):
     """None if all devices come to their end with everything done; else the `Stop`.
 
-    observer: two of its methods are called, each for something that is possible now, that is, after all that it needs.
-        `perform(device, action, parts)`: the device does the action. That of an `A` only starts the all-reduce.
-        `meet(actions)`: the all-reduce {device: its A} of a stage takes place. It is the next one that is not over on
-        each of these devices, which are all that have a copy of the stage.
+    observer: two of its methods are called, each for something that is possible now, that is, after all that
+        it needs. `perform(device, action, parts)`: the device does the action. That of an `A` only starts the
+        all-reduce. `meet(actions)`: the all-reduce {device: its A} of a stage takes place. It is the next one
+        that is not over on each of these devices, which are all that have a copy of the stage.
 
-    Each device's order is given, so it does not matter which device is looked at first, and no clock is needed: each goes
-    on until a message is missing, and is looked at again when that is there. Takes time in proportion to the number of
-    actions.
+    Each device's order is given, so it does not matter which device is looked at first, and no clock is
+    needed: each goes on until a message is missing, and is looked at again when that is there. Takes time in
+    proportion to the number of actions.
     """
     n_stages, n_microbatches, versions = schedule.n_stages, schedule.n_microbatches, schedule.versions
     done = [bytearray(n_microbatches) for _ in range(n_stages)]
@@ -87,11 +87,11 @@ def play(schedule, observer=None):
 def _messages(schedule):
     """(steps, sent, arrived): what `play` looks up for each action, and the rows in which it notes messages.
 
-    steps: kind -> (needs, forbids, adds, way, message), which come from the rules. An update waits for the sum of its
-    gradients, the message "A", if there are all-reduces in the order.
+    steps: kind -> (needs, forbids, adds, way, message), which come from the rules. An update waits for the
+    sum of its gradients, the message "A", if there are all-reduces in the order.
     sent: message -> stage -> for each micro-batch, whether the stage has sent it.
-    arrived: kind -> stage -> for each micro-batch, whether that is there which an action of this kind waits for: a row of
-    `sent`, that of the stage from which it comes.
+    arrived: kind -> stage -> for each micro-batch, whether that is there which an action of this kind waits
+    for: a row of `sent`, that of the stage from which it comes.
     """
     stages, n_microbatches = range(schedule.n_stages), schedule.n_microbatches
     nobody = bytes([True]) * n_microbatches  # both ends of the pipeline wait for nobody, nor do actions that go no way
@@ -110,7 +110,8 @@ def _messages(schedule):
 class Meetings:
     """The all-reduces of a run. Each takes place when it is the next one on all devices with a copy of its stage.
 
-    A device's communication lane holds those that it has started, and works on one after the other, in that order.
+    A device's communication lane holds those that it has started, and works on one after the other, in that
+    order.
     """
 
     def __init__(self, schedule):

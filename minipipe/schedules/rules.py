@@ -12,9 +12,10 @@ class Rule(NamedTuple):
     name: what a sentence calls it.
     needs, forbids: what must, and what must not, have been done on its stage for its micro-batch.
     adds: what has been done after it.
-    way: its result goes to the stage this many stages on, and it waits for one from as many stages before; 0: neither.
-    message: the kind that its message is called by; a gradient has one name, whether its sender halves the backward
-        or not.
+    way: its result goes to the stage this many stages on, and it waits for one from as many stages before; 0:
+        neither.
+    message: the kind that its message is called by; a gradient has one name, whether its sender halves the
+        backward or not.
     alive: by how many micro-batches more its device keeps activations after it.
     """
 
@@ -53,8 +54,9 @@ def adding(bits, kinds=RULES):
 def before(kind, stage, microbatch, kinds=RULES):
     """What an action waits for, as (kind, stage, micro-batch), if its order is made of `kinds`.
 
-    First what its own stage must have done, then the message from its neighbour, which at an end of the pipeline is a
-    stage that does not exist. Where `kinds` has both whole and halved backwards, both are listed: one of them will do.
+    First what its own stage must have done, then the message from its neighbour, which at an end of the
+    pipeline is a stage that does not exist. Where `kinds` has both whole and halved backwards, both are
+    listed: one of them will do.
 
     >>> before("I", 2, 0, "FIW")
     [('F', 2, 0), ('I', 3, 0)]

@@ -22,17 +22,18 @@ class ScheduleError(ValueError):
 class Schedule:
     """For each device, in order, the `Action`s (and `Overlap`s of two) that it performs.
 
-    Builders such as `gpipe` make one, and `from_text` reads one; `placements` says on which device each stage is.
-    `faults()` lists all that is wrong with it, `validate()` raises `ScheduleError` if that is anything.
+    Builders such as `gpipe` make one, and `from_text` reads one; `placements` says on which device each stage
+    is. `faults()` lists all that is wrong with it, `validate()` raises `ScheduleError` if that is anything.
 
     devices: a tuple of tuples of actions, one for each device.
     n_stages, n_microbatches: how many there are of each.
     name: what pictures and errors call it.
-    copy_of: where there are several copies of the network, the copy that each micro-batch passes through, 0, 1, ...; the
-        copies have the same parameters, and the sum of their gradients. They may share devices (Chimera) or not (data
-        parallelism). Empty: there is one.
-    versions: for each stage, the number of updates in the weights with which it works on each micro-batch, forward and
-        backward. Empty: each stage works on all micro-batches before its first update, as in a synchronous schedule.
+    copy_of: where there are several copies of the network, the copy that each micro-batch passes through, 0,
+        1, ...; the copies have the same parameters, and the sum of their gradients. They may share devices
+        (Chimera) or not (data parallelism). Empty: there is one.
+    versions: for each stage, the number of updates in the weights with which it works on each micro-batch,
+        forward and backward. Empty: each stage works on all micro-batches before its first update, as in a
+        synchronous schedule.
 
     >>> schedule = Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"])
     >>> schedule.n_stages, schedule.n_microbatches
@@ -55,8 +56,9 @@ class Schedule:
     def from_text(cls, lines, n_microbatches=None, name="custom", copy_of=(), versions=()):
         """The schedule of a learner: one line of actions per device. `ScheduleError` for text that is not an action.
 
-        lines: a list of strings, or one string with line breaks. An action is `F0`, which stands for the stage with the
-            number of its device, or `2F0` with the stage in front, or `0F5&3B2` for two that overlap.
+        lines: a list of strings, or one string with line breaks. An action is `F0`, which stands for the
+            stage with the number of its device, or `2F0` with the stage in front, or `0F5&3B2` for two that
+            overlap.
         n_microbatches: left out, one more than the largest index that occurs.
         name, copy_of, versions: as for `Schedule`.
 
@@ -76,12 +78,13 @@ class Schedule:
     def from_csv(cls, source, n_microbatches=None, name="custom", copy_of=()):
         """The schedule in a table that PyTorch wrote (`_dump_csv(path, format="compute_only")`), or `to_csv`.
 
-        source: a path, or the table itself: a string with a comma or a line break is that. One row per device, one cell
-            per time step: `2F0`, `2B0`, `2I0`, `2W0`, `(0F1;3B0)OVERLAP_F_B` for two that overlap; an empty cell or
-            `None` is a bubble, which a schedule does not keep.
+        source: a path, or the table itself: a string with a comma or a line break is that. One row per
+            device, one cell per time step: `2F0`, `2B0`, `2I0`, `2W0`, `(0F1;3B0)OVERLAP_F_B` for two that
+            overlap; an empty cell or `None` is a bubble, which a schedule does not keep.
         n_microbatches, name, copy_of: as for `from_text`.
 
-        Raises `ScheduleError` with every cell that is something else, `OSError` for a file that cannot be read.
+        Raises `ScheduleError` with every cell that is something else, `OSError` for a file that cannot be
+        read.
 
         >>> Schedule.from_csv("0F0,,,0B0\\n,1F0,1B0,") == Schedule.from_text(["F0 B0", "F0 B0"])
         True
@@ -172,8 +175,8 @@ class Schedule:
     def faults(self, most_alive=None, most_versions=None):
         """Every fault in words, in a list; a schedule with an empty list runs to its end.
 
-        most_alive: the micro-batches that a device can keep the activations of at once, counted for each of its stages:
-            a number, or one for each device.
+        most_alive: the micro-batches that a device can keep the activations of at once, counted for each of
+            its stages: a number, or one for each device.
         most_versions: the versions of its weights that a stage keeps, the newest ones.
         """
         return faults(self, most_alive, most_versions)
@@ -188,10 +191,11 @@ class Schedule:
     def to_csv(self, path=None):
         """The table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads: as text, or written to the file `path`.
 
-        Cells stand where a run has them in which each action takes one time step; waiting is an empty cell. All-reduces
-        and updates are left out, since PyTorch has no cells for them. Raises `ScheduleError` for a schedule with faults,
-        for one with R, and for an asynchronous one, which PyTorch does not have. The table does not say which copy of the
-        network a micro-batch passes through, and PyTorch has but one: `from_csv` is told again.
+        Cells stand where a run has them in which each action takes one time step; waiting is an empty cell.
+        All-reduces and updates are left out, since PyTorch has no cells for them. Raises `ScheduleError` for
+        a schedule with faults, for one with R, and for an asynchronous one, which PyTorch does not have. The
+        table does not say which copy of the network a micro-batch passes through, and PyTorch has but one:
+        `from_csv` is told again.
 
         >>> print(Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"]).to_csv(), end="")
         0F0,0F1,,0B0,,0B1

@@ -19,7 +19,8 @@ class Found:
     """What a search has found.
 
     schedule, makespan: the best schedule, and its ticks. bound: no schedule takes fewer ticks than this.
-    proved: whether the two are equal, so that the schedule is the best of all. n_nodes: the partial schedules looked at.
+    proved: whether the two are equal, so that the schedule is the best of all. n_nodes: the partial schedules
+        looked at.
     """
 
     schedule: Schedule
@@ -34,11 +35,12 @@ def best_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, hal
 
     n_devices, n_microbatches: at least 1 each.
     costs: ticks of F and B, or of F, I and W.
-    most_alive: the micro-batches whose activations a device can keep, from the start of F to the end of B, or of W: a
-        number, or one for each device; None for no limit.
+    most_alive: the micro-batches whose activations a device can keep, from the start of F to the end of B, or
+        of W: a number, or one for each device; None for no limit.
     halves: whether to split each backward into I and W.
     latency: ticks of a message on its way.
-    most_nodes: give up the proof after so many partial schedules; the best one so far is returned, with `proved=False`.
+    most_nodes: give up the proof after so many partial schedules; the best one so far is returned, with
+        `proved=False`.
 
     Raises `ValueError` for sizes, limits or costs that make no sense.
 
@@ -47,22 +49,23 @@ def best_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, hal
     >>> best_schedule(3, 4, Costs(B=2, I=1, W=1), most_alive=3, halves=True).makespan   # that of ZB-H1
     14
 
-    How: branch and bound over the active schedules, those in which no action could begin earlier with all others where
-    they are (Giffler, Thompson 1960). Of all unfinished devices take one with an action that can end first, at t;
-    whatever it does next begins before t, since otherwise that action would still fit in front. This covers a device that
-    waits on purpose. A partial schedule is dropped if a bound says that it cannot become shorter than the best one, or if
-    another one has done the same actions, with all devices free and all messages there no later. The bound: on each
-    device, what remains takes its time, begins when its inputs can be there and is followed by what must follow (the
-    one-machine problem with preemption).
+    How: branch and bound over the active schedules, those in which no action could begin earlier with all
+    others where they are (Giffler, Thompson 1960). Of all unfinished devices take one with an action that can
+    end first, at t; whatever it does next begins before t, since otherwise that action would still fit in
+    front. This covers a device that waits on purpose. A partial schedule is dropped if a bound says that it
+    cannot become shorter than the best one, or if another one has done the same actions, with all devices
+    free and all messages there no later. The bound: on each device, what remains takes its time, begins when
+    its inputs can be there and is followed by what must follow (the one-machine problem with preemption).
 
     Three orders can be taken for granted, and make the search small:
-    - Every stage takes the micro-batches in order, in F, B, I and W each. Take any schedule, keep each action's time, and
-      give the k-th action of a kind on a stage to micro-batch k. When it begins, k actions of this kind have begun, so k
-      micro-batches have what it needs: the first k to get it have it in the new schedule, too. Times and numbers alive
-      are what they were.
-    - So with room for L, the forward of k follows the B (or W) of k - L: the limit is one more thing to wait for.
-    - The last stage does B or I right after its F. Another F in between can go behind it: nobody else waits for that F,
-      except the same stage's next B.
+    - Every stage takes the micro-batches in order, in F, B, I and W each. Take any schedule, keep each
+      action's time, and give the k-th action of a kind on a stage to micro-batch k. When it begins, k actions
+      of this kind have begun, so k micro-batches have what it needs: the first k to get it have it in the new
+      schedule, too. Times and numbers alive are what they were.
+    - So with room for L, the forward of k follows the B (or W) of k - L: the limit is one more thing to wait
+      for.
+    - The last stage does B or I right after its F. Another F in between can go behind it: nobody else waits
+      for that F, except the same stage's next B.
     """
     check_sizes(n_devices, n_microbatches)
     limits = limits_of(most_alive, [1] * n_devices, n_microbatches)

@@ -15,9 +15,10 @@ def in_segments(schedule, n):
 
         device 0: F0 ... B0    becomes, for n = 2,    0F0 1F0 ... 1B0 0B0
 
-    With recomputation, a device then keeps the input of each segment, and has the caches of one segment at a time: for a
-    stage of L equal layers about n + L / n of a layer's size for a micro-batch, least for n = sqrt(L), instead of L.
-    Nothing else changes, but the stages are more. Each segment has its own all-reduce and update.
+    With recomputation, a device then keeps the input of each segment, and has the caches of one segment at a
+    time: for a stage of L equal layers about n + L / n of a layer's size for a micro-batch, least for n =
+    sqrt(L), instead of L. Nothing else changes, but the stages are more. Each segment has its own all-reduce
+    and update.
 
     n: a number, or a list with one for each stage.
 

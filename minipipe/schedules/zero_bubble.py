@@ -17,8 +17,8 @@ def zero_bubble_h1(n_devices, n_microbatches):
            F0 F1 I0    F2 I1 W0 F3 I2 W1 I3 W2 W3
               F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3
 
-    Makespan M (F + B) + (K - 1)(F + I - W) ticks, with B = I + W, if W is no longer than F and I, and M >= K; min(M, K)
-    micro-batches are alive on every device.
+    Makespan M (F + B) + (K - 1)(F + I - W) ticks, with B = I + W, if W is no longer than F and I, and M >= K;
+    min(M, K) micro-batches are alive on every device.
     """
     check_sizes(n_devices, n_microbatches)
 
@@ -32,8 +32,8 @@ def zero_bubble_h1(n_devices, n_microbatches):
 def zero_bubble_h2(n_devices, n_microbatches):
     """So many forwards ahead that, with W to fill in, no device ever waits between its first and its last action.
 
-    Device r of K warms up with 2(K - r) - 1 forwards and delays its W by 2r. Makespan M (F + B) + (K - 1) F ticks for
-    F = I = W and M >= 2K - 1; 2K - 1 micro-batches are alive, twice 1F1B's.
+    Device r of K warms up with 2(K - r) - 1 forwards and delays its W by 2r. Makespan M (F + B) + (K - 1) F
+    ticks for F = I = W and M >= 2K - 1; 2K - 1 micro-batches are alive, twice 1F1B's.
     """
     check_sizes(n_devices, n_microbatches)
 
@@ -55,9 +55,10 @@ def zero_bubble_h2(n_devices, n_microbatches):
 def zero_bubble_v(n_devices, n_microbatches):
     """Two stages on each device, placed in a V: device r has stage r and, on the way back, stage 2K - 1 - r.
 
-    The last device has both middle stages, the first one the first and the last: a micro-batch's backward begins where its
-    forward has ended, on device 0. Makespan M (F + B) + (K - 1) F / 2 ticks for F = I = W and M >= 2K - 1, if F is that of
-    both stages together; K micro-batches are alive on every device, as on 1F1B's first. Section 6 of the paper.
+    The last device has both middle stages, the first one the first and the last: a micro-batch's backward
+    begins where its forward has ended, on device 0. Makespan M (F + B) + (K - 1) F / 2 ticks for F = I = W
+    and M >= 2K - 1, if F is that of both stages together; K micro-batches are alive on every device, as on
+    1F1B's first. Section 6 of the paper.
 
     Built for at least 2K - 1 micro-batches; what is too much is left out.
     """
@@ -75,7 +76,7 @@ def zero_bubble_v(n_devices, n_microbatches):
             turns.do("I0 W0 F1 I1 W1")
         turns.do("I0 I1", times=r)
         turns.do("I0 W0", times=n_devices - r)
-        turns.do(" ".join(sorted((f"W{place}" for place, _ in turns.halves), reverse=True)))
+        turns.do(" ".join(sorted((f"W{position}" for position, _ in turns.halves), reverse=True)))
         return [action for action in turns.actions if action.microbatch < n_microbatches]
 
     devices = tuple(tuple(order(r)) for r in range(n_devices))
