@@ -1,5 +1,6 @@
 """Orders as the papers print them, closed forms against counted ticks, and every fault by name."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,8 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.schedules import (
-    ASYNCHRONOUS, BUILDERS, Action, Schedule, ScheduleError, build, gpipe, naive, names_for, one_f_one_b, peak_microbatches, peak_versions,
-    staleness, v_min, with_recompute,
+    ASYNCHRONOUS, BUILDERS, Action, Schedule, ScheduleError, build, gpipe, in_copies, naive, names_for, one_f_one_b,
+    peak_microbatches, peak_versions, staleness, v_min, with_all_reduce, with_recompute, with_updates,
 )
 
 SIZES = [(K, M) for K in range(1, 9) for M in range(1, 21)]  # M < K included
@@ -146,13 +147,31 @@ def test_the_validator_agrees_with_the_cluster(data):
         assert len(mp.simulate(schedule).spans) == 2 * K * M
 
 
+def sum_before_each_update(schedule):
+    """PipeDream with data parallelism: an all-reduce of the gradients that each update applies."""
+    devices = []
+    for order in schedule.devices:
+        devices.append([])
+        for action in order:
+            devices[-1] += [action] if action.kind != "U" else [Action("A", *action[1:]), action]
+    return replace(schedule, devices=tuple(map(tuple, devices)))
+
+
 @st.composite
-def changed_schedules(draw):
-    """A schedule of any builder in which some actions are swapped, dropped, doubled, moved or renamed, or with other tables."""
+def changed_schedules(draw, closing=False):
+    """A schedule of any builder in which some actions are swapped, dropped, doubled, moved or renamed, or with other tables.
+
+    closing: some have several copies, each on devices of its own, and all-reduces and updates.
+    """
     name = draw(st.sampled_from(sorted(BUILDERS | ASYNCHRONOUS)))
     K, M = draw(st.sampled_from([(1, 1), (2, 2), (2, 3), (2, 4), (4, 4), (4, 8)]))
     assume(name in names_for(K, M) or name in ASYNCHRONOUS and M % K == 0)
     schedule = build(name, K, M)
+    if closing:
+        schedule = in_copies(schedule, draw(st.integers(1, 3)))
+        ways = [sum_before_each_update] if "U" in schedule.kinds else [with_all_reduce, with_updates]
+        schedule = draw(st.sampled_from([*ways, lambda schedule: schedule]))(schedule)
+        M = schedule.n_microbatches
     devices = [list(order) for order in schedule.devices]
     for change in draw(st.lists(st.sampled_from(["swap", "drop", "double", "move", "rename"]), max_size=3)):
         order, other = draw(st.sampled_from(devices)), draw(st.sampled_from(devices))
@@ -163,7 +182,7 @@ def changed_schedules(draw):
             order[place], order[to % len(order)] = order[to % len(order)], order[place]
         elif change == "rename":
             _, stage, i = order[place].parts[0]
-            order[place] = Action(draw(st.sampled_from("FBIWRUX")), stage + draw(st.integers(-1, 1)), i + draw(st.integers(-1, 1)))
+            order[place] = Action(draw(st.sampled_from("FBIWRAUX")), stage + draw(st.integers(-1, 1)), i + draw(st.integers(-1, 1)))
         else:
             action = order[place] if change == "double" else order.pop(place)
             if change != "drop":
@@ -174,35 +193,71 @@ def changed_schedules(draw):
 
 def comes_to_its_end(schedule):
     """Whether every action can be done once what it needs has been, and all gradients are complete then: by trying in rounds."""
-    copy_of, done, applied, home = schedule.copy_of or (0,) * schedule.n_microbatches, set(), set(), {}
-    if len(copy_of) != schedule.n_microbatches or 0 not in copy_of or not set(copy_of) <= {0, 1}:
+    copy_of = schedule.copy_of or (0,) * schedule.n_microbatches
+    if len(copy_of) != schedule.n_microbatches or set(copy_of) != set(range(max(copy_of) + 1)):
         return False
     stages, last = range(schedule.n_stages), schedule.n_stages - 1
+    every = [(device, *part) for device, order in enumerate(schedule.devices) for action in order for part in action.parts]
+    kinds = {kind for _, kind, _, _ in every}
+    devices_of = {s: {device for device, _, stage, _ in every if stage == s} for s in stages}
+    done, home, updated = set(), {}, Counter()
+    open_gradients, summed, over = {}, {}, set()  # of a stage on a device, since its last update
+    lanes = [[] for _ in schedule.devices]
 
     def possible(device, kind, s, i):
-        if kind not in "FBIWRU" or s not in stages or i not in range(len(copy_of)) or home.setdefault((copy_of[i], s), device) != device:
+        if kind not in "FBIWRAU" or s not in stages or i not in range(len(copy_of)):
             return False
-        F, I, W, R = ((k, s, i) in done for k in "FIWR")
-        backward = {("B", s, i), ("I", s, i)} & done
+        if home.setdefault((copy_of[i], s), device) != device:
+            return False
+        here, F, I, W, R = (s, device), *((k, s, i) in done for k in "FIWR")
+        backward, gradients = {("B", s, i), ("I", s, i)} & done, open_gradients.get((s, device), set())
         above = s == last or {("B", s + 1, i), ("I", s + 1, i)} & done
-        own = {j for k, stage, j in done if stage == s and k in "BW"} - {j for stage, j in applied if stage == s}
-        versions = schedule.versions and schedule.versions[s][i] > sum(k == "U" and stage == s for k, stage, _ in done)
+        if kind == "A":
+            return i in gradients and max(gradients) == i and here not in summed
+        if kind == "U":
+            alone = "A" not in kinds and len(devices_of[s]) == 1
+            return i in gradients and max(gradients) == i and (here in over or alone)
+        if kind in "BW" and here in summed or updated[here] and not schedule.versions:
+            return False
+        too_new = schedule.versions and schedule.versions[s][i] > updated[here]
         return bool({
-            "F": not F and not versions and (s == 0 or ("F", s - 1, i) in done), "B": F and not backward and above,
-            "I": F and not backward and above, "W": I and not W, "R": F and not backward and not R, "U": i in own and max(own) == i,
+            "F": not F and not too_new and (s == 0 or ("F", s - 1, i) in done), "B": F and not backward and above,
+            "I": F and not backward and above, "W": I and not W, "R": F and not backward and not R,
         }[kind])
+
+    def do(device, kind, s, i):
+        here = s, device
+        done.add((kind, s, i))
+        if kind in "BW":
+            open_gradients.setdefault(here, set()).add(i)
+        elif kind == "A":
+            summed[here] = i
+            lanes[device].append(s)
+        elif kind == "U":
+            updated[here] += 1
+            open_gradients.pop(here)
+            summed.pop(here, None)
+            over.discard(here)
+
+    def meet():
+        """The all-reduces that are the first of all lanes where they belong are over."""
+        for s in stages:
+            if devices_of[s] and all(lanes[device][:1] == [s] for device in devices_of[s]):
+                over.update((lanes[device].pop(0), device) for device in devices_of[s])
+                return True
+        return False
 
     left, moved = [list(order) for order in schedule.devices], True
     while moved:
-        moved = False
+        moved = meet()
         for device, order in enumerate(left):
             while order and all(possible(device, *part) for part in order[0].parts):
-                for kind, s, i in order.pop(0).parts:
-                    if kind == "U":
-                        applied |= {(s, j) for k, stage, j in done if stage == s and k in "BW"}
-                    done.add((kind, s, i))
+                for part in order.pop(0).parts:
+                    do(device, *part)
                 moved = True
-    return not any(left) and all({("B", s, i), ("W", s, i)} & done for s in stages for i in range(len(copy_of)))
+    complete = all({("B", s, i), ("W", s, i)} & done for s in stages for i in range(len(copy_of)))
+    closed = ("A" not in kinds or open_gradients.keys() <= summed.keys()) and not ("U" in kinds and open_gradients)
+    return complete and closed and not any(left) and not any(lanes)
 
 
 @settings(max_examples=300)
@@ -212,6 +267,20 @@ def test_a_schedule_has_faults_exactly_if_it_cannot_run_to_its_end(schedule):
     runs = comes_to_its_end(schedule)
     assert (schedule.faults() == []) == runs
     for use in (mp.simulate, staleness, peak_versions):
+        if runs:
+            use(schedule)
+        else:
+            with pytest.raises(ScheduleError, match="cannot run"):
+                use(schedule)
+
+
+@settings(max_examples=300)
+@given(changed_schedules(closing=True))
+def test_a_schedule_with_all_reduces_and_updates_has_faults_exactly_if_it_cannot_run_to_its_end(schedule):
+    """Copies on devices of their own, too; whatever the fault is, it is a list of sentences."""
+    runs, faults = comes_to_its_end(schedule), schedule.faults()
+    assert (faults == []) == runs and len(faults) == len(set(faults))
+    for use in (staleness, peak_versions):
         if runs:
             use(schedule)
         else:
@@ -244,7 +313,7 @@ def test_stages_may_share_a_device():
     (lambda: build("v-half", "4", 4), "n_stages='4' and n_microbatches=4 must both be whole numbers"),
     (lambda: v_min(2.0, 4), "n_stages=2.0 and n_microbatches=4 must both be whole numbers"),
     (lambda: build("zb-v", 1, 4), "'zb-v' puts 2 stages on each device, which n_stages=1 does not allow: use 2"),
-    (lambda: mp.simulate("1f1b"), "schedule='1f1b' is none: pass a Schedule, such as build('1f1b', n_stages, n_microbatches)"),
+    (lambda: mp.simulate("1f1b"), "such as build('1f1b', n_stages, n_microbatches)"),
     (lambda: mp.simulate(gpipe(2, 2), {"F": 1}), "costs={'F': 1} must be Costs(F=..., B=...)"),
     (lambda: mp.simulate(gpipe(2, 2), mp.Costs(B=None)), "B=None on stage 0: a cost is a finite number of ticks above 0"),
     (lambda: mp.Costs.from_text("F"), "'' is not a number: write for instance F=1,B=2.5"),

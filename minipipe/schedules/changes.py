@@ -73,6 +73,8 @@ def in_copies(schedule, n):
     """
     if n < 1:
         raise ValueError(f"n={n} copies of the network must be at least 1")
+    if n == 1:
+        return schedule
     M, copies = schedule.n_microbatches, schedule.copy_of or (0,) * schedule.n_microbatches
     devices = tuple(tuple(_later(action, c * M) for action in order) for c in range(n) for order in schedule.devices)
     return replace(

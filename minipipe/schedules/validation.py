@@ -53,7 +53,7 @@ def wrong_form(schedule):
 def _unknown(schedule):
     found = []
     for device in range(len(schedule.devices)):
-        for part in schedule.parts(device):
+        for part in dict.fromkeys(schedule.parts(device)):
             if part.kind not in RULES:
                 found.append(f"device {device}: {part} is of unknown kind {part.kind!r}: use {one_of(RULES)}")
             elif not 0 <= part.stage < schedule.n_stages:
@@ -133,28 +133,35 @@ def _wrong_order(schedule):
         for position, part in enumerate(schedule.parts(device)):
             positions.setdefault(part, position)
         for part, position in positions.items():
-            kind, stage, microbatch = part
-            rule = RULES.get(kind)
-            if rule is None:
+            if part.kind not in RULES:
                 continue
-            for other in adding(rule.needs):
-                if position < positions.get((other, stage, microbatch), -1):
-                    found.append(f"device {device}: {part} comes before {_needed(other, part)}")
-            for other in adding(rule.forbids):
-                same_work = rule.adds & RULES[other].adds  # done twice, which is a wrong count
-                if not same_work and position > positions.get((other, stage, microbatch), position):
-                    found.append(f"device {device}: {part} comes after {stage}{other}{microbatch}, which needs it")
+            rule = RULES[part.kind]
+            needed, too_early = (_others(part, bits, positions) for bits in (rule.needs, rule.forbids))
+            if needed and position < positions[needed[0]]:
+                found.append(f"device {device}: {part} comes before {_needed(needed[0], part)}")
+            for other in too_early:
+                if position > positions[other]:
+                    found.append(f"device {device}: {part} comes after {other}, which needs it")
     return found + _weights_too_new(schedule)
 
 
-def _needed(kind, part):
-    """What `part` needs of the action of this kind, in words."""
-    _, stage, microbatch = part
-    if RULES[kind].adds == FORWARD:
-        return f"its forward {stage}{kind}{microbatch}"
+def _others(part, bits, known):
+    """Those of `known` that add any of `bits` to the stage and micro-batch of `part`, if they do not do the same work.
+
+    Who does the same work twice has a wrong count, not a wrong order.
+    """
+    kinds = [kind for kind in adding(bits) if not RULES[kind].adds & RULES[part.kind].adds]
+    actions = [part._replace(kind=kind) for kind in kinds]
+    return [action for action in actions if action in known]
+
+
+def _needed(other, part):
+    """What `part` needs of the action `other`, in words."""
+    if RULES[other.kind].adds == FORWARD:
+        return f"its forward {other}"
     if RULES[part.kind].needs == INPUT:
-        return f"{stage}{kind}{microbatch}, the other half, which it needs"
-    return f"the gradient of micro-batch {microbatch} is complete"
+        return f"{other}, the other half, which it needs"
+    return f"the gradient of micro-batch {part.microbatch} is complete"
 
 
 def _weights_too_new(schedule):
