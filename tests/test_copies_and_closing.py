@@ -214,6 +214,12 @@ def test_an_update_that_waits_for_a_sum_which_waits_for_it_is_a_deadlock():
     ]
 
 
+def test_the_end_of_one_all_reduce_lets_another_one_begin():
+    """The last device has started both, in this order; the sum of stage 1 waits for that of stage 0, which comes last."""
+    lines = ["0F1 0B1 0A1", "1F1 1B1 1A1", "0F0 1F0 1B0 0B0 0A0 1A0"]
+    assert Schedule.from_text(lines, **TWO).faults() == []
+
+
 def test_those_who_play_a_schedule_hear_of_every_meeting_in_an_order_that_all_lanes_keep():
     for plain in of_every_builder():
         schedule, heard, lanes = with_updates(with_all_reduce(in_copies(plain, 2))), [], {}
@@ -295,7 +301,7 @@ def test_costs_of_all_reduces_and_updates():
     order = [Action("A", 1, 0), Action("U", 0, 0), Action("F", 1, 3), Overlap(Action("F", 0, 1), Action("B", 1, 0))]
     assert list(map(Costs().duration(2), order)) == [0, 0, 1, 3]
     assert list(map(Costs(F=[1, 5], A=[4, 0.5], U=3).duration(2), order)) == [0.5, 3, 5, 3]
-    assert Costs(FB=[7, 8]).duration(2)(order[-1]) == 7
+    assert Costs(FB=[7, 8], A=0).duration(2)(order[-1]) == 7
     assert Costs.from_text("A=1/2,U=0") == Costs(A=[1, 2], U=0)
     for text in ("all_reduce=1", "A=1,A=2"):
         with pytest.raises(ValueError, match="is not one cost of F, B, R, I, W, FB, A, U, message_bytes"):
