@@ -119,30 +119,31 @@ BEHIND = "put it behind the stage's last backward"
     (["F0 F1 B0 A0 B1"], {}, [
         f"device 0: 0A0 comes before 0B1, whose gradient it leaves out: {BEHIND}"]),
     (["F0 F1 B0 B1 A0"], {}, [
-        "device 0: 0A0 comes after the backward of micro-batch 1, whose gradient it would add up, too: put it before "
-        "that, or write 0A1"]),
+        "device 0: 0A0 comes after the backward of micro-batch 1, whose gradient it would add up, too: put "
+        "it before that, or write 0A1"]),
     (["F0 F1 B0 A0 U0 B1 U1"], dict(versions=[(0, 0)]), [
         "device 0: 0U1 applies gradients that no all-reduce has added up: put 0A1 before it"]),
     (["0F0 1F0 1B0 1A0 0B0"], {}, [
-        "device 0: no all-reduce of stage 0 takes in micro-batch 0: an order with some A has all of them, so put 0A0 "
-        "behind the stage's last backward"]),
+        "device 0: no all-reduce of stage 0 takes in micro-batch 0: an order with some A has all of them, so "
+        "put 0A0 behind the stage's last backward"]),
     (["F0 B0 U0", "F0 B0"], {}, [
-        "device 1: no update of stage 1 takes in micro-batch 0: an order with some U has all of them, so put 1U0 "
-        "behind the stage's last backward"]),
+        "device 1: no update of stage 1 takes in micro-batch 0: an order with some U has all of them, so put "
+        "1U0 behind the stage's last backward"]),
     (["F0 F1 F2 B2 U2 B0 B1"], dict(versions=[(0, 0, 0)]), [
-        "device 0: no update of stage 0 takes in micro-batches 0, 1: an order with some U has all of them, so put 0U1 "
-        "behind the stage's last backward"]),
+        "device 0: no update of stage 0 takes in micro-batches 0, 1: an order with some U has all of them, "
+        "so put 0U1 behind the stage's last backward"]),
     (["F0 B0 A0 U0", "F0 B0 U0 A0"], {}, ["device 1: 1A0 comes after 1U0, which needs it"]),
     (["F0 B0 A0 U0", "F0 B0 U0"], {}, [
         "device 1: 1U0 applies gradients that no all-reduce has added up: put 1A0 before it"]),
     (["0F0 0B0 0U0", "0F1 0B1 0U1"], TWO, [
-        "stage 0 is on devices 0, 1, so an update needs the sum of their gradients: put an A before each U, as "
-        "with_all_reduce does"]),
+        "stage 0 is on devices 0, 1, so an update needs the sum of their gradients: put an A before each U, "
+        "as with_all_reduce does"]),
     (["0F0 0B0 0A0", "0F1 0B1"], TWO, [
-        "device 1: no all-reduce of stage 0 takes in micro-batch 1: an order with some A has all of them, so put 0A1 "
-        "behind the stage's last backward"]),
+        "device 1: no all-reduce of stage 0 takes in micro-batch 1: an order with some A has all of them, so "
+        "put 0A1 behind the stage's last backward"]),
     (["0F0 0B0 0A0 0U0 0F2 0B2 0A2 0U2", "0F1 0F3 0B1 0B3 0A3 0U3"], dict(copy_of=(0, 1, 0, 1), versions=[(0, 0, 1, 0)]), [
-        "devices 0, 1 have 2, 1 all-reduces of stage 0: each of them is a meeting of all, so put equally many on each"]),
+        "devices 0, 1 have 2, 1 all-reduces of stage 0: each of them is a meeting of all, so put equally "
+        "many on each"]),
 ])
 def test_every_fault_of_an_all_reduce_or_an_update_is_named(lines, fields, faults):
     schedule = Schedule.from_text(lines, **fields)
@@ -163,9 +164,9 @@ def test_weights_do_not_change_under_way_where_nobody_says_which_ones_are_meant(
     assert schedule.asynchronous
     first, *others = schedule.faults()
     assert first == (
-        f"device 0: {late} comes after {update}, so the order updates weights but does not say which ones it works with: pass "
-        "versions, for each stage a row with the number of updates in the weights for each micro-batch, or put the update "
-        "behind the stage's last backward"
+        f"device 0: {late} comes after {update}, so the order updates weights but does not say which ones it "
+        "works with: pass versions, for each stage a row with the number of updates in the weights for each "
+        "micro-batch, or put the update behind the stage's last backward"
     )
     assert len(others) == len(lines) - 1
     for use in (mp.simulate, staleness, peak_versions, Schedule.to_csv):
@@ -192,8 +193,8 @@ def crossed(first="0A0 1A0", second="1A1 0A1"):
 def test_all_reduces_in_another_order_on_another_device_are_a_deadlock():
     assert crossed("1A0 0A0").faults() == []
     assert crossed().faults() == [
-        "deadlock: device 0 cannot end 0A0 before 0A1 on device 1, behind 1A1, and device 1 cannot end 1A1 before 1A0 on "
-        "device 0, behind 0A0: start the all-reduces in the same order of stages on all devices"
+        "deadlock: device 0 cannot end 0A0 before 0A1 on device 1, behind 1A1, and device 1 cannot end 1A1 "
+        "before 1A0 on device 0, behind 0A0: start the all-reduces in the same order of stages on all devices"
     ]
 
 
@@ -209,8 +210,8 @@ def test_an_update_that_waits_for_a_sum_which_waits_for_it_is_a_deadlock():
     assert any("no update of stage 1 takes in micro-batch 3" in fault for fault in faults)
     lines = ["0F0 1F1 1B1 1A1 1U1 0F2 0B0 0B2 0A2 0U2", "0F1 1F0 1B0 1F2 1B2 1A2 1U2 0B1 0A1 0U1"]
     assert Schedule.from_text(lines, copy_of=(0, 1, 0)).faults() == [
-        "deadlock: device 0 cannot start 1U1 before 1A1 is over, and device 0 cannot end 1A1 before 1A2 on device 1, behind "
-        "1F2, and device 1 cannot start 1F2 before 0F2 on device 0"
+        "deadlock: device 0 cannot start 1U1 before 1A1 is over, and device 0 cannot end 1A1 before 1A2 on "
+        "device 1, behind 1F2, and device 1 cannot start 1F2 before 0F2 on device 0"
     ]
 
 

@@ -77,7 +77,9 @@ def test_all_malformed_cells_are_named_at_once():
     with pytest.raises(ScheduleError) as caught:
         Schedule.from_csv("0F0,0Q0,,0B0\n,1F,(1F0;1I0)OVERLAP_F_B,0F0x,(0B0)OVERLAP_F_B,0R0,-1F0")
     lines = str(caught.value).splitlines()
-    assert lines[0].startswith("malformed cells: 7; write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B")
+    assert lines[0].startswith(
+        "malformed cells: 7; write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B"
+    )
     assert lines[1:4] == [
         "- row 1 (rank 0), column 2: '0Q0' is not an action", "- row 2 (rank 1), column 2: '1F' is not an action",
         "- row 2 (rank 1), column 3: '(1F0;1I0)OVERLAP_F_B' is not one forward with one backward B",

@@ -221,10 +221,12 @@ def test_orders_are_those_of_the_papers():
     assert str(zero_bubble_h1(2, 3)) == "device 0: 0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2\ndevice 1: 1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2"
     assert str(zero_bubble_h2(2, 3)) == "device 0: 0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2\ndevice 1: 1F0 1I0 1F1 1I1 1F2 1I2 1W0 1W1 1W2"
     assert str(zero_bubble_v(3, 5)).splitlines()[1] == (
-        "device 1: 1F0 1F1 1F2 4F0 1F3 4F1 4I0 4W0 4F2 4I1 4W1 1F4 1I0 1W0 4F3 4I2 4W2 1I1 1W1 4F4 4I3 4W3 1I2 4I4 1I3 1W2 1I4 1W3 4W4 1W4"
+        "device 1: 1F0 1F1 1F2 4F0 1F3 4F1 4I0 4W0 4F2 4I1 4W1 1F4 1I0 1W0 4F3 4I2 4W2 1I1 1W1 4F4 4I3 4W3 "
+        "1I2 4I4 1I3 1W2 1I4 1W3 4W4 1W4"
     )
     assert str(v_min(2, 2)) == (
-        "device 0: 0F0 3F0 3I0 0F1 3W0 0I0 0W0 3F1 3I1 3W1 0I1 0W1\ndevice 1: 1F0 2F0 2I0 1I0 1F1 2F1 2W0 1W0 2I1 1I1 2W1 1W1"
+        "device 0: 0F0 3F0 3I0 0F1 3W0 0I0 0W0 3F1 3I1 3W1 0I1 0W1\ndevice 1: 1F0 2F0 2I0 1I0 1F1 2F1 2W0 "
+        "1W0 2I1 1I1 2W1 1W1"
     )
     assert str(dualpipe(2, 4)) == (
         "device 0: 0F0 1F2 0F1 1B2 1F3&0B0 1B3 0I1 0W1\ndevice 1: 0F2 1F0 0F3 1B0 1F1&0B2 1B1 0I3 0W3"
@@ -316,7 +318,8 @@ def test_every_fault_of_halves_by_name(lines, fault):
 def test_a_deadlock_of_halves_is_spelled_out():
     faults = mp.Schedule.from_text(["F0 I0 F1 I1 W0 W1", "F1 I1 F0 I0 W0 W1"]).faults()
     assert faults == [
-        "deadlock: device 0 cannot start 0I0 before 1I0 on device 1, and device 1 cannot start 1F1 before 0F1 on device 0"
+        "deadlock: device 0 cannot start 0I0 before 1I0 on device 1, and device 1 cannot start 1F1 before "
+        "0F1 on device 0"
     ]
 
 

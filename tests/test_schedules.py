@@ -98,7 +98,8 @@ def test_builders_have_no_faults(data, K, M, recompute):
     (["0F0 0B0", "2F0 2B0"], "no device does 1F0 (missing)"),
     (["1F0 0F0 0B0 1B0"], "deadlock: device 0 cannot start 1F0 before 0F0 on device 0"),
     (["F0 B0 F1 B1", "F1 B1 F0 B0"],
-     "deadlock: device 0 cannot start 0B0 before 1B0 on device 1, and device 1 cannot start 1F1 before 0F1 on device 0"),
+     "deadlock: device 0 cannot start 0B0 before 1B0 on device 1, and device 1 cannot start 1F1 before 0F1 "
+     "on device 0"),
 ])
 def test_faults_are_named_with_their_place(lines, words):
     schedule = Schedule.from_text(lines)

@@ -88,8 +88,8 @@ def _parse_part(part, word, device):
     match = re.fullmatch(r"(\d*)([A-Za-z])(\d+)", part, re.ASCII)
     if not match:
         raise ValueError(
-            f"device {device}: {word!r} is not an action: write {one_of(kind + '0' for kind in RULES)}, 2F0 for stage 2, "
-            "or 0F5&3B2 for an overlap"
+            f"device {device}: {word!r} is not an action: write {one_of(kind + '0' for kind in RULES)}, 2F0 "
+            "for stage 2, or 0F5&3B2 for an overlap"
         )
     stage, kind, microbatch = match.groups()
     return Action(kind.upper(), int(stage) if stage else device, int(microbatch))

@@ -48,12 +48,14 @@ def pipedream_2bw(n_devices, n_microbatches, per_update=None):
     per_update = n_devices if per_update is None else per_update
     if per_update < n_devices:
         raise ValueError(
-            f"per_update={per_update} micro-batches on {n_devices} devices: use at least {n_devices}, else a mini-batch begins "
-            "before the weights that it needs are there"
+            f"per_update={per_update} micro-batches on {n_devices} devices: use at least {n_devices}, else a "
+            "mini-batch begins before the weights that it needs are there"
         )
     if n_microbatches % per_update:
         nearest = max(1, round(n_microbatches / per_update)) * per_update
-        raise ValueError(f"n_microbatches={n_microbatches} is not a multiple of per_update={per_update}: use {nearest}")
+        raise ValueError(
+            f"n_microbatches={n_microbatches} is not a multiple of per_update={per_update}: use {nearest}"
+        )
     versions = (tuple(max(0, i // per_update - 1) for i in range(n_microbatches)),) * n_devices
     return _endless("pipedream-2bw", n_devices, n_microbatches, per_update, versions)
 

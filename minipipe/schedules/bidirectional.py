@@ -83,7 +83,8 @@ def dualpipe_v(n_devices, n_microbatches):
     check_sizes(n_devices, n_microbatches)
     if n_microbatches < 2 * n_devices:
         raise ValueError(
-            f"n_microbatches={n_microbatches} is too few for dualpipe-v on {n_devices} devices: use at least {2 * n_devices}"
+            f"n_microbatches={n_microbatches} is too few for dualpipe-v on {n_devices} devices: use at least "
+            f"{2 * n_devices}"
         )
     orders = [_eight_steps(Turns(r, 2 * n_devices - 1 - r), n_devices, r, n_microbatches) for r in range(n_devices)]
     return Schedule(tuple(map(tuple, orders)), 2 * n_devices, n_microbatches, "dualpipe-v")
@@ -115,9 +116,11 @@ def _check_both_ways(name, n_devices, n_microbatches, least):
     check_sizes(n_devices, n_microbatches)
     if n_devices % 2:
         nearest = " or ".join(str(K) for K in (n_devices - 1, n_devices + 1) if K)
-        raise ValueError(f"{name} needs an even number of devices, n_stages={n_devices} is not: use {nearest}")
+        raise ValueError(
+            f"{name} needs an even number of devices, n_stages={n_devices} is not: use {nearest}"
+        )
     if n_microbatches % 2 or n_microbatches < least:
         raise ValueError(
-            f"n_microbatches={n_microbatches} does not fit {name} on {n_devices} devices, which takes an even number of at least "
-            f"{least}: use {max(least, n_microbatches + n_microbatches % 2)}"
+            f"n_microbatches={n_microbatches} does not fit {name} on {n_devices} devices, which takes an "
+            f"even number of at least {least}: use {max(least, n_microbatches + n_microbatches % 2)}"
         )

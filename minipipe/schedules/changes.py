@@ -26,11 +26,15 @@ def with_recompute(schedule, mode="always"):
     """
     if mode not in RECOMPUTE:
         modes = ", ".join(map(repr, RECOMPUTE))
-        raise ValueError(f"recompute={mode!r} must be one of {modes}, True or False; or 'sqrt', for a Pipeline")
+        raise ValueError(
+            f"recompute={mode!r} must be one of {modes}, True or False; or 'sqrt', for a Pipeline"
+        )
     if mode == "never":
         return schedule
     if "R" in schedule.kinds:
-        raise ValueError(f"the schedule {schedule.name!r} recomputes already: use it as it is, with recompute=False")
+        raise ValueError(
+            f"the schedule {schedule.name!r} recomputes already: use it as it is, with recompute=False"
+        )
     n_recomputed = schedule.n_microbatches - (mode == "except_last")
     devices = tuple(
         tuple(step for action in order for step in (*_recomputations(action, n_recomputed), action))

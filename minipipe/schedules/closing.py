@@ -18,8 +18,8 @@ def wrong_closings(schedule):
     found = [fault for device in checked for fault in device.faults]
     if "U" in schedule.kinds and "A" not in schedule.kinds:
         found += [
-            f"stage {stage} is on devices {_listed(devices)}, so an update needs the sum of their gradients: put an A before "
-            "each U, as with_all_reduce does"
+            f"stage {stage} is on devices {_listed(devices)}, so an update needs the sum of their gradients: "
+            "put an A before each U, as with_all_reduce does"
             for stage, devices in enumerate(devices_of) if len(devices) > 1
         ]
     return found or _unequal_numbers(checked, devices_of)
@@ -32,8 +32,8 @@ def _unequal_numbers(checked, devices_of):
         numbers = [checked[device].n_sums.get(stage, 0) for device in devices]
         if len(set(numbers)) > 1:
             found.append(
-                f"devices {_listed(devices)} have {_listed(numbers)} all-reduces of stage {stage}: each of them is a meeting "
-                "of all, so put equally many on each"
+                f"devices {_listed(devices)} have {_listed(numbers)} all-reduces of stage {stage}: each of "
+                "them is a meeting of all, so put equally many on each"
             )
     return found
 
@@ -69,9 +69,9 @@ class _Device:
         elif stage in self.updated and not self.versions:
             self._refuse(
                 self.updated[stage],
-                f"{part} comes after {self.updated[stage]}, so the order updates weights but does not say which ones it works "
-                "with: pass versions, for each stage a row with the number of updates in the weights for each micro-batch, or "
-                "put the update behind the stage's last backward",
+                f"{part} comes after {self.updated[stage]}, so the order updates weights but does not say "
+                "which ones it works with: pass versions, for each stage a row with the number of updates "
+                "in the weights for each micro-batch, or put the update behind the stage's last backward",
             )
         if kind == "A":
             self.summed[stage] = part
@@ -79,7 +79,8 @@ class _Device:
         elif kind == "U":
             if self.sums and stage not in self.summed:
                 self.faults.append(
-                    f"{self.who}: {part} applies gradients that no all-reduce has added up: put {stage}A{i} before it"
+                    f"{self.who}: {part} applies gradients that no all-reduce has added up: put {stage}A{i} "
+                    "before it"
                 )
             self.gradients.pop(stage, None)
             self.summed.pop(stage, None)
@@ -105,19 +106,21 @@ class _Device:
         gradients = self.gradients.get(stage, [])
         if i not in gradients:
             self.faults.append(
-                f"{self.who}: {part} has nothing to {takes_in}: an update before it applied the gradient of micro-batch {i}"
+                f"{self.who}: {part} has nothing to {takes_in}: an update before it applied the gradient of "
+                f"micro-batch {i}"
             )
         elif max(gradients) > i:
             self.faults.append(
-                f"{self.who}: {part} comes after the backward of micro-batch {max(gradients)}, whose gradient it would "
-                f"{takes_in}, too: put it before that, or write {stage}{kind}{max(gradients)}"
+                f"{self.who}: {part} comes after the backward of micro-batch {max(gradients)}, whose "
+                f"gradient it would {takes_in}, too: put it before that, or write "
+                f"{stage}{kind}{max(gradients)}"
             )
 
     def _leaves_out(self, kind, stage, gradients):
         microbatches = f"micro-batch{'es' * (len(gradients) > 1)} {_listed(sorted(gradients))}"
         self.faults.append(
-            f"{self.who}: no {RULES[kind].name} of stage {stage} takes in {microbatches}: an order with some {kind} has all of "
-            f"them, so put {stage}{kind}{max(gradients)} behind the stage's last backward"
+            f"{self.who}: no {RULES[kind].name} of stage {stage} takes in {microbatches}: an order with some "
+            f"{kind} has all of them, so put {stage}{kind}{max(gradients)} behind the stage's last backward"
         )
 
 

@@ -51,7 +51,8 @@ class Costs:
             name = name.strip()
             if name not in names or name in costs:
                 raise ValueError(
-                    f"costs {text!r}: {part!r} is not one cost of {', '.join(names)}: write for instance F=1,B=2,R=1"
+                    f"costs {text!r}: {part!r} is not one cost of {', '.join(names)}: write for instance "
+                    "F=1,B=2,R=1"
                 )
             numbers = [_number(word, text) for word in value.split("/")]
             costs[name] = numbers[0] if len(numbers) == 1 else numbers
@@ -105,7 +106,9 @@ def _difference(name, whole, half):
 def _per_stage(name, cost, n_stages, may_be_0=False, unit="ticks"):
     costs = list(cost) if hasattr(cost, "__len__") else [cost] * n_stages
     if len(costs) != n_stages:
-        raise ValueError(f"{name} has {len(costs)} costs for {n_stages} stages: give one number, or one per stage")
+        raise ValueError(
+            f"{name} has {len(costs)} costs for {n_stages} stages: give one number, or one per stage"
+        )
     for stage, cost in enumerate(costs):
         if not (isinstance(cost, Real) and 0 <= cost < math.inf) or (cost == 0 and not may_be_0):
             bound = "of at least 0" if may_be_0 else "above 0"

@@ -74,8 +74,8 @@ def check_versions(schedule):
     schedule.validate()
     if "U" in schedule.kinds and not schedule.versions:
         raise ValueError(
-            f"the schedule {schedule.name!r} updates weights but does not say which ones it works with: pass versions, for "
-            "each stage a row with the number of updates in the weights for each micro-batch"
+            f"the schedule {schedule.name!r} updates weights but does not say which ones it works with: pass "
+            "versions, for each stage a row with the number of updates in the weights for each micro-batch"
         )
 
 

@@ -16,7 +16,8 @@ from .playing import play
 from .rules import CLOSING, RULES
 
 EXPECTED = (
-    "write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B for two at once, nothing for a bubble"
+    "write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B for two at once, nothing "
+    "for a bubble"
 )
 COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)\d*", re.ASCII)
 
@@ -32,7 +33,8 @@ def table_text(schedule):
         parts = (part for device in range(len(schedule.devices)) for part in schedule.parts(device))
         foreign = next(part for part in parts if part.kind in "RU")
         raise ValueError(
-            f"the schedule {schedule.name!r} {what} ({foreign}), for which PyTorch's table has no cell: {remedy}"
+            f"the schedule {schedule.name!r} {what} ({foreign}), for which PyTorch's table has no cell: "
+            f"{remedy}"
         )
     rows = [[_cell(action) for action in row] for row in time_steps(schedule)]
     return "".join(",".join(row) + "\n" for row in rows)

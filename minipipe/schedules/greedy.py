@@ -85,7 +85,9 @@ def _placement(n_devices, v, placement):
     if v != 1:
         raise ValueError(f"v={v} and placement={placement} both say where the stages are: give one of them")
     if sorted(set(placement)) != list(range(n_devices)):
-        raise ValueError(f"placement={placement} must have each of the devices 0..{n_devices - 1}, and no others")
+        raise ValueError(
+            f"placement={placement} must have each of the devices 0..{n_devices - 1}, and no others"
+        )
     return placement
 
 

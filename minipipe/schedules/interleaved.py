@@ -99,8 +99,8 @@ def _group(n_devices, n_microbatches, v):
         legal = [m for m in range(1, 2 * n_microbatches + n_devices) if m % max(1, m // n_devices) == 0]
         nearest = min(legal, key=lambda m: abs(m - n_microbatches))
         raise ValueError(
-            f"n_microbatches={n_microbatches} makes {rounds} rounds on {n_devices} devices, which do not divide it: "
-            f"use {nearest}, or a multiple of {n_devices}"
+            f"n_microbatches={n_microbatches} makes {rounds} rounds on {n_devices} devices, which do not "
+            f"divide it: use {nearest}, or a multiple of {n_devices}"
         )
     return n_microbatches // rounds
 

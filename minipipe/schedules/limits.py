@@ -6,7 +6,9 @@ from numbers import Integral
 def check_sizes(n_devices, n_microbatches):
     """`ValueError` unless both are whole numbers of at least 1."""
     if not all(isinstance(size, Integral) for size in (n_devices, n_microbatches)):
-        raise ValueError(f"n_stages={n_devices!r} and n_microbatches={n_microbatches!r} must both be whole numbers")
+        raise ValueError(
+            f"n_stages={n_devices!r} and n_microbatches={n_microbatches!r} must both be whole numbers"
+        )
     if n_devices < 1 or n_microbatches < 1:
         raise ValueError(f"n_stages={n_devices} and n_microbatches={n_microbatches} must both be at least 1")
 
@@ -28,10 +30,13 @@ def limits_of(most_alive, stages_on, n_microbatches):
         )
     for device, (limit, needed) in enumerate(zip(limits, stages_on)):
         if not isinstance(limit, Integral):
-            raise ValueError(f"most_alive={limit!r} on device {device} must be a whole number of micro-batches")
+            raise ValueError(
+                f"most_alive={limit!r} on device {device} must be a whole number of micro-batches"
+            )
         if limit < needed:
             stages = f"{needed} stage{'s' * (needed > 1)}"
             raise ValueError(
-                f"most_alive={limit} on device {device} lets no micro-batch through its {stages}: use at least {needed}"
+                f"most_alive={limit} on device {device} lets no micro-batch through its {stages}: use at "
+                f"least {needed}"
             )
     return limits

@@ -61,7 +61,8 @@ def build(name, n_stages, n_microbatches):
     if n_stages % v:
         nearest = f"{n_stages - 1} or {n_stages + 1}" if n_stages > 1 else "2"
         raise ValueError(
-            f"{name!r} puts {v} stages on each device, which n_stages={n_stages} does not allow: use {nearest}"
+            f"{name!r} puts {v} stages on each device, which n_stages={n_stages} does not allow: use "
+            f"{nearest}"
         )
     return builders[name](n_stages // v, n_microbatches)
 

@@ -93,7 +93,9 @@ class Schedule:
         try:
             devices = parse_table(source if is_table else Path(source).read_text(encoding="utf-8-sig"))
         except UnicodeDecodeError:
-            raise ScheduleError(f"{source} is not a text file: pass a table of comma-separated values") from None
+            raise ScheduleError(
+                f"{source} is not a text file: pass a table of comma-separated values"
+            ) from None
         except ValueError as error:
             raise ScheduleError(str(error)) from None
         return cls.of_devices(devices, n_microbatches, name, copy_of)
@@ -106,12 +108,15 @@ class Schedule:
         """
         actions = [part for action in chain(*devices) for part in action.parts]
         if not actions:
-            raise ScheduleError("the schedule has no actions: write one line per device, such as 'F0 F1 B0 B1'")
+            raise ScheduleError(
+                "the schedule has no actions: write one line per device, such as 'F0 F1 B0 B1'"
+            )
         most = 100 + len(actions)
         far = next((action for action in actions if max(action.stage, action.microbatch) > most), None)
         if far is not None:
             raise ScheduleError(
-                f"{far} is out of reach: {len(actions)} actions cannot cover that many stages and micro-batches"
+                f"{far} is out of reach: {len(actions)} actions cannot cover that many stages and "
+                "micro-batches"
             )
         n_stages = 1 + max(action.stage for action in actions)
         copy_of = tuple(copy_of)
@@ -122,8 +127,8 @@ class Schedule:
             n_microbatches = occur
         if not (isinstance(n_microbatches, Integral) and 1 <= n_microbatches <= most + 1):
             raise ScheduleError(
-                f"n_microbatches={n_microbatches!r} does not fit a schedule of {len(actions)} actions: use {occur}, or "
-                "leave it out"
+                f"n_microbatches={n_microbatches!r} does not fit a schedule of {len(actions)} actions: use "
+                f"{occur}, or leave it out"
             )
         return cls(devices, n_stages, n_microbatches, name, copy_of, tuple(map(tuple, versions)))
 

@@ -31,7 +31,8 @@ def in_segments(schedule, n):
     """
     if not isinstance(schedule, Schedule):
         raise ValueError(
-            f"schedule={schedule!r} is not a Schedule: pass one, such as build('1f1b', n_stages, n_microbatches)"
+            f"schedule={schedule!r} is not a Schedule: pass one, such as build('1f1b', n_stages, "
+            "n_microbatches)"
         )
     n = _for_each_stage(n, schedule.n_stages)
     segments = [range(end - length, end) for end, length in zip(accumulate(n), n)]
@@ -69,7 +70,8 @@ def _for_each_stage(n, n_stages):
     lengths = list(n) if hasattr(n, "__len__") else [n] * n_stages
     if len(lengths) != n_stages:
         raise ValueError(
-            f"n has {len(lengths)} numbers of segments for {n_stages} stages: give one number, or one for each stage"
+            f"n has {len(lengths)} numbers of segments for {n_stages} stages: give one number, or one for "
+            "each stage"
         )
     if not all(isinstance(length, Integral) and length >= 1 for length in lengths):
         raise ValueError(f"n={n} segments of a stage must be at least 1, in whole numbers")

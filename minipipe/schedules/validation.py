@@ -36,17 +36,25 @@ def wrong_form(schedule):
     copies = schedule.copy_of
     numbers = all(isinstance(copy, Integral) and copy >= 0 for copy in copies)
     if copies and (len(copies) != n_microbatches or not numbers):
-        found.append(f"copy_of={copies} must have a copy, 0, 1, ..., for each of the {n_microbatches} micro-batches")
+        found.append(
+            f"copy_of={copies} must have a copy, 0, 1, ..., for each of the {n_microbatches} micro-batches"
+        )
     elif copies and max(copies) >= len(set(copies)):
         idle = min(set(range(n_microbatches)) - set(copies))
         remedy = "number the copies without a gap" if len(set(copies)) > 1 else "where there is one copy, leave copy_of out"
         found.append(f"copy_of={copies} leaves copy {idle} without micro-batches: {remedy}")
     shape = [len(row) for row in schedule.versions]
     if schedule.versions and shape != [n_microbatches] * n_stages:
-        found.append(f"versions has rows of lengths {shape}: give it {n_stages} rows, one for each stage, of {n_microbatches} numbers")
+        found.append(
+            f"versions has rows of lengths {shape}: give it {n_stages} rows, one for each stage, of "
+            f"{n_microbatches} numbers"
+        )
     wrong = [version for row in schedule.versions for version in row if not (isinstance(version, Integral) and version >= 0)]
     if wrong:
-        found.append(f"versions has {wrong[0]!r}: it counts the updates in the weights, so write whole numbers of at least 0")
+        found.append(
+            f"versions has {wrong[0]!r}: it counts the updates in the weights, so write whole numbers of at "
+            "least 0"
+        )
     return found
 
 
@@ -59,7 +67,9 @@ def _unknown(schedule):
             elif not 0 <= part.stage < schedule.n_stages:
                 found.append(f"device {device}: {part} is unknown: stages are 0..{schedule.n_stages - 1}")
             elif not 0 <= part.microbatch < schedule.n_microbatches:
-                found.append(f"device {device}: {part} is unknown: micro-batches are 0..{schedule.n_microbatches - 1}")
+                found.append(
+                    f"device {device}: {part} is unknown: micro-batches are 0..{schedule.n_microbatches - 1}"
+                )
     return found
 
 
@@ -97,16 +107,19 @@ def _wrong_count_of(stage, microbatch, count, device, n_microbatches):
     never = "no device does" if device is None else f"device {device} never does"
     for kind in RULES:
         if count[kind] > 1:
-            found.append(f"{who} does {stage}{kind}{microbatch} {count[kind]} times (duplicated): once is enough")
+            found.append(
+                f"{who} does {stage}{kind}{microbatch} {count[kind]} times (duplicated): once is enough"
+            )
     for kind in _missing(count):
         found.append(
-            f"{never} {stage}{kind}{microbatch} (missing): every stage needs F and B (or I and W) of micro-batches "
-            f"0..{n_microbatches - 1}"
+            f"{never} {stage}{kind}{microbatch} (missing): every stage needs F and B (or I and W) of "
+            f"micro-batches 0..{n_microbatches - 1}"
         )
     halves = [kind for kind in adding(RULES["B"].adds) if kind != "B" and count[kind]]
     if count["B"] and halves:
         found.append(
-            f"{who} does {stage}B{microbatch} and also its half {stage}{halves[0]}{microbatch} (duplicated): use B, or I and W"
+            f"{who} does {stage}B{microbatch} and also its half {stage}{halves[0]}{microbatch} (duplicated): "
+            "use B, or I and W"
         )
     return found
 
@@ -175,7 +188,8 @@ def _weights_too_new(schedule):
                 version = schedule.versions[part.stage][part.microbatch]
                 if version > made[part.stage]:
                     found.append(
-                        f"device {device}: {part} needs the weights after {version} updates, but there were only {made[part.stage]} by then"
+                        f"device {device}: {part} needs the weights after {version} updates, but there were "
+                        f"only {made[part.stage]} by then"
                     )
     return found
 
@@ -184,15 +198,18 @@ def _too_many_alive(schedule, most_alive):
     found = []
     limits = most_alive if hasattr(most_alive, "__len__") else [most_alive] * len(schedule.devices)
     if len(limits) != len(schedule.devices):
-        return [f"most_alive has {len(limits)} limits for {len(schedule.devices)} devices: give one number, or one per device"]
+        return [
+            f"most_alive has {len(limits)} limits for {len(schedule.devices)} devices: give one number, or "
+            "one per device"
+        ]
     for device, limit in enumerate(limits):
         alive = 0
         for action in schedule.devices[device]:
             alive += sum(part.alive for part in action.parts if part.alive > 0)
             if not alive <= limit:
                 found.append(
-                    f"device {device}: with {action}, {alive} micro-batches are alive at once, above the limit of {limit}: "
-                    "put a backward before it"
+                    f"device {device}: with {action}, {alive} micro-batches are alive at once, above the "
+                    f"limit of {limit}: put a backward before it"
                 )
                 break
             alive += sum(part.alive for part in action.parts if part.alive < 0)
@@ -208,7 +225,8 @@ def _too_old_weights(schedule, most_versions):
             version = schedule.versions[part.stage][part.microbatch]
             if part.kind not in CLOSING and not made[part.stage] - version < most_versions:
                 found.append(
-                    f"device {device}: {part} needs the weights after {version} updates, which no longer exist: there were "
-                    f"{made[part.stage]}, and only the newest {most_versions} versions are kept"
+                    f"device {device}: {part} needs the weights after {version} updates, which no longer "
+                    f"exist: there were {made[part.stage]}, and only the newest {most_versions} versions are "
+                    "kept"
                 )
     return found
