@@ -17,11 +17,11 @@ from .searching import Found, best_schedule
 from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
 
 __all__ = [
-    "ASYNCHRONOUS", "BUILDERS", "RECOMPUTE", "STAGES_PER_DEVICE", "Action", "Costs", "Found", "Overlap", "Schedule",
-    "ScheduleError", "alive_microbatches", "best_schedule", "build", "chimera", "costs_in_segments", "dualpipe",
-    "dualpipe_v", "eager_one_f_one_b", "gpipe", "greedy_schedule", "in_copies", "in_segments",
-    "interleaved_one_f_one_b", "interleaved_zero_bubble", "looped_breadth_first", "naive", "names_for",
-    "one_f_one_b", "peak_microbatches", "peak_versions", "pipedream", "pipedream_2bw", "staleness", "v_half", "v_min",
-    "with_all_reduce", "with_recompute", "with_updates", "without_overlaps", "zero_bubble_h1", "zero_bubble_h2",
-    "zero_bubble_v",
+    "ASYNCHRONOUS", "BUILDERS", "RECOMPUTE", "STAGES_PER_DEVICE", "Action", "Costs", "Found", "Overlap",
+    "Schedule", "ScheduleError", "alive_microbatches", "best_schedule", "build", "chimera",
+    "costs_in_segments", "dualpipe", "dualpipe_v", "eager_one_f_one_b", "gpipe", "greedy_schedule",
+    "in_copies", "in_segments", "interleaved_one_f_one_b", "interleaved_zero_bubble", "looped_breadth_first",
+    "naive", "names_for", "one_f_one_b", "peak_microbatches", "peak_versions", "pipedream", "pipedream_2bw",
+    "staleness", "v_half", "v_min", "with_all_reduce", "with_recompute", "with_updates", "without_overlaps",
+    "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v",
 ]

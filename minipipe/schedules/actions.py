@@ -31,7 +31,7 @@ class Action(NamedTuple):
 
     @property
     def alive(self):
-        """By how many micro-batches more its device keeps activations after it; 0 for a kind that nobody knows."""
+        """By how many micro-batches more its device keeps activations after it; 0 for an unknown kind."""
         return RULES[self.kind].alive if self.kind in RULES else 0
 
     def __str__(self):
@@ -69,7 +69,7 @@ class Overlap(NamedTuple):
 
 
 def parse(word, device):
-    """The action that `word` stands for; without a stage, that of the device. `ValueError` for any other word.
+    """The action that `word` stands for; without a stage, that of the device. `ValueError` for others.
 
     >>> parse("F0", 2), str(parse("0F5&3B2", 0))
     (Action(kind='F', stage=2, microbatch=0), '0F5&3B2')

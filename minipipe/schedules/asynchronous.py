@@ -1,7 +1,7 @@
-"""Schedules without a flush: a stage updates its weights while later micro-batches are under way, which used older ones.
+"""Schedules without a flush: a stage updates its weights while later micro-batches are under way.
 
-Each builder says which weights a stage uses for which micro-batch: `versions[stage][i]` is the number of
-updates in them.
+Those have used older weights. Each builder says which weights a stage uses for which micro-batch:
+`versions[stage][i]` is the number of updates in them.
 """
 
 from .actions import Action
@@ -10,7 +10,7 @@ from .schedule import Schedule
 
 
 def pipedream(n_devices, n_microbatches, vertical_sync=False):
-    """1F1B without an end: here a micro-batch is a whole mini-batch, and each backward is followed by an update.
+    """1F1B without an end: each micro-batch is a whole mini-batch, and each backward brings an update.
 
         F0 F1 F2 F3             B0 U F4    B1 U F5    B2 U         (device 0 of 4)
                  F0 B0 U F1 B1 U F2 B2 U F3 B3 U                   (device 3)
@@ -22,10 +22,12 @@ def pipedream(n_devices, n_microbatches, vertical_sync=False):
 
         w(t + 1) = w(t) - learning_rate * grad f(w_0(t - n + 1), w_1(t - n + 2), ..., w_(n-1)(t))
 
-    where negative times mean 0. vertical_sync: every stage uses the version of stage 0, t - n + 1, so that a
-    micro-batch meets one set of weights; then every stage keeps up to K versions. Fills once, drains once: (M
-    + K - 1)(F + B) ticks for M mini-batches. Source: Harlap et al. 2018, arXiv 1806.03377; Narayanan et al.
-    2019, SOSP.
+    where negative times mean 0. Fills once, drains once: (M + K - 1)(F + B) ticks for M mini-batches.
+
+    vertical_sync: whether every stage uses the version of stage 0, t - n + 1, so that a micro-batch meets one
+        set of weights; then every stage keeps up to K versions.
+
+    Source: Harlap et al. 2018, arXiv 1806.03377; Narayanan et al. 2019, SOSP.
     """
     name = "pipedream-vertical" if vertical_sync else "pipedream"
     check_sizes(n_devices, n_microbatches)
@@ -35,7 +37,7 @@ def pipedream(n_devices, n_microbatches, vertical_sync=False):
 
 
 def pipedream_2bw(n_devices, n_microbatches, per_update=None):
-    """PipeDream with an update after every `per_update` micro-batches, K if left out, and two versions of the weights.
+    """PipeDream with an update after every `per_update` micro-batches, K if left out; it keeps two versions.
 
         w(t + 1) = w(t) - learning_rate * grad f(w(t - 1))
 

@@ -1,4 +1,4 @@
-"""Schedules that feed micro-batches into the line of devices from both ends, and DualPipeV, which folds such a line in half.
+"""Schedules that feed micro-batches into the line of devices from both ends, and DualPipeV, which folds it.
 
 There are two copies of the network: copy 0 has stage s on device s, copy 1 has it on device K - 1 - s. The
 first half of the micro-batches passes copy 0, the second half copy 1, and the gradients of the two copies are
@@ -14,7 +14,7 @@ from .turns import Turns
 def chimera(n_devices, n_microbatches):
     """Two 1F1B pipelines in opposite directions, each of which works in the gaps of the other.
 
-        F0    F1 f2 b2 f3 b3 B0    B1        (M = 4 on 4 devices: a large letter is copy 0, a small one copy 1)
+        F0    F1 f2 b2 f3 b3 B0    B1        (M = 4 on 4 devices: large letters are copy 0, small ones copy 1)
            F0 f2 F1 f3 b2 B0 b3 B1
            f2 F0 f3 F1 B0 b2 B1 b3
         f2    f3 F0 B0 F1 B1 b2    b3
@@ -45,9 +45,9 @@ def chimera(n_devices, n_microbatches):
 
 
 def dualpipe(n_devices, n_microbatches):
-    """A forward in one direction runs together with a backward in the other, so that the messages of each hide behind both.
+    """A forward in one direction runs together with a backward in the other: each hides the other's messages.
 
-        F0 f2 F1 b2 f3&B0 b3 I1 W1        (order of device 0 of 2, M = 4: a large letter is copy 0, a small one copy 1)
+        F0 f2 F1 b2 f3&B0 b3 I1 W1        (device 0 of 2, M = 4: large letters are copy 0, small ones copy 1)
         f2 F0 f3 B0 F1&b2 B1 i3 w3        (order of device 1)
 
     The forward and backward that overlap, F&B, take FB ticks. For F = I >= W and F&B between max(F, B) and F
@@ -68,7 +68,7 @@ def dualpipe(n_devices, n_microbatches):
 
 
 def dualpipe_v(n_devices, n_microbatches):
-    """DualPipe cut in half: one copy of the network in a V, as in ZB-V, whose two arms are DualPipe's two directions.
+    """DualPipe cut in half: one copy of the network in a V, whose arms are DualPipe's two directions.
 
         F0 F1 F2 f0 i0 w0 f1 F3&b1 f2&B0 b2 f3&B1 b3 I2 W2 I3 W3        (order of device 0 of 2, M = 4)
         F0 f0 F1 f1 F2 b0 f2&B0 F3&b1 f3&B1 b2 B2 i3 I3 w3 W3           (order of device 1)
@@ -86,12 +86,13 @@ def dualpipe_v(n_devices, n_microbatches):
             f"n_microbatches={n_microbatches} is too few for dualpipe-v on {n_devices} devices: use at least "
             f"{2 * n_devices}"
         )
-    orders = [_eight_steps(Turns(r, 2 * n_devices - 1 - r), n_devices, r, n_microbatches) for r in range(n_devices)]
+    K = n_devices
+    orders = [_eight_steps(Turns(r, 2 * K - 1 - r), K, r, n_microbatches) for r in range(K)]
     return Schedule(tuple(map(tuple, orders)), 2 * n_devices, n_microbatches, "dualpipe-v")
 
 
 def _eight_steps(turns, K, r, M):
-    """The order of a device that M micro-batches reach after r others, and those from the other direction after 2K - 1 - r."""
+    """The order of a device that M micro-batches reach after r others, and the gradients after 2K - 1 - r."""
     inner = K - 1 - r
     turns.do("F0", times=2 * inner)
     turns.do("F0 F1", times=r + 1)
@@ -109,7 +110,8 @@ def _eight_steps(turns, K, r, M):
 
 def _two_copies(name, devices, n_microbatches):
     half = n_microbatches // 2
-    return Schedule(tuple(map(tuple, devices)), len(devices), n_microbatches, name, copy_of=(0,) * half + (1,) * half)
+    copy_of = (0,) * half + (1,) * half
+    return Schedule(tuple(map(tuple, devices)), len(devices), n_microbatches, name, copy_of=copy_of)
 
 
 def _check_both_ways(name, n_devices, n_microbatches, least):

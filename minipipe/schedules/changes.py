@@ -1,4 +1,4 @@
-"""Functions that change a schedule: recomputation, overlaps, copies of the network, all-reduces and updates."""
+"""Functions that change a schedule: recomputation, overlaps, copies, all-reduces and updates."""
 
 from dataclasses import replace
 
@@ -6,7 +6,8 @@ from .actions import Action, Overlap
 from .playing import devices_with_copies
 from .rules import INPUT, RULES, WEIGHT
 
-RECOMPUTE = {"never": "", "always": "+recompute", "except_last": "+recompute except last"}  # mode -> end of the name
+# mode -> what it adds to a schedule's name
+RECOMPUTE = {"never": "", "always": "+recompute", "except_last": "+recompute except last"}
 
 
 def with_recompute(schedule, mode="always"):
@@ -52,7 +53,7 @@ def _recomputations(action, n_recomputed):
 
 
 def without_overlaps(schedule):
-    """`schedule` with the forward of each overlap before its backward; each starts when it can, one after the other.
+    """`schedule` with the forward of each overlap before its backward; each starts when it can.
 
     >>> from .schedule import Schedule
     >>> print(without_overlaps(Schedule.from_text(["F0 0F1&0B0 B1"])))
@@ -80,7 +81,9 @@ def in_copies(schedule, n):
     if n == 1:
         return schedule
     M, copies = schedule.n_microbatches, schedule.copy_of or (0,) * schedule.n_microbatches
-    devices = tuple(tuple(_later(action, c * M) for action in order) for c in range(n) for order in schedule.devices)
+    devices = tuple(
+        tuple(_later(action, c * M) for action in order) for c in range(n) for order in schedule.devices
+    )
     return replace(
         schedule,
         devices=devices,
@@ -98,9 +101,9 @@ def _later(action, by):
 
 
 def with_all_reduce(schedule):
-    """`schedule` with an `A` for each stage of each copy: its gradients are added up while other stages still compute.
+    """`schedule` with an `A` for each stage of each copy: gradients are added up while other stages compute.
 
-        device 0: ... 1B3 0B3 1B2 0B2    becomes    ... 1B3 0B3 1B2 1A3 0B2 0A3      (stages 0 and 1, micro-batches 2, 3)
+        device 0: ... 1B3 1B2 0B3 0B2    becomes    ... 1B3 1B2 1A3 0B3 0B2 0A3
 
     Each A comes as early as it can: right behind the stage's last backward, or behind the A of a later stage,
     since all devices take them from the last stage to the first. In one order on all devices they never wait
@@ -113,7 +116,7 @@ def with_all_reduce(schedule):
     device 1: 0F2 0F3 0B3 0B2 0A3
     """
     _refuse(schedule, "A", "has all-reduces already: use it as it is")
-    _refuse(schedule, "U", "has updates already, which come behind the all-reduces: take it without, and add those last")
+    _refuse(schedule, "U", "has updates already, which come behind the all-reduces: add those last")
     schedule.validate()
     devices = []
     for device, order in enumerate(schedule.devices):

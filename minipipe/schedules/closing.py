@@ -89,7 +89,9 @@ class _Device:
             if stage in self.summed:
                 early = self.summed[stage]
                 self._refuse(
-                    early, f"{early} comes before {part}, whose gradient it leaves out: put it behind the stage's last backward"
+                    early,
+                    f"{early} comes before {part}, whose gradient it leaves out: put it behind the stage's "
+                    "last backward",
                 )
             self.gradients.setdefault(stage, []).append(i)
 

@@ -1,8 +1,9 @@
-"""Schedules made from a building block: when one micro-batch passes each device; the next one does the same 6 slots later.
+"""Schedules made from a building block: when one micro-batch passes each device.
 
-How long a micro-batch stays on a device in the block decides how many are alive at once, and with that the
-memory. Two stages on each device are placed in a V, as in ZB-V: device r of K has stage r and, on the way
-back, stage 2K - 1 - r. A slot is the time of one pass (F, I or W) through one stage.
+The next micro-batch does the same 6 slots later. How long a micro-batch stays on a device in the block decides
+how many are alive at once, and with that the memory. Two stages on each device are placed in a V, as in ZB-V:
+device r of K has stage r and, on the way back, stage 2K - 1 - r. A slot is the time of one pass (F, I or W)
+through one stage.
 
 Source: Qi et al. 2024, arXiv 2405.15362, Pipeline Parallelism with Controllable Memory.
 """
@@ -18,11 +19,11 @@ PERIOD = 6  # slots: F, I and W of two stages
 
 
 def v_half(n_devices, n_microbatches):
-    """About half of 1F1B's memory, in less time: the forward climbs two slots a device on its way out and one on its way back.
+    """About half of 1F1B's memory, in less time: the forward takes two slots a device out, and one back.
 
-        F . . . . . . f i . . . . . . . I    (the block of 3 devices: F and f are the forwards of a device's first and
-        . . F . . . f . . . i . . . . I .     second stage, I and i their input gradients; W goes where a slot is free)
-        . . . . F f . . . . . . i . I . .
+        F . . . . . . f i . . . . . . . I    (the block of 3 devices: F and f are the forwards of a device's
+        . . F . . . f . . . i . . . . I .     two stages, I and i their input gradients; W goes where a slot
+        . . . . F f . . . . . . i . I . .     is free)
 
     With M micro-batches, at most min(M, (K + 2) // 2) are alive on a device. The makespan for F = I = W and M
     >= K > 2 is M (F + B) + (3K - 7)/2 F ticks for an even K and M (F + B) + (3K - 4)/2 F for an odd one, if F
@@ -31,11 +32,12 @@ def v_half(n_devices, n_microbatches):
     check_sizes(n_devices, n_microbatches)
     K = n_devices
     wait = 0 if K % 2 else 3
-    return _repeated("v-half", _block(K, climb=2, wait=wait, turn=1), n_microbatches, most=(K + 2) // 2, ahead=wait > 0)
+    block = _block(K, climb=2, wait=wait, turn=1)
+    return _repeated("v-half", block, n_microbatches, most=(K + 2) // 2, ahead=wait > 0)
 
 
 def v_min(n_devices, n_microbatches):
-    """About a third of 1F1B's memory, the least that a V allows: forward and gradient climb one slot a device, both ways.
+    """About a third of 1F1B's memory, the least that a V allows: one slot a device, out and back.
 
         F . . f i . . I        (the block of 2 devices)
         . F f . . i I .
@@ -47,7 +49,8 @@ def v_min(n_devices, n_microbatches):
     check_sizes(n_devices, n_microbatches)
     K = n_devices
     wait = 0 if K % 3 else 2
-    return _repeated("v-min", _block(K, climb=1, wait=wait, turn=0), n_microbatches, most=(K + 4) // 3, ahead=wait > 0)
+    block = _block(K, climb=1, wait=wait, turn=0)
+    return _repeated("v-min", block, n_microbatches, most=(K + 4) // 3, ahead=wait > 0)
 
 
 def _block(K, climb, wait, turn):
@@ -70,7 +73,8 @@ def _block(K, climb, wait, turn):
     end = top + K
     gradient = end + 1 + wait
     return [
-        (climb * r, top + 1 + (K - 1 - r), gradient + climb * r, gradient + top + 1 + turn + (K - 1 - r)) for r in range(K)
+        (climb * r, top + 1 + (K - 1 - r), gradient + climb * r, gradient + top + 1 + turn + (K - 1 - r))
+        for r in range(K)
     ]
 
 
@@ -87,7 +91,10 @@ def _repeated(name, offsets, n_microbatches, most, ahead):
     """
     n_devices = len(offsets)
     n_stages = 2 * n_devices
-    devices = [_Device((r, n_stages - 1 - r), offsets[r], n_microbatches, 2 * most, ahead) for r in range(n_devices)]
+    devices = [
+        _Device((r, n_stages - 1 - r), slots, n_microbatches, 2 * most, ahead)
+        for r, slots in enumerate(offsets)
+    ]
     done = {(kind, stage, i) for kind, stage in (("F", -1), ("I", n_stages)) for i in range(n_microbatches)}
     while any(device.left or device.weights for device in devices):
         done.update([action for device in devices if (action := device.next(done))])  # one slot
@@ -95,12 +102,13 @@ def _repeated(name, offsets, n_microbatches, most, ahead):
 
 
 class _Device:
-    """One device: the actions that it has done, those that are left in the block's order, and the W that can be done."""
+    """One device: the actions that it has done, those left in the block's order, and the W that wait."""
 
     def __init__(self, stages, offsets, n_microbatches, most, ahead):
         passes = [("F", stages[0]), ("F", stages[1]), ("I", stages[1]), ("I", stages[0])]
         slots = [
-            (offset + PERIOD * i, Action(*work, i)) for offset, work in zip(offsets, passes) for i in range(n_microbatches)
+            (offset + PERIOD * i, Action(*work, i))
+            for offset, work in zip(offsets, passes) for i in range(n_microbatches)
         ]
         self.left = [action for _, action in sorted(slots)]
         self.needs = {action: set(before(*action, "FIW")) for action in self.left}
@@ -125,11 +133,12 @@ class _Device:
         return self._do(self.weights.pop(0)) if self.weights else None
 
     def _fits(self, position):
-        """Whether the action there, if it is done now, leaves room for all forwards that the block has before it."""
+        """Whether the action there, done now, leaves room for all forwards that the block has before it."""
         if position == 0 or self.left[position].kind == "I":
             return True
-        changes = [1 if action.kind == "F" else -1 for action in self.left[:position]]  # an I with the W that it allows
-        return self.ahead and max(accumulate(changes, initial=self.alive - len(self.weights) + 1)) <= self.most
+        alive = self.alive - len(self.weights) + 1
+        changes = [1 if action.kind == "F" else -1 for action in self.left[:position]]  # an I with its W
+        return self.ahead and max(accumulate(changes, initial=alive)) <= self.most
 
     def _do(self, action):
         kind, stage, microbatch = action

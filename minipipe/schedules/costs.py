@@ -59,7 +59,7 @@ class Costs:
         return cls(**costs)
 
     def table(self, n_stages):
-        """{kind: list of ticks over the stages}, for those that have a cost; `ValueError` for one that no clock keeps."""
+        """{kind: list of ticks over the stages}, where given; `ValueError` for one that no clock can keep."""
         F, B = _per_stage("F", self.F, n_stages), _per_stage("B", self.B, n_stages)
         R = F if self.R is None else _per_stage("R", self.R, n_stages)
         I = None if self.I is None else _per_stage("I", self.I, n_stages)
@@ -75,7 +75,7 @@ class Costs:
         return table
 
     def duration(self, n_stages):
-        """A function: the ticks of an `Action` or `Overlap`. A simulation calls it for each action, so it is short."""
+        """A function: the ticks of an `Action` or `Overlap`. It is called for each action of a run."""
         table = {"A": [0] * n_stages, "U": [0] * n_stages} | self.table(n_stages)
         forwards, backwards, together = table["F"], table["B"], table.get("FB")
 

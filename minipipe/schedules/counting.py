@@ -31,12 +31,13 @@ def alive_microbatches(trace, device):
 
 
 def peak_microbatches(trace):
-    """For each device, the most micro-batches that were alive at once in `trace`, as `alive_microbatches` counts them."""
-    return [max((alive for _, alive in alive_microbatches(trace, device)), default=0) for device in range(trace.n_devices)]
+    """For each device, the most micro-batches alive at once, as `alive_microbatches` counts them."""
+    curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
+    return [max((alive for _, alive in curve), default=0) for curve in curves]
 
 
 def updates(schedule):
-    """Rows of (device, stage, micro-batch of the `U`, the micro-batches whose gradients it applies), device by device."""
+    """Rows of (device, stage, micro-batch of the `U`, the micro-batches whose gradients it applies)."""
     rows = []
     for device in range(len(schedule.devices) if "U" in schedule.kinds else 0):
         without_update = {}
@@ -49,7 +50,7 @@ def updates(schedule):
 
 
 def staleness(schedule):
-    """For each stage and micro-batch, how many updates the weights had that its gradient was not computed with.
+    """For each stage and micro-batch, how many updates the weights had that its gradient does not know of.
 
     That is the number of updates of the stage before the one that applies this gradient, less those in the
     weights that the gradient was computed with: 0 everywhere in a synchronous schedule. `ScheduleError` for a
@@ -99,7 +100,9 @@ def peak_versions(schedule):
         for kind, stage, i in schedule.parts(device):
             if kind == "U":
                 made[stage] += 1
-                kept = {version for (owner, version), n in needed.items() if owner == stage and n and version <= made[stage]}
+                now = made[stage]
+                needed_still = {version for (of, version), n in needed.items() if of == stage and n}
+                kept = {version for version in needed_still if version <= now}
                 peaks[stage] = max(peaks[stage], len(kept | {made[stage]}))
             elif RULES[kind].adds & WEIGHT:
                 needed[stage, schedule.versions[stage][i]] -= 1

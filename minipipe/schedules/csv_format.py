@@ -23,10 +23,11 @@ COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|RED
 
 
 def table_text(schedule):
-    """The table of a schedule without faults, without its A and U; `ValueError` for what PyTorch does not have."""
+    """The table of a schedule without faults, without its A and U; `ValueError` for what PyTorch lacks."""
     what = remedy = None
     if "R" in schedule.kinds:
-        what, remedy = "recomputes", "export it without, and recompute inside PyTorch's stages, with torch.utils.checkpoint"
+        what = "recomputes"
+        remedy = "export it without, and recompute inside PyTorch's stages, with torch.utils.checkpoint"
     elif schedule.asynchronous:
         what, remedy = "updates weights on the way", "its schedules are synchronous, so export one of those"
     if what is not None:
@@ -41,7 +42,7 @@ def table_text(schedule):
 
 
 def time_steps(schedule):
-    """For each device, its actions with None for every step that it waits, if each takes one step and links are free.
+    """For each device, its actions, with None for every step that it waits, if each takes one step.
 
     All rows are of one length; A and U have no place in them. The schedule must be one that runs to its end.
     """
@@ -85,7 +86,7 @@ def _cell(action):
 
 
 def parse_table(text):
-    """For each row of `text`, a tuple of its actions. `ValueError` names every cell that is none, or an empty table."""
+    """For each row of `text`, a tuple of its actions. `ValueError` for none, or with all wrong cells."""
     try:
         rows = list(csv.reader(io.StringIO(text.rstrip())))
     except csv.Error as error:

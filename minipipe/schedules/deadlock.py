@@ -27,7 +27,8 @@ class _Waits:
         self.schedule, self.stop = schedule, stop
         self.placements, self.devices_of = schedule.placements, devices_with_copies(schedule)
         self.to_come = {
-            part for head, order in zip(stop.heads, schedule.devices) for action in order[head:] for part in action.parts
+            part for head, order in zip(stop.heads, schedule.devices)
+            for action in order[head:] for part in action.parts
         }
 
     def first(self):
@@ -61,7 +62,8 @@ class _Waits:
         now = lanes[other][0] if lanes[other] else self._next_action(other)
         to_come = [*lanes[other], *(part for part in self.schedule.parts(other) if part in self.to_come)]
         theirs = next(part for part in to_come if (part.kind, part.stage) == ("A", stage))
-        words = f"device {device} cannot end {lanes[device][0]} before {theirs} on device {other}, behind {now}"
+        mine = lanes[device][0]
+        words = f"device {device} cannot end {mine} before {theirs} on device {other}, behind {now}"
         return words, (other, bool(lanes[other]))
 
     def _next_action(self, device):

@@ -1,4 +1,4 @@
-"""A schedule for any sizes, costs and memory, by rules of thumb: quick, close to the best, and without a proof."""
+"""A schedule for any sizes, costs and memory, by rules of thumb: quick, good, and without a proof."""
 
 import math
 
@@ -9,8 +9,10 @@ from .rules import RULES, adding
 from .schedule import Schedule
 
 
-def greedy_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, v=1, placement=None, latency=0):
-    """A good schedule for stages of these costs in this memory: the shortest that a handful of simple rules make.
+def greedy_schedule(
+    n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, v=1, placement=None, latency=0
+):
+    """A good schedule for stages of these costs in this memory: the shortest that a few simple rules make.
 
     n_devices, n_microbatches: at least 1 each.
     costs: ticks of F and B, or of F, I and W, on each stage.
@@ -58,9 +60,10 @@ def greedy_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, h
     room = limits[placement[0]]
     caps = [_cap(n, n_stages) for n in _numbers_ahead(room, max(stages_on), n_stages)]
     best = None
+    kinds = "FIW" if halves else "FB"
     for preferred in ("IFW", "FIW") if halves else ("BF", "FB"):
         for cap in [[n_microbatches] * n_stages, *caps]:
-            run = _Run(placement, n_microbatches, ticks, limits, "FIW" if halves else "FB", latency, preferred, cap)
+            run = _Run(placement, n_microbatches, ticks, limits, kinds, latency, preferred, cap)
             run.go()
             if best is None or max(run.free) < max(best.free):
                 best = run
@@ -72,7 +75,7 @@ def _numbers_ahead(room, v, n_stages):
 
 
 def _cap(n, n_stages):
-    """For each stage s of S, how far its forwards may be ahead of its backwards: n (S - s) / S, rounded up."""
+    """For each stage s of S, how far forwards may be ahead of backwards: n (S - s) / S, rounded up."""
     return [max(1, -(-n * (n_stages - s) // n_stages)) for s in range(n_stages)]
 
 
@@ -105,7 +108,7 @@ class _Run:
         self.placement, self.n_microbatches, self.kinds = placement, n_microbatches, kinds
         self.preferred, self.cap, self.ticks = preferred, cap, ticks
         self.stages = [[s for s in range(n_stages) if placement[s] == r] for r in range(n_devices)]
-        self.lag = [latency if r != after else 0 for r, after in zip(placement, placement[1:])]  # from s to s + 1, and back
+        self.lag = [latency if r != after else 0 for r, after in zip(placement, placement[1:])]  # s to s + 1
         self.needs = {kind: adding(RULES[kind].needs, kinds) for kind in kinds}
         self.done = {kind: [0] * n_stages for kind in kinds}
         self.ends = {kind: [[] for _ in range(n_stages)] for kind in kinds}
@@ -118,7 +121,7 @@ class _Run:
         several = max(map(len, self.stages)) > 1
         refused = set()
         while left:
-            device = min((r for r, options in enumerate(candidates) if options), key=lambda r: candidates[r][0])
+            device = min((r for r, found in enumerate(candidates) if found), key=lambda r: candidates[r][0])
             start, _, _, kind, stage = candidates[device][0]
             if kind == "F" and several and not self._has_room_after(stage):
                 candidates[device].pop(0)
@@ -170,7 +173,7 @@ class _Run:
         self.ends[kind][stage].append(end)
 
     def _has_room_after(self, stage):
-        """Whether, after the next forward of `stage`, all micro-batches could still be completed one by one, oldest first."""
+        """Whether, after the stage's next forward, all micro-batches could still end, oldest first."""
         forwards, room = list(self.done["F"]), list(self.room)
         forwards[stage] += 1
         room[self.placement[stage]] -= 1

@@ -1,4 +1,4 @@
-"""Schedules with several stages on each device: stage s is on device s mod K, so a micro-batch passes each device v times.
+"""Schedules with several stages on each device: stage s is on device s mod K, so each is passed v times.
 
 Each stage is v times as short, so filling and draining the pipeline takes v times less; in return, there are
 v times as many messages. Rows are devices, time runs to the right; `F` is a forward of a device's first
@@ -56,7 +56,7 @@ def looped_breadth_first(n_devices, n_microbatches, v=2):
 
 
 def interleaved_zero_bubble(n_devices, n_microbatches, v=2):
-    """Interleaved 1F1B with the backward in halves: I at once, since the stage before waits for it, and W later.
+    """Interleaved 1F1B with the backward in halves: I at once, as the stage before waits for it, and W later.
 
     Device r of K warms up with (K - r - 1) + (v - 1) g forwards, and does its W with a delay of r, so that
     what would be a bubble is filled. Makespan M (F + B) + (K - 1)/2 (F + I - W) ticks for v = 2 and F = I =
@@ -74,7 +74,7 @@ def interleaved_zero_bubble(n_devices, n_microbatches, v=2):
 
 
 def halves_in_turn(forwards, backwards, warm_up, delay):
-    """`warm_up` forwards; then in turn a forward, while there is one, the I of a backward, and after `delay` of these a W."""
+    """`warm_up` forwards; then in turn a forward, while there is one, an I, and after `delay` of them a W."""
     actions, waiting = list(forwards[:warm_up]), []
     for k, (_, stage, i) in enumerate(backwards):
         actions += forwards[warm_up + k:warm_up + k + 1]

@@ -14,7 +14,7 @@ def check_sizes(n_devices, n_microbatches):
 
 
 def limits_of(most_alive, stages_on, n_microbatches):
-    """For each device, the activations that it can keep; `ValueError` for a limit with which nothing gets through.
+    """For each device, the activations that it can keep; `ValueError` for a limit that lets nothing through.
 
     most_alive: one number for all devices, a number for each, or None for no limit.
     stages_on: how many stages each device has. A micro-batch's activations count once for each of them, and

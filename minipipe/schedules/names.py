@@ -30,7 +30,7 @@ BUILDERS = {  # name -> function (n_devices, n_microbatches)
 }
 ASYNCHRONOUS = {
     "pipedream": pipedream,
-    "pipedream-vertical": lambda n_devices, n_microbatches: pipedream(n_devices, n_microbatches, vertical_sync=True),
+    "pipedream-vertical": lambda K, M: pipedream(K, M, vertical_sync=True),
     "pipedream-2bw": pipedream_2bw,
 }
 STAGES_PER_DEVICE = dict.fromkeys(  # 1 for the others
@@ -39,7 +39,7 @@ STAGES_PER_DEVICE = dict.fromkeys(  # 1 for the others
 
 
 def build(name, n_stages, n_microbatches):
-    """The schedule called `name`, one of `BUILDERS` or `ASYNCHRONOUS`; `ValueError` with the nearest name for any other.
+    """The schedule called `name`, one of `BUILDERS` or `ASYNCHRONOUS`; `ValueError` names the nearest one.
 
     Those that put two stages on each device, or one stage of each of two copies of the network, need an even
     number of stages.
@@ -68,7 +68,7 @@ def build(name, n_stages, n_microbatches):
 
 
 def names_for(n_stages, n_microbatches):
-    """The names of the synchronous schedules that exist for these sizes; `build` says of the others why they do not.
+    """The names of the synchronous schedules that exist for these sizes; `build` says why the others do not.
 
     >>> sorted(set(BUILDERS) - set(names_for(4, 7)))
     ['chimera', 'dualpipe', 'interleaved', 'interleaved-zb']

@@ -1,4 +1,4 @@
-"""Schedules with one stage on each device. Rows are devices, time runs to the right, a number is a micro-batch."""
+"""Schedules with one stage on each device. Rows are devices, time runs to the right."""
 
 from .actions import Action
 from .limits import check_sizes

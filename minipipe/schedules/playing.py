@@ -20,10 +20,10 @@ class Stop(NamedTuple):
 def play(schedule, observer=None):
     """None if all devices come to their end with everything done; else the `Stop`.
 
-    observer: two of its methods are called, each for something that is possible now, that is, after all that
-        it needs. `perform(device, action, parts)`: the device does the action. That of an `A` only starts the
-        all-reduce. `meet(actions)`: the all-reduce {device: its A} of a stage takes place. It is the next one
-        that is not over on each of these devices, which are all that have a copy of the stage.
+    observer: two of its methods are called, each for something of which all that it needs is done.
+        `perform(device, action, parts)`: the device does the action. An `A` only starts the all-reduce.
+        `meet(actions)`: the all-reduce {device: its A} of a stage takes place. It is the next one that is not
+        over on each of these devices, which are all that have a copy of the stage.
 
     Each device's order is given, so it does not matter which device is looked at first, and no clock is
     needed: each goes on until a message is missing, and is looked at again when that is there. Takes time in
@@ -32,7 +32,7 @@ def play(schedule, observer=None):
     n_stages, n_microbatches, versions = schedule.n_stages, schedule.n_microbatches, schedule.versions
     done = [bytearray(n_microbatches) for _ in range(n_stages)]
     steps, sent, arrived = _messages(schedule)
-    waiting = {}  # (message, stage, micro-batch) of a message that was not sent yet -> the device that waits for it
+    waiting = {}  # (message, stage, micro-batch) that was not sent yet -> the device that waits for it
     device_of, copy_of = schedule.device_of, schedule.copy_of or bytes(n_microbatches)
     updates = [[0] * n_stages for _ in schedule.devices]
     meetings = Meetings(schedule)
@@ -94,7 +94,7 @@ def _messages(schedule):
     for: a row of `sent`, that of the stage from which it comes.
     """
     stages, n_microbatches = range(schedule.n_stages), schedule.n_microbatches
-    nobody = bytes([True]) * n_microbatches  # both ends of the pipeline wait for nobody, nor do actions that go no way
+    nobody = bytes([True]) * n_microbatches  # for whom both ends wait, and actions that go no way
     sent = {message: [bytearray(n_microbatches) for _ in stages] for message in "FBA"}
     steps, arrived = {}, {}
     for kind, rule in RULES.items():
@@ -108,7 +108,7 @@ def _messages(schedule):
 
 
 class Meetings:
-    """The all-reduces of a run. Each takes place when it is the next one on all devices with a copy of its stage.
+    """The all-reduces of a run. One takes place when it is the next on all devices with a copy of its stage.
 
     A device's communication lane holds those that it has started, and works on one after the other, in that
     order.
@@ -147,7 +147,8 @@ def devices_of_stages(schedule):
     copy_of = schedule.copy_of or bytes(schedule.n_microbatches)
     found = [{} for _ in range(schedule.n_copies)]
     for device in range(len(schedule.devices)):
-        places = {(stage, microbatch if len(found) > 1 else 0) for _, stage, microbatch in schedule.parts(device)}
+        several, parts = len(found) > 1, schedule.parts(device)
+        places = {(stage, microbatch if several else 0) for _, stage, microbatch in parts}
         for stage, microbatch in places:
             found[copy_of[microbatch] if 0 <= microbatch < len(copy_of) else 0][stage] = device
     return found

@@ -38,7 +38,7 @@ RULES = {
     "U": Rule("update", WEIGHT, UPDATED, UPDATED),
 }
 
-# The kinds that close a mini-batch: each takes in the gradients of many micro-batches, and is named by the last of them.
+# The kinds that close a mini-batch: they take in many micro-batches' gradients, and the last one names them.
 CLOSING = frozenset(kind for kind, rule in RULES.items() if rule.adds & (SUMMED | UPDATED))
 
 

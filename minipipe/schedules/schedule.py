@@ -54,7 +54,7 @@ class Schedule:
 
     @classmethod
     def from_text(cls, lines, n_microbatches=None, name="custom", copy_of=(), versions=()):
-        """The schedule of a learner: one line of actions per device. `ScheduleError` for text that is not an action.
+        """The schedule of a learner: one line of actions per device. `ScheduleError` for any other text.
 
         lines: a list of strings, or one string with line breaks. An action is `F0`, which stands for the
             stage with the number of its device, or `2F0` with the stage in front, or `0F5&3B2` for two that
@@ -102,9 +102,10 @@ class Schedule:
 
     @classmethod
     def of_devices(cls, devices, n_microbatches=None, name="custom", copy_of=(), versions=()):
-        """The schedule with these orders; stages and micro-batches are as many as occur. `ScheduleError` for none.
+        """The schedule with these orders; stages and micro-batches are as many as occur.
 
-        Each device has a stage, unless `copy_of` says that some have the stages of others.
+        Each device has a stage of its own, unless `copy_of` says that some have the stages of others.
+        `ScheduleError` for no actions, or for some that are too few for their numbers.
         """
         actions = [part for action in chain(*devices) for part in action.parts]
         if not actions:
@@ -143,14 +144,14 @@ class Schedule:
 
     @cached_property
     def device_of(self):
-        """For each copy of the network, {stage: device}; if a faulty schedule has a stage on several, one of them."""
+        """For each copy of the network, {stage: device}; one of several devices in a faulty schedule."""
         return devices_of_stages(self)
 
     @property
     def placements(self):
-        """For each copy of the network, a list with the device of each stage; `ScheduleError` if a stage is on none."""
+        """For each copy of the network, a list of its stages' devices; `ScheduleError` if one is on none."""
         stages = range(self.n_stages)
-        if wrong_form(self) or any(stage not in device_of for device_of in self.device_of for stage in stages):
+        if wrong_form(self) or any(stage not in known for known in self.device_of for stage in stages):
             self.validate()
         return [[device_of[stage] for stage in stages] for device_of in self.device_of]
 
@@ -194,7 +195,7 @@ class Schedule:
         return self
 
     def to_csv(self, path=None):
-        """The table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads: as text, or written to the file `path`.
+        """The table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads: as text, or written to `path`.
 
         Cells stand where a run has them in which each action takes one time step; waiting is an empty cell.
         All-reduces and updates are left out, since PyTorch has no cells for them. Raises `ScheduleError` for
@@ -216,4 +217,4 @@ class Schedule:
         Path(path).write_text(text, encoding="utf-8", newline="\n")
 
     def __str__(self):
-        return "\n".join(f"device {device}: {' '.join(map(str, order))}" for device, order in enumerate(self.devices))
+        return "\n".join(f"device {r}: {' '.join(map(str, order))}" for r, order in enumerate(self.devices))

@@ -1,4 +1,4 @@
-"""The best schedule there is, for a few stages and micro-batches: no rule of thumb, but a proof that none does better."""
+"""The best schedule there is, for a few stages and micro-batches: with a proof that none does better."""
 
 import math
 from dataclasses import dataclass
@@ -30,7 +30,9 @@ class Found:
     n_nodes: int
 
 
-def best_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, latency=0, most_nodes=10_000):
+def best_schedule(
+    n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, latency=0, most_nodes=10_000
+):
     """The schedule with the smallest makespan of all that have one stage on each device, as `Found`.
 
     n_devices, n_microbatches: at least 1 each.
@@ -44,7 +46,7 @@ def best_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, hal
 
     Raises `ValueError` for sizes, limits or costs that make no sense.
 
-    >>> best_schedule(3, 4, most_alive=[3, 2, 1]).makespan            # that of 1F1B, (M + K - 1)(F + B), in its memory
+    >>> best_schedule(3, 4, most_alive=[3, 2, 1]).makespan    # 1F1B's, (M + K - 1)(F + B), in its memory
     18
     >>> best_schedule(3, 4, Costs(B=2, I=1, W=1), most_alive=3, halves=True).makespan   # that of ZB-H1
     14
@@ -94,7 +96,7 @@ def _search(problem, most_nodes):
     starts = problem.earliest_starts(root)
     open_nodes = [(problem.bound(root, starts, math.inf), root, starts)]
     best, shortest, n_nodes = None, math.inf, 0
-    seen = {}  # what is done -> times of the partial schedules with just that done, none of them better than another
+    seen = {}  # what is done -> times of the partial schedules with that done, none better than another
     while open_nodes and (best is None or n_nodes < most_nodes):
         bound, node, starts = open_nodes.pop()
         if bound >= shortest:
@@ -118,7 +120,7 @@ def _search(problem, most_nodes):
 
 
 def _is_new(known, times):
-    """Whether no entry of `known` is as early in everything; if so, `times` joins it in place of those that it beats."""
+    """Whether no entry of `known` is as early in everything; if so, `times` replaces those that it beats."""
     if any(all(a <= b for a, b in zip(other, times)) for other in known):
         return False
     known[:] = [other for other in known if not all(a <= b for a, b in zip(times, other))] + [times]
@@ -126,7 +128,7 @@ def _is_new(known, times):
 
 
 class _Node(NamedTuple):
-    """A partial schedule: how many tasks of each row are done, when each device is free, and when each task ended, or None."""
+    """A partial schedule: how many tasks of each row are done; when devices are free, and tasks ended."""
 
     done: tuple
     free: tuple
@@ -134,7 +136,7 @@ class _Node(NamedTuple):
 
 
 class _Problem:
-    """The tasks in an order in which each comes after all that it needs, `before[task]`: pairs (task, ticks of the message).
+    """The tasks, each behind all that it needs, `before[task]`: pairs (task, ticks of the message).
 
     A row is one kind on one device: its tasks are done one after the other.
     """
@@ -149,16 +151,20 @@ class _Problem:
         number = {action: task for task, action in enumerate(self.actions)}
         self.device = [action.stage for action in self.actions]
         self.ticks = [ticks[kinds.index(kind)][r] for kind, r, _ in self.actions]
-        self.before = [[(number[need], lag) for need, lag in self._needs(action) if need in number] for action in self.actions]
+        self.before = [
+            [(number[need], lag) for need, lag in self._needs(action) if need in number]
+            for action in self.actions
+        ]
         self.rows = [[number[kind, r, i] for i in range(n_microbatches)] for r in devices for kind in kinds]
         self.row = [action.stage * len(kinds) + kinds.index(action.kind) for action in self.actions]
         self.messages = [
-            (task, after) for after, needs in enumerate(self.before) for task, _ in needs if self.device[task] != self.device[after]
+            (task, after) for after, needs in enumerate(self.before)
+            for task, _ in needs if self.device[task] != self.device[after]
         ]
         self.tails = self._tails()
 
     def _needs(self, action):
-        """(action, ticks of its message) for all that must have ended before `action` begins; some may not exist."""
+        """(action, ticks of its message) for all that must end before `action` begins; some may not exist."""
         kind, r, i = action
         needs = [(Action(kind, r, i - 1), 0)]
         for need in before(kind, r, i, self.kinds):
@@ -185,10 +191,11 @@ class _Problem:
         """The node in which `task` begins next, at `start`."""
         end, row, r = start + self.ticks[task], self.row[task], self.device[task]
         done = node.done[:row] + (node.done[row] + 1,) + node.done[row + 1:]
-        return _Node(done, node.free[:r] + (end,) + node.free[r + 1:], node.ends[:task] + (end,) + node.ends[task + 1:])
+        free, ends = node.free, node.ends
+        return _Node(done, free[:r] + (end,) + free[r + 1:], ends[:task] + (end,) + ends[task + 1:])
 
     def earliest_starts(self, node):
-        """For each task, the tick before which it cannot begin; that at which it can, if all that it needs is done."""
+        """For each task, the tick before which it cannot begin; if all that it needs is done, it can then."""
         ends, starts = list(node.ends), [None] * len(node.ends)
         for task, end in enumerate(node.ends):
             if end is None:
@@ -202,15 +209,16 @@ class _Problem:
         """The tasks of which one comes next on one device, by Giffler and Thompson; none if all is done."""
         width, found = len(self.kinds), []
         for r in range(len(self.limits)):
-            heads = [row[count] for row, count in zip(self.rows[r * width:][:width], node.done[r * width:]) if count < len(row)]
-            ready = [task for task in heads if all(node.ends[need] is not None for need, _ in self.before[task])]
+            rows = zip(self.rows[r * width:][:width], node.done[r * width:])
+            heads = [row[count] for row, count in rows if count < len(row)]
+            ready = [t for t in heads if all(node.ends[need] is not None for need, _ in self.before[t])]
             if ready:
                 first_end = min(starts[task] + self.ticks[task] for task in ready)
                 found.append((first_end, [task for task in ready if starts[task] < first_end]))
         return min(found, key=lambda choice: (choice[0], len(choice[1])))[1] if found else []
 
     def times(self, node):
-        """All that the rest of the schedule can feel: when devices are free, and when messages can be read."""
+        """All that the rest of the schedule can feel: when devices are free, and messages can be read."""
         pending = [
             max(node.ends[task] + self.latency, node.free[self.device[after]])
             for task, after in self.messages if node.ends[after] is None and node.ends[task] is not None
@@ -223,27 +231,33 @@ class _Problem:
         bound = max([max(node.free)] + [starts[task] + self.ticks[task] + self.tails[task] for task in left])
         for r in range(len(self.limits)):
             if bound < enough:
-                bound = max(bound, _one_machine((starts[t], self.ticks[t], self.tails[t]) for t in left if self.device[t] == r))
+                of_r = [(starts[t], self.ticks[t], self.tails[t]) for t in left if self.device[t] == r]
+                bound = max(bound, _one_machine(of_r))
         return bound
 
     def orders(self, node):
         """For each device, its actions in the order of their ends."""
         tasks = sorted(range(len(node.ends)), key=node.ends.__getitem__)
-        return tuple(tuple(self.actions[task] for task in tasks if self.device[task] == r) for r in range(len(self.limits)))
+        orders = [[self.actions[t] for t in tasks if self.device[t] == r] for r in range(len(self.limits))]
+        return tuple(map(tuple, orders))
 
     def ends_in_the_order_of(self, node):
-        """When each device ends, if the tasks begin in the order of `node` and take the ticks of this problem."""
+        """When each device ends, if tasks begin in the order of `node` and take the ticks of this problem."""
         again = self.root()
         for task in sorted(range(len(node.ends)), key=lambda task: (node.ends[task], task)):
             again = self.after(again, task, self._start(again, task))
         return again.free
 
     def _start(self, node, task):
-        return max([node.free[self.device[task]]] + [node.ends[need] + lag for need, lag in self.before[task]])
+        ready = [node.ends[need] + lag for need, lag in self.before[task]]
+        return max([node.free[self.device[task]], *ready])
 
 
 def _one_machine(tasks):
-    """The shortest makespan of `tasks` (start, ticks, tail) on one device, if it could interrupt them: longest tail first."""
+    """The shortest makespan of `tasks` (start, ticks, tail) on one device that may interrupt them.
+
+    Of those that can run, that with the longest tail does.
+    """
     tasks, waiting, now, makespan = sorted(tasks), [], 0, 0
     next_starts = [start for start, _, _ in tasks[1:]] + [math.inf]
     for (start, ticks, tail), until in zip(tasks, next_starts):
@@ -261,7 +275,7 @@ def _one_machine(tasks):
 
 
 def _whole(ticks, latency):
-    """(ticks, latency, unit): the same times in 1 / unit ticks, in which all are whole numbers: bounds need no rounding then."""
+    """(ticks, latency, unit): the same times in 1 / unit ticks, all whole: bounds need no rounding then."""
     exact = [[_fraction(cost) for cost in row] for row in ticks]
     latency = _fraction(latency)
     unit = math.lcm(latency.denominator, *(cost.denominator for row in exact for cost in row))

@@ -11,7 +11,7 @@ from .schedule import Schedule
 
 
 def in_segments(schedule, n):
-    """`schedule` with each stage cut into `n` consecutive ones on the same device, which do the work of the one in a row.
+    """`schedule` with each stage cut into `n` consecutive ones on its device, which do its work in a row.
 
         device 0: F0 ... B0    becomes, for n = 2,    0F0 1F0 ... 1B0 0B0
 
@@ -37,7 +37,8 @@ def in_segments(schedule, n):
     n = _for_each_stage(n, schedule.n_stages)
     segments = [range(end - length, end) for end, length in zip(accumulate(n), n)]
     devices = tuple(
-        tuple(segment for action in order for segment in _segments(action, segments)) for order in schedule.devices
+        tuple(segment for action in order for segment in _segments(action, segments))
+        for order in schedule.devices
     )
     versions = tuple(row for row, length in zip(schedule.versions, n) for _ in range(length))
     name = f"{schedule.name} in {n[0] if len(set(n)) == 1 else n} segments"
@@ -45,7 +46,7 @@ def in_segments(schedule, n):
 
 
 def costs_in_segments(costs, n_stages, n):
-    """The `Costs` of the stages that `in_segments` makes of `n_stages`: equal shares of what each whole stage costs.
+    """The `Costs` of the stages that `in_segments` makes of `n_stages`: equal shares of each whole stage's.
 
     The last segment of a stage sends the message of the whole, the others send to their own device.
 
@@ -60,9 +61,11 @@ def costs_in_segments(costs, n_stages, n):
     for name, cost in vars(costs).items():
         whole = cost if hasattr(cost, "__len__") else [cost] * n_stages
         if name == "message_bytes":
-            shares[name] = [sent if last else 0 for sent, length in zip(whole, n) for last in _is_last(length)]
+            parts = [_is_last(length) for length in n]
+            shares[name] = [sent if last else 0 for sent, part in zip(whole, parts) for last in part]
         elif cost is not None:
-            shares[name] = [_share(of_stage, length) for of_stage, length in zip(whole, n) for _ in range(length)]
+            parts = [_share(of_stage, length) for of_stage, length in zip(whole, n)]
+            shares[name] = [part for part, length in zip(parts, n) for _ in range(length)]
     return Costs(**shares)
 
 
@@ -79,7 +82,7 @@ def _for_each_stage(n, n_stages):
 
 
 def _segments(action, segments):
-    """What an action becomes; where forward and backward overlap, their first segments do, their second, and so on."""
+    """What an action becomes; where forward and backward overlap, their first segments do, and so on."""
     if action.kind == "F&B":
         pairs = zip_longest(*(_segments(part, segments) for part in action.parts))
         return [Overlap(*pair) if None not in pair else pair[0] or pair[1] for pair in pairs]

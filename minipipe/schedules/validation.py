@@ -41,7 +41,10 @@ def wrong_form(schedule):
         )
     elif copies and max(copies) >= len(set(copies)):
         idle = min(set(range(n_microbatches)) - set(copies))
-        remedy = "number the copies without a gap" if len(set(copies)) > 1 else "where there is one copy, leave copy_of out"
+        several = len(set(copies)) > 1
+        remedy = "where there is one copy, leave copy_of out"
+        if several:
+            remedy = "number the copies without a gap"
         found.append(f"copy_of={copies} leaves copy {idle} without micro-batches: {remedy}")
     shape = [len(row) for row in schedule.versions]
     if schedule.versions and shape != [n_microbatches] * n_stages:
@@ -49,7 +52,10 @@ def wrong_form(schedule):
             f"versions has rows of lengths {shape}: give it {n_stages} rows, one for each stage, of "
             f"{n_microbatches} numbers"
         )
-    wrong = [version for row in schedule.versions for version in row if not (isinstance(version, Integral) and version >= 0)]
+    wrong = [
+        version for row in schedule.versions for version in row
+        if not (isinstance(version, Integral) and version >= 0)
+    ]
     if wrong:
         found.append(
             f"versions has {wrong[0]!r}: it counts the updates in the weights, so write whole numbers of at "
@@ -159,7 +165,7 @@ def _wrong_order(schedule):
 
 
 def _others(part, bits, known):
-    """Those of `known` that add any of `bits` to the stage and micro-batch of `part`, if they do not do the same work.
+    """Those of `known` that add any of `bits` where `part` works, but do not do its work.
 
     Who does the same work twice has a wrong count, not a wrong order.
     """
@@ -184,7 +190,8 @@ def _weights_too_new(schedule):
         made = Counter()
         for part in schedule.parts(device):
             made[part.stage] += part.kind == "U"
-            if part.kind == "F" and 0 <= part.stage < schedule.n_stages and 0 <= part.microbatch < schedule.n_microbatches:
+            known = 0 <= part.stage < schedule.n_stages and 0 <= part.microbatch < schedule.n_microbatches
+            if part.kind == "F" and known:
                 version = schedule.versions[part.stage][part.microbatch]
                 if version > made[part.stage]:
                     found.append(

@@ -1,11 +1,11 @@
-"""Schedules with the backward in halves, I and W: the stage before waits for I only, so W can fill what would be a bubble.
+"""Schedules with the backward in halves: the stage before waits for I only, so W can fill a bubble.
 
 Source of all: Qi et al. 2023, arXiv 2401.10241.
 """
 
 from .actions import Action
-from .limits import check_sizes
 from .interleaved import halves_in_turn
+from .limits import check_sizes
 from .schedule import Schedule
 from .turns import Turns
 
@@ -30,7 +30,7 @@ def zero_bubble_h1(n_devices, n_microbatches):
 
 
 def zero_bubble_h2(n_devices, n_microbatches):
-    """So many forwards ahead that, with W to fill in, no device ever waits between its first and its last action.
+    """So many forwards ahead that, with W to fill in, no device waits between its first and last action.
 
     Device r of K warms up with 2(K - r) - 1 forwards and delays its W by 2r. Makespan M (F + B) + (K - 1) F
     ticks for F = I = W and M >= 2K - 1; 2K - 1 micro-batches are alive, twice 1F1B's.
