@@ -1,4 +1,4 @@
-"""Copies of the network, and the all-reduces `A` and updates `U` that close a mini-batch: what is right, and every fault."""
+"""Copies of the network, and the all-reduces and updates that close a mini-batch, with every fault."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 import minipipe as mp
 from cases import valid_schedules
 from minipipe.schedules import (
-    ASYNCHRONOUS, BUILDERS, Action, Costs, Overlap, Schedule, ScheduleError, alive_microbatches, build, costs_in_segments,
-    gpipe, in_copies, in_segments, looped_breadth_first, names_for, one_f_one_b, peak_microbatches, peak_versions,
+    ASYNCHRONOUS, BUILDERS, Action, Costs, Overlap, Schedule, ScheduleError, alive_microbatches, build,
+    costs_in_segments, gpipe, in_copies, in_segments, looped_breadth_first, names_for, one_f_one_b,
+    peak_microbatches, peak_versions,
     pipedream, staleness, with_all_reduce, with_recompute, with_updates, without_overlaps,
 )
 from minipipe.schedules.playing import play
@@ -32,7 +33,7 @@ def positions(order, kind):
 # ---- all-reduces and updates that are put into an order
 
 def test_every_builder_can_have_all_reduces_and_updates():
-    """One for each stage on each device that has it, named by the last of its micro-batches; in copies, too."""
+    """One for each stage on each device that has it, named by the last of its micro-batches."""
     for plain in of_every_builder():
         for n in (1, 2, 3):
             schedule = in_copies(plain, n)
@@ -50,7 +51,7 @@ def test_every_builder_can_have_all_reduces_and_updates():
 
 
 def test_all_reduces_come_as_early_as_one_order_of_stages_on_all_devices_allows():
-    """Each right behind the last gradient of its stage, or right behind the all-reduce of the stage above it."""
+    """Each right behind its stage's last gradient, or right behind the all-reduce of the stage above it."""
     for schedule in of_every_builder():
         for order in with_all_reduce(in_copies(schedule, 2)).devices:
             stages = [action.stage for action in order if action.kind == "A"]
@@ -62,7 +63,7 @@ def test_all_reduces_come_as_early_as_one_order_of_stages_on_all_devices_allows(
 
 
 def test_the_sum_of_a_late_stage_travels_while_earlier_ones_still_compute():
-    """Looped breadth-first, as DDP's buckets: the stage of the second half is added up M backwards before the end."""
+    """Looped breadth-first, as DDP's buckets: the last stage is added up M backwards before the end."""
     order = with_all_reduce(looped_breadth_first(2, 4)).devices[0]
     assert [str(action) for action in order[12:]] == ["2A3", "0B3", "0B2", "0B1", "0B0", "0A3"]
     assert str(with_updates(looped_breadth_first(2, 1)).devices[0][-2]) == "0B0"
@@ -73,15 +74,18 @@ def test_updates_come_behind_the_last_backward_or_where_they_wait_for_sums_at_th
         updated = with_updates(schedule)
         for order in updated.devices:
             for stage, position in positions(order, "U").items():
-                work = [k for k, action in enumerate(order) for p in action.parts if p.stage == stage and p.kind != "U"]
+                parts = [(k, part) for k, action in enumerate(order) for part in action.parts]
+                work = [k for k, part in parts if part.stage == stage and part.kind != "U"]
                 if "A" in updated.kinds:
                     assert all(action.kind == "U" for action in order[position:])
                 else:
-                    assert position > max(work) and all(action.kind == "U" for action in order[max(work) + 1:position])
+                    assert position > max(work)
+                    assert all(action.kind == "U" for action in order[max(work) + 1:position])
 
 
 @pytest.mark.parametrize("change, schedule, words", [
-    (with_all_reduce, with_all_reduce(gpipe(2, 2)), "'gpipe+all-reduce' has all-reduces already: use it as it is"),
+    (with_all_reduce, with_all_reduce(gpipe(2, 2)),
+     "'gpipe+all-reduce' has all-reduces already: use it as it is"),
     (with_all_reduce, pipedream(2, 2), "'pipedream' has updates already, which come behind the all-reduces"),
     (with_updates, with_updates(gpipe(2, 2)), "'gpipe+updates' has updates already: use it as it is"),
     (with_updates, Schedule.from_text("F0"), "0B0 (missing)"),
@@ -141,7 +145,8 @@ BEHIND = "put it behind the stage's last backward"
     (["0F0 0B0 0A0", "0F1 0B1"], TWO, [
         "device 1: no all-reduce of stage 0 takes in micro-batch 1: an order with some A has all of them, so "
         "put 0A1 behind the stage's last backward"]),
-    (["0F0 0B0 0A0 0U0 0F2 0B2 0A2 0U2", "0F1 0F3 0B1 0B3 0A3 0U3"], dict(copy_of=(0, 1, 0, 1), versions=[(0, 0, 1, 0)]), [
+    (["0F0 0B0 0A0 0U0 0F2 0B2 0A2 0U2", "0F1 0F3 0B1 0B3 0A3 0U3"],
+     dict(copy_of=(0, 1, 0, 1), versions=[(0, 0, 1, 0)]), [
         "devices 0, 1 have 2, 1 all-reduces of stage 0: each of them is a meeting of all, so put equally "
         "many on each"]),
 ])
@@ -159,7 +164,7 @@ def test_every_fault_of_an_all_reduce_or_an_update_is_named(lines, fields, fault
     (["F0 F1 I0 W0 U0 I1 W1 U1"], "0I1", "0U0"),
 ])
 def test_weights_do_not_change_under_way_where_nobody_says_which_ones_are_meant(lines, late, update):
-    """Stale weights in a synchronous schedule: without versions, an update is the last action of its stage."""
+    """Stale weights in a synchronous schedule: without versions, an update is the last of its stage."""
     schedule = Schedule.from_text(lines)
     assert schedule.asynchronous
     first, *others = schedule.faults()
@@ -176,7 +181,9 @@ def test_weights_do_not_change_under_way_where_nobody_says_which_ones_are_meant(
 
 def test_updates_behind_the_last_backward_are_synchronous_and_those_under_way_are_not():
     at_the_end = Schedule.from_text(["0F0 1F0 1B0 1U0 0B0 0U0"]).validate()
-    assert not at_the_end.asynchronous and staleness(at_the_end) == [[0], [0]] and peak_versions(at_the_end) == [1, 1]
+    assert not at_the_end.asynchronous
+    assert staleness(at_the_end) == [[0], [0]]
+    assert peak_versions(at_the_end) == [1, 1]
     under_way = Schedule.from_text("F0 B0 U0 F1 B1 U1", versions=[(0, 1)]).validate()
     assert under_way.asynchronous and under_way.versions == ((0, 1),)
     for name in ASYNCHRONOUS:
@@ -205,7 +212,9 @@ def test_an_update_that_waits_for_a_sum_which_waits_for_it_is_a_deadlock():
     assert fault.startswith("deadlock: device 0 cannot start 1F1 before 0F1 on device 1")
     lines = ["0F0 1F1 1B1 1A1 1U1 0B0 0A0 0U0", "0F1 1F0 1B0 0B1 1A0 0A1 1U0 0U1"]
     assert Schedule.from_text(lines, **TWO).faults() == []
-    lines = ["0F0 1F1 1B1 1A1 1U1 0F2 1F3 1B3 0B0 0B2 0A2 0U2", "0F1 0F3 1F0 1F2 1B0 1B2 1A2 1U2 0B1 0B3 0A3 0U3"]
+    lines = [
+        "0F0 1F1 1B1 1A1 1U1 0F2 1F3 1B3 0B0 0B2 0A2 0U2", "0F1 0F3 1F0 1F2 1B0 1B2 1A2 1U2 0B1 0B3 0A3 0U3",
+    ]
     faults = Schedule.from_text(lines, copy_of=(0, 1, 0, 1), versions=[(0, 0, 0, 0), (0, 0, 0, 0)]).faults()
     assert any("no update of stage 1 takes in micro-batch 3" in fault for fault in faults)
     lines = ["0F0 1F1 1B1 1A1 1U1 0F2 0B0 0B2 0A2 0U2", "0F1 1F0 1B0 1F2 1B2 1A2 1U2 0B1 0A1 0U1"]
@@ -216,24 +225,39 @@ def test_an_update_that_waits_for_a_sum_which_waits_for_it_is_a_deadlock():
 
 
 def test_the_end_of_one_all_reduce_lets_another_one_begin():
-    """The last device has started both, in this order; the sum of stage 1 waits for that of stage 0, which comes last."""
+    """The last device has started both; the sum of stage 1 waits for that of stage 0, which comes last."""
     lines = ["0F1 0B1 0A1", "1F1 1B1 1A1", "0F0 1F0 1B0 0B0 0A0 1A0"]
     assert Schedule.from_text(lines, **TWO).faults() == []
 
 
+class Listener:
+    """What `play` says: (device, action) or {device: A}."""
+
+    def __init__(self):
+        self.heard = []
+
+    def perform(self, device, action, parts):
+        self.heard.append((device, action))
+
+    def meet(self, actions):
+        self.heard.append(actions)
+
+
 def test_those_who_play_a_schedule_hear_of_every_meeting_in_an_order_that_all_lanes_keep():
     for plain in of_every_builder():
-        schedule, heard, lanes = with_updates(with_all_reduce(in_copies(plain, 2))), [], {}
-        observer = SimpleNamespace(perform=lambda device, action, parts: heard.append((device, action)), meet=heard.append)
-        assert play(schedule, observer) is None
+        schedule, listener, lanes = with_updates(with_all_reduce(in_copies(plain, 2))), Listener(), {}
+        assert play(schedule, listener) is None
+        heard = listener.heard
         meetings = [entry for entry in heard if isinstance(entry, dict)]
-        assert sorted(stage for met in meetings for stage in {a.stage for a in met.values()}) == list(range(schedule.n_stages))
+        stages = [next(iter(actions.values())).stage for actions in meetings]
+        assert sorted(stages) == list(range(schedule.n_stages))
         for actions in meetings:
             for device, action in actions.items():
                 lanes.setdefault(device, []).append(action)
                 assert heard.index((device, action)) < heard.index(actions)
                 assert heard.index((device, action._replace(kind="U"))) > heard.index(actions)
-        assert lanes == {device: [a for a in order if a.kind == "A"] for device, order in enumerate(schedule.devices)}
+        orders = enumerate(schedule.devices)
+        assert lanes == {device: [a for a in order if a.kind == "A"] for device, order in orders}
 
 
 # ---- copies
@@ -241,10 +265,14 @@ def test_those_who_play_a_schedule_hear_of_every_meeting_in_an_order_that_all_la
 def test_three_copies_on_devices_of_their_own():
     """Data parallelism: K = 1 stage, D = 3; and a hybrid of 3 copies of a pipeline of 2."""
     data_parallel = Schedule.from_text(["0F0 0B0", "0F1 0B1", "0F2 0B2"], copy_of=(0, 1, 2)).validate()
-    assert (data_parallel.n_copies, data_parallel.n_stages, data_parallel.placements) == (3, 1, [[0], [1], [2]])
+    assert (data_parallel.n_copies, data_parallel.n_stages) == (3, 1)
+    assert data_parallel.placements == [[0], [1], [2]]
     hybrid = in_copies(one_f_one_b(2, 4), 3).validate()
-    assert hybrid.n_copies == 3 and hybrid.placements == [[0, 1], [2, 3], [4, 5]] and hybrid.placement == [0, 1]
-    assert hybrid.device_of == [{0: 0, 1: 1}, {0: 2, 1: 3}, {0: 4, 1: 5}] and hybrid.copy_of == (0,) * 4 + (1,) * 4 + (2,) * 4
+    assert hybrid.n_copies == 3
+    assert hybrid.placements == [[0, 1], [2, 3], [4, 5]]
+    assert hybrid.placement == [0, 1]
+    assert hybrid.device_of == [{0: 0, 1: 1}, {0: 2, 1: 3}, {0: 4, 1: 5}]
+    assert hybrid.copy_of == (0,) * 4 + (1,) * 4 + (2,) * 4
     assert Schedule.from_csv(hybrid.to_csv(), name=hybrid.name, copy_of=hybrid.copy_of) == hybrid
     both_ways = in_copies(build("chimera", 4, 4), 3).validate()
     assert both_ways.n_copies == 6 and both_ways.placements[4:] == [[8, 9, 10, 11], [11, 10, 9, 8]]
@@ -278,16 +306,16 @@ def test_copies_that_make_no_sense_are_named(copy_of, words):
 
 
 def test_copies_on_one_device_share_a_stage_with_one_all_reduce_and_one_update():
-    """Two copies of stage 0 on device 0, and each copy's stage 1 on a device of its own: PipeDream's replicated stages."""
+    """Two copies of stage 0 on device 0, each copy's stage 1 on its own: PipeDream's replicated stages."""
     lines = ["0F0 0F1 0B0 0B1 0A1 0U1", "1F0 1B0 1A0 1U0", "1F1 1B1 1A1 1U1"]
     schedule = Schedule.from_text(lines, **TWO).validate()
     assert schedule.placements == [[0, 1], [0, 2]]
-    assert with_updates(with_all_reduce(replace(schedule, devices=tuple(order[:-2] for order in schedule.devices)))).devices == (
-        schedule.devices
-    )
+    open_end = replace(schedule, devices=tuple(order[:-2] for order in schedule.devices))
+    assert with_updates(with_all_reduce(open_end)).devices == schedule.devices
     lines[0] = "0F0 0F1 0B0 0A0 0B1 0A1"
     assert "whose gradient it leaves out" in Schedule.from_text(lines, **TWO).faults()[0]
-    alone = Schedule.from_text(["0F0 0F1 0B0 0B1 0U1"], **TWO).validate()   # nobody else has the stage: no sum to wait for
+    # nobody else has the stage: there is no sum to wait for
+    alone = Schedule.from_text(["0F0 0F1 0B0 0B1 0U1"], **TWO).validate()
     assert with_updates(replace(alone, devices=(alone.devices[0][:-1],))).devices == alone.devices
 
 
@@ -299,7 +327,8 @@ def test_pytorchs_table_leaves_all_reduces_and_updates_out():
 
 
 def test_costs_of_all_reduces_and_updates():
-    order = [Action("A", 1, 0), Action("U", 0, 0), Action("F", 1, 3), Overlap(Action("F", 0, 1), Action("B", 1, 0))]
+    both = Overlap(Action("F", 0, 1), Action("B", 1, 0))
+    order = [Action("A", 1, 0), Action("U", 0, 0), Action("F", 1, 3), both]
     assert list(map(Costs().duration(2), order)) == [0, 0, 1, 3]
     assert list(map(Costs(F=[1, 5], A=[4, 0.5], U=3).duration(2), order)) == [0.5, 3, 5, 3]
     assert Costs(FB=[7, 8], A=0).duration(2)(order[-1]) == 7
