@@ -13,6 +13,7 @@ from minipipe.schedules import (
     peak_microbatches, v_half, v_min, with_recompute, without_overlaps, zero_bubble_h1, zero_bubble_h2,
     zero_bubble_v,
 )
+from minipipe.schedules.controllable_memory import _block
 
 COSTS = [(1, 1, 1), (2, 3, 1), (1, 2, 2), (3, 1, 2)]  # F, I, W of all of a device's stages together
 
@@ -80,6 +81,18 @@ def test_v_half_and_v_min_equal_their_closed_forms():
             for builder, more, most in [(v_half, half, (K + 2) // 2), (v_min, least, (K + 4) // 3)]:
                 T, peak = counted(builder(K, M), 2, 1, 1, 1)
                 assert (T, max(peak)) == (3 * M + more, min(M, most)), (builder, K, M)
+
+
+def test_no_two_passes_of_a_building_block_meet_in_a_slot():
+    """Modulo the period of 6; and they would without the waiting that V-Half and V-Min have built in."""
+    def meet(K, **waiting):
+        return any(len({slot % 6 for slot in slots}) < 4 for slots in _block(K, **waiting))
+
+    for K in range(1, 31):
+        half, least = 0 if K % 2 else 3, 0 if K % 3 else 2
+        assert not meet(K, climb=2, wait=half, turn=1) and not meet(K, climb=1, wait=least, turn=0)
+        assert meet(K, climb=2, wait=0, turn=1) == (half > 0) and meet(K, climb=1, wait=0, turn=0) == (least > 0)
+        assert K == 1 or meet(K, climb=2, wait=half, turn=0)
 
 
 def test_few_micro_batches_of_v_half_and_v_min_keep_their_peak_too():
@@ -342,6 +355,11 @@ def test_sizes_that_do_not_fit_name_the_nearest_that_does():
 ])
 def test_every_fault_of_halves_by_name(lines, fault):
     assert fault in mp.Schedule.from_text(lines).faults()
+
+
+def test_two_actions_in_the_wrong_order_are_one_fault():
+    faults = mp.Schedule.from_text(["F0 W0 I0", "F0 B0"]).faults()
+    assert faults == ["device 0: 0W0 comes before 0I0, the other half, which it needs"]
 
 
 def test_a_deadlock_of_halves_is_spelled_out():

@@ -159,7 +159,8 @@ def _wrong_order(schedule):
             if needed and position < positions[needed[0]]:
                 found.append(f"device {device}: {part} comes before {_needed(needed[0], part)}")
             for other in too_early:
-                if position > positions[other]:
+                said = RULES[other.kind].needs & rule.adds  # of `other`, which comes before what it needs
+                if position > positions[other] and not said:
                     found.append(f"device {device}: {part} comes after {other}, which needs it")
     return found + _weights_too_new(schedule)
 
