@@ -1,6 +1,7 @@
 """Functions that change a schedule: recomputation, overlaps, copies, all-reduces and updates."""
 
 from dataclasses import replace
+from numbers import Integral
 
 from .actions import Action, Overlap
 from .playing import devices_with_copies
@@ -76,8 +77,8 @@ def in_copies(schedule, n):
     >>> in_copies(gpipe(1, 2), 2).copy_of
     (0, 0, 1, 1)
     """
-    if n < 1:
-        raise ValueError(f"n={n} copies of the network must be at least 1")
+    if not (isinstance(n, Integral) and n >= 1):
+        raise ValueError(f"n={n!r} copies of the network must be a whole number of at least 1")
     if n == 1:
         return schedule
     M, copies = schedule.n_microbatches, schedule.copy_of or (0,) * schedule.n_microbatches

@@ -39,14 +39,14 @@ def _unequal_numbers(checked, devices_of):
 
 
 class _Device:
-    """One device, action by action. Each of its dictionaries has an entry for each stage that it is true of.
+    """One device, action by action.
 
-    gradients: the micro-batches whose gradients were made since the stage's last update.
-    summed: the `A` that has added them up.
-    updated: the stage's last `U`.
-    n_sums: how many `A` there were.
-
+    gradients: stage -> the micro-batches whose gradients were made since its last update.
+    summed: stage -> the `A` that has added them up.
+    updated: stage -> its last `U`.
+    n_sums: stage -> how many `A` it had.
     refused: the closing actions of which a fault says already that they come too early.
+    faults: what is wrong, in words.
     """
 
     def __init__(self, schedule, device):

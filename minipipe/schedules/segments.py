@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, zip_longest
+from itertools import accumulate, chain, zip_longest
 from numbers import Integral
 
 from .actions import Action, Overlap
@@ -61,11 +61,11 @@ def costs_in_segments(costs, n_stages, n):
     for name, cost in vars(costs).items():
         whole = cost if hasattr(cost, "__len__") else [cost] * n_stages
         if name == "message_bytes":
-            parts = [_is_last(length) for length in n]
-            shares[name] = [sent if last else 0 for sent, part in zip(whole, parts) for last in part]
+            segments = [[0] * (length - 1) + [sent] for sent, length in zip(whole, n)]
+            shares[name] = list(chain(*segments))
         elif cost is not None:
-            parts = [_share(of_stage, length) for of_stage, length in zip(whole, n)]
-            shares[name] = [part for part, length in zip(parts, n) for _ in range(length)]
+            segments = [[_share(of_stage, length)] * length for of_stage, length in zip(whole, n)]
+            shares[name] = list(chain(*segments))
     return Costs(**shares)
 
 
@@ -89,11 +89,6 @@ def _segments(action, segments):
     kind, stage, microbatch = action
     upwards = segments[stage]
     return [Action(kind, segment, microbatch) for segment in (upwards if kind == "F" else reversed(upwards))]
-
-
-def _is_last(length):
-    """For each segment of a stage, whether it is the last."""
-    return [segment == length - 1 for segment in range(length)]
 
 
 def _share(cost, length):
