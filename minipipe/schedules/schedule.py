@@ -22,8 +22,8 @@ class ScheduleError(ValueError):
 class Schedule:
     """For each device, in order, the `Action`s (and `Overlap`s of two) that it performs.
 
-    An order may say when the gradients of a stage are added up over all copies of the network (`A`), and when the
-    stage is updated (`U`); then it says so for all. Without, both come behind it.
+    An order may say when the gradients of a stage are added up over all copies of the network (`A`), and when
+    the stage is updated (`U`); then it says so for all of them. If it does not, both come behind it.
 
     Builders such as `gpipe` make one, and `from_text` reads one; `placements` says on which device each stage
     is. `faults()` lists all that is wrong with it, `validate()` raises `ScheduleError` if that is anything.
