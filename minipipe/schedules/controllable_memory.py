@@ -1,9 +1,9 @@
 """Schedules made from a building block: when one micro-batch passes each device.
 
 The next micro-batch does the same 6 slots later. How long a micro-batch stays on a device in the block
-decides how many are alive at once, and with that the memory. Two stages on each device are placed in a V, as in
-ZB-V: device r of K has stage r and, on the way back, stage 2K - 1 - r. A slot is the time of one pass (F, I or
-W) through one stage.
+decides how many are alive at once, and with that the memory. Two stages on each device are placed in a V, as
+in ZB-V: device r of K has stage r and, on the way back, stage 2K - 1 - r. A slot is the time of one pass (F,
+I or W) through one stage.
 
 Source: Qi et al. 2024, arXiv 2405.15362, Pipeline Parallelism with Controllable Memory.
 """
