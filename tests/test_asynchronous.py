@@ -199,7 +199,7 @@ def test_a_run_that_fails_leaves_everything_as_it_was():
     (lambda: mp.AsynchronousPipeline([mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")], mp.MeanSquaredError(), 2, mp.SGD(1)),
      "tie='W': tied weights need a flush"),
     (lambda: pipeline(lambda K, M: mp.schedules.one_f_one_b(K, M)), "micro-batches [] in update 0 of stage 0, but mini-batch 0 is [0]"),
-    (lambda: pipedream_2bw(2, 7), "n_microbatches=7 is no multiple of per_update=2: use 8"),
+    (lambda: pipedream_2bw(2, 7), "n_microbatches=7 is not a multiple of per_update=2: use 8"),
     (lambda: mp.Pipeline(mp.models.mlp([4, 4, 4]), mp.MeanSquaredError(), 2, 1, pipedream(2, 2)),
      "the order of 'pipedream' updates the stages: pass optimizer=..., such as SGD(learning_rate=0.1)"),
     (lambda: mp.Pipeline(mp.models.mlp([4, 4, 4]), mp.MeanSquaredError(), 2, 2, pipedream(2, 2)),
@@ -259,8 +259,8 @@ def test_an_update_before_an_earlier_gradient_applies_its_own_only():
     (dict(versions=((0, 0), (0, None))), "versions has None: it counts the updates"),
     (dict(versions=((0, 0),)), "versions has rows of lengths [2]: give it 2 rows"),
     (dict(copy_of=(1, 1)), "copy_of=(1, 1) leaves copy 0 without micro-batches: where there is one copy, leave copy_of out"),
-    (dict(copy_of=(0,)), "copy_of=(0,) must have a 0 or 1 for each of the 2 micro-batches"),
-    (dict(copy_of=(0, -1)), "copy_of=(0, -1) must have a 0 or 1 for each of the 2 micro-batches"),
+    (dict(copy_of=(0,)), "copy_of=(0,) must have a copy, 0, 1, ..., for each of the 2 micro-batches"),
+    (dict(copy_of=(0, -1)), "copy_of=(0, -1) must have a copy, 0, 1, ..., for each of the 2 micro-batches"),
 ])
 def test_tables_that_do_not_fit_are_named_by_all_that_read_them(changes, words):
     schedule = replace(pipedream(2, 2), **changes)
@@ -302,7 +302,7 @@ def in_row(kind, M):
     (lambda K, M: replace(pipedream(K, M), copy_of=(0, 1)[:M]), 1, "copies of the network: 2; make it with 3, 2 and 1"),
     (astray(lambda M: f"{in_row('F', M)} {in_row('B', M)} {in_row('U', M)}"), 1, "0U0 comes after the backward of"),
     (astray(lambda M: " ".join(f"F{i} B{i} U{i}" for i in range(M)), versions=False), 1, "pass versions, for each stage a row"),
-    (astray(lambda M: f"{in_row('F', M)} B1 U1 B0 {' '.join(f'B{i}' for i in range(2, M))} {'U3' * (M > 2)}"), 2,
+    (astray(lambda M: f"{in_row('F', M)} B1 U1 B0 {' '.join(f'B{i}' for i in range(2, M))} {'U3' if M > 2 else 'U0'}"), 2,
      "applies micro-batches [1] in update 0 of stage 0, but mini-batch 0 is [0, 1]: put one U behind the last backward of each"),
 ])
 def test_schedules_of_ones_own_are_checked_before_anything_runs(schedule, n, words):

@@ -437,7 +437,7 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
         ),
         (
             ["timeline", "--order", "F0 B0", "--copy-of", "0", "1"],
-            "copy_of=(0, 1) must have a 0 or 1 for each of the 1 micro-batches",
+            "copy_of=(0, 1) must have a copy, 0, 1, ..., for each of the 1 micro-batches",
         ),
         (
             ["explain", "--most-alive", "0"],

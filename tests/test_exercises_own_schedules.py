@@ -97,7 +97,7 @@ FOR_BOTH = [
     (halved(naive(3, 4)), "0W0 is on the critical path"),
     (halved(naive(3, 4)).replace("I0 W0", "B0"), "Device 1 waits for all of 2B0, but needs only its half I: split it."),
     (with_recompute(one_f_one_b(3, 4)), "There is 0R0 in it: asked were F, B, I and W, one at a time."),
-    (SAME_MEMORY.rstrip() + " U3", "There is 2U3 in it"),
+    (SAME_MEMORY.strip().replace("\n", " U3\n") + " U3", "There is 0U3 in it"),
     (SAME_MEMORY.replace("W1 I2", "I2", 1), "It cannot run: device 0 never does 0W1 (missing)"),
     (SAME_MEMORY.replace("I0 W0 F3", "W0 I0 F3"), "It cannot run: device 0: 0W0 comes before 0I0, the other half, which it needs."),
     (SAME_MEMORY.replace("W3", "W3 B3", 1), "It cannot run: device 0 does 0B3 and also its half 0I3 (duplicated): use B, or I and W."),

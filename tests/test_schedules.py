@@ -1,5 +1,6 @@
 """Orders as the papers print them, closed forms against counted ticks, and every fault by name."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.planning.simulation import simulation_of
 from minipipe.schedules import (
-    ASYNCHRONOUS, BUILDERS, Action, Schedule, ScheduleError, build, gpipe, naive, names_for, one_f_one_b, peak_microbatches, peak_versions,
-    staleness, v_min, with_recompute,
+    ASYNCHRONOUS, BUILDERS, Action, Schedule, ScheduleError, build, gpipe, in_copies, naive, names_for,
+    one_f_one_b, peak_microbatches, peak_versions, staleness, v_min, with_all_reduce, with_recompute,
+    with_updates,
 )
 
 SIZES = [(K, M) for K in range(1, 9) for M in range(1, 21)]  # M < K included
@@ -51,7 +53,7 @@ def test_idle_ticks_inside_the_own_span_of_each_device_of_gpipe():
 
 
 def test_recomputation_hides_in_the_bubble_while_a_device_waits():
-    """GPipe with R = F: only the last device has no gap for its first R, so (M + K - 1)(F + R + B) - (K - 1) R."""
+    """GPipe with R = F: only the last device has no gap for its first R, which saves the others (K - 1) R."""
     for K, M in SIZES:
         trace = mp.simulate(with_recompute(gpipe(K, M)), mp.Costs(F=1, B=2, R=1))
         assert trace.makespan == (M + K - 1) * (1 + 1 + 2) - (K - 1) * 1
@@ -90,15 +92,17 @@ def test_builders_have_no_faults(data, K, M, recompute):
     (["F0 B0 B0"], "device 0 does 0B0 2 times (duplicated)"),
     (["F0 B0 X0"], "device 0: 0X0 is of unknown kind 'X'"),
     (["B0 F0"], "device 0: 0B0 comes before its forward 0F0"),
-    (["R0 F0 B0"], "device 0: 0R0 recomputes before there was a forward 0F0"),
+    (["R0 F0 B0"], "device 0: 0R0 comes before its forward 0F0"),
     (["F0 B0 R0"], "device 0: 0R0 comes after 0B0, which needs it"),
     (["F0 R0 R0 B0"], "device 0 does 0R0 2 times (duplicated)"),
     (["F0 B0", "0F0 0B0 1F0 1B0"], "stage 0 is on devices 0, 1"),
-    (["0F0 1F0 1B0 0B0", "0F1 1F1 1B1 0B1"], "stage 1 is on devices 0, 1: a stage's parameters are on one device only"),
+    (["0F0 1F0 1B0 0B0", "0F1 1F1 1B1 0B1"],
+     "stage 1 is on devices 0, 1: a stage's parameters are on one device only"),
     (["0F0 0B0", "2F0 2B0"], "no device does 1F0 (missing)"),
     (["1F0 0F0 0B0 1B0"], "deadlock: device 0 cannot start 1F0 before 0F0 on device 0"),
     (["F0 B0 F1 B1", "F1 B1 F0 B0"],
-     "deadlock: device 0 cannot start 0B0 before 1B0 on device 1, and device 1 cannot start 1F1 before 0F1 on device 0"),
+     "deadlock: device 0 cannot start 0B0 before 1B0 on device 1, and device 1 cannot start 1F1 before 0F1 "
+     "on device 0"),
 ])
 def test_faults_are_named_with_their_place(lines, words):
     schedule = Schedule.from_text(lines)
@@ -123,7 +127,8 @@ def test_a_deadlock_names_those_who_wait_for_each_other_and_nobody_else():
 
 def test_all_faults_are_listed_at_once():
     faults = Schedule.from_text(["F0 F0 B1", "B0 F0 X1"]).faults()
-    assert len(faults) == len(set(faults)) == 7  # 0F0 twice; 0F1, 0B0, 1F1, 1B1 missing; 1B0 early; 1X1 unknown
+    # 0F0 twice; 0F1, 0B0, 1F1, 1B1 missing; 1B0 early; 1X1 unknown
+    assert len(faults) == len(set(faults)) == 7
 
 
 @settings(max_examples=200)
@@ -134,7 +139,8 @@ def test_the_validator_agrees_with_the_cluster(data):
     devices = tuple(tuple(data.draw(st.permutations(order))) for order in gpipe(K, M).devices)
     schedule = Schedule(devices, K, M)
     backward_first = any(
-        order.index(("B", s, i)) < order.index(("F", s, i)) for s, order in enumerate(devices) for i in range(M)
+        order.index(("B", s, i)) < order.index(("F", s, i))
+        for s, order in enumerate(devices) for i in range(M)
     )
     if backward_first:
         assert any("comes before its forward" in fault for fault in schedule.faults())
@@ -146,13 +152,32 @@ def test_the_validator_agrees_with_the_cluster(data):
         assert len(mp.simulate(schedule).spans) == 2 * K * M
 
 
+def sum_before_each_update(schedule):
+    """PipeDream with data parallelism: an all-reduce of the gradients that each update applies."""
+    devices = []
+    for order in schedule.devices:
+        devices.append([])
+        for action in order:
+            devices[-1] += [action] if action.kind != "U" else [Action("A", *action[1:]), action]
+    return replace(schedule, devices=tuple(map(tuple, devices)))
+
+
 @st.composite
-def changed_schedules(draw):
-    """A schedule of any builder in which some actions are swapped, dropped, doubled, moved or renamed, or with other tables."""
+def changed_schedules(draw, closing=False):
+    """A schedule of any builder in which some actions are swapped, dropped, doubled, moved or renamed.
+
+    The copies are sometimes others, too.
+    closing: some have several copies, each on devices of its own, and all-reduces and updates.
+    """
     name = draw(st.sampled_from(sorted(BUILDERS | ASYNCHRONOUS)))
     K, M = draw(st.sampled_from([(1, 1), (2, 2), (2, 3), (2, 4), (4, 4), (4, 8)]))
     assume(name in names_for(K, M) or name in ASYNCHRONOUS and M % K == 0)
     schedule = build(name, K, M)
+    if closing:
+        schedule = in_copies(schedule, draw(st.integers(1, 3)))
+        ways = [sum_before_each_update] if "U" in schedule.kinds else [with_all_reduce, with_updates]
+        schedule = draw(st.sampled_from([*ways, lambda schedule: schedule]))(schedule)
+        M = schedule.n_microbatches
     devices = [list(order) for order in schedule.devices]
     for change in draw(st.lists(st.sampled_from(["swap", "drop", "double", "move", "rename"]), max_size=3)):
         order, other = draw(st.sampled_from(devices)), draw(st.sampled_from(devices))
@@ -163,7 +188,8 @@ def changed_schedules(draw):
             order[place], order[to % len(order)] = order[to % len(order)], order[place]
         elif change == "rename":
             _, stage, i = order[place].parts[0]
-            order[place] = Action(draw(st.sampled_from("FBIWRUX")), stage + draw(st.integers(-1, 1)), i + draw(st.integers(-1, 1)))
+            kind, up, later = (draw(st.sampled_from(of)) for of in ("FBIWRAUX", (-1, 0, 1), (-1, 0, 1)))
+            order[place] = Action(kind, stage + up, i + later)
         else:
             action = order[place] if change == "double" else order.pop(place)
             if change != "drop":
@@ -173,36 +199,74 @@ def changed_schedules(draw):
 
 
 def comes_to_its_end(schedule):
-    """Whether every action can be done once what it needs has been, and all gradients are complete then: by trying in rounds."""
-    copy_of, done, applied, home = schedule.copy_of or (0,) * schedule.n_microbatches, set(), set(), {}
-    if len(copy_of) != schedule.n_microbatches or 0 not in copy_of or not set(copy_of) <= {0, 1}:
+    """Whether every action can be done once what it needs has been, until all is complete: in rounds."""
+    copy_of = schedule.copy_of or (0,) * schedule.n_microbatches
+    if len(copy_of) != schedule.n_microbatches or set(copy_of) != set(range(max(copy_of) + 1)):
         return False
     stages, last = range(schedule.n_stages), schedule.n_stages - 1
+    every = [(device, *part) for device in range(len(schedule.devices)) for part in schedule.parts(device)]
+    kinds = {kind for _, kind, _, _ in every}
+    devices_of = {s: {device for device, _, stage, _ in every if stage == s} for s in stages}
+    done, home, updated = set(), {}, Counter()
+    open_gradients, summed, over = {}, {}, set()  # of a stage on a device, since its last update
+    lanes = [[] for _ in schedule.devices]
 
     def possible(device, kind, s, i):
-        if kind not in "FBIWRU" or s not in stages or i not in range(len(copy_of)) or home.setdefault((copy_of[i], s), device) != device:
+        if kind not in "FBIWRAU" or s not in stages or i not in range(len(copy_of)):
             return False
-        F, I, W, R = ((k, s, i) in done for k in "FIWR")
-        backward = {("B", s, i), ("I", s, i)} & done
+        if home.setdefault((copy_of[i], s), device) != device:
+            return False
+        here, F, I, W, R = (s, device), *((k, s, i) in done for k in "FIWR")
+        backward, gradients = {("B", s, i), ("I", s, i)} & done, open_gradients.get((s, device), set())
         above = s == last or {("B", s + 1, i), ("I", s + 1, i)} & done
-        own = {j for k, stage, j in done if stage == s and k in "BW"} - {j for stage, j in applied if stage == s}
-        versions = schedule.versions and schedule.versions[s][i] > sum(k == "U" and stage == s for k, stage, _ in done)
+        if kind == "A":
+            return i in gradients and max(gradients) == i and here not in summed
+        if kind == "U":
+            alone = "A" not in kinds and len(devices_of[s]) == 1
+            return i in gradients and max(gradients) == i and (here in over or alone)
+        if kind in "BW" and here in summed or updated[here] and not schedule.versions:
+            return False
+        too_new = schedule.versions and schedule.versions[s][i] > updated[here]
         return bool({
-            "F": not F and not versions and (s == 0 or ("F", s - 1, i) in done), "B": F and not backward and above,
-            "I": F and not backward and above, "W": I and not W, "R": F and not backward and not R, "U": i in own and max(own) == i,
+            "F": not F and not too_new and (s == 0 or ("F", s - 1, i) in done),
+            "B": F and not backward and above, "I": F and not backward and above,
+            "W": I and not W, "R": F and not backward and not R,
         }[kind])
+
+    def do(device, kind, s, i):
+        here = s, device
+        done.add((kind, s, i))
+        if kind in "BW":
+            open_gradients.setdefault(here, set()).add(i)
+        elif kind == "A":
+            summed[here] = i
+            lanes[device].append(s)
+        elif kind == "U":
+            updated[here] += 1
+            open_gradients.pop(here)
+            summed.pop(here, None)
+            over.discard(here)
+
+    def meet():
+        """The all-reduces that are the first of all lanes where they belong are over."""
+        for s in stages:
+            if devices_of[s] and all(lanes[device][:1] == [s] for device in devices_of[s]):
+                over.update((lanes[device].pop(0), device) for device in devices_of[s])
+                return True
+        return False
 
     left, moved = [list(order) for order in schedule.devices], True
     while moved:
-        moved = False
+        moved = meet()
         for device, order in enumerate(left):
             while order and all(possible(device, *part) for part in order[0].parts):
-                for kind, s, i in order.pop(0).parts:
-                    if kind == "U":
-                        applied |= {(s, j) for k, stage, j in done if stage == s and k in "BW"}
-                    done.add((kind, s, i))
+                for part in order.pop(0).parts:
+                    do(device, *part)
                 moved = True
-    return not any(left) and all({("B", s, i), ("W", s, i)} & done for s in stages for i in range(len(copy_of)))
+    complete = all({("B", s, i), ("W", s, i)} & done for s in stages for i in range(len(copy_of)))
+    all_summed = "A" not in kinds or open_gradients.keys() <= summed.keys()
+    all_applied = "U" not in kinds or not open_gradients
+    return complete and all_summed and all_applied and not any(left) and not any(lanes)
 
 
 @settings(max_examples=300)
@@ -212,6 +276,20 @@ def test_a_schedule_has_faults_exactly_if_it_cannot_run_to_its_end(schedule):
     runs = comes_to_its_end(schedule)
     assert (schedule.faults() == []) == runs
     for use in (mp.simulate, staleness, peak_versions):
+        if runs:
+            use(schedule)
+        else:
+            with pytest.raises(ScheduleError, match="cannot run"):
+                use(schedule)
+
+
+@settings(max_examples=300)
+@given(changed_schedules(closing=True))
+def test_a_schedule_with_all_reduces_and_updates_has_faults_exactly_if_it_cannot_run_to_its_end(schedule):
+    """Copies on devices of their own, too; whatever the fault is, it is a list of sentences."""
+    runs, faults = comes_to_its_end(schedule), schedule.faults()
+    assert (faults == []) == runs and len(faults) == len(set(faults))
+    for use in (staleness, peak_versions):
         if runs:
             use(schedule)
         else:
@@ -238,17 +316,21 @@ def test_stages_may_share_a_device():
     (lambda: Schedule.from_text("F0 BB"), "device 0: 'BB' is not an action"),
     (lambda: Schedule.from_text(""), "has no actions"),
     (lambda: Schedule.from_text("F0 B999999999"), "0B999999999 is out of reach"),
-    (lambda: Schedule.from_text("F0 B0", 0), "n_microbatches=0 does not fit a schedule of 2 actions: use 1, or leave it out"),
+    (lambda: Schedule.from_text("F0 B0", 0),
+     "n_microbatches=0 does not fit a schedule of 2 actions: use 1, or leave it out"),
     (lambda: Schedule.from_text("F0 B0", 1.5), "n_microbatches=1.5 does not fit"),
     (lambda: gpipe(2, 2.5), "n_stages=2 and n_microbatches=2.5 must both be whole numbers"),
     (lambda: build("v-half", "4", 4), "n_stages='4' and n_microbatches=4 must both be whole numbers"),
     (lambda: v_min(2.0, 4), "n_stages=2.0 and n_microbatches=4 must both be whole numbers"),
-    (lambda: build("zb-v", 1, 4), "'zb-v' puts 2 stages on each device, which n_stages=1 does not allow: use 2"),
+    (lambda: build("zb-v", 1, 4),
+     "'zb-v' puts 2 stages on each device, which n_stages=1 does not allow: use 2"),
     (lambda: mp.simulate("1f1b"), "schedule='1f1b' is not a Schedule: pass one, such as build('1f1b', n_stages, n_microbatches)"),
     (lambda: mp.simulate(gpipe(2, 2), {"F": 1}), "costs={'F': 1} must be Costs(F=..., B=...)"),
-    (lambda: mp.simulate(gpipe(2, 2), mp.Costs(B=None)), "B=None on stage 0: a cost is a finite number of ticks above 0"),
+    (lambda: mp.simulate(gpipe(2, 2), mp.Costs(B=None)),
+     "B=None on stage 0: a cost is a finite number of ticks above 0"),
     (lambda: mp.Costs.from_text("F"), "'' is not a number: write for instance F=1,B=2.5"),
-    (lambda: mp.simulate(Schedule((), 0, 0)), "a schedule needs at least 1 stage and 1 micro-batch, not 0 and 0"),
+    (lambda: mp.simulate(Schedule((), 0, 0)),
+     "a schedule needs at least 1 stage and 1 micro-batch, not 0 and 0"),
     (lambda: Schedule.from_text("1F0 1B0").placement, "no device does 0F0 (missing)"),
 ])
 def test_mistakes_are_answered_with_the_remedy(call, words):

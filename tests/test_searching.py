@@ -1,4 +1,4 @@
-"""The best schedule against every order there is, against the closed forms, and the greedy one against both."""
+"""The best schedule against every order there is and the closed forms, and the greedy one against both."""
 
 import itertools
 import random
@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.schedules import Action, Costs, ScheduleError, best_schedule, build, greedy_schedule, one_f_one_b
+from minipipe.schedules import (
+    Action, Costs, ScheduleError, best_schedule, build, greedy_schedule, one_f_one_b,
+)
 
 
 def simulated(schedule, costs, latency=0):
@@ -18,8 +20,9 @@ def simulated(schedule, costs, latency=0):
 # ---- the search against every order of the labelled actions
 
 def orders(device, M, kinds, limit, in_turn=False):
-    """Every order of a device's actions in which a micro-batch's kinds follow one another, with at most `limit` alive.
+    """Every order of a device's actions in which a micro-batch's kinds follow one another.
 
+    limit: the most micro-batches that are alive.
     in_turn: only those in which each kind takes the micro-batches as they come.
     """
     def complete(order, next_kind):
@@ -35,7 +38,7 @@ def orders(device, M, kinds, limit, in_turn=False):
 
 
 def shortest_of_all(K, M, ticks, latency, kinds, limits, in_turn=False):
-    """The smallest makespan over all orders of all devices: nothing is assumed about waiting, nor about micro-batches."""
+    """The smallest makespan over all orders of all devices: nothing is assumed about waiting."""
     best = float("inf")
     for devices in itertools.product(*(list(orders(r, M, kinds, limits[r], in_turn)) for r in range(K))):
         best = min(best, makespan_of(devices, K, ticks, latency))
@@ -60,16 +63,19 @@ def makespan_of(devices, K, ticks, latency):
     return max(free) if all(head == len(order) for head, order in zip(heads, devices)) else float("inf")
 
 
-@pytest.mark.parametrize("K, M, halves, times", [(2, 2, False, 40), (2, 2, True, 12), (3, 2, False, 20), (2, 3, False, 3)])
+@pytest.mark.parametrize("K, M, halves, times", [
+    (2, 2, False, 40), (2, 2, True, 12), (3, 2, False, 20), (2, 3, False, 3),
+])
 def test_no_order_of_the_labelled_actions_is_shorter(K, M, halves, times):
-    """Unequal stages, any limits, free and slow links: the search takes orders for granted, this enumeration does not."""
+    """Unequal stages, any limits, free and slow links: this enumeration takes no order for granted."""
     draw = random.Random(K + 10 * M + halves)
     for _ in range(times):
         ticks = {kind: [draw.randint(1, 6) for _ in range(K)] for kind in "FBIW"}
         limits, latency = [draw.randint(1, M) for _ in range(K)], draw.choice([0, 0, 1, 3])
         found = best_schedule(K, M, Costs(**ticks), limits, halves, latency)
         assert found.proved
-        assert found.makespan == shortest_of_all(K, M, ticks, latency, "FIW" if halves else "FB", limits), (ticks, limits, latency)
+        shortest = shortest_of_all(K, M, ticks, latency, "FIW" if halves else "FB", limits)
+        assert found.makespan == shortest, (ticks, limits, latency)
 
 
 @pytest.mark.parametrize("K, M, halves, limits, F, B, I, W", [
@@ -79,7 +85,7 @@ def test_no_order_of_the_labelled_actions_is_shorter(K, M, halves, times):
     (2, 3, True, [2, 2], [5, 5], [13, 15], [5, 7], [8, 8]),
 ])
 def test_no_partial_schedule_is_dropped_for_one_that_only_looks_better(K, M, halves, limits, F, B, I, W):
-    """Here two partial schedules with the same actions done differ in what is free, or arrives, one tick later."""
+    """Two partial schedules with the same actions done differ in what is free, or arrives, one tick later."""
     found = best_schedule(K, M, Costs(F=F, B=B, I=I, W=W), limits, halves)
     ticks = {"F": F, "B": B, "I": I, "W": W}
     assert found.makespan == shortest_of_all(K, M, ticks, 0, "FIW" if halves else "FB", limits, in_turn=True)
@@ -107,9 +113,10 @@ def test_one_micro_batch_at_a_time_is_the_naive_schedule():
 
 @pytest.mark.parametrize("F, I, W", [(1, 1, 1), (2, 2, 1), (2, 3, 1), (3, 2, 2)])
 def test_the_zero_bubble_schedules_are_the_best_in_their_memory(F, I, W):
-    """K alive: M(F+B) + (K-1)(F+I-W), that of ZB-H1; 2K - 1 alive, and I no longer than F: M(F+B) + (K-1)F, that of ZB-H2.
+    """K alive: M(F+B) + (K-1)(F+I-W), that of ZB-H1; 2K - 1 alive and I <= F: M(F+B) + (K-1)F, that of ZB-H2.
 
-    The second is a bound without any limit: the last stage cannot begin before (K-1)F, and then has M(F+B) to do.
+    The second is a bound without any limit: the last stage cannot begin before (K-1)F, and then has M(F+B) to
+    do.
     """
     costs = Costs(F=F, B=I + W, I=I, W=W)
     for K, M in [(2, 3), (2, 6), (3, 5), (3, 6)]:
@@ -117,15 +124,18 @@ def test_the_zero_bubble_schedules_are_the_best_in_their_memory(F, I, W):
         assert within_K.proved and within_K.makespan == M * (F + I + W) + (K - 1) * (F + I - W)
         assert within_K.makespan == simulated(build("zb-h1", K, M), costs)
         if I <= F:
-            assert within_twice.makespan == M * (F + I + W) + (K - 1) * F == simulated(build("zb-h2", K, M), costs)
-            assert within_twice.proved and within_twice.makespan == best_schedule(K, M, costs, halves=True).makespan
+            assert within_twice.makespan == M * (F + I + W) + (K - 1) * F
+            assert within_twice.makespan == simulated(build("zb-h2", K, M), costs)
+            assert within_twice.proved
+            assert within_twice.makespan == best_schedule(K, M, costs, halves=True).makespan
 
 
 def test_a_search_that_gives_up_says_so():
     """Unequal stages for which the first schedule found is not the best one."""
     costs = Costs(F=[2, 1], B=[9, 12], I=[4, 6])
     short, full = (best_schedule(2, 3, costs, 2, halves=True, most_nodes=most) for most in (1, 10_000))
-    assert (short.proved, short.bound, short.makespan) == (False, 41, 43) and simulated(short.schedule.validate(2), costs) == 43
+    assert (short.proved, short.bound, short.makespan) == (False, 41, 43)
+    assert simulated(short.schedule.validate(2), costs) == 43
     assert (full.proved, full.bound, full.makespan) == (True, 41, 41)
 
 
@@ -160,7 +170,8 @@ def test_what_is_found_keeps_the_limit_and_takes_the_ticks_that_it_says(data, si
 @given(st.data(), st.integers(1, 4), st.integers(1, 7), st.booleans())
 def test_the_greedy_schedule_never_gets_stuck(data, K, M, halves):
     """Stages anywhere, and only just room for one micro-batch on each device, or a little more."""
-    placement = data.draw(st.permutations([*range(K), *data.draw(st.lists(st.integers(0, K - 1), max_size=4))]))
+    more = data.draw(st.lists(st.integers(0, K - 1), max_size=4))
+    placement = data.draw(st.permutations([*range(K), *more]))
     limits = [placement.count(r) + data.draw(st.integers(0, 2)) for r in range(K)]
     schedule = greedy_schedule(K, M, most_alive=limits, halves=halves, placement=placement)
     assert schedule.validate(limits).placement == list(placement)
@@ -176,10 +187,13 @@ def test_the_greedy_schedule_reaches_the_closed_forms(K, M):
     assert simulated(greedy_schedule(K, M, most_alive=[K - r for r in range(K)]), Costs()) == (M + K - 1) * 3
     for F, I, W in [(1, 1, 1), (2, 2, 1), (1, 2, 1)]:
         costs = Costs(F=F, B=I + W, I=I, W=W)
-        assert simulated(greedy_schedule(K, M, costs, K, halves=True), costs) == M * (F + I + W) + (K - 1) * (F + I - W)
-        assert simulated(greedy_schedule(K, M, costs, 2 * K - 1, halves=True), costs) == M * (F + I + W) + (K - 1) * F
+        limits = K, 2 * K - 1
+        within_K, within_twice = (greedy_schedule(K, M, costs, limit, halves=True) for limit in limits)
+        assert simulated(within_K, costs) == M * (F + I + W) + (K - 1) * (F + I - W)
+        assert simulated(within_twice, costs) == M * (F + I + W) + (K - 1) * F
     half = Costs(F=0.5, B=1)
-    assert simulated(greedy_schedule(K, M, half, 2 * K, halves=True, placement=V[K]), half) == M * 3 + (K - 1) / 2
+    in_a_v = greedy_schedule(K, M, half, 2 * K, halves=True, placement=V[K])
+    assert simulated(in_a_v, half) == M * 3 + (K - 1) / 2
 
 
 @pytest.mark.parametrize("name, K, M, limit, more", [
@@ -193,17 +207,18 @@ def test_how_close_the_greedy_schedule_comes_in_half_and_in_a_third_of_the_memor
 
 
 def test_several_stages_on_each_device_without_halves():
-    """Interleaved 1F1B takes 28.5 ticks, with 11 activations on the first device; the greedy one 29, with 12."""
+    """Interleaved 1F1B takes 28.5 ticks, with 11 activations on device 0; the greedy one 29, with 12."""
     costs = Costs(F=0.5, B=1)
     greedy = greedy_schedule(4, 8, costs, 12, v=2)
     assert greedy.placement == [0, 1, 2, 3] * 2 and simulated(greedy.validate(12), costs) == 29
 
 
 def test_the_greedy_schedule_knows_how_long_messages_take():
-    """46 ticks with whole backwards and 39 with halves are also the best; without that knowledge, 49 and 41."""
+    """46 ticks with whole backwards and 39 with halves are also the best; without it, 49 and 41."""
     for halves, T in [(False, 46), (True, 39)]:
         greedy = greedy_schedule(4, 8, Costs(), 4, halves, latency=1)
-        assert simulated(greedy, Costs(), latency=1) == T == best_schedule(4, 8, Costs(), 4, halves, latency=1).makespan
+        assert simulated(greedy, Costs(), latency=1) == T
+        assert best_schedule(4, 8, Costs(), 4, halves, latency=1).makespan == T
 
 
 # ---- what is refused
@@ -226,7 +241,8 @@ def test_arguments_that_make_no_sense_are_refused(make, arguments, words):
 
 
 @pytest.mark.parametrize("arguments, words", [
-    (dict(v=2, most_alive=1), "most_alive=1 on device 0 lets no micro-batch through its 2 stages: use at least 2"),
+    (dict(v=2, most_alive=1),
+     "most_alive=1 on device 0 lets no micro-batch through its 2 stages: use at least 2"),
     (dict(v=0), "v=0 stages on each device must be at least 1"),
     (dict(placement=[0, 2]), "placement=[0, 2] must have each of the devices 0..1"),
     (dict(placement=[0, 1, 1, 0], v=2), "give one of them"),
@@ -238,8 +254,8 @@ def test_stages_that_make_no_sense_are_refused(arguments, words):
 
 
 def test_costs_that_the_search_does_not_order_are_refused():
-    with pytest.raises(ValueError, match="leave U and all_reduce out"):
-        best_schedule(2, 4, Costs(all_reduce=3))
+    with pytest.raises(ValueError, match="leave A and U out"):
+        best_schedule(2, 4, Costs(A=3))
     with pytest.raises(ValueError, match="most_nodes=0 must be at least 1"):
         best_schedule(2, 4, most_nodes=0)
 

@@ -7,7 +7,9 @@ import pytest
 
 import minipipe as mp
 from minipipe.functions import leaves
-from minipipe.schedules import build, costs_in_segments, in_segments, names_for, peak_microbatches, pipedream, with_recompute
+from minipipe.schedules import (
+    build, costs_in_segments, in_segments, names_for, peak_microbatches, pipedream, with_recompute,
+)
 from minipipe.verification import same_bits
 
 KEPT = ("stashed inputs", "caches")
@@ -15,11 +17,14 @@ KEPT = ("stashed inputs", "caches")
 
 @pytest.mark.parametrize("name", names_for(2, 4))
 def test_segments_give_the_same_bits_in_the_same_time(name):
-    """Each of n segments takes 1/n of the ticks, so nothing is later; a stage of the middle is not waited for longer."""
+    """Each of n segments takes 1/n of the ticks, so nothing is later; no stage is waited for longer."""
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((4, 9)), rng.standard_normal((2, 9))
     schedule = in_segments(build(name, 2, 4), 3)
-    layers = [mp.Linear(4, 4), mp.Tanh(), mp.Linear(4, 3), mp.Fork("a"), mp.Linear(3, 3), mp.Join("a"), mp.Linear(3, 2)]
+    layers = [
+        mp.Linear(4, 4), mp.Tanh(), mp.Linear(4, 3), mp.Fork("a"), mp.Linear(3, 3), mp.Join("a"),
+        mp.Linear(3, 2),
+    ]
     for mode in ("never", "always"):
         assert same_bits(mp.Pipeline(layers, mp.MeanSquaredError(), 6, 4, schedule, mode), X, Y)
     whole = mp.simulate(build(name, 2, 4), mp.Costs(F=3, B=6))
@@ -28,11 +33,15 @@ def test_segments_give_the_same_bits_in_the_same_time(name):
 
 
 def test_recomputation_needs_least_memory_with_as_many_segments_as_the_root_of_the_layers():
-    """16 equal layers on one device, one micro-batch: n - 1 inputs, the caches of 16/n layers, one of the loss; least for n = 4."""
+    """16 equal layers on one device, one micro-batch: least for n = 4.
+
+    There are n - 1 inputs, the caches of 16/n layers, and one of the loss.
+    """
     X = np.random.default_rng(0).standard_normal((8, 512))
     peaks = {}
     for n in (1, 2, 4, 8, 16):
-        pipe = mp.Pipeline([mp.Linear(8, 8)] * 16, mp.MeanSquaredError(), n, 1, in_segments(build("gpipe", 1, 1), n), recompute=True)
+        schedule = in_segments(build("gpipe", 1, 1), n)
+        pipe = mp.Pipeline([mp.Linear(8, 8)] * 16, mp.MeanSquaredError(), n, 1, schedule, recompute=True)
         pipe.forward_backward(X, X)
         assert pipe.trace.peak_bytes(KEPT) == [(n + 16 // n) * X.nbytes]
         peaks[n] = pipe.trace.peak_bytes()
@@ -41,12 +50,19 @@ def test_recomputation_needs_least_memory_with_as_many_segments_as_the_root_of_t
 
 @pytest.mark.parametrize("name", names_for(4, 6))
 def test_an_input_for_every_sqrt_of_the_layers_gives_the_same_bits(name):
-    """Stages of 5, 4, 1 and 3 layers become 2, 2, 1 and 2 each, on the same devices; ragged micro-batches, a batch norm, a skip."""
+    """Stages of 5, 4, 1 and 3 layers become 2, 2, 1 and 2 each, on the same devices.
+
+    The micro-batches are ragged, and the network has a batch norm and a skip.
+    """
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((4, 15)), rng.standard_normal((4, 15))
-    layers = [mp.Linear(4, 4), mp.Fork("a"), mp.BatchNorm(4), mp.Tanh(), mp.Dropout(0.5), mp.Join("a"), *[mp.Linear(4, 4)] * 7]
+    layers = [
+        mp.Linear(4, 4), mp.Fork("a"), mp.BatchNorm(4), mp.Tanh(), mp.Dropout(0.5), mp.Join("a"),
+        *[mp.Linear(4, 4)] * 7,
+    ]
     kept, roots = (
-        mp.Pipeline(layers, mp.MeanSquaredError(), 4, 6, name, mode, partition=[5, 4, 1, 3]) for mode in ("never", "sqrt")
+        mp.Pipeline(layers, mp.MeanSquaredError(), 4, 6, name, mode, partition=[5, 4, 1, 3])
+        for mode in ("never", "sqrt")
     )
     assert [len(stage.layers) for stage in roots.stages] == [3, 2, 2, 2, 1, 2, 1]
     assert roots.forward_backward(X, Y) == kept.forward_backward(X, Y)
@@ -60,15 +76,20 @@ def test_an_input_for_every_sqrt_of_the_layers_gives_the_same_bits(name):
 
 
 def test_an_input_for_every_sqrt_of_the_layers_needs_less_memory():
-    """16 equal layers on each of 2 devices, one micro-batch: 3 inputs and the caches of 4 layers, not of 16; and one of the loss.
+    """16 equal layers on each of 2 devices, one micro-batch: least memory with 4 segments.
 
-    The time: forwards of 4 and 8 ticks, then on device 1 a recomputation of 8 and a backward of 16, then on device 0 a
-    backward of 8 and a recomputation of 4, of which the first of four segments, a tick, is done while it waits.
+    Each keeps 3 inputs and the caches of 4 layers, not of 16; and the last one that of the loss.
+
+    The time: forwards of 4 and 8 ticks, then on device 1 a recomputation of 8 and a backward of 16, then on
+    device 0 a backward of 8 and a recomputation of 4, of which the first of four segments, a tick, is done
+    while it waits.
     """
     X = np.random.default_rng(0).standard_normal((8, 512))
     peaks = {}
     for mode in ("always", "sqrt"):
-        pipe = mp.Pipeline([mp.Linear(8, 8)] * 32, mp.MeanSquaredError(), 2, 1, recompute=mode, costs=mp.Costs(F=[4, 8], B=[8, 16]))
+        costs = mp.Costs(F=[4, 8], B=[8, 16])
+        layers = [mp.Linear(8, 8)] * 32
+        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 1, recompute=mode, costs=costs)
         pipe.forward_backward(X, X)
         peaks[mode] = [n_bytes / X.nbytes for n_bytes in pipe.trace.peak_bytes(KEPT)]
     assert peaks == {"always": [16, 17], "sqrt": [7, 8]}
@@ -85,8 +106,10 @@ def test_the_bytes_of_segments_are_foreseen():
 
 def test_costs_of_segments_are_shares():
     costs = costs_in_segments(mp.Costs(F=[2, 3], B=0.5, U=0, FB=[4, 5], message_bytes=[7, 8]), 2, [2, 3])
-    assert costs == mp.Costs(F=[1, 1, 1, 1, 1], B=[0.25, 0.25] + [0.5 / 3] * 3, U=[0] * 5, FB=[2, 2] + [Fraction(5, 3)] * 3,
-                             message_bytes=[0, 7, 0, 0, 8])
+    assert costs == mp.Costs(
+        F=[1, 1, 1, 1, 1], B=[0.25, 0.25] + [0.5 / 3] * 3, U=[0] * 5, FB=[2, 2] + [Fraction(5, 3)] * 3,
+        message_bytes=[0, 7, 0, 0, 8],
+    )
     with pytest.raises(ValueError, match="n has 3 numbers of segments for 2 stages"):
         costs_in_segments(mp.Costs(), 2, [1, 2, 3])
     with pytest.raises(ValueError, match="F has 3 costs for 2 stages"):
@@ -99,17 +122,19 @@ def test_costs_of_segments_are_shares():
 
 
 def test_updates_and_overlaps_are_cut_too():
-    assert str(in_segments(pipedream(1, 1), 2)) == "device 0: 0F0 1F0 1B0 0B0 0U0 1U0"
-    assert in_segments(pipedream(2, 3), 2).faults() == [] and in_segments(pipedream(2, 3), 2).versions[1] == pipedream(2, 3).versions[0]
+    assert str(in_segments(pipedream(1, 1), 2)) == "device 0: 0F0 1F0 1B0 0B0 1U0 0U0"
+    assert in_segments(pipedream(2, 3), 2).faults() == []
+    assert in_segments(pipedream(2, 3), 2).versions[1] == pipedream(2, 3).versions[0]
     overlap = mp.Schedule.from_text(["F0 F1 B0 B1", "F0 1F1&1B0 B1"])
     assert "2F1&3B0 3F1&2B0" in str(in_segments(overlap, 2))
     two_stages = mp.Schedule.from_text(["0F0 1F0 0F1&1B0 1F1 0B0 1B1 0B1"])
-    assert "0F1&2B0 1B0" in str(in_segments(two_stages, [1, 2])) and in_segments(two_stages, [1, 2]).faults() == []
+    assert "0F1&2B0 1B0" in str(in_segments(two_stages, [1, 2]))
+    assert in_segments(two_stages, [1, 2]).faults() == []
     assert with_recompute(in_segments(build("dualpipe", 2, 4), 2)).faults() == []
     for n in (2.0, None, [1, 1.5], "ab"):
-        with pytest.raises(ValueError, match=r"n=.* segments of a stage must be at least 1, in whole numbers"):
+        with pytest.raises(ValueError, match="n=.* segments of a stage must be at least 1, in whole numbers"):
             in_segments(build("gpipe", 2, 2), n)
-    with pytest.raises(ValueError, match="schedule='gpipe' is none: pass a Schedule"):
+    with pytest.raises(ValueError, match="schedule='gpipe' is not a Schedule: pass one"):
         in_segments("gpipe", 2)
     with pytest.raises(ValueError, match="n=0 segments of a stage must be at least 1"):
         in_segments(build("gpipe", 2, 2), 0)

@@ -77,7 +77,7 @@ def add_costs(parser, stage="stage"):
         "--costs",
         default="F=1,B=2",
         metavar="KIND=TICKS,...",
-        help=f"ticks of F, B, I, W, R, FB, U and all_reduce on each {stage}, and message_bytes; "
+        help=f"ticks of F, B, I, W, R, FB, A and U on each {stage}, and message_bytes; "
         "with / between stages: F=1/1/2/1,B=2 (default: %(default)s)",
     )
 

@@ -9,11 +9,8 @@ from ..pipeline.totals import Totals
 from ..pipeline.versions import Versions
 from ..pipeline.wires import MAIN
 from ..schedules.counting import check_versions, updates
-from ..schedules.rules import RULES, WEIGHT
+from ..schedules.rules import CLOSING, RULES, WEIGHT
 from .one_microbatch import Footprint
-
-CLOSING = [kind for kind, rule in RULES.items() if rule.needs & WEIGHT]  # the kinds that come when a backward is complete
-
 
 class StandIn:
     """What stands for a stage where there are only bytes: it holds what the stage would, and sends what the stage would.

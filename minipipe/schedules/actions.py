@@ -3,15 +3,21 @@
 import re
 from typing import NamedTuple
 
-from .rules import RULES
+from .rules import RULES, one_of
 
 
 class Action(NamedTuple):
     """One piece of work, written as PyTorch writes it: `2F0` is the forward of micro-batch 0 on stage 2.
 
-    kind: "F" forward, "B" backward, or its halves "I" (the gradient of the stage's input) and "W" (of its weights),
-    "R" recompute the forward for a backward that follows, and "U" update the stage's weights with the gradients of all
-    micro-batches since its last update, of which this one is the last.
+    kind: one of these; what each of them needs and gives is in `minipipe.schedules.rules`.
+        "F" forward;
+        "B" backward, or its halves "I" (the gradient of the stage's input) and "W" (of its weights);
+        "R" recompute the forward for a backward that follows;
+        "A" start the all-reduce: add up the stage's gradients over all copies of the network;
+        "U" update the stage's weights.
+    stage: the part of the network, counted from 0.
+    microbatch: counted from 0. An `A` and a `U` take in the gradients of all micro-batches since the stage's
+        last update, of which this one is the last.
     """
 
     kind: str
@@ -25,7 +31,7 @@ class Action(NamedTuple):
 
     @property
     def alive(self):
-        """By how many micro-batches more its device keeps activations after it."""
+        """By how many micro-batches more its device keeps activations after it; 0 for an unknown kind."""
         return RULES[self.kind].alive if self.kind in RULES else 0
 
     def __str__(self):
@@ -35,11 +41,12 @@ class Action(NamedTuple):
 class Overlap(NamedTuple):
     """A forward and a backward that one device runs at once: while one sends, the other computes.
 
-    Both begin together and end together. Written `0F5&3B2`. Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.1.
+    Both begin together and end together. Written `0F5&3B2`. Source: DeepSeek-V3, arXiv 2412.19437, section
+    3.2.1.
 
     >>> overlap = Overlap(Action("F", 0, 5), Action("B", 3, 2))
-    >>> str(overlap), overlap.kind
-    ('0F5&3B2', 'F&B')
+    >>> str(overlap), overlap.kind, overlap.alive
+    ('0F5&3B2', 'F&B', 0)
     """
 
     forward: Action
@@ -52,12 +59,17 @@ class Overlap(NamedTuple):
         """The `Action`s of which this one is made: the forward and the backward."""
         return tuple(self)
 
+    @property
+    def alive(self):
+        """By how many micro-batches more its device keeps activations after it."""
+        return self.forward.alive + self.backward.alive
+
     def __str__(self):
         return f"{self.forward}&{self.backward}"
 
 
 def parse(word, device):
-    """The action that `word` stands for; without a stage, that of the device. `ValueError` for any other word.
+    """The action that `word` stands for; without a stage, that of the device. `ValueError` for others.
 
     >>> parse("F0", 2), str(parse("0F5&3B2", 0))
     (Action(kind='F', stage=2, microbatch=0), '0F5&3B2')
@@ -66,7 +78,9 @@ def parse(word, device):
     if len(parts) == 1:
         return parts[0]
     if [part.kind for part in parts] != ["F", "B"]:
-        raise ValueError(f"device {device}: {word!r} is not an overlap: write a forward & a backward, such as 0F5&3B2")
+        raise ValueError(
+            f"device {device}: {word!r} is not an overlap: write a forward & a backward, such as 0F5&3B2"
+        )
     return Overlap(*parts)
 
 
@@ -74,7 +88,8 @@ def _parse_part(part, word, device):
     match = re.fullmatch(r"(\d*)([A-Za-z])(\d+)", part, re.ASCII)
     if not match:
         raise ValueError(
-            f"device {device}: {word!r} is not an action: write F0, B0, I0, W0, R0 or U0, 2F0 for stage 2, or 0F5&3B2 for an overlap"
+            f"device {device}: {word!r} is not an action: write {one_of(kind + '0' for kind in RULES)}, 2F0 "
+            "for stage 2, or 0F5&3B2 for an overlap"
         )
     stage, kind, microbatch = match.groups()
     return Action(kind.upper(), int(stage) if stage else device, int(microbatch))

@@ -1,55 +1,63 @@
-"""Schedules without a flush: a stage updates its weights while later micro-batches are under way, which used older ones.
+"""Schedules without a flush: a stage updates its weights while later micro-batches are under way.
 
-Each builder says which weights a stage uses for which micro-batch: `versions[stage][i]` is the number of updates in them.
+Those have used older weights. Each builder says which weights a stage uses for which micro-batch:
+`versions[stage][i]` is the number of updates in them.
 """
 
 from .actions import Action
-from .builders import check
+from .limits import check_sizes
 from .schedule import Schedule
 
 
 def pipedream(n_devices, n_microbatches, vertical_sync=False):
-    """1F1B without an end: here a micro-batch is a whole mini-batch, and each backward is followed by an update.
+    """1F1B without an end: each micro-batch is a whole mini-batch, and each backward brings an update.
 
         F0 F1 F2 F3             B0 U F4    B1 U F5    B2 U         (device 0 of 4)
                  F0 B0 U F1 B1 U F2 B2 U F3 B3 U                   (device 3)
 
-    Device r of K warms up with K - r - 1 forwards. A forward uses the newest weights of its stage, a backward those of its own
-    forward, which the stage has stashed (weight stashing): at most K - r versions, as many as micro-batches alive. With stages
-    counted from 0, n = K and w_s(t) the weights of stage s after t updates,
+    Device r of K warms up with K - r - 1 forwards. A forward uses the newest weights of its stage, a backward
+    those of its own forward, which the stage has stashed (weight stashing): at most K - r versions, as many
+    as micro-batches alive. With stages counted from 0, n = K and w_s(t) the weights of stage s after t
+    updates,
 
         w(t + 1) = w(t) - learning_rate * grad f(w_0(t - n + 1), w_1(t - n + 2), ..., w_(n-1)(t))
 
-    where negative times mean 0. vertical_sync: every stage uses the version of stage 0, t - n + 1, so that a micro-batch
-    meets one set of weights; then every stage keeps up to K versions. Fills once, drains once: (M + K - 1)(F + B) ticks for M
-    mini-batches. Source: Harlap et al. 2018, arXiv 1806.03377; Narayanan et al. 2019, SOSP.
+    where negative times mean 0. Fills once, drains once: (M + K - 1)(F + B) ticks for M mini-batches.
+
+    vertical_sync: whether every stage uses the version of stage 0, t - n + 1, so that a micro-batch meets one
+        set of weights; then every stage keeps up to K versions.
+
+    Source: Harlap et al. 2018, arXiv 1806.03377; Narayanan et al. 2019, SOSP.
     """
     name = "pipedream-vertical" if vertical_sync else "pipedream"
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     delays = [n_devices - 1 if vertical_sync else n_devices - 1 - stage for stage in range(n_devices)]
     versions = tuple(tuple(max(0, i - delay) for i in range(n_microbatches)) for delay in delays)
     return _endless(name, n_devices, n_microbatches, 1, versions)
 
 
 def pipedream_2bw(n_devices, n_microbatches, per_update=None):
-    """PipeDream with an update after every `per_update` micro-batches, K if left out, and two versions of the weights.
+    """PipeDream with an update after every `per_update` micro-batches, K if left out; it keeps two versions.
 
         w(t + 1) = w(t) - learning_rate * grad f(w(t - 1))
 
-    All micro-batches of mini-batch t use the weights after t - 1 updates, which is one update behind: the newest ones that
-    every stage has when it begins with mini-batch t. `per_update` must be at least K, and divide M; else `ValueError`.
+    All micro-batches of mini-batch t use the weights after t - 1 updates, which is one update behind: the
+    newest ones that every stage has when it begins with mini-batch t. `per_update` must be at least K, and
+    divide M; else `ValueError`.
     Source: Narayanan et al. 2020, arXiv 2006.09503.
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     per_update = n_devices if per_update is None else per_update
     if per_update < n_devices:
         raise ValueError(
-            f"per_update={per_update} micro-batches on {n_devices} devices: use at least {n_devices}, else a mini-batch begins "
-            "before the weights that it needs are there"
+            f"per_update={per_update} micro-batches on {n_devices} devices: use at least {n_devices}, else a "
+            "mini-batch begins before the weights that it needs are there"
         )
     if n_microbatches % per_update:
         nearest = max(1, round(n_microbatches / per_update)) * per_update
-        raise ValueError(f"n_microbatches={n_microbatches} is no multiple of per_update={per_update}: use {nearest}")
+        raise ValueError(
+            f"n_microbatches={n_microbatches} is not a multiple of per_update={per_update}: use {nearest}"
+        )
     versions = (tuple(max(0, i // per_update - 1) for i in range(n_microbatches)),) * n_devices
     return _endless("pipedream-2bw", n_devices, n_microbatches, per_update, versions)
 

@@ -1,12 +1,12 @@
-"""Schedules that feed micro-batches into the line of devices from both ends, and DualPipeV, which folds such a line in half.
+"""Schedules that feed micro-batches into the line of devices from both ends, and DualPipeV, which folds it.
 
-There are two copies of the network: copy 0 has stage s on device s, copy 1 has it on device K - 1 - s. The first half of the
-micro-batches passes copy 0, the second half copy 1, and the gradients of the two copies are added. Each device has two stages,
-each of them as long as with one copy, so parameters take twice the memory.
+There are two copies of the network: copy 0 has stage s on device s, copy 1 has it on device K - 1 - s. The
+first half of the micro-batches passes copy 0, the second half copy 1, and the gradients of the two copies are
+added. Each device has two stages, each of them as long as with one copy, so parameters take twice the memory.
 """
 
 from .actions import Action
-from .builders import check
+from .limits import check_sizes
 from .schedule import Schedule
 from .turns import Turns
 
@@ -14,19 +14,20 @@ from .turns import Turns
 def chimera(n_devices, n_microbatches):
     """Two 1F1B pipelines in opposite directions, each of which works in the gaps of the other.
 
-        F0    F1 f2 b2 f3 b3 B0    B1        (M = 4 on 4 devices: a large letter is copy 0, a small one copy 1)
+        F0    F1 f2 b2 f3 b3 B0    B1        (M = 4 on 4 devices: large letters are copy 0, small ones copy 1)
            F0 f2 F1 f3 b2 B0 b3 B1
            f2 F0 f3 F1 B0 b2 B1 b3
         f2    f3 F0 B0 F1 B1 b2    b3
 
-    A unit is K micro-batches, half of them in each direction. On stage s, micro-batch i = 0, 1, ... of a half has F in slot
-    s + 2i and B in slot 2K - 1 - s + 2i, so that for an even K no device has two actions in a slot. The next unit begins 2K
-    slots later ("direct concatenation"); the last one is smaller where K does not divide M. From K/2 + 1 micro-batches, on
-    the outer devices, to K, on the inner ones, are alive if M >= K. K and M must be even, or `ValueError`.
+    A unit is K micro-batches, half of them in each direction. On stage s, micro-batch i = 0, 1, ... of a half
+    has F in slot s + 2i and B in slot 2K - 1 - s + 2i, so that for an even K no device has two actions in a
+    slot. The next unit begins 2K slots later ("direct concatenation"); the last one is smaller where K does
+    not divide M. From K/2 + 1 micro-batches, on the outer devices, to K, on the inner ones, are alive if M >=
+    K. K and M must be even, or `ValueError`.
 
-    For F = B = 1 the makespan is 2M + K - 2 ticks if K divides M, else 2K ceil(M / K) + m - 2 with m = M mod K. Where F and B
-    differ, let x be the shorter and y the longer. Then M <= K takes K x + (K + M - 2) y ticks; and where K divides M, each
-    further unit another 2x + (2K - 2) y, of which (K - 2)(y - x) are idle.
+    For F = B = 1 the makespan is 2M + K - 2 ticks if K divides M, else 2K ceil(M / K) + m - 2 with m = M mod
+    K. Where F and B differ, let x be the shorter and y the longer. Then M <= K takes K x + (K + M - 2) y
+    ticks; and where K divides M, each further unit another 2x + (2K - 2) y, of which (K - 2)(y - x) are idle.
     Source: Li and Hoefler 2021, arXiv 2107.06925, sections 3.1 and 3.5.
     """
     _check_both_ways("chimera", n_devices, n_microbatches, least=2)
@@ -44,15 +45,15 @@ def chimera(n_devices, n_microbatches):
 
 
 def dualpipe(n_devices, n_microbatches):
-    """A forward in one direction runs together with a backward in the other, so that the messages of each hide behind both.
+    """A forward in one direction runs together with a backward in the other: each hides the other's messages.
 
-        F0 f2 F1 b2 f3&B0 b3 I1 W1        (order of device 0 of 2, M = 4: a large letter is copy 0, a small one copy 1)
+        F0 f2 F1 b2 f3&B0 b3 I1 W1        (device 0 of 2, M = 4: large letters are copy 0, small ones copy 1)
         f2 F0 f3 B0 F1&b2 B1 i3 w3        (order of device 1)
 
-    The forward and backward that overlap, F&B, take FB ticks. For F = I >= W and F&B between max(F, B) and F + B, the device that
-    is idle longest is idle for (K/2 - 1)(F&B + B - 3W) ticks, and with F&B = F + B, all are; then the makespan is that
-    much more than M (F + B). K + 1 micro-batches are alive on every device.
-    K and M must be even and M >= 2K, or `ValueError`.
+    The forward and backward that overlap, F&B, take FB ticks. For F = I >= W and F&B between max(F, B) and F
+    + B, the device that is idle longest is idle for (K/2 - 1)(F&B + B - 3W) ticks, and with F&B = F + B, all
+    are; then the makespan is that much more than M (F + B). K + 1 micro-batches are alive on every device. K
+    and M must be even and M >= 2K, or `ValueError`.
     Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.1.
     """
     _check_both_ways("dualpipe", n_devices, n_microbatches, least=2 * n_devices)
@@ -67,28 +68,31 @@ def dualpipe(n_devices, n_microbatches):
 
 
 def dualpipe_v(n_devices, n_microbatches):
-    """DualPipe cut in half: one copy of the network in a V, as in ZB-V, whose two arms are DualPipe's two directions.
+    """DualPipe cut in half: one copy of the network in a V, whose arms are DualPipe's two directions.
 
         F0 F1 F2 f0 i0 w0 f1 F3&b1 f2&B0 b2 f3&B1 b3 I2 W2 I3 W3        (order of device 0 of 2, M = 4)
         F0 f0 F1 f1 F2 b0 f2&B0 F3&b1 f3&B1 b2 B2 i3 I3 w3 W3           (order of device 1)
 
-    A large letter is stage r of device r, a small one stage 2K - 1 - r. For F = I >= W, with F, B and F&B those of both stages
-    together and F&B between max(F, B) and F + B, the device that is idle longest is idle for (K - 1)(F&B + B - 3W) / 2 ticks.
-    `without_overlaps` gives M (F + B) + (K - 1) F / 2 ticks for I <= W, I <= F <= B.
-    K + 1/2 micro-batches are alive on every device, and 2K + 1 of its two stages. M must be at least 2K, or `ValueError`.
+    A large letter is stage r of device r, a small one stage 2K - 1 - r. For F = I >= W, with F, B and F&B
+    those of both stages together and F&B between max(F, B) and F + B, the device that is idle longest is idle
+    for (K - 1)(F&B + B - 3W) / 2 ticks. `without_overlaps` gives M (F + B) + (K - 1) F / 2 ticks for I <= W,
+    I <= F <= B. K + 1/2 micro-batches are alive on every device, and 2K + 1 of its two stages. M must be at
+    least 2K, or `ValueError`.
     Source: Sea AI Lab's and DeepSeek's DualPipeV; the V of Qi et al. 2024, arXiv 2405.15362.
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     if n_microbatches < 2 * n_devices:
         raise ValueError(
-            f"n_microbatches={n_microbatches} is too few for dualpipe-v on {n_devices} devices: use at least {2 * n_devices}"
+            f"n_microbatches={n_microbatches} is too few for dualpipe-v on {n_devices} devices: use at least "
+            f"{2 * n_devices}"
         )
-    orders = [_eight_steps(Turns(r, 2 * n_devices - 1 - r), n_devices, r, n_microbatches) for r in range(n_devices)]
+    K = n_devices
+    orders = [_eight_steps(Turns(r, 2 * K - 1 - r), K, r, n_microbatches) for r in range(K)]
     return Schedule(tuple(map(tuple, orders)), 2 * n_devices, n_microbatches, "dualpipe-v")
 
 
 def _eight_steps(turns, K, r, M):
-    """The order of a device that M micro-batches reach after r others, and those from the other direction after 2K - 1 - r."""
+    """The order of a device that M micro-batches reach after r others, and the gradients after 2K - 1 - r."""
     inner = K - 1 - r
     turns.do("F0", times=2 * inner)
     turns.do("F0 F1", times=r + 1)
@@ -106,16 +110,19 @@ def _eight_steps(turns, K, r, M):
 
 def _two_copies(name, devices, n_microbatches):
     half = n_microbatches // 2
-    return Schedule(tuple(map(tuple, devices)), len(devices), n_microbatches, name, copy_of=(0,) * half + (1,) * half)
+    copy_of = (0,) * half + (1,) * half
+    return Schedule(tuple(map(tuple, devices)), len(devices), n_microbatches, name, copy_of=copy_of)
 
 
 def _check_both_ways(name, n_devices, n_microbatches, least):
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     if n_devices % 2:
         nearest = " or ".join(str(K) for K in (n_devices - 1, n_devices + 1) if K)
-        raise ValueError(f"{name} needs an even number of devices, n_stages={n_devices} is not: use {nearest}")
+        raise ValueError(
+            f"{name} needs an even number of devices, n_stages={n_devices} is not: use {nearest}"
+        )
     if n_microbatches % 2 or n_microbatches < least:
         raise ValueError(
-            f"n_microbatches={n_microbatches} does not fit {name} on {n_devices} devices, which takes an even number of at least "
-            f"{least}: use {max(least, n_microbatches + n_microbatches % 2)}"
+            f"n_microbatches={n_microbatches} does not fit {name} on {n_devices} devices, which takes an "
+            f"even number of at least {least}: use {max(least, n_microbatches + n_microbatches % 2)}"
         )

@@ -1,8 +1,9 @@
-"""Schedules made from a building block: when one micro-batch passes each device; the next one does the same 6 slots later.
+"""Schedules made from a building block: when one micro-batch passes each device.
 
-How long a micro-batch stays on a device in the block decides how many are alive at once, and with that the memory. Two
-stages on each device are placed in a V, as in ZB-V: device r of K has stage r and, on the way back, stage 2K - 1 - r. A slot
-is the time of one pass (F, I or W) through one stage.
+The next micro-batch does the same 6 slots later. How long a micro-batch stays on a device in the block
+decides how many are alive at once, and with that the memory. Two stages on each device are placed in a V, as
+in ZB-V: device r of K has stage r and, on the way back, stage 2K - 1 - r. A slot is the time of one pass (F,
+I or W) through one stage.
 
 Source: Qi et al. 2024, arXiv 2405.15362, Pipeline Parallelism with Controllable Memory.
 """
@@ -10,56 +11,90 @@ Source: Qi et al. 2024, arXiv 2405.15362, Pipeline Parallelism with Controllable
 from itertools import accumulate
 
 from .actions import Action
-from .builders import check
+from .limits import check_sizes
+from .rules import before
 from .schedule import Schedule
 
 PERIOD = 6  # slots: F, I and W of two stages
 
 
 def v_half(n_devices, n_microbatches):
-    """About half of 1F1B's memory, in less time: the forward climbs two slots a device on its way out and one on its way back.
+    """About half of 1F1B's memory, in less time: the forward takes two slots a device out, and one back.
 
-        F . . . . . . f i . . . . . . . I    (the block of 3 devices: F and f are the forwards of a device's first and
-        . . F . . . f . . . i . . . . I .     second stage, I and i their input gradients; W goes where a slot is free)
-        . . . . F f . . . . . . i . I . .
+        F . . . . . . f i . . . . . . . I    (the block of 3 devices: F and f are the forwards of a device's
+        . . F . . . f . . . i . . . . I .     two stages, I and i their input gradients; W goes where a slot
+        . . . . F f . . . . . . i . I . .     is free)
 
-    With M micro-batches, at most min(M, (K + 2) // 2) are alive on a device. The makespan for F = I = W and M >= K > 2 is
-    M (F + B) + (3K - 7)/2 F ticks for an even K and M (F + B) + (3K - 4)/2 F for an odd one, if F is that of both stages
-    together.
+    With M micro-batches, at most min(M, (K + 2) // 2) are alive on a device. The makespan for F = I = W and M
+    >= K > 2 is M (F + B) + (3K - 7)/2 F ticks for an even K and M (F + B) + (3K - 4)/2 F for an odd one, if F
+    is that of both stages together.
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     K = n_devices
-    wait = 0 if K % 2 else 3  # shifts the gradients into slots that the forwards leave free
-    offsets = [(2 * r, 3 * K - r - 2, 3 * K + wait + 2 * r - 1, 6 * K + wait - r - 2) for r in range(K)]
-    return _repeated("v-half", offsets, n_microbatches, most=(K + 2) // 2, ahead=wait > 0)
+    wait = 0 if K % 2 else 3
+    block = _block(K, climb=2, wait=wait, turn=1)
+    return _repeated("v-half", block, n_microbatches, most=(K + 2) // 2, ahead=wait > 0)
 
 
 def v_min(n_devices, n_microbatches):
-    """About a third of 1F1B's memory, the least that a V allows: forward and gradient climb one slot a device, both ways.
+    """About a third of 1F1B's memory, the least that a V allows: one slot a device, out and back.
 
         F . . f i . . I        (the block of 2 devices)
         . F f . . i I .
 
-    With M micro-batches, at most min(M, (K + 4) // 3) are alive on a device. The makespan for F = I = W and M >= K > 1 is
-    M (F + B) + (4K - 5)/2 F ticks, and F less where 3 divides K, if F is that of both stages together.
+    With M micro-batches, at most min(M, (K + 4) // 3) are alive on a device. The makespan for F = I = W and M
+    >= K > 1 is M (F + B) + (4K - 5)/2 F ticks, and F less where 3 divides K, if F is that of both stages
+    together.
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     K = n_devices
     wait = 0 if K % 3 else 2
-    offsets = [(r, 2 * K - r - 1, 2 * K + wait + r, 4 * K + wait - r - 1) for r in range(K)]
-    return _repeated("v-min", offsets, n_microbatches, most=(K + 4) // 3, ahead=wait > 0)
+    block = _block(K, climb=1, wait=wait, turn=0)
+    return _repeated("v-min", block, n_microbatches, most=(K + 4) // 3, ahead=wait > 0)
+
+
+def _block(K, climb, wait, turn):
+    """For each device r, the slots in which a micro-batch passes it: (F, f, i, I).
+
+    F and i go out, from device 0 to device K - 1, and take `climb` slots from one to the next; f and I come
+    back, in one slot each. Each of the four begins in the slot behind the one before it, but i `wait` slots
+    later and I `turn` later:
+
+        F on device r      climb r                                F on the last: top = climb (K - 1)
+        f on device r      top + 1 + (K - 1 - r)                  f on device 0: end = top + K
+        i on device r      end + 1 + wait + climb r               i on the last: end + 1 + wait + top
+        I on device r      end + 1 + wait + top + 1 + turn + (K - 1 - r)
+
+    The next micro-batch comes 6 slots later, so on a device no two of the four may be equal modulo 6. For
+    V-Half, turn = 1 keeps I off F, and wait = 3 keeps it off f, where K is even. For V-Min, i would meet F,
+    and I would meet f, where 2K + wait is a multiple of 6: wait = 2 prevents it where 3 divides K.
+    """
+    top = climb * (K - 1)
+    end = top + K
+    gradient = end + 1 + wait
+    return [
+        (climb * r, top + 1 + (K - 1 - r), gradient + climb * r, gradient + top + 1 + turn + (K - 1 - r))
+        for r in range(K)
+    ]
 
 
 def _repeated(name, offsets, n_microbatches, most, ahead):
     """The block repeated for every micro-batch, with everything as early as it can be.
 
-    offsets: for each device, the slots of its first stage's F, its second stage's F, and these two's I in reverse order.
-    most: the micro-batches that may be alive on a device. ahead: whether a forward may come before actions that the block
-    has before it, which helps if the block has waiting built in.
+    name: of the schedule.
+    offsets: for each device, the slots of its first stage's F, its second stage's F, and these two's I in
+        reverse order.
+    n_microbatches: how often the block is repeated.
+    most: the micro-batches that may be alive on a device.
+    ahead: whether a forward may come before actions that the block has before it, which helps if the block
+        has waiting built in.
     """
     n_devices = len(offsets)
     n_stages = 2 * n_devices
-    devices = [_Device((r, n_stages - 1 - r), offsets[r], n_microbatches, 2 * most, ahead) for r in range(n_devices)]
+    devices = [
+        _Device((r, n_stages - 1 - r), slots, n_microbatches, 2 * most, ahead)
+        for r, slots in enumerate(offsets)
+    ]
     done = {(kind, stage, i) for kind, stage in (("F", -1), ("I", n_stages)) for i in range(n_microbatches)}
     while any(device.left or device.weights for device in devices):
         done.update([action for device in devices if (action := device.next(done))])  # one slot
@@ -67,47 +102,48 @@ def _repeated(name, offsets, n_microbatches, most, ahead):
 
 
 class _Device:
-    """One device: the actions that it has done, those that are left in the block's order, and the W that can be done."""
+    """One device: the actions that it has done, those left in the block's order, and the W that wait."""
 
     def __init__(self, stages, offsets, n_microbatches, most, ahead):
         passes = [("F", stages[0]), ("F", stages[1]), ("I", stages[1]), ("I", stages[0])]
-        slots = [(offset + PERIOD * i, Action(*work, i)) for offset, work in zip(offsets, passes) for i in range(n_microbatches)]
+        slots = [
+            (offset + PERIOD * i, Action(*work, i))
+            for offset, work in zip(offsets, passes) for i in range(n_microbatches)
+        ]
         self.left = [action for _, action in sorted(slots)]
+        self.needs = {action: set(before(*action, "FIW")) for action in self.left}
         self.actions, self.weights = [], []
         self.alive, self.most, self.ahead = 0, most, ahead
 
     def next(self, done):
-        """What the device does in a slot, `done` being what all devices did before: the first in the block's order that can
-        be done, or the oldest W, which also makes room for a forward that finds none; None if there is nothing."""
+        """What the device does in a slot, or None if there is nothing; `done` is what all devices did before.
+
+        The first action in the block's order that can be done, or the oldest W, which also makes room for a
+        forward that finds none.
+        """
         seen = set()
-        for place, action in enumerate(self.left):
-            if action[:2] not in seen and _needs(action) <= done and self._fits(place):
-                if action.kind == "F" and self.alive == self.most:
+        for position, action in enumerate(self.left):
+            if action[:2] not in seen and self.needs[action] <= done and self._fits(position):
+                if self.alive + action.alive > self.most:
                     break
-                return self._do(self.left.pop(place))
+                return self._do(self.left.pop(position))
             seen.add(action[:2])
             if len(seen) == 4:
                 break
         return self._do(self.weights.pop(0)) if self.weights else None
 
-    def _fits(self, place):
-        """Whether the action at `place`, if it is done now, leaves room for all forwards that the block has before it."""
-        if place == 0 or self.left[place].kind == "I":
+    def _fits(self, position):
+        """Whether the action there, done now, leaves room for all forwards that the block has before it."""
+        if position == 0 or self.left[position].kind == "I":
             return True
-        changes = [1 if action.kind == "F" else -1 for action in self.left[:place]]
-        return self.ahead and max(accumulate(changes, initial=self.alive - len(self.weights) + 1)) <= self.most
+        alive = self.alive - len(self.weights) + 1
+        changes = [1 if action.kind == "F" else -1 for action in self.left[:position]]  # an I with its W
+        return self.ahead and max(accumulate(changes, initial=alive)) <= self.most
 
     def _do(self, action):
         kind, stage, microbatch = action
-        self.alive += {"F": 1, "I": 0, "W": -1}[kind]
+        self.alive += action.alive
         if kind == "I":
             self.weights.append(Action("W", stage, microbatch))
         self.actions.append(action)
         return action
-
-
-def _needs(action):
-    kind, stage, microbatch = action
-    if kind == "F":
-        return {("F", stage - 1, microbatch)}
-    return {("F", stage, microbatch), ("I", stage + 1, microbatch)}

@@ -5,20 +5,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from numbers import Real
 
+from .actions import Overlap
+
 
 @dataclass(frozen=True)
 class Costs:
     """Ticks of each kind of action: a number, or a list with one number per stage.
 
-    F forward, B backward, R recompute, I and W, the halves of a backward, FB a forward and a backward that overlap, U an
-    update. R left out is F, since a recompute is a forward again; I and W left out are B / 2 each, and one of them left out
-    is B minus the other. FB left out is F of the one stage and B of the other: nothing is gained; a number or a list, by
-    the forward's stage, replaces that. U may be 0, which it is where it is left out.
+    F, B: forward and backward.
+    R: recompute; left out, it is F, since a recompute is a forward again.
+    I, W: the halves of a backward; left out, they are B / 2 each, and one of them left out is B minus the
+        other.
+    FB: a forward and a backward that overlap, by the forward's stage; left out, it is F of the one stage and
+        B of the other, so that nothing is gained.
+    A: adding up a stage's gradients over all copies, on the communication lane; may be 0, which it is where
+        left out.
+    U: an update; may be 0, which it is where left out.
+    message_bytes: what a stage sends on to the next one for each micro-batch, and gets back as a gradient,
+        which has the same size. Only simulations need it; in a run with arrays, messages have the size that
+        they have.
 
-    message_bytes: what a stage sends on to the next one for each micro-batch, and gets back as a gradient, which has the
-    same size. Only simulations need it; in a run with arrays, messages have the size that they have.
-    all_reduce, U: where they are given, each stage of a synchronous schedule ends with them: an all-reduce (kind "A") of its
-    gradients with replicas that are not simulated, and an update.
+    A and U matter only where the order has such actions: `with_all_reduce` and `with_updates` add them.
 
     >>> Costs.from_text("F=1,B=2.5").table(2)["I"]
     [1.25, 1.25]
@@ -30,8 +37,8 @@ class Costs:
     I: float | Sequence[float] | None = None
     W: float | Sequence[float] | None = None
     FB: float | Sequence[float] | None = None
+    A: float | Sequence[float] | None = None
     U: float | Sequence[float] | None = None
-    all_reduce: float | Sequence[float] | None = None
     message_bytes: float | Sequence[float] = 0
 
     @classmethod
@@ -43,37 +50,40 @@ class Costs:
             name, _, value = part.partition("=")
             name = name.strip()
             if name not in names or name in costs:
-                raise ValueError(f"costs {text!r}: {part!r} is not one cost of {', '.join(names)}: write for instance F=1,B=2,R=1")
+                raise ValueError(
+                    f"costs {text!r}: {part!r} is not one cost of {', '.join(names)}: write for instance "
+                    "F=1,B=2,R=1"
+                )
             numbers = [_number(word, text) for word in value.split("/")]
             costs[name] = numbers[0] if len(numbers) == 1 else numbers
         return cls(**costs)
 
     def table(self, n_stages):
-        """{kind: list of ticks over the stages}, for those that have a cost; `ValueError` for one that no clock can keep."""
+        """{kind: list of ticks over the stages}, where given; `ValueError` for one that no clock can keep."""
         F, B = _per_stage("F", self.F, n_stages), _per_stage("B", self.B, n_stages)
         R = F if self.R is None else _per_stage("R", self.R, n_stages)
-        halves = {kind: None if cost is None else _per_stage(kind, cost, n_stages) for kind, cost in (("I", self.I), ("W", self.W))}
-        I, W = halves["I"], halves["W"]
+        I = None if self.I is None else _per_stage("I", self.I, n_stages)
+        W = None if self.W is None else _per_stage("W", self.W, n_stages)
         if I is None:
-            I = [b / 2 for b in B] if W is None else _per_stage("I = B - W", [b - w for b, w in zip(B, W)], n_stages)
+            I = [b / 2 for b in B] if W is None else _difference("I = B - W", B, W)
         if W is None:
-            W = _per_stage("W = B - I", [b - i for b, i in zip(B, I)], n_stages)
+            W = _difference("W = B - I", B, I)
         table = {"F": F, "B": B, "R": R, "I": I, "W": W}
-        for kind, name in (("FB", "FB"), ("U", "U"), ("A", "all_reduce")):
-            if getattr(self, name) is not None:
-                table[kind] = _per_stage(name, getattr(self, name), n_stages, may_be_0=kind != "FB")
+        for kind in ("FB", "A", "U"):
+            if getattr(self, kind) is not None:
+                table[kind] = _per_stage(kind, getattr(self, kind), n_stages, may_be_0=kind != "FB")
         return table
 
     def duration(self, n_stages):
-        """A function: the ticks of an `Action` or `Overlap`."""
-        table = {"U": [0] * n_stages} | self.table(n_stages)
-        together = table.get("FB")
+        """A function: the ticks of an `Action` or `Overlap`. It is called for each action of a run."""
+        table = {"A": [0] * n_stages, "U": [0] * n_stages} | self.table(n_stages)
+        forwards, backwards, together = table["F"], table["B"], table.get("FB")
 
         def ticks(action):
-            if action.kind in table:
-                return table[action[0]][action[1]]
-            forward, backward = action
-            return table["F"][forward.stage] + table["B"][backward.stage] if together is None else together[forward.stage]
+            if action.__class__ is Overlap:
+                forward, backward = action[0][1], action[1][1]
+                return forwards[forward] + backwards[backward] if together is None else together[forward]
+            return table[action[0]][action[1]]
 
         return ticks
 
@@ -89,10 +99,16 @@ def checked_costs(costs):
     return costs
 
 
+def _difference(name, whole, half):
+    return _per_stage(name, [b - part for b, part in zip(whole, half)], len(whole))
+
+
 def _per_stage(name, cost, n_stages, may_be_0=False, unit="ticks"):
     costs = list(cost) if hasattr(cost, "__len__") else [cost] * n_stages
     if len(costs) != n_stages:
-        raise ValueError(f"{name} has {len(costs)} costs for {n_stages} stages: give one number, or one per stage")
+        raise ValueError(
+            f"{name} has {len(costs)} costs for {n_stages} stages: give one number, or one per stage"
+        )
     for stage, cost in enumerate(costs):
         if not (isinstance(cost, Real) and 0 <= cost < math.inf) or (cost == 0 and not may_be_0):
             bound = "of at least 0" if may_be_0 else "above 0"

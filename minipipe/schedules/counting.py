@@ -1,98 +1,109 @@
 """What can be counted in a schedule, or in the trace of its run."""
 
-from collections import Counter
+from collections import Counter, defaultdict
+
+from .rules import RULES, WEIGHT
 
 
 def alive_microbatches(trace, device):
     """How many micro-batches are alive on a device: a list of `(tick, number)`, each valid until the next.
 
-    A micro-batch is alive on a device from the start of its forward to the end of its backward, or of the W if the backward is in
-    halves: that long the device must keep what the backward needs. Where a device has several stages, each counts by itself.
+    A micro-batch is alive on a device from the start of its forward to the end of its backward, or of the W
+    if the backward is in halves: that long the device must keep what the backward needs. Where a device has
+    several stages, each counts by itself. An action of several spans begins with the first of them and ends
+    with the last.
     """
-    changes = []
+    starts, ends = {}, {}
     for span in trace.spans_of(device):
         for part in getattr(span.label, "parts", ()):
-            if part.kind == "F":
-                changes.append((span.start, 1))
-            elif part.kind in "BW":
-                changes.append((span.end, -1))
-    curve, alive = {}, 0
-    for tick, change in sorted(changes):
+            if part.alive > 0:
+                starts[part] = min(span.start, starts.get(part, span.start))
+            elif part.alive < 0:
+                ends[part] = max(span.end, ends.get(part, span.end))
+    changes = defaultdict(int)
+    for part, tick in (*starts.items(), *ends.items()):
+        changes[tick] += part.alive
+    curve, alive = [], 0
+    for tick, change in sorted(changes.items()):
         alive += change
-        curve[tick] = alive
-    return list(curve.items())
+        curve.append((tick, alive))
+    return curve
 
 
 def peak_microbatches(trace):
-    """For each device, the most micro-batches that were alive at once in `trace`, as `alive_microbatches` counts them."""
-    return [max((alive for _, alive in alive_microbatches(trace, device)), default=0) for device in range(trace.n_devices)]
+    """For each device, the most micro-batches alive at once, as `alive_microbatches` counts them."""
+    curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
+    return [max((alive for _, alive in curve), default=0) for curve in curves]
 
 
 def updates(schedule):
-    """Rows of (device, stage, micro-batch of the `U`, the micro-batches whose gradients it applies), device by device in order."""
+    """Rows of (device, stage, micro-batch of the `U`, the micro-batches whose gradients it applies)."""
     rows = []
-    for device in range(len(schedule.devices) if schedule.asynchronous else 0):
+    for device in range(len(schedule.devices) if "U" in schedule.kinds else 0):
         without_update = {}
         for kind, stage, i in schedule.parts(device):
-            if kind in "BW":
-                without_update.setdefault(stage, []).append(i)
-            elif kind == "U":
+            if kind == "U":
                 rows.append((device, stage, i, without_update.pop(stage, [])))
+            elif RULES[kind].adds & WEIGHT:
+                without_update.setdefault(stage, []).append(i)
     return rows
 
 
 def staleness(schedule):
-    """For each stage and micro-batch, how many updates the weights had that its gradient was not computed with.
+    """For each stage and micro-batch, how many updates the weights had that its gradient does not know of.
 
-    That is the number of updates of the stage before the one that applies this gradient, less those in the weights that the
-    gradient was computed with: 0 everywhere in a synchronous schedule. `ScheduleError` for a schedule with faults, `ValueError`
-    for one with updates that does not say by `versions` which weights it works with.
+    That is the number of updates of the stage before the one that applies this gradient, less those in the
+    weights that the gradient was computed with: 0 everywhere in a synchronous schedule. `ScheduleError` for a
+    schedule with faults.
 
     >>> from .asynchronous import pipedream
     >>> [stage[-1] for stage in staleness(pipedream(4, 8))]
     [3, 2, 1, 0]
     """
-    check_versions(schedule)
+    schedule.validate()
     stale = [[0] * schedule.n_microbatches for _ in range(schedule.n_stages)]
     made = Counter()
-    for _, stage, _, applied in updates(schedule):
+    for device, stage, _, applied in updates(schedule) if schedule.versions else ():
         for i in applied:
-            stale[stage][i] = made[stage] - schedule.versions[stage][i]
-        made[stage] += 1
+            stale[stage][i] = made[device, stage] - schedule.versions[stage][i]
+        made[device, stage] += 1
     return stale
 
 
 def check_versions(schedule):
     """`ScheduleError` for faults, `ValueError` for updates without `versions`."""
     schedule.validate()
-    if schedule.asynchronous and not schedule.versions:
+    if "U" in schedule.kinds and not schedule.versions:
         raise ValueError(
-            f"the schedule {schedule.name!r} updates weights but does not say which ones it works with: pass versions, for each "
-            "stage a row with the number of updates in the weights for each micro-batch"
+            f"the schedule {schedule.name!r} updates weights but does not say which ones it works with: pass "
+            "versions, for each stage a row with the number of updates in the weights for each micro-batch"
         )
 
 
 def peak_versions(schedule):
     """For each stage, the most versions of its weights that it must keep at once.
 
-    A version is needed from the update that makes it, at least until the next one, to the last backward that uses it. Raises what `staleness` does.
+    A version is needed from the update that makes it, at least until the next one, to the last backward that
+    uses it. Raises what `staleness` does.
 
     >>> from .asynchronous import pipedream, pipedream_2bw
     >>> peak_versions(pipedream(4, 8)), peak_versions(pipedream_2bw(4, 16))
     ([4, 3, 2, 1], [2, 2, 2, 2])
     """
-    check_versions(schedule)
+    schedule.validate()
     peaks = [1] * schedule.n_stages
     for device in range(len(schedule.devices) if schedule.versions else 0):
-        needed = Counter()  # (stage, version) -> backwards to come
+        needed = Counter()  # (stage, version) -> gradients to come
         for kind, stage, i in schedule.parts(device):
-            needed[stage, schedule.versions[stage][i]] += kind in "BW"
+            needed[stage, schedule.versions[stage][i]] += bool(RULES[kind].adds & WEIGHT)
         made = Counter()
         for kind, stage, i in schedule.parts(device):
             if kind == "U":
                 made[stage] += 1
-                kept = {version for (owner, version), n in needed.items() if owner == stage and n and version <= made[stage]}
+                now = made[stage]
+                needed_still = {version for (of, version), n in needed.items() if of == stage and n}
+                kept = {version for version in needed_still if version <= now}
                 peaks[stage] = max(peaks[stage], len(kept | {made[stage]}))
-            elif kind in "BW":
+            elif RULES[kind].adds & WEIGHT:
                 needed[stage, schedule.versions[stage][i]] -= 1
     return peaks

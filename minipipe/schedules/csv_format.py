@@ -12,52 +12,71 @@ import io
 import re
 
 from .actions import Action, Overlap
+from .playing import play
+from .rules import CLOSING, RULES
 
-EXPECTED = "write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B for two at once, nothing for a bubble"
+EXPECTED = (
+    "write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B for two at once, nothing "
+    "for a bubble"
+)
 COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)\d*", re.ASCII)
 
 
 def table_text(schedule):
-    """The table of a schedule without faults; `ValueError` for R and U, which PyTorch does not have."""
-    parts = (part for device in range(len(schedule.devices)) for part in schedule.parts(device))
-    foreign = next((part for part in parts if part.kind in "RU"), None)
-    if foreign is not None:
-        what, remedy = {
-            "R": ("recomputes", "export it without, and recompute inside PyTorch's stages, with torch.utils.checkpoint"),
-            "U": ("updates weights on the way", "its schedules are synchronous, so export one of those"),
-        }[foreign.kind]
-        raise ValueError(f"the schedule {schedule.name!r} {what} ({foreign}), for which PyTorch's table has no cell: {remedy}")
+    """The table of a schedule without faults, without its A and U; `ValueError` for what PyTorch lacks."""
+    what = remedy = None
+    if "R" in schedule.kinds:
+        what = "recomputes"
+        remedy = "export it without, and recompute inside PyTorch's stages, with torch.utils.checkpoint"
+    elif schedule.asynchronous:
+        what, remedy = "updates weights on the way", "its schedules are synchronous, so export one of those"
+    if what is not None:
+        parts = (part for device in range(len(schedule.devices)) for part in schedule.parts(device))
+        foreign = next(part for part in parts if part.kind in "RU")
+        raise ValueError(
+            f"the schedule {schedule.name!r} {what} ({foreign}), for which PyTorch's table has no cell: "
+            f"{remedy}"
+        )
     rows = [[_cell(action) for action in row] for row in time_steps(schedule)]
     return "".join(",".join(row) + "\n" for row in rows)
 
 
 def time_steps(schedule):
-    """For each device, its actions with None for every step that it waits, if each takes one step and links are free.
+    """For each device, its actions, with None for every step that it waits, if each takes one step.
 
-    All rows are of one length. The schedule must be one that runs to its end.
+    All rows are of one length; A and U have no place in them. The schedule must be one that runs to its end.
     """
-    waiting = [list(reversed(order)) for order in schedule.devices]
-    rows, done = [[] for _ in waiting], set()
-    while any(waiting):
-        step = [order.pop() if order and _can_start(order[-1], done, schedule.n_stages) else None for order in waiting]
-        done.update(_mark(part) for action in step if action for part in action.parts)
-        for row, action in zip(rows, step):
-            row.append(action)
-    return rows
+    clock = _Clock(len(schedule.devices))
+    play(schedule, clock)
+    length = max(map(len, clock.rows))
+    return [row + [None] * (length - len(row)) for row in clock.rows]
 
 
-def _can_start(action, done, n_stages):
-    """Whether all that comes from other stages is there; what the stage itself needs, its order provides."""
-    for kind, stage, microbatch in action.parts:
-        needed = ("F", stage - 1, microbatch) if kind == "F" else ("I", stage + 1, microbatch)
-        if kind != "W" and 0 <= needed[1] < n_stages and needed not in done:
-            return False
-    return True
+class _Clock:
+    """What `play` performs, in steps.
 
+    rows: for each device, what it did in each step.
+    sent: (message, stage, micro-batch) -> the step from which on it is there.
+    """
 
-def _mark(part):
-    """What a part adds for other stages to wait for: a whole backward has an input gradient, too."""
-    return ("I", *part[1:]) if part.kind == "B" else tuple(part)
+    def __init__(self, n_devices):
+        self.rows = [[] for _ in range(n_devices)]
+        self.sent = {}
+
+    def perform(self, device, action, parts):
+        if action.kind in CLOSING:
+            return
+        row = self.rows[device]
+        arrived = [0]
+        for kind, stage, i in parts:
+            arrived.append(self.sent.get((RULES[kind].message, stage - RULES[kind].way, i), 0))
+        row += [None] * (max(arrived) - len(row)) + [action]
+        for kind, stage, i in parts:
+            if RULES[kind].way:
+                self.sent[RULES[kind].message, stage, i] = len(row)
+
+    def meet(self, actions):
+        """An all-reduce takes no step."""
 
 
 def _cell(action):
@@ -67,7 +86,7 @@ def _cell(action):
 
 
 def parse_table(text):
-    """For each row of `text`, a tuple of its actions. `ValueError` names every cell that is none, or an empty table."""
+    """For each row of `text`, a tuple of its actions. `ValueError` for none, or with all wrong cells."""
     try:
         rows = list(csv.reader(io.StringIO(text.rstrip())))
     except csv.Error as error:
@@ -80,7 +99,7 @@ def parse_table(text):
             try:
                 actions += _actions(cell.strip())
             except ValueError as error:
-                malformed.append(f"{_place(rank, column)}: {error}")
+                malformed.append(f"{_position(rank, column)}: {error}")
         devices.append(tuple(actions))
     if malformed:
         raise ValueError(f"malformed cells: {len(malformed)}; {EXPECTED}:\n- " + "\n- ".join(malformed))
@@ -89,7 +108,7 @@ def parse_table(text):
     return tuple(devices)
 
 
-def _place(rank, column):
+def _position(rank, column):
     return f"row {rank + 1} (rank {rank}), column {column}"
 
 
@@ -99,7 +118,7 @@ def _refuse_communication(rows):
         for column, cell in enumerate(row, 1):
             if COMMUNICATION.fullmatch(cell.strip()):
                 raise ValueError(
-                    f"the table contains communication, such as {cell!r} in {_place(rank, column)}: "
+                    f"the table contains communication, such as {cell!r} in {_position(rank, column)}: "
                     'have PyTorch dump it with format="compute_only"'
                 )
 

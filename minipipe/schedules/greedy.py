@@ -1,34 +1,46 @@
-"""A schedule for any sizes, costs and memory, by rules of thumb: quick, close to the best, and without a proof."""
+"""A schedule for any sizes, costs and memory, by rules of thumb: quick, good, and without a proof."""
 
 import math
 
 from .actions import Action
-from .builders import check
 from .costs import Costs
-from .limits import limits_of
+from .limits import check_sizes, limits_of
+from .rules import RULES, adding
 from .schedule import Schedule
 
 
-def greedy_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, v=1, placement=None, latency=0):
-    """A good schedule for stages of these costs in this memory: the shortest that a handful of simple rules make.
+def greedy_schedule(
+    n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, v=1, placement=None, latency=0
+):
+    """A good schedule for stages of these costs in this memory: the shortest that a few simple rules make.
 
-    most_alive: the activations that a device can keep, from the start of F to the end of B, or of W; each stage's count
-    by themselves, so 2K of them on each device are K micro-batches where v = 2. A number, or one for each device. halves: split
-    each backward into I and W. v: stages a device, stage s on device s mod K; or else placement: the device of each stage, for
-    instance [0, 1, 1, 0] for a V. latency: ticks of a message between two devices. Raises `ValueError` for what makes no sense.
+    n_devices, n_microbatches: at least 1 each.
+    costs: ticks of F and B, or of F, I and W, on each stage.
+    most_alive: the activations that a device can keep, from the start of F to the end of B, or of W; each
+        stage's count by themselves, so 2K of them on each device are K micro-batches where v = 2. A number,
+        or one for each device.
+    halves: whether to split each backward into I and W.
+    v: stages a device, stage s on device s mod K; or else
+    placement: the device of each stage, for instance [0, 1, 1, 0] for a V.
+    latency: ticks of a message between two devices.
 
-    Whenever a device is free, it takes the first of these that can begin: by one rule a backward, then a forward, by
-    the other the other way round; of several forwards that of the latest stage, of backwards that of the earliest, which are
-    closest to giving memory back; W only where it would wait. A cap keeps the forwards of a stage from running
-    ahead of its backwards by more than n (S - s) / S, rounded up: as 1F1B does on stage s of S, where n = S. Caps from
-    n = L - v to L for a limit of L, and no cap, are tried under both rules.
+    Raises `ValueError` for what makes no sense.
 
-    It always comes to an end: with several stages on a device, no forward begins after which the micro-batches on their way,
-    oldest first, would not find room for all that they have still to do (Dijkstra's banker).
+    Whenever a device is free, it takes the first of these that can begin: by one rule a backward, then a
+    forward, by the other the other way round; of several forwards that of the latest stage, of backwards that
+    of the earliest, which are closest to giving memory back; W only where it would wait. A cap keeps the
+    forwards of a stage from running ahead of its backwards by more than n (S - s) / S, rounded up: as 1F1B
+    does on stage s of S, where n = S. Caps from n = L - v to L for a limit of L, and no cap, are tried under
+    both rules.
 
-    How close it comes, for K = 4..8 (tests/test_searching.py): T of 1F1B with K - r alive, of ZB-H1 with K, of ZB-H2 with
-    2K - 1 (I no longer than F), and, with two stages a device in a V and F = I = W, of ZB-V with K and V-Half with (K + 2)//2,
-    exactly; of V-Min with (K + 4)//3, 3.3 % more for K = 4 and exactly for K = 8.
+    It always comes to an end: with several stages on a device, no forward begins after which the
+    micro-batches on their way, oldest first, would not find room for all that they have still to do
+    (Dijkstra's banker).
+
+    How close it comes, for K = 4..8 (tests/test_searching.py): T of 1F1B with K - r alive, of ZB-H1 with K,
+    of ZB-H2 with 2K - 1 (I no longer than F), and, with two stages a device in a V and F = I = W, of ZB-V
+    with K and V-Half with (K + 2)//2, exactly; of V-Min with (K + 4)//3, 3.3 % more for K = 4 and exactly for
+    K = 8.
 
     >>> schedule = greedy_schedule(4, 8, most_alive=[4, 3, 2, 1])
     >>> print(schedule)
@@ -37,7 +49,7 @@ def greedy_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, h
     device 2: 2F0 2F1 2B0 2F2 2B1 2F3 2B2 2F4 2B3 2F5 2B4 2F6 2B5 2F7 2B6 2B7
     device 3: 3F0 3B0 3F1 3B1 3F2 3B2 3F3 3B3 3F4 3B4 3F5 3B5 3F6 3B6 3F7 3B7
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     if not 0 <= latency < math.inf:
         raise ValueError(f"latency={latency} must be a finite number of ticks of at least 0")
     placement = _placement(n_devices, v, placement)
@@ -46,19 +58,25 @@ def greedy_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, h
     limits = limits_of(most_alive, stages_on, n_microbatches)
     ticks = costs.table(n_stages)
     room = limits[placement[0]]
-    caps = [[max(1, -(-n * (n_stages - s) // n_stages)) for s in range(n_stages)] for n in _caps(room, max(stages_on), n_stages)]
+    caps = [_cap(n, n_stages) for n in _numbers_ahead(room, max(stages_on), n_stages)]
     best = None
-    for preferred in ("BF", "FB"):
+    kinds = "FIW" if halves else "FB"
+    for preferred in ("IFW", "FIW") if halves else ("BF", "FB"):
         for cap in [[n_microbatches] * n_stages, *caps]:
-            run = _Run(placement, n_microbatches, ticks, limits, halves, latency, preferred, cap)
+            run = _Run(placement, n_microbatches, ticks, limits, kinds, latency, preferred, cap)
             run.go()
             if best is None or max(run.free) < max(best.free):
                 best = run
     return Schedule(tuple(map(tuple, best.orders)), n_stages, n_microbatches, "greedy")
 
 
-def _caps(room, v, n_stages):
+def _numbers_ahead(room, v, n_stages):
     return sorted({min(max(n, 1), n_stages) for n in range(room - v, room + 1)})
+
+
+def _cap(n, n_stages):
+    """For each stage s of S, how far forwards may be ahead of backwards: n (S - s) / S, rounded up."""
+    return [max(1, -(-n * (n_stages - s) // n_stages)) for s in range(n_stages)]
 
 
 def _placement(n_devices, v, placement):
@@ -70,35 +88,40 @@ def _placement(n_devices, v, placement):
     if v != 1:
         raise ValueError(f"v={v} and placement={placement} both say where the stages are: give one of them")
     if sorted(set(placement)) != list(range(n_devices)):
-        raise ValueError(f"placement={placement} must have each of the devices 0..{n_devices - 1}, and no others")
+        raise ValueError(
+            f"placement={placement} must have each of the devices 0..{n_devices - 1}, and no others"
+        )
     return placement
 
 
 class _Run:
     """One pass: all actions in the order of their starts, by one rule and one cap.
 
-    `done[kind][stage]` counts what has been done, kind "F", "B" (or "I", as "B") and "W"; `ends` has the ends of F and B.
+    kinds: "FIW" or "FB"; the second of them sends the gradient back.
+    preferred: the kinds from the one that a free device takes first to the one that it takes last.
+    done: kind -> for each stage, how many have been done.
+    ends: kind -> for each stage, when each of them ended.
     """
 
-    def __init__(self, placement, n_microbatches, ticks, limits, halves, latency, preferred, cap):
+    def __init__(self, placement, n_microbatches, ticks, limits, kinds, latency, preferred, cap):
         n_stages, n_devices = len(placement), len(limits)
-        self.placement, self.n_microbatches, self.halves = placement, n_microbatches, halves
-        self.preferred, self.cap = preferred, cap
+        self.placement, self.n_microbatches, self.kinds = placement, n_microbatches, kinds
+        self.preferred, self.cap, self.ticks = preferred, cap, ticks
         self.stages = [[s for s in range(n_stages) if placement[s] == r] for r in range(n_devices)]
-        self.ticks = {"F": ticks["F"], "B": ticks["I" if halves else "B"], "W": ticks["W"]}
-        self.lag = [latency if placement[s] != placement[s + 1] else 0 for s in range(n_stages - 1)]  # between s and s + 1
-        self.done = {kind: [0] * n_stages for kind in "FBW"}
-        self.ends = {kind: [[] for _ in range(n_stages)] for kind in "FB"}
-        self.released = self.done["W" if halves else "B"]
+        self.lag = [latency if r != after else 0 for r, after in zip(placement, placement[1:])]  # s to s + 1
+        self.needs = {kind: adding(RULES[kind].needs, kinds) for kind in kinds}
+        self.done = {kind: [0] * n_stages for kind in kinds}
+        self.ends = {kind: [[] for _ in range(n_stages)] for kind in kinds}
+        self.released = self.done[kinds[-1]]
         self.free, self.room, self.orders = [0] * n_devices, list(limits), [[] for _ in range(n_devices)]
 
     def go(self):
-        left = len(self.placement) * self.n_microbatches * (2 + self.halves)
+        left = len(self.placement) * self.n_microbatches * len(self.kinds)
         candidates = [self._candidates(device) for device in range(len(self.free))]
         several = max(map(len, self.stages)) > 1
         refused = set()
         while left:
-            device = min((r for r, options in enumerate(candidates) if options), key=lambda r: candidates[r][0])
+            device = min((r for r, found in enumerate(candidates) if found), key=lambda r: candidates[r][0])
             start, _, _, kind, stage = candidates[device][0]
             if kind == "F" and several and not self._has_room_after(stage):
                 candidates[device].pop(0)
@@ -106,7 +129,7 @@ class _Run:
                 continue
             self._do(kind, stage, start)
             left -= 1
-            neighbour = stage + {"F": 1, "B": -1, "W": 0}[kind]
+            neighbour = stage + RULES[kind].way
             changed = refused | {device}
             if 0 <= neighbour < len(self.placement):
                 changed.add(self.placement[neighbour])
@@ -116,49 +139,46 @@ class _Run:
 
     def _candidates(self, device):
         """What the device could do next, best first: (start, rank by kind, rank by stage, kind, stage)."""
-        free, done, found = self.free[device], self.done, []
+        found = []
         for s in self.stages[device]:
-            i = done["F"][s]
-            if i < self.n_microbatches and self.room[device] and i - done["B"][s] < self.cap[s]:
-                start = self._start("F", s, s - 1, i, free)
-                if start is not None:
-                    found.append((start, self.preferred.index("F"), -s, "F", s))
-            i = done["B"][s]
-            if i < done["F"][s]:
-                start = self._start("B", s, s + 1, i, free)
-                if start is not None:
-                    found.append((start, self.preferred.index("B"), s, "B", s))
-            if self.halves and done["W"][s] < i:
-                found.append((free, 2, s, "W", s))
+            for kind in self.kinds:
+                i = self.done[kind][s]
+                if i < self.n_microbatches and all(self.done[need][s] > i for need in self.needs[kind]):
+                    start = self._start(kind, s, i)
+                    if start is not None and (kind != "F" or self._may_go_ahead(s)):
+                        found.append((start, self.preferred.index(kind), -s if kind == "F" else s, kind, s))
         return sorted(found)
 
-    def _start(self, kind, stage, source, i, free):
-        """When micro-batch i can begin, whose input comes from stage `source`; None if that is not known yet."""
-        if not 0 <= source < len(self.placement):
+    def _may_go_ahead(self, stage):
+        """Whether there is room for another forward, within the cap."""
+        ahead = self.done["F"][stage] - self.done[self.kinds[1]][stage]
+        return self.room[self.placement[stage]] and ahead < self.cap[stage]
+
+    def _start(self, kind, stage, i):
+        """When micro-batch i can begin; None if it is not known yet when what it waits for ends."""
+        free, way = self.free[self.placement[stage]], RULES[kind].way
+        source = stage - way
+        if not way or not 0 <= source < len(self.placement):
             return free
         ends = self.ends[kind][source]
         return max(free, ends[i] + self.lag[min(stage, source)]) if i < len(ends) else None
 
     def _do(self, kind, stage, start):
-        device, i = self.placement[stage], self.done[kind][stage]
-        end = start + self.ticks[kind][stage]
-        self.orders[device].append(Action("I" if kind == "B" and self.halves else kind, stage, i))
+        device = self.placement[stage]
+        action, end = Action(kind, stage, self.done[kind][stage]), start + self.ticks[kind][stage]
+        self.orders[device].append(action)
         self.free[device] = end
+        self.room[device] -= action.alive
         self.done[kind][stage] += 1
-        if kind != "W":
-            self.ends[kind][stage].append(end)
-        if kind == "F":
-            self.room[device] -= 1
-        elif kind == "W" or not self.halves:
-            self.room[device] += 1
+        self.ends[kind][stage].append(end)
 
     def _has_room_after(self, stage):
-        """Whether, after the next forward of `stage`, all micro-batches could still be completed one by one, oldest first."""
+        """Whether, after the stage's next forward, all micro-batches could still end, oldest first."""
         forwards, room = list(self.done["F"]), list(self.room)
         forwards[stage] += 1
         room[self.placement[stage]] -= 1
         for i in range(min(self.released), forwards[0]):
-            if all(places >= len(stages) for places, stages in zip(room, self.stages)):
+            if all(free >= len(stages) for free, stages in zip(room, self.stages)):
                 return True
             kept = [0] * len(room)
             for s, device in enumerate(self.placement):
@@ -168,5 +188,5 @@ class _Run:
                     kept[device] += 1
             if min(room) < 0:
                 return False
-            room = [places + back for places, back in zip(room, kept)]
+            room = [free + back for free, back in zip(room, kept)]
         return True

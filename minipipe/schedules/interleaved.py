@@ -1,11 +1,12 @@
-"""Schedules with several stages on each device: stage s is on device s mod K, so a micro-batch passes each device v times.
+"""Schedules with several stages on each device: stage s is on device s mod K, so each is passed v times.
 
-Each stage is v times as short, so filling and draining the pipeline takes v times less; in return, there are v times
-as many messages. Rows are devices, time runs to the right; `F` is a forward of a device's first stage, `f` one of its second.
+Each stage is v times as short, so filling and draining the pipeline takes v times less; in return, there are
+v times as many messages. Rows are devices, time runs to the right; `F` is a forward of a device's first
+stage, `f` one of its second.
 """
 
 from .actions import Action
-from .builders import check
+from .limits import check_sizes
 from .schedule import Schedule
 
 
@@ -15,10 +16,11 @@ def interleaved_one_f_one_b(n_devices, n_microbatches, v=2):
         F0 F1 f0 f1 F2 b0 F3 b1 f2 B0 f3 B1    b2    b3    B2    B3        (device 0 of 2, M = 4)
            F0 F1 f0 b0 f1 b1 F2 B0 F3 B1 f2 b2 f3 b3    B2    B3
 
-    The k-th forward of a device is of its stage (k // g) mod v, the k-th backward of its stage v - 1 - (k // g) mod v.
-    Device r of K warms up with 2(K - r - 1) + (v - 1) g forwards, so that the group has come round. Where K divides M,
-    g = K, and the makespan is (M + (K - 1)/v)(F + B) ticks, if F and B are those of all the device's stages together.
-    In general, there are M // K rounds of g = M / (M // K); `ValueError` where that is no whole number.
+    The k-th forward of a device is of its stage (k // g) mod v, the k-th backward of its stage v - 1 - (k //
+    g) mod v. Device r of K warms up with 2(K - r - 1) + (v - 1) g forwards, so that the group has come round.
+    Where K divides M, g = K, and the makespan is (M + (K - 1)/v)(F + B) ticks, if F and B are those of all
+    the device's stages together. In general, there are M // K rounds of g = M / (M // K); `ValueError` where
+    that is no whole number.
     Source: Narayanan et al. 2021, arXiv 2104.04473.
     """
     group = _group(n_devices, n_microbatches, v)
@@ -41,8 +43,8 @@ def looped_breadth_first(n_devices, n_microbatches, v=2):
         F0 F1 F2 F3 f0 f1 f2 f3    b3 b2 b1 b0 B3 B2 B1 B0        (device 0 of 2, M = 4)
            F0 F1 F2 F3 f0 f1 f2 f3 b3 b2 b1 b0 B3 B2 B1 B0
 
-    For M >= K the makespan is (M + (K - 1)/v)(F + B) ticks; all M micro-batches are alive. A stage's gradients are
-    complete, and can be sent, long before the end. Source: Lamy-Poirier 2022, arXiv 2211.05953.
+    For M >= K the makespan is (M + (K - 1)/v)(F + B) ticks; all M micro-batches are alive. A stage's
+    gradients are complete, and can be sent, long before the end. Source: Lamy-Poirier 2022, arXiv 2211.05953.
     """
     _check(n_devices, n_microbatches, v)
 
@@ -54,11 +56,11 @@ def looped_breadth_first(n_devices, n_microbatches, v=2):
 
 
 def interleaved_zero_bubble(n_devices, n_microbatches, v=2):
-    """Interleaved 1F1B with the backward in halves: I at once, since the stage before waits for it, and W later.
+    """Interleaved 1F1B with the backward in halves: I at once, as the stage before waits for it, and W later.
 
-    Device r of K warms up with (K - r - 1) + (v - 1) g forwards, and does its W with a delay of r, so that what would be a bubble
-    is filled. Makespan M (F + B) + (K - 1)/2 (F + I - W) ticks for v = 2 and F = I = W. Source: PyTorch's
-    ScheduleInterleavedZeroBubble; Qi et al. 2023, arXiv 2401.10241.
+    Device r of K warms up with (K - r - 1) + (v - 1) g forwards, and does its W with a delay of r, so that
+    what would be a bubble is filled. Makespan M (F + B) + (K - 1)/2 (F + I - W) ticks for v = 2 and F = I =
+    W. Source: PyTorch's ScheduleInterleavedZeroBubble; Qi et al. 2023, arXiv 2401.10241.
     """
     group = _group(n_devices, n_microbatches, v)
     total = n_microbatches * v
@@ -72,7 +74,7 @@ def interleaved_zero_bubble(n_devices, n_microbatches, v=2):
 
 
 def halves_in_turn(forwards, backwards, warm_up, delay):
-    """`warm_up` forwards; then in turn a forward, while there is one, the I of a backward, and after `delay` of these a W."""
+    """`warm_up` forwards; then in turn a forward, while there is one, an I, and after `delay` of them a W."""
     actions, waiting = list(forwards[:warm_up]), []
     for k, (_, stage, i) in enumerate(backwards):
         actions += forwards[warm_up + k:warm_up + k + 1]
@@ -85,9 +87,9 @@ def halves_in_turn(forwards, backwards, warm_up, delay):
 
 def _turns(n_devices, n_microbatches, v, group, r):
     """The forwards of device r in order, and the backwards."""
-    places = [((k // group) % v, k // (group * v) * group + k % group) for k in range(n_microbatches * v)]
-    forwards = [Action("F", c * n_devices + r, i) for c, i in places]
-    return forwards, [Action("B", (v - 1 - c) * n_devices + r, i) for c, i in places]
+    turns = [((k // group) % v, k // (group * v) * group + k % group) for k in range(n_microbatches * v)]
+    forwards = [Action("F", c * n_devices + r, i) for c, i in turns]
+    return forwards, [Action("B", (v - 1 - c) * n_devices + r, i) for c, i in turns]
 
 
 def _group(n_devices, n_microbatches, v):
@@ -97,14 +99,14 @@ def _group(n_devices, n_microbatches, v):
         legal = [m for m in range(1, 2 * n_microbatches + n_devices) if m % max(1, m // n_devices) == 0]
         nearest = min(legal, key=lambda m: abs(m - n_microbatches))
         raise ValueError(
-            f"n_microbatches={n_microbatches} makes {rounds} rounds on {n_devices} devices, which do not divide it: "
-            f"use {nearest}, or a multiple of {n_devices}"
+            f"n_microbatches={n_microbatches} makes {rounds} rounds on {n_devices} devices, which do not "
+            f"divide it: use {nearest}, or a multiple of {n_devices}"
         )
     return n_microbatches // rounds
 
 
 def _check(n_devices, n_microbatches, v):
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     if v < 1:
         raise ValueError(f"v={v} stages on each device must be at least 1")
 

@@ -1,27 +1,42 @@
-"""How many micro-batches each device can keep, for those who make schedules."""
+"""The sizes and limits that make sense, for those who make schedules."""
 
 from numbers import Integral
 
 
-def limits_of(most_alive, stages_on, n_microbatches):
-    """For each device, the number of activations that it can keep; `ValueError` for a limit with which nothing gets through.
+def check_sizes(n_devices, n_microbatches):
+    """`ValueError` unless both are whole numbers of at least 1."""
+    if not all(isinstance(size, Integral) for size in (n_devices, n_microbatches)):
+        raise ValueError(
+            f"n_stages={n_devices!r} and n_microbatches={n_microbatches!r} must both be whole numbers"
+        )
+    if n_devices < 1 or n_microbatches < 1:
+        raise ValueError(f"n_stages={n_devices} and n_microbatches={n_microbatches} must both be at least 1")
 
-    most_alive: one number for all devices, a number for each, or None for no limit. stages_on: how many stages each device
-    has. A micro-batch's activations count once for each of them, and its backward begins after the last of its forwards, so
-    a device needs room for all of its stages.
+
+def limits_of(most_alive, stages_on, n_microbatches):
+    """For each device, the activations that it can keep; `ValueError` for a limit that lets nothing through.
+
+    most_alive: one number for all devices, a number for each, or None for no limit.
+    stages_on: how many stages each device has. A micro-batch's activations count once for each of them, and
+        its backward begins after the last of its forwards, so a device needs room for all of its stages.
     """
     n_devices = len(stages_on)
     if most_alive is None:
         return [n_stages * n_microbatches for n_stages in stages_on]
     limits = list(most_alive) if hasattr(most_alive, "__len__") else [most_alive] * n_devices
     if len(limits) != n_devices:
-        raise ValueError(f"most_alive has {len(limits)} limits for {n_devices} devices: give one number, or one per device")
+        raise ValueError(
+            f"most_alive has {len(limits)} limits for {n_devices} devices: give one number, or one per device"
+        )
     for device, (limit, needed) in enumerate(zip(limits, stages_on)):
         if not isinstance(limit, Integral):
-            raise ValueError(f"most_alive={limit!r} on device {device} must be a whole number of micro-batches")
+            raise ValueError(
+                f"most_alive={limit!r} on device {device} must be a whole number of micro-batches"
+            )
         if limit < needed:
             stages = f"{needed} stage{'s' * (needed > 1)}"
             raise ValueError(
-                f"most_alive={limit} on device {device} lets no micro-batch through its {stages}: use at least {needed}"
+                f"most_alive={limit} on device {device} lets no micro-batch through its {stages}: use at "
+                f"least {needed}"
             )
     return limits

@@ -4,7 +4,8 @@ from difflib import get_close_matches
 
 from .asynchronous import pipedream, pipedream_2bw
 from .bidirectional import chimera, dualpipe, dualpipe_v
-from .builders import check, eager_one_f_one_b, gpipe, naive, one_f_one_b
+from .limits import check_sizes
+from .one_stage_each import eager_one_f_one_b, gpipe, naive, one_f_one_b
 from .controllable_memory import v_half, v_min
 from .interleaved import interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first
 from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
@@ -29,7 +30,7 @@ BUILDERS = {  # name -> function (n_devices, n_microbatches)
 }
 ASYNCHRONOUS = {
     "pipedream": pipedream,
-    "pipedream-vertical": lambda n_devices, n_microbatches: pipedream(n_devices, n_microbatches, vertical_sync=True),
+    "pipedream-vertical": lambda K, M: pipedream(K, M, vertical_sync=True),
     "pipedream-2bw": pipedream_2bw,
 }
 STAGES_PER_DEVICE = dict.fromkeys(  # 1 for the others
@@ -38,30 +39,36 @@ STAGES_PER_DEVICE = dict.fromkeys(  # 1 for the others
 
 
 def build(name, n_stages, n_microbatches):
-    """The schedule called `name`, one of `BUILDERS` or `ASYNCHRONOUS`; `ValueError` with the nearest name for any other.
+    """The schedule called `name`, one of `BUILDERS` or `ASYNCHRONOUS`; `ValueError` names the nearest one.
 
-    Those that put two stages on each device, or one stage of each of two copies of the network, need an even number of stages.
+    Those that put two stages on each device, or one stage of each of two copies of the network, need an even
+    number of stages.
 
     >>> build("1f1b", 2, 2) == one_f_one_b(2, 2)
     True
     """
-    if not isinstance(name, str):
-        raise ValueError(f"schedule={name!r} is no name: pass one of {', '.join(BUILDERS | ASYNCHRONOUS)}, or Schedule.from_text(...)")
     builders = BUILDERS | ASYNCHRONOUS
+    if not isinstance(name, str):
+        raise ValueError(
+            f"schedule={name!r} is not a name: pass one of {', '.join(builders)}, or Schedule.from_text(...)"
+        )
     if name not in builders:
         nearest = get_close_matches(name.lower(), builders, n=1, cutoff=0.4)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ValueError(f"unknown schedule {name!r}: {hint}there are {', '.join(builders)}")
-    check(n_stages, n_microbatches)
+    check_sizes(n_stages, n_microbatches)
     v = STAGES_PER_DEVICE.get(name, 1)
     if n_stages % v:
         nearest = f"{n_stages - 1} or {n_stages + 1}" if n_stages > 1 else "2"
-        raise ValueError(f"{name!r} puts {v} stages on each device, which n_stages={n_stages} does not allow: use {nearest}")
+        raise ValueError(
+            f"{name!r} puts {v} stages on each device, which n_stages={n_stages} does not allow: use "
+            f"{nearest}"
+        )
     return builders[name](n_stages // v, n_microbatches)
 
 
 def names_for(n_stages, n_microbatches):
-    """The names of the synchronous schedules that exist for these sizes; `build` says of the others why they do not.
+    """The names of the synchronous schedules that exist for these sizes; `build` says why the others do not.
 
     >>> sorted(set(BUILDERS) - set(names_for(4, 7)))
     ['chimera', 'dualpipe', 'interleaved', 'interleaved-zb']

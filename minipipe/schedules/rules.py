@@ -12,8 +12,10 @@ class Rule(NamedTuple):
     name: what a sentence calls it.
     needs, forbids: what must, and what must not, have been done on its stage for its micro-batch.
     adds: what has been done after it.
-    way: its result goes to the stage this many stages on, and it waits for one from as many stages before; 0: neither.
-    message: the kind that its message is called by; a gradient has one name, whether its sender halves the backward or not.
+    way: its result goes to the stage this many stages on, and it waits for one from as many stages before; 0:
+        neither.
+    message: the kind that its message is called by; a gradient has one name, whether its sender halves the
+        backward or not.
     alive: by how many micro-batches more its device keeps activations after it.
     """
 
@@ -35,3 +37,41 @@ RULES = {
     "A": Rule("all-reduce", WEIGHT, SUMMED | UPDATED, SUMMED),
     "U": Rule("update", WEIGHT, UPDATED, UPDATED),
 }
+
+# The kinds that close a mini-batch: they take in many micro-batches' gradients, and the last one names them.
+CLOSING = frozenset(kind for kind, rule in RULES.items() if rule.adds & (SUMMED | UPDATED))
+
+
+def adding(bits, kinds=RULES):
+    """The kinds among `kinds` that add any of `bits`.
+
+    >>> adding(WEIGHT), adding(INPUT, "FIW")
+    (['B', 'W'], ['I'])
+    """
+    return [kind for kind in kinds if RULES[kind].adds & bits]
+
+
+def before(kind, stage, microbatch, kinds=RULES):
+    """What an action waits for, as (kind, stage, micro-batch), if its order is made of `kinds`.
+
+    First what its own stage must have done, then the message from its neighbour, which at an end of the
+    pipeline is a stage that does not exist. Where `kinds` has both whole and halved backwards, both are
+    listed: one of them will do.
+
+    >>> before("I", 2, 0, "FIW")
+    [('F', 2, 0), ('I', 3, 0)]
+    """
+    rule = RULES[kind]
+    own = [(other, stage, microbatch) for other in adding(rule.needs, kinds)]
+    senders = [other for other in kinds if rule.way and RULES[other].message == rule.message]
+    return own + [(other, stage - rule.way, microbatch) for other in senders]
+
+
+def one_of(words):
+    """`words` as a sentence lists them.
+
+    >>> one_of("FBU")
+    'F, B or U'
+    """
+    *first, last = words
+    return f"{', '.join(first)} or {last}"

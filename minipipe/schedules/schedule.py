@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from numbers import Integral
+from operator import attrgetter
 from pathlib import Path
 
 from .actions import Action, Overlap, parse
 from .csv_format import parse_table, table_text
 from .playing import devices_of_stages
+from .rules import CLOSING
 from .validation import faults, wrong_form
 
 
@@ -20,13 +22,21 @@ class ScheduleError(ValueError):
 class Schedule:
     """For each device, in order, the `Action`s (and `Overlap`s of two) that it performs.
 
-    Builders such as `gpipe` make one, and `from_text` reads one; `placements` says on which device each stage is.
-    `faults()` lists all that is wrong with it, `validate()` raises `ScheduleError` if that is anything.
+    An order may say when the gradients of a stage are added up over all copies of the network (`A`), and when
+    the stage is updated (`U`); then it says so for all of them. If it does not, both come behind it.
 
-    copy_of: where there are two copies of the network, 0 or 1 for each micro-batch, the copy that it passes through; the
-    copies have the same parameters, and the sum of their gradients. Empty: there is one.
-    versions: for each stage, the number of updates in the weights with which it works on each micro-batch, forward and
-    backward. Empty: no update comes before the last backward, as in every synchronous schedule.
+    Builders such as `gpipe` make one, and `from_text` reads one; `placements` says on which device each stage
+    is. `faults()` lists all that is wrong with it, `validate()` raises `ScheduleError` if that is anything.
+
+    devices: a tuple of tuples of actions, one for each device.
+    n_stages, n_microbatches: how many there are of each.
+    name: what pictures and errors call it.
+    copy_of: where there are several copies of the network, the copy that each micro-batch passes through, 0,
+        1, ...; the copies have the same parameters, and the sum of their gradients. They may share devices
+        (Chimera) or not (data parallelism). Empty: there is one.
+    versions: for each stage, the number of updates in the weights with which it works on each micro-batch,
+        forward and backward. Empty: each stage works on all micro-batches before its first update, as in a
+        synchronous schedule.
 
     >>> schedule = Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"])
     >>> schedule.n_stages, schedule.n_microbatches
@@ -46,30 +56,38 @@ class Schedule:
     versions: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
-    def from_text(cls, lines, n_microbatches=None, name="custom", copy_of=()):
-        """The schedule of a learner: one line of actions per device.
+    def from_text(cls, lines, n_microbatches=None, name="custom", copy_of=(), versions=()):
+        """The schedule of a learner: one line of actions per device. `ScheduleError` for any other text.
 
         lines: a list of strings, or one string with line breaks. An action is `F0`, which stands for the
-        stage with the number of its device, or `2F0` with the stage in front, or `0F5&3B2` for two that overlap.
-        n_microbatches: left out, one more than the largest index that occurs. Raises `ScheduleError` for text that is
-        not an action.
+            stage with the number of its device, or `2F0` with the stage in front, or `0F5&3B2` for two that
+            overlap.
+        n_microbatches: left out, one more than the largest index that occurs.
+        name, copy_of, versions: as for `Schedule`.
+
+        >>> copies = Schedule.from_text(["0F0 0B0 0A0", "0F1 0B1 0A1"], copy_of=(0, 1))     # data parallelism
+        >>> copies.n_copies, copies.placements
+        (2, [[0], [1]])
         """
         if isinstance(lines, str):
             lines = lines.strip().splitlines()
         try:
-            devices = tuple(tuple(parse(word, device) for word in line.split()) for device, line in enumerate(lines))
+            devices = tuple(tuple(parse(word, r) for word in line.split()) for r, line in enumerate(lines))
         except ValueError as error:
             raise ScheduleError(str(error)) from None
-        return cls.of_devices(devices, n_microbatches, name, copy_of)
+        return cls.of_devices(devices, n_microbatches, name, copy_of, versions)
 
     @classmethod
     def from_csv(cls, source, n_microbatches=None, name="custom", copy_of=()):
         """The schedule in a table that PyTorch wrote (`_dump_csv(path, format="compute_only")`), or `to_csv`.
 
-        source: a path, or the table itself: a string with a comma or a line break is that. One row per device, one cell per time
-        step: `2F0`, `2B0`, `2I0`, `2W0`, `(0F1;3B0)OVERLAP_F_B` for two that overlap; an empty cell or `None` is a bubble,
-        which a schedule does not keep. Raises `ScheduleError` with every cell that is something else, `OSError` for a
-        file that cannot be read.
+        source: a path, or the table itself: a string with a comma or a line break is that. One row per
+            device, one cell per time step: `2F0`, `2B0`, `2I0`, `2W0`, `(0F1;3B0)OVERLAP_F_B` for two that
+            overlap; an empty cell or `None` is a bubble, which a schedule does not keep.
+        n_microbatches, name, copy_of: as for `from_text`.
+
+        Raises `ScheduleError` with every cell that is something else, `OSError` for a file that cannot be
+        read.
 
         >>> Schedule.from_csv("0F0,,,0B0\\n,1F0,1B0,") == Schedule.from_text(["F0 B0", "F0 B0"])
         True
@@ -78,29 +96,45 @@ class Schedule:
         try:
             devices = parse_table(source if is_table else Path(source).read_text(encoding="utf-8-sig"))
         except UnicodeDecodeError:
-            raise ScheduleError(f"{source} is not a text file: pass a table of comma-separated values") from None
+            raise ScheduleError(
+                f"{source} is not a text file: pass a table of comma-separated values"
+            ) from None
         except ValueError as error:
             raise ScheduleError(str(error)) from None
         return cls.of_devices(devices, n_microbatches, name, copy_of)
 
     @classmethod
-    def of_devices(cls, devices, n_microbatches=None, name="custom", copy_of=()):
-        """The schedule with these orders; stages and micro-batches are as many as occur. `ScheduleError` for none."""
+    def of_devices(cls, devices, n_microbatches=None, name="custom", copy_of=(), versions=()):
+        """The schedule with these orders; stages and micro-batches are as many as occur.
+
+        Each device has a stage of its own, unless `copy_of` says that some have the stages of others.
+        `ScheduleError` for no actions, or for some that are too few for their numbers.
+        """
         actions = [part for action in chain(*devices) for part in action.parts]
         if not actions:
-            raise ScheduleError("the schedule has no actions: write one line per device, such as 'F0 F1 B0 B1'")
-        far = next((action for action in actions if max(action.stage, action.microbatch) > 100 + len(actions)), None)
+            raise ScheduleError(
+                "the schedule has no actions: write one line per device, such as 'F0 F1 B0 B1'"
+            )
+        most = 100 + len(actions)
+        far = next((action for action in actions if max(action.stage, action.microbatch) > most), None)
         if far is not None:
-            raise ScheduleError(f"{far} is out of reach: {len(actions)} actions cannot cover that many stages and micro-batches")
-        n_stages = max(len(devices), 1 + max(action.stage for action in actions))
+            raise ScheduleError(
+                f"{far} is out of reach: {len(actions)} actions cannot cover that many stages and "
+                "micro-batches"
+            )
+        n_stages = 1 + max(action.stage for action in actions)
+        copy_of = tuple(copy_of)
+        if not copy_of:
+            n_stages = max(n_stages, len(devices))
         occur = 1 + max(action.microbatch for action in actions)
         if n_microbatches is None:
             n_microbatches = occur
-        if not (isinstance(n_microbatches, Integral) and 1 <= n_microbatches <= 101 + len(actions)):
+        if not (isinstance(n_microbatches, Integral) and 1 <= n_microbatches <= most + 1):
             raise ScheduleError(
-                f"n_microbatches={n_microbatches!r} does not fit a schedule of {len(actions)} actions: use {occur}, or leave it out"
+                f"n_microbatches={n_microbatches!r} does not fit a schedule of {len(actions)} actions: use "
+                f"{occur}, or leave it out"
             )
-        return cls(devices, n_stages, n_microbatches, name, tuple(copy_of))
+        return cls(devices, n_stages, n_microbatches, name, copy_of, tuple(map(tuple, versions)))
 
     def parts(self, device):
         """The `Action`s of a device in order, with overlaps taken apart."""
@@ -108,20 +142,21 @@ class Schedule:
 
     @property
     def n_copies(self):
-        """How many copies of the network there are, 1 or 2."""
+        """How many copies of the network there are."""
         return 1 + max(self.copy_of, default=0)
 
     @cached_property
     def device_of(self):
-        """For each copy of the network, {stage: device}; if a faulty schedule has a stage on several, one of them."""
+        """For each copy of the network, {stage: device}; one of several devices in a faulty schedule."""
         return devices_of_stages(self)
 
-    @property
+    @cached_property
     def placements(self):
-        """For each copy of the network, a list with the device of each stage; `ScheduleError` if a stage is on none."""
-        if wrong_form(self) or any(stage not in device_of for device_of in self.device_of for stage in range(self.n_stages)):
+        """For each copy of the network, a list of its stages' devices; `ScheduleError` if one is on none."""
+        stages = range(self.n_stages)
+        if wrong_form(self) or any(stage not in known for known in self.device_of for stage in stages):
             self.validate()
-        return [[device_of[stage] for stage in range(self.n_stages)] for device_of in self.device_of]
+        return [[device_of[stage] for stage in stages] for device_of in self.device_of]
 
     @property
     def placement(self):
@@ -130,8 +165,9 @@ class Schedule:
 
     @cached_property
     def kinds(self):
-        """The kinds of its actions, a frozenset."""
-        return frozenset(part.kind for action in chain(*self.devices) for part in action.parts)
+        """The kinds of action that occur, those within overlaps too."""
+        names = set(map(attrgetter("kind"), chain(*self.devices)))
+        return frozenset(kind for name in names for kind in name.split("&"))
 
     @cached_property
     def recomputed(self):
@@ -141,14 +177,21 @@ class Schedule:
 
     @cached_property
     def asynchronous(self):
-        """Whether weights change within the schedule."""
-        return any(action.kind == "U" for action in chain(*self.devices))
+        """Whether some stage works on a micro-batch after an update of its weights."""
+        for device in range(len(self.devices) if "U" in self.kinds else 0):
+            updated = set()
+            for kind, stage, _ in self.parts(device):
+                if kind == "U":
+                    updated.add(stage)
+                elif kind not in CLOSING and stage in updated:
+                    return True
+        return False
 
     def faults(self, most_alive=None, most_versions=None):
         """Every fault in words, in a list; a schedule with an empty list runs to its end.
 
-        most_alive: the micro-batches that a device can keep the activations of at once, counted for each of its stages: a number,
-        or one for each device.
+        most_alive: the micro-batches that a device can keep the activations of at once, counted for each of
+            its stages: a number, or one for each device.
         most_versions: the versions of its weights that a stage keeps, the newest ones.
         """
         return faults(self, most_alive, most_versions)
@@ -161,11 +204,13 @@ class Schedule:
         return self
 
     def to_csv(self, path=None):
-        """The table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads, as text; or None if it has been written to the file `path`.
+        """The table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads: as text, or written to `path`.
 
-        Cells stand where a run has them in which each action takes one time step; waiting is an empty cell. Raises
-        `ScheduleError` for a schedule with faults, or with R or U, which PyTorch does not have. The table does not say
-        which of two copies of the network a micro-batch passes through, and PyTorch has but one: `from_csv` is told again.
+        Cells stand where a run has them in which each action takes one time step; waiting is an empty cell.
+        All-reduces and updates are left out, since PyTorch has no cells for them. Raises `ScheduleError` for
+        a schedule with faults, for one with R, and for an asynchronous one, which PyTorch does not have. The
+        table does not say which copy of the network a micro-batch passes through, and PyTorch has but one:
+        `from_csv` is told again.
 
         >>> print(Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"]).to_csv(), end="")
         0F0,0F1,,0B0,,0B1
@@ -181,4 +226,4 @@ class Schedule:
         Path(path).write_text(text, encoding="utf-8", newline="\n")
 
     def __str__(self):
-        return "\n".join(f"device {device}: {' '.join(map(str, order))}" for device, order in enumerate(self.devices))
+        return "\n".join(f"device {r}: {' '.join(map(str, order))}" for r, order in enumerate(self.devices))

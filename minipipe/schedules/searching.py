@@ -1,4 +1,4 @@
-"""The best schedule there is, for a few stages and micro-batches: no rule of thumb, but a proof that none does better."""
+"""The best schedule there is, for a few stages and micro-batches: with a proof that none does better."""
 
 import math
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from numbers import Rational
 from typing import NamedTuple
 
 from .actions import Action
-from .builders import check
 from .costs import Costs
-from .limits import limits_of
+from .limits import check_sizes, limits_of
+from .rules import before
 from .schedule import Schedule
 
 
@@ -19,7 +19,8 @@ class Found:
     """What a search has found.
 
     schedule, makespan: the best schedule, and its ticks. bound: no schedule takes fewer ticks than this.
-    proved: whether the two are equal, so that the schedule is the best of all. n_nodes: the partial schedules looked at.
+    proved: whether the two are equal, so that the schedule is the best of all. n_nodes: the partial schedules
+        looked at.
     """
 
     schedule: Schedule
@@ -29,35 +30,46 @@ class Found:
     n_nodes: int
 
 
-def best_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, latency=0, most_nodes=10_000):
+def best_schedule(
+    n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, latency=0, most_nodes=10_000
+):
     """The schedule with the smallest makespan of all that have one stage on each device, as `Found`.
 
-    most_alive: the micro-batches whose activations a device can keep, from the start of F to the end of B, or of W: a number,
-    or one for each device. halves: split each backward into I and W. latency: ticks of a message on its way. most_nodes: give up
-    the proof after so many partial schedules; the best one so far is returned, with `proved=False`.
+    n_devices, n_microbatches: at least 1 each.
+    costs: ticks of F and B, or of F, I and W.
+    most_alive: the micro-batches whose activations a device can keep, from the start of F to the end of B, or
+        of W: a number, or one for each device; None for no limit.
+    halves: whether to split each backward into I and W.
+    latency: ticks of a message on its way.
+    most_nodes: give up the proof after so many partial schedules; the best one so far is returned, with
+        `proved=False`.
+
     Raises `ValueError` for sizes, limits or costs that make no sense.
 
-    >>> best_schedule(3, 4, most_alive=[3, 2, 1]).makespan            # that of 1F1B, (M + K - 1)(F + B), in its memory
+    >>> best_schedule(3, 4, most_alive=[3, 2, 1]).makespan    # 1F1B's, (M + K - 1)(F + B), in its memory
     18
     >>> best_schedule(3, 4, Costs(B=2, I=1, W=1), most_alive=3, halves=True).makespan   # that of ZB-H1
     14
 
-    How: branch and bound over the active schedules, those in which no action could begin earlier with all others where they are
-    (Giffler, Thompson 1960). Of all unfinished devices take one with an action that can end first, at t; whatever it does
-    next begins before t, since otherwise that action would still fit in front. This covers a device that waits on purpose. A
-    partial schedule is dropped if a bound says that it cannot become shorter than the best one, or if another one has done the
-    same actions, with all devices free and all messages there no later. The bound: on each device, what remains takes
-    its time, begins when its inputs can be there and is followed by what must follow (the one-machine problem with preemption).
+    How: branch and bound over the active schedules, those in which no action could begin earlier with all
+    others where they are (Giffler, Thompson 1960). Of all unfinished devices take one with an action that can
+    end first, at t; whatever it does next begins before t, since otherwise that action would still fit in
+    front. This covers a device that waits on purpose. A partial schedule is dropped if a bound says that it
+    cannot become shorter than the best one, or if another one has done the same actions, with all devices
+    free and all messages there no later. The bound: on each device, what remains takes its time, begins when
+    its inputs can be there and is followed by what must follow (the one-machine problem with preemption).
 
     Three orders can be taken for granted, and make the search small:
-    - Every stage takes the micro-batches in order, in F, B, I and W each. Take any schedule, keep each action's time, and give
-      the k-th action of a kind on a stage to micro-batch k. When it begins, k actions of this kind have begun, so k micro-batches
-      have what it needs: the first k to get it have it in the new schedule, too. Times and numbers alive are what they were.
-    - So with room for L, the forward of k follows the B (or W) of k - L: the limit is one more thing to wait for.
-    - The last stage does B or I right after its F. Another F in between can go behind it: nobody else waits for that F,
-      except the same stage's next B.
+    - Every stage takes the micro-batches in order, in F, B, I and W each. Take any schedule, keep each
+      action's time, and give the k-th action of a kind on a stage to micro-batch k. When it begins, k actions
+      of this kind have begun, so k micro-batches have what it needs: the first k to get it have it in the new
+      schedule, too. Times and numbers alive are what they were.
+    - So with room for L, the forward of k follows the B (or W) of k - L: the limit is one more thing to wait
+      for.
+    - The last stage does B or I right after its F. Another F in between can go behind it: nobody else waits
+      for that F, except the same stage's next B.
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     limits = limits_of(most_alive, [1] * n_devices, n_microbatches)
     if not 0 <= latency < math.inf:
         raise ValueError(f"latency={latency} must be a finite number of ticks of at least 0")
@@ -65,8 +77,8 @@ def best_schedule(n_devices, n_microbatches, costs=Costs(), most_alive=None, hal
         raise ValueError(f"most_nodes={most_nodes} must be at least 1")
     costs.bytes_sent(n_devices)
     table = costs.table(n_devices)
-    if "U" in table or "A" in table:
-        raise ValueError("the search orders F, B, I and W only: leave U and all_reduce out of its costs")
+    if costs.A is not None or costs.U is not None:
+        raise ValueError("the search orders F, B, I and W only: leave A and U out of its costs")
     kinds = "FIW" if halves else "FB"
     whole, whole_latency, unit = _whole([table[kind] for kind in kinds], latency)
     problem = _Problem(n_microbatches, kinds, whole, whole_latency, limits)
@@ -84,7 +96,7 @@ def _search(problem, most_nodes):
     starts = problem.earliest_starts(root)
     open_nodes = [(problem.bound(root, starts, math.inf), root, starts)]
     best, shortest, n_nodes = None, math.inf, 0
-    seen = {}  # what is done -> times of the partial schedules with just that done, none of them better than another
+    seen = {}  # what is done -> times of the partial schedules with that done, none better than another
     while open_nodes and (best is None or n_nodes < most_nodes):
         bound, node, starts = open_nodes.pop()
         if bound >= shortest:
@@ -108,7 +120,7 @@ def _search(problem, most_nodes):
 
 
 def _is_new(known, times):
-    """Whether no entry of `known` is as early in everything; if so, `times` joins it in place of those that it beats."""
+    """Whether no entry of `known` is as early in everything; if so, `times` replaces those that it beats."""
     if any(all(a <= b for a, b in zip(other, times)) for other in known):
         return False
     known[:] = [other for other in known if not all(a <= b for a, b in zip(times, other))] + [times]
@@ -116,7 +128,7 @@ def _is_new(known, times):
 
 
 class _Node(NamedTuple):
-    """A partial schedule: how many tasks of each row are done, when each device is free, and when each task ended, or None."""
+    """A partial schedule: how many tasks of each row are done; when devices are free, and tasks ended."""
 
     done: tuple
     free: tuple
@@ -124,7 +136,7 @@ class _Node(NamedTuple):
 
 
 class _Problem:
-    """The tasks in an order in which each comes after all that it needs, `before[task]`: pairs (task, ticks of the message).
+    """The tasks, each behind all that it needs, `before[task]`: pairs (task, ticks of the message).
 
     A row is one kind on one device: its tasks are done one after the other.
     """
@@ -139,27 +151,29 @@ class _Problem:
         number = {action: task for task, action in enumerate(self.actions)}
         self.device = [action.stage for action in self.actions]
         self.ticks = [ticks[kinds.index(kind)][r] for kind, r, _ in self.actions]
-        self.before = [[(number[need], lag) for need, lag in self._needs(action) if need in number] for action in self.actions]
+        self.before = [
+            [(number[need], lag) for need, lag in self._needs(action) if need in number]
+            for action in self.actions
+        ]
         self.rows = [[number[kind, r, i] for i in range(n_microbatches)] for r in devices for kind in kinds]
         self.row = [action.stage * len(kinds) + kinds.index(action.kind) for action in self.actions]
         self.messages = [
-            (task, after) for after, needs in enumerate(self.before) for task, _ in needs if self.device[task] != self.device[after]
+            (task, after) for after, needs in enumerate(self.before)
+            for task, _ in needs if self.device[task] != self.device[after]
         ]
         self.tails = self._tails()
 
     def _needs(self, action):
-        """(action, ticks of its message) for all that must have ended before `action` begins; some may not exist."""
+        """(action, ticks of its message) for all that must end before `action` begins; some may not exist."""
         kind, r, i = action
-        last, backward = self.kinds[-1], self.kinds[1]
         needs = [(Action(kind, r, i - 1), 0)]
+        for need in before(kind, r, i, self.kinds):
+            needs.append((Action(*need), self.latency if need[1] != r else 0))
         if kind == "F":
-            needs += [(Action("F", r - 1, i), self.latency), (Action(last, r, i - self.limits[r]), 0)]
+            backward, last = self.kinds[1], self.kinds[-1]
+            needs.append((Action(last, r, i - self.limits[r]), 0))
             if r == len(self.limits) - 1:
                 needs.append((Action(backward, r, i - 1), 0))
-        elif kind == backward:
-            needs += [(Action("F", r, i), 0), (Action(backward, r + 1, i), self.latency)]
-        else:
-            needs.append((Action(backward, r, i), 0))
         return needs
 
     def _tails(self):
@@ -177,10 +191,11 @@ class _Problem:
         """The node in which `task` begins next, at `start`."""
         end, row, r = start + self.ticks[task], self.row[task], self.device[task]
         done = node.done[:row] + (node.done[row] + 1,) + node.done[row + 1:]
-        return _Node(done, node.free[:r] + (end,) + node.free[r + 1:], node.ends[:task] + (end,) + node.ends[task + 1:])
+        free, ends = node.free, node.ends
+        return _Node(done, free[:r] + (end,) + free[r + 1:], ends[:task] + (end,) + ends[task + 1:])
 
     def earliest_starts(self, node):
-        """For each task, the tick before which it cannot begin; that at which it can, if all that it needs is done."""
+        """For each task, the tick before which it cannot begin; if all that it needs is done, it can then."""
         ends, starts = list(node.ends), [None] * len(node.ends)
         for task, end in enumerate(node.ends):
             if end is None:
@@ -194,15 +209,16 @@ class _Problem:
         """The tasks of which one comes next on one device, by Giffler and Thompson; none if all is done."""
         width, found = len(self.kinds), []
         for r in range(len(self.limits)):
-            heads = [row[count] for row, count in zip(self.rows[r * width:][:width], node.done[r * width:]) if count < len(row)]
-            ready = [task for task in heads if all(node.ends[need] is not None for need, _ in self.before[task])]
+            rows = zip(self.rows[r * width:][:width], node.done[r * width:])
+            heads = [row[count] for row, count in rows if count < len(row)]
+            ready = [t for t in heads if all(node.ends[need] is not None for need, _ in self.before[t])]
             if ready:
                 first_end = min(starts[task] + self.ticks[task] for task in ready)
                 found.append((first_end, [task for task in ready if starts[task] < first_end]))
         return min(found, key=lambda choice: (choice[0], len(choice[1])))[1] if found else []
 
     def times(self, node):
-        """All that the rest of the schedule can feel: when devices are free, and when messages can be read."""
+        """All that the rest of the schedule can feel: when devices are free, and messages can be read."""
         pending = [
             max(node.ends[task] + self.latency, node.free[self.device[after]])
             for task, after in self.messages if node.ends[after] is None and node.ends[task] is not None
@@ -215,32 +231,38 @@ class _Problem:
         bound = max([max(node.free)] + [starts[task] + self.ticks[task] + self.tails[task] for task in left])
         for r in range(len(self.limits)):
             if bound < enough:
-                bound = max(bound, _one_machine((starts[t], self.ticks[t], self.tails[t]) for t in left if self.device[t] == r))
+                of_r = [(starts[t], self.ticks[t], self.tails[t]) for t in left if self.device[t] == r]
+                bound = max(bound, _one_machine(of_r))
         return bound
 
     def orders(self, node):
         """For each device, its actions in the order of their ends."""
         tasks = sorted(range(len(node.ends)), key=node.ends.__getitem__)
-        return tuple(tuple(self.actions[task] for task in tasks if self.device[task] == r) for r in range(len(self.limits)))
+        orders = [[self.actions[t] for t in tasks if self.device[t] == r] for r in range(len(self.limits))]
+        return tuple(map(tuple, orders))
 
     def ends_in_the_order_of(self, node):
-        """When each device ends, if the tasks begin in the order of `node` and take the ticks of this problem."""
+        """When each device ends, if tasks begin in the order of `node` and take the ticks of this problem."""
         again = self.root()
         for task in sorted(range(len(node.ends)), key=lambda task: (node.ends[task], task)):
             again = self.after(again, task, self._start(again, task))
         return again.free
 
     def _start(self, node, task):
-        return max([node.free[self.device[task]]] + [node.ends[need] + lag for need, lag in self.before[task]])
+        ready = [node.ends[need] + lag for need, lag in self.before[task]]
+        return max([node.free[self.device[task]], *ready])
 
 
 def _one_machine(tasks):
-    """The shortest makespan of `tasks` (start, ticks, tail) on one device, if it could interrupt them: longest tail first."""
+    """The shortest makespan of `tasks` (start, ticks, tail) on one device that may interrupt them.
+
+    Of those that can run, that with the longest tail does.
+    """
     tasks, waiting, now, makespan = sorted(tasks), [], 0, 0
-    for place, (start, ticks, tail) in enumerate(tasks):
+    next_starts = [start for start, _, _ in tasks[1:]] + [math.inf]
+    for (start, ticks, tail), until in zip(tasks, next_starts):
         now = max(now, start)
         heappush(waiting, (-tail, ticks))
-        until = tasks[place + 1][0] if place + 1 < len(tasks) else math.inf
         while waiting and now < until:
             tail, ticks = heappop(waiting)
             worked = min(ticks, until - now)
@@ -253,7 +275,7 @@ def _one_machine(tasks):
 
 
 def _whole(ticks, latency):
-    """(ticks, latency, unit): the same times in 1 / unit ticks, in which all are whole numbers: bounds need no rounding then."""
+    """(ticks, latency, unit): the same times in 1 / unit ticks, all whole: bounds need no rounding then."""
     exact = [[_fraction(cost) for cost in row] for row in ticks]
     latency = _fraction(latency)
     unit = math.lcm(latency.denominator, *(cost.denominator for row in exact for cost in row))

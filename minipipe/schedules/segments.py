@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, zip_longest
+from itertools import accumulate, chain, zip_longest
 from numbers import Integral
 
 from .actions import Action, Overlap
@@ -11,31 +11,42 @@ from .schedule import Schedule
 
 
 def in_segments(schedule, n):
-    """`schedule` with each stage cut into `n` consecutive ones on the same device, which do the work of the one in a row.
+    """`schedule` with each stage cut into `n` consecutive ones on its device, which do its work in a row.
 
         device 0: F0 ... B0    becomes, for n = 2,    0F0 1F0 ... 1B0 0B0
 
-    With recomputation, a device then keeps the input of each segment, and has the caches of one segment at a time: for a stage
-    of L equal layers about n + L / n of a layer's size for a micro-batch, least for n = sqrt(L), instead of L. Nothing else
-    changes, but the stages are more. n: a number, or a list with one for each stage. Source: Chen et al. 2016, arXiv
-    1604.06174, section 4.
+    With recomputation, a device then keeps the input of each segment, and has the caches of one segment at a
+    time: for a stage of L equal layers about n + L / n of a layer's size for a micro-batch, least for n =
+    sqrt(L), instead of L. Nothing else changes, but the stages are more. Each segment has its own all-reduce
+    and update.
 
-    >>> from .builders import gpipe, with_recompute
+    n: a number, or a list with one for each stage.
+
+    Source: Chen et al. 2016, arXiv 1604.06174, section 4.
+
+    >>> from .changes import with_recompute
+    >>> from .one_stage_each import gpipe
     >>> print(with_recompute(in_segments(gpipe(1, 1), 2)))
     device 0: 0F0 1F0 1R0 1B0 0R0 0B0
     """
     if not isinstance(schedule, Schedule):
-        raise ValueError(f"schedule={schedule!r} is none: pass a Schedule, such as build('1f1b', n_stages, n_microbatches)")
+        raise ValueError(
+            f"schedule={schedule!r} is not a Schedule: pass one, such as build('1f1b', n_stages, "
+            "n_microbatches)"
+        )
     n = _for_each_stage(n, schedule.n_stages)
     segments = [range(end - length, end) for end, length in zip(accumulate(n), n)]
-    devices = tuple(tuple(segment for action in order for segment in _segments(action, segments)) for order in schedule.devices)
+    devices = tuple(
+        tuple(segment for action in order for segment in _segments(action, segments))
+        for order in schedule.devices
+    )
     versions = tuple(row for row, length in zip(schedule.versions, n) for _ in range(length))
     name = f"{schedule.name} in {n[0] if len(set(n)) == 1 else n} segments"
     return replace(schedule, devices=devices, n_stages=sum(n), name=name, versions=versions)
 
 
 def costs_in_segments(costs, n_stages, n):
-    """The `Costs` of the stages that `in_segments` makes of `n_stages`: equal shares of what each whole stage costs.
+    """The `Costs` of the stages that `in_segments` makes of `n_stages`: equal shares of each whole stage's.
 
     The last segment of a stage sends the message of the whole, the others send to their own device.
 
@@ -50,29 +61,34 @@ def costs_in_segments(costs, n_stages, n):
     for name, cost in vars(costs).items():
         whole = cost if hasattr(cost, "__len__") else [cost] * n_stages
         if name == "message_bytes":
-            shares[name] = [n_bytes for sent, length in zip(whole, n) for n_bytes in (*[0] * (length - 1), sent)]
+            segments = [[0] * (length - 1) + [sent] for sent, length in zip(whole, n)]
+            shares[name] = list(chain(*segments))
         elif cost is not None:
-            shares[name] = [_share(of_stage, length) for of_stage, length in zip(whole, n) for _ in range(length)]
+            segments = [[_share(of_stage, length)] * length for of_stage, length in zip(whole, n)]
+            shares[name] = list(chain(*segments))
     return Costs(**shares)
 
 
 def _for_each_stage(n, n_stages):
     lengths = list(n) if hasattr(n, "__len__") else [n] * n_stages
     if len(lengths) != n_stages:
-        raise ValueError(f"n has {len(lengths)} numbers of segments for {n_stages} stages: give one number, or one for each stage")
+        raise ValueError(
+            f"n has {len(lengths)} numbers of segments for {n_stages} stages: give one number, or one for "
+            "each stage"
+        )
     if not all(isinstance(length, Integral) and length >= 1 for length in lengths):
         raise ValueError(f"n={n} segments of a stage must be at least 1, in whole numbers")
     return lengths
 
 
 def _segments(action, segments):
-    """What an action becomes; where forward and backward overlap, their first segments do, their second, and so on."""
+    """What an action becomes; where forward and backward overlap, their first segments do, and so on."""
     if action.kind == "F&B":
         pairs = zip_longest(*(_segments(part, segments) for part in action.parts))
         return [Overlap(*pair) if None not in pair else pair[0] or pair[1] for pair in pairs]
     kind, stage, microbatch = action
     upwards = segments[stage]
-    return [Action(kind, segment, microbatch) for segment in (reversed(upwards) if kind in "BIR" else upwards)]
+    return [Action(kind, segment, microbatch) for segment in (upwards if kind == "F" else reversed(upwards))]
 
 
 def _share(cost, length):

@@ -1,13 +1,14 @@
-"""Orders of a device with two stages, in words: F0 is the next forward of its first stage, B1 a backward of its second."""
+"""Orders of a device with two stages, in words: F0 is the next forward of its first stage, for instance."""
 
 from .actions import Action, Overlap
 
 
 class Turns:
-    """The actions of one device so far. Forwards of a stage take one micro-batch after the other, and so do backwards.
+    """The actions of one device so far. Forwards of a stage take the micro-batches in turn; backwards, too.
 
-    A word is F, B or I with 0 or 1 for the stage, F0&B1 for two that overlap, W0 or W1 for the oldest I of that stage that
-    has no W yet, and W for the oldest of either. first: the number of the first micro-batch of each stage.
+    A word is F, B or I with 0 or 1 for the stage, F0&B1 for two that overlap, W0 or W1 for the oldest I of
+    that stage that has no W yet, and W for the oldest of either. first: the number of the first micro-batch
+    of each stage.
 
     >>> turns = Turns(0, 3)
     >>> turns.do("F0", times=2)
@@ -18,8 +19,10 @@ class Turns:
 
     def __init__(self, *stages, first=(0, 0)):
         self.actions = []
-        self.forwards, self.backwards = list(first), list(first)  # for each stage, the micro-batch that is next
-        self.halves = []                                          # each I that has no W yet, as (place of the stage, micro-batch)
+        # for each stage, the micro-batch that is next
+        self.forwards, self.backwards = list(first), list(first)
+        # each I that has no W yet, as (position of the stage, micro-batch)
+        self.halves = []
         self._stages = stages
 
     def do(self, words, times=1):
@@ -28,15 +31,15 @@ class Turns:
             parts = [self._next(*part) for part in word.split("&")]
             self.actions.append(Overlap(*parts) if len(parts) == 2 else parts[0])
 
-    def _next(self, kind, place=None):
+    def _next(self, kind, position=None):
         if kind == "W":
-            half = next(half for half in self.halves if place in (None, str(half[0])))
+            half = next(half for half in self.halves if position in (None, str(half[0])))
             self.halves.remove(half)
             return Action("W", self._stages[half[0]], half[1])
-        place = int(place)
+        position = int(position)
         counter = self.forwards if kind == "F" else self.backwards
-        microbatch = counter[place]
-        counter[place] += 1
+        microbatch = counter[position]
+        counter[position] += 1
         if kind == "I":
-            self.halves.append((place, microbatch))
-        return Action(kind, self._stages[place], microbatch)
+            self.halves.append((position, microbatch))
+        return Action(kind, self._stages[position], microbatch)

@@ -1,11 +1,11 @@
-"""Schedules with the backward in halves, I and W: the stage before waits for I only, so W can fill what would be a bubble.
+"""Schedules with the backward in halves: the stage before waits for I only, so W can fill a bubble.
 
 Source of all: Qi et al. 2023, arXiv 2401.10241.
 """
 
 from .actions import Action
-from .builders import check
 from .interleaved import halves_in_turn
+from .limits import check_sizes
 from .schedule import Schedule
 from .turns import Turns
 
@@ -17,10 +17,10 @@ def zero_bubble_h1(n_devices, n_microbatches):
            F0 F1 I0    F2 I1 W0 F3 I2 W1 I3 W2 W3
               F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3
 
-    Makespan M (F + B) + (K - 1)(F + I - W) ticks, with B = I + W, if W is no longer than F and I, and M >= K; min(M, K)
-    micro-batches are alive on every device.
+    Makespan M (F + B) + (K - 1)(F + I - W) ticks, with B = I + W, if W is no longer than F and I, and M >= K;
+    min(M, K) micro-batches are alive on every device.
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
 
     def order(r):
         forwards, backwards = ([Action(kind, r, i) for i in range(n_microbatches)] for kind in "FB")
@@ -30,12 +30,12 @@ def zero_bubble_h1(n_devices, n_microbatches):
 
 
 def zero_bubble_h2(n_devices, n_microbatches):
-    """So many forwards ahead that, with W to fill in, no device ever waits between its first and its last action.
+    """So many forwards ahead that, with W to fill in, no device waits between its first and last action.
 
-    Device r of K warms up with 2(K - r) - 1 forwards and delays its W by 2r. Makespan M (F + B) + (K - 1) F ticks for
-    F = I = W and M >= 2K - 1; 2K - 1 micro-batches are alive, twice 1F1B's.
+    Device r of K warms up with 2(K - r) - 1 forwards and delays its W by 2r. Makespan M (F + B) + (K - 1) F
+    ticks for F = I = W and M >= 2K - 1; 2K - 1 micro-batches are alive, twice 1F1B's.
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
 
     def order(r):
         warm_up = min(n_microbatches, 2 * (n_devices - r) - 1)
@@ -55,13 +55,14 @@ def zero_bubble_h2(n_devices, n_microbatches):
 def zero_bubble_v(n_devices, n_microbatches):
     """Two stages on each device, placed in a V: device r has stage r and, on the way back, stage 2K - 1 - r.
 
-    The last device has both middle stages, the first one the first and the last: a micro-batch's backward begins where its
-    forward has ended, on device 0. Makespan M (F + B) + (K - 1) F / 2 ticks for F = I = W and M >= 2K - 1, if F is that of
-    both stages together; K micro-batches are alive on every device, as on 1F1B's first. Section 6 of the paper.
+    The last device has both middle stages, the first one the first and the last: a micro-batch's backward
+    begins where its forward has ended, on device 0. Makespan M (F + B) + (K - 1) F / 2 ticks for F = I = W
+    and M >= 2K - 1, if F is that of both stages together; K micro-batches are alive on every device, as on
+    1F1B's first. Section 6 of the paper.
 
     Built for at least 2K - 1 micro-batches; what is too much is left out.
     """
-    check(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches)
     enough = max(2 * n_devices - 1, n_microbatches)
 
     def order(r):
@@ -75,7 +76,7 @@ def zero_bubble_v(n_devices, n_microbatches):
             turns.do("I0 W0 F1 I1 W1")
         turns.do("I0 I1", times=r)
         turns.do("I0 W0", times=n_devices - r)
-        turns.do(" ".join(sorted((f"W{place}" for place, _ in turns.halves), reverse=True)))
+        turns.do(" ".join(sorted((f"W{position}" for position, _ in turns.halves), reverse=True)))
         return [action for action in turns.actions if action.microbatch < n_microbatches]
 
     devices = tuple(tuple(order(r)) for r in range(n_devices))

@@ -1,0 +1,180 @@
+"""Functions that change a schedule: recomputation, overlaps, copies, all-reduces and updates."""
+
+from dataclasses import replace
+from numbers import Integral
+
+from .actions import Action, Overlap
+from .playing import devices_with_copies
+from .rules import INPUT, RULES, WEIGHT
+
+# mode -> what it adds to a schedule's name
+RECOMPUTE = {"never": "", "always": "+recompute", "except_last": "+recompute except last"}
+
+
+def with_recompute(schedule, mode="always"):
+    """`schedule` with an `R` before each `B` or `I`: the forward again, from the stage's stashed input.
+
+    An R needs no gradient, so a device that waits for one has its R done before it arrives.
+
+    mode: "always"; "never"; or "except_last", where the last micro-batch keeps its caches: in GPipe its
+        backward follows at once on the last device, so there a recomputation that no gap would hide is saved.
+
+    A schedule that has an R already is refused. Source: GPipe, section 2.3; Chen et al. 2016, arXiv
+    1604.06174; torchgpipe's checkpoint="except_last", arXiv 2004.09910.
+
+    >>> from .one_stage_each import gpipe
+    >>> print(with_recompute(gpipe(1, 2), "except_last"))
+    device 0: 0F0 0F1 0B1 0R0 0B0
+    """
+    if mode not in RECOMPUTE:
+        modes = ", ".join(map(repr, RECOMPUTE))
+        raise ValueError(
+            f"recompute={mode!r} must be one of {modes}, True or False; or 'sqrt', for a Pipeline"
+        )
+    if mode == "never":
+        return schedule
+    if "R" in schedule.kinds:
+        raise ValueError(
+            f"the schedule {schedule.name!r} recomputes already: use it as it is, with recompute=False"
+        )
+    n_recomputed = schedule.n_microbatches - (mode == "except_last")
+    devices = tuple(
+        tuple(step for action in order for step in (*_recomputations(action, n_recomputed), action))
+        for order in schedule.devices
+    )
+    return replace(schedule, devices=devices, name=schedule.name + RECOMPUTE[mode])
+
+
+def _recomputations(action, n_recomputed):
+    """What must be recomputed before `action`: all that makes the gradient of a stage's input."""
+    return [
+        Action("R", stage, microbatch) for kind, stage, microbatch in action.parts
+        if microbatch < n_recomputed and kind in RULES and RULES[kind].adds & INPUT
+    ]
+
+
+def without_overlaps(schedule):
+    """`schedule` with the forward of each overlap before its backward; each starts when it can.
+
+    >>> from .schedule import Schedule
+    >>> print(without_overlaps(Schedule.from_text(["F0 0F1&0B0 B1"])))
+    device 0: 0F0 0F1 0B0 0B1
+    """
+    devices = tuple(tuple(schedule.parts(device)) for device in range(len(schedule.devices)))
+    return replace(schedule, devices=devices, name=schedule.name + "+apart")
+
+
+def in_copies(schedule, n):
+    """`n` copies of the network, each on devices of its own, which work by `schedule`: data parallelism.
+
+    Of n M micro-batches, copy c has those from c M on. Where the schedule has several copies already, as
+    Chimera's has, it has n times as many then.
+
+    >>> from .one_stage_each import gpipe
+    >>> print(in_copies(gpipe(1, 2), 2))
+    device 0: 0F0 0F1 0B1 0B0
+    device 1: 0F2 0F3 0B3 0B2
+    >>> in_copies(gpipe(1, 2), 2).copy_of
+    (0, 0, 1, 1)
+    """
+    if not (isinstance(n, Integral) and n >= 1):
+        raise ValueError(f"n={n!r} copies of the network must be a whole number of at least 1")
+    if n == 1:
+        return schedule
+    M, copies = schedule.n_microbatches, schedule.copy_of or (0,) * schedule.n_microbatches
+    devices = tuple(
+        tuple(_later(action, c * M) for action in order) for c in range(n) for order in schedule.devices
+    )
+    return replace(
+        schedule,
+        devices=devices,
+        n_microbatches=n * M,
+        name=f"{schedule.name} in {n} copies",
+        copy_of=tuple(c * schedule.n_copies + copy for c in range(n) for copy in copies),
+        versions=tuple(row * n for row in schedule.versions),
+    )
+
+
+def _later(action, by):
+    """The same action of the micro-batch that comes so many later."""
+    parts = [Action(kind, stage, microbatch + by) for kind, stage, microbatch in action.parts]
+    return parts[0] if len(parts) == 1 else Overlap(*parts)
+
+
+def with_all_reduce(schedule):
+    """`schedule` with an `A` for each stage of each copy: gradients are added up while other stages compute.
+
+        device 0: ... 1B3 1B2 0B3 0B2    becomes    ... 1B3 1B2 1A3 0B3 0B2 0A3
+
+    Each A comes as early as it can: right behind the stage's last backward, or behind the A of a later stage,
+    since all devices take them from the last stage to the first. In one order on all devices they never wait
+    for each other in a circle, and backwards end in that order anyway. A schedule that has A or U already is
+    refused, and so is one with faults. Source: Li et al. 2020, arXiv 2006.15704, section 3.2.
+
+    >>> from .one_stage_each import gpipe
+    >>> print(with_all_reduce(in_copies(gpipe(1, 2), 2)))
+    device 0: 0F0 0F1 0B1 0B0 0A1
+    device 1: 0F2 0F3 0B3 0B2 0A3
+    """
+    _refuse(schedule, "A", "has all-reduces already: use it as it is")
+    _refuse(schedule, "U", "has updates already, which come behind the all-reduces: add those last")
+    schedule.validate()
+    devices = []
+    for device, order in enumerate(schedule.devices):
+        behind, position = [[] for _ in order], 0
+        for stage, (its_last, microbatch) in sorted(_last_gradients(schedule, device).items(), reverse=True):
+            position = max(position, its_last)
+            behind[position].append(Action("A", stage, microbatch))
+        devices.append(_inserted(order, behind))
+    return replace(schedule, devices=tuple(devices), name=schedule.name + "+all-reduce")
+
+
+def with_updates(schedule):
+    """`schedule` with a `U` for each stage of each copy: with that, a mini-batch ends in its order.
+
+    Each U comes right behind the stage's last backward. Where there are all-reduces, a device has its updates
+    at the end: an update waits for the sum, and whatever came behind it would wait, too. Where copies of a
+    stage are on several devices and there are no all-reduces yet, `with_all_reduce` is applied first. A
+    schedule that has U already is refused, and so is one with faults.
+
+    >>> from .one_stage_each import one_f_one_b
+    >>> print(with_updates(one_f_one_b(2, 2)))
+    device 0: 0F0 0F1 0B0 0B1 0U1
+    device 1: 1F0 1B0 1F1 1B1 1U1
+    """
+    _refuse(schedule, "U", "has updates already: use it as it is")
+    schedule.validate()
+    if "A" not in schedule.kinds and any(len(devices) > 1 for devices in devices_with_copies(schedule)):
+        schedule = with_all_reduce(schedule)
+    devices = []
+    for device, order in enumerate(schedule.devices):
+        if "A" in schedule.kinds:
+            at_the_end = [Action("U", stage, i) for kind, stage, i in schedule.parts(device) if kind == "A"]
+            devices.append((*order, *at_the_end))
+            continue
+        behind = [[] for _ in order]
+        for stage, (its_last, microbatch) in _last_gradients(schedule, device).items():
+            behind[its_last].append(Action("U", stage, microbatch))
+        devices.append(_inserted(order, behind))
+    return replace(schedule, devices=tuple(devices), name=schedule.name + "+updates")
+
+
+def _refuse(schedule, kind, why):
+    if kind in schedule.kinds:
+        raise ValueError(f"the schedule {schedule.name!r} {why}")
+
+
+def _last_gradients(schedule, device):
+    """{stage: (position of the action that completes its gradients, the largest of its micro-batches)}"""
+    found = {}
+    for position, action in enumerate(schedule.devices[device]):
+        for kind, stage, microbatch in action.parts:
+            if RULES[kind].adds & WEIGHT:
+                largest = max(microbatch, found[stage][1]) if stage in found else microbatch
+                found[stage] = position, largest
+    return found
+
+
+def _inserted(order, behind):
+    """`order` with the actions of `behind[position]` behind each position."""
+    return tuple(step for action, more in zip(order, behind) for step in (action, *more))

@@ -1,0 +1,94 @@
+"""Schedules with one stage on each device. Rows are devices, time runs to the right."""
+
+from .actions import Action
+from .limits import check_sizes
+from .schedule import Schedule
+
+
+def naive(n_stages, n_microbatches):
+    """One device works at a time: each micro-batch goes all the way up and down before the next.
+
+        F0          B0 F1          B1
+           F0    B0       F1    B1
+              F0B0           F1B1
+
+    Makespan K M (F + B) ticks for K stages and M micro-batches; 1 micro-batch is alive per device.
+    """
+    check_sizes(n_stages, n_microbatches)
+    order = [(kind, i) for i in range(n_microbatches) for kind in "FB"]
+    return _one_stage_each("naive", n_stages, n_microbatches, lambda device: order)
+
+
+def gpipe(n_stages, n_microbatches, backward_order="lifo"):
+    """All forwards, then all backwards (fill and drain).
+
+        F0 F1 F2             B2 B1 B0
+           F0 F1 F2       B2 B1 B0
+              F0 F1 F2 B2 B1 B0
+
+    backward_order: "lifo" runs the last micro-batch back first, as the paper's figure does, "fifo" the
+    first one. Makespan (M + K - 1)(F + B) ticks; M micro-batches are alive on every device, either way.
+    Source: Huang et al. 2018, arXiv 1811.06965.
+    """
+    check_sizes(n_stages, n_microbatches)
+    if backward_order not in ("lifo", "fifo"):
+        raise ValueError(f"backward_order={backward_order!r} must be 'lifo' or 'fifo'")
+    there = range(n_microbatches)
+    back = reversed(there) if backward_order == "lifo" else there
+    order = [("F", i) for i in there] + [("B", i) for i in back]
+    name = "gpipe" if backward_order == "lifo" else "gpipe-fifo"
+    return _one_stage_each(name, n_stages, n_microbatches, lambda device: order)
+
+
+def one_f_one_b(n_stages, n_microbatches):
+    """Warm up, then one forward and one backward in turn (1F1B, PipeDream-flush, DAPPLE).
+
+        F0 F1 F2       B0 F3 B1    B2    B3
+           F0 F1    B0 F2 B1 F3 B2    B3
+              F0 B0 F1 B1 F2 B2 F3 B3
+
+    Device r of K warms up with min(K - r - 1, M) forwards. Makespan (M + K - 1)(F + B) ticks, as
+    GPipe's; but only min(M, K - r) micro-batches are alive on device r.
+    Source: Narayanan et al. 2020, arXiv 2006.09503; Fan et al. 2020, arXiv 2007.01045.
+    """
+    check_sizes(n_stages, n_microbatches)
+
+    def order(r):
+        return _in_turn(n_stages - r - 1, n_microbatches)
+
+    return _one_stage_each("1f1b", n_stages, n_microbatches, order)
+
+
+def eager_one_f_one_b(n_stages, n_microbatches):
+    """1F1B with as many forwards ahead as a gradient takes to come back: for links that are slow.
+
+        F0 F1 F2 F3    B0       B1    B2    B3
+           F0 F1 F2 B0    F3 B1    B2    B3
+              F0 B0 F1 B1 F2 B2 F3 B3
+
+    Device r of K warms up with min(2(K - r - 1), M) forwards. Makespan (M + K - 1)(F + B) ticks, as 1F1B's,
+    with min(M, 2(K - r) - 1) micro-batches alive on device r; but a message that takes time delays fewer
+    actions.
+    Source: Fan et al. 2020, arXiv 2007.01045, where it is schedule B.
+    """
+    check_sizes(n_stages, n_microbatches)
+
+    def order(r):
+        return _in_turn(2 * (n_stages - r - 1), n_microbatches)
+
+    return _one_stage_each("eager-1f1b", n_stages, n_microbatches, order)
+
+
+def _in_turn(warm_up, n_microbatches):
+    """`warm_up` forwards, one forward and one backward in turn, and the backwards that are left."""
+    warm_up = min(warm_up, n_microbatches)
+    order = [("F", i) for i in range(warm_up)]
+    for i in range(n_microbatches - warm_up):
+        order += [("F", warm_up + i), ("B", i)]
+    return order + [("B", i) for i in range(n_microbatches - warm_up, n_microbatches)]
+
+
+def _one_stage_each(name, n_stages, n_microbatches, order):
+    """Stage s on device s, where `order(device)` is a list of `(kind, microbatch)`."""
+    devices = tuple(tuple(Action(kind, device, i) for kind, i in order(device)) for device in range(n_stages))
+    return Schedule(devices, n_stages, n_microbatches, name)
