@@ -75,7 +75,7 @@ def test_the_bytes_of_skip_connections_and_tied_weights_are_foreseen_at_every_ti
     schedule = with_recompute(build(name, 4, 8), recompute)
     for number, link in enumerate(LINKS):
         partition = [[2, 3, 5, 4], [1, 6, 2, 5], [4, 3, 6, 1], [5, 4, 4, 1]][number]
-        costs = mp.Costs(F=1, B=2, all_reduce=2 if number % 2 else None)
+        costs = mp.Costs(F=1, B=2)
         pipe = mp.Pipeline(CONNECTED, LOSS, 4, 8, schedule, partition=partition, link=link, costs=costs)
         pipe.forward_backward(*mini_batch(17))
         foreseen = mp.simulate(schedule, costs, link, footprints(partition, 17, 8, layers=CONNECTED))

@@ -83,10 +83,10 @@ def test_an_overlap_costs_what_is_said_or_both():
     assert makespan(lines, FB=[9, 2.5]) == 1 + 1 + 2.5 + 2 + 2
 
 
-def test_all_reduce_and_update_come_at_the_end_of_each_stage():
-    trace = mp.simulate(mp.Schedule.from_text(TWO), mp.Costs(all_reduce=[4, 3], U=1))
-    assert [[str(span.label) for span in trace.spans_of(device)][-2:] for device in (0, 1)] == [["0A1", "0U1"], ["1A1", "1U1"]]
-    assert trace.makespan == 9 + 4 + 1
+def test_updates_take_their_ticks_where_the_order_has_them():
+    trace = mp.simulate(mp.Schedule.from_text(["F0 F1 B0 B1 U1", "F0 B0 F1 B1 U1"]), mp.Costs(U=[4, 3]))
+    assert [str(trace.spans_of(device)[-1].label) for device in (0, 1)] == ["0U1", "1U1"]
+    assert trace.makespan == 9 + 4
     with pytest.raises(ValueError, match="U=-1 on stage 0: a cost is a finite number of ticks of at least 0"):
         makespan(U=-1)
 

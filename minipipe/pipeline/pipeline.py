@@ -137,7 +137,10 @@ class Pipeline(Network):
 
     def step(self, optimizer):
         """One update of all parameters by `optimizer`, with the current gradients; what it keeps for them lies with their stages."""
-        super().step(checked_optimizer(optimizer))
+        checked_optimizer(optimizer)
+        if self._optimizers is not None:
+            raise RuntimeError(f"the order of {self.schedule.name!r} updates the stages itself: a step would be a second update")
+        super().step(optimizer)
         first = 0
         for stage in self.stages:
             stage.keep_optimizer_state(optimizer.memory_of(range(first, first + len(stage.layers))))

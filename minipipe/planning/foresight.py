@@ -12,6 +12,9 @@ from ..schedules.counting import check_versions, updates
 from ..schedules.rules import CLOSING, RULES, WEIGHT
 from .one_microbatch import Footprint
 
+ALWAYS = ("parameters", "optimizer state")  # what a stage holds from its beginning to its end
+
+
 class StandIn:
     """What stands for a stage where there are only bytes: it holds what the stage would, and sends what the stage would.
 
@@ -26,8 +29,8 @@ class StandIn:
         self._footprints, self._patterns = footprints, patterns
         self._versions = None if wanted is None else Versions(wanted, None)
         self._gradients, self._statistics = Bytes(footprints[0].gradients), Bytes(footprints[0].statistics)
-        self._held = Counted.fromkeys(("weight versions", "gradients", *KEPT, "work"), 0)
-        self._held["parameters"], self._held["optimizer state"] = footprints[0].parameters, footprints[0].optimizer_state
+        self._held = Counted.fromkeys((*ALWAYS, "weight versions", "gradients", *KEPT, "work"), 0)
+        self._held.update(zip(ALWAYS, (footprints[0].parameters, footprints[0].optimizer_state), strict=True))
         self._kept = {}  # micro-batch -> {kind: bytes}
         self._n_changes = 0
 
