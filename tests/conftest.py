@@ -9,7 +9,7 @@ import pytest
 from bugs import BUGS
 from hypothesis import settings
 
-pytest.register_assert_rewrite("exercises")  # a failure shows the sentence
+pytest.register_assert_rewrite("checkers")  # a failure shows the sentence
 settings.register_profile("minipipe", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("minipipe")
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from exercises import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
 
-from minipipe.exercises.asynchronous import check_next_weights, check_version_used, check_versions_kept
+from exercises.asynchronous import check_next_weights, check_version_used, check_versions_kept
 
 CHECKERS = [check_version_used, check_next_weights, check_versions_kept]
 

@@ -3,12 +3,12 @@
 from fractions import Fraction
 
 import numpy as np
-from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused
+from checkers import JUNK, are_named, are_not_solved_yet, are_right, is_refused
 
 import minipipe as mp
-from minipipe.exercises.layers import SHAPES, check_leaky_relu, check_linear_backward, check_shapes
-from minipipe.exercises.micro_batches import check_gradient_part, check_tree_sum, check_weights
-from minipipe.exercises.neuron import check_central_difference, check_gradient, check_tanh_neuron
+from exercises.layers import SHAPES, check_leaky_relu, check_linear_backward, check_shapes
+from exercises.micro_batches import check_gradient_part, check_tree_sum, check_weights
+from exercises.neuron import check_central_difference, check_gradient, check_tanh_neuron
 
 # ---------------------------------------------------------------- solutions
 
@@ -401,7 +401,7 @@ test_junk = is_refused(CHECKERS, [*JUNK, lambda *a: ([1, [2]],) * 3, lambda *a: 
 
 
 def test_shapes_written_as_arrays_are_judged_like_tuples():
-    from minipipe.exercises.layers import SHAPES, check_shapes
+    from exercises.layers import SHAPES, check_shapes
 
     assert check_shapes({name: np.array(shape) for name, shape in SHAPES.items()}).startswith("Right")
     assert "Right" not in check_shapes({name: np.array(shape[::-1]) for name, shape in SHAPES.items()})

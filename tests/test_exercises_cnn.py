@@ -4,12 +4,12 @@ from math import prod
 
 import numpy as np
 import pytest
-from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
 from matplotlib.figure import Figure
 
 import minipipe as mp
-from minipipe.exercises import cnn_pictures as pictures
-from minipipe.exercises.cnn import (
+from exercises import cnn_pictures as pictures
+from exercises.cnn import (
     check_average_pool_backward, check_backward_by_forward, check_max_pool_backward, check_parameters,
 )
 

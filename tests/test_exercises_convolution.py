@@ -5,12 +5,12 @@ from math import prod
 
 import numpy as np
 import pytest
-from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from minipipe.exercises import convolution_pictures as pictures
-from minipipe.exercises.convolution import check_backward, check_length, check_matrix, check_receptive_field
+from exercises import convolution_pictures as pictures
+from exercises.convolution import check_backward, check_length, check_matrix, check_receptive_field
 
 CHECKERS = [check_length, check_backward, check_matrix, check_receptive_field]
 

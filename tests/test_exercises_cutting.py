@@ -6,9 +6,9 @@ from math import inf, nan
 
 import numpy as np
 import pytest
-from exercises import JUNK, are_not_solved_yet, are_right, is_refused
+from checkers import JUNK, are_not_solved_yet, are_right, is_refused
 
-from minipipe.exercises.cutting import POSSIBLE_MISTAKES, SHIFTED, check_makespan, check_possible, check_shifted
+from exercises.cutting import POSSIBLE_MISTAKES, SHIFTED, check_makespan, check_possible, check_shifted
 from minipipe.partitioning import equal_counts, loads, min_max
 
 CHECKERS = [check_possible, check_makespan, check_shifted]

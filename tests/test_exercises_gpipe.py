@@ -4,10 +4,10 @@ from fractions import Fraction
 from math import ceil, floor
 
 import numpy as np
-from exercises import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
 
-from minipipe.exercises import gpipe_by_numbers
-from minipipe.exercises.gpipe_by_numbers import check_fewest, check_memory, check_relative
+from exercises import gpipe_by_numbers
+from exercises.gpipe_by_numbers import check_fewest, check_memory, check_relative
 
 CHECKERS = [check_memory, check_relative, check_fewest]
 

@@ -4,10 +4,10 @@ from fractions import Fraction
 from math import sqrt
 
 import numpy as np
-from exercises import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
 
-from minipipe.exercises import memory
-from minipipe.exercises.memory import check_held, check_peak, check_segments
+from exercises import memory
+from exercises.memory import check_held, check_peak, check_segments
 
 CHECKERS = [check_peak, check_segments, check_held]
 

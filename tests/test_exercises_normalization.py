@@ -4,13 +4,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import minipipe as mp
-from minipipe.exercises import normalization_pictures as pictures
-from minipipe.exercises.normalization import check_dropout, check_put_together, check_running
+from exercises import normalization_pictures as pictures
+from exercises.normalization import check_dropout, check_put_together, check_running
 from minipipe.functions import even_slices
 
 CHECKERS = [check_put_together, check_running, check_dropout]

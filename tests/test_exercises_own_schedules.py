@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
 
 import minipipe as mp
-from minipipe.exercises.own_schedules import BROKEN, COSTS, check_beats_1f1b, check_best_with_three, check_repaired
+from exercises.own_schedules import BROKEN, COSTS, check_beats_1f1b, check_best_with_three, check_repaired
 from minipipe.schedules import Schedule, best_schedule, build, gpipe, naive, one_f_one_b, peak_microbatches, with_recompute
 
 CHECKERS = [check_repaired, check_beats_1f1b, check_best_with_three]

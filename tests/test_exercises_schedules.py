@@ -5,10 +5,10 @@ from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
-from exercises import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
 
 import minipipe as mp
-from minipipe.exercises.schedules import (
+from exercises.schedules import (
     check_enough_microbatches,
     check_idle_ticks,
     check_own_schedule,

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import minipipe as mp
-from minipipe.exercises import transformer_pictures as pictures
-from minipipe.exercises.transformer import check_parameters, check_shares, check_tied_gradient
+from exercises import transformer_pictures as pictures
+from exercises.transformer import check_parameters, check_shares, check_tied_gradient
 from minipipe.schedules import gpipe
 
 CHECKERS = [check_shares, check_tied_gradient, check_parameters]

@@ -3,12 +3,12 @@
 from fractions import Fraction
 
 import numpy as np
-from exercises import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
 
 import minipipe as mp
-from minipipe.exercises import slow_links, zoo
-from minipipe.exercises.slow_links import check_blocking, check_hidden
-from minipipe.exercises.zoo import check_choose, check_which, check_zb_h1, measured
+from exercises import slow_links, zoo
+from exercises.slow_links import check_blocking, check_hidden
+from exercises.zoo import check_choose, check_which, check_zb_h1, measured
 from minipipe.schedules import BUILDERS, eager_one_f_one_b
 
 CHECKERS = [check_zb_h1, check_choose, check_which, check_hidden, check_blocking]

@@ -1,15 +1,22 @@
-"""The floors of the house: who may import whom, how long a module may be, and how long an import takes."""
+"""The floors of the house: who may import whom, how long a module may be, and how long an import takes; the teaching
+material stands outside."""
 
 import ast
+import inspect
 import os
 import subprocess
 import sys
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+
+import pytest
 
 import minipipe
 
 HOUSE = Path(minipipe.__file__).parent
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+EXERCISES = [path for path in sorted((NOTEBOOKS / "exercises").glob("*.py")) if path.stem != "__init__"]
 
 FLOORS = {
     "functions": 0,
@@ -20,7 +27,7 @@ FLOORS = {
     "planning": 6,
     "verification": 7, "plots": 7, "papers": 7,
     "figures": 8,
-    "exercises": 9, "cli": 9,
+    "cli": 9,
 }
 NEVER = {("plots", "pipeline")}                  # plots draw traces, whoever made them
 WHEN_CALLED = {("cluster", "plots")}             # Trace.plot, to_text and to_html hand over to the plots
@@ -77,8 +84,34 @@ def test_the_front_door_defines_nothing():
     assert minipipe.__all__ == sorted(set(minipipe.__all__)) and all(hasattr(minipipe, name) for name in minipipe.__all__)
 
 
+def imported(path):
+    """The full names of all modules that the file imports, or imports from."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return whole | {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0}
+
+
+def test_the_package_does_without_the_teaching_material():
+    taught = {"exercises", "notebooks", "tests"} | {path.stem for path in Path(__file__).parent.glob("*.py")}
+    for path in HOUSE.rglob("*.py"):
+        assert not taught & {name.split(".")[0] for name in imported(path)}, path
+
+
+@pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
+def test_exercises_check_or_draw_for_a_notebook(path):
+    """They enter the package by its front door or by that of a room, and hold nothing that the package could need."""
+    for name in imported(path):
+        assert name.split(".")[0] != "minipipe" or name.count(".") <= 1, f"{path.name} imports from {name}, inside a room"
+    module = import_module(f"exercises.{path.stem}")
+    functions = [name for name, value in vars(module).items() if inspect.isfunction(value) and value.__module__ == module.__name__]
+    assert path.stem.endswith("_pictures") != any(name.startswith("check_") for name in functions)
+    cells = "".join(notebook.read_text(encoding="utf-8") for notebook in NOTEBOOKS.glob("*.ipynb"))
+    assert f"from exercises import {path.stem} as" in cells
+
+
 def test_modules_stay_short():
-    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in HOUSE.rglob("*.py")}
+    paths = [*HOUSE.rglob("*.py"), *EXERCISES]
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
     assert max(lengths.values()) <= 300, max(lengths, key=lengths.get)
 
 

@@ -4,9 +4,10 @@ from numbers import Integral
 
 import numpy as np
 
-from ..partitioning import equal_counts, loads, min_max
-from ..planning import simulate
-from ..schedules import Costs, gpipe
+from minipipe import Costs, simulate
+from minipipe.partitioning import equal_counts, loads, min_max
+from minipipe.schedules import gpipe
+
 from . import called, judged, short
 
 SHIFTED = [10, 10, 10, 10, 10, 10, 11, 12, 12]  # of exercise 3, for three devices

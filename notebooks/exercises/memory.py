@@ -3,11 +3,8 @@
 import math
 from functools import cache
 
-from ..layers import Chain, Linear
-from ..losses import MeanSquaredError
-from ..planning import footprints, simulate
-from ..planning.one_microbatch import KEPT
-from ..schedules import build, in_segments, with_recompute
+from minipipe import Chain, Linear, MeanSquaredError, footprints, simulate
+from minipipe.schedules import build, in_segments, with_recompute
 from . import judged
 
 WIDTH = 2
@@ -137,7 +134,7 @@ def _counted(name, K, M, m, L, hidden, n_segments=1):
     layer = Chain(Linear(WIDTH, hidden), Linear(hidden, WIDTH)) if hidden else Linear(WIDTH, WIDTH)
     schedule = with_recompute(in_segments(build(name, K, M), n_segments))
     of_stages = footprints([layer] * L, MeanSquaredError(), K * n_segments, (WIDTH,), m, patterns=("FRB",))
-    return simulate(schedule, footprints=of_stages).peak_bytes(KEPT)
+    return simulate(schedule, footprints=of_stages).peak_bytes(["stashed inputs", "caches"])
 
 
 @cache

@@ -1,7 +1,8 @@
 """Checkers for notebook 10, schedules of one's own."""
 
-from ..planning import simulate
-from ..schedules import Costs, Overlap, Schedule, best_schedule, peak_microbatches
+from minipipe import Costs, Overlap, Schedule, simulate
+from minipipe.schedules import best_schedule, peak_microbatches
+
 from .schedules import runnable
 
 COSTS = Costs(F=1, B=2, I=1, W=1)

@@ -1,6 +1,6 @@
 """Checkers for notebook 12, asynchronous pipelines."""
 
-from ..schedules import ASYNCHRONOUS, peak_versions, pipedream
+from minipipe.schedules import ASYNCHRONOUS, peak_versions, pipedream
 from . import called, judged, numbers, same
 
 

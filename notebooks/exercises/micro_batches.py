@@ -6,8 +6,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from ..functions import even_slices
-from ..sums import TreeSum
+from minipipe.functions import even_slices
+from minipipe.sums import TreeSum
 from . import called, numbers, same, shape_of
 
 

@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from ..planning import simulate
-from ..schedules import BUILDERS, STAGES_PER_DEVICE, Costs, names_for, peak_microbatches, zero_bubble_h1
+from minipipe import Costs, simulate
+from minipipe.schedules import BUILDERS, STAGES_PER_DEVICE, names_for, peak_microbatches, zero_bubble_h1
 from . import called, judged, short
 
 LOG = {"K": 6, "M": 24, "T": 77.5, "peak": 4}  # of the run whose schedule is to be found, with F = I = W = 1

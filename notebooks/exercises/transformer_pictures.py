@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..plots import timeline
+from minipipe.plots import timeline
 
 COLOURS = ("black", "#CC79A7")
 HIDDEN = "#BBBBBB"

@@ -5,10 +5,10 @@ from functools import cache
 from itertools import count
 from math import ceil
 
-from ..description import describe
-from ..models import transformer
-from ..planning import simulate
-from ..schedules import Costs, gpipe, with_recompute
+from minipipe import Costs, describe, simulate
+from minipipe.models import transformer
+from minipipe.schedules import gpipe, with_recompute
+
 from . import judged
 
 GIB = 2 ** 30

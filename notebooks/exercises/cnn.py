@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..layers import AvgPool2d, Conv2d, MaxPool2d
+from minipipe import AvgPool2d, Conv2d, MaxPool2d
 from . import called, judged, numbers, same, shape_of
 
 LENET = [("conv", 6, 5, 2), ("pool", 2), ("conv", 16, 5, 0), ("pool", 2), ("linear", 120), ("linear", 84), ("linear", 10)]

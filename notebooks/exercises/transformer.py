@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 
-from ..layers import Embedding, LayerNorm, Linear, PositionalEmbedding, TransformerBlock, every_layer
+from minipipe import Embedding, LayerNorm, Linear, PositionalEmbedding, TransformerBlock
+from minipipe.layers import every_layer
+
 from . import called, judged, numbers, same, shape_of
 
 

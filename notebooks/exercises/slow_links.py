@@ -3,9 +3,8 @@
 from fractions import Fraction
 from functools import cache
 
-from ..cluster import Link
-from ..planning import simulate
-from ..schedules import Costs, eager_one_f_one_b, gpipe
+from minipipe import Costs, Link, simulate
+from minipipe.schedules import eager_one_f_one_b, gpipe
 from . import judged
 
 

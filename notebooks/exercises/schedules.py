@@ -3,8 +3,9 @@
 from fractions import Fraction
 from numbers import Real
 
-from ..planning import simulate
-from ..schedules import Costs, Schedule, ScheduleError, gpipe, naive, peak_microbatches
+from minipipe import Costs, Schedule, ScheduleError, simulate
+from minipipe.schedules import gpipe, naive, peak_microbatches
+
 from . import judged, short
 
 STAGES, MICROBATCHES = 2, 3            # of the schedule to be written
