@@ -6,6 +6,7 @@ import inspect
 import os
 import subprocess
 import sys
+import warnings
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -107,6 +108,26 @@ def test_exercises_check_or_draw_for_a_notebook(path):
     assert path.stem.endswith("_pictures") != any(name.startswith("check_") for name in functions)
     cells = "".join(notebook.read_text(encoding="utf-8") for notebook in NOTEBOOKS.glob("*.ipynb"))
     assert f"from exercises import {path.stem} as" in cells
+
+
+@pytest.mark.parametrize("module", ["minipipe.layers.linear", "exercises.zoo", "test_house", "numpy._core.fromnumeric"])
+def test_a_warning_that_points_to_our_code_is_an_error(module):
+    with pytest.raises(UserWarning, match="ours"):
+        warnings.warn_explicit("ours", UserWarning, "file.py", 1, module)
+
+
+def test_a_warning_with_a_stacklevel_counts_where_it_points_to():
+    def theirs():
+        warnings.warn("do not call this", DeprecationWarning, stacklevel=2)
+
+    with pytest.raises(DeprecationWarning):
+        theirs()
+
+
+def test_a_warning_of_another_package_is_only_shown():
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.warn_explicit("theirs", DeprecationWarning, "file.py", 1, "another.package")
+    assert [str(warning.message) for warning in shown] == ["theirs"]
 
 
 def test_modules_stay_short():
