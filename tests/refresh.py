@@ -2,8 +2,8 @@
 
     python3 tests/refresh.py notebooks/04_*.ipynb
 
-Nothing else in the files changes. An output that says and shows what it did stays byte for byte as it is saved, and so does
-one that is measured, whose numbers differ from run to run.
+Nothing else in the files changes. An output that says and shows what it did stays byte for byte as it is
+saved, and so does one that is measured, whose numbers differ from run to run.
 """
 
 import json
@@ -32,16 +32,18 @@ get_ipython().reset(new_session=True)
 
 @contextmanager
 def notebook_runner():
-    """A function run(path) -> the notebook after a run from top to bottom, as the dict that its file would hold.
+    """A function run(path) -> the notebook after a run from top to bottom, as the dict that its file would
+    hold.
 
-    All runs share one kernel, since starting one and importing matplotlib takes longer than many a notebook. Before each
-    notebook it forgets all names, figures and settings, and counts the cells from 1 again.
+    All runs share one kernel, since starting one and importing matplotlib takes longer than many a notebook.
+    Before each notebook it forgets all names, figures and settings, and counts the cells from 1 again.
     """
     import nbformat
     from nbclient import NotebookClient
 
     client = NotebookClient(
-        nbformat.v4.new_notebook(), timeout=300, record_timing=False, resources={"metadata": {"path": str(ROOT / "notebooks")}},
+        nbformat.v4.new_notebook(), timeout=300, record_timing=False,
+        resources={"metadata": {"path": str(ROOT / "notebooks")}},
     )
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 
@@ -54,7 +56,8 @@ def notebook_runner():
             if cell["cell_type"] == "code":
                 cell["outputs"] = merged(cell["outputs"])
                 for output in cell["outputs"]:
-                    output.get("data", {}).pop(WIDGET, None)        # a number of this run; the text beside it stays
+                    # a number of this run; the text beside it stays
+                    output.get("data", {}).pop(WIDGET, None)
         return notebook
 
     with client.setup_kernel(env=env):
@@ -62,7 +65,9 @@ def notebook_runner():
 
 
 def merged(outputs):
-    """`outputs` with what was printed in one go as one output: where a kernel cuts it depends on the moment."""
+    """`outputs` with what was printed in one go as one output: where a kernel cuts it depends on the
+    moment.
+    """
     found = []
     for output in outputs:
         if found and output["output_type"] == "stream" and found[-1].get("name") == output["name"]:
@@ -103,7 +108,8 @@ def picture_of(output):
 
 
 def look_the_same(left, right):
-    """Whether nobody sees a difference between two pictures: no more than a few pixels differ by a quarter or more.
+    """Whether nobody sees a difference between two pictures: no more than a few pixels differ by a quarter or
+    more.
 
     Another version of matplotlib may shade an edge otherwise. A single other digit changes more than that.
     """
@@ -163,7 +169,8 @@ def refresh(path, run):
         if cell["cell_type"] != "code":
             continue
         before = json.dumps(cell)
-        cell["outputs"] = refreshed(cell["outputs"], new["outputs"], lambda: once_more()["cells"][place]["outputs"])
+        cell["outputs"] = refreshed(cell["outputs"], new["outputs"],
+                                    lambda: once_more()["cells"][place]["outputs"])
         cell["execution_count"] = new["execution_count"]
         for output in cell["outputs"]:
             if "execution_count" in output:
@@ -171,7 +178,8 @@ def refresh(path, run):
         changed += json.dumps(cell) != before
     if changed:
         indent = len(re.match(r"\{\n( *)", text).group(1))
-        path.write_text(json.dumps(notebook, indent=indent, ensure_ascii=False) + text[len(text.rstrip()):], encoding="utf-8")
+        path.write_text(json.dumps(notebook, indent=indent, ensure_ascii=False) + text[len(text.rstrip()):],
+                        encoding="utf-8")
     return changed
 
 

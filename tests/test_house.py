@@ -1,5 +1,5 @@
-"""The floors of the house: who may import whom, how long a module may be, and how long an import takes; the teaching
-material stands outside."""
+"""The floors of the house: who may import whom, how long a module may be, and how long an import takes; the
+teaching material stands outside."""
 
 import ast
 import inspect
@@ -36,12 +36,15 @@ WHEN_CALLED = {("cluster", "plots")}             # Trace.plot, to_text and to_ht
 
 @cache
 def imports():
-    """[(room, room that it imports, whether inside a function, where)] for every import of the package by itself."""
+    """[(room, room that it imports, whether inside a function, where)] for every import of the package by
+    itself.
+    """
     found = []
     for path in sorted(HOUSE.rglob("*.py")):
         parts = path.relative_to(HOUSE).with_suffix("").parts
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        inside = {id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef) for node in ast.walk(function)}
+        inside = {id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef)
+                  for node in ast.walk(function)}
         for node in ast.walk(tree):
             for target in targets(node, parts):
                 if parts[0] != target:
@@ -100,17 +103,21 @@ def test_the_package_does_without_the_teaching_material():
 
 @pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
 def test_exercises_check_or_draw_for_a_notebook(path):
-    """They enter the package by its front door or by that of a room, and hold nothing that the package could need."""
+    """They enter the package by its front door or by that of a room, and hold nothing that the package could
+    need.
+    """
     for name in imported(path):
         assert name.split(".")[0] != "minipipe" or name.count(".") <= 1, f"{path.name} imports from {name}, inside a room"
     module = import_module(f"exercises.{path.stem}")
-    functions = [name for name, value in vars(module).items() if inspect.isfunction(value) and value.__module__ == module.__name__]
+    functions = [name for name, value in vars(module).items() if inspect.isfunction(value)
+                 and value.__module__ == module.__name__]
     assert path.stem.endswith("_pictures") != any(name.startswith("check_") for name in functions)
     cells = "".join(notebook.read_text(encoding="utf-8") for notebook in NOTEBOOKS.glob("*.ipynb"))
     assert f"from exercises import {path.stem} as" in cells
 
 
-@pytest.mark.parametrize("module", ["minipipe.layers.linear", "exercises.zoo", "test_house", "numpy._core.fromnumeric"])
+@pytest.mark.parametrize("module",
+                         ["minipipe.layers.linear", "exercises.zoo", "test_house", "numpy._core.fromnumeric"])
 def test_a_warning_that_points_to_our_code_is_an_error(module):
     with pytest.raises(UserWarning, match="ours"):
         warnings.warn_explicit("ours", UserWarning, "file.py", 1, module)
@@ -139,13 +146,17 @@ def test_modules_stay_short():
 def test_the_import_is_quick_and_leaves_matplotlib_alone(tmp_path):
     """At most one and a half times the CPU time that NumPy's own import takes; machines differ in speed.
 
-    In the best of three runs behind the one that compiles: Python keeps what it compiles, unless it is told not to.
+    In the best of three runs behind the one that compiles: Python keeps what it compiles, unless it is told
+    not to.
     """
     code = (
-        "import sys, time; begin = time.process_time(); import numpy; middle = time.process_time(); import minipipe; "
-        "assert 'matplotlib' not in sys.modules; print((time.process_time() - middle) / (middle - begin))"
+        "import sys, time; begin = time.process_time(); import numpy; middle = time.process_time(); import "
+        "minipipe; assert 'matplotlib' not in sys.modules; print((time.process_time() - "
+        "middle) / (middle - begin))"
     )
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
+    env = {name: value for name, value in os.environ.items()
+           if name != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
     run = [sys.executable, "-c", code]
-    ratios = [float(subprocess.run(run, capture_output=True, text=True, check=True, env=env).stdout) for _ in range(4)]
+    ratios = [float(subprocess.run(run, capture_output=True, text=True, check=True, env=env).stdout)
+              for _ in range(4)]
     assert min(ratios[1:]) < 1.5

@@ -1,5 +1,5 @@
-"""Every notebook runs from top to bottom without an error, and its saved outputs are those of the run; so does the command
-that saves them anew, which changes nothing else."""
+"""Every notebook runs from top to bottom without an error, and its saved outputs are those of the run; so
+does the command that saves them anew, which changes nothing else."""
 
 import json
 import re
@@ -34,7 +34,8 @@ def test_notebook_runs_and_its_outputs_are_fresh(path, run):
     saved, fresh = code_cells(json.loads(path.read_text(encoding="utf-8"))), code_cells(run(path))
     for old, new in zip(saved, fresh, strict=True):
         assert old["execution_count"] == new["execution_count"]
-        texts = [[refresh.text_of(output) for output in refresh.merged(cell["outputs"])] for cell in (new, old)]
+        texts = [[refresh.text_of(output) for output in refresh.merged(cell["outputs"])]
+                 for cell in (new, old)]
         assert texts[0] == texts[1], f"if the new outputs are right: python3 tests/refresh.py notebooks/{path.name}"
 
 
@@ -72,7 +73,9 @@ def book(*cells):
 
 
 def after(path, saved, *runs):
-    """The text of the file `path` with the cells `saved`, refreshed by runs with these cells, and whether it has changed."""
+    """The text of the file `path` with the cells `saved`, refreshed by runs with these cells, and whether it
+    has changed.
+    """
     text = json.dumps(book(*saved), indent=3, ensure_ascii=False)
     path.write_text(text, encoding="utf-8")
     runs = iter(runs)
@@ -108,17 +111,20 @@ def test_what_says_the_same_stays_as_it_is_saved(tmp_path, saved, fresh):
 ], ids=["number", "decimals", "fewer", "more", "picture", "size", "one of three"])
 def test_what_has_changed_is_saved_and_nothing_else(tmp_path, saved, fresh):
     others = [printed("as before")]
-    assert after(tmp_path / "ours.ipynb", [others, saved], [others, fresh], [others, fresh]) == (book(others, fresh), True)
+    assert after(tmp_path / "ours.ipynb", [others, saved], [others, fresh],
+                 [others, fresh]) == (book(others, fresh), True)
     assert not after(tmp_path / "ours.ipynb", [others, fresh], [others, fresh], [others, fresh])[1]
 
 
 def test_what_differs_from_run_to_run_stays_as_it_is_saved(tmp_path):
-    saved, fresh, again = ([printed(f"{ms} ms\n"), drawn(PLAIN * grey)] for ms, grey in [(1.5, 1), (1.7, 0.5), (1.2, 0)])
+    saved, fresh, again = ([printed(f"{ms} ms\n"), drawn(PLAIN * grey)]
+                           for ms, grey in [(1.5, 1), (1.7, 0.5), (1.2, 0)])
     assert not after(tmp_path / "ours.ipynb", [saved], [fresh], [again])[1]
     assert after(tmp_path / "ours.ipynb", [saved], [fresh], [fresh])[1]
 
 
 def test_a_cell_added_above_moves_the_numbers_on(tmp_path):
-    saved = {"data": {"text/plain": ["7"]}, "execution_count": 1, "metadata": {}, "output_type": "execute_result"}
+    saved = {"data": {"text/plain": ["7"]}, "execution_count": 1, "metadata": {},
+             "output_type": "execute_result"}
     fresh = saved | {"execution_count": 2}
     assert after(tmp_path / "ours.ipynb", [[], [saved]], [[], [fresh]]) == (book([], [fresh]), True)

@@ -35,10 +35,11 @@ def called(function, *arguments):
 
 
 def judged(function, names, cases, right, mistakes):
-    """A sentence about the learner's function of some arguments to one number, or None if it gives `right` in all `cases`.
+    """A sentence about the learner's function of some arguments to one number, or None if it gives `right` in
+    all `cases`.
 
-    names: of the arguments. mistakes: pairs of a wrong formula and the sentence for a function that agrees with
-    it everywhere.
+    names: of the arguments. mistakes: pairs of a wrong formula and the sentence for a function that agrees
+    with it everywhere.
 
     >>> judged(lambda n: n - 5, "n", [(8,), (9,)], [4, 5], [(lambda n: n - 5, "Add 1.")])
     'Add 1.'

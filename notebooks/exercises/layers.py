@@ -14,7 +14,8 @@ LEAK = 0.125
 
 
 def check_shapes(shapes):
-    """Judge `shapes`, a dict of matrix name -> (rows, columns) for a network 64 -> 32 -> 10 and m = 20 samples.
+    """Judge `shapes`, a dict of matrix name -> (rows, columns) for a network 64 -> 32 -> 10 and m = 20
+    samples.
 
     >>> check_shapes({"W1": None})
     'Not solved yet: W1 is still None.'
@@ -125,7 +126,9 @@ def check_leaky_relu(layer_class):
 
 
 def _judge_forward(layer, given, Z):
-    """A sentence about forward, or None if there is nothing to say. `given` is the array that the layer keeps."""
+    """A sentence about forward, or None if there is nothing to say. `given` is the array that the layer
+    keeps.
+    """
     try:
         A = layer.forward(given)
     except Exception as error:
@@ -140,7 +143,8 @@ def _judge_forward(layer, given, Z):
     for wrong, sentence in (
         (np.maximum(Z, 0), "forward is the plain ReLU: where Z is below 0, A is Z/8 and not 0."),
         (np.minimum(Z, Z * LEAK), "forward has the two sides exchanged: A = Z where Z > 0, and Z/8 below."),
-        (np.where(Z > 0, Z, -Z * LEAK), "forward has the wrong sign below 0: A = Z/8 there, which is negative."),
+        (np.where(Z > 0, Z, -Z * LEAK),
+         "forward has the wrong sign below 0: A = Z/8 there, which is negative."),
         (np.where(Z > 0, Z, LEAK), "forward gives the constant 1/8 below 0: A = Z/8 there."),
     ):
         if same(A, wrong):
@@ -169,20 +173,22 @@ def _judge_backward(layer, given, Z):
         (dA * (Z > 0), "backward_input is the plain ReLU's: where Z was below 0 the slope is 1/8, not 0."),
         (slope, "backward_input returns the slope alone: multiply it by dA."),
         (dA * np.where(Z > 0, Z, Z * LEAK), "backward_input multiplies by A: it needs the slope, 1 or 1/8."),
-        (np.where(dA > 0, dA, dA * LEAK), "backward_input looks at the sign of dA: the sign of Z decides. Keep it in the cache."),
+        (np.where(dA > 0, dA, dA * LEAK),
+         "backward_input looks at the sign of dA: the sign of Z decides. Keep it in the cache."),
     ):
         if same(dZ, wrong):
             return sentence
     if not same(dZ, dA * slope):
         right = (dA * slope).tolist()
-        return (f"backward_input should be {right} for the first of two micro-batches, yours is {dZ.tolist()}: "
-                "is all that it needs in self.cache, and nothing in another attribute?")
+        return (f"backward_input should be {right} for the first of two micro-batches, yours is "
+                f"{dZ.tolist()}: is all that it needs in self.cache, and nothing in another attribute?")
     return _judge_dtype(layer, Z)
 
 
 def _judge_dtype(layer, Z):
     """The last test: float32 in, float32 out."""
-    for name, argument, function in (("forward", "Z", layer.forward), ("backward_input", "dA", layer.backward_input)):
+    for name, argument, function in (("forward", "Z", layer.forward),
+                                     ("backward_input", "dA", layer.backward_input)):
         result, sentence = called(function, Z.astype(np.float32))
         if sentence is not None:
             return sentence

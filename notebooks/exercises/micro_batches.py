@@ -59,7 +59,8 @@ def _wrong_part(dW, total, size, m):
 
 
 def check_weights(weights):
-    """Judge `weights(sizes)`: by what to multiply each micro-batch's *mean* gradient, so that the sum is the full batch's.
+    """Judge `weights(sizes)`: by what to multiply each micro-batch's *mean* gradient, so that the sum is the
+    full batch's.
 
     >>> check_weights(lambda sizes: [1 / len(sizes)] * len(sizes))[:40]
     'Right for equal sizes only: with (3, 3, '
@@ -76,7 +77,8 @@ def check_weights(weights):
             continue
         if same(got, np.full(n_parts, 1 / n_parts)):
             return (f"Right for equal sizes only: with {sizes} a sample in the first micro-batch would count "
-                    f"1/{n_parts * sizes[0]}, one in the last 1/{n_parts * sizes[-1]}. Each must count 1/{m}.")
+                    f"1/{n_parts * sizes[0]}, one in the last 1/{n_parts * sizes[-1]}. "
+                    f"Each must count 1/{m}.")
         if same(got, np.ones(n_parts)):
             return f"With weights of 1 the sum of {n_parts} means is too large, {n_parts} times so if the sizes are equal."
         if same(got, np.full(n_parts, 1 / m)):
@@ -92,7 +94,8 @@ def check_weights(weights):
 
 
 def check_tree_sum(tree_sum):
-    """Judge `tree_sum(terms)`, the sum of a list of floats along the tree of `minipipe.sums.TreeSum`, bit by bit.
+    """Judge `tree_sum(terms)`, the sum of a list of floats along the tree of `minipipe.sums.TreeSum`, bit by
+    bit.
 
     >>> check_tree_sum(sum)
     'That is the running sum, from left to right: add neighbours in pairs first, then the pairs.'
@@ -103,10 +106,12 @@ def check_tree_sum(tree_sum):
          "That is the running sum, from left to right: add neighbours in pairs first, then the pairs."),
         (lambda terms: list(accumulate(terms[::-1]))[-1],
          "That is the running sum from the right: add neighbours in pairs first, then the pairs."),
-        (_halving, "You cut the list into halves: TreeSum starts at the leaves, pairs 0+1, 2+3, ..., and a term without a "
-                   "partner goes up alone."),
-        (np.sum, "That is np.sum, whose order of additions is NumPy's own affair: add along the tree yourself."),
-        (math.fsum, "That is the exactly rounded sum: a good one, but it needs all terms at once. Add them along the tree."),
+        (_halving, "You cut the list into halves: TreeSum starts at the leaves, pairs 0+1, 2+3, ..., and a "
+                   "term without a partner goes up alone."),
+        (np.sum, "That is np.sum, whose order of additions is NumPy's own affair: add "
+                 "along the tree yourself."),
+        (math.fsum, "That is the exactly rounded sum: a good one, but it needs all terms at once. "
+                    "Add them along the tree."),
     ]
     counts = (1, 2, 3, 4, 5, 6, 7, 8, 11)
     matches = [True] * len(others)
@@ -130,8 +135,8 @@ def check_tree_sum(tree_sum):
     for match, (_, sentence) in zip(matches, others):
         if match:
             return sentence
-    return (f"The sum is right but not its bits, from {first_wrong} terms on: pair neighbours, level by level; a last term "
-            "without a partner goes up as it is.")
+    return (f"The sum is right but not its bits, from {first_wrong} terms on: pair neighbours, level by "
+            "level; a last term without a partner goes up as it is.")
 
 
 def _tree(terms):

@@ -68,12 +68,15 @@ def check_beats_1f1b(schedule):
 
 
 def check_best_with_three(schedule):
-    """Judge a schedule for 3 devices and 4 micro-batches with at most 3 of them alive on each: the best is that of ZB-H1.
+    """Judge a schedule for 3 devices and 4 micro-batches with at most 3 of them alive on each: the best is
+    that of ZB-H1.
 
     >>> check_best_with_three("F0 F1 F2 F3 B0 B1 B2 B3\\n" * 3)[:53]
     'Micro-batches alive on device 0: 4; allowed are 3. Pu'
     """
-    return _judge(schedule, [3, 3, 3], "Right: 14 ticks, as ZB-H1 takes, and with one stage a device none is shorter in this memory.")
+    return _judge(schedule, [3, 3, 3],
+                  "Right: 14 ticks, as ZB-H1 takes, and with one stage a device none is "
+                  "shorter in this memory.")
 
 
 def _judge(answer, limits, praise):
@@ -85,8 +88,8 @@ def _judge(answer, limits, praise):
     trace = simulate(schedule, COSTS)
     for device, (peak, limit) in enumerate(zip(peak_microbatches(trace), limits)):
         if peak > limit:
-            return (f"Micro-batches alive on device {device}: {peak}; allowed are {limit}. Put a B, or a W, before one of its "
-                    f"forwards. ({trace.makespan} ticks.)")
+            return (f"Micro-batches alive on device {device}: {peak}; allowed are {limit}. Put a B, or a W, "
+                    f"before one of its forwards. ({trace.makespan} ticks.)")
     best = best_schedule(3, 4, COSTS, limits, halves=True).makespan
     return praise if trace.makespan == best else _too_long(schedule, trace, best)
 
@@ -112,10 +115,12 @@ def _too_long(schedule, trace, best):
     for span, after in zip(path, path[1:]):
         if span.label.kind == "B" and after.device != span.device:
             return f"{start} Device {after.device} waits for all of {span.label}, but needs only its half I: split it."
-    hasty = next((span for place, span in enumerate(path) if span.label.kind == "W" and _delays(span, path[place + 1:])), None)
+    hasty = next((span for place, span in enumerate(path) if span.label.kind == "W"
+                  and _delays(span, path[place + 1:])), None)
     if hasty is not None:
         return f"{start} {hasty.label} is on the critical path, before work that another device waits for: can it be done later?"
-    longest = max((idle for idle in trace.idle if idle.reason != "drain"), key=lambda idle: idle.end - idle.start)
+    longest = max((idle for idle in trace.idle if idle.reason != "drain"),
+                  key=lambda idle: idle.end - idle.start)
     return f"{start} The longest wait: {longest}."
 
 
