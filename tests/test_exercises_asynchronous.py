@@ -58,7 +58,8 @@ def test_what_is_no_answer_is_told_why(check, answer, words):
 
 
 def test_a_pair_with_a_hole_is_answered_in_a_sentence():
-    assert check_next_weights(lambda history, gradient, learning_rate: (1.0, None)).endswith("yours are (1.0, nan).")
+    sentence = check_next_weights(lambda history, gradient, learning_rate: (1.0, None))
+    assert sentence.endswith("yours are (1.0, nan).")
 
 
 def test_an_answer_without_the_first_update_in_mind_is_told_what_stopped_it():

@@ -284,7 +284,7 @@ def test_the_windows_stand_where_the_stride_and_the_padding_put_them(ax):
     assert [texts[q, 0] for q in range(-1, 5)] == ["0", "5", "6", "7", "8", "0"]
     assert [texts[q, 1.4] for q in (-1, 0, 1)] == [texts[q, 2.4] for q in (1, 2, 3)] == ["1", "2", "3"]
     assert [colours[q, 1.4] for q in (-1, 0, 1)] == [colours[q, 2.4] for q in (1, 2, 3)]
-    assert len(set(colours[q, 1.4] for q in (-1, 0, 1))) == 3 and len(colours) == 6 + 3 + 3
+    assert len({colours[q, 1.4] for q in (-1, 0, 1)}) == 3 and len(colours) == 6 + 3 + 3
     assert [text for text in texts.values() if "=" in text] == ["$Z_0 = 10$", "$Z_1 = 20$"]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["$A_{prev}$", "window 0", "window 1"]
 
@@ -297,7 +297,8 @@ def test_a_matrix_shows_equal_kinds_in_equal_colours_and_leaves_the_others_empty
     assert [[texts[column, row] for column in range(3)]
             for row in range(2)] == [["4", "5", ""], ["", "4", "5"]]
     assert (colours[0, 0], colours[1, 0]) == tuple(to_hex(colour) for colour in pictures.COLOURS[:2])
-    assert colours[1, 1] == colours[2, 1] == to_hex(pictures.PALE) and colours[2, 0] == colours[0, 1] == to_hex("white")
+    assert colours[1, 1] == colours[2, 1] == to_hex(pictures.PALE)
+    assert colours[2, 0] == colours[0, 1] == to_hex("white")
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y") and ax.yaxis_inverted()
 
 

@@ -41,7 +41,8 @@ def two_at_a_time(sizes, means, variances):
 
 
 def update_running(running_mean, running_var, n, mean, var, momentum):
-    return (1 - momentum) * running_mean + momentum * mean, (1 - momentum) * running_var + momentum * var * n / (n - 1)
+    unbiased = var * n / (n - 1)
+    return (1 - momentum) * running_mean + momentum * mean, (1 - momentum) * running_var + momentum * unbiased
 
 
 def dropout(A_prev, D, p, training):

@@ -8,7 +8,9 @@ from checkers import JUNK, are_named, are_not_solved_yet, are_right, is_refused,
 
 import minipipe as mp
 from exercises.own_schedules import BROKEN, COSTS, check_beats_1f1b, check_best_with_three, check_repaired
-from minipipe.schedules import Schedule, best_schedule, build, gpipe, naive, one_f_one_b, peak_microbatches, with_recompute
+from minipipe.schedules import (
+    Schedule, best_schedule, build, gpipe, naive, one_f_one_b, peak_microbatches, with_recompute,
+)
 
 CHECKERS = [check_repaired, check_beats_1f1b, check_best_with_three]
 
@@ -126,7 +128,8 @@ BEATS_1F1B = [
     (THREE_ALIVE, "Micro-batches alive on device 1: 3; allowed are 2."),
     (build("zb-h1", 3, 4), "(14 ticks.)"),
     (SAME_MEMORY.rstrip()[:-5] + "B3",
-     "It takes 17 ticks, the best is 16. Device 1 waits for all of 2B3, but needs only its half I: split it."),
+     "It takes 17 ticks, the best is 16. Device 1 waits for all of 2B3, but needs only its half I: "
+     "split it."),
 ]
 
 BEST_WITH_THREE = [
@@ -151,7 +154,8 @@ def test_overlapping_actions_are_refused():
     pairs = [mp.Overlap(forward, backward) for backward, forward in zip(middle[::2], middle[1::2])]
     schedule = Schedule((*others, (first, *pairs, last)), 3, 4)
     assert schedule.faults() == []
-    assert check_best_with_three(schedule) == "There is 2F1&2B0 in it: asked were F, B, I and W, one at a time."
+    sentence = check_best_with_three(schedule)
+    assert sentence == "There is 2F1&2B0 in it: asked were F, B, I and W, one at a time."
 
 
 @pytest.mark.parametrize("check, solution, limits, best", [

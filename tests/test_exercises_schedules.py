@@ -74,7 +74,8 @@ IDLE = [
     (lambda K, M, F, B: (K - 1) / (M + K - 1), "That is the share of idle time"),
     (lambda K, M, F, B: (K - 1) / M, "idle / ideal time; asked were ticks"),
     (lambda K, M, F, B: 36,
-     "Right for some numbers, but not for all. With K = 3, M = 7, F = 2, B = 5 the count is 42, yours is 36."),
+     "Right for some numbers, but not for all. With K = 3, M = 7, F = 2, B = 5 the count is 42, "
+     "yours is 36."),
     (lambda K, M, F, B: K * (K - 1) * 3,
      "Right for some numbers, but not for all. With K = 3, M = 7, F = 2, B = 5"),
     (lambda K, M, F, B: 0, "With K = 4, M = 8, F = 1, B = 2 the count is 36, yours is 0."),

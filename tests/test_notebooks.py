@@ -36,7 +36,7 @@ def test_notebook_runs_and_its_outputs_are_fresh(path, run):
         assert old["execution_count"] == new["execution_count"]
         texts = [[refresh.text_of(output) for output in refresh.merged(cell["outputs"])]
                  for cell in (new, old)]
-        assert texts[0] == texts[1], f"if the new outputs are right: python3 tests/refresh.py notebooks/{path.name}"
+        assert texts[0] == texts[1], f"if these are right: python3 tests/refresh.py notebooks/{path.name}"
 
 
 def test_the_readme_lists_all_notebooks():

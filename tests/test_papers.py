@@ -27,7 +27,6 @@ PARAMETERS = [
 ]
 
 
-@pytest.mark.slow
 def test_parameter_counts_of_table_1_are_exact_and_printed_rounded_or_cut_off():
     estimates = table_1()
     assert [estimate.published for estimate in estimates] == list(TABLE_1)

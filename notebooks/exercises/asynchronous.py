@@ -11,7 +11,8 @@ def check_version_used(version_used):
     The truth is the table of the schedule itself.
 
     >>> check_version_used(lambda K, s, i: i - (K - 1 - s))
-    'Right once the pipeline is full. The first micro-batches meet the first weights: a version below 0 does not exist.'
+    'Right once the pipeline is full. The first micro-batches meet the first weights: a version
+    below 0 does not exist.'
     """
     cases = [(4, 2, 7), (4, 0, 7), (4, 3, 7), (6, 1, 9), (5, 0, 2), (1, 0, 3)]
     mistakes = [
@@ -57,7 +58,8 @@ def check_next_weights(next_weights):
             sentence = _wrong_rule(answer, history)
         if sentence is not None:
             return sentence
-    return "Right: w(t+1) = w(t) - eta grad f(w_0(t-1), w_1(t)). Stage 0 is one update late; what moves are the newest weights."
+    return ("Right: w(t+1) = w(t) - eta grad f(w_0(t-1), w_1(t)). Stage 0 is one update late; what moves "
+            "are the newest weights.")
 
 
 def _gradient(w0, w1):
@@ -77,7 +79,8 @@ def _descended(history, late_0, late_1, moved=1, learning_rate=0.25):
 
 def _wrong_rule(answer, history):
     if len(history) == 1:
-        return "Right later, but not for the first update: there is one version only, and a time below 0 counts as 0."
+        return ("Right later, but not for the first update: there is one version only, and a time "
+                "below 0 counts as 0.")
     mistakes = [
         ((0, 0), "That is the synchronous rule: both weights are the newest. Stage 0 works with those "
                  "of one update before."),
@@ -93,15 +96,18 @@ def _wrong_rule(answer, history):
     w0_old = history[max(0, len(history) - 2)][0]
     g0, g1 = _gradient(w0_old, history[-1][1])
     if same(answer, (w0_old - 0.25 * g0, history[-1][1] - 0.25 * g1)):
-        return "The gradient is right, but you moved the old w_0: the step is subtracted from the newest weights."
+        return ("The gradient is right, but you moved the old w_0: the step is subtracted "
+                "from the newest weights.")
     if same(answer, _descended(history, 1, 0, learning_rate=-0.25)):
         return "The wrong sign: the step goes against the gradient."
     if same(answer, _descended(history, 1, 0, learning_rate=1)):
         return "The learning rate is missing: the step is learning_rate times the gradient."
     if same(answer, (g0, g1)):
-        return "That is the gradient; asked were the next weights: subtract learning_rate times it from the newest ones."
+        return ("That is the gradient; asked were the next weights: subtract learning_rate times it "
+                "from the newest ones.")
     right = tuple(map(float, _descended(history, 1, 0)))
-    return f"After {len(history) - 1} updates the next weights are {right}, yours are {tuple(map(float, answer))}."
+    return (f"After {len(history) - 1} updates the next weights are {right}, yours are "
+            f"{tuple(map(float, answer))}.")
 
 
 def check_versions_kept(versions_kept):
@@ -109,7 +115,8 @@ def check_versions_kept(versions_kept):
     stream; K at least 2.
 
     >>> check_versions_kept(lambda schedule, K, r: K - r)
-    'Right for pipedream, but vertical sync keeps K on every stage: the last one, too, works with the version of stage 0.'
+    'Right for pipedream, but vertical sync keeps K on every stage: the last one, too, works with the
+    version of stage 0.'
     """
     sizes = [(4, 0), (4, 2), (2, 1), (5, 3)]
     cases = [(name, *size) for name in ("pipedream", "pipedream-vertical", "pipedream-2bw") for size in sizes]

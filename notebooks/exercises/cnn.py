@@ -173,7 +173,8 @@ def _judge_convolved(value, right, dZ, W):
     kernel = W.shape[2:]
     smaller = tuple(n - 2 * (k - 1) for n, k in zip(right.shape[1:3], kernel))
     got = shape_of(value)
-    if got is not None and len(got) == 4 and got[1:3] in (smaller, dZ.shape[1:3]) and got[1:3] != right.shape[1:3]:
+    too_small = got is not None and len(got) == 4 and got[1:3] in (smaller, dZ.shape[1:3])
+    if too_small and got[1:3] != right.shape[1:3]:
         return (f"dA_prev has shape {got}, but it must have shape {right.shape}: put kernel size - 1 zeros "
                 "around dZ, so that the kernel also stands on its corners.")
 
@@ -192,7 +193,8 @@ def _judge_convolved(value, right, dZ, W):
         (convolved(exchanged[:, :, :, ::-1]),
          "the kernels are flipped along the columns only: flip both axes."),
         (convolved(exchanged.swapaxes(2, 3)) if square else np.nan,
-         "rows and columns of the kernels are exchanged: turn them by 180 degrees, with W[:, :, ::-1, ::-1]."),
+         "rows and columns of the kernels are exchanged: turn them by 180 degrees, "
+         "with W[:, :, ::-1, ::-1]."),
         (convolved(W[:, :, ::-1, ::-1]),
          "input and output channels are not exchanged: dZ has O channels, dA_prev C, so "
          "W becomes (C, O, ...)."),
@@ -274,13 +276,15 @@ def _count(shape, layers, length=lambda n, k, padding: n + 2 * padding - k + 1,
 
 
 def _with_shapes(sentence, shapes):
-    return f"{sentence} You were given {shapes}." if sentence.startswith("Your function stopped") else sentence
+    stopped = sentence.startswith("Your function stopped")
+    return f"{sentence} You were given {shapes}." if stopped else sentence
 
 
 def _judge(name, value, right, dA, mistakes, rule):
     """A sentence about one array, or None if it is right."""
     if shape_of(value) == dA.shape != right.shape:
-        return f"{name} has the shape of the derivative that came in, {dA.shape}: it must have that of A_prev, {right.shape}."
+        return (f"{name} has the shape of the derivative that came in, {dA.shape}: it must have that of "
+                f"A_prev, {right.shape}.")
     got, sentence = numbers(name, value, right.shape)
     if sentence is not None or same(got, right):
         return sentence

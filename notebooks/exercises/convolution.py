@@ -56,8 +56,7 @@ def check_length(length):
 
 
 def check_backward(backward):
-    """Judge `backward(dZ, w, A_prev, stride) -> (dA_prev, dw, db)` of a convolution with one channel and no
-    padding.
+    """Judge `backward(dZ, w, A_prev, stride) -> (dA_prev, dw, db)`: one channel, no padding.
 
     A_prev (n, m), w (kernel_size,), dZ (number of windows, m); dA_prev (n, m), dw (kernel_size,), db one
     number. Stride 1 is tried first, then larger ones.
@@ -68,7 +67,8 @@ def check_backward(backward):
         dZ = rng.integers(1, 9, ((n - k) // stride + 1, m)) / 2
         value, sentence = called(backward, dZ, w, A_prev, stride)
         if sentence is not None:
-            shapes = f" The shapes are dZ {dZ.shape}, w {w.shape}, A_prev {A_prev.shape}, with stride {stride}."
+            shapes = (f" The shapes are dZ {dZ.shape}, w {w.shape}, A_prev {A_prev.shape}, "
+                      f"with stride {stride}.")
             return sentence + shapes if sentence.startswith("Your function stopped") else sentence
         if not isinstance(value, (tuple, list)) or len(value) != 3:
             return "Return three things: dA_prev, dw, db."
@@ -84,7 +84,8 @@ def check_backward(backward):
 
 def _judge_dA(got, right, dZ, w, A_prev, stride):
     if shape_of(got) == dZ.shape:
-        return f"dA_prev has the shape of dZ, {dZ.shape}, but a derivative has the shape of its own array: {right.shape}."
+        return (f"dA_prev has the shape of dZ, {dZ.shape}, but a derivative has the shape of its own "
+                f"array: {right.shape}.")
     if shape_of(got) == ((len(dZ) - 1) * stride + len(w), dZ.shape[1]) != right.shape:
         return (f"dA_prev has shape {np.shape(got)}, but it must have shape {right.shape}: the numbers "
                 "behind the last window belong to it, too. Their derivative is 0.")
@@ -110,7 +111,8 @@ def _judge_dA(got, right, dZ, w, A_prev, stride):
 
 def _judge_dw(got, right, dZ, w, A_prev, stride):
     if shape_of(got) == (len(w), dZ.shape[1]):
-        return f"dw has shape {np.shape(got)}, one column for each sample: w touches every sample, so sum over them, too."
+        return (f"dw has shape {np.shape(got)}, one column for each sample: w touches every sample, "
+                "so sum over them, too.")
     got, sentence = numbers("dw", got, right.shape)
     if sentence is not None:
         return sentence
@@ -132,9 +134,11 @@ def _judge_dw(got, right, dZ, w, A_prev, stride):
 
 def _judge_db(got, right, dZ):
     if shape_of(got) == dZ.shape[1:]:
-        return f"db has shape {np.shape(got)}, one number for each sample: b touches every sample, so sum over them, too."
+        return (f"db has shape {np.shape(got)}, one number for each sample: b touches every sample, "
+                "so sum over them, too.")
     if shape_of(got) == dZ.shape[:1]:
-        return f"db has shape {np.shape(got)}, one number for each window: the windows share b, so sum over them, too."
+        return (f"db has shape {np.shape(got)}, one number for each window: the windows share b, "
+                "so sum over them, too.")
     got, sentence = numbers("db", got, ())
     if sentence is not None:
         return sentence
@@ -165,7 +169,8 @@ def check_matrix(matrix):
     kernel w.
 
     >>> check_matrix(lambda w, n, stride: np.zeros((n, n - len(w) + 1)))
-    'C has shape (8, 4), turned round: one row for each window and one column for each of the 8 numbers, (4, 8).'
+    'C has shape (8, 4), turned round: one row for each window and one column for each of
+    the 8 numbers, (4, 8).'
     """
     for n, w, stride in ((8, [2.0, 1.0, 0.5, -1.0, 3.0], 1), (9, [1.0, 2.0, -3.0], 2),
                          (12, [4.0, -1.0, 2.0], 4)):
@@ -211,8 +216,7 @@ def _wrong_matrix(value, right, w, n, stride):
 def check_receptive_field(receptive_field):
     """Judge `receptive_field(layers)`: how many numbers wide the input is that one output depends on.
 
-    layers: (kernel_size, stride, dilation) of each Conv1d, the first one first. The truth is counted in
-    backwards.
+    layers: (kernel_size, stride, dilation) of each Conv1d, the first one first. The truth is counted.
 
     >>> check_receptive_field(lambda layers: sum((k - 1) * d for k, s, d in layers))
     'Off by one: a stack without layers sees 1 number, itself. Add 1.'
@@ -227,7 +231,8 @@ def check_receptive_field(receptive_field):
     cases = [([(3, 1, 1)] * 4,), ([(3, 1, 1), (3, 1, 2), (3, 1, 4), (3, 1, 8)],), ([(5, 2, 1), (3, 1, 1)],),
              ([(3, 2, 1), (3, 2, 1), (3, 1, 1)],), ([(2, 2, 1), (5, 3, 2), (3, 1, 1)],)]
     off_by_one = "Off by one: a stack without layers sees 1 number, itself. Add 1."
-    spans = "You added up the spans: neighbouring windows overlap, so each layer adds only span - 1, and 1 is added once."
+    spans = ("You added up the spans: neighbouring windows overlap, so each layer adds only span - 1, "
+             "and 1 is added once.")
     mistakes = [
         (lambda layers: weighted(layers, [1] * len(layers)),
          "The strides are forgotten: behind a stride of 2, neighbours are 2 inputs apart, so a kernel "
@@ -239,17 +244,15 @@ def check_receptive_field(receptive_field):
          "behind it reach further."),
         (lambda layers: weighted(layers, [1] + [s for _, s, _ in layers[:-1]]),
          "You took the stride of the one layer before: strides multiply, over all layers before."),
-        (lambda layers: weighted(layers,
-                                 [1 + sum(s - 1 for _, s, _ in layers[:place])
-                                  for place in range(len(layers))]),
+        (lambda layers: weighted(
+            layers, [1 + sum(s - 1 for _, s, _ in layers[:place]) for place in range(len(layers))]),
          "You added up the strides: they multiply, over all layers before."),
         (lambda layers: weighted([(k, s, 1) for k, s, _ in layers], jumps(layers)),
          "The dilation is missing: a kernel reaches dilation * (kernel_size - 1) "
          "further, not kernel_size - 1."),
         (lambda layers: weighted(layers, jumps(layers[::-1])[::-1]),
          "You multiplied by the strides of the layers behind: those of the layers before count."),
-        (lambda layers: sum((d * (k - 1) + 1) * jump for (k, _, d), jump in zip(layers, jumps(layers))),
-         spans),
+        (lambda layers: sum((d * (k - 1) + 1) * x for (k, _, d), x in zip(layers, jumps(layers))), spans),
         (lambda layers: sum(d * (k - 1) + 1 for k, _, d in layers), spans),
         (lambda layers: math.prod(k for k, _, _ in layers),
          "You multiplied the kernel sizes: reaches add up, since windows overlap."),
@@ -283,9 +286,7 @@ def _backward(dZ, w, A_prev, stride):
 
 
 def _reach(layers):
-    """The number of inputs from the first to the last whose derivative is not 0, for output 0 of a stack of
-    convolutions.
-    """
+    """How many inputs there are from the first to the last that output 0 of a stack of layers depends on."""
     stack = [_layer(np.ones(k), s, 0, d) for k, s, d in layers]
     A = np.ones((1, 100, 1))
     for layer in stack:

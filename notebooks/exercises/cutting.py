@@ -65,7 +65,8 @@ POSSIBLE_MISTAKES = [
     (lambda costs, K, x: max(costs) <= x,
      "Each layer fits by itself, and that is needed, but several together have to fit into K stages, too."),
     (lambda costs, K, x: sum(costs) <= K * x,
-     "That is the equal share, total / K. It is needed, but layers cannot be halved: try to fill the stages."),
+     "That is the equal share, total / K. It is needed, but layers cannot be halved: "
+     "try to fill the stages."),
     (lambda costs, K, x: max(costs) <= x and sum(costs) <= K * x,
      "Both are needed, and both together are still not enough: layers cannot be halved or "
      "exchanged. Fill the stages."),
@@ -80,7 +81,8 @@ POSSIBLE_MISTAKES = [
     (lambda costs, K, x: max(costs) <= x and _filled(costs, x) < K,
      "One stage too few: exactly K stages are allowed."),
     (lambda costs, K, x: max(costs) <= x and _filled(costs, x) == K,
-     "Fewer than K stages are fine, too: any of them can be cut once more, and no stage gets slower by that."),
+     "Fewer than K stages are fine, too: any of them can be cut once more, and no stage gets slower "
+     "by that."),
     (lambda costs, K, x: max(loads(costs, equal_counts(len(costs), K))) <= x,
      "That asks about one cut only, the one with equal counts. Is there any cut at all?"),
     (lambda costs, K, x: _bottleneck(costs, K) > x, "The other way round: True says that it is possible."),
@@ -137,9 +139,11 @@ def check_shifted(counts):
     if counts is None:
         return "Not solved yet: the answer is still None."
     if isinstance(counts, (str, bytes, dict, set)) or not hasattr(counts, "__iter__"):
-        return f"Give a list with the number of layers of each stage, such as [4, 3, 2]: this is {short(repr(counts))}."
+        return ("Give a list with the number of layers of each stage, such as [4, 3, 2]: this is "
+                f"{short(repr(counts))}.")
     counts = list(counts)
-    if len(counts) != 3 or any(not isinstance(count, Integral) or isinstance(count, bool) or count < 1 for count in counts):
+    whole = all(isinstance(count, Integral) and not isinstance(count, bool) for count in counts)
+    if len(counts) != 3 or not whole or min(counts) < 1:
         return f"Give three whole numbers of at least 1, the layers of each stage: this is {short(counts)}."
     counts = list(map(int, counts))
     if sum(counts) != len(SHIFTED):
@@ -147,7 +151,8 @@ def check_shifted(counts):
     seen = [cost - min(SHIFTED) for cost in SHIFTED]
     found, true, best = loads(seen, counts), loads(SHIFTED, counts), min_max(SHIFTED, 3)
     if max(found) == _bottleneck(seen, 3):
-        return f"Right: {counts}. It believes in stages of {found}; they are {true}, and {loads(SHIFTED, best)} was possible."
+        return (f"Right: {counts}. It believes in stages of {found}; they are {true}, and "
+                f"{loads(SHIFTED, best)} was possible.")
     if max(true) == max(loads(SHIFTED, best)):
         return f"That is the best cut. The solver sees {seen}, and for it, yours has a stage of {max(found)}."
     return (f"The solver sees {seen}. There, your stages are {found}, the largest has {max(found)}, and "

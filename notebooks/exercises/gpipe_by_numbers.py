@@ -21,11 +21,15 @@ def check_memory(memory):
     L blocks of width d, feed-forward 4 d, V tokens, s places that are embedded, too; the last Linear shares
     its W with the Embedding and has a bias. The truth is counted by `describe`.
 
-    >>> check_memory(lambda L, d, V, s: 16 * (L * (12 * d**2 + 13 * d) + 2 * V * d + V + s * d + 2 * d) / 2**30)
-    'You counted the W of the tokens twice: the last Linear is tied to the Embedding, so V d numbers are there once.'
+    >>> def with_two_tables(L, d, V, s):
+    ...     return 16 * (L * (12 * d**2 + 13 * d) + 2 * V * d + V + s * d + 2 * d) / 2**30
+    >>> check_memory(with_two_tables)
+    'You counted the W of the tokens twice: the last Linear is tied to the Embedding, so V d
+    numbers are there once.'
     """
     cases = [(12, 768, 50257, 1024), (2, 64, 100, 16), (5, 512, 1000, 300), (1, 2048, 32000, 1024)]
-    return judged(memory, ("L", "d", "V", "s"), cases, [_counted_memory(*case) for case in cases], MEMORY_MISTAKES) or (
+    right = [_counted_memory(*case) for case in cases]
+    return judged(memory, ("L", "d", "V", "s"), cases, right, MEMORY_MISTAKES) or (
         "Right: the first case is the small GPT-2, but for the bias, which that has not: 124 million "
         "parameters, 1.86 GiB.")
 
@@ -76,7 +80,8 @@ def check_relative(relative):
     truth is counted.
 
     >>> check_relative(lambda K, M: K * (M + 1) / (2 * (M + K - 1)))
-    'That is the ideal of the first section: there recomputation waits for the gradient, or is not there at all.'
+    'That is the ideal of the first section: there recomputation waits for the gradient, or
+    is not there at all.'
     """
     cases = [(8, 32), (4, 32), (8, 1), (2, 5), (16, 64)]
     mistakes = [

@@ -19,7 +19,8 @@ def check_peak(peak):
     caches. The truth is counted.
 
     >>> check_peak(lambda N, M, L, K, n, a, c: n * N * a + L / (K * n) * N / M * c)
-    'Nearly: the input of the segment whose caches are there is among these. Of M n inputs, M n - 1 lie beside.'
+    'Nearly: the input of the segment whose caches are there is among these. Of M n inputs,
+    M n - 1 lie beside.'
     """
     cases = [(N, M, L, K, n, 8 * WIDTH, 8 * (WIDTH + hidden)) for N, M, L, K, n, hidden in (
         (24, 8, 24, 4, 3, 6), (12, 3, 8, 2, 2, 4), (10, 10, 15, 3, 1, 3), (6, 1, 12, 3, 4, 6),
@@ -72,7 +73,8 @@ def check_segments(segments):
     divisors.
 
     >>> check_segments(lambda L, a, c, q: L ** 0.5)
-    'That is the rule for c = a and one micro-batch: an input costs a bytes in each of q micro-batches, a cache c.'
+    'That is the rule for c = a and one micro-batch: an input costs a bytes in each of q
+    micro-batches, a cache c.'
     """
     sizes = ((16, 0, 1), (16, 6, 1), (16, 0, 4), (36, 6, 4), (36, 6, 1))
     cases = [(L, 8 * WIDTH, 8 * (WIDTH + hidden), q) for L, hidden, q in sizes]

@@ -20,7 +20,8 @@ def check_gradient_part(gradient_part):
     sentence = _judge_parts(gradient_part, m=4, n_parts=2)
     if sentence is None:
         sentence = _judge_parts(gradient_part, m=10, n_parts=4)
-    return sentence or "Right: each part is divided by the m of the whole mini-batch, so the parts add up, ragged ones too."
+    return sentence or (
+        "Right: each part is divided by the m of the whole mini-batch, so the parts add up, ragged ones too.")
 
 
 def _judge_parts(gradient_part, m, n_parts):
@@ -33,7 +34,8 @@ def _judge_parts(gradient_part, m, n_parts):
         if sentence is not None:
             return sentence
         if shape_of(value) == (3, 2):
-            return "dW has shape (3, 2), the transpose of W: it is dL A_prev^T, of shape (n, n_prev) = (2, 3)."
+            return ("dW has shape (3, 2), the transpose of W: it is dL A_prev^T, of shape "
+                    "(n, n_prev) = (2, 3).")
         dW, sentence = numbers("dW", value, (2, 3))
         if sentence is not None:
             return sentence
@@ -52,10 +54,12 @@ def _wrong_part(dW, total, size, m):
     if same(dW, total / 4):
         return f"Right for the worked example, but here m = {m}: did you write the number 4 instead of m?"
     if same(dW, total / size / m):
-        return f"dW is {size} times too small: it is divided twice, by {size} and by m = {m}. Divide by m only."
+        return (f"dW is {size} times too small: it is divided twice, by {size} and by m = "
+                f"{m}. Divide by m only.")
     if same(dW, -total / m):
         return "dW has the wrong sign: it is dL A_prev^T / m."
-    return f"dW should be {(total / m).tolist()} for a micro-batch of {size} samples of m = {m}, yours is {dW.tolist()}."
+    return (f"dW should be {(total / m).tolist()} for a micro-batch of {size} samples of m = {m}, "
+            f"yours is {dW.tolist()}.")
 
 
 def check_weights(weights):
@@ -80,16 +84,20 @@ def check_weights(weights):
                     f"1/{n_parts * sizes[0]}, one in the last 1/{n_parts * sizes[-1]}. "
                     f"Each must count 1/{m}.")
         if same(got, np.ones(n_parts)):
-            return f"With weights of 1 the sum of {n_parts} means is too large, {n_parts} times so if the sizes are equal."
+            return (f"With weights of 1 the sum of {n_parts} means is too large, {n_parts} times so if "
+                    "the sizes are equal.")
         if same(got, np.full(n_parts, 1 / m)):
-            return f"1/{m} is right for the sum over a micro-batch's samples: its mean is divided by the size already."
+            return (f"1/{m} is right for the sum over a micro-batch's samples: its mean is divided "
+                    "by the size already.")
         if same(got, np.array(sizes)):
             return f"The sizes are not divided yet: as they stand, the result is m = {m} times too large."
         if same(got, 1 / right) or same(got, 1 / np.array(sizes)):
             return "Turned round: a larger micro-batch must weigh more, not less."
         if not same(got.sum(), 1):
-            return f"The weights for {sizes} add up to {got.sum():.6g}: they must add up to 1, as in every mean."
-        return f"For sizes {sizes} the weights are {[str(Fraction(size, m)) for size in sizes]}, yours are {got.tolist()}."
+            return (f"The weights for {sizes} add up to {got.sum():.6g}: they must add up to "
+                    "1, as in every mean.")
+        return (f"For sizes {sizes} the weights are {[str(Fraction(size, m)) for size in sizes]}, "
+                f"yours are {got.tolist()}.")
     return "Right: size / m. Dividing by m in the loss does the same, and needs no weights."
 
 
@@ -123,15 +131,18 @@ def check_tree_sum(tree_sum):
             if sentence is None:
                 got, sentence = numbers("The sum", value, ())
             if sentence is not None:
-                return f"With {n} {'term' if n == 1 else 'terms'}: {sentence}" if "stopped" in sentence else sentence
+                terms = "term" if n == 1 else "terms"
+                return f"With {n} {terms}: {sentence}" if "stopped" in sentence else sentence
             if abs(got - math.fsum(terms)) > 1e-9:
                 right = math.fsum(terms)
-                return f"For {n} terms the result is {got:.6g}, the sum is {right:.6g}: is a term left out or added twice?"
+                return (f"For {n} terms the result is {got:.6g}, the sum is {right:.6g}: is a term "
+                        "left out or added twice?")
             if got != _tree(terms) and first_wrong is None:
                 first_wrong = n
             matches = [match and got == other(terms) for match, (other, _) in zip(matches, others)]
     if first_wrong is None:
-        return "Right: the same bits as TreeSum. The tree's shape depends on M alone, so no order of arrival can change it."
+        return ("Right: the same bits as TreeSum. The tree's shape depends on M alone, so no order of "
+                "arrival can change it.")
     for match, (_, sentence) in zip(matches, others):
         if match:
             return sentence

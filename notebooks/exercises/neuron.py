@@ -41,7 +41,8 @@ def check_tanh_neuron(dz_of):
         if same(dz, wrong):
             return sentence
     right = (a[0] - y[0]) * (1 - a[0] ** 2)
-    return f"At a = {a[0]}, y = {y[0]} the answer is dz = {right}, yours is {dz[0]:.6g}: find da, then the slope."
+    return (f"At a = {a[0]}, y = {y[0]} the answer is dz = {right}, yours is {dz[0]:.6g}: "
+            "find da, then the slope.")
 
 
 def check_gradient(gradient):
@@ -61,9 +62,11 @@ def check_gradient(gradient):
         return "Return two things: dW, db."
     shape = shape_of(value[0])
     if shape == (2, 1):
-        return "dW has shape (2, 1), the transpose of W: compute dZ X^T, not X dZ^T, so that dW has the shape of W, (1, 2)."
+        return ("dW has shape (2, 1), the transpose of W: compute dZ X^T, not X dZ^T, so that dW has "
+                "the shape of W, (1, 2).")
     if shape in ((2, m), (1, m)):
-        return f"dW has shape {shape}, one column for each sample: multiply by X^T, which sums over the samples."
+        return (f"dW has shape {shape}, one column for each sample: multiply by X^T, which "
+                "sums over the samples.")
     dW, sentence = numbers("dW", value[0], (1, 2))
     if sentence is not None:
         return sentence
@@ -110,7 +113,8 @@ def check_central_difference(difference):
         return sentence
     up, here, down = J(theta + h), J(theta), J(theta - h)
     if slope == (up - down) / (2 * h):
-        return "Right: for J = theta^3 it is 3 theta^2 + h^2. The error h^2 shrinks 100-fold when h shrinks 10-fold."
+        return ("Right: for J = theta^3 it is 3 theta^2 + h^2. The error h^2 shrinks 100-fold "
+                "when h shrinks 10-fold.")
     mistakes = [
         ((up - here) / h,
          "That is the forward difference, whose error only shrinks like h: step to both sides."),
@@ -130,7 +134,8 @@ def check_central_difference(difference):
         if slope == wrong:
             return sentence
     right = (up - down) / (2 * h)
-    return f"For J = theta^3 at theta = 2 with h = 1/4 it is {right}, yours is {slope}: compare J at theta + h and theta - h."
+    return (f"For J = theta^3 at theta = 2 with h = 1/4 it is {right}, yours is {slope}: compare J at "
+            "theta + h and theta - h.")
 
 
 def _db(value, dZ):
@@ -139,5 +144,6 @@ def _db(value, dZ):
     if shape in ((), (1,)):
         return None, f"db has shape {shape}, but b has shape (1, 1): sum with axis=1, keepdims=True."
     if shape == dZ.shape:
-        return None, f"db has shape {shape}, one entry for each sample: b touches every sample, so sum over them."
+        return None, (f"db has shape {shape}, one entry for each sample: b touches every sample, "
+                      "so sum over them.")
     return numbers("db", value, (1, 1))

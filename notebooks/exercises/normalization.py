@@ -40,7 +40,8 @@ def check_put_together(put_together):
             (lambda n, means, variances: n @ variances / n.sum() + _between(n, means) * n.sum() / len(n),
              "In var the distances between the means are divided by the number of micro-batches: "
              "divide by n, like the rest."),
-            (lambda n, means, variances: n @ variances / n.sum() + ((means - n @ means / n.sum()) ** 2).mean(),
+            (lambda n, means, variances:
+             n @ variances / n.sum() + ((means - n @ means / n.sum()) ** 2).mean(),
              "In var each mean counts once: all n_i numbers of a micro-batch are that far away, so "
              "multiply by its size."),
             (lambda n, means, variances: n @ variances / n.sum() + ((means - n @ means / n.sum()) ** 2).sum(),
@@ -49,7 +50,8 @@ def check_put_together(put_together):
              "A variance is no sum of squares yet: multiply each by its size before you add."),
             (lambda n, means, variances: n @ variances + _between(n, means) * n.sum(),
              "That is M2, the sum of squared distances: divide it by n to have var."),
-            (lambda n, means, variances: (n @ variances / n.sum() + _between(n, means)) * n.sum() / (n.sum() - 1),
+            (lambda n, means, variances:
+             (n @ variances / n.sum() + _between(n, means)) * n.sum() / (n.sum() - 1),
              "var is divided by n - 1; asked was the mean squared distance, with n below the line."),
             (_between, "That is the spread between the means alone: the spread within the "
                        "micro-batches is missing."),
@@ -57,7 +59,8 @@ def check_put_together(put_together):
              "That is the root of var: asked was var."),
         ],
     }
-    return _judge_pair(put_together, "(mean, var) of sizes {}, means {}, variances {}", cases, _whole, mistakes) or (
+    what = "(mean, var) of sizes {}, means {}, variances {}"
+    return _judge_pair(put_together, what, cases, _whole, mistakes) or (
         "Right: the spread within the micro-batches plus the spread between their means, "
         "each weighed by its size.")
 
@@ -136,7 +139,8 @@ def check_dropout(dropout):
         sentence = _wrong_dropout(results[True], results[False], A_prev, D, p)
         if sentence is not None:
             return sentence
-    return "Right: divided by 1 - p in training, so that the expected value is A_prev; at prediction time, A_prev itself."
+    return ("Right: divided by 1 - p in training, so that the expected value is A_prev; at prediction "
+            "time, A_prev itself.")
 
 
 def _wrong_dropout(trained, predicted, A_prev, D, p):
@@ -159,7 +163,8 @@ def _wrong_dropout(trained, predicted, A_prev, D, p):
         ):
             if same(trained, wrong):
                 return f"In training: {sentence}"
-        return f"In training, with p = {p}, A should be {(A_prev * D / q).tolist()}, yours is {trained.tolist()}."
+        return (f"In training, with p = {p}, A should be {(A_prev * D / q).tolist()}, yours "
+                f"is {trained.tolist()}.")
     if not same(predicted, A_prev):
         for wrong, sentence in (
             (A_prev * D / q,

@@ -62,7 +62,8 @@ def check_enough_microbatches(M):
     total time.
 
     >>> check_enough_microbatches(30)
-    'That is idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time, (K-1)/(M+K-1): there M + K - 1, not M, is 30.'
+    'That is idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time, (K-1)/(M+K-1): there M +
+    K - 1, not M, is 30.'
     """
     if M is None:
         return "Not solved yet: the answer is None."
@@ -87,7 +88,8 @@ def check_enough_microbatches(M):
         36: f"You took K where the formula has K - 1: {counted}.",
         37: f"You took K where the formula has K - 1: {counted}.",
     }
-    return mistakes.get(M) or (f"Too few: {counted}." if share > Fraction(1, 10) else f"Enough, but not the fewest: {counted}.")
+    too_few = share > Fraction(1, 10)
+    return mistakes.get(M) or f"{'Too few' if too_few else 'Enough, but not the fewest'}: {counted}."
 
 
 def check_speed_up(speed_up):
@@ -132,7 +134,8 @@ def check_own_schedule(schedule):
     Asked is the best makespan, with F = 1 and B = 2, and at most 2 micro-batches alive on device 0.
 
     >>> check_own_schedule(["F0 F1 F2 B2 B1 B0", "F0 F1 F2 B2 B1 B0"])
-    'The makespan is the best, 12 ticks, but 3 micro-batches are alive on device 0: start a backward before the last forward.'
+    'The makespan is the best, 12 ticks, but 3 micro-batches are alive on device 0: start a backward
+    before the last forward.'
     """
     schedule, sentence = runnable(schedule, STAGES, MICROBATCHES)
     return sentence or _judge_run(simulate(schedule))
@@ -190,7 +193,8 @@ def _wrong_size(schedule, n_devices, n_microbatches):
     if not indices:
         return "Not solved yet: there is no action in it."
     if max(indices) != n_microbatches - 1:
-        return f"Your micro-batches are {', '.join(map(str, sorted(indices)))}; asked were {n_microbatches}: {asked}."
+        return (f"Your micro-batches are {', '.join(map(str, sorted(indices)))}; asked were "
+                f"{n_microbatches}: {asked}.")
     return None
 
 
@@ -199,7 +203,8 @@ def _judge_run(trace):
     if any(span.label.kind == "R" for span in trace.spans):
         return f"It recomputes, which nobody asked for, and takes {trace.makespan} ticks: leave the R out."
     if sum(trace.busy_ticks()) == trace.makespan:
-        return f"One device works at a time, as in the naive schedule: {trace.makespan} ticks instead of {BEST}."
+        return (f"One device works at a time, as in the naive schedule: {trace.makespan} "
+                f"ticks instead of {BEST}.")
     if trace.makespan > BEST:
         longest = max((span for span in trace.idle if span.reason == "wait"),
                       key=lambda span: span.end - span.start)

@@ -24,15 +24,18 @@ def check_shares(shares):
         with np.errstate(all="ignore"):
             value, sentence = called(shares, Q, K)
         if sentence is not None:
-            return sentence + f" The shapes are Q {Q.shape}, K {K.shape}." if "stopped" in sentence else sentence
+            shapes = f" The shapes are Q {Q.shape}, K {K.shape}."
+            return sentence + shapes if "stopped" in sentence else sentence
         P, sentence = numbers("P", value, (Q.shape[1], Q.shape[1]))
         if sentence is not None:
             return sentence
         answers.append(P)
     if all(same(P, _shares(Q, K)) for P, (Q, K) in zip(answers, cases)):
-        return "Right: each column adds up to 1, nothing comes from the future, and d_h cannot make the shares extreme."
+        return ("Right: each column adds up to 1, nothing comes from the future, and d_h cannot "
+                "make the shares extreme.")
     if np.isnan(answers[0][:, 0]).all() and not np.isnan(answers[0][:, 1:]).any():
-        return "Column 0 is not a number: nothing is left to look at. A place sees itself, so hide j > t only, not j = t."
+        return ("Column 0 is not a number: nothing is left to look at. A place sees itself, so hide j "
+                "> t only, not j = t.")
     for wrong, sentence in _MISTAKES_OF_SHARES:
         if all(same(P, wrong(Q, K)) for P, (Q, K) in zip(answers, cases)):
             return sentence
@@ -107,7 +110,8 @@ def _first_difference(answers, cases):
         if not same(P.sum(axis=0), np.ones(len(P))):
             return f"The columns of P must add up to 1, yours add up to {P.sum(axis=0).round(3).tolist()}."
         j, t = next(place for place in np.ndindex(P.shape) if not same(P[place], right[place]))
-        return f"P[{j}, {t}] should be {right[j, t]:.4f}, yours is {P[j, t]:.4f}, for d_h = {len(Q)} and T = {len(P)}."
+        return (f"P[{j}, {t}] should be {right[j, t]:.4f}, yours is {P[j, t]:.4f}, for d_h = "
+                f"{len(Q)} and T = {len(P)}.")
 
 
 def check_tied_gradient(tied_gradient):
@@ -133,7 +137,8 @@ def check_tied_gradient(tied_gradient):
         sentence = _wrong_tied(dW, tokens, dE, A, dZ)
         if sentence is not None:
             return sentence
-    return "Right: W acts on the cost in two places, so its derivative is the sum of two. In a pipeline, one of them has to travel."
+    return ("Right: W acts on the cost in two places, so its derivative is the sum of two. In a pipeline, "
+            "one of them has to travel.")
 
 
 def _wrong_tied(dW, tokens, dE, A, dZ):

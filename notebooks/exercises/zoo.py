@@ -108,7 +108,8 @@ def _wrong_choice(cases, answers, name, T, peak, limit, best):
                 f"and another that fits {best:g}.")
     if peak > limit:
         return f"With room for {limit:g}, {name} does not fit: it keeps {peak:g} micro-batches alive."
-    return f"With room for {limit:g}, {name} fits and takes {T:g} ticks, but another one that fits takes {best:g}."
+    return (f"With room for {limit:g}, {name} fits and takes {T:g} ticks, but another one that "
+            f"fits takes {best:g}.")
 
 
 def check_which(name):
