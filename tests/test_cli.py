@@ -341,6 +341,7 @@ def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
     assert status == 1 and " NO " in out and "2 of 14 rows" in out
 
 
+@pytest.mark.slow
 def test_figures_are_made_by_one_command(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("minipipe.cli.output.DOTS_PER_INCH", 20)  # nobody looks at them here
     status, out, _ = run(capsys, "figures", "--folder", str(tmp_path / "figures"))
@@ -361,6 +362,7 @@ def test_figures_are_made_by_one_command(capsys, tmp_path, monkeypatch):
     assert status == 0 and names == {f"{name}.png" for name in expected}
 
 
+@pytest.mark.slow
 def test_bench_prints_one_table_with_every_row_and_without_pytorch_says_why_there_is_no_ratio(
     capsys, monkeypatch, tmp_path
 ):

@@ -2,15 +2,17 @@
 
 import numpy as np
 import pytest
-from exercises import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
 
-from minipipe.exercises.asynchronous import check_next_weights, check_version_used, check_versions_kept
+from exercises.asynchronous import check_next_weights, check_version_used, check_versions_kept
 
 CHECKERS = [check_version_used, check_next_weights, check_versions_kept]
 
 
 def rule(late_0, late_1, moved=1, sign=1):
-    """next_weights with the gradient at weights that are so many updates late, subtracted from those `moved` from the end."""
+    """next_weights with the gradient at weights that are so many updates late, subtracted from those `moved`
+    from the end.
+    """
     def next_weights(history, gradient, learning_rate):
         w0 = history[max(0, len(history) - 1 - late_0)][0]
         w1 = history[max(0, len(history) - 1 - late_1)][1]
@@ -19,7 +21,8 @@ def rule(late_0, late_1, moved=1, sign=1):
 
 
 def kept(pipedream, vertical, two):
-    return lambda schedule, K, r: {"pipedream": pipedream, "pipedream-vertical": vertical, "pipedream-2bw": two}[schedule](K, r)
+    return lambda schedule, K, r: {"pipedream": pipedream, "pipedream-vertical": vertical,
+                                   "pipedream-2bw": two}[schedule](K, r)
 
 
 # ---------------------------------------------------------------- solutions
@@ -28,7 +31,8 @@ SOLUTIONS = [
     (check_version_used, lambda K, s, i: max(0, i - (K - 1 - s))),
     (check_version_used, lambda K, s, i: np.int64(i - min(i, K - 1 - s))),
     (check_next_weights, rule(1, 0)),
-    (check_next_weights, lambda h, g, eta: np.array(h[-1]) - eta * np.array(g(h[max(0, len(h) - 2)][0], h[-1][1]))),
+    (check_next_weights,
+     lambda h, g, eta: np.array(h[-1]) - eta * np.array(g(h[max(0, len(h) - 2)][0], h[-1][1]))),
     (check_versions_kept, kept(lambda K, r: K - r, lambda K, r: K, lambda K, r: 2)),
 ]
 test_solutions = are_right(SOLUTIONS)
@@ -54,11 +58,13 @@ def test_what_is_no_answer_is_told_why(check, answer, words):
 
 
 def test_a_pair_with_a_hole_is_answered_in_a_sentence():
-    assert check_next_weights(lambda history, gradient, learning_rate: (1.0, None)).endswith("yours are (1.0, nan).")
+    sentence = check_next_weights(lambda history, gradient, learning_rate: (1.0, None))
+    assert sentence.endswith("yours are (1.0, nan).")
 
 
 def test_an_answer_without_the_first_update_in_mind_is_told_what_stopped_it():
-    sentence = check_next_weights(lambda h, g, eta: tuple(w - eta * d for w, d in zip(h[-1], g(h[-2][0], h[-1][1]))))
+    sentence = check_next_weights(lambda h, g, eta: tuple(w - eta * d
+                                                          for w, d in zip(h[-1], g(h[-2][0], h[-1][1]))))
     assert sentence == "Your function stopped with IndexError: list index out of range"
 
 
@@ -83,7 +89,8 @@ VERSION_USED = [
     (lambda K, s, i: K - s, "how many versions the stage keeps"),
     (lambda K, s, i: max(0, i - 1), "that is 2BW's rule"),
     (lambda K, s, i: 0, "With K = 4, s = 2, i = 7 the count is 6, yours is 0."),
-    (lambda K, s, i: max(0, i - (3 - s)), "Right for some numbers, but not for all. With K = 6, s = 1, i = 9 the count is 5, yours is 7."),
+    (lambda K, s, i: max(0, i - (3 - s)),
+     "Right for some numbers, but not for all. With K = 6, s = 1, i = 9 the count is 5, yours is 7."),
 ]
 
 NEXT_WEIGHTS = [
@@ -98,19 +105,22 @@ NEXT_WEIGHTS = [
     (lambda h, g, eta: rule(1, 0)(h, g, 1), "The learning rate is missing"),
     (lambda h, g, eta: g(h[-2][0], h[-1][1]), "That is the gradient; asked were the next weights"),
     (lambda h, g, eta: (0, 0), "After 2 updates the next weights are (-33.0, -20.0), yours are (0.0, 0.0)."),
-    (lambda h, g, eta: rule(1, 0)(h, g, eta) if len(h) > 2 else rule(0, 0)(h, g, eta), "That is the synchronous rule"),
+    (lambda h, g, eta: rule(1, 0)(h, g, eta) if len(h) > 2 else rule(0, 0)(h, g, eta),
+     "That is the synchronous rule"),
     (lambda h, g, eta: rule(1, 0)(h, g, eta) if len(h) > 1 else h[0], "not for the first update"),
 ]
 
 VERSIONS_KEPT = [
     (lambda schedule, K, r: K - r, "Right for pipedream, but vertical sync keeps K"),
-    (kept(lambda K, r: K - r, lambda K, r: K - r, lambda K, r: 2), "Right for pipedream and 2bw, but vertical sync"),
+    (kept(lambda K, r: K - r, lambda K, r: K - r, lambda K, r: 2),
+     "Right for pipedream and 2bw, but vertical sync"),
     (kept(lambda K, r: K, lambda K, r: K, lambda K, r: 2), "in pipedream a later stage needs fewer"),
     (kept(lambda K, r: K - 1 - r, lambda K, r: K - 1, lambda K, r: 1), "Those are the older versions"),
     (lambda schedule, K, r: r + 1, "Turned round, and only pipedream"),
     (kept(lambda K, r: r + 1, lambda K, r: K, lambda K, r: 2), "In pipedream it is turned round"),
     (lambda schedule, K, r: 2, "That is 2bw's number"),
     (kept(lambda K, r: K - r, lambda K, r: K, lambda K, r: 3),
-     "Right for some numbers, but not for all. With schedule = pipedream-2bw, K = 4, r = 0 the count is 2, yours is 3."),
+     "Right for some numbers, but not for all. With schedule = pipedream-2bw, K = 4, r = 0 the "
+     "count is 2, yours is 3."),
 ]
 test_mistakes = are_named(of_each(CHECKERS, (VERSION_USED, NEXT_WEIGHTS, VERSIONS_KEPT)))

@@ -3,12 +3,12 @@
 from fractions import Fraction
 
 import numpy as np
-from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused
+from checkers import JUNK, are_named, are_not_solved_yet, are_right, is_refused
 
 import minipipe as mp
-from minipipe.exercises.layers import SHAPES, check_leaky_relu, check_linear_backward, check_shapes
-from minipipe.exercises.micro_batches import check_gradient_part, check_tree_sum, check_weights
-from minipipe.exercises.neuron import check_central_difference, check_gradient, check_tanh_neuron
+from exercises.layers import SHAPES, check_leaky_relu, check_linear_backward, check_shapes
+from exercises.micro_batches import check_gradient_part, check_tree_sum, check_weights
+from exercises.neuron import check_central_difference, check_gradient, check_tanh_neuron
 
 # ---------------------------------------------------------------- solutions
 
@@ -28,7 +28,8 @@ def difference(J, theta, h):
 
 def shapes():
     n0, n1, n2, m = 64, 32, 10, 20
-    of_values = {"W1": (n1, n0), "b1": (n1, 1), "Z1": (n1, m), "A1": (n1, m), "W2": (n2, n1), "b2": (n2, 1), "Z2": (n2, m)}
+    of_values = {"W1": (n1, n0), "b1": (n1, 1), "Z1": (n1, m), "A1": (n1, m), "W2": (n2, n1), "b2": (n2, 1),
+                 "Z2": (n2, m)}
     return of_values | {"d" + name: of_values[name] for name in ("Z2", "W2", "b2", "A1", "W1")}
 
 
@@ -144,8 +145,10 @@ NEURON = [
     (check_tanh_neuron, lambda a, y: (a - y) ** 2 / 2 * (1 - a ** 2), "by the loss itself"),
     (check_tanh_neuron, lambda a, y: a + y, "At a = -0.5, y = 1.0 the answer is dz = -1.125, yours is 0.5"),
     (check_gradient, with_dZ(lambda Y, A, m: A - Y), "dW is 4 times too large"),
-    (check_gradient, with_dZ(lambda Y, A, m: (A - Y) / m ** 2), "dW is 4 times too small: you divided by m = 4 twice"),
-    (check_gradient, with_dZ(lambda Y, A, m: (A - Y) / 2), "dW is 2 times too large: did you divide by the 2 rows of X"),
+    (check_gradient, with_dZ(lambda Y, A, m: (A - Y) / m ** 2),
+     "dW is 4 times too small: you divided by m = 4 twice"),
+    (check_gradient, with_dZ(lambda Y, A, m: (A - Y) / 2),
+     "dW is 2 times too large: did you divide by the 2 rows of X"),
     (check_gradient, with_dZ(lambda Y, A, m: (Y - A) / m), "dW is of the wrong sign"),
     (check_gradient, with_dZ(lambda Y, A, m: Y - A), "wrong sign and not divided by m"),
     (check_gradient, with_dZ(lambda Y, A, m: (A - Y) * A * (1 - A) / m), "multiplied by A (1 - A) once more"),
@@ -153,7 +156,8 @@ NEURON = [
     (check_gradient, with_dZ(lambda Y, A, m: A / m), "the labels Y do not appear"),
     (check_gradient, with_dZ(lambda Y, A, m: Y / m), "dW should be"),
     (check_gradient, lambda X, Y, A: (X @ (A - Y).T / 4, None), "dW has shape (2, 1), the transpose of W"),
-    (check_gradient, lambda X, Y, A: ((A - Y) * X / 4, None), "dW has shape (2, 4), one column for each sample"),
+    (check_gradient, lambda X, Y, A: ((A - Y) * X / 4, None),
+     "dW has shape (2, 4), one column for each sample"),
     (check_gradient, with_db(lambda dZ: dZ), "db has shape (1, 4), one entry for each sample"),
     (check_gradient, with_db(np.sum), "db has shape (), but b has shape (1, 1)"),
     (check_gradient, with_db(lambda dZ: dZ.sum(axis=1)), "db has shape (1,), but b has shape (1, 1)"),
@@ -176,7 +180,8 @@ SHAPE_DICTS = [
     (check_shapes, shapes() | {"W1": (64, 32)}, "one row for each unit of its own layer"),
     (check_shapes, shapes() | {"W2": (10, 64)}, "W maps n_prev numbers to n numbers"),
     (check_shapes, shapes() | {"A1": (20, 32)}, "turned round: samples are columns"),
-    (check_shapes, shapes() | {"Z1": (64, 20)}, "one row for each unit of its layer and one column for each sample"),
+    (check_shapes, shapes() | {"Z1": (64, 20)},
+     "one row for each unit of its layer and one column for each sample"),
     (check_shapes, shapes() | {"b1": (1, 32)}, "b is a column"),
     (check_shapes, shapes() | {"b1": (32, 20)}, "b has one column, which NumPy adds to every column"),
     (check_shapes, shapes() | {"b1": (32,)}, "a matrix with one column"),
@@ -319,18 +324,21 @@ class NeedsArguments(LeakyReLU):
 
 
 LAYERS = [
-    (check_linear_backward, with_part(1, lambda dW: dW / 4), "dW is 4 times too small: did you divide by m = 4?"),
+    (check_linear_backward, with_part(1, lambda dW: dW / 4),
+     "dW is 4 times too small: did you divide by m = 4?"),
     (check_linear_backward, with_part(2, lambda db: db / 4), "db is 4 times too small"),
     (check_linear_backward, with_part(0, lambda dA_prev: dA_prev / 4), "dA_prev is 4 times too small"),
     (check_linear_backward, with_part(1, lambda dW: dW.T), "dW has shape (3, 2), turned round"),
-    (check_linear_backward, with_part(0, lambda dA_prev: dA_prev.T), "dA_prev has shape (4, 3), turned round"),
+    (check_linear_backward, with_part(0, lambda dA_prev: dA_prev.T),
+     "dA_prev has shape (4, 3), turned round"),
     (check_linear_backward, with_part(2, lambda db: db[:, 0]), "db has shape (2,): keep the column"),
     (check_linear_backward, lambda dZ, W, A_prev: (W.T @ dZ, dZ @ A_prev.T, dZ.sum(axis=0, keepdims=True)),
      "you summed over the units"),
     (check_linear_backward, with_part(2, lambda db: db.T), "db has shape (1, 2), turned round"),
     (check_linear_backward, with_part(0, lambda dA_prev: -dA_prev), "dA_prev has the wrong sign"),
     (check_linear_backward, with_part(1, lambda dW: dW + 1), "dW should be"),
-    (check_linear_backward, lambda dZ, W, A_prev: (W @ dZ, None, None), "Your function stopped with ValueError"),
+    (check_linear_backward, lambda dZ, W, A_prev: (W @ dZ, None, None),
+     "Your function stopped with ValueError"),
     (check_linear_backward, lambda dZ, W, A_prev: (W @ dZ, None, None),
      "The shapes are dZ (2, 4), W (2, 3), A_prev (3, 4)."),
     (check_linear_backward, lambda dZ, W, A_prev: W.T @ dZ, "Return three things"),
@@ -369,16 +377,21 @@ def halving(terms):
 
 MICRO_BATCHES = [
     (check_gradient_part, lambda dL, A_prev, m: dL @ A_prev.T / dL.shape[1],
-     "dW is 2 times too large: did you divide by the micro-batch's 2 samples instead of the mini-batch's m = 4?"),
-    (check_gradient_part, lambda dL, A_prev, m: dL @ A_prev.T, "dW is 4 times too large: it is not divided at all"),
-    (check_gradient_part, lambda dL, A_prev, m: dL @ A_prev.T / 4, "did you write the number 4 instead of m?"),
-    (check_gradient_part, lambda dL, A_prev, m: dL @ A_prev.T / dL.shape[1] / m, "divided twice, by 2 and by m = 4"),
+     "dW is 2 times too large: did you divide by the micro-batch's 2 samples instead of "
+     "the mini-batch's m = 4?"),
+    (check_gradient_part, lambda dL, A_prev, m: dL @ A_prev.T,
+     "dW is 4 times too large: it is not divided at all"),
+    (check_gradient_part, lambda dL, A_prev, m: dL @ A_prev.T / 4,
+     "did you write the number 4 instead of m?"),
+    (check_gradient_part, lambda dL, A_prev, m: dL @ A_prev.T / dL.shape[1] / m,
+     "divided twice, by 2 and by m = 4"),
     (check_gradient_part, lambda dL, A_prev, m: -dL @ A_prev.T / m, "wrong sign"),
     (check_gradient_part, lambda dL, A_prev, m: A_prev @ dL.T / m, "dW has shape (3, 2), the transpose of W"),
     (check_gradient_part, lambda dL, A_prev, m: dL @ A_prev.T / m + 1, "dW should be"),
     (check_gradient_part, lambda dL, A_prev, m: dL * A_prev, "Your function stopped with ValueError"),
     (check_gradient_part, lambda dL, A_prev, m: [[1], [1, 2]], "not an array of numbers"),
-    (check_weights, lambda sizes: [1 / len(sizes)] * len(sizes), "Right for equal sizes only: with (3, 3, 2, 2)"),
+    (check_weights, lambda sizes: [1 / len(sizes)] * len(sizes),
+     "Right for equal sizes only: with (3, 3, 2, 2)"),
     (check_weights, lambda sizes: [1] * len(sizes), "the sum of 4 means is too large"),
     (check_weights, lambda sizes: [1 / sum(sizes)] * len(sizes), "its mean is divided by the size already"),
     (check_weights, lambda sizes: sizes, "The sizes are not divided yet"),
@@ -401,7 +414,7 @@ test_junk = is_refused(CHECKERS, [*JUNK, lambda *a: ([1, [2]],) * 3, lambda *a: 
 
 
 def test_shapes_written_as_arrays_are_judged_like_tuples():
-    from minipipe.exercises.layers import SHAPES, check_shapes
+    from exercises.layers import SHAPES, check_shapes
 
     assert check_shapes({name: np.array(shape) for name, shape in SHAPES.items()}).startswith("Right")
     assert "Right" not in check_shapes({name: np.array(shape[::-1]) for name, shape in SHAPES.items()})

@@ -1,15 +1,17 @@
-"""Solutions of the exercises in notebook 06, what their checkers say to typical wrong answers, and its pictures."""
+"""Solutions of the exercises in notebook 06, what their checkers say to typical wrong answers, and its
+pictures.
+"""
 
 from math import prod
 
 import numpy as np
 import pytest
-from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
 from matplotlib.figure import Figure
 
 import minipipe as mp
-from minipipe.exercises import cnn_pictures as pictures
-from minipipe.exercises.cnn import (
+from exercises import cnn_pictures as pictures
+from exercises.cnn import (
     check_average_pool_backward, check_backward_by_forward, check_max_pool_backward, check_parameters,
 )
 
@@ -91,7 +93,8 @@ def n_parameters_of_real_layers(shape, layers):
         if kind == "linear":
             stack = [mp.Flatten(), mp.Linear(prod(shape[:-1]), n)]
         else:
-            stack = [mp.Conv2d(shape[0], n, further[0], padding=further[1]) if kind == "conv" else mp.MaxPool2d(n)]
+            stack = [mp.Conv2d(shape[0], n, further[0], padding=further[1]) if kind == "conv"
+                     else mp.MaxPool2d(n)]
         for layer in stack:
             layer.initialize(np.random.default_rng(0))
             total += sum(array.size for array in (layer.W, layer.b) if array is not None)
@@ -114,7 +117,8 @@ test_solutions = are_right(SOLUTIONS)
 
 def test_the_last_solution_is_told_the_number_of_lenet():
     assert check_parameters(n_parameters).endswith("LeNet-5 has 61,706.")
-    shapes = [shape for layer in mp.models.lenet5() for shape in layer.parameter_shapes() if shape is not None]
+    shapes = [shape for layer in mp.models.lenet5() for shape in layer.parameter_shapes()
+              if shape is not None]
     assert sum(map(prod, shapes)) == 61_706
 
 
@@ -139,7 +143,8 @@ def max_pool(choose, start=None, by_dA=True, overwrite=False):
         stride = stride if start is None else start(size, stride)
         for (p, q), da in np.ndenumerate(dA):
             window = dA_prev[p * stride:p * stride + size, q * stride:q * stride + size]
-            part = choose(A_prev[p * stride:p * stride + size, q * stride:q * stride + size]) * (da if by_dA else 1)
+            part = choose(A_prev[p * stride:p * stride + size,
+                                 q * stride:q * stride + size]) * (da if by_dA else 1)
             window[...] = np.where(part != 0, part, window) if overwrite else window + part
         return dA_prev
     return wrong
@@ -162,10 +167,14 @@ def beginning_at_zero(dA, A_prev, size, stride):
 
 
 MAX_POOL = [
-    (max_pool(lambda w: w == w.max()), "With equal numbers: every one of the equal numbers gets the whole dA"),
-    (max_pool(lambda w: (w == w.max()) / (w == w.max()).sum()), "With equal numbers: you share dA among the equal numbers"),
-    (max_pool(lambda w: first(w[::-1, ::-1])[::-1, ::-1]), "With equal numbers: of equal numbers, the last one gets dA"),
-    (max_pool(lambda w: first(w.T).T), "With equal numbers: of equal numbers, you take the first column by column"),
+    (max_pool(lambda w: w == w.max()),
+     "With equal numbers: every one of the equal numbers gets the whole dA"),
+    (max_pool(lambda w: (w == w.max()) / (w == w.max()).sum()),
+     "With equal numbers: you share dA among the equal numbers"),
+    (max_pool(lambda w: first(w[::-1, ::-1])[::-1, ::-1]),
+     "With equal numbers: of equal numbers, the last one gets dA"),
+    (max_pool(lambda w: first(w.T).T),
+     "With equal numbers: of equal numbers, you take the first column by column"),
     (max_pool(first, overwrite=True), "With windows that overlap: dA_prev is overwritten"),
     (max_pool(first, start=lambda size, stride: 1), "the stride is forgotten"),
     (max_pool(first, start=lambda size, stride: size), "windows begin `stride` places apart"),
@@ -177,10 +186,12 @@ MAX_POOL = [
     (max_pool(lambda w: first(w) * w, by_dA=False), "the largest numbers themselves stand in dA_prev"),
     (max_pool(first, by_dA=False), "you put 1 at the place of the largest number"),
     (lambda *given: -max_pool_backward(*given), "dA_prev has the wrong sign: dA goes to the place"),
-    (lambda dA, *_: dA, "dA_prev has the shape of the derivative that came in, (2, 3): it must have that of A_prev, (4, 6)."),
+    (lambda dA, *_: dA,
+     "dA_prev has the shape of the derivative that came in, (2, 3): it must have that of A_prev, (4, 6)."),
     (lambda *given: max_pool_backward(*given).T, "dA_prev has shape (6, 4), but it must have shape (4, 6)"),
     (lambda *given: max_pool_backward(*given) + 1, "dA_prev at (0, 0) should be"),
-    (lambda dA, A_prev, size, stride: A_prev @ dA, "You were given dA (2, 3), A_prev (4, 6), size 2, stride 2."),
+    (lambda dA, A_prev, size, stride: A_prev @ dA,
+     "You were given dA (2, 3), A_prev (4, 6), size 2, stride 2."),
     (np.eye(4), "Pass the function itself"),
 ]
 
@@ -215,12 +226,15 @@ AVERAGE_POOL = [
     (average_pool(start=1, divisor=square), "the stride is forgotten"),
     (average_pool(np.s_[:1, :1]), "only the first place of each window gets something"),
     (average_pool(np.s_[:1, :1], divisor=square), "only the first place of each window gets its share"),
-    (lambda dA, *rest: average_pool_backward(dA, *rest) / dA.size, "you also divided by the number of windows, 6: each window has its own A."),
+    (lambda dA, *rest: average_pool_backward(dA, *rest) / dA.size,
+     "you also divided by the number of windows, 6: each window has its own A."),
     (lambda dA, shape, size, stride: np.kron(dA, np.ones((size, size))) / size ** 2,
      "With numbers behind the last window: dA_prev has shape (4, 4), but it must have shape (5, 5)"),
-    (lambda *given: -average_pool_backward(*given), "dA_prev has the wrong sign: each of the 4 places of a window gets dA / 4."),
+    (lambda *given: -average_pool_backward(*given),
+     "dA_prev has the wrong sign: each of the 4 places of a window gets dA / 4."),
     (lambda dA, *_: dA, "dA_prev has the shape of the derivative that came in, (2, 3)"),
-    (lambda dA, shape, size, stride: np.zeros(3) @ dA, "You were given dA (2, 3), shape (4, 6), size 2, stride 2."),
+    (lambda dA, shape, size, stride: np.zeros(3) @ dA,
+     "You were given dA (2, 3), shape (4, 6), size 2, stride 2."),
     (1 / 4, "Pass the function itself"),
 ]
 
@@ -248,13 +262,17 @@ BY_FORWARD = [
     (convolved(lambda W: W[:, :, ::-1, ::-1]), "input and output channels are not exchanged"),
     (convolved(lambda W: turned(W)[::-1, ::-1]), "the channels are in reverse order, too"),
     (convolved(lambda W: W), "the kernels are neither flipped nor"),
-    (convolved(turned, padding=lambda k: 0), "dA_prev has shape (2, 1, 2, 1), but it must have shape (2, 5, 6, 1): put kernel size"),
-    (convolved(turned, padding=lambda k: 1), "dA_prev has shape (2, 3, 4, 1), but it must have shape (2, 5, 6, 1): put kernel size"),
-    (convolved(turned, padding=lambda k: 2), "dA_prev has shape (2, 7, 6, 2), but it must have shape (2, 5, 6, 2)"),
+    (convolved(turned, padding=lambda k: 0),
+     "dA_prev has shape (2, 1, 2, 1), but it must have shape (2, 5, 6, 1): put kernel size"),
+    (convolved(turned, padding=lambda k: 1),
+     "dA_prev has shape (2, 3, 4, 1), but it must have shape (2, 5, 6, 1): put kernel size"),
+    (convolved(turned, padding=lambda k: 2),
+     "dA_prev has shape (2, 7, 6, 2), but it must have shape (2, 5, 6, 2)"),
     (lambda dZ, W: dZ, "put kernel size - 1 zeros around dZ"),
     (lambda dZ, W: -backward_by_forward(dZ, W), "dA_prev has the wrong sign: it is dZ with zeros around it"),
     (lambda dZ, W: 2 * backward_by_forward(dZ, W), "dA_prev at (0, 0, 0, 0) should be"),
-    (lambda dZ, W: W @ dZ, "You were given dZ (2, 3, 4, 1), W (2, 2, 3, 3); dA_prev should become (2, 5, 6, 1)"),
+    (lambda dZ, W: W @ dZ,
+     "You were given dZ (2, 3, 4, 1), W (2, 2, 3, 3); dA_prev should become (2, 5, 6, 1)"),
     (np.eye(3), "Pass the function itself"),
 ]
 
@@ -291,13 +309,15 @@ PARAMETERS = [
     (counted(length=lambda n, k, padding: n + 2 * padding - k), "Off by one"),
     (counted(of_pooling=2), "Pooling has no parameters here"),
     (lambda shape, layers: 20,
-     "Right for some numbers, but not for all. With shape = (3, 8, 8), layers = [('conv', 4, 3, 1), ('conv', 5, 3, 0)] the count is 297, yours is 20."),
+     "Right for some numbers, but not for all. With shape = (3, 8, 8), layers = [('conv', 4, 3, 1), ('conv', "
+     "5, 3, 0)] the count is 297, yours is 20."),
     (lambda shape, layers: shape, "the result has shape (3,)"),
     (lambda shape: 1, "Your function stopped with TypeError"),
     (61706, "Pass the function itself"),
 ]
 test_mistakes = are_named(of_each(CHECKERS, (MAX_POOL, AVERAGE_POOL, BY_FORWARD, PARAMETERS)))
-test_junk = is_refused(CHECKERS, [*JUNK, lambda *a: np.full((4, 6), np.nan), lambda *a: np.full((2, 5, 6, 1), np.inf)])
+test_junk = is_refused(CHECKERS,
+                       [*JUNK, lambda *a: np.full((4, 6), np.nan), lambda *a: np.full((2, 5, 6, 1), np.inf)])
 
 
 # ---------------------------------------------------------------- pictures
@@ -328,5 +348,6 @@ def test_signed_maps_have_white_at_0_whatever_their_numbers(ax):
 def test_bars_have_their_numbers_behind_them(ax):
     pictures.bars(ax, ["a", "b"], [1200, 0], "numbers")
     assert [bar.get_width() for bar in ax.patches] == [1200, 0] and ax.yaxis_inverted()
-    assert [(text.get_text().strip(), text.get_position()) for text in ax.texts] == [("1,200", (1200, 0)), ("0", (0, 1))]
+    assert [(text.get_text().strip(), text.get_position())
+            for text in ax.texts] == [("1,200", (1200, 0)), ("0", (0, 1))]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]

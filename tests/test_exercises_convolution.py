@@ -1,16 +1,18 @@
-"""Solutions of the exercises in notebook 05, what their checkers say to typical wrong answers, and its pictures."""
+"""Solutions of the exercises in notebook 05, what their checkers say to typical wrong answers, and its
+pictures.
+"""
 
 from fractions import Fraction
 from math import prod
 
 import numpy as np
 import pytest
-from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from minipipe.exercises import convolution_pictures as pictures
-from minipipe.exercises.convolution import check_backward, check_length, check_matrix, check_receptive_field
+from exercises import convolution_pictures as pictures
+from exercises.convolution import check_backward, check_length, check_matrix, check_receptive_field
 
 CHECKERS = [check_length, check_backward, check_matrix, check_receptive_field]
 
@@ -47,7 +49,8 @@ def matrix(w, n, stride):
 
 
 def receptive_field(layers):
-    return 1 + sum((k - 1) * d * prod(s for _, s, _ in layers[:place]) for place, (k, _, d) in enumerate(layers))
+    return 1 + sum((k - 1) * d * prod(s for _, s, _ in layers[:place])
+                   for place, (k, _, d) in enumerate(layers))
 
 
 def receptive_field_from_the_end(layers):
@@ -100,7 +103,8 @@ LENGTH = [
     (lambda n, k, s, p, d: n - k + 1, "the first example only"),
     (lambda n, k, s, p, d: n - k, "Off by one already in the first example: 8 - 5 + 1 = 4"),
     (lambda n, k, s, p, d: (n - 1) * s - 2 * p + d * (k - 1) + 1, "the transposed convolution"),
-    (lambda n, k, s, p, d: 4, "Right for some numbers, but not for all. With n = 8, kernel_size = 5, stride = 2, padding = 0"),
+    (lambda n, k, s, p, d: 4,
+     "Right for some numbers, but not for all. With n = 8, kernel_size = 5, stride = 2, padding = 0"),
     (lambda n, k, s, p, d: n,
      "With n = 8, kernel_size = 5, stride = 1, padding = 0, dilation = 1 the count is 4, yours is 8."),
     (lambda n, k: n - k + 1, "Your function stopped with TypeError"),
@@ -135,31 +139,46 @@ def hard_coded(dZ, w, A_prev, stride):
 
 
 BACKWARD = [
-    (with_part(0, lambda dA, dZ, w, A, s: backward(dZ, w[::-1], A, s)[0]), "dA_prev is made with the kernel flipped"),
+    (with_part(0, lambda dA, dZ, w, A, s: backward(dZ, w[::-1], A, s)[0]),
+     "dA_prev is made with the kernel flipped"),
     (without_stride(0), "With stride 2: the stride is forgotten in dA_prev"),
     (hard_coded, "With stride 3: dA_prev should be"),
     (with_part(0, overwriting), "dA_prev is overwritten where windows overlap"),
-    (with_part(0, lambda dA, dZ, w, A, s: dA / np.maximum(backward(np.ones_like(dZ), np.ones_like(w), A, s)[0], 1)),
+    (with_part(0,
+               lambda dA, dZ, w, A, s: dA / np.maximum(backward(np.ones_like(dZ), np.ones_like(w), A, s)[0],
+                                                       1)),
      "dA_prev is a mean over the windows"),
-    (with_part(0, lambda dA, dZ, *_: dA / dZ.shape[1]), "dA_prev is 3 times too small: did you divide by m = 3?"),
-    (with_part(0, lambda dA, *_: -dA), "dA_prev has the wrong sign: it adds w[i] dZ[p] at place p * stride + i"),
+    (with_part(0, lambda dA, dZ, *_: dA / dZ.shape[1]),
+     "dA_prev is 3 times too small: did you divide by m = 3?"),
+    (with_part(0, lambda dA, *_: -dA),
+     "dA_prev has the wrong sign: it adds w[i] dZ[p] at place p * stride + i"),
     (with_part(0, lambda dA, dZ, *_: dZ), "dA_prev has the shape of dZ, (4, 3)"),
-    (with_part(0, lambda dA, dZ, w, A, s: dA[:(len(dZ) - 1) * s + len(w)]), "With stride 2: dA_prev has shape (9, 3), but"),
+    (with_part(0, lambda dA, dZ, w, A, s: dA[:(len(dZ) - 1) * s + len(w)]),
+     "With stride 2: dA_prev has shape (9, 3), but"),
     (with_part(0, lambda dA, *_: dA.T), "dA_prev has shape (3, 8), but it must have shape (8, 3)"),
     (with_part(0, lambda dA, *_: dA + 1), "dA_prev should be"),
     (with_part(1, lambda dw, *_: dw[::-1]), "dw comes out in reverse order"),
     (with_part(1, lambda dw, dZ, w, A, s: backward(dZ[::-1], w, A, s)[1]), "as np.convolve does"),
-    (with_part(1, lambda dw, dZ, w, A, s: sum(np.convolve(a, z, "valid") for a, z in zip(A.T, dZ.T)) if s == 1 else dw),
+    (with_part(1,
+               lambda dw, dZ, w, A, s: sum(np.convolve(a, z, "valid") for a, z in zip(A.T, dZ.T)) if s == 1
+               else dw),
      "as np.convolve does"),
     (without_stride(1), "With stride 2: the stride is forgotten in dw"),
-    (with_part(1, lambda dw, dZ, w, A, s: backward(dZ * (np.arange(len(dZ)) == len(dZ) - 1)[:, None], w, A, s)[1]),
+    (with_part(1,
+               lambda dw, dZ, w, A, s: backward(dZ * (np.arange(len(dZ)) == len(dZ) - 1)[:, None], w, A,
+                                                s)[1]),
      "dw is that of the last window only"),
-    (with_part(1, lambda dw, dZ, w, A, s: backward(dZ[:, :1], w, A[:, :1], s)[1]), "dw is that of the first sample only"),
-    (with_part(1, lambda dw, dZ, w, A, s: np.stack([backward(dZ[:, [j]], w, A[:, [j]], s)[1] for j in range(A.shape[1])], 1)),
+    (with_part(1, lambda dw, dZ, w, A, s: backward(dZ[:, :1], w, A[:, :1], s)[1]),
+     "dw is that of the first sample only"),
+    (with_part(1,
+               lambda dw, dZ, w, A, s: np.stack([backward(dZ[:, [j]], w, A[:, [j]], s)[1]
+                                                 for j in range(A.shape[1])], 1)),
      "dw has shape (5, 3), one column for each sample"),
     (with_part(1, lambda dw, dZ, *_: dw / dZ.shape[1]), "dw is 3 times too small: did you divide by m = 3?"),
-    (with_part(1, lambda dw, dZ, *_: dw / len(dZ)), "dw is too small: did you take a mean over the 4 windows?"),
-    (with_part(1, lambda dw, dZ, *_: dw / dZ.size), "dw is too small: did you take a mean over the 4 windows?"),
+    (with_part(1, lambda dw, dZ, *_: dw / len(dZ)),
+     "dw is too small: did you take a mean over the 4 windows?"),
+    (with_part(1, lambda dw, dZ, *_: dw / dZ.size),
+     "dw is too small: did you take a mean over the 4 windows?"),
     (with_part(1, lambda dw, *_: -dw), "dw has the wrong sign"),
     (with_part(1, lambda dw, *_: dw * 2), "dw should be"),
     (with_part(1, lambda dw, *_: dw * 2),
@@ -170,24 +189,29 @@ BACKWARD = [
     (with_part(2, lambda db, dZ, *_: dZ.mean()), "db is too small: did you take a mean over the 4 windows?"),
     (with_part(2, lambda db, dZ, *_: db / dZ.shape[1]), "db is 3 times too small"),
     (with_part(2, lambda db, *_: -db), "db has the wrong sign: it adds all of dZ."),
-    (with_part(2, lambda db, dZ, *_: dZ.sum(keepdims=True)), "db has shape (1, 1), but it must have shape ()"),
+    (with_part(2, lambda db, dZ, *_: dZ.sum(keepdims=True)),
+     "db has shape (1, 1), but it must have shape ()"),
     (with_part(2, lambda db, *_: db + 1), "db should be"),
     (lambda *given: backward(*given)[0], "Return three things"),
     (lambda dZ, w, A_prev, stride: (w @ dZ, None, None), "Your function stopped with ValueError"),
-    (lambda dZ, w, A_prev, stride: (w @ dZ, None, None), "The shapes are dZ (4, 3), w (5,), A_prev (8, 3), with stride 1."),
+    (lambda dZ, w, A_prev, stride: (w @ dZ, None, None),
+     "The shapes are dZ (4, 3), w (5,), A_prev (8, 3), with stride 1."),
 ]
 
 MATRIX = [
     (lambda w, n, stride: matrix(w, n, stride).T, "C has shape (8, 4), turned round"),
-    (lambda w, n, stride: matrix(w, n, 1), "With stride 2: C has 7 rows, one for each window of stride 1: there are only 4"),
+    (lambda w, n, stride: matrix(w, n, 1),
+     "With stride 2: C has 7 rows, one for each window of stride 1: there are only 4"),
     (lambda w, n, stride: np.stack([np.roll(np.append(w, np.zeros(n - len(w))), q) for q in range(n)]),
      "C has 8 rows, one for each place"),
     (lambda w, n, stride: matrix(w[::-1], n, stride), "The kernel is flipped"),
-    (lambda w, n, stride: matrix(w, n, 1)[:(n - len(w)) // stride + 1], "With stride 2: The stride is forgotten"),
+    (lambda w, n, stride: matrix(w, n, 1)[:(n - len(w)) // stride + 1],
+     "With stride 2: The stride is forgotten"),
     (lambda w, n, stride: matrix(np.ones_like(w), n, stride), "The places are right, the numbers are not"),
     (lambda w, n, stride: matrix(w, n, stride)[::-1], "The rows are in reverse order"),
     (lambda w, n, stride: matrix(w, n, stride) + np.eye((n - len(w)) // stride + 1, n),
-     "Row 0 should be [2.0, 1.0, 0.5, -1.0, 3.0, 0.0, 0.0, 0.0], yours is [3.0, 1.0, 0.5, -1.0, 3.0, 0.0, 0.0, 0.0]"),
+     "Row 0 should be [2.0, 1.0, 0.5, -1.0, 3.0, 0.0, 0.0, 0.0], yours is [3.0, 1.0, 0.5, "
+     "-1.0, 3.0, 0.0, 0.0, 0.0]"),
     (lambda w, n, stride: w, "C has shape (5,), but it must have shape (4, 8)"),
     (lambda w, n, stride: np.zeros((4, 8)) @ w, "Your function stopped with ValueError"),
     (np.eye(4, 8), "Pass the function itself"),
@@ -195,8 +219,11 @@ MATRIX = [
 
 
 def weighted(distances):
-    """A receptive field with another rule for the distance of two neighbours in front of layer number `place`."""
-    return lambda layers: 1 + sum((k - 1) * d * distances(layers, place) for place, (k, _, d) in enumerate(layers))
+    """A receptive field with another rule for the distance of two neighbours in front of layer number
+    `place`.
+    """
+    return lambda layers: 1 + sum((k - 1) * d * distances(layers, place)
+                                  for place, (k, _, d) in enumerate(layers))
 
 
 def reach(layers):
@@ -207,24 +234,33 @@ FIELD = [
     (lambda layers: 1 + reach(layers), "The strides are forgotten"),
     (reach, "Off by one: a stack without layers sees 1 number"),
     (lambda layers: receptive_field(layers) - 1, "Off by one: a stack without layers sees 1 number"),
-    (weighted(lambda layers, place: prod(s for _, s, _ in layers[:place + 1])), "A layer's own stride is counted too early"),
-    (weighted(lambda layers, place: layers[place - 1][1] if place else 1), "the stride of the one layer before"),
-    (weighted(lambda layers, place: 1 + sum(s - 1 for _, s, _ in layers[:place])), "You added up the strides"),
+    (weighted(lambda layers, place: prod(s for _, s, _ in layers[:place + 1])),
+     "A layer's own stride is counted too early"),
+    (weighted(lambda layers, place: layers[place - 1][1] if place else 1),
+     "the stride of the one layer before"),
+    (weighted(lambda layers, place: 1 + sum(s - 1 for _, s, _ in layers[:place])),
+     "You added up the strides"),
     (lambda layers: receptive_field([(k, s, 1) for k, s, _ in layers]), "The dilation is missing"),
-    (weighted(lambda layers, place: prod(s for _, s, _ in layers[place + 1:])), "by the strides of the layers behind"),
+    (weighted(lambda layers, place: prod(s for _, s, _ in layers[place + 1:])),
+     "by the strides of the layers behind"),
     (lambda layers: reach(layers) + len(layers), "You added up the spans"),
-    (lambda layers: sum((d * (k - 1) + 1) * prod(s for _, s, _ in layers[:i]) for i, (k, s, d) in enumerate(layers)),
+    (lambda layers: sum((d * (k - 1) + 1) * prod(s for _, s, _ in layers[:i])
+                        for i, (k, s, d) in enumerate(layers)),
      "You added up the spans"),
     (lambda layers: prod(k for k, _, _ in layers), "You multiplied the kernel sizes"),
     (lambda layers: max(d * (k - 1) + 1 for k, _, d in layers), "the widest layer alone"),
     (lambda layers: 9,
-     "Right for some numbers, but not for all. With layers = [(3, 1, 1), (3, 1, 2), (3, 1, 4), (3, 1, 8)] the count is 31"),
-    (lambda layers: 1, "With layers = [(3, 1, 1), (3, 1, 1), (3, 1, 1), (3, 1, 1)] the count is 9, yours is 1."),
+     "Right for some numbers, but not for all. With layers = [(3, 1, 1), (3, 1, 2), (3, 1, 4), (3, "
+     "1, 8)] the count is 31"),
+    (lambda layers: 1,
+     "With layers = [(3, 1, 1), (3, 1, 1), (3, 1, 1), (3, 1, 1)] the count is 9, yours is 1."),
     (lambda layers: layers[0], "the result has shape (3,)"),
     (31, "Pass the function itself"),
 ]
 test_mistakes = are_named(of_each(CHECKERS, (LENGTH, BACKWARD, MATRIX, FIELD)))
-test_junk = is_refused(CHECKERS, [*JUNK, lambda *a: ([1, [2]],) * 3, lambda *a: (np.nan,) * 3, lambda *a: (object(),) * 3])
+test_junk = is_refused(CHECKERS,
+                       [*JUNK, lambda *a: ([1, [2]],) * 3, lambda *a: (np.nan,) * 3,
+                        lambda *a: (object(),) * 3])
 
 
 # ---------------------------------------------------------------- pictures
@@ -237,7 +273,8 @@ def ax():
 
 def cells(ax):
     """(column, row) -> colour, and (column, row) -> text, of all cells that were drawn."""
-    colours = {(patch.get_x() + 0.5, patch.get_y() + 0.5): to_hex(patch.get_facecolor()) for patch in ax.patches}
+    colours = {(patch.get_x() + 0.5, patch.get_y() + 0.5): to_hex(patch.get_facecolor())
+               for patch in ax.patches}
     return colours, {text.get_position(): text.get_text() for text in ax.texts}
 
 
@@ -247,7 +284,7 @@ def test_the_windows_stand_where_the_stride_and_the_padding_put_them(ax):
     assert [texts[q, 0] for q in range(-1, 5)] == ["0", "5", "6", "7", "8", "0"]
     assert [texts[q, 1.4] for q in (-1, 0, 1)] == [texts[q, 2.4] for q in (1, 2, 3)] == ["1", "2", "3"]
     assert [colours[q, 1.4] for q in (-1, 0, 1)] == [colours[q, 2.4] for q in (1, 2, 3)]
-    assert len(set(colours[q, 1.4] for q in (-1, 0, 1))) == 3 and len(colours) == 6 + 3 + 3
+    assert len({colours[q, 1.4] for q in (-1, 0, 1)}) == 3 and len(colours) == 6 + 3 + 3
     assert [text for text in texts.values() if "=" in text] == ["$Z_0 = 10$", "$Z_1 = 20$"]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["$A_{prev}$", "window 0", "window 1"]
 
@@ -257,9 +294,11 @@ def test_a_matrix_shows_equal_kinds_in_equal_colours_and_leaves_the_others_empty
     first_row = np.array([[True] * 3, [False] * 3])
     pictures.matrix(ax, np.array([[4, 5, 0], [0, 4, 5]]), kinds, bright=first_row, xlabel="x", ylabel="y")
     colours, texts = cells(ax)
-    assert [[texts[column, row] for column in range(3)] for row in range(2)] == [["4", "5", ""], ["", "4", "5"]]
+    assert [[texts[column, row] for column in range(3)]
+            for row in range(2)] == [["4", "5", ""], ["", "4", "5"]]
     assert (colours[0, 0], colours[1, 0]) == tuple(to_hex(colour) for colour in pictures.COLOURS[:2])
-    assert colours[1, 1] == colours[2, 1] == to_hex(pictures.PALE) and colours[2, 0] == colours[0, 1] == to_hex("white")
+    assert colours[1, 1] == colours[2, 1] == to_hex(pictures.PALE)
+    assert colours[2, 0] == colours[0, 1] == to_hex("white")
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y") and ax.yaxis_inverted()
 
 

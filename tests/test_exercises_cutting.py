@@ -6,9 +6,9 @@ from math import inf, nan
 
 import numpy as np
 import pytest
-from exercises import JUNK, are_not_solved_yet, are_right, is_refused
+from checkers import JUNK, are_not_solved_yet, are_right, is_refused
 
-from minipipe.exercises.cutting import POSSIBLE_MISTAKES, SHIFTED, check_makespan, check_possible, check_shifted
+from exercises.cutting import POSSIBLE_MISTAKES, SHIFTED, check_makespan, check_possible, check_shifted
 from minipipe.partitioning import equal_counts, loads, min_max
 
 CHECKERS = [check_possible, check_makespan, check_shifted]
@@ -59,7 +59,8 @@ test_solutions = are_right(SOLUTIONS)
 def test_one_cut_alone_is_best_for_the_solver_that_shifts():
     assert [counts for counts in every_cut(9, 3) if check_shifted(counts).startswith("Right")] == [[7, 1, 1]]
     assert check_shifted([7, 1, 1]) == (
-        "Right: [7, 1, 1]. It believes in stages of [1, 2, 2]; they are [71, 12, 12], and [30, 30, 35] was possible."
+        "Right: [7, 1, 1]. It believes in stages of [1, 2, 2]; they are [71, 12, 12], and [30, "
+        "30, 35] was possible."
     )
 
 
@@ -80,8 +81,10 @@ def fails(*arguments):
 
 
 STUBS = [(check_possible, lambda costs, K, x: None), (check_makespan, lambda F, B, M: None)]
-NO_CUTS = [0, 3.5, inf, "", b"x", [], set(), object, int, fails, lambda *a: 10**400, lambda *a: [1, 2], [1, 2], [7, 1, 1.0],
-           ["7", "1", "1"], [True, 7, 1], [9, 0, 0], [10, -2, 1], [4, 4, 4], {7: 1, 1: 1}, [[7, 1, 1]], np.ones((3, 3)),
+NO_CUTS = [0, 3.5, inf, "", b"x", [], set(), object, int, fails, lambda *a: 10**400, lambda *a: [1, 2],
+           [1, 2], [7, 1, 1.0],
+           ["7", "1", "1"], [True, 7, 1], [9, 0, 0], [10, -2, 1], [4, 4, 4], {7: 1, 1: 1}, [[7, 1, 1]],
+           np.ones((3, 3)),
            [nan, 1, 1], iter([]), range(3)]
 test_stubs = are_not_solved_yet(CHECKERS, STUBS)
 test_junk = is_refused(CHECKERS, JUNK + NO_CUTS)
@@ -134,36 +137,44 @@ WRONG = [
     (check_possible, counting_cuts, "One stage too many"),
     (check_possible, lambda costs, K, x: greedy(costs, K - 1, x), "One stage too few"),
     (check_possible, exactly_k, "Fewer than K stages are fine"),
-    (check_possible, lambda costs, K, x: max(loads(costs, equal_counts(len(costs), K))) <= x, "That asks about one cut only"),
+    (check_possible, lambda costs, K, x: max(loads(costs, equal_counts(len(costs), K))) <= x,
+     "That asks about one cut only"),
     (check_possible, answer_that_is_upside_down, "The other way round"),
     (check_possible, lambda costs, K, x: True, "It says True to everything."),
     (check_possible, lambda costs, K, x: False, "It says False to everything."),
     (check_possible, lambda costs, K, x: 2, "Return True or False: this is 2."),
     (check_possible, lambda costs, K, x: greedy(costs, K, x) and x < 9,
-     "With costs = [3, 1, 2, 4], K = 2, x = 9 it is possible: the best stages there are have loads of [6, 4]. Yours says "
-     "the opposite."),
+     "With costs = [3, 1, 2, 4], K = 2, x = 9 it is possible: the best stages there are have loads of [6, "
+     "4]. Yours says the opposite."),
     (check_possible, lambda costs, K, x: greedy(costs, K, x) or x == 5,
-     "With costs = [3, 1, 2, 4], K = 2, x = 5 it is not possible: the best stages there are have loads of [6, 4]."),
+     "With costs = [3, 1, 2, 4], K = 2, x = 5 it is not possible: the best stages there are "
+     "have loads of [6, 4]."),
     (check_possible, lambda costs, K: True, "Your function stopped with TypeError"),
     (check_possible, True, "Pass the function itself"),
-    (check_makespan, lambda F, B, M: sum(F) + sum(B) + (M - 1) * slowest(F, B), "That is one micro-batch every max(F + B) ticks."),
+    (check_makespan, lambda F, B, M: sum(F) + sum(B) + (M - 1) * slowest(F, B),
+     "That is one micro-batch every max(F + B) ticks."),
     (check_makespan, lambda F, B, M: sum(F) + sum(B) + M * (max(F) + max(B)), "One micro-batch too many"),
-    (check_makespan, lambda F, B, M: (M + len(F) - 1) * (max(F) + max(B)), "As if all stages were as slow as the slowest"),
-    (check_makespan, lambda F, B, M: (M + len(F) - 1) * slowest(F, B), "As if all stages were as slow as the slowest"),
-    (check_makespan, lambda F, B, M: (M + len(F) - 1) * (np.mean(F) + np.mean(B)), "That is what equal stages would take"),
-    (check_makespan, lambda F, B, M: M * (max(F) + max(B)), "That is the pace without the fill and the drain."),
+    (check_makespan, lambda F, B, M: (M + len(F) - 1) * (max(F) + max(B)),
+     "As if all stages were as slow as the slowest"),
+    (check_makespan, lambda F, B, M: (M + len(F) - 1) * slowest(F, B),
+     "As if all stages were as slow as the slowest"),
+    (check_makespan, lambda F, B, M: (M + len(F) - 1) * (np.mean(F) + np.mean(B)),
+     "That is what equal stages would take"),
+    (check_makespan, lambda F, B, M: M * (max(F) + max(B)),
+     "That is the pace without the fill and the drain."),
     (check_makespan, lambda F, B, M: (M - 1) * (max(F) + max(B)), "Add the way of the first micro-batch"),
     (check_makespan, lambda F, B, M: sum(F) + (M - 1) * max(F), "Those are the forwards"),
     (check_makespan, lambda F, B, M: sum(F + B), "That is one micro-batch alone."),
     (check_makespan, lambda F, B, M: M * sum(F + B), "That is one device"),
     (check_makespan, lambda F, B, M: pace(F, B, M) + (M == 4),
-     "Right for some numbers, but not for all. With F = [2, 1], B = [3, 7], M = 4 the count is 40, yours is 41."),
+     "Right for some numbers, but not for all. With F = [2, 1], B = [3, 7], M = 4 the "
+     "count is 40, yours is 41."),
     (check_makespan, lambda F, B, M: F, "the result has shape (3,)"),
     (check_shifted, min_max(SHIFTED, 3), "That is the best cut."),
     (check_shifted, [6, 2, 1], "The solver sees"),
     (check_shifted, [1, 1, 7],
-     "The solver sees [0, 0, 0, 0, 0, 0, 1, 2, 2]. There, your stages are [0, 0, 5], the largest has 5, and another cut makes "
-     "it 2."),
+     "The solver sees [0, 0, 0, 0, 0, 0, 1, 2, 2]. There, your stages are [0, 0, 5], the largest has 5, and "
+     "another cut makes it 2."),
     (check_shifted, [71, 12, 12], "There are 9 layers: [71, 12, 12] adds up to 95."),
     (check_shifted, [8, 1], "Give three whole numbers"),
     (check_shifted, [9, 0, 0], "Give three whole numbers"),

@@ -4,10 +4,10 @@ from fractions import Fraction
 from math import sqrt
 
 import numpy as np
-from exercises import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
 
-from minipipe.exercises import memory
-from minipipe.exercises.memory import check_held, check_peak, check_segments
+from exercises import memory
+from exercises.memory import check_held, check_peak, check_segments
 
 CHECKERS = [check_peak, check_segments, check_held]
 
@@ -27,7 +27,8 @@ SOLUTIONS = [
     (check_peak, peak),
     (check_peak, lambda N, M, L, K, n, a, c: n * N * a + Fraction(N, M) * (Fraction(L, K * n) * c - a)),
     (check_segments, lambda L, a, c, q: sqrt(L * c / (q * a))),
-    (check_segments, lambda L, a, c, q: min((n for n in range(1, L + 1) if L % n == 0), key=lambda n: q * n * a + L / n * c)),
+    (check_segments,
+     lambda L, a, c, q: min((n for n in range(1, L + 1) if L % n == 0), key=lambda n: q * n * a + L / n * c)),
     (check_segments, lambda L, a, c, q: np.sqrt(L) * np.sqrt(c / a) / np.sqrt(q)),
     (check_held, held),
     (check_held, lambda K, M, r, b, L, a, c: np.float64(held(K, M, r, b, L, a, c))),
@@ -58,13 +59,15 @@ PEAK = [
     (lambda N, M, L, K, n, a, c: N * n * a, "Those are the inputs alone"),
     (lambda N, M, L, K, n, a, c: L / K / n * N / M * c, "Those are the caches alone"),
     (lambda N, M, L, K, n, a, c: N * L / K * c, "That is GPipe without recomputation."),
-    (lambda N, M, L, K, n, a, c: (N * n - N / M) * a + L / n * N / M * c, "A device has L / K of the layers, not L."),
+    (lambda N, M, L, K, n, a, c: (N * n - N / M) * a + L / n * N / M * c,
+     "A device has L / K of the layers, not L."),
     (lambda N, M, L, K, n, a, c: (M * n - 1) * a + L / K / n * c, "a micro-batch has N / M of them"),
     (lambda N, M, L, K, n, a, c: M * n * a + L / n * c, "section 4's rule of thumb for one device"),
     (lambda N, M, L, K, n, a, c: 1488,
-     "Right for some numbers, but not for all. With N = 12, M = 3, L = 8, K = 2, n = 2, a = 16, c = 48 the count is 704, yours "
-     "is 1488."),
-    (lambda N, M, L, K, n, a, c: 1, "With N = 24, M = 8, L = 24, K = 4, n = 3, a = 16, c = 64 the count is 1488, yours is 1."),
+     "Right for some numbers, but not for all. With N = 12, M = 3, L = 8, K = 2, n = 2, a = 16, c = 48 the "
+     "count is 704, yours is 1488."),
+    (lambda N, M, L, K, n, a, c: 1,
+     "With N = 24, M = 8, L = 24, K = 4, n = 3, a = 16, c = 64 the count is 1488, yours is 1."),
     (lambda N: 1, "Your function stopped with TypeError"),
     (1488, "Pass the function itself"),
 ]
@@ -80,26 +83,30 @@ SEGMENTS = [
     (lambda L, a, c, q: sqrt(L * c / a) / q, "q stands below the root"),
     (lambda L, a, c, q: sqrt(L * c / a) * q, "q stands below the root"),
     (lambda L, a, c, q: 4,
-     "Right for some numbers, but not for all. With L = 16, a = 16, c = 64, q = 1 the count is 8, yours is 4."),
+     "Right for some numbers, but not for all. With L = 16, a = 16, c = 64, q = 1 the "
+     "count is 8, yours is 4."),
     (lambda L, a, c, q: 3, "With L = 16, a = 16, c = 16, q = 1 the count is 4, yours is 3."),
     (lambda L: 4, "Your function stopped with TypeError"),
     (4, "Pass the function itself"),
 ]
 
 HELD = [
-    (lambda K, M, r, b, L, a, c: b * ((M - 1) * a + L / K * c), "That is GPipe, with all M micro-batches alive"),
+    (lambda K, M, r, b, L, a, c: b * ((M - 1) * a + L / K * c),
+     "That is GPipe, with all M micro-batches alive"),
     (lambda K, M, r, b, L, a, c: b * ((K - r - 1) * a + L / K * c), "where M is smaller than K - r"),
     (lambda K, M, r, b, L, a, c: b * ((min(M, K) - 1) * a + L / K * c), "That is device 0, with K alive"),
     (lambda K, M, r, b, L, a, c: b * ((min(M, r + 1) - 1) * a + L / K * c), "The other way round"),
     (lambda K, M, r, b, L, a, c: b * ((min(M, K - r - 1) - 1) * a + L / K * c), "K - r - 1 is the warm-up"),
     (lambda K, M, r, b, L, a, c: b * (min(M, K - r) * a + L / K * c), "has its input among them"),
     (lambda K, M, r, b, L, a, c: b * min(M, K - r) * L / K * c, "That is 1F1B without recomputation."),
-    (lambda K, M, r, b, L, a, c: b * ((min(M, K - r) - 1) * a + L * c), "A device has L / K of the layers, not L."),
+    (lambda K, M, r, b, L, a, c: b * ((min(M, K - r) - 1) * a + L * c),
+     "A device has L / K of the layers, not L."),
     (lambda K, M, r, b, L, a, c: (min(M, K - r) - 1) * a + L / K * c, "a micro-batch has b of them"),
     (lambda K, M, r, b, L, a, c: 480,
-     "Right for some numbers, but not for all. With K = 4, M = 8, r = 1, b = 2, L = 12, a = 16, c = 64 the count is 448, yours "
-     "is 480."),
-    (lambda K, M, r, b, L, a, c: 1, "With K = 4, M = 8, r = 0, b = 2, L = 12, a = 16, c = 64 the count is 480, yours is 1."),
+     "Right for some numbers, but not for all. With K = 4, M = 8, r = 1, b = 2, L = 12, a = 16, c = 64 the "
+     "count is 448, yours is 480."),
+    (lambda K, M, r, b, L, a, c: 1,
+     "With K = 4, M = 8, r = 0, b = 2, L = 12, a = 16, c = 64 the count is 480, yours is 1."),
     (lambda K: 1, "Your function stopped with TypeError"),
     (480, "Pass the function itself"),
 ]
@@ -109,7 +116,8 @@ test_junk = is_refused(CHECKERS)
 
 def test_the_right_answers_are_counted_not_computed(monkeypatch):
     """With another simulator behind it, a checker believes another number."""
-    run = type("Run", (), {"peak_bytes": lambda self, kinds: [{"stashed inputs, caches": 7}[", ".join(kinds)]] * 9})
+    run = type("Run", (),
+               {"peak_bytes": lambda self, kinds: [{"stashed inputs, caches": 7}[", ".join(kinds)]] * 9})
     monkeypatch.setattr(memory, "simulate", lambda *a, **options: run())
     memory._counted.cache_clear()
     memory._best_segments.cache_clear()

@@ -5,10 +5,10 @@ from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
-from exercises import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
 
 import minipipe as mp
-from minipipe.exercises.schedules import (
+from exercises.schedules import (
     check_enough_microbatches,
     check_idle_ticks,
     check_own_schedule,
@@ -74,8 +74,10 @@ IDLE = [
     (lambda K, M, F, B: (K - 1) / (M + K - 1), "That is the share of idle time"),
     (lambda K, M, F, B: (K - 1) / M, "idle / ideal time; asked were ticks"),
     (lambda K, M, F, B: 36,
-     "Right for some numbers, but not for all. With K = 3, M = 7, F = 2, B = 5 the count is 42, yours is 36."),
-    (lambda K, M, F, B: K * (K - 1) * 3, "Right for some numbers, but not for all. With K = 3, M = 7, F = 2, B = 5"),
+     "Right for some numbers, but not for all. With K = 3, M = 7, F = 2, B = 5 the count is 42, "
+     "yours is 36."),
+    (lambda K, M, F, B: K * (K - 1) * 3,
+     "Right for some numbers, but not for all. With K = 3, M = 7, F = 2, B = 5"),
     (lambda K, M, F, B: 0, "With K = 4, M = 8, F = 1, B = 2 the count is 36, yours is 0."),
     (lambda K, M, F, B: "36", "not an array of real numbers"),
     (lambda K, M: K, "Your function stopped with TypeError"),
@@ -85,7 +87,8 @@ IDLE = [
 ENOUGH = [
     (30, "idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time"),
     (28, "One too many: with M = 28 the devices are idle for 9.68 % of the total time"),
-    (26, "One too few: with M = 26 the devices are idle for 10.34 % of the total time, 3/29. Asked were at most 10 %"),
+    (26, "One too few: with M = 26 the devices are idle for 10.34 % of the total time, 3/29. "
+         "Asked were at most 10 %"),
     (24, "subtracted K - 1 twice"),
     (14, "within each device's own span"),
     (16, "rule of thumb M = 4 K: with M = 16 the devices are idle for 15.79 %"),
@@ -126,11 +129,13 @@ SPEED_UP = [
 OWN = [
     (gpipe(2, 3), "but 3 micro-batches are alive on device 0"),
     (naive(2, 3), "One device works at a time, as in the naive schedule: 18 ticks instead of 12."),
-    ("F0 F1 B0 B1 F2 B2\nF0 F1 B0 B1 F2 B2", "It takes 15 ticks, the best is 12. The longest wait: device 0 idle from 2 to 5"),
+    ("F0 F1 B0 B1 F2 B2\nF0 F1 B0 B1 F2 B2",
+     "It takes 15 ticks, the best is 12. The longest wait: device 0 idle from 2 to 5"),
     (with_recompute(one_f_one_b(2, 3)), "It recomputes, which nobody asked for, and takes 15 ticks"),
     ("F0 F1 B0 B1 F2 B2\nF2 F0 B0 F1 B1 B2", "It cannot run: deadlock: device 0 cannot start 0B0"),
     ("F0 F1 B0 F2 B1\nF0 B0 F1 B1 F2 B2", "It cannot run: device 0 never does 0B2 (missing)"),
-    ("F0 F1 B0 F2 B1 B2\nB0 F0 B1 F1 B2 F2", "It cannot run: device 1: 1B0 comes before its forward 1F0 (2 more)."),
+    ("F0 F1 B0 F2 B1 B2\nB0 F0 B1 F1 B2 F2",
+     "It cannot run: device 1: 1B0 comes before its forward 1F0 (2 more)."),
     ("F0 F1 B0 F2 B1 B2 B2\nF0 B0 F1 B1 F2 B2", "device 0 does 0B2 2 times (duplicated)"),
     ("F1 F2 B1 F3 B2 B3\nF1 B1 F2 B2 F3 B3", "Micro-batches are counted from 0"),
     (one_f_one_b(2, 4), "Your micro-batches are 0, 1, 2, 3; asked were 3"),

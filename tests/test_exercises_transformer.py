@@ -1,14 +1,16 @@
-"""Solutions of the exercises in notebook 08, what their checkers say to typical wrong answers, and its pictures."""
+"""Solutions of the exercises in notebook 08, what their checkers say to typical wrong answers, and its
+pictures.
+"""
 
 import numpy as np
 import pytest
-from exercises import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import minipipe as mp
-from minipipe.exercises import transformer_pictures as pictures
-from minipipe.exercises.transformer import check_parameters, check_shares, check_tied_gradient
+from exercises import transformer_pictures as pictures
+from exercises.transformer import check_parameters, check_shares, check_tied_gradient
 from minipipe.schedules import gpipe
 
 CHECKERS = [check_shares, check_tied_gradient, check_parameters]
@@ -61,7 +63,8 @@ def test_the_package_has_the_shares_and_the_tied_gradient_of_the_solutions():
     attention.initialize(rng)
     attention.forward(rng.standard_normal((4, 6, 1)))
     Q, K, _, P = attention.kept
-    assert abs(P[0, 0] - shares(Q[0, 0], K[0, 0])).max() < 8 * np.finfo(float).eps  # a few roundings of numbers up to 1
+    # a few roundings of numbers up to 1
+    assert abs(P[0, 0] - shares(Q[0, 0], K[0, 0])).max() < 8 * np.finfo(float).eps
 
     tokens, dZ = rng.integers(0, 5, (3, 2)), rng.integers(-4, 5, (5, 3, 2)) / 4
     W = rng.integers(-4, 5, (5, 4)) / 4                                           # dyadic: nothing is rounded
@@ -71,7 +74,8 @@ def test_the_package_has_the_shares_and_the_tied_gradient_of_the_solutions():
     linear.forward(A)
     dE, dW, _ = linear.backward(dZ)
     both = dW + embedding.backward_weight(dE)[0]
-    assert np.array_equal(tied_gradient(tokens, dE, A, dZ), both) and np.array_equal(with_one_hot(tokens, dE, A, dZ), both)
+    assert np.array_equal(tied_gradient(tokens, dE, A, dZ), both)
+    assert np.array_equal(with_one_hot(tokens, dE, A, dZ), both)
 
 
 # ---------------------------------------------------------------- stubs, as they stand in the notebook
@@ -103,8 +107,10 @@ def strictly(Q, K):
 SHARES = [
     (lambda Q, K: softmax(np.tril(np.exp(scores(Q, K)))), "You hid the wrong triangle"),
     (lambda Q, K: softmax(np.exp(scores(Q, K))), "The mask is missing"),
-    (lambda Q, K: softmax(np.triu(np.exp(scores(Q, K))), axis=1), "The softmax runs over the wrong axis: your rows"),
-    (lambda Q, K: softmax(np.tril(np.exp(scores(Q, K))), axis=1), "the wrong axis, and the wrong triangle is hidden"),
+    (lambda Q, K: softmax(np.triu(np.exp(scores(Q, K))), axis=1),
+     "The softmax runs over the wrong axis: your rows"),
+    (lambda Q, K: softmax(np.tril(np.exp(scores(Q, K))), axis=1),
+     "the wrong axis, and the wrong triangle is hidden"),
     (lambda Q, K: softmax(np.exp(scores(Q, K)), axis=1), "the wrong axis, and the mask is missing"),
     (lambda Q, K: softmax(np.triu(np.exp(K.T @ Q))), "The division by sqrt(d_h) is missing"),
     (lambda Q, K: softmax(np.triu(np.exp(K.T @ Q / len(Q)))), "You divided by d_h: it is the square root"),
@@ -116,11 +122,14 @@ SHARES = [
     (lambda Q, K: shares(K, Q), "Q and K are exchanged"),
     (lambda Q, K: shares(Q, K).T, "P is turned round: one column for each query"),
     (lambda Q, K: np.triu(scores(Q, K)), "Those are the scores S, masked"),
-    (lambda Q, K: np.where(np.triu(np.ones_like(K.T @ Q)), scores(Q, K), -np.inf), "Those are the scores S, masked"),
-    (lambda Q, K: np.triu(np.exp(scores(Q, K))), "The exponentials are not divided by the sum of their column"),
+    (lambda Q, K: np.where(np.triu(np.ones_like(K.T @ Q)), scores(Q, K), -np.inf),
+     "Those are the scores S, masked"),
+    (lambda Q, K: np.triu(np.exp(scores(Q, K))),
+     "The exponentials are not divided by the sum of their column"),
     (lambda Q, K: softmax(np.triu(np.exp(scores(Q, K)) + 1)), "P[0, 1] should be"),
     (lambda Q, K: 2 * shares(Q, K), "The columns of P must add up to 1, yours add up to [2.0, 2.0, 2.0]"),
-    (lambda Q, K: shares(Q, K) if len(Q) == 4 else softmax(np.triu(np.exp(K.T @ Q / 2))), "for d_h = 2 and T = 5"),
+    (lambda Q, K: shares(Q, K) if len(Q) == 4 else softmax(np.triu(np.exp(K.T @ Q / 2))),
+     "for d_h = 2 and T = 5"),
     (lambda Q, K: shares(Q, K)[:2], "P has shape (2, 3), but it must have shape (3, 3)"),
     (lambda Q, K: K @ Q, "The shapes are Q (4, 3), K (4, 3)."),
 ]
@@ -155,8 +164,10 @@ TIED = [
     (lambda tokens, dE, A, dZ: part_of_embedding(tokens, dE, dZ), "That is the Embedding's part only"),
     (lambda tokens, dE, A, dZ: part_of_linear(A, dZ), "That is the last Linear's part only"),
     (lambda *a: tied_gradient(*a) / 2, "That is the mean of the two parts"),
-    (lambda tokens, dE, A, dZ: part_of_embedding(tokens, dE, dZ) - part_of_linear(A, dZ), "The parts are subtracted"),
-    (lambda tokens, dE, A, dZ: part_of_linear(A, dZ) - part_of_embedding(tokens, dE, dZ), "The parts are subtracted"),
+    (lambda tokens, dE, A, dZ: part_of_embedding(tokens, dE, dZ) - part_of_linear(A, dZ),
+     "The parts are subtracted"),
+    (lambda tokens, dE, A, dZ: part_of_linear(A, dZ) - part_of_embedding(tokens, dE, dZ),
+     "The parts are subtracted"),
     (repeated_once, "counts only once: `dW[tokens] += ...` keeps the last one"),
     (assigned, "And the last Linear's part is missing"),
     (mean_over_places, "The Embedding's part is a mean over the places of a token"),
@@ -189,14 +200,18 @@ PARAMETERS = [
     (without(lambda V, d, n, T: n * 4 * (d**2 + d)), "The attention of the blocks is missing"),
     (without(lambda V, d, n, T: n * (8 * d**2 + 5 * d)), "The MLP of the blocks is missing"),
     (without(lambda V, d, n, T: (n - 1) * (12 * d**2 + 13 * d)), "That has one block"),
-    (without(lambda V, d, n, T: 1), "With V = 65, d = 64, n_blocks = 2, T = 32 the count is 106369, yours is 106368."),
-    (lambda V, d, n, T: 106369, "Right for some numbers, but not for all. With V = 5, d = 4, n_blocks = 1, T = 3"),
+    (without(lambda V, d, n, T: 1),
+     "With V = 65, d = 64, n_blocks = 2, T = 32 the count is 106369, yours is 106368."),
+    (lambda V, d, n, T: 106369,
+     "Right for some numbers, but not for all. With V = 5, d = 4, n_blocks = 1, T = 3"),
     (106369, "Pass the function itself"),
 ]
-of_an_answer = pytest.mark.filterwarnings("ignore:invalid value encountered in divide:RuntimeWarning")  # not of the checker
+# not of the checker
+of_an_answer = pytest.mark.filterwarnings("ignore:invalid value encountered in divide:RuntimeWarning")
 test_mistakes = of_an_answer(are_named(of_each(CHECKERS, (SHARES, TIED, PARAMETERS))))
 test_junk = is_refused(CHECKERS, [
-    *JUNK, lambda *a: np.full((3, 3), np.nan), lambda *a: np.full((4, 2), np.inf), lambda *a: np.full((3, 3), np.inf),
+    *JUNK, lambda *a: np.full((3, 3), np.nan), lambda *a: np.full((4, 2), np.inf),
+    lambda *a: np.full((3, 3), np.inf),
     lambda *a: np.full((3, 3), object()), lambda *a: np.full((3, 3), 1 / 3),
 ])
 
@@ -217,7 +232,8 @@ def test_shares_are_dark_where_they_are_large_and_hatched_where_they_are_hidden(
     assert hidden == {(0, 1), (0, 2), (1, 2)} and all(patch.get_hatch() for patch in ax.patches)
     texts = {text.get_position(): text.get_text() for text in ax.texts}
     assert (texts[0, 0], texts[1, 0], texts[0, 2]) == ("1", "0.25", "0") and len(texts) == 9
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["a", "b", "c"] and ax.get_title() == "title"
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["a", "b",
+                                                                    "c"] and ax.get_title() == "title"
     assert ax.get_xlabel().startswith("query") and ax.get_ylabel().startswith("key")
 
 

@@ -3,13 +3,13 @@
 from fractions import Fraction
 
 import numpy as np
-from exercises import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
 
 import minipipe as mp
-from minipipe.exercises import slow_links, zoo
-from minipipe.exercises.slow_links import check_blocking, check_hidden
-from minipipe.exercises.zoo import check_choose, check_which, check_zb_h1, measured
-from minipipe.schedules import BUILDERS, eager_one_f_one_b
+from exercises import slow_links, zoo
+from exercises.slow_links import check_blocking, check_hidden
+from exercises.zoo import check_choose, check_which, check_zb_h1, measured
+from minipipe.schedules import eager_one_f_one_b
 
 CHECKERS = [check_zb_h1, check_choose, check_which, check_hidden, check_blocking]
 
@@ -50,19 +50,20 @@ test_solutions = are_right(SOLUTIONS)
 
 def test_the_log_is_of_one_schedule_only():
     assert [name for name, run in measured(6, 24).items() if run == (77.5, 4)] == ["v-half"]
-    assert [name for name in BUILDERS if check_which(name).startswith("Right")] == ["v-half"]
+    assert [name for name in zoo.NAMES if check_which(name).startswith("Right")] == ["v-half"]
 
 
 def test_runs_are_measured_in_a_devices_share():
     runs = measured(4, 8)
-    assert runs["interleaved"] == (28.5, 5.5) and runs["1f1b"] == (33, 4) and list(runs) == list(BUILDERS)
-    assert set(BUILDERS) - set(measured(3, 7)) == {"chimera", "dualpipe", "interleaved", "interleaved-zb"}
+    assert runs["interleaved"] == (28.5, 5.5) and runs["1f1b"] == (33, 4) and list(runs) == zoo.NAMES
+    assert set(zoo.NAMES) - set(measured(3, 7)) == {"chimera", "dualpipe", "interleaved", "interleaved-zb"}
 
 
 def test_past_half_a_step_eager_1f1b_no_longer_hides_its_links():
     def more_ticks(K, F, B, c):
         M, n = 4 * K, 2 * K - 1
-        few, many = (mp.simulate(eager_one_f_one_b(K, m), mp.Costs(F, B), mp.Link(c)).makespan for m in (M, M + n))
+        few, many = (mp.simulate(eager_one_f_one_b(K, m), mp.Costs(F, B), mp.Link(c)).makespan
+                     for m in (M, M + n))
         return many - few - n * (F + B)
 
     for K in range(2, 7):
@@ -95,22 +96,26 @@ H1 = [
     (lambda K, M, F, I, W: K * (K - 1) * (F + I - W), "the idle time of all devices"),
     (lambda K, M, F, I, W: M * (F + I + W), "the work of one device"),
     (lambda K, M, F, I, W: 27,
-     "Right for some numbers, but not for all. With K = 3, M = 7, F = 3, I = 2, W = 1 the count is 50, yours is 27."),
+     "Right for some numbers, but not for all. With K = 3, M = 7, F = 3, I = 2, W = 1 the "
+     "count is 50, yours is 27."),
     (lambda K, M, F, I, W: 0, "With K = 4, M = 8, F = 1, I = 1, W = 1 the count is 27, yours is 0."),
     (lambda K, M: 27, "Your function stopped with TypeError"),
     (27, "Pass the function itself"),
 ]
 
 CHOOSE = [
-    (lambda runs, limit: min(runs, key=runs.get), "the fastest of all: with room for 1, zb-v does not fit, it needs 4."),
+    (lambda runs, limit: min(runs, key=runs.get),
+     "the fastest of all: with room for 1, zb-v does not fit, it needs 4."),
     (lambda runs, limit: min(runs, key=lambda name: runs[name][1]),
      "the one with the least memory: with room for 2, naive takes 96 ticks, and another that fits 29.5."),
     (lambda runs, limit: max(fits(runs, limit), key=lambda name: runs[name][1]),
      "With room for 4, 1f1b fits and takes 33 ticks"),
     (lambda runs, limit: min(fits(runs, limit - (limit > 1)), key=runs.get),
      "With room for 2, naive fits and takes 96 ticks, but another one"),
-    (lambda runs, limit: fastest(runs, limit + 1), "With room for 1, v-min does not fit: it keeps 2 micro-batches alive."),
-    (lambda runs, limit: min(name for name in runs if runs[name][1] < limit), "Your function stopped with ValueError"),
+    (lambda runs, limit: fastest(runs, limit + 1),
+     "With room for 1, v-min does not fit: it keeps 2 micro-batches alive."),
+    (lambda runs, limit: min(name for name in runs if runs[name][1] < limit),
+     "Your function stopped with ValueError"),
     (lambda runs, limit: runs[fastest(runs, limit)], "one of the keys of runs: (96.0, 1.0) is none"),
     (lambda runs, limit: "two-way", "one of the keys of runs: 'two-way' is none"),
     (lambda runs, limit: runs, "Return the name of a schedule"),
@@ -136,7 +141,8 @@ HIDDEN = [
     (lambda K, F, B: B / 2, "for F + B ticks in each step, not for B"),
     (lambda K, F, B: F, "not by one forward"),
     (lambda K, F, B: B, "not by one backward"),
-    (lambda K, F, B: 1.5, "Right for some numbers, but not for all. With K = 3, F = 2, B = 4 the count is 3, yours is 1.5."),
+    (lambda K, F, B: 1.5,
+     "Right for some numbers, but not for all. With K = 3, F = 2, B = 4 the count is 3, yours is 1.5."),
     (1.5, "Pass the function itself"),
 ]
 
@@ -149,7 +155,8 @@ BLOCKING = [
     (lambda K, M, F, B, c: free_gpipe(K, M, F, B) + 2 * M * c, "pass K - 2 more"),
     (lambda K, M, F, B, c: free_gpipe(K, M, F, B) + 2 * (M - 1) * c, "pass K - 1 more"),
     (lambda K, M, F, B, c: free_gpipe(K, M, F, B) + 2 * M * (K - 1) * c, "one after the other"),
-    (lambda K, M, F, B, c: 53, "Right for some numbers, but not for all. With K = 2, M = 3, F = 2, B = 5, c = 3"),
+    (lambda K, M, F, B, c: 53,
+     "Right for some numbers, but not for all. With K = 2, M = 3, F = 2, B = 5, c = 3"),
     (lambda K, M: 53, "Your function stopped with TypeError"),
     (53, "Pass the function itself"),
 ]

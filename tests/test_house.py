@@ -1,15 +1,23 @@
-"""The floors of the house: who may import whom, how long a module may be, and how long an import takes."""
+"""The floors of the house: who may import whom, how long a module may be, and how long an import takes; the
+teaching material stands outside."""
 
 import ast
+import inspect
 import os
 import subprocess
 import sys
+import warnings
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+
+import pytest
 
 import minipipe
 
 HOUSE = Path(minipipe.__file__).parent
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+EXERCISES = [path for path in sorted((NOTEBOOKS / "exercises").glob("*.py")) if path.stem != "__init__"]
 
 FLOORS = {
     "functions": 0, "tiny": 0,
@@ -20,7 +28,7 @@ FLOORS = {
     "planning": 6,
     "verification": 7, "plots": 7, "papers": 7,
     "figures": 8,
-    "exercises": 9, "cli": 9,
+    "cli": 9,
 }
 NEVER = {("plots", "pipeline")}                  # plots draw traces, whoever made them
 WHEN_CALLED = {("cluster", "plots")}             # Trace.plot, to_text and to_html hand over to the plots
@@ -28,19 +36,15 @@ WHEN_CALLED = {("cluster", "plots")}             # Trace.plot, to_text and to_ht
 
 @cache
 def imports():
-    """[(room, room that it imports, whether inside a function, where)] for every import of the package
-    by itself.
+    """[(room, room that it imports, whether inside a function, where)] for every import of the package by
+    itself.
     """
     found = []
     for path in sorted(HOUSE.rglob("*.py")):
         parts = path.relative_to(HOUSE).with_suffix("").parts
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        inside = {
-            id(node)
-            for function in ast.walk(tree)
-            if isinstance(function, ast.FunctionDef)
-            for node in ast.walk(function)
-        }
+        inside = {id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef)
+                  for node in ast.walk(function)}
         for node in ast.walk(tree):
             for target in targets(node, parts):
                 if parts[0] != target:
@@ -81,13 +85,63 @@ def test_the_cluster_and_the_schedules_know_nothing_of_networks():
 def test_the_front_door_defines_nothing():
     tree = ast.parse((HOUSE / "__init__.py").read_text(encoding="utf-8"))
     assert not [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    assert minipipe.__all__ == sorted(set(minipipe.__all__)) and all(
-        hasattr(minipipe, name) for name in minipipe.__all__
-    )
+    assert minipipe.__all__ == sorted(set(minipipe.__all__))
+    assert all(hasattr(minipipe, name) for name in minipipe.__all__)
+
+
+def imported(path):
+    """The full names of all modules that the file imports, or imports from."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return whole | {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0}
+
+
+def test_the_package_does_without_the_teaching_material():
+    taught = {"exercises", "notebooks", "tests"} | {path.stem for path in Path(__file__).parent.glob("*.py")}
+    for path in HOUSE.rglob("*.py"):
+        assert not taught & {name.split(".")[0] for name in imported(path)}, path
+
+
+@pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
+def test_exercises_check_or_draw_for_a_notebook(path):
+    """They enter the package by its front door or by that of a room, and hold nothing that the package could
+    need.
+    """
+    for name in imported(path):
+        inside = name.startswith("minipipe.") and name.count(".") > 1
+        assert not inside, f"{path.name} imports from {name}, inside a room"
+    module = import_module(f"exercises.{path.stem}")
+    functions = [name for name, value in vars(module).items() if inspect.isfunction(value)
+                 and value.__module__ == module.__name__]
+    assert path.stem.endswith("_pictures") != any(name.startswith("check_") for name in functions)
+    cells = "".join(notebook.read_text(encoding="utf-8") for notebook in NOTEBOOKS.glob("*.ipynb"))
+    assert f"from exercises import {path.stem} as" in cells
+
+
+@pytest.mark.parametrize("module",
+                         ["minipipe.layers.linear", "exercises.zoo", "test_house", "numpy._core.fromnumeric"])
+def test_a_warning_that_points_to_our_code_is_an_error(module):
+    with pytest.raises(UserWarning, match="ours"):
+        warnings.warn_explicit("ours", UserWarning, "file.py", 1, module)
+
+
+def test_a_warning_with_a_stacklevel_counts_where_it_points_to():
+    def theirs():
+        warnings.warn("do not call this", DeprecationWarning, stacklevel=2)
+
+    with pytest.raises(DeprecationWarning):
+        theirs()
+
+
+def test_a_warning_of_another_package_is_only_shown():
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.warn_explicit("theirs", DeprecationWarning, "file.py", 1, "another.package")
+    assert [str(warning.message) for warning in shown] == ["theirs"]
 
 
 def test_modules_stay_short():
-    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in HOUSE.rglob("*.py")}
+    paths = [*HOUSE.rglob("*.py"), *EXERCISES]
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
     assert max(lengths.values()) <= 300, max(lengths, key=lengths.get)
 
 
@@ -98,16 +152,13 @@ def test_the_import_is_quick_and_leaves_matplotlib_alone(tmp_path):
     not to.
     """
     code = (
-        "import sys, time; begin = time.process_time(); "
-        "import numpy; middle = time.process_time(); import minipipe; "
-        "assert 'matplotlib' not in sys.modules; print((time.process_time() - middle) / (middle - begin))"
+        "import sys, time; begin = time.process_time(); import numpy; middle = time.process_time(); import "
+        "minipipe; assert 'matplotlib' not in sys.modules; print((time.process_time() - "
+        "middle) / (middle - begin))"
     )
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
-        "PYTHONPYCACHEPREFIX": str(tmp_path)
-    }
+    env = {name: value for name, value in os.environ.items()
+           if name != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
     run = [sys.executable, "-c", code]
-    ratios = [
-        float(subprocess.run(run, capture_output=True, text=True, check=True, env=env).stdout)
-        for _ in range(4)
-    ]
+    ratios = [float(subprocess.run(run, capture_output=True, text=True, check=True, env=env).stdout)
+              for _ in range(4)]
     assert min(ratios[1:]) < 1.5

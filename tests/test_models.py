@@ -213,6 +213,7 @@ def shifted(X):
     )
 
 
+@pytest.mark.slow
 def test_lenet_reads_the_digits_to_98_percent_through_a_pipeline_of_four():
     """Twice the channels, images also moved by a pixel, labels of 0.73 and 0.03, a learning rate that falls
     once. At most 7 of 360 may be wrong; with ten seeds, 3 to 6 were.

@@ -4,12 +4,15 @@ import math
 
 import numpy as np
 
-from ..layers import Embedding, LayerNorm, Linear, PositionalEmbedding, TransformerBlock, every_layer
+from minipipe import Embedding, LayerNorm, Linear, PositionalEmbedding, TransformerBlock
+from minipipe.layers import every_layer
+
 from . import called, judged, numbers, same, shape_of
 
 
 def check_shares(shares):
-    """Judge `shares(Q, K) -> P` of one head with the causal mask: Q, K (d_h, T), P (T, T), one column for each query.
+    """Judge `shares(Q, K) -> P` of one head with the causal mask: Q, K (d_h, T), P (T, T), one column for
+    each query.
 
     >>> check_shares(lambda Q, K: np.ones((K.shape[1], Q.shape[1])))[:57]
     'The columns of P must add up to 1, yours add up to [3.0, '
@@ -21,15 +24,18 @@ def check_shares(shares):
         with np.errstate(all="ignore"):
             value, sentence = called(shares, Q, K)
         if sentence is not None:
-            return sentence + f" The shapes are Q {Q.shape}, K {K.shape}." if "stopped" in sentence else sentence
+            shapes = f" The shapes are Q {Q.shape}, K {K.shape}."
+            return sentence + shapes if "stopped" in sentence else sentence
         P, sentence = numbers("P", value, (Q.shape[1], Q.shape[1]))
         if sentence is not None:
             return sentence
         answers.append(P)
     if all(same(P, _shares(Q, K)) for P, (Q, K) in zip(answers, cases)):
-        return "Right: each column adds up to 1, nothing comes from the future, and d_h cannot make the shares extreme."
+        return ("Right: each column adds up to 1, nothing comes from the future, and d_h cannot "
+                "make the shares extreme.")
     if np.isnan(answers[0][:, 0]).all() and not np.isnan(answers[0][:, 1:]).any():
-        return "Column 0 is not a number: nothing is left to look at. A place sees itself, so hide j > t only, not j = t."
+        return ("Column 0 is not a number: nothing is left to look at. A place sees itself, so hide j "
+                "> t only, not j = t.")
     for wrong, sentence in _MISTAKES_OF_SHARES:
         if all(same(P, wrong(Q, K)) for P, (Q, K) in zip(answers, cases)):
             return sentence
@@ -37,7 +43,9 @@ def check_shares(shares):
 
 
 def _shares(Q, K, scale=None, hidden=None, axis=0, masked=-np.inf):
-    """P of one head. hidden: what the mask hides, the future if None; masked: the score that it gets there."""
+    """P of one head. hidden: what the mask hides, the future if None; masked: the score that it gets
+    there.
+    """
     T = Q.shape[1]
     S = K.T @ Q / (math.sqrt(len(Q)) if scale is None else scale)
     S = np.where(np.tril(np.ones((T, T), bool), -1) if hidden is None else hidden, masked, S)
@@ -59,27 +67,38 @@ def _scores(Q, K):
 
 _MISTAKES_OF_SHARES = [
     (lambda Q, K: _shares(Q, K, hidden=_past(Q)),
-     "You hid the wrong triangle: row j is the key, column t the query, and the future is j > t, below the diagonal."),
+     "You hid the wrong triangle: row j is the key, column t the query, and the future is j > "
+     "t, below the diagonal."),
     (lambda Q, K: _shares(Q, K, hidden=False), "The mask is missing: P[j, t] must be 0 for j > t."),
     (lambda Q, K: _shares(Q, K, axis=1),
-     "The softmax runs over the wrong axis: your rows add up to 1. Each query, a column, hands out shares of 1."),
+     "The softmax runs over the wrong axis: your rows add up to 1. Each query, a column, "
+     "hands out shares of 1."),
     (lambda Q, K: _shares(Q, K, hidden=_past(Q), axis=1),
-     "The softmax runs over the wrong axis, and the wrong triangle is hidden: a query is a column, the future is j > t."),
+     "The softmax runs over the wrong axis, and the wrong triangle is hidden: a query is a "
+     "column, the future is j > t."),
     (lambda Q, K: _shares(Q, K, hidden=False, axis=1),
-     "The softmax runs over the wrong axis, and the mask is missing: a query is a column, the future is j > t."),
-    (lambda Q, K: _shares(Q, K, scale=1), "The division by sqrt(d_h) is missing: with d_h rows, products are that much larger."),
+     "The softmax runs over the wrong axis, and the mask is missing: a query is a "
+     "column, the future is j > t."),
+    (lambda Q, K: _shares(Q, K, scale=1),
+     "The division by sqrt(d_h) is missing: with d_h rows, products are that much larger."),
     (lambda Q, K: _shares(Q, K, scale=len(Q)), "You divided by d_h: it is the square root of d_h."),
     (lambda Q, K: _shares(Q, K, scale=1 / math.sqrt(len(Q))), "You multiplied by sqrt(d_h): divide by it."),
-    (lambda Q, K: _shares(Q, K, scale=math.sqrt(Q.shape[1])), "You divided by sqrt(T): it is d_h, the number of rows of Q."),
+    (lambda Q, K: _shares(Q, K, scale=math.sqrt(Q.shape[1])),
+     "You divided by sqrt(T): it is d_h, the number of rows of Q."),
     (lambda Q, K: _shares(Q, K, hidden=False) * _visible(Q),
-     "You masked after the softmax, so the columns no longer add up to 1: mask the scores, with -inf, before it."),
+     "You masked after the softmax, so the columns no longer add up to 1: mask the scores, "
+     "with -inf, before it."),
     (lambda Q, K: _shares(Q, K, masked=0),
-     "You set hidden scores to 0, but e^0 = 1: a hidden place still gets a share. Take -inf, since e^-inf = 0."),
+     "You set hidden scores to 0, but e^0 = 1: a hidden place still gets a share. Take "
+     "-inf, since e^-inf = 0."),
     (lambda Q, K: _shares(K, Q), "Q and K are exchanged: S[j, t] is how well key j fits query t, S = K^T Q."),
-    (lambda Q, K: _shares(Q, K).T, "P is turned round: one column for each query. (Many papers have a row for each.)"),
+    (lambda Q, K: _shares(Q, K).T,
+     "P is turned round: one column for each query. (Many papers have a row for each.)"),
     (lambda Q, K: _scores(Q, K) * _visible(Q), "Those are the scores S, masked: the softmax is missing."),
-    (lambda Q, K: np.where(_visible(Q) > 0, _scores(Q, K), -np.inf), "Those are the scores S, masked: the softmax is missing."),
-    (lambda Q, K: np.exp(_scores(Q, K)) * _visible(Q), "The exponentials are not divided by the sum of their column."),
+    (lambda Q, K: np.where(_visible(Q) > 0, _scores(Q, K), -np.inf),
+     "Those are the scores S, masked: the softmax is missing."),
+    (lambda Q, K: np.exp(_scores(Q, K)) * _visible(Q),
+     "The exponentials are not divided by the sum of their column."),
 ]
 
 
@@ -91,18 +110,20 @@ def _first_difference(answers, cases):
         if not same(P.sum(axis=0), np.ones(len(P))):
             return f"The columns of P must add up to 1, yours add up to {P.sum(axis=0).round(3).tolist()}."
         j, t = next(place for place in np.ndindex(P.shape) if not same(P[place], right[place]))
-        return f"P[{j}, {t}] should be {right[j, t]:.4f}, yours is {P[j, t]:.4f}, for d_h = {len(Q)} and T = {len(P)}."
+        return (f"P[{j}, {t}] should be {right[j, t]:.4f}, yours is {P[j, t]:.4f}, for d_h = "
+                f"{len(Q)} and T = {len(P)}.")
 
 
 def check_tied_gradient(tied_gradient):
     """Judge `tied_gradient(tokens, dE, A, dZ) -> dW` (V, d), where an Embedding and the last Linear share W.
 
-    tokens (T, m) are the Embedding's input and dE (d, T, m) the derivative by its output; A (d, T, m) is the Linear's
-    input and dZ (V, T, m) the derivative by its output.
+    tokens (T, m) are the Embedding's input and dE (d, T, m) the derivative by its output; A (d, T, m) is the
+    Linear's input and dZ (V, T, m) the derivative by its output.
     """
     rng = np.random.default_rng(9)
     for V, d, T, m in ((4, 2, 3, 4), (5, 3, 4, 3)):
-        tokens = rng.integers(0, V - 1, (T, m))                   # the last token never occurs, others more than once
+        # the last token never occurs, others more than once
+        tokens = rng.integers(0, V - 1, (T, m))
         dE, A, dZ = (rng.integers(-4, 5, shape) / 2 for shape in ((d, T, m), (d, T, m), (V, T, m)))
         value, sentence = called(tied_gradient, tokens, dE, A, dZ)
         if sentence is not None:
@@ -116,7 +137,8 @@ def check_tied_gradient(tied_gradient):
         sentence = _wrong_tied(dW, tokens, dE, A, dZ)
         if sentence is not None:
             return sentence
-    return "Right: W acts on the cost in two places, so its derivative is the sum of two. In a pipeline, one of them has to travel."
+    return ("Right: W acts on the cost in two places, so its derivative is the sum of two. In a pipeline, "
+            "one of them has to travel.")
 
 
 def _wrong_tied(dW, tokens, dE, A, dZ):
@@ -131,23 +153,26 @@ def _wrong_tied(dW, tokens, dE, A, dZ):
     if same(dW, both):
         return None
     for wrong, sentence in (
-        (embedding, "That is the Embedding's part only: W is also the last Linear's, whose dW is dZ A^T. Add it."),
+        (embedding, "That is the Embedding's part only: W is also the last Linear's, whose "
+                    "dW is dZ A^T. Add it."),
         (linear, "That is the last Linear's part only: W is also the Embedding's. Add it."),
         (both / 2, "That is the mean of the two parts: W acts in both places, so they are added."),
         (embedding - linear, "The parts are subtracted: they are added."),
         (linear - embedding, "The parts are subtracted: they are added."),
-        (last + linear, "A token that occurs more than once counts only once: `dW[tokens] += ...` keeps the last one. Use "
+        (last + linear,
+         "A token that occurs more than once counts only once: `dW[tokens] += ...` keeps the last one. Use "
                         "np.add.at, or a one-hot matrix."),
-        (last, "A token that occurs more than once counts only once: `dW[tokens] = ...` keeps the last one. And the last "
-               "Linear's part is missing."),
-        (embedding / counts + linear, "The Embedding's part is a mean over the places of a token: it has to be their sum."),
+        (last, "A token that occurs more than once counts only once: `dW[tokens] = ...` keeps the last one. "
+               "And the last Linear's part is missing."),
+        (embedding / counts + linear,
+         "The Embedding's part is a mean over the places of a token: it has to be their sum."),
         (both / tokens.shape[1], "Did you divide by m? A layer never does: the loss has divided already."),
         (both / tokens.size, "Did you divide by T m? A layer never does: the loss has divided already."),
     ):
         if same(dW, wrong):
             return sentence
-    return (f"dW should be {both.tolist()} for tokens {tokens.tolist()}, yours is {dW.tolist()}: the Embedding's part, row v the "
-            "sum of dE over the places of token v, plus dZ A^T.")
+    return (f"dW should be {both.tolist()} for tokens {tokens.tolist()}, yours is {dW.tolist()}: the "
+            "Embedding's part, row v the sum of dE over the places of token v, plus dZ A^T.")
 
 
 def check_parameters(parameters):
@@ -182,9 +207,12 @@ def check_parameters(parameters):
          "The two LayerNorms of each block are missing: 4 d numbers."),
         (lambda V, d, n, T: around(V, d, T) + n * (11 * d**2 + 12 * d),
          "Attention has four Linear, not three: the one behind the heads is missing."),
-        (lambda V, d, n, T: around(V, d, T) + n * (8 * d**2 + 9 * d), "The attention of the blocks is missing: 4 (d^2 + d)."),
-        (lambda V, d, n, T: around(V, d, T) + n * (4 * d**2 + 8 * d), "The MLP of the blocks is missing: 8 d^2 + 5 d."),
-        (lambda V, d, n, T: around(V, d, T) + 12 * d**2 + 13 * d, "That has one block: multiply its numbers by n_blocks."),
+        (lambda V, d, n, T: around(V, d, T) + n * (8 * d**2 + 9 * d),
+         "The attention of the blocks is missing: 4 (d^2 + d)."),
+        (lambda V, d, n, T: around(V, d, T) + n * (4 * d**2 + 8 * d),
+         "The MLP of the blocks is missing: 8 d^2 + 5 d."),
+        (lambda V, d, n, T: around(V, d, T) + 12 * d**2 + 13 * d,
+         "That has one block: multiply its numbers by n_blocks."),
     ]
     right = [_counted(*case) for case in cases]
     return judged(parameters, ("V", "d", "n_blocks", "T"), cases, right, mistakes) or (
@@ -192,7 +220,9 @@ def check_parameters(parameters):
 
 
 def _counted(V, d, n_blocks, T):
-    layers = [Embedding(V, d), PositionalEmbedding(d, T), *(TransformerBlock(d, 1) for _ in range(n_blocks)), LayerNorm(d),
+    layers = [Embedding(V, d), PositionalEmbedding(d, T), *(TransformerBlock(d, 1) for _ in range(n_blocks)),
+              LayerNorm(d),
               Linear(d, V)]
-    shapes = [shape for layer in every_layer(layers) if not layer.layers for shape in layer.parameter_shapes()]
+    shapes = [shape for layer in every_layer(layers) if not layer.layers
+              for shape in layer.parameter_shapes()]
     return sum(math.prod(shape) for shape in shapes if shape) - V * d

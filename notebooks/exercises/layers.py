@@ -14,7 +14,8 @@ LEAK = 0.125
 
 
 def check_shapes(shapes):
-    """Judge `shapes`, a dict of matrix name -> (rows, columns) for a network 64 -> 32 -> 10 and m = 20 samples.
+    """Judge `shapes`, a dict of matrix name -> (rows, columns) for a network 64 -> 32 -> 10 and m = 20
+    samples.
 
     >>> check_shapes({"W1": None})
     'Not solved yet: W1 is still None.'
@@ -35,7 +36,8 @@ def check_shapes(shapes):
         got = tuple(np.ravel(got).tolist()) if isinstance(got, (list, np.ndarray)) else got
         if got != right:
             return _wrong_shape(name, short(got), got, right)
-    return "Right: all 12. A derivative has the shape of its own matrix; only values and their derivatives have m columns."
+    return ("Right: all 12. A derivative has the shape of its own matrix; only values and their "
+            "derivatives have m columns.")
 
 
 def _wrong_shape(name, text, got, right):
@@ -47,13 +49,16 @@ def _wrong_shape(name, text, got, right):
         }.get(letter, "samples are columns")
         return f"{name} is {text}, which is turned round: {reason}."
     if name.startswith("d") and letter in "Wb":
-        return f"{name} is {text}: the derivative by {name[1:]} has the shape of {name[1:]}; the samples are summed."
+        return (f"{name} is {text}: the derivative by {name[1:]} has the shape of {name[1:]}; "
+                "the samples are summed.")
     if letter == "b" and got == (right[0], SIZES["m"]):
         return f"{name} is {text}: b has one column, which NumPy adds to every column of W A_prev."
     if letter == "b" and got == right[:1]:
-        return f"{name} is {text}: b is a matrix with one column, (n, 1), so that it is added to columns and not to rows."
+        return (f"{name} is {text}: b is a matrix with one column, (n, 1), so that it is added to "
+                "columns and not to rows.")
     if letter == "b":
-        return f"{name} is {text}: b has one row for each unit and one column, so its shape is a pair, (n, 1)."
+        return (f"{name} is {text}: b has one row for each unit and one column, so its "
+                "shape is a pair, (n, 1).")
     if name == "dA1":
         return f"{name} is {text}: the derivative by A1 has the shape of A1, (n1, m)."
     if letter in "ZA":
@@ -91,8 +96,10 @@ def check_linear_backward(backward):
         if same(array, -right):
             return f"{name} has the wrong sign: it is {rule}."
         if not same(array, right):
-            return f"{name} should be {right.tolist()} for the test data, yours is {array.tolist()}: it is {rule}."
-    return "Right: dA_prev = W^T dZ, dW = dZ A_prev^T, db = row sums of dZ. No m in sight: the loss has divided already."
+            return (f"{name} should be {right.tolist()} for the test data, yours is "
+                    f"{array.tolist()}: it is {rule}.")
+    return ("Right: dA_prev = W^T dZ, dW = dZ A_prev^T, db = row sums of dZ. No m in sight: the loss "
+            "has divided already.")
 
 
 def check_leaky_relu(layer_class):
@@ -107,7 +114,8 @@ def check_leaky_relu(layer_class):
         return sentence.replace("Your function", "Your class", 1)
     for name in ("forward", "backward_input"):
         if not callable(getattr(layer, name, None)):
-            return f"The layer has no method {name}: derive it from mp.Layer and define forward(Z) and backward_input(dA)."
+            return (f"The layer has no method {name}: derive it from mp.Layer and define forward(Z) "
+                    "and backward_input(dA).")
     first, second = np.array([[2.0, -8.0], [-1.0, 4.0]]), np.array([[-16.0], [0.5]])
     given = first.copy()
     sentence = _judge_forward(layer, given, first)
@@ -125,7 +133,9 @@ def check_leaky_relu(layer_class):
 
 
 def _judge_forward(layer, given, Z):
-    """A sentence about forward, or None if there is nothing to say. `given` is the array that the layer keeps."""
+    """A sentence about forward, or None if there is nothing to say. `given` is the array that the layer
+    keeps.
+    """
     try:
         A = layer.forward(given)
     except Exception as error:
@@ -140,13 +150,15 @@ def _judge_forward(layer, given, Z):
     for wrong, sentence in (
         (np.maximum(Z, 0), "forward is the plain ReLU: where Z is below 0, A is Z/8 and not 0."),
         (np.minimum(Z, Z * LEAK), "forward has the two sides exchanged: A = Z where Z > 0, and Z/8 below."),
-        (np.where(Z > 0, Z, -Z * LEAK), "forward has the wrong sign below 0: A = Z/8 there, which is negative."),
+        (np.where(Z > 0, Z, -Z * LEAK),
+         "forward has the wrong sign below 0: A = Z/8 there, which is negative."),
         (np.where(Z > 0, Z, LEAK), "forward gives the constant 1/8 below 0: A = Z/8 there."),
     ):
         if same(A, wrong):
             return sentence
     if not same(A, np.where(Z > 0, Z, Z * LEAK)):
-        return f"forward of {Z.tolist()} should be {np.where(Z > 0, Z, Z * LEAK).tolist()}, yours is {A.tolist()}."
+        return (f"forward of {Z.tolist()} should be {np.where(Z > 0, Z, Z * LEAK).tolist()}, "
+                f"yours is {A.tolist()}.")
     return None
 
 
@@ -163,26 +175,29 @@ def _judge_backward(layer, given, Z):
     if sentence is not None:
         return sentence
     if not (same(dA_given, dA) and same(given, Z)):
-        return "backward_input wrote into an array that it was handed: another layer may still need it. Compute a new one."
+        return ("backward_input wrote into an array that it was handed: another layer may still need "
+                "it. Compute a new one.")
     slope = np.where(Z > 0, 1.0, LEAK)
     for wrong, sentence in (
         (dA * (Z > 0), "backward_input is the plain ReLU's: where Z was below 0 the slope is 1/8, not 0."),
         (slope, "backward_input returns the slope alone: multiply it by dA."),
         (dA * np.where(Z > 0, Z, Z * LEAK), "backward_input multiplies by A: it needs the slope, 1 or 1/8."),
-        (np.where(dA > 0, dA, dA * LEAK), "backward_input looks at the sign of dA: the sign of Z decides. Keep it in the cache."),
+        (np.where(dA > 0, dA, dA * LEAK),
+         "backward_input looks at the sign of dA: the sign of Z decides. Keep it in the cache."),
     ):
         if same(dZ, wrong):
             return sentence
     if not same(dZ, dA * slope):
         right = (dA * slope).tolist()
-        return (f"backward_input should be {right} for the first of two micro-batches, yours is {dZ.tolist()}: "
-                "is all that it needs in self.cache, and nothing in another attribute?")
+        return (f"backward_input should be {right} for the first of two micro-batches, yours is "
+                f"{dZ.tolist()}: is all that it needs in self.cache, and nothing in another attribute?")
     return _judge_dtype(layer, Z)
 
 
 def _judge_dtype(layer, Z):
     """The last test: float32 in, float32 out."""
-    for name, argument, function in (("forward", "Z", layer.forward), ("backward_input", "dA", layer.backward_input)):
+    for name, argument, function in (("forward", "Z", layer.forward),
+                                     ("backward_input", "dA", layer.backward_input)):
         result, sentence = called(function, Z.astype(np.float32))
         if sentence is not None:
             return sentence
@@ -191,5 +206,6 @@ def _judge_dtype(layer, Z):
             return (f"{name} turns float32 into float64: `np.where(mask, 1, 0.125)` makes float64: "
                     f"write `np.where(mask, {argument}, {argument} / 8)`.")
         if dtype != np.float32:
-            return f"{name} turns float32 into {dtype}: multiply by Python numbers, or by arrays of the dtype of the input."
+            return (f"{name} turns float32 into {dtype}: multiply by Python numbers, or by arrays of "
+                    "the dtype of the input.")
     return "Right: the slope is 1 or 1/8, nothing is overwritten, and two micro-batches can be in flight."

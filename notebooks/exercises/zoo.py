@@ -2,57 +2,72 @@
 
 from functools import cache
 
-from ..planning import simulate
-from ..schedules import BUILDERS, STAGES_PER_DEVICE, Costs, names_for, peak_microbatches, zero_bubble_h1
+from minipipe import Costs, simulate
+from minipipe.schedules import BUILDERS, STAGES_PER_DEVICE, peak_microbatches, zero_bubble_h1
 from . import called, judged, short
 
+NAMES = [
+    "naive", "gpipe", "gpipe-fifo", "1f1b", "eager-1f1b", "interleaved", "looped", "zb-h1", "zb-h2", "zb-v",
+    "interleaved-zb",
+    "v-half", "v-min", "dualpipe-v", "dualpipe", "chimera",
+]
 LOG = {"K": 6, "M": 24, "T": 77.5, "peak": 4}  # of the run whose schedule is to be found, with F = I = W = 1
 
 
 @cache
 def measured(n_devices, n_microbatches):
-    """{name: (makespan, peak)} of the synchronous schedules that exist for these sizes, with F = I = W = 1 and free links.
+    """{name: (makespan, peak)} of the schedules in `NAMES` that exist for these sizes, with F = I = W = 1 and
+    free links.
 
-    Where a device has v stages, each takes 1/v of that; the peak is the most micro-batches alive on a device, in units of
-    one device's share, so that a stage counts 1/v.
+    Where a device has v stages, each takes 1/v of that; the peak is the most micro-batches alive on a device,
+    in units of one device's share, so that a stage counts 1/v.
 
     >>> measured(4, 8)["zb-v"]
     (25.5, 4.0)
     """
-    fitting = {v: names_for(v * n_devices, n_microbatches) for v in (1, 2)}
-    stages = {name: STAGES_PER_DEVICE.get(name, 1) for name in BUILDERS}
-    return {name: _run(name, n_devices, n_microbatches, v) for name, v in stages.items() if name in fitting[v]}
-
-
-def _run(name, n_devices, n_microbatches, v):
-    trace = simulate(BUILDERS[name](n_devices, n_microbatches), Costs(F=1 / v, B=2 / v))
-    return trace.makespan, max(peak_microbatches(trace)) / v
+    found = {}
+    for name in NAMES:
+        try:
+            schedule = BUILDERS[name](n_devices, n_microbatches)
+        except ValueError:  # it does not exist for these sizes
+            continue
+        v = STAGES_PER_DEVICE.get(name, 1)
+        trace = simulate(schedule, Costs(F=1 / v, B=2 / v))
+        found[name] = trace.makespan, max(peak_microbatches(trace)) / v
+    return found
 
 
 def check_zb_h1(makespan):
-    """Judge `makespan(K, M, F, I, W)` of ZB-H1, for M >= K and W no longer than F and I. The truth is counted in runs.
+    """Judge `makespan(K, M, F, I, W)` of ZB-H1, for M >= K and W no longer than F and I. The truth is counted
+    in runs.
 
     >>> check_zb_h1(lambda K, M, F, I, W: M * (F + I + W) + (K - 1) * (F + I))
     'Subtract what fills the gap: the drain has room for one W on each device but the last, (K - 1) W in all.'
     """
     cases = [(4, 8, 1, 1, 1), (3, 7, 3, 2, 1), (6, 11, 2, 3, 2), (5, 5, 4, 2, 2), (2, 6, 5, 4, 3)]
     mistakes = [
-        (lambda K, M, F, I, W: 3 * M + K - 1, "That is right for F = I = W = 1 only: say it with F, I and W."),
+        (lambda K, M, F, I, W: 3 * M + K - 1,
+         "That is right for F = I = W = 1 only: say it with F, I and W."),
         (lambda K, M, F, I, W: (M + K - 1) * (F + I + W),
          "That is 1F1B's: there the drain is made of whole backwards, here only I has to be waited for."),
         (lambda K, M, F, I, W: M * (F + I + W) + (K - 1) * (F + I),
-         "Subtract what fills the gap: the drain has room for one W on each device but the last, (K - 1) W in all."),
+         "Subtract what fills the gap: the drain has room for one W on each device but the "
+         "last, (K - 1) W in all."),
         (lambda K, M, F, I, W: M * (F + I + W) + (K - 1) * F,
          "That is ZB-H2's, for F = I = W. ZB-H1 has fewer forwards ahead, and a device still waits."),
         (lambda K, M, F, I, W: M * (F + I + W) + (K - 1) * (F + I - 2 * W),
          "That subtracts W twice, as in the paper's bubble of ZB-H2."),
         (lambda K, M, F, I, W: M * (F + I + W) + K * (F + I - W),
          "One gap too many: there are K - 1 devices before or behind a device, not K."),
-        (lambda K, M, F, I, W: (K - 1) * (F + I - W), "That is the idle time of one device: add its work, M (F + I + W)."),
-        (lambda K, M, F, I, W: K * (K - 1) * (F + I - W), "That is the idle time of all devices; asked was the makespan."),
-        (lambda K, M, F, I, W: M * (F + I + W), "That is the work of one device, the makespan without a bubble."),
+        (lambda K, M, F, I, W: (K - 1) * (F + I - W),
+         "That is the idle time of one device: add its work, M (F + I + W)."),
+        (lambda K, M, F, I, W: K * (K - 1) * (F + I - W),
+         "That is the idle time of all devices; asked was the makespan."),
+        (lambda K, M, F, I, W: M * (F + I + W),
+         "That is the work of one device, the makespan without a bubble."),
     ]
-    right = [simulate(zero_bubble_h1(K, M), Costs(F=F, B=I + W, I=I, W=W)).makespan for K, M, F, I, W in cases]
+    right = [simulate(zero_bubble_h1(K, M), Costs(F=F, B=I + W, I=I, W=W)).makespan
+             for K, M, F, I, W in cases]
     return judged(makespan, ("K", "M", "F", "I", "W"), cases, right, mistakes) or (
         "Right: M (F + I + W) + (K - 1)(F + I - W). That is 1F1B's makespan less 2 (K - 1) W.")
 
@@ -89,15 +104,17 @@ def _wrong_choice(cases, answers, name, T, peak, limit, best):
     if all(run[0] == min(T for T, _ in runs.values()) for (runs, _), run in zip(cases, chosen)):
         return f"That is the fastest of all: with room for {limit:g}, {name} does not fit, it needs {peak:g}."
     if all(run[1] == min(peak for _, peak in runs.values()) for (runs, _), run in zip(cases, chosen)):
-        return (f"That is the one with the least memory: with room for {limit:g}, {name} takes {T:g} ticks, and another "
-                f"that fits {best:g}.")
+        return (f"That is the one with the least memory: with room for {limit:g}, {name} takes {T:g} ticks, "
+                f"and another that fits {best:g}.")
     if peak > limit:
         return f"With room for {limit:g}, {name} does not fit: it keeps {peak:g} micro-batches alive."
-    return f"With room for {limit:g}, {name} fits and takes {T:g} ticks, but another one that fits takes {best:g}."
+    return (f"With room for {limit:g}, {name} fits and takes {T:g} ticks, but another one that "
+            f"fits takes {best:g}.")
 
 
 def check_which(name):
-    """Judge `name`: that of the schedule with K = 6, M = 24, F = I = W = 1 that takes 77.5 ticks with a peak of 4.
+    """Judge `name`: that of the schedule with K = 6, M = 24, F = I = W = 1 that takes 77.5 ticks with a peak
+    of 4.
 
     >>> check_which("zb-v")
     'zb-v takes 74.5 ticks with at most 6 micro-batches alive, the log says 77.5 and 4.'

@@ -1,14 +1,18 @@
-"""Pictures for notebook 07: drawings that would be too long for a cell. Each draws into the matplotlib axes `ax`."""
+"""Pictures for notebook 07: drawings that would be too long for a cell. Each draws into the matplotlib axes
+`ax`.
+"""
 
 import numpy as np
 
 INK, PALE = "#404040", "#F2F2F2"
-COLOURS = ("#56B4E9", "#E69F00", "#7FCBA4", "#F0E442", "#D9A0C0", "#BBBBBB", "#F4B183")  # Okabe and Ito's, some paler
+# Okabe and Ito's, some paler
+COLOURS = ("#56B4E9", "#E69F00", "#7FCBA4", "#F0E442", "#D9A0C0", "#BBBBBB", "#F4B183")
 KEPT = "#0072B2"
 
 
 def groups_of(layer, A_prev, slices):
-    """For each number of A_prev (n, m), the number of its group, if the micro-batches `slices` go through `layer` one by one.
+    """For each number of A_prev (n, m), the number of its group, if the micro-batches `slices` go through
+    `layer` one by one.
 
     Two numbers belong together if the derivative of the one's result by the other is not 0.
     """
@@ -31,13 +35,15 @@ def groups(ax, found, slices, title):
 
     n, m = found.shape
     for (row, column), group in np.ndenumerate(found):
-        ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=COLOURS[group % len(COLOURS)], linewidth=0))
+        ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=COLOURS[group % len(COLOURS)],
+                               linewidth=0))
         if row and found[row - 1, column] != group:
             ax.plot([column - 0.5, column + 0.5], [row - 0.5] * 2, color=INK, linewidth=1)
         if column and found[row, column - 1] != group:
             ax.plot([column - 0.5] * 2, [row - 0.5, row + 0.5], color=INK, linewidth=1)
     _cuts(ax, slices, n)
-    ax.set(title=title, xlabel="sample", xticks=range(m), yticks=range(n), xlim=(-0.55, m - 0.45), ylim=(n - 0.2, -0.8),
+    ax.set(title=title, xlabel="sample", xticks=range(m), yticks=range(n), xlim=(-0.55, m - 0.45),
+           ylim=(n - 0.2, -0.8),
            aspect="equal")
     _frameless(ax)
 
@@ -51,12 +57,15 @@ def masks(ax, kept, slices, title):
     ax.vlines(np.arange(1, m) - 0.5, -0.5, n - 0.5, color="white", linewidth=1.2)
     ax.hlines(np.arange(1, n) - 0.5, -0.5, m - 0.5, color="white", linewidth=1.2)
     _cuts(ax, slices, n)
-    ax.set(title=title, xlabel="sample", xticks=range(m), yticks=[], xlim=(-0.55, m - 0.45), ylim=(n - 0.2, -0.8))
+    ax.set(title=title, xlabel="sample", xticks=range(m), yticks=[], xlim=(-0.55, m - 0.45),
+           ylim=(n - 0.2, -0.8))
     _frameless(ax)
 
 
 def spread(ax, numbers, slices):
-    """Draw the `numbers` (n,) micro-batch by micro-batch, with each one's mean and its distance from the mean of all."""
+    """Draw the `numbers` (n,) micro-batch by micro-batch, with each one's mean and its distance from the mean
+    of all.
+    """
     mean = np.mean(numbers)
     ax.axvline(mean, color=INK, linestyle="--", linewidth=1.2, label="mean of all")
     for row, part in enumerate(slices):
@@ -72,14 +81,17 @@ def spread(ax, numbers, slices):
 
 
 def shares(ax, within, between):
-    """Draw how the squared distances of all numbers fall into those `within` each micro-batch, and those `between` means."""
+    """Draw how the squared distances of all numbers fall into those `within` each micro-batch, and those
+    `between` means.
+    """
     left = 0
     for row, (name, parts) in enumerate((("within", within), ("between", between))):
         for part, colour in zip(parts, COLOURS):
             ax.barh(0, part, left=left, color=colour, edgecolor=INK, hatch="//" if row else None)
             left += part
         ax.text(left - sum(parts) / 2, 0.52, f"{name}: {sum(parts):g}", ha="center")
-    ax.set(xlabel="squared distances from the mean of all, added up", yticks=[], ylim=(-0.5, 0.75), xlim=(0, left))
+    ax.set(xlabel="squared distances from the mean of all, added up", yticks=[], ylim=(-0.5, 0.75),
+           xlim=(0, left))
     ax.spines["left"].set_visible(False)
 
 

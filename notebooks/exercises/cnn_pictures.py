@@ -1,4 +1,6 @@
-"""Pictures for notebook 06: drawings that would be too long for a cell. Each draws into the matplotlib axes `ax`."""
+"""Pictures for notebook 06: drawings that would be too long for a cell. Each draws into the matplotlib axes
+`ax`.
+"""
 
 import numpy as np
 
@@ -8,8 +10,8 @@ BAR = "#56B4E9"  # Okabe and Ito's sky blue, for black text beside it
 def maps(ax, A, n_columns=None, title="", signed=False):
     """Draw the channels of `A` (C, H, W) side by side, in rows of `n_columns`, all in one row if None.
 
-    signed: violet above 0, orange below, white at 0, as strong as the largest number of all; else from white (the
-    smallest) to black.
+    signed: violet above 0, orange below, white at 0, as strong as the largest number of all; else from white
+    (the smallest) to black.
     """
     channels, height, width = A.shape
     n_columns = channels if n_columns is None else n_columns

@@ -5,27 +5,33 @@ from functools import cache
 from itertools import count
 from math import ceil
 
-from ..description import describe
-from ..models import transformer
-from ..planning import simulate
-from ..schedules import Costs, gpipe, with_recompute
+from minipipe import Costs, describe, simulate
+from minipipe.models import transformer
+from minipipe.schedules import gpipe, with_recompute
+
 from . import judged
 
 GIB = 2 ** 30
 
 
 def check_memory(memory):
-    """Judge `memory(L, d, V, s)`: GiB of parameters, gradients and Adam's two moments, in float32, of a Transformer.
+    """Judge `memory(L, d, V, s)`: GiB of parameters, gradients and Adam's two moments, in float32, of a
+    Transformer.
 
-    L blocks of width d, feed-forward 4 d, V tokens, s places that are embedded, too; the last Linear shares its W with the
-    Embedding and has a bias. The truth is counted by `describe`.
+    L blocks of width d, feed-forward 4 d, V tokens, s places that are embedded, too; the last Linear shares
+    its W with the Embedding and has a bias. The truth is counted by `describe`.
 
-    >>> check_memory(lambda L, d, V, s: 16 * (L * (12 * d**2 + 13 * d) + 2 * V * d + V + s * d + 2 * d) / 2**30)
-    'You counted the W of the tokens twice: the last Linear is tied to the Embedding, so V d numbers are there once.'
+    >>> def with_two_tables(L, d, V, s):
+    ...     return 16 * (L * (12 * d**2 + 13 * d) + 2 * V * d + V + s * d + 2 * d) / 2**30
+    >>> check_memory(with_two_tables)
+    'You counted the W of the tokens twice: the last Linear is tied to the Embedding, so V d
+    numbers are there once.'
     """
     cases = [(12, 768, 50257, 1024), (2, 64, 100, 16), (5, 512, 1000, 300), (1, 2048, 32000, 1024)]
-    return judged(memory, ("L", "d", "V", "s"), cases, [_counted_memory(*case) for case in cases], MEMORY_MISTAKES) or (
-        "Right: the first case is the small GPT-2, but for the bias, which that has not: 124 million parameters, 1.86 GiB.")
+    right = [_counted_memory(*case) for case in cases]
+    return judged(memory, ("L", "d", "V", "s"), cases, right, MEMORY_MISTAKES) or (
+        "Right: the first case is the small GPT-2, but for the bias, which that has not: 124 million "
+        "parameters, 1.86 GiB.")
 
 
 def _counted_memory(L, d, V, s):
@@ -38,7 +44,8 @@ def _parameters(L, d, V, s):
 
 MEMORY_MISTAKES = [
     (lambda L, d, V, s: 16 * (_parameters(L, d, V, s) + V * d) / GIB,
-     "You counted the W of the tokens twice: the last Linear is tied to the Embedding, so V d numbers are there once."),
+     "You counted the W of the tokens twice: the last Linear is tied to the Embedding, so V d "
+     "numbers are there once."),
     (lambda L, d, V, s: 16 * (_parameters(L, d, V, s) - 13 * L * d) / GIB,
      "Those are the matrices of a block alone: its biases and its two LayerNorms are 13 d numbers more."),
     (lambda L, d, V, s: 16 * (_parameters(L, d, V, s) - 4 * L * d) / GIB,
@@ -51,9 +58,11 @@ MEMORY_MISTAKES = [
      "You left out the LayerNorm behind the last block: 2 d numbers."),
     (lambda L, d, V, s: 16 * (_parameters(L, d, V, s) - s * d) / GIB,
      "You left out the places: they are embedded, too, s d numbers."),
-    (lambda L, d, V, s: 16 * _parameters(L, d, V, s) / 1e9, "That is in GB, 10^9 bytes: a GiB is 2^30 bytes."),
+    (lambda L, d, V, s: 16 * _parameters(L, d, V, s) / 1e9,
+     "That is in GB, 10^9 bytes: a GiB is 2^30 bytes."),
     (lambda L, d, V, s: 12 * _parameters(L, d, V, s) / GIB,
-     "12 bytes are GPipe's, with one moment. Adam keeps two: with the value and its gradient, 4 numbers of 4 bytes."),
+     "12 bytes are GPipe's, with one moment. Adam keeps two: with the value and its gradient, "
+     "4 numbers of 4 bytes."),
     (lambda L, d, V, s: 8 * _parameters(L, d, V, s) / GIB,
      "Four numbers belong to each parameter: value, gradient and two moments."),
     (lambda L, d, V, s: 4 * _parameters(L, d, V, s) / GIB,
@@ -64,24 +73,30 @@ MEMORY_MISTAKES = [
 
 
 def check_relative(relative):
-    """Judge `relative(K, M)`: the throughput with K devices, relative to 2, if recomputation runs before the gradient is there.
+    """Judge `relative(K, M)`: the throughput with K devices, relative to 2, if recomputation runs before the
+    gradient is there.
 
-    The same network in equal stages, M micro-batches each time, free links; in a stage R = F and B = 2 F. The truth is counted.
+    The same network in equal stages, M micro-batches each time, free links; in a stage R = F and B = 2 F. The
+    truth is counted.
 
     >>> check_relative(lambda K, M: K * (M + 1) / (2 * (M + K - 1)))
-    'That is the ideal of the first section: there recomputation waits for the gradient, or is not there at all.'
+    'That is the ideal of the first section: there recomputation waits for the gradient, or
+    is not there at all.'
     """
     cases = [(8, 32), (4, 32), (8, 1), (2, 5), (16, 64)]
     mistakes = [
         (lambda K, M: K * (M + 1) / (2 * (M + K - 1)),
-         "That is the ideal of the first section: there recomputation waits for the gradient, or is not there at all."),
-        (lambda K, M: 4 * M * K / (4 * M + 3 * (K - 1)), "That compares with one device; asked was with two."),
+         "That is the ideal of the first section: there recomputation waits for the gradient, "
+         "or is not there at all."),
+        (lambda K, M: 4 * M * K / (4 * M + 3 * (K - 1)),
+         "That compares with one device; asked was with two."),
         (lambda K, M: M * K / (M + K - 1),
          "That compares with one device, and lets recomputation wait; asked was with two."),
         (lambda K, M: K / 2,
          "That is without a bubble: a pipeline of K devices needs longer to fill and drain than one of 2."),
         (lambda K, M: (4 * M + 3) / (4 * M + 3 * (K - 1)),
-         "You gave each stage the same time: it is the same network, so that with K stages each is K/2 times as short."),
+         "You gave each stage the same time: it is the same network, so that with K stages each "
+         "is K/2 times as short."),
         (lambda K, M: 2 * (4 * M + 3 * (K - 1)) / (K * (4 * M + 3)),
          "Upside down: throughput grows as the makespan shrinks."),
         (lambda K, M: K * (4 * M + 1) / (2 * (4 * M + K - 1)),
@@ -89,10 +104,12 @@ def check_relative(relative):
         (lambda K, M: K * (4 * M + 2) / (2 * (4 * M + 2 * (K - 1))),
          "Of fill and drain you counted the backwards alone: the fill is made of forwards, 1 F each."),
         (lambda K, M: K * (3 * M + 4) / (2 * (3 * M + 4 * (K - 1))),
-         "It is the other way round: recomputation is hidden in the drain, and takes its time for all M micro-batches."),
+         "It is the other way round: recomputation is hidden in the drain, and takes its time "
+         "for all M micro-batches."),
     ]
     return judged(relative, ("K", "M"), cases, [_counted_relative(*case) for case in cases], mistakes) or (
-        "Right: with M = 32 that is 1.912 for K = 4 and 3.517 for K = 8. The published 3.4/1.8 and 6.3/1.8 are 1.889 and 3.5.")
+        "Right: with M = 32 that is 1.912 for K = 4 and 3.517 for K = 8. The published 3.4/1.8 and "
+        "6.3/1.8 are 1.889 and 3.5.")
 
 
 def _counted_relative(K, M):
@@ -101,7 +118,8 @@ def _counted_relative(K, M):
 
 
 def check_fewest(fewest):
-    """Judge `fewest(K, share)`: the smallest M with which GPipe's devices are idle for at most `share` of the whole time.
+    """Judge `fewest(K, share)`: the smallest M with which GPipe's devices are idle for at most `share` of the
+    whole time.
 
     Equal stages and free links; share is a `Fraction` between 0 and 1. The truth is counted.
 
@@ -115,16 +133,20 @@ def check_fewest(fewest):
         (lambda K, share: (K - 1) * (1 - share) // share,
          "Round up, not down: one micro-batch fewer, and the bubble is too large."),
         (lambda K, share: (K - 1) * (1 - share) // share + 1,
-         "One too many where the division leaves nothing over: at most means that the share itself is good enough."),
+         "One too many where the division leaves nothing over: at most means that the share "
+         "itself is good enough."),
         (lambda K, share: ceil((K - 1) / share),
-         "That is M + K - 1, the whole time in forwards and backwards of a stage. Take K - 1 away, and M is left."),
+         "That is M + K - 1, the whole time in forwards and backwards of a stage. Take K - "
+         "1 away, and M is left."),
         (lambda K, share: ceil(K * (1 - share) / share), "A device waits for K - 1 others, not for K."),
-        (lambda K, share: ceil((K - 1) * share / (1 - share)), "share is the idle part; you took it for the busy one."),
+        (lambda K, share: ceil((K - 1) * share / (1 - share)),
+         "share is the idle part; you took it for the busy one."),
         (lambda K, share: 4 * K,
          "4 K is the paper's rule. Its bubble is just below a fifth, whatever K is; asked was any share."),
     ]
     return judged(fewest, ("K", "share"), cases, [_counted_fewest(*case) for case in cases], mistakes) or (
-        "Right: (K - 1)(1 - share)/share, rounded up. It grows with K - 1: twice the devices want twice the micro-batches.")
+        "Right: (K - 1)(1 - share)/share, rounded up. It grows with K - 1: twice the devices want "
+        "twice the micro-batches.")
 
 
 @cache

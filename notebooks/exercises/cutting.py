@@ -4,9 +4,10 @@ from numbers import Integral
 
 import numpy as np
 
-from ..partitioning import equal_counts, loads, min_max
-from ..planning import simulate
-from ..schedules import Costs, gpipe
+from minipipe import Costs, simulate
+from minipipe.partitioning import equal_counts, loads, min_max
+from minipipe.schedules import gpipe
+
 from . import called, judged, short
 
 SHIFTED = [10, 10, 10, 10, 10, 10, 11, 12, 12]  # of exercise 3, for three devices
@@ -18,7 +19,8 @@ def check_possible(possible):
     >>> check_possible(lambda costs, K, x: max(costs) <= x)
     'Each layer fits by itself, and that is needed, but several together have to fit into K stages, too.'
     """
-    networks = [([3, 1, 2, 4], 2), ([1, 2, 1, 6, 3, 3], 3), ([5, 1, 1, 1], 3), ([1, 9, 1, 1], 4), ([2, 7, 1, 2, 8, 1], 3),
+    networks = [([3, 1, 2, 4], 2), ([1, 2, 1, 6, 3, 3], 3), ([5, 1, 1, 1], 3), ([1, 9, 1, 1], 4),
+                ([2, 7, 1, 2, 8, 1], 3),
                 ([4, 4, 4, 4], 4), ([2] * 9, 3)]
     cases = [(costs, K, x) for costs, K in networks for x in range(1, sum(costs) + 1)]
     answers = []
@@ -38,8 +40,8 @@ def check_possible(possible):
     costs, K, x = next(case for case, answer, truth in zip(cases, answers, right) if answer != truth)
     counts = min_max(costs, K)
     truth = "it is possible" if max(loads(costs, counts)) <= x else "it is not possible"
-    return (f"With costs = {costs}, K = {K}, x = {x} {truth}: the best stages there are have loads of {loads(costs, counts)}. "
-            "Yours says the opposite.")
+    return (f"With costs = {costs}, K = {K}, x = {x} {truth}: the best stages there are have loads of "
+            f"{loads(costs, counts)}. Yours says the opposite.")
 
 
 def _bottleneck(costs, K):
@@ -47,7 +49,9 @@ def _bottleneck(costs, K):
 
 
 def _filled(costs, x, fits=lambda load, x: load <= x, carry=True):
-    """How many stages there are if each is filled up; `carry` says whether the layer that did not fit begins the next one."""
+    """How many stages there are if each is filled up; `carry` says whether the layer that did not fit begins
+    the next one.
+    """
     n_stages, load = 1, 0
     for cost in costs:
         if fits(load + cost, x):
@@ -61,9 +65,11 @@ POSSIBLE_MISTAKES = [
     (lambda costs, K, x: max(costs) <= x,
      "Each layer fits by itself, and that is needed, but several together have to fit into K stages, too."),
     (lambda costs, K, x: sum(costs) <= K * x,
-     "That is the equal share, total / K. It is needed, but layers cannot be halved: try to fill the stages."),
+     "That is the equal share, total / K. It is needed, but layers cannot be halved: "
+     "try to fill the stages."),
     (lambda costs, K, x: max(costs) <= x and sum(costs) <= K * x,
-     "Both are needed, and both together are still not enough: layers cannot be halved or exchanged. Fill the stages."),
+     "Both are needed, and both together are still not enough: layers cannot be halved or "
+     "exchanged. Fill the stages."),
     (lambda costs, K, x: max(costs) < x and _filled(costs, x, fits=lambda load, x: load < x) <= K,
      "No stage *above* x: a load of exactly x is allowed, so compare with <=."),
     (lambda costs, K, x: _filled(costs, x) <= K,
@@ -75,7 +81,8 @@ POSSIBLE_MISTAKES = [
     (lambda costs, K, x: max(costs) <= x and _filled(costs, x) < K,
      "One stage too few: exactly K stages are allowed."),
     (lambda costs, K, x: max(costs) <= x and _filled(costs, x) == K,
-     "Fewer than K stages are fine, too: any of them can be cut once more, and no stage gets slower by that."),
+     "Fewer than K stages are fine, too: any of them can be cut once more, and no stage gets slower "
+     "by that."),
     (lambda costs, K, x: max(loads(costs, equal_counts(len(costs), K))) <= x,
      "That asks about one cut only, the one with equal counts. Is there any cut at all?"),
     (lambda costs, K, x: _bottleneck(costs, K) > x, "The other way round: True says that it is possible."),
@@ -85,29 +92,37 @@ POSSIBLE_MISTAKES = [
 
 
 def check_makespan(makespan):
-    """Judge `makespan(F, B, M)`: of GPipe with stages that take F[s] and B[s] ticks, and free links. The truth is counted.
+    """Judge `makespan(F, B, M)`: of GPipe with stages that take F[s] and B[s] ticks, and free links. The
+    truth is counted.
 
     >>> check_makespan(lambda F, B, M: sum(F) + sum(B) + M * (max(F) + max(B)))
     'One micro-batch too many: the first one is in the two sums already.'
     """
-    cases = [([1, 3, 2], [4, 2, 5], 6), ([2, 1], [3, 7], 4), ([4, 1, 1, 2], [1, 1, 6, 2], 9), ([1, 2, 3], [2, 4, 6], 5)]
+    cases = [([1, 3, 2], [4, 2, 5], 6), ([2, 1], [3, 7], 4), ([4, 1, 1, 2], [1, 1, 6, 2], 9),
+             ([1, 2, 3], [2, 4, 6], 5)]
     mistakes = [
         (lambda F, B, M: sum(F) + sum(B) + (M - 1) * max(f + b for f, b in zip(F, B)),
-         "That is one micro-batch every max(F + B) ticks. GPipe first does all forwards, at the pace of the slowest one, "
-         "then all backwards: these may have their slowest stages in different places."),
+         "That is one micro-batch every max(F + B) ticks. GPipe first does all forwards, at the pace of the "
+         "slowest one, then all backwards: these may have their slowest stages in different places."),
         (lambda F, B, M: sum(F) + sum(B) + M * (max(F) + max(B)),
          "One micro-batch too many: the first one is in the two sums already."),
         (lambda F, B, M: (M + len(F) - 1) * (max(F) + max(B)),
-         "As if all stages were as slow as the slowest: the fill and the drain pass the other stages at their own pace."),
+         "As if all stages were as slow as the slowest: the fill and the drain pass the other "
+         "stages at their own pace."),
         (lambda F, B, M: (M + len(F) - 1) * max(f + b for f, b in zip(F, B)),
-         "As if all stages were as slow as the slowest: the fill and the drain pass the other stages at their own pace."),
+         "As if all stages were as slow as the slowest: the fill and the drain pass the other "
+         "stages at their own pace."),
         (lambda F, B, M: (M + len(F) - 1) * (sum(F) + sum(B)) / len(F),
-         "That is what equal stages would take, each with the mean of these. The slowest sets the pace, not the mean."),
+         "That is what equal stages would take, each with the mean of these. The slowest sets "
+         "the pace, not the mean."),
         (lambda F, B, M: M * (max(F) + max(B)), "That is the pace without the fill and the drain."),
-        (lambda F, B, M: (M - 1) * (max(F) + max(B)), "Add the way of the first micro-batch, through all stages and back."),
+        (lambda F, B, M: (M - 1) * (max(F) + max(B)),
+         "Add the way of the first micro-batch, through all stages and back."),
         (lambda F, B, M: sum(F) + (M - 1) * max(F), "Those are the forwards; the backwards follow."),
-        (lambda F, B, M: sum(F) + sum(B), "That is one micro-batch alone. Each further one comes later by the slowest stages."),
-        (lambda F, B, M: M * (sum(F) + sum(B)), "That is one device, or one micro-batch at a time: nothing runs side by side."),
+        (lambda F, B, M: sum(F) + sum(B),
+         "That is one micro-batch alone. Each further one comes later by the slowest stages."),
+        (lambda F, B, M: M * (sum(F) + sum(B)),
+         "That is one device, or one micro-batch at a time: nothing runs side by side."),
     ]
     right = [simulate(gpipe(len(F), M), Costs(F=F, B=B)).makespan for F, B, M in cases]
     return judged(makespan, ("F", "B", "M"), cases, right, mistakes) or (
@@ -115,7 +130,8 @@ def check_makespan(makespan):
 
 
 def check_shifted(counts):
-    """Judge `counts`: the cut of `SHIFTED` into 3 stages that is best for a solver which first subtracts the smallest cost.
+    """Judge `counts`: the cut of `SHIFTED` into 3 stages that is best for a solver which first subtracts the
+    smallest cost.
 
     >>> check_shifted([3, 3, 3])
     'That is the best cut. The solver sees [0, 0, 0, 0, 0, 0, 1, 2, 2], and for it, yours has a stage of 5.'
@@ -123,9 +139,11 @@ def check_shifted(counts):
     if counts is None:
         return "Not solved yet: the answer is still None."
     if isinstance(counts, (str, bytes, dict, set)) or not hasattr(counts, "__iter__"):
-        return f"Give a list with the number of layers of each stage, such as [4, 3, 2]: this is {short(repr(counts))}."
+        return ("Give a list with the number of layers of each stage, such as [4, 3, 2]: this is "
+                f"{short(repr(counts))}.")
     counts = list(counts)
-    if len(counts) != 3 or any(not isinstance(count, Integral) or isinstance(count, bool) or count < 1 for count in counts):
+    whole = all(isinstance(count, Integral) and not isinstance(count, bool) for count in counts)
+    if len(counts) != 3 or not whole or min(counts) < 1:
         return f"Give three whole numbers of at least 1, the layers of each stage: this is {short(counts)}."
     counts = list(map(int, counts))
     if sum(counts) != len(SHIFTED):
@@ -133,8 +151,9 @@ def check_shifted(counts):
     seen = [cost - min(SHIFTED) for cost in SHIFTED]
     found, true, best = loads(seen, counts), loads(SHIFTED, counts), min_max(SHIFTED, 3)
     if max(found) == _bottleneck(seen, 3):
-        return f"Right: {counts}. It believes in stages of {found}; they are {true}, and {loads(SHIFTED, best)} was possible."
+        return (f"Right: {counts}. It believes in stages of {found}; they are {true}, and "
+                f"{loads(SHIFTED, best)} was possible.")
     if max(true) == max(loads(SHIFTED, best)):
         return f"That is the best cut. The solver sees {seen}, and for it, yours has a stage of {max(found)}."
-    return (f"The solver sees {seen}. There, your stages are {found}, the largest has {max(found)}, and another cut makes it "
-            f"{_bottleneck(seen, 3)}.")
+    return (f"The solver sees {seen}. There, your stages are {found}, the largest has {max(found)}, and "
+            f"another cut makes it {_bottleneck(seen, 3)}.")

@@ -3,8 +3,9 @@
 from fractions import Fraction
 from numbers import Real
 
-from ..planning import simulate
-from ..schedules import Costs, Schedule, ScheduleError, gpipe, naive, peak_microbatches
+from minipipe import Costs, Schedule, ScheduleError, simulate
+from minipipe.schedules import gpipe, naive, peak_microbatches
+
 from . import judged, short
 
 STAGES, MICROBATCHES = 2, 3            # of the schedule to be written
@@ -12,7 +13,8 @@ BEST = (MICROBATCHES + STAGES - 1) * 3  # ticks, with F = 1 and B = 2
 
 
 def check_idle_ticks(idle_ticks):
-    """Judge `idle_ticks(K, M, F, B)`: the ticks in which devices are idle under GPipe, added up over all K devices.
+    """Judge `idle_ticks(K, M, F, B)`: the ticks in which devices are idle under GPipe, added up over all K
+    devices.
 
     K stages, M micro-batches, F and B the ticks of a forward and of a backward. The truth is counted in runs.
 
@@ -24,19 +26,22 @@ def check_idle_ticks(idle_ticks):
         (lambda K, M, F, B: (K - 1) * (F + B),
          "Your bubble counts only one device: each of the K devices idles that long."),
         (lambda K, M, F, B: K * (K - 1) * (F + B) / 2,
-         "That is half of it, the idle time before a device's first and after its last action: a device also waits "
-         "between its forwards and its backwards."),
+         "That is half of it, the idle time before a device's first and after its last action: a device also "
+         "waits between its forwards and its backwards."),
         (lambda K, M, F, B: K * (K - 1) * F,
          "That is the bubble of the forwards only: the backwards leave gaps of B ticks, too."),
         (lambda K, M, F, B: K * (K - 1) * B,
          "That is the bubble of the backwards only: the forwards leave gaps of F ticks, too."),
         (lambda K, M, F, B: K * (K - 1),
          "That counts gaps, not ticks: a gap of one forward and one backward lasts F + B ticks."),
-        (lambda K, M, F, B: 2 * K * (K - 1), "That counts gaps, not ticks: a forward's gap lasts F ticks, a backward's B."),
+        (lambda K, M, F, B: 2 * K * (K - 1),
+         "That counts gaps, not ticks: a forward's gap lasts F ticks, a backward's B."),
         (lambda K, M, F, B: K * K * (F + B),
-         "One gap too many on each device: a device is idle while the K - 1 others are ahead or behind, not K."),
+         "One gap too many on each device: a device is idle while the K - 1 others are "
+         "ahead or behind, not K."),
         (lambda K, M, F, B: (M + K - 1) * (F + B),
-         "That is the makespan of GPipe: subtract from it the ticks in which a device works, and add up the devices."),
+         "That is the makespan of GPipe: subtract from it the ticks in which a device works, "
+         "and add up the devices."),
         (lambda K, M, F, B: K * (M + K - 1) * (F + B),
          "Those are all ticks of all devices, the busy ones too: subtract K M (F + B)."),
         (lambda K, M, F, B: K * M * (F + B), "Those are the busy ticks; asked were the idle ones."),
@@ -45,16 +50,20 @@ def check_idle_ticks(idle_ticks):
         (lambda K, M, F, B: (K - 1) / (M + K - 1), "That is the share of idle time; asked were ticks."),
         (lambda K, M, F, B: (K - 1) / M, "That is a share, idle / ideal time; asked were ticks."),
     ]
-    right = [sum(span.end - span.start for span in simulate(gpipe(K, M), Costs(F, B)).idle) for K, M, F, B in cases]
+    right = [sum(span.end - span.start for span in simulate(gpipe(K, M), Costs(F, B)).idle)
+             for K, M, F, B in cases]
     return judged(idle_ticks, "KMFB", cases, right, mistakes) or (
-        "Right: K (K - 1)(F + B). M does not occur: more micro-batches make the bubble's share smaller, not the bubble.")
+        "Right: K (K - 1)(F + B). M does not occur: more micro-batches make the bubble's share "
+        "smaller, not the bubble.")
 
 
 def check_enough_microbatches(M):
-    """Judge `M`: the fewest micro-batches with which GPipe on K = 4 devices is idle for at most 10 % of the total time.
+    """Judge `M`: the fewest micro-batches with which GPipe on K = 4 devices is idle for at most 10 % of the
+    total time.
 
     >>> check_enough_microbatches(30)
-    'That is idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time, (K-1)/(M+K-1): there M + K - 1, not M, is 30.'
+    'That is idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time, (K-1)/(M+K-1): there M +
+    K - 1, not M, is 30.'
     """
     if M is None:
         return "Not solved yet: the answer is None."
@@ -79,11 +88,13 @@ def check_enough_microbatches(M):
         36: f"You took K where the formula has K - 1: {counted}.",
         37: f"You took K where the formula has K - 1: {counted}.",
     }
-    return mistakes.get(M) or (f"Too few: {counted}." if share > Fraction(1, 10) else f"Enough, but not the fewest: {counted}.")
+    too_few = share > Fraction(1, 10)
+    return mistakes.get(M) or f"{'Too few' if too_few else 'Enough, but not the fewest'}: {counted}."
 
 
 def check_speed_up(speed_up):
-    """Judge `speed_up(K, M)`: how many times faster GPipe is than the naive schedule. The truth is counted in runs.
+    """Judge `speed_up(K, M)`: how many times faster GPipe is than the naive schedule. The truth is counted in
+    runs.
 
     >>> check_speed_up(lambda K, M: M / (M + K - 1))
     'That is the share of its time for which one device works: K of them work at once, so multiply by K.'
@@ -91,11 +102,14 @@ def check_speed_up(speed_up):
     cases = [(4, 8), (2, 5), (8, 3), (3, 30), (1, 4)]
     mistakes = [
         (lambda K, M: M / (M + K - 1),
-         "That is the share of its time for which one device works: K of them work at once, so multiply by K."),
-        (lambda K, M: K, "That would be the speed-up without a bubble: the pipeline has to fill and drain, so it is less."),
+         "That is the share of its time for which one device works: K of them work at "
+         "once, so multiply by K."),
+        (lambda K, M: K,
+         "That would be the speed-up without a bubble: the pipeline has to fill and drain, so it is less."),
         (lambda K, M: (M + K - 1) / (K * M), "Turned round: GPipe's makespan belongs under the line."),
         (lambda K, M: (M + K - 1) / M,
-         "That is GPipe's makespan over the time that one device works; asked was the naive makespan over GPipe's."),
+         "That is GPipe's makespan over the time that one device works; asked was the naive "
+         "makespan over GPipe's."),
         (lambda K, M: (K - 1) / (M + K - 1), "That is the bubble; asked was a quotient of two makespans."),
         (lambda K, M: K * (1 - (K - 1) / M),
          "You used idle / ideal time, (K-1)/M: the devices work for 1 minus idle / total time."),
@@ -105,11 +119,13 @@ def check_speed_up(speed_up):
          "One too many under the line: the last device starts after K - 1 forwards, not K."),
         (lambda K, M: K * M, "That is the naive makespan in units of F + B: divide it by GPipe's."),
         (lambda K, M: M + K - 1, "That is GPipe's makespan in units of F + B: divide the naive one by it."),
-        (lambda K, M: M, "That grows without limit, but K devices are never more than K times as fast as one."),
+        (lambda K, M: M,
+         "That grows without limit, but K devices are never more than K times as fast as one."),
     ]
     right = [simulate(naive(K, M)).makespan / simulate(gpipe(K, M)).makespan for K, M in cases]
     return judged(speed_up, "KM", cases, right, mistakes) or (
-        "Right: K M / (M + K - 1). It is K times the share of time in which the devices work, and tends to K as M grows.")
+        "Right: K M / (M + K - 1). It is K times the share of time in which the devices work, and "
+        "tends to K as M grows.")
 
 
 def check_own_schedule(schedule):
@@ -118,14 +134,16 @@ def check_own_schedule(schedule):
     Asked is the best makespan, with F = 1 and B = 2, and at most 2 micro-batches alive on device 0.
 
     >>> check_own_schedule(["F0 F1 F2 B2 B1 B0", "F0 F1 F2 B2 B1 B0"])
-    'The makespan is the best, 12 ticks, but 3 micro-batches are alive on device 0: start a backward before the last forward.'
+    'The makespan is the best, 12 ticks, but 3 micro-batches are alive on device 0: start a backward
+    before the last forward.'
     """
     schedule, sentence = runnable(schedule, STAGES, MICROBATCHES)
     return sentence or _judge_run(simulate(schedule))
 
 
 def runnable(answer, n_devices, n_microbatches):
-    """(the learner's `Schedule`, None) if it runs, has these sizes and stage r on device r, or (None, sentence).
+    """(the learner's `Schedule`, None) if it runs, has these sizes and stage r on device r, or (None,
+    sentence).
 
     answer: a text, a list of lines, or a `Schedule`.
 
@@ -175,7 +193,8 @@ def _wrong_size(schedule, n_devices, n_microbatches):
     if not indices:
         return "Not solved yet: there is no action in it."
     if max(indices) != n_microbatches - 1:
-        return f"Your micro-batches are {', '.join(map(str, sorted(indices)))}; asked were {n_microbatches}: {asked}."
+        return (f"Your micro-batches are {', '.join(map(str, sorted(indices)))}; asked were "
+                f"{n_microbatches}: {asked}.")
     return None
 
 
@@ -184,9 +203,11 @@ def _judge_run(trace):
     if any(span.label.kind == "R" for span in trace.spans):
         return f"It recomputes, which nobody asked for, and takes {trace.makespan} ticks: leave the R out."
     if sum(trace.busy_ticks()) == trace.makespan:
-        return f"One device works at a time, as in the naive schedule: {trace.makespan} ticks instead of {BEST}."
+        return (f"One device works at a time, as in the naive schedule: {trace.makespan} "
+                f"ticks instead of {BEST}.")
     if trace.makespan > BEST:
-        longest = max((span for span in trace.idle if span.reason == "wait"), key=lambda span: span.end - span.start)
+        longest = max((span for span in trace.idle if span.reason == "wait"),
+                      key=lambda span: span.end - span.start)
         return f"It takes {trace.makespan} ticks, the best is {BEST}. The longest wait: {longest}."
     if peak > 2:
         return (f"The makespan is the best, {BEST} ticks, but {peak} micro-batches are alive on device 0: "

@@ -1,16 +1,20 @@
-"""Pictures for notebook 05: drawings that would be too long for a cell. Each draws into the matplotlib axes `ax`."""
+"""Pictures for notebook 05: drawings that would be too long for a cell. Each draws into the matplotlib axes
+`ax`.
+"""
 
 import numpy as np
 
 INK, GREY, PALE = "#404040", "#777777", "#F2F2F2"
-COLOURS = ("#56B4E9", "#E69F00", "#7FCBA4", "#F0E442", "#D9A0C0", "#BBBBBB")  # Okabe and Ito's, some paler, for black text
+# Okabe and Ito's, some paler, for black text
+COLOURS = ("#56B4E9", "#E69F00", "#7FCBA4", "#F0E442", "#D9A0C0", "#BBBBBB")
 PATH, SEEN = "#E69F00", "#0072B2"
 
 
 def windows(ax, w, A_prev, Z, stride=1, padding=0):
     """Draw each place of the kernel `w` (kernel_size,) on the numbers `A_prev` (n,): one row for each window.
 
-    Z: the numbers to write behind the rows, one for each window. Equal colours are equal entries of the kernel.
+    Z: the numbers to write behind the rows, one for each window. Equal colours are equal entries of the
+    kernel.
     """
     n = len(A_prev)
     for q in range(-padding, n + padding):
@@ -20,16 +24,19 @@ def windows(ax, w, A_prev, Z, stride=1, padding=0):
         for i, weight in enumerate(w):
             _cell(ax, p * stride + i - padding, p + 1.4, f"{weight:g}", COLOURS[i % len(COLOURS)])
         ax.text(n + padding - 0.2, p + 1.4, f"$Z_{p} = {z:g}$", va="center", fontsize=13)
-    ax.set(xlim=(-padding - 0.6, n + padding + 1.4), ylim=(len(Z) + 1.1, -0.6), aspect="equal", xticks=range(n),
+    ax.set(xlim=(-padding - 0.6, n + padding + 1.4), ylim=(len(Z) + 1.1, -0.6), aspect="equal",
+           xticks=range(n),
            xlabel="place $q$ in $A_{prev}$")
-    ax.set_yticks([0, *(p + 1.4 for p in range(len(Z)))], ["$A_{prev}$", *(f"window {p}" for p in range(len(Z)))])
+    ax.set_yticks([0, *(p + 1.4 for p in range(len(Z)))],
+                  ["$A_{prev}$", *(f"window {p}" for p in range(len(Z)))])
     _frameless(ax)
 
 
 def matrix(ax, numbers, kinds, bright=None, xlabel="", ylabel=""):
     """Draw the matrix `numbers`, cell by cell, its rows from top to bottom.
 
-    kinds: whole numbers of the same shape; each has its colour, and a negative one is a cell that stays empty.
+    kinds: whole numbers of the same shape; each has its colour, and a negative one is a cell that stays
+    empty.
     bright: which cells have their full colour, all of them if None.
     """
     bright = np.ones(kinds.shape, bool) if bright is None else bright
@@ -37,9 +44,11 @@ def matrix(ax, numbers, kinds, bright=None, xlabel="", ylabel=""):
         if kind < 0:
             _cell(ax, column, row, "", "white", edge="#DDDDDD", order=1)
         else:
-            _cell(ax, column, row, f"{numbers[row, column]:g}", COLOURS[kind % len(COLOURS)], faded=not bright[row, column])
+            _cell(ax, column, row, f"{numbers[row, column]:g}", COLOURS[kind % len(COLOURS)],
+                  faded=not bright[row, column])
     n_rows, n_columns = kinds.shape
-    ax.set(xlim=(-0.6, n_columns - 0.4), ylim=(n_rows - 0.4, -0.6), aspect="equal", xlabel=xlabel, ylabel=ylabel,
+    ax.set(xlim=(-0.6, n_columns - 0.4), ylim=(n_rows - 0.4, -0.6), aspect="equal", xlabel=xlabel,
+           ylabel=ylabel,
            xticks=range(n_columns), yticks=range(n_rows))
     _frameless(ax)
 
@@ -47,17 +56,19 @@ def matrix(ax, numbers, kinds, bright=None, xlabel="", ylabel=""):
 def cone(ax, derivatives, kernel_size, dilations):
     """Draw a stack of convolutions that keep the length, and what one output depends on.
 
-    derivatives: the derivative of that output by the numbers of each layer, a list of (n,), from the input to the
-    output; where it is not 0 a dot is full. dilations: one for each layer. The kernel size is odd.
+    derivatives: the derivative of that output by the numbers of each layer, a list of (n,), from the input to
+    the output; where it is not 0 a dot is full. dilations: one for each layer. The kernel size is odd.
     """
     for height, d in enumerate(dilations):
         for p in np.flatnonzero(derivatives[height + 1]):
             for i in range(kernel_size):
-                ax.plot([p + (i - kernel_size // 2) * d, p], [height, height + 1], color=PATH, linewidth=1.1, zorder=1)
+                ax.plot([p + (i - kernel_size // 2) * d, p], [height, height + 1], color=PATH, linewidth=1.1,
+                        zorder=1)
     for height, dA in enumerate(derivatives):
         for full in (False, True):
             places = np.flatnonzero((dA != 0) == full)
-            ax.scatter(places, np.full(len(places), height), s=52, zorder=2, edgecolor=SEEN if full else "#AAAAAA",
+            ax.scatter(places, np.full(len(places), height), s=52, zorder=2,
+                       edgecolor=SEEN if full else "#AAAAAA",
                        facecolor=SEEN if full else "white")
     ax.set(ylim=(-0.4, len(dilations) + 0.4), xlabel="place")
     names = ["input", *(f"layer {depth}, dilation {d}" for depth, d in enumerate(dilations, start=1))]
@@ -68,9 +79,12 @@ def cone(ax, derivatives, kernel_size, dilations):
 def _cell(ax, column, row, text, colour, faded=False, dashed=False, edge=INK, order=2):
     from matplotlib.patches import Rectangle
 
-    ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=PALE if faded else colour, linewidth=0.9,
-                           edgecolor=GREY if dashed or faded else edge, linestyle=":" if dashed else "-", zorder=order))
-    ax.text(column, row, text, ha="center", va="center", fontsize=13, color="#9A9A9A" if faded else "black", zorder=order + 1)
+    ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=PALE if faded else colour,
+                           linewidth=0.9,
+                           edgecolor=GREY if dashed or faded else edge, linestyle=":" if dashed else "-",
+                           zorder=order))
+    ax.text(column, row, text, ha="center", va="center", fontsize=13, color="#9A9A9A" if faded else "black",
+            zorder=order + 1)
 
 
 def _frameless(ax):

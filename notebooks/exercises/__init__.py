@@ -35,10 +35,14 @@ def called(function, *arguments):
 
 
 def judged(function, names, cases, right, mistakes):
-    """A sentence about the learner's function of some arguments to one number, or None if it gives `right` in all `cases`.
+    """A sentence about the learner's function of some arguments to one number, or None if it gives `right` in
+    all `cases`.
 
-    names: of the arguments. mistakes: pairs of a wrong formula and the sentence for a function that agrees with
-    it everywhere.
+    function: the learner's
+    names: of its arguments
+    cases: the arguments to call it with, a tuple for each call
+    right: the right result of each call
+    mistakes: pairs of a wrong formula and the sentence for a function that agrees with it everywhere
 
     >>> judged(lambda n: n - 5, "n", [(8,), (9,)], [4, 5], [(lambda n: n - 5, "Add 1.")])
     'Add 1.'
@@ -103,7 +107,9 @@ def same(left, right):
 
 def nothing_in(value):
     """Whether `value` is None, or a tuple or list of nothing else."""
-    return value is None or (isinstance(value, (tuple, list)) and len(value) > 0 and all(part is None for part in value))
+    if isinstance(value, (tuple, list)):
+        return len(value) > 0 and all(part is None for part in value)
+    return value is None
 
 
 def short(value, length=60):

@@ -1,4 +1,5 @@
-"""What the tests of all exercises ask of a checker: each function makes a test, which pytest finds under the name given to it.
+"""What the tests of all exercises ask of a checker: each function makes a test, which pytest finds under the
+name given to it.
 
     test_mistakes = are_named([(check_sum, lambda a, b: a - b, "Add them")])
 """
@@ -10,7 +11,8 @@ import pytest
 
 JUNK = [
     3, "W", [1, [2]], {}, object(), nan, 1j, True, np.arange(3), lambda: 1, lambda *a: "text", lambda *a: 1j,
-    lambda *a: [1, [2]], lambda *a: nan, lambda *a: inf, lambda *a: {}, lambda *a: True, lambda *a: np.zeros((0, 3)),
+    lambda *a: [1, [2]], lambda *a: nan, lambda *a: inf, lambda *a: {}, lambda *a: True,
+    lambda *a: np.zeros((0, 3)),
     lambda *a: object(), lambda *a: 1 / 0,
 ]
 
@@ -42,7 +44,8 @@ def are_named(wrong):
     def test(check, answer, words):
         sentence = check(answer)
         assert words in sentence and "\n" not in sentence
-        assert sentence[-1] in ".?)" or "stopped with" in sentence or "cannot be read" in sentence  # the error has no full stop
+        # the error has no full stop
+        assert sentence[-1] in ".?)" or "stopped with" in sentence or "cannot be read" in sentence
     return test
 
 

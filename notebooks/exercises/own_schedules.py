@@ -1,7 +1,10 @@
 """Checkers for notebook 10, schedules of one's own."""
 
-from ..planning import simulate
-from ..schedules import Costs, Overlap, Schedule, best_schedule, peak_microbatches
+from itertools import pairwise
+
+from minipipe import Costs, Overlap, Schedule, simulate
+from minipipe.schedules import best_schedule, peak_microbatches
+
 from .schedules import runnable
 
 COSTS = Costs(F=1, B=2, I=1, W=1)
@@ -21,17 +24,23 @@ def check_repaired(schedule):
     broken = Schedule.from_text(BROKEN)
     repaired, sentence = runnable(schedule, 3, 3)
     if sentence is not None:
-        return "Not solved yet: that is the broken schedule, unchanged." if _same_orders(schedule, broken) else sentence
+        unchanged = _same_orders(schedule, broken)
+        return "Not solved yet: that is the broken schedule, unchanged." if unchanged else sentence
     changed = [(before, after) for before, after in zip(broken.devices, repaired.devices) if before != after]
     n_ticks = simulate(repaired, COSTS).makespan
     if len(changed) > 1:
-        return f"It runs, in {n_ticks} ticks, but you changed {len(changed)} devices: one exchange on one device is enough."
+        return (f"It runs, in {n_ticks} ticks, but you changed {len(changed)} devices: one exchange on "
+                "one device is enough.")
     if not any(_exchanged(changed[0][0], place) == changed[0][1] for place in range(5)):
-        return f"It runs, in {n_ticks} ticks, but more than two neighbours have changed places: one exchange is enough."
+        return (f"It runs, in {n_ticks} ticks, but more than two neighbours have changed places: "
+                "one exchange is enough.")
     device = next(r for r in range(3) if broken.devices[r] != repaired.devices[r])
     fastest = min(simulate(other, COSTS).makespan for other in _repairs(broken))
-    more = f" Another one makes it {n_ticks - fastest} ticks faster." if fastest < n_ticks else " No other is faster."
-    return f"Right: one exchange on device {device} breaks the circle, and the schedule takes {n_ticks} ticks.{more}"
+    more = " No other is faster."
+    if fastest < n_ticks:
+        more = f" Another one makes it {n_ticks - fastest} ticks faster."
+    return (f"Right: one exchange on device {device} breaks the circle, and the schedule takes "
+            f"{n_ticks} ticks.{more}")
 
 
 def _repairs(broken):
@@ -60,19 +69,23 @@ def check_beats_1f1b(schedule):
     """Judge a schedule for 3 devices and 4 micro-batches with at most 3, 2 and 1 of them alive, as in 1F1B.
 
     >>> check_beats_1f1b(best_schedule(3, 4, COSTS, [3, 2, 1]).schedule)
-    'It takes 18 ticks, as 1F1B does, and with whole backwards none is shorter in this memory: split each B into I and W.'
+    'It takes 18 ticks, as 1F1B does, and with whole backwards none is shorter in this memory: split
+    each B into I and W.'
     """
     return _judge(schedule, [3, 2, 1], "Right: 16 ticks, 2 fewer than 1F1B in the same memory: "
                                        "at the end, no gradient on its way down waits for a W.")
 
 
 def check_best_with_three(schedule):
-    """Judge a schedule for 3 devices and 4 micro-batches with at most 3 of them alive on each: the best is that of ZB-H1.
+    """Judge a schedule for 3 devices and 4 micro-batches with at most 3 of them alive on each: the best is
+    that of ZB-H1.
 
     >>> check_best_with_three("F0 F1 F2 F3 B0 B1 B2 B3\\n" * 3)[:53]
     'Micro-batches alive on device 0: 4; allowed are 3. Pu'
     """
-    return _judge(schedule, [3, 3, 3], "Right: 14 ticks, as ZB-H1 takes, and with one stage a device none is shorter in this memory.")
+    return _judge(schedule, [3, 3, 3],
+                  "Right: 14 ticks, as ZB-H1 takes, and with one stage a device none is "
+                  "shorter in this memory.")
 
 
 def _judge(answer, limits, praise):
@@ -84,8 +97,8 @@ def _judge(answer, limits, praise):
     trace = simulate(schedule, COSTS)
     for device, (peak, limit) in enumerate(zip(peak_microbatches(trace), limits)):
         if peak > limit:
-            return (f"Micro-batches alive on device {device}: {peak}; allowed are {limit}. Put a B, or a W, before one of its "
-                    f"forwards. ({trace.makespan} ticks.)")
+            return (f"Micro-batches alive on device {device}: {peak}; allowed are {limit}. Put a B, or a W, "
+                    f"before one of its forwards. ({trace.makespan} ticks.)")
     best = best_schedule(3, 4, COSTS, limits, halves=True).makespan
     return praise if trace.makespan == best else _too_long(schedule, trace, best)
 
@@ -106,15 +119,20 @@ def _too_long(schedule, trace, best):
                 "split each B into I and W.")
     start = f"It takes {trace.makespan} ticks, the best is {best}."
     if n_whole == 12:
-        return f"{start} All backwards are whole. Begin with 1F1B, which takes 18, then split each B into I and W."
+        return (f"{start} All backwards are whole. Begin with 1F1B, which takes 18, then split "
+                "each B into I and W.")
     path = [step.what for step in trace.critical_path() if hasattr(step.what, "device")]
-    for span, after in zip(path, path[1:]):
+    for span, after in pairwise(path):
         if span.label.kind == "B" and after.device != span.device:
-            return f"{start} Device {after.device} waits for all of {span.label}, but needs only its half I: split it."
-    hasty = next((span for place, span in enumerate(path) if span.label.kind == "W" and _delays(span, path[place + 1:])), None)
+            return (f"{start} Device {after.device} waits for all of {span.label}, but needs only "
+                    "its half I: split it.")
+    hasty = next((span for place, span in enumerate(path) if span.label.kind == "W"
+                  and _delays(span, path[place + 1:])), None)
     if hasty is not None:
-        return f"{start} {hasty.label} is on the critical path, before work that another device waits for: can it be done later?"
-    longest = max((idle for idle in trace.idle if idle.reason != "drain"), key=lambda idle: idle.end - idle.start)
+        return (f"{start} {hasty.label} is on the critical path, before work that another device waits for: "
+                "can it be done later?")
+    longest = max((idle for idle in trace.idle if idle.reason != "drain"),
+                  key=lambda idle: idle.end - idle.start)
     return f"{start} The longest wait: {longest}."
 
 

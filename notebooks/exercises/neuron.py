@@ -23,20 +23,26 @@ def check_tanh_neuron(dz_of):
     mistakes = [
         (a - y, "dz misses a factor: a - y is only da. Multiply it by the slope of tanh, 1 - a^2."),
         (1 - a * a, "dz misses a factor: 1 - a^2 is only the slope of tanh. Multiply it by da."),
-        ((y - a) * (1 - a * a), "dz has the wrong sign: the derivative of (a - y)^2 / 2 by a is a - y, not y - a."),
-        (2 * (a - y) * (1 - a * a), "dz is 2 times too large: the 1/2 of the loss cancels the 2 of the square."),
-        ((a - y) * a * (1 - a), "You used the slope of the sigmoid, a (1 - a): the slope of tanh is 1 - a^2."),
-        ((a - y) * (1 - np.tanh(a) ** 2), "You took tanh of a: a is tanh(z) already, so the slope is 1 - a^2."),
+        ((y - a) * (1 - a * a),
+         "dz has the wrong sign: the derivative of (a - y)^2 / 2 by a is a - y, not y - a."),
+        (2 * (a - y) * (1 - a * a),
+         "dz is 2 times too large: the 1/2 of the loss cancels the 2 of the square."),
+        ((a - y) * a * (1 - a),
+         "You used the slope of the sigmoid, a (1 - a): the slope of tanh is 1 - a^2."),
+        ((a - y) * (1 - np.tanh(a) ** 2),
+         "You took tanh of a: a is tanh(z) already, so the slope is 1 - a^2."),
         ((a - y) / (1 - a * a), "You divided by the slope: the chain rule multiplies, dz = da * (1 - a^2)."),
         ((a - y) * (1 - a), "The slope of tanh is 1 - a^2: you wrote 1 - a."),
         ((a - y) * (1 - a) ** 2, "The slope of tanh is 1 - a^2: you wrote (1 - a)^2."),
-        ((a - y) ** 2 / 2 * (1 - a * a), "You multiplied the slope by the loss itself: take its derivative, a - y."),
+        ((a - y) ** 2 / 2 * (1 - a * a),
+         "You multiplied the slope by the loss itself: take its derivative, a - y."),
     ]
     for wrong, sentence in mistakes:
         if same(dz, wrong):
             return sentence
     right = (a[0] - y[0]) * (1 - a[0] ** 2)
-    return f"At a = {a[0]}, y = {y[0]} the answer is dz = {right}, yours is {dz[0]:.6g}: find da, then the slope."
+    return (f"At a = {a[0]}, y = {y[0]} the answer is dz = {right}, yours is {dz[0]:.6g}: "
+            "find da, then the slope.")
 
 
 def check_gradient(gradient):
@@ -56,9 +62,11 @@ def check_gradient(gradient):
         return "Return two things: dW, db."
     shape = shape_of(value[0])
     if shape == (2, 1):
-        return "dW has shape (2, 1), the transpose of W: compute dZ X^T, not X dZ^T, so that dW has the shape of W, (1, 2)."
+        return ("dW has shape (2, 1), the transpose of W: compute dZ X^T, not X dZ^T, so that dW has "
+                "the shape of W, (1, 2).")
     if shape in ((2, m), (1, m)):
-        return f"dW has shape {shape}, one column for each sample: multiply by X^T, which sums over the samples."
+        return (f"dW has shape {shape}, one column for each sample: multiply by X^T, which "
+                "sums over the samples.")
     dW, sentence = numbers("dW", value[0], (1, 2))
     if sentence is not None:
         return sentence
@@ -66,7 +74,8 @@ def check_gradient(gradient):
     mistakes = [
         (m * dZ, f"{m} times too large: J is a mean over m = {m} samples, so divide by m."),
         (dZ / m, f"{m} times too small: you divided by m = {m} twice."),
-        (m * dZ / 2, f"{m // 2} times too large: did you divide by the 2 rows of X instead of its m = {m} columns?"),
+        (m * dZ / 2,
+         f"{m // 2} times too large: did you divide by the 2 rows of X instead of its m = {m} columns?"),
         (-dZ, "of the wrong sign: dZ = (A - Y) / m, not (Y - A) / m."),
         (-m * dZ, "of the wrong sign and not divided by m: dZ = (A - Y) / m."),
         (dZ * slope, "not right: you multiplied by A (1 - A) once more, but A - Y is dZ already."),
@@ -104,10 +113,13 @@ def check_central_difference(difference):
         return sentence
     up, here, down = J(theta + h), J(theta), J(theta - h)
     if slope == (up - down) / (2 * h):
-        return "Right: for J = theta^3 it is 3 theta^2 + h^2. The error h^2 shrinks 100-fold when h shrinks 10-fold."
+        return ("Right: for J = theta^3 it is 3 theta^2 + h^2. The error h^2 shrinks 100-fold "
+                "when h shrinks 10-fold.")
     mistakes = [
-        ((up - here) / h, "That is the forward difference, whose error only shrinks like h: step to both sides."),
-        ((here - down) / h, "That is the backward difference, whose error only shrinks like h: step to both sides."),
+        ((up - here) / h,
+         "That is the forward difference, whose error only shrinks like h: step to both sides."),
+        ((here - down) / h,
+         "That is the backward difference, whose error only shrinks like h: step to both sides."),
         ((up - down) / h, "2 times too large: theta - h and theta + h are 2h apart, so divide by 2h."),
         ((up - down) / 2 * h, "Python reads / 2 * h as (... / 2) * h: write / (2 * h)."),
         ((up - down) / 2, "Divide by 2h, the distance of the two points: you divided by 2 only."),
@@ -115,13 +127,15 @@ def check_central_difference(difference):
         ((down - up) / (2 * h), "The sign is wrong: J(theta + h) comes first, J(theta - h) is subtracted."),
         ((J(theta + h / 2) - J(theta - h / 2)) / h,
          "A central difference, but with half the step: take theta + h and theta - h, which are 2h apart."),
-        (3 * theta ** 2, "That is the exact derivative: the difference shall only call J, so that it works for any J."),
+        (3 * theta ** 2,
+         "That is the exact derivative: the difference shall only call J, so that it works for any J."),
     ]
     for wrong, sentence in mistakes:
         if slope == wrong:
             return sentence
     right = (up - down) / (2 * h)
-    return f"For J = theta^3 at theta = 2 with h = 1/4 it is {right}, yours is {slope}: compare J at theta + h and theta - h."
+    return (f"For J = theta^3 at theta = 2 with h = 1/4 it is {right}, yours is {slope}: compare J at "
+            "theta + h and theta - h.")
 
 
 def _db(value, dZ):
@@ -130,5 +144,6 @@ def _db(value, dZ):
     if shape in ((), (1,)):
         return None, f"db has shape {shape}, but b has shape (1, 1): sum with axis=1, keepdims=True."
     if shape == dZ.shape:
-        return None, f"db has shape {shape}, one entry for each sample: b touches every sample, so sum over them."
+        return None, (f"db has shape {shape}, one entry for each sample: b touches every sample, "
+                      "so sum over them.")
     return numbers("db", value, (1, 1))
