@@ -12,7 +12,6 @@ import os
 import re
 import sys
 from base64 import b64decode
-from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -22,46 +21,24 @@ ROOT = Path(__file__).parent.parent
 DECIMAL = re.compile(r"\d+\.\d*(?:e[+-]?\d+)?")
 VARIES = re.compile(r"\bat 0x[0-9a-f]+")                            # where an object happens to lie in memory
 WIDGET = "application/vnd.jupyter.widget-view+json"
-FORGET = """
-import matplotlib.pyplot
-matplotlib.pyplot.close("all")
-matplotlib.rc_file_defaults()
-get_ipython().reset(new_session=True)
-"""
 
 
-@contextmanager
-def notebook_runner():
-    """A function run(path) -> the notebook after a run from top to bottom, as the dict that its file would
-    hold.
-
-    All runs share one kernel, since starting one and importing matplotlib takes longer than many a notebook.
-    Before each notebook it forgets all names, figures and settings, and counts the cells from 1 again.
-    """
+def run(path):
+    """The notebook after a run from top to bottom in a kernel of its own, as the dict of its file."""
     import nbformat
     from nbclient import NotebookClient
 
-    client = NotebookClient(
-        nbformat.v4.new_notebook(), timeout=300, record_timing=False,
-        resources={"metadata": {"path": str(ROOT / "notebooks")}},
-    )
+    notebook = nbformat.read(path, as_version=4)
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-
-    def run(path):
-        client.nb = nbformat.read(path, as_version=4)
-        client.kc.execute(FORGET, silent=True)
-        client.execute(cleanup_kc=False)
-        notebook = json.loads(nbformat.writes(client.nb))
-        for cell in notebook["cells"]:
-            if cell["cell_type"] == "code":
-                cell["outputs"] = merged(cell["outputs"])
-                for output in cell["outputs"]:
-                    # a number of this run; the text beside it stays
-                    output.get("data", {}).pop(WIDGET, None)
-        return notebook
-
-    with client.setup_kernel(env=env):
-        yield run
+    where = {"metadata": {"path": str(ROOT / "notebooks")}}
+    NotebookClient(notebook, timeout=300, record_timing=False, resources=where).execute(env=env)
+    fresh = json.loads(nbformat.writes(notebook))
+    for cell in fresh["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"] = merged(cell["outputs"])
+            for output in cell["outputs"]:
+                output.get("data", {}).pop(WIDGET, None)    # a number of this run; the text beside it stays
+    return fresh
 
 
 def merged(outputs):
@@ -153,8 +130,8 @@ def refreshed(saved, fresh, again):
     return saved if outputs == once else outputs
 
 
-def refresh(path, run):
-    """Bring the outputs saved in the file `path` up to date; how many cells have changed."""
+def refresh(path, run=run):
+    """Bring the outputs saved in the file `path` up to date with `run(path)`; how many cells have changed."""
     text = path.read_text(encoding="utf-8")
     notebook, fresh = json.loads(text), run(path)
     runs = []
@@ -186,9 +163,8 @@ def refresh(path, run):
 def main(paths):
     if not paths:
         sys.exit("which notebooks? python3 tests/refresh.py notebooks/*.ipynb refreshes them all")
-    with notebook_runner() as run:
-        for path in paths:
-            print(f"{path}: cells that changed: {refresh(Path(path), run)}", flush=True)
+    for path in paths:
+        print(f"{path}: cells that changed: {refresh(Path(path))}", flush=True)
 
 
 if __name__ == "__main__":

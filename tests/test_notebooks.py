@@ -20,13 +20,12 @@ def code_cells(notebook):
     return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def run():
     reason = "needs the notebooks extra: pip install '.[test,notebooks]'"
     for package in ("nbformat", "nbclient", "ipykernel", "ipywidgets"):
         pytest.importorskip(package, reason=reason)
-    with refresh.notebook_runner() as run:
-        yield run
+    return refresh.run
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
