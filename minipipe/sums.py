@@ -1,5 +1,7 @@
 """A sum whose rounding does not depend on the order in which its terms arrive."""
 
+import numpy as np
+
 
 class TreeSum:
     """The sum of `n` terms, added along one fixed binary tree.
@@ -41,12 +43,15 @@ class TreeSum:
 
     def _put(self, level, place, term):
         n_places = -(-self.n // 2 ** level)
+        is_ours = False  # a term may be somebody else's array, but a sum of two is not
         while n_places > 1:
             partner = place ^ 1
             if partner < n_places:
                 if (level, partner) not in self.pending:
                     break
-                term = _sum(term, self.pending.pop((level, partner)))  # a + b and b + a have the same bits
+                # a + b and b + a have the same bits
+                term = _sum(term, self.pending.pop((level, partner)), in_place=is_ours)
+                is_ours = True
             level, place, n_places = level + 1, place // 2, (n_places + 1) // 2
         self.pending[level, place] = term
 
@@ -59,11 +64,13 @@ class TreeSum:
         return self.pending[top]
 
 
-def _sum(a, b):
+def _sum(a, b, in_place):
     if a is None:
         return None
     if type(a) in (list, tuple):
-        return type(a)(_sum(*pair) for pair in zip(a, b, strict=True))
+        return type(a)([_sum(*pair, in_place) for pair in zip(a, b, strict=True)])
+    if in_place and isinstance(a, np.ndarray) and a.dtype == b.dtype:
+        return np.add(a, b, out=a)
     return a + b
 
 

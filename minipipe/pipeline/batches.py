@@ -39,3 +39,8 @@ class MicroBatches:
                 self.inputs.append(X[..., part].copy())
                 self.labels.append(Y[..., part].copy())
                 self.origins.append(Origin(m, step + t, part.start))
+
+    def take_inputs(self, i):
+        """The samples of micro-batch i, which then belong to the stage that works on them."""
+        inputs, self.inputs[i] = self.inputs[i], None
+        return inputs

@@ -207,7 +207,7 @@ class Pipeline(Network):
 
     def _load(self, order, batches, memory=None):
         """Make a run of `order`, with its clock at 0."""
-        self._gradients, self._committed = None, False
+        self._gradients, self._committed, self._run = None, False, None
         if self._wires is None or self._wires.schedule is not order:
             self._wires = Wires(order, self._skips_across_stages())
         line = MicroBatches(batches, self.n_microbatches, self.n_steps)

@@ -82,7 +82,7 @@ class Run:
         stage = self.stages[index, self._wires.device(index, i)]
         labels = None if stage.loss is None else self._line.labels[i]
         if kind == "F":
-            A_prev = self._line.inputs[i] if index == 0 else incoming
+            A_prev = self._line.take_inputs(i) if index == 0 else incoming
             return stage.forward(i, A_prev, skips, self._line.origins[i], labels, part[1:] in self._recomputed)
         if kind == "B":
             return stage.backward(i, incoming, skips)
