@@ -21,6 +21,8 @@ class TreeSum:
     leave at most about log2(n) partial sums waiting. A term is a number, an array or anything else with a sum, or lists
     and tuples of these, all of one form; None stays None.
 
+    keeps_terms: whether the arrays of the terms stay as they are; if not, one of them may take up the sum.
+
     >>> total = TreeSum(3)
     >>> for i in (2, 0, 1):
     ...     total.add(i, (10.0 ** i, None))
@@ -28,9 +30,10 @@ class TreeSum:
     (111.0, None)
     """
 
-    def __init__(self, n):
+    def __init__(self, n, keeps_terms=True):
         self.n = n
         self.pending = {}  # (level, place) -> partial sum
+        self._keeps_terms = keeps_terms
 
     def add(self, i, term):
         """Add term `i`, a number from 0 to n - 1 that was not added before."""
@@ -43,7 +46,7 @@ class TreeSum:
 
     def _put(self, level, place, term):
         n_places = -(-self.n // 2 ** level)
-        is_ours = False  # a term may be somebody else's array, but a sum of two is not
+        is_ours = not self._keeps_terms  # a term may be somebody else's array, but a sum of two is not
         while n_places > 1:
             partner = place ^ 1
             if partner < n_places:
@@ -84,13 +87,13 @@ class SumForEach:
     (11, False)
     """
 
-    def __init__(self, n):
-        self.n, self.sums = n, {}
+    def __init__(self, n, keeps_terms=True):
+        self.n, self.sums, self._keeps_terms = n, {}, keeps_terms
 
     def of(self, i):
         """The `TreeSum` of the mini-batch that micro-batch i is part of."""
         if i // self.n not in self.sums:
-            self.sums[i // self.n] = TreeSum(self.n)
+            self.sums[i // self.n] = TreeSum(self.n, self._keeps_terms)
         return self.sums[i // self.n]
 
     def add(self, i, term):

@@ -71,7 +71,9 @@ class Run:
         """For `program`: an action is one Compute."""
         given = [(arrived.pop(MAIN, None), arrived) for arrived in inputs]
         results = yield Compute(action, self._work, action.parts, given)
-        return [{MAIN: outgoing, **skips} for outgoing, skips in results]
+        for outgoing, skips in results:
+            skips[MAIN] = outgoing
+        return [skips for _, skips in results]
 
     def _work(self, parts, given):
         """[(outgoing, skips)] of the parts of an action, from the (incoming, skips) of each."""

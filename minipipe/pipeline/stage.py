@@ -63,7 +63,7 @@ class Stage:
         if J is not None:
             self.totals.add_cost(i, J)
         statistics = take_statistics(self.parts)
-        if any(counted is not None for counted in statistics):
+        if statistics is not None:
             self.totals.add_statistics(i, statistics)
         caches = self._take_caches()
         if keep_input_only:
@@ -132,9 +132,7 @@ class Stage:
 
     def commit(self, i=0):
         """At the end of the mini-batch of micro-batch i, its statistics reach the layers."""
-        statistics = self.totals.statistics(i)
-        if statistics is not None:
-            commit(self.parts, statistics)
+        commit(self.parts, self.totals.statistics(i))
 
     def gradients(self, i=0):
         """A list over its layers of `(dW, db)`, summed over the mini-batch of micro-batch i, and dW over the layers that share a W."""

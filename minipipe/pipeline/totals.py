@@ -11,7 +11,8 @@ class Totals:
     """
 
     def __init__(self, n):
-        self._gradients, self._costs, self._statistics = (SumForEach(n) for _ in range(3))
+        self._gradients = SumForEach(n, keeps_terms=False)  # nobody else has the gradients that a layer returns
+        self._costs, self._statistics = SumForEach(n), SumForEach(n)
         self.of_tied = {}     # index of a tied layer in the stage -> the sum of the dW of all that share its W
         self.n_changes = 0    # since it was made: for those who count what is held
 

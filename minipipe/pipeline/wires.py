@@ -22,39 +22,42 @@ class Wires:
 
     def __init__(self, schedule, skips=()):
         self.schedule = schedule
-        self._placements, self._copy_of = schedule.placements, schedule.copy_of
-        stages = range(schedule.n_stages)
-        self._into = {(kind, stage): [] for kind in RULES for stage in stages}   # rows of (name, kind of message, other stage)
-        self._out_of = {(kind, stage): [] for kind in RULES for stage in stages}
-        for kind, rule in RULES.items():
-            ends = [(MAIN, stage, stage + 1) for stage in stages[:-1]] + list(skips)
-            for name, begin, end in ends:
-                if rule.way < 0:
-                    begin, end = end, begin
-                if rule.way:
-                    self._out_of[kind, begin].append((name, rule.message, end))
-                    self._into[kind, end].append((name, rule.message, begin))
+        self._placements, self._copy_of = schedule.placements, schedule.copy_of or bytes(schedule.n_microbatches)
+        ways = [_ways(placement, skips) for placement in self._placements]
+        self._into, self._out_of = [into for into, _ in ways], [out_of for _, out_of in ways]  # of each copy
 
     def device(self, stage, microbatch):
         """The device of the stage in the copy of the network that a micro-batch passes through."""
-        return self._placements[self._copy_of[microbatch] if self._copy_of else 0][stage]
+        return self._placements[self._copy_of[microbatch]][stage]
 
     def into(self, part):
         """[(name, label of the message, device that sends it)] of all that an action waits for."""
         kind, stage, i = part
-        return [
-            (name, _label(name, message, source, i), self.device(source, i))
-            for name, message, source in self._into[kind, stage]
-        ]
+        rows = self._into[self._copy_of[i]][kind, stage]
+        return [(name, _label(name, message, source, i), device) for name, message, source, device in rows]
 
     def out_of(self, part):
         """[(name, label of the message, device that gets it)] of all that an action sends."""
         kind, stage, i = part
         sent = []
-        for name, message, target in self._out_of[kind, stage]:
+        for name, message, device in self._out_of[self._copy_of[i]][kind, stage]:
             same = name is MAIN and message == kind  # then the message is called as the action is
-            sent.append((name, part if same else _label(name, message, stage, i), self.device(target, i)))
+            sent.append((name, part if same else _label(name, message, stage, i), device))
         return sent
+
+
+def _ways(placement, skips):
+    """What arrives, {(kind, stage): rows of (name, kind of message, stage and device that send it)}, and what leaves, {...: rows of
+    (name, kind of message, device that gets it)}, where the stages are on the devices of `placement`."""
+    stages = range(len(placement))
+    into, out_of = ({(kind, stage): [] for kind in RULES for stage in stages} for _ in range(2))
+    ends = [(MAIN, stage, stage + 1) for stage in stages[:-1]] + list(skips)
+    for kind, rule in RULES.items():
+        for name, begin, end in ends if rule.way else ():
+            source, target = (begin, end) if rule.way > 0 else (end, begin)
+            into[kind, target].append((name, rule.message, source, placement[source]))
+            out_of[kind, source].append((name, rule.message, placement[target]))
+    return into, out_of
 
 
 def _label(name, message, stage, i):

@@ -87,8 +87,9 @@ def _segments(action, segments):
         pairs = zip_longest(*(_segments(part, segments) for part in action.parts))
         return [Overlap(*pair) if None not in pair else pair[0] or pair[1] for pair in pairs]
     kind, stage, microbatch = action
-    upwards = segments[stage]
-    return [Action(kind, segment, microbatch) for segment in (upwards if kind == "F" else reversed(upwards))]
+    # A backward comes down, and so does what belongs to it; a W waits for no other segment, and goes up as F.
+    order = segments[stage] if kind in "FW" else reversed(segments[stage])
+    return [Action(kind, segment, microbatch) for segment in order]
 
 
 def _share(cost, length):
