@@ -5,26 +5,20 @@ through it.
 import json
 import math
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from fractions import Fraction
-from html import unescape
 
 import pytest
+from browser import browse, in_a_browser
+from lanes import with_all_reduces
 
 import minipipe as mp
 from minipipe.cluster import COMPUTE, Trace
 from minipipe.cluster.record import Record
 from minipipe.plots import html
-from minipipe.plots.boxes import lanes_of
 from minipipe.plots.html import page_data
+from minipipe.plots.places import places_of
 from minipipe.schedules import Action, Overlap, Schedule, build, peak_microbatches
-
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
-)
-in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium or google-chrome on the PATH")
 
 
 def trace_of(*spans, n_devices=1):
@@ -84,23 +78,23 @@ def test_stages_and_copies_of_a_device_are_told_apart():
 
 
 def test_an_all_reduce_belongs_to_the_copy_that_its_device_has():
-    """It closes all micro-batches of a stage, so the one in its name does not say which copy it is of."""
-    page = page_data(mp.simulate(build("chimera", 4, 4), mp.Costs(all_reduce=1)))
-    assert page["most_stages"] == 2
-    assert {
-        (kind, stage, *where)
-        for device, *_, parts in page["spans"]
-        if device == 0
-        for kind, stage, _, *where in parts
-    } == {(kind, stage, stage // 3, stage // 3) for kind in "FBA" for stage in (0, 3)}
+    page = page_data(with_all_reduces(mp.simulate(build("chimera", 4, 4))))
+    assert page["most_stages"] == 2 and page["lanes"][:2] == [[0, "device 0"], [0, "communication"]]
+    for row, kinds in ((0, "FB"), (1, "A")):
+        assert {
+            (kind, stage, *where)
+            for number, *_, parts in page["spans"]
+            if number == row
+            for kind, stage, _, *where in parts
+        } == {(kind, stage, stage // 3, stage // 3) for kind in kinds for stage in (0, 3)}
 
 
 @pytest.mark.parametrize("devices_swapped", [False, True])
 def test_the_page_and_the_picture_agree_on_the_stages_of_a_device(devices_swapped):
     schedule = build("chimera", 4, 8)
     trace = mp.simulate(replace(schedule, devices=schedule.devices[::-1]) if devices_swapped else schedule)
-    lanes = {(device, part[1]): part[4] for device, *_, parts in page_data(trace)["spans"] for part in parts}
-    assert lanes == lanes_of(trace).of
+    places = {(device, part[1]): part[4] for device, *_, parts in page_data(trace)["spans"] for part in parts}
+    assert places == places_of(trace).of
 
 
 def test_an_overlap_has_two_parts_and_both_count():
@@ -177,46 +171,6 @@ def test_the_page_needs_no_network(tmp_path):
 
 # ---- in a browser ----
 
-HARNESS = """<script>
-const errors = [], results = {errors};
-addEventListener("error", event => errors.push(event.message));
-addEventListener("securitypolicyviolation", event => errors.push(event.violatedDirective));
-const key = (key, more) => {
-  const options = {key, bubbles: true, cancelable: true, ...more};
-  document.activeElement.dispatchEvent(new KeyboardEvent("keydown", options));
-};
-const report = () => {
-  const content = {id: "report", textContent: JSON.stringify(results)};
-  document.body.append(Object.assign(document.createElement("pre"), content));
-};
-</script>"""
-
-
-def browse(tmp_path, page, script, *options):
-    """What `script`, run at the end of `page` in a browser without a window, has put into `results`;
-    no error occurred.
-    """
-    file = tmp_path / "page.html"
-    file.write_text(
-        page.replace("<body>", "<body>" + HARNESS) + f"<script>{script}</script>", encoding="utf-8"
-    )
-    command = [
-        CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
-        "--window-size=1200,800", f"--user-data-dir={tmp_path / 'profile'}", *options, "--dump-dom",
-        file.as_uri(),
-    ]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    said = [
-        line for line in ran.stderr.splitlines() if "CONSOLE" in line and "willReadFrequently" not in line
-    ]
-    assert said == []  # but for the advice on reading pixels, which only the tests do
-    report = re.search(r'<pre id="report">(.*?)</pre>', ran.stdout, re.DOTALL)
-    assert report, ran.stdout[-2000:] + ran.stderr[-2000:]
-    results = json.loads(unescape(report.group(1)))
-    assert results.pop("errors") == []
-    return results
-
-
 WALK = """
 const tip = () => $("tip").hidden ? null : $("tip").textContent;
 const point = (type, device, time) => {
@@ -227,7 +181,7 @@ const point = (type, device, time) => {
 const colour = () => [...pen.getImageData(2, 2, 1, 1).data].slice(0, 3);
 // the colour of the page a quarter of the way along a message's arrow
 const onTheWay = ({start, end, source, to}) =>
-  pen.getImageData(x(start + (end - start) / 4), rowTop(source + (to - source) / 4) + BOX / 2, 1, 1).data[0];
+  pen.getImageData(x(start + (end - start) / 4), 0.75 * middle(source) + 0.25 * middle(to), 1, 1).data[0];
 
 results.begin = now;
 results.keys = [
@@ -399,8 +353,8 @@ def test_labels_of_any_kind_are_drawn(tmp_path):
         n_devices=2,
     )
     script = """
-    results.tips = [[0, 1], [0, 3], [1, 0.1], [1, 4]].map(([device, time]) => {
-      probe = {device, time, reach: 0.1};
+    results.tips = [[0, 1], [0, 3], [1, 0.1], [1, 4]].map(([row, time]) => {
+      probe = {row, time, reach: 0.1};
       draw();
       return $("tip").innerText;
     });

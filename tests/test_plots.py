@@ -6,6 +6,7 @@ from fractions import Fraction
 import matplotlib
 import numpy as np
 import pytest
+from lanes import with_all_reduces
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.quiver import Quiver
@@ -14,8 +15,14 @@ import minipipe as mp
 from minipipe import plots
 from minipipe.cluster import COMPUTE
 from minipipe.cluster.record import Record
-from minipipe.plots.boxes import HEIGHT, STYLES, ink, shade
-from minipipe.schedules import alive_microbatches, build, peak_microbatches, with_recompute
+from minipipe.plots.colours import STYLES, ink, shade
+from minipipe.plots.rows import HEIGHT
+from minipipe.schedules import (
+    alive_microbatches,
+    build,
+    peak_microbatches,
+    with_recompute,
+)
 
 matplotlib.use("Agg")
 
@@ -213,11 +220,13 @@ def test_an_overlap_is_one_box_in_two_halves_the_forward_above():
 
 
 def test_updates_are_lines_and_those_that_take_time_are_boxes():
-    trace = mp.simulate(build("1f1b", 2, 2), mp.Costs(U=[0, 0.5], all_reduce=1))
+    schedule = mp.Schedule.from_text(["F0 F1 B0 B1 U1", "F0 B0 F1 B1 U1"])
+    trace = with_all_reduces(mp.simulate(schedule, mp.Costs(U=[0, 0.5])))
     ax = trace.plot(ax=axes())
-    spans = {kind: [(s.start, s.end, s.device) for s in trace.spans if s.label.kind == kind] for kind in "AU"}
-    assert drawn(ax, "U") == sorted(spans["U"]) == [(8, 8.5, 1), (10, 10, 0)]
-    assert drawn(ax, "A") == sorted(spans["A"])
+    assert drawn(ax, "U") == [(7, 7.5, 1.65), (9, 9, 0)]
+    assert drawn(ax, "A") == [(9, 10, 0.75), (10, 11, 2.4)]
+    lines = [boxes for boxes in ax.collections if to_hex(boxes.get_facecolor()[0]) == shade("U", 0, 1)]
+    assert {boxes.get_linewidth()[0] for boxes in lines} == {2}
     assert labels_of(ax.get_legend()) == ["forward", "backward", "all-reduce", "update"]
     assert len(ax.texts) == 8, "an all-reduce and an update belong to no micro-batch: they have no number"
 

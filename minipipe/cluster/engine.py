@@ -262,7 +262,7 @@ class Cluster:
         if message is not None and message.is_held:
             self._ask(message, lane, now)
         if message is not None and message.arrival is not None and message.arrival <= now:
-            self._record.receives(message, now)
+            self._record.receives(message, now, lane.number)
             if self._accounts is not None:
                 self._accounts.has_received(lane.device)
             return message
@@ -314,7 +314,7 @@ class Cluster:
     def _deliver(self, lane, message, answer, tick):
         """Let a lane that waits go on at `tick`, with its message."""
         lane.answer, lane.waits_for = answer, None
-        self._record.receives(message, tick)
+        self._record.receives(message, tick, lane.number)
         self._record.waits += (lane.number, lane.since, tick, message.row)
         if self._accounts is not None:
             self._accounts.has_received(lane.device)

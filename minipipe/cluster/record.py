@@ -1,6 +1,6 @@
 """What the engine writes down while it runs, and the trace of a run reads."""
 
-ARRIVED, RECEIVED, MESSAGE_WIDTH = 4, 5, 8  # of the rows of messages
+ARRIVED, RECEIVED, RECEIVER, MESSAGE_WIDTH = 4, 5, 8, 9  # of the rows of messages
 
 
 class Record:
@@ -13,7 +13,7 @@ class Record:
     def __init__(self, lanes):
         self.lanes = lanes  # (device, name) of each lane, device by device
         self.spans = []     # rows of lane, label, start, end
-        self.messages = []  # rows of label, source, to, sent, arrived, received, bytes, lane that sent it
+        self.messages = []  # rows of label, source, to, sent, arrived, received, bytes, lane that sent it, lane that received it
         self.waits = []     # rows of lane, start, end, message
         self.blocked = []   # rows of lane, start, end, message that it has sent
         self.asked = []     # rows of lane, start, end, message that it has sent, lane that asked for it at the end
@@ -29,16 +29,17 @@ class Record:
     def sends(self, label, source, to, now, n_bytes, lane):
         """A message is sent; the index of its row."""
         row = len(self.messages)
-        self.messages += (label, source, to, now, None, None, n_bytes, lane)
+        self.messages += (label, source, to, now, None, None, n_bytes, lane, None)
         return row
 
     def arrives(self, message):
         """It is known when a message arrives."""
         self.messages[message.row + ARRIVED] = message.arrival
 
-    def receives(self, message, tick):
-        """A message is received."""
+    def receives(self, message, tick, lane):
+        """A message is received by a lane."""
         self.messages[message.row + RECEIVED] = tick
+        self.messages[message.row + RECEIVER] = lane
 
     def snapshot(self):
         """A record of what has happened so far, which does not change when the run goes on."""

@@ -8,7 +8,25 @@ A program is a generator. It yields a request and is resumed with the answer whe
         yield Send("F0", A, to=2)
 """
 
+from typing import NamedTuple
+
 ANY = "any device"  # the source of a Receive that takes whatever comes first
+
+
+class Label(NamedTuple):
+    """A name for a piece of work, and the kind of work that it is: pictures give each kind a colour and an entry in the legend.
+
+    Any object can be the label of a request; one that has a `kind`, as an action of a schedule has, is of that kind.
+
+    >>> print(Label("add 3", kind="add"))
+    add 3
+    """
+
+    text: str
+    kind: str
+
+    def __str__(self):
+        return self.text
 
 
 class Compute:

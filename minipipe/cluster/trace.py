@@ -18,7 +18,10 @@ class Span(NamedTuple):
 
 
 class Message(NamedTuple):
-    """`label` went from `source`, sent by one of its lanes, to device `to`. Ticks: sent, arrived, received (None: not yet)."""
+    """`label` went from `source`, sent by one of its lanes, to device `to`. Ticks: sent, arrived, received (None: not yet).
+
+    lane: the one that has sent it. to_lane: the one that has received it, None: not yet.
+    """
 
     label: object
     source: int
@@ -28,6 +31,7 @@ class Message(NamedTuple):
     received: float | None
     n_bytes: int
     lane: str = COMPUTE
+    to_lane: str | None = COMPUTE
 
 
 class Idle(NamedTuple):
@@ -103,8 +107,11 @@ class Trace:
     def _message_at(self):
         """{index of its row: `Message`}, those between the lanes of a device included."""
         lanes, width = self._record.lanes, MESSAGE_WIDTH
-        table = enumerate(rows(self._record.messages, width))
-        return {width * number: Message(*row, lanes[lane][1]) for number, (*row, lane) in table}
+        found = {}
+        for number, (*row, lane, to_lane) in enumerate(rows(self._record.messages, width)):
+            receiver = None if to_lane is None else lanes[to_lane][1]
+            found[width * number] = Message(*row, lanes[lane][1], receiver)
+        return found
 
     @cached_property
     def queued(self):
@@ -223,7 +230,7 @@ class Trace:
         if device not in range(self.n_devices):
             raise ValueError(f"device={device!r} is not one of the trace: its devices are 0 to {self.n_devices - 1}")
         changes = [(tick, held, 0) for owner, tick, held in rows(self._record.memory, 3) if owner == device]
-        for _, _, to, _, arrived, received, n_bytes, _ in rows(self._record.messages, MESSAGE_WIDTH):
+        for _, _, to, _, arrived, received, n_bytes, *_ in rows(self._record.messages, MESSAGE_WIDTH):
             if to == device and arrived is not None and arrived != received:
                 changes.append((arrived, None, n_bytes))
                 if received is not None:

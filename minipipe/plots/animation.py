@@ -2,8 +2,8 @@
 
 from math import inf
 
-from .boxes import HEIGHT
 from .memory import heights, timeline_with_memory
+from .rows import height_of, rows_of
 from .timeline import figure_size, timeline
 
 N_FRAMES = 100
@@ -30,12 +30,11 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
     from matplotlib.figure import Figure
 
     times = _times(trace.makespan, ticks_per_frame)
-    rows = heights(trace)
-    figure = Figure(
-        figsize=figure_size([trace], sum(rows) if memory else trace.n_devices), layout="constrained"
-    )
+    rows = rows_of(trace)
+    n_rows = sum(heights(trace)) if memory else height_of(rows)
+    figure = Figure(figsize=figure_size([trace], n_rows), layout="constrained")
     if memory:
-        axes = figure.subplots(2, sharex=True, height_ratios=rows)
+        axes = figure.subplots(2, sharex=True, height_ratios=heights(trace))
         timeline_with_memory(trace, axes, title=title, arrows=arrows)
     else:
         axes = [timeline(trace, figure.add_subplot(), title=title, arrows=arrows)]
@@ -50,7 +49,8 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
         curtain.x1 = now
         for line in lines:
             line.set_xdata([now, now])
-        running.set_verts([_outline(span) for span in trace.spans if span.start <= now < span.end])
+        begun = [span for span in trace.spans if span.start <= now < span.end]
+        running.set_verts([_outline(span, rows[span.device, span.lane]) for span in begun])
         axes[-1].set_xlabel(f"time (ticks): {now:.4g}")
         return [running, *lines]
 
@@ -124,6 +124,6 @@ def _running(ax):
     )
 
 
-def _outline(span):
-    top, bottom = span.device - HEIGHT / 2, span.device + HEIGHT / 2
+def _outline(span, row):
+    top, bottom = row.middle - row.height / 2, row.middle + row.height / 2
     return [(span.start, top), (span.end, top), (span.end, bottom), (span.start, bottom)]

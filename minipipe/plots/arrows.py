@@ -1,6 +1,6 @@
 """The messages of a run, as arrows over its timeline."""
 
-from .boxes import HEIGHT
+from .rows import ends_of, rows_of
 
 CHOICES = (False, True, "waited")
 STYLE = {
@@ -27,20 +27,28 @@ def arrows(ax, trace, which=True, until=None):
             f"arrows={which!r} is not a choice: "
             "use False, True or 'waited', for those that a device waited for"
         )
-    messages = [message for message in trace.messages if until is None or message.arrived <= until]
+    messages = [message for message in trace.messages if message.arrived is not None]
+    messages = [message for message in messages if until is None or message.arrived <= until]
     if which == "waited":
         waits = {
-            (idle.device, idle.end, idle.message) for idle in trace.idle if idle.reason in ("fill", "wait")
+            (idle.device, idle.lane, idle.end, idle.message)
+            for idle in trace.idle
+            if idle.reason in ("fill", "wait")
         }
-        messages = [message for message in messages if (message.to, message.received, message.label) in waits]
+        messages = [
+            message
+            for message in messages
+            if (message.to, message.to_lane, message.received, message.label) in waits
+        ]
     if messages:
-        tails = [(float(message.sent), message.source + _inwards(message)) for message in messages]
-        heads = [(float(message.arrived), message.to - _inwards(message)) for message in messages]
+        rows = rows_of(trace)
+        tails, heads = [], []
+        for message in messages:
+            source, to = (rows[end] for end in ends_of(message, rows))
+            # from the middle of the sender's row towards the receiver's, as far as leaves the numbers free
+            inwards = 1 / 4 if to.middle > source.middle else -1 / 4
+            tails.append((float(message.sent), source.middle + inwards * source.height))
+            heads.append((float(message.arrived), to.middle - inwards * to.height))
         (x, y), (to_x, to_y) = zip(*tails), zip(*heads)
         steps = [b - a for a, b in zip(x, to_x)], [b - a for a, b in zip(y, to_y)]
         ax.quiver(x, y, *steps, angles="xy", scale_units="xy", scale=1, zorder=3, **STYLE)
-
-
-def _inwards(message):
-    """From the middle of the sender's row towards the receiver's, as far as leaves the numbers free."""
-    return HEIGHT / 4 if message.to > message.source else -HEIGHT / 4

@@ -9,7 +9,9 @@ from bisect import bisect_left, bisect_right
 from math import inf
 from pathlib import Path
 
-from .boxes import STYLES
+from ..cluster import COMPUTE, lane_name
+from .colours import STYLES
+from .rows import ends_of, rows_of
 
 MICROSECONDS = {"ns": 0.001, "us": 1, "ms": 1000, "s": 1_000_000}
 NAMES = {kind: style["label"] for kind, style in STYLES.items()} | {"F&B": "forward and backward"}
@@ -26,8 +28,9 @@ def chrome_trace(runs, path=None, tick="1 ms"):
     path: the file to write, or None.
     tick: how long one tick is shown, a number and ns, us, ms or s; `ValueError` for anything else.
 
-    Devices are threads, spans are boxes with their ticks in the arguments, messages are arrows from the span
-    before the send to the span after the receipt, and memory is a counter, if the run counted it.
+    Devices are threads, and so are the other lanes that they have used; spans are boxes with their ticks in
+    the arguments, messages are arrows from the span before the send to the span after the receipt, and memory
+    is a counter, if the run counted it.
     """
     unit = _microseconds(tick)
     if not isinstance(runs, dict):
@@ -67,29 +70,40 @@ def _plain(number):
 
 def _names(name, trace, process):
     events = [("process_name", 0, {"name": name})]
-    for device in range(trace.n_devices):
-        events.append(("thread_name", device + 1, {"name": f"device {device}"}))
-        events.append(("thread_sort_index", device + 1, {"sort_index": device}))
+    for lane, thread in _threads(trace).items():
+        events.append(("thread_name", thread, {"name": lane_name(*lane)}))
+        events.append(("thread_sort_index", thread, {"sort_index": thread - 1}))
     return [
         {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": args}
         for kind, thread, args in events
     ]
 
 
+def _threads(trace):
+    """{(device, lane): the number of its thread}, in the order of the rows of a picture."""
+    return {lane: number for number, lane in enumerate(rows_of(trace), 1)}
+
+
 def _boxes(trace, process, unit):
+    threads = _threads(trace)
     return [
         {
             "ph": "X",
             "name": str(label),
-            "cat": NAMES.get(getattr(label, "kind", None), "work"),
+            "cat": _category(getattr(label, "kind", None)),
             "pid": process,
-            "tid": device + 1,
+            "tid": threads[device, lane],
             "ts": _plain(start * unit),
             "dur": _plain((end - start) * unit),
             "args": {"start": _plain(start), "end": _plain(end), **_place(label)},
         }
-        for device, label, start, end, _ in trace.spans
+        for device, label, start, end, lane in trace.spans
     ]
+
+
+def _category(kind):
+    """The name of a kind of work; "work" if it has none."""
+    return NAMES.get(kind, kind if isinstance(kind, str) else "work")
 
 
 def _place(label):
@@ -108,34 +122,35 @@ def _arrows(trace, process, unit):
 
     Spans of no length cannot hold an arrow.
     """
-    devices = range(trace.n_devices)
-    spans = [[span for span in trace.spans_of(device) if span.end > span.start] for device in devices]
-    starts = [[span.start for span in row] for row in spans]
-    ends = [[span.end for span in row] for row in spans]
+    threads = _threads(trace)
+    spans = {lane: [span for span in trace.spans_of(*lane) if span.end > span.start] for lane in threads}
+    starts = {lane: [span.start for span in row] for lane, row in spans.items()}
+    ends = {lane: [span.end for span in row] for lane, row in spans.items()}
     events = []
     for number, message in enumerate(trace.messages, 1):
         if message.received is None:
             continue
-        before = bisect_right(ends[message.source], message.sent) - 1
-        after = bisect_left(starts[message.to], message.received)
-        if before < 0 or after == len(spans[message.to]):
+        source, to = ends_of(message, threads)
+        before = bisect_right(ends[source], message.sent) - 1
+        after = bisect_left(starts[to], message.received)
+        if before < 0 or after == len(spans[to]):
             continue
-        begin, finish = spans[message.source][before], spans[message.to][after]
+        begin, finish = spans[source][before], spans[to][after]
         arrow = {"name": str(message.label), "cat": "message", "id": process * 10**9 + number, "pid": process}
         args = {when: _plain(getattr(message, when)) for when in ("sent", "arrived", "received")}
         args["bytes"] = int(message.n_bytes)
         leaves = begin.end - INSIDE * (begin.end - begin.start)
         comes = finish.start + INSIDE * (finish.end - finish.start)
         events += [
-            arrow | {"ph": "s", "tid": message.source + 1, "ts": _plain(leaves * unit), "args": args},
-            arrow | {"ph": "f", "bp": "e", "tid": message.to + 1, "ts": _plain(comes * unit)},
+            arrow | {"ph": "s", "tid": threads[source], "ts": _plain(leaves * unit), "args": args},
+            arrow | {"ph": "f", "bp": "e", "tid": threads[to], "ts": _plain(comes * unit)},
         ]
     return events
 
 
 def _memory(trace, process, unit):
     """One counter per device; none in a run that counted no memory."""
-    events = []
+    events, threads = [], _threads(trace)
     for device in range(trace.n_devices):
         try:
             curve = trace.memory(device)
@@ -147,7 +162,7 @@ def _memory(trace, process, unit):
                     "ph": "C",
                     "name": f"memory of device {device}",
                     "pid": process,
-                    "tid": device + 1,
+                    "tid": threads[device, COMPUTE],
                     "ts": _plain(ticks * unit),
                     "args": {"bytes": int(n_bytes)},
                 }

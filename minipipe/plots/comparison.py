@@ -1,7 +1,10 @@
 """Several runs below each other on one time axis."""
 
 from . import legend as legends
-from .boxes import HEIGHT, boxes, lanes_of
+from .boxes import boxes
+from .colours import styles_of
+from .places import places_of
+from .rows import height_of, rows_of
 from .timeline import figure_size, timeline
 
 TRACK = "#EFEFEF"       # behind a run, so that its idle time differs from the time after its end
@@ -26,28 +29,32 @@ def compare(traces, arrows=False):
         idle = f"idle {100 * float(trace.bubble('total')):.0f} % of the time"
         titles.append(f"{name}: {float(trace.makespan):g} ticks, {idle}")
     longest = max(trace.makespan for trace in traces.values())
-    heights = [trace.n_devices + TITLE_ROWS for trace in traces.values()]
+    heights = [height_of(rows_of(trace)) + TITLE_ROWS for trace in traces.values()]
+    styles = styles_of(traces.values())
     size = figure_size(list(traces.values()), sum(heights), row_height=0.3, widest=12)
     figure = Figure(figsize=size, layout="constrained")
     all_axes = figure.subplots(len(traces), squeeze=False, sharex=True, height_ratios=heights)[:, 0]
     for ax, trace, title in zip(all_axes, traces.values(), titles):
-        timeline(trace, ax, title=title, legend=False, arrows=arrows, longest=longest)
+        timeline(trace, ax, title=title, legend=False, arrows=arrows, longest=longest, styles=styles)
         _tracks(ax, trace)
         ax.tick_params(axis="y", labelsize=8)
         if ax is not all_axes[-1]:
             ax.set_xlabel("")
             ax.tick_params(axis="x", length=0)
             ax.spines["bottom"].set_visible(False)
-    shown = [box for trace in traces.values() for box in boxes(trace)]
-    legends.draw_on_top(figure, *legends.entries(shown, [lanes_of(trace) for trace in traces.values()]))
+    shown = [box for trace in traces.values() for box in boxes(trace, styles=styles)]
+    places = [places_of(trace) for trace in traces.values()]
+    legends.draw_on_top(figure, *legends.entries(shown, places, styles))
     return figure
 
 
 def _tracks(ax, trace):
-    """A grey strip for each device, to the end of the run."""
+    """A grey strip for each row, to the end of the run."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
-    tops = [device - HEIGHT / 2 for device in range(trace.n_devices)]
-    strips = [Rectangle((0, top), trace.makespan, HEIGHT) for top in tops]
+    strips = [
+        Rectangle((0, row.middle - row.height / 2), trace.makespan, row.height)
+        for row in rows_of(trace).values()
+    ]
     ax.add_collection(PatchCollection(strips, facecolor=TRACK, edgecolor="none", zorder=0))

@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from .boxes import HEIGHT
+from .rows import ends_of, rows_of
 
 STYLE = {"linewidth": 2.2, "zorder": 3}
 
@@ -16,30 +16,35 @@ def critical_path(trace, ax, until=None):
 
     Thick outlines are the work on the path. A thick line is a transfer, from the sender's row to the
     receiver's: of one message, or of all that queued in front of it on the link, too. It comes back where
-    the sender went on after it, on a blocking link.
+    the sender went on after it, on a blocking link. Where one lane of a device has waited for another, it
+    leads from row to row, too.
     """
     from matplotlib.patches import Rectangle
 
     end = trace.makespan if until is None else until
     path = [step._replace(end=min(step.end, end)) for step in trace.critical_path() if step.start < end]
+    rows = rows_of(trace)
     for step in path:
         if hasattr(step.what, "device"):
-            corner = step.start, step.what.device - HEIGHT / 2
+            row = rows[step.what.device, step.what.lane]
+            corner = step.start, row.middle - row.height / 2
             ax.add_patch(
-                Rectangle(corner, step.end - step.start, HEIGHT, fill=False, edgecolor="black", **STYLE)
+                Rectangle(corner, step.end - step.start, row.height, fill=False, edgecolor="black", **STYLE)
             )
-    stays = [(ends, list(steps)) for ends, steps in groupby(path, key=lambda step: _ends(step.what))]
+    stays = [(ends, list(steps)) for ends, steps in groupby(path, key=lambda step: _ends(step.what, rows))]
     for ((source, to), steps), next_stay in zip(stays, [*stays[1:], None]):
         if source != to:
-            half = HEIGHT / 2 if to > source else -HEIGHT / 2
-            ticks, rows = [steps[0].start, steps[-1].end], [source + half, to - half]
+            half = 1 / 2 if rows[to].middle > rows[source].middle else -1 / 2
+            leaves = rows[source].middle + half * rows[source].height
+            arrives = rows[to].middle - half * rows[to].height
+            ticks, heights = [steps[0].start, steps[-1].end], [leaves, arrives]
             if next_stay is not None and next_stay[0][0] == source:
                 ticks.append(ticks[-1])
-                rows.append(source + half)
-            ax.plot(ticks, rows, color="black", solid_capstyle="butt", **STYLE)
+                heights.append(leaves)
+            ax.plot(ticks, heights, color="black", solid_capstyle="butt", **STYLE)
     return ax
 
 
-def _ends(what):
-    """The devices between which a step of the path goes; twice the same one for work."""
-    return (what.device, what.device) if hasattr(what, "device") else (what.source, what.to)
+def _ends(what, rows):
+    """The keys of the rows between which a step of the path goes; twice the same one for work."""
+    return 2 * ((what.device, what.lane),) if hasattr(what, "device") else ends_of(what, rows)

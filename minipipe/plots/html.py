@@ -5,9 +5,12 @@ import math
 from importlib import resources
 
 from ..schedules import alive_microbatches
-from .boxes import OTHER, STYLES, UNNUMBERED, lanes_of
+from .boxes import UNNUMBERED
+from .colours import OTHER, styles_of
+from .places import places_of
+from .rows import ends_of, rows_of
 
-KINDS = STYLES | {"U": {"facecolor": "#808080", "label": "update"}}  # a mark that is seen on dark paper, too
+UPDATE = {"facecolor": "#808080", "label": "update"}  # a mark that is seen on dark paper, too
 LONG = 10_000
 
 
@@ -15,8 +18,9 @@ def html(trace, path=None, title=None):
     """`trace` as one interactive HTML page: the text, or None if it has been written to the file `path`.
 
     In the page, one can step or play through the ticks, zoom, ask every box and every gap what it is,
-    and see the messages that travel. Below each device's row are the bytes that it holds, or, where the run
-    has counted no memory, the micro-batches that are alive on it. The page contains all that it needs.
+    and see the messages that travel. Below each device's rows, of which it has one for each lane that it has
+    used, are the bytes that it holds, or, where the run has counted no memory, the micro-batches that are
+    alive on it. The page contains all that it needs.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import gpipe
@@ -40,20 +44,28 @@ def html(trace, path=None, title=None):
 def page_data(trace, title=None):
     """What the page knows of `trace`, in plain numbers, strings, lists and dicts.
 
-    spans: [device, start, end, label, parts], and each part [kind, stage, micro-batch, copy, position]: which
+    lanes: [device, name] of each row, if a device has more than one; otherwise, rows are devices.
+    spans: [row, start, end, label, parts], and each part [kind, stage, micro-batch, copy, position]: which
         copy of the network it works on, and where its stage stands among those of its device. A label that
-        is not of a schedule has no parts.
+        is not of a schedule has no parts, but one of its kind alone, if it has a kind.
+    idle: [row, start, end, reason, message, device that it comes from or goes to].
+    messages: [label, row of the sender, row of the receiver, sent, arrived]; those that nobody knows the
+        arrival of are left out.
     memory: for each device, [tick, amount] from each change on.
     """
-    lanes = lanes_of(trace)
+    places, styles = places_of(trace), styles_of([trace]) | {"U": UPDATE}
+    rows = {lane: number for number, lane in enumerate(rows_of(trace))}
 
     def part_row(part, device):
+        if not hasattr(part, "microbatch"):
+            return [part.kind, None, None, 0, 0]
         copy = (
-            lanes.copy_at[device, part.stage] if part.kind in UNNUMBERED else lanes.copy_of[part.microbatch]
+            places.copy_at[device, part.stage] if part.kind in UNNUMBERED else places.copy_of[part.microbatch]
         )
-        return [part.kind, part.stage, part.microbatch, copy, lanes.of[device, part.stage]]
+        return [part.kind, part.stage, part.microbatch, copy, places.of[device, part.stage]]
 
     memory, unit = _memory(trace)
+    lanes = [[device, row.name] for (device, _), row in rows_of(trace).items()]
     return {
         "title": title or f"A run on {trace.n_devices} devices",
         "devices": trace.n_devices,
@@ -62,33 +74,39 @@ def page_data(trace, title=None):
         "bubble": {of: float(trace.bubble(of)) for of in ("total", "ideal", "span")}
         if any(trace.busy_ticks())
         else None,
-        "copies": 1 + lanes.copies,
-        "most_stages": lanes.n,
+        "copies": places.n_copies,
+        "most_stages": places.n,
         "kinds": {
-            kind: [style["facecolor"], style["label"]] for kind, style in (KINDS | {"": OTHER}).items()
+            kind: [style["facecolor"], style["label"]] for kind, style in (styles | {"": OTHER}).items()
         },
         "spans": [
             [
-                device, _number(start), _number(end), str(label),
-                [part_row(part, device) for part in _parts(label)],
+                rows[device, lane], _number(start), _number(end), str(label),
+                [part_row(part, device) for part in _parts(label, styles)],
             ]
-            for device, label, start, end, _ in trace.spans
+            for device, label, start, end, lane in trace.spans
         ],
         "idle": [
-            [device, _number(start), _number(end), reason, None if source is None else str(message), source]
-            for device, start, end, reason, message, source, _ in trace.idle
+            [
+                rows[device, lane], _number(start), _number(end), reason,
+                None if source is None else str(message), source,
+            ]
+            for device, start, end, reason, message, source, lane in trace.idle
         ],
         "messages": [
-            [str(label), source, to, _number(sent), _number(arrived)]
-            for label, source, to, sent, arrived, *_ in trace.messages
+            [str(message.label), *(rows[end] for end in ends_of(message, rows)),
+             _number(message.sent), _number(message.arrived)]
+            for message in trace.messages
+            if message.arrived is not None
         ],
         "memory": [[[_number(tick), int(amount)] for tick, amount in curve] for curve in memory],
         "unit": unit,
-    }
+    } | ({"lanes": lanes} if len(lanes) > trace.n_devices else {})
 
 
-def _parts(label):
-    return getattr(label, "parts", ())
+def _parts(label, styles):
+    """The parts of an action or overlap; of other work the label, if its kind has a colour."""
+    return getattr(label, "parts", (label,) if getattr(label, "kind", None) in styles else ())
 
 
 def _number(time):

@@ -1,23 +1,24 @@
 """The legend of a timeline: the kinds of work, and what the shades mean."""
 
-from .boxes import EDGE, OTHER, STYLES, shade
+from .colours import EDGE, OTHER, shade
 
 FONT_SIZE = 9
 
 
-def entries(boxes, lanes):
+def entries(boxes, places, styles):
     """(handles, labels) for the kinds of work among `boxes`.
 
-    lanes: a list, the `Lanes` of each trace that the boxes come from.
+    places: a list, the `Places` of each trace that the boxes come from.
+    styles: of the kinds of work.
     """
-    n_lanes = max(each.n for each in lanes)
+    n_places = max(each.n for each in places)
     kinds = {box.kind: None for box in boxes}
-    handles = [_handle(kind, n_lanes) for kind in (*STYLES, None) if kind in kinds]
-    labels = [STYLES.get(kind, OTHER)["label"] for kind in (*STYLES, None) if kind in kinds]
-    for copies, thing in ((False, "device's {} stage"), (True, "network's {} copy")):
-        n = max((each.n for each in lanes if each.n > 1 and each.copies == copies), default=0)
+    handles = [_handle(kind, n_places, styles) for kind in (*styles, None) if kind in kinds]
+    labels = [styles.get(kind, OTHER)["label"] for kind in (*styles, None) if kind in kinds]
+    for shared, thing in ((False, "device's {} stage"), (True, "network's {} copy")):
+        n = max((each.n for each in places if each.n > 1 and each.shared == shared), default=0)
         if n and handles:
-            handles.append(_handle(None, n))
+            handles.append(_handle(None, n, styles))
             which = {2: "1st, 2nd", 3: "1st, 2nd, 3rd"}.get(n, f"1st to {n}th")
             labels.append(thing.format(which))
     return handles, labels
@@ -77,9 +78,10 @@ def _width(labels, n_columns):
     return sum(max(widths[first:last]) for first, last in zip(ends, ends[1:]))
 
 
-def _handle(kind, n_lanes):
+def _handle(kind, n_places, styles):
     from matplotlib.patches import Patch
 
-    edge = {name: STYLES.get(kind, {}).get(name, value) for name, value in EDGE.items()}
-    patches = tuple(Patch(facecolor=shade(kind, lane, n_lanes), **edge) for lane in range(n_lanes))
+    edge = {name: styles.get(kind, {}).get(name, value) for name, value in EDGE.items()}
+    colours = [shade(kind, place, n_places, styles) for place in range(n_places)]
+    patches = tuple(Patch(facecolor=colour, **edge) for colour in colours)
     return patches if len({patch.get_facecolor() for patch in patches}) > 1 else patches[0]

@@ -4,7 +4,8 @@ The curves stand alone, or under the timeline.
 """
 
 from ..schedules import alive_microbatches
-from .boxes import lanes_of
+from .places import places_of
+from .rows import height_of, rows_of
 from .timeline import figure_size, new_axes, timeline
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
@@ -44,7 +45,7 @@ def alive(trace, ax=None, title=None, legend=True, until=None):
     curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
     if not any(curves):
         raise ValueError("this run names no forwards of micro-batches: only a schedule's labels do")
-    unit = "micro-batches alive" if lanes_of(trace).n == 1 else "micro-batches alive,\nsummed over stages"
+    unit = "micro-batches alive" if places_of(trace).n == 1 else "micro-batches alive,\nsummed over stages"
     ax = _draw(trace, [[(0, 0), *curve] for curve in curves], unit, ax, title, legend, until)
     _draw_apart(ax)
     ax.yaxis.get_major_locator().set_params(integer=True)
@@ -84,7 +85,7 @@ def counts_bytes(trace):
 
 def heights(trace):
     """The heights of a timeline and the memory curves below it, in the unit of rows."""
-    return trace.n_devices + 1, max(3, 0.6 * trace.n_devices)
+    return height_of(rows_of(trace)) + 1, max(3, 0.6 * trace.n_devices)
 
 
 def _new_pair(trace):

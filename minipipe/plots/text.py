@@ -3,7 +3,9 @@
 from fractions import Fraction
 from math import ceil, gcd, lcm
 
-from .boxes import UNNUMBERED, parts_of
+from .boxes import UNNUMBERED
+from .colours import STYLES, parts_of
+from .rows import rows_of
 
 MOST_COLUMNS = 4000
 
@@ -11,9 +13,12 @@ MOST_COLUMNS = 4000
 def text(trace, width=100):
     """`trace` as lines of text: one row per device, one column per tick, dots for the bubble.
 
+    A row with the name of another lane is of the device above.
+
     `B3--` is the backward of micro-batch 3, as wide as its ticks, and `F5&B2-` a forward and a backward
     that overlap. Where a device works on the same micro-batch in several stages, the stage stands in front:
-    `2F0`. An update that takes no time is a `U` at the end of the box before it, if there is room.
+    `2F0`. Work that takes no time is one letter at the end of what is before it, if there is room: the `U` of
+    an update, the `A` of an all-reduce, or a `|` for another kind of work.
     A column is the longest time that divides all starts and ends, or the shortest action if that would be too
     fine; then times are rounded to columns. A timeline of more than `width` characters goes on in a second
     block below.
@@ -31,14 +36,15 @@ def text(trace, width=100):
     for span, (first, last) in positions.items():
         needed = len(names[span.label, span.device]) + gap
         cell = max(cell, ceil(needed / (last - first)))
-    rows = [["."] * (cell * n_columns) for _ in range(trace.n_devices)]
+    rows = {lane: ["."] * (cell * n_columns) for lane in rows_of(trace)}
     for span, (first, last) in positions.items():
-        name = names[span.label, span.device]
-        rows[span.device][cell * first:cell * last] = name.ljust(cell * (last - first) - gap, "-") + " " * gap
-    _mark_updates(rows, trace, unit, cell, gap)
+        name, row = names[span.label, span.device], rows[span.device, span.lane]
+        row[cell * first:cell * last] = name.ljust(cell * (last - first) - gap, "-") + " " * gap
+    _mark_what_takes_no_time(rows, trace, unit, cell, gap)
+    named = [(row.name, rows[lane]) for lane, row in rows_of(trace).items()]
     per_block = max(1, width // cell)
     starts = range(0, n_columns, per_block)
-    blocks = [_block(rows, start, min(start + per_block, n_columns), cell, unit) for start in starts]
+    blocks = [_block(named, start, min(start + per_block, n_columns), cell, unit) for start in starts]
     return "\n\n".join(blocks)
 
 
@@ -47,24 +53,26 @@ def _columns_of(span, unit):
     return first, max(round(span.end / unit), first + 1)
 
 
-def _mark_updates(rows, trace, unit, cell, gap):
-    """A `U` in the last character of the box that ends where an update takes no time."""
+def _mark_what_takes_no_time(rows, trace, unit, cell, gap):
+    """Its letter in the last character of the box or of the idle time that ends where work takes no time."""
     for span in trace.spans:
-        if span.end == span.start and getattr(span.label, "kind", None) == "U":
-            row, position = rows[span.device], cell * round(span.start / unit) - 1 - gap
-            if position >= 0 and row[position] == "-":
-                row[position] = "U"
+        kind = getattr(span.label, "kind", None)
+        is_shown = kind is not None and (kind in UNNUMBERED or kind not in STYLES)
+        if span.end == span.start and is_shown:
+            row, position = rows[span.device, span.lane], cell * round(span.start / unit) - 1 - gap
+            if position >= 0 and row[position] in "-.":
+                row[position] = kind if kind in UNNUMBERED else "|"
 
 
 def _block(rows, start, stop, cell, unit):
-    margin = len(f"device {len(rows) - 1}") + 2
+    margin = max(len(name) for name, _ in rows) + 2
     ruler = ""
     for column in range(start, stop):
         if column % 5 == 0 or (column == start and column % 5 < 3):
             ruler = ruler.ljust((column - start) * cell) + f"{float(column * unit):g}"
     lines = ["tick".ljust(margin) + ruler]
-    for device, row in enumerate(rows):
-        lines.append(f"device {device}".ljust(margin) + "".join(row[start * cell:stop * cell]).rstrip())
+    for name, row in rows:
+        lines.append(name.ljust(margin) + "".join(row[start * cell:stop * cell]).rstrip())
     return "\n".join(lines)
 
 

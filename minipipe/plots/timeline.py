@@ -1,14 +1,24 @@
 """The timeline of a run: one row per device, one box per action, and the bubble as empty space."""
 
+from bisect import bisect_right
+
+from ..cluster import COMPUTE
 from . import legend as legends
 from .arrows import arrows as draw_arrows
-from .boxes import EDGE, STYLES, boxes, ink, lanes_of
+from .boxes import boxes
+from .colours import EDGE, STYLES, ink, styles_of
+from .places import places_of
+from .rows import MARGIN, height_of, rows_of
 
 LARGEST, SMALLEST = 8, 4.5  # points: the numbers in the boxes, and what is not worth printing
 DIGIT = 0.64                # the width of a digit, in parts of the size of the font
+SMALL, SOFT = 8, "#59636E"  # points, and the colour: the name of a lane below that of its device
+MARK, OUTLINE = 2, 1.2      # points: the width of work that takes no time, and of its edges together
 
 
-def timeline(trace, ax=None, until=None, title=None, legend=True, arrows=False, longest=None):
+def timeline(
+    trace, ax=None, until=None, title=None, legend=True, arrows=False, longest=None, styles=None
+):
     """Draw a run into matplotlib axes, and return the axes.
 
     trace: the run.
@@ -19,31 +29,38 @@ def timeline(trace, ax=None, until=None, title=None, legend=True, arrows=False, 
     arrows: True draws every message between devices from its sender, when it was sent, to its receiver,
         when it arrived; "waited" only those that a device stood idle for.
     longest: the ticks on the time axis, if they shall be more than the run's.
+    styles: of the kinds of work; `styles_of` this run if None.
 
-    Time runs to the right, in ticks; device 0 is on top; the number in a box is its micro-batch.
+    Time runs to the right, in ticks; device 0 is on top; the number in a box is its micro-batch. What a
+    device has done beside its computing is in a lower row with the name of the lane.
     A forward and a backward that overlap share a box, the forward above. Where a device has several stages,
-    the later ones are darker, with white numbers. A thick line is an update; one that takes time is as wide
-    as that.
+    the later ones are darker, with white numbers. A thick line is work that takes no time, such as an
+    update; one that takes time is as wide as that.
     """
     if ax is None:
         ax = new_axes(trace)
+    rows = rows_of(trace)
+    styles = styles_of([trace]) if styles is None else styles
     ticks = float(max(trace.makespan, until or 0, longest or 0)) or 1  # matplotlib knows no fractions
-    shown = boxes(trace, until)
-    fill(ax, shown)
-    write(ax, shown, ticks, trace.n_devices)
+    shown = boxes(trace, until, styles)
+    fill(ax, shown, styles)
+    write(ax, shown, ticks, height_of(rows))
     if arrows is not False:
         draw_arrows(ax, trace, arrows, until)
     ax.set_xlim(0, ticks)
-    ax.set_ylim(trace.n_devices - 0.5, -0.5)
-    ax.set_yticks(range(trace.n_devices), [f"device {device}" for device in range(trace.n_devices)])
+    ax.set_ylim(height_of(rows) - MARGIN, -MARGIN)
+    ax.set_yticks([row.middle for row in rows.values()], [row.name for row in rows.values()])
     ax.tick_params(axis="y", length=0)
+    for (_, lane), name in zip(rows, ax.get_yticklabels()):
+        if lane != COMPUTE:
+            name.set(color=SOFT, fontsize=SMALL)
     ax.set_xlabel("time (ticks)")
     for side in ("top", "right", "left"):
         ax.spines[side].set_visible(False)
     if title:
         ax.set_title(title, loc="left", fontsize=11)
     if legend and shown:
-        legends.draw(ax, *legends.entries(shown, [lanes_of(trace)]), title)
+        legends.draw(ax, *legends.entries(shown, [places_of(trace)], styles), title)
     return ax
 
 
@@ -51,7 +68,7 @@ def timeline_figure(trace, title=None):
     """A matplotlib `Figure` with the timeline of `trace`, which needs no display."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=figure_size([trace], trace.n_devices), layout="constrained")
+    figure = Figure(figsize=figure_size([trace], height_of(rows_of(trace))), layout="constrained")
     timeline(trace, ax=figure.add_subplot(), title=title)
     return figure
 
@@ -60,29 +77,30 @@ def new_axes(trace):
     """Axes in a new figure whose size suits the number of boxes and devices."""
     import matplotlib.pyplot as plt
 
-    return plt.subplots(figsize=figure_size([trace], trace.n_devices), layout="constrained")[1]
+    return plt.subplots(figsize=figure_size([trace], height_of(rows_of(trace))), layout="constrained")[1]
 
 
 def figure_size(traces, n_rows, row_height=0.45, widest=16):
     """(width, height) in inches of a figure with timelines on one time axis.
 
     traces: the runs.
-    n_rows: how many rows there are in all.
-    row_height: of one, in inches.
+    n_rows: how high the rows are in all, in those of a device.
+    row_height: of one of these, in inches.
     widest: inches.
 
     The shortest box gets about 0.24 inches.
     """
     spans = [span.end - span.start for trace in traces for span in trace.spans if span.end > span.start]
-    most = max(
-        (len(trace.spans_of(device)) for trace in traces for device in range(trace.n_devices)), default=0
-    )
+    most = max((len(trace.spans_of(*lane)) for trace in traces for lane in trace.lanes), default=0)
     n_columns = min(max(trace.makespan for trace in traces) / min(spans), 4 * most) if spans else 0
     return min(widest, max(6.5, 0.24 * n_columns + 1)), row_height * n_rows + 1.1
 
 
-def fill(ax, shown):
-    """Draw boxes, one collection for each kind of work and stage of a device."""
+def fill(ax, shown, styles):
+    """Draw boxes, one collection for each kind of work and stage of a device.
+
+    What takes no time is in a collection of its own.
+    """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
     from matplotlib.transforms import Bbox, TransformedBbox
@@ -91,14 +109,24 @@ def fill(ax, shown):
     edge_to_edge = TransformedBbox(Bbox([[-0.005, 0], [1.005, 1]]), ax.transAxes)
     groups = {}
     for box in shown:
-        groups.setdefault((box.kind, box.lane, box.colour), []).append(box)
-    for (kind, _, colour), group in groups.items():
+        groups.setdefault((box.kind, box.place, box.colour, box.left == box.right), []).append(box)
+    for (kind, _, colour, takes_no_time), group in groups.items():
         rectangles = [
             Rectangle((box.left, box.top), box.right - box.left, box.bottom - box.top) for box in group
         ]
-        style = {name: STYLES.get(kind, {}).get(name, value) for name, value in EDGE.items()}
+        style = {name: styles.get(kind, {}).get(name, value) for name, value in EDGE.items()}
+        if takes_no_time and style == EDGE:
+            style = _style_of_marks(colour)
         collection = ax.add_collection(PatchCollection(rectangles, facecolor=colour, **style))
         collection.set_clip_box(edge_to_edge)
+
+
+def _style_of_marks(colour):
+    """A line of the colour that boxes of the kind have, with their edge."""
+    from matplotlib.patheffects import withStroke
+
+    outline = withStroke(linewidth=MARK + OUTLINE, foreground=EDGE["edgecolor"])
+    return {"edgecolor": colour, "linewidth": MARK, "path_effects": [outline]}
 
 
 def write(ax, shown, ticks, n_rows):
@@ -107,10 +135,11 @@ def write(ax, shown, ticks, n_rows):
     ax: matplotlib axes.
     shown: the `Box`es.
     ticks: on the time axis.
-    n_rows: on the other axis.
+    n_rows: how high the rows on the other axis are, in those of a device.
     """
     points = 72 / ax.figure.dpi
     wide, high = ax.bbox.width * points / ticks, ax.bbox.height * points / n_rows
+    _write_before_marks(ax, shown, wide)
     room = {}
     for box in shown:
         if box.text:
@@ -123,3 +152,30 @@ def write(ax, shown, ticks, n_rows):
             (box.left + box.right) / 2, (box.top + box.bottom) / 2, box.text, color=ink(box.colour),
             clip_on=True, ha="center", va="center", fontsize=common if box.text.isdigit() else size,
         )
+
+
+def _write_before_marks(ax, shown, wide):
+    """Write the label of work that takes no time before it, where there is room; actions have none.
+
+    wide: points for a tick.
+    """
+    from matplotlib.patheffects import withStroke
+
+    halo = [withStroke(linewidth=2.5, foreground="white")]  # keeps the words apart from arrows
+    ends = {}  # of all boxes of a row
+    for box in sorted(shown, key=lambda box: box.right):
+        ends.setdefault(_middle(box), [0]).append(box.right)
+    for mark in shown:
+        if mark.left == mark.right and mark.text and mark.kind not in STYLES:
+            row = ends[_middle(mark)]
+            free = row[bisect_right(row, mark.left) - 2]  # the last end before its own
+            needed = DIGIT * LARGEST * (len(mark.text) + 1) / wide
+            if mark.left - free >= needed:
+                ax.text(
+                    mark.left - needed / 2, _middle(mark), mark.text, clip_on=True, ha="center", va="center",
+                    fontsize=LARGEST, path_effects=halo, zorder=4,
+                )
+
+
+def _middle(box):
+    return round((box.top + box.bottom) / 2, 6)
