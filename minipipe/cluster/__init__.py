@@ -1,4 +1,5 @@
-"""Simulated hardware: devices that run programs, links between them, a clock, memory, and the trace of a run."""
+"""Simulated hardware: devices that run programs, links between them, a clock, memory, and the trace of a
+run."""
 
 from .critical_path import Step, critical_path, describe_path
 from .devices import COMPUTE
@@ -11,7 +12,7 @@ from .requests import ANY, Compute, Receive, Send
 from .trace import Idle, Message, Span, Trace
 
 __all__ = [
-    "ANY", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError", "Explanation", "Idle", "IdlePart", "Link",
-    "MemoryLimitError", "Message", "Port", "Receive", "Send", "Span", "Step", "Trace", "bytes_by_kind", "critical_path",
-    "describe_path", "explain", "links_between", "own", "ports",
+    "ANY", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError", "Explanation",
+    "Idle", "IdlePart", "Link", "MemoryLimitError", "Message", "Port", "Receive", "Send", "Span", "Step", "Trace",
+    "bytes_by_kind", "critical_path", "describe_path", "explain", "links_between", "own", "ports",
 ]

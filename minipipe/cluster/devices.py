@@ -3,6 +3,15 @@
 COMPUTE = "compute"  # the lane of a device that runs one program
 
 
+def lane_name(device, lane):
+    """What a text calls a lane; the one that computes is the device.
+
+    >>> lane_name(2, "compute"), lane_name(2, "communication")
+    ('device 2', 'device 2 communication')
+    """
+    return f"device {device}" if lane == COMPUTE else f"device {device} {lane}"
+
+
 class Device:
     """One device.
 
@@ -24,31 +33,37 @@ class Lane:
     number: its place among the lanes of all devices.
     resume: goes on with the program, up to its next request.
     answer: what the program is resumed with.
-    postponed: a Compute that starts when the clock goes on.
-    waits_for, since: (label, other device, whether that one is to ask for it) of a message that nobody knows the arrival of.
+    starts: a Compute that it has come to in this tick.
+    waits_for, since: (label, other device, whether that one is to ask for it) of a message that nobody knows
+        the arrival of.
     work: the arguments of its Compute, and what that has returned.
     """
 
-    __slots__ = ("answer", "device", "name", "number", "postponed", "resume", "since", "waits_for", "work")
+    __slots__ = ("answer", "device", "name", "number", "resume", "since", "starts", "waits_for", "work")
 
     def __init__(self, number, device, name, program):
         self.number, self.device, self.name, self.resume = number, device, name, program.send
-        self.answer = self.postponed = self.waits_for = self.work = None
+        self.answer = self.starts = self.waits_for = self.work = None
         self.since = 0
 
 
 def devices_of(programs):
-    """(the devices, their lanes one device after another) that run `programs`; `ValueError` for a lane that nobody runs."""
+    """(the devices, their lanes one device after another) that run `programs`; `ValueError` for a lane that
+    nobody runs."""
     devices, lanes = [], []
     for number, program in enumerate(programs):
         device = Device()
         of_lanes = program if isinstance(program, dict) else {COMPUTE: program}
         if COMPUTE not in of_lanes:
-            raise ValueError(f"device {number} has the lanes {list(of_lanes)}, but nothing to compute: call one of them {COMPUTE!r}")
+            raise ValueError(
+                f"device {number} has the lanes {list(of_lanes)}, but nothing to compute: "
+                f"call one of them {COMPUTE!r}"
+            )
         for name, of_lane in of_lanes.items():
             if not hasattr(of_lane, "send"):
                 raise ValueError(
-                    f"the lane {name!r} of device {number} has {of_lane!r} to run: give it a generator, or leave the lane out"
+                    f"the lane {name!r} of device {number} has {of_lane!r} to run: "
+                    "give it a generator, or leave the lane out"
                 )
             lane = Lane(len(lanes), number, name, of_lane)
             lanes.append(lane)

@@ -35,9 +35,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from .critical_path import ticks
-from .devices import COMPUTE
+from .devices import COMPUTE, lane_name
 from .held_back import held_back
-from .trace import Idle, Message, Span, lane_name, way_of
+from .trace import Idle, Message, Span, way_of
 from .waiting import obstacles
 
 CAUSES = ("fill", "wait", "imbalance", "link", "memory limit", "drain")

@@ -24,11 +24,13 @@ class Compute:
 
 
 class Send:
-    """Hand `value` to the device `to` under the name `label`. The sender goes on at once, unless the link says otherwise.
+    """Hand `value` to the device `to` under the name `label`.
 
-    The receiver gets a copy, made now: the sender may overwrite its arrays afterwards. n_bytes: the size of a message
-    whose value is None, in a simulation; other messages have the size of their arrays. What one lane sends to its own
-    device, another lane of it can receive, at no cost.
+    The sender goes on at once, unless the link says otherwise.
+
+    The receiver gets a copy, made now: the sender may overwrite its arrays afterwards. n_bytes: the size of a
+    message whose value is None, in a simulation; other messages have the size of their arrays. What one lane
+    sends to its own device, another lane of it can receive, at no cost.
     """
 
     __slots__ = ("label", "value", "to", "n_bytes")
@@ -38,10 +40,10 @@ class Send:
 
 
 class Receive:
-    """Wait for the message `label` from the device `source`; the answer is its value, which is the receiver's own.
+    """Wait for the message `label` from the device `source`; the answer is its value, the receiver's own.
 
-    source=ANY: wait for the earliest message of this name, whoever sends it (of two that arrive in one tick, that of the
-    lower device); the answer is then (source, value).
+    source=ANY: wait for the earliest message of this name, whoever sends it (of two that arrive in one tick,
+    that of the lower device); the answer is then (source, value).
     """
 
     __slots__ = ("label", "source")

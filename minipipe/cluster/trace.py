@@ -3,7 +3,7 @@
 from functools import cached_property
 from typing import NamedTuple
 
-from .devices import COMPUTE
+from .devices import COMPUTE, lane_name
 from .record import MESSAGE_WIDTH, rows
 
 
@@ -49,15 +49,6 @@ class Idle(NamedTuple):
     def __str__(self):
         cause = "" if self.source is None else f", waiting for {self.message} {way_of(self)} device {self.source}"
         return f"{lane_name(self.device, self.lane)} idle from {self.start} to {self.end}: {self.reason}{cause}"
-
-
-def lane_name(device, lane):
-    """What a text calls a lane; the one that computes is the device.
-
-    >>> lane_name(2, "compute"), lane_name(2, "communication")
-    ('device 2', 'device 2 communication')
-    """
-    return f"device {device}" if lane == COMPUTE else f"device {device} {lane}"
 
 
 def way_of(idle):
