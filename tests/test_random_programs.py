@@ -1,5 +1,4 @@
-"""The engine against random programs: it does what a slow, plain one does, ticking or running, and can
-explain all of it."""
+"""The engine against random programs: it does what a slow, plain one does, and can explain all of it."""
 
 from fractions import Fraction
 
@@ -24,8 +23,7 @@ def ended(setting, kept=None):
 @settings(max_examples=400)
 @given(settings_of_runs())
 def test_a_slow_and_plain_cluster_does_the_same(setting):
-    """The same work at the same ticks, the same messages, sent, arrived and received at the same ticks, and
-    the same deadlocks."""
+    """The same work at the same ticks, the same messages at the same ticks, and the same deadlocks."""
     cluster, stuck = ended(setting)
     slow = SlowCluster(setting.generators(), setting.link, setting.ports).run()
     trace = cluster.trace
@@ -97,7 +95,7 @@ def test_the_critical_path_goes_from_the_beginning_to_the_end(setting):
 
 
 def let_go_on(trace, step):
-    """The lanes that can have gone on because of `step`: its own, and those that one of them asked for a message."""
+    """The lanes that can have gone on because of `step`: its own, and those that one of them has asked."""
     if type(step.what) is Span:
         lanes = {step.what[::4]}
     else:
@@ -130,7 +128,7 @@ def test_work_on_the_critical_path_cannot_last_longer_without_the_run(setting, d
 @settings(max_examples=100)
 @given(settings_of_runs())
 def test_memory_is_what_the_work_has_kept_and_the_messages_that_wait(setting):
-    """Each Compute keeps an array from its start on; a message counts from its arrival until it is received."""
+    """Each Compute keeps an array from its start on; a message counts from its arrival to its receipt."""
     kept = [[] for _ in setting.programs]
     trace = ended(setting, kept)[0].trace
     for device in range(trace.n_devices):

@@ -46,10 +46,10 @@ def critical_path(trace):
     ends |= {(span.device, span.lane, span.end): span for span in trace.spans if span.end > span.start}
     now = trace.makespan
     last = [(device, lane) for device, lane, end in ends if end == now]
-    lane = min(last, key=lambda lane: (type(ends[*lane, now]) is Message, lane[0]), default=None)
+    lane = min(last, key=lambda lane: (type(ends[(*lane, now)]) is Message, lane[0]), default=None)
     steps = []
     while lane is not None and now > 0:
-        what = ends[*lane, now]
+        what = ends[(*lane, now)]
         if type(what) is tuple:
             lane = what
             continue
