@@ -1,5 +1,8 @@
 """Lanes, messages from anybody, and links that wait to be asked: one rule a test."""
 
+import math
+
+import numpy as np
 import pytest
 
 from minipipe.cluster import (
@@ -64,3 +67,96 @@ def test_the_critical_path_ends_in_the_lane_that_ends_last_even_if_it_does_no_wo
     writer = tell(Compute("write", ticks=1), Send("news", None, 0))
     path = Cluster([lanes, writer], link=Link(latency=3)).run().critical_path()
     assert [(step.what.label, step.start, step.end) for step in path] == [("write", 0, 1), ("news", 1, 4)]
+
+
+def test_the_memory_of_a_device_is_that_of_all_its_lanes():
+    """One lane works with 100 bytes for two ticks, the other with 10 in the second; 3 go from lane to lane."""
+
+    def compute():
+        yield Compute("long", np.zeros, 100, np.uint8, ticks=2)
+        yield Compute("idle", ticks=2)
+        yield Receive("note", 0)
+
+    def communication():
+        yield Compute("first", ticks=1)
+        yield Compute("short", np.zeros, 10, np.uint8, ticks=1)
+        yield Send("note", np.zeros(3, np.uint8), 0)
+
+    def cluster(limit=None):
+        lanes = {"compute": compute(), "communication": communication()}
+        return Cluster([lanes], holdings=[dict], memory_limit=limit)
+
+    trace = cluster().run()
+    assert dict(trace.memory(0)) == {0: 100, 1: 110, 2: 3, 4: 0}
+    assert trace.ledger(0)[-2:] == [(2, {"messages": 3}), (4, {})]
+    cluster(limit=110).run()
+    words = "device 0 holds 110 bytes at tick 1, above its limit of 109: work 110;"
+    with pytest.raises(MemoryLimitError, match=words):
+        cluster(limit=109).run()
+
+
+def one(*requests):
+    """A cluster of one device with one lane."""
+    return Cluster([tell(*requests)])
+
+
+def shared():
+    program = tell(Compute("work"))
+    return Cluster([program, {"compute": tell(), "communication": program}])
+
+
+def two_lanes(*sources):
+    """Two lanes of device 0 that wait for one message; it is sent after a tick."""
+    first, second = (tell(Receive("x", source)) for source in sources)
+    return Cluster([{"compute": first, "communication": second}, tell(Compute("work"), Send("x", None, 0))])
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda: Cluster([None]), "the lane 'compute' of device 0 has None to run: give it a generator"),
+    (lambda: Cluster([{"compute": tell(), "other": 7}]), "the lane 'other' of device 0 has 7 to run"),
+    (lambda: Cluster([tell]), "device 0 has a function to run: give it a generator, as a call of a function with"),
+    (lambda: Cluster([{}]), "device 0 has no lanes, and nothing to compute: call one of them 'compute'"),
+    (lambda: Cluster([{"work": tell()}]), "device 0 has the lanes 'work', and nothing to compute: call one of"),
+    (lambda: Cluster(tell()), "programs is one program: pass a list, [program], with one for each device"),
+    (shared, "device 1 communication and device 0 have the same generator to run: call its function once for"),
+    (lambda: Port(0, sends=[0]), "bandwidth=0 must be above 0 bytes per tick: leave it out for no limit"),
+    (lambda: Port(math.nan, sends=[0]), "bandwidth=nan must be above 0"),
+    (lambda: Port(1), "Port(bandwidth=1, sends=(), receives=()) is of no device: name those that send or"),
+    (lambda: Port(1, sends=0), "sends=0 must be a list of devices, even of one: [0]"),
+    (lambda: Cluster([tell()], ports=[Port(1, receives=[2])]), "is of device 2: devices are 0..0"),
+    (lambda: Cluster([tell()], ports=[16]), "ports has 16: pass a list of Port(bandwidth, sends=[...], rec"),
+    (lambda: one(Compute("work", ticks=-1)).run(), "work on device 0 has duration -1: durations are finite and"),
+    (lambda: one(Compute("work", ticks=math.nan)).run(), "work on device 0 has duration nan"),
+    (lambda: one(Compute("work", ticks=math.inf)).run(), "work on device 0 has duration inf"),
+    (lambda: one(Compute("work", ticks="2")).run(), "work on device 0 has duration '2'"),
+    (lambda: one(Send("x", None, 0, -1)).run(), "device 0 sends x with n_bytes=-1: a message has at least 0"),
+    (lambda: one(Send("x", None, ANY)).run(), "device 0 sends x to device any device: devices are 0..0"),
+    (lambda: one(Receive("x", 3)).run(), "device 0 waits for x from device 3: devices are 0..0"),
+    (lambda: one(Receive("x", None)).run(), "device 0 waits for x from device None: devices are 0..0"),
+    (lambda: two_lanes(1, 1).run(), "two lanes of device 0 wait for x: let one hand it on to the other"),
+    (lambda: two_lanes(ANY, ANY).run(), "two lanes of device 0 wait for x: let one hand it on to the other"),
+    (lambda: two_lanes(1, ANY).run(), "two lanes of device 0 wait for x: let one hand it on to the other"),
+    (lambda: two_lanes(ANY, 1).run(), "two lanes of device 0 wait for x: let one hand it on to the other"),
+    (lambda: one().run().spans_of(0, "communication"), "device 0 has no lane 'communication': it runs compute"),
+    (lambda: one().run().spans_of(1), "device=1 is not one of the trace: its devices are 0 to 0"),
+    (lambda: one().run().spans_of(-1), "device=-1 is not one of the trace: its devices are 0 to 0"),
+    (lambda: one(Compute("work", ticks=0)).run().bubble("total"), "no device has computed for any time"),
+])
+def test_what_makes_no_sense_is_told_in_a_sentence(make, words):
+    with pytest.raises(ValueError) as error:
+        make()
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("lanes, words", [
+    ({"compute": tell(Receive("x", 0))}, "device 0 waits for x from device 0: it waits for itself: let another"),
+    ({"compute": tell(Receive("x", 0)), "communication": tell(Receive("y", 0), Send("x", None, 0))},
+     "device 0 waits for x from device 0, device 0 communication waits for y from device 0: a cycle"),
+    ({"compute": tell(Receive("x", 0)), "communication": tell(Receive("y", 1), Send("x", None, 0))},
+     "device 0 waits for x from device 0, device 0 communication waits for y from device 1: and device 1 has"),
+    ({"compute": tell(Receive("x", ANY))}, "device 0 waits for x from any device: and nobody sends that any"),
+])
+def test_a_deadlock_names_the_lanes(lanes, words):
+    with pytest.raises(DeadlockError) as error:
+        Cluster([lanes, tell()]).run()
+    assert words in str(error.value)

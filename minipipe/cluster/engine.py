@@ -170,9 +170,13 @@ class Cluster:
         label, ticks = request.label, request.ticks
         if ticks is None:
             ticks = self._duration(label)
-        if not 0 <= ticks < inf:
+        try:
+            possible = 0 <= ticks < inf
+        except TypeError:
+            possible = False
+        if not possible:
             raise ValueError(
-                f"{label} on device {lane.device} has duration {ticks}: "
+                f"{label} on device {lane.device} has duration {ticks!r}: "
                 "durations are finite and at least 0 ticks"
             )
         if request.function is not None:

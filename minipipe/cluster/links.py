@@ -67,6 +67,8 @@ class Port:
             if not isinstance(devices, Iterable):
                 raise ValueError(f"{name}={devices!r} must be a list of devices, even of one: [{devices!r}]")
             object.__setattr__(self, name, tuple(devices))
+        if not (self.sends or self.receives):
+            raise ValueError(f"{self} is of no device: name those that send or receive through it")
 
 
 def ports(n_devices, bandwidth):

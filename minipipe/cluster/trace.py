@@ -148,9 +148,10 @@ class Trace:
 
     def spans_of(self, device, lane=None):
         """The `Span`s of one device, by start; those of one of its lanes alone, if that is given."""
+        self._check_device(device)
         if lane is not None and (device, lane) not in self._record.lanes:
             names = [name for owner, name in self._record.lanes if owner == device]
-            raise ValueError(f"device {device} has no lane {lane!r}: it runs {', '.join(names)}")
+            raise ValueError(f"device {device} has no lane {lane!r}: it runs {', '.join(map(str, names))}")
         spans = self._spans_by_device[device]
         return spans if lane is None else [span for span in spans if span.lane == lane]
 
@@ -185,6 +186,8 @@ class Trace:
             raise ValueError("nothing has been computed yet: tick or run the cluster first")
         busy = sum(self.busy_ticks())
         total = self.n_devices * self.makespan
+        if not busy:
+            raise ValueError("no device has computed for any time, so there is nothing to compare the bubble with")
         if of == "total":
             return (total - busy) / total
         if of == "ideal":
@@ -211,8 +214,7 @@ class Trace:
         """What a device holds: a list of `(tick, {kind: bytes})`, each valid until the next; a kind without bytes is left out."""
         if not self._record.memory:
             raise ValueError("this run counted no memory: only a run with real arrays does, or a simulation with footprints")
-        if device not in range(self.n_devices):
-            raise ValueError(f"device={device!r} is not one of the trace: its devices are 0 to {self.n_devices - 1}")
+        self._check_device(device)
         changes = [(tick, held, 0) for owner, tick, held in rows(self._record.memory, 3) if owner == device]
         for _, _, to, _, arrived, received, n_bytes, _ in rows(self._record.messages, MESSAGE_WIDTH):
             if to == device and arrived is not None and arrived != received:
@@ -224,6 +226,11 @@ class Trace:
             held, messages = held if new is None else new, messages + n_bytes
             entries[tick] = {kind: n for kind, n in {**held, "messages": messages}.items() if n}
         return list(entries.items())
+
+    def _check_device(self, device):
+        if device not in range(self.n_devices):
+            last = self.n_devices - 1
+            raise ValueError(f"device={device!r} is not one of the trace: its devices are 0 to {last}")
 
     @cached_property
     def _memory_by_device(self):
