@@ -39,7 +39,9 @@ class Lane:
     work: the arguments of its Compute, and what that has returned.
     """
 
-    __slots__ = ("answer", "device", "name", "number", "program", "resume", "since", "starts", "waits_for", "work")
+    __slots__ = (
+        "answer", "device", "name", "number", "program", "resume", "since", "starts", "waits_for", "work",
+    )
 
     def __init__(self, number, device, name, program):
         self.number, self.device, self.name = number, device, name
@@ -49,7 +51,7 @@ class Lane:
 
 
 def devices_of(programs):
-    """(the devices, their lanes one device after another) that run `programs`; `ValueError` if they cannot."""
+    """(the devices, their lanes device by device) that run `programs`; `ValueError` if they cannot."""
     if hasattr(programs, "send"):
         raise ValueError("programs is one program: pass a list, [program], with one for each device")
     devices, lanes = [], []
@@ -65,10 +67,8 @@ def devices_of(programs):
     for lane in lanes:
         other = first.setdefault(lane.program, lane)
         if other is not lane:
-            raise ValueError(
-                f"{lane_name(lane.device, lane.name)} and {lane_name(other.device, other.name)} have the same "
-                "generator to run: call its function once for each"
-            )
+            who = f"{lane_name(lane.device, lane.name)} and {lane_name(other.device, other.name)}"
+            raise ValueError(f"{who} have the same generator to run: call its function once for each")
     return devices, lanes
 
 
@@ -82,7 +82,7 @@ def _lanes_of(program, number):
         if not hasattr(of_lane, "send"):
             what = "a function" if callable(of_lane) else repr(of_lane)
             raise ValueError(
-                f"the lane {name!r} of device {number} has {what} to run: give it a generator, as a call of a "
-                "function with yield makes one, or leave the lane out"
+                f"the lane {name!r} of device {number} has {what} to run: give it a generator, as a call "
+                "of a function with yield makes one, or leave the lane out"
             )
     return lanes
