@@ -310,7 +310,7 @@ def test_buckets_save_latency_and_cost_overlap():
 
 
 def test_buckets_in_different_orders_are_a_deadlock_on_links_that_wait_to_be_asked():
-    """Collectives are matched by the order of the calls, and here one device begins with a, the other with b."""
+    """Collectives are matched by the order of the calls; here one device begins with a, the other with b."""
 
     def swaps(device, order):
         for bucket in order:

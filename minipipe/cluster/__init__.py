@@ -9,10 +9,11 @@ from .explanation import Explanation, IdlePart, explain
 from .links import Link, Port, links_between, ports
 from .memory import Buffers, Bytes, Counted, bytes_by_kind, own
 from .requests import ANY, Compute, Receive, Send
-from .trace import Idle, Message, Span, Trace
+from .spans import Idle, Message, Span
+from .trace import Trace
 
 __all__ = [
     "ANY", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError", "Explanation",
-    "Idle", "IdlePart", "Link", "MemoryLimitError", "Message", "Port", "Receive", "Send", "Span", "Step", "Trace",
-    "bytes_by_kind", "critical_path", "describe_path", "explain", "links_between", "own", "ports",
+    "Idle", "IdlePart", "Link", "MemoryLimitError", "Message", "Port", "Receive", "Send", "Span", "Step",
+    "Trace", "bytes_by_kind", "critical_path", "describe_path", "explain", "links_between", "own", "ports",
 ]

@@ -41,7 +41,7 @@ class Carrier:
         self._ports = checked_ports(ports, n_devices)
         self._record = record
         self._ways = {}    # {(source, to): `_way` of this pair}
-        self._passed = {}  # {link (source, to) or number of a port: (tick at which it is free, row of the last)}
+        self._passed = {}  # {link (source, to), or number of a port: (tick when it is free, row of its last)}
         self._queues = {}  # {(source, ) or (source, to): its messages, and since when each of them waits}
         self._all_free = not (self._links or self._ports)
 

@@ -4,7 +4,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from .devices import lane_name
-from .trace import Message, Span
+from .spans import Message, Span
 
 
 class Step(NamedTuple):

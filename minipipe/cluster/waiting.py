@@ -4,7 +4,7 @@ way."""
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 
-from .trace import Span
+from .spans import Span
 
 
 def obstacles(trace):
@@ -19,8 +19,7 @@ def obstacles(trace):
     doing = defaultdict(lambda: ([], []))  # of each lane, the starts of its (start, end, obstacle), and these
     found = {}
     spans = [span for span in trace.spans if span.end > span.start]
-    by_end = sorted(spans + list(trace.awaited), key=lambda happening: happening.end)  # at one tick, spans first
-    for happening in by_end:
+    for happening in sorted([*spans, *trace.awaited], key=lambda each: each.end):  # at one tick, spans first
         if type(happening) is Span:
             _append(*doing[happening.device, happening.lane], [(happening.start, happening.end, happening)])
             continue
