@@ -75,6 +75,37 @@ def test_work_and_idle_spans_tile_each_lane_and_the_explanation_tiles_the_idle_s
     str(explanation)
 
 
+@settings(max_examples=100)
+@given(settings_of_runs())
+def test_each_instant_is_blamed_on_what_the_definitions_say(setting):
+    """The span or the message at the end of the chain of those who wait for each other, looked for anew."""
+    cluster, stuck = ended(setting)
+    if stuck:
+        return
+    trace = cluster.trace
+    for idle, parts in trace.explain().parts.items():
+        for part in parts:
+            if part.cause != "drain":
+                assert part.blame == blame_at(trace, idle, (part.start + part.end) / 2)
+
+
+def blame_at(trace, idle, now):
+    """What is in the way of the lane that is `idle` at the instant `now`, which is no edge of anything."""
+    while True:
+        message = trace.awaited[idle]
+        if idle.reason == "rendezvous":
+            lane = trace.asked[message][1:]
+        elif message.sent < now:
+            return message
+        else:
+            lane = message.source, message.lane
+        for span in trace.spans_of(*lane):
+            if span.start < now < span.end:
+                return span
+        others = [other for other in trace.awaited if (other.device, other.lane) == lane]
+        idle = next(other for other in others if other.start < now < other.end)
+
+
 @settings(max_examples=200)
 @given(settings_of_runs())
 def test_the_critical_path_goes_from_the_beginning_to_the_end(setting):

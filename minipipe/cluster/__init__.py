@@ -1,5 +1,8 @@
-"""Simulated hardware: devices that run programs, links between them, a clock, memory, and the trace of a
-run."""
+"""Simulated hardware: devices that run programs, links between them, a clock, memory, and a run's trace.
+
+Where to read: `requests` is what a program can ask for, `examples` has four programs, `engine` runs them,
+`mail` hands their messages over, and `trace` is what has happened.
+"""
 
 from .critical_path import Step, critical_path, describe_path
 from .devices import COMPUTE

@@ -84,23 +84,25 @@ class Carrier:
         return None
 
     def _way(self, message):
-        """(the link and ports that a message occupies, the smallest of their bandwidths, its queue or
-        None)"""
+        """(the link and ports that a message occupies, the smallest of their bandwidths, its queue or None).
+
+        A link that lets everything pass at once is not occupied.
+        """
         pair = message.source, message.to
         if pair not in self._ways:
             self._ways[pair] = self._find_way(*pair)
         return self._ways[pair]
 
     def _find_way(self, source, to):
-        numbers = [
-            number for number, port in enumerate(self._ports) if source in port.sends or to in port.receives
-        ]
-        bandwidths = [self.link(source, to).bandwidth, *(self._ports[number].bandwidth for number in numbers)]
-        bandwidth = min(bandwidths)
-        if not numbers:
-            return () if bandwidth == inf else ((source, to), ), bandwidth, None
-        has_egress = any(source in self._ports[number].sends for number in numbers)
-        return ((source, to), *numbers), bandwidth, (source, ) if has_egress else (source, to)
+        bandwidth, numbers, has_egress = self.link(source, to).bandwidth, [], False
+        for number, port in enumerate(self._ports):
+            if source in port.sends or to in port.receives:
+                bandwidth = min(bandwidth, port.bandwidth)
+                numbers.append(number)
+                has_egress |= source in port.sends
+        if numbers:
+            return ((source, to), *numbers), bandwidth, (source, ) if has_egress else (source, to)
+        return ((source, to), ) if bandwidth < inf else (), bandwidth, None
 
     def _free_at(self, passes):
         """The tick from which on all that a message passes is free."""

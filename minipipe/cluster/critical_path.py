@@ -68,8 +68,7 @@ def critical_path(trace):
 
 
 def _released_by(trace, idle):
-    """The message that a lane has waited for; or (device, lane) of the one that has asked for a message of
-    its own."""
+    """The message that a lane has waited for; or (device, lane) of who has asked for a message of its own."""
     message = trace.awaited[idle]
     return trace.asked[message][1:] if idle.reason == "rendezvous" else message
 

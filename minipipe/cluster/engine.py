@@ -104,8 +104,7 @@ class Cluster:
             raise
 
     def _advance(self, until):
-        """Do all that happens before tick `until`, and at `until` what is finished then, but start nothing
-        new."""
+        """Do all that happens before tick `until`; at `until`, end what is over, but start nothing."""
         agenda, lanes = self._agenda, self._lanes
         while agenda and agenda[0] < (until, START):
             now, phase, number = heappop(agenda)

@@ -7,12 +7,11 @@ from .requests import ANY
 
 
 class DeadlockError(RuntimeError):
-    """No device can move, and at least one has not finished. The message says who waits for what from
-    whom."""
+    """No device can move, and not all have finished: the message says who waits for what from whom."""
 
 
 class MemoryLimitError(MemoryError):
-    """A device held more bytes than its limit. The message lists what it was holding."""
+    """A device held more bytes than its limit: the message lists what it was holding."""
 
 
 class Wait(NamedTuple):
@@ -63,7 +62,7 @@ def deadlock_message(waits):
 
 
 def memory_message(device, now, held, limit):
-    """held: {kind: bytes} of the device at tick `now`."""
+    """What a device held at tick `now`, above its limit. held: {kind: bytes}."""
     total = sum(held.values())
     holdings = ", ".join(f"{what} {n_bytes:,}" for what, n_bytes in held.items() if n_bytes)
     return (

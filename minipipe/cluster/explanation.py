@@ -131,8 +131,7 @@ class Explanation:
         return {cause: sum(row[cause] for row in table.values()) for cause in table[0]} if table else {}
 
     def longest_waits(self, most=3):
-        """The longest of `Trace.idle` where devices compute, but no fill or drain; of equal ones, the
-        first."""
+        """The longest of `Trace.idle`, of lanes that compute, without fills and drains."""
         waits = [idle for idle in self.parts if idle.reason not in ("fill", "drain") and idle.lane == COMPUTE]
         return sorted(waits, key=lambda idle: idle.start - idle.end)[:most]
 

@@ -8,8 +8,7 @@ from .devices import COMPUTE
 
 
 def held_back(trace, most_alive):
-    """{`Idle`: (since, span)} for the waits due to a limit: the tick since which that span, a forward, could
-    have run.
+    """{`Idle`: (since, span)} for the waits due to a limit: since when which span could have run.
 
     most_alive: the micro-batches that a device may keep alive at once, one number or one for each device.
     Raises `ValueError` if they are not as many as the devices, or not at least 1. The rule is in
@@ -59,8 +58,9 @@ def _held_back(spans, waits, received, limit):
 
 
 def _changes(spans):
-    """For each span, how many micro-batches more, and how many fewer, its device keeps from there on, as its
-    label says.
+    """For each span, how many micro-batches more, and how many fewer, its device keeps from there on.
+
+    The parts of its label say so.
 
     Of several spans with one label, which are one action, the first counts what it keeps and the last what it
     frees.

@@ -109,8 +109,7 @@ class Mail:
         self._let_choose(message, now)
 
     def _ask(self, message, lane, now):
-        """A message that has been held sets out; its sender goes on, unless it waits until the message has
-        arrived."""
+        """A message that has been held sets out; its sender goes on, unless it waits for the arrival."""
         sender, message.sender, message.is_held = message.sender, None, False
         sender.waits_for = None
         if sender.since < now:

@@ -66,13 +66,13 @@ class Trace:
 
     @cached_property
     def asked(self):
-        """{message: (tick, device, lane) that asked for it}, for each `Message` whose sender waited for that."""
+        """{message: (tick, device, lane) that asked for it}, for each `Message` that was held until then."""
         lanes, messages, table = self._record.lanes, self._message_at, rows(self._record.asked, 5)
         return {messages[index]: (end, *lanes[number]) for _, _, end, index, number in table}
 
     @cached_property
     def awaited(self):
-        """{`Idle`: the `Message` that ended it, by its arrival or as it was asked for}, for all but drains."""
+        """{`Idle`: the `Message` that ended it, as it came or was asked for}, for all but the drains."""
         record, lanes, first_start = self._record, self._record.lanes, {}
         for number, start in zip(record.spans[::4], record.spans[2::4], strict=True):
             first_start.setdefault(number, start)
@@ -244,7 +244,7 @@ class Trace:
         return text(self)
 
     def to_html(self, path=None, title=None):
-        """The timeline as an interactive page, made by `minipipe.plots.html`: its text, or the file `path`."""
+        """The timeline as an interactive page, made by `minipipe.plots.html`: its text, or a file `path`."""
         from ..plots import html
 
         return html(self, path, title)
