@@ -53,6 +53,50 @@ def test_who_asks_anybody_asks_one_of_those_that_wait_to_be_asked():
         assert [message.arrived for message in cluster.trace.messages] == [max(when, 1) + 3, None]
 
 
+def sources_of(n_messages, *senders, link=Link()):
+    """(from whom device 0 gets the messages "x", which it receives from anybody from tick 3 on, and when)"""
+    answers = []
+
+    def receiver():
+        yield Compute("late", ticks=3)
+        for _ in range(n_messages):
+            answers.append((yield Receive("x", ANY)))
+
+    trace = Cluster([receiver(), *senders], link=link).run()
+    return answers, sorted(message.received for message in trace.messages if message.received is not None)
+
+
+def test_anybody_is_who_comes_first():
+    """Device 1 sends first over a link of 10 ticks, device 2 later over one of 4: its message comes first."""
+    link = {(1, 0): Link(latency=10), (2, 0): Link(latency=4)}
+    senders = tell(Send("x", "slow", 0)), tell(Compute("first", ticks=2), Send("x", "fast", 0))
+    assert sources_of(2, *senders, link=link) == ([(2, "fast"), (1, "slow")], [6, 10])
+
+
+def test_of_those_who_come_in_one_tick_the_lower_device_is_first():
+    """Device 3 has sent before device 1; both are there at tick 2, and that of device 2 since tick 1."""
+    link = {(1, 0): Link(latency=1), (2, 0): Link(latency=1), (3, 0): Link(latency=2)}
+    senders = tell(Compute("one", ticks=1), Send("x", 1, 0)), tell(Send("x", 2, 0)), tell(Send("x", 3, 0))
+    assert sources_of(3, *senders, link=link) == ([(2, 2), (1, 1), (3, 3)], [3, 3, 3])
+
+
+def test_a_message_that_comes_earlier_is_taken_though_another_has_been_sent_when_the_lane_asked():
+    """At tick 3, one is on its way until tick 10; that of device 2 is sent at tick 5, and there at 6."""
+    link = {(1, 0): Link(latency=10), (2, 0): Link(latency=1)}
+    senders = tell(Send("x", 1, 0)), tell(Compute("five", ticks=5), Send("x", 2, 0))
+    assert sources_of(1, *senders, link=link) == ([(2, 2)], [6])
+
+
+def test_a_lane_hands_things_to_the_lane_beside_at_no_cost():
+    """The link is slow, and all ports are narrow; but what stays on the device passes neither."""
+    giver = tell(Compute("make", ticks=2), Send("x", np.zeros(100), 0), Compute("more", ticks=2))
+    taker = tell(Receive("x", 0), Compute("use", ticks=1))
+    bus = [Port(1, sends=[0], receives=[0])]
+    trace = Cluster([{"compute": giver, "beside": taker}], link=Link(9, 1, True, True), ports=bus).run()
+    assert [span[1:4] for span in trace.spans] == [("make", 0, 2), ("more", 2, 4), ("use", 2, 3)]
+    assert trace.messages == [] and trace.busy_ticks() == [4]
+
+
 def test_the_critical_path_ends_in_the_lane_that_ends_last_even_if_it_does_no_work():
     lanes = {"compute": tell(Compute("work", ticks=1)), "communication": tell(Receive("news", 1))}
     writer = tell(Compute("write", ticks=1), Send("news", None, 0))
@@ -61,11 +105,11 @@ def test_the_critical_path_ends_in_the_lane_that_ends_last_even_if_it_does_no_wo
 
 
 def test_the_memory_of_a_device_is_that_of_all_its_lanes():
-    """One lane works with 100 bytes for two ticks, the other with 10 in the second; 3 go between them."""
+    """One lane works with 100 bytes for three ticks, the other with 10 in the second; 3 go between them."""
 
     def compute():
-        yield Compute("long", np.zeros, 100, np.uint8, ticks=2)
-        yield Compute("idle", ticks=2)
+        yield Compute("long", np.zeros, 100, np.uint8, ticks=3)
+        yield Compute("idle", ticks=1)
         yield Receive("note", 0)
 
     def communication():
@@ -78,8 +122,8 @@ def test_the_memory_of_a_device_is_that_of_all_its_lanes():
         return Cluster([lanes], holdings=[dict], memory_limit=limit)
 
     trace = cluster().run()
-    assert dict(trace.memory(0)) == {0: 100, 1: 110, 2: 3, 4: 0}
-    assert trace.ledger(0)[-2:] == [(2, {"messages": 3}), (4, {})]
+    assert dict(trace.memory(0)) == {0: 100, 1: 110, 2: 103, 3: 3, 4: 0}
+    assert trace.ledger(0)[2:] == [(2, {"work": 100, "messages": 3}), (3, {"messages": 3}), (4, {})]
     cluster(limit=110).run()
     words = "device 0 holds 110 bytes at tick 1, above its limit of 109: work 110;"
     with pytest.raises(MemoryLimitError, match=words):
