@@ -3,6 +3,7 @@
 alpha: the latency of a link. beta: ticks per byte, 1 / the bandwidth of a port. N ranks with n bytes each.
 """
 
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -248,6 +249,13 @@ def test_who_sends_to_all_begins_with_the_next_rank():
     """If all begin with rank 0, they queue up there: 5 messages one after another of 2.5 ms each, not 3."""
     assert run(to_all, 4, 160, Link()).makespan == 7.5
     assert run(to_all_from_rank_0_on, 4, 160, Link()).makespan == 12.5
+
+
+def test_64_ranks_who_all_send_to_all_take_seconds_at_most():
+    """8064 messages; each queue is looked at once in a tick."""
+    begin = time.process_time()
+    assert run(owners, 64, 4096, Link()).makespan == 2 * 63 * 4
+    assert time.process_time() - begin < 3
 
 
 # The ring with arrays, step by step

@@ -68,20 +68,12 @@ class Carrier:
         Returns a list of these messages, and the ticks at which they will have passed.
         """
         started, passed_at = [], set()
-        while (queue := self._queue_that_can_go_on(now)) is not None:
-            message, since = queue.popleft()
-            passed_at.add(self._start(message, since, now))
-            started.append(message)
+        for _, queue in sorted(self._queues.items()):  # ties: by device number
+            while queue and self._free_at(self._way(queue[0][0])[0]) <= now:
+                message, since = queue.popleft()
+                passed_at.add(self._start(message, since, now))
+                started.append(message)
         return started, passed_at
-
-    def _queue_that_can_go_on(self, now):
-        """The first by device number whose head finds its way free; None if there is none."""
-        for _, queue in sorted(self._queues.items()):
-            if queue:
-                passes, _, _ = self._way(queue[0][0])
-                if self._free_at(passes) <= now:
-                    return queue
-        return None
 
     def _way(self, message):
         """(the link and ports that a message occupies, the smallest of their bandwidths, its queue or None).

@@ -22,6 +22,7 @@ class Mail:
         self._carrier = Carrier(link, ports, len(devices), record)
         self._devices, self._agenda, self._record, self._accounts = devices, agenda, record, accounts
         self._numbers = range(len(devices))
+        self._due = set()  # what has been added to the agenda by `_look_at`, and has not happened yet
 
     def send(self, lane, request, now):
         """Hand a message over; whether the lane has to wait then."""
@@ -72,19 +73,21 @@ class Mail:
 
     def let_through(self, now):
         """At the end of a tick: messages enter the ports that are free."""
+        self._due.discard((now, PORTS, 0))
         started, passed_at = self._carrier.let_through(now)
         for message in started:
             self._arrives(message)
             if message.sender is not None:
                 self._go_on_at_arrival(message)
         for tick in passed_at:
-            heappush(self._agenda, (tick, PORTS, 0))
+            self._look_at(tick, PORTS)
 
     def choose(self, lane, now):
         """Hand over the message that has come first, if this lane waits for one from anybody.
 
         If all that have been sent wait to be asked for, it asks for the first of them.
         """
+        self._due.discard((now, CHOOSE, lane.number))
         if lane.waits_for is None or lane.waits_for[1] is not ANY:
             return  # it has got one already
         label, device = lane.waits_for[0], self._devices[lane.device]
@@ -97,7 +100,7 @@ class Mail:
             return  # they queue
         first = min(known, key=lambda message: (message.arrival, message.source))
         if first.arrival > now:
-            heappush(self._agenda, (first.arrival, CHOOSE, lane.number))
+            self._look_at(first.arrival, CHOOSE, lane.number)
         else:
             del device.inbox[first.source, label], device.choosing[label]
             self._deliver(lane, first, (first.source, first.value), now)
@@ -121,7 +124,7 @@ class Mail:
         """The message starts, or queues up for its port; whether its sender waits until it has arrived."""
         blocking = self._carrier.link(message.source, message.to).blocking
         if not self._carrier.set_out(message, now):
-            heappush(self._agenda, (now, PORTS, 0))
+            self._look_at(now, PORTS)
         else:
             self._arrives(message)
             blocking = blocking and message.arrival > now
@@ -152,7 +155,14 @@ class Mail:
         """A lane that waits for anybody looks at this message at `tick`."""
         lane = self._devices[message.to].choosing.get(message.label)
         if lane is not None:
-            heappush(self._agenda, (tick, CHOOSE, lane.number))
+            self._look_at(tick, CHOOSE, lane.number)
+
+    def _look_at(self, tick, what, number=0):
+        """At this tick, messages enter the ports, or the lane of this number chooses; once is enough."""
+        due = tick, what, number
+        if due not in self._due:
+            self._due.add(due)
+            heappush(self._agenda, due)
 
     def _wait(self, lane, source, label, message, now):
         """Nobody knows yet when the message arrives; it is None if it has not even been sent."""
@@ -172,7 +182,7 @@ class Mail:
         awaited = {*device.choosing, *(name for _, name in device.waiting)}
         self._check_alone(label in awaited, lane, label)
         device.choosing[label], lane.waits_for = lane, (label, ANY, False)
-        heappush(self._agenda, (now, CHOOSE, lane.number))
+        self._look_at(now, CHOOSE, lane.number)
 
     def _deliver(self, lane, message, answer, tick):
         """Let a lane that waits go on at `tick`, with its message."""
