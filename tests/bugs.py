@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from minipipe import SGD, BatchNorm, Dropout, Linear, MultiHeadAttention, ReLU, SoftmaxCrossEntropy, Trace
-from minipipe.cluster import engine
+from minipipe.cluster import mail
 from minipipe.layers.activations import Elementwise
 from minipipe.losses import Loss
 from minipipe.network import commit
@@ -50,7 +50,7 @@ def reused_receive_buffer(monkeypatch):
         buffer[...] = value
         return buffer, buffer.nbytes
 
-    monkeypatch.setattr(engine, "own", own)
+    monkeypatch.setattr(mail, "own", own)
 
 
 def in_place_backward(monkeypatch):

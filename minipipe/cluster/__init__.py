@@ -1,17 +1,23 @@
-"""Simulated hardware: devices that run programs, links between them, a clock, memory, and the trace of a run."""
+"""Simulated hardware: devices that run programs, links between them, a clock, memory, and a run's trace.
+
+Where to read: `requests` is what a program can ask for, `examples` has four programs, `engine` runs them,
+`mail` hands their messages over, and `trace` is what has happened.
+"""
 
 from .critical_path import Step, critical_path, describe_path
-from .devices import COMPUTE
+from .devices import COMPUTE, lane_name
 from .engine import Cluster
 from .errors import DeadlockError, MemoryLimitError
 from .explanation import Explanation, IdlePart, explain
 from .links import Link, Port, links_between, ports
 from .memory import Buffers, Bytes, Counted, bytes_by_kind, own
 from .requests import ANY, Compute, Label, Receive, Send
-from .trace import Idle, Message, Span, Trace, lane_name
+from .spans import Idle, Message, Span
+from .trace import Trace
 
 __all__ = [
-    "ANY", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError", "Explanation", "Idle", "IdlePart", "Label",
-    "Link", "MemoryLimitError", "Message", "Port", "Receive", "Send", "Span", "Step", "Trace", "bytes_by_kind", "critical_path",
-    "describe_path", "explain", "lane_name", "links_between", "own", "ports",
+    "ANY", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError", "Explanation",
+    "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "Port", "Receive", "Send", "Span",
+    "Step", "Trace", "bytes_by_kind", "critical_path", "describe_path", "explain", "lane_name",
+    "links_between", "own", "ports",
 ]

@@ -3,24 +3,25 @@
 from .errors import MemoryLimitError, memory_message
 from .memory import Counted, bytes_by_kind
 
-
 NO_WORK = {"work": 0}
 
 
 class Accounts:
     """Counts what is held, writes it into the record, and stops a run that passes the limit.
 
-    holdings: for each device a function that returns {kind: nested lists of arrays}, or all that there is to count as `Counted`.
+    holdings: for each device a function that returns {kind: nested lists of arrays}, or all that there is to
+        count as `Counted`.
     limit: bytes per device, or None.
     """
 
     def __init__(self, holdings, limit, devices, record):
         if len(holdings) != len(devices):
-            raise ValueError(f"holdings has {len(holdings)} functions for {len(devices)} devices: pass one for each")
+            count = f"{len(holdings)} functions for {len(devices)} devices"
+            raise ValueError(f"holdings has {count}: pass one for each")
         self._holdings, self._limit, self._devices, self._record = holdings, limit, devices, record
         self._last = [{} for _ in devices]  # the bytes that each device was last seen to hold, by kind
         self._next = [None] * len(devices)  # those that it will hold when its only lane has done its Compute
-        self._received = set()              # the devices that have received something since their last Compute
+        self._received = set()  # the devices that have received something since their last Compute
 
     def resumed(self, lane, now):
         """The lane goes on: its Compute, if it had one, is over."""
@@ -58,7 +59,8 @@ class Accounts:
     def check_limit(self, number, now):
         """What the device has held since it was last looked at, and the messages that arrived before `now`.
 
-        A device whose programs are over is not looked at again, so there all messages count, whenever they arrive.
+        A device whose programs are over is not looked at again, so there all messages count, whenever they
+        arrive.
         """
         if self._limit is None:
             return

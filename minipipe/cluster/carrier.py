@@ -1,8 +1,11 @@
 """Who carries messages: when each sets out, and when it arrives."""
 
 from collections import deque
+from math import inf
 
 from .links import Link, checked_ports, later, links_between, ticks_to_pass
+
+FREE = Link()
 
 
 class Message:
@@ -10,35 +13,36 @@ class Message:
 
     row: where the record has it.
     arrival: the tick, None as long as nobody can tell.
-    sender: the lane that waits until the receiver asks for the message, or until it has arrived; None if nobody does.
+    is_held: whether it has not set out, since the receiver has not asked for it.
+    sender: the lane that waits until the message is asked for, or until its arrival is known; None without
+        one.
     """
 
-    __slots__ = ("label", "source", "to", "value", "n_bytes", "row", "arrival", "sender")
+    __slots__ = ("label", "source", "to", "value", "n_bytes", "row", "arrival", "is_held", "sender")
 
     def __init__(self, label, source, to, value, n_bytes, row):
-        self.label, self.source, self.to, self.value, self.n_bytes, self.row = label, source, to, value, n_bytes, row
+        self.label, self.source, self.to = label, source, to
+        self.value, self.n_bytes, self.row = value, n_bytes, row
         self.arrival = self.sender = None
-
-    @property
-    def is_held(self):
-        """Whether it has not set out, since the receiver has not asked for it."""
-        return self.sender is not None and self.sender.waits_for is not None
+        self.is_held = False
 
 
 class Carrier:
     """The links and ports of a cluster, and the messages that wait for them.
 
-    A message that passes no port is given its arrival as soon as it sets out: its link is free at a known tick, and each link
-    serves in order. A message that passes a port is put into a queue: that of its sender's egress, or, if the sender has none,
-    that of its link. The head of a queue starts when all that it passes is free; nothing is reserved before.
+    A message that passes no port is given its arrival as soon as it sets out: its link is free at a known
+    tick, and each link serves in order. A message that passes a port is put into a queue: that of its
+    sender's egress, or, if the sender has none, that of its link. The head of a queue starts when all that it
+    passes is free; nothing is reserved before.
     """
 
     def __init__(self, link, ports, n_devices, record):
         self._links = links_between(link, n_devices)
         self._ports = checked_ports(ports, n_devices)
         self._record = record
-        self._occupied = {}  # link (source, to) or number of a port -> (tick at which it is free, row of its last message)
-        self._queues = {}    # (source, ) or (source, to) -> its messages
+        self._ways = {}    # {(source, to): `_way` of this pair}
+        self._passed = {}  # {link (source, to), or number of a port: (tick when it is free, row of its last)}
+        self._queues = {}  # {(source, ) or (source, to): its messages, and since when each of them waits}
         self._all_free = not (self._links or self._ports)
 
     def is_free(self, source, to):
@@ -51,57 +55,63 @@ class Carrier:
 
     def set_out(self, message, now):
         """Start `message`, or put it into the queue of its port. Whether it has an arrival then."""
-        source, to = message.source, message.to
-        ports = self._ports_between(source, to) if self._ports else ()
-        if ports:
-            has_egress = any(source in self._ports[number].sends for number in ports)
-            self._queues.setdefault((source,) if has_egress else (source, to), deque()).append((message, now))
-            return False
-        link = self.link(source, to)
-        bandwidth, passed = link.bandwidth, ((source, to),) if link.bandwidth < FREE.bandwidth else ()
-        self._start(message, now, max(now, self._free_at(passed)), passed, bandwidth)
-        return True
+        passes, _, queue = self._way(message)
+        if queue is None:
+            self._start(message, now, max(now, self._free_at(passes)))
+            return True
+        self._queues.setdefault(queue, deque()).append((message, now))
+        return False
 
     def let_through(self, now):
-        """Start all heads of queues whose way is free at tick `now`: a list of them, and the ticks at which they have passed."""
+        """Start the heads of all queues whose way is free at tick `now`.
+
+        Returns a list of these messages, and the ticks at which they will have passed.
+        """
         started, passed_at = [], set()
-        while (queue := self._queue_that_can_go_on(now)) is not None:
-            message, since = queue.popleft()
-            passed_at.add(self._start(message, since, now, *self._way(message)))
-            started.append(message)
+        for _, queue in sorted(self._queues.items()):  # ties: by device number
+            while queue and self._free_at(self._way(queue[0][0])[0]) <= now:
+                message, since = queue.popleft()
+                passed_at.add(self._start(message, since, now))
+                started.append(message)
         return started, passed_at
 
-    def _queue_that_can_go_on(self, now):
-        """The first by device number whose head finds its way free; None if there is none."""
-        for _, queue in sorted(self._queues.items()):
-            if queue and self._free_at(self._way(queue[0][0])[0]) <= now:
-                return queue
-        return None
-
     def _way(self, message):
-        """(the link and ports that a message occupies, the smallest of their bandwidths)"""
+        """(the link and ports that a message occupies, the smallest of their bandwidths, its queue or None).
+
+        A link that lets everything pass at once is not occupied.
+        """
         pair = message.source, message.to
-        ports = self._ports_between(*pair)
-        bandwidth = min(self.link(*pair).bandwidth, *(self._ports[number].bandwidth for number in ports))
-        return (pair, *ports), bandwidth
+        if pair not in self._ways:
+            self._ways[pair] = self._find_way(*pair)
+        return self._ways[pair]
 
-    def _ports_between(self, source, to):
-        """The numbers of the ports that a message passes."""
-        return [number for number, port in enumerate(self._ports) if source in port.sends or to in port.receives]
+    def _find_way(self, source, to):
+        bandwidth, numbers, has_egress = self.link(source, to).bandwidth, [], False
+        for number, port in enumerate(self._ports):
+            if source in port.sends or to in port.receives:
+                bandwidth = min(bandwidth, port.bandwidth)
+                numbers.append(number)
+                has_egress |= source in port.sends
+        if numbers:
+            return ((source, to), *numbers), bandwidth, (source, ) if has_egress else (source, to)
+        return ((source, to), ) if bandwidth < inf else (), bandwidth, None
 
-    def _free_at(self, passed):
-        return max((self._occupied[resource][0] for resource in passed if resource in self._occupied), default=0)
+    def _free_at(self, passes):
+        """The tick from which on all that a message passes is free."""
+        return max((self._passed[what][0] for what in passes if what in self._passed), default=0)
 
-    def _start(self, message, since, begin, passed, bandwidth):
-        """Let it pass from tick `begin` on, for which it has waited since tick `since`; returns the tick at which it has passed."""
+    def _start(self, message, since, begin):
+        """Let it pass from tick `begin` on, for which it has waited since tick `since`.
+
+        Returns the tick at which it will have passed.
+        """
+        passes, bandwidth, _ = self._way(message)
         if begin > since:
-            in_front = max((self._occupied[resource] for resource in passed if resource in self._occupied), key=lambda use: use[0])
-            self._record.queued += (message.row, begin, in_front[1])
+            before = [self._passed[what] for what in passes if what in self._passed]
+            _, in_front = max(before, key=lambda use: use[0])
+            self._record.queued += (message.row, begin, in_front)
         leaves = later(begin, ticks_to_pass(message.n_bytes, bandwidth))
-        for resource in passed:
-            self._occupied[resource] = leaves, message.row
+        for what in passes:
+            self._passed[what] = leaves, message.row
         message.arrival = later(leaves, self.link(message.source, message.to).latency)
         return leaves
-
-
-FREE = Link()

@@ -3,7 +3,8 @@
 from itertools import groupby
 from typing import NamedTuple
 
-from .trace import Message, Span, lane_name
+from .devices import lane_name
+from .spans import Message, Span
 
 
 class Step(NamedTuple):
@@ -17,19 +18,21 @@ class Step(NamedTuple):
 def critical_path(trace):
     """A list of `Step`s in the order of time, each of which begins where the one before it ends.
 
-    The first begins at tick 0 and the last ends at the makespan, so their durations add up to the makespan. Found by walking
-    back from what ends last (a span before an arrival, the lower device first):
+    The first begins at tick 0 and the last ends at the makespan, so their durations add up to the makespan.
+    Found by walking back from what ends last (a span before an arrival, the lower device first):
 
-    - A device that has waited until now for a message, or for a message of its own on a blocking link, went on because that
-      message arrived. The step is the message, and the walk goes on at the device that sent it, when it sent it.
-    - If that message had queued on its link, its step begins when the link was free for it. The step before is the
-      message in front of it, for as long as that held the link, and so on to the first of the queue.
-    - A message that its link held back until it was asked for set out when the receiver asked: the walk goes on there.
-    - A device that has not waited went on because the span before was over. If the message that it needed arrived at that
-      very tick, either would do, and the path stays on the device.
+    - A device that has waited until now for a message, or for a message of its own on a blocking link, went
+      on because that message arrived. The step is the message, and the walk goes on at the device that sent
+      it, when it sent it.
+    - If that message had queued on its link, its step begins when the link was free for it. The step before
+      is the message in front of it, for as long as that held the link, and so on to the first of the queue.
+    - A message that its link held back until it was asked for set out when the receiver asked: the walk goes
+      on there.
+    - A device that has not waited went on because the span before was over. If the message that it needed
+      arrived at that very tick, either would do, and the path stays on the device.
 
-    A message on a free link is a step of no ticks; a span of no ticks is left out. Takes n log n time in the number of
-    spans.
+    A message on a free link is a step of no ticks; a span of no ticks is left out. Takes n log n time in the
+    number of spans.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import gpipe
@@ -42,11 +45,11 @@ def critical_path(trace):
     ends = {(idle.device, idle.lane, idle.end): _released_by(trace, idle) for idle in trace.awaited}
     ends |= {(span.device, span.lane, span.end): span for span in trace.spans if span.end > span.start}
     now = trace.makespan
-    last = [lane for lane in trace.lanes if (*lane, now) in ends]
-    lane = min(last, key=lambda lane: type(ends[*lane, now]) is Message, default=None)
+    last = [(device, lane) for device, lane, end in ends if end == now]
+    lane = min(last, key=lambda lane: (type(ends[(*lane, now)]) is Message, lane[0]), default=None)
     steps = []
     while lane is not None and now > 0:
-        what = ends[*lane, now]
+        what = ends[(*lane, now)]
         if type(what) is tuple:
             lane = what
             continue
@@ -65,7 +68,7 @@ def critical_path(trace):
 
 
 def _released_by(trace, idle):
-    """The message that a lane has waited for; or (device, lane) of the one that has asked for a message of its own."""
+    """The message that a lane has waited for; or (device, lane) of who has asked for a message of its own."""
     message = trace.awaited[idle]
     return trace.asked[message][1:] if idle.reason == "rendezvous" else message
 
@@ -73,17 +76,20 @@ def _released_by(trace, idle):
 def describe_path(path, most=6):
     """The path in words: a line for each stay on a device and each message that takes time, and the sums.
 
-    path: what `critical_path` has returned. most: a stay of more spans than that is shortened to its first and last ones.
+    path: what `critical_path` has returned. most: a stay of more spans than that is shortened to its first
+        and last ones.
     """
     rows = []
     for where, steps in groupby((step for step in path if step.end > step.start), key=_where):
         steps = list(steps)
         names = [str(step.what.label) for step in steps]
         if len(names) > most:
-            names = [*names[:most // 2], f"... {len(names) - 2 * (most // 2)} more ...", *names[-(most // 2):]]
+            shown = most // 2
+            names = [*names[:shown], f"... {len(names) - 2 * shown} more ...", *names[-shown:]]
         rows.append((where, " ".join(names), f"{ticks(steps[0].start)} to {ticks(steps[-1].end)}"))
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
-    work, links = (sum(step.end - step.start for step in path if type(step.what) is kind) for kind in (Span, Message))
+    work = sum(step.end - step.start for step in path if type(step.what) is Span)
+    links = sum(step.end - step.start for step in path if type(step.what) is Message)
     lines = [f"{where:{widths[0]}}  {names:{widths[1]}}  {when}" for where, names, when in rows]
     return "\n".join([*lines, f"work {ticks(work)} + links {ticks(links)} = {ticks(work + links)} ticks"])
 

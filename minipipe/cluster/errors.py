@@ -1,47 +1,68 @@
 """Why a run stopped before its end."""
 
+from typing import NamedTuple
+
+from .devices import lane_name
 from .requests import ANY
 
 
 class DeadlockError(RuntimeError):
-    """No device can move, and at least one has not finished. The message says who waits for what from whom."""
+    """No device can move, and not all have finished: the message says who waits for what from whom."""
 
 
 class MemoryLimitError(MemoryError):
-    """A device held more bytes than its limit. The message lists what it was holding."""
+    """A device held more bytes than its limit: the message lists what it was holding."""
+
+
+class Wait(NamedTuple):
+    """A lane waits for the message `label` from the device `other`, which may be `ANY`.
+
+    asked: whether it is the other way round: it has sent the message to the other device, and waits until
+        that asks for it.
+    """
+
+    device: int
+    lane: str
+    label: object
+    other: int | str
+    asked: bool
+
+    def __str__(self):
+        name = lane_name(self.device, self.lane)
+        other = self.other if self.other == ANY else f"device {self.other}"
+        what = f"until {other} asks for {self.label}" if self.asked else f"for {self.label} from {other}"
+        return f"{name} waits {what}"
 
 
 def deadlock_message(waits):
-    """waits: `(device, label, other device, asked)` of each lane that waits; the first of a device speaks for it.
+    """Who waits for whom: a cycle, or a chain that ends where nobody can help any more.
 
-    It waits for the message `label` from the other device, or, if `asked` is True, it has sent that message there and waits
-    until the other device asks for it.
+    waits: a `Wait` for each lane that is not over.
+
+    >>> deadlock_message([Wait(0, "compute", "x", 1, False)])
+    'deadlock: device 0 waits for x from device 1: and device 1 has finished without sending it'
     """
-    first = {}
-    for wait in waits:
-        first.setdefault(wait[0], wait)
-    path = [next(iter(first))]
-    while (other := first[path[-1]][2]) in first and other not in path:
-        path.append(other)
-    if other in path:
-        path = path[path.index(other):]
-        end = "a cycle, so none of them can ever go on"
-        if len(path) == 1:
-            end = "it waits for itself: let another lane send that, or send it before"
-    elif other == ANY:
+    path = [waits[0]]
+    while True:
+        last = path[-1]
+        others = [wait for wait in waits if wait.device == last.other and wait is not last]
+        if not others:
+            break
+        if others[0] in path:
+            path, end = path[path.index(others[0]):], "a cycle, so none of them can ever go on"
+            return f"deadlock: {', '.join(map(str, path))}: {end}"
+        path.append(others[0])
+    if last.other == ANY:
         end = "and nobody sends that any more"
+    elif last.other == last.device:
+        end = "it waits for itself: let another lane send that, or send it before"
     else:
-        end = f"and device {other} has finished without {'asking for' if first[path[-1]][3] else 'sending'} it"
-    return f"deadlock: {', '.join(_words(*first[device]) for device in path)}: {end}"
-
-
-def _words(device, label, other, asked):
-    other = other if other == ANY else f"device {other}"
-    return f"device {device} waits " + (f"until {other} asks for {label}" if asked else f"for {label} from {other}")
+        end = f"and device {last.other} has finished without {'asking for' if last.asked else 'sending'} it"
+    return f"deadlock: {', '.join(map(str, path))}: {end}"
 
 
 def memory_message(device, now, held, limit):
-    """held: {kind: bytes} of the device at tick `now`."""
+    """What a device held at tick `now`, above its limit. held: {kind: bytes}."""
     total = sum(held.values())
     holdings = ", ".join(f"{what} {n_bytes:,}" for what, n_bytes in held.items() if n_bytes)
     return (

@@ -4,30 +4,35 @@ The causes of an idle device:
 
 fill           It has not worked yet.
 drain          Its program is over, and the others' are not.
-link           The message that it waits for is on its way; or it has sent one through a blocking link, and that is.
+link           The message that it waits for is on its way; or it has sent one through a blocking link, and
+               that is on its way.
 wait           The message has not been sent yet, and somewhere a device works on what must come first.
-imbalance      The same, past the time that the waiting device itself takes for work of that kind: stages are unequal.
+imbalance      The same, past the time that the waiting device itself takes for work of that kind: stages are
+               unequal.
 memory limit   A forward could have run, but the device kept as many micro-batches as it may.
 
-**Who is to blame.** At any instant of a wait, look at the device that is to send the message. If it computes, that span
-is to blame. If it waits itself, go on to what it waits for: the chain ends at a span, or at a message on its way. So
-the bubble of a device is blamed on work far away, if all between only wait for it. A fill is blamed in this way, too.
+**Who is to blame.** At any instant of a wait, look at the device that is to send the message. If it computes,
+that span is to blame. If it waits itself, go on to what it waits for: the chain ends at a span, or at a
+message on its way. So the bubble of a device is blamed on work far away, if all between only wait for it. A
+fill is blamed in this way, too.
 
-**Imbalance.** The waiting device's own time for a kind of work is the longest of its spans of that kind. If a span takes
-longer than this on another device, then what lies past its start + the own time is imbalance: an equally fast device
-would have been ready. A kind that the waiting device does not do, or work without a kind, causes no imbalance. What a
-slow device is late with from before counts as wait: imbalance is what the work under way takes too long, and no more.
+**Imbalance.** The waiting device's own time for a kind of work is the longest of its spans of that kind. If a
+span takes longer than this on another device, then what lies past its start + the own time is imbalance: an
+equally fast device would have been ready. A kind that the waiting device does not do, or work without a kind,
+causes no imbalance. What a slow device is late with from before counts as wait: imbalance is what the work
+under way takes too long, and no more.
 
-**Memory limit.** Looked for if `most_alive` is given. The device waits between two pieces of work, but not for the next one
-that would make it keep a micro-batch more, a forward, of which all inputs are there: the order puts something else first.
-It has most_alive micro-batches alive (the parts of a label say by how many more each makes it, `part.alive`). From the
-arrival of that forward's inputs on, the wait is due to the limit.
+**Memory limit.** Looked for if `most_alive` is given. The device waits between two pieces of work, but not
+for the next one that would make it keep a micro-batch more, a forward, of which all inputs are there: the
+order puts something else first. It has most_alive micro-batches alive (the parts of a label say by how many
+more each makes it, `part.alive`). From the arrival of that forward's inputs on, the wait is due to the limit.
 
-**Lanes.** What a device does beside its computing, such as an all-reduce, has a row of its own in the table, below the
-sums: these are of the lanes that compute. A lane that waits for another lane of its device waits for what that one does.
+**Lanes.** What a device does beside its computing, such as an all-reduce, has a row of its own in the table,
+below the sums: these are of the lanes that compute. A lane that waits for another lane of its device waits
+for what that one does.
 
-Where several causes would do, memory limit comes before link, wait and imbalance, and fill before them; a send that blocks
-is always the link's fault.
+Where several causes would do, memory limit comes before link, wait and imbalance, and fill before them; a
+send that blocks is always the link's fault.
 """
 
 from dataclasses import dataclass
@@ -35,9 +40,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from .critical_path import ticks
-from .devices import COMPUTE
+from .devices import COMPUTE, lane_name
 from .held_back import held_back
-from .trace import Idle, Message, Span, lane_name, way_of
+from .spans import Idle, Message, Span, way_of
 from .waiting import obstacles
 
 CAUSES = ("fill", "wait", "imbalance", "link", "memory limit", "drain")
@@ -46,8 +51,10 @@ CAUSES = ("fill", "wait", "imbalance", "link", "memory limit", "drain")
 class IdlePart(NamedTuple):
     """Device `device` was idle from tick `start` to tick `end`, for one `cause`.
 
-    message, source: what it waited for, from which device (to which one, in a send that blocks), as in `Idle`. blame: the
-    `Span` or `Message` that was in the way; under a memory limit, the forward that had to wait; None for a drain.
+    message, source: what it waited for, from which device (to which one, in a send that blocks), as in
+        `Idle`.
+    blame: the `Span` or `Message` that was in the way; under a memory limit, the forward that had to wait;
+        None for a drain.
     """
 
     device: int
@@ -60,7 +67,8 @@ class IdlePart(NamedTuple):
     lane: str = COMPUTE
 
     def __str__(self):
-        words = f"{lane_name(self.device, self.lane)} idle from {ticks(self.start)} to {ticks(self.end)}: {self.cause}"
+        when = f"from {ticks(self.start)} to {ticks(self.end)}"
+        words = f"{lane_name(self.device, self.lane)} idle {when}: {self.cause}"
         if self.source is not None:
             own = type(self.blame) is Message and self.blame.source == self.device
             words += f", for {self.message} {'to arrive at' if own else 'from'} device {self.source}"
@@ -76,12 +84,12 @@ class IdlePart(NamedTuple):
 class Explanation:
     """The causes of all that is idle in a run; `Trace.explain` makes one, and `print` shows it as a table.
 
-    parts: {each of `Trace.idle`: its `IdlePart`s}, which tile it in the order of time. What the causes mean is said in
-    `minipipe.cluster.explanation`.
+    parts: {each of `Trace.idle`: its `IdlePart`s}, which tile it in the order of time. What the causes mean
+        is said in `minipipe.cluster.explanation`.
 
     >>> from minipipe import Costs, simulate
     >>> from minipipe.schedules import gpipe
-    >>> print(simulate(gpipe(2, 3), Costs(F=[1, 2])).explain())
+    >>> print(simulate(gpipe(2, 3), Costs(F=[1, 2])).explain())      # doctest: +NORMALIZE_WHITESPACE
     idle ticks          fill     wait imbalance    drain     idle
     device 0               0        4         2        0        6
     device 1               1        0         0        2        3
@@ -89,7 +97,8 @@ class Explanation:
     of 2 x 15 ticks     3.3%    13.3%      6.7%     6.7%    30.0%
     <BLANKLINE>
     the longest waits:
-    device 0 waits 6 ticks, from 3 to 9, for 1B2 from device 1: wait 4 (device 1: 1F1 1F2 1B2), imbalance 2 (device 1: 1F1 1F2)
+    device 0 waits 6 ticks, from 3 to 9, for 1B2 from device 1: wait 4 (device 1: 1F1 1F2 1B2),
+    imbalance 2 (device 1: 1F1 1F2)
     """
 
     n_devices: int
@@ -102,14 +111,15 @@ class Explanation:
         return sorted(chain(*self.parts.values()), key=lambda part: (part.start, part.device))
 
     def table(self):
-        """{device: {cause: ticks}}, with the causes that occur on any device, in the order of the documentation."""
+        """{device: {cause: ticks}}, with the causes that occur on any device, in the order of `CAUSES`."""
         table = self._by_lane()
         return {device: table[device, COMPUTE] for device in range(self.n_devices)}
 
     def _by_lane(self):
         """The same for each (device, lane), those that compute first."""
         found = {part.cause for part in chain(*self.parts.values())}
-        lanes = {(device, COMPUTE): None for device in range(self.n_devices)} | {(idle.device, idle.lane): None for idle in self.parts}
+        lanes = [(device, COMPUTE) for device in range(self.n_devices)]
+        lanes += [(idle.device, idle.lane) for idle in self.parts]
         table = {lane: {cause: 0 for cause in CAUSES if cause in found} for lane in lanes}
         for part in chain(*self.parts.values()):
             table[part.device, part.lane][part.cause] += part.end - part.start
@@ -121,15 +131,15 @@ class Explanation:
         return {cause: sum(row[cause] for row in table.values()) for cause in table[0]} if table else {}
 
     def longest_waits(self, most=3):
-        """The longest of `Trace.idle` of devices that compute, neither fill nor drain; of equal ones, the first."""
+        """The longest of `Trace.idle`, of lanes that compute, without fills and drains."""
         waits = [idle for idle in self.parts if idle.reason not in ("fill", "drain") and idle.lane == COMPUTE]
         return sorted(waits, key=lambda idle: idle.start - idle.end)[:most]
 
     def describe(self, idle):
-        """One of `Trace.idle` in words: how long, and, but for a drain, for what, and what was to blame for how much of it."""
-        length = ticks(idle.end - idle.start)
+        """One of `Trace.idle` in words: how long, for what, and what was to blame for how much of it."""
         verb = "is done and idle for" if idle.reason == "drain" else "waits"
-        words = f"{lane_name(idle.device, idle.lane)} {verb} {length} ticks, from {ticks(idle.start)} to {ticks(idle.end)}"
+        length = f"{ticks(idle.end - idle.start)} ticks, from {ticks(idle.start)} to {ticks(idle.end)}"
+        words = f"{lane_name(idle.device, idle.lane)} {verb} {length}"
         if idle.source is not None:
             words += f", for {idle.message} {way_of(idle)} device {idle.source}"
         if idle.reason == "drain":
@@ -137,9 +147,10 @@ class Explanation:
         causes = {}
         for part in self.parts[idle]:
             causes.setdefault(part.cause, []).append(part)
-        sums = [(sum(part.end - part.start for part in group), cause, group) for cause, group in causes.items()]
-        sums.sort(key=lambda row: -row[0])
-        return f"{words}: " + ", ".join(f"{cause} {ticks(total)} ({_blamed(group)})" for total, cause, group in sums)
+        sums = {cause: sum(part.end - part.start for part in group) for cause, group in causes.items()}
+        most_first = sorted(causes, key=lambda cause: -sums[cause])
+        shares = [f"{cause} {ticks(sums[cause])} ({_blamed(causes[cause])})" for cause in most_first]
+        return f"{words}: {', '.join(shares)}"
 
     def __str__(self):
         if not self.makespan:
@@ -154,16 +165,21 @@ class Explanation:
         rows.insert(self.n_devices + 2, [f"of {self.n_devices} x {ticks(self.makespan)} ticks", *shares])
         first, *others = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         widths = [max(8, width) for width in others]
-        lines = [name.ljust(first) + "".join(f" {word:>{width}}" for word, width in zip(row, widths)) for name, *row in rows]
+        lines = []
+        for name, *row in rows:
+            lines.append(name.ljust(first) + "".join(f" {word:>{width}}" for word, width in zip(row, widths)))
         waits = self.longest_waits()
-        return "\n".join(lines + (["", "the longest waits:"] if waits else []) + [self.describe(idle) for idle in waits])
+        if waits:
+            lines += ["", "the longest waits:", *map(self.describe, waits)]
+        return "\n".join(lines)
 
 
 def explain(trace, most_alive=None):
     """The `Explanation` of the idle spans of `trace`, by the rules of this module.
 
-    most_alive: the micro-batches that a device may keep alive at once, one number or one for each device. Takes n log n
-    time in the number of spans, and time in proportion to the number of parts that come out.
+    most_alive: the micro-batches that a device may keep alive at once, one number or one for each device.
+
+    Takes n log n time in the number of spans, and time in proportion to the number of parts that come out.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import gpipe
@@ -173,7 +189,7 @@ def explain(trace, most_alive=None):
     held = {} if most_alive is None else held_back(trace, most_alive)
     found = obstacles(trace)
     own_ticks = {lane: _own_ticks(trace.spans_of(*lane)) for lane in trace.lanes}
-    # floats: the end of a span and its length are each rounded by up to 2**-53 of the makespan; equal lengths differ by less
+    # floats: the end of a span and its length are each rounded by up to 2**-53 of the makespan
     rounding = trace.makespan * 2.0**-50
     parts = {}
     for idle in trace.idle:
@@ -237,7 +253,8 @@ def _blamed(parts):
     places = {}
     for part in parts:
         places.setdefault(_where(part.blame), {})[str(part.blame.label)] = True
-    return "; ".join(_shortened([f"{place}: {' '.join(_shortened(list(labels)))}" for place, labels in places.items()]))
+    words = [f"{place}: {' '.join(_shortened([*labels]))}" for place, labels in places.items()]
+    return "; ".join(_shortened(words))
 
 
 def _shortened(words, most=4):

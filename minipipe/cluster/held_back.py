@@ -8,14 +8,16 @@ from .devices import COMPUTE
 
 
 def held_back(trace, most_alive):
-    """{`Idle`: (since, span)} for the waits due to a limit: the tick since which that span, a forward, could have run.
+    """{`Idle`: (since, span)} for the waits due to a limit: since when which span could have run.
 
-    most_alive: the micro-batches that a device may keep alive at once, one number or one for each device. Raises
-    `ValueError` if they are not as many as the devices, or not at least 1. The rule is in `minipipe.cluster.explanation`.
+    most_alive: the micro-batches that a device may keep alive at once, one number or one for each device.
+    Raises `ValueError` if they are not as many as the devices, or not at least 1. The rule is in
+    `minipipe.cluster.explanation`.
     """
     limits = list(most_alive) if hasattr(most_alive, "__len__") else [most_alive] * trace.n_devices
     if len(limits) != trace.n_devices:
-        raise ValueError(f"most_alive has {len(limits)} limits for {trace.n_devices} devices: give one, or one for each")
+        count = f"{len(limits)} limits for {trace.n_devices} devices"
+        raise ValueError(f"most_alive has {count}: give one, or one for each")
     received = [[] for _ in limits]
     for message in trace.messages:
         if message.received is not None:
@@ -27,7 +29,8 @@ def held_back(trace, most_alive):
     found = {}
     for device, limit in enumerate(limits):
         if not limit >= 1:
-            raise ValueError(f"most_alive={limit} on device {device} lets no micro-batch through: use at least 1")
+            name = f"most_alive={limit} on device {device}"
+            raise ValueError(f"{name} lets no micro-batch through: use at least 1")
         found |= _held_back(trace.spans_of(device, COMPUTE), waits[device], sorted(received[device]), limit)
     return found
 
@@ -36,7 +39,8 @@ def _held_back(spans, waits, received, limit):
     """The same for one device. received: sorted (received, arrived) of its messages."""
     more, fewer = _changes(spans)
     alive = [0, *accumulate(up - down for up, down in zip(more, fewer, strict=True))]  # before each span
-    next_start = [None] * (len(spans) + 1)  # at or after each span, one from which on more micro-batches are alive
+    # at or after each span, one from which on more micro-batches are alive
+    next_start = [None] * (len(spans) + 1)
     for index in reversed(range(len(spans))):
         next_start[index] = index if more[index] else next_start[index + 1]
     found = {}
@@ -54,9 +58,12 @@ def _held_back(spans, waits, received, limit):
 
 
 def _changes(spans):
-    """For each span, how many micro-batches more, and how many fewer, its device keeps from there on, as its label says.
+    """For each span, how many micro-batches more, and how many fewer, its device keeps from there on.
 
-    Of several spans with one label, which are one action, the first counts what it keeps and the last what it frees.
+    The parts of its label say so.
+
+    Of several spans with one label, which are one action, the first counts what it keeps and the last what it
+    frees.
     """
     first, last = {}, {}
     for index, span in enumerate(spans):

@@ -10,14 +10,15 @@ from numbers import Real
 class Link:
     """A message of n bytes occupies its link for n / bandwidth ticks and arrives `latency` ticks after that.
 
-    There is one link for each ordered pair of devices; its messages queue up behind each other. A device's message to itself
-    needs no link.
+    There is one link for each ordered pair of devices; its messages queue up behind each other. A device's
+    message to itself needs no link.
 
     latency: ticks, 0 or more.
     bandwidth: bytes per tick, above 0.
-    blocking: whether the sender does nothing else until its message has arrived; if not, the transfer overlaps with its work.
-    rendezvous: whether a message sets out only when the receiver asks for it, and the sender does nothing else until then, as
-        with a synchronous send in MPI.
+    blocking: whether the sender does nothing else until its message has arrived; if not, the transfer
+        overlaps with its work.
+    rendezvous: whether a message sets out only when the receiver asks for it, and the sender does nothing
+        else until then, as with a synchronous send in MPI.
 
     >>> Link(latency=1, bandwidth=100).ticks_occupied(250)
     2.5
@@ -46,9 +47,9 @@ class Port:
     sends: the devices all of whose outgoing messages pass through this port.
     receives: the devices all of whose incoming messages do.
 
-    A message that passes several ports and a link starts when all of them are free, and occupies all of them for as long as the
-    narrowest takes. The outgoing messages of a device with such a port form one queue, first in, first out. Of several that
-    could start in the same tick, that of the lower device does.
+    A message that passes several ports and a link starts when all of them are free, and occupies all of them
+    for as long as the narrowest takes. The outgoing messages of a device with such a port form one queue,
+    first in, first out. Of several that could start in the same tick, that of the lower device does.
 
     >>> Port(16, sends=[0])                                 # the way out of device 0: its egress
     Port(bandwidth=16, sends=(0,), receives=())
@@ -66,6 +67,8 @@ class Port:
             if not isinstance(devices, Iterable):
                 raise ValueError(f"{name}={devices!r} must be a list of devices, even of one: [{devices!r}]")
             object.__setattr__(self, name, tuple(devices))
+        if not (self.sends or self.receives):
+            raise ValueError(f"{self} is of no device: name those that send or receive through it")
 
 
 def ports(n_devices, bandwidth):
@@ -74,14 +77,17 @@ def ports(n_devices, bandwidth):
     >>> ports(1, 16)
     [Port(bandwidth=16, sends=(0,), receives=()), Port(bandwidth=16, sends=(), receives=(0,))]
     """
-    return [port for r in range(n_devices) for port in (Port(bandwidth, sends=(r,)), Port(bandwidth, receives=(r,)))]
+    found = []
+    for r in range(n_devices):
+        found += [Port(bandwidth, sends=(r,)), Port(bandwidth, receives=(r,))]
+    return found
 
 
 def links_between(link, n_devices):
     """{(source, to): Link} for those pairs of devices whose messages take time, or make somebody wait.
 
-    link: one `Link` for all pairs of devices, or a dict {(source, to): Link} of those that are not free. Raises `ValueError` for
-    anything else.
+    link: one `Link` for all pairs of devices, or a dict {(source, to): Link} of those that are not free.
+    Raises `ValueError` for anything else.
 
     >>> links_between({(0, 1): Link(latency=3)}, n_devices=2)
     {(0, 1): Link(latency=3, bandwidth=inf, blocking=False, rendezvous=False)}
@@ -104,7 +110,8 @@ def checked_ports(ports, n_devices):
     ports = list(ports) if isinstance(ports, Iterable) else [ports]
     for port in ports:
         if not isinstance(port, Port):
-            raise ValueError(f"ports has {port!r}: pass a list of Port(bandwidth, sends=[...], receives=[...])")
+            wanted = "a list of Port(bandwidth, sends=[...], receives=[...])"
+            raise ValueError(f"ports has {port!r}: pass {wanted}")
         for device in (*port.sends, *port.receives):
             if device not in range(n_devices):
                 raise ValueError(f"{port} is of device {device}: devices are 0..{n_devices - 1}")
@@ -117,7 +124,10 @@ def ticks_to_pass(n_bytes, bandwidth):
 
 
 def later(now, ticks):
-    """now + ticks, but never before now: 1/7 as a `Fraction`, plus 0.0, is a float that is a little less than 1/7."""
+    """now + ticks, but never before now.
+
+    In Python, the `Fraction` 1/7 plus 0.0 is a float, which is a little less than 1/7.
+    """
     return max(now, now + ticks)
 
 

@@ -46,7 +46,7 @@ WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # most of what 
 
 
 class Buffers(dict):
-    """{id of a buffer: its bytes} for all arrays in nested lists, tuples and dicts that stay alive and unchanged.
+    """{id of a buffer: its bytes} for all arrays in nested lists, tuples and dicts, which stay as they are.
 
     It can stand for those in `bytes_by_kind`, which then need not walk through them again.
     """
@@ -77,7 +77,7 @@ class Buffers(dict):
 
 
 def own(value):
-    """(copy, bytes): `value` with arrays that share nothing with it, and their size: what a message carries."""
+    """(copy, bytes): `value` with arrays that share nothing with it, and their size; a message carries it."""
     if type(value) is Bytes:
         return Bytes(value.nbytes), value.nbytes
     if isinstance(value, np.ndarray):

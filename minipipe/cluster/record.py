@@ -7,17 +7,19 @@ class Record:
     """What has happened, in numbers. A lane has the number that is its place in `lanes`.
 
     Each list holds one row after another, end to end: plain numbers in a long list make no work for
-    Python's garbage collector, a tuple for each row would. A message is named by the index at which its row begins.
+    Python's garbage collector, a tuple for each row would. A message is named by the index at which its row
+    begins.
     """
 
     def __init__(self, lanes):
         self.lanes = lanes  # (device, name) of each lane, device by device
         self.spans = []     # rows of lane, label, start, end
-        self.messages = []  # rows of label, source, to, sent, arrived, received, bytes, lane that sent it, lane that received it
+        # rows of label, source, to, sent, arrived, received, bytes, lane that sent it, lane that received it
+        self.messages = []
         self.waits = []     # rows of lane, start, end, message
         self.blocked = []   # rows of lane, start, end, message that it has sent
-        self.asked = []     # rows of lane, start, end, message that it has sent, lane that asked for it at the end
-        self.queued = []    # rows of message, tick at which its way was free, message that was in front of it until then
+        self.asked = []     # rows of lane, start, end, message that it has sent, lane that asked for it then
+        self.queued = []    # rows of message, tick at which its way was free, the message in front until then
         self.memory = []    # rows of device, tick, {kind: bytes}
         self.finished = [None] * len(lanes)  # the tick at which each program ended
 

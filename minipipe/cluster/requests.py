@@ -42,11 +42,15 @@ class Compute:
 
 
 class Send:
-    """Hand `value` to the device `to` under the name `label`. The sender goes on at once, unless the link says otherwise.
+    """Hand `value` to the device `to` under the name `label`.
 
-    The receiver gets a copy, made now: the sender may overwrite its arrays afterwards. n_bytes: the size of a message
-    whose value is None, in a simulation; other messages have the size of their arrays. What one lane sends to its own
-    device, another lane of it can receive, at no cost.
+    label: a name that no other message between these two devices has as long as it is not received.
+    value: arrays, or lists, tuples and dicts of them. The receiver gets a copy, made now: the sender may
+        overwrite its arrays afterwards.
+    to: the number of a device. What a lane sends to its own device, another lane can receive, at no cost.
+    n_bytes: the size of a message whose value is None, in a simulation; others have the size of their arrays.
+
+    The sender goes on at once, unless the link says otherwise.
     """
 
     __slots__ = ("label", "value", "to", "n_bytes")
@@ -56,10 +60,11 @@ class Send:
 
 
 class Receive:
-    """Wait for the message `label` from the device `source`; the answer is its value, which is the receiver's own.
+    """Wait for the message `label` from the device `source`; the answer is its value, the receiver's own.
 
-    source=ANY: wait for the earliest message of this name, whoever sends it (of two that arrive in one tick, that of the
-    lower device); the answer is then (source, value).
+    source=ANY: wait for the earliest message of this name, whoever sends it (of two that arrive in one tick,
+    that of the lower device); the answer is then (source, value). Over links with a rendezvous, it asks for
+    one message: the first that was sent, and only if no other is on its way.
     """
 
     __slots__ = ("label", "source")

@@ -1,91 +1,33 @@
 """What happened in a run: the one source of every picture, metric and test."""
 
 from functools import cached_property
-from typing import NamedTuple
 
 from .devices import COMPUTE
 from .record import MESSAGE_WIDTH, rows
-
-
-class Span(NamedTuple):
-    """Device `device` worked on `label` from tick `start` to tick `end`, in one of its lanes."""
-
-    device: int
-    label: object
-    start: float
-    end: float
-    lane: str = COMPUTE
-
-
-class Message(NamedTuple):
-    """`label` went from `source`, sent by one of its lanes, to device `to`. Ticks: sent, arrived, received (None: not yet).
-
-    lane: the one that has sent it. to_lane: the one that has received it, None: not yet.
-    """
-
-    label: object
-    source: int
-    to: int
-    sent: float
-    arrived: float | None
-    received: float | None
-    n_bytes: int
-    lane: str = COMPUTE
-    to_lane: str | None = COMPUTE
-
-
-class Idle(NamedTuple):
-    """A lane of device `device` did nothing from tick `start` to tick `end`, for a `reason`.
-
-    "fill": it waited for its first work. "wait": it waited between two pieces of work. Both name the message
-    that was missing. "send": the link was blocking, and its message to device `source` had not arrived yet. "rendezvous":
-    device `source` had not asked yet for its message. "drain": its program was over, the others' were not.
-    """
-
-    device: int
-    start: float
-    end: float
-    reason: str
-    message: object = None
-    source: int | None = None
-    lane: str = COMPUTE
-
-    def __str__(self):
-        cause = "" if self.source is None else f", waiting for {self.message} {way_of(self)} device {self.source}"
-        return f"{lane_name(self.device, self.lane)} idle from {self.start} to {self.end}: {self.reason}{cause}"
-
-
-def lane_name(device, lane):
-    """What a text calls a lane; the one that computes is the device.
-
-    >>> lane_name(2, "compute"), lane_name(2, "communication")
-    ('device 2', 'device 2 communication')
-    """
-    return f"device {device}" if lane == COMPUTE else f"device {device} {lane}"
-
-
-def way_of(idle):
-    """What an idle lane waits for its message to do, before the name of the other device."""
-    return {"send": "to arrive at", "rendezvous": "to be asked for by"}.get(idle.reason, "from")
+from .spans import Idle, Message, Span
 
 
 class Trace:
-    """A run, or the part of it that has happened so far; `Pipeline.trace`, `simulate` and `Cluster.run` give one.
+    """A run, or the part of it that has happened so far; `Pipeline`, `simulate` and `Cluster` give one.
 
-    spans, messages, idle: what the devices did, what went between them, and why they waited, in the order of time.
-    makespan: ticks from 0 to the end of the last span or program. `busy_ticks()`, `bubble(of)`, `memory(device)`,
-    `ledger(device)` and `peak_bytes()` count; `explain()` and `critical_path()` say why; `plot()`, `to_text()` and `to_html()`
-    show. Two traces are equal if all that happened is.
+    spans, messages, idle: what the devices did, what went between them, and why they waited, by time.
+    lanes: who did it.
+    makespan: ticks from 0 to the end of the last span or program.
+
+    `busy_ticks()`, `bubble(of)`, `memory(device)`, `ledger(device)` and `peak_bytes()` count; `explain()` and
+    `critical_path()` say why; `plot()`, `to_text()` and `to_html()` show. Two traces are equal if all that
+    happened is.
     """
 
     def __init__(self, record):
         self._record = record
         self.n_devices = record.n_devices
-        self.makespan = max([*record.spans[3::4], *(tick for tick in record.finished if tick is not None)], default=0)
+        ends = [tick for tick in record.finished if tick is not None]
+        self.makespan = max([*record.spans[3::4], *ends], default=0)
 
     @cached_property
     def lanes(self):
-        """{(device, lane): None} of those that a picture has a row for: where a device computes, and any other lane that was used."""
+        """{(device, lane): None}, a row of a picture each: where devices compute, and other lanes in use."""
         used = set(self._record.spans[::4])
         lanes = enumerate(self._record.lanes)
         return {lane: None for number, lane in lanes if lane[1] == COMPUTE or number in used}
@@ -93,8 +35,8 @@ class Trace:
     @cached_property
     def spans(self):
         """All `Span`s, by start and device."""
-        lanes = self._record.lanes
-        spans = [Span(lanes[number][0], *row, lanes[number][1]) for number, *row in rows(self._record.spans, 4)]
+        lanes, table = self._record.lanes, rows(self._record.spans, 4)
+        spans = [Span(lanes[number][0], *row, lanes[number][1]) for number, *row in table]
         return sorted(spans, key=lambda span: (span.start, span.device))
 
     @cached_property
@@ -105,7 +47,7 @@ class Trace:
 
     @cached_property
     def _message_at(self):
-        """{index of its row: `Message`}, those between the lanes of a device included."""
+        """{index of its row: `Message`}, also for those between two lanes of a device."""
         lanes, width = self._record.lanes, MESSAGE_WIDTH
         found = {}
         for number, (*row, lane, to_lane) in enumerate(rows(self._record.messages, width)):
@@ -115,23 +57,25 @@ class Trace:
 
     @cached_property
     def queued(self):
-        """{message: the tick at which its way was free}, for each `Message` that had to queue behind others."""
-        return {self._message_at[index]: tick for index, tick, _ in rows(self._record.queued, 3)}
+        """{message: the tick at which its way was free}, for each `Message` that had to queue."""
+        messages, table = self._message_at, rows(self._record.queued, 3)
+        return {messages[index]: tick for index, tick, _ in table}
 
     @cached_property
     def in_front(self):
         """{message: the one behind which it queued last}, for each of `queued`."""
-        return {self._message_at[index]: self._message_at[other] for index, _, other in rows(self._record.queued, 3)}
+        messages, table = self._message_at, rows(self._record.queued, 3)
+        return {messages[index]: messages[other] for index, _, other in table}
 
     @cached_property
     def asked(self):
-        """{message: (tick, device, lane) that asked for it}, for each `Message` that waited until then at its sender."""
-        table = rows(self._record.asked, 5)
-        return {self._message_at[index]: (end, *self._record.lanes[number]) for _, _, end, index, number in table}
+        """{message: (tick, device, lane) that asked for it}, for each `Message` that was held until then."""
+        lanes, messages, table = self._record.lanes, self._message_at, rows(self._record.asked, 5)
+        return {messages[index]: (end, *lanes[number]) for _, _, end, index, number in table}
 
     @cached_property
     def awaited(self):
-        """{`Idle`: the `Message` at whose arrival, or when it was asked for, it was over}, of all lanes, for all but the drains."""
+        """{`Idle`: the `Message` that ended it, as it came or was asked for}, for all but the drains."""
         record, lanes, first_start = self._record, self._record.lanes, {}
         for number, start in zip(record.spans[::4], record.spans[2::4], strict=True):
             first_start.setdefault(number, start)
@@ -141,10 +85,12 @@ class Trace:
             device, lane = lanes[number]
             if end > start:
                 message = self._message_at[index]
-                found[Idle(device, start, end, reason, message.label, getattr(message, other), lane)] = message
+                idle = Idle(device, start, end, reason, message.label, getattr(message, other), lane)
+                found[idle] = message
 
         for number, start, end, index in rows(record.waits, 4):
-            add(number, start, end, "wait" if start >= first_start.get(number, end) else "fill", index, "source")
+            has_worked = start >= first_start.get(number, end)
+            add(number, start, end, "wait" if has_worked else "fill", index, "source")
         for number, start, end, index in rows(record.blocked, 4):
             add(number, start, end, "send", index, "to")
         for number, start, end, index, _ in rows(record.asked, 5):
@@ -153,7 +99,10 @@ class Trace:
 
     @cached_property
     def idle(self):
-        """All `Idle` spans of `lanes` that are over. In a finished run, they and `spans` cover each lane from 0 to the makespan."""
+        """All `Idle` spans of `lanes` that are over.
+
+        In a finished run, they and `spans` cover each lane from 0 to the makespan.
+        """
         drains = [
             Idle(device, finished, self.makespan, "drain", lane=lane)
             for (device, lane), finished in zip(self._record.lanes, self._record.finished, strict=True)
@@ -164,9 +113,10 @@ class Trace:
 
     def spans_of(self, device, lane=None):
         """The `Span`s of one device, by start; those of one of its lanes alone, if that is given."""
+        self._check_device(device)
         if lane is not None and (device, lane) not in self._record.lanes:
             names = [name for owner, name in self._record.lanes if owner == device]
-            raise ValueError(f"device {device} has no lane {lane!r}: it runs {', '.join(names)}")
+            raise ValueError(f"device {device} has no lane {lane!r}: it runs {', '.join(map(str, names))}")
         spans = self._spans_by_device[device]
         return spans if lane is None else [span for span in spans if span.lane == lane]
 
@@ -191,7 +141,9 @@ class Trace:
         return busy
 
     def bubble(self, of):
-        """The share of time that devices do not compute, summed over devices. Three shares go by the name of bubble:
+        """The share of time that devices do not compute, summed over devices.
+
+        Three shares go by the name of bubble:
 
         of="total": idle / (devices * makespan). GPipe's (K - 1)/(M + K - 1).
         of="ideal": idle / time in which they compute. Megatron's (K - 1)/M.
@@ -201,6 +153,8 @@ class Trace:
             raise ValueError("nothing has been computed yet: tick or run the cluster first")
         busy = sum(self.busy_ticks())
         total = self.n_devices * self.makespan
+        if not busy:
+            raise ValueError("no device has computed for any time: there is nothing to compare a bubble with")
         if of == "total":
             return (total - busy) / total
         if of == "ideal":
@@ -212,23 +166,28 @@ class Trace:
         raise ValueError(f"bubble of {of!r} is not defined: choose 'total', 'ideal' or 'span'")
 
     def explain(self, most_alive=None):
-        """Why the devices were idle, tick by tick: an `Explanation`. The rules are in `minipipe.cluster.explanation`."""
+        """Why the devices were idle, tick by tick: an `Explanation`, by the rules of that module."""
         from .explanation import explain
 
         return explain(self, most_alive)
 
     def critical_path(self):
-        """The work and transfers that add up to the makespan, as a list of `Step`s; see `minipipe.cluster.critical_path`."""
+        """The work and transfers that add up to the makespan: a list of `Step`s, found as is said there."""
         from .critical_path import critical_path
 
         return critical_path(self)
 
     def ledger(self, device):
-        """What a device holds: a list of `(tick, {kind: bytes})`, each valid until the next; a kind without bytes is left out."""
+        """What a device holds: a list of `(tick, {kind: bytes})`, each valid until the next.
+
+        A kind without bytes is left out.
+        """
         if not self._record.memory:
-            raise ValueError("this run counted no memory: only a run with real arrays does, or a simulation with footprints")
-        if device not in range(self.n_devices):
-            raise ValueError(f"device={device!r} is not one of the trace: its devices are 0 to {self.n_devices - 1}")
+            raise ValueError(
+                "this run counted no memory: "
+                "only a run with real arrays does, or a simulation with footprints"
+            )
+        self._check_device(device)
         changes = [(tick, held, 0) for owner, tick, held in rows(self._record.memory, 3) if owner == device]
         for _, _, to, _, arrived, received, n_bytes, *_ in rows(self._record.messages, MESSAGE_WIDTH):
             if to == device and arrived is not None and arrived != received:
@@ -241,6 +200,11 @@ class Trace:
             entries[tick] = {kind: n for kind, n in {**held, "messages": messages}.items() if n}
         return list(entries.items())
 
+    def _check_device(self, device):
+        if device not in range(self.n_devices):
+            last = self.n_devices - 1
+            raise ValueError(f"device={device!r} is not one of the trace: its devices are 0 to {last}")
+
     @cached_property
     def _memory_by_device(self):
         return sorted(rows(self._record.memory, 3), key=lambda row: row[:2])
@@ -250,21 +214,28 @@ class Trace:
         return [(tick, sum(held.values())) for tick, held in self.ledger(device)]
 
     def peak_bytes(self, kinds=None):
-        """For each device, the most bytes that it held at once; of these kinds alone, such as ("stashed inputs", "caches")."""
+        """For each device, the most bytes that it held at once.
+
+        kinds: count these alone, such as ("stashed inputs", "caches").
+        """
         def total(held):
             return sum(n_bytes for kind, n_bytes in held.items() if kinds is None or kind in kinds)
 
         return [max(total(held) for _, held in self.ledger(device)) for device in range(self.n_devices)]
 
-    def plot(self, ax=None, until=None, title=None, legend=True, arrows=False, memory=False, critical_path=False):
-        """The timeline, drawn by `minipipe.plots.timeline`, with the critical path if wanted; returns the matplotlib axes.
+    def plot(
+        self, ax=None, until=None, title=None, legend=True, arrows=False, memory=False, critical_path=False
+    ):
+        """The timeline, drawn by `minipipe.plots.timeline`; returns the matplotlib axes.
 
-        memory: with the memory curves below, drawn by `minipipe.plots.timeline_with_memory`; then `ax` is a pair of axes, and so
-        is what is returned.
+        memory: with the memory curves below, drawn by `minipipe.plots.timeline_with_memory`; then `ax` is a
+            pair of axes, and so is what is returned.
+        critical_path: with the critical path on top.
         """
         from .. import plots
 
-        ax = (plots.timeline_with_memory if memory else plots.timeline)(self, ax, until, title, legend, arrows)
+        draw = plots.timeline_with_memory if memory else plots.timeline
+        ax = draw(self, ax, until, title, legend, arrows)
         if critical_path:
             plots.critical_path(self, ax[0] if memory else ax, until)
         return ax
@@ -276,13 +247,16 @@ class Trace:
         return text(self)
 
     def to_html(self, path=None, title=None):
-        """The timeline as an interactive web page, made by `minipipe.plots.html`: its text, or the file `path`."""
+        """The timeline as an interactive page, made by `minipipe.plots.html`: its text, or a file `path`."""
         from ..plots import html
 
         return html(self, path, title)
 
     def to_chrome_trace(self, path=None, tick="1 ms"):
-        """The timeline as a dict, or as JSON in the file `path`, for ui.perfetto.dev; made by `minipipe.plots.chrome_trace`."""
+        """The timeline for ui.perfetto.dev, made by `minipipe.plots.chrome_trace`.
+
+        A dict, or as JSON in the file `path`.
+        """
         from ..plots import chrome_trace
 
         return chrome_trace(self, path, tick)
@@ -293,8 +267,5 @@ class Trace:
     def __eq__(self, other):
         if not isinstance(other, Trace):
             return NotImplemented
-        return (
-            (self.lanes, self.spans, self.messages, self.idle) == (other.lanes, other.spans, other.messages, other.idle)
-            and self.queued == other.queued
-            and self._memory_by_device == other._memory_by_device
-        )
+        names = "lanes", "spans", "messages", "idle", "queued", "_memory_by_device"
+        return all(getattr(self, name) == getattr(other, name) for name in names)

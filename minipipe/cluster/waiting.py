@@ -1,23 +1,23 @@
-"""What an idle lane waits for: the message, and at each instant the work or the transfer that is in its way."""
+"""What an idle lane waits for: at each instant, the work or the transfer that is in its way."""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 
-from .trace import Span
+from .spans import Span
 
 
 def obstacles(trace):
-    """{`Idle`: list of (start, end, obstacle)}, which tile it, for each idle span of `trace` that is not a drain.
+    """{`Idle`: list of (start, end, obstacle)}, which tile it, for all idle spans of `trace` but the drains.
 
-    From the time at which the awaited message set out, the obstacle is that message. Before, it is the `Span` on which the lane
-    works that has it to send (or, of a message that waits to be asked for, the lane that has it to ask) or, while that lane is
-    idle, too, its obstacle.
+    From the time at which the awaited message set out, the obstacle is that message. Before, it is the `Span`
+    on which the lane works that has it to send (or, of a message that waits to be asked for, the lane that
+    has it to ask) or, while that lane is idle, too, its obstacle.
     """
     waiting = {(idle.device, idle.lane, idle.end): idle for idle in trace.awaited}
     doing = defaultdict(lambda: ([], []))  # of each lane, the starts of its (start, end, obstacle), and these
     found = {}
     spans = [span for span in trace.spans if span.end > span.start]
-    for happening in sorted(spans + list(trace.awaited), key=lambda happening: happening.end):  # at one tick, spans first
+    for happening in sorted([*spans, *trace.awaited], key=lambda each: each.end):  # at one tick, spans first
         if type(happening) is Span:
             _append(*doing[happening.device, happening.lane], [(happening.start, happening.end, happening)])
             continue
@@ -33,7 +33,7 @@ def obstacles(trace):
 
 
 def _in_charge(trace, idle):
-    """((device, lane) on which an idle span depends, the tick from which on it only depends on the message)"""
+    """((device, lane) on which an idle span depends, the tick from which on it is only the message)."""
     message = trace.awaited[idle]
     if idle.reason == "rendezvous":
         tick, *lane = trace.asked[message]
@@ -42,7 +42,10 @@ def _in_charge(trace, idle):
 
 
 def _relay(waiting, idle, trace):
-    """`idle`, the wait of the lane that it depends on if that ended in the same tick, and so on: the last must be explained first."""
+    """`idle`, the wait of the lane that it depends on, if that ended in the same tick, and so on.
+
+    The last of them must be explained first.
+    """
     relay, lane = [], (idle.device, idle.lane)
     while (wait := waiting.pop((*lane, idle.end), None)) is not None:
         relay.append(wait)
@@ -58,7 +61,7 @@ def _append(starts, rows, pieces):
 
 
 def _between(starts, rows, start, end):
-    """The rows of (start, end, obstacle) from tick `start`, the first cut to fit, to tick `end`, at which a row ends."""
+    """The rows of (start, end, obstacle) from tick `start`, the first cut to fit, up to `end`."""
     if start == end:
         return []
     rows = rows[bisect_right(starts, start) - 1:bisect_left(starts, end)]

@@ -1,0 +1,207 @@
+"""How messages get from a Send to a Receive, and who waits for whom meanwhile."""
+
+from heapq import heappush
+
+from .agenda import CHOOSE, PORTS, RESUME
+from .carrier import Carrier, Message
+from .memory import own
+from .requests import ANY
+
+
+class Mail:
+    """The messages of a cluster.
+
+    link, ports: as for `Cluster`.
+    devices: where messages lie until they are received, and which lanes wait for them.
+    agenda: a heap of (tick, what happens then, number of a lane), to which the lanes are added that will go
+        on.
+    record, accounts: where all of it is written down; no accounts if nobody counts bytes.
+    """
+
+    def __init__(self, link, ports, devices, agenda, record, accounts):
+        self._carrier = Carrier(link, ports, len(devices), record)
+        self._devices, self._agenda, self._record, self._accounts = devices, agenda, record, accounts
+        self._numbers = range(len(devices))
+        self._due = set()  # what has been added to the agenda by `_look_at`, and has not happened yet
+
+    def send(self, lane, request, now):
+        """Hand a message over; whether the lane has to wait then."""
+        source, to, label = lane.device, request.to, request.label
+        value, n_bytes = request.value, request.n_bytes
+        if to not in self._numbers:
+            raise ValueError(f"device {source} sends {label} to device {to}: {self._which()}")
+        if value is not None:
+            value, n_bytes = own(value)
+        elif not n_bytes >= 0:
+            words = f"device {source} sends {label} with n_bytes={n_bytes}"
+            raise ValueError(f"{words}: a message has at least 0 bytes")
+        row = self._record.sends(label, source, to, now, n_bytes, lane.number)
+        message = Message(label, source, to, value, n_bytes, row)
+        receiver = self._devices[to]
+        if receiver.inbox.setdefault((source, label), message) is not message:
+            raise ValueError(f"device {source} sends {label} to device {to} twice: name each message once")
+        if self._carrier.is_free(source, to):
+            message.arrival = now
+            self._arrives(message)
+            return False
+        if self._carrier.link(source, to).rendezvous and (source, label) not in receiver.waiting:
+            self._hold(message, lane, now)
+            return True
+        return self._set_out(message, lane, now)
+
+    def receive(self, lane, request, now):
+        """The message, if it has arrived; if not, None, and the lane will go on when it does."""
+        label, source = request.label, request.source
+        lane.since = now
+        if source is ANY:
+            self._wait_for_any(lane, label, now)
+            return None
+        message = self._devices[lane.device].inbox.pop((source, label), None)
+        if message is not None and message.is_held:
+            self._ask(message, lane, now)
+        if message is None or message.arrival is None:
+            self._wait(lane, source, label, message, now)
+            return None
+        if message.arrival > now:
+            self._count_received(lane, now)
+            self._deliver(lane, message, message.value, message.arrival)
+            return None
+        self._record.receives(message, now, lane.number)
+        if self._accounts is not None:
+            self._accounts.has_received(lane.device)
+        return message
+
+    def let_through(self, now):
+        """At the end of a tick: messages enter the ports that are free."""
+        self._due.discard((now, PORTS, 0))
+        started, passed_at = self._carrier.let_through(now)
+        for message in started:
+            self._arrives(message)
+            if message.sender is not None:
+                self._go_on_at_arrival(message)
+        for tick in passed_at:
+            self._look_at(tick, PORTS)
+
+    def choose(self, lane, now):
+        """Hand over the message that has come first, if this lane waits for one from anybody.
+
+        If all that have been sent wait to be asked for, it asks for the first of them.
+        """
+        self._due.discard((now, CHOOSE, lane.number))
+        if lane.waits_for is None or lane.waits_for[1] is not ANY:
+            return  # it has got one already
+        label, device = lane.waits_for[0], self._devices[lane.device]
+        messages = [message for (_, name), message in device.inbox.items() if name == label]
+        if messages and all(message.is_held for message in messages):
+            self._ask(min(messages, key=lambda message: (message.sender.since, message.source)), lane, now)
+            return
+        known = [message for message in messages if message.arrival is not None]
+        if not known:
+            return  # they queue
+        first = min(known, key=lambda message: (message.arrival, message.source))
+        if first.arrival > now:
+            self._look_at(first.arrival, CHOOSE, lane.number)
+        else:
+            del device.inbox[first.source, label], device.choosing[label]
+            self._deliver(lane, first, (first.source, first.value), now)
+
+    def _hold(self, message, lane, now):
+        """The message stays with its sender until somebody asks for it."""
+        message.is_held, message.sender = True, lane
+        lane.waits_for, lane.since = (message.label, message.to, True), now
+        self._let_choose(message, now)
+
+    def _ask(self, message, lane, now):
+        """A message that has been held sets out; its sender goes on, unless it waits for the arrival."""
+        sender, message.sender, message.is_held = message.sender, None, False
+        sender.waits_for = None
+        if sender.since < now:
+            self._record.asked += (sender.number, sender.since, now, message.row, lane.number)
+        if not self._set_out(message, sender, now):
+            heappush(self._agenda, (now, RESUME, sender.number))
+
+    def _set_out(self, message, sender, now):
+        """The message starts, or queues up for its port; whether its sender waits until it has arrived."""
+        blocking = self._carrier.link(message.source, message.to).blocking
+        if not self._carrier.set_out(message, now):
+            self._look_at(now, PORTS)
+        else:
+            self._arrives(message)
+            blocking = blocking and message.arrival > now
+        if blocking:
+            message.sender, sender.since = sender, now
+            if message.arrival is not None:
+                self._go_on_at_arrival(message)
+        return blocking
+
+    def _go_on_at_arrival(self, message):
+        sender, message.sender = message.sender, None
+        self._record.blocked += (sender.number, sender.since, message.arrival, message.row)
+        heappush(self._agenda, (message.arrival, RESUME, sender.number))
+
+    def _arrives(self, message):
+        """It is known when a message arrives: a lane that waits for it goes on then."""
+        self._record.arrives(message)
+        receiver, key = self._devices[message.to], (message.source, message.label)
+        if key in receiver.waiting:
+            del receiver.inbox[key]
+            self._deliver(receiver.waiting.pop(key), message, message.value, message.arrival)
+        elif receiver.choosing:
+            self._let_choose(message, message.arrival)
+        elif not receiver.n_running and self._accounts is not None:
+            self._accounts.check_limit(message.to, message.arrival)
+
+    def _let_choose(self, message, tick):
+        """A lane that waits for anybody looks at this message at `tick`."""
+        lane = self._devices[message.to].choosing.get(message.label)
+        if lane is not None:
+            self._look_at(tick, CHOOSE, lane.number)
+
+    def _look_at(self, tick, what, number=0):
+        """At this tick, messages enter the ports, or the lane of this number chooses; once is enough."""
+        due = tick, what, number
+        if due not in self._due:
+            self._due.add(due)
+            heappush(self._agenda, due)
+
+    def _wait(self, lane, source, label, message, now):
+        """Nobody knows yet when the message arrives; it is None if it has not even been sent."""
+        self._count_received(lane, now)
+        if source not in self._numbers:
+            raise ValueError(f"device {lane.device} waits for {label} from device {source}: {self._which()}")
+        device = self._devices[lane.device]
+        self._check_alone((source, label) in device.waiting or label in device.choosing, lane, label)
+        device.waiting[source, label], lane.waits_for = lane, (label, source, False)
+        if message is not None:
+            device.inbox[source, label] = message
+
+    def _wait_for_any(self, lane, label, now):
+        """What has come is looked at, at the end of the tick."""
+        self._count_received(lane, now)
+        device = self._devices[lane.device]
+        awaited = {*device.choosing, *(name for _, name in device.waiting)}
+        self._check_alone(label in awaited, lane, label)
+        device.choosing[label], lane.waits_for = lane, (label, ANY, False)
+        self._look_at(now, CHOOSE, lane.number)
+
+    def _deliver(self, lane, message, answer, tick):
+        """Let a lane that waits go on at `tick`, with its message."""
+        lane.answer, lane.waits_for = answer, None
+        self._record.receives(message, tick, lane.number)
+        self._record.waits += (lane.number, lane.since, tick, message.row)
+        if self._accounts is not None:
+            self._accounts.has_received(lane.device)
+        heappush(self._agenda, (tick, RESUME, lane.number))
+
+    def _count_received(self, lane, now):
+        """The lane has received all that it will receive in this tick."""
+        if self._accounts is not None:
+            self._accounts.after_receiving(lane.device, now)
+
+    def _check_alone(self, another_waits, lane, label):
+        if another_waits:
+            who = f"two lanes of device {lane.device}"
+            raise ValueError(f"{who} wait for {label}: let one hand it on to the other")
+
+    def _which(self):
+        return f"devices are 0..{len(self._devices) - 1}"

@@ -1,0 +1,197 @@
+"""Lanes, messages from anybody, and links that wait to be asked: one rule a test."""
+
+import math
+
+import numpy as np
+import pytest
+
+from minipipe.cluster import ANY, Cluster, Compute, DeadlockError, Link, MemoryLimitError, Port, Receive, Send
+
+
+def tell(*requests):
+    """A program that yields these requests, whatever the answers."""
+    for request in requests:
+        yield request
+
+
+def test_two_lanes_that_send_in_one_tick_queue_up_in_the_same_order_ticking_and_running():
+    """Lane by lane; one that comes from work of no ticks is behind the other, also where a tick of the clock
+    ends."""
+
+    def cluster():
+        first = tell(Compute("one", ticks=1), Compute("nothing", ticks=0), Send("x", None, 1, n_bytes=2))
+        second = tell(Compute("one too", ticks=1), Send("y", None, 1, n_bytes=2))
+        lanes = {"compute": first, "communication": second}
+        return Cluster([lanes, tell(Receive("x", 0), Receive("y", 0))], link=Link(bandwidth=1))
+
+    stepped = cluster()
+    while stepped.tick():
+        pass
+    assert stepped.trace == cluster().run()
+    assert [(message.label, message.arrived) for message in stepped.trace.messages] == [("y", 3), ("x", 5)]
+
+
+def test_a_message_that_has_come_through_a_port_is_not_asked_for_again():
+    """Its sender, which waited for the arrival, waits for something else when the receiver takes the
+    message."""
+    sender = tell(Send("x", None, 1, n_bytes=1), Receive("y", 1))
+    receiver = tell(Compute("late", ticks=5), Receive("x", 0), Compute("more", ticks=3), Send("y", None, 0))
+    trace = Cluster([sender, receiver], link={(0, 1): Link(blocking=True)}, ports=[Port(1, sends=[0])]).run()
+    assert trace.makespan == 8 and trace.asked == {}
+    assert [message[3:6] for message in trace.messages] == [(0, 1, 5), (8, 8, 8)]
+
+
+def test_who_asks_anybody_asks_one_of_those_that_wait_to_be_asked():
+    """As an MPI receive from any source is matched with one synchronous send: the other sender waits for
+    ever."""
+    for when in (0, 2):
+        senders = [tell(Compute("first", ticks=source), Send("x", None, 0)) for source in (1, 1)]
+        receiver = tell(Compute("late", ticks=when), Receive("x", ANY))
+        cluster = Cluster([receiver, *senders], link=Link(latency=3, rendezvous=True))
+        with pytest.raises(DeadlockError, match="device 2 waits until device 0 asks for x: and"):
+            cluster.run()
+        assert [message.arrived for message in cluster.trace.messages] == [max(when, 1) + 3, None]
+
+
+def sources_of(n_messages, *senders, link=Link()):
+    """(from whom device 0 gets the messages "x", which it receives from anybody from tick 3 on, and when)"""
+    answers = []
+
+    def receiver():
+        yield Compute("late", ticks=3)
+        for _ in range(n_messages):
+            answers.append((yield Receive("x", ANY)))
+
+    trace = Cluster([receiver(), *senders], link=link).run()
+    return answers, sorted(message.received for message in trace.messages if message.received is not None)
+
+
+def test_anybody_is_who_comes_first():
+    """Device 1 sends first over a link of 10 ticks, device 2 later over one of 4: its message comes first."""
+    link = {(1, 0): Link(latency=10), (2, 0): Link(latency=4)}
+    senders = tell(Send("x", "slow", 0)), tell(Compute("first", ticks=2), Send("x", "fast", 0))
+    assert sources_of(2, *senders, link=link) == ([(2, "fast"), (1, "slow")], [6, 10])
+
+
+def test_of_those_who_come_in_one_tick_the_lower_device_is_first():
+    """Device 3 has sent before device 1; both are there at tick 2, and that of device 2 since tick 1."""
+    link = {(1, 0): Link(latency=1), (2, 0): Link(latency=1), (3, 0): Link(latency=2)}
+    senders = tell(Compute("one", ticks=1), Send("x", 1, 0)), tell(Send("x", 2, 0)), tell(Send("x", 3, 0))
+    assert sources_of(3, *senders, link=link) == ([(2, 2), (1, 1), (3, 3)], [3, 3, 3])
+
+
+def test_a_message_that_comes_earlier_is_taken_though_another_has_been_sent_when_the_lane_asked():
+    """At tick 3, one is on its way until tick 10; that of device 2 is sent at tick 5, and there at 6."""
+    link = {(1, 0): Link(latency=10), (2, 0): Link(latency=1)}
+    senders = tell(Send("x", 1, 0)), tell(Compute("five", ticks=5), Send("x", 2, 0))
+    assert sources_of(1, *senders, link=link) == ([(2, 2)], [6])
+
+
+def test_a_lane_hands_things_to_the_lane_beside_at_no_cost():
+    """The link is slow, and all ports are narrow; but what stays on the device passes neither."""
+    giver = tell(Compute("make", ticks=2), Send("x", np.zeros(100), 0), Compute("more", ticks=2))
+    taker = tell(Receive("x", 0), Compute("use", ticks=1))
+    bus = [Port(1, sends=[0], receives=[0])]
+    trace = Cluster([{"compute": giver, "beside": taker}], link=Link(9, 1, True, True), ports=bus).run()
+    assert [span[1:4] for span in trace.spans] == [("make", 0, 2), ("more", 2, 4), ("use", 2, 3)]
+    assert trace.messages == [] and trace.busy_ticks() == [4]
+
+
+def test_the_critical_path_ends_in_the_lane_that_ends_last_even_if_it_does_no_work():
+    lanes = {"compute": tell(Compute("work", ticks=1)), "communication": tell(Receive("news", 1))}
+    writer = tell(Compute("write", ticks=1), Send("news", None, 0))
+    path = Cluster([lanes, writer], link=Link(latency=3)).run().critical_path()
+    assert [(step.what.label, step.start, step.end) for step in path] == [("write", 0, 1), ("news", 1, 4)]
+
+
+def test_the_memory_of_a_device_is_that_of_all_its_lanes():
+    """One lane works with 100 bytes for three ticks, the other with 10 in the second; 3 go between them."""
+
+    def compute():
+        yield Compute("long", np.zeros, 100, np.uint8, ticks=3)
+        yield Compute("idle", ticks=1)
+        yield Receive("note", 0)
+
+    def communication():
+        yield Compute("first", ticks=1)
+        yield Compute("short", np.zeros, 10, np.uint8, ticks=1)
+        yield Send("note", np.zeros(3, np.uint8), 0)
+
+    def cluster(limit=None):
+        lanes = {"compute": compute(), "communication": communication()}
+        return Cluster([lanes], holdings=[dict], memory_limit=limit)
+
+    trace = cluster().run()
+    assert dict(trace.memory(0)) == {0: 100, 1: 110, 2: 103, 3: 3, 4: 0}
+    assert trace.ledger(0)[2:] == [(2, {"work": 100, "messages": 3}), (3, {"messages": 3}), (4, {})]
+    cluster(limit=110).run()
+    words = "device 0 holds 110 bytes at tick 1, above its limit of 109: work 110;"
+    with pytest.raises(MemoryLimitError, match=words):
+        cluster(limit=109).run()
+
+
+def one(*requests):
+    """A cluster of one device with one lane."""
+    return Cluster([tell(*requests)])
+
+
+def shared():
+    program = tell(Compute("work"))
+    return Cluster([program, {"compute": tell(), "communication": program}])
+
+
+def two_lanes(*sources):
+    """Two lanes of device 0 that wait for one message; it is sent after a tick."""
+    first, second = (tell(Receive("x", source)) for source in sources)
+    return Cluster([{"compute": first, "communication": second}, tell(Compute("work"), Send("x", None, 0))])
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda: Cluster([None]), "the lane 'compute' of device 0 has None to run: give it a generator"),
+    (lambda: Cluster([{"compute": tell(), "other": 7}]), "the lane 'other' of device 0 has 7 to run"),
+    (lambda: Cluster([tell]), "device 0 has a function to run: give it a generator, as a call of"),
+    (lambda: Cluster([{}]), "device 0 has no lanes, and nothing to compute: call one of them 'compute'"),
+    (lambda: Cluster([{"work": tell()}]), "device 0 has the lanes 'work', and nothing to compute"),
+    (lambda: Cluster(tell()), "programs is one program: pass a list, [program], with one for each device"),
+    (shared, "device 1 communication and device 0 have the same generator to run: call"),
+    (lambda: Port(0, sends=[0]), "bandwidth=0 must be above 0 bytes per tick: leave it out for no limit"),
+    (lambda: Port(math.nan, sends=[0]), "bandwidth=nan must be above 0"),
+    (lambda: Port(1), "Port(bandwidth=1, sends=(), receives=()) is of no device: name those that send or"),
+    (lambda: Port(1, sends=0), "sends=0 must be a list of devices, even of one: [0]"),
+    (lambda: Cluster([tell()], ports=[Port(1, receives=[2])]), "is of device 2: devices are 0..0"),
+    (lambda: Cluster([tell()], ports=[16]), "ports has 16: pass a list of Port(bandwidth, sends=[...], rec"),
+    (lambda: one(Compute("work", ticks=-1)).run(), "work on device 0 has duration -1: durations are"),
+    (lambda: one(Compute("work", ticks=math.nan)).run(), "work on device 0 has duration nan"),
+    (lambda: one(Compute("work", ticks=math.inf)).run(), "work on device 0 has duration inf"),
+    (lambda: one(Compute("work", ticks="2")).run(), "work on device 0 has duration '2'"),
+    (lambda: one(Send("x", None, 0, -1)).run(), "device 0 sends x with n_bytes=-1: a message has at least 0"),
+    (lambda: one(Send("x", None, ANY)).run(), "device 0 sends x to device any device: devices are 0..0"),
+    (lambda: one(Receive("x", 3)).run(), "device 0 waits for x from device 3: devices are 0..0"),
+    (lambda: one(Receive("x", None)).run(), "device 0 waits for x from device None: devices are 0..0"),
+    (lambda: two_lanes(1, 1).run(), "two lanes of device 0 wait for x: let one hand it on to the other"),
+    (lambda: two_lanes(ANY, ANY).run(), "two lanes of device 0 wait for x: let one hand it on to the other"),
+    (lambda: two_lanes(1, ANY).run(), "two lanes of device 0 wait for x: let one hand it on to the other"),
+    (lambda: two_lanes(ANY, 1).run(), "two lanes of device 0 wait for x: let one hand it on to the other"),
+    (lambda: one().run().spans_of(0, "communication"), "device 0 has no lane 'communication': it runs"),
+    (lambda: one().run().spans_of(1), "device=1 is not one of the trace: its devices are 0 to 0"),
+    (lambda: one().run().spans_of(-1), "device=-1 is not one of the trace: its devices are 0 to 0"),
+    (lambda: one(Compute("work", ticks=0)).run().bubble("total"), "no device has computed for any time"),
+])
+def test_what_makes_no_sense_is_told_in_a_sentence(make, words):
+    with pytest.raises(ValueError) as error:
+        make()
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("lanes, words", [
+    ({"compute": tell(Receive("x", 0))}, "device 0 waits for x from device 0: it waits for itself: let"),
+    ({"compute": tell(Receive("x", 0)), "communication": tell(Receive("y", 0), Send("x", None, 0))},
+     "device 0 waits for x from device 0, device 0 communication waits for y from device 0: a cycle"),
+    ({"compute": tell(Receive("x", 0)), "communication": tell(Receive("y", 1), Send("x", None, 0))},
+     "device 0 waits for x from device 0, device 0 communication waits for y from device 1: and"),
+    ({"compute": tell(Receive("x", ANY))}, "device 0 waits for x from any device: and nobody sends that any"),
+])
+def test_a_deadlock_names_the_lanes(lanes, words):
+    with pytest.raises(DeadlockError) as error:
+        Cluster([lanes, tell()]).run()
+    assert words in str(error.value)
