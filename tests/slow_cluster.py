@@ -39,11 +39,12 @@ class Message:
     leaves: object = None
     arrives: object = None
     received: object = None
+    receiver: object = None
 
     @property
     def row(self):
         times = self.sent, self.arrives, self.received
-        return self.label, self.source, self.to, *times, self.n_bytes, self.sender.name
+        return self.label, self.source, self.to, *times, self.n_bytes, self.sender.name, self.receiver and self.receiver.name
 
 
 @dataclass
@@ -144,7 +145,7 @@ class SlowCluster:
                 self.hand_over(lane, message)
 
     def hand_over(self, lane, message):
-        message.received = self.now
+        message.received, message.receiver = self.now, lane
         lane.answer = (message.source, None) if lane.wants.source is ANY else None
         lane.wants = None
 
