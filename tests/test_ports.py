@@ -222,7 +222,7 @@ def at_tick(ticks, *to):
 
 
 def test_of_two_that_could_start_in_one_tick_the_lower_device_does():
-    """Devices 1 and 2 come to the ingress at tick 3, and 1 goes; at tick 7, 0 goes, though 2 came before it."""
+    """At tick 3, device 1 goes before 2; at tick 7, device 0 does, though 2 has come before it."""
     found = arrivals(at_tick(4, 4), at_tick(3, 4), at_tick(3, 4), ports=[Port(1, receives=[4])])
     assert found == {(1, 4): 7, (0, 4): 11, (2, 4): 15}
 
