@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
 
 import numpy as np
 from hypothesis import strategies as st
 
-from minipipe.cluster import ANY, Cluster, Compute, Link, Port, Receive, Send
+from minipipe.cluster import ANY, Cluster, Compute, Link, Port, Receive, Send, ports
 
 TICKS = st.sampled_from([Fraction(tick, 2) for tick in (0, 0, 1, 2, 3, 4, 10)])
 SIZES = st.sampled_from([0, 1, 2, 3, 8])
@@ -74,31 +73,33 @@ def bytes_of(label):
 
 @st.composite
 def ports_of(draw, n_devices):
-    """None; one in and one out for some devices; or a bus that several share."""
+    """None; one in and one out for each device, or for some; or a few that several share, such as a bus."""
     devices = range(n_devices)
     some = st.lists(st.sampled_from(devices), unique=True)
     bandwidth = st.sampled_from([Fraction(1), Fraction(2), Fraction(4), Fraction(1, 3)])
-    kind = draw(st.sampled_from(["none", "own", "any"]))
-    if kind == "own":
+    kind = draw(st.sampled_from(["none", "all", "some", "shared"]))
+    if kind == "all":
+        return ports(n_devices, draw(bandwidth))
+    if kind == "some":
         ways_out = [Port(draw(bandwidth), sends=[r]) for r in draw(some)]
         return ways_out + [Port(draw(bandwidth), receives=[r]) for r in draw(some)]
-    if kind == "any":
+    if kind == "shared":
         found = [(draw(bandwidth), draw(some), draw(some)) for _ in range(draw(st.integers(1, 3)))]
         return [Port(width, sends, receives) for width, sends, receives in found if sends or receives]
     return []
 
 
 @st.composite
-def settings_of_runs(draw, most_lanes=2, any_source=True, with_ports=True, n_steps=14):
-    """A `Setting`. Some of them come to a deadlock: by rendezvous, or since receives have changed places."""
+def settings_of_runs(draw, most_lanes=2, any_source=True, with_ports=True):
+    """A `Setting`. Some come to a deadlock: by rendezvous, or since receives have changed places."""
     n_devices = draw(st.integers(2, 4))
     programs = [
-        {name: [] for name in ["compute", "communication", "third"][:draw(st.integers(1, most_lanes))]}
+        {name: [] for name in ["compute", "communication"][:draw(st.integers(1, most_lanes))]}
         for _ in range(n_devices)
     ]
     lanes = [(device, name) for device, names in enumerate(programs) for name in names]
     a_lane = st.sampled_from(lanes)
-    for number in range(draw(st.integers(1, n_steps))):
+    for number in range(draw(st.integers(6, 20))):
         kind = draw(st.sampled_from(["compute", "compute", "message", "message"] + ["any"] * any_source))
         if kind == "compute":
             device, name = draw(a_lane)
@@ -107,16 +108,18 @@ def settings_of_runs(draw, most_lanes=2, any_source=True, with_ports=True, n_ste
         to, receiver = draw(a_lane)
         senders = [draw(a_lane)]
         if kind == "any":
-            drawn = draw(st.lists(a_lane, min_size=1, max_size=4))
+            drawn = draw(st.lists(a_lane, min_size=2, max_size=5))
             senders = {device: (device, name) for device, name in drawn}.values()
         for source, sender in senders:
             if (source, sender) != (to, receiver):
                 programs[source][sender].append(Send(f"m{number}", None, to, draw(SIZES)))
                 programs[to][receiver].append(Receive(f"m{number}", source if kind == "message" else ANY))
-    if draw(st.integers(0, 3)) == 0:
-        requests = programs[draw(st.integers(0, n_devices - 1))]["compute"]
-        for first, second in list(combinations(range(len(requests)), 2))[:draw(st.integers(0, 5))]:
-            requests[first], requests[second] = requests[second], requests[first]
+    for device, name in draw(st.lists(a_lane, max_size=3)):
+        requests = programs[device][name]
+        if len(requests) > 1:
+            place = draw(st.integers(1, len(requests) - 1))
+            requests[place - 1], requests[place] = requests[place], requests[place - 1]
     pairs = [(source, to) for source in range(n_devices) for to in range(n_devices)]
-    link = draw(st.one_of(st.just(Link()), LINKS, st.dictionaries(st.sampled_from(pairs), LINKS)))
+    of_pairs = st.dictionaries(st.sampled_from(pairs), LINKS, min_size=1)
+    link = draw(st.one_of(st.just(Link()), LINKS, LINKS, of_pairs))
     return Setting(programs, link, draw(ports_of(n_devices)) if with_ports else [])

@@ -112,13 +112,13 @@ def test_messages_have_the_size_of_their_numbers(dtype):
 
 def test_every_buffer_may_be_overwritten_after_it_was_sent(monkeypatch):
     """The sender's arrays become NaN the moment its program goes on; the gradients do not notice."""
-    from minipipe.cluster import engine
+    from minipipe.cluster import mail
 
     X, Y = mini_batch()
     layers = [mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 6), mp.ReLU(), mp.Linear(6, 3)]
     clean = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 5, 4)
     J = clean.forward_backward(X, Y)
-    copy = engine.own
+    copy = mail.own
     poisoned = 0
 
     def copy_and_poison(value):
@@ -129,7 +129,7 @@ def test_every_buffer_may_be_overwritten_after_it_was_sent(monkeypatch):
         return result
 
     # ReLU keeps a mask and Linear keeps its input, so no stage needs what it has sent
-    monkeypatch.setattr(engine, "own", copy_and_poison)
+    monkeypatch.setattr(mail, "own", copy_and_poison)
     pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 5, 4)
     assert pipe.forward_backward(X, Y) == J and poisoned == 2 * 4 * 4
     for mine, theirs in zip(pipe.gradients, clean.gradients):

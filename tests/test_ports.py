@@ -200,7 +200,7 @@ def test_without_ports_all_messages_pass_at_once():
     assert Cluster(programs, link=Link(bandwidth=16)).run().makespan == 20
 
 
-def test_gpus_on_one_bus_wait_for_each_other():
+def test_gpus_on_one_bus_at_tick_each_other():
     """All 4 GPUs on one bus: 24 messages of 40 MB, one after another, take 60 ms, however they are sent."""
     bus = [Port(16, sends=range(4), receives=range(4))]
     for collective in (owners, ring):
@@ -208,7 +208,38 @@ def test_gpus_on_one_bus_wait_for_each_other():
         assert Cluster(programs, ports=bus).run().makespan == 60
 
 
-# Two bugs, and what they would make of it
+def arrivals(*senders, ports):
+    """{(source, to): the tick at which its message is there}, of `at_tick` programs; 5 devices in all."""
+    trace = Cluster([*senders, *(at_tick(0) for _ in range(5 - len(senders)))], ports=ports).run()
+    return {(message.source, message.to): message.arrived for message in trace.messages}
+
+
+def at_tick(ticks, *to):
+    """Send 4 bytes to each of these devices at tick `ticks`."""
+    yield Compute("before", ticks=ticks)
+    for device in to:
+        yield Send("x", None, device, 4)
+
+
+def test_of_two_that_could_start_in_one_tick_the_lower_device_does():
+    """At tick 3, device 1 goes before 2; at tick 7, device 0 does, though 2 has come before it."""
+    found = arrivals(at_tick(4, 4), at_tick(3, 4), at_tick(3, 4), ports=[Port(1, receives=[4])])
+    assert found == {(1, 4): 7, (0, 4): 11, (2, 4): 15}
+
+
+def test_the_head_of_an_egress_keeps_back_what_is_behind_it():
+    """Device 0 sends to 4, whose ingress is taken by device 1 until tick 4, and then to 3, which is free."""
+    own = [Port(1, sends=[0]), Port(1, receives=[4])]
+    assert arrivals(at_tick(1, 4, 3), at_tick(0, 4), ports=own) == {(1, 4): 4, (0, 4): 8, (0, 3): 12}
+
+
+def test_a_message_takes_as_long_as_the_narrowest_port_and_keeps_the_wider_one():
+    """Out of device 0 at 4 bytes a tick, into device 4 at 1: the next can leave after 4 ticks, not 1."""
+    own = [Port(4, sends=[0]), Port(1, receives=[4])]
+    assert arrivals(at_tick(0, 4, 3), ports=own) == {(0, 4): 4, (0, 3): 5}
+
+
+# A bug, and what it would make of it
 
 
 @pytest.fixture

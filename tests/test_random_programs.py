@@ -20,7 +20,7 @@ def ended(setting, kept=None):
     return cluster, False
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(settings_of_runs())
 def test_a_slow_and_plain_cluster_does_the_same(setting):
     """The same work at the same ticks, the same messages at the same ticks, and the same deadlocks."""
@@ -33,7 +33,7 @@ def test_a_slow_and_plain_cluster_does_the_same(setting):
     assert sorted(trace.messages) == sorted(sent)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(settings_of_runs(), st.booleans())
 def test_ticking_leaves_the_trace_of_running(setting, with_memory):
     """Work, messages, reasons, queues and memory; and a second run is the same as the first."""
@@ -55,7 +55,7 @@ def test_ticking_leaves_the_trace_of_running(setting, with_memory):
     assert stepped.trace.asked == cluster.trace.asked and stepped.trace.awaited == cluster.trace.awaited
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(settings_of_runs())
 def test_work_and_idle_spans_tile_each_lane_and_the_explanation_tiles_the_idle_spans(setting):
     cluster, stuck = ended(setting)
@@ -75,7 +75,7 @@ def test_work_and_idle_spans_tile_each_lane_and_the_explanation_tiles_the_idle_s
     str(explanation)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(settings_of_runs())
 def test_each_instant_is_blamed_on_what_the_definitions_say(setting):
     """The span or the message at the end of the chain of those who wait for each other, looked for anew."""
@@ -106,7 +106,7 @@ def blame_at(trace, idle, now):
         idle = next(other for other in others if other.start < now < other.end)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(settings_of_runs())
 def test_the_critical_path_goes_from_the_beginning_to_the_end(setting):
     """Without a gap in time; from lane to lane over a message, or from who asked for one to who had it."""
@@ -141,7 +141,7 @@ def let_go_on(trace, step):
     return lanes
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(settings_of_runs(any_source=False, with_ports=False, most_lanes=1), st.data())
 def test_work_on_the_critical_path_cannot_last_longer_without_the_run(setting, data):
     cluster, stuck = ended(setting)
@@ -156,7 +156,7 @@ def test_work_on_the_critical_path_cannot_last_longer_without_the_run(setting, d
     assert ended(setting)[0].trace.makespan == cluster.trace.makespan + Fraction(1, 64)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(settings_of_runs())
 def test_memory_is_what_the_work_has_kept_and_the_messages_that_wait(setting):
     """Each Compute keeps an array from its start on; a message counts from its arrival to its receipt."""

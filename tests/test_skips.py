@@ -192,10 +192,10 @@ def test_what_has_been_sent_may_be_overwritten(monkeypatch):
     """All that a device hands to the hardware becomes NaN once its program goes on; a Fork sends one
     array twice.
     """
-    from minipipe.cluster import engine
+    from minipipe.cluster import mail
 
     J, gradients = (clean := pipeline()).forward_backward(*mini_batch()), clean.gradients
-    sent, copy = [], engine.own
+    sent, copy = [], mail.own
 
     def copy_and_poison_the_one_before(value):
         for array in sent:
@@ -204,7 +204,7 @@ def test_what_has_been_sent_may_be_overwritten(monkeypatch):
         sent[:] = [value]
         return copy(value)
 
-    monkeypatch.setattr(engine, "own", copy_and_poison_the_one_before)
+    monkeypatch.setattr(mail, "own", copy_and_poison_the_one_before)
     monkeypatch.setattr(
         mp.Tanh,
         "forward",

@@ -24,8 +24,9 @@ def critical_path(trace):
     - A device that has waited until now for a message, or for a message of its own on a blocking link, went
       on because that message arrived. The step is the message, and the walk goes on at the device that sent
       it, when it sent it.
-    - If that message had queued on its link, its step begins when the link was free for it. The step before
-      is the message in front of it, for as long as that held the link, and so on to the first of the queue.
+    - If that message had queued for its link or for a port, its step begins when its way was free. The step
+      before is the message in front of it, for as long as that held the way, and so on to the first of the
+      queue.
     - A message that its link held back until it was asked for set out when the receiver asked: the walk goes
       on there.
     - A device that has not waited went on because the span before was over. If the message that it needed

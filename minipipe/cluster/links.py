@@ -48,8 +48,9 @@ class Port:
     receives: the devices all of whose incoming messages do.
 
     A message that passes several ports and a link starts when all of them are free, and occupies all of them
-    for as long as the narrowest takes. The outgoing messages of a device with such a port form one queue,
-    first in, first out. Of several that could start in the same tick, that of the lower device does.
+    for as long as the narrowest takes; nothing is reserved before. The outgoing messages of a device with
+    such a port form one queue, first in, first out. Of several that could start in the same tick, that of
+    the lower device does.
 
     >>> Port(16, sends=[0])                                 # the way out of device 0: its egress
     Port(bandwidth=16, sends=(0,), receives=())
