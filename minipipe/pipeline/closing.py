@@ -1,4 +1,4 @@
-"""What closes a mini-batch on a device: sums over the copies of a stage, and over tied layers; then updates."""
+"""What closes a mini-batch on a device: sums over copies of a stage and over tied layers, then updates."""
 
 from typing import NamedTuple
 
@@ -81,7 +81,7 @@ def _end(action):
 
 
 def all_reduce(number, totals, stage, i, device, devices):
-    """A program: all `devices` that have a copy of a stage get the sums over the micro-batches of all of them.
+    """A program: all devices that have a copy of a stage get the sums over the micro-batches of all copies.
 
     Each hands its partial sums to the first, which puts them together along the tree of the mini-batch and
     sends the totals back; so the bits do not depend on where a micro-batch was computed.
@@ -128,7 +128,7 @@ def exchange_tied(ties, placements, stages, device):
     families = {}  # of copies with all of these layers on the same devices, there is one
     for placement in placements:
         for name, layers in ties.items():
-            families[name, *(placement[tied.stage] for tied in layers)] = layers
+            families[(name, *(placement[tied.stage] for tied in layers))] = layers
     for (name, first, *others), (_, *layers) in families.items():
         for tied, place in zip(layers, others, strict=True):
             if place == device:

@@ -29,7 +29,8 @@ def program(order, wires, perform):
 
 
 def cluster_of(
-    schedule, costs, link, wires, perform, stages=None, ties=None, holdings=None, memory_limit=None, memory=None
+    schedule, costs, link, wires, perform, stages=None, ties=None,
+    holdings=None, memory_limit=None, memory=None,
 ):
     """A cluster with one device per line of `schedule`.
 

@@ -3,7 +3,7 @@
 from ..schedules import Action
 from ..schedules.rules import RULES
 
-MAIN = ""  # goes from stage to neighbouring stage: A on the way there, dA on the way back; all skips have names
+MAIN = ""  # what goes from stage to neighbouring stage, A or dA on the way back; skip connections have names
 
 
 class Wires:
