@@ -51,7 +51,7 @@ class MicroBatches:
 
 
 def checked_batches(network, batches):
-    """A list of (X, Y) that a network can be trained with in micro-batches; `ValueError` for anything else."""
+    """A list of (X, Y) that `network` can be trained with in micro-batches; `ValueError` for others."""
     batches = list(batches) if hasattr(batches, "__iter__") else [batches]
     if not all(isinstance(batch, (tuple, list)) and len(batch) == 2 for batch in batches):
         raise ValueError("batches must be a list of pairs (X, Y), even for one mini-batch: [(X, Y)]")
