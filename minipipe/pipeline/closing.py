@@ -16,10 +16,11 @@ class Closing:
     """
 
     def __init__(self, schedule, device, stages, ties):
-        self._order, self._device, self._stages, self._ties = schedule.devices[device], device, stages, ties
-        self._placements = schedule.placements
+        self._device, self._stages, self._ties = device, stages, ties
+        self._placements, self._last = schedule.placements, schedule.n_microbatches - 1
         self._has_A, self._has_U = "A" in schedule.kinds, "U" in schedule.kinds
-        self._last = schedule.n_microbatches - 1
+        self._sums = [action for action in schedule.devices[device] if action.kind == "A"]
+        self._over = set()  # the names of all-reduces that this device knows to be over
 
     def perform(self, action, inputs, update):
         """A program: an `A` only starts its all-reduce; a `U` first waits for the sums that it applies.
@@ -30,32 +31,36 @@ class Closing:
             yield Send(_begin(action), None, self._device)
             return [{}]
         if self._has_A:
-            yield Receive(_end(action), self._device)
+            yield from self._wait_for(self._sums if self._ties else [action])
         yield from self._exchange_tied()
         return (yield from update(action, inputs))
 
     def communicate(self):
         """The program of the communication lane: the all-reduces, in the order in which they are started."""
         n_before = {}
-        for action in self._order:
-            if action.kind == "A":
-                yield Receive(_begin(action), self._device)
-                number = n_before.get(action.stage, 0)
-                yield from self._all_reduce(number, action.stage, action.microbatch)
-                n_before[action.stage] = number + 1
-                yield Compute(action)
-                yield Send(_end(action), None, self._device)
+        for action in self._sums:
+            yield Receive(_begin(action), self._device)
+            number = n_before.get(action.stage, 0)
+            yield from self._all_reduce(number, action.stage, action.microbatch)
+            n_before[action.stage] = number + 1
+            yield Compute(action)
+            yield Send(_end(action), None, self._device)
 
     def close(self):
         """A program: what the order has left to the end of the mini-batch."""
         if not self._has_A:
-            for stage in range(len(self._placements[0])):
+            for stage in range(len(self._placements[0]) if len(self._placements) > 1 else 0):
                 yield from self._all_reduce(0, stage, self._last)
         elif not self._has_U:
-            for action in self._order:
-                if action.kind == "A":
-                    yield Receive(_end(action), self._device)
+            yield from self._wait_for(self._sums)
         yield from self._exchange_tied()
+
+    def _wait_for(self, sums):
+        """Until these all-reduces are over; each is waited for once."""
+        for action in sums:
+            if _end(action) not in self._over:
+                self._over.add(_end(action))
+                yield Receive(_end(action), self._device)
 
     def _all_reduce(self, number, stage, i):
         devices = list(dict.fromkeys(placement[stage] for placement in self._placements))
