@@ -18,9 +18,10 @@ class TreeSum:
                the total
 
     Two neighbours are merged as soon as both are there, so terms that arrive in order, upwards or downwards,
-    leave at most about log2(n) partial sums waiting. A term is a number, an array or anything else with a sum, or lists
-    and tuples of these, all of one form; None stays None.
+    leave at most about log2(n) partial sums waiting. A term is a number, an array or anything else with a
+    sum, or lists and tuples of these, all of one form; None stays None.
 
+    n: how many terms there are.
     keeps_terms: whether the arrays of the terms stay as they are; if not, one of them may take up the sum.
 
     >>> total = TreeSum(3)
@@ -45,16 +46,17 @@ class TreeSum:
             self._put(level, place, term)
 
     def _put(self, level, place, term):
+        """Merge `term` with its partner, that sum with its own, and so on, as long as they are there."""
         n_places = -(-self.n // 2 ** level)
-        is_ours = not self._keeps_terms  # a term may be somebody else's array, but a sum of two is not
+        may_change = not self._keeps_terms  # a term may be somebody else's array, but a sum of two is ours
         while n_places > 1:
             partner = place ^ 1
             if partner < n_places:
                 if (level, partner) not in self.pending:
                     break
                 # a + b and b + a have the same bits
-                term = _sum(term, self.pending.pop((level, partner)), in_place=is_ours)
-                is_ours = True
+                term = _sum(term, self.pending.pop((level, partner)), in_place=may_change)
+                may_change = True
             level, place, n_places = level + 1, place // 2, (n_places + 1) // 2
         self.pending[level, place] = term
 
@@ -68,6 +70,7 @@ class TreeSum:
 
 
 def _sum(a, b, in_place):
+    """a + b; in_place: whether the arrays of `a` may take it up."""
     if a is None:
         return None
     if type(a) in (list, tuple):
@@ -78,7 +81,10 @@ def _sum(a, b, in_place):
 
 
 class SumForEach:
-    """For each mini-batch of several in one line, the `TreeSum` of its `n` micro-batches: i is part i mod n of mini-batch i // n.
+    """The `TreeSum` of each mini-batch in a line of several.
+
+    n: the micro-batches of each; micro-batch i is part i mod n of mini-batch i // n.
+    keeps_terms: as for `TreeSum`.
 
     >>> total = SumForEach(2)
     >>> total.add(2, 10)

@@ -198,7 +198,7 @@ def test_a_run_that_fails_leaves_everything_as_it_was():
     (lambda: pipeline().train([]), "0 mini-batches: pass a list of at least 1 pair (X, Y)"),
     (lambda: mp.AsynchronousPipeline([mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")], mp.MeanSquaredError(), 2, mp.SGD(1)),
      "tie='W': tied weights need a flush"),
-    (lambda: pipeline(lambda K, M: mp.schedules.one_f_one_b(K, M)), "micro-batches [] in update 0 of stage 0, but mini-batch 0 is [0]"),
+    (lambda: pipeline(mp.schedules.one_f_one_b), "the order of '1f1b' has no U for an optimizer: hand it to step(optimizer)"),
     (lambda: pipedream_2bw(2, 7), "n_microbatches=7 is not a multiple of per_update=2: use 8"),
     (lambda: mp.Pipeline(mp.models.mlp([4, 4, 4]), mp.MeanSquaredError(), 2, 1, pipedream(2, 2)),
      "the order of 'pipedream' updates the stages: pass optimizer=..., such as SGD(learning_rate=0.1)"),

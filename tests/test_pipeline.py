@@ -14,7 +14,7 @@ from minipipe.partitioning import equal_counts
 from minipipe.sums import TreeSum
 from minipipe.pipeline.program import program
 from minipipe.pipeline.wires import MAIN, Wires
-from minipipe.schedules import BUILDERS, build, peak_microbatches
+from minipipe.schedules import BUILDERS, build, peak_microbatches, with_updates
 
 LAYERS = [mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 5), mp.Tanh(), mp.Linear(5, 3)]
 
@@ -279,6 +279,13 @@ def test_unequal_costs_are_seen_in_the_trace():
     assert {span.end - span.start for span in pipe.trace.spans_of(1) if span.label.kind == "F"} == {3}
 
 
+def test_a_function_can_make_the_schedule():
+    """With n_stages and the number of micro-batches; without updates it is for one mini-batch."""
+    X, Y = mini_batch()
+    pipe = pipeline(schedule=mp.schedules.one_f_one_b)
+    assert pipe.schedule == build("1f1b", 3, 4) and pipe.forward_backward(X, Y) == pipeline().forward_backward(X, Y)
+
+
 def test_numpy_integers_are_counts_like_any_other():
     X, Y = mini_batch()
     pipe = pipeline(np.int64(3), np.int64(4))
@@ -374,6 +381,19 @@ WRONG = {
     "an unknown mode of recomputation": (lambda: pipeline(recompute="sometimes"),
                                          "recompute='sometimes' must be one of 'never', 'always', 'except_last', True or False"),
     "recomputing twice": (lambda: mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 1, 1, mp.Schedule.from_text("F0 R0 B0"), True), "recomputes already"),
+    "a list for a mode of recomputation": (lambda: pipeline(recompute=["always"]), "recompute=['always'] must be one of"),
+    "text for a limit": (lambda: pipeline(memory_limit="8 GB"), "memory_limit='8 GB' must be a number of bytes, such as 8 * 2**30"),
+    "a limit that is not a number": (lambda: pipeline(memory_limit=float("nan")), "memory_limit=nan bytes must be above 0"),
+    "a class for a schedule": (lambda: pipeline(schedule=mp.Schedule), "or Schedule.from_text(...)"),
+    "a function that makes no schedule": (lambda: pipeline(schedule=lambda K, M: None),
+                                          "returns None for 3 stages and 4 micro-batches: let it return a Schedule"),
+    "a function that makes another size": (lambda: pipeline(schedule=lambda K, M: build("gpipe", K, M + 1)),
+                                           "is for 3 stages and 5 micro-batches, but n_stages=3 and n_microbatches=4"),
+    "an optimizer without an update": (lambda: pipeline(optimizer=mp.SGD(1)), "no U for an optimizer: hand it to step(optimizer), or put"),
+    "training without an update": (lambda: pipeline().train([mini_batch()]),
+                                   "has no U: use forward_backward and step(optimizer) for each mini-batch, or put updates into"),
+    "no batches": (lambda: pipeline(schedule=with_updates(build("gpipe", 3, 4)), optimizer=mp.SGD(1)).train(None),
+                   "batches must be a list of pairs (X, Y)"),
     "too many costs": (lambda: pipeline(costs=mp.Costs(F=[1, 2])), "F has 2 costs for 3 stages"),
     "a cost of nothing": (lambda: pipeline(costs=mp.Costs(B=0)), "B=0 on stage 0"),
     "an empty batch": (lambda: pipeline().forward_backward(np.zeros((4, 0)), np.zeros((3, 0))), "a batch of 0 samples"),

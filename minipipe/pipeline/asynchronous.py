@@ -9,18 +9,21 @@ from .pipeline import Pipeline
 
 
 class AsynchronousPipeline(Pipeline):
-    """A `Pipeline` whose order never waits for the last of one mini-batch before the next begins, such as PipeDream's.
+    """A `Pipeline` without a flush: no mini-batch waits until the one before has left, as in PipeDream.
 
-    It differs from other pipelines in its order alone; the arguments stand in the order in which they are needed here.
+    It differs from other pipelines in its order alone; its arguments begin with those that it always needs.
 
-    layers, loss, n_stages, seed, dtype, partition, sample, costs, link, memory_limit: as for `Pipeline`.
+    layers, loss, n_stages: as for `Pipeline`.
     optimizer: each stage gets a copy of it.
-    schedule: "pipedream", "pipedream-vertical" or "pipedream-2bw"; or a function (n_stages, number of micro-batches in the
-        stream) -> `Schedule` with an update after the last backward of each mini-batch.
-    n_microbatches: the parts of each mini-batch, for which one update is made: 1 for PipeDream, at least K for PipeDream-2BW.
+    schedule: "pipedream", "pipedream-vertical" or "pipedream-2bw"; or a function (n_stages, number of
+        micro-batches in the stream) -> `Schedule` with an update after the last backward of each mini-batch.
+    n_microbatches: the parts of each mini-batch, for which one update is made: 1 for PipeDream, at least
+        K for PipeDream-2BW.
+    seed, dtype, partition, sample, costs, link, memory_limit: as for `Pipeline`.
 
-    `train(batches)` runs a list of mini-batches through the pipeline, and returns their costs. The update rules are in the
-    docstrings of `minipipe.schedules.pipedream` and `pipedream_2bw`. Tied weights are refused: they would need a flush.
+    `train(batches)` runs a list of mini-batches through the pipeline, and returns their costs. The update
+    rules are in the docstrings of `minipipe.schedules.pipedream` and `pipedream_2bw`. Tied weights are
+    refused: they would need a flush.
 
     >>> from minipipe.layers import Linear, Tanh
     >>> from minipipe.losses import MeanSquaredError
@@ -33,13 +36,17 @@ class AsynchronousPipeline(Pipeline):
     (8, True, 30)
     """
 
-    def __init__(self, layers, loss, n_stages, optimizer, schedule="pipedream", n_microbatches=1, seed=0,
-                 dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None):
+    def __init__(
+        self, layers, loss, n_stages, optimizer, schedule="pipedream", n_microbatches=1, seed=0,
+        dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None,
+    ):
         if isinstance(schedule, str) and schedule not in ASYNCHRONOUS:
             raise ValueError(
-                f"schedule={schedule!r} is not asynchronous: use one of {', '.join(ASYNCHRONOUS)}, or a Pipeline"
+                f"schedule={schedule!r} is not asynchronous: use one of {', '.join(ASYNCHRONOUS)}, "
+                "or a Pipeline"
             )
         super().__init__(
-            layers, loss, n_stages, n_microbatches, schedule, seed=seed, dtype=dtype, partition=partition, sample=sample,
-            costs=costs, link=link, memory_limit=memory_limit, optimizer=checked_optimizer(optimizer),
+            layers, loss, n_stages, n_microbatches, schedule, seed=seed, dtype=dtype, partition=partition,
+            sample=sample, costs=costs, link=link, memory_limit=memory_limit,
+            optimizer=checked_optimizer(optimizer),
         )

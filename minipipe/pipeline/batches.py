@@ -19,10 +19,14 @@ class Origin(NamedTuple):
 
 
 class MicroBatches:
-    """Mini-batches X (n[0], m), Y (n[L], m) in `n` parts each along the samples, with sizes at most one apart, in one line.
+    """Mini-batches in one line, each cut along the samples into `n` parts with sizes at most one apart.
 
-    batches: a list of (X, Y), each with an m of its own. step: the number of updates before the first. Micro-batch i is part
-    i mod n of mini-batch i // n: it has `inputs[i]` and `labels[i]`, arrays of their own, and an `origins[i]`.
+    Micro-batch i is part i mod n of mini-batch i // n: it has `inputs[i]` and `labels[i]`, arrays of
+    their own, and an `origins[i]`.
+
+    batches: a list of (X, Y), X (n[0], m) and Y (n[L], m), each with an m of its own.
+    n: the parts of each.
+    step: the number of updates before the first.
 
     >>> import numpy as np
     >>> line = MicroBatches([(np.array([[1, 2, 3]]), np.array([[0, 1, 0]]))], n=2, step=7)
@@ -44,3 +48,20 @@ class MicroBatches:
         """The samples of micro-batch i, which then belong to the stage that works on them."""
         inputs, self.inputs[i] = self.inputs[i], None
         return inputs
+
+
+def checked_batches(network, batches):
+    """A list of (X, Y) that `network` can be trained with in micro-batches; `ValueError` for others."""
+    batches = list(batches) if hasattr(batches, "__iter__") else [batches]
+    if not all(isinstance(batch, (tuple, list)) and len(batch) == 2 for batch in batches):
+        raise ValueError("batches must be a list of pairs (X, Y), even for one mini-batch: [(X, Y)]")
+    if not batches:
+        raise ValueError("0 mini-batches: pass a list of at least 1 pair (X, Y)")
+    batches = [network.checked_batch(X, Y) for X, Y in batches]
+    smallest, n = min(X.shape[-1] for X, _ in batches), network.n_microbatches
+    if n > smallest:
+        raise ValueError(
+            f"n_microbatches={n} exceeds the batch of m={smallest} samples: use at most {smallest}, "
+            "or a larger batch"
+        )
+    return batches

@@ -2,17 +2,21 @@
 
 from math import isqrt
 
-from ..schedules import costs_in_segments, in_segments, with_recompute
 from ..partitioning.solvers import equal_counts
+from ..schedules import costs_in_segments, in_segments, with_recompute
 
-EVERY_SQRT = "sqrt"  # the mode of recomputation that needs to know the layers, beside those of `schedules.RECOMPUTE`
+EVERY_SQRT = "sqrt"  # the mode that needs to know the layers, beside those of `schedules.RECOMPUTE`
 
 
 def every_sqrt(schedule, counts, costs):
-    """(schedule, counts, costs) with each stage of L layers cut into about sqrt(L) segments, all of which are recomputed.
+    """(schedule, counts, costs) with each stage of L layers cut into about sqrt(L) segments, all recomputed.
 
-    Such a stage keeps sqrt(L) inputs of each micro-batch, and the caches of sqrt(L) layers at a time. counts: the number of layers
-    of each stage. Source: Chen et al. 2016, arXiv 1604.06174, section 4.
+    Such a stage keeps sqrt(L) inputs of each micro-batch, and the caches of sqrt(L) layers at a time. Source:
+    Chen et al. 2016, arXiv 1604.06174, section 4.
+
+    schedule: a `Schedule` that recomputes nothing yet.
+    counts: the number of layers of each stage.
+    costs: the `Costs` of its stages, which the segments share.
 
     >>> from minipipe.schedules import Costs, gpipe
     >>> schedule, counts, costs = every_sqrt(gpipe(2, 1), [9, 4], Costs(F=6, B=12))

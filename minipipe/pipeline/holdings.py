@@ -8,8 +8,8 @@ KEPT = ("stashed inputs", "caches")  # what a stage keeps of a micro-batch
 class Holdings:
     """All that a stage holds in a run, by kind; the mini-batch itself lies on the host.
 
-    What a stage stashes for a micro-batch stays as it is until it is taken out, so its buffers are found once; and those of
-    its sums whenever these have changed.
+    What a stage stashes for a micro-batch stays as it is until it is taken out, so its buffers are found
+    once; and those of its sums whenever these have changed.
     """
 
     def __init__(self, stage):
@@ -58,3 +58,21 @@ def joined(holdings):
         return {kind: [part[kind] for part in parts] for kind in parts[0]}
 
     return held
+
+
+def kind_of_run(stages, batches):
+    """What decides the bytes that a run of these stages holds: a key, equal for runs that hold equally many.
+
+    These are the shapes and dtypes of the mini-batches (X, Y), and for each stage its parameters and what its
+    optimizer keeps. None if a stage has layers of its user's own, which may keep what they like.
+    """
+    if not all(stage.is_ours for stage in stages):
+        return None
+    data = [(array.shape, array.dtype) for batch in batches for array in batch]
+    return tuple(data + [_kind_of_stage(stage) for stage in stages])
+
+
+def _kind_of_stage(stage):
+    weights, state = stage.weights(), stage.optimizer_state()
+    dtypes = tuple([array.dtype for array in weights if array is not None])
+    return dtypes, sum(Buffers(weights).values()), sum(Buffers(state).values())

@@ -1,65 +1,97 @@
-"""The order of actions that a pipeline runs: of one mini-batch, or of many that follow each other without a flush."""
+"""The order of actions that a pipeline runs: of one mini-batch, or of a stream of many without a flush."""
 
+from functools import partial
 from itertools import zip_longest
 
+from ..optimizers import checked_optimizer
 from ..schedules import ASYNCHRONOUS, Schedule, build, pipedream_2bw, with_recompute
 from ..schedules.counting import check_versions, updates
 from .every_sqrt import EVERY_SQRT
 
-MODES = {True: "always", False: "never"}
-
 
 def checked_order(schedule, n_stages, n_microbatches, recompute):
-    """(order, stream): the `Schedule` of one mini-batch, and None; or, if it has no flush, that of the first, and a function.
+    """(order, stream), where `ValueError` has not found anything wrong.
 
-    stream(n_batches) is the `Schedule` of so many mini-batches, validated, with an update of each stage for each of them.
+    For an order of one mini-batch, that `Schedule`, and None. For one without a flush, the `Schedule` of its
+    first mini-batch, and a function: stream(n_batches) is the `Schedule` of so many, with an update of each
+    stage for each of them.
 
-    schedule: a name, a `Schedule`, or a function (n_stages, number of micro-batches) -> `Schedule`.
-    n_stages: its stages; n_microbatches: the parts of a mini-batch; ValueError where it has others.
+    schedule: a name, a `Schedule`, or a function (n_stages, number of micro-batches) -> `Schedule`. A
+        function whose order has updates goes on without a flush; so do the names in `ASYNCHRONOUS`.
+    n_stages: its stages.
+    n_microbatches: the parts of a mini-batch.
     recompute: as for `Pipeline`.
     """
-    endless = callable(schedule) or (isinstance(schedule, str) and schedule in ASYNCHRONOUS)
-    if endless or (isinstance(schedule, Schedule) and schedule.asynchronous):
-        if recompute == EVERY_SQRT:
-            raise ValueError("recompute='sqrt' is for orders of one mini-batch: use 'always' for one that goes on without a flush")
-
-        def stream(n_batches):
-            order = _of_stream(schedule, n_stages, n_microbatches, n_batches)
-            return with_recompute(order, MODES.get(recompute, recompute))
-
-        return stream(_n_updates(schedule)), stream
-    if not isinstance(schedule, Schedule):
-        schedule = build(schedule, n_stages, n_microbatches)
-    if (schedule.n_stages, schedule.n_microbatches) != (n_stages, n_microbatches):
+    make = _builder(schedule, n_microbatches)
+    mode = {True: "always", False: "never"}[recompute] if recompute in (True, False) else recompute
+    order = _made(make, n_stages, n_microbatches)
+    has_a_flush = not order.asynchronous and (order is schedule or "U" not in order.kinds)
+    if has_a_flush:
+        if (order.n_stages, order.n_microbatches) != (n_stages, n_microbatches):
+            raise ValueError(
+                f"the schedule {order.name!r} is for {order.n_stages} stages and {order.n_microbatches} "
+                f"micro-batches, but n_stages={n_stages} and n_microbatches={n_microbatches}: make them equal"
+            )
+        return with_recompute(order, "never" if mode == EVERY_SQRT else mode), None
+    if mode == EVERY_SQRT:
         raise ValueError(
-            f"the schedule {schedule.name!r} is for {schedule.n_stages} stages and {schedule.n_microbatches} micro-batches, "
-            f"but n_stages={n_stages} and n_microbatches={n_microbatches}: make them equal"
+            "recompute='sqrt' is for orders of one mini-batch: "
+            "use 'always' for one that goes on without a flush"
         )
-    mode = "never" if recompute == EVERY_SQRT else MODES.get(recompute, recompute)
-    return with_recompute(schedule, mode).validate(), None
+
+    def stream(n_batches):
+        order = _made(make, n_stages, n_batches * n_microbatches)
+        _check_stream(order, n_stages, n_microbatches, n_batches)
+        return with_recompute(order, mode)
+
+    return stream(_n_mini_batches(order, n_microbatches) if order is schedule else 1), stream
 
 
-def _n_updates(schedule):
-    """How many mini-batches a schedule is for; 1 if it can be made for any number."""
-    return len({i for _, _, i, _ in updates(schedule)}) if isinstance(schedule, Schedule) else 1
+def _builder(schedule, n):
+    """A function (n_stages, number of micro-batches) -> Schedule. n: the micro-batches of a mini-batch."""
+    if isinstance(schedule, Schedule):
+        return lambda n_stages, n_microbatches: schedule
+    if callable(schedule) and not isinstance(schedule, type):
+        return schedule
+    if schedule == "pipedream-2bw":
+        return partial(pipedream_2bw, per_update=n)
+    if isinstance(schedule, str) and schedule in ASYNCHRONOUS and n != 1:
+        raise ValueError(
+            f"n_microbatches={n}: {schedule!r} makes an update after each, so use 1; or 'pipedream-2bw'"
+        )
+    return partial(build, schedule)
 
 
-def _of_stream(schedule, n_stages, n, n_batches):
-    """The order of `n_batches` mini-batches of `n` micro-batches, as a checked `Schedule`."""
+def _made(make, n_stages, n_microbatches):
+    """The `Schedule` that a function makes, without faults."""
+    order = make(n_stages, n_microbatches)
+    if not isinstance(order, Schedule):
+        raise ValueError(
+            f"the function for the schedule returns {order!r} for {n_stages} stages and {n_microbatches} "
+            "micro-batches: let it return a Schedule, such as gpipe(n_stages, n_microbatches)"
+        )
+    return order.validate()
+
+
+def _n_mini_batches(order, n):
+    """For how many mini-batches of `n` micro-batches a given schedule is: as many as it makes updates."""
+    M, n_updates = order.n_microbatches, len({i for _, _, i, _ in updates(order)})
+    if n * n_updates != M:
+        raise ValueError(
+            f"the schedule {order.name!r} makes {n_updates} updates with {M} micro-batches, but "
+            f"n_microbatches={n} for each: use {M // n_updates}"
+        )
+    return n_updates
+
+
+def _check_stream(order, n_stages, n, n_batches):
+    """`ValueError` unless each stage makes one update for each mini-batch of `n` micro-batches."""
     M = n_batches * n
-    order = schedule if isinstance(schedule, Schedule) else _builder(schedule, n)(n_stages, M)
-    if order is schedule and n * _n_updates(order) != order.n_microbatches:
+    if (order.n_stages, order.n_microbatches, order.n_copies) != (n_stages, M, 1):
         raise ValueError(
-            f"the schedule {order.name!r} makes {_n_updates(order)} updates with {order.n_microbatches} micro-batches, but "
-            f"n_microbatches={n} for each: use {order.n_microbatches // _n_updates(order)}"
+            f"the schedule {order.name!r} has {order.n_stages} stages, {order.n_microbatches} micro-batches "
+            f"and copies of the network: {order.n_copies}; make it with {n_stages}, {M} and 1"
         )
-    sizes = order.n_stages, order.n_microbatches
-    if sizes != (n_stages, M) or order.n_copies > 1:
-        raise ValueError(
-            f"the schedule {order.name!r} has {sizes[0]} stages, {sizes[1]} micro-batches and copies of the network: "
-            f"{order.n_copies}; make it with {n_stages}, {M} and 1"
-        )
-    order.validate()
     applied = [[] for _ in range(n_stages)]
     for _, stage, _, microbatches in updates(order):
         applied[stage].append(sorted(microbatches))
@@ -68,27 +100,43 @@ def _of_stream(schedule, n_stages, n, n_batches):
         for number, (update, mini_batch) in enumerate(zip_longest(found, mini_batches, fillvalue=[])):
             if update != mini_batch:
                 raise ValueError(
-                    f"the schedule {order.name!r} applies micro-batches {update} in update {number} of stage {stage}, "
-                    f"but mini-batch {number} is {mini_batch}: put one U behind the last backward of each"
+                    f"the schedule {order.name!r} applies micro-batches {update} in update {number} of stage "
+                    f"{stage}, but mini-batch {number} is {mini_batch}: "
+                    "put one U behind the last backward of each"
                 )
     check_versions(order)
-    return order
 
 
-def _builder(schedule, per_update):
-    """A function (n_stages, micro-batches of the stream) -> Schedule."""
-    if callable(schedule):
-        return schedule
-    if schedule == "pipedream-2bw":
-        return lambda n_stages, n_microbatches: pipedream_2bw(n_stages, n_microbatches, per_update)
-    if per_update != 1:
+def check_optimizer(order, stream, optimizer, ties):
+    """`ValueError` unless there is an optimizer where the order has updates, and nowhere else.
+
+    Tied weights need a flush: a sum over stages before each update.
+
+    order, stream: as `checked_order` returns them.
+    optimizer: what the user has given, or None.
+    ties: {name: the layers that share a W}.
+    """
+    name = order.name
+    if "U" not in order.kinds:
+        if optimizer is not None:
+            raise ValueError(
+                f"the order of {name!r} has no U for an optimizer: hand it to step(optimizer), "
+                "or put updates into the order by minipipe.schedules.with_updates"
+            )
+        return
+    if optimizer is None:
         raise ValueError(
-            f"n_microbatches={per_update}: {schedule!r} makes an update after each, so use 1; or 'pipedream-2bw'"
+            f"the order of {name!r} updates the stages: pass optimizer=..., such as SGD(learning_rate=0.1)"
         )
-    return ASYNCHRONOUS[schedule]
+    checked_optimizer(optimizer)
+    if ties and not (stream is None and _updates_at_the_end(order)):
+        raise ValueError(
+            f"tie={next(iter(ties))!r}: tied weights need a flush, which the order of {name!r} does not have "
+            "on each device: put all its U behind all other actions"
+        )
 
 
-def updates_at_the_end(order):
+def _updates_at_the_end(order):
     """Whether each device makes all its updates behind its last other action."""
     for device in range(len(order.devices)):
         kinds = [part.kind for part in order.parts(device)]

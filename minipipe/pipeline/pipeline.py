@@ -2,24 +2,27 @@
 
 import copy
 import math
+from numbers import Real
 
 import numpy as np
 
-from ..cluster import Buffers, Link, links_between
+from ..cluster import Link, links_between
 from ..functions import whole_number
 from ..network import Network
 from ..optimizers import checked_optimizer
 from ..partitioning.partition import counts_of, cut
 from ..schedules import Costs
 from ..schedules.costs import checked_costs
-from .batches import MicroBatches
+from .batches import MicroBatches, checked_batches
 from .closing import Tied
 from .every_sqrt import EVERY_SQRT, every_sqrt
-from .orders import checked_order, updates_at_the_end
-
+from .holdings import kind_of_run
+from .orders import check_optimizer, checked_order
 from .run import Run
 from .stage import Stage
 from .wires import Wires
+
+MOST_KINDS = 8  # of runs of which the bytes are remembered
 
 
 class Pipeline(Network):
@@ -30,25 +33,30 @@ class Pipeline(Network):
     n_microbatches: M, the parts that each mini-batch is cut into, ragged ones if need be.
     schedule: one of the names in `minipipe.schedules.BUILDERS` or `ASYNCHRONOUS`; a `Schedule`; or a function
         (n_stages, number of micro-batches) -> `Schedule`.
-    recompute: True or "always", keep only each stage's input and compute its forward again before the backward; "except_last",
-        for all but the last micro-batch; "sqrt", always, but keep an input for every sqrt(L) of a stage's L layers: each stage
-        then becomes about sqrt(L) stages on one device, which share its costs.
-    partition: a list with the number of layers of each stage; left out, as equal as can be; "parameters", or "macs", "bytes",
-        "time" or a function, to balance that, see `partition`.
+    recompute: True or "always", keep only each stage's input and compute its forward again before the
+        backward; "except_last", for all but the last micro-batch; "sqrt", always, but keep an input for
+        every sqrt(L) of a stage's L layers: each stage then becomes about sqrt(L) stages on one device,
+        which share its costs.
+    partition: a list with the number of layers of each stage; left out, as equal as can be; "parameters", or
+        "macs", "bytes", "time" or a function, to balance that, see `partition`.
     sample: a micro-batch (X, Y), for all of these but "parameters".
     costs, link: the ticks of the actions and of the messages.
     memory_limit: bytes per device, past which a run stops with `MemoryLimitError`.
     optimizer: for an order that updates the stages itself, by `U`: each stage gets a copy of it.
 
-    `forward_backward(X, Y)` runs a mini-batch to its end; `start(X, Y)` and `tick()` run it tick by tick. Then J,
-    `gradients` and `trace` are those of that run. Every forward and backward of a mini-batch uses the same
-    parameters; only `step(optimizer)`, or the order's own updates at its end, change them. Wrong arguments and data raise
-    `ValueError` at once, a schedule with faults `ScheduleError`. Source: Huang et al. 2018, arXiv 1811.06965.
+    `forward_backward(X, Y)` runs a mini-batch to its end; `start(X, Y)` and `tick()` run it tick by tick.
+    Then J, `gradients` and `trace` are those of that run. Every forward and backward of a mini-batch uses
+    the same parameters; only `step(optimizer)`, or the order's own updates at its end, change them. Wrong
+    arguments and data raise `ValueError` at once, a schedule with faults `ScheduleError`. Source: Huang
+    et al. 2018, arXiv 1811.06965.
 
-    `train(batches)` runs a list of mini-batches, with an update after each: one after another or, with an asynchronous schedule,
-    one behind another, without ever waiting for the last of one before the next begins. The schedule's `versions` then say at
-    which weights a gradient is computed; a stage keeps each version as long as a micro-batch needs it. A run that fails leaves
-    the parameters as they were.
+    `train(batches)` runs a list of mini-batches, with an update after each: one after another or, with an
+    asynchronous schedule, one behind another, without ever waiting for the last of one before the next
+    begins. The schedule's `versions` then say at which weights a gradient is computed; a stage keeps each
+    version as long as a micro-batch needs it. Source: Narayanan et al. 2019, SOSP.
+
+    A run that fails, or that is left for another one before its end, changes no parameters, running
+    statistics or optimizer.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
@@ -60,9 +68,13 @@ class Pipeline(Network):
     (12, [(4, 2), (1, 4)])
     """
 
-    def __init__(self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute=False, seed=0,
-                 dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None, optimizer=None):
-        n_stages, n_microbatches = whole_number("n_stages", n_stages), whole_number("n_microbatches", n_microbatches)
+    def __init__(
+        self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute=False, seed=0,
+        dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None,
+        optimizer=None,
+    ):
+        n_stages = whole_number("n_stages", n_stages)
+        n_microbatches = whole_number("n_microbatches", n_microbatches)
         super().__init__(layers, loss, seed, dtype)
         checked_costs(costs)
         counts = counts_of(partition, self.layers, n_stages, sample, loss)
@@ -70,41 +82,25 @@ class Pipeline(Network):
         if recompute == EVERY_SQRT:
             self.schedule, counts, costs = every_sqrt(self.schedule, counts, costs)
         costs.table(self.schedule.n_stages)
+        links_between(link, len(self.schedule.devices))
+        self._costs, self._link, self._memory_limit = costs, link, _checked_limit(memory_limit)
         self.n_stages, self.n_microbatches = self.schedule.n_stages, n_microbatches
         parts = cut(self.layers, counts)
-        links_between(link, len(self.schedule.devices))
-        self._costs, self._link, self._memory_limit = costs, link, memory_limit
-        self.stages = [Stage(s, part, loss if s == self.n_stages - 1 else None) for s, part in enumerate(parts)]
-        self._stage_of = [(s, index) for s, part in enumerate(parts) for index in range(len(part))]  # and where it is there
-        self._tied = {name: [Tied(layer, *self._stage_of[layer]) for layer in layers] for name, layers in self.ties.items()}
-        self._optimizers = self._one_for_each_stage(optimizer)
-        self._wires = self._run = None
-        self._memory_of = {}  # kind of a run -> what the first of its kind has held
-
-    def _one_for_each_stage(self, optimizer):
-        """Copies of `optimizer`, if the order updates the stages; None if it does not."""
-        name = self.schedule.name
-        if "U" not in self.schedule.kinds:
-            if optimizer is not None:
-                raise ValueError(f"the order of {name!r} has no U for an optimizer: hand it to step(optimizer)")
-            return None
-        if optimizer is None:
-            raise ValueError(f"the order of {name!r} updates the stages: pass optimizer=..., such as SGD(learning_rate=0.1)")
-        if self.ties and (self._stream is not None or not updates_at_the_end(self.schedule)):
-            raise ValueError(
-                f"tie={next(iter(self.ties))!r}: tied weights need a flush, which the order of {name!r} does not have on each "
-                "device: put all its U behind all other actions"
-            )
-        return [copy.deepcopy(checked_optimizer(optimizer)) for _ in self.stages]
+        self.stages = [Stage(s, part) for s, part in enumerate(parts[:-1])]
+        self.stages.append(Stage(self.n_stages - 1, parts[-1], loss))
+        self._place_of = [(s, index) for s, part in enumerate(parts) for index in range(len(part))]
+        check_optimizer(self.schedule, self._stream, optimizer, self.ties)
+        self._optimizers = None if optimizer is None else [copy.deepcopy(optimizer) for _ in self.stages]
+        self._run = self._wires = self._memory_of = None
 
     def forward_backward(self, X, Y):
         """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
-        self._finish_run(self._order_of_one(), self._checked_batches([(X, Y)]))
+        self._run_to_the_end(self._order_of_one(), checked_batches(self, [(X, Y)]))
         return self.J
 
     def start(self, X, Y):
         """Load a mini-batch, and leave the clock at tick 0; `tick` goes on from there."""
-        self._load(self._order_of_one(), self._checked_batches([(X, Y)]))
+        self._load(self._order_of_one(), checked_batches(self, [(X, Y)]))
 
     def tick(self):
         """Move every device by one tick; returns whether the mini-batch needs more of them.
@@ -117,29 +113,41 @@ class Pipeline(Network):
         return unfinished
 
     def train(self, batches):
-        """The costs of the mini-batches `batches`, a list of (X, Y), with an update by the pipeline's optimizer after each.
+        """The costs of mini-batches, with an update by the optimizer after each.
 
-        With an asynchronous schedule they go through the pipeline one behind another. Raises `FloatingPointError` if a cost is
-        not finite; the parameters are then those before that run.
+        batches: a list of (X, Y), as for `forward_backward`.
+
+        With an asynchronous schedule, all of them go through the pipeline in one run; with another, each is a
+        run of its own. Raises `FloatingPointError` if a cost is not finite; the parameters are then those
+        before that run.
         """
         if self._optimizers is None:
-            raise ValueError(f"the order of {self.schedule.name!r} has no U: pass an optimizer, or use forward_backward and step")
-        batches = self._checked_batches(batches)
-        if self._stream is None:
-            costs = []
-            for batch in batches:
-                self._finish_run(self.schedule, [batch])
-                costs.append(self.J)
-            return costs
-        self.schedule = self._stream(len(batches))
-        self._finish_run(self.schedule, batches)
-        return self.stages[-1].costs
+            raise ValueError(
+                f"the order of {self.schedule.name!r} has no U: use forward_backward and step(optimizer) for "
+                "each mini-batch, or put updates into the order by minipipe.schedules.with_updates"
+            )
+        batches = checked_batches(self, batches)
+        if self._stream is not None:
+            self.schedule = self._stream(len(batches))
+            self._run_to_the_end(self.schedule, batches)
+            return list(self.stages[-1].costs)
+        costs = []
+        for batch in batches:
+            self._run_to_the_end(self.schedule, [batch])
+            costs.append(self.J)
+        return costs
 
     def step(self, optimizer):
-        """One update of all parameters by `optimizer`, with the current gradients; what it keeps for them lies with their stages."""
+        """One update of all parameters by `optimizer`, with the current gradients.
+
+        What it keeps for the parameters lies with their stages.
+        """
         checked_optimizer(optimizer)
         if self._optimizers is not None:
-            raise RuntimeError(f"the order of {self.schedule.name!r} updates the stages itself: a step would be a second update")
+            raise RuntimeError(
+                f"the order of {self.schedule.name!r} updates the stages itself: "
+                "a step would be a second update"
+            )
         super().step(optimizer)
         first = 0
         for stage in self.stages:
@@ -159,7 +167,9 @@ class Pipeline(Network):
         if self._gradients is None:
             self._loaded_run().check()
             if self._optimizers is not None:
-                raise RuntimeError(f"the updates in the order of {self.schedule.name!r} have used the gradients up")
+                raise RuntimeError(
+                    f"the updates in the order of {self.schedule.name!r} have used the gradients up"
+                )
             self._gradients = [pair for stage in self.stages for pair in stage.gradients()]
         return self._gradients
 
@@ -169,51 +179,42 @@ class Pipeline(Network):
         return self._loaded_run().cluster.trace
 
     def __repr__(self):
-        return f"Pipeline({self.stages}, {self.loss}, schedule={self.schedule.name!r}, n_microbatches={self.n_microbatches})"
+        return (
+            f"Pipeline({self.stages}, {self.loss}, schedule={self.schedule.name!r}, "
+            f"n_microbatches={self.n_microbatches})"
+        )
 
-    def _order_of_one(self):
-        if self._stream is not None:
-            raise ValueError(f"the schedule {self.schedule.name!r} updates weights under way: use train([(X, Y), ...])")
-        return self.schedule
-
-    def _checked_batches(self, batches):
-        batches = list(batches)
-        if not all(isinstance(batch, (tuple, list)) and len(batch) == 2 for batch in batches):
-            raise ValueError("batches must be a list of pairs (X, Y), even for one mini-batch: [(X, Y)]")
-        batches = [self.checked_batch(X, Y) for X, Y in batches]
-        if not batches:
-            raise ValueError("0 mini-batches: pass a list of at least 1 pair (X, Y)")
-        smallest = min(X.shape[-1] for X, _ in batches)
-        if self.n_microbatches > smallest:
-            raise ValueError(
-                f"n_microbatches={self.n_microbatches} exceeds the batch of m={smallest} samples: "
-                f"use at most {smallest}, or a larger batch"
-            )
-        return batches
-
-    def _finish_run(self, order, batches):
+    def _run_to_the_end(self, order, batches):
         """Load mini-batches and run them to their end.
 
-        What is held depends on shapes alone. So it is counted in the first run of its kind, and taken from there in the others;
-        with a memory limit, it is always counted.
+        Counting bytes takes longer than the run. So it is done in the first run of its kind, and what
+        that has held is taken for the others; with a memory limit it is always done.
         """
-        arrays = [(array.shape, array.dtype) for batch in batches for array in batch]
-        between_runs = [sum(Buffers([stage.weights(), stage.optimizer_state()]).values()) for stage in self.stages]
-        kind = order.n_microbatches, *arrays, *between_runs
+        self._lay_wires(order)
+        kind = kind_of_run(self.stages, batches) if self._memory_limit is None else None
         self._load(order, batches, self._memory_of.get(kind))
         self._run.to_the_end()
-        self._memory_of[kind] = self._run.cluster.memory
+        if kind is not None:
+            if len(self._memory_of) >= MOST_KINDS:
+                self._memory_of.clear()
+            self._memory_of[kind] = self._run.cluster.memory
         self._commit()
 
+    def _lay_wires(self, order):
+        """Make the `Wires` of an order, unless they are there; runs of another one have held other bytes."""
+        if self._wires is None or self._wires.schedule != order:
+            self._wires, self._memory_of = Wires(order, self._skips_across_stages()), {}
+
     def _load(self, order, batches, memory=None):
-        """Make a run of `order`, with its clock at 0."""
+        """Make a run of `order`, with its clock at 0; one that has not come to its end is undone."""
+        if self._run is not None and not self._committed:
+            self._run.restore()
         self._gradients, self._committed, self._run = None, False, None
-        if self._wires is None or self._wires.schedule is not order:
-            self._wires = Wires(order, self._skips_across_stages())
+        self._lay_wires(order)
         line = MicroBatches(batches, self.n_microbatches, self.n_steps)
         self._run = Run(
-            order, self._wires, self.stages, line, self._optimizers, self._tied, self._costs, self._link, self._memory_limit,
-            None if self._memory_limit is not None else memory,
+            order, self._wires, self.stages, line, self._optimizers, self._tied(), self._costs, self._link,
+            self._memory_limit, memory,
         )
 
     def _commit(self):
@@ -239,7 +240,31 @@ class Pipeline(Network):
             raise RuntimeError("nothing has run yet: call forward_backward(X, Y), or start(X, Y) and tick()")
         return self._run
 
+    def _order_of_one(self):
+        if self._stream is not None:
+            raise ValueError(
+                f"the schedule {self.schedule.name!r} updates weights under way: use train([(X, Y), ...])"
+            )
+        return self.schedule
+
+    def _tied(self):
+        """{name: its `Tied` layers, in order}"""
+        place_of = self._place_of
+        return {name: [Tied(layer, *place_of[layer]) for layer in tied] for name, tied in self.ties.items()}
+
     def _skips_across_stages(self):
         """(name, stage of its Fork, stage of its Join) of the skip connections from one stage to another."""
-        ends = [(name, *(self._stage_of[index][0] for index in layers)) for name, layers in self.skips.items()]
+        stage_of = [stage for stage, _ in self._place_of]
+        ends = [(name, stage_of[fork], stage_of[join]) for name, (fork, join) in self.skips.items()]
         return [(name, begin, end) for name, begin, end in ends if begin != end]
+
+
+def _checked_limit(memory_limit):
+    """`memory_limit`, if it is a number of bytes, or None."""
+    if memory_limit is None:
+        return None
+    if isinstance(memory_limit, bool) or not isinstance(memory_limit, Real):
+        raise ValueError(f"memory_limit={memory_limit!r} must be a number of bytes, such as 8 * 2**30")
+    if not memory_limit > 0:
+        raise ValueError(f"memory_limit={memory_limit} bytes must be above 0")
+    return memory_limit

@@ -22,13 +22,8 @@ class Run:
     """
 
     def __init__(self, order, wires, stages, line, optimizers, ties, costs, link, memory_limit, memory=None):
-        self._wires, self._line = wires, line
-        self._recomputed = order.recomputed
-        self.stages = {(stage.index, order.placement[stage.index]): stage for stage in stages}
-        for placement in order.placements[1:]:
-            for stage in stages:
-                if (stage.index, placement[stage.index]) not in self.stages:
-                    self.stages[stage.index, placement[stage.index]] = stage.twin()
+        self._wires, self._line, self._recomputed = wires, line, order.recomputed
+        self.stages = _on_devices(stages, order.placements)
         for (index, _), stage in self.stages.items():
             if optimizers is None:
                 stage.begin(line.n)
@@ -45,20 +40,26 @@ class Run:
         self._or_restore(self.cluster.run)
 
     def tick(self):
-        """Move every device by one tick; returns whether there is more to do."""
+        """Move every device by one tick; returns whether there is more to do. If that fails, as above."""
+        self._check_not_failed()
         return self._or_restore(self.cluster.tick)
 
     def check(self):
         """`RuntimeError` unless the run has come to its end."""
-        if self.cluster.failure is not None:
-            raise RuntimeError(f"the mini-batch has stopped with an error ({self.cluster.failure}): start it again")
+        self._check_not_failed()
         if not self.cluster.done:
             raise RuntimeError("the mini-batch is not finished: call tick() until it returns False")
 
     def restore(self):
-        """The parameters are those before the run."""
+        """Take all updates of the run back."""
         for stage in self.stages.values():
             stage.restore()
+
+    def _check_not_failed(self):
+        if self.cluster.failure is not None:
+            raise RuntimeError(
+                f"the mini-batch has stopped with an error ({self.cluster.failure!r}): start it again"
+            )
 
     def _or_restore(self, go_on):
         try:
@@ -82,18 +83,18 @@ class Run:
     def _work_on(self, part, incoming, skips):
         kind, index, i = part
         stage = self.stages[index, self._wires.device(index, i)]
-        labels = None if stage.loss is None else self._line.labels[i]
+        origin, labels = self._line.origins[i], None if stage.loss is None else self._line.labels[i]
         if kind == "F":
             A_prev = self._line.take_inputs(i) if index == 0 else incoming
-            return stage.forward(i, A_prev, skips, self._line.origins[i], labels, part[1:] in self._recomputed)
+            return stage.forward(i, A_prev, skips, origin, labels, part[1:] in self._recomputed)
         if kind == "B":
             return stage.backward(i, incoming, skips)
         if kind == "I":
             return stage.backward_input(i, incoming, skips)
-        if kind == "R":
-            stage.recompute(i, self._line.origins[i], labels)
-        elif kind == "W":
+        if kind == "W":
             stage.backward_weight(i)
+        elif kind == "R":
+            stage.recompute(i, origin, labels)
         else:
             stage.update(i)
         return None, {}
@@ -104,3 +105,14 @@ class Run:
         for (_, device), stage in self.stages.items():
             on_device[device].append(Holdings(stage))
         return [joined(holdings) for holdings in on_device]
+
+
+def _on_devices(stages, placements):
+    """{(stage, device): the `Stage`}; copies of the network with a stage on one device share it."""
+    placed = {(stage.index, placements[0][stage.index]): stage for stage in stages}
+    for placement in placements[1:]:
+        for stage in stages:
+            place = stage.index, placement[stage.index]
+            if place not in placed:
+                placed[place] = stage.twin()
+    return placed

@@ -2,8 +2,6 @@
 
 import copy
 
-import numpy as np
-
 from ..layers import every_layer
 from ..layers.through import backward_input_through, backward_through, forward_through, prepare_forward
 from ..network import commit, take_statistics
@@ -15,22 +13,26 @@ class Stage:
     """Consecutive layers on one device, with many micro-batches in flight.
 
     index: the place of the stage in the pipeline; stage 0 computes no dA_prev, since nobody wants it.
+    layers: its layers.
     loss: the last stage's, None for the others.
 
-    A forward leaves in `stash[i]` what the backward of micro-batch i needs, the cache of each layer; or, when it
-    will be recomputed, in `inputs[i]` only the stage's input. The layers know of one micro-batch at a time.
+    `is_ours` says whether these are all minipipe's own, see `all_ours`. A forward leaves in `stash[i]`
+    what the backward of micro-batch i needs, the cache of each layer; or, when it will be recomputed, in
+    `inputs[i]` only the stage's input. The layers know of one micro-batch at a time.
 
-    Skip connections that come from other stages enter beside A_prev (or dA), and those that go on to others are left
-    beside A (or dA_prev), as {name: array}.
+    Skip connections that come from other stages enter beside A_prev (or dA), and those that go on to
+    others are left beside A (or dA_prev), as {name: array}.
 
-    Where the schedule updates weights, `versions[v]` are the parameters after v updates of this run, a list with one array for
-    each (layer, name) in `parameters`; each action works with those of its micro-batch.
+    Where the order updates weights, `versions[v]` are the parameters after v updates of this run, a list with
+    one array for each (layer, name) in `parameters`; each action works with those of its micro-batch.
     """
 
     def __init__(self, index, layers, loss=None):
         self.index, self.layers, self.loss = index, layers, loss
         self.parts = list(every_layer(layers))
         self.parameters = [(layer, name) for layer in self.parts for name in layer.arrays]
+        self._with_caches = layers if loss is None else [*layers, loss]
+        self.is_ours = all_ours(self.parts if loss is None else [*self.parts, loss])
         self.optimizer, self._state = None, []
         self.begin(1)
 
@@ -41,31 +43,32 @@ class Stage:
         wanted: for each micro-batch the version of the weights that it uses, if they change in the run.
         optimizer: what makes these versions.
         """
-        self.inputs = {}       # micro-batch -> (A_prev, skips), for a recompute
-        self.stash = {}        # micro-batch -> caches of the layers, and of the loss in the last stage
-        self.halves = {}       # micro-batch -> (dZ, cache) of each layer, between the two halves of a backward
-        self.totals = Totals(n_microbatches)
-        self.costs = []        # of the mini-batches whose update is done, in the last stage
+        self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
+        self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
+        self.halves = {}  # micro-batch -> (dZ, cache) of each layer, between the two halves of a backward
+        self.totals = Totals(n_microbatches, keeps_terms=not self.is_ours)
+        self.costs = []   # of the mini-batches whose update is done, in the last stage
         self.versions = None
         if wanted is not None:
-            self._first = self.weights()
-            self.versions, self.optimizer = Versions(wanted, self._first), optimizer
+            self._before = self.weights(), self.optimizer
+            self.versions, self.optimizer = Versions(wanted, self.weights()), optimizer
 
     def forward(self, i, A_prev, skips, origin, labels=None, keep_input_only=False):
         """(A (n, m_i), skips) of micro-batch i; the last stage, which sends nothing on, has None for A.
 
-        A_prev: the output of the stage before; in stage 0 the samples. origin: the `Origin` of the micro-batch. labels: its
-        labels, in the last stage.
+        i: the number of the micro-batch.
+        A_prev: the output of the stage before; in stage 0 the samples.
+        skips: {name: array} of the skip connections that end here.
+        origin: the `Origin` of the micro-batch.
+        labels: its labels, in the last stage.
+        keep_input_only: whether there will be a recompute.
         """
-        self._use_version_of(i)
         entering = dict(skips)
-        A, J = self._through_layers(A_prev, skips, origin, labels)
+        A, J, statistics, caches = self._through_layers(i, A_prev, skips, origin, labels)
         if J is not None:
             self.totals.add_cost(i, J)
-        statistics = take_statistics(self.parts)
         if statistics is not None:
             self.totals.add_statistics(i, statistics)
-        caches = self._take_caches()
         if keep_input_only:
             self.inputs[i] = A_prev, entering
         else:
@@ -73,11 +76,8 @@ class Stage:
         return A, skips
 
     def recompute(self, i, origin, labels=None):
-        """The forward of micro-batch i again, from its stashed input, to have its caches back."""
-        self._use_version_of(i)
-        self._through_layers(*self.inputs.pop(i), origin, labels)
-        take_statistics(self.parts)  # the forward has counted them
-        self.stash[i] = self._take_caches()
+        """The forward of micro-batch i again, from its input, for its caches; the rest is known already."""
+        *_, self.stash[i] = self._through_layers(i, *self.inputs.pop(i), origin, labels)
 
     def backward(self, i, dA, skips):
         """(dA_prev, skips) of micro-batch i; its weight gradients go into the sum over micro-batches."""
@@ -87,17 +87,18 @@ class Stage:
         return dA_prev, skips
 
     def backward_input(self, i, dA, skips):
-        """The first half of a backward: (dA_prev, skips) of micro-batch i. What the other half needs lies in `halves[i]`."""
+        """The first half of a backward: (dA_prev, skips) of micro-batch i.
+
+        What the other half needs lies in `halves[i]` then.
+        """
         dA = self._begin_backward(i, dA)
-        halves = [None] * len(self.layers)
+        halves = self.halves[i] = [None] * len(self.layers)
 
         def keep(index, dZ):
             layer = self.layers[index]
             halves[index], layer.cache = (dZ, layer.cache), None
 
-        dA_prev = backward_input_through(self.layers, dA, skips, self.index > 0, keep)
-        self.halves[i] = halves
-        return dA_prev, skips
+        return backward_input_through(self.layers, dA, skips, self.index > 0, keep), skips
 
     def backward_weight(self, i):
         """The second half: the weight gradients of micro-batch i, into the sum over micro-batches."""
@@ -113,11 +114,13 @@ class Stage:
         self._add(i, gradients)
 
     def update(self, i):
-        """Make the next version from the newest one and the gradients of the mini-batch whose last micro-batch is i."""
-        self._use(self.versions[self.versions.newest])
-        for layer, name in self.parameters:
-            if getattr(layer, name) is not None:
-                setattr(layer, name, np.array(getattr(layer, name)))
+        """W <- W - (the optimizer's step), by the gradients of the mini-batch whose last micro-batch is i.
+
+        The optimizer writes into copies, the next version, so that the one before stays for those who
+        need it.
+        """
+        newest = self.versions[self.versions.newest]
+        self._use([None if array is None else array.copy() for array in newest])
         self.optimizer.update(self.layers, self.gradients(i))
         self.commit(i)
         if self.loss is not None:
@@ -126,16 +129,21 @@ class Stage:
         self.versions.add(self.weights())
 
     def restore(self):
-        """The parameters as they were before this run."""
+        """Take all updates of this run back: parameters, running statistics and optimizer."""
         if self.versions is not None:
-            self._use(self._first)
+            weights, self.optimizer = self._before
+            self._use(weights)
+            self.versions = None
 
     def commit(self, i=0):
         """At the end of the mini-batch of micro-batch i, its statistics reach the layers."""
         commit(self.parts, self.totals.statistics(i))
 
     def gradients(self, i=0):
-        """A list over its layers of `(dW, db)`, summed over the mini-batch of micro-batch i, and dW over the layers that share a W."""
+        """A list over its layers of `(dW, db)`, summed over the mini-batch of micro-batch i.
+
+        The dW of tied layers are summed over all that share the W.
+        """
         return self.totals.gradients(i)
 
     def cost(self, i=0):
@@ -167,18 +175,25 @@ class Stage:
     def __repr__(self):
         return f"Stage({self.index}, {self.layers})"
 
-    def _through_layers(self, A, skips, origin, labels):
-        """(A, None), or (None, J) in the last stage, where J is this micro-batch's part of the cost."""
+    def _through_layers(self, i, A, skips, origin, labels):
+        """(A, J, what the layers have counted, their caches) of a forward.
+
+        In the last stage A is None; in all others J is, which is this micro-batch's part of the cost.
+        """
+        self._use_version_of(i)
         prepare_forward(self.parts, training=True, step=origin.step, first_sample=origin.first_sample)
-        A = forward_through(self.layers, A, skips)
-        if self.loss is None:
-            return A, None
-        return None, self.loss.forward(A, labels, origin.m)
+        A, J = forward_through(self.layers, A, skips), None
+        if self.loss is not None:
+            A, J = None, self.loss.forward(A, labels, origin.m)
+        caches = [owner.cache for owner in self._with_caches]
+        for owner in self._with_caches:
+            owner.cache = None
+        return A, J, take_statistics(self.parts), caches
 
     def _begin_backward(self, i, dA):
         """Give the layers their caches of micro-batch i back; dA, which in the last stage is the loss's."""
         self._use_version_of(i)
-        for owner, cache in zip(self._cache_owners(), self.stash.pop(i), strict=True):
+        for owner, cache in zip(self._with_caches, self.stash.pop(i), strict=True):
             owner.cache = cache
         if self.loss is not None:
             dA = self.loss.backward()
@@ -190,15 +205,6 @@ class Stage:
         if self.versions is not None:
             self.versions.used_by(i)
 
-    def _cache_owners(self):
-        return self.layers if self.loss is None else [*self.layers, self.loss]
-
-    def _take_caches(self):
-        caches = [owner.cache for owner in self._cache_owners()]
-        for owner in self._cache_owners():
-            owner.cache = None
-        return caches
-
     def _use_version_of(self, i):
         if self.versions is not None:
             self._use(self.versions.of(i))
@@ -206,3 +212,17 @@ class Stage:
     def _use(self, arrays):
         for (layer, name), array in zip(self.parameters, arrays, strict=True):
             setattr(layer, name, array)
+
+
+def all_ours(objects):
+    """Whether all these layers and losses are minipipe's own.
+
+    Ours keep two promises that a user's need not: what they keep of a micro-batch depends on shapes and
+    dtypes alone, and the gradients that they return are new arrays, which may take up a sum.
+
+    >>> from ..layers import ReLU
+    >>> all_ours([ReLU(), ReLU()]), all_ours([ReLU(), object()])
+    (True, False)
+    """
+    package = __name__.partition(".")[0]
+    return all(type(one).__module__.partition(".")[0] == package for one in objects)

@@ -4,17 +4,21 @@ from ..sums import SumForEach
 
 
 class Totals:
-    """Sums of gradients, of costs, and of the statistics that layers count, each along the tree of its mini-batch.
+    """Sums of gradients, costs and the statistics that layers count, each along the tree of its mini-batch.
 
-    n: the micro-batches of a mini-batch. Of a stage that several devices have, each sums up what it has worked on; `pending`,
-    `absorb` and `replace` bring the sums together. A stage and what stands for it in a simulation have the same.
+    Of a stage that several devices have, each sums up what it has worked on; `pending`, `absorb` and
+    `replace` bring the sums together. A stage and what stands for it in a simulation have the same.
+
+    n: the micro-batches of a mini-batch.
+    keeps_terms: whether the gradients that are added stay as they are; if not, they may take up the sum.
     """
 
-    def __init__(self, n):
-        self._gradients = SumForEach(n, keeps_terms=False)  # nobody else has the gradients that a layer returns
+    def __init__(self, n, keeps_terms=False):
+        self._gradients = SumForEach(n, keeps_terms)
         self._costs, self._statistics = SumForEach(n), SumForEach(n)
-        self.of_tied = {}     # index of a tied layer in the stage -> the sum of the dW of all that share its W
-        self.n_changes = 0    # since it was made: for those who count what is held
+        self._all = self._gradients, self._costs, self._statistics
+        self.of_tied = {}   # index of a tied layer in the stage -> the sum of the dW of all that share its W
+        self.n_changes = 0  # since it was made: for those who count what is held
 
     def add(self, i, gradients):
         """Add the weight gradients of micro-batch i."""
@@ -31,7 +35,10 @@ class Totals:
         self.n_changes += 1
 
     def gradients(self, i=0):
-        """A list over the layers of `(dW, db)`, of the mini-batch of micro-batch i; dW over all layers that share a W."""
+        """A list over the layers of `(dW, db)`, of the mini-batch of micro-batch i.
+
+        The dW of tied layers are summed over all that share the W.
+        """
         sums = self._gradients.of(i).value
         return [(self.of_tied.get(index, dW), db) for index, (dW, db) in enumerate(sums)]
 
@@ -40,13 +47,13 @@ class Totals:
         return self._costs.of(i).value
 
     def statistics(self, i=0):
-        """What the layers have counted in the mini-batch of micro-batch i; None if there is nothing to count."""
+        """What the layers have counted in the mini-batch of micro-batch i; None if that is nothing."""
         return self._statistics.of(i).value if self._statistics.has(i) else None
 
     def forget(self, i):
         """The sums of the mini-batch of micro-batch i are used up."""
         self.of_tied.clear()
-        for sums in self._all():
+        for sums in self._all:
             sums.forget(i)
         self.n_changes += 1
 
@@ -56,18 +63,18 @@ class Totals:
         self.n_changes += 1
 
     def pending(self, i):
-        """The partial sums of the mini-batch of micro-batch i, to be handed to another device that has the same stage."""
-        return [sums.of(i).pending for sums in self._all()]
+        """The partial sums of the mini-batch of micro-batch i, for another device that has the same stage."""
+        return [sums.of(i).pending for sums in self._all]
 
     def absorb(self, i, pending):
         """Add the partial sums of another device, which has worked on other micro-batches."""
-        for sums, nodes in zip(self._all(), pending, strict=True):
+        for sums, nodes in zip(self._all, pending, strict=True):
             sums.of(i).absorb(nodes)
         self.n_changes += 1
 
     def replace(self, i, pending):
         """Take over the sums of another device, which are those of all micro-batches."""
-        for sums, nodes in zip(self._all(), pending, strict=True):
+        for sums, nodes in zip(self._all, pending, strict=True):
             sums.of(i).pending = nodes
         self.n_changes += 1
 
@@ -78,6 +85,3 @@ class Totals:
     def n_held(self):
         """How many partial sums are kept: (of gradients, of statistics)."""
         return self._gradients.n_pending, self._statistics.n_pending
-
-    def _all(self):
-        return self._gradients, self._costs, self._statistics

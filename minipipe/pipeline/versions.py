@@ -4,9 +4,10 @@ from collections import Counter
 
 
 class Versions(dict):
-    """{version: weights} of a stage: the `newest`, and each older one as long as the backward of a micro-batch will need it.
+    """{version: weights} of a stage: the `newest`, and each older one until no backward needs it any more.
 
-    wanted: for each micro-batch the version that it uses. Version v is what v updates have made of `first`.
+    wanted: for each micro-batch the version that it uses; version v is what v updates have made of `first`.
+    first: the weights before the first update.
 
     >>> versions = Versions(wanted=[0, 0, 1], first="W0")
     >>> versions.add("W1"), versions.used_by(0), list(versions.older)
@@ -41,6 +42,6 @@ class Versions(dict):
         self._drop(self.wanted[i])
 
     def _drop(self, version):
-        """Keep a version no longer that nobody will need, except the newest."""
+        """Drop a version once nothing needs it; the newest stays."""
         if version != self.newest and not self._uses[version]:
             del self[version]

@@ -26,7 +26,7 @@ def with_recompute(schedule, mode="always"):
     >>> print(with_recompute(gpipe(1, 2), "except_last"))
     device 0: 0F0 0F1 0B1 0R0 0B0
     """
-    if mode not in RECOMPUTE:
+    if mode not in tuple(RECOMPUTE):
         modes = ", ".join(map(repr, RECOMPUTE))
         raise ValueError(
             f"recompute={mode!r} must be one of {modes}, True or False; or 'sqrt', for a Pipeline"
