@@ -9,7 +9,7 @@ from every_layer import ALONE, BEGIN_WITH_TOKENS, LAYERS, NEED_COMPANY
 import minipipe as mp
 from minipipe.meta import MetaArray
 from minipipe.partitioning import equal_counts
-from minipipe.planning.footprints import WithoutNumbers
+from minipipe.planning.without_numbers import WithoutNumbers
 
 LOSS = mp.MeanSquaredError()
 LARGE = {  # name: (layers, shape of a sample, stages)
@@ -383,6 +383,36 @@ class Own(mp.Layer):
 def test_layers_that_cannot_be_counted_are_named_with_a_remedy(layer, message):
     with pytest.raises(ValueError, match=message):
         mp.footprints([layer, mp.Tanh()], LOSS, 2, (3,), 4, dtype=np.float32)
+
+
+class OwnBackward(mp.Layer):
+    """A layer whose backward is `function`."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return A_prev * 1
+
+    def backward_input(self, dZ):
+        return self.function(dZ)
+
+
+class OwnLoss(mp.MeanSquaredError):
+    """A loss whose backward sorts."""
+
+    def backward(self):
+        return np.sort(super().backward())
+
+
+def test_layers_and_losses_that_cannot_go_backward_are_named_too():
+    failing = OwnBackward(lambda dZ: np.sort(dZ))
+    for layer in (failing, mp.Residual(failing)):
+        with pytest.raises(ValueError, match=r"^OwnBackward\(\) cannot be counted .*numpy.sort"):
+            mp.footprints([mp.Linear(3, 3), layer, mp.Tanh()], LOSS, 1, (3,), 4)
+    with pytest.raises(ValueError, match=r"^the loss cannot be counted .*numpy.sort"):
+        mp.footprints([mp.Linear(3, 1)], OwnLoss(), 1, (3,), 4)
 
 
 def test_a_layer_of_ones_own_is_counted():
