@@ -344,7 +344,7 @@ def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
 @pytest.mark.slow
 def test_figures_are_made_by_one_command(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("minipipe.cli.output.DOTS_PER_INCH", 20)  # nobody looks at them here
-    status, out, _ = run(capsys, "figures", "--folder", str(tmp_path / "figures"))
+    status, _, _ = run(capsys, "figures", "--folder", str(tmp_path / "figures"))
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     expected = (
         "naive",

@@ -224,7 +224,7 @@ def test_bad_input_gets_both_numbers_and_the_remedy():
     with pytest.raises(ValueError, match="batch_size=0 must be at least 1"):
         mp.what_fits(LAYERS, LOSS, (16,), 0, 10**6)
     with pytest.raises(
-        ValueError, match="schedules=.'pipedream'. must be a list of names out of naive, gpipe"
+        ValueError, match=r"schedules=\['pipedream'\] must be a list of names out of naive, gpipe"
     ):
         mp.what_fits(LAYERS, LOSS, (16,), 8, 10**6, schedules=["pipedream"])
     with pytest.raises(
