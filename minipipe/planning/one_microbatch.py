@@ -94,8 +94,7 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
         rule = RULES[kind]
         incoming = {"F": A_prev, "B": dA}.get(rule.message)
         for stage in stages if rule.way > 0 else reversed(stages):
-            forks, joins = skips_across(stage.layers)
-            arriving, leaving = {1: (joins, forks), -1: (forks, joins), 0: ((), ())}[rule.way]
+            arriving, leaving = _skips(stage, rule.way)
             entering = {name: on_the_way.pop((rule.message, name)) for name in arriving}
             work = _work(kind, stage, line, incoming, entering, keep_input_only="R" in pattern)
             done = _performed(stage, work, (incoming, entering), leaving)
@@ -104,8 +103,16 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
     return performed
 
 
+def _skips(stage, way):
+    """The names of the skip connections that arrive from other stages, and of those that go on to others."""
+    if way == 0:
+        return [], []
+    forks, joins = skips_across(stage.layers)
+    return (joins, forks) if way > 0 else (forks, joins)
+
+
 def _work(kind, stage, line, incoming, entering, keep_input_only):
-    """A function without arguments that does an action of micro-batch 0, for (what is sent on, skips)."""
+    """A function that does an action of micro-batch 0, and returns (what is sent on, skips)."""
     origin, labels = line.origins[0], None if stage.loss is None else line.labels[0]
     if kind == "F":
         A_prev = line.inputs[0] if stage.index == 0 else incoming
@@ -119,7 +126,11 @@ def _work(kind, stage, line, incoming, entering, keep_input_only):
 
 
 def _performed(stage, work, arguments, leaving):
-    """What it took to call `work`; `leaving` are the names of what goes on by skip connections."""
+    """What it took to call `work`, as `Performed`.
+
+    arguments: what the action is given, for those who count bytes.
+    leaving: the names of what goes on by skip connections.
+    """
     before = _held(stage, arguments)["work"]
     begin = time.perf_counter()
     result = work()
