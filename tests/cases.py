@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -85,7 +86,7 @@ def cases(draw, representable=False, activations=ACTIVATIONS):
     sizes = draw(st.lists(st.integers(1, 3), min_size=2, max_size=4))
     activations = [mp.ReLU()] if representable else activations
     layers = []
-    for n_prev, n in zip(sizes, sizes[1:]):
+    for n_prev, n in pairwise(sizes):
         layers.append(mp.Linear(n_prev, n))
         if draw(st.booleans()):
             layers.append(draw(st.sampled_from(activations)))
@@ -148,7 +149,7 @@ def cases_with_skips(draw, layers=("linear", "bend", "normal", "drop", "block"))
     network, width, forks, n_names = [mp.Linear(2, 2)], 2, {}, 0
     for _ in range(draw(st.integers(2, 7))):
         kind = draw(st.sampled_from(["fork", "join", "layer"]))
-        if kind == "fork" and n_names < 4 or not n_names:
+        if (kind == "fork" and n_names < 4) or not n_names:
             n_names += 1
             forks[f"skip {n_names}"] = width
             network.append(mp.Fork(f"skip {n_names}"))

@@ -111,7 +111,7 @@ def test_branches_may_begin_with_tokens():
         tokens, rows = rng.integers(0, 5, (3, 4)), 2 if isinstance(layer, mp.Add) else 4
         assert net.forward_backward(rational(tokens), whole(rng, rows, 3, 4)) > 0
         assert layer.forward(tokens).shape == (rows, 3, 4)
-        dA_prev, dW, db = layer.backward(whole(rng, rows, 3, 4))
+        dA_prev, dW, _ = layer.backward(whole(rng, rows, 3, 4))
         assert dA_prev is None and [part.shape for part in leaves(dW)] == [(5, 2)] * 2
 
 

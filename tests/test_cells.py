@@ -261,7 +261,7 @@ def test_wrong_calls_say_what_is_wrong(cell, shapes):
 
 def test_states_of_different_shapes_are_not_stretched_to_fit():
     """NumPy would repeat the one place of an image of 1 x 1."""
-    cell, shapes = CELLS["reduction, both alike"]
+    cell, _ = CELLS["reduction, both alike"]
     with pytest.raises(
         ValueError, match=r"outputs of shapes \(4, 1, 1, 3\) and \(4, 2, 2, 3\), which cannot be added"
     ):

@@ -1,4 +1,4 @@
-"""Copies of the network: their sums meet as nodes of one tree, so gradients are those of one device, bit for bit."""
+"""Copies of the network: sums meet as nodes of one tree, so gradients have the bits of one device."""
 
 from fractions import Fraction
 
@@ -39,6 +39,10 @@ def equal(a, b):
     return len(a) == len(b) and all(map(np.array_equal, a, b))
 
 
+def parameters(net):
+    return [(layer.W, layer.b) for layer in net.layers]
+
+
 @pytest.mark.parametrize("M", range(3, 13))
 def test_three_copies_on_three_devices_equal_the_full_batch_and_one_device(M):
     """Ragged: one sample more than three times M. Theorem in rationals; the same bits in both dtypes."""
@@ -57,7 +61,9 @@ def test_three_copies_on_three_devices_equal_the_full_batch_and_one_device(M):
         assert all(dW.dtype == dtype for dW in leaves(pipe.gradients))
 
 
-@pytest.mark.parametrize("change", [lambda schedule: schedule, with_all_reduce], ids=["implied", "in the order"])
+@pytest.mark.parametrize(
+    "change", [lambda schedule: schedule, with_all_reduce], ids=["implied", "in the order"]
+)
 @pytest.mark.parametrize("name", names_for(4, 4))
 def test_copies_of_any_pipeline_have_the_bits_of_one_device(name, change):
     """D = 3 copies of K = 4 stages; for Chimera and DualPipe that is 6 copies of the network."""
@@ -82,7 +88,7 @@ def test_an_order_with_updates_trains_as_step_does(name, optimizer):
     for schedule in map(with_updates, of_one):
         pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, schedule, optimizer=optimizer)
         assert pipe.train(batches) == costs and pipe.n_steps == 3 and pipe.J == costs[-1]
-        assert equal([(layer.W, layer.b) for layer in pipe.layers], [(layer.W, layer.b) for layer in plain.layers])
+        assert equal(parameters(pipe), parameters(plain))
         of_copies = {}
         for (index, _), stage in pipe._run.stages.items():
             of_copies.setdefault(index, []).append(stage.weights())
@@ -96,7 +102,7 @@ def test_an_order_with_updates_trains_as_step_does(name, optimizer):
 @settings(max_examples=40)
 @given(st.data())
 def test_any_order_that_can_run_gives_the_bits_of_one_device(data):
-    """Two copies or one, halves, overlaps, stages anywhere; with all-reduces and updates in the order, and without."""
+    """Two copies or one, halves, overlaps, stages anywhere; all-reduces and updates in the order, or not."""
     K, M = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 6))
     schedule = data.draw(valid_schedules(K, M))
     X, Y = mini_batch(2 * M + 1)
@@ -107,7 +113,7 @@ def test_any_order_that_can_run_gives_the_bits_of_one_device(data):
     assert mine == J and equal(pipe.gradients, one.gradients)
     mine, pipe = run(with_updates(schedule), X, Y, link=link, optimizer=mp.SGD(0.125))
     assert mine == J
-    assert equal([(layer.W, layer.b) for layer in pipe.layers], [(layer.W, layer.b) for layer in one.layers])
+    assert equal(parameters(pipe), parameters(one))
 
 
 def test_copies_with_a_stage_on_one_device_share_it():
@@ -122,18 +128,19 @@ def test_copies_with_a_stage_on_one_device_share_it():
     trained = mp.Pipeline(LAYERS, LOSS, 2, 4, with_updates(shared), optimizer=mp.SGD(0.5))
     one.step(mp.SGD(0.5))
     assert trained.train([(X, Y)]) == [J]
-    assert equal([(layer.W, layer.b) for layer in trained.layers], [(layer.W, layer.b) for layer in one.layers])
+    assert equal(parameters(trained), parameters(one))
 
 
 def test_an_all_reduce_travels_while_the_stages_below_it_still_compute():
-    """Two stages on each of two devices: the sums of stage 1 are on their way during the backward of stage 0."""
+    """Two stages on each of two devices: the sums of stage 1 travel during the backward of stage 0."""
     schedule = Schedule.from_text(["0F0 1F0 1B0 1A0 0B0 0A0", "0F1 1F1 1B1 1A1 0B1 0A1"], copy_of=(0, 1))
     trace = mp.simulate(schedule, mp.Costs(F=1, B=2, A=1), mp.Link(latency=1))
     spans = {(str(span.label), span.device): span for span in trace.spans}
     assert spans["1A0", 0].lane == "communication" and spans["0B0", 0].lane == "compute"
-    assert (spans["1A0", 0].start, spans["1A0", 0].end) == (5, 6)        # sums sent at 4, there at 5
-    assert (spans["1A1", 1].start, spans["1A1", 1].end) == (6, 7)        # totals there at 6
-    assert spans["0B0", 0].start == 4 and trace.makespan == 10          # lane of device 1 free at 7, 0A0 at 8, 0A1 at 9
+    assert (spans["1A0", 0].start, spans["1A0", 0].end) == (5, 6)  # sums sent at 4, there at 5
+    assert (spans["1A1", 1].start, spans["1A1", 1].end) == (6, 7)  # totals there at 6
+    assert spans["0B0", 0].start == 4
+    assert trace.makespan == 10  # the lane of device 1 is free at 7; 0A0 at 8, 0A1 at 9
     painted = mp.simulate(mp.Schedule.from_text(["F0 B0"]), mp.Costs(A=5, U=7))
     assert painted.makespan == 3, "an order without A and U has no ticks of theirs"
 
@@ -150,7 +157,7 @@ def test_lanes_are_started_in_one_order_or_the_schedule_is_refused():
 ], ids=lambda schedule: schedule.name)
 @pytest.mark.parametrize("link", [mp.Link(), mp.Link(latency=1, bandwidth=64)], ids=["free", "slow"])
 def test_bytes_of_copies_and_updates_are_foreseen(schedule, link):
-    """Spans, messages and the ledger of every device, equal to those of the run, from the second mini-batch on."""
+    """Spans, messages and the ledger of every device are those of the run, from the second mini-batch on."""
     costs = mp.Costs(F=1, B=2, A=Fraction(1, 2), U=1)
     optimizer = mp.Adam() if "U" in schedule.kinds else None
     pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, schedule, costs=costs, link=link, optimizer=optimizer)
@@ -158,7 +165,8 @@ def test_bytes_of_copies_and_updates_are_foreseen(schedule, link):
         pipe.forward_backward(*mini_batch(24))
     sizes = mp.footprints(LAYERS, LOSS, 4, (2,), 3, optimizer=optimizer)
     foreseen = mp.simulate(schedule, costs, link, sizes)
-    assert (foreseen.spans, foreseen.messages, foreseen.idle) == (pipe.trace.spans, pipe.trace.messages, pipe.trace.idle)
+    for what in ("spans", "messages", "idle"):
+        assert getattr(foreseen, what) == getattr(pipe.trace, what)
     for device in range(len(schedule.devices)):
         assert steps(foreseen.ledger(device)) == steps(pipe.trace.ledger(device))
 
@@ -191,7 +199,8 @@ def test_a_run_that_fails_in_an_order_with_updates_leaves_the_parameters():
     with pytest.raises(FloatingPointError, match="the costs became"), np.errstate(all="ignore"):
         pipe.forward_backward(X, Y * 1e300)
     assert equal([layer.W for layer in pipe.layers if layer.W is not None], before) and pipe.n_steps == 1
-    stopped = mp.Pipeline(LAYERS, LOSS, 4, 8, with_updates(build("1f1b", 4, 8)), optimizer=mp.SGD(0.1), memory_limit=400)
+    schedule = with_updates(build("1f1b", 4, 8))
+    stopped = mp.Pipeline(LAYERS, LOSS, 4, 8, schedule, optimizer=mp.SGD(0.1), memory_limit=400)
     before = [layer.W.copy() for layer in stopped.layers if layer.W is not None]
     with pytest.raises(mp.MemoryLimitError):
         stopped.train([mini_batch(16)])

@@ -59,7 +59,7 @@ def test_all_reduces_come_as_early_as_one_order_of_stages_on_all_devices_allows(
             for action, before in zip(order[1:], order):
                 if action.kind == "A":
                     gradient = any(p.stage == action.stage and p.kind in "BW" for p in before.parts)
-                    assert gradient or before.kind == "A" and before.stage > action.stage, order
+                    assert gradient or (before.kind == "A" and before.stage > action.stage), order
 
 
 def test_the_sum_of_a_late_stage_travels_while_earlier_ones_still_compute():
@@ -305,7 +305,7 @@ def test_copies_that_make_no_sense_are_named(copy_of, words):
     (fault,) = schedule.faults()
     assert words in fault
     with pytest.raises(ScheduleError, match="cannot run"):
-        schedule.placements
+        schedule.placements  # noqa: B018
 
 
 def test_copies_on_one_device_share_a_stage_with_one_all_reduce_and_one_update():

@@ -3,6 +3,7 @@
 import re
 import time
 import tracemalloc
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -154,7 +155,7 @@ def running_totals(layers, input_shape, done):
     prepare_forward(every_layer(layers), training=False)
     X = np.zeros((*input_shape, 1), int if isinstance(layers[0], mp.Embedding) else np.float32)
     forward_through(layers, X, {}, call)
-    return [after - before for before, after in zip(totals, totals[1:])]
+    return [after - before for before, after in pairwise(totals)]
 
 
 def test_a_shared_W_is_counted_once():

@@ -1,4 +1,4 @@
-"""The bytes that a simulation foresees are those of the arrays that the run really holds; measured times are times."""
+"""The bytes that a simulation foresees are those of the arrays that a run really holds."""
 
 from dataclasses import replace
 
@@ -17,9 +17,10 @@ LAYERS = [
     mp.Residual(mp.Linear(8, 8), mp.Dropout(0.5)), mp.LayerNorm(8), mp.Linear(8, 3),
 ]
 CONNECTED = [  # two skip connections, and two W in several places each
-    mp.Linear(5, 8), mp.Fork("skip"), mp.Linear(8, 8, tie="W"), mp.Tanh(), mp.Fork("other"), mp.Linear(8, 8, tie="V"), mp.Join("skip"),
-    mp.ReLU(), mp.Linear(8, 8, tie="W"), mp.Join("other", how="concat"), mp.Linear(16, 8), mp.Linear(8, 8, tie="V"), mp.Linear(8, 8, tie="W"),
-    mp.Linear(8, 3),
+    mp.Linear(5, 8), mp.Fork("skip"), mp.Linear(8, 8, tie="W"), mp.Tanh(),
+    mp.Fork("other"), mp.Linear(8, 8, tie="V"), mp.Join("skip"),
+    mp.ReLU(), mp.Linear(8, 8, tie="W"), mp.Join("other", how="concat"),
+    mp.Linear(16, 8), mp.Linear(8, 8, tie="V"), mp.Linear(8, 8, tie="W"), mp.Linear(8, 3),
 ]
 LOSS = mp.SoftmaxCrossEntropy()
 
@@ -30,9 +31,12 @@ def mini_batch(m):
 
 
 def footprints(partition, m, n_microbatches, optimizer=None, layers=LAYERS):
-    """For each micro-batch of m samples, the footprints of its size, found once for each and without numbers."""
+    """For each micro-batch of a mini-batch of m samples, the footprints of its size, without numbers."""
     sizes = [part.stop - part.start for part in even_slices(m, n_microbatches)]
-    of_size = {size: mp.footprints(layers, LOSS, len(partition), (5,), size, partition, optimizer=optimizer) for size in set(sizes)}
+    of_size = {
+        size: mp.footprints(layers, LOSS, len(partition), (5,), size, partition, optimizer=optimizer)
+        for size in set(sizes)
+    }
     return [of_size[size] for size in sizes]
 
 
@@ -47,12 +51,16 @@ def assert_same_bytes(foreseen, held):
 @pytest.mark.parametrize("recompute", RECOMPUTE)
 @pytest.mark.parametrize("name", names_for(4, 8))
 def test_the_bytes_of_every_schedule_are_foreseen_at_every_tick(name, recompute):
-    """K = 4 stages of 1 to 3 layers, 17 samples in 8 ragged micro-batches; before the first update, and after it, with Adam's state."""
+    """K = 4 stages of 1 to 3 layers, 17 samples in 8 ragged micro-batches.
+
+    Before the first update, and after it, with Adam's state.
+    """
     schedule, link, partition = with_recompute(build(name, 4, 8), recompute), mp.Link(latency=1), [2, 2, 3, 1]
     pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, schedule, partition=partition, link=link)
     for optimizer in (None, mp.Adam()):
         pipe.forward_backward(*mini_batch(17))
-        assert_same_bytes(mp.simulate(schedule, link=link, footprints=footprints(partition, 17, 8, optimizer)), pipe.trace)
+        sizes = footprints(partition, 17, 8, optimizer)
+        assert_same_bytes(mp.simulate(schedule, link=link, footprints=sizes), pipe.trace)
         if optimizer is None:
             pipe.step(mp.Adam())
 
@@ -61,8 +69,11 @@ def in_halves(n_stages, n_microbatches):
     """PipeDream with every backward in halves."""
     schedule = pipedream(n_stages, n_microbatches)
     halves = {"B": "IW"}
-    orders = ([Action(kind, s, i) for whole, s, i in order for kind in halves.get(whole, whole)] for order in schedule.devices)
-    return replace(schedule, devices=tuple(map(tuple, orders)))
+    devices = tuple(
+        tuple(Action(kind, s, i) for whole, s, i in order for kind in halves.get(whole, whole))
+        for order in schedule.devices
+    )
+    return replace(schedule, devices=devices)
 
 
 LINKS = [mp.Link(), mp.Link(latency=2), mp.Link(latency=1, bandwidth=64), mp.Link(latency=3, blocking=True)]
@@ -71,7 +82,7 @@ LINKS = [mp.Link(), mp.Link(latency=2), mp.Link(latency=1, bandwidth=64), mp.Lin
 @pytest.mark.parametrize("recompute", RECOMPUTE)
 @pytest.mark.parametrize("name", names_for(4, 8))
 def test_the_bytes_of_skip_connections_and_tied_weights_are_foreseen_at_every_tick(name, recompute):
-    """What they send in between and at the end, over slow and blocking links, with and without work after the last backward."""
+    """What they send in between and at the end, over slow and blocking links."""
     schedule = with_recompute(build(name, 4, 8), recompute)
     for number, link in enumerate(LINKS):
         partition = [[2, 3, 5, 4], [1, 6, 2, 5], [4, 3, 6, 1], [5, 4, 4, 1]][number]
@@ -89,7 +100,8 @@ def test_the_sum_of_tied_gradients_is_held_beside_a_devices_own():
     pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 1)
     pipe.forward_backward(X, X)
     of_W, of_b = 8 * 16, 8 * 4
-    assert [pipe.trace.ledger(device)[-1][1] for device in (0, 1)] == [{"parameters": of_W + of_b, "gradients": 2 * of_W + of_b}] * 2
+    at_the_end = {"parameters": of_W + of_b, "gradients": 2 * of_W + of_b}
+    assert [pipe.trace.ledger(device)[-1][1] for device in (0, 1)] == [at_the_end] * 2
 
 
 def test_measured_footprints_know_skips_and_ties_too():
@@ -103,19 +115,23 @@ def test_measured_footprints_know_skips_and_ties_too():
 ])
 @pytest.mark.parametrize("optimizer", [mp.SGD(0.1), mp.Adam()], ids=["SGD", "Adam"])
 def test_the_bytes_of_asynchronous_schedules_are_foreseen_at_every_tick(name, M, optimizer):
-    """Weight versions among them: 7 mini-batches of M ragged micro-batches, behind 2 others, so that the optimizer has its state."""
+    """Weight versions among them: 7 mini-batches of M ragged micro-batches.
+
+    They come behind 2 others, so that the optimizer has its state.
+    """
     partition, link, m = [2, 2, 3, 1], mp.Link(latency=1), 2 * M + 1
-    pipe = mp.AsynchronousPipeline(LAYERS, LOSS, 4, optimizer, name, n_microbatches=M, partition=partition, link=link)
+    pipe = mp.AsynchronousPipeline(LAYERS, LOSS, 4, optimizer, name, M, partition=partition, link=link)
     pipe.train([mini_batch(m)] * 2)
     pipe.train([mini_batch(m)] * 7)
     assert any("weight versions" in held for _, held in pipe.trace.ledger(0))
-    assert_same_bytes(mp.simulate(pipe.schedule, link=link, footprints=7 * footprints(partition, m, M, optimizer)), pipe.trace)
+    sizes = 7 * footprints(partition, m, M, optimizer)
+    assert_same_bytes(mp.simulate(pipe.schedule, link=link, footprints=sizes), pipe.trace)
 
 
 @settings(max_examples=40)
 @given(st.data())
 def test_bytes_are_foreseen_for_any_schedule_at_any_time(data):
-    """The ledger, bytes by kind, is the same function of time, the exchange between two copies of a network included."""
+    """The ledger, bytes by kind, is the same function of time; the exchange between two copies included."""
     layers = data.draw(st.sampled_from([LAYERS, CONNECTED]))
     partition = data.draw(compositions(len(layers)))
     M = data.draw(st.integers(1, 4))
@@ -123,7 +139,8 @@ def test_bytes_are_foreseen_for_any_schedule_at_any_time(data):
     m, link = data.draw(st.integers(2 * M, 2 * M + 3)), mp.Link(latency=data.draw(st.integers(0, 2)))
     pipe = mp.Pipeline(layers, LOSS, len(partition), M, schedule, partition=partition, link=link)
     pipe.forward_backward(*mini_batch(m))
-    assert_same_bytes(mp.simulate(schedule, link=link, footprints=footprints(partition, m, M, layers=layers)), pipe.trace)
+    sizes = footprints(partition, m, M, layers=layers)
+    assert_same_bytes(mp.simulate(schedule, link=link, footprints=sizes), pipe.trace)
 
 
 def steps(ledger):
@@ -147,27 +164,33 @@ def test_measured_costs_are_seconds_of_each_stage():
     assert costs.message_bytes == [8 * 300 * 200, 8 * 300 * 200, 0]
     trace = mp.simulate(build("1f1b", 3, 6), costs, mp.Link(bandwidth=1e9), measured.footprints)
     assert 6 * (costs.F[1] + costs.B[1]) < trace.makespan and trace.messages[0].n_bytes == 8 * 300 * 200
-    assert [footprint.parameters for footprint in measured.footprints] == [8 * 300 * 301, 8 * 8 * 300 * 301, 8 * 2 * 301]
+    parameters = [footprint.parameters for footprint in measured.footprints]
+    assert parameters == [8 * 300 * 301, 8 * 8 * 300 * 301, 8 * 2 * 301]
 
 
 def test_footprints_that_do_not_fit_are_refused():
     sizes = mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=1).footprints
-    with pytest.raises(ValueError, match="footprints are of 3 micro-batches and 2 stages, but the schedule has 3 and 4: make them for"):
+    message = "footprints are of 3 micro-batches and 2 stages, but the schedule has 3 and 4: make them for"
+    with pytest.raises(ValueError, match=message):
         mp.simulate(build("gpipe", 4, 3), footprints=sizes)
-    with pytest.raises(ValueError, match="footprints are of 2 micro-batches and 1, 2 stages, but the schedule has 2 and 2"):
+    message = "footprints are of 2 micro-batches and 1, 2 stages, but the schedule has 2 and 2"
+    with pytest.raises(ValueError, match=message):
         mp.simulate(build("gpipe", 2, 2), footprints=[sizes, sizes[:1]])
     for i, junk in ((0, [None, None]), (1, [sizes, None]), (0, [sizes[0], 3]), (0, [tuple(sizes)] * 2)):
-        with pytest.raises(ValueError, match=rf"footprints\[{i}\] is .*, but must be a list with a Footprint for each stage"):
+        message = rf"footprints\[{i}\] is .*, but must be a list with a Footprint for each stage"
+        with pytest.raises(ValueError, match=message):
             mp.simulate(build("gpipe", 2, 2), footprints=junk)
-    with pytest.raises(ValueError, match=r"footprints is an empty list: pass footprints\(...\) or measure\(...\).footprints"):
+    message = r"footprints is an empty list: pass footprints\(...\) or measure\(...\).footprints"
+    with pytest.raises(ValueError, match=message):
         mp.simulate(build("gpipe", 2, 3), footprints=[])
     with pytest.raises(ValueError, match=r"footprints is a Measured: pass footprints\(...\)"):
         mp.simulate(build("gpipe", 2, 3), footprints=mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=1))
-    message = r"the schedule does FIW on stage 0, but the footprints are of FB: make them with patterns=\['FIW'"
+    message = r"does FIW on stage 0, but the footprints are of FB: make them with patterns=\['FIW'"
     with pytest.raises(ValueError, match=message):
         mp.simulate(build("zb-h1", 2, 3), footprints=mp.footprints(LAYERS, LOSS, 2, (5,), 4, patterns=["FB"]))
     uneven = replace(Schedule.from_text(["F0 B0 U0 F1 B1 F2 B2 U2"]), versions=((0, 1, 1),))
-    with pytest.raises(ValueError, match=r"apply \[1, 2\] micro-batches: their bytes are only foreseen where all apply equally many"):
+    message = r"apply \[1, 2\] micro-batches: their bytes are only foreseen where all apply equally many"
+    with pytest.raises(ValueError, match=message):
         mp.simulate(uneven, footprints=mp.footprints(LAYERS, LOSS, 1, (5,), 4))
     with pytest.raises(ValueError, match="n_rounds=0 must be at least 1"):
         mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=0)

@@ -129,15 +129,15 @@ def test_wrong_labels_are_refused_with_the_remedy():
         loss.forward(np.zeros((3, 4)), np.zeros(4))
     with pytest.raises(ValueError, match=r"labels have shape \(3, 5\), but the predictions have \(3, 4\)"):
         loss.forward(np.zeros((3, 4)), np.zeros((3, 5)))
-    with pytest.raises(ValueError, match="column 1 of the labels adds up to 2.0, not 1"):
+    with pytest.raises(ValueError, match=r"column 1 of the labels adds up to 2\.0, not 1"):
         loss.check(np.array([[1.0, 1.0], [0.0, 1.0]]))
-    with pytest.raises(ValueError, match="column 0 of the labels adds up to 1.01"):
+    with pytest.raises(ValueError, match=r"column 0 of the labels adds up to 1\.01"):
         loss.check(np.array([[0.51], [0.5]]))
     with pytest.raises(ValueError, match="or has a negative entry"):
         loss.check(np.array([[2.0], [-1.0]]))
-    with pytest.raises(ValueError, match="lie outside 0..1: put a Sigmoid before it"):
+    with pytest.raises(ValueError, match=r"lie outside 0\.\.1: put a Sigmoid before it"):
         mp.BinaryCrossEntropy().forward(np.array([[-0.5, 1.5]]), np.array([[0.0, 1.0]]))
-    with pytest.raises(ValueError, match="1 of 2 labels lie outside 0..1, the first is 2.0"):
+    with pytest.raises(ValueError, match=r"1 of 2 labels lie outside 0\.\.1, the first is 2\.0"):
         mp.BinaryCrossEntropy().check(np.array([[2.0, 1.0]]))
     with pytest.raises(RuntimeError, match="call forward"):
         mp.MeanSquaredError().backward()

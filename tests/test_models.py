@@ -27,7 +27,7 @@ every_model = pytest.mark.parametrize("name", MODELS)
 
 
 def mini_batch(name, dtype=np.float64):
-    layers, input_shape, output_shape = MODELS[name]
+    _, input_shape, _ = MODELS[name]
     rng = np.random.default_rng(0)
     if name == "transformer":
         X = rng.integers(0, 3, (*input_shape, M))

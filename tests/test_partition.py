@@ -8,6 +8,7 @@ import random
 import re
 import time
 from fractions import Fraction
+from itertools import pairwise
 
 import matplotlib
 import numpy as np
@@ -180,7 +181,7 @@ def slowest(costs, speeds, cuts, memory, limit, K, counts):
     ends = list(itertools.accumulate(counts, initial=0))
     limits = limit if isinstance(limit, list) else [limit] * K
     times = []
-    for stage, (start, end) in enumerate(zip(ends, ends[1:])):
+    for stage, (start, end) in enumerate(pairwise(ends)):
         if memory and sum(exact(memory[start:end])) > Fraction(limits[stage]):
             return math.inf
         times.append(

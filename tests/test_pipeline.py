@@ -25,14 +25,15 @@ def mini_batch(m=10, dtype=np.float64):
 
 
 def pipeline(n_stages=3, n_microbatches=4, schedule="gpipe", recompute=False, **options):
-    return mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), n_stages, n_microbatches, schedule, recompute, **options)
+    loss = mp.SoftmaxCrossEntropy()
+    return mp.Pipeline(LAYERS, loss, n_stages, n_microbatches, schedule, recompute, **options)
 
 
 @pytest.mark.parametrize("schedule", BUILDERS)
 @pytest.mark.parametrize("recompute", [False, True])
 def test_ticking_leaves_the_trace_cost_and_gradients_of_running(schedule, recompute):
     X, Y = mini_batch()
-    whole, stepped = (pipeline(n_stages=4, n_microbatches=8, schedule=schedule, recompute=recompute) for _ in range(2))
+    whole, stepped = (pipeline(4, 8, schedule, recompute) for _ in range(2))
     J = whole.forward_backward(X, Y)
     stepped.start(X, Y)
     ticks = 1
@@ -63,7 +64,8 @@ def test_after_three_ticks_the_stashes_are_those_of_the_diagram():
 
 def test_stages_do_not_share_anything():
     stages = pipeline().stages
-    assert [len(stage.layers) for stage in stages] == [2, 2, 1] and [stage.loss is None for stage in stages] == [True, True, False]
+    assert [len(stage.layers) for stage in stages] == [2, 2, 1]
+    assert [stage.loss is None for stage in stages] == [True, True, False]
     assert len({id(layer) for stage in stages for layer in stage.layers}) == 5
 
 
@@ -74,7 +76,10 @@ def test_a_pipeline_is_a_drop_in_for_sequential():
     assert np.array_equal(whole.predict(X), pipe.predict(X))
     whole.forward_backward(X, Y)
     pipe.forward_backward(X, Y)
-    assert [[np.shape(part) for part in pair] for pair in whole.gradients] == [[np.shape(part) for part in pair] for pair in pipe.gradients]
+    ours, theirs = (
+        [[np.shape(part) for part in pair] for pair in net.gradients] for net in (pipe, whole)
+    )
+    assert ours == theirs
 
 
 def test_networks_do_not_share_the_layers_that_they_were_built_from():
@@ -94,9 +99,8 @@ def test_parameters_that_a_layer_has_are_kept():
 
 def test_weights_depend_on_the_place_of_the_layer_alone():
     for n_stages in (1, 2, 5):
-        assert all(
-            a.W is None or np.array_equal(a.W, b.W) for a, b in zip(pipeline(n_stages).layers, pipeline(3).layers)
-        )
+        pairs = zip(pipeline(n_stages).layers, pipeline(3).layers)
+        assert all(a.W is None or np.array_equal(a.W, b.W) for a, b in pairs)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -140,8 +144,8 @@ def test_every_buffer_may_be_overwritten_after_it_was_sent(monkeypatch):
 def test_peak_bytes_are_those_of_the_arrays_really_held(schedule, alive):
     """Linear layers of 8 units and micro-batches of 2, counted by hand: device 0 in the middle of its last F.
 
-    Each micro-batch alive is one input (8 x 2 numbers); the parameters are W (8 x 8) and b (8 x 1). At the peak
-    in the forward phase the newest output is held too, and in GPipe all inputs.
+    Each micro-batch alive is one input (8 x 2 numbers); the parameters are W (8 x 8) and b (8 x 1). At the
+    peak in the forward phase the newest output is held too, and in GPipe all inputs.
     """
     layers = [mp.Linear(8, 8)] * 3
     pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 8, schedule)
@@ -157,7 +161,7 @@ def test_peak_bytes_are_those_of_the_arrays_really_held(schedule, alive):
 
 
 def test_recomputation_keeps_only_the_inputs():
-    """A stage of Linear and Tanh: its caches are input and output; with recomputation only the input stays."""
+    """A stage of Linear and Tanh: its caches are input and output; with recomputation, only the input."""
     layers = [mp.Linear(8, 8), mp.Tanh()] * 2
     X = np.ones((8, 32))
     held = {}
@@ -189,7 +193,7 @@ def test_at_the_end_a_device_holds_its_parameters_and_gradients_and_nothing_else
 
 
 def test_the_last_stage_stashes_its_own_labels_only():
-    """Its caches of one micro-batch of 2: the input of Linear, the softmax, and the labels; not the whole of Y."""
+    """Its caches of a micro-batch of 2: the input of Linear, the softmax, and its labels; not all of Y."""
     pipe = mp.Pipeline([mp.Linear(4, 3)], mp.SoftmaxCrossEntropy(), 1, 5)
     pipe.start(*mini_batch())
     pipe.tick()
@@ -224,7 +228,9 @@ def test_except_last_equals_always_and_saves_one_recomputation_on_each_stage(sch
     runs = {}
     for mode in ("never", "always", "except_last", True, False):
         pipe = pipeline(4, 4, schedule, mode)
-        runs[mode] = pipe.forward_backward(X, Y), leaves(pipe.gradients), [span.label for span in pipe.trace.spans if span.label.kind == "R"]
+        J = pipe.forward_backward(X, Y)
+        recomputed = [span.label for span in pipe.trace.spans if span.label.kind == "R"]
+        runs[mode] = J, leaves(pipe.gradients), recomputed
     for J, gradients, _ in runs.values():
         assert J == runs["never"][0] and all(map(np.array_equal, gradients, runs["never"][1]))
     counts = {mode: len(recomputed) for mode, (_, _, recomputed) in runs.items()}
@@ -252,7 +258,7 @@ def test_the_tree_sum_has_the_same_bits_in_any_order(data):
     assert shuffled.value == reference.value
 
 
-@pytest.mark.parametrize("order", [list, lambda terms: list(reversed(list(terms)))], ids=["upwards", "downwards"])
+@pytest.mark.parametrize("order", [list, lambda terms: list(terms)[::-1]], ids=["upwards", "downwards"])
 def test_the_tree_sum_keeps_few_pending_sums(order):
     for n in range(1, 130):
         total, most = TreeSum(n), 0
@@ -266,7 +272,7 @@ def test_an_incomplete_sum_is_refused():
     total = TreeSum(3)
     total.add(0, [1])
     with pytest.raises(RuntimeError, match="sum of 3 terms is not complete"):
-        total.value
+        total.value  # noqa: B018
 
 
 def test_equal_counts():
@@ -316,9 +322,10 @@ def test_the_data_may_change_while_a_run_is_stepped_through():
 
 def test_seed_and_dtype_decide_the_first_weights():
     assert not np.array_equal(pipeline(seed=1).layers[0].W, pipeline(seed=2).layers[0].W)
-    assert pipeline(dtype=np.float32).layers[0].W.dtype == np.float32 and pipeline().layers[0].W.dtype == np.float64
+    assert pipeline(dtype=np.float32).layers[0].W.dtype == np.float32
+    assert pipeline().layers[0].W.dtype == np.float64
     drawn = mp.he(np.random.default_rng([7, 2]), 6, 5)
-    assert np.array_equal(pipeline(seed=7).layers[2].W, drawn)  # he is the default; layer 2 has its own generator
+    assert np.array_equal(pipeline(seed=7).layers[2].W, drawn)  # he is the default
 
 
 def test_a_step_is_one_update():
@@ -333,78 +340,174 @@ def test_costs_belong_to_their_stage_and_a_recompute_costs_a_forward():
     schedule = mp.schedules.with_recompute(build("gpipe", 3, 2))
     trace = mp.simulate(schedule, mp.Costs(F=[1, 2, 3], B=[4, 5, 6]))
     ticks = {(span.label.kind, span.device): span.end - span.start for span in trace.spans}
-    assert ticks == {(kind, s): cost for kind, costs in [("F", [1, 2, 3]), ("B", [4, 5, 6]), ("R", [1, 2, 3])] for s, cost in enumerate(costs)}
+    of_stages = {"F": [1, 2, 3], "B": [4, 5, 6], "R": [1, 2, 3]}
+    assert ticks == {(kind, s): cost for kind, costs in of_stages.items() for s, cost in enumerate(costs)}
 
 
 def test_nobody_computes_the_derivative_by_the_data(monkeypatch):
-    """The first layer's dA_prev is not wanted, so its backward_input is never called, in either kind of network."""
+    """The first layer's dA_prev is not wanted: in no network is its backward_input called."""
     called = []
     backward_input = mp.Linear.backward_input
-    monkeypatch.setattr(mp.Linear, "backward_input", lambda self, dZ: called.append(self) or backward_input(self, dZ))
+
+    def recorded(self, dZ):
+        called.append(self)
+        return backward_input(self, dZ)
+
+    monkeypatch.setattr(mp.Linear, "backward_input", recorded)
     for net in (pipeline(), mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy())):
         net.forward_backward(*mini_batch())
         assert net.layers[0] not in called and net.layers[2] in called
 
 
+ONE_OUTPUT = mp.Sequential([mp.Linear(4, 1)], mp.MeanSquaredError())
 WRONG = {
-    "a class for a layer": (lambda: mp.Sequential([mp.ReLU], None), "pass a layer object, such as Linear(2, 3) or ReLU()"),
-    "a name for a loss": (lambda: mp.Sequential(LAYERS, "mse"), "pass a loss object, such as MeanSquaredError()"),
+    "a class for a layer": (
+        lambda: mp.Sequential([mp.ReLU], None),
+        "pass a layer object, such as Linear(2, 3) or ReLU()",
+    ),
+    "a name for a loss": (
+        lambda: mp.Sequential(LAYERS, "mse"),
+        "pass a loss object, such as MeanSquaredError()",
+    ),
     "a class for a loss": (lambda: mp.Sequential(LAYERS, mp.MeanSquaredError), "pass a loss object"),
-    "no loss": (lambda: mp.Sequential(LAYERS, None).forward_backward(*mini_batch()), "this network has no loss"),
+    "no loss": (
+        lambda: mp.Sequential(LAYERS, None).forward_backward(*mini_batch()),
+        "this network has no loss",
+    ),
     "a dtype of whole numbers": (lambda: pipeline(dtype=int), "must be one of floats"),
     "half a micro-batch": (lambda: pipeline(n_microbatches=2.5), "n_microbatches=2.5 must be a whole number"),
     "text for costs": (lambda: pipeline(costs="F=1"), "must be Costs(F=..., B=...)"),
     "a list for a schedule": (lambda: pipeline(schedule=["F0 B0"]), "or Schedule.from_text(...)"),
-    "one row of labels": (lambda: mp.Sequential([mp.Linear(4, 1)], mp.MeanSquaredError()).forward_backward(np.ones((4, 2)), np.ones(2)),
-                          "make them one row with Y.reshape(1, -1)"),
-    "more micro-batches than samples": (lambda: pipeline(n_microbatches=16).forward_backward(*mini_batch()),
-                                        "n_microbatches=16 exceeds the batch of m=10 samples: use at most 10, or a larger batch"),
+    "one row of labels": (
+        lambda: ONE_OUTPUT.forward_backward(np.ones((4, 2)), np.ones(2)),
+        "make them one row with Y.reshape(1, -1)",
+    ),
+    "more micro-batches than samples": (
+        lambda: pipeline(n_microbatches=16).forward_backward(*mini_batch()),
+        "n_microbatches=16 exceeds the batch of m=10 samples: use at most 10, or a larger batch",
+    ),
     "no micro-batch": (lambda: pipeline(n_microbatches=0), "n_microbatches=0 must both be at least 1"),
-    "more stages than layers": (lambda: pipeline(n_stages=6), "n_stages=6 does not fit 5 layers: use 1 to 5 stages"),
+    "more stages than layers": (
+        lambda: pipeline(n_stages=6),
+        "n_stages=6 does not fit 5 layers: use 1 to 5 stages",
+    ),
     "no stage": (lambda: pipeline(n_stages=0), "n_stages=0 does not fit 5 layers"),
     "no layer": (lambda: mp.Sequential([], mp.MeanSquaredError()), "at least 1 layer, got 0"),
-    "a partition that does not add up": (lambda: pipeline(partition=[2, 2, 2]), "partition=[2, 2, 2] adds up to 6 for 5 layers"),
+    "a partition that does not add up": (
+        lambda: pipeline(partition=[2, 2, 2]),
+        "partition=[2, 2, 2] adds up to 6 for 5 layers",
+    ),
     "an empty stage": (lambda: pipeline(partition=[5, 0, 0]), "give each stage at least 1 layer"),
     "a partition of other length": (lambda: pipeline(partition=[3, 2]), "makes 2 stages, but n_stages=3"),
-    "a partition of floats": (lambda: pipeline(partition=[2.0, 2.0, 1.0]), "partition[0]=2.0 must be a whole number"),
-    "a partition that is a number": (lambda: pipeline(partition=2), "partition=2 must be a list with the number of layers of each stage"),
-    "a partition for sqrt that does not add up": (lambda: pipeline(partition=[4, 4, 4], recompute="sqrt"), "partition=[4, 4, 4] adds up to 12 for 5"),
-    "a partition for sqrt of other length": (lambda: pipeline(partition=[3, 2], recompute="sqrt"), "makes 2 stages, but n_stages=3"),
-    "a partition for sqrt with an empty stage": (lambda: pipeline(partition=[5, 0, 0], recompute="sqrt"), "give each stage at least 1 layer"),
+    "a partition of floats": (
+        lambda: pipeline(partition=[2.0, 2.0, 1.0]),
+        "partition[0]=2.0 must be a whole number",
+    ),
+    "a partition that is a number": (
+        lambda: pipeline(partition=2),
+        "partition=2 must be a list with the number of layers of each stage",
+    ),
+    "a partition for sqrt that does not add up": (
+        lambda: pipeline(partition=[4, 4, 4], recompute="sqrt"),
+        "partition=[4, 4, 4] adds up to 12 for 5",
+    ),
+    "a partition for sqrt of other length": (
+        lambda: pipeline(partition=[3, 2], recompute="sqrt"),
+        "makes 2 stages, but n_stages=3",
+    ),
+    "a partition for sqrt with an empty stage": (
+        lambda: pipeline(partition=[5, 0, 0], recompute="sqrt"),
+        "give each stage at least 1 layer",
+    ),
     "a partition for footprints of other length": (
-        lambda: mp.footprints([mp.Linear(2, 2)] * 5, mp.MeanSquaredError(), 3, (2,), 4, [3, 2]), "makes 2 stages, but n_stages=3",
+        lambda: mp.footprints([mp.Linear(2, 2)] * 5, mp.MeanSquaredError(), 3, (2,), 4, [3, 2]),
+        "makes 2 stages, but n_stages=3",
     ),
     "a misspelt schedule": (lambda: pipeline(schedule="1f1"), "unknown schedule '1f1': did you mean '1f1b'?"),
-    "a schedule of other size": (lambda: pipeline(schedule=build("gpipe", 2, 4)), "is for 2 stages and 4 micro-batches, but n_stages=3"),
-    "a schedule with faults": (lambda: mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 1, 2, mp.Schedule.from_text("F0 F1 B1", 2)),
-                               "device 0 never does 0B0 (missing)"),
-    "an unknown mode of recomputation": (lambda: pipeline(recompute="sometimes"),
-                                         "recompute='sometimes' must be one of 'never', 'always', 'except_last', True or False"),
-    "recomputing twice": (lambda: mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 1, 1, mp.Schedule.from_text("F0 R0 B0"), True), "recomputes already"),
-    "a list for a mode of recomputation": (lambda: pipeline(recompute=["always"]), "recompute=['always'] must be one of"),
-    "text for a limit": (lambda: pipeline(memory_limit="8 GB"), "memory_limit='8 GB' must be a number of bytes, such as 8 * 2**30"),
-    "a limit that is not a number": (lambda: pipeline(memory_limit=float("nan")), "memory_limit=nan bytes must be above 0"),
+    "a schedule of other size": (
+        lambda: pipeline(schedule=build("gpipe", 2, 4)),
+        "is for 2 stages and 4 micro-batches, but n_stages=3",
+    ),
+    "a schedule with faults": (
+        lambda: pipeline(1, 2, mp.Schedule.from_text("F0 F1 B1", 2)),
+        "device 0 never does 0B0 (missing)",
+    ),
+    "an unknown mode of recomputation": (
+        lambda: pipeline(recompute="sometimes"),
+        "recompute='sometimes' must be one of 'never', 'always', 'except_last', True or False",
+    ),
+    "recomputing twice": (
+        lambda: pipeline(1, 1, mp.Schedule.from_text("F0 R0 B0"), True),
+        "recomputes already",
+    ),
+    "a list for a mode of recomputation": (
+        lambda: pipeline(recompute=["always"]),
+        "recompute=['always'] must be one of",
+    ),
+    "text for a limit": (
+        lambda: pipeline(memory_limit="8 GB"),
+        "memory_limit='8 GB' must be a number of bytes, such as 8 * 2**30",
+    ),
+    "a limit that is not a number": (
+        lambda: pipeline(memory_limit=float("nan")),
+        "memory_limit=nan bytes must be above 0",
+    ),
     "a class for a schedule": (lambda: pipeline(schedule=mp.Schedule), "or Schedule.from_text(...)"),
-    "a function that makes no schedule": (lambda: pipeline(schedule=lambda K, M: None),
-                                          "returns None for 3 stages and 4 micro-batches: let it return a Schedule"),
-    "a function that makes another size": (lambda: pipeline(schedule=lambda K, M: build("gpipe", K, M + 1)),
-                                           "is for 3 stages and 5 micro-batches, but n_stages=3 and n_microbatches=4"),
-    "an optimizer without an update": (lambda: pipeline(optimizer=mp.SGD(1)), "no U for an optimizer: hand it to step(optimizer), or put"),
-    "training without an update": (lambda: pipeline().train([mini_batch()]),
-                                   "has no U: use forward_backward and step(optimizer) for each mini-batch, or put updates into"),
-    "no batches": (lambda: pipeline(schedule=with_updates(build("gpipe", 3, 4)), optimizer=mp.SGD(1)).train(None),
-                   "batches must be a list of pairs (X, Y)"),
+    "a function that makes no schedule": (
+        lambda: pipeline(schedule=lambda K, M: None),
+        "returns None for 3 stages and 4 micro-batches: let it return a Schedule",
+    ),
+    "a function that makes another size": (
+        lambda: pipeline(schedule=lambda K, M: build("gpipe", K, M + 1)),
+        "is for 3 stages and 5 micro-batches, but n_stages=3 and n_microbatches=4",
+    ),
+    "an optimizer without an update": (
+        lambda: pipeline(optimizer=mp.SGD(1)),
+        "no U for an optimizer: hand it to step(optimizer), or put",
+    ),
+    "training without an update": (
+        lambda: pipeline().train([mini_batch()]),
+        "has no U: use forward_backward and step(optimizer) for each mini-batch, or put updates into",
+    ),
+    "no batches": (
+        lambda: pipeline(schedule=with_updates(build("gpipe", 3, 4)), optimizer=mp.SGD(1)).train(None),
+        "batches must be a list of pairs (X, Y)",
+    ),
     "too many costs": (lambda: pipeline(costs=mp.Costs(F=[1, 2])), "F has 2 costs for 3 stages"),
     "a cost of nothing": (lambda: pipeline(costs=mp.Costs(B=0)), "B=0 on stage 0"),
-    "an empty batch": (lambda: pipeline().forward_backward(np.zeros((4, 0)), np.zeros((3, 0))), "a batch of 0 samples"),
+    "an empty batch": (
+        lambda: pipeline().forward_backward(np.zeros((4, 0)), np.zeros((3, 0))),
+        "a batch of 0 samples",
+    ),
     "one axis": (lambda: pipeline().forward_backward(np.zeros(4), np.zeros(3)), "at least two axes"),
-    "labels of the wrong length": (lambda: pipeline().forward_backward(np.zeros((4, 10)), np.ones((3, 9)) / 3), "10 samples but labels of shape (3, 9)"),
-    "class numbers for labels": (lambda: pipeline().forward_backward(np.zeros((4, 10)), np.zeros(10, int)), "one_hot(labels, n_classes=3)"),
-    "NaN in the data": (lambda: pipeline().forward_backward(np.full((4, 10), np.nan), mini_batch()[1]), "X holds NaN or infinity in 40 of 40 places"),
-    "NaN in the labels": (lambda: pipeline().forward_backward(np.zeros((4, 10)), np.full((3, 10), np.nan)), "Y holds NaN or infinity"),
-    "words for data": (lambda: pipeline().forward_backward(np.full((4, 10), "a"), mini_batch()[1]), "pass real numbers"),
-    "wrong inputs": (lambda: pipeline().forward_backward(np.zeros((5, 10)), mini_batch()[1]), "Linear(4, 6) needs A_prev of shape (4, m), got (5, 3)"),
-    "wrong outputs": (lambda: pipeline().forward_backward(np.zeros((4, 10)), np.ones((2, 10)) / 2), "the labels have shape (2, 3), but the predictions have (3, 3)"),
+    "labels of the wrong length": (
+        lambda: pipeline().forward_backward(np.zeros((4, 10)), np.ones((3, 9)) / 3),
+        "10 samples but labels of shape (3, 9)",
+    ),
+    "class numbers for labels": (
+        lambda: pipeline().forward_backward(np.zeros((4, 10)), np.zeros(10, int)),
+        "one_hot(labels, n_classes=3)",
+    ),
+    "NaN in the data": (
+        lambda: pipeline().forward_backward(np.full((4, 10), np.nan), mini_batch()[1]),
+        "X holds NaN or infinity in 40 of 40 places",
+    ),
+    "NaN in the labels": (
+        lambda: pipeline().forward_backward(np.zeros((4, 10)), np.full((3, 10), np.nan)),
+        "Y holds NaN or infinity",
+    ),
+    "words for data": (
+        lambda: pipeline().forward_backward(np.full((4, 10), "a"), mini_batch()[1]),
+        "pass real numbers",
+    ),
+    "wrong inputs": (
+        lambda: pipeline().forward_backward(np.zeros((5, 10)), mini_batch()[1]),
+        "Linear(4, 6) needs A_prev of shape (4, m), got (5, 3)",
+    ),
+    "wrong outputs": (
+        lambda: pipeline().forward_backward(np.zeros((4, 10)), np.ones((2, 10)) / 2),
+        "the labels have shape (2, 3), but the predictions have (3, 3)",
+    ),
 }
 
 
@@ -458,8 +561,9 @@ def test_a_run_that_fails_leaves_the_parameters_as_they_were_and_the_pipeline_us
 def test_what_is_no_optimizer_is_refused_before_anything_changes(junk):
     pipe = mp.Pipeline([mp.Linear(2, 1)], mp.MeanSquaredError(), 1, 1)
     pipe.forward_backward(np.ones((2, 1)), np.ones((1, 1)))
-    with pytest.raises(ValueError, match=r"optimizer is .*: pass an object, such as SGD\(learning_rate=0.1\)"):
+    words = r"optimizer is .*: pass an object, such as SGD\(learning_rate=0.1\)"
+    with pytest.raises(ValueError, match=words):
         pipe.step(junk)
     assert pipe.n_steps == 0
-    with pytest.raises(ValueError, match=r"optimizer is .*: pass an object, such as SGD\(learning_rate=0.1\)"):
+    with pytest.raises(ValueError, match=words):
         mp.AsynchronousPipeline([mp.Linear(2, 1)], mp.MeanSquaredError(), 1, junk)

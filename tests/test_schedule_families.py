@@ -91,7 +91,8 @@ def test_no_two_passes_of_a_building_block_meet_in_a_slot():
     for K in range(1, 31):
         half, least = 0 if K % 2 else 3, 0 if K % 3 else 2
         assert not meet(K, climb=2, wait=half, turn=1) and not meet(K, climb=1, wait=least, turn=0)
-        assert meet(K, climb=2, wait=0, turn=1) == (half > 0) and meet(K, climb=1, wait=0, turn=0) == (least > 0)
+        assert meet(K, climb=2, wait=0, turn=1) == (half > 0)
+        assert meet(K, climb=1, wait=0, turn=0) == (least > 0)
         assert K == 1 or meet(K, climb=2, wait=half, turn=0)
 
 
@@ -160,7 +161,8 @@ def test_three_bubbles_equal_their_closed_forms():
     2r/v before device 0 does; with halves, W keeps it busy to the end. In ZB-H2 and ZB-V no device ever waits
     between its actions.
     """
-    for K, M in [(K, M) for K in range(2, 9) for M in (K, K + 1, 2 * K - 1, 2 * K, 4 * K)]:
+    sizes = [(K, M) for K in range(2, 9) for M in (K, K + 1, 2 * K - 1, 2 * K, 4 * K)]
+    for K, M in sizes:
         forms = {
             "naive": (3 * K * M, 3), "looped": (3 * M + Fraction(3 * (K - 1), 2), Fraction(3, 2)),
             "zb-h1": (3 * M + K - 1, 1),
@@ -300,7 +302,8 @@ def test_dropped_micro_batches():
     """Every stage has each micro-batch once in each pass, whatever legal K = 1..8 and M up to 4K are."""
     for builder in (v_half, v_min, dualpipe, dualpipe_v, chimera):
         legal = LEGAL.get(builder.__name__.replace("_", "-"), lambda K, M: True)
-        for K, M in [(K, M) for K in range(1, 9) for M in range(1, 4 * K + 1) if legal(K, M)]:
+        sizes = [(K, M) for K in range(1, 9) for M in range(1, 4 * K + 1) if legal(K, M)]
+        for K, M in sizes:
             schedule = builder(K, M)
             counts = Counter(part for device in range(K) for part in schedule.parts(device))
             stages = range(schedule.n_stages)

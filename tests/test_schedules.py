@@ -171,7 +171,7 @@ def changed_schedules(draw, closing=False):
     """
     name = draw(st.sampled_from(sorted(BUILDERS | ASYNCHRONOUS)))
     K, M = draw(st.sampled_from([(1, 1), (2, 2), (2, 3), (2, 4), (4, 4), (4, 8)]))
-    assume(name in names_for(K, M) or name in ASYNCHRONOUS and M % K == 0)
+    assume(name in names_for(K, M) or (name in ASYNCHRONOUS and M % K == 0))
     schedule = build(name, K, M)
     if closing:
         schedule = in_copies(schedule, draw(st.integers(1, 3)))
@@ -224,7 +224,7 @@ def comes_to_its_end(schedule):
         if kind == "U":
             alone = "A" not in kinds and len(devices_of[s]) == 1
             return i in gradients and max(gradients) == i and (here in over or alone)
-        if kind in "BW" and here in summed or updated[here] and not schedule.versions:
+        if (kind in "BW" and here in summed) or (updated[here] and not schedule.versions):
             return False
         too_new = schedule.versions and schedule.versions[s][i] > updated[here]
         return bool({
@@ -324,7 +324,8 @@ def test_stages_may_share_a_device():
     (lambda: v_min(2.0, 4), "n_stages=2.0 and n_microbatches=4 must both be whole numbers"),
     (lambda: build("zb-v", 1, 4),
      "'zb-v' puts 2 stages on each device, which n_stages=1 does not allow: use 2"),
-    (lambda: mp.simulate("1f1b"), "schedule='1f1b' is not a Schedule: pass one, such as build('1f1b', n_stages, n_microbatches)"),
+    (lambda: mp.simulate("1f1b"),
+     "schedule='1f1b' is not a Schedule: pass one, such as build('1f1b', n_stages, n_microbatches)"),
     (lambda: mp.simulate(gpipe(2, 2), {"F": 1}), "costs={'F': 1} must be Costs(F=..., B=...)"),
     (lambda: mp.simulate(gpipe(2, 2), mp.Costs(B=None)),
      "B=None on stage 0: a cost is a finite number of ticks above 0"),

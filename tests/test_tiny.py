@@ -6,6 +6,7 @@ Each check takes the module `tiny`, so that `test_turns_red` can hand it one wit
 import ast
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -42,7 +43,7 @@ def networks(tiny, numbers, m):
     """The same layers, once of `tiny` and once of the package, and a mini-batch."""
     rng = np.random.default_rng(m)
     small, layers = [], []
-    for n_prev, n in zip(SIZES, SIZES[1:]):
+    for n_prev, n in pairwise(SIZES):
         linear = tiny.Linear(n_prev, n, rng)
         linear.W, linear.b = numbers(rng, (n, n_prev)), numbers(rng, (n, 1))
         small += [linear, tiny.ReLU()]
@@ -69,7 +70,8 @@ def of_package(model, X, Y):
 
 
 def ticks(trace):
-    return [(device, label.kind, label.microbatch, start, end) for device, label, start, end, _ in trace.spans]
+    spans = trace.spans
+    return [(device, label.kind, label.microbatch, start, end) for device, label, start, end, _ in spans]
 
 
 def check_equals_the_package(tiny, numbers, m, settings):

@@ -6,7 +6,7 @@ from ..optimizers import Adam
 from ..partitioning import partition
 from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
 from ..planning import simulate
-from ..planning.footprints import WithoutNumbers
+from ..planning.without_numbers import WithoutNumbers
 from ..schedules import Costs, build, with_recompute
 
 N_TOKENS, D, N_HEADS, N_BLOCKS, N_PLACES = 32_000, 2048, 32, 48, 1024  # the Transformer of GPipe's table 2

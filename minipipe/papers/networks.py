@@ -7,7 +7,7 @@ import numpy as np
 from ..description import describe
 from ..losses import SoftmaxCrossEntropy
 from ..models import amoebanet_d, transformer
-from ..planning.footprints import WithoutNumbers
+from ..planning.without_numbers import WithoutNumbers
 
 IMAGE = 224
 N_TOKENS, WIDTH, N_HEADS, LENGTH = 32_000, 2048, 32, 1024

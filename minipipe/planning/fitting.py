@@ -1,4 +1,4 @@
-"""Which way of training a network fits into the memory of some devices, and is the fastest; nothing is built or run."""
+"""Which way of training a network fits some devices, and is the fastest; nothing is built or run."""
 
 from itertools import accumulate, groupby
 from math import gcd
@@ -10,13 +10,13 @@ import numpy as np
 from ..cluster import Link
 from ..description import describe
 from ..functions import whole_number
-from ..schedules import BUILDERS, RECOMPUTE, STAGES_PER_DEVICE, Costs, Schedule, build, with_recompute
-from ..partitioning import costs_of_layers
-from .footprints import WithoutNumbers, checked_layers
-from .foresight import patterns_of
+from ..partitioning import costs_of_layers, loads, min_max
 from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
+from ..schedules import BUILDERS, RECOMPUTE, STAGES_PER_DEVICE, Costs, Schedule, build, with_recompute
+from .footprints import checked_layers
+from .foresight import patterns_of
 from .simulation import simulate
-from ..partitioning import loads, min_max
+from .without_numbers import WithoutNumbers
 
 MODES = (*RECOMPUTE, EVERY_SQRT)
 DEVICES = (1, 2, 4, 8)
@@ -24,10 +24,15 @@ MOST_MICROBATCHES = 64
 
 
 class Setting(NamedTuple):
-    """A way to train: K devices, M micro-batches, a schedule and a mode of recomputation by name, and where the network is cut.
+    """A way to train.
 
-    partition: the number of layers of each stage, for a `Pipeline`. costs: of these stages. makespan: of a mini-batch, in the
-    unit of the costs. peak_bytes: on the device that holds most; fits: whether that is within the limit.
+    n_devices, n_microbatches: K and M.
+    schedule, recompute: by name.
+    partition: the number of layers of each stage, for a `Pipeline`.
+    costs: of these stages.
+    makespan: of a mini-batch, in the unit of the costs.
+    peak_bytes: on the device that holds most.
+    fits: whether that is within the limit.
     """
 
     n_devices: int
@@ -41,34 +46,48 @@ class Setting(NamedTuple):
     fits: bool
 
 
-def what_fits(layers, loss, input_shape, batch_size, memory_limit, n_devices=None, n_microbatches=None, schedules=tuple(BUILDERS),
-              recompute=MODES, seconds=float, link=Link(), partition="macs", dtype=np.float32, optimizer=None):
-    """For each number of devices, the fastest `Setting` that fits into `memory_limit` bytes a device: a list.
+def what_fits(
+    layers, loss, input_shape, batch_size, memory_limit,
+    n_devices=None, n_microbatches=None, schedules=tuple(BUILDERS), recompute=MODES,
+    seconds=float, link=Link(), partition="macs", dtype=np.float32, optimizer=None,
+):
+    """For each number of devices, the fastest `Setting` that fits into the memory: a list.
 
-    Where nothing fits, it is the one with the lowest peak, and `fits` is False. Of equally fast ones, it is the one with the
-    lowest peak, too.
+    Where nothing fits, it is the one with the lowest peak, and `fits` is False. Of equally fast ones, it is
+    the one with the lowest peak, too.
 
-    batch_size: the samples of a mini-batch. n_devices: the numbers to try; left out, 1, 2, 4 and 8, if there are as many layers.
-    n_microbatches: the numbers to try, which divide the batch_size; left out, all powers of two that do, up to 64, and leave a
-    batch norm its two samples. schedules, recompute: the names to try. seconds: a function (multiply-accumulates) -> time of a
-    forward, such as `papers.TPU_V3.seconds`; a backward takes two forwards, its halves one each. Left out, time is in
-    multiply-accumulates. link: between any two devices. partition: what the stages are balanced by, as for `partition`.
-    dtype, optimizer: as for `footprints`, which counts the bytes: of the arrays that are held between actions, and at the
-    start and the end of each, but not those that a layer needs for a moment in between.
+    layers, loss: of the network.
+    input_shape: of one sample, such as (64,) or (3, 32, 32).
+    batch_size: the samples of a mini-batch.
+    memory_limit: the bytes of each device.
+    n_devices: the numbers to try; left out, 1, 2, 4 and 8, if there are as many layers.
+    n_microbatches: the numbers to try, which divide the batch_size; left out, all powers of two that do, up
+        to 64, and leave a batch norm its two samples.
+    schedules, recompute: the names to try.
+    seconds: a function (multiply-accumulates) -> time of a forward, such as `papers.TPU_V3.seconds`; a
+        backward takes two forwards, its halves one each. Left out, time is in multiply-accumulates.
+    link: between any two devices.
+    partition: what the stages are balanced by, as for `partition`.
+    dtype, optimizer: as for `footprints`, which counts the bytes: of the arrays that are held between
+        actions, and at the start and the end of each, but not those that a layer needs for a moment in
+        between.
 
     A run of what is found has its makespan and, from the second mini-batch on, its peak, to the byte:
 
-        Pipeline(layers, loss, len(fit.partition), fit.n_microbatches, fit.schedule, fit.recompute, dtype=np.float32,
-                 partition=fit.partition, costs=fit.costs, link=link)
+        Pipeline(layers, loss, len(fit.partition), fit.n_microbatches, fit.schedule, fit.recompute,
+                 dtype=np.float32, partition=fit.partition, costs=fit.costs, link=link)
 
-    (The dtype is float32 here, and float64 in a `Pipeline`, if it is left out.) Raises `ValueError` for sizes that cannot be.
+    (The dtype is float32 here, and float64 in a `Pipeline`, if it is left out.) Raises `ValueError` for sizes
+    that cannot be.
 
     >>> from minipipe.layers import Linear, Tanh
     >>> from minipipe.losses import MeanSquaredError
     >>> layers = [layer for _ in range(16) for layer in (Linear(64, 64), Tanh())]
+    >>> network = layers, MeanSquaredError(), (64,)
     >>> for limit in (24, 16, 12, 8):
-    ...     (fit,) = what_fits(layers, MeanSquaredError(), (64,), 32768, limit * 2**20, [4], [8], ["gpipe", "1f1b"])
-    ...     print(f"{limit} MiB: {fit.schedule}, recompute {fit.recompute}, {fit.peak_bytes / 2**20:.1f} MiB, {fit.fits}")
+    ...     (fit,) = what_fits(*network, 32768, limit * 2**20, [4], [8], ["gpipe", "1f1b"])
+    ...     peak = f"{fit.peak_bytes / 2**20:.1f} MiB"
+    ...     print(f"{limit} MiB: {fit.schedule}, recompute {fit.recompute}, {peak}, {fit.fits}")
     24 MiB: 1f1b, recompute never, 21.2 MiB, True
     16 MiB: gpipe, recompute except_last, 13.1 MiB, True
     12 MiB: 1f1b, recompute always, 9.2 MiB, True
@@ -78,33 +97,35 @@ def what_fits(layers, loss, input_shape, batch_size, memory_limit, n_devices=Non
     if n_devices is None:
         n_devices = [K for K in DEVICES if K <= len(layers)]
     n_devices = [_checked_devices(K, len(layers)) for K in _listed("n_devices", n_devices)]
-    schedules, recompute = _checked_names("schedules", schedules, BUILDERS), _checked_names("recompute", recompute, MODES)
+    schedules = _checked_names("schedules", schedules, BUILDERS)
+    recompute = _checked_names("recompute", recompute, MODES)
     if not callable(seconds):
         raise ValueError(f"seconds={seconds!r} must be a function (multiply-accumulates) -> time")
-    if not isinstance(memory_limit, Real):
-        raise ValueError(f"memory_limit={memory_limit!r} must be a number of bytes, such as 8 * 2**30")
-    if not memory_limit > 0:
-        raise ValueError(f"memory_limit={memory_limit} bytes must be above 0")
+    _check_memory_limit(memory_limit)
     network = _Network(layers, loss, input_shape, seconds, link, partition, dtype, optimizer)
     if n_microbatches is None and batch_size > 1:
         sizes = [(M, m) for M, m in sizes if m > 1 or network.takes_single_samples()]
     found = []
     for K in n_devices:
-        choices = [choice for M, m in sizes for name in schedules for choice in network.choices(K, M, m, name, recompute)]
+        choices = []
+        for M, m in sizes:
+            for name in schedules:
+                choices += network.choices(K, M, m, name, recompute)
         if not choices:
             raise ValueError(
-                f"none of the schedules {', '.join(schedules)} exists for {K} devices, {len(layers)} layers and any of "
-                f"{', '.join(str(M) for M, _ in sizes)} micro-batches: try others"
+                f"none of the schedules {', '.join(schedules)} exists for {K} devices, {len(layers)} layers "
+                f"and any of {', '.join(str(M) for M, _ in sizes)} micro-batches: try others"
             )
         found.append(_best(network, choices, memory_limit))
     return found
 
 
 class _Choice(NamedTuple):
-    """A setting, without its bytes, and the schedule that it leads to. m: the samples of a micro-batch.
+    """A setting, without its bytes, and the schedule that it leads to.
 
-    counts, costs: the number of layers and the costs of the schedule's stages, which are more than the setting's if these are
-    recomputed in segments.
+    m: the samples of a micro-batch.
+    counts, costs: the number of layers and the costs of the schedule's stages, which are more than the
+        setting's if these are recomputed in segments.
     """
 
     setting: Setting
@@ -122,10 +143,15 @@ class _Network:
         self.macs, self.n_bytes = [row.macs for row in rows], [row.n_bytes for row in rows]
         self.sizes = costs_of_layers(layers, partition, input_shape)
         self.seconds, self.link = seconds, link
+        pairs = any(isinstance(part, tuple) for row in rows for part in row.output_shape)  # Forks among them
+        self.sends_more = pairs or any(layer.tie for layer in layers)
         self.network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer)
 
     def takes_single_samples(self):
-        """Whether a micro-batch may have one sample; a batch norm refuses that, if a sample has one number in each row."""
+        """Whether a micro-batch may have one sample.
+
+        A batch norm refuses that, if a sample has one number in each row.
+        """
         try:
             self.network.kept([len(self.macs)], 1)
         except ValueError:
@@ -141,17 +167,28 @@ class _Network:
             return []
         costs, choices = self._costs(counts, m), []
         for mode in modes:
-            in_segments = mode == EVERY_SQRT
-            stages = every_sqrt(whole, counts, costs) if in_segments else (with_recompute(whole, mode), counts, costs)
-            schedule, _, shares = stages
-            exchange = schedule.n_copies > 1  # at the end, two copies send each other their sums, whose bytes only footprints know
-            makespan = (self._foreseen(m, *stages) if exchange else simulate(schedule, shares, self.link)).makespan
-            choices.append(_Choice(Setting(K, M, name, mode, counts, costs, makespan, None, None), m, *stages))
+            if mode == EVERY_SQRT:
+                stages = every_sqrt(whole, counts, costs)
+            else:
+                stages = with_recompute(whole, mode), counts, costs
+            setting = Setting(K, M, name, mode, counts, costs, self._makespan(m, *stages), None, None)
+            choices.append(_Choice(setting, m, *stages))
         return choices
 
     def peak_bytes(self, choice):
         """On the device that holds most."""
-        return max(self._foreseen(*choice[1:]).peak_bytes())
+        return max(self._foreseen(choice.m, choice.schedule, choice.counts, choice.costs).peak_bytes())
+
+    def _makespan(self, m, schedule, counts, costs):
+        """That of a run, without the footprints if these make no difference to it: finding them takes time.
+
+        `costs` say the bytes of an A, and of a dA of the same shape. Only footprints know what else is sent:
+        by skip connections, by tied layers, by copies of a stage; or less, where half of a pair has no
+        derivative. On free links it takes no time.
+        """
+        if self.link != Link() and (self.sends_more or schedule.n_copies > 1):
+            return self._foreseen(m, schedule, counts, costs).makespan
+        return simulate(schedule, costs, self.link).makespan
 
     def _foreseen(self, m, schedule, counts, costs):
         patterns = sorted(set(patterns_of(schedule).values()))
@@ -161,12 +198,13 @@ class _Network:
         """Those of each stage for a micro-batch of m samples."""
         F = [self.seconds(m * max(macs, 1)) for macs in loads(self.macs, counts)]
         Costs(F=F).table(len(F))  # checked before they are doubled
-        return Costs(F=F, B=[2 * f for f in F], message_bytes=[m * self.n_bytes[end - 1] for end in accumulate(counts)])
+        message_bytes = [m * self.n_bytes[end - 1] for end in accumulate(counts)]
+        return Costs(F=F, B=[2 * f for f in F], message_bytes=message_bytes)
 
 
 def _best(network, choices, memory_limit):
-    """The fastest `Setting` that fits, or the one with the best peak."""
-    best = None  # the one with the lowest peak; once it fits, nothing slower is of interest
+    """The fastest `Setting` that fits, or the one with the lowest peak."""
+    best = None  # the one with the lowest peak so far; once it fits, nothing slower is of interest
     choices = sorted(choices, key=_rounded_makespan)
     for _, equally_fast in groupby(choices, key=_rounded_makespan):
         for choice in equally_fast:
@@ -179,7 +217,7 @@ def _best(network, choices, memory_limit):
 
 
 def _rounded_makespan(choice):
-    """To 9 digits: which of two equally fast schedules comes out as the faster one is a matter of rounding."""
+    """To 9 digits: which of two equally fast schedules comes out as the faster one is chance."""
     return float(f"{float(choice.setting.makespan):.9g}")
 
 
@@ -189,20 +227,33 @@ def _checked_sizes(batch_size, n_microbatches):
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size} must be at least 1")
     if n_microbatches is None:
-        n_microbatches = [2**power for power in range(MOST_MICROBATCHES.bit_length()) if batch_size % 2**power == 0]
+        powers = [2**power for power in range(MOST_MICROBATCHES.bit_length())]
+        n_microbatches = [M for M in powers if batch_size % M == 0]
     n_microbatches = [whole_number("n_microbatches", M) for M in _listed("n_microbatches", n_microbatches)]
     for M in n_microbatches:
         if M < 1 or batch_size % M:
             divisor = gcd(batch_size, max(M, 1))
-            raise ValueError(f"n_microbatches={M} does not divide batch_size={batch_size}: use {divisor}, or another batch_size")
+            raise ValueError(
+                f"n_microbatches={M} does not divide batch_size={batch_size}: "
+                f"use {divisor}, or another batch_size"
+            )
     return [(M, batch_size // M) for M in n_microbatches]
 
 
 def _checked_devices(K, n_layers):
     K = whole_number("n_devices", K)
     if not 1 <= K <= n_layers:
-        raise ValueError(f"n_devices={K} does not fit {n_layers} layers: use 1 to {n_layers}, so that each has a layer")
+        raise ValueError(
+            f"n_devices={K} does not fit {n_layers} layers: use 1 to {n_layers}, so that each has a layer"
+        )
     return K
+
+
+def _check_memory_limit(memory_limit):
+    if not isinstance(memory_limit, Real):
+        raise ValueError(f"memory_limit={memory_limit!r} must be a number of bytes, such as 8 * 2**30")
+    if not memory_limit > 0:
+        raise ValueError(f"memory_limit={memory_limit} bytes must be above 0")
 
 
 def _checked_names(name, names, known):

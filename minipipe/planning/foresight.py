@@ -7,16 +7,16 @@ from ..pipeline.closing import Tied
 from ..pipeline.holdings import KEPT
 from ..pipeline.totals import Totals
 from ..pipeline.versions import Versions
-from ..pipeline.wires import MAIN
+from ..pipeline.wires import MAIN, Wires
 from ..schedules.counting import check_versions, updates
-from ..schedules.rules import CLOSING, RULES, WEIGHT
+from ..schedules.rules import CLOSING, FORWARD, RULES, UPDATED, WEIGHT
 from .one_microbatch import Footprint
 
 ALWAYS = ("parameters", "optimizer state")  # what a stage holds from its beginning to its end
 
 
 class StandIn:
-    """What stands for a stage where there are only bytes: it holds what the stage would, and sends what the stage would.
+    """What stands for a stage where there are only bytes: it holds and sends what the stage would.
 
     footprints: the `Footprint` of the stage for each micro-batch.
     patterns: for each micro-batch, the kinds of its actions in order.
@@ -25,21 +25,22 @@ class StandIn:
     """
 
     def __init__(self, footprints, patterns, n, wanted=None):
+        first = footprints[0]
         self.totals = Totals(n)
         self._footprints, self._patterns = footprints, patterns
         self._versions = None if wanted is None else Versions(wanted, None)
-        self._gradients, self._statistics = Bytes(footprints[0].gradients), Bytes(footprints[0].statistics)
+        self._gradients, self._statistics = Bytes(first.gradients), Bytes(first.statistics)
         self._held = Counted.fromkeys((*ALWAYS, "weight versions", "gradients", *KEPT, "work"), 0)
-        self._held.update(zip(ALWAYS, (footprints[0].parameters, footprints[0].optimizer_state), strict=True))
+        self._held.update(zip(ALWAYS, (first.parameters, first.optimizer_state), strict=True))
         self._kept = {}  # micro-batch -> {kind: bytes}
         self._n_changes = 0
 
-    def get(self, kind, i):
-        """An action is about to begin: the stage works with what it is given."""
+    def take(self, kind, i):
+        """An action is about to begin: the stage has its arguments."""
         self._held["work"] += self._action(kind, i)[0]
 
     def act(self, kind, i):
-        """An action changes what the stage holds, and what it works with."""
+        """An action makes results of its arguments, and changes what the stage keeps."""
         before, after, kept = self._action(kind, i)
         self._held["work"] += after - before
         for name, n_bytes in self._kept.get(i, {}).items():
@@ -47,17 +48,22 @@ class StandIn:
         for name, n_bytes in kept.items():
             self._held[name] += n_bytes
         self._kept[i] = kept
-        rule = RULES[kind]
-        if rule.alive > 0 and self._statistics.nbytes:
+        adds = RULES[kind].adds
+        if adds & FORWARD and self._statistics.nbytes:
             self.totals.add_statistics(i, self._statistics)
-        if rule.adds & WEIGHT:
+        if adds & WEIGHT:
             self.totals.add(i, self._gradients)
         if self._versions is not None:
-            self._change_versions(kind, i)
+            self._change_versions(adds, i)
+
+    def let_go(self):
+        """An action is over: its arguments and results are sent, or dropped."""
+        self._held["work"] = 0
 
     def dW(self, layer):
-        """In the place of the gradient of a tied layer."""
-        return Bytes(next(n_bytes for (_, index), n_bytes in self._footprints[0].tied.items() if index == layer))
+        """In the place of the gradient of a tied layer; layer: its place in the network."""
+        tied = self._footprints[0].tied
+        return Bytes(next(n_bytes for (_, place), n_bytes in tied.items() if place == layer))
 
     def holdings(self):
         """{kind: bytes}"""
@@ -68,51 +74,43 @@ class StandIn:
             self._n_changes = self.totals.n_changes
         return Counted(self._held)
 
-    def let_go(self):
-        """An action is over: what it has worked with is sent, or dropped."""
-        self._held["work"] = 0
-
     def _action(self, kind, i):
+        """(before, after, kept); an update works in place, and a micro-batch keeps nothing any more."""
         return self._footprints[i].actions[self._patterns[i]].get(kind, (0, 0, {}))
 
-    def _change_versions(self, kind, i):
-        if kind == "U":
+    def _change_versions(self, adds, i):
+        if adds & UPDATED:
             self._versions.add(None)
             self.totals.forget(i)
-        elif RULES[kind].adds & WEIGHT:
+        elif adds & WEIGHT:
             self._versions.used_by(i)
         self._held["weight versions"] = len(self._versions.older) * self._held["parameters"]
 
 
 class Foresight:
-    """Stand-ins for all stages of a schedule, and the programs that they run.
+    """Stand-ins for all stages of a schedule, and what `cluster_of` makes their programs of.
 
-    footprints: a list with the `Footprint` of each stage, or one such list for each micro-batch if their sizes differ. The
-    bytes of different micro-batches add up, because no two of them share an array; the sums over micro-batches and the
-    versions of the weights that a stage keeps follow from the order of its actions.
+    footprints: a list with the `Footprint` of each stage, or one such list for each micro-batch if their
+        sizes differ.
+
+    The bytes of different micro-batches add up, because no two of them share an array. The sums over
+    micro-batches and the versions of the weights that a stage keeps follow from the order of its actions.
     """
 
     def __init__(self, schedule, footprints):
         footprints = _for_each_microbatch(schedule, footprints)
-        patterns, per_update = _known_patterns(schedule, footprints), _microbatches_per_update(schedule)
-        self._of_stages = footprints[0]
-        self._placements, self._copy_of = schedule.placements, schedule.copy_of
-        microbatches = range(schedule.n_microbatches)
-        self.stages = {}  # (stage, device) -> StandIn
-        for stage in range(schedule.n_stages):
-            wanted = None
-            if "U" in schedule.kinds:
-                wanted = schedule.versions[stage] if schedule.versions else [0] * schedule.n_microbatches
-            of_stage, order = [footprints[i][stage] for i in microbatches], [patterns[stage, i] for i in microbatches]
-            for placement in self._placements:
-                self.stages[stage, placement[stage]] = StandIn(of_stage, order, per_update, wanted)
+        self.wires = Wires(schedule, _skips(footprints[0]))
+        self.ties = _ties(footprints[0])
+        self.stages = _stand_ins(schedule, footprints)  # (stage, device) -> StandIn
         self._sent = [[_sent(of_stage) for of_stage in of_microbatch] for of_microbatch in footprints]
 
     def perform(self, action, inputs):
-        """For `program`: an action that takes its time, and whose arguments, results and messages have their bytes."""
-        parts = [(self._stage(stage, i), kind, i) for kind, stage, i in action.parts]
+        """For `program`: an action that takes its time; arguments, results and messages have their bytes."""
+        parts = []
+        for kind, stage, i in action.parts:
+            parts.append((self.stages[stage, self.wires.device(stage, i)], kind, i))
         for stand_in, kind, i in parts:
-            stand_in.get(kind, i)
+            stand_in.take(kind, i)
         yield Compute(action, _act, parts)
         for stand_in, *_ in parts:
             stand_in.let_go()
@@ -124,25 +122,6 @@ class Foresight:
         for (_, device), stand_in in self.stages.items():
             on_device.setdefault(device, []).append(stand_in.holdings)
         return [_added_up(on_device[device]) for device in sorted(on_device)]
-
-    def skips(self):
-        """(name, stage of its Fork, stage of its Join) of the skip connections from one stage to another."""
-        begins, ends = (
-            {name: stage for stage, footprint in enumerate(self._of_stages) for message, name in footprint.skips if message == way}
-            for way in "FB"
-        )
-        return [(name, begin, ends[name]) for name, begin in begins.items()]
-
-    def ties(self):
-        """{name: its `Tied` layers, in order}"""
-        ties = {}
-        for stage, footprint in enumerate(self._of_stages):
-            for name, layer in footprint.tied:
-                ties.setdefault(name, []).append(Tied(layer, stage, layer))
-        return ties
-
-    def _stage(self, stage, i):
-        return self.stages[stage, self._placements[self._copy_of[i] if self._copy_of else 0][stage]]
 
 
 def _act(parts):
@@ -164,6 +143,40 @@ def _added_up(holdings):
     return held
 
 
+def _skips(footprints):
+    """(name, stage of its Fork, stage of its Join) of the skip connections from one stage to another."""
+    ends = {"F": {}, "B": {}}  # its Fork sends forward, its Join back
+    for stage, footprint in enumerate(footprints):
+        for message, name in footprint.skips:
+            ends[message][name] = stage
+    return [(name, begin, ends["B"][name]) for name, begin in ends["F"].items()]
+
+
+def _ties(footprints):
+    """{name: its `Tied` layers, in order}"""
+    ties = {}
+    for stage, footprint in enumerate(footprints):
+        for name, layer in footprint.tied:
+            ties.setdefault(name, []).append(Tied(layer, stage, layer))
+    return ties
+
+
+def _stand_ins(schedule, footprints):
+    """{(stage, device): StandIn}, one for all copies that have a stage on the same device."""
+    patterns, n = _known_patterns(schedule, footprints), _microbatches_per_update(schedule)
+    microbatches = range(schedule.n_microbatches)
+    found = {}
+    for stage in range(schedule.n_stages):
+        wanted = None
+        if "U" in schedule.kinds:
+            wanted = schedule.versions[stage] if schedule.versions else [0] * schedule.n_microbatches
+        of_stage = [footprints[i][stage] for i in microbatches]
+        order = [patterns[stage, i] for i in microbatches]
+        for placement in schedule.placements:
+            found[stage, placement[stage]] = StandIn(of_stage, order, n, wanted)
+    return found
+
+
 def _sent(footprint):
     """{kind of message: {name: what a stage sends by this name}}"""
     sent = {"": {}} | {message: {MAIN: Bytes(n_bytes)} for message, n_bytes in footprint.sent.items()}
@@ -173,26 +186,35 @@ def _sent(footprint):
 
 
 def _for_each_microbatch(schedule, footprints):
-    """A list with the footprints of the stages for each micro-batch; `ValueError` for what does not fit the schedule."""
+    """A list with the footprints of the stages for each micro-batch.
+
+    `ValueError` for what does not fit the schedule.
+    """
     M = schedule.n_microbatches
     if not isinstance(footprints, list) or not footprints:
         what = "an empty list" if footprints == [] else f"a {type(footprints).__name__}"
-        raise ValueError(f"footprints is {what}: pass footprints(...) or measure(...).footprints, or a list of these")
+        raise ValueError(
+            f"footprints is {what}: pass footprints(...) or measure(...).footprints, or a list of these"
+        )
     footprints = footprints if isinstance(footprints[0], list) else [footprints] * M
     for i, stages in enumerate(footprints):
         if not isinstance(stages, list) or not all(isinstance(of_stage, Footprint) for of_stage in stages):
-            raise ValueError(f"footprints[{i}] is {stages!r}, but must be a list with a Footprint for each stage: footprints(...)")
+            raise ValueError(
+                f"footprints[{i}] is {stages!r}, but must be a list with a Footprint for each stage: "
+                "footprints(...)"
+            )
     n_stages = {len(stages) for stages in footprints}
     if len(footprints) != M or n_stages != {schedule.n_stages}:
         raise ValueError(
-            f"footprints are of {len(footprints)} micro-batches and {', '.join(map(str, sorted(n_stages)))} stages, but the schedule has "
-            f"{M} and {schedule.n_stages}: make them for a network with as many stages, for each size of its micro-batches"
+            f"footprints are of {len(footprints)} micro-batches and {', '.join(map(str, sorted(n_stages)))} "
+            f"stages, but the schedule has {M} and {schedule.n_stages}: make them for a network with as many "
+            "stages, for each size of its micro-batches"
         )
     return footprints
 
 
 def patterns_of(schedule):
-    """{(stage, micro-batch): the kinds of its actions in order, such as "FRB"}, up to the end of its backward.
+    """{(stage, micro-batch): the kinds of its actions in order, such as "FRB"}, without those that close.
 
     >>> from ..schedules import gpipe
     >>> patterns_of(gpipe(1, 2))
@@ -212,8 +234,8 @@ def _known_patterns(schedule, footprints):
         known = footprints[i][stage].actions
         if pattern not in known:
             raise ValueError(
-                f"the schedule does {pattern} on stage {stage}, but the footprints are of {', '.join(known)}: make them with "
-                f"patterns=[{pattern!r}, ...]"
+                f"the schedule does {pattern} on stage {stage}, but the footprints are of "
+                f"{', '.join(known)}: make them with patterns=[{pattern!r}, ...]"
             )
     return patterns
 
@@ -226,7 +248,7 @@ def _microbatches_per_update(schedule):
     sizes = {len(applied) for *_, applied in updates(schedule)}
     if len(sizes) > 1:
         raise ValueError(
-            f"the updates of {schedule.name!r} apply {sorted(sizes)} micro-batches: their bytes are only foreseen where all apply "
-            "equally many"
+            f"the updates of {schedule.name!r} apply {sorted(sizes)} micro-batches: their bytes are only "
+            "foreseen where all apply equally many"
         )
     return sizes.pop()

@@ -9,9 +9,9 @@ import numpy as np
 from ..functions import whole_number
 from ..network import Network
 from ..optimizers import checked_optimizer
+from ..partitioning.partition import counts_of
 from ..schedules import Costs
 from .one_microbatch import PATTERNS, footprint, in_network, one_micro_batch, stages_of
-from ..partitioning.partition import counts_of
 
 
 class Measured(NamedTuple):
@@ -22,17 +22,25 @@ class Measured(NamedTuple):
 
 
 def measure(layers, loss, n_stages, X, Y, partition=None, dtype=np.float64, optimizer=None, n_rounds=5):
-    """What the stages of a network need for a micro-batch X (n[0], m), Y (n[L], m): `Measured` seconds and bytes.
+    """What the stages of a network need for a micro-batch: `Measured` seconds and bytes.
 
-    Each action is timed `n_rounds` times in each order that it occurs in (such as F B, or F R I W), and its time is the median.
-    The result is for `simulate(schedule, measured.costs, link, measured.footprints)`, which then says how long a schedule with
-    any number of such micro-batches takes, and how many bytes each device holds. partition, dtype: as for `Pipeline`. optimizer: if
-    given, what it keeps for each parameter counts, too. `footprints` gives the bytes alone, without any parameters or data.
+    layers, loss: of the network.
+    n_stages: in how many stages the layers are cut.
+    X, Y: the micro-batch, (n[0], m) and (n[L], m).
+    partition, dtype: as for `Pipeline`.
+    optimizer: if given, what it keeps for each parameter counts, too.
+    n_rounds: how often each action is timed, in each order that it occurs in (such as F B, or F R I W); its
+        time is the median.
+
+    The result is for `simulate(schedule, measured.costs, link, measured.footprints)`, which then says how
+    long a schedule with any number of such micro-batches takes, and how many bytes each device holds.
+    `footprints` gives the bytes alone, without any parameters or data.
 
     >>> from minipipe.layers import Linear
     >>> from minipipe.losses import MeanSquaredError
-    >>> measured = measure([Linear(3, 2), Linear(2, 1)], MeanSquaredError(), 2, np.ones((3, 4)), np.ones((1, 4)))
-    >>> measured.footprints[0].parameters, measured.costs.message_bytes       # 8 (2 * 3 + 2), and 8 * 2 * 4
+    >>> layers, X, Y = [Linear(3, 2), Linear(2, 1)], np.ones((3, 4)), np.ones((1, 4))
+    >>> measured = measure(layers, MeanSquaredError(), 2, X, Y)
+    >>> measured.footprints[0].parameters, measured.costs.message_bytes  # 8 (2 * 3 + 2), and 8 * 2 * 4
     (64, [64, 0])
     """
     for name, value in (("n_stages", n_stages), ("n_rounds", n_rounds)):
@@ -44,11 +52,12 @@ def measure(layers, loss, n_stages, X, Y, partition=None, dtype=np.float64, opti
     X, Y = network.checked_batch(X, Y)
     counts = counts_of(partition, network.layers, n_stages, (X, Y), loss)
     stages = stages_of(network.layers, network.loss, counts)
-    rounds = [{pattern: one_micro_batch(stages, pattern, X, Y) for pattern in PATTERNS} for _ in range(n_rounds)]
     seconds = defaultdict(list)
-    for actions in rounds:
-        for (kind, stage), action in (item for of_pattern in actions.values() for item in of_pattern.items()):
-            seconds[kind, stage].append(action.seconds)
+    for _ in range(n_rounds):
+        performed = {pattern: one_micro_batch(stages, pattern, X, Y) for pattern in PATTERNS}
+        for actions in performed.values():
+            for place, action in actions.items():
+                seconds[place].append(action.seconds)
     times = {kind: [median(seconds[kind, stage]) for stage in range(n_stages)] for kind in "FBRIW"}
-    footprints = in_network([footprint(stage, rounds[-1], optimizer) for stage in stages], counts)
+    footprints = in_network([footprint(stage, performed, optimizer) for stage in stages], counts)
     return Measured(Costs(**times, message_bytes=[of_stage.sent["F"] for of_stage in footprints]), footprints)

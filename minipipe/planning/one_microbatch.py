@@ -18,11 +18,14 @@ PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a
 class Footprint(NamedTuple):
     """The bytes that a stage needs for micro-batches of one size.
 
-    parameters, optimizer_state: of the stage. gradients, statistics: of each sum over micro-batches that is kept.
-    sent: {"F": of the message to the next stage, "B": of the one back}. skips: {("F", name): of what a Fork sends to its Join in
-    another stage, ("B", name): of what that Join sends back}. tied: {(name, place of a tied layer in the network): of its dW}.
-    actions: {pattern: {kind: (before, after, kept)}}: what an action holds at its start and at its end beside what the stage
-    keeps (arguments and results), and what the stage keeps of the micro-batch after it.
+    parameters, optimizer_state: of the stage, all in all.
+    gradients, statistics: of each sum over micro-batches that is kept.
+    sent: {"F": of the message to the next stage, "B": of the one back}.
+    skips: {("F", name): of what a Fork sends to its Join in another stage, ("B", name): of what that Join
+        sends back}.
+    tied: {(name, place of a tied layer in the network): of its dW}.
+    actions: {pattern: {kind: (before, after, kept)}}: what an action works with at its start and at its end
+        (arguments and results), and what the stage keeps of the micro-batch after it, by kind.
     """
 
     parameters: int
@@ -36,9 +39,13 @@ class Footprint(NamedTuple):
 
 
 class Performed(NamedTuple):
-    """What an action took: seconds, the bytes of its arguments, those held at its end by kind; and what it sends on.
+    """What an action took, and what it sends on.
 
-    skips: {name: what it sends beside, to the other end of a skip connection}.
+    seconds: from its start to its end.
+    before: the bytes of its arguments.
+    held: {kind: bytes held at its end}, its arguments and results as "work".
+    sent: to the neighbouring stage.
+    skips: {name: what it sends to the other end of a skip connection}.
     """
 
     seconds: float
@@ -56,50 +63,85 @@ def stages_of(layers, loss, counts):
 
 def skips_across(layers):
     """(names of the Forks whose Join is not among these layers, names of the Joins whose Fork is not)"""
-    forks, joins = [layer.fork for layer in layers if layer.fork], [layer.join for layer in layers if layer.join]
+    forks = [layer.fork for layer in layers if layer.fork]
+    joins = [layer.join for layer in layers if layer.join]
     return [name for name in forks if name not in joins], [name for name in joins if name not in forks]
 
 
-def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
-    """{(kind, stage): Performed} of the micro-batch X, Y, with which every stage does the actions of `pattern`.
+def sends_back(pattern):
+    """The kind of action in `pattern` whose result goes back to the stage before.
 
-    A_prev, dA: what arrives from stages before and behind these, if there are any; skips: {(message, name): what arrives from there by
-    skip connections}.
+    >>> sends_back("FRB"), sends_back("FIW")
+    ('B', 'I')
+    """
+    return next(kind for kind in pattern if RULES[kind].way < 0)
+
+
+def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
+    """{(kind, stage): Performed} of a micro-batch, with which every stage does the actions of `pattern`.
+
+    stages: consecutive `Stage`s, all or some.
+    pattern: the kinds of their actions in order.
+    X, Y: the samples, for stage 0, and their labels, for the last stage.
+    A_prev, dA: what arrives from the stages before and behind these, if there are any.
+    skips: {(message, name): what arrives from there by skip connections}.
     """
     performed, on_the_way = {}, dict(skips)
     line = MicroBatches([(X, Y)], 1, step=0)
     for stage in stages:
         stage.begin(1)
     for kind in pattern:
-        way, message = RULES[kind].way, RULES[kind].message
-        incoming = {"F": A_prev, "B": dA}.get(message)
-        for stage in stages if way > 0 else reversed(stages):
-            forks, joins = skips_across(stage.layers)
-            arriving, leaving = {1: (joins, forks), -1: (forks, joins), 0: ((), ())}[way]
-            entering = {name: on_the_way.pop((message, name)) for name in arriving}
-            done = _perform(kind, stage, line, incoming, entering, leaving, keep_input_only="R" in pattern)
+        rule = RULES[kind]
+        incoming = {"F": A_prev, "B": dA}.get(rule.message)
+        for stage in stages if rule.way > 0 else reversed(stages):
+            arriving, leaving = _skips(stage, rule.way)
+            entering = {name: on_the_way.pop((rule.message, name)) for name in arriving}
+            work = _work(kind, stage, line, incoming, entering, keep_input_only="R" in pattern)
+            done = _performed(stage, work, (incoming, entering), leaving)
             performed[kind, stage.index], incoming = done, received(done.sent)
-            on_the_way |= {(message, name): received(array) for name, array in done.skips.items()}
+            on_the_way |= {(rule.message, name): received(array) for name, array in done.skips.items()}
     return performed
 
 
-def _perform(kind, stage, line, incoming, entering, leaving, keep_input_only):
-    before = bytes_by_kind(Holdings(stage)() | {"work": (incoming, entering)})["work"]
-    labels = None if stage.loss is None else line.labels[0]
-    begin = time.perf_counter()
+def _skips(stage, way):
+    """The names of the skip connections that arrive from other stages, and of those that go on to others."""
+    if way == 0:
+        return [], []
+    forks, joins = skips_across(stage.layers)
+    return (joins, forks) if way > 0 else (forks, joins)
+
+
+def _work(kind, stage, line, incoming, entering, keep_input_only):
+    """A function that does an action of micro-batch 0, and returns (what is sent on, skips)."""
+    origin, labels = line.origins[0], None if stage.loss is None else line.labels[0]
     if kind == "F":
         A_prev = line.inputs[0] if stage.index == 0 else incoming
-        result = stage.forward(0, A_prev, entering, line.origins[0], labels, keep_input_only)
-    elif kind in "BI":
-        result = (stage.backward if kind == "B" else stage.backward_input)(0, incoming, entering)
-    elif kind == "R":
-        result = stage.recompute(0, line.origins[0], labels), {}
-    else:
-        result = stage.backward_weight(0), {}
+        return lambda: stage.forward(0, A_prev, entering, origin, labels, keep_input_only)
+    return {
+        "B": lambda: stage.backward(0, incoming, entering),
+        "I": lambda: stage.backward_input(0, incoming, entering),
+        "R": lambda: (stage.recompute(0, origin, labels), {}),
+        "W": lambda: (stage.backward_weight(0), {}),
+    }[kind]
+
+
+def _performed(stage, work, arguments, leaving):
+    """What it took to call `work`, as `Performed`.
+
+    arguments: what the action is given, for those who count bytes.
+    leaving: the names of what goes on by skip connections.
+    """
+    before = _held(stage, arguments)["work"]
+    begin = time.perf_counter()
+    result = work()
     seconds = time.perf_counter() - begin
-    held = bytes_by_kind(Holdings(stage)() | {"work": (incoming, entering, result)})
     sent, skips = result
+    held = _held(stage, (arguments, result))
     return Performed(seconds, before, held, sent, {name: skips.get(name) for name in leaving})
+
+
+def _held(stage, work):
+    return bytes_by_kind(Holdings(stage)() | {"work": work})
 
 
 def received(sent):
@@ -109,33 +151,53 @@ def received(sent):
     return sent.copy()
 
 
-def footprint(stage, actions, optimizer=None):
-    """The `Footprint` of a stage from {pattern: {(kind, stage): Performed}}; the stage then has its gradients."""
-    actions = {pattern: {kind: of[kind, stage.index] for kind in pattern} for pattern, of in actions.items()}
-    pattern, performed = next(iter(actions.items()))
-    forward, backward, last = performed["F"], performed["B" if "B" in pattern else "I"], performed[pattern[-1]]
+def footprint(stage, performed, optimizer=None):
+    """The `Footprint` of a stage that has just worked on a micro-batch, and has its gradients.
+
+    performed: {pattern: {(kind, stage): Performed}}, as `one_micro_batch` gives for each pattern.
+    optimizer: what it keeps counts, too.
+    """
+    by_kind = {
+        pattern: {kind: actions[kind, stage.index] for kind in pattern}
+        for pattern, actions in performed.items()
+    }
+    pattern, actions = next(iter(by_kind.items()))
+    messages = {"F": actions["F"], "B": actions[sends_back(pattern)]}
     return Footprint(
-        parameters=forward.held["parameters"],
+        parameters=actions["F"].held["parameters"],
         optimizer_state=0 if optimizer is None else _state_of(optimizer.fresh(), stage),
-        gradients=last.held["gradients"] - forward.held["gradients"],
-        statistics=forward.held["gradients"],
-        sent={"F": n_bytes_of(forward.sent), "B": n_bytes_of(backward.sent)},
-        skips={(way, name): n_bytes_of(array) for way, done in (("F", forward), ("B", backward)) for name, array in done.skips.items()},
-        tied={(layer.tie, place): dW.nbytes for place, (layer, (dW, _)) in enumerate(zip(stage.layers, stage.gradients())) if layer.tie},
+        gradients=actions[pattern[-1]].held["gradients"] - actions["F"].held["gradients"],
+        statistics=actions["F"].held["gradients"],  # they lie among the sums, alone until the backward
+        sent={message: n_bytes_of(done.sent) for message, done in messages.items()},
+        skips={
+            (message, name): n_bytes_of(array)
+            for message, done in messages.items()
+            for name, array in done.skips.items()
+        },
+        tied={
+            (layer.tie, place): dW.nbytes
+            for place, (layer, (dW, _)) in enumerate(zip(stage.layers, stage.gradients()))
+            if layer.tie
+        },
         actions={
-            pattern: {kind: (done.before, done.held["work"], {name: done.held[name] for name in KEPT}) for kind, done in by_kind.items()}
-            for pattern, by_kind in actions.items()
+            pattern: {kind: _bytes_of(done) for kind, done in actions.items()}
+            for pattern, actions in by_kind.items()
         },
     )
 
 
+def _bytes_of(done):
+    """(before, after, kept) of an action."""
+    return done.before, done.held["work"], {name: done.held[name] for name in KEPT}
+
+
 def in_network(of_stages, counts):
-    """The footprints of all stages, with the places that tied layers have in the network, not in their stage."""
-    starts = accumulate([0, *counts])
-    return [
-        of_stage._replace(tied={(name, start + place): n_bytes for (name, place), n_bytes in of_stage.tied.items()})
-        for start, of_stage in zip(starts, of_stages)
-    ]
+    """The footprints of all stages; tied layers then have their places in the network, not in their stage."""
+    placed = []
+    for start, of_stage in zip(accumulate([0, *counts]), of_stages):
+        tied = {(name, start + place): n_bytes for (name, place), n_bytes in of_stage.tied.items()}
+        placed.append(of_stage._replace(tied=tied))
+    return placed
 
 
 def n_bytes_of(sent):

@@ -11,20 +11,27 @@ from .foresight import Foresight
 def simulate(schedule, costs=Costs(), link=Link(), footprints=None):
     """The `Trace` of `schedule`: when each action starts and ends, and why a device waits.
 
-    It is the run of the programs that a pipeline runs, without their functions. Raises `ScheduleError` for a schedule with faults,
-    `ValueError` for costs or links that do not fit it.
+    It is the run of the programs that a pipeline runs, without their functions.
 
+    schedule: a `Schedule`.
+    costs: the ticks of each action, and the bytes of each message.
     link: a `Link` for all pairs of devices, or a dict {(source, to): Link}.
-    footprints: the bytes of a micro-batch on each stage, by `footprints` or `measure`, or a list of these, one for each
-        micro-batch, where their sizes differ; given them, the trace foresees the bytes that each device holds, and messages have
-        their size.
+    footprints: the bytes of a micro-batch on each stage, by `footprints` or `measure`, or a list of these,
+        one for each micro-batch, where their sizes differ. Given them, the trace foresees the bytes that each
+        device holds, and messages have their size.
+
+    Raises `ScheduleError` for a schedule with faults, `ValueError` for costs, links or footprints that do not
+    fit it.
 
     >>> from minipipe.schedules import gpipe
     >>> simulate(gpipe(4, 8)).makespan      # (M + K - 1)(F + B) = (8 + 4 - 1)(1 + 2)
     33
     """
     if not isinstance(schedule, Schedule):
-        raise ValueError(f"schedule={schedule!r} is not a Schedule: pass one, such as build('1f1b', n_stages, n_microbatches)")
+        raise ValueError(
+            f"schedule={schedule!r} is not a Schedule: "
+            "pass one, such as build('1f1b', n_stages, n_microbatches)"
+        )
     checked_costs(costs)
     return simulation_of(schedule.validate(), costs, link, footprints).run()
 
@@ -33,8 +40,8 @@ def simulation_of(schedule, costs=Costs(), link=Link(), footprints=None):
     """The `Cluster` of which `simulate` gives the trace, at tick 0; its arguments are not checked."""
     if footprints is None:
         return cluster_of(schedule, costs, link, Wires(schedule), without_numbers(costs, schedule.n_stages))
-    foresight = Foresight(schedule, footprints)
-    wires = Wires(schedule, foresight.skips())
+    foreseen = Foresight(schedule, footprints)
     return cluster_of(
-        schedule, costs, link, wires, foresight.perform, foresight.stages, foresight.ties(), foresight.holdings()
+        schedule, costs, link, foreseen.wires, foreseen.perform,
+        foreseen.stages, foreseen.ties, foreseen.holdings(),
     )

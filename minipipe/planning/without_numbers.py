@@ -1,0 +1,234 @@
+"""A network of arrays without numbers, of which the bytes of any cut can be counted."""
+
+import copy
+import pickle
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ..description import describe
+from ..functions import whole_number
+from ..layers import Embedding, every_layer
+from ..meta import MetaArray
+from ..optimizers import checked_optimizer
+from .one_microbatch import (
+    PATTERNS,
+    footprint,
+    in_network,
+    n_bytes_of,
+    one_micro_batch,
+    received,
+    sends_back,
+    skips_across,
+    stages_of,
+)
+
+
+class Kept(NamedTuple):
+    """The bytes that a stage keeps of a micro-batch between its forward and its backward.
+
+    input: if the forward will be recomputed.
+    caches: if not.
+    """
+
+    input: int
+    caches: int
+
+
+class WithoutNumbers:
+    """A network of arrays without numbers, of which any cut can be counted.
+
+    layers, loss, input_shape, dtype, optimizer: as for `footprints`.
+
+    Stages that are alike are counted once. The bytes of an array with m columns grow evenly with m, and
+    others know nothing of m. So for many samples the counts are made of those for 2 and for 3, which takes
+    less time for images. (m = 1 is a case of its own: there, copies may be views.)
+    """
+
+    def __init__(self, layers, loss, input_shape, dtype, optimizer):
+        if isinstance(loss, type) or not hasattr(loss, "backward"):
+            raise ValueError(
+                f"loss is {loss!r}, but a backward begins at the loss: pass one, such as MeanSquaredError()"
+            )
+        if optimizer is not None:
+            checked_optimizer(optimizer)
+        self.description = describe(layers, input_shape, dtype)
+        if self.description.dtype.kind != "f":
+            raise ValueError(f"dtype={dtype} must be one of floats, such as np.float32")
+        outputs = [
+            row.output_shape[0] if layer.fork else row.output_shape  # the other one is what a Fork puts aside
+            for layer, row in zip(layers, self.description.rows)
+        ]
+        self.shapes = [self.description.input_shape, *outputs]
+        self.skips = {layer.fork: shape for layer, shape in zip(layers, self.shapes) if layer.fork}
+        self.names = list(map(_name, layers))
+        self.layers = [layer.copy() for layer in layers]  # initialized in those stages that are counted
+        self.loss, self.dtype, self.optimizer = copy.copy(loss), dtype, optimizer
+        for layer in every_layer(self.layers):
+            _say_who_fails(layer, repr(layer), ("initialize", "forward", "backward_input", "backward_weight"))
+        _say_who_fails(self.loss, "the loss", ("forward", "backward"))
+        self.known = {}
+
+    def footprints(self, counts, m, patterns=PATTERNS):
+        """The `Footprint` of each stage s, which has `counts[s]` layers, for micro-batches of m samples."""
+        return of_samples(m, lambda m: self._footprints(counts, m, patterns))
+
+    def kept(self, counts, m):
+        """What each stage has `Kept` of a micro-batch of m samples after its forward.
+
+        The last stage's caches include the loss's. `footprints` say the same, but take longer: here, no stage
+        goes backward.
+        """
+        return of_samples(m, lambda m: self._kept(counts, m), few=4)
+
+    def sample(self, m):
+        """(X, Y) of m samples."""
+        X, Y = (arrays(shape, m, self.dtype) for shape in (self.shapes[0], self.shapes[-1]))
+        if isinstance(next(layer for layer in every_layer(self.layers) if not layer.layers), Embedding):
+            X = np.zeros(X.shape)  # tokens are looked at
+        return X, Y
+
+    def _stages(self, counts, m):
+        """[(stage, shape of its inputs, a key that is the same for stages that are alike)]"""
+        found = []
+        ends = accumulate([0, *counts])
+        for stage, (start, end) in zip(stages_of(self.layers, self.loss, counts), pairwise(ends)):
+            shape = self.shapes[start]
+            given = repr((shape, self._arriving(stage, m)))
+            found.append((stage, shape, (stage.index == 0, *self.names[start:end], m, given)))
+        return found
+
+    def _footprints(self, counts, m, patterns):
+        found = []
+        coming_back = dict.fromkeys(patterns)  # to a stage, in each pattern; None to the last
+        for stage, shape, alike in reversed(self._stages(counts, m)):
+            of_pattern = {}
+            for pattern in patterns:
+                dA = coming_back[pattern]
+                key = *alike, pattern, repr(dA)
+                if key not in self.known:
+                    self.known[key] = self._counted(stage, shape, m, pattern, dA)
+                of_pattern[pattern], coming_back[pattern] = self.known[key]
+            actions = {pattern: counted.actions[pattern] for pattern, counted in of_pattern.items()}
+            found.append(of_pattern[patterns[-1]]._replace(actions=actions))
+        return in_network(found[::-1], counts)
+
+    def _kept(self, counts, m):
+        found = []
+        for stage, shape, alike in self._stages(counts, m):
+            key = *alike, stage.loss is None
+            if key not in self.known:
+                A_prev = arrays(shape, m, self.dtype) if stage.index else self.sample(m)[0]
+                performed = self._performed(stage, shape, m, "F")
+                self.known[key] = Kept(n_bytes_of(A_prev), performed["F", stage.index].held["caches"])
+            found.append(self.known[key])
+        return found
+
+    def _counted(self, stage, shape, m, pattern, dA):
+        """(Footprint, what it sends back) of one stage, which gets inputs of `shape`, and dA from behind."""
+        performed = self._performed(stage, shape, m, pattern, dA)
+        sent_back = performed[sends_back(pattern), stage.index].sent
+        return footprint(stage, {pattern: performed}, self.optimizer), received(sent_back)
+
+    def _arriving(self, stage, m):
+        """What skip connections bring to a stage, forward and backward."""
+        forks, joins = skips_across(stage.layers)
+        places = [*(("F", name) for name in joins), *(("B", name) for name in forks)]
+        return {(message, name): arrays(self.skips[name], m, self.dtype) for message, name in places}
+
+    def _performed(self, stage, shape, m, pattern, dA=None):
+        """As `one_micro_batch`, of one stage alone."""
+        for layer in stage.layers:
+            layer.initialize(_NoNumbers(), self.dtype)
+        A_prev = arrays(shape, m, self.dtype) if stage.index else None
+        performed = one_micro_batch([stage], pattern, *self.sample(m), A_prev, dA, self._arriving(stage, m))
+        if stage.loss is None:
+            last = stage.layers[-1]
+            expected = arrays(self.shapes[1 + self.layers.index(last)], m, self.dtype)
+            _check_sent(performed["F", stage.index].sent, expected, last)
+        return performed
+
+
+def arrays(shape, m, dtype):
+    """An array without numbers for m samples of `shape`; for a pair of shapes, two."""
+    if shape and isinstance(shape[0], tuple):
+        return tuple(arrays(part, m, dtype) for part in shape)
+    return MetaArray((*shape, m), dtype)
+
+
+def of_samples(m, count, few=3):
+    """count(m), which for more than a few samples is made of count(2) and count(3).
+
+    few: 3, if there will be counts for several m, which then share these two; 4, if not: that takes less time
+        than both.
+
+    >>> of_samples(6, lambda m: [100 + 8 * m])
+    [148]
+    """
+    m = whole_number("m", m)
+    if m < 1:
+        raise ValueError(f"m={m} must be at least 1")
+    return count(m) if m <= few else evenly(m, count(2), count(3))
+
+
+def evenly(m, two, three):
+    """The numbers for m, where `two` and `three` have those for 2 and for 3.
+
+    >>> evenly(4, [10, {"F": (0, 5)}], [12, {"F": (0, 8)}])
+    [14, {'F': (0, 11)}]
+    """
+    if isinstance(two, dict):
+        return {key: evenly(m, two[key], three[key]) for key in two}
+    if isinstance(two, (list, tuple)):
+        parts = [evenly(m, *pair) for pair in zip(two, three, strict=True)]
+        return type(two)(*parts) if hasattr(two, "_fields") else type(two)(parts)
+    return two + (m - 2) * (three - two)
+
+
+def _check_sent(sent, expected, layer):
+    """What a stage sends is what the next one is counted with."""
+    if repr(sent) != repr(expected):
+        raise ValueError(
+            f"{layer!r} ends a stage with {sent!r}, but output_shape and the dtype of X say {expected!r}: "
+            "make them agree, and let constants have the dtype of A_prev"
+        )
+
+
+def _say_who_fails(owner, name, methods):
+    """Where one of `methods` cannot do without numbers, the error says so, whose it is, and a remedy.
+
+    Of layers within layers, the innermost is named: what it raises is a `ValueError`, which passes through
+    the others.
+    """
+    def saying(method):
+        def called(*arguments):
+            try:
+                return method(*arguments)
+            except (TypeError, AttributeError, IndexError) as error:
+                raise ValueError(
+                    f"{name} cannot be counted without numbers: {error}. Use functions that arrays without "
+                    "numbers know, see minipipe.meta, or mp.measure, which runs the layers with numbers"
+                ) from error
+        return called
+
+    for method in methods:
+        setattr(owner, method, saying(getattr(owner, method)))
+
+
+class _NoNumbers:
+    """A generator of random numbers that draws none."""
+
+    def standard_normal(self, size=(), dtype=np.float64):
+        return MetaArray(size, dtype)
+
+    def __getattr__(self, name):
+        return getattr(np.random.default_rng(0), name)
+
+
+def _name(layer):
+    """The same for layers that are alike."""
+    try:
+        return pickle.dumps(layer)
+    except (pickle.PicklingError, AttributeError, TypeError):  # its class stands in a function, for instance
+        return id(layer)
