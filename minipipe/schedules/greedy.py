@@ -1,6 +1,6 @@
 """A schedule for any sizes, costs and memory, by rules of thumb: quick, good, and without a proof."""
 
-import math
+from itertools import pairwise
 
 from .actions import Action
 from .costs import Costs
@@ -49,9 +49,7 @@ def greedy_schedule(
     device 2: 2F0 2F1 2B0 2F2 2B1 2F3 2B2 2F4 2B3 2F5 2B4 2F6 2B5 2F7 2B6 2B7
     device 3: 3F0 3B0 3F1 3B1 3F2 3B2 3F3 3B3 3F4 3B4 3F5 3B5 3F6 3B6 3F7 3B7
     """
-    check_sizes(n_devices, n_microbatches)
-    if not 0 <= latency < math.inf:
-        raise ValueError(f"latency={latency} must be a finite number of ticks of at least 0")
+    check_sizes(n_devices, n_microbatches, v, latency)
     placement = _placement(n_devices, v, placement)
     n_stages = len(placement)
     stages_on = [placement.count(device) for device in range(n_devices)]
@@ -80,8 +78,6 @@ def _cap(n, n_stages):
 
 
 def _placement(n_devices, v, placement):
-    if v < 1:
-        raise ValueError(f"v={v} stages on each device must be at least 1")
     if placement is None:
         return [stage % n_devices for stage in range(n_devices * v)]
     placement = list(placement)
@@ -108,7 +104,7 @@ class _Run:
         self.placement, self.n_microbatches, self.kinds = placement, n_microbatches, kinds
         self.preferred, self.cap, self.ticks = preferred, cap, ticks
         self.stages = [[s for s in range(n_stages) if placement[s] == r] for r in range(n_devices)]
-        self.lag = [latency if r != after else 0 for r, after in zip(placement, placement[1:])]  # s to s + 1
+        self.lag = [latency if r != after else 0 for r, after in pairwise(placement)]  # s to s + 1
         self.needs = {kind: adding(RULES[kind].needs, kinds) for kind in kinds}
         self.done = {kind: [0] * n_stages for kind in kinds}
         self.ends = {kind: [[] for _ in range(n_stages)] for kind in kinds}

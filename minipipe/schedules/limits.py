@@ -1,16 +1,21 @@
 """The sizes and limits that make sense, for those who make schedules."""
 
+import math
 from numbers import Integral
 
 
-def check_sizes(n_devices, n_microbatches):
-    """`ValueError` unless both are whole numbers of at least 1."""
+def check_sizes(n_devices, n_microbatches, v=1, latency=0):
+    """`ValueError` unless sizes are whole numbers of at least 1, and the ticks of a message are finite."""
     if not all(isinstance(size, Integral) for size in (n_devices, n_microbatches)):
         raise ValueError(
             f"n_stages={n_devices!r} and n_microbatches={n_microbatches!r} must both be whole numbers"
         )
     if n_devices < 1 or n_microbatches < 1:
         raise ValueError(f"n_stages={n_devices} and n_microbatches={n_microbatches} must both be at least 1")
+    if v < 1:
+        raise ValueError(f"v={v} stages on each device must be at least 1")
+    if not 0 <= latency < math.inf:
+        raise ValueError(f"latency={latency} must be a finite number of ticks of at least 0")
 
 
 def limits_of(most_alive, stages_on, n_microbatches):

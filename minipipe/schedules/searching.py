@@ -69,10 +69,8 @@ def best_schedule(
     - The last stage does B or I right after its F. Another F in between can go behind it: nobody else waits
       for that F, except the same stage's next B.
     """
-    check_sizes(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches, latency=latency)
     limits = limits_of(most_alive, [1] * n_devices, n_microbatches)
-    if not 0 <= latency < math.inf:
-        raise ValueError(f"latency={latency} must be a finite number of ticks of at least 0")
     if most_nodes < 1:
         raise ValueError(f"most_nodes={most_nodes} must be at least 1")
     costs.bytes_sent(n_devices)
