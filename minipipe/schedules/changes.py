@@ -4,7 +4,6 @@ from dataclasses import replace
 from numbers import Integral
 
 from .actions import Action, Overlap
-from .playing import devices_with_copies
 from .rules import INPUT, RULES, WEIGHT
 
 # mode -> what it adds to a schedule's name
@@ -144,7 +143,8 @@ def with_updates(schedule):
     """
     _refuse(schedule, "U", "has updates already: use it as it is")
     schedule.validate()
-    if "A" not in schedule.kinds and any(len(devices) > 1 for devices in devices_with_copies(schedule)):
+    several = any(len(schedule.holders(stage)) > 1 for stage in range(schedule.n_stages))
+    if several and "A" not in schedule.kinds:
         schedule = with_all_reduce(schedule)
     devices = []
     for device, order in enumerate(schedule.devices):

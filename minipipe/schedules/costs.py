@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from numbers import Real
 
 from .actions import Overlap
+from .limits import one_for_each
 
 
 @dataclass(frozen=True)
@@ -104,11 +105,7 @@ def _difference(name, whole, half):
 
 
 def _per_stage(name, cost, n_stages, may_be_0=False, unit="ticks"):
-    costs = list(cost) if hasattr(cost, "__len__") else [cost] * n_stages
-    if len(costs) != n_stages:
-        raise ValueError(
-            f"{name} has {len(costs)} costs for {n_stages} stages: give one number, or one per stage"
-        )
+    costs = one_for_each(name, cost, "costs", n_stages, "stage")
     for stage, cost in enumerate(costs):
         if not (isinstance(cost, Real) and 0 <= cost < math.inf) or (cost == 0 and not may_be_0):
             bound = "of at least 0" if may_be_0 else "above 0"

@@ -18,6 +18,18 @@ def check_sizes(n_devices, n_microbatches, v=1, latency=0):
         raise ValueError(f"latency={latency} must be a finite number of ticks of at least 0")
 
 
+def one_for_each(name, value, what, n, of):
+    """`value`, which is one number for all or one for each, as a list of n; `ValueError` for another length.
+
+    >>> one_for_each("F", 2, "costs", 3, "stage")
+    [2, 2, 2]
+    """
+    values = list(value) if hasattr(value, "__len__") else [value] * n
+    if len(values) != n:
+        raise ValueError(f"{name} has {len(values)} {what} for {n} {of}s: give one number, or one per {of}")
+    return values
+
+
 def limits_of(most_alive, stages_on, n_microbatches):
     """For each device, the activations that it can keep; `ValueError` for a limit that lets nothing through.
 
@@ -25,14 +37,9 @@ def limits_of(most_alive, stages_on, n_microbatches):
     stages_on: how many stages each device has. A micro-batch's activations count once for each of them, and
         its backward begins after the last of its forwards, so a device needs room for all of its stages.
     """
-    n_devices = len(stages_on)
     if most_alive is None:
         return [n_stages * n_microbatches for n_stages in stages_on]
-    limits = list(most_alive) if hasattr(most_alive, "__len__") else [most_alive] * n_devices
-    if len(limits) != n_devices:
-        raise ValueError(
-            f"most_alive has {len(limits)} limits for {n_devices} devices: give one number, or one per device"
-        )
+    limits = one_for_each("most_alive", most_alive, "limits", len(stages_on), "device")
     for device, (limit, needed) in enumerate(zip(limits, stages_on)):
         if not isinstance(limit, Integral):
             raise ValueError(
