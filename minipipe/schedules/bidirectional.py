@@ -99,17 +99,21 @@ def dualpipe_v(n_devices, n_microbatches):
 def _eight_steps(turns, K, r, M):
     """The order of a device that M micro-batches reach after r others, and the gradients after 2K - 1 - r."""
     inner = K - 1 - r
-    turns.do("F0", times=2 * inner)
-    turns.do("F0 F1", times=r + 1)
-    turns.do("I1 W F1", times=inner)
-    turns.do("F0&B1 F1&B0" if inner else "F0 B1 F1&B0")
-    turns.do("F0&B1 F1&B0", times=M - 2 * K + r)
-    turns.do("B1 F1&B0", times=inner)
     backwards = ["B1", "B0"] * (r + 1)
-    turns.do(" ".join(backwards[:r + 1]))
-    turns.do(" ".join(backwards[r + 1:]).replace("B", "I"))
-    turns.do("W I0", times=inner)
-    turns.do("W", times=r + 1)
+    steps = [
+        ("F0", 2 * inner),
+        ("F0 F1", r + 1),
+        ("I1 W F1", inner),
+        ("F0&B1 F1&B0" if inner else "F0 B1 F1&B0", 1),
+        ("F0&B1 F1&B0", M - 2 * K + r),
+        ("B1 F1&B0", inner),
+        (" ".join(backwards[:r + 1]), 1),
+        (" ".join(backwards[r + 1:]).replace("B", "I"), 1),
+        ("W I0", inner),
+        ("W", r + 1),
+    ]
+    for words, times in steps:
+        turns.do(words, times)
     return turns.actions
 
 

@@ -38,14 +38,12 @@ def peak_microbatches(trace):
 
 def updates(schedule):
     """Rows of (device, stage, micro-batch of the `U`, the micro-batches whose gradients it applies)."""
-    rows = []
-    for device in range(len(schedule.devices) if "U" in schedule.kinds else 0):
-        without_update = {}
-        for kind, stage, i in schedule.parts(device):
-            if kind == "U":
-                rows.append((device, stage, i, without_update.pop(stage, [])))
-            elif RULES[kind].adds & WEIGHT:
-                without_update.setdefault(stage, []).append(i)
+    rows, without_update = [], {}
+    for device, (kind, stage, i), _ in schedule.walk() if "U" in schedule.kinds else ():
+        if kind == "U":
+            rows.append((device, stage, i, without_update.pop((device, stage), [])))
+        elif RULES[kind].adds & WEIGHT:
+            without_update.setdefault((device, stage), []).append(i)
     return rows
 
 

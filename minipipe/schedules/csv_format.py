@@ -19,23 +19,25 @@ EXPECTED = (
     "write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B for two at once, nothing "
     "for a bubble"
 )
+FOREIGN = {  # kind -> (what a schedule with it does, what to do about it)
+    "R": (
+        "recomputes",
+        "export it without, and recompute inside PyTorch's stages, with torch.utils.checkpoint",
+    ),
+    "U": ("updates weights on the way", "its schedules are synchronous, so export one of those"),
+}
 ACTION = re.compile(r"\d+[FBIW]\d+", re.ASCII)
 COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)\d*", re.ASCII)
 
 
 def table_text(schedule):
     """The table of a schedule without faults, without its A and U; `ScheduleError` for what PyTorch lacks."""
-    what = remedy = None
-    if "R" in schedule.kinds:
-        what = "recomputes"
-        remedy = "export it without, and recompute inside PyTorch's stages, with torch.utils.checkpoint"
-    elif schedule.asynchronous:
-        what, remedy = "updates weights on the way", "its schedules are synchronous, so export one of those"
-    if what is not None:
-        foreign = next(part for _, part, _ in schedule.walk() if part.kind in "RU")
+    foreign = "R" if "R" in schedule.kinds else "U"
+    if foreign == "R" or schedule.asynchronous:
+        what, remedy = FOREIGN[foreign]
+        first = next(part for _, part, _ in schedule.walk() if part.kind == foreign)
         raise ScheduleError(
-            f"the schedule {schedule.name!r} {what} ({foreign}), for which PyTorch's table has no cell: "
-            f"{remedy}"
+            f"the schedule {schedule.name!r} {what} ({first}), for which PyTorch's table has no cell: {remedy}"
         )
     rows = [[_cell(action) for action in row] for row in time_steps(schedule)]
     return "".join(",".join(row) + "\n" for row in rows)

@@ -56,20 +56,15 @@ def greedy_schedule(
     limits = limits_of(most_alive, stages_on, n_microbatches)
     ticks = costs.table(n_stages)
     room = limits[placement[0]]
-    caps = [_cap(n, n_stages) for n in _numbers_ahead(room, max(stages_on), n_stages)]
-    best = None
-    kinds = "FIW" if halves else "FB"
-    for preferred in ("IFW", "FIW") if halves else ("BF", "FB"):
-        for cap in [[n_microbatches] * n_stages, *caps]:
-            run = _Run(placement, n_microbatches, ticks, limits, kinds, latency, preferred, cap)
-            run.go()
-            if best is None or max(run.free) < max(best.free):
-                best = run
+    numbers_ahead = {min(max(n, 1), n_stages) for n in range(room - max(stages_on), room + 1)}
+    caps = [_cap(n, n_stages) for n in sorted(numbers_ahead)]
+    kinds, rules = ("FIW", ("IFW", "FIW")) if halves else ("FB", ("BF", "FB"))
+    runs = [
+        _Run(placement, n_microbatches, ticks, limits, kinds, latency, preferred, cap)
+        for preferred in rules for cap in [[n_microbatches] * n_stages, *caps]
+    ]
+    best = min(runs, key=_Run.makespan)
     return Schedule(tuple(map(tuple, best.orders)), n_stages, n_microbatches, "greedy")
-
-
-def _numbers_ahead(room, v, n_stages):
-    return sorted({min(max(n, 1), n_stages) for n in range(room - v, room + 1)})
 
 
 def _cap(n, n_stages):
@@ -111,12 +106,12 @@ class _Run:
         self.released = self.done[kinds[-1]]
         self.free, self.room, self.orders = [0] * n_devices, list(limits), [[] for _ in range(n_devices)]
 
-    def go(self):
-        left = len(self.placement) * self.n_microbatches * len(self.kinds)
+    def makespan(self):
+        """Do all that there is to do. The tick at which the last device is free."""
         candidates = [self._candidates(device) for device in range(len(self.free))]
         several = max(map(len, self.stages)) > 1
         refused = set()
-        while left:
+        while any(candidates):
             device = min((r for r, found in enumerate(candidates) if found), key=lambda r: candidates[r][0])
             start, _, _, kind, stage = candidates[device][0]
             if kind == "F" and several and not self._has_room_after(stage):
@@ -124,7 +119,6 @@ class _Run:
                 refused.add(device)
                 continue
             self._do(kind, stage, start)
-            left -= 1
             neighbour = stage + RULES[kind].way
             changed = refused | {device}
             if 0 <= neighbour < len(self.placement):
@@ -132,6 +126,7 @@ class _Run:
             refused = set()
             for other in changed:
                 candidates[other] = self._candidates(other)
+        return max(self.free)
 
     def _candidates(self, device):
         """What the device could do next, best first: (start, rank by kind, rank by stage, kind, stage)."""

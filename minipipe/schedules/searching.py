@@ -243,12 +243,8 @@ class _Problem:
         """When each device ends, if tasks begin in the order of `node` and take the ticks of this problem."""
         again = self.root()
         for task in sorted(range(len(node.ends)), key=lambda task: (node.ends[task], task)):
-            again = self.after(again, task, self._start(again, task))
+            again = self.after(again, task, self.earliest_starts(again)[task])
         return again.free
-
-    def _start(self, node, task):
-        ready = [node.ends[need] + lag for need, lag in self.before[task]]
-        return max([node.free[self.device[task]], *ready])
 
 
 def _one_machine(tasks):

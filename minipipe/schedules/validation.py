@@ -7,7 +7,7 @@ from .closing import wrong_closings
 from .deadlock import deadlock
 from .limits import one_for_each
 from .playing import play
-from .rules import CLOSING, FORWARD, INPUT, RULES, WEIGHT, adding, one_of
+from .rules import CLOSING, FORWARD, INPUT, RULES, adding, one_of
 
 
 def faults(schedule, most_alive=None, most_versions=None):
@@ -115,15 +115,9 @@ def _wrong_count(schedule):
 
 
 def _missing(count):
-    """The kinds that a stage lacks for a micro-batch: those that add what nobody has added."""
-    lacking = FORWARD | INPUT | WEIGHT
-    for kind in RULES:
-        if count[kind]:
-            lacking &= ~RULES[kind].adds
-    for kind in RULES:
-        if lacking and RULES[kind].adds & lacking == RULES[kind].adds:
-            lacking &= ~RULES[kind].adds
-            yield kind
+    """The kinds that a stage lacks for a micro-batch; where both halves of a backward are missing, B is."""
+    missing = [kind for kind in "FBIW" if not any(count[other] for other in adding(RULES[kind].adds))]
+    return [kind for kind in missing if kind in "FB" or "B" not in missing]
 
 
 def _wrong_order(schedule):
