@@ -18,7 +18,8 @@ from minipipe.network import commit
 from minipipe.partitioning import solvers
 from minipipe.pipeline import Stage
 from minipipe.pipeline.batches import MicroBatches
-from minipipe.schedules import Action, Schedule, bidirectional, names, one_stage_each, schedule, validation
+from minipipe.schedules import Action, Schedule, bidirectional, names, schedule, validation
+from minipipe.schedules.building import schedule_of
 from minipipe.sums import TreeSum
 
 
@@ -156,7 +157,7 @@ def dropout_differs_on_recomputation(monkeypatch):
 
 def missing_and_phantom_actions(monkeypatch):
     """The last device of 1F1B lists its forwards as 1..M instead of 0..M-1."""
-    right = one_stage_each.one_f_one_b
+    right = names.BUILDERS["1f1b"]
 
     def wrong(n_stages, n_microbatches):
         devices = right(n_stages, n_microbatches).devices
@@ -181,7 +182,7 @@ def deadlock_passes(monkeypatch):
     monkeypatch.setattr(
         schedule,
         "faults",
-        lambda checked, *limits: validation._wrong_count(checked) + validation._wrong_order(checked),
+        lambda checked, *limits: [*validation._wrong_count(checked), *validation._wrong_order(checked)],
     )
 
 
@@ -222,9 +223,10 @@ def hang_when_M_is_less_than_K(monkeypatch):
             actions = [("F", i) for i in range(warm_up)]
             for i in range(n_microbatches - warm_up):
                 actions += [("F", warm_up + i), ("B", i)]
-            return actions + [("B", i) for i in range(n_microbatches - warm_up, n_microbatches)]
+            actions += [("B", i) for i in range(n_microbatches - warm_up, n_microbatches)]
+            return [Action(kind, device, i) for kind, i in actions]
 
-        return one_stage_each._one_stage_each("1f1b", n_stages, n_microbatches, order)
+        return schedule_of("1f1b", n_stages, n_microbatches, order)
 
     monkeypatch.setitem(names.BUILDERS, "1f1b", for_many_microbatches)
 

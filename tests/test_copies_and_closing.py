@@ -233,34 +233,17 @@ def test_the_end_of_one_all_reduce_lets_another_one_begin():
     assert Schedule.from_text(lines, **TWO).faults() == []
 
 
-class Listener:
-    """What `play` says: (device, action) or {device: A}."""
-
-    def __init__(self):
-        self.heard = []
-
-    def perform(self, device, action, parts):
-        self.heard.append((device, action))
-
-    def meet(self, actions):
-        self.heard.append(actions)
-
-
-def test_those_who_play_a_schedule_hear_of_every_meeting_in_an_order_that_all_lanes_keep():
+def test_an_all_reduce_is_over_when_all_devices_that_have_the_stage_have_come_to_it():
     for plain in of_every_builder():
-        schedule, listener, lanes = with_updates(with_all_reduce(in_copies(plain, 2))), Listener(), {}
-        assert play(schedule, listener) is None
-        heard = listener.heard
-        meetings = [entry for entry in heard if isinstance(entry, dict)]
-        stages = [next(iter(actions.values())).stage for actions in meetings]
-        assert sorted(stages) == list(range(schedule.n_stages))
-        for actions in meetings:
-            for device, action in actions.items():
-                lanes.setdefault(device, []).append(action)
-                assert heard.index((device, action)) < heard.index(actions)
-                assert heard.index((device, action._replace(kind="U"))) > heard.index(actions)
-        orders = enumerate(schedule.devices)
-        assert lanes == {device: [a for a in order if a.kind == "A"] for device, order in orders}
+        schedule = with_updates(with_all_reduce(in_copies(plain, 2)))
+        assert play(schedule) is None
+        for stage in range(schedule.n_stages):
+            *others, absent = schedule.holders(stage)
+            devices = list(schedule.devices)
+            devices[absent] = [action for action in devices[absent] if action[:2] != ("A", stage)]
+            stop = play(replace(schedule, devices=devices))
+            assert {stop.lanes[device][0].stage for device in others} == {stage}
+            assert all(stop.left[device][0].kind == "U" for device in others)
 
 
 # ---- copies

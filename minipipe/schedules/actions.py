@@ -6,6 +6,10 @@ from typing import NamedTuple
 from .rules import RULES, one_of
 
 
+class ScheduleError(ValueError):
+    """A schedule that cannot be read, or cannot run; the message lists every fault."""
+
+
 class Action(NamedTuple):
     """One piece of work, written as PyTorch writes it: `2F0` is the forward of micro-batch 0 on stage 2.
 
@@ -69,7 +73,7 @@ class Overlap(NamedTuple):
 
 
 def parse(word, device):
-    """The action that `word` stands for; without a stage, that of the device. `ValueError` for others.
+    """The action that `word` stands for; without a stage, that of the device. `ScheduleError` for others.
 
     >>> parse("F0", 2), str(parse("0F5&3B2", 0))
     (Action(kind='F', stage=2, microbatch=0), '0F5&3B2')
@@ -78,7 +82,7 @@ def parse(word, device):
     if len(parts) == 1:
         return parts[0]
     if [part.kind for part in parts] != ["F", "B"]:
-        raise ValueError(
+        raise ScheduleError(
             f"device {device}: {word!r} is not an overlap: write a forward & a backward, such as 0F5&3B2"
         )
     return Overlap(*parts)
@@ -87,7 +91,7 @@ def parse(word, device):
 def _parse_part(part, word, device):
     match = re.fullmatch(r"(\d*)([A-Za-z])(\d+)", part, re.ASCII)
     if not match:
-        raise ValueError(
+        raise ScheduleError(
             f"device {device}: {word!r} is not an action: write {one_of(kind + '0' for kind in RULES)}, 2F0 "
             "for stage 2, or 0F5&3B2 for an overlap"
         )

@@ -4,9 +4,8 @@ Those have used older weights. Each builder says which weights a stage uses for 
 `versions[stage][i]` is the number of updates in them.
 """
 
-from .actions import Action
+from .building import forwards_and_backwards, in_turn, schedule_of
 from .limits import check_sizes
-from .schedule import Schedule
 
 
 def pipedream(n_devices, n_microbatches, vertical_sync=False):
@@ -64,15 +63,13 @@ def pipedream_2bw(n_devices, n_microbatches, per_update=None):
 
 def _endless(name, n_devices, n_microbatches, per_update, versions):
     """1F1B on each device, with an update after the last backward of each mini-batch."""
-    devices = []
-    for stage in range(n_devices):
-        warm_up = min(n_devices - stage - 1, n_microbatches)
-        order = [Action("F", stage, i) for i in range(warm_up)]
-        for i in range(n_microbatches):
-            if warm_up + i < n_microbatches:
-                order.append(Action("F", stage, warm_up + i))
-            order.append(Action("B", stage, i))
-            if (i + 1) % per_update == 0:
-                order.append(Action("U", stage, i))
-        devices.append(tuple(order))
-    return Schedule(tuple(devices), n_devices, n_microbatches, name, versions=versions)
+
+    def order(r):
+        actions = []
+        for action in in_turn(*forwards_and_backwards(r, n_microbatches), warm_up=n_devices - r - 1):
+            actions.append(action)
+            if action.kind == "B" and (action.microbatch + 1) % per_update == 0:
+                actions.append(action._replace(kind="U"))
+        return actions
+
+    return schedule_of(name, n_devices, n_microbatches, order, versions=versions)

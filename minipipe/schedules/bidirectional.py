@@ -6,8 +6,8 @@ added. Each device has two stages, each of them as long as with one copy, so par
 """
 
 from .actions import Action
+from .building import schedule_of
 from .limits import check_sizes
-from .schedule import Schedule
 from .turns import Turns
 
 
@@ -32,16 +32,18 @@ def chimera(n_devices, n_microbatches):
     """
     _check_both_ways("chimera", n_devices, n_microbatches, least=2)
     K, half = n_devices, n_microbatches // 2
-    slots = [{} for _ in range(K)]
-    for copy in (0, 1):
-        for j in range(half):
-            unit, i = divmod(j, K // 2)
-            for s in range(K):
-                device = slots[K - 1 - s if copy else s]
-                device[2 * K * unit + s + 2 * i] = Action("F", s, copy * half + j)
-                device[2 * K * unit + 2 * K - 1 - s + 2 * i] = Action("B", s, copy * half + j)
-    devices = [[action for _, action in sorted(device.items())] for device in slots]
-    return _two_copies("chimera", devices, n_microbatches)
+
+    def order(r):
+        slots = {}
+        for copy, s in enumerate((r, K - 1 - r)):
+            for j in range(half):
+                unit, i = divmod(j, K // 2)
+                begin = 2 * K * unit + 2 * i
+                slots[begin + s] = Action("F", s, copy * half + j)
+                slots[begin + 2 * K - 1 - s] = Action("B", s, copy * half + j)
+        return [action for _, action in sorted(slots.items())]
+
+    return schedule_of("chimera", K, n_microbatches, order, copy_of=(0,) * half + (1,) * half)
 
 
 def dualpipe(n_devices, n_microbatches):
@@ -64,7 +66,7 @@ def dualpipe(n_devices, n_microbatches):
             return _eight_steps(Turns(r, K - 1 - r, first=(0, half)), K // 2, r, half)
         return _eight_steps(Turns(K - 1 - r, r, first=(half, 0)), K // 2, K - 1 - r, half)
 
-    return _two_copies("dualpipe", [order(r) for r in range(K)], n_microbatches)
+    return schedule_of("dualpipe", K, n_microbatches, order, copy_of=(0,) * half + (1,) * half)
 
 
 def dualpipe_v(n_devices, n_microbatches):
@@ -87,31 +89,32 @@ def dualpipe_v(n_devices, n_microbatches):
             f"{2 * n_devices}"
         )
     K = n_devices
-    orders = [_eight_steps(Turns(r, 2 * K - 1 - r), K, r, n_microbatches) for r in range(K)]
-    return Schedule(tuple(map(tuple, orders)), 2 * n_devices, n_microbatches, "dualpipe-v")
+
+    def order(r):
+        return _eight_steps(Turns(r, 2 * K - 1 - r), K, r, n_microbatches)
+
+    return schedule_of("dualpipe-v", K, n_microbatches, order, v=2)
 
 
 def _eight_steps(turns, K, r, M):
     """The order of a device that M micro-batches reach after r others, and the gradients after 2K - 1 - r."""
     inner = K - 1 - r
-    turns.do("F0", times=2 * inner)
-    turns.do("F0 F1", times=r + 1)
-    turns.do("I1 W F1", times=inner)
-    turns.do("F0&B1 F1&B0" if inner else "F0 B1 F1&B0")
-    turns.do("F0&B1 F1&B0", times=M - 2 * K + r)
-    turns.do("B1 F1&B0", times=inner)
     backwards = ["B1", "B0"] * (r + 1)
-    turns.do(" ".join(backwards[:r + 1]))
-    turns.do(" ".join(backwards[r + 1:]).replace("B", "I"))
-    turns.do("W I0", times=inner)
-    turns.do("W", times=r + 1)
+    steps = [
+        ("F0", 2 * inner),
+        ("F0 F1", r + 1),
+        ("I1 W F1", inner),
+        ("F0&B1 F1&B0" if inner else "F0 B1 F1&B0", 1),
+        ("F0&B1 F1&B0", M - 2 * K + r),
+        ("B1 F1&B0", inner),
+        (" ".join(backwards[:r + 1]), 1),
+        (" ".join(backwards[r + 1:]).replace("B", "I"), 1),
+        ("W I0", inner),
+        ("W", r + 1),
+    ]
+    for words, times in steps:
+        turns.do(words, times)
     return turns.actions
-
-
-def _two_copies(name, devices, n_microbatches):
-    half = n_microbatches // 2
-    copy_of = (0,) * half + (1,) * half
-    return Schedule(tuple(map(tuple, devices)), len(devices), n_microbatches, name, copy_of=copy_of)
 
 
 def _check_both_ways(name, n_devices, n_microbatches, least):

@@ -4,7 +4,6 @@ from dataclasses import replace
 from numbers import Integral
 
 from .actions import Action, Overlap
-from .playing import devices_with_copies
 from .rules import INPUT, RULES, WEIGHT
 
 # mode -> what it adds to a schedule's name
@@ -121,11 +120,11 @@ def with_all_reduce(schedule):
     schedule.validate()
     devices = []
     for device, order in enumerate(schedule.devices):
-        behind, position = [[] for _ in order], 0
+        additions, position = [], 0
         for stage, (its_last, microbatch) in sorted(_last_gradients(schedule, device).items(), reverse=True):
             position = max(position, its_last)
-            behind[position].append(Action("A", stage, microbatch))
-        devices.append(_inserted(order, behind))
+            additions.append((position, Action("A", stage, microbatch)))
+        devices.append(_with(order, additions))
     return replace(schedule, devices=tuple(devices), name=schedule.name + "+all-reduce")
 
 
@@ -144,18 +143,16 @@ def with_updates(schedule):
     """
     _refuse(schedule, "U", "has updates already: use it as it is")
     schedule.validate()
-    if "A" not in schedule.kinds and any(len(devices) > 1 for devices in devices_with_copies(schedule)):
+    several = any(len(schedule.holders(stage)) > 1 for stage in range(schedule.n_stages))
+    if several and "A" not in schedule.kinds:
         schedule = with_all_reduce(schedule)
     devices = []
     for device, order in enumerate(schedule.devices):
+        last = _last_gradients(schedule, device).items()
+        additions = [(position, Action("U", stage, microbatch)) for stage, (position, microbatch) in last]
         if "A" in schedule.kinds:
-            at_the_end = [Action("U", stage, i) for kind, stage, i in schedule.parts(device) if kind == "A"]
-            devices.append((*order, *at_the_end))
-            continue
-        behind = [[] for _ in order]
-        for stage, (its_last, microbatch) in _last_gradients(schedule, device).items():
-            behind[its_last].append(Action("U", stage, microbatch))
-        devices.append(_inserted(order, behind))
+            additions = [(len(order) - 1, part._replace(kind="U")) for part in order if part.kind == "A"]
+        devices.append(_with(order, additions))
     return replace(schedule, devices=tuple(devices), name=schedule.name + "+updates")
 
 
@@ -175,6 +172,9 @@ def _last_gradients(schedule, device):
     return found
 
 
-def _inserted(order, behind):
-    """`order` with the actions of `behind[position]` behind each position."""
+def _with(order, additions):
+    """`order` with each action of `additions`, pairs (position, action), behind what stands there."""
+    behind = [[] for _ in order]
+    for position, action in additions:
+        behind[position].append(action)
     return tuple(step for action, more in zip(order, behind) for step in (action, *more))

@@ -30,10 +30,8 @@ def v_half(n_devices, n_microbatches):
     is that of both stages together.
     """
     check_sizes(n_devices, n_microbatches)
-    K = n_devices
-    wait = 0 if K % 2 else 3
-    block = _block(K, climb=2, wait=wait, turn=1)
-    return _repeated("v-half", block, n_microbatches, most=(K + 2) // 2, ahead=wait > 0)
+    block = _block(n_devices, climb=2, wait=0 if n_devices % 2 else 3, turn=1)
+    return _repeated("v-half", block, n_microbatches, (n_devices + 2) // 2, ahead=n_devices % 2 == 0)
 
 
 def v_min(n_devices, n_microbatches):
@@ -47,10 +45,8 @@ def v_min(n_devices, n_microbatches):
     together.
     """
     check_sizes(n_devices, n_microbatches)
-    K = n_devices
-    wait = 0 if K % 3 else 2
-    block = _block(K, climb=1, wait=wait, turn=0)
-    return _repeated("v-min", block, n_microbatches, most=(K + 4) // 3, ahead=wait > 0)
+    block = _block(n_devices, climb=1, wait=0 if n_devices % 3 else 2, turn=0)
+    return _repeated("v-min", block, n_microbatches, (n_devices + 4) // 3, ahead=n_devices % 3 == 0)
 
 
 def _block(K, climb, wait, turn):
@@ -89,8 +85,7 @@ def _repeated(name, offsets, n_microbatches, most, ahead):
     ahead: whether a forward may come before actions that the block has before it, which helps if the block
         has waiting built in.
     """
-    n_devices = len(offsets)
-    n_stages = 2 * n_devices
+    n_stages = 2 * len(offsets)
     devices = [
         _Device((r, n_stages - 1 - r), slots, n_microbatches, 2 * most, ahead)
         for r, slots in enumerate(offsets)

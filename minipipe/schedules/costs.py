@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 from numbers import Real
 
 from .actions import Overlap
+from .limits import one_for_each
+from .rules import CLOSING
 
 
 @dataclass(frozen=True)
@@ -60,19 +62,16 @@ class Costs:
 
     def table(self, n_stages):
         """{kind: list of ticks over the stages}, where given; `ValueError` for one that no clock can keep."""
-        F, B = _per_stage("F", self.F, n_stages), _per_stage("B", self.B, n_stages)
-        R = F if self.R is None else _per_stage("R", self.R, n_stages)
-        I = None if self.I is None else _per_stage("I", self.I, n_stages)
-        W = None if self.W is None else _per_stage("W", self.W, n_stages)
+        table = {
+            kind: _per_stage(kind, cost, n_stages, may_be_0=kind in CLOSING)
+            for kind, cost in vars(self).items() if cost is not None and kind != "message_bytes"
+        }
+        B, I, W = (table.get(kind) for kind in "BIW")
         if I is None:
             I = [b / 2 for b in B] if W is None else _difference("I = B - W", B, W)
         if W is None:
             W = _difference("W = B - I", B, I)
-        table = {"F": F, "B": B, "R": R, "I": I, "W": W}
-        for kind in ("FB", "A", "U"):
-            if getattr(self, kind) is not None:
-                table[kind] = _per_stage(kind, getattr(self, kind), n_stages, may_be_0=kind != "FB")
-        return table
+        return {"R": table["F"]} | table | {"I": I, "W": W}
 
     def duration(self, n_stages):
         """A function: the ticks of an `Action` or `Overlap`. It is called for each action of a run."""
@@ -104,11 +103,7 @@ def _difference(name, whole, half):
 
 
 def _per_stage(name, cost, n_stages, may_be_0=False, unit="ticks"):
-    costs = list(cost) if hasattr(cost, "__len__") else [cost] * n_stages
-    if len(costs) != n_stages:
-        raise ValueError(
-            f"{name} has {len(costs)} costs for {n_stages} stages: give one number, or one per stage"
-        )
+    costs = one_for_each(name, cost, "costs", n_stages, "stage")
     for stage, cost in enumerate(costs):
         if not (isinstance(cost, Real) and 0 <= cost < math.inf) or (cost == 0 and not may_be_0):
             bound = "of at least 0" if may_be_0 else "above 0"
@@ -117,11 +112,9 @@ def _per_stage(name, cost, n_stages, may_be_0=False, unit="ticks"):
 
 
 def _number(word, text):
-    try:
-        return int(word)
-    except ValueError:
-        pass
-    try:
-        return float(word)
-    except ValueError:
-        raise ValueError(f"costs {text!r}: {word!r} is not a number: write for instance F=1,B=2.5") from None
+    for number in (int, float):
+        try:
+            return number(word)
+        except ValueError:
+            continue
+    raise ValueError(f"costs {text!r}: {word!r} is not a number: write for instance F=1,B=2.5")

@@ -1,6 +1,6 @@
 """What can be counted in a schedule, or in the trace of its run."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 from .rules import RULES, WEIGHT
 
@@ -38,14 +38,12 @@ def peak_microbatches(trace):
 
 def updates(schedule):
     """Rows of (device, stage, micro-batch of the `U`, the micro-batches whose gradients it applies)."""
-    rows = []
-    for device in range(len(schedule.devices) if "U" in schedule.kinds else 0):
-        without_update = {}
-        for kind, stage, i in schedule.parts(device):
-            if kind == "U":
-                rows.append((device, stage, i, without_update.pop(stage, [])))
-            elif RULES[kind].adds & WEIGHT:
-                without_update.setdefault(stage, []).append(i)
+    rows, without_update = [], {}
+    for device, (kind, stage, i), _ in schedule.walk() if "U" in schedule.kinds else ():
+        if kind == "U":
+            rows.append((device, stage, i, without_update.pop((device, stage), [])))
+        elif RULES[kind].adds & WEIGHT:
+            without_update.setdefault((device, stage), []).append(i)
     return rows
 
 
@@ -62,11 +60,9 @@ def staleness(schedule):
     """
     schedule.validate()
     stale = [[0] * schedule.n_microbatches for _ in range(schedule.n_stages)]
-    made = Counter()
-    for device, stage, _, applied in updates(schedule) if schedule.versions else ():
-        for i in applied:
-            stale[stage][i] = made[device, stage] - schedule.versions[stage][i]
-        made[device, stage] += 1
+    for _, (kind, stage, i), made in schedule.walk():
+        if schedule.versions and RULES[kind].adds & WEIGHT:
+            stale[stage][i] = made - schedule.versions[stage][i]
     return stale
 
 
@@ -92,18 +88,13 @@ def peak_versions(schedule):
     """
     schedule.validate()
     peaks = [1] * schedule.n_stages
-    for device in range(len(schedule.devices) if schedule.versions else 0):
-        needed = Counter()  # (stage, version) -> gradients to come
-        for kind, stage, i in schedule.parts(device):
-            needed[stage, schedule.versions[stage][i]] += bool(RULES[kind].adds & WEIGHT)
-        made = Counter()
-        for kind, stage, i in schedule.parts(device):
-            if kind == "U":
-                made[stage] += 1
-                now = made[stage]
-                needed_still = {version for (of, version), n in needed.items() if of == stage and n}
-                kept = {version for version in needed_still if version <= now}
-                peaks[stage] = max(peaks[stage], len(kept | {made[stage]}))
-            elif RULES[kind].adds & WEIGHT:
-                needed[stage, schedule.versions[stage][i]] -= 1
+    kept_until = {}  # (device, stage) -> {version: updates that were made when it was last needed}
+    for device, (kind, stage, i), made in schedule.walk():
+        known = kept_until.setdefault((device, stage), {})
+        known.setdefault(made, made)
+        if schedule.versions and RULES[kind].adds & WEIGHT:
+            known[schedule.versions[stage][i]] = made
+    for (_, stage), known in kept_until.items():
+        kept = [sum(version <= now <= last for version, last in known.items()) for now in known]
+        peaks[stage] = max(peaks[stage], *kept)
     return peaks

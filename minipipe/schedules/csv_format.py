@@ -10,32 +10,34 @@ PyTorch 2.13 loads it with `_PipelineScheduleRuntime(...)._load_csv(path)`, and 
 import csv
 import io
 import re
+from collections import deque
 
-from .actions import Action, Overlap
-from .playing import play
+from .actions import ScheduleError, parse
 from .rules import CLOSING, RULES
 
 EXPECTED = (
     "write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B for two at once, nothing "
     "for a bubble"
 )
+FOREIGN = {  # kind -> (what a schedule with it does, what to do about it)
+    "R": (
+        "recomputes",
+        "export it without, and recompute inside PyTorch's stages, with torch.utils.checkpoint",
+    ),
+    "U": ("updates weights on the way", "its schedules are synchronous, so export one of those"),
+}
+ACTION = re.compile(r"\d+[FBIW]\d+", re.ASCII)
 COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)\d*", re.ASCII)
 
 
 def table_text(schedule):
-    """The table of a schedule without faults, without its A and U; `ValueError` for what PyTorch lacks."""
-    what = remedy = None
-    if "R" in schedule.kinds:
-        what = "recomputes"
-        remedy = "export it without, and recompute inside PyTorch's stages, with torch.utils.checkpoint"
-    elif schedule.asynchronous:
-        what, remedy = "updates weights on the way", "its schedules are synchronous, so export one of those"
-    if what is not None:
-        parts = (part for device in range(len(schedule.devices)) for part in schedule.parts(device))
-        foreign = next(part for part in parts if part.kind in "RU")
-        raise ValueError(
-            f"the schedule {schedule.name!r} {what} ({foreign}), for which PyTorch's table has no cell: "
-            f"{remedy}"
+    """The table of a schedule without faults, without its A and U; `ScheduleError` for what PyTorch lacks."""
+    foreign = "R" if "R" in schedule.kinds else "U"
+    if foreign == "R" or schedule.asynchronous:
+        what, remedy = FOREIGN[foreign]
+        first = next(part for _, part, _ in schedule.walk() if part.kind == foreign)
+        raise ScheduleError(
+            f"the schedule {schedule.name!r} {what} ({first}), for which PyTorch's table has no cell: {remedy}"
         )
     rows = [[_cell(action) for action in row] for row in time_steps(schedule)]
     return "".join(",".join(row) + "\n" for row in rows)
@@ -46,37 +48,22 @@ def time_steps(schedule):
 
     All rows are of one length; A and U have no place in them. The schedule must be one that runs to its end.
     """
-    clock = _Clock(len(schedule.devices))
-    play(schedule, clock)
-    length = max(map(len, clock.rows))
-    return [row + [None] * (length - len(row)) for row in clock.rows]
+    to_do = [deque(action for action in order if action.kind not in CLOSING) for order in schedule.devices]
+    rows, sent = [[] for _ in to_do], set()
+    while any(to_do):
+        for row, actions in zip(rows, to_do):
+            starts = actions and all(_has_heard(part, sent, schedule.n_stages) for part in actions[0].parts)
+            row.append(actions.popleft() if starts else None)
+        done = [part for row in rows if row[-1] for part in row[-1].parts]
+        sent.update((RULES[kind].message, stage, i) for kind, stage, i in done)
+    return rows
 
 
-class _Clock:
-    """What `play` performs, in steps.
-
-    rows: for each device, what it did in each step.
-    sent: (message, stage, micro-batch) -> the step from which on it is there.
-    """
-
-    def __init__(self, n_devices):
-        self.rows = [[] for _ in range(n_devices)]
-        self.sent = {}
-
-    def perform(self, device, action, parts):
-        if action.kind in CLOSING:
-            return
-        row = self.rows[device]
-        arrived = [0]
-        for kind, stage, i in parts:
-            arrived.append(self.sent.get((RULES[kind].message, stage - RULES[kind].way, i), 0))
-        row += [None] * (max(arrived) - len(row)) + [action]
-        for kind, stage, i in parts:
-            if RULES[kind].way:
-                self.sent[RULES[kind].message, stage, i] = len(row)
-
-    def meet(self, actions):
-        """An all-reduce takes no step."""
+def _has_heard(part, sent, n_stages):
+    """Whether what an action waits for from another stage is there."""
+    kind, stage, i = part
+    source = stage - RULES[kind].way
+    return source == stage or not 0 <= source < n_stages or (RULES[kind].message, source, i) in sent
 
 
 def _cell(action):
@@ -86,57 +73,32 @@ def _cell(action):
 
 
 def parse_table(text):
-    """For each row of `text`, a tuple of its actions. `ValueError` for none, or with all wrong cells."""
+    """For each row of `text`, a tuple of its actions. `ScheduleError` for none, or with all wrong cells."""
     try:
         rows = list(csv.reader(io.StringIO(text.rstrip())))
     except csv.Error as error:
-        raise ValueError(f"this is not a table of comma-separated values: {error}") from None
-    _refuse_communication(rows)
-    devices, malformed = [], []
+        raise ScheduleError(f"this is not a table of comma-separated values: {error}") from None
+    devices, malformed = [[] for _ in rows], []
     for rank, row in enumerate(rows):
-        actions = []
-        for column, cell in enumerate(row, 1):
-            try:
-                actions += _actions(cell.strip())
-            except ValueError as error:
-                malformed.append(f"{_position(rank, column)}: {error}")
-        devices.append(tuple(actions))
-    if malformed:
-        raise ValueError(f"malformed cells: {len(malformed)}; {EXPECTED}:\n- " + "\n- ".join(malformed))
-    if not any(devices):
-        raise ValueError("the table has no actions: write one row per device, such as 0F0,0F1,0B0,0B1")
-    return tuple(devices)
-
-
-def _position(rank, column):
-    return f"row {rank + 1} (rank {rank}), column {column}"
-
-
-def _refuse_communication(rows):
-    """PyTorch's other format, its default, has hundreds of these cells: one sentence says it for all."""
-    for rank, row in enumerate(rows):
-        for column, cell in enumerate(row, 1):
-            if COMMUNICATION.fullmatch(cell.strip()):
-                raise ValueError(
-                    f"the table contains communication, such as {cell!r} in {_position(rank, column)}: "
-                    'have PyTorch dump it with format="compute_only"'
+        for column, cell in enumerate(map(str.strip, row), 1):
+            if cell in ("", "None"):
+                continue
+            position = f"row {rank + 1} (rank {rank}), column {column}"
+            overlap = re.fullmatch(r"\((.*);(.*)\)OVERLAP_F_B", cell)
+            words = [word.strip() for word in overlap.groups()] if overlap else [cell]
+            if COMMUNICATION.fullmatch(cell):  # PyTorch's other format, its default, has hundreds of these
+                raise ScheduleError(
+                    f"the table contains communication, such as {cell!r} in {position}: have PyTorch dump it "
+                    'with format="compute_only"'
                 )
-
-
-def _actions(cell):
-    """The action of a cell in a list, or no action for a bubble."""
-    if cell in ("", "None"):
-        return []
-    if match := re.fullmatch(r"\((.*);(.*)\)OVERLAP_F_B", cell):
-        parts = [_action(word.strip(), cell) for word in match.groups()]
-        if [part.kind for part in parts] != ["F", "B"]:
-            raise ValueError(f"{cell!r} is not one forward with one backward B")
-        return [Overlap(*parts)]
-    return [_action(cell, cell)]
-
-
-def _action(word, cell):
-    if match := re.fullmatch(r"(\d+)([FBIW])(\d+)", word, re.ASCII):
-        stage, kind, microbatch = match.groups()
-        return Action(kind, int(stage), int(microbatch))
-    raise ValueError(f"{cell!r} is not an action")
+            if not all(ACTION.fullmatch(word) for word in words):
+                malformed.append(f"{position}: {cell!r} is not an action")
+            elif overlap and not ("F" in words[0] and "B" in words[1]):
+                malformed.append(f"{position}: {cell!r} is not one forward with one backward B")
+            else:
+                devices[rank].append(parse("&".join(words), rank))
+    if malformed:
+        raise ScheduleError(f"malformed cells: {len(malformed)}; {EXPECTED}:\n- " + "\n- ".join(malformed))
+    if not any(devices):
+        raise ScheduleError("the table has no actions: write one row per device, such as 0F0,0F1,0B0,0B1")
+    return tuple(map(tuple, devices))

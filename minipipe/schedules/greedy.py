@@ -1,6 +1,6 @@
 """A schedule for any sizes, costs and memory, by rules of thumb: quick, good, and without a proof."""
 
-import math
+from itertools import pairwise
 
 from .actions import Action
 from .costs import Costs
@@ -49,29 +49,22 @@ def greedy_schedule(
     device 2: 2F0 2F1 2B0 2F2 2B1 2F3 2B2 2F4 2B3 2F5 2B4 2F6 2B5 2F7 2B6 2B7
     device 3: 3F0 3B0 3F1 3B1 3F2 3B2 3F3 3B3 3F4 3B4 3F5 3B5 3F6 3B6 3F7 3B7
     """
-    check_sizes(n_devices, n_microbatches)
-    if not 0 <= latency < math.inf:
-        raise ValueError(f"latency={latency} must be a finite number of ticks of at least 0")
+    check_sizes(n_devices, n_microbatches, v, latency)
     placement = _placement(n_devices, v, placement)
     n_stages = len(placement)
     stages_on = [placement.count(device) for device in range(n_devices)]
     limits = limits_of(most_alive, stages_on, n_microbatches)
     ticks = costs.table(n_stages)
     room = limits[placement[0]]
-    caps = [_cap(n, n_stages) for n in _numbers_ahead(room, max(stages_on), n_stages)]
-    best = None
-    kinds = "FIW" if halves else "FB"
-    for preferred in ("IFW", "FIW") if halves else ("BF", "FB"):
-        for cap in [[n_microbatches] * n_stages, *caps]:
-            run = _Run(placement, n_microbatches, ticks, limits, kinds, latency, preferred, cap)
-            run.go()
-            if best is None or max(run.free) < max(best.free):
-                best = run
+    numbers_ahead = {min(max(n, 1), n_stages) for n in range(room - max(stages_on), room + 1)}
+    caps = [_cap(n, n_stages) for n in sorted(numbers_ahead)]
+    kinds, rules = ("FIW", ("IFW", "FIW")) if halves else ("FB", ("BF", "FB"))
+    runs = [
+        _Run(placement, n_microbatches, ticks, limits, kinds, latency, preferred, cap)
+        for preferred in rules for cap in [[n_microbatches] * n_stages, *caps]
+    ]
+    best = min(runs, key=_Run.makespan)
     return Schedule(tuple(map(tuple, best.orders)), n_stages, n_microbatches, "greedy")
-
-
-def _numbers_ahead(room, v, n_stages):
-    return sorted({min(max(n, 1), n_stages) for n in range(room - v, room + 1)})
 
 
 def _cap(n, n_stages):
@@ -80,8 +73,6 @@ def _cap(n, n_stages):
 
 
 def _placement(n_devices, v, placement):
-    if v < 1:
-        raise ValueError(f"v={v} stages on each device must be at least 1")
     if placement is None:
         return [stage % n_devices for stage in range(n_devices * v)]
     placement = list(placement)
@@ -108,19 +99,19 @@ class _Run:
         self.placement, self.n_microbatches, self.kinds = placement, n_microbatches, kinds
         self.preferred, self.cap, self.ticks = preferred, cap, ticks
         self.stages = [[s for s in range(n_stages) if placement[s] == r] for r in range(n_devices)]
-        self.lag = [latency if r != after else 0 for r, after in zip(placement, placement[1:])]  # s to s + 1
+        self.lag = [latency if r != after else 0 for r, after in pairwise(placement)]  # s to s + 1
         self.needs = {kind: adding(RULES[kind].needs, kinds) for kind in kinds}
         self.done = {kind: [0] * n_stages for kind in kinds}
         self.ends = {kind: [[] for _ in range(n_stages)] for kind in kinds}
         self.released = self.done[kinds[-1]]
         self.free, self.room, self.orders = [0] * n_devices, list(limits), [[] for _ in range(n_devices)]
 
-    def go(self):
-        left = len(self.placement) * self.n_microbatches * len(self.kinds)
+    def makespan(self):
+        """Do all that there is to do. The tick at which the last device is free."""
         candidates = [self._candidates(device) for device in range(len(self.free))]
         several = max(map(len, self.stages)) > 1
         refused = set()
-        while left:
+        while any(candidates):
             device = min((r for r, found in enumerate(candidates) if found), key=lambda r: candidates[r][0])
             start, _, _, kind, stage = candidates[device][0]
             if kind == "F" and several and not self._has_room_after(stage):
@@ -128,7 +119,6 @@ class _Run:
                 refused.add(device)
                 continue
             self._do(kind, stage, start)
-            left -= 1
             neighbour = stage + RULES[kind].way
             changed = refused | {device}
             if 0 <= neighbour < len(self.placement):
@@ -136,6 +126,7 @@ class _Run:
             refused = set()
             for other in changed:
                 candidates[other] = self._candidates(other)
+        return max(self.free)
 
     def _candidates(self, device):
         """What the device could do next, best first: (start, rank by kind, rank by stage, kind, stage)."""

@@ -6,8 +6,8 @@ stage, `f` one of its second.
 """
 
 from .actions import Action
+from .building import halved, in_turn, schedule_of
 from .limits import check_sizes
-from .schedule import Schedule
 
 
 def interleaved_one_f_one_b(n_devices, n_microbatches, v=2):
@@ -24,17 +24,12 @@ def interleaved_one_f_one_b(n_devices, n_microbatches, v=2):
     Source: Narayanan et al. 2021, arXiv 2104.04473.
     """
     group = _group(n_devices, n_microbatches, v)
-    total = n_microbatches * v
 
     def order(r):
-        warm_up = min(total, 2 * (n_devices - r - 1) + (v - 1) * group)
-        forwards, backwards = _turns(n_devices, n_microbatches, v, group, r)
-        actions = forwards[:warm_up]
-        for forward, backward in zip(forwards[warm_up:], backwards):
-            actions += [forward, backward]
-        return actions + backwards[total - warm_up:]
+        warm_up = 2 * (n_devices - r - 1) + (v - 1) * group
+        return in_turn(*_turns(n_devices, n_microbatches, v, group, r), warm_up)
 
-    return _schedule("interleaved", n_devices, n_microbatches, v, order)
+    return schedule_of("interleaved", n_devices, n_microbatches, order, v)
 
 
 def looped_breadth_first(n_devices, n_microbatches, v=2):
@@ -46,13 +41,12 @@ def looped_breadth_first(n_devices, n_microbatches, v=2):
     For M >= K the makespan is (M + (K - 1)/v)(F + B) ticks; all M micro-batches are alive. A stage's
     gradients are complete, and can be sent, long before the end. Source: Lamy-Poirier 2022, arXiv 2211.05953.
     """
-    _check(n_devices, n_microbatches, v)
 
     def order(r):
         forwards = [Action("F", c * n_devices + r, i) for c in range(v) for i in range(n_microbatches)]
         return forwards + [Action("B", stage, i) for _, stage, i in reversed(forwards)]
 
-    return _schedule("looped", n_devices, n_microbatches, v, order)
+    return schedule_of("looped", n_devices, n_microbatches, order, v)
 
 
 def interleaved_zero_bubble(n_devices, n_microbatches, v=2):
@@ -63,26 +57,12 @@ def interleaved_zero_bubble(n_devices, n_microbatches, v=2):
     W. Source: PyTorch's ScheduleInterleavedZeroBubble; Qi et al. 2023, arXiv 2401.10241.
     """
     group = _group(n_devices, n_microbatches, v)
-    total = n_microbatches * v
 
     def order(r):
-        warm_up = min(total, (n_devices - r - 1) + (v - 1) * group)
-        forwards, backwards = _turns(n_devices, n_microbatches, v, group, r)
-        return halves_in_turn(forwards, backwards, warm_up, delay=r)
+        warm_up = (n_devices - r - 1) + (v - 1) * group
+        return halved(in_turn(*_turns(n_devices, n_microbatches, v, group, r), warm_up), delay=r)
 
-    return _schedule("interleaved-zb", n_devices, n_microbatches, v, order)
-
-
-def halves_in_turn(forwards, backwards, warm_up, delay):
-    """`warm_up` forwards; then in turn a forward, while there is one, an I, and after `delay` of them a W."""
-    actions, waiting = list(forwards[:warm_up]), []
-    for k, (_, stage, i) in enumerate(backwards):
-        actions += forwards[warm_up + k:warm_up + k + 1]
-        actions.append(Action("I", stage, i))
-        waiting.append(Action("W", stage, i))
-        if k >= delay:
-            actions.append(waiting.pop(0))
-    return actions + waiting
+    return schedule_of("interleaved-zb", n_devices, n_microbatches, order, v)
 
 
 def _turns(n_devices, n_microbatches, v, group, r):
@@ -93,7 +73,7 @@ def _turns(n_devices, n_microbatches, v, group, r):
 
 
 def _group(n_devices, n_microbatches, v):
-    _check(n_devices, n_microbatches, v)
+    check_sizes(n_devices, n_microbatches, v)
     rounds = max(1, n_microbatches // n_devices)
     if n_microbatches % rounds:
         legal = [m for m in range(1, 2 * n_microbatches + n_devices) if m % max(1, m // n_devices) == 0]
@@ -103,13 +83,3 @@ def _group(n_devices, n_microbatches, v):
             f"divide it: use {nearest}, or a multiple of {n_devices}"
         )
     return n_microbatches // rounds
-
-
-def _check(n_devices, n_microbatches, v):
-    check_sizes(n_devices, n_microbatches)
-    if v < 1:
-        raise ValueError(f"v={v} stages on each device must be at least 1")
-
-
-def _schedule(name, n_devices, n_microbatches, v, order):
-    return Schedule(tuple(tuple(order(r)) for r in range(n_devices)), n_devices * v, n_microbatches, name)

@@ -1,8 +1,7 @@
 """Schedules with one stage on each device. Rows are devices, time runs to the right."""
 
 from .actions import Action
-from .limits import check_sizes
-from .schedule import Schedule
+from .building import forwards_and_backwards, in_turn, schedule_of
 
 
 def naive(n_stages, n_microbatches):
@@ -14,9 +13,11 @@ def naive(n_stages, n_microbatches):
 
     Makespan K M (F + B) ticks for K stages and M micro-batches; 1 micro-batch is alive per device.
     """
-    check_sizes(n_stages, n_microbatches)
-    order = [(kind, i) for i in range(n_microbatches) for kind in "FB"]
-    return _one_stage_each("naive", n_stages, n_microbatches, lambda device: order)
+
+    def order(r):
+        return [Action(kind, r, i) for i in range(n_microbatches) for kind in "FB"]
+
+    return schedule_of("naive", n_stages, n_microbatches, order)
 
 
 def gpipe(n_stages, n_microbatches, backward_order="lifo"):
@@ -30,14 +31,15 @@ def gpipe(n_stages, n_microbatches, backward_order="lifo"):
     first one. Makespan (M + K - 1)(F + B) ticks; M micro-batches are alive on every device, either way.
     Source: Huang et al. 2018, arXiv 1811.06965.
     """
-    check_sizes(n_stages, n_microbatches)
     if backward_order not in ("lifo", "fifo"):
         raise ValueError(f"backward_order={backward_order!r} must be 'lifo' or 'fifo'")
-    there = range(n_microbatches)
-    back = reversed(there) if backward_order == "lifo" else there
-    order = [("F", i) for i in there] + [("B", i) for i in back]
-    name = "gpipe" if backward_order == "lifo" else "gpipe-fifo"
-    return _one_stage_each(name, n_stages, n_microbatches, lambda device: order)
+    name, step = ("gpipe", -1) if backward_order == "lifo" else ("gpipe-fifo", 1)
+
+    def order(r):
+        forwards, backwards = forwards_and_backwards(r, n_microbatches)
+        return forwards + backwards[::step]
+
+    return schedule_of(name, n_stages, n_microbatches, order)
 
 
 def one_f_one_b(n_stages, n_microbatches):
@@ -51,12 +53,11 @@ def one_f_one_b(n_stages, n_microbatches):
     GPipe's; but only min(M, K - r) micro-batches are alive on device r.
     Source: Narayanan et al. 2020, arXiv 2006.09503; Fan et al. 2020, arXiv 2007.01045.
     """
-    check_sizes(n_stages, n_microbatches)
 
     def order(r):
-        return _in_turn(n_stages - r - 1, n_microbatches)
+        return in_turn(*forwards_and_backwards(r, n_microbatches), warm_up=n_stages - r - 1)
 
-    return _one_stage_each("1f1b", n_stages, n_microbatches, order)
+    return schedule_of("1f1b", n_stages, n_microbatches, order)
 
 
 def eager_one_f_one_b(n_stages, n_microbatches):
@@ -71,24 +72,8 @@ def eager_one_f_one_b(n_stages, n_microbatches):
     actions.
     Source: Fan et al. 2020, arXiv 2007.01045, where it is schedule B.
     """
-    check_sizes(n_stages, n_microbatches)
 
     def order(r):
-        return _in_turn(2 * (n_stages - r - 1), n_microbatches)
+        return in_turn(*forwards_and_backwards(r, n_microbatches), warm_up=2 * (n_stages - r - 1))
 
-    return _one_stage_each("eager-1f1b", n_stages, n_microbatches, order)
-
-
-def _in_turn(warm_up, n_microbatches):
-    """`warm_up` forwards, one forward and one backward in turn, and the backwards that are left."""
-    warm_up = min(warm_up, n_microbatches)
-    order = [("F", i) for i in range(warm_up)]
-    for i in range(n_microbatches - warm_up):
-        order += [("F", warm_up + i), ("B", i)]
-    return order + [("B", i) for i in range(n_microbatches - warm_up, n_microbatches)]
-
-
-def _one_stage_each(name, n_stages, n_microbatches, order):
-    """Stage s on device s, where `order(device)` is a list of `(kind, microbatch)`."""
-    devices = tuple(tuple(Action(kind, device, i) for kind, i in order(device)) for device in range(n_stages))
-    return Schedule(devices, n_stages, n_microbatches, name)
+    return schedule_of("eager-1f1b", n_stages, n_microbatches, order)

@@ -1,4 +1,4 @@
-"""A schedule performed action by action: whether it comes to its end, and when."""
+"""A schedule performed action by action: whether it comes to its end."""
 
 from collections import deque
 from typing import NamedTuple
@@ -9,146 +9,99 @@ from .rules import RULES, WEIGHT
 class Stop(NamedTuple):
     """Where a schedule stops that does not come to its end.
 
-    heads: for each device, how many of its actions it can do.
+    left: for each device, the actions that it cannot do, in order.
     lanes: for each device, the all-reduces that it has started and that are not over, in order.
     """
 
-    heads: list
+    left: list
     lanes: list
 
 
-def play(schedule, observer=None):
+def play(schedule):
     """None if all devices come to their end with everything done; else the `Stop`.
 
-    observer: two of its methods are called, each for something of which all that it needs is done.
-        `perform(device, action, parts)`: the device does the action. An `A` only starts the all-reduce.
-        `meet(actions)`: the all-reduce {device: its A} of a stage takes place. It is the next one that is not
-        over on each of these devices, which are all that have a copy of the stage.
-
     Each device's order is given, so it does not matter which device is looked at first, and no clock is
-    needed: each goes on until a message is missing, and is looked at again when that is there. Takes time in
-    proportion to the number of actions.
+    needed: each goes on until something is missing, and is looked at again when that is there. An `A` only
+    starts the all-reduce: that is over when all devices have come to it. Takes time in proportion to the
+    number of actions.
     """
     n_stages, n_microbatches, versions = schedule.n_stages, schedule.n_microbatches, schedule.versions
     done = [bytearray(n_microbatches) for _ in range(n_stages)]
-    steps, sent, arrived = _messages(schedule)
-    waiting = {}  # (message, stage, micro-batch) that was not sent yet -> the device that waits for it
-    device_of, copy_of = schedule.device_of, schedule.copy_of or bytes(n_microbatches)
+    steps, senders = _steps(done)
+    waiting = {}  # (what is not done yet, stage, micro-batch) -> the device that waits for it
+    device_of, copies = schedule.device_of, schedule.copies
     updates = [[0] * n_stages for _ in schedule.devices]
-    meetings = Meetings(schedule)
+    holders = [schedule.holders(stage) for stage in range(n_stages)]
+    lanes = [deque() for _ in schedule.devices]
     heads, ready = [0] * len(schedule.devices), list(range(len(schedule.devices)))
-    perform = None if observer is None else observer.perform
     while ready:
         device = ready.pop()
-        order = schedule.devices[device]
+        order, lane = schedule.devices[device], lanes[device]
         for head in range(heads[device], len(order)):
             action = order[head]
             parts = (action,) if action[0].__class__ is str else action
             for kind, stage, i in parts:
                 if kind not in steps or not (0 <= stage < n_stages and 0 <= i < n_microbatches):
                     break
-                needs, forbids, _, way, message = steps[kind]
+                needs, forbids, _, way, handed_on = steps[kind]
                 state = done[stage][i]
-                if state & needs != needs or state & forbids or device_of[copy_of[i]][stage] != device:
+                if state & needs != needs or state & forbids or device_of[copies[i]][stage] != device:
                     break
                 if versions and kind == "F" and versions[stage][i] > updates[device][stage]:
                     break
-                if not arrived[kind][stage][i]:
-                    waiting[message, stage - way, i] = device
+                if senders[kind][stage][i] & handed_on != handed_on:
+                    waiting[handed_on, stage - way, i] = device
+                    break
+                if kind == "U" and any(summing.stage == stage for summing in lane):
                     break
             else:
                 heads[device] = head + 1
-                if perform is not None:
-                    perform(device, action, parts)
                 for kind, stage, i in parts:
-                    _, _, adds, way, message = steps[kind]
+                    _, _, adds, way, handed_on = steps[kind]
                     done[stage][i] |= adds
                     if way:
-                        sent[message][stage][i] = True
-                        if (message, stage, i) in waiting:
-                            ready.append(waiting.pop((message, stage, i)))
+                        if (handed_on, stage, i) in waiting:
+                            ready.append(waiting.pop((handed_on, stage, i)))
                     elif kind == "U":
                         updates[device][stage] += 1
                     elif kind == "A":
-                        for actions in meetings.start(device, action):
-                            if observer is not None:
-                                observer.meet(actions)
-                            for _, summed, last in actions.values():
-                                sent["A"][summed][last] = True
-                                if ("A", summed, last) in waiting:
-                                    ready.append(waiting.pop(("A", summed, last)))
+                        lane.append(action)
+                        ready += _meet(lanes, device, holders)
                 continue
             break
+    left = [order[head:] for head, order in zip(heads, schedule.devices)]
     complete = all(state & WEIGHT for row in done for state in row)
-    at_the_end = all(head == len(order) for head, order in zip(heads, schedule.devices))
-    return None if complete and at_the_end and not any(meetings.lanes) else Stop(heads, meetings.lanes)
+    return None if complete and not any(left) and not any(lanes) else Stop(left, lanes)
 
 
-def _messages(schedule):
-    """(steps, sent, arrived): what `play` looks up for each action, and the rows in which it notes messages.
+def _steps(done):
+    """(steps, senders): what `play` looks up for each action.
 
-    steps: kind -> (needs, forbids, adds, way, message), which come from the rules. An update waits for the
-    sum of its gradients, the message "A", if there are all-reduces in the order.
-    sent: message -> stage -> for each micro-batch, whether the stage has sent it.
-    arrived: kind -> stage -> for each micro-batch, whether that is there which an action of this kind waits
-    for: a row of `sent`, that of the stage from which it comes.
+    steps: kind -> (needs, forbids, adds, way, handed on), which come from the rules.
+    senders: kind -> stage -> the row of `done` of the stage from which an action of this kind hears.
     """
-    stages, n_microbatches = range(schedule.n_stages), schedule.n_microbatches
-    nobody = bytes([True]) * n_microbatches  # for whom both ends wait, and actions that go no way
-    sent = {message: [bytearray(n_microbatches) for _ in stages] for message in "FBA"}
-    steps, arrived = {}, {}
+    stages, everything = range(len(done)), bytes([255]) * len(done[0])
+    steps, senders = {}, {}
     for kind, rule in RULES.items():
-        steps[kind] = rule.needs, rule.forbids, rule.adds, rule.way, rule.message
+        steps[kind] = rule.needs, rule.forbids, rule.adds, rule.way, rule.handed_on
         sources = [stage - rule.way for stage in stages]
-        arrived[kind] = [sent[rule.message][s] if rule.way and s in stages else nobody for s in sources]
-    if "A" in schedule.kinds:
-        steps["U"] = *steps["U"][:-1], "A"
-        arrived["U"] = sent["A"]
-    return steps, sent, arrived
+        senders[kind] = [done[s] if s in stages else everything for s in sources]  # ends wait for nobody
+    return steps, senders
 
 
-class Meetings:
-    """The all-reduces of a run. One takes place when it is the next on all devices with a copy of its stage.
+def _meet(lanes, device, holders):
+    """End what can end now that `device` has started an all-reduce. The devices that took part.
 
-    A device's communication lane holds those that it has started, and works on one after the other, in that
-    order.
+    A lane works on one all-reduce after the other, so one takes place when it is the first in the lanes of
+    all devices that have a copy of its stage, `holders[stage]`.
     """
-
-    def __init__(self, schedule):
-        self.devices = devices_with_copies(schedule)
-        self.lanes = [deque() for _ in schedule.devices]
-
-    def start(self, device, action):
-        """`device` starts `action`. The all-reduces that take place now: a list of {device: its A}."""
-        self.lanes[device].append(action)
-        to_look_at, found = [device], []
-        while to_look_at:
-            lane = self.lanes[to_look_at.pop()]
-            if lane and all(self._is_at(lane[0].stage, other) for other in self.devices[lane[0].stage]):
-                found.append({other: self.lanes[other].popleft() for other in self.devices[lane[0].stage]})
-                to_look_at += found[-1]
-        return found
-
-    def _is_at(self, stage, device):
-        lane = self.lanes[device]
-        return lane and lane[0].stage == stage
-
-
-def devices_with_copies(schedule):
-    """For each stage, the devices that have a copy of it, in order."""
-    return [
-        sorted({device_of[stage] for device_of in schedule.device_of if stage in device_of})
-        for stage in range(schedule.n_stages)
-    ]
-
-
-def devices_of_stages(schedule):
-    """For each copy of the network, {stage: device}; if a stage is on several, the last of them."""
-    copy_of = schedule.copy_of or bytes(schedule.n_microbatches)
-    found = [{} for _ in range(schedule.n_copies)]
-    for device in range(len(schedule.devices)):
-        several, parts = len(found) > 1, schedule.parts(device)
-        places = {(stage, microbatch if several else 0) for _, stage, microbatch in parts}
-        for stage, microbatch in places:
-            found[copy_of[microbatch] if 0 <= microbatch < len(copy_of) else 0][stage] = device
-    return found
+    to_look_at, took_part = [device], []
+    while to_look_at:
+        lane = lanes[to_look_at.pop()]
+        devices = holders[lane[0].stage] if lane else []
+        if lane and all(lanes[r] and lanes[r][0].stage == lane[0].stage for r in devices):
+            for r in devices:
+                lanes[r].popleft()
+            to_look_at += devices
+            took_part += devices
+    return took_part

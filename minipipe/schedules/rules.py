@@ -27,6 +27,11 @@ class Rule(NamedTuple):
     message: str = ""
     alive: int = 0
 
+    @property
+    def handed_on(self):
+        """What its message says has been done, and what it waits for itself; 0: nothing."""
+        return self.adds & (FORWARD | INPUT)
+
 
 RULES = {
     "F": Rule("forward", 0, FORWARD, FORWARD, way=1, message="F", alive=1),

@@ -1,5 +1,6 @@
 """The order of work: for each device, the list of its actions."""
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -7,15 +8,10 @@ from numbers import Integral
 from operator import attrgetter
 from pathlib import Path
 
-from .actions import Action, Overlap, parse
+from .actions import Action, Overlap, ScheduleError, parse
 from .csv_format import parse_table, table_text
-from .playing import devices_of_stages
 from .rules import CLOSING
 from .validation import faults, wrong_form
-
-
-class ScheduleError(ValueError):
-    """A schedule that cannot run; the message lists every fault."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +67,7 @@ class Schedule:
         """
         if isinstance(lines, str):
             lines = lines.strip().splitlines()
-        try:
-            devices = tuple(tuple(parse(word, r) for word in line.split()) for r, line in enumerate(lines))
-        except ValueError as error:
-            raise ScheduleError(str(error)) from None
+        devices = tuple(tuple(parse(word, r) for word in line.split()) for r, line in enumerate(lines))
         return cls.of_devices(devices, n_microbatches, name, copy_of, versions)
 
     @classmethod
@@ -94,13 +87,12 @@ class Schedule:
         """
         is_table = isinstance(source, str) and ("," in source or "\n" in source)
         try:
-            devices = parse_table(source if is_table else Path(source).read_text(encoding="utf-8-sig"))
+            table = source if is_table else Path(source).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError:
             raise ScheduleError(
                 f"{source} is not a text file: pass a table of comma-separated values"
             ) from None
-        except ValueError as error:
-            raise ScheduleError(str(error)) from None
+        devices = parse_table(table)
         return cls.of_devices(devices, n_microbatches, name, copy_of)
 
     @classmethod
@@ -116,16 +108,14 @@ class Schedule:
                 "the schedule has no actions: write one line per device, such as 'F0 F1 B0 B1'"
             )
         most = 100 + len(actions)
-        far = next((action for action in actions if max(action.stage, action.microbatch) > most), None)
-        if far is not None:
+        far = [action for action in actions if max(action.stage, action.microbatch) > most]
+        if far:
             raise ScheduleError(
-                f"{far} is out of reach: {len(actions)} actions cannot cover that many stages and "
+                f"{far[0]} is out of reach: {len(actions)} actions cannot cover that many stages and "
                 "micro-batches"
             )
-        n_stages = 1 + max(action.stage for action in actions)
         copy_of = tuple(copy_of)
-        if not copy_of:
-            n_stages = max(n_stages, len(devices))
+        n_stages = max(1 + max(action.stage for action in actions), 0 if copy_of else len(devices))
         occur = 1 + max(action.microbatch for action in actions)
         if n_microbatches is None:
             n_microbatches = occur
@@ -140,21 +130,49 @@ class Schedule:
         """The `Action`s of a device in order, with overlaps taken apart."""
         return [part for action in self.devices[device] for part in action.parts]
 
+    def walk(self):
+        """Each `Action` as (device, action, how many updates of its stage its device has made before)."""
+        for device in range(len(self.devices)):
+            updates = Counter()
+            for part in self.parts(device):
+                yield device, part, updates[part.stage]
+                updates[part.stage] += part.kind == "U"
+
     @property
     def n_copies(self):
         """How many copies of the network there are."""
         return 1 + max(self.copy_of, default=0)
 
     @cached_property
+    def copies(self):
+        """For each micro-batch, the copy of the network that it passes through."""
+        return self.copy_of or (0,) * self.n_microbatches
+
+    @cached_property
+    def devices_of(self):
+        """For each copy of the network, {stage: a set of its devices}; several only in a faulty schedule."""
+        found = [{} for _ in range(self.n_copies)]
+        for device in range(len(self.devices)):
+            several, parts = len(found) > 1, self.parts(device)
+            for stage, i in {(stage, microbatch if several else 0) for _, stage, microbatch in parts}:
+                copy = self.copies[i] if 0 <= i < len(self.copies) else 0
+                found[copy].setdefault(stage, set()).add(device)
+        return found
+
+    @cached_property
     def device_of(self):
-        """For each copy of the network, {stage: device}; one of several devices in a faulty schedule."""
-        return devices_of_stages(self)
+        """For each copy of the network, {stage: device}; the last of several in a faulty schedule."""
+        return [{stage: max(devices) for stage, devices in found.items()} for found in self.devices_of]
+
+    def holders(self, stage):
+        """The devices that have a copy of the stage, in order."""
+        return sorted({device_of[stage] for device_of in self.device_of if stage in device_of})
 
     @cached_property
     def placements(self):
         """For each copy of the network, a list of its stages' devices; `ScheduleError` if one is on none."""
         stages = range(self.n_stages)
-        if wrong_form(self) or any(stage not in known for known in self.device_of for stage in stages):
+        if any(wrong_form(self)) or any(stage not in known for known in self.device_of for stage in stages):
             self.validate()
         return [[device_of[stage] for stage in stages] for device_of in self.device_of]
 
@@ -172,20 +190,12 @@ class Schedule:
     @cached_property
     def recomputed(self):
         """The (stage, micro-batch) whose forward is computed again, a frozenset."""
-        parts = (part for action in chain(*self.devices) for part in action.parts)
-        return frozenset((part.stage, part.microbatch) for part in parts if part.kind == "R")
+        return frozenset((part.stage, part.microbatch) for _, part, _ in self.walk() if part.kind == "R")
 
     @cached_property
     def asynchronous(self):
         """Whether some stage works on a micro-batch after an update of its weights."""
-        for device in range(len(self.devices) if "U" in self.kinds else 0):
-            updated = set()
-            for kind, stage, _ in self.parts(device):
-                if kind == "U":
-                    updated.add(stage)
-                elif kind not in CLOSING and stage in updated:
-                    return True
-        return False
+        return "U" in self.kinds and any(n and part.kind not in CLOSING for _, part, n in self.walk())
 
     def faults(self, most_alive=None, most_versions=None):
         """Every fault in words, in a list; a schedule with an empty list runs to its end.
@@ -217,10 +227,7 @@ class Schedule:
         ,1F0,1B0,1F1,1B1,
         """
         self.validate()
-        try:
-            text = table_text(self)
-        except ValueError as error:
-            raise ScheduleError(str(error)) from None
+        text = table_text(self)
         if path is None:
             return text
         Path(path).write_text(text, encoding="utf-8", newline="\n")

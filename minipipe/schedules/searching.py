@@ -69,10 +69,8 @@ def best_schedule(
     - The last stage does B or I right after its F. Another F in between can go behind it: nobody else waits
       for that F, except the same stage's next B.
     """
-    check_sizes(n_devices, n_microbatches)
+    check_sizes(n_devices, n_microbatches, latency=latency)
     limits = limits_of(most_alive, [1] * n_devices, n_microbatches)
-    if not 0 <= latency < math.inf:
-        raise ValueError(f"latency={latency} must be a finite number of ticks of at least 0")
     if most_nodes < 1:
         raise ValueError(f"most_nodes={most_nodes} must be at least 1")
     costs.bytes_sent(n_devices)
@@ -245,12 +243,8 @@ class _Problem:
         """When each device ends, if tasks begin in the order of `node` and take the ticks of this problem."""
         again = self.root()
         for task in sorted(range(len(node.ends)), key=lambda task: (node.ends[task], task)):
-            again = self.after(again, task, self._start(again, task))
+            again = self.after(again, task, self.earliest_starts(again)[task])
         return again.free
-
-    def _start(self, node, task):
-        ready = [node.ends[need] + lag for need, lag in self.before[task]]
-        return max([node.free[self.device[task]], *ready])
 
 
 def _one_machine(tasks):

@@ -7,6 +7,7 @@ from numbers import Integral
 
 from .actions import Action, Overlap
 from .costs import Costs, checked_costs
+from .limits import one_for_each
 from .schedule import Schedule
 
 
@@ -56,26 +57,17 @@ def costs_in_segments(costs, n_stages, n):
     """
     n = _for_each_stage(n, n_stages)
     checked_costs(costs).table(n_stages)
-    costs.bytes_sent(n_stages)
-    shares = {}
+    sent = costs.bytes_sent(n_stages)
+    segments = {"message_bytes": [[0] * (length - 1) + [size] for size, length in zip(sent, n)]}
     for name, cost in vars(costs).items():
-        whole = cost if hasattr(cost, "__len__") else [cost] * n_stages
-        if name == "message_bytes":
-            segments = [[0] * (length - 1) + [sent] for sent, length in zip(whole, n)]
-            shares[name] = list(chain(*segments))
-        elif cost is not None:
-            segments = [[_share(of_stage, length)] * length for of_stage, length in zip(whole, n)]
-            shares[name] = list(chain(*segments))
-    return Costs(**shares)
+        if cost is not None and name not in segments:
+            whole = one_for_each(name, cost, "costs", n_stages, "stage")
+            segments[name] = [[_share(of_stage, length)] * length for of_stage, length in zip(whole, n)]
+    return Costs(**{name: list(chain(*of_stages)) for name, of_stages in segments.items()})
 
 
 def _for_each_stage(n, n_stages):
-    lengths = list(n) if hasattr(n, "__len__") else [n] * n_stages
-    if len(lengths) != n_stages:
-        raise ValueError(
-            f"n has {len(lengths)} numbers of segments for {n_stages} stages: give one number, or one for "
-            "each stage"
-        )
+    lengths = one_for_each("n", n, "numbers of segments", n_stages, "stage")
     if not all(isinstance(length, Integral) and length >= 1 for length in lengths):
         raise ValueError(f"n={n} segments of a stage must be at least 1, in whole numbers")
     return lengths

@@ -3,10 +3,7 @@
 Source of all: Qi et al. 2023, arXiv 2401.10241.
 """
 
-from .actions import Action
-from .interleaved import halves_in_turn
-from .limits import check_sizes
-from .schedule import Schedule
+from .building import forwards_and_backwards, halved, in_turn, schedule_of
 from .turns import Turns
 
 
@@ -20,36 +17,26 @@ def zero_bubble_h1(n_devices, n_microbatches):
     Makespan M (F + B) + (K - 1)(F + I - W) ticks, with B = I + W, if W is no longer than F and I, and M >= K;
     min(M, K) micro-batches are alive on every device.
     """
-    check_sizes(n_devices, n_microbatches)
 
     def order(r):
-        forwards, backwards = ([Action(kind, r, i) for i in range(n_microbatches)] for kind in "FB")
-        return halves_in_turn(forwards, backwards, min(n_devices - r - 1, n_microbatches), delay=r)
+        whole = in_turn(*forwards_and_backwards(r, n_microbatches), warm_up=n_devices - r - 1)
+        return halved(whole, delay=r)
 
-    return _schedule("zb-h1", n_devices, n_microbatches, order)
+    return schedule_of("zb-h1", n_devices, n_microbatches, order)
 
 
 def zero_bubble_h2(n_devices, n_microbatches):
     """So many forwards ahead that, with W to fill in, no device waits between its first and last action.
 
-    Device r of K warms up with 2(K - r) - 1 forwards and delays its W by 2r. Makespan M (F + B) + (K - 1) F
-    ticks for F = I = W and M >= 2K - 1; 2K - 1 micro-batches are alive, twice 1F1B's.
+    Device r of K has the order of eager 1F1B, with I where that has B, and delays its W by 2r. Makespan M (F
+    + B) + (K - 1) F ticks for F = I = W and M >= 2K - 1; 2K - 1 micro-batches are alive, twice 1F1B's.
     """
-    check_sizes(n_devices, n_microbatches)
 
     def order(r):
-        warm_up = min(n_microbatches, 2 * (n_devices - r) - 1)
-        actions, waiting = [Action("F", r, i) for i in range(warm_up)], []
-        for i in range(n_microbatches):
-            actions.append(Action("I", r, i))
-            waiting.append(Action("W", r, i))
-            if i >= 2 * r:
-                actions.append(waiting.pop(0))
-            if warm_up + i < n_microbatches:
-                actions.append(Action("F", r, warm_up + i))
-        return actions + waiting
+        whole = in_turn(*forwards_and_backwards(r, n_microbatches), warm_up=2 * (n_devices - r - 1))
+        return halved(whole, delay=2 * r)
 
-    return _schedule("zb-h2", n_devices, n_microbatches, order)
+    return schedule_of("zb-h2", n_devices, n_microbatches, order)
 
 
 def zero_bubble_v(n_devices, n_microbatches):
@@ -62,10 +49,9 @@ def zero_bubble_v(n_devices, n_microbatches):
 
     Built for at least 2K - 1 micro-batches; what is too much is left out.
     """
-    check_sizes(n_devices, n_microbatches)
-    enough = max(2 * n_devices - 1, n_microbatches)
 
     def order(r):
+        enough = max(2 * n_devices - 1, n_microbatches)
         turns = Turns(r, 2 * n_devices - 1 - r)
         turns.do("F0", times=2 * (n_devices - r) - 1)
         turns.do("F1 F0", times=r)
@@ -79,9 +65,4 @@ def zero_bubble_v(n_devices, n_microbatches):
         turns.do(" ".join(sorted((f"W{position}" for position, _ in turns.halves), reverse=True)))
         return [action for action in turns.actions if action.microbatch < n_microbatches]
 
-    devices = tuple(tuple(order(r)) for r in range(n_devices))
-    return Schedule(devices, 2 * n_devices, n_microbatches, "zb-v")
-
-
-def _schedule(name, n_devices, n_microbatches, order):
-    return Schedule(tuple(tuple(order(r)) for r in range(n_devices)), n_devices, n_microbatches, name)
+    return schedule_of("zb-v", n_devices, n_microbatches, order, v=2)
