@@ -114,7 +114,7 @@ def lines(case):
     found = [f"makespan {_text(trace.makespan)}"]
     for device, what, start, end, lane in trace.spans:
         found.append(f"device {device} {lane}: {what} from {_text(start)} to {_text(end)}")
-    for what, source, to, sent, arrived, received, n_bytes, lane in trace.messages:
+    for what, source, to, sent, arrived, received, n_bytes, lane, _ in trace.messages:
         ticks = f"sent {_text(sent)} arrived {_text(arrived)} received {_text(received)}"
         found.append(f"message {what} from {source} {lane} to {to}: {ticks} bytes {_text(n_bytes)}")
     for device, start, end, reason, what, source, lane in trace.idle:

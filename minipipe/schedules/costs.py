@@ -62,9 +62,10 @@ class Costs:
 
     def table(self, n_stages):
         """{kind: list of ticks over the stages}, where given; `ValueError` for one that no clock can keep."""
+        given = {kind: cost for kind, cost in vars(self).items() if cost is not None or kind in ("F", "B")}
+        del given["message_bytes"]
         table = {
-            kind: _per_stage(kind, cost, n_stages, may_be_0=kind in CLOSING)
-            for kind, cost in vars(self).items() if cost is not None and kind != "message_bytes"
+            kind: _per_stage(kind, cost, n_stages, may_be_0=kind in CLOSING) for kind, cost in given.items()
         }
         B, I, W = (table.get(kind) for kind in "BIW")
         if I is None:
