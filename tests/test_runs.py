@@ -128,6 +128,7 @@ def test_an_interrupted_run_leaves_everything_as_it_was_and_the_next_one_works(m
     with pytest.raises(error):
         go(pipe, *batches)
     assert equal(state(pipe), before)
+    assert all(layer.cache is layer.statistics is None for layer in pipe.layers) and pipe.loss.cache is None
     for ask in (pipe.tick, lambda: pipe.J):
         with pytest.raises(RuntimeError, match=f"has stopped with an error \\({error.__name__}"):
             ask()

@@ -51,7 +51,7 @@ class Run:
             raise RuntimeError("the mini-batch is not finished: call tick() until it returns False")
 
     def restore(self):
-        """Take all updates of the run back."""
+        """Leave the stages as they were before the run."""
         for stage in self.stages.values():
             stage.restore()
 
@@ -72,9 +72,7 @@ class Run:
         """For `program`: an action is one Compute."""
         given = [(arrived.pop(MAIN, None), arrived) for arrived in inputs]
         results = yield Compute(action, self._work, action.parts, given)
-        for outgoing, skips in results:
-            skips[MAIN] = outgoing
-        return [skips for _, skips in results]
+        return [skips | {MAIN: outgoing} for outgoing, skips in results]
 
     def _work(self, parts, given):
         """[(outgoing, skips)] of the parts of an action, from the (incoming, skips) of each."""
