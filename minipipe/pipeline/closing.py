@@ -48,10 +48,10 @@ class Closing:
 
     def close(self):
         """A program: what the order has left to the end of the mini-batch."""
-        if not self._has_A:
-            for stage in range(len(self._placements[0]) if len(self._placements) > 1 else 0):
+        if not self._has_A and len(self._placements) > 1:
+            for stage in range(len(self._placements[0])):
                 yield from self._all_reduce(0, stage, self._last)
-        elif not self._has_U:
+        elif self._has_A and not self._has_U:
             yield from self._wait_for(self._sums)
         yield from self._exchange_tied()
 

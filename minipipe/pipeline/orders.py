@@ -10,11 +10,11 @@ from .every_sqrt import EVERY_SQRT
 
 
 def checked_order(schedule, n_stages, n_microbatches, recompute):
-    """(order, stream), where `ValueError` has not found anything wrong.
+    """(order, stream) of a pipeline; `ValueError` for what does not fit it.
 
-    For an order of one mini-batch, that `Schedule`, and None. For one without a flush, the `Schedule` of its
-    first mini-batch, and a function: stream(n_batches) is the `Schedule` of so many, with an update of each
-    stage for each of them.
+    For an order of one mini-batch, that is its `Schedule`, and None. For one without a flush, it is the
+    `Schedule` of its first mini-batch, and a function: stream(n_batches) is the `Schedule` of so many, with
+    an update of each stage for each of them.
 
     schedule: a name, a `Schedule`, or a function (n_stages, number of micro-batches) -> `Schedule`. A
         function whose order has updates goes on without a flush; so do the names in `ASYNCHRONOUS`.

@@ -100,7 +100,9 @@ class Pipeline(Network):
 
     def start(self, X, Y):
         """Load a mini-batch, and leave the clock at tick 0; `tick` goes on from there."""
-        self._load(self._order_of_one(), checked_batches(self, [(X, Y)]))
+        order, batches = self._order_of_one(), checked_batches(self, [(X, Y)])
+        self._prepare(order)
+        self._load(batches)
 
     def tick(self):
         """Move every device by one tick; returns whether the mini-batch needs more of them.
@@ -190,9 +192,9 @@ class Pipeline(Network):
         Counting bytes takes longer than the run. So it is done in the first run of its kind, and what
         that has held is taken for the others; with a memory limit it is always done.
         """
-        self._lay_wires(order)
+        self._prepare(order)
         kind = kind_of_run(self.stages, batches) if self._memory_limit is None else None
-        self._load(order, batches, self._memory_of.get(kind))
+        self._load(batches, self._memory_of.get(kind))
         self._run.to_the_end()
         if kind is not None:
             if len(self._memory_of) >= MOST_KINDS:
@@ -200,20 +202,22 @@ class Pipeline(Network):
             self._memory_of[kind] = self._run.cluster.memory
         self._commit()
 
-    def _lay_wires(self, order):
-        """Make the `Wires` of an order, unless they are there; runs of another one have held other bytes."""
-        if self._wires is None or self._wires.schedule != order:
-            self._wires, self._memory_of = Wires(order, self._skips_across_stages()), {}
+    def _prepare(self, order):
+        """Undo a run that has not come to its end, and make the `Wires` of `order`, unless they are there.
 
-    def _load(self, order, batches, memory=None):
-        """Make a run of `order`, with its clock at 0; one that has not come to its end is undone."""
+        Runs of another order have held other bytes.
+        """
         if self._run is not None and not self._committed:
             self._run.restore()
         self._gradients, self._committed, self._run = None, False, None
-        self._lay_wires(order)
+        if self._wires is None or self._wires.schedule != order:
+            self._wires, self._memory_of = Wires(order, self._skips_across_stages()), {}
+
+    def _load(self, batches, memory=None):
+        """Make a run, with its clock at 0. memory: what an equal run has held, if that is known."""
         line = MicroBatches(batches, self.n_microbatches, self.n_steps)
         self._run = Run(
-            order, self._wires, self.stages, line, self._optimizers, self._tied(), self._costs, self._link,
+            self._wires, self.stages, line, self._optimizers, self._tied(), self._costs, self._link,
             self._memory_limit, memory,
         )
 

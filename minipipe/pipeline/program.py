@@ -15,14 +15,14 @@ def program(order, wires, perform):
         has arrived by this name}, and what it returns has {name: what is to be sent by this name}.
     """
     for action in order:
-        inputs = []
-        for part in action.parts:
+        inputs, parts = [], action.parts
+        for part in parts:
             inputs.append({})
             for name, label, source in wires.into[part]:
                 inputs[-1][name] = yield Receive(label, source)
         results = yield from perform(action, inputs)
         inputs = None  # so that nothing is kept alive while the device waits for its next message
-        for part, result in zip(action.parts, results, strict=True):
+        for part, result in zip(parts, results, strict=True):
             for name, label, to in wires.out_of[part]:
                 yield Send(label, result.get(name), to)
         results = result = None

@@ -11,8 +11,7 @@ from .wires import MAIN
 class Run:
     """Mini-batches on their way through the stages of a network, by the order of a schedule.
 
-    order: the `Schedule`.
-    wires: its `Wires`.
+    wires: the `Wires` of the `Schedule`.
     stages: those of the network, which copy 0 works with; other copies get twins of them.
     line: the `MicroBatches`.
     optimizers: one for each stage, of which it gets a copy, if the order updates them; or None.
@@ -21,7 +20,8 @@ class Run:
     memory: what an equal run has held, so that this one need not count; None: count.
     """
 
-    def __init__(self, order, wires, stages, line, optimizers, ties, costs, link, memory_limit, memory=None):
+    def __init__(self, wires, stages, line, optimizers, ties, costs, link, memory_limit, memory=None):
+        order = wires.schedule
         self._wires, self._line, self._recomputed = wires, line, order.recomputed
         self.stages = _on_devices(stages, order.placements)
         for (index, _), stage in self.stages.items():
@@ -51,7 +51,7 @@ class Run:
             raise RuntimeError("the mini-batch is not finished: call tick() until it returns False")
 
     def restore(self):
-        """Take all updates of the run back."""
+        """Leave the stages as they were before the run."""
         for stage in self.stages.values():
             stage.restore()
 
@@ -72,9 +72,7 @@ class Run:
         """For `program`: an action is one Compute."""
         given = [(arrived.pop(MAIN, None), arrived) for arrived in inputs]
         results = yield Compute(action, self._work, action.parts, given)
-        for outgoing, skips in results:
-            skips[MAIN] = outgoing
-        return [skips for _, skips in results]
+        return [skips | {MAIN: outgoing} for outgoing, skips in results]
 
     def _work(self, parts, given):
         """[(outgoing, skips)] of the parts of an action, from the (incoming, skips) of each."""

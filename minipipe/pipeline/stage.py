@@ -129,7 +129,9 @@ class Stage:
         self.versions.add(self.weights())
 
     def restore(self):
-        """Take all updates of this run back: parameters, running statistics and optimizer."""
+        """Parameters, running statistics and optimizer become those before the run, and no cache is left."""
+        self._take_caches()
+        take_statistics(self.parts)
         if self.versions is not None:
             weights, self.optimizer = self._before
             self._use(weights)
@@ -185,10 +187,13 @@ class Stage:
         A, J = forward_through(self.layers, A, skips), None
         if self.loss is not None:
             A, J = None, self.loss.forward(A, labels, origin.m)
+        return A, J, take_statistics(self.parts), self._take_caches()
+
+    def _take_caches(self):
         caches = [owner.cache for owner in self._with_caches]
         for owner in self._with_caches:
             owner.cache = None
-        return A, J, take_statistics(self.parts), caches
+        return caches
 
     def _begin_backward(self, i, dA):
         """Give the layers their caches of micro-batch i back; dA, which in the last stage is the loss's."""
