@@ -88,12 +88,11 @@ def dualpipe_v(n_devices, n_microbatches):
             f"n_microbatches={n_microbatches} is too few for dualpipe-v on {n_devices} devices: use at least "
             f"{2 * n_devices}"
         )
-    K = n_devices
 
     def order(r):
-        return _eight_steps(Turns(r, 2 * K - 1 - r), K, r, n_microbatches)
+        return _eight_steps(Turns(r, 2 * n_devices - 1 - r), n_devices, r, n_microbatches)
 
-    return schedule_of("dualpipe-v", K, n_microbatches, order, v=2)
+    return schedule_of("dualpipe-v", n_devices, n_microbatches, order, v=2)
 
 
 def _eight_steps(turns, K, r, M):

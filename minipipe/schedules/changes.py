@@ -32,10 +32,7 @@ def with_recompute(schedule, mode="always"):
         )
     if mode == "never":
         return schedule
-    if "R" in schedule.kinds:
-        raise ValueError(
-            f"the schedule {schedule.name!r} recomputes already: use it as it is, with recompute=False"
-        )
+    _refuse(schedule, "R", "recomputes already: use it as it is, with recompute=False")
     n_recomputed = schedule.n_microbatches - (mode == "except_last")
     devices = tuple(
         tuple(step for action in order for step in (*_recomputations(action, n_recomputed), action))

@@ -63,10 +63,8 @@ class Costs:
     def table(self, n_stages):
         """{kind: list of ticks over the stages}, where given; `ValueError` for one that no clock can keep."""
         given = {kind: cost for kind, cost in vars(self).items() if cost is not None or kind in ("F", "B")}
-        del given["message_bytes"]
-        table = {
-            kind: _per_stage(kind, cost, n_stages, may_be_0=kind in CLOSING) for kind, cost in given.items()
-        }
+        given.pop("message_bytes", None)
+        table = {kind: _per_stage(kind, given[kind], n_stages, may_be_0=kind in CLOSING) for kind in given}
         B, I, W = (table.get(kind) for kind in "BIW")
         if I is None:
             I = [b / 2 for b in B] if W is None else _difference("I = B - W", B, W)

@@ -1,6 +1,7 @@
 """What can be counted in a schedule, or in the trace of its run."""
 
 from collections import defaultdict
+from itertools import accumulate
 
 from .rules import RULES, WEIGHT
 
@@ -23,11 +24,8 @@ def alive_microbatches(trace, device):
     changes = defaultdict(int)
     for part, tick in (*starts.items(), *ends.items()):
         changes[tick] += part.alive
-    curve, alive = [], 0
-    for tick, change in sorted(changes.items()):
-        alive += change
-        curve.append((tick, alive))
-    return curve
+    ticks = sorted(changes)
+    return list(zip(ticks, accumulate(changes[tick] for tick in ticks)))
 
 
 def peak_microbatches(trace):

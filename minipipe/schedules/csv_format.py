@@ -37,7 +37,8 @@ def table_text(schedule):
         what, remedy = FOREIGN[foreign]
         first = next(part for _, part, _ in schedule.walk() if part.kind == foreign)
         raise ScheduleError(
-            f"the schedule {schedule.name!r} {what} ({first}), for which PyTorch's table has no cell: {remedy}"
+            f"the schedule {schedule.name!r} {what} ({first}), for which PyTorch's table has no cell: "
+            f"{remedy}"
         )
     rows = [[_cell(action) for action in row] for row in time_steps(schedule)]
     return "".join(",".join(row) + "\n" for row in rows)

@@ -155,8 +155,8 @@ class _Run:
         return max(free, ends[i] + self.lag[min(stage, source)]) if i < len(ends) else None
 
     def _do(self, kind, stage, start):
-        device = self.placement[stage]
-        action, end = Action(kind, stage, self.done[kind][stage]), start + self.ticks[kind][stage]
+        device, end = self.placement[stage], start + self.ticks[kind][stage]
+        action = Action(kind, stage, self.done[kind][stage])
         self.orders[device].append(action)
         self.free[device] = end
         self.room[device] -= action.alive

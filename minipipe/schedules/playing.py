@@ -80,12 +80,14 @@ def _steps(done):
     steps: kind -> (needs, forbids, adds, way, handed on), which come from the rules.
     senders: kind -> stage -> the row of `done` of the stage from which an action of this kind hears.
     """
-    stages, everything = range(len(done)), bytes([255]) * len(done[0])
-    steps, senders = {}, {}
-    for kind, rule in RULES.items():
-        steps[kind] = rule.needs, rule.forbids, rule.adds, rule.way, rule.handed_on
-        sources = [stage - rule.way for stage in stages]
-        senders[kind] = [done[s] if s in stages else everything for s in sources]  # ends wait for nobody
+    stages, everything = range(len(done)), bytes([255]) * len(done[0])  # both ends wait for nobody
+    steps = {
+        kind: (rule.needs, rule.forbids, rule.adds, rule.way, rule.handed_on) for kind, rule in RULES.items()
+    }
+    senders = {
+        kind: [done[stage - rule.way] if stage - rule.way in stages else everything for stage in stages]
+        for kind, rule in RULES.items()
+    }
     return steps, senders
 
 

@@ -126,18 +126,15 @@ def _is_new(known, times):
 
 
 class _Node(NamedTuple):
-    """A partial schedule: how many tasks of each row are done; when devices are free, and tasks ended."""
+    """A partial schedule: which tasks are done, as bits; when devices are free, and tasks ended."""
 
-    done: tuple
+    done: int
     free: tuple
     ends: tuple
 
 
 class _Problem:
-    """The tasks, each behind all that it needs, `before[task]`: pairs (task, ticks of the message).
-
-    A row is one kind on one device: its tasks are done one after the other.
-    """
+    """The tasks, each behind all that it needs, `before[task]`: pairs (task, ticks of the message)."""
 
     def __init__(self, n_microbatches, kinds, ticks, latency, limits):
         self.limits, self.latency, self.kinds = limits, latency, kinds
@@ -153,8 +150,6 @@ class _Problem:
             [(number[need], lag) for need, lag in self._needs(action) if need in number]
             for action in self.actions
         ]
-        self.rows = [[number[kind, r, i] for i in range(n_microbatches)] for r in devices for kind in kinds]
-        self.row = [action.stage * len(kinds) + kinds.index(action.kind) for action in self.actions]
         self.messages = [
             (task, after) for after, needs in enumerate(self.before)
             for task, _ in needs if self.device[task] != self.device[after]
@@ -183,14 +178,13 @@ class _Problem:
         return tails
 
     def root(self):
-        return _Node((0,) * len(self.rows), (0,) * len(self.limits), (None,) * len(self.actions))
+        return _Node(0, (0,) * len(self.limits), (None,) * len(self.actions))
 
     def after(self, node, task, start):
         """The node in which `task` begins next, at `start`."""
-        end, row, r = start + self.ticks[task], self.row[task], self.device[task]
-        done = node.done[:row] + (node.done[row] + 1,) + node.done[row + 1:]
-        free, ends = node.free, node.ends
-        return _Node(done, free[:r] + (end,) + free[r + 1:], ends[:task] + (end,) + ends[task + 1:])
+        end, r, (done, free, ends) = start + self.ticks[task], self.device[task], node
+        free, ends = free[:r] + (end,) + free[r + 1:], ends[:task] + (end,) + ends[task + 1:]
+        return _Node(done | 1 << task, free, ends)
 
     def earliest_starts(self, node):
         """For each task, the tick before which it cannot begin; if all that it needs is done, it can then."""
@@ -205,15 +199,15 @@ class _Problem:
 
     def choices(self, node, starts):
         """The tasks of which one comes next on one device, by Giffler and Thompson; none if all is done."""
-        width, found = len(self.kinds), []
-        for r in range(len(self.limits)):
-            rows = zip(self.rows[r * width:][:width], node.done[r * width:])
-            heads = [row[count] for row, count in rows if count < len(row)]
-            ready = [t for t in heads if all(node.ends[need] is not None for need, _ in self.before[t])]
-            if ready:
-                first_end = min(starts[task] + self.ticks[task] for task in ready)
-                found.append((first_end, [task for task in ready if starts[task] < first_end]))
-        return min(found, key=lambda choice: (choice[0], len(choice[1])))[1] if found else []
+        ready = [[] for _ in self.limits]
+        for task, start in enumerate(starts):
+            if start is not None and all(node.ends[need] is not None for need, _ in self.before[task]):
+                ready[self.device[task]].append(task)
+        choices = []
+        for tasks in filter(None, ready):
+            first_end = min(starts[task] + self.ticks[task] for task in tasks)
+            choices.append((first_end, [task for task in tasks if starts[task] < first_end]))
+        return min(choices, key=lambda choice: (choice[0], len(choice[1])))[1] if choices else []
 
     def times(self, node):
         """All that the rest of the schedule can feel: when devices are free, and messages can be read."""

@@ -183,17 +183,16 @@ def _too_many_alive(schedule, most_alive):
     try:
         limits = one_for_each("most_alive", most_alive, "limits", len(schedule.devices), "device")
     except ValueError as error:
-        return [str(error)]
-    found = []
+        yield str(error)
+        return
     for device, limit in enumerate(limits):
         alive = 0
         for action in schedule.devices[device]:
             alive += sum(part.alive for part in action.parts if part.alive > 0)
             if not alive <= limit:
-                found.append(
+                yield (
                     f"device {device}: with {action}, {alive} micro-batches are alive at once, above the "
                     f"limit of {limit}: put a backward before it"
                 )
                 break
             alive += sum(part.alive for part in action.parts if part.alive < 0)
-    return found
