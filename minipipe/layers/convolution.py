@@ -37,22 +37,12 @@ class Kernel(Layer):
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.windows, self.bias = windows, bias
 
-    def initialize(self, rng, dtype=np.float64):
-        if self.W is None:
-            self.W = self.draw(rng).reshape(self.shape_of_W()).astype(dtype)
-        if self.bias and self.b is None:
-            self.b = np.zeros(self._shape_of_b(), self.W.dtype)
-
     def draw(self, rng):
         n_prev = self.in_channels // self.groups * math.prod(self.windows.kernel_size)
         return he(rng, n_prev, self.out_channels)
 
     def forward(self, A_prev):
-        shape = self.output_shape(A_prev.shape)
-        if self.W is None or (self.bias and self.b is None):
-            raise RuntimeError(
-                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
-            )
+        shape = self.checked_input(A_prev)
         Z = self.product(as_dtype_of(A_prev, self.W), A_prev, shape)
         if self.b is not None:
             Z += as_dtype_of(A_prev, self.b)
@@ -78,10 +68,8 @@ class Kernel(Layer):
         return self.out_channels, *self.output_lengths(shape[1:-1]), shape[-1]
 
     def parameter_shapes(self):
-        return self.shape_of_W(), self._shape_of_b() if self.bias else None
-
-    def _shape_of_b(self):
-        return self.out_channels, *(1,) * (self.n_axes + 1)
+        shape_of_b = self.out_channels, *(1,) * (self.n_axes + 1)
+        return self.shape_of_W(), shape_of_b if self.bias else None
 
     def __repr__(self):
         kernel_size = self.windows.kernel_size

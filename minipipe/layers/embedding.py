@@ -8,7 +8,14 @@ from ..functions import whole_number
 from .layer import Layer, as_dtype_of
 
 
-class Embedding(Layer):
+class Vectors(Layer):
+    """Vectors of `d` learned numbers, which are drawn from N(0, 1/d)."""
+
+    def draw(self, rng):
+        return rng.standard_normal(self.parameter_shapes()[0]) / math.sqrt(self.d)
+
+
+class Embedding(Vectors):
     """A[:, t, k] = W[token, :]  for the token in A_prev[t, k]: a vector for each of `n_tokens` tokens.
 
     A_prev (T, m) or of any shape (..., m), whole numbers 0..n_tokens-1; W (n_tokens, d), A (d, T, m).
@@ -37,19 +44,10 @@ class Embedding(Layer):
             raise ValueError(f"Embedding({n_tokens}, {d}): both numbers must be at least 1")
         self.n_tokens, self.d, self.tie = n_tokens, d, tie
 
-    def initialize(self, rng, dtype=np.float64):
-        if self.W is None:
-            W = rng.standard_normal((self.n_tokens, self.d)) / math.sqrt(self.d)
-            self.W = W.astype(dtype)
-
     def forward(self, A_prev):
-        if self.W is None:
-            raise RuntimeError(
-                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
-            )
-        tokens = self._checked(A_prev)
-        self.cache = tokens
-        return np.ascontiguousarray(np.moveaxis(self.W[tokens], -1, 0), like=self.W)
+        self.checked_input(A_prev)
+        self.cache = self._checked(A_prev)
+        return np.ascontiguousarray(np.moveaxis(self.W[self.cache], -1, 0), like=self.W)
 
     def backward_input(self, dZ):
         self.cached(dZ)
@@ -87,7 +85,7 @@ class Embedding(Layer):
         return f"Embedding({self.n_tokens}, {self.d})"
 
 
-class PositionalEmbedding(Layer):
+class PositionalEmbedding(Vectors):
     """A[:, t, k] = A_prev[:, t, k] + W[:, t]: a learned vector for each position, for Transformers.
 
     A_prev, A (d, T, m) with T <= n_places; W (d, n_places), drawn from N(0, 1/d).
@@ -108,17 +106,8 @@ class PositionalEmbedding(Layer):
             raise ValueError(f"PositionalEmbedding({d}, {n_places}): both numbers must be at least 1")
         self.d, self.n_places = d, n_places
 
-    def initialize(self, rng, dtype=np.float64):
-        if self.W is None:
-            W = rng.standard_normal((self.d, self.n_places)) / math.sqrt(self.d)
-            self.W = W.astype(dtype)
-
     def forward(self, A_prev):
-        self.output_shape(A_prev.shape)
-        if self.W is None:
-            raise RuntimeError(
-                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
-            )
+        self.checked_input(A_prev)
         self.cache = A_prev.shape
         return A_prev + as_dtype_of(A_prev, self.W)[:, :A_prev.shape[1], None]
 

@@ -47,7 +47,15 @@ class Layer:
     training, step, first_sample = True, 0, 0
 
     def initialize(self, rng, dtype=np.float64):
-        """Draw the parameters that are still missing from `rng`, a `numpy.random.Generator`."""
+        """Draw W, if it is still missing, from `rng`, a `numpy.random.Generator`; b then is 0."""
+        shape_of_W, shape_of_b = self.parameter_shapes()
+        if shape_of_W is not None and self.W is None:
+            self.W = self.draw(rng).reshape(shape_of_W).astype(dtype)
+        if shape_of_b is not None and self.b is None:
+            self.b = np.zeros(shape_of_b, self.W.dtype)
+
+    def draw(self, rng):
+        """W in float64, in any shape of as many numbers."""
 
     def backward(self, dZ):
         return self.backward_input(dZ), *self.backward_weight(dZ)
@@ -96,6 +104,16 @@ class Layer:
             )
         self.check_dZ(dZ, self.output_shape(shape_of_input(self.cache)))
         return self.cache
+
+    def checked_input(self, A_prev):
+        """The shape of A, if A_prev fits this layer and the parameters have been drawn."""
+        shape = self.output_shape(A_prev.shape)
+        for value, needed in zip((self.W, self.b), self.parameter_shapes()):
+            if value is None and needed is not None:
+                raise RuntimeError(
+                    f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
+                )
+        return shape
 
     def check_dZ(self, dZ, shape):
         if shape_of(dZ) != shape:

@@ -46,18 +46,11 @@ class Linear(Layer):
         self.W = self.checked_parameter("W", W, (n, n_prev))
         self.b = self.checked_parameter("b", b, (n, 1))
 
-    def initialize(self, rng, dtype=np.float64):
-        if self.W is None:
-            self.W = self.initialization(rng, self.n_prev, self.n).astype(dtype)
-        if self.b is None:
-            self.b = np.zeros((self.n, 1), self.W.dtype)
+    def draw(self, rng):
+        return self.initialization(rng, self.n_prev, self.n)
 
     def forward(self, A_prev):
-        shape = self.output_shape(A_prev.shape)
-        if self.W is None or self.b is None:
-            raise RuntimeError(
-                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
-            )
+        shape = self.checked_input(A_prev)
         self.cache = A_prev
         Z = as_dtype_of(A_prev, self.W) @ A_prev.reshape(self.n_prev, -1)
         Z += as_dtype_of(A_prev, self.b)

@@ -36,13 +36,11 @@ class Normalization(Layer):
             )
         self.n, self.epsilon = n, epsilon
 
-    def initialize(self, rng, dtype=np.float64):
-        if self.W is None:
-            self.W = np.ones((self.n, 1), dtype)
-            self.b = np.zeros((self.n, 1), dtype)
+    def draw(self, rng):
+        return np.ones(self.n)
 
     def forward(self, A_prev):
-        self.check_A_prev(A_prev)
+        self.checked_input(A_prev)
         grouped, axes = self.groups(A_prev)
         mean = grouped.mean(axis=axes, keepdims=True)
         centred = grouped - mean
@@ -71,13 +69,6 @@ class Normalization(Layer):
 
     def count(self, mean, var, n):
         """A forward has met groups of n numbers with this mean and variance."""
-
-    def check_A_prev(self, A_prev):
-        self.output_shape(A_prev.shape)
-        if self.W is None:
-            raise RuntimeError(
-                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
-            )
 
     def scaled(self, X):
         return X * self.per_row(self.W, X) + self.per_row(self.b, X)
@@ -186,7 +177,7 @@ class BatchNorm(Normalization):
     def forward(self, A_prev):
         if self.training:
             return super().forward(A_prev)
-        self.check_A_prev(A_prev)
+        self.checked_input(A_prev)
         self.cache = None
         mean, var = self.per_row(self.running_mean, A_prev), self.per_row(self.running_var, A_prev)
         return self.scaled((A_prev - mean) / np.sqrt(var + constant(self.epsilon, var)))

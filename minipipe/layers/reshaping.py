@@ -8,7 +8,18 @@ from ..functions import constant
 from .layer import Layer
 
 
-class Flatten(Layer):
+class Rearranged(Layer):
+    """The same numbers in another shape: each keeps its value, and so does its derivative."""
+
+    def forward(self, A_prev):
+        self.cache = A_prev.shape
+        return A_prev.reshape(self.output_shape(A_prev.shape))
+
+    def backward_input(self, dZ):
+        return dZ.reshape(self.cached(dZ, tuple))
+
+
+class Flatten(Rearranged):
     """A (n, m) from A_prev (..., m): all numbers of a sample in one column, n their number.
 
     Each number keeps its value, so its derivative is the one at its new position: dA_prev is dZ
@@ -18,18 +29,11 @@ class Flatten(Layer):
     (60, 2)
     """
 
-    def forward(self, A_prev):
-        self.cache = A_prev.shape
-        return A_prev.reshape(self.output_shape(A_prev.shape))
-
-    def backward_input(self, dZ):
-        return dZ.reshape(self.cached(dZ, tuple))
-
     def output_shape(self, shape):
         return math.prod(shape[:-1]), shape[-1]
 
 
-class Reshape(Layer):
+class Reshape(Rearranged):
     """A (*shape, m) from A_prev (..., m) with as many numbers in a sample; dA_prev is dZ in the old shape.
 
     Raises `ValueError` where the numbers of a sample do not fill the shape.
@@ -42,13 +46,6 @@ class Reshape(Layer):
         self.shape = tuple(shape)
         if not self.shape or min(self.shape) < 1:
             raise ValueError(f"{self!r}: the shape of a sample needs at least one axis, each of at least 1")
-
-    def forward(self, A_prev):
-        self.cache = A_prev.shape
-        return A_prev.reshape(self.output_shape(A_prev.shape))
-
-    def backward_input(self, dZ):
-        return dZ.reshape(self.cached(dZ, tuple))
 
     def output_shape(self, shape):
         n, needed = math.prod(shape[:-1]), math.prod(self.shape)

@@ -5,10 +5,27 @@ import numpy as np
 from .layer import Layer
 
 
-class Fork(Layer):
-    """Hands A_prev on, and also to the `Join` of the same name: forward(A_prev) -> (A_prev, A_prev).
+class Pair(Layer):
+    """forward(A_prev) -> (A_prev, A_prev).
 
     A_prev acts on the cost in two ways, so backward_input((dA, dS)) -> dA + dS.
+    """
+
+    def forward(self, A_prev):
+        self.cache = A_prev.shape
+        return A_prev, A_prev
+
+    def backward_input(self, dZ):
+        self.cached(dZ, tuple)
+        dA, dS = dZ
+        return dA + dS
+
+    def output_shape(self, shape):
+        return shape, shape
+
+
+class Fork(Pair):
+    """The `Pair` that hands A_prev on, and also to the `Join` of the same name.
 
     The pair's first part goes to the next layer. The second one waits for the Join, or travels there as
     a message if the Join is on another device. Each name has one Fork and one Join. Inside one layer,
@@ -22,18 +39,6 @@ class Fork(Layer):
 
     def __init__(self, name):
         self.fork = _checked_name(name)
-
-    def forward(self, A_prev):
-        self.cache = A_prev.shape
-        return A_prev, A_prev
-
-    def backward_input(self, dZ):
-        self.cached(dZ, tuple)
-        dA, dS = dZ
-        return dA + dS
-
-    def output_shape(self, shape):
-        return shape, shape
 
     def __repr__(self):
         return f"Fork({self.fork!r})"

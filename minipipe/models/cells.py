@@ -111,25 +111,6 @@ class Cell(Block):
         return self.name
 
 
-class Pair(Layer):
-    """(A_prev, A_prev) from A_prev, for the first of the cells.
-
-    backward_input((dA, dA_second)) -> dA + dA_second.
-    """
-
-    def forward(self, A_prev):
-        self.cache = A_prev.shape
-        return A_prev, A_prev
-
-    def backward_input(self, dZ):
-        self.cached(dZ, tuple)
-        dA, dA_second = dZ
-        return dA + dA_second
-
-    def output_shape(self, shape):
-        return shape, shape
-
-
 class First(Layer):
     """A from the pair (A, A_before), behind the last of the cells.
 
