@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .layers import Layer
+from .layers import check_layers
 from .layers.skips import skip_routes
 from .layers.through import forward_through
 
@@ -97,7 +97,8 @@ def describe(layers, input_shape, dtype=np.float32):
     MACs and bytes are those of one sample, in float32.
     """
     layers, dtype = list(layers), np.dtype(dtype)
-    _check_layers(layers)
+    check_layers(layers)
+    skip_routes(layers)
     positive = isinstance(input_shape, tuple) and all(isinstance(n, Integral) and n > 0 for n in input_shape)
     if not positive or not input_shape:
         raise ValueError(
@@ -133,15 +134,6 @@ def parameters_of_layers(layers):
         counts.append(_count((None if layer.tie in ties else W, b)))
         ties |= {layer.tie} - {None}
     return counts
-
-
-def _check_layers(layers):
-    for index, layer in enumerate(layers):
-        if not isinstance(layer, Layer):
-            raise ValueError(
-                f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()"
-            )
-    skip_routes(layers)
 
 
 def _fitting(layer, index, shape):

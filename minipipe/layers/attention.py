@@ -62,8 +62,6 @@ class MultiHeadAttention(Block):
         return output.forward(self._joined(V @ P))
 
     def derivatives(self, dZ):
-        if self.kept is None:
-            raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A_prev) first")
         *inputs, output = self.layers
         Q, K, V, P = self.kept
         dO = self._by_head(output.backward_input(dZ))

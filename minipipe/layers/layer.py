@@ -150,6 +150,15 @@ def every_layer(layers):
         yield from every_layer(layer.layers)
 
 
+def check_layers(layers):
+    """Raise `ValueError` for what is not a layer in a network's list."""
+    for index, layer in enumerate(layers):
+        if not isinstance(layer, Layer):
+            raise ValueError(
+                f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()"
+            )
+
+
 def as_dtype_of(data, parameter):
     """The data decides the dtype of a result; only integers take on the parameter's."""
     return parameter if data.dtype.kind in "iub" else parameter.astype(data.dtype, copy=False)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..functions import constant, shape_of
+from ..functions import constant, shape_of, sum_in_order
 from ..layers import Block, Layer
 
 
@@ -47,16 +47,18 @@ class Cell(Block):
         return A, A_prev
 
     def derivatives(self, dZ):
-        self._check(dZ)
+        for part, shape in zip(dZ, self.kept):
+            if part is not None:
+                self.check_dZ(part, shape)
         dA, dA_second = dZ
         dS = [None] * (2 + len(self.sources))
         for k, rows in zip(self.concatenated, np.split(dA, len(self.concatenated))):
             dS[k] = rows
         for k in reversed(range(2, len(dS))):
             for operation, i in self._operations(k):
-                dS[i] = summed(dS[i], operation.backward_input(dS[k]))
+                dS[i] = sum_in_order([dS[i], operation.backward_input(dS[k])])
         fit_A_prev, fit_A_before = self.layers[:2]
-        dA_prev = summed(dA_second, fit_A_prev.backward_input(dS[0]))
+        dA_prev = sum_in_order([dA_second, fit_A_prev.backward_input(dS[0])])
         dA_before = fit_A_before.backward_input(dS[1])
         of_operations = [d for d in dS[2:] for _ in range(2)]  # a sum hands its derivative to both of them
         return (dA_prev, dA_before), [dS[0], dS[1], *of_operations]
@@ -73,13 +75,6 @@ class Cell(Block):
         """The two (operation, index of the state that it gets) of which S_k is the sum."""
         first = 2 + 2 * (k - 2)  # behind the two fits, two for each state before S_k
         return zip(self.layers[first:first + 2], self.sources[k - 2], strict=True)
-
-    def _check(self, dZ):
-        if self.kept is None:
-            raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A_prev) first")
-        for part, shape in zip(dZ, self.kept):
-            if part is not None:
-                self.check_dZ(part, shape)
 
     def output_shape(self, shapes):
         states = self._shapes(shapes)
@@ -160,10 +155,3 @@ def check_pair(layer, shapes):
             f"{layer!r} needs a pair (A_prev, A_before), got one array of shape {shapes}: "
             "put Pair() before the first cell"
         )
-
-
-def summed(left, right):
-    """The sum of two derivatives, of which None stands for 0."""
-    if left is None or right is None:
-        return right if left is None else left
-    return left + right
