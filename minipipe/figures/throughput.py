@@ -2,6 +2,7 @@
 
 from ..papers import P100, TABLE_2, TABLE_3, TPU_V2, TPU_V3
 from ..papers.throughput import samples_per_second
+from ..plots.canvas import label, new_figure
 
 COLOURS = {1: "#0072B2", 4: "#E69F00", 32: "#000000"}  # by M, of Okabe and Ito
 FAMILIES = {
@@ -13,18 +14,14 @@ K_RANGE, M_RANGE = range(2, 9), (1, 2, 4, 8, 16, 32, 64)
 
 def throughput():
     """A matplotlib `Figure`: lines are simulations, rings are published cells."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 8), layout="constrained")
+    figure = new_figure(10, 8)
     (first, second), (third, fourth) = figure.subplots(2, 2)
     for ax, family in zip((first, second), FAMILIES):
         _against_K(ax, family)
     _against_M(third)
     _on_gpus(fourth)
-    for ax in (first, second, third, fourth):
+    for ax in figure.axes:
         ax.set_ylim(0)
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
     figure.suptitle(
         "GPipe's tables 2 and 3: lines are simulated, rings are published", x=0.01, ha="left", fontsize=13
     )
@@ -43,7 +40,7 @@ def _against_K(ax, family):
             f"M = {M}", (8, simulated[-1]), (6, 0), textcoords="offset points", color=colour, va="center",
             annotation_clip=False,
         )
-    _label(ax, f"{name} on TPUs", "stages K", "throughput, relative to K = 2, M = 1")
+    label(ax, f"{name} on TPUs", "stages K", "throughput, relative to K = 2, M = 1")
 
 
 def _against_M(ax):
@@ -55,7 +52,7 @@ def _against_M(ax):
     ax.set_xscale("log", base=2)
     ax.set_xticks(M_RANGE, M_RANGE)
     ax.legend(frameon=False, loc="upper left")
-    _label(ax, "Eight stages on TPUs", "micro-batches M", "throughput, relative to K = 2, M = 1")
+    label(ax, "Eight stages on TPUs", "micro-batches M", "throughput, relative to K = 2, M = 1")
 
 
 def _on_gpus(ax):
@@ -67,7 +64,7 @@ def _on_gpus(ax):
         )
         _rings(ax, {K: value for (K, _), value in TABLE_3[family].items()}, colour)
     ax.legend(frameon=False, loc="upper left")
-    _label(ax, "M = 32 on P100s without NVLink", "stages K", "throughput, relative to K = 2")
+    label(ax, "M = 32 on P100s without NVLink", "stages K", "throughput, relative to K = 2")
 
 
 def _rings(ax, cells, colour):
@@ -75,9 +72,3 @@ def _rings(ax, cells, colour):
         list(cells), list(cells.values()), "o", color=colour, markerfacecolor="white", markersize=8,
         markeredgewidth=2,
     )
-
-
-def _label(ax, title, x, y):
-    ax.set_title(title, loc="left", fontsize=11)
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)

@@ -2,6 +2,7 @@
 
 from math import inf
 
+from .canvas import new_figure
 from .memory import heights, timeline_with_memory
 from .rows import height_of, rows_of
 from .timeline import figure_size, timeline
@@ -27,12 +28,11 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
     Everything is drawn once and uncovered by moving the edge of a clipping box.
     """
     from matplotlib.animation import FuncAnimation
-    from matplotlib.figure import Figure
 
     times = _times(trace.makespan, ticks_per_frame)
     rows = rows_of(trace)
     n_rows = sum(heights(trace)) if memory else height_of(rows)
-    figure = Figure(figsize=figure_size([trace], n_rows), layout="constrained")
+    figure = new_figure(*figure_size([trace], n_rows))
     if memory:
         axes = figure.subplots(2, sharex=True, height_ratios=heights(trace))
         timeline_with_memory(trace, axes, title=title, arrows=arrows)

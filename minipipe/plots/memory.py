@@ -4,6 +4,7 @@ The curves stand alone, or under the timeline.
 """
 
 from ..schedules import alive_microbatches
+from .canvas import label
 from .places import places_of
 from .rows import height_of, rows_of
 from .timeline import figure_size, new_axes, timeline
@@ -106,14 +107,8 @@ def _draw(trace, curves, unit, ax, title, legend, until):
         ticks, levels = zip(*past, (end, past[-1][1]))
         ax.step(ticks, levels, where="post", label=f"device {device}", color=COLOURS[device % len(COLOURS)],
                 linestyle=("-", "--", "-.", ":")[device % 4], linewidth=1.6)
-    ax.set_xlim(0, max(float(trace.makespan), end) or 1)
-    ax.set_ylim(0, top)
-    ax.set_xlabel("time (ticks)")
-    ax.set_ylabel(unit)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    if title:
-        ax.set_title(title, loc="left", fontsize=11)
+    ax.set(xlim=(0, max(float(trace.makespan), end) or 1), ylim=(0, top))
+    label(ax, title, "time (ticks)", unit)
     if legend:
         ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
     return ax

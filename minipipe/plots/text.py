@@ -32,10 +32,10 @@ def text(trace, width=100):
     positions = {span: _columns_of(span, unit) for span in spans}
     begin_with_letters = all(names[span.label, span.device][0].isupper() for span in spans)
     gap = 0 if begin_with_letters else 1  # 0F01F0 would be hard to read
-    cell = 1
-    for span, (first, last) in positions.items():
-        needed = len(names[span.label, span.device]) + gap
-        cell = max(cell, ceil(needed / (last - first)))
+    cell = max(
+        ceil((len(names[span.label, span.device]) + gap) / (last - first))
+        for span, (first, last) in positions.items()
+    )
     rows = {lane: ["."] * (cell * n_columns) for lane in rows_of(trace)}
     for span, (first, last) in positions.items():
         name, row = names[span.label, span.device], rows[span.device, span.lane]
