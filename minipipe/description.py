@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .layers import check_layers
+from .layers.layer import check_layers
 from .layers.skips import skip_routes
 from .layers.through import forward_through
 

@@ -3,7 +3,8 @@
 import numpy as np
 
 from .functions import sum_in_order
-from .layers import check_layers, every_layer
+from .layers import every_layer
+from .layers.layer import check_layers
 from .layers.skips import skip_routes
 from .layers.through import backward_through, forward_through, prepare_forward
 

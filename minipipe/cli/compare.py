@@ -48,14 +48,13 @@ def run(options):
 def print_table(schedules, traces):
     """A row for each schedule, with each of the three bubbles under its own name."""
     width = max(len(name) for name in ["schedule", *schedules]) + 2
-    bubbles = f"{'idle/total':>13}{'idle/ideal':>13}{'idle in span':>14}"
-    print(f"{'schedule':{width}}{'makespan':>9}{bubbles}{'peak':>7}{'messages':>10}")
+    line = f"{{:{width}}}{{:>9}}{{:>13}}{{:>13}}{{:>14}}{{:>7}}{{:>10}}"
+    print(line.format("schedule", "makespan", "idle/total", "idle/ideal", "idle in span", "peak", "messages"))
     for name, schedule in schedules.items():
         trace = traces[name]
-        total, ideal, span = (f"{100 * trace.bubble(of):.2f} %" for of in BUBBLES)
+        bubbles = (f"{100 * trace.bubble(of):.2f} %" for of in BUBBLES)
         peak = max(peak_microbatches(trace)) / _stages_on_a_device(schedule)
-        bubbles = f"{total:>13}{ideal:>13}{span:>14}"
-        print(f"{name:{width}}{trace.makespan:>9g}{bubbles}{peak:>7g}{len(trace.messages):>10}")
+        print(line.format(name, f"{trace.makespan:g}", *bubbles, f"{peak:g}", len(trace.messages)))
     print(f"\nThree bubbles: {', '.join(BUBBLES.values())}. Peak: the most micro-batches alive on a device.")
 
 

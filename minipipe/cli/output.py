@@ -21,9 +21,7 @@ def title_of(schedule):
 
 def print_trace(trace):
     """The timeline in characters, and what can be counted in it."""
-    print(text(trace))
-    print()
-    print(f"makespan                                {trace.makespan:g} ticks")
+    print(f"{text(trace)}\n\nmakespan                                {trace.makespan:g} ticks")
     for of, words in BUBBLES.items():
         print(f"{f'bubble, {words}':40}{100 * trace.bubble(of):.2f} %")
     print(f"peak micro-batches per device           {' '.join(map(str, peak_microbatches(trace)))}")

@@ -50,14 +50,16 @@ def run(options):
         mlp(SIZES), SoftmaxCrossEntropy(), n_stages, microbatches, options.schedule, options.recompute,
         options.seed,
     )
-    print(f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, SIZES))} units,")
-    print(f"{devices} devices, {microbatches} micro-batches, schedule {pipe.schedule.name}\n")
+    print(
+        f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, SIZES))} units,\n"
+        f"{devices} devices, {microbatches} micro-batches, schedule {pipe.schedule.name}\n"
+    )
     fit(
         pipe, X, Y, SGD(options.learning_rate), options.epochs, options.batch_size, (X_test, Y_test),
         seed=options.seed, report=lambda line: print(line, flush=True),
     )
-    score = accuracy(pipe.predict(X_test), Y_test)
-    print(f"\ntest accuracy {100 * score:.2f} % of {X_test.shape[1]} digits\n")
+    score = 100 * accuracy(pipe.predict(X_test), Y_test)
+    print(f"\ntest accuracy {score:.2f} % of {X_test.shape[1]} digits\n")
     proved = _prove(pipe, X, Y, max(options.batch_size, microbatches))
     print(f"\nThe run that was just compared with the full batch, J = {pipe.J:.4f}:\n")
     print_trace(pipe.trace)
@@ -81,10 +83,10 @@ def _prove(pipe, X, Y, m):
     X, Y = X[:, :m], Y[:, :m]
     names = names_for(K, M)
     bits = all(same_bits(Pipeline(pipe.layers, pipe.loss, K, M, name), X, Y) for name in names)
-    words = "equal (==)" if bits else "DIFFERENT"
-    print(f"  float64, m = {m}: the bits of {len(names)} schedules and of one device are {words}")
     share = share_of_bound(pipe, X, Y)
     print(
+        f"  float64, m = {m}: the bits of {len(names)} schedules and of one device are "
+        f"{'equal (==)' if bits else 'DIFFERENT'}\n"
         f"  float64, m = {m}, against one full-width batch: "
         f"the largest difference is {100 * share:.2g} % of the rounding bound"
     )

@@ -11,7 +11,7 @@ from .convolution import Conv1d, Conv2d, Conv3d
 from .dropout import Dropout
 from .embedding import Embedding, PositionalEmbedding
 from .initialization import he, xavier
-from .layer import Layer, check_layers, every_layer
+from .layer import Layer, every_layer
 from .linear import Linear
 from .normalization import BatchNorm, GroupNorm, LayerNorm
 from .pooling import AvgPool1d, AvgPool2d, AvgPool3d, GlobalAvgPool, MaxPool1d, MaxPool2d, MaxPool3d

@@ -64,9 +64,9 @@ class Embedding(Vectors):
     def _checked(self, A_prev):
         tokens = A_prev.astype(np.intp)
         if not np.array_equal(tokens, A_prev):
-            strange = A_prev[tokens != A_prev][0]
             raise ValueError(
-                f"{self!r} needs whole numbers as tokens, got {strange}: pass the tokens' numbers"
+                f"{self!r} needs whole numbers as tokens, got {A_prev[tokens != A_prev][0]}: "
+                "pass the tokens' numbers"
             )
         if tokens.min() < 0 or tokens.max() >= self.n_tokens:
             raise ValueError(

@@ -56,8 +56,7 @@ class Normalization(Layer):
         X, axes = self.groups(X)
         dX, _ = self.groups(dZ * self.per_row(self.W, dZ))
         mean, mean_with_X = (part.mean(axis=axes, keepdims=True) for part in (dX, dX * X))
-        dA_prev = (dX - mean - X * mean_with_X) * inverse
-        return dA_prev.reshape(dZ.shape)
+        return ((dX - mean - X * mean_with_X) * inverse).reshape(dZ.shape)
 
     def backward_weight(self, dZ):
         X, _ = self.cached(dZ, lambda cache: cache[0].shape)

@@ -49,8 +49,8 @@ class Pool(Layer):
     def tiles(self, shape):
         """Whether each number of an A_prev of the given shape is in exactly one window."""
         w = self.windows
-        fits = not np.any(np.remainder(shape[1:-1], w.stride))
-        return w.stride == w.kernel_size and not np.any(w.padding) and fits
+        left_over = np.remainder(shape[1:-1], w.stride)
+        return w.stride == w.kernel_size and not np.any(w.padding) and not np.any(left_over)
 
     def output_shape(self, shape):
         if len(shape) != self.n_axes + 2:
@@ -240,6 +240,5 @@ class GlobalAvgPool(Layer):
 
     def backward_input(self, dA):
         shape = self.cached(dA, tuple)
-        spatial = shape[1:-1]
-        dA = dA / math.prod(spatial)
-        return np.broadcast_to(np.expand_dims(dA, tuple(range(1, len(shape) - 1))), shape).copy()
+        share = np.expand_dims(dA / math.prod(shape[1:-1]), tuple(range(1, len(shape) - 1)))
+        return np.broadcast_to(share, shape).copy()

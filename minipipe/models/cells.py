@@ -65,8 +65,7 @@ class Cell(Block):
 
     def _states(self, pair, call, add):
         """All states by one walk, of numbers or of shapes: call(layer, S), add(S, S)."""
-        fits = self.layers[:2]
-        states = [call(fit, part) for fit, part in zip(fits, pair, strict=True)]
+        states = [call(fit, part) for fit, part in zip(self.layers[:2], pair, strict=True)]
         for k in range(2, 2 + len(self.sources)):
             states.append(add(*(call(operation, states[i]) for operation, i in self._operations(k))))
         return states

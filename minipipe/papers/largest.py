@@ -59,8 +59,7 @@ def _estimate(column):
     parameters, activations = _memory(
         network, counts, N_SAMPLES[column.family], M if column.pipeline else None
     )
-    n_parameters = network.description.parameters
-    computed = n_parameters, sum(parameters) / unit, sum(activations) / unit
+    computed = network.description.parameters, sum(parameters) / unit, sum(activations) / unit
     printed = column.parameters, column.parameter_memory, column.activation_memory
     errors = tuple(here / there - 1 for here, there in zip(computed, printed))
     fullest = max(map(sum, zip(parameters, activations)))

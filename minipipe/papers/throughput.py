@@ -156,9 +156,8 @@ def equal_stages(K, M):
 
     A pair: with recomputation before the gradient is there, and when it is.
     """
-    by_order = (True, False)
     return tuple(
-        M * _makespan([1 / 2] * 2, 1, early) / _makespan([1 / K] * K, M, early) for early in by_order
+        M * _makespan([1 / 2] * 2, 1, early) / _makespan([1 / K] * K, M, early) for early in (True, False)
     )
 
 

@@ -31,8 +31,7 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
 
     times = _times(trace.makespan, ticks_per_frame)
     rows = rows_of(trace)
-    n_rows = sum(heights(trace)) if memory else height_of(rows)
-    figure = new_figure(*figure_size([trace], n_rows))
+    figure = new_figure(*figure_size([trace], sum(heights(trace)) if memory else height_of(rows)))
     if memory:
         axes = figure.subplots(2, sharex=True, height_ratios=heights(trace))
         timeline_with_memory(trace, axes, title=title, arrows=arrows)

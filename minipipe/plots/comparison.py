@@ -39,8 +39,7 @@ def compare(traces, arrows=False):
             ax.tick_params(axis="x", length=0)
             ax.spines["bottom"].set_visible(False)
     shown = [box for trace in traces.values() for box in boxes(trace, styles=styles)]
-    places = [places_of(trace) for trace in traces.values()]
-    legends.draw_on_top(figure, *legends.entries(shown, places, styles))
+    legends.draw_on_top(figure, *legends.entries(shown, list(map(places_of, traces.values())), styles))
     return figure
 
 
