@@ -17,8 +17,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..partitioning import histogram
+from ..partitioning.partition import cut
 from .devices import TPU_V2, TPU_V3
-from .networks import stages_of, without_numbers
+from .networks import without_numbers
 from .published import MEMORY_UNIT, TABLE_1, Largest
 
 BYTES_PER_PARAMETER = 12
@@ -71,7 +72,7 @@ def _memory(network, counts, N, M):
 
     M is None where nothing is recomputed.
     """
-    stages = stages_of(network.description.rows, counts)
+    stages = cut(network.description.rows, counts)
     parameters = [BYTES_PER_PARAMETER * sum(row.parameters for row in stage) for stage in stages]
     if M is None:
         return parameters, [caches for _, caches in network.kept(counts, N)]

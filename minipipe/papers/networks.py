@@ -42,14 +42,3 @@ def _amoebanet(L, D):
 
 def _transformer(n_layers):
     return transformer(N_TOKENS, WIDTH, N_HEADS, n_layers), (LENGTH,)
-
-
-def blocks(description):
-    """The rows of a Transformer's blocks, without those of what comes before and after them."""
-    return [row for row in description.rows if row.name.startswith("TransformerBlock")]
-
-
-def stages_of(rows, counts):
-    """`rows` as one list per stage."""
-    rows = iter(rows)
-    return [[next(rows) for _ in range(count)] for count in counts]

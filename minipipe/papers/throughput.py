@@ -13,10 +13,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..partitioning import equal_counts, histogram
+from ..partitioning.partition import cut
 from ..planning import simulate
 from ..schedules import Costs, gpipe, with_recompute
 from .devices import P100, TPU_V2, TPU_V3
-from .networks import amoebanet, blocks, stages_of, transformer_family
+from .networks import amoebanet, transformer_family
 from .published import TABLE_2, TABLE_3, TORCHGPIPE
 
 WITH_SOFTMAX = "Transformer with its last matrix"
@@ -118,10 +119,10 @@ def samples_per_second(family, size, K, M, device):
 def stages_for(family, size, K):
     """The rows of each of K stages."""
     if family == "Transformer":
-        rows = blocks(transformer_family(*size))
-        return stages_of(rows, equal_counts(len(rows), K))
+        rows = [row for row in transformer_family(*size).rows if row.name.startswith("TransformerBlock")]
+        return cut(rows, equal_counts(len(rows), K))
     rows = (transformer_family if family == WITH_SOFTMAX else amoebanet)(*size).rows
-    return stages_of(rows, histogram([row.macs for row in rows], K))
+    return cut(rows, histogram([row.macs for row in rows], K))
 
 
 def share_of_slowest(family, size, K):

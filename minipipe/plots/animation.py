@@ -28,6 +28,7 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
     Everything is drawn once and uncovered by moving the edge of a clipping box.
     """
     from matplotlib.animation import FuncAnimation
+    from matplotlib.collections import PolyCollection
 
     times = _times(trace.makespan, ticks_per_frame)
     rows = rows_of(trace)
@@ -40,7 +41,8 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
     _texts_to_paths(axes[0])
     curtain = _curtain(axes)
     lines = [ax.axvline(0, color="#202020", linewidth=1, zorder=4) for ax in axes]
-    running = _running(axes[0])
+    running = PolyCollection([], facecolor="none", edgecolor="#404040", linewidth=0.6, zorder=0.5)
+    axes[0].add_collection(running)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # the layout is done, once
 
@@ -113,14 +115,6 @@ def _curtain(axes):
             artist.set_clip_box(clip)
             artist.set_clip_on(True)
     return curtain
-
-
-def _running(ax):
-    from matplotlib.collections import PolyCollection
-
-    return ax.add_collection(
-        PolyCollection([], facecolor="none", edgecolor="#404040", linewidth=0.6, zorder=0.5)
-    )
 
 
 def _outline(span, row):
