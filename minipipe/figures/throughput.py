@@ -1,7 +1,7 @@
 """The picture of GPipe's tables 2 and 3: throughput against K and M, simulated and published."""
 
 from ..papers import P100, TABLE_2, TABLE_3, TPU_V2, TPU_V3
-from ..papers.throughput import samples_per_second
+from ..papers.throughput import speed_up
 from ..plots.canvas import label, new_figure
 
 COLOURS = {1: "#0072B2", 4: "#E69F00", 32: "#000000"}  # by M, of Okabe and Ito
@@ -31,9 +31,8 @@ def throughput():
 def _against_K(ax, family):
     _, device, size, _ = FAMILIES[family]
     name = f"{family} {size}" if len(size) == 2 else f"{family} of {size[0]} layers"
-    base = samples_per_second(family, size, 2, 1, device)
     for M, colour in COLOURS.items():
-        simulated = [samples_per_second(family, size, K, M, device) / base for K in K_RANGE]
+        simulated = [speed_up(family, size, K, M, device, TABLE_2[family]) for K in K_RANGE]
         ax.plot(K_RANGE, simulated, color=colour, linewidth=2)
         _rings(ax, {K: value for (K, m), value in TABLE_2[family].items() if m == M}, colour)
         ax.annotate(
@@ -45,8 +44,7 @@ def _against_K(ax, family):
 
 def _against_M(ax):
     for family, (colour, device, size, _) in FAMILIES.items():
-        base = samples_per_second(family, size, 2, 1, device)
-        simulated = [samples_per_second(family, size, 8, M, device) / base for M in M_RANGE]
+        simulated = [speed_up(family, size, 8, M, device, TABLE_2[family]) for M in M_RANGE]
         ax.plot(M_RANGE, simulated, color=colour, linewidth=2, label=family)
         _rings(ax, {M: value for (K, M), value in TABLE_2[family].items() if K == 8}, colour)
     ax.set_xscale("log", base=2)
@@ -57,11 +55,8 @@ def _against_M(ax):
 
 def _on_gpus(ax):
     for family, (colour, _, _, size) in FAMILIES.items():
-        base = samples_per_second(family, size, 2, 32, P100)
-        ax.plot(
-            K_RANGE, [samples_per_second(family, size, K, 32, P100) / base for K in K_RANGE], color=colour,
-            linewidth=2, label=family,
-        )
+        simulated = [speed_up(family, size, K, 32, P100, TABLE_3[family]) for K in K_RANGE]
+        ax.plot(K_RANGE, simulated, color=colour, linewidth=2, label=family)
         _rings(ax, {K: value for (K, _), value in TABLE_3[family].items()}, colour)
     ax.legend(frameon=False, loc="upper left")
     label(ax, "M = 32 on P100s without NVLink", "stages K", "throughput, relative to K = 2")

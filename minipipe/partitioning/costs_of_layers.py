@@ -56,9 +56,9 @@ def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss
     if not isinstance(by, str) and hasattr(by, "__iter__"):
         return checked("by", by, len(layers))
     if by not in KINDS and not callable(by):
-        known = ", ".join(map(repr, KINDS))
         raise ValueError(
-            f"by={by!r} is not known: use one of {known}, a function (layer, input_shape), or a list of costs"
+            f"by={by!r} is not known: use one of {', '.join(map(repr, KINDS))}, "
+            "a function (layer, input_shape), or a list of costs"
         )
     if by == "parameters":
         return parameters_of_layers(layers)

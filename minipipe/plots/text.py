@@ -43,9 +43,10 @@ def text(trace, width=100):
     _mark_what_takes_no_time(rows, trace, unit, cell, gap)
     named = [(row.name, rows[lane]) for lane, row in rows_of(trace).items()]
     per_block = max(1, width // cell)
-    starts = range(0, n_columns, per_block)
-    blocks = [_block(named, start, min(start + per_block, n_columns), cell, unit) for start in starts]
-    return "\n\n".join(blocks)
+    return "\n\n".join(
+        _block(named, start, min(start + per_block, n_columns), cell, unit)
+        for start in range(0, n_columns, per_block)
+    )
 
 
 def _columns_of(span, unit):
