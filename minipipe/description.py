@@ -13,6 +13,7 @@ from .layers.through import forward_through
 
 LONGEST_NAME = 52
 HEADER = ("layer", "output", "parameters", "MACs", "bytes")
+READABLE = "{:,}".format
 
 
 class Row(NamedTuple):
@@ -56,10 +57,10 @@ class Description:
     def __str__(self):
         lines = [("", *HEADER), ("", "input", str(self.input_shape), "", "", "")]
         lines += [
-            (str(index), _short(row.name), str(row.output_shape), *map(_readable, row[2:]))
+            (str(index), _short(row.name), str(row.output_shape), *map(READABLE, row[2:]))
             for index, row in enumerate(self.rows)
         ]
-        lines.append(("", "total", "", *map(_readable, (self.parameters, self.macs, self.n_bytes))))
+        lines.append(("", "total", "", *map(READABLE, (self.parameters, self.macs, self.n_bytes))))
         widths = [max(map(len, column)) for column in zip(*lines)]
         aligned = [
             f"{index:>{widths[0]}}  {name:<{widths[1]}}  {shape:<{widths[2]}}  "
@@ -109,10 +110,14 @@ def describe(layers, input_shape, dtype=np.float32):
     rows, parameters = [], parameters_of_layers(layers)
 
     def add_row(layer, shape):
-        output_shape = _fitting(layer, len(rows), shape)
+        index = len(rows)
+        try:
+            output_shape = layer.output_shape(shape)
+        except ValueError as error:
+            raise ValueError(f"layers[{index}], {_short(repr(layer))}, does not fit: {error}") from error
         sample = without_samples(output_shape)
         n_bytes = _count(sample) * dtype.itemsize
-        rows.append(Row(repr(layer), sample, parameters[len(rows)], layer.macs(shape), n_bytes))
+        rows.append(Row(repr(layer), sample, parameters[index], layer.macs(shape), n_bytes))
         return output_shape
 
     forward_through(layers, (*input_shape, 1), {}, call=add_row)
@@ -136,13 +141,6 @@ def parameters_of_layers(layers):
     return counts
 
 
-def _fitting(layer, index, shape):
-    try:
-        return layer.output_shape(shape)
-    except ValueError as error:
-        raise ValueError(f"layers[{index}], {_short(repr(layer))}, does not fit: {error}") from error
-
-
 def without_samples(shape):
     return shape[:-1] if _is_plain(shape) else tuple(map(without_samples, shape))
 
@@ -164,7 +162,3 @@ def _is_plain(shape):
 
 def _short(name):
     return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME - 3] + "..."
-
-
-def _readable(number):
-    return f"{number:,}"

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from ..plots import text
+from ..plots.canvas import new_figure
 from ..plots.timeline import timeline_figure
 from ..schedules import peak_microbatches
 
@@ -33,9 +34,7 @@ def save(trace, path, title):
 
 
 def picture_formats():
-    from matplotlib.figure import Figure
-
-    return sorted(Figure().canvas.get_supported_filetypes())
+    return sorted(new_figure(1, 1).canvas.get_supported_filetypes())
 
 
 def checked_picture(path):

@@ -92,8 +92,10 @@ def heights(trace):
 def _new_pair(trace):
     import matplotlib.pyplot as plt
 
-    size = figure_size([trace], sum(heights(trace)))
-    return plt.subplots(2, sharex=True, figsize=size, height_ratios=heights(trace), layout="constrained")[1]
+    return plt.subplots(
+        2, sharex=True, figsize=figure_size([trace], sum(heights(trace))), height_ratios=heights(trace),
+        layout="constrained",
+    )[1]
 
 
 def _draw(trace, curves, unit, ax, title, legend, until):

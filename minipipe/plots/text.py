@@ -71,10 +71,8 @@ def _block(rows, start, stop, cell, unit):
     for column in range(start, stop):
         if column % 5 == 0 or (column == start and column % 5 < 3):
             ruler = ruler.ljust((column - start) * cell) + f"{float(column * unit):g}"
-    lines = ["tick".ljust(margin) + ruler]
-    for name, row in rows:
-        lines.append(name.ljust(margin) + "".join(row[start * cell:stop * cell]).rstrip())
-    return "\n".join(lines)
+    lines = (name.ljust(margin) + "".join(row[start * cell:stop * cell]).rstrip() for name, row in rows)
+    return "\n".join(["tick".ljust(margin) + ruler, *lines])
 
 
 def _ticks_per_column(spans, makespan):

@@ -135,11 +135,15 @@ def write(ax, shown, ticks, n_rows):
     points = 72 / ax.figure.dpi
     wide, high = ax.bbox.width * points / ticks, ax.bbox.height * points / n_rows
     _write_before_marks(ax, shown, wide)
-    room = {}
-    for box in shown:
-        if box.text:
-            across, down = wide * (box.right - box.left), high * (box.bottom - box.top)
-            room[box] = min(LARGEST, 0.92 * across / (DIGIT * len(box.text)), 0.9 * down)
+    room = {
+        box: min(
+            LARGEST,
+            0.92 * wide * (box.right - box.left) / (DIGIT * len(box.text)),
+            0.9 * high * (box.bottom - box.top),
+        )
+        for box in shown
+        if box.text
+    }
     legible = {box: size for box, size in room.items() if size >= SMALLEST}
     common = min((size for box, size in legible.items() if box.text.isdigit()), default=LARGEST)
     for box, size in legible.items():
