@@ -42,17 +42,9 @@ class Description:
     input_shape: tuple
     dtype: np.dtype
 
-    @property
-    def parameters(self):
-        return sum(row.parameters for row in self.rows)
-
-    @property
-    def macs(self):
-        return sum(row.macs for row in self.rows)
-
-    @property
-    def n_bytes(self):
-        return sum(row.n_bytes for row in self.rows)
+    parameters = property(lambda self: sum(row.parameters for row in self.rows))
+    macs = property(lambda self: sum(row.macs for row in self.rows))
+    n_bytes = property(lambda self: sum(row.n_bytes for row in self.rows))
 
     def __str__(self):
         lines = [("", *HEADER), ("", "input", str(self.input_shape), "", "", "")]

@@ -23,7 +23,9 @@ def cuts():
     figure = new_figure(9, 9)
     for ax, (name, counts) in zip(figure.subplots(len(choices), sharex=True, sharey=True), choices.items()):
         slowest = K * max(loads(macs, counts)) / sum(macs)
-        title = f"{name}: the slowest stage has {slowest:.2f} times an equal share"
-        cut([n / 1e6 for n in macs], counts, names, ax, title, unit="million MACs")
+        cut(
+            [n / 1e6 for n in macs], counts, names, ax,
+            title=f"{name}: the slowest stage has {slowest:.2f} times an equal share", unit="million MACs",
+        )
         ax.tick_params(axis="x", labelbottom=ax is figure.axes[-1])
     return figure

@@ -32,11 +32,10 @@ def _against_K(ax, family):
     _, device, size, _ = FAMILIES[family]
     name = f"{family} {size}" if len(size) == 2 else f"{family} of {size[0]} layers"
     for M, colour in COLOURS.items():
-        simulated = [speed_up(family, size, K, M, device, TABLE_2[family]) for K in K_RANGE]
-        ax.plot(K_RANGE, simulated, color=colour, linewidth=2)
-        _rings(ax, {K: value for (K, m), value in TABLE_2[family].items() if m == M}, colour)
+        simulated = {K: speed_up(family, size, K, M, device, TABLE_2[family]) for K in K_RANGE}
+        _draw(ax, simulated, {K: value for (K, m), value in TABLE_2[family].items() if m == M}, colour)
         ax.annotate(
-            f"M = {M}", (8, simulated[-1]), (6, 0), textcoords="offset points", color=colour, va="center",
+            f"M = {M}", (8, simulated[8]), (6, 0), textcoords="offset points", color=colour, va="center",
             annotation_clip=False,
         )
     label(ax, f"{name} on TPUs", "stages K", "throughput, relative to K = 2, M = 1")
@@ -44,9 +43,9 @@ def _against_K(ax, family):
 
 def _against_M(ax):
     for family, (colour, device, size, _) in FAMILIES.items():
-        simulated = [speed_up(family, size, 8, M, device, TABLE_2[family]) for M in M_RANGE]
-        ax.plot(M_RANGE, simulated, color=colour, linewidth=2, label=family)
-        _rings(ax, {M: value for (K, M), value in TABLE_2[family].items() if K == 8}, colour)
+        simulated = {M: speed_up(family, size, 8, M, device, TABLE_2[family]) for M in M_RANGE}
+        published = {M: value for (K, M), value in TABLE_2[family].items() if K == 8}
+        _draw(ax, simulated, published, colour, family)
     ax.set_xscale("log", base=2)
     ax.set_xticks(M_RANGE, M_RANGE)
     ax.legend(frameon=False, loc="upper left")
@@ -55,15 +54,16 @@ def _against_M(ax):
 
 def _on_gpus(ax):
     for family, (colour, _, _, size) in FAMILIES.items():
-        simulated = [speed_up(family, size, K, 32, P100, TABLE_3[family]) for K in K_RANGE]
-        ax.plot(K_RANGE, simulated, color=colour, linewidth=2, label=family)
-        _rings(ax, {K: value for (K, _), value in TABLE_3[family].items()}, colour)
+        simulated = {K: speed_up(family, size, K, 32, P100, TABLE_3[family]) for K in K_RANGE}
+        _draw(ax, simulated, {K: value for (K, _), value in TABLE_3[family].items()}, colour, family)
     ax.legend(frameon=False, loc="upper left")
     label(ax, "M = 32 on P100s without NVLink", "stages K", "throughput, relative to K = 2")
 
 
-def _rings(ax, cells, colour):
+def _draw(ax, simulated, published, colour, name=None):
+    """A line through what is simulated, and a ring for each published cell: {K or M: throughput}."""
+    ax.plot(list(simulated), list(simulated.values()), color=colour, linewidth=2, label=name)
     ax.plot(
-        list(cells), list(cells.values()), "o", color=colour, markerfacecolor="white", markersize=8,
+        list(published), list(published.values()), "o", color=colour, markerfacecolor="white", markersize=8,
         markeredgewidth=2,
     )

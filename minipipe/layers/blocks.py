@@ -45,13 +45,8 @@ class Block(Layer):
             met.add(id(layer))
         self.cache = None
 
-    @property
-    def W(self):
-        return tuple(layer.W for layer in self.layers)
-
-    @property
-    def b(self):
-        return tuple(layer.b for layer in self.layers)
+    W = property(lambda self: tuple(layer.W for layer in self.layers))
+    b = property(lambda self: tuple(layer.b for layer in self.layers))
 
     @property
     def cache(self):

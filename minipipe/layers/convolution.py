@@ -22,6 +22,7 @@ class Kernel(Layer):
     """
 
     n_axes = None
+    arguments = "({0.in_channels}, {0.out_channels}, kernel_size={0.windows.kernel_size})"
 
     def __init__(self, in_channels, out_channels, windows, groups, bias):
         if min(in_channels, out_channels, groups) < 1:
@@ -70,10 +71,6 @@ class Kernel(Layer):
     def parameter_shapes(self):
         shape_of_b = self.out_channels, *(1,) * (self.n_axes + 1)
         return self.shape_of_W(), shape_of_b if self.bias else None
-
-    def __repr__(self):
-        kernel_size = self.windows.kernel_size
-        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, kernel_size={kernel_size})"
 
 
 class Convolution(Kernel):

@@ -39,6 +39,8 @@ class Embedding(Vectors):
            [1., 1.]])
     """
 
+    arguments = "({0.n_tokens}, {0.d})"
+
     def __init__(self, n_tokens, d, tie=None):
         if whole_number("n_tokens", n_tokens) < 1 or whole_number("d", d) < 1:
             raise ValueError(f"Embedding({n_tokens}, {d}): both numbers must be at least 1")
@@ -81,9 +83,6 @@ class Embedding(Vectors):
     def parameter_shapes(self):
         return (self.n_tokens, self.d), None
 
-    def __repr__(self):
-        return f"Embedding({self.n_tokens}, {self.d})"
-
 
 class PositionalEmbedding(Vectors):
     """A[:, t, k] = A_prev[:, t, k] + W[:, t]: a learned vector for each position, for Transformers.
@@ -100,6 +99,8 @@ class PositionalEmbedding(Vectors):
     array([[[11., 12.],
             [23., 24.]]])
     """
+
+    arguments = "({0.d}, {0.n_places})"
 
     def __init__(self, d, n_places):
         if whole_number("d", d) < 1 or whole_number("n_places", n_places) < 1:
@@ -135,6 +136,3 @@ class PositionalEmbedding(Vectors):
 
     def parameter_shapes(self):
         return (self.d, self.n_places), None
-
-    def __repr__(self):
-        return f"PositionalEmbedding({self.d}, {self.n_places})"

@@ -43,6 +43,7 @@ class Layer:
     layers = ()          # the layers that this one is made of
     fork = join = None   # the name of the skip connection that leaves or enters here, see `Fork` and `Join`
     tie = None           # layers with the same `tie` share one W
+    arguments = "()"     # of the repr, where {0.name} stands for an attribute of the layer
     statistics = None    # what a forward in training has counted, for `commit` at the end of the mini-batch
     training, step, first_sample = True, 0, 0
 
@@ -140,7 +141,7 @@ class Layer:
         return value
 
     def __repr__(self):
-        return f"{type(self).__name__}()"
+        return type(self).__name__ + self.arguments.format(self)
 
 
 def every_layer(layers):

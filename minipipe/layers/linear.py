@@ -39,6 +39,8 @@ class Linear(Layer):
     (array([[4., 2.]]), array([[3.]]))
     """
 
+    arguments = "({0.n_prev}, {0.n})"
+
     def __init__(self, n_prev, n, initialization=he, W=None, b=None, tie=None):
         if n_prev < 1 or n < 1:
             raise ValueError(f"Linear({n_prev}, {n}): both numbers of units must be at least 1")
@@ -78,6 +80,3 @@ class Linear(Layer):
 
     def macs(self, shape):
         return self.n * math.prod(shape)
-
-    def __repr__(self):
-        return f"Linear({self.n_prev}, {self.n})"

@@ -27,6 +27,8 @@ class Normalization(Layer):
     `epsilon` keeps a group of equal numbers from being divided by 0.
     """
 
+    arguments = "({0.n})"
+
     def __init__(self, n, epsilon=1e-5):
         if whole_number("n", n) < 1:
             raise ValueError(f"{type(self).__name__}: n={n} rows must be at least 1")
@@ -86,9 +88,6 @@ class Normalization(Layer):
     def parameter_shapes(self):
         return (self.n, 1), (self.n, 1)
 
-    def __repr__(self):
-        return f"{type(self).__name__}({self.n})"
-
 
 class LayerNorm(Normalization):
     """The `Normalization` in which the n numbers of one sample, at one position of it, are a group.
@@ -118,6 +117,8 @@ class GroupNorm(Normalization):
     array([-1.,  1., -1.,  1.])
     """
 
+    arguments = "({0.n_groups}, {0.n})"
+
     def __init__(self, n_groups, n, epsilon=1e-5):
         super().__init__(n, epsilon)
         if whole_number("n_groups", n_groups) < 1 or n % n_groups:
@@ -126,9 +127,6 @@ class GroupNorm(Normalization):
 
     def groups(self, A):
         return A.reshape(self.n_groups, -1, A.shape[-1]), 1
-
-    def __repr__(self):
-        return f"GroupNorm({self.n_groups}, {self.n})"
 
 
 class BatchNorm(Normalization):

@@ -42,6 +42,8 @@ class Reshape(Rearranged):
     (1, 8, 8, 5)
     """
 
+    arguments = "({0.shape})"
+
     def __init__(self, shape):
         self.shape = tuple(shape)
         if not self.shape or min(self.shape) < 1:
@@ -56,9 +58,6 @@ class Reshape(Rearranged):
             )
         return *self.shape, shape[-1]
 
-    def __repr__(self):
-        return f"Reshape({self.shape})"
-
 
 class Pad(Layer):
     """Zeros around the spatial axes, those between the first (channels) and the last (samples).
@@ -72,6 +71,8 @@ class Pad(Layer):
            [1., 1., 0., 0.],
            [0., 0., 0., 0.]])
     """
+
+    arguments = "({0.widths})"
 
     def __init__(self, widths):
         self.widths = tuple((width, width) if np.ndim(width) == 0 else tuple(width) for width in widths)
@@ -100,6 +101,3 @@ class Pad(Layer):
 
     def _inside(self, shape):
         return (slice(None), *(slice(before, before + n) for n, (before, _) in zip(shape[1:-1], self.widths)))
-
-    def __repr__(self):
-        return f"Pad({self.widths})"

@@ -37,11 +37,10 @@ class Fork(Pair):
     array([[2.5]])
     """
 
+    arguments = "({0.fork!r})"
+
     def __init__(self, name):
         self.fork = _checked_name(name)
-
-    def __repr__(self):
-        return f"Fork({self.fork!r})"
 
 
 class Join(Layer):
@@ -55,6 +54,8 @@ class Join(Layer):
     >>> Join("detour").forward((np.array([[1.0]]), np.array([[2.0]])))
     array([[3.]])
     """
+
+    arguments = "({0.join!r}, how={0.how!r})"
 
     def __init__(self, name, how="add"):
         if how not in ("add", "concat"):
@@ -80,9 +81,6 @@ class Join(Layer):
                 + ("make them equal" if self.how == "add" else "make all axes but the first equal")
             )
         return shape if self.how == "add" else (shape[0] + shape_of_skip[0], *shape[1:])
-
-    def __repr__(self):
-        return f"Join({self.join!r}, how={self.how!r})"
 
 
 def skip_routes(layers):
