@@ -56,9 +56,9 @@ def _process(kernel=None):
     settings = dict.fromkeys((*THREADS, INSIDE), "1")
     if kernel:
         settings[KERNEL] = kernel
-    command = [sys.executable, "-m", "minipipe", "bench"]
     return subprocess.Popen(
-        command, env=os.environ | settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "minipipe", "bench"], env=os.environ | settings,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )
 
 

@@ -88,8 +88,16 @@ def skip_routes(layers):
 
     Raises `ValueError` for a name that has not one of each, in this order.
     """
-    forks = _indices("Fork", [layer.fork for layer in layers])
-    joins = _indices("Join", [layer.join for layer in layers])
+    forks, joins = {}, {}
+    for index, layer in enumerate(layers):
+        for kind, name, indices in (("Fork", layer.fork, forks), ("Join", layer.join, joins)):
+            if name in indices:
+                raise ValueError(
+                    f"layers {indices[name]} and {index} both are {kind}({name!r}): "
+                    f"use each name for one {kind}"
+                )
+            if name is not None:
+                indices[name] = index
     for name in [*forks, *joins]:
         if name not in forks or name not in joins:
             there, missing = ("Fork", "Join") if name in forks else ("Join", "Fork")
@@ -100,19 +108,6 @@ def skip_routes(layers):
                 f"behind its Join, layer {joins[name]}: change their order"
             )
     return {name: (forks[name], joins[name]) for name in forks}
-
-
-def _indices(kind, names):
-    """{name: index of the layer that bears it}; `ValueError` for a name that two layers bear."""
-    indices = {}
-    for index, name in enumerate(names):
-        if name in indices:
-            raise ValueError(
-                f"layers {indices[name]} and {index} both are {kind}({name!r}): use each name for one {kind}"
-            )
-        if name is not None:
-            indices[name] = index
-    return indices
 
 
 def _checked_name(name):

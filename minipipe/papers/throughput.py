@@ -194,5 +194,7 @@ def _reason(family, size, K, M, published, cells):
     macs, time = (f"{100 * part:.0f} %" for part in (share_of_slowest(family, size, K), share))
     if M == 32:
         return f"slowest stage: {macs} of the MACs; {time} of the time would give this cell"
-    given = f"{_relative(share, K, M, two):.2f}"
-    return f"slowest stage: {macs} of the MACs; {time} of the time give {given}; batch sizes were adjusted"
+    return (
+        f"slowest stage: {macs} of the MACs; {time} of the time give {_relative(share, K, M, two):.2f}; "
+        "batch sizes were adjusted"
+    )

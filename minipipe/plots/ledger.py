@@ -32,8 +32,9 @@ def ledger(trace, device, ax=None, title=None, legend=True):
     ticks = [*(float(tick) for tick, _ in entries), float(trace.makespan)]  # matplotlib knows no fractions
     kinds = [kind for kind in KINDS if any(kind in held for _, held in entries)]
     layers = [[held.get(kind, 0) / 1024 for _, held in (*entries, entries[-1])] for kind in kinds]
-    colours = [KINDS[kind] for kind in kinds]
-    ax.stackplot(ticks, layers, step="post", labels=kinds, colors=colours, linewidth=0)
+    ax.stackplot(
+        ticks, layers, step="post", labels=kinds, colors=[KINDS[kind] for kind in kinds], linewidth=0
+    )
     ax.set(xlim=(0, ticks[-1]), ylim=(0, None))
     label(ax, title, "time (ticks)", f"device {device} (KiB)")
     if legend:
