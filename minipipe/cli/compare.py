@@ -4,8 +4,8 @@ from dataclasses import fields, replace
 
 from ..planning import simulate
 from ..plots import compare
-from ..schedules import ASYNCHRONOUS, BUILDERS, peak_microbatches
-from .options import add_hardware, add_picture, add_sizes, costs_from, link_from, named, read, sizes_from
+from ..schedules import ASYNCHRONOUS, BUILDERS, Costs, peak_microbatches
+from .options import add_hardware, add_picture, add_sizes, link_from, named, read, sizes_from
 from .output import BUBBLES, checked_picture, write
 
 PURPOSE = "run several schedules on the same devices: a table, and a picture on one time axis"
@@ -32,7 +32,7 @@ def add_options(parser):
 
 def run(options):
     path = checked_picture(options.output)
-    costs = costs_from(options)
+    costs = Costs.from_text(options.costs)
     link = link_from(options, costs)
     schedules = {name: _schedule(name, options) for name in options.schedules or DEFAULT}
     traces = {

@@ -71,8 +71,7 @@ def _times(makespan, step):
             f"ticks_per_frame={step} makes {makespan / step:,.0f} frames of {makespan} ticks, "
             f"above {MOST_FRAMES:,}: use at least {makespan / MOST_FRAMES:g}"
         )
-    n_steps = -int(-makespan // step)
-    return [step * number for number in range(n_steps)] + [makespan] * HOLD
+    return [step * number for number in range(-int(-makespan // step))] + [makespan] * HOLD
 
 
 def _texts_to_paths(ax):
