@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .layers import Layer
+from .layers.layer import check_layers
 from .layers.skips import skip_routes
 from .layers.through import forward_through
 
 LONGEST_NAME = 52
 HEADER = ("layer", "output", "parameters", "MACs", "bytes")
+READABLE = "{:,}".format
 
 
 class Row(NamedTuple):
@@ -41,25 +42,17 @@ class Description:
     input_shape: tuple
     dtype: np.dtype
 
-    @property
-    def parameters(self):
-        return sum(row.parameters for row in self.rows)
-
-    @property
-    def macs(self):
-        return sum(row.macs for row in self.rows)
-
-    @property
-    def n_bytes(self):
-        return sum(row.n_bytes for row in self.rows)
+    parameters = property(lambda self: sum(row.parameters for row in self.rows))
+    macs = property(lambda self: sum(row.macs for row in self.rows))
+    n_bytes = property(lambda self: sum(row.n_bytes for row in self.rows))
 
     def __str__(self):
         lines = [("", *HEADER), ("", "input", str(self.input_shape), "", "", "")]
         lines += [
-            (str(index), _short(row.name), str(row.output_shape), *map(_readable, row[2:]))
+            (str(index), _short(row.name), str(row.output_shape), *map(READABLE, row[2:]))
             for index, row in enumerate(self.rows)
         ]
-        lines.append(("", "total", "", *map(_readable, (self.parameters, self.macs, self.n_bytes))))
+        lines.append(("", "total", "", *map(READABLE, (self.parameters, self.macs, self.n_bytes))))
         widths = [max(map(len, column)) for column in zip(*lines)]
         aligned = [
             f"{index:>{widths[0]}}  {name:<{widths[1]}}  {shape:<{widths[2]}}  "
@@ -97,7 +90,8 @@ def describe(layers, input_shape, dtype=np.float32):
     MACs and bytes are those of one sample, in float32.
     """
     layers, dtype = list(layers), np.dtype(dtype)
-    _check_layers(layers)
+    check_layers(layers)
+    skip_routes(layers)
     positive = isinstance(input_shape, tuple) and all(isinstance(n, Integral) and n > 0 for n in input_shape)
     if not positive or not input_shape:
         raise ValueError(
@@ -108,10 +102,14 @@ def describe(layers, input_shape, dtype=np.float32):
     rows, parameters = [], parameters_of_layers(layers)
 
     def add_row(layer, shape):
-        output_shape = _fitting(layer, len(rows), shape)
+        index = len(rows)
+        try:
+            output_shape = layer.output_shape(shape)
+        except ValueError as error:
+            raise ValueError(f"layers[{index}], {_short(repr(layer))}, does not fit: {error}") from error
         sample = without_samples(output_shape)
         n_bytes = _count(sample) * dtype.itemsize
-        rows.append(Row(repr(layer), sample, parameters[len(rows)], layer.macs(shape), n_bytes))
+        rows.append(Row(repr(layer), sample, parameters[index], layer.macs(shape), n_bytes))
         return output_shape
 
     forward_through(layers, (*input_shape, 1), {}, call=add_row)
@@ -135,22 +133,6 @@ def parameters_of_layers(layers):
     return counts
 
 
-def _check_layers(layers):
-    for index, layer in enumerate(layers):
-        if not isinstance(layer, Layer):
-            raise ValueError(
-                f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()"
-            )
-    skip_routes(layers)
-
-
-def _fitting(layer, index, shape):
-    try:
-        return layer.output_shape(shape)
-    except ValueError as error:
-        raise ValueError(f"layers[{index}], {_short(repr(layer))}, does not fit: {error}") from error
-
-
 def without_samples(shape):
     return shape[:-1] if _is_plain(shape) else tuple(map(without_samples, shape))
 
@@ -172,7 +154,3 @@ def _is_plain(shape):
 
 def _short(name):
     return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME - 3] + "..."
-
-
-def _readable(number):
-    return f"{number:,}"

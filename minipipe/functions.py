@@ -2,6 +2,7 @@
 
 import operator
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 
@@ -46,6 +47,16 @@ def leaves(tree):
     if not isinstance(tree, (tuple, list)):
         return [tree]
     return [leaf for part in tree for leaf in leaves(part)]
+
+
+def sum_in_order(parts):
+    """The sum of arrays, from the first to the last; None stands for 0.
+
+    >>> sum_in_order([None, 1, 10]), sum_in_order([None])
+    (11, None)
+    """
+    parts = [part for part in parts if part is not None]
+    return reduce(operator.add, parts) if parts else None
 
 
 def shape_of(A):

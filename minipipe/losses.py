@@ -152,13 +152,14 @@ class BinaryCrossEntropy(Loss):
         self.from_logits = from_logits
 
     def cost(self, A, Y, m):
-        return self._cost_of_logits(A, Y, m) if self.from_logits else self._cost_of_probabilities(A, Y, m)
+        if not self.from_logits:
+            self._check_probabilities(A, Y)
+        self.cache = A, Y, m
+        if self.from_logits:
+            return (A * (A > 0) - A * Y + np.log1p(np.exp(-abs(A)))).sum() / m
+        return -(_where(Y != 0, np.log, A, Y) + _where(Y != 1, np.log, 1 - A, 1 - Y)).sum() / m
 
-    def _cost_of_logits(self, Z, Y, m):
-        self.cache = Z, Y, m
-        return (Z * (Z > 0) - Z * Y + np.log1p(np.exp(-abs(Z)))).sum() / m
-
-    def _cost_of_probabilities(self, A, Y, m):
+    def _check_probabilities(self, A, Y):
         least = np.finfo(A.dtype).tiny if A.dtype.kind == "f" else 0  # below it, 1/a overflows
         if ((A < 0) | (A > 1)).any():
             raise ValueError(
@@ -172,8 +173,6 @@ class BinaryCrossEntropy(Loss):
                 f"{int(infinite.sum())} of {A.size} probabilities are 0 or 1 where the label says otherwise: "
                 "drop the Sigmoid and use BinaryCrossEntropy(from_logits=True)"
             )
-        self.cache = A, Y, m
-        return -(_where(Y != 0, np.log, A, Y) + _where(Y != 1, np.log, 1 - A, 1 - Y)).sum() / m
 
     def derivative(self, A, Y, m):
         if self.from_logits:

@@ -201,18 +201,9 @@ def _reduced(shape, axis=0, keepdims=False):
     return tuple(1 if axis in axes else n for axis, n in enumerate(shape) if keepdims or axis not in axes)
 
 
-def _filled(shape, value, dtype, order="C", device=None):
-    return MetaArray(shape, dtype)
-
-
-def _contiguous(A):
-    return A.astype(A.dtype, order="C", copy=False)
-
-
 def _concatenate(arrays, axis=0):
-    shapes = [A.shape for A in arrays]
-    length = sum(shape[axis] for shape in shapes)
-    return MetaArray(_along(shapes[0], axis, length), np.result_type(*arrays))
+    length = sum(A.shape[axis] for A in arrays)
+    return MetaArray(_along(arrays[0].shape, axis, length), np.result_type(*arrays))
 
 
 def _along(shape, axis, *lengths):
@@ -235,10 +226,10 @@ FUNCTIONS = {
     np.shape: lambda A: A.shape,
     np.result_type: lambda *arrays: np.result_type(*(getattr(A, "dtype", A) for A in arrays)),
     np.empty: MetaArray,
-    np.full: _filled,
+    np.full: lambda shape, value, dtype, order="C", device=None: MetaArray(shape, dtype),
     np.zeros_like: lambda A: A.copy(),
     np.asarray: lambda A, dtype: MetaArray(A.shape, dtype),
-    np.ascontiguousarray: _contiguous,
+    np.ascontiguousarray: lambda A: A.astype(A.dtype, order="C", copy=False),
     np.where: lambda mask, A, B: MetaArray(
         np.broadcast_shapes(*map(np.shape, (mask, A, B))), np.result_type(A, B)
     ),

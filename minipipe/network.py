@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from .layers import Layer, every_layer
+from .functions import sum_in_order
+from .layers import every_layer
+from .layers.layer import check_layers
 from .layers.skips import skip_routes
 from .layers.through import backward_through, forward_through, prepare_forward
 
@@ -24,11 +26,7 @@ class Network:
     """
 
     def __init__(self, layers, loss, seed=0, dtype=np.float64):
-        for index, layer in enumerate(layers):
-            if not isinstance(layer, Layer):
-                raise ValueError(
-                    f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()"
-                )
+        check_layers(layers)
         if isinstance(loss, type) or not (loss is None or hasattr(loss, "backward")):
             raise ValueError(f"loss is {loss!r}: pass a loss object, such as MeanSquaredError()")
         if np.dtype(dtype).kind != "f":
@@ -140,10 +138,7 @@ def sum_of_tied(parts):
 
     The order is always the same, and so are the bits, wherever the layers are.
     """
-    total, *others = parts
-    for other in others:
-        total = total + other
-    return total
+    return sum_in_order(parts)
 
 
 def take_statistics(layers):

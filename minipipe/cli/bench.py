@@ -11,7 +11,7 @@ import sys
 
 from ..planning import simulate
 from ..schedules import BUILDERS
-from .benchmarks import CLOCK, ROWS, pytorch
+from .benchmarks import ROWS, milliseconds, pytorch
 
 PURPOSE = "measure training steps and layers, beside PyTorch if it is installed, and the simulator"
 EPILOG = """example:
@@ -36,8 +36,8 @@ def add_options(parser):
 def run(options):
     if INSIDE in os.environ:
         return _answer()
-    print("float32, one thread; medians of runs in turns, the ratio is the median of the pairs' ratios")
     print(
+        "float32, one thread; medians of runs in turns, the ratio is the median of the pairs' ratios\n"
         f"{OTHER_KERNEL}: the ratio with {KERNEL}={OTHER_KERNEL}, "
         "kernels for AVX2, instead of those that OpenBLAS chooses"
     )
@@ -56,9 +56,9 @@ def _process(kernel=None):
     settings = dict.fromkeys((*THREADS, INSIDE), "1")
     if kernel:
         settings[KERNEL] = kernel
-    command = [sys.executable, "-m", "minipipe", "bench"]
     return subprocess.Popen(
-        command, env=os.environ | settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "minipipe", "bench"], env=os.environ | settings,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )
 
 
@@ -100,16 +100,10 @@ def _simulation(name, n_devices, n_microbatches, seconds_asked):
     def run():
         simulate(built if name == "1f1b" else builder(n_devices, n_microbatches))
 
-    seconds = min(_seconds(run) for _ in range(3))
+    ms = min(milliseconds(run, in_a_row=1) for _ in range(3))
     n_actions = sum(map(len, built.devices))
     what = f"simulator, {name}, K = {n_devices}, M = {n_microbatches:,}: {n_actions:,} actions"
     asked = f"<= {1e3 * seconds_asked:,.0f}" if seconds_asked else "-"
     return LINE.format(
-        what, f"{1e3 * seconds:,.0f} ms", f"{n_actions / seconds:,.0f} actions/s", "-", "-", asked
+        what, f"{ms:,.0f} ms", f"{1e3 * n_actions / ms:,.0f} actions/s", "-", "-", asked
     )
-
-
-def _seconds(run):
-    begin = CLOCK()
-    run()
-    return CLOCK() - begin

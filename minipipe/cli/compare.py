@@ -4,8 +4,8 @@ from dataclasses import fields, replace
 
 from ..planning import simulate
 from ..plots import compare
-from ..schedules import ASYNCHRONOUS, BUILDERS, peak_microbatches
-from .options import add_hardware, add_picture, add_sizes, costs_from, link_from, named, read, sizes_from
+from ..schedules import ASYNCHRONOUS, BUILDERS, Costs, peak_microbatches
+from .options import add_hardware, add_picture, add_sizes, link_from, named, read, sizes_from
 from .output import BUBBLES, checked_picture, write
 
 PURPOSE = "run several schedules on the same devices: a table, and a picture on one time axis"
@@ -32,7 +32,7 @@ def add_options(parser):
 
 def run(options):
     path = checked_picture(options.output)
-    costs = costs_from(options)
+    costs = Costs.from_text(options.costs)
     link = link_from(options, costs)
     schedules = {name: _schedule(name, options) for name in options.schedules or DEFAULT}
     traces = {
@@ -48,14 +48,13 @@ def run(options):
 def print_table(schedules, traces):
     """A row for each schedule, with each of the three bubbles under its own name."""
     width = max(len(name) for name in ["schedule", *schedules]) + 2
-    bubbles = f"{'idle/total':>13}{'idle/ideal':>13}{'idle in span':>14}"
-    print(f"{'schedule':{width}}{'makespan':>9}{bubbles}{'peak':>7}{'messages':>10}")
+    line = f"{{:{width}}}{{:>9}}{{:>13}}{{:>13}}{{:>14}}{{:>7}}{{:>10}}"
+    print(line.format("schedule", "makespan", "idle/total", "idle/ideal", "idle in span", "peak", "messages"))
     for name, schedule in schedules.items():
         trace = traces[name]
-        total, ideal, span = (f"{100 * trace.bubble(of):.2f} %" for of in BUBBLES)
+        bubbles = (f"{100 * trace.bubble(of):.2f} %" for of in BUBBLES)
         peak = max(peak_microbatches(trace)) / _stages_on_a_device(schedule)
-        bubbles = f"{total:>13}{ideal:>13}{span:>14}"
-        print(f"{name:{width}}{trace.makespan:>9g}{bubbles}{peak:>7g}{len(trace.messages):>10}")
+        print(line.format(name, f"{trace.makespan:g}", *bubbles, f"{peak:g}", len(trace.messages)))
     print(f"\nThree bubbles: {', '.join(BUBBLES.values())}. Peak: the most micro-batches alive on a device.")
 
 

@@ -29,5 +29,4 @@ def run(options):
     trace = trace_of(schedule, options)
     print(f"{title_of(schedule)}: {trace.makespan:g} ticks\n")
     print(trace.explain(options.most_alive))
-    print("\nthe critical path:")
-    print(describe_path(trace.critical_path()))
+    print(f"\nthe critical path:\n{describe_path(trace.critical_path())}")

@@ -20,7 +20,9 @@ examples:
 ENDINGS = {"csv": "csv", "json": "chrome", "html": "html", "txt": "text"}
 TEXTS = {
     "csv": lambda schedule, options: schedule.to_csv(),
-    "chrome": lambda schedule, options: _chrome(trace_of(schedule, options), options.tick),
+    "chrome": lambda schedule, options: json.dumps(
+        trace_of(schedule, options).to_chrome_trace(tick=options.tick)
+    ) + "\n",
     "html": lambda schedule, options: trace_of(schedule, options).to_html(title=title_of(schedule)),
     "text": lambda schedule, options: trace_of(schedule, options).to_text() + "\n",
 }
@@ -39,17 +41,15 @@ def add_options(parser):
 
 def run(options):
     form = _format(options)
-    if form in TEXTS:
-        path = options.output and checked_path(options.output)
-        _put(TEXTS[form](schedule_from(options), options), path)
-    else:
-        path = checked_path(options.output, [form])
-        schedule = schedule_from(options)
+    path = options.output and checked_path(options.output, None if form in TEXTS else [form])
+    schedule = schedule_from(options)
+    if form not in TEXTS:
         save(trace_of(schedule, options), path, title_of(schedule))
-
-
-def _chrome(trace, tick):
-    return json.dumps(trace.to_chrome_trace(tick=tick)) + "\n"
+    elif path:
+        path.write_text(TEXTS[form](schedule, options), encoding="utf-8", newline="\n")
+        print(f"written: {path}")
+    else:
+        print(TEXTS[form](schedule, options), end="")
 
 
 def _format(options):
@@ -63,11 +63,3 @@ def _format(options):
     if form not in TEXTS and not options.output:
         raise ValueError(f"a picture needs a file to be written to: add --output schedule.{form}")
     return form
-
-
-def _put(text, path):
-    if not path:
-        print(text, end="")
-        return
-    path.write_text(text, encoding="utf-8", newline="\n")
-    print(f"written: {path}")

@@ -103,14 +103,13 @@ def run(options):
     of_network = describe(layers, shape)
     print(
         f"{options.model}: {len(layers)} layers, "
-        f"{of_network.parameters:,} parameters, {of_network.macs:,} multiply-accumulates a sample"
-    )
-    print(
+        f"{of_network.parameters:,} parameters, {of_network.macs:,} multiply-accumulates a sample\n"
         f"{options.batch} samples a mini-batch, "
-        f"{options.device}, {text_of_bytes(limit)} a device, {options.optimizer}"
+        f"{options.device}, {text_of_bytes(limit)} a device, {options.optimizer}\n"
+        f"trying {len(schedules)} schedules with {len(options.recompute)} modes of recomputation "
+        "for each number of devices\n",
+        flush=True,
     )
-    modes = f"{len(options.recompute)} modes of recomputation"
-    print(f"trying {len(schedules)} schedules with {modes} for each number of devices\n", flush=True)
     found = []
     for K in [K for K in TO_TRY if K <= len(layers)] if options.devices is None else options.devices:
         found += what_fits(

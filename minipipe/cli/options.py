@@ -156,10 +156,6 @@ def read(path, n_microbatches=None, copy_of=()):
     return Schedule.from_csv(path, n_microbatches, path.stem, copy_of)
 
 
-def costs_from(options):
-    return Costs.from_text(options.costs)
-
-
 def latency_from(options):
     return _whole(options.latency)
 
@@ -178,7 +174,7 @@ def link_from(options, costs):
 
 def trace_of(schedule, options):
     """The schedule's run with the costs and the link that `add_hardware` has read."""
-    costs = costs_from(options)
+    costs = Costs.from_text(options.costs)
     return simulate(schedule, costs, link_from(options, costs))
 
 

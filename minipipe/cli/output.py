@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from ..plots import text
+from ..plots.canvas import new_figure
 from ..plots.timeline import timeline_figure
 from ..schedules import peak_microbatches
 
@@ -21,9 +22,7 @@ def title_of(schedule):
 
 def print_trace(trace):
     """The timeline in characters, and what can be counted in it."""
-    print(text(trace))
-    print()
-    print(f"makespan                                {trace.makespan:g} ticks")
+    print(f"{text(trace)}\n\nmakespan                                {trace.makespan:g} ticks")
     for of, words in BUBBLES.items():
         print(f"{f'bubble, {words}':40}{100 * trace.bubble(of):.2f} %")
     print(f"peak micro-batches per device           {' '.join(map(str, peak_microbatches(trace)))}")
@@ -35,9 +34,7 @@ def save(trace, path, title):
 
 
 def picture_formats():
-    from matplotlib.figure import Figure
-
-    return sorted(Figure().canvas.get_supported_filetypes())
+    return sorted(new_figure(1, 1).canvas.get_supported_filetypes())
 
 
 def checked_picture(path):

@@ -2,8 +2,8 @@
 
 from ..cluster import Link
 from ..planning import simulate
-from ..schedules import best_schedule, greedy_schedule
-from .options import add_costs, add_latency, add_sizes, costs_from, latency_from, sizes_from
+from ..schedules import Costs, best_schedule, greedy_schedule
+from .options import add_costs, add_latency, add_sizes, latency_from, sizes_from
 from .output import checked_path, print_trace, title_of
 
 PURPOSE = (
@@ -46,7 +46,7 @@ def add_options(parser):
 
 def run(options):
     path = options.output and checked_path(options.output, ["csv"])
-    costs, latency = costs_from(options), latency_from(options)
+    costs, latency = Costs.from_text(options.costs), latency_from(options)
     most_alive = options.most_alive
     if most_alive and len(most_alive) == 1:
         most_alive = most_alive[0]  # for each device

@@ -50,19 +50,20 @@ def run(options):
         mlp(SIZES), SoftmaxCrossEntropy(), n_stages, microbatches, options.schedule, options.recompute,
         options.seed,
     )
-    print(f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, SIZES))} units,")
-    print(f"{devices} devices, {microbatches} micro-batches, schedule {pipe.schedule.name}\n")
+    print(
+        f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, SIZES))} units,\n"
+        f"{devices} devices, {microbatches} micro-batches, schedule {pipe.schedule.name}\n"
+    )
     fit(
         pipe, X, Y, SGD(options.learning_rate), options.epochs, options.batch_size, (X_test, Y_test),
         seed=options.seed, report=lambda line: print(line, flush=True),
     )
-    score = accuracy(pipe.predict(X_test), Y_test)
-    print(f"\ntest accuracy {100 * score:.2f} % of {X_test.shape[1]} digits\n")
+    score = 100 * accuracy(pipe.predict(X_test), Y_test)
+    print(f"\ntest accuracy {score:.2f} % of {X_test.shape[1]} digits\n")
     proved = _prove(pipe, X, Y, max(options.batch_size, microbatches))
     print(f"\nThe run that was just compared with the full batch, J = {pipe.J:.4f}:\n")
     print_trace(pipe.trace)
-    peaks = " ".join(f"{n_bytes:,}" for n_bytes in pipe.trace.peak_bytes())
-    print(f"peak bytes per device                   {peaks}")
+    print("peak bytes per device".ljust(39), *(f"{n_bytes:,}" for n_bytes in pipe.trace.peak_bytes()))
     verdict = "gradients verified" if proved else "gradients WRONG"
     save(pipe.trace, path, f"{pipe.schedule.name}: {microbatches} micro-batches of digits, {verdict}")
     return 0 if proved else 1
@@ -81,10 +82,10 @@ def _prove(pipe, X, Y, m):
     X, Y = X[:, :m], Y[:, :m]
     names = names_for(K, M)
     bits = all(same_bits(Pipeline(pipe.layers, pipe.loss, K, M, name), X, Y) for name in names)
-    words = "equal (==)" if bits else "DIFFERENT"
-    print(f"  float64, m = {m}: the bits of {len(names)} schedules and of one device are {words}")
     share = share_of_bound(pipe, X, Y)
     print(
+        f"  float64, m = {m}: the bits of {len(names)} schedules and of one device are "
+        f"{'equal (==)' if bits else 'DIFFERENT'}\n"
         f"  float64, m = {m}, against one full-width batch: "
         f"the largest difference is {100 * share:.2g} % of the rounding bound"
     )

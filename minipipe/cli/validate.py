@@ -33,8 +33,7 @@ def run(options):
     print(f"{title_of(schedule)}, {len(schedule.devices)} devices")
     faults = schedule.faults(options.most_alive)
     if faults:
-        print(f"{len(faults)} fault{'s' if len(faults) > 1 else ''}:")
-        print("\n".join(f"- {fault}" for fault in faults))
+        print(f"{len(faults)} fault{'s' if len(faults) > 1 else ''}:", *faults, sep="\n- ")
         return 1
     trace = trace_of(schedule, options)
     peaks = " ".join(map(str, peak_microbatches(trace)))

@@ -29,6 +29,8 @@ parameter.
 """
 COLUMNS = "{:36}{:12}{:>3}{:>3}{:>3}  {:11}{:>5}{:>8}{:>6}{:>8}"
 
+WORDS = {True: "yes", False: "NO", None: "-"}
+
 
 def add_options(parser):
     """There are none."""
@@ -55,11 +57,7 @@ def run(options):
 
 def _row(network, schedule, K, M, m, recompute, found):
     """One line of the table. found: `Verdicts`."""
-    words = [_word(verdict) for verdict in (found.exact, found.dyadic, found.bits)]
+    words = [WORDS[verdict] for verdict in (found.exact, found.dyadic, found.bits)]
     bound = "-  " if found.share is None else f"{100 * found.share:.2f} %"
     line = COLUMNS.format(network, schedule, K, M, m, "yes" if recompute else "no", *words, bound)
     return f"{line}  ragged" if m % M else line.rstrip()
-
-
-def _word(verdict):
-    return {True: "yes", False: "NO", None: "-"}[verdict]

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .dataset import Dataset
-from .files import contents, located, one_hot_labels, samples_last
+from .files import Dataset, contents, located, one_hot_labels, samples_last
 
 SHAPE = (3, 32, 32)
 RECORD = 1 + 3 * 32 * 32

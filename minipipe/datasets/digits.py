@@ -5,7 +5,7 @@ from importlib import resources
 import numpy as np
 
 from ..functions import one_hot
-from .dataset import Dataset
+from .files import Dataset
 
 
 def digits():

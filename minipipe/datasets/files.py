@@ -3,12 +3,20 @@
 import gzip
 import zlib
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ..functions import one_hot
 
 N_CLASSES = 10
+
+
+class Dataset(NamedTuple):
+    """Two pairs `(X, Y)`: samples are the last axis, Y is one-hot."""
+
+    train: tuple[np.ndarray, np.ndarray]
+    test: tuple[np.ndarray, np.ndarray]
 
 
 def located(folder, files, remedy):

@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 
-from .dataset import Dataset
-from .files import contents, located, one_hot_labels, samples_last
+from .files import Dataset, contents, located, one_hot_labels, samples_last
 
 FILES = [
     "train-images-idx3-ubyte",

@@ -4,14 +4,13 @@ from ..description import describe
 from ..models import amoebanet_d
 from ..partitioning import equal_counts, loads, partition
 from ..plots import cut
+from ..plots.canvas import new_figure
 
 SIZE, INPUT_SHAPE, K = (18, 208), (3, 224, 224), 8
 
 
 def cuts():
     """A matplotlib `Figure`: equal counts, a cut by parameters, one by MACs, all over the layers' MACs."""
-    from matplotlib.figure import Figure
-
     layers = amoebanet_d(*SIZE)
     rows = describe(layers, INPUT_SHAPE).rows
     macs = [row.macs for row in rows]
@@ -21,10 +20,12 @@ def cuts():
         "by parameters": partition(layers, K),
         "by MACs": partition(layers, K, by="macs", input_shape=INPUT_SHAPE),
     }
-    figure = Figure(figsize=(9, 9), layout="constrained")
+    figure = new_figure(9, 9)
     for ax, (name, counts) in zip(figure.subplots(len(choices), sharex=True, sharey=True), choices.items()):
         slowest = K * max(loads(macs, counts)) / sum(macs)
-        title = f"{name}: the slowest stage has {slowest:.2f} times an equal share"
-        cut([n / 1e6 for n in macs], counts, names, ax, title, unit="million MACs")
+        cut(
+            [n / 1e6 for n in macs], counts, names, ax,
+            title=f"{name}: the slowest stage has {slowest:.2f} times an equal share", unit="million MACs",
+        )
         ax.tick_params(axis="x", labelbottom=ax is figure.axes[-1])
     return figure

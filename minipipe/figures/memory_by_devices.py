@@ -7,6 +7,7 @@ from ..partitioning import partition
 from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
 from ..planning import simulate
 from ..planning.without_numbers import WithoutNumbers
+from ..plots.canvas import label, new_figure
 from ..schedules import Costs, build, with_recompute
 
 N_TOKENS, D, N_HEADS, N_BLOCKS, N_PLACES = 32_000, 2048, 32, 48, 1024  # the Transformer of GPipe's table 2
@@ -28,14 +29,12 @@ def memory_by_devices():
 
     What belongs to the parameters is the floor on the right.
     """
-    from matplotlib.figure import Figure
-
     layers = transformer(N_TOKENS, D, N_HEADS, N_BLOCKS)
     network = WithoutNumbers(layers, SoftmaxCrossEntropy(), (N_PLACES,), "float32", Adam())
     cuts = [partition(layers, K, "macs", input_shape=(N_PLACES,)) for K in DEVICES]
-    figure = Figure(figsize=(10, 5.6), layout="constrained")
+    figure = new_figure(10, 5.6)
     beyond, whole = figure.subplots(1, 2)
-    for schedule, (label, colour, marker) in SCHEDULES.items():
+    for schedule, (name, colour, marker) in SCHEDULES.items():
         for mode, (what, style) in MODES.items():
             needed = [_needed(network, counts, schedule, mode) for counts in cuts]
             style_of_line = {
@@ -46,7 +45,7 @@ def memory_by_devices():
                 "markersize": 5,
             }
             beyond.plot(
-                DEVICES, [activations for activations, _ in needed], **style_of_line, label=f"{label}, {what}"
+                DEVICES, [activations for activations, _ in needed], **style_of_line, label=f"{name}, {what}"
             )
             whole.plot(DEVICES, [total for _, total in needed], **style_of_line)
     floors = [max(map(_floor, network.footprints(counts, 1, ["FB"]))) / GIB for counts in cuts]
@@ -57,11 +56,8 @@ def memory_by_devices():
         "16 GiB", (16, 16), (0, 3), textcoords="offset points", color="#0072B2", ha="right", fontsize=10
     )
     whole.set_ylim(1, 600)
-    for ax, title in (
-        (beyond, "What activations and messages need"),
-        (whole, "... and all that a device needs"),
-    ):
-        _label(ax, title)
+    _label(beyond, "What activations and messages need")
+    _label(whole, "... and all that a device needs")
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=10, handlelength=3.5)
     title = "A Transformer of 2.5 billion parameters, 32 sequences in 32 micro-batches, float32"
     figure.suptitle(title, x=0.01, ha="left", fontsize=13)
@@ -97,8 +93,4 @@ def _label(ax, title):
     ax.set_yscale("log", base=2)
     ax.set_xticks(DEVICES, DEVICES)
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    ax.set_title(title, loc="left", fontsize=11)
-    ax.set_xlabel("devices K, a stage on each")
-    ax.set_ylabel("GiB on the fullest device")
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+    label(ax, title, "devices K, a stage on each", "GiB on the fullest device")

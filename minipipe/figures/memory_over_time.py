@@ -5,6 +5,7 @@ from ..layers import Linear, Tanh
 from ..losses import SoftmaxCrossEntropy
 from ..pipeline import Pipeline
 from ..plots import memory
+from ..plots.canvas import new_figure
 
 K, M, N_SAMPLES = 4, 8, 1024
 RUNS = [  # title, schedule, whether it recomputes
@@ -16,11 +17,9 @@ RUNS = [  # title, schedule, whether it recomputes
 
 def memory_over_time():
     """A matplotlib `Figure`: KiB on each device, for GPipe, 1F1B, and GPipe with recomputation."""
-    from matplotlib.figure import Figure
-
     X, Y = digits().train
     layers = [Linear(64, 64), Tanh()] * 7 + [Linear(64, 64), Linear(64, 10)]
-    figure = Figure(figsize=(9, 8.5), layout="constrained")
+    figure = new_figure(9, 8.5)
     all_axes = figure.subplots(len(RUNS), sharex=True, sharey=True)
     for ax, (name, schedule, recompute) in zip(all_axes, RUNS):
         pipe = Pipeline(layers, SoftmaxCrossEntropy(), K, M, schedule, recompute)

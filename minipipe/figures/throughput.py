@@ -1,7 +1,8 @@
 """The picture of GPipe's tables 2 and 3: throughput against K and M, simulated and published."""
 
 from ..papers import P100, TABLE_2, TABLE_3, TPU_V2, TPU_V3
-from ..papers.throughput import samples_per_second
+from ..papers.throughput import speed_up
+from ..plots.canvas import label, new_figure
 
 COLOURS = {1: "#0072B2", 4: "#E69F00", 32: "#000000"}  # by M, of Okabe and Ito
 FAMILIES = {
@@ -13,18 +14,14 @@ K_RANGE, M_RANGE = range(2, 9), (1, 2, 4, 8, 16, 32, 64)
 
 def throughput():
     """A matplotlib `Figure`: lines are simulations, rings are published cells."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 8), layout="constrained")
+    figure = new_figure(10, 8)
     (first, second), (third, fourth) = figure.subplots(2, 2)
     for ax, family in zip((first, second), FAMILIES):
         _against_K(ax, family)
     _against_M(third)
     _on_gpus(fourth)
-    for ax in (first, second, third, fourth):
+    for ax in figure.axes:
         ax.set_ylim(0)
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
     figure.suptitle(
         "GPipe's tables 2 and 3: lines are simulated, rings are published", x=0.01, ha="left", fontsize=13
     )
@@ -34,50 +31,39 @@ def throughput():
 def _against_K(ax, family):
     _, device, size, _ = FAMILIES[family]
     name = f"{family} {size}" if len(size) == 2 else f"{family} of {size[0]} layers"
-    base = samples_per_second(family, size, 2, 1, device)
     for M, colour in COLOURS.items():
-        simulated = [samples_per_second(family, size, K, M, device) / base for K in K_RANGE]
-        ax.plot(K_RANGE, simulated, color=colour, linewidth=2)
-        _rings(ax, {K: value for (K, m), value in TABLE_2[family].items() if m == M}, colour)
+        simulated = {K: speed_up(family, size, K, M, device, TABLE_2[family]) for K in K_RANGE}
+        _draw(ax, simulated, {K: value for (K, m), value in TABLE_2[family].items() if m == M}, colour)
         ax.annotate(
-            f"M = {M}", (8, simulated[-1]), (6, 0), textcoords="offset points", color=colour, va="center",
+            f"M = {M}", (8, simulated[8]), (6, 0), textcoords="offset points", color=colour, va="center",
             annotation_clip=False,
         )
-    _label(ax, f"{name} on TPUs", "stages K", "throughput, relative to K = 2, M = 1")
+    label(ax, f"{name} on TPUs", "stages K", "throughput, relative to K = 2, M = 1")
 
 
 def _against_M(ax):
     for family, (colour, device, size, _) in FAMILIES.items():
-        base = samples_per_second(family, size, 2, 1, device)
-        simulated = [samples_per_second(family, size, 8, M, device) / base for M in M_RANGE]
-        ax.plot(M_RANGE, simulated, color=colour, linewidth=2, label=family)
-        _rings(ax, {M: value for (K, M), value in TABLE_2[family].items() if K == 8}, colour)
+        simulated = {M: speed_up(family, size, 8, M, device, TABLE_2[family]) for M in M_RANGE}
+        published = {M: value for (K, M), value in TABLE_2[family].items() if K == 8}
+        _draw(ax, simulated, published, colour, family)
     ax.set_xscale("log", base=2)
     ax.set_xticks(M_RANGE, M_RANGE)
     ax.legend(frameon=False, loc="upper left")
-    _label(ax, "Eight stages on TPUs", "micro-batches M", "throughput, relative to K = 2, M = 1")
+    label(ax, "Eight stages on TPUs", "micro-batches M", "throughput, relative to K = 2, M = 1")
 
 
 def _on_gpus(ax):
     for family, (colour, _, _, size) in FAMILIES.items():
-        base = samples_per_second(family, size, 2, 32, P100)
-        ax.plot(
-            K_RANGE, [samples_per_second(family, size, K, 32, P100) / base for K in K_RANGE], color=colour,
-            linewidth=2, label=family,
-        )
-        _rings(ax, {K: value for (K, _), value in TABLE_3[family].items()}, colour)
+        simulated = {K: speed_up(family, size, K, 32, P100, TABLE_3[family]) for K in K_RANGE}
+        _draw(ax, simulated, {K: value for (K, _), value in TABLE_3[family].items()}, colour, family)
     ax.legend(frameon=False, loc="upper left")
-    _label(ax, "M = 32 on P100s without NVLink", "stages K", "throughput, relative to K = 2")
+    label(ax, "M = 32 on P100s without NVLink", "stages K", "throughput, relative to K = 2")
 
 
-def _rings(ax, cells, colour):
+def _draw(ax, simulated, published, colour, name=None):
+    """A line through what is simulated, and a ring for each published cell: {K or M: throughput}."""
+    ax.plot(list(simulated), list(simulated.values()), color=colour, linewidth=2, label=name)
     ax.plot(
-        list(cells), list(cells.values()), "o", color=colour, markerfacecolor="white", markersize=8,
+        list(published), list(published.values()), "o", color=colour, markerfacecolor="white", markersize=8,
         markeredgewidth=2,
     )
-
-
-def _label(ax, title, x, y):
-    ax.set_title(title, loc="left", fontsize=11)
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)

@@ -26,26 +26,20 @@ ZOO = {
 }
 
 
-def naive_timeline():
-    """A matplotlib `Figure`: one device works at a time."""
-    return _timeline(naive(K, 4), "Naive: one device works at a time")
-
-
-def gpipe_timeline():
-    """A matplotlib `Figure`: fill, drain, and the bubble between."""
-    return _timeline(gpipe(K, M), "GPipe: all forwards, then all backwards")
-
-
-def one_f_one_b_timeline():
-    """A matplotlib `Figure`: each backward starts as early as it can."""
-    return _timeline(one_f_one_b(K, M), "1F1B: the same bubble, fewer micro-batches alive")
-
-
-def gpipe_recompute_timeline():
-    """A matplotlib `Figure`: recomputation fills a part of the bubble."""
-    return _timeline(
+TIMELINES = {  # a schedule, and its title
+    "naive": (naive(K, 4), "Naive: one device works at a time"),
+    "gpipe": (gpipe(K, M), "GPipe: all forwards, then all backwards"),
+    "1f1b": (one_f_one_b(K, M), "1F1B: the same bubble, fewer micro-batches alive"),
+    "gpipe_recompute": (
         with_recompute(gpipe(K, M)), "GPipe with recomputation, done before the gradient arrives"
-    )
+    ),
+}
+
+
+def one_timeline(name):
+    """A matplotlib `Figure`: the timeline in `TIMELINES` that has this name."""
+    schedule, title = TIMELINES[name]
+    return timeline_figure(simulate(schedule, Costs(F=1, B=2)), title)
 
 
 def schedules():
@@ -69,7 +63,3 @@ def run_of(name, n_devices, n_microbatches, link=Link()):
     v = STAGES_PER_DEVICE.get(name, 1)
     schedule = BUILDERS[name](n_devices, n_microbatches)
     return simulate(schedule, Costs(F=1 / v, B=2 / v), link)
-
-
-def _timeline(schedule, title):
-    return timeline_figure(simulate(schedule, Costs(F=1, B=2)), title)

@@ -85,6 +85,8 @@ class LeakyReLU(Elementwise):
     array([[-0.5,  2. ]])
     """
 
+    arguments = "({0.negative_slope})"
+
     def __init__(self, negative_slope=0.01):
         if not 0 <= negative_slope <= 1:
             raise ValueError(f"negative_slope={negative_slope} must lie in 0 <= negative_slope <= 1")
@@ -93,9 +95,6 @@ class LeakyReLU(Elementwise):
     def forward(self, Z):
         self.cache = np.maximum((Z > 0).astype(Z.dtype), constant(self.negative_slope, Z))
         return Z * self.cache
-
-    def __repr__(self):
-        return f"LeakyReLU({self.negative_slope})"
 
 
 class Softplus(Elementwise):

@@ -47,6 +47,8 @@ class MultiHeadAttention(Block):
     True
     """
 
+    arguments = "({0.d}, n_heads={0.n_heads}, causal={0.causal})"
+
     def __init__(self, d, n_heads, causal=False):
         if whole_number("n_heads", n_heads) < 1 or whole_number("d", d) < 1 or d % n_heads:
             raise ValueError(f"n_heads={n_heads} does not divide d={d}: use a divisor of {d}")
@@ -62,8 +64,6 @@ class MultiHeadAttention(Block):
         return output.forward(self._joined(V @ P))
 
     def derivatives(self, dZ):
-        if self.kept is None:
-            raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A_prev) first")
         *inputs, output = self.layers
         Q, K, V, P = self.kept
         dO = self._by_head(output.backward_input(dZ))
@@ -112,9 +112,6 @@ class MultiHeadAttention(Block):
         """4 d^2 for each position, and 2 d for each pair of positions, hidden ones included."""
         _, T, m = shape
         return (4 * self.d**2 * T + 2 * self.d * T**2) * m
-
-    def __repr__(self):
-        return f"MultiHeadAttention({self.d}, n_heads={self.n_heads}, causal={self.causal})"
 
 
 class TransformerBlock(Chain):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..functions import shape_of, sum_in_order
 from .layer import Layer, every_layer
 
 
@@ -13,7 +14,7 @@ class Block(Layer):
 
     A subclass writes `output_shape`, `macs`, and
 
-        through(A_prev)     its forward; what it keeps for itself lies in `kept`
+        through(A_prev)     its forward; what it keeps for itself, never None, lies in `kept`
         derivatives(dZ)     dA_prev, and the derivative by the output of each of the layers
 
     The weights' gradients then are the layers' own. The derivatives stay in the cache, too,
@@ -44,13 +45,8 @@ class Block(Layer):
             met.add(id(layer))
         self.cache = None
 
-    @property
-    def W(self):
-        return tuple(layer.W for layer in self.layers)
-
-    @property
-    def b(self):
-        return tuple(layer.b for layer in self.layers)
+    W = property(lambda self: tuple(layer.W for layer in self.layers))
+    b = property(lambda self: tuple(layer.b for layer in self.layers))
 
     @property
     def cache(self):
@@ -58,10 +54,9 @@ class Block(Layer):
 
         It lies in the layers and in this block.
         """
-        of_layers = [layer.cache for layer in self.layers]
-        if self.kept is None and all(cache is None for cache in of_layers):
+        if self.kept is None:
             return None
-        return BlockCache(of_layers, self.kept, self._dZ, self._dZ_of_layers)
+        return BlockCache([layer.cache for layer in self.layers], self.kept, self._dZ, self._dZ_of_layers)
 
     @cache.setter
     def cache(self, value):
@@ -80,6 +75,8 @@ class Block(Layer):
         return self.through(A_prev)
 
     def backward_input(self, dZ):
+        if self.kept is None:
+            raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A_prev) first")
         dA_prev, self._dZ_of_layers = self.derivatives(dZ)
         self._dZ = dZ
         return dA_prev
@@ -132,10 +129,10 @@ class Chain(Block):
         super().__init__(layers)
 
     def through(self, A_prev):
-        A = A_prev
+        self.kept = shape_of(A_prev)
         for layer in self.layers:
-            A = layer.forward(A)
-        return A
+            A_prev = layer.forward(A_prev)
+        return A_prev
 
     def derivatives(self, dZ):
         of_layers = []
@@ -179,16 +176,10 @@ class Branches(Block):
         return self.joined(parts)
 
     def derivatives(self, dZ):
-        if self.kept is None:
-            raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A_prev) first")
         self.check_dZ(dZ, self.joined_shape(self.kept))
         of_branches = self.parted(dZ)
         parts = [branch.backward_input(d) for branch, d in zip(self.layers, of_branches)]
-        dA_prev = None
-        for part in parts:
-            if part is not None:  # tokens have no derivative
-                dA_prev = part if dA_prev is None else dA_prev + part
-        return dA_prev, of_branches
+        return sum_in_order(parts), of_branches  # tokens have no derivative: None
 
     def output_shape(self, shape):
         return self.joined_shape([branch.output_shape(shape) for branch in self.layers])
@@ -214,10 +205,7 @@ class Add(Branches):
     """
 
     def joined(self, parts):
-        A, *others = parts
-        for other in others:
-            A = A + other
-        return A
+        return sum_in_order(parts)
 
     def parted(self, dZ):
         return [dZ] * len(self.layers)

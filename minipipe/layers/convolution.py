@@ -22,6 +22,7 @@ class Kernel(Layer):
     """
 
     n_axes = None
+    arguments = "({0.in_channels}, {0.out_channels}, kernel_size={0.windows.kernel_size})"
 
     def __init__(self, in_channels, out_channels, windows, groups, bias):
         if min(in_channels, out_channels, groups) < 1:
@@ -37,22 +38,12 @@ class Kernel(Layer):
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.windows, self.bias = windows, bias
 
-    def initialize(self, rng, dtype=np.float64):
-        if self.W is None:
-            self.W = self.draw(rng).reshape(self.shape_of_W()).astype(dtype)
-        if self.bias and self.b is None:
-            self.b = np.zeros(self._shape_of_b(), self.W.dtype)
-
     def draw(self, rng):
         n_prev = self.in_channels // self.groups * math.prod(self.windows.kernel_size)
         return he(rng, n_prev, self.out_channels)
 
     def forward(self, A_prev):
-        shape = self.output_shape(A_prev.shape)
-        if self.W is None or (self.bias and self.b is None):
-            raise RuntimeError(
-                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
-            )
+        shape = self.checked_input(A_prev)
         Z = self.product(as_dtype_of(A_prev, self.W), A_prev, shape)
         if self.b is not None:
             Z += as_dtype_of(A_prev, self.b)
@@ -78,14 +69,8 @@ class Kernel(Layer):
         return self.out_channels, *self.output_lengths(shape[1:-1]), shape[-1]
 
     def parameter_shapes(self):
-        return self.shape_of_W(), self._shape_of_b() if self.bias else None
-
-    def _shape_of_b(self):
-        return self.out_channels, *(1,) * (self.n_axes + 1)
-
-    def __repr__(self):
-        kernel_size = self.windows.kernel_size
-        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, kernel_size={kernel_size})"
+        shape_of_b = self.out_channels, *(1,) * (self.n_axes + 1)
+        return self.shape_of_W(), shape_of_b if self.bias else None
 
 
 class Convolution(Kernel):

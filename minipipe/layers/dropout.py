@@ -34,6 +34,7 @@ class Dropout(Layer):
            [0., 0.]])
     """
 
+    arguments = "({0.p})"
     key = None
 
     def __init__(self, p=0.5):
@@ -68,6 +69,3 @@ class Dropout(Layer):
         generator = np.random.Philox(key=self.key, counter=(self.step << 128) + self.first_sample * blocks)
         numbers = generator.random_raw(4 * blocks * m).view(np.uint32).reshape(m, 8 * blocks)[:, :n]
         return np.ascontiguousarray((numbers >= int(self.p * 2**32)).T).reshape(shape)
-
-    def __repr__(self):
-        return f"Dropout({self.p})"

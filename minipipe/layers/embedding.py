@@ -8,7 +8,14 @@ from ..functions import whole_number
 from .layer import Layer, as_dtype_of
 
 
-class Embedding(Layer):
+class Vectors(Layer):
+    """Vectors of `d` learned numbers, which are drawn from N(0, 1/d)."""
+
+    def draw(self, rng):
+        return rng.standard_normal(self.parameter_shapes()[0]) / math.sqrt(self.d)
+
+
+class Embedding(Vectors):
     """A[:, t, k] = W[token, :]  for the token in A_prev[t, k]: a vector for each of `n_tokens` tokens.
 
     A_prev (T, m) or of any shape (..., m), whole numbers 0..n_tokens-1; W (n_tokens, d), A (d, T, m).
@@ -32,24 +39,17 @@ class Embedding(Layer):
            [1., 1.]])
     """
 
+    arguments = "({0.n_tokens}, {0.d})"
+
     def __init__(self, n_tokens, d, tie=None):
         if whole_number("n_tokens", n_tokens) < 1 or whole_number("d", d) < 1:
             raise ValueError(f"Embedding({n_tokens}, {d}): both numbers must be at least 1")
         self.n_tokens, self.d, self.tie = n_tokens, d, tie
 
-    def initialize(self, rng, dtype=np.float64):
-        if self.W is None:
-            W = rng.standard_normal((self.n_tokens, self.d)) / math.sqrt(self.d)
-            self.W = W.astype(dtype)
-
     def forward(self, A_prev):
-        if self.W is None:
-            raise RuntimeError(
-                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
-            )
-        tokens = self._checked(A_prev)
-        self.cache = tokens
-        return np.ascontiguousarray(np.moveaxis(self.W[tokens], -1, 0), like=self.W)
+        self.checked_input(A_prev)
+        self.cache = self._checked(A_prev)
+        return np.ascontiguousarray(np.moveaxis(self.W[self.cache], -1, 0), like=self.W)
 
     def backward_input(self, dZ):
         self.cached(dZ)
@@ -66,9 +66,9 @@ class Embedding(Layer):
     def _checked(self, A_prev):
         tokens = A_prev.astype(np.intp)
         if not np.array_equal(tokens, A_prev):
-            strange = A_prev[tokens != A_prev][0]
             raise ValueError(
-                f"{self!r} needs whole numbers as tokens, got {strange}: pass the tokens' numbers"
+                f"{self!r} needs whole numbers as tokens, got {A_prev[tokens != A_prev][0]}: "
+                "pass the tokens' numbers"
             )
         if tokens.min() < 0 or tokens.max() >= self.n_tokens:
             raise ValueError(
@@ -83,11 +83,8 @@ class Embedding(Layer):
     def parameter_shapes(self):
         return (self.n_tokens, self.d), None
 
-    def __repr__(self):
-        return f"Embedding({self.n_tokens}, {self.d})"
 
-
-class PositionalEmbedding(Layer):
+class PositionalEmbedding(Vectors):
     """A[:, t, k] = A_prev[:, t, k] + W[:, t]: a learned vector for each position, for Transformers.
 
     A_prev, A (d, T, m) with T <= n_places; W (d, n_places), drawn from N(0, 1/d).
@@ -103,22 +100,15 @@ class PositionalEmbedding(Layer):
             [23., 24.]]])
     """
 
+    arguments = "({0.d}, {0.n_places})"
+
     def __init__(self, d, n_places):
         if whole_number("d", d) < 1 or whole_number("n_places", n_places) < 1:
             raise ValueError(f"PositionalEmbedding({d}, {n_places}): both numbers must be at least 1")
         self.d, self.n_places = d, n_places
 
-    def initialize(self, rng, dtype=np.float64):
-        if self.W is None:
-            W = rng.standard_normal((self.d, self.n_places)) / math.sqrt(self.d)
-            self.W = W.astype(dtype)
-
     def forward(self, A_prev):
-        self.output_shape(A_prev.shape)
-        if self.W is None:
-            raise RuntimeError(
-                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
-            )
+        self.checked_input(A_prev)
         self.cache = A_prev.shape
         return A_prev + as_dtype_of(A_prev, self.W)[:, :A_prev.shape[1], None]
 
@@ -146,6 +136,3 @@ class PositionalEmbedding(Layer):
 
     def parameter_shapes(self):
         return (self.d, self.n_places), None
-
-    def __repr__(self):
-        return f"PositionalEmbedding({self.d}, {self.n_places})"

@@ -43,11 +43,20 @@ class Layer:
     layers = ()          # the layers that this one is made of
     fork = join = None   # the name of the skip connection that leaves or enters here, see `Fork` and `Join`
     tie = None           # layers with the same `tie` share one W
+    arguments = "()"     # of the repr, where {0.name} stands for an attribute of the layer
     statistics = None    # what a forward in training has counted, for `commit` at the end of the mini-batch
     training, step, first_sample = True, 0, 0
 
     def initialize(self, rng, dtype=np.float64):
-        """Draw the parameters that are still missing from `rng`, a `numpy.random.Generator`."""
+        """Draw W, if it is still missing, from `rng`, a `numpy.random.Generator`; b then is 0."""
+        shape_of_W, shape_of_b = self.parameter_shapes()
+        if shape_of_W is not None and self.W is None:
+            self.W = self.draw(rng).reshape(shape_of_W).astype(dtype)
+        if shape_of_b is not None and self.b is None:
+            self.b = np.zeros(shape_of_b, self.W.dtype)
+
+    def draw(self, rng):
+        """W in float64, in any shape of as many numbers."""
 
     def backward(self, dZ):
         return self.backward_input(dZ), *self.backward_weight(dZ)
@@ -97,6 +106,16 @@ class Layer:
         self.check_dZ(dZ, self.output_shape(shape_of_input(self.cache)))
         return self.cache
 
+    def checked_input(self, A_prev):
+        """The shape of A, if A_prev fits this layer and the parameters have been drawn."""
+        shape = self.output_shape(A_prev.shape)
+        for value, needed in zip((self.W, self.b), self.parameter_shapes()):
+            if value is None and needed is not None:
+                raise RuntimeError(
+                    f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
+                )
+        return shape
+
     def check_dZ(self, dZ, shape):
         if shape_of(dZ) != shape:
             raise ValueError(
@@ -122,7 +141,7 @@ class Layer:
         return value
 
     def __repr__(self):
-        return f"{type(self).__name__}()"
+        return type(self).__name__ + self.arguments.format(self)
 
 
 def every_layer(layers):
@@ -130,6 +149,15 @@ def every_layer(layers):
     for layer in layers:
         yield layer
         yield from every_layer(layer.layers)
+
+
+def check_layers(layers):
+    """Raise `ValueError` for what is not a layer in a network's list."""
+    for index, layer in enumerate(layers):
+        if not isinstance(layer, Layer):
+            raise ValueError(
+                f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()"
+            )
 
 
 def as_dtype_of(data, parameter):

@@ -39,6 +39,8 @@ class Linear(Layer):
     (array([[4., 2.]]), array([[3.]]))
     """
 
+    arguments = "({0.n_prev}, {0.n})"
+
     def __init__(self, n_prev, n, initialization=he, W=None, b=None, tie=None):
         if n_prev < 1 or n < 1:
             raise ValueError(f"Linear({n_prev}, {n}): both numbers of units must be at least 1")
@@ -46,18 +48,11 @@ class Linear(Layer):
         self.W = self.checked_parameter("W", W, (n, n_prev))
         self.b = self.checked_parameter("b", b, (n, 1))
 
-    def initialize(self, rng, dtype=np.float64):
-        if self.W is None:
-            self.W = self.initialization(rng, self.n_prev, self.n).astype(dtype)
-        if self.b is None:
-            self.b = np.zeros((self.n, 1), self.W.dtype)
+    def draw(self, rng):
+        return self.initialization(rng, self.n_prev, self.n)
 
     def forward(self, A_prev):
-        shape = self.output_shape(A_prev.shape)
-        if self.W is None or self.b is None:
-            raise RuntimeError(
-                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
-            )
+        shape = self.checked_input(A_prev)
         self.cache = A_prev
         Z = as_dtype_of(A_prev, self.W) @ A_prev.reshape(self.n_prev, -1)
         Z += as_dtype_of(A_prev, self.b)
@@ -85,6 +80,3 @@ class Linear(Layer):
 
     def macs(self, shape):
         return self.n * math.prod(shape)
-
-    def __repr__(self):
-        return f"Linear({self.n_prev}, {self.n})"

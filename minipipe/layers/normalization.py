@@ -27,6 +27,8 @@ class Normalization(Layer):
     `epsilon` keeps a group of equal numbers from being divided by 0.
     """
 
+    arguments = "({0.n})"
+
     def __init__(self, n, epsilon=1e-5):
         if whole_number("n", n) < 1:
             raise ValueError(f"{type(self).__name__}: n={n} rows must be at least 1")
@@ -36,13 +38,11 @@ class Normalization(Layer):
             )
         self.n, self.epsilon = n, epsilon
 
-    def initialize(self, rng, dtype=np.float64):
-        if self.W is None:
-            self.W = np.ones((self.n, 1), dtype)
-            self.b = np.zeros((self.n, 1), dtype)
+    def draw(self, rng):
+        return np.ones(self.n)
 
     def forward(self, A_prev):
-        self.check_A_prev(A_prev)
+        self.checked_input(A_prev)
         grouped, axes = self.groups(A_prev)
         mean = grouped.mean(axis=axes, keepdims=True)
         centred = grouped - mean
@@ -58,8 +58,7 @@ class Normalization(Layer):
         X, axes = self.groups(X)
         dX, _ = self.groups(dZ * self.per_row(self.W, dZ))
         mean, mean_with_X = (part.mean(axis=axes, keepdims=True) for part in (dX, dX * X))
-        dA_prev = (dX - mean - X * mean_with_X) * inverse
-        return dA_prev.reshape(dZ.shape)
+        return ((dX - mean - X * mean_with_X) * inverse).reshape(dZ.shape)
 
     def backward_weight(self, dZ):
         X, _ = self.cached(dZ, lambda cache: cache[0].shape)
@@ -71,13 +70,6 @@ class Normalization(Layer):
 
     def count(self, mean, var, n):
         """A forward has met groups of n numbers with this mean and variance."""
-
-    def check_A_prev(self, A_prev):
-        self.output_shape(A_prev.shape)
-        if self.W is None:
-            raise RuntimeError(
-                f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
-            )
 
     def scaled(self, X):
         return X * self.per_row(self.W, X) + self.per_row(self.b, X)
@@ -95,9 +87,6 @@ class Normalization(Layer):
 
     def parameter_shapes(self):
         return (self.n, 1), (self.n, 1)
-
-    def __repr__(self):
-        return f"{type(self).__name__}({self.n})"
 
 
 class LayerNorm(Normalization):
@@ -128,6 +117,8 @@ class GroupNorm(Normalization):
     array([-1.,  1., -1.,  1.])
     """
 
+    arguments = "({0.n_groups}, {0.n})"
+
     def __init__(self, n_groups, n, epsilon=1e-5):
         super().__init__(n, epsilon)
         if whole_number("n_groups", n_groups) < 1 or n % n_groups:
@@ -136,9 +127,6 @@ class GroupNorm(Normalization):
 
     def groups(self, A):
         return A.reshape(self.n_groups, -1, A.shape[-1]), 1
-
-    def __repr__(self):
-        return f"GroupNorm({self.n_groups}, {self.n})"
 
 
 class BatchNorm(Normalization):
@@ -186,7 +174,7 @@ class BatchNorm(Normalization):
     def forward(self, A_prev):
         if self.training:
             return super().forward(A_prev)
-        self.check_A_prev(A_prev)
+        self.checked_input(A_prev)
         self.cache = None
         mean, var = self.per_row(self.running_mean, A_prev), self.per_row(self.running_var, A_prev)
         return self.scaled((A_prev - mean) / np.sqrt(var + constant(self.epsilon, var)))

@@ -41,16 +41,11 @@ class Pool(Layer):
                     f"so a window could be empty: use at most {k // 2}"
                 )
 
-    @property
-    def overlap(self):
-        """Whether windows may share a number; if not, backward writes each derivative once."""
-        return any(stride < k for k, stride in zip(self.windows.kernel_size, self.windows.stride))
-
     def tiles(self, shape):
         """Whether each number of an A_prev of the given shape is in exactly one window."""
         w = self.windows
-        fits = not np.any(np.remainder(shape[1:-1], w.stride))
-        return w.stride == w.kernel_size and not np.any(w.padding) and fits
+        left_over = np.remainder(shape[1:-1], w.stride)
+        return w.stride == w.kernel_size and not np.any(w.padding) and not np.any(left_over)
 
     def output_shape(self, shape):
         if len(shape) != self.n_axes + 2:
@@ -105,7 +100,8 @@ class MaxPool(Pool):
 
     def backward_input(self, dA):
         shape, offsets = self.cached(dA, lambda cache: cache[0])
-        if self.tiles(shape):  # then each number is written once
+        tiles = self.tiles(shape)  # then each number is written once
+        if tiles:
             dA_prev = np.empty(shape, dA.dtype, like=dA)
         else:
             dA_prev = np.full(shape, constant(0, dA), dA.dtype, like=dA)
@@ -113,10 +109,10 @@ class MaxPool(Pool):
         for some in channels_in_cache(dA_prev):
             for offset, (here, there) in at_offsets:
                 arriving = masked(dA[some][here], offsets[some][here] == offset)
-                if self.overlap:
-                    dA_prev[some][there] += arriving
-                else:
+                if tiles:
                     dA_prev[some][there] = arriving
+                else:
+                    dA_prev[some][there] += arriving
         return dA_prev
 
     def _first_numbers(self, shape):
@@ -240,6 +236,5 @@ class GlobalAvgPool(Layer):
 
     def backward_input(self, dA):
         shape = self.cached(dA, tuple)
-        spatial = shape[1:-1]
-        dA = dA / math.prod(spatial)
-        return np.broadcast_to(np.expand_dims(dA, tuple(range(1, len(shape) - 1))), shape).copy()
+        share = np.expand_dims(dA / math.prod(shape[1:-1]), tuple(range(1, len(shape) - 1)))
+        return np.broadcast_to(share, shape).copy()

@@ -8,7 +8,18 @@ from ..functions import constant
 from .layer import Layer
 
 
-class Flatten(Layer):
+class Rearranged(Layer):
+    """The same numbers in another shape: each keeps its value, and so does its derivative."""
+
+    def forward(self, A_prev):
+        self.cache = A_prev.shape
+        return A_prev.reshape(self.output_shape(A_prev.shape))
+
+    def backward_input(self, dZ):
+        return dZ.reshape(self.cached(dZ, tuple))
+
+
+class Flatten(Rearranged):
     """A (n, m) from A_prev (..., m): all numbers of a sample in one column, n their number.
 
     Each number keeps its value, so its derivative is the one at its new position: dA_prev is dZ
@@ -18,18 +29,11 @@ class Flatten(Layer):
     (60, 2)
     """
 
-    def forward(self, A_prev):
-        self.cache = A_prev.shape
-        return A_prev.reshape(self.output_shape(A_prev.shape))
-
-    def backward_input(self, dZ):
-        return dZ.reshape(self.cached(dZ, tuple))
-
     def output_shape(self, shape):
         return math.prod(shape[:-1]), shape[-1]
 
 
-class Reshape(Layer):
+class Reshape(Rearranged):
     """A (*shape, m) from A_prev (..., m) with as many numbers in a sample; dA_prev is dZ in the old shape.
 
     Raises `ValueError` where the numbers of a sample do not fill the shape.
@@ -38,17 +42,12 @@ class Reshape(Layer):
     (1, 8, 8, 5)
     """
 
+    arguments = "({0.shape})"
+
     def __init__(self, shape):
         self.shape = tuple(shape)
         if not self.shape or min(self.shape) < 1:
             raise ValueError(f"{self!r}: the shape of a sample needs at least one axis, each of at least 1")
-
-    def forward(self, A_prev):
-        self.cache = A_prev.shape
-        return A_prev.reshape(self.output_shape(A_prev.shape))
-
-    def backward_input(self, dZ):
-        return dZ.reshape(self.cached(dZ, tuple))
 
     def output_shape(self, shape):
         n, needed = math.prod(shape[:-1]), math.prod(self.shape)
@@ -58,9 +57,6 @@ class Reshape(Layer):
                 "samples are the last axis"
             )
         return *self.shape, shape[-1]
-
-    def __repr__(self):
-        return f"Reshape({self.shape})"
 
 
 class Pad(Layer):
@@ -75,6 +71,8 @@ class Pad(Layer):
            [1., 1., 0., 0.],
            [0., 0., 0., 0.]])
     """
+
+    arguments = "({0.widths})"
 
     def __init__(self, widths):
         self.widths = tuple((width, width) if np.ndim(width) == 0 else tuple(width) for width in widths)
@@ -103,6 +101,3 @@ class Pad(Layer):
 
     def _inside(self, shape):
         return (slice(None), *(slice(before, before + n) for n, (before, _) in zip(shape[1:-1], self.widths)))
-
-    def __repr__(self):
-        return f"Pad({self.widths})"

@@ -5,23 +5,11 @@ import numpy as np
 from .layer import Layer
 
 
-class Fork(Layer):
-    """Hands A_prev on, and also to the `Join` of the same name: forward(A_prev) -> (A_prev, A_prev).
+class Pair(Layer):
+    """forward(A_prev) -> (A_prev, A_prev).
 
     A_prev acts on the cost in two ways, so backward_input((dA, dS)) -> dA + dS.
-
-    The pair's first part goes to the next layer. The second one waits for the Join, or travels there as
-    a message if the Join is on another device. Each name has one Fork and one Join. Inside one layer,
-    use `Residual` or `Concat`.
-
-    >>> layer = Fork("detour")
-    >>> A, S = layer.forward(np.array([[1.0]]))
-    >>> layer.backward_input((np.array([[2.0]]), np.array([[0.5]])))
-    array([[2.5]])
     """
-
-    def __init__(self, name):
-        self.fork = _checked_name(name)
 
     def forward(self, A_prev):
         self.cache = A_prev.shape
@@ -35,8 +23,24 @@ class Fork(Layer):
     def output_shape(self, shape):
         return shape, shape
 
-    def __repr__(self):
-        return f"Fork({self.fork!r})"
+
+class Fork(Pair):
+    """The `Pair` that hands A_prev on, and also to the `Join` of the same name.
+
+    The pair's first part goes to the next layer. The second one waits for the Join, or travels there as
+    a message if the Join is on another device. Each name has one Fork and one Join. Inside one layer,
+    use `Residual` or `Concat`.
+
+    >>> layer = Fork("detour")
+    >>> A, S = layer.forward(np.array([[1.0]]))
+    >>> layer.backward_input((np.array([[2.0]]), np.array([[0.5]])))
+    array([[2.5]])
+    """
+
+    arguments = "({0.fork!r})"
+
+    def __init__(self, name):
+        self.fork = _checked_name(name)
 
 
 class Join(Layer):
@@ -50,6 +54,8 @@ class Join(Layer):
     >>> Join("detour").forward((np.array([[1.0]]), np.array([[2.0]])))
     array([[3.]])
     """
+
+    arguments = "({0.join!r}, how={0.how!r})"
 
     def __init__(self, name, how="add"):
         if how not in ("add", "concat"):
@@ -76,17 +82,22 @@ class Join(Layer):
             )
         return shape if self.how == "add" else (shape[0] + shape_of_skip[0], *shape[1:])
 
-    def __repr__(self):
-        return f"Join({self.join!r}, how={self.how!r})"
-
 
 def skip_routes(layers):
     """{name: (index of its Fork, index of its Join)} for the skip connections of a network.
 
     Raises `ValueError` for a name that has not one of each, in this order.
     """
-    forks = _indices("Fork", [layer.fork for layer in layers])
-    joins = _indices("Join", [layer.join for layer in layers])
+    forks, joins = {}, {}
+    for index, layer in enumerate(layers):
+        for kind, name, indices in (("Fork", layer.fork, forks), ("Join", layer.join, joins)):
+            if name in indices:
+                raise ValueError(
+                    f"layers {indices[name]} and {index} both are {kind}({name!r}): "
+                    f"use each name for one {kind}"
+                )
+            if name is not None:
+                indices[name] = index
     for name in [*forks, *joins]:
         if name not in forks or name not in joins:
             there, missing = ("Fork", "Join") if name in forks else ("Join", "Fork")
@@ -97,19 +108,6 @@ def skip_routes(layers):
                 f"behind its Join, layer {joins[name]}: change their order"
             )
     return {name: (forks[name], joins[name]) for name in forks}
-
-
-def _indices(kind, names):
-    """{name: index of the layer that bears it}; `ValueError` for a name that two layers bear."""
-    indices = {}
-    for index, name in enumerate(names):
-        if name in indices:
-            raise ValueError(
-                f"layers {indices[name]} and {index} both are {kind}({name!r}): use each name for one {kind}"
-            )
-        if name is not None:
-            indices[name] = index
-    return indices
 
 
 def _checked_name(name):

@@ -1,7 +1,8 @@
 """Networks with a name, each as a plain list of layers for `Sequential` and `Pipeline` alike."""
 
 from .amoebanet import amoebanet_d
-from .cells import Cell, First, Pair
+from ..layers.skips import Pair
+from .cells import Cell, First
 from .lenet import lenet5
 from .mlp import mlp
 from .resnet import resnet

@@ -13,7 +13,8 @@ from ..layers import (
     ReLU,
     xavier,
 )
-from .cells import Cell, First, Pair, Shift
+from ..layers.skips import Pair
+from .cells import Cell, First, Shift
 
 
 def amoebanet_d(L, D, n_classes=1000, input_channels=3):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..functions import constant, shape_of
+from ..functions import constant, shape_of, sum_in_order
 from ..layers import Block, Layer
 
 
@@ -47,24 +47,25 @@ class Cell(Block):
         return A, A_prev
 
     def derivatives(self, dZ):
-        self._check(dZ)
+        for part, shape in zip(dZ, self.kept):
+            if part is not None:
+                self.check_dZ(part, shape)
         dA, dA_second = dZ
         dS = [None] * (2 + len(self.sources))
         for k, rows in zip(self.concatenated, np.split(dA, len(self.concatenated))):
             dS[k] = rows
         for k in reversed(range(2, len(dS))):
             for operation, i in self._operations(k):
-                dS[i] = summed(dS[i], operation.backward_input(dS[k]))
+                dS[i] = sum_in_order([dS[i], operation.backward_input(dS[k])])
         fit_A_prev, fit_A_before = self.layers[:2]
-        dA_prev = summed(dA_second, fit_A_prev.backward_input(dS[0]))
+        dA_prev = sum_in_order([dA_second, fit_A_prev.backward_input(dS[0])])
         dA_before = fit_A_before.backward_input(dS[1])
         of_operations = [d for d in dS[2:] for _ in range(2)]  # a sum hands its derivative to both of them
         return (dA_prev, dA_before), [dS[0], dS[1], *of_operations]
 
     def _states(self, pair, call, add):
         """All states by one walk, of numbers or of shapes: call(layer, S), add(S, S)."""
-        fits = self.layers[:2]
-        states = [call(fit, part) for fit, part in zip(fits, pair, strict=True)]
+        states = [call(fit, part) for fit, part in zip(self.layers[:2], pair, strict=True)]
         for k in range(2, 2 + len(self.sources)):
             states.append(add(*(call(operation, states[i]) for operation, i in self._operations(k))))
         return states
@@ -73,13 +74,6 @@ class Cell(Block):
         """The two (operation, index of the state that it gets) of which S_k is the sum."""
         first = 2 + 2 * (k - 2)  # behind the two fits, two for each state before S_k
         return zip(self.layers[first:first + 2], self.sources[k - 2], strict=True)
-
-    def _check(self, dZ):
-        if self.kept is None:
-            raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A_prev) first")
-        for part, shape in zip(dZ, self.kept):
-            if part is not None:
-                self.check_dZ(part, shape)
 
     def output_shape(self, shapes):
         states = self._shapes(shapes)
@@ -109,25 +103,6 @@ class Cell(Block):
 
     def __repr__(self):
         return self.name
-
-
-class Pair(Layer):
-    """(A_prev, A_prev) from A_prev, for the first of the cells.
-
-    backward_input((dA, dA_second)) -> dA + dA_second.
-    """
-
-    def forward(self, A_prev):
-        self.cache = A_prev.shape
-        return A_prev, A_prev
-
-    def backward_input(self, dZ):
-        self.cached(dZ, tuple)
-        dA, dA_second = dZ
-        return dA + dA_second
-
-    def output_shape(self, shape):
-        return shape, shape
 
 
 class First(Layer):
@@ -179,10 +154,3 @@ def check_pair(layer, shapes):
             f"{layer!r} needs a pair (A_prev, A_before), got one array of shape {shapes}: "
             "put Pair() before the first cell"
         )
-
-
-def summed(left, right):
-    """The sum of two derivatives, of which None stands for 0."""
-    if left is None or right is None:
-        return right if left is None else left
-    return left + right

@@ -6,6 +6,8 @@ T_F, T_B, T_W: the time of a micro-batch's forward on a stage, of its input grad
 
 from fractions import Fraction
 
+import numpy as np
+
 from ..cluster import Link
 from ..schedules import Costs
 
@@ -90,19 +92,8 @@ def costs_of(T_F, T_B, T_W, T_comm=0):
     >>> costs.F, costs.B, costs.I, costs.W, link.latency
     (3, [3, 5], [2, 4], 1, 0.5)
     """
-    T_I, B = T_B, _sum(T_B, T_W)
-    return Costs(F=T_F, B=B, I=T_I, W=T_W), Link(latency=T_comm)
-
-
-def _sum(first, second):
-    """Of two numbers, of two lists, or of a list and a number."""
-    lists = [times for times in (first, second) if hasattr(times, "__len__")]
-    if not lists:
-        return first + second
-    n = len(lists[0])
-    if len(lists[-1]) != n:
+    if np.ndim(T_B) and np.ndim(T_W) and len(T_B) != len(T_W):
         raise ValueError(
-            f"T_B has {n} times and T_W {len(lists[-1])}: give each one number, or one per stage"
+            f"T_B has {len(T_B)} times and T_W {len(T_W)}: give each one number, or one per stage"
         )
-    first, second = (times if hasattr(times, "__len__") else [times] * n for times in (first, second))
-    return [b + w for b, w in zip(first, second)]
+    return Costs(F=T_F, B=np.add(T_B, T_W).tolist(), I=T_B, W=T_W), Link(latency=T_comm)

@@ -68,8 +68,10 @@ def idle_times(K, M, v=2, T_F=1, T_B=1, T_W=1):
         trace = simulate(builder(K, M), costs)
         spans = trace.spans_of(0)
         idle = spans[-1].end - spans[0].start - trace.busy_ticks()[0]
-        rows.append(Idle(name, "ticks idle, first device", formula(K, T_F, T_B, T_W), idle))
-        rows.append(Idle(name, "micro-batches alive", peaks[name.lower()], max(peak_microbatches(trace))))
+        rows += [
+            Idle(name, "ticks idle, first device", formula(K, T_F, T_B, T_W), idle),
+            Idle(name, "micro-batches alive", peaks[name.lower()], max(peak_microbatches(trace))),
+        ]
     return rows
 
 
@@ -92,9 +94,10 @@ def chimera_table(K):
     ]:
         trace = simulate(builder(K, K), costs)
         peaks = peak_microbatches(trace)
-        counted = [
+        rows.append((
+            name, copies,
+            Idle(name, "idle / total", bubble, trace.bubble("total")),
             Idle(name, "fewest alive", alive[0], min(peaks)),
             Idle(name, "most alive", alive[1], max(peaks)),
-        ]
-        rows.append((name, copies, Idle(name, "idle / total", bubble, trace.bubble("total")), *counted))
+        ))
     return rows

@@ -17,8 +17,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..partitioning import histogram
+from ..partitioning.partition import cut
 from .devices import TPU_V2, TPU_V3
-from .networks import stages_of, without_numbers
+from .networks import without_numbers
 from .published import MEMORY_UNIT, TABLE_1, Largest
 
 BYTES_PER_PARAMETER = 12
@@ -59,8 +60,7 @@ def _estimate(column):
     parameters, activations = _memory(
         network, counts, N_SAMPLES[column.family], M if column.pipeline else None
     )
-    n_parameters = network.description.parameters
-    computed = n_parameters, sum(parameters) / unit, sum(activations) / unit
+    computed = network.description.parameters, sum(parameters) / unit, sum(activations) / unit
     printed = column.parameters, column.parameter_memory, column.activation_memory
     errors = tuple(here / there - 1 for here, there in zip(computed, printed))
     fullest = max(map(sum, zip(parameters, activations)))
@@ -72,7 +72,7 @@ def _memory(network, counts, N, M):
 
     M is None where nothing is recomputed.
     """
-    stages = stages_of(network.description.rows, counts)
+    stages = cut(network.description.rows, counts)
     parameters = [BYTES_PER_PARAMETER * sum(row.parameters for row in stage) for stage in stages]
     if M is None:
         return parameters, [caches for _, caches in network.kept(counts, N)]

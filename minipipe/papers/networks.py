@@ -11,12 +11,16 @@ from ..planning.without_numbers import WithoutNumbers
 
 IMAGE = 224
 N_TOKENS, WIDTH, N_HEADS, LENGTH = 32_000, 2048, 32, 1024
+FAMILIES = {  # what makes (layers, shape of a sample) from a size
+    "AmoebaNet-D": lambda L, D: (amoebanet_d(L, D), (3, IMAGE, IMAGE)),
+    "Transformer": lambda n_layers: (transformer(N_TOKENS, WIDTH, N_HEADS, n_layers), (LENGTH,)),
+}
 
 
 @lru_cache
 def amoebanet(L, D):
     """The `Description` of AmoebaNet-D (L, D) for 224 x 224 images and 1000 classes."""
-    return describe(*_amoebanet(L, D))
+    return describe(*FAMILIES["AmoebaNet-D"](L, D))
 
 
 @lru_cache
@@ -26,30 +30,10 @@ def transformer_family(n_layers):
     >>> [transformer_family(L).parameters for L in (3, 13, 103)]
     [282182912, 785765632, 5318010112]
     """
-    return describe(*_transformer(n_layers))
+    return describe(*FAMILIES["Transformer"](n_layers))
 
 
 def without_numbers(family, size):
     """The network as `WithoutNumbers`, in float32 and with its loss."""
-    layers, shape = {"AmoebaNet-D": _amoebanet, "Transformer": _transformer}[family](*size)
+    layers, shape = FAMILIES[family](*size)
     return WithoutNumbers(layers, SoftmaxCrossEntropy(), shape, np.float32, optimizer=None)
-
-
-def _amoebanet(L, D):
-    """(layers, shape of a sample)"""
-    return amoebanet_d(L, D), (3, IMAGE, IMAGE)
-
-
-def _transformer(n_layers):
-    return transformer(N_TOKENS, WIDTH, N_HEADS, n_layers), (LENGTH,)
-
-
-def blocks(description):
-    """The rows of a Transformer's blocks, without those of what comes before and after them."""
-    return [row for row in description.rows if row.name.startswith("TransformerBlock")]
-
-
-def stages_of(rows, counts):
-    """`rows` as one list per stage."""
-    rows = iter(rows)
-    return [[next(rows) for _ in range(count)] for count in counts]

@@ -48,8 +48,8 @@ def text_of_largest(estimates):
         numbers = f"{column.parameters / 1e6:>11g}{estimate.parameters / 1e6:>10.1f}{errors[0]:>8}"
         weights = f"{column.parameter_memory:>10g}{estimate.parameter_memory:>8.2f}{errors[1]:>9}"
         activations = f"{column.activation_memory:>10g}{estimate.activation_memory:>8.2f}{errors[2]:>9}"
-        fullest = f"{estimate.fullest / GIB:>9.1f}"
-        lines.append(f"{name:28}{column.n_devices:>4}{numbers}{weights}{activations}{fullest}")
+        sizes = f"{numbers}{weights}{activations}{estimate.fullest / GIB:>9.1f}"
+        lines.append(f"{name:28}{column.n_devices:>4}{sizes}")
     return "\n".join(lines)
 
 

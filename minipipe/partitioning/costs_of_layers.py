@@ -56,9 +56,9 @@ def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss
     if not isinstance(by, str) and hasattr(by, "__iter__"):
         return checked("by", by, len(layers))
     if by not in KINDS and not callable(by):
-        known = ", ".join(map(repr, KINDS))
         raise ValueError(
-            f"by={by!r} is not known: use one of {known}, a function (layer, input_shape), or a list of costs"
+            f"by={by!r} is not known: use one of {', '.join(map(repr, KINDS))}, "
+            "a function (layer, input_shape), or a list of costs"
         )
     if by == "parameters":
         return parameters_of_layers(layers)
@@ -123,37 +123,32 @@ def _one_round(network, X, Y):
     """[Times] of one forward and backward."""
     layers, all_layers = network.layers, list(every_layer(network.layers))
     prepare_forward(all_layers, training=True)
-    F, B, clock = [], [0.0] * len(layers), _Stopwatch()
+    F, B, laps = [], [0.0] * len(layers), [time.perf_counter()]
+
+    def lap():
+        """The seconds since the last lap."""
+        laps.append(time.perf_counter())
+        return laps[-1] - laps[-2]
 
     def forward(layer, A):
         A = layer.forward(A)
-        F.append(clock.lap())
+        F.append(lap())
         return A
 
     def backward_weight(index, dZ):
         layers[index].backward_weight(dZ)
         layers[index].cache = None
-        B[index] += clock.lap()
+        B[index] += lap()
 
     A = forward_through(layers, X, {}, forward)
     network.loss.forward(A, Y)
-    F[-1] += clock.lap()
+    F[-1] += lap()
     dA = network.loss.backward()
-    B[-1] = clock.lap()
+    B[-1] = lap()
     backward_input_through(layers, dA, {}, False, backward_weight)
     network.loss.cache = None
     take_statistics(all_layers)
     return list(map(Times, F, B))
-
-
-class _Stopwatch:
-    def __init__(self):
-        self._last = time.perf_counter()
-
-    def lap(self):
-        """The seconds since the last lap."""
-        last, self._last = self._last, time.perf_counter()
-        return self._last - last
 
 
 def _called(cost, layers, input_shape):

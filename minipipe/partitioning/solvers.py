@@ -11,7 +11,7 @@ from ..functions import even_slices
 from .bisection import bisected
 from .dynamic_programming import best_cut, integers
 from .integers import checked, in_proportion, sums
-from .memory_limits import MemoryLimits
+from .memory_limits import within_memory
 
 
 def loads(costs, counts):
@@ -137,7 +137,7 @@ def min_variance(costs, n_stages, memory=None, memory_limit=None):
 def _within(memory, memory_limit, price, combine, never, n_layers, n_stages):
     """The counts of the best cut that keeps within the limits of memory, if there are any."""
     if memory is not None or memory_limit is not None:
-        price = MemoryLimits(memory, memory_limit, n_layers, n_stages).restricted(price, never)
+        price = within_memory(price, never, memory, memory_limit, n_layers, n_stages)
     return best_cut(n_layers, n_stages, price, combine, never)[1]
 
 

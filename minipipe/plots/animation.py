@@ -2,6 +2,7 @@
 
 from math import inf
 
+from .canvas import new_figure
 from .memory import heights, timeline_with_memory
 from .rows import height_of, rows_of
 from .timeline import figure_size, timeline
@@ -27,12 +28,11 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
     Everything is drawn once and uncovered by moving the edge of a clipping box.
     """
     from matplotlib.animation import FuncAnimation
-    from matplotlib.figure import Figure
+    from matplotlib.collections import PolyCollection
 
     times = _times(trace.makespan, ticks_per_frame)
     rows = rows_of(trace)
-    n_rows = sum(heights(trace)) if memory else height_of(rows)
-    figure = Figure(figsize=figure_size([trace], n_rows), layout="constrained")
+    figure = new_figure(*figure_size([trace], sum(heights(trace)) if memory else height_of(rows)))
     if memory:
         axes = figure.subplots(2, sharex=True, height_ratios=heights(trace))
         timeline_with_memory(trace, axes, title=title, arrows=arrows)
@@ -41,7 +41,8 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
     _texts_to_paths(axes[0])
     curtain = _curtain(axes)
     lines = [ax.axvline(0, color="#202020", linewidth=1, zorder=4) for ax in axes]
-    running = _running(axes[0])
+    running = PolyCollection([], facecolor="none", edgecolor="#404040", linewidth=0.6, zorder=0.5)
+    axes[0].add_collection(running)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # the layout is done, once
 
@@ -70,8 +71,7 @@ def _times(makespan, step):
             f"ticks_per_frame={step} makes {makespan / step:,.0f} frames of {makespan} ticks, "
             f"above {MOST_FRAMES:,}: use at least {makespan / MOST_FRAMES:g}"
         )
-    n_steps = -int(-makespan // step)
-    return [step * number for number in range(n_steps)] + [makespan] * HOLD
+    return [step * number for number in range(-int(-makespan // step))] + [makespan] * HOLD
 
 
 def _texts_to_paths(ax):
@@ -114,14 +114,6 @@ def _curtain(axes):
             artist.set_clip_box(clip)
             artist.set_clip_on(True)
     return curtain
-
-
-def _running(ax):
-    from matplotlib.collections import PolyCollection
-
-    return ax.add_collection(
-        PolyCollection([], facecolor="none", edgecolor="#404040", linewidth=0.6, zorder=0.5)
-    )
 
 
 def _outline(span, row):

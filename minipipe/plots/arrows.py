@@ -27,8 +27,11 @@ def arrows(ax, trace, which=True, until=None):
             f"arrows={which!r} is not a choice: "
             "use False, True or 'waited', for those that a device waited for"
         )
-    messages = [message for message in trace.messages if message.arrived is not None]
-    messages = [message for message in messages if until is None or message.arrived <= until]
+    messages = [
+        message
+        for message in trace.messages
+        if message.arrived is not None and (until is None or message.arrived <= until)
+    ]
     if which == "waited":
         waits = {
             (idle.device, idle.lane, idle.end, idle.message)
@@ -42,13 +45,14 @@ def arrows(ax, trace, which=True, until=None):
         ]
     if messages:
         rows = rows_of(trace)
-        tails, heads = [], []
-        for message in messages:
-            source, to = (rows[end] for end in ends_of(message, rows))
-            # from the middle of the sender's row towards the receiver's, as far as leaves the numbers free
-            inwards = 1 / 4 if to.middle > source.middle else -1 / 4
-            tails.append((float(message.sent), source.middle + inwards * source.height))
-            heads.append((float(message.arrived), to.middle - inwards * to.height))
-        (x, y), (to_x, to_y) = zip(*tails), zip(*heads)
-        steps = [b - a for a, b in zip(x, to_x)], [b - a for a, b in zip(y, to_y)]
-        ax.quiver(x, y, *steps, angles="xy", scale_units="xy", scale=1, zorder=3, **STYLE)
+        positions = zip(*(_arrow(message, rows) for message in messages))
+        ax.quiver(*positions, angles="xy", scale_units="xy", scale=1, zorder=3, **STYLE)
+
+
+def _arrow(message, rows):
+    """Where it begins, and how far it goes: x, y, and the same of that."""
+    source, to = (rows[end] for end in ends_of(message, rows))
+    # from the middle of the sender's row towards the receiver's, as far as leaves the numbers free
+    inwards = 1 / 4 if to.middle > source.middle else -1 / 4
+    x, y = float(message.sent), source.middle + inwards * source.height
+    return x, y, float(message.arrived) - x, to.middle - inwards * to.height - y

@@ -39,10 +39,12 @@ def boxes(trace, until=None, styles=None):
     """
     places, rows = places_of(trace), rows_of(trace)
     styles = styles_of([trace]) if styles is None else styles
-    found = []
-    for span in trace.spans:
-        if until is None or span.start < until:
-            found += _boxes_of(span, rows[span.device, span.lane], places, styles, until)
+    found = [
+        box
+        for span in trace.spans
+        if until is None or span.start < until
+        for box in _boxes_of(span, rows[span.device, span.lane], places, styles, until)
+    ]
     order = [*styles, None]
     return sorted(found, key=lambda box: (order.index(box.kind), box.place))
 

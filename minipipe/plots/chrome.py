@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..cluster import COMPUTE, lane_name
 from .colours import STYLES
+from .memory import counts_bytes
 from .rows import ends_of, rows_of
 
 MICROSECONDS = {"ns": 0.001, "us": 1, "ms": 1000, "s": 1_000_000}
@@ -71,8 +72,10 @@ def _plain(number):
 def _names(name, trace, process):
     events = [("process_name", 0, {"name": name})]
     for lane, thread in _threads(trace).items():
-        events.append(("thread_name", thread, {"name": lane_name(*lane)}))
-        events.append(("thread_sort_index", thread, {"sort_index": thread - 1}))
+        events += [
+            ("thread_name", thread, {"name": lane_name(*lane)}),
+            ("thread_sort_index", thread, {"sort_index": thread - 1}),
+        ]
     return [
         {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": args}
         for kind, thread, args in events
@@ -124,15 +127,13 @@ def _arrows(trace, process, unit):
     """
     threads = _threads(trace)
     spans = {lane: [span for span in trace.spans_of(*lane) if span.end > span.start] for lane in threads}
-    starts = {lane: [span.start for span in row] for lane, row in spans.items()}
-    ends = {lane: [span.end for span in row] for lane, row in spans.items()}
     events = []
     for number, message in enumerate(trace.messages, 1):
         if message.received is None:
             continue
         source, to = ends_of(message, threads)
-        before = bisect_right(ends[source], message.sent) - 1
-        after = bisect_left(starts[to], message.received)
+        before = bisect_right(spans[source], message.sent, key=lambda span: span.end) - 1
+        after = bisect_left(spans[to], message.received, key=lambda span: span.start)
         if before < 0 or after == len(spans[to]):
             continue
         begin, finish = spans[source][before], spans[to][after]
@@ -150,21 +151,16 @@ def _arrows(trace, process, unit):
 
 def _memory(trace, process, unit):
     """One counter per device; none in a run that counted no memory."""
-    events, threads = [], _threads(trace)
-    for device in range(trace.n_devices):
-        try:
-            curve = trace.memory(device)
-        except ValueError:
-            return []
-        for ticks, n_bytes in curve:
-            events.append(
-                {
-                    "ph": "C",
-                    "name": f"memory of device {device}",
-                    "pid": process,
-                    "tid": threads[device, COMPUTE],
-                    "ts": _plain(ticks * unit),
-                    "args": {"bytes": int(n_bytes)},
-                }
-            )
-    return events
+    threads = _threads(trace)
+    return [
+        {
+            "ph": "C",
+            "name": f"memory of device {device}",
+            "pid": process,
+            "tid": threads[device, COMPUTE],
+            "ts": _plain(ticks * unit),
+            "args": {"bytes": int(n_bytes)},
+        }
+        for device in range(trace.n_devices if counts_bytes(trace) else 0)
+        for ticks, n_bytes in trace.memory(device)
+    ]

@@ -39,8 +39,7 @@ def styles_of(traces):
     >>> styles_of([Cluster([program()]).run()])["add"]
     {'label': 'add', 'facecolor': '#CC79A7', 'dark': '#8E3F6B'}
     """
-    labels = (span.label for trace in traces for span in trace.spans)
-    parts = (part for label in labels for part in parts_of(label))
+    parts = (part for trace in traces for span in trace.spans for part in parts_of(span.label))
     kinds = dict.fromkeys(getattr(part, "kind", None) for part in parts)
     others = [kind for kind in kinds if isinstance(kind, str) and kind not in ("", *STYLES)]
     free = [lender for lender in LENDERS if lender not in kinds]

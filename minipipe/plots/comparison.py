@@ -2,6 +2,7 @@
 
 from . import legend as legends
 from .boxes import boxes
+from .canvas import new_figure
 from .colours import styles_of
 from .places import places_of
 from .rows import height_of, rows_of
@@ -20,21 +21,16 @@ def compare(traces, arrows=False):
     Each title says the name, the makespan, and the share of the time to the end of this run in which its
     devices are idle. Idle time is drawn grey.
     """
-    from matplotlib.figure import Figure
-
     if not traces or not isinstance(traces, dict):
         raise ValueError("there is nothing to compare: pass {name: trace} with at least one trace")
-    titles = []
-    for name, trace in traces.items():
-        idle = f"idle {100 * float(trace.bubble('total')):.0f} % of the time"
-        titles.append(f"{name}: {float(trace.makespan):g} ticks, {idle}")
     longest = max(trace.makespan for trace in traces.values())
     heights = [height_of(rows_of(trace)) + TITLE_ROWS for trace in traces.values()]
     styles = styles_of(traces.values())
-    size = figure_size(list(traces.values()), sum(heights), row_height=0.3, widest=12)
-    figure = Figure(figsize=size, layout="constrained")
+    figure = new_figure(*figure_size(list(traces.values()), sum(heights), row_height=0.3, widest=12))
     all_axes = figure.subplots(len(traces), squeeze=False, sharex=True, height_ratios=heights)[:, 0]
-    for ax, trace, title in zip(all_axes, traces.values(), titles):
+    for ax, (name, trace) in zip(all_axes, traces.items()):
+        idle = f"idle {100 * float(trace.bubble('total')):.0f} % of the time"
+        title = f"{name}: {float(trace.makespan):g} ticks, {idle}"
         timeline(trace, ax, title=title, legend=False, arrows=arrows, longest=longest, styles=styles)
         _tracks(ax, trace)
         ax.tick_params(axis="y", labelsize=8)
@@ -43,8 +39,7 @@ def compare(traces, arrows=False):
             ax.tick_params(axis="x", length=0)
             ax.spines["bottom"].set_visible(False)
     shown = [box for trace in traces.values() for box in boxes(trace, styles=styles)]
-    places = [places_of(trace) for trace in traces.values()]
-    legends.draw_on_top(figure, *legends.entries(shown, places, styles))
+    legends.draw_on_top(figure, *legends.entries(shown, list(map(places_of, traces.values())), styles))
     return figure
 
 

@@ -27,10 +27,8 @@ def critical_path(trace, ax, until=None):
     for step in path:
         if hasattr(step.what, "device"):
             row = rows[step.what.device, step.what.lane]
-            corner = step.start, row.middle - row.height / 2
-            ax.add_patch(
-                Rectangle(corner, step.end - step.start, row.height, fill=False, edgecolor="black", **STYLE)
-            )
+            corner, length = (step.start, row.middle - row.height / 2), step.end - step.start
+            ax.add_patch(Rectangle(corner, length, row.height, fill=False, edgecolor="black", **STYLE))
     stays = [(ends, list(steps)) for ends, steps in groupby(path, key=lambda step: _ends(step.what, rows))]
     for ((source, to), steps), next_stay in zip(stays, [*stays[1:], None]):
         if source != to:

@@ -2,6 +2,8 @@
 
 from math import isfinite
 
+from .canvas import label
+
 BACKGROUNDS = ("#FFFFFF", "#E4E4E4")        # of the stages in turn
 BAR, BOTTLENECK = "#0072B2", "#D55E00"      # of Okabe and Ito, for colour-blind readers
 MOST_NAMES = 40
@@ -47,17 +49,11 @@ def cut(costs, counts, names=None, ax=None, title=None, unit=None):
     first = ends[slowest] - counts[slowest]
     colours = [BOTTLENECK if first <= layer < ends[slowest] else BAR for layer in range(len(costs))]
     ax.bar(range(len(costs)), costs, width=0.7, color=colours, zorder=2)
-    ax.set_xlim(-0.5, len(costs) - 0.5)
-    ax.set_ylim(0, 1.05 * max(costs) or 1)
-    ax.set_ylabel("cost" if unit is None else unit)
-    ax.set_xlabel("layer")
+    ax.set(xlim=(-0.5, len(costs) - 0.5), ylim=(0, 1.05 * max(costs) or 1))
+    label(ax, title, "layer", "cost" if unit is None else unit, pad=16)
     if names is not None and len(costs) <= MOST_NAMES:
         ax.set_xticks(range(len(costs)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=8)
         ax.set_xlabel("")
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    if title is not None:
-        ax.set_title(title, loc="left", fontsize=11, pad=16)
     return ax
 
 

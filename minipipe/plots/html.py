@@ -3,6 +3,7 @@
 import json
 import math
 from importlib import resources
+from pathlib import Path
 
 from ..schedules import alive_microbatches
 from .boxes import UNNUMBERED
@@ -37,8 +38,7 @@ def html(trace, path=None, title=None):
     )
     if path is None:
         return page
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(page)
+    Path(path).write_text(page, encoding="utf-8")
 
 
 def page_data(trace, title=None):

@@ -1,5 +1,6 @@
 """What one device holds, over time, by kind: parameters, gradients, stashes, caches, messages."""
 
+from .canvas import label
 from .timeline import new_axes
 
 KINDS = {  # from the ground up: what stays lies below; colours of Okabe and Ito
@@ -31,19 +32,11 @@ def ledger(trace, device, ax=None, title=None, legend=True):
     ticks = [*(float(tick) for tick, _ in entries), float(trace.makespan)]  # matplotlib knows no fractions
     kinds = [kind for kind in KINDS if any(kind in held for _, held in entries)]
     layers = [[held.get(kind, 0) / 1024 for _, held in (*entries, entries[-1])] for kind in kinds]
-    colours = [KINDS[kind] for kind in kinds]
-    ax.stackplot(ticks, layers, step="post", labels=kinds, colors=colours, linewidth=0)
-    ax.set_xlim(0, ticks[-1])
-    ax.set_ylim(bottom=0)
-    ax.set_xlabel("time (ticks)")
-    ax.set_ylabel(f"device {device} (KiB)")
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    if title:
-        ax.set_title(title, loc="left", fontsize=11)
+    ax.stackplot(
+        ticks, layers, step="post", labels=kinds, colors=[KINDS[kind] for kind in kinds], linewidth=0
+    )
+    ax.set(xlim=(0, ticks[-1]), ylim=(0, None))
+    label(ax, title, "time (ticks)", f"device {device} (KiB)")
     if legend:
-        handles, labels = ax.get_legend_handles_labels()
-        ax.legend(
-            handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9
-        )
+        ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, reverse=True)
     return ax

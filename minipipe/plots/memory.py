@@ -4,6 +4,7 @@ The curves stand alone, or under the timeline.
 """
 
 from ..schedules import alive_microbatches
+from .canvas import label
 from .places import places_of
 from .rows import height_of, rows_of
 from .timeline import figure_size, new_axes, timeline
@@ -91,8 +92,10 @@ def heights(trace):
 def _new_pair(trace):
     import matplotlib.pyplot as plt
 
-    size = figure_size([trace], sum(heights(trace)))
-    return plt.subplots(2, sharex=True, figsize=size, height_ratios=heights(trace), layout="constrained")[1]
+    return plt.subplots(
+        2, sharex=True, figsize=figure_size([trace], sum(heights(trace))), height_ratios=heights(trace),
+        layout="constrained",
+    )[1]
 
 
 def _draw(trace, curves, unit, ax, title, legend, until):
@@ -106,14 +109,8 @@ def _draw(trace, curves, unit, ax, title, legend, until):
         ticks, levels = zip(*past, (end, past[-1][1]))
         ax.step(ticks, levels, where="post", label=f"device {device}", color=COLOURS[device % len(COLOURS)],
                 linestyle=("-", "--", "-.", ":")[device % 4], linewidth=1.6)
-    ax.set_xlim(0, max(float(trace.makespan), end) or 1)
-    ax.set_ylim(0, top)
-    ax.set_xlabel("time (ticks)")
-    ax.set_ylabel(unit)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    if title:
-        ax.set_title(title, loc="left", fontsize=11)
+    ax.set(xlim=(0, max(float(trace.makespan), end) or 1), ylim=(0, top))
+    label(ax, title, "time (ticks)", unit)
     if legend:
         ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
     return ax

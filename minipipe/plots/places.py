@@ -44,14 +44,18 @@ def places_of(trace):
             copies.append({})
         copies[copy_of[i]] |= homes[i]
     copy_at = {position: copy_of[i] for position, i in first_at.items()}
-    of, n = {}, 1
-    for device in range(trace.n_devices):
-        stages = sorted((copy, stage) for (owner, stage), copy in copy_at.items() if owner == device)
-        of |= {(device, stage): place for place, (_, stage) in enumerate(stages)}
-        n = max(n, len(stages))
+    stages = [
+        sorted((copy, stage) for (owner, stage), copy in copy_at.items() if owner == device)
+        for device in range(trace.n_devices)
+    ]
+    of = {
+        (device, stage): place
+        for device, its_stages in enumerate(stages)
+        for place, (_, stage) in enumerate(its_stages)
+    }
     copies_at = {(device, copy) for (device, _), copy in copy_at.items()}
     shared = len(copies_at) > len({device for device, _ in copies_at})
-    return Places(of, n, max(1, len(copies)), shared, copy_of, copy_at)
+    return Places(of, max([1, *map(len, stages)]), max(1, len(copies)), shared, copy_of, copy_at)
 
 
 def _agree(home, other):

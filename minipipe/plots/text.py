@@ -32,10 +32,10 @@ def text(trace, width=100):
     positions = {span: _columns_of(span, unit) for span in spans}
     begin_with_letters = all(names[span.label, span.device][0].isupper() for span in spans)
     gap = 0 if begin_with_letters else 1  # 0F01F0 would be hard to read
-    cell = 1
-    for span, (first, last) in positions.items():
-        needed = len(names[span.label, span.device]) + gap
-        cell = max(cell, ceil(needed / (last - first)))
+    cell = max(
+        ceil((len(names[span.label, span.device]) + gap) / (last - first))
+        for span, (first, last) in positions.items()
+    )
     rows = {lane: ["."] * (cell * n_columns) for lane in rows_of(trace)}
     for span, (first, last) in positions.items():
         name, row = names[span.label, span.device], rows[span.device, span.lane]
@@ -43,9 +43,10 @@ def text(trace, width=100):
     _mark_what_takes_no_time(rows, trace, unit, cell, gap)
     named = [(row.name, rows[lane]) for lane, row in rows_of(trace).items()]
     per_block = max(1, width // cell)
-    starts = range(0, n_columns, per_block)
-    blocks = [_block(named, start, min(start + per_block, n_columns), cell, unit) for start in starts]
-    return "\n\n".join(blocks)
+    return "\n\n".join(
+        _block(named, start, min(start + per_block, n_columns), cell, unit)
+        for start in range(0, n_columns, per_block)
+    )
 
 
 def _columns_of(span, unit):
@@ -70,10 +71,8 @@ def _block(rows, start, stop, cell, unit):
     for column in range(start, stop):
         if column % 5 == 0 or (column == start and column % 5 < 3):
             ruler = ruler.ljust((column - start) * cell) + f"{float(column * unit):g}"
-    lines = ["tick".ljust(margin) + ruler]
-    for name, row in rows:
-        lines.append(name.ljust(margin) + "".join(row[start * cell:stop * cell]).rstrip())
-    return "\n".join(lines)
+    lines = (name.ljust(margin) + "".join(row[start * cell:stop * cell]).rstrip() for name, row in rows)
+    return "\n".join(["tick".ljust(margin) + ruler, *lines])
 
 
 def _ticks_per_column(spans, makespan):

@@ -6,6 +6,7 @@ from ..cluster import COMPUTE
 from . import legend as legends
 from .arrows import arrows as draw_arrows
 from .boxes import boxes
+from .canvas import label, new_figure
 from .colours import EDGE, STYLES, ink, styles_of
 from .places import places_of
 from .rows import MARGIN, height_of, rows_of
@@ -47,18 +48,14 @@ def timeline(
     write(ax, shown, ticks, height_of(rows))
     if arrows is not False:
         draw_arrows(ax, trace, arrows, until)
-    ax.set_xlim(0, ticks)
-    ax.set_ylim(height_of(rows) - MARGIN, -MARGIN)
+    ax.set(xlim=(0, ticks), ylim=(height_of(rows) - MARGIN, -MARGIN))
     ax.set_yticks([row.middle for row in rows.values()], [row.name for row in rows.values()])
     ax.tick_params(axis="y", length=0)
     for (_, lane), name in zip(rows, ax.get_yticklabels()):
         if lane != COMPUTE:
             name.set(color=SOFT, fontsize=SMALL)
-    ax.set_xlabel("time (ticks)")
-    for side in ("top", "right", "left"):
-        ax.spines[side].set_visible(False)
-    if title:
-        ax.set_title(title, loc="left", fontsize=11)
+    label(ax, title, "time (ticks)")
+    ax.spines["left"].set_visible(False)
     if legend and shown:
         legends.draw(ax, *legends.entries(shown, [places_of(trace)], styles), title)
     return ax
@@ -66,10 +63,8 @@ def timeline(
 
 def timeline_figure(trace, title=None):
     """A matplotlib `Figure` with the timeline of `trace`, which needs no display."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=figure_size([trace], height_of(rows_of(trace))), layout="constrained")
-    timeline(trace, ax=figure.add_subplot(), title=title)
+    figure = new_figure(*figure_size([trace], height_of(rows_of(trace))))
+    timeline(trace, figure.add_subplot(), title=title)
     return figure
 
 
@@ -140,11 +135,15 @@ def write(ax, shown, ticks, n_rows):
     points = 72 / ax.figure.dpi
     wide, high = ax.bbox.width * points / ticks, ax.bbox.height * points / n_rows
     _write_before_marks(ax, shown, wide)
-    room = {}
-    for box in shown:
-        if box.text:
-            across, down = wide * (box.right - box.left), high * (box.bottom - box.top)
-            room[box] = min(LARGEST, 0.92 * across / (DIGIT * len(box.text)), 0.9 * down)
+    room = {
+        box: min(
+            LARGEST,
+            0.92 * wide * (box.right - box.left) / (DIGIT * len(box.text)),
+            0.9 * high * (box.bottom - box.top),
+        )
+        for box in shown
+        if box.text
+    }
     legible = {box: size for box, size in room.items() if size >= SMALLEST}
     common = min((size for box, size in legible.items() if box.text.isdigit()), default=LARGEST)
     for box, size in legible.items():

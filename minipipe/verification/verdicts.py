@@ -5,7 +5,7 @@ Each verdict runs `pipe` on the mini-batch X, Y, so that `pipe.trace` is the tra
 
 import numpy as np
 
-from ..functions import even_slices, leaves
+from ..functions import even_slices, leaves, sum_in_order
 from ..layers import every_layer
 from ..layers.through import backward_through, forward_through, prepare_forward
 from ..network import Sequential, sum_of_tied
@@ -32,17 +32,14 @@ def equals_same_groups(pipe, X, Y):
     """
     X, Y = pipe.checked_batch(X, Y)
     reference = Sequential(pipe.layers, pipe.loss)
-    layers, J, sums = reference.layers, 0, None
+    layers, J, of_parts = reference.layers, 0, []
     for part in even_slices(X.shape[-1], pipe.n_microbatches):
         prepare_forward(every_layer(layers), training=True, step=pipe.n_steps, first_sample=part.start)
         J = J + pipe.loss.forward(forward_through(layers, X[..., part], {}), Y[..., part], X.shape[-1])
         _, gradients = backward_through(layers, pipe.loss.backward(), {})
-        gradients = [leaves(pair) for pair in gradients]
-        if sums is None:
-            sums = gradients
-        else:
-            sums = [[a + b for a, b in zip(*pair)] for pair in zip(sums, gradients)]
+        of_parts.append([leaves(pair) for pair in gradients])
     pipe.loss.cache = None
+    sums = [[sum_in_order(terms) for terms in zip(*of_layer)] for of_layer in zip(*of_parts)]
     for indices in reference.ties.values():
         total = sum_of_tied([sums[index][0] for index in indices])
         for index in indices:
