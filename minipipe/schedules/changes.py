@@ -77,7 +77,7 @@ def in_copies(schedule, n):
         raise ValueError(f"n={n!r} copies of the network must be a whole number of at least 1")
     if n == 1:
         return schedule
-    M, copies = schedule.n_microbatches, schedule.copy_of or (0,) * schedule.n_microbatches
+    M = schedule.n_microbatches
     devices = tuple(
         tuple(_later(action, c * M) for action in order) for c in range(n) for order in schedule.devices
     )
@@ -86,7 +86,7 @@ def in_copies(schedule, n):
         devices=devices,
         n_microbatches=n * M,
         name=f"{schedule.name} in {n} copies",
-        copy_of=tuple(c * schedule.n_copies + copy for c in range(n) for copy in copies),
+        copy_of=tuple(c * schedule.n_copies + copy for c in range(n) for copy in schedule.copies),
         versions=tuple(row * n for row in schedule.versions),
     )
 

@@ -136,9 +136,8 @@ class _Device:
         return self.ahead and max(accumulate(changes, initial=alive)) <= self.most
 
     def _do(self, action):
-        kind, stage, microbatch = action
         self.alive += action.alive
-        if kind == "I":
-            self.weights.append(Action("W", stage, microbatch))
+        if action.kind == "I":
+            self.weights.append(action._replace(kind="W"))
         self.actions.append(action)
         return action

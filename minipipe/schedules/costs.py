@@ -62,9 +62,11 @@ class Costs:
 
     def table(self, n_stages):
         """{kind: list of ticks over the stages}, where given; `ValueError` for one that no clock can keep."""
-        given = {kind: cost for kind, cost in vars(self).items() if cost is not None or kind in ("F", "B")}
-        given.pop("message_bytes", None)
-        table = {kind: _per_stage(kind, given[kind], n_stages, may_be_0=kind in CLOSING) for kind in given}
+        table = {}
+        for kind in ("F", "B", "R", "I", "W", "FB", "A", "U"):
+            cost = getattr(self, kind)
+            if cost is not None or kind in ("F", "B"):
+                table[kind] = _per_stage(kind, cost, n_stages, may_be_0=kind in CLOSING)
         B, I, W = (table.get(kind) for kind in "BIW")
         if I is None:
             I = [b / 2 for b in B] if W is None else _difference("I = B - W", B, W)
