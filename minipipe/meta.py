@@ -105,7 +105,7 @@ class MetaArray(NDArrayOperatorsMixin):
         return MetaArray(_along(self.shape, axis, *np.shape(indices)), self.dtype)
 
     def _picked(self, key):
-        if any(getattr(part, "dtype", None) == bool for part in key):
+        if any(getattr(part, "dtype", None) == np.bool_ for part in key):
             raise TypeError(
                 "how many numbers a mask leaves is not known without the numbers: multiply by the mask"
             )

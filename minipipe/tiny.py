@@ -84,7 +84,7 @@ def run(layers, X, Y, K, M, schedule):
     inbox = {(0, "F", i): X_parts[i] for i in range(M)}  # (device, action): what that action needs
     J, actions, busy_until = 0, [], [0] * K
     for tick in range(3 * K * M + 1):  # long enough even for one device at a time
-        for device, kind, i, start, end in actions:
+        for device, kind, i, _, end in actions:
             if end == tick:  # the action is done: its result goes to the device that needs it
                 stage, message = stages[device], inbox.pop((device, kind, i))
                 if kind == "B":

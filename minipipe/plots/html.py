@@ -117,7 +117,7 @@ def _number(time):
 def _step(trace):
     """What the arrow keys move by: one tick, or a power of ten if that is too far or too little."""
     whole = all(float(span.start).is_integer() and float(span.end).is_integer() for span in trace.spans)
-    if trace.makespan <= 0 or (whole or trace.makespan >= 10) and trace.makespan <= LONG:
+    if trace.makespan <= 0 or ((whole or trace.makespan >= 10) and trace.makespan <= LONG):
         return 1
     return 10.0 ** math.floor(math.log10(trace.makespan / 100))
 
