@@ -44,7 +44,8 @@ class Message:
     @property
     def row(self):
         times = self.sent, self.arrives, self.received
-        return self.label, self.source, self.to, *times, self.n_bytes, self.sender.name, self.receiver and self.receiver.name
+        lanes = self.sender.name, self.receiver and self.receiver.name
+        return self.label, self.source, self.to, *times, self.n_bytes, *lanes
 
 
 @dataclass

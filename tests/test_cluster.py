@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.cluster import Cluster, Compute, DeadlockError, Idle, Link, MemoryLimitError, Message, Receive, Send
+from minipipe.cluster import (
+    Cluster, Compute, DeadlockError, Idle, Link, MemoryLimitError, Message, Receive, Send,
+)
 from minipipe.cluster.memory import own
 
 
 def ring(device, n_devices, parts):
-    """A ring all-reduce: after it, `parts` holds the sum over devices in every place. Not a pipeline at all."""
+    """A ring all-reduce, no pipeline at all: after it, `parts` holds the sum over devices in every place."""
     for step in range(2 * (n_devices - 1)):
         place = (device - step) % n_devices
         yield Send(f"part {place} of step {step}", parts[place], to=(device + 1) % n_devices)
@@ -64,7 +66,10 @@ def test_traces_differ_when_messages_or_memory_do():
     small, large = (Cluster([sender(1, size), receiver(1)]).run() for size in (1, 2))
     assert small.spans == large.spans and small != large and small != "a trace"
     kept = np.zeros(8)
-    nothing, something = (Cluster([sender(1), receiver(1)], holdings=[lambda: {"kept": held}] * 2).run() for held in ([], [kept]))
+    nothing, something = (
+        Cluster([sender(1), receiver(1)], holdings=[lambda: {"kept": held}] * 2).run()
+        for held in ([], [kept])
+    )
     assert nothing.messages == something.messages
     assert Cluster([sender(1), receiver(1)], holdings=[lambda: {"kept": kept}] * 2).run() == something
     assert Cluster([sender(1), receiver(1)], holdings=[dict, dict]).run() != something
@@ -130,7 +135,9 @@ def test_every_idle_span_has_its_reason():
         yield Send("y", 1, to=0)
 
     trace = Cluster([first(), second()], duration=lambda label: 2).run()
-    assert trace.idle == [Idle(1, 0, 2, "fill", "x", 0), Idle(0, 2, 6, "wait", "y", 1), Idle(1, 6, 8, "drain")]
+    assert trace.idle == [
+        Idle(1, 0, 2, "fill", "x", 0), Idle(0, 2, 6, "wait", "y", 1), Idle(1, 6, 8, "drain"),
+    ]
     assert str(trace.idle[1]) == "device 0 idle from 2 to 6: wait, waiting for y from device 1"
 
 
@@ -138,9 +145,11 @@ def test_every_idle_span_has_its_reason():
 @given(st.integers(1, 5), st.integers(1, 6), st.sampled_from(["naive", "gpipe", "1f1b"]),
        st.lists(st.integers(1, 4), min_size=5, max_size=5), st.integers(0, 3))
 def test_work_and_idle_spans_cover_every_device_from_beginning_to_end(K, M, name, costs, latency):
-    trace = mp.simulate(mp.schedules.build(name, K, M), mp.Costs(F=costs[:K], B=costs[::-1][:K]), Link(latency=latency))
+    schedule = mp.schedules.build(name, K, M)
+    trace = mp.simulate(schedule, mp.Costs(F=costs[:K], B=costs[::-1][:K]), Link(latency=latency))
     for device in range(K):
-        edges = sorted([(s.start, s.end) for s in trace.spans_of(device)] + [(i.start, i.end) for i in trace.idle if i.device == device])
+        gaps = [span for span in trace.idle if span.device == device]
+        edges = sorted((span.start, span.end) for span in [*trace.spans_of(device), *gaps])
         assert edges[0][0] == 0 and edges[-1][1] == trace.makespan
         assert all(before[1] == after[0] for before, after in zip(edges, edges[1:]))
     idle = sum(span.end - span.start for span in trace.idle)
@@ -186,11 +195,13 @@ def waits(source, label="x"):
 def test_deadlock_names_the_cycle():
     with pytest.raises(DeadlockError) as error:
         Cluster([waits(1), waits(2), waits(1)]).run()
-    assert "device 1 waits for x from device 2, device 2 waits for x from device 1: a cycle" in str(error.value)
+    words = "device 1 waits for x from device 2, device 2 waits for x from device 1: a cycle"
+    assert words in str(error.value)
 
 
 def test_deadlock_names_the_device_that_has_finished():
-    with pytest.raises(DeadlockError, match="device 0 waits for x from device 1: and device 1 has finished without sending it"):
+    words = "device 0 waits for x from device 1: and device 1 has finished without sending it"
+    with pytest.raises(DeadlockError, match=words):
         Cluster([waits(1), iter_nothing()]).run()
 
 
@@ -207,7 +218,7 @@ def iter_nothing():
 
 
 def test_memory_is_counted_in_bytes_of_arrays_really_held():
-    """A device that keeps 100 bytes, then 300 more, then frees all: the work of a Compute counts while it lasts."""
+    """A device keeps 100 bytes, 300 more, and then frees all: the work of a Compute counts while it lasts."""
     kept = {}
 
     def keep(name, n):
@@ -252,16 +263,19 @@ def test_the_memory_limit_stops_the_run_and_lists_what_was_held():
     cluster(500).run()
     with pytest.raises(MemoryLimitError) as error:
         cluster(499).run()
-    assert "device 0 holds 500 bytes at tick 4, above its limit of 499: pages 500; raise the limit by 1 bytes" in str(error.value)
+    assert (
+        "device 0 holds 500 bytes at tick 4, above its limit of 499: pages 500; raise the limit by 1 bytes"
+    ) in str(error.value)
 
 
 def test_the_memory_limit_is_the_peak_to_the_byte():
-    """For a whole pipeline, with messages on slow links: the limit passes at the counted peak, and not below."""
+    """A whole pipeline, with messages on slow links: the limit passes at the counted peak, and not below."""
     X, Y = (part[:, :24] for part in mp.datasets.digits().train)
     layers = [mp.Linear(64, 16), mp.ReLU(), mp.Linear(16, 16), mp.ReLU(), mp.Linear(16, 10)]
 
     def pipe(limit=None):
-        return mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 6, "gpipe", link=Link(latency=1), memory_limit=limit)
+        slow, loss = Link(latency=1), mp.SoftmaxCrossEntropy()
+        return mp.Pipeline(layers, loss, 3, 6, "gpipe", link=slow, memory_limit=limit)
 
     counted = pipe()
     counted.forward_backward(X, Y)
@@ -327,7 +341,8 @@ def test_programs_that_make_no_sense_are_told_so(program, words):
 @pytest.mark.parametrize("make, words", [
     (lambda: Link(latency=-1), "latency=-1 must be finite and at least 0"),
     (lambda: Link(bandwidth=0), "bandwidth=0 must be above 0"),
-    (lambda: Link(bandwidth=None), "bandwidth=None must be above 0 bytes per tick: leave it out for no limit"),
+    (lambda: Link(bandwidth=None),
+     "bandwidth=None must be above 0 bytes per tick: leave it out for no limit"),
     (lambda: Link(latency="1"), "latency=1 must be finite"),
     (lambda: Cluster([sender(1)], duration=lambda label: -1).run(), "make 0 on device 0 has duration -1"),
     (lambda: Cluster([sender(1)], duration=lambda label: math.nan).run(), "duration nan"),

@@ -178,8 +178,8 @@ def test_tied_layers_are_updated_with_the_sum_in_the_order_too():
     reference = mp.Pipeline(layers, LOSS, 3, 4, "1f1b")
     J = reference.forward_backward(X, Y)
     reference.step(mp.SGD(0.5))
-    on_one_device = Schedule.from_text([
-        "0F0 1F0 2F0 2B0 1B0 0B0 0F1 1F1 2F1 2B1 1B1 0B1",  # here the sums of stage 0 are the last to be there
+    on_one_device = Schedule.from_text([  # here the sums of stage 0 are the last to be there
+        "0F0 1F0 2F0 2B0 1B0 0B0 0F1 1F1 2F1 2B1 1B1 0B1",
         "0F2 1F2 2F2 2B2 1B2 0B2 0F3 1F3 2F3 2B3 1B3 0B3",
     ], copy_of=(0, 0, 1, 1))
     for plain in (build("1f1b", 3, 4), in_copies(build("1f1b", 3, 2), 2), on_one_device):

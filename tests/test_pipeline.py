@@ -289,7 +289,8 @@ def test_a_function_can_make_the_schedule():
     """With n_stages and the number of micro-batches; without updates it is for one mini-batch."""
     X, Y = mini_batch()
     pipe = pipeline(schedule=mp.schedules.one_f_one_b)
-    assert pipe.schedule == build("1f1b", 3, 4) and pipe.forward_backward(X, Y) == pipeline().forward_backward(X, Y)
+    assert pipe.schedule == build("1f1b", 3, 4)
+    assert pipe.forward_backward(X, Y) == pipeline().forward_backward(X, Y)
 
 
 def test_numpy_integers_are_counts_like_any_other():

@@ -391,7 +391,7 @@ def test_a_comparison_has_one_time_axis_titles_and_one_legend():
         assert len(ax.texts) == len(trace.spans)
     with pytest.raises(ValueError, match="nothing to compare"):
         plots.compare({})
-    with pytest.raises(ValueError, match="pass {name: trace}"):
+    with pytest.raises(ValueError, match=r"pass {name: trace}"):
         plots.compare(next(iter(traces.values())))
     fractions = mp.simulate(
         build("gpipe", 2, 2), mp.Costs(F=Fraction(1, 3), B=Fraction(2, 3)), mp.Link(latency=Fraction(1, 3))
@@ -428,7 +428,7 @@ def test_a_film_uncovers_what_has_happened(memory, tmp_path):
     animation._draw_was_started = True  # else matplotlib warns that this film was never shown
     with pytest.raises(ValueError, match="does not advance"):
         plots.animate(trace, ticks_per_frame=0)
-    with pytest.raises(ValueError, match="frames of .* ticks, above 100,000: use at least"):
+    with pytest.raises(ValueError, match=r"frames of .* ticks, above 100,000: use at least"):
         plots.animate(trace, ticks_per_frame=1e-9)
     with pytest.raises(ValueError, match="in frames of inf ticks does not advance"):
         plots.animate(trace, ticks_per_frame=float("inf"))

@@ -1,4 +1,4 @@
-"""One run and the next: ticks, failures and interruptions, runs that are left, bytes that are counted only once."""
+"""One run and the next: ticks, failures, interruptions, runs that are left, bytes counted only once."""
 
 import copy
 
@@ -20,7 +20,7 @@ def mini_batch(m=16, seed=0, dtype=np.float64):
 
 
 def state(pipe):
-    """All that a run can change: parameters, running statistics, what the optimizers keep, the number of updates."""
+    """All that a run can change: parameters, running statistics, the optimizers' memory, n_steps."""
     arrays = [getattr(layer, name) for layer in pipe.layers for name in layer.arrays]
     kept = [stage.optimizer_state() for stage in pipe.stages]
     own = [optimizer._memory for optimizer in pipe._optimizers or []]
@@ -55,7 +55,9 @@ def pipeline(name, layers=LAYERS, optimizer=mp.Adam(0.01), **options):
     if order is None:
         return mp.AsynchronousPipeline(layers, LOSS, 3, optimizer, **options)
     recompute = name == "recomputed"
-    return mp.Pipeline(layers, LOSS, 3, 4, order, recompute, optimizer=optimizer if "U" in order.kinds else None, **options)
+    if "U" not in order.kinds:
+        optimizer = None
+    return mp.Pipeline(layers, LOSS, 3, 4, order, recompute, optimizer=optimizer, **options)
 
 
 def go(pipe, *batches):
@@ -95,11 +97,10 @@ class Fails(Layer):
 @pytest.mark.parametrize("link", [mp.Link(), mp.Link(latency=2, bandwidth=64)], ids=["free", "slow"])
 def test_ticking_through_all_reduces_and_updates_equals_running(order, link):
     X, Y = mini_batch(25)
-    costs = mp.Costs(F=1, B=2, A=3, U=2)
+    K, M, costs = order.n_stages, order.n_microbatches, mp.Costs(F=1, B=2, A=3, U=2)
     optimizer = mp.Adam(0.01) if "U" in order.kinds else None
     ran, ticked = (
-        mp.Pipeline(LAYERS, LOSS, order.n_stages, order.n_microbatches, order, costs=costs, link=link, optimizer=optimizer)
-        for _ in range(2)
+        mp.Pipeline(LAYERS, LOSS, K, M, order, costs=costs, link=link, optimizer=optimizer) for _ in range(2)
     )
     for _ in range(2):
         J = ran.forward_backward(X, Y)
@@ -115,8 +116,11 @@ def test_ticking_through_all_reduces_and_updates_equals_running(order, link):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("way, at", [("forward", 1), ("forward", 4), ("backward", 1), ("backward", 4)])
 @pytest.mark.parametrize("name", ORDERS)
-def test_an_interrupted_run_leaves_everything_as_it_was_and_the_next_one_works(monkeypatch, name, way, at, error):
-    """Parameters, running statistics, the optimizers' memory, n_steps; then the same bits as without the interruption."""
+def test_an_interrupted_run_leaves_everything_as_it_was_and_the_next_one_works(
+    monkeypatch, name, way, at, error
+):
+    """Parameters, running statistics, the optimizers' memory, n_steps;
+    then the same bits as without the interruption."""
     layers = [*LAYERS[:2], Fails(), *LAYERS[2:]]
     pipe, untouched = pipeline(name, layers), pipeline(name, layers)
     batches = [mini_batch(seed=seed) for seed in range(5)]
@@ -180,7 +184,8 @@ def test_two_pipelines_of_one_list_of_layers_share_nothing(name):
     while first.tick() | second.tick():
         pass
     assert first.J == alone.J != second.J and equal(state(first), state(alone))
-    assert not {id(array) for array in leaves(parameters(first))} & {id(array) for array in leaves(parameters(second))}
+    ids, others = ({id(array) for array in leaves(parameters(pipe))} for pipe in (first, second))
+    assert not ids & others
     assert optimizer._memory == {}
 
 
@@ -192,7 +197,7 @@ def test_the_costs_of_a_training_are_their_callers():
     assert pipe.J == last
 
 
-# What a run has held is taken for the next one of its kind. Each of these changes what is held between two runs.
+# What a run has held is taken for the next one of its kind. Each of these changes what is held in between.
 
 
 def other_dtype_of_parameters(pipe):
@@ -224,9 +229,11 @@ def nothing(pipe):
     pass
 
 
-@pytest.mark.parametrize("change", [other_dtype_of_parameters, first_optimizer, other_optimizer, ticks_in_between, nothing])
+@pytest.mark.parametrize("change", [
+    other_dtype_of_parameters, first_optimizer, other_optimizer, ticks_in_between, nothing,
+])
 @pytest.mark.parametrize("batch", [
-    mini_batch(), mini_batch(17), mini_batch(16, 1, np.float32), (mini_batch()[0].astype(int), mini_batch()[1].astype(int)),
+    mini_batch(), mini_batch(17), mini_batch(16, 1, np.float32), mini_batch(dtype=int),
 ], ids=["equal", "ragged", "float32", "int"])
 def test_bytes_are_those_of_a_run_that_counts(change, batch):
     pipe = pipeline("step")
@@ -240,7 +247,7 @@ def test_bytes_are_those_of_a_run_that_counts(change, batch):
 
 
 def test_bytes_of_another_order_of_the_same_size_are_counted_again():
-    """A function that makes PipeDream first, and then its variant with vertical sync, which keeps more versions."""
+    """A function makes PipeDream first, and then its variant with vertical sync: that keeps more versions."""
     variants = {"vertical_sync": False}
     pipe = pipeline("no flush", optimizer=mp.SGD(0.1), schedule=lambda K, M: pipedream(K, M, **variants))
     pipe.train([mini_batch()] * 6)
@@ -293,11 +300,11 @@ class KeepsIndices(Layer):
 def test_layers_of_a_user_may_keep_what_they_like():
     """Their bytes depend on the data, so they are counted each time, inside of other layers too."""
     for layer in (KeepsIndices(), mp.Residual(KeepsIndices())):
-        pipe, counted = (
-            mp.Pipeline([mp.Linear(4, 6), layer, mp.Linear(6, 3)], LOSS, 3, 4, memory_limit=limit) for limit in (None, 1e9)
-        )
+        layers = [mp.Linear(4, 6), layer, mp.Linear(6, 3)]
+        pipe, counted = (mp.Pipeline(layers, LOSS, 3, 4, memory_limit=limit) for limit in (None, 1e9))
         for seed in range(3):
-            assert pipe.forward_backward(*mini_batch(seed=seed)) == counted.forward_backward(*mini_batch(seed=seed))
+            X, Y = mini_batch(seed=seed)
+            assert pipe.forward_backward(X, Y) == counted.forward_backward(X, Y)
             assert ledgers(pipe) == ledgers(counted)
 
 
@@ -312,7 +319,8 @@ def test_gradients_of_a_users_layer_are_not_written_into():
     pipe.forward_backward(*mini_batch())
     assert np.array_equal(pipe.layers[0].W, before)
     dW, db = pipe.gradients[0]
-    assert np.array_equal(dW, before + before + (before + before)) and np.array_equal(db, np.full((3, 1), 4.0))
+    assert np.array_equal(dW, before + before + (before + before))
+    assert np.array_equal(db, np.full((3, 1), 4.0))
 
 
 @pytest.mark.parametrize("name", ["main", "0F0", "sums of stage 0"])

@@ -14,9 +14,10 @@ ANY = "any device"  # the source of a Receive that takes whatever comes first
 
 
 class Label(NamedTuple):
-    """A name for a piece of work, and the kind of work that it is: pictures give each kind a colour and an entry in the legend.
+    """A name for a piece of work, and the kind of work that it is.
 
-    Any object can be the label of a request; one that has a `kind`, as an action of a schedule has, is of that kind.
+    Pictures give each kind a colour and an entry in the legend. Any object can be the label of a request; one
+    that has a `kind`, as an action of a schedule has, is of that kind.
 
     >>> print(Label("add 3", kind="add"))
     add 3
