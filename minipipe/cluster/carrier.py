@@ -43,11 +43,7 @@ class Carrier:
         self._ways = {}    # {(source, to): `_way` of this pair}
         self._passed = {}  # {link (source, to), or number of a port: (tick when it is free, row of its last)}
         self._queues = {}  # {(source, ) or (source, to): its messages, and since when each of them waits}
-        self._all_free = not (self._links or self._ports)
-
-    def is_free(self, source, to):
-        """Whether a message arrives when it is sent."""
-        return self._all_free or source == to
+        self.all_free = not (self._links or self._ports)  # then a message arrives when it is sent
 
     def link(self, source, to):
         """The `Link` between two devices."""

@@ -58,6 +58,7 @@ class Cluster:
         self.failure = None  # the exception that has stopped the run
         self._duration = duration or (lambda label: 1)
         self._agenda = [(0, RESUME, lane.number) for lane in self._lanes]  # a heap, earliest first
+        self._starting = []  # a heap of the numbers of the lanes that will start a Compute in this tick
         self._record = Record([(lane.device, lane.name) for lane in self._lanes])
         self._accounts = None
         if holdings is not None:
@@ -105,11 +106,13 @@ class Cluster:
 
     def _advance(self, until):
         """Do all that happens before tick `until`; at `until`, end what is over, but start nothing."""
-        agenda, lanes = self._agenda, self._lanes
-        while agenda and agenda[0] < (until, START):
+        agenda, lanes, last = self._agenda, self._lanes, (until, START)
+        while agenda and agenda[0] < last:
             now, phase, number = heappop(agenda)
             if phase == RESUME:
-                self._resume(lanes[number], now)
+                self._resume(lanes[number], now, until)
+                while self._starting and not (agenda and agenda[0] < (now, START)):
+                    self._start(lanes[heappop(self._starting)], now)
             elif phase == START:
                 self._start(lanes[number], now)
             elif phase == PORTS:
@@ -120,7 +123,7 @@ class Cluster:
             waits = [Wait(lane.device, lane.name, *lane.waits_for) for lane in lanes if lane.waits_for]
             raise DeadlockError(deadlock_message(waits))
 
-    def _resume(self, lane, now):
+    def _resume(self, lane, now, until):
         """Serve the requests of one program until one of them takes time."""
         if self._accounts is not None:
             self._accounts.resumed(lane, now)
@@ -135,7 +138,10 @@ class Cluster:
             kind = type(request)
             if kind is Compute:
                 lane.starts = request
-                heappush(self._agenda, (now, START, lane.number))
+                if now < until:
+                    heappush(self._starting, lane.number)
+                else:
+                    heappush(self._agenda, (now, START, lane.number))
                 return
             if kind is Receive:
                 message = self._mail.receive(lane, request, now)

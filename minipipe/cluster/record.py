@@ -30,18 +30,19 @@ class Record:
 
     def sends(self, label, source, to, now, n_bytes, lane):
         """A message is sent; the index of its row."""
-        row = len(self.messages)
-        self.messages += (label, source, to, now, None, None, n_bytes, lane, None)
+        messages = self.messages
+        row = len(messages)
+        messages += (label, source, to, now, None, None, n_bytes, lane, None)
         return row
 
-    def arrives(self, message):
-        """It is known when a message arrives."""
-        self.messages[message.row + ARRIVED] = message.arrival
+    def arrives(self, row, tick):
+        """It is known when the message of this row arrives."""
+        self.messages[row + ARRIVED] = tick
 
-    def receives(self, message, tick, lane):
-        """A message is received by a lane."""
-        self.messages[message.row + RECEIVED] = tick
-        self.messages[message.row + RECEIVER] = lane
+    def receives(self, row, tick, lane):
+        """The message of this row is received by a lane."""
+        messages = self.messages
+        messages[row + RECEIVED], messages[row + RECEIVER] = tick, lane
 
     def snapshot(self):
         """A record of what has happened so far, which does not change when the run goes on."""

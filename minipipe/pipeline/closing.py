@@ -22,18 +22,22 @@ class Closing:
         self._sums = [action for action in schedule.devices[device] if action.kind == "A"]
         self._over = set()  # the names of all-reduces that this device knows to be over
 
-    def perform(self, action, inputs, update):
-        """A program: an `A` only starts its all-reduce; a `U` first waits for the sums that it applies.
+    def around(self, perform):
+        """`perform`, as `program` takes it, with what an `A` and a `U` need.
 
-        update: what `perform` is for `program`, for the `U` itself.
+        An `A` only starts its all-reduce; a `U` first waits for the sums that it applies.
         """
-        if action.kind == "A":
-            yield Send(_begin(action), None, self._device)
-            return [{}]
-        if self._has_A:
-            yield from self._wait_for(self._sums if self._ties else [action])
-        yield from self._exchange_tied()
-        return (yield from update(action, inputs))
+        def perform_any(action, inputs):
+            if action.kind == "A":
+                yield Send(_begin(action), None, self._device)
+                return [{}]
+            if action.kind == "U":
+                if self._has_A:
+                    yield from self._wait_for(self._sums if self._ties else [action])
+                yield from self._exchange_tied()
+            return (yield from perform(action, inputs))
+
+        return perform_any
 
     def communicate(self):
         """The program of the communication lane: the all-reduces, in the order in which they are started."""

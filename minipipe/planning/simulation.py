@@ -1,5 +1,8 @@
 """The run of a schedule without any arithmetic."""
 
+import gc
+from contextlib import contextmanager
+
 from ..cluster import Link
 from ..pipeline.program import cluster_of, without_numbers
 from ..pipeline.wires import Wires
@@ -33,7 +36,8 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None):
             "pass one, such as build('1f1b', n_stages, n_microbatches)"
         )
     checked_costs(costs)
-    return simulation_of(schedule.validate(), costs, link, footprints).run()
+    with collector_paused():
+        return simulation_of(schedule.validate(), costs, link, footprints).run()
 
 
 def simulation_of(schedule, costs=Costs(), link=Link(), footprints=None):
@@ -45,3 +49,15 @@ def simulation_of(schedule, costs=Costs(), link=Link(), footprints=None):
         schedule, costs, link, foreseen.wires, foreseen.perform,
         foreseen.stages, foreseen.ties, foreseen.holdings(),
     )
+
+
+@contextmanager
+def collector_paused():
+    """Python does not look for cyclic garbage meanwhile: a simulation leaves many small rows, and no garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
