@@ -9,9 +9,7 @@ import os
 import subprocess
 import sys
 
-from ..planning import simulate
-from ..schedules import BUILDERS
-from .benchmarks import ROWS, milliseconds, pytorch
+from .benchmarks import ROWS, pytorch
 
 PURPOSE = "measure training steps and layers, beside PyTorch if it is installed, and the simulator"
 EPILOG = """example:
@@ -21,11 +19,6 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB
 KERNEL, OTHER_KERNEL = "OPENBLAS_CORETYPE", "Zen"
 INSIDE = "MINIPIPE_BENCH_INSIDE"
 PATIENCE = 1.0  # times as many rounds as a row says
-SIMULATIONS = [  # name, devices, micro-batches, seconds asked
-    ("1f1b", 128, 1024, 1.2), ("1f1b", 128, 2048, None), ("1f1b", 128, 4096, None),
-    ("interleaved-zb", 32, 256, 0.25), ("interleaved-zb", 32, 512, None), ("interleaved-zb", 32, 1024, None),
-]
-
 LINE = "{:66} {:>10} {:>28} {:>7} {:>7} {:>8}"
 
 
@@ -45,8 +38,6 @@ def run(options):
     with _process() as chosen, _process(OTHER_KERNEL) as other:
         for index in range(len(ROWS)):
             print(_line(ROWS[index], _ask(chosen, index), _ask(other, index)), flush=True)
-    for row in SIMULATIONS:
-        print(_simulation(*row), flush=True)
     if pytorch() is None:
         print("no PyTorch: it is not installed, so these rows have no ratio")
 
@@ -89,21 +80,4 @@ def _line(row, chosen, other):
         return LINE.format(*measured, f"no {row.beside}", "-", "-", asked)
     return LINE.format(
         *measured, f"{row.beside} {beside:.2f} {row.unit}", f"{ratio:.2f}", f"{other[2]:.2f}", asked
-    )
-
-
-def _simulation(name, n_devices, n_microbatches, seconds_asked):
-    """Building, validating and simulating; for 1F1B, simulating alone, which validates, too."""
-    builder = BUILDERS[name]
-    built = builder(n_devices, n_microbatches)
-
-    def run():
-        simulate(built if name == "1f1b" else builder(n_devices, n_microbatches))
-
-    ms = min(milliseconds(run, in_a_row=1) for _ in range(3))
-    n_actions = sum(map(len, built.devices))
-    what = f"simulator, {name}, K = {n_devices}, M = {n_microbatches:,}: {n_actions:,} actions"
-    asked = f"<= {1e3 * seconds_asked:,.0f}" if seconds_asked else "-"
-    return LINE.format(
-        what, f"{ms:,.0f} ms", f"{1e3 * n_actions / ms:,.0f} actions/s", "-", "-", asked
     )

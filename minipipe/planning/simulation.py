@@ -53,7 +53,7 @@ def simulation_of(schedule, costs=Costs(), link=Link(), footprints=None):
 
 @contextmanager
 def collector_paused():
-    """Python does not look for cyclic garbage meanwhile: a simulation leaves many small rows, and no garbage."""
+    """Python does not look for cyclic garbage meanwhile: a simulation leaves many rows, and no garbage."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
