@@ -13,7 +13,9 @@ from . import (
     schedules,
     verification,
 )
-from .cluster import Cluster, Compute, DeadlockError, Link, MemoryLimitError, Receive, Send, Trace
+from .cluster import (
+    ANY, Cluster, Compute, DeadlockError, Label, Link, MemoryLimitError, Port, Receive, Send, Trace,
+)
 from .description import describe
 from .functions import accuracy, one_hot
 from .layers import *  # noqa: F403 (what a room hands on stands there, in its __all__)
@@ -27,10 +29,10 @@ from .schedules import Costs, Overlap, Schedule, ScheduleError
 from .training import fit
 
 __all__ = [
-    "Cluster", "Compute", "Costs", "DeadlockError", "Link", "MemoryLimitError", "Overlap", "Receive",
-    "Schedule", "ScheduleError", "Send", "Sequential", "Trace", "accuracy", "cluster", "costs_of_layers",
-    "datasets", "describe", "exact", "fit", "footprints", "measure", "models", "one_hot", "partition",
-    "plots", "schedules", "simulate", "verification", "what_fits",
+    "ANY", "Cluster", "Compute", "Costs", "DeadlockError", "Label", "Link", "MemoryLimitError", "Overlap",
+    "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential", "Trace", "accuracy", "cluster",
+    "costs_of_layers", "datasets", "describe", "exact", "fit", "footprints", "measure", "models", "one_hot",
+    "partition", "plots", "schedules", "simulate", "verification", "what_fits",
 ]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
 __all__.sort()

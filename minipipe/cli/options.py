@@ -67,8 +67,8 @@ def add_copies(parser):
         nargs="+",
         default=[],
         metavar="COPY",
-        help="of your own schedule with two copies of the network: "
-        "0 or 1 for each micro-batch, the copy that it passes through",
+        help="of your own schedule with copies of the network: "
+        "for each micro-batch, the copy that it passes through, 0, 1, ...",
     )
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from numbers import Integral
 
-from .closing import wrong_closings
+from .closing_faults import wrong_closings
 from .deadlock import deadlock
 from .limits import one_for_each
 from .playing import play
