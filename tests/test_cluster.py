@@ -1,6 +1,7 @@
 """The clock, the links, the memory and the trace, with programs that know nothing of neural networks."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -366,3 +367,14 @@ def test_own_copies_whatever_holds_arrays():
     copy, n_bytes = own(message)
     A[:] = 9
     assert type(copy) is Message and n_bytes == 48 and copy.label["A"].max() == 5
+
+
+def test_a_device_counts_in_numbers_of_its_own():
+    """Another device that works at the same tick in floats does not make floats of exact fractions."""
+    def program(ticks):
+        for _ in range(3):
+            yield Compute("work", ticks=ticks)
+
+    trace = Cluster([program(Fraction(1, 2)), program(0.5)]).run()
+    assert [span.end for span in trace.spans_of(0)] == [Fraction(1, 2), 1, Fraction(3, 2)]
+    assert all(type(span.end) is Fraction for span in trace.spans_of(0))

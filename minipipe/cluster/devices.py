@@ -34,8 +34,9 @@ class Lane:
     program, resume: a generator; `resume(answer)` goes on with it, up to its next request.
     answer: what the program is resumed with.
     starts: a Compute that it has come to in this tick.
-    waits_for, since: (label, other device, whether that one is to ask for it) of a message that nobody knows
-        the arrival of.
+    waits_for: (label, other device, whether that one is to ask for it) of a message that nobody knows the
+        arrival of.
+    since: the tick at which it came to the Compute, or began to wait.
     work: the arguments of its Compute, and what that has returned.
     """
 

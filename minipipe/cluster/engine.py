@@ -112,7 +112,8 @@ class Cluster:
             if phase == RESUME:
                 self._resume(lanes[number], now, until)
                 while self._starting and not (agenda and agenda[0] < (now, START)):
-                    self._start(lanes[heappop(self._starting)], now)
+                    lane = lanes[heappop(self._starting)]
+                    self._start(lane, lane.since)  # its own number: others may count this tick in floats
             elif phase == START:
                 self._start(lanes[number], now)
             elif phase == PORTS:
@@ -137,7 +138,7 @@ class Cluster:
                 return
             kind = type(request)
             if kind is Compute:
-                lane.starts = request
+                lane.starts, lane.since = request, now
                 if now < until:
                     heappush(self._starting, lane.number)
                 else:
