@@ -191,8 +191,8 @@ class Cluster:
                 lane.answer = request.function(*request.args)
             else:
                 lane.answer = self._accounts.call(lane, request.function, request.args, now)
-        else:
-            self._count_received(lane, now)
+        elif self._accounts is not None:
+            self._accounts.after_receiving(lane.device, now)
         end = now + ticks
         self._record.spans += (lane.number, label, now, end)
         heappush(self._agenda, (end, RESUME, lane.number))

@@ -171,7 +171,8 @@ class Mail:
 
     def _wait(self, lane, source, label, message, now):
         """Nobody knows yet when the message arrives; it is None if it has not even been sent."""
-        self._count_received(lane, now)
+        if self._accounts is not None:
+            self._accounts.after_receiving(lane.device, now)
         if source not in self._numbers:
             raise ValueError(f"device {lane.device} waits for {label} from device {source}: {self._which()}")
         device, key = self._devices[lane.device], (source, label)
