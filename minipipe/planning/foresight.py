@@ -66,13 +66,13 @@ class StandIn:
         return Bytes(next(n_bytes for (_, place), n_bytes in tied.items() if place == layer))
 
     def holdings(self):
-        """{kind: bytes}"""
+        """{kind: bytes}, which change when the next action begins."""
         if self._n_changes != self.totals.n_changes:
             n_gradients, n_statistics = self.totals.n_held()
             sums = n_gradients * self._gradients.nbytes + n_statistics * self._statistics.nbytes
             self._held["gradients"] = sums + sum(dW.nbytes for dW in self.totals.of_tied.values())
             self._n_changes = self.totals.n_changes
-        return Counted(self._held)
+        return self._held
 
     def _action(self, kind, i):
         """(before, after, kept); an update works in place, and a micro-batch keeps nothing any more."""
@@ -102,7 +102,9 @@ class Foresight:
         self.wires = Wires(schedule, _skips(footprints[0]))
         self.ties = _ties(footprints[0])
         self.stages = _stand_ins(schedule, footprints)  # (stage, device) -> StandIn
-        self._sent = [[_sent(of_stage) for of_stage in of_microbatch] for of_microbatch in footprints]
+        sizes = {id(stages): stages for stages in footprints}  # most micro-batches are of one size
+        sent = {name: [_sent(of_stage) for of_stage in stages] for name, stages in sizes.items()}
+        self._sent = [sent[id(stages)] for stages in footprints]
 
     def perform(self, action, inputs):
         """For `program`: an action that takes its time; arguments, results and messages have their bytes."""
