@@ -36,7 +36,7 @@ def add_options(parser):
     )
     parser.add_argument("--halves", action="store_true", help="split each backward into I and W")
     parser.add_argument("--greedy", action="store_true",
-                        help="decide step by step what each device does next, with no search and no proof")
+                        help="the best that rules of thumb make, or that has a name: no search, no proof")
     parser.add_argument("--most-nodes", type=int, default=20_000, metavar="N",
                         help="give up the proof after so many partial schedules (default: %(default)s)")
     parser.add_argument(
@@ -60,17 +60,20 @@ def run(options):
     print(title_of(schedule))
     print_trace(simulate(schedule, costs, Link(latency)))
     if options.greedy:
-        print("\nfound step by step: whether there is a better one, only a search could say")
-    elif found.proved:
-        print(
-            f"\nproved: no schedule takes fewer than {found.makespan:g} ticks "
-            f"({found.n_nodes:,} partial schedules looked at)"
-        )
+        print("\nmade by rules, or by name: whether there is a better one, only a search could say")
     else:
-        print(
-            f"\nnot proved: {found.makespan:g} ticks is the best found, and none takes fewer "
-            f"than {found.bound:g}; {found.n_nodes:,} partial schedules looked at, --most-nodes allows more"
-        )
+        print_proof(found)
     if path:
         schedule.to_csv(path)
         print(f"written: {path}")
+
+
+def print_proof(found):
+    looked_at = f"{found.n_nodes:,} partial schedule{'s' * (found.n_nodes != 1)} looked at"
+    if found.proved:
+        print(f"\nproved: no schedule takes fewer than {found.makespan:g} ticks ({looked_at})")
+    else:
+        print(
+            f"\nnot proved: {found.makespan:g} ticks is the best found, and none takes fewer than "
+            f"{found.bound:g}; {looked_at}, --most-nodes allows more"
+        )

@@ -1,10 +1,9 @@
-"""A schedule for any sizes, costs and memory, by rules of thumb: quick, good, and without a proof."""
-
-from itertools import pairwise
+"""A schedule for any sizes, costs and memory, by rules of thumb and by name: quick, good, without a proof."""
 
 from .actions import Action
 from .costs import Costs
-from .limits import check_sizes, limits_of
+from .named import named_schedules
+from .request import request_of
 from .rules import RULES, adding
 from .schedule import Schedule
 
@@ -12,7 +11,11 @@ from .schedule import Schedule
 def greedy_schedule(
     n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, v=1, placement=None, latency=0
 ):
-    """A good schedule for stages of these costs in this memory: the shortest that a few simple rules make.
+    """A good schedule for these stages, costs and memory: the shortest that rules make, or that has a name.
+
+    Every schedule with a name that has one copy of the network, these stages and this memory is tried, so
+    none of them is shorter. One that is shorter than what the rules make keeps its name, with "+halves" or
+    "+whole" where its backwards were not as asked for.
 
     n_devices, n_microbatches: at least 1 each.
     costs: ticks of F and B, or of F, I and W, on each stage.
@@ -26,21 +29,16 @@ def greedy_schedule(
 
     Raises `ValueError` for what makes no sense.
 
-    Whenever a device is free, it takes the first of these that can begin: by one rule a backward, then a
-    forward, by the other the other way round; of several forwards that of the latest stage, of backwards that
-    of the earliest, which are closest to giving memory back; W only where it would wait. A cap keeps the
-    forwards of a stage from running ahead of its backwards by more than n (S - s) / S, rounded up: as 1F1B
-    does on stage s of S, where n = S. Caps from n = L - v to L for a limit of L, and no cap, are tried under
-    both rules.
+    The rules: whenever a device is free, it takes the first of these that can begin: by one rule a backward,
+    then a forward, by the other the other way round; of several forwards that of the latest stage, of
+    backwards that of the earliest, which are closest to giving memory back; W only where it would wait. A cap
+    keeps the forwards of a stage from running ahead of its backwards by more than n (S - s) / S, rounded up:
+    as 1F1B does on stage s of S, where n = S. Caps from n = L - v to L for a limit of L, and no cap, are
+    tried under both rules.
 
     It always comes to an end: with several stages on a device, no forward begins after which the
     micro-batches on their way, oldest first, would not find room for all that they have still to do
     (Dijkstra's banker).
-
-    How close it comes, for K = 4..8 (tests/test_searching.py): T of 1F1B with K - r alive, of ZB-H1 with K,
-    of ZB-H2 with 2K - 1 (I no longer than F), and, with two stages a device in a V and F = I = W, of ZB-V
-    with K and V-Half with (K + 2)//2, exactly; of V-Min with (K + 4)//3, 3.3 % more for K = 4 and exactly for
-    K = 8.
 
     >>> schedule = greedy_schedule(4, 8, most_alive=[4, 3, 2, 1])
     >>> print(schedule)
@@ -49,40 +47,31 @@ def greedy_schedule(
     device 2: 2F0 2F1 2B0 2F2 2B1 2F3 2B2 2F4 2B3 2F5 2B4 2F6 2B5 2F7 2B6 2B7
     device 3: 3F0 3B0 3F1 3B1 3F2 3B2 3F3 3B3 3F4 3B4 3F5 3B5 3F6 3B6 3F7 3B7
     """
-    check_sizes(n_devices, n_microbatches, v, latency)
-    placement = _placement(n_devices, v, placement)
-    n_stages = len(placement)
-    stages_on = [placement.count(device) for device in range(n_devices)]
-    limits = limits_of(most_alive, stages_on, n_microbatches)
-    ticks = costs.table(n_stages)
-    room = limits[placement[0]]
-    numbers_ahead = {min(max(n, 1), n_stages) for n in range(room - max(stages_on), room + 1)}
-    caps = [_cap(n, n_stages) for n in sorted(numbers_ahead)]
-    kinds, rules = ("FIW", ("IFW", "FIW")) if halves else ("FB", ("BF", "FB"))
-    runs = [
-        _Run(placement, n_microbatches, ticks, limits, kinds, latency, preferred, cap)
-        for preferred in rules for cap in [[n_microbatches] * n_stages, *caps]
+    return greedy_answer(
+        request_of(n_devices, n_microbatches, costs, most_alive, halves, latency, v, placement)
+    )
+
+
+def greedy_answer(request):
+    """The shortest of the schedules that the rules make, and of those with a name."""
+    found = [
+        _Run(request, preferred, cap).schedule()
+        for preferred in RULES_OF[request.kinds] for cap in _caps(request)
     ]
-    best = min(runs, key=_Run.makespan)
-    return Schedule(tuple(map(tuple, best.orders)), n_stages, n_microbatches, "greedy")
+    return min(found + named_schedules(request), key=request.makespan)
 
 
-def _cap(n, n_stages):
-    """For each stage s of S, how far forwards may be ahead of backwards: n (S - s) / S, rounded up."""
-    return [max(1, -(-n * (n_stages - s) // n_stages)) for s in range(n_stages)]
+def _caps(request):
+    """A list of caps: for each stage s of S, how far its forwards may be ahead, n (S - s) / S rounded up."""
+    n_stages, room = request.n_stages, request.limits[request.placement[0]]
+    most_stages = max(map(request.placement.count, request.placement))
+    numbers = sorted({min(max(n, 1), n_stages) for n in range(room - most_stages, room + 1)})
+    caps = [[max(1, -(-n * (n_stages - s) // n_stages)) for s in range(n_stages)] for n in numbers]
+    return [[request.n_microbatches] * n_stages, *caps]
 
 
-def _placement(n_devices, v, placement):
-    if placement is None:
-        return [stage % n_devices for stage in range(n_devices * v)]
-    placement = list(placement)
-    if v != 1:
-        raise ValueError(f"v={v} and placement={placement} both say where the stages are: give one of them")
-    if sorted(set(placement)) != list(range(n_devices)):
-        raise ValueError(
-            f"placement={placement} must have each of the devices 0..{n_devices - 1}, and no others"
-        )
-    return placement
+# By kinds of action, the orders in which a free device prefers them.
+RULES_OF = {"FB": ("BF", "FB"), "FIW": ("IFW", "FIW")}
 
 
 class _Run:
@@ -94,20 +83,20 @@ class _Run:
     ends: kind -> for each stage, when each of them ended.
     """
 
-    def __init__(self, placement, n_microbatches, ticks, limits, kinds, latency, preferred, cap):
+    def __init__(self, request, preferred, cap):
+        placement, self.n_microbatches, kinds, self.ticks, limits, _ = request
         n_stages, n_devices = len(placement), len(limits)
-        self.placement, self.n_microbatches, self.kinds = placement, n_microbatches, kinds
-        self.preferred, self.cap, self.ticks = preferred, cap, ticks
+        self.placement, self.kinds, self.lags = placement, kinds, request.lags
+        self.preferred, self.cap = preferred, cap
         self.stages = [[s for s in range(n_stages) if placement[s] == r] for r in range(n_devices)]
-        self.lag = [latency if r != after else 0 for r, after in pairwise(placement)]  # s to s + 1
         self.needs = {kind: adding(RULES[kind].needs, kinds) for kind in kinds}
         self.done = {kind: [0] * n_stages for kind in kinds}
         self.ends = {kind: [[] for _ in range(n_stages)] for kind in kinds}
         self.released = self.done[kinds[-1]]
         self.free, self.room, self.orders = [0] * n_devices, list(limits), [[] for _ in range(n_devices)]
 
-    def makespan(self):
-        """Do all that there is to do. The tick at which the last device is free."""
+    def schedule(self):
+        """Do all that there is to do."""
         candidates = [self._candidates(device) for device in range(len(self.free))]
         several = max(map(len, self.stages)) > 1
         refused = set()
@@ -126,7 +115,7 @@ class _Run:
             refused = set()
             for other in changed:
                 candidates[other] = self._candidates(other)
-        return max(self.free)
+        return Schedule(tuple(map(tuple, self.orders)), len(self.placement), self.n_microbatches, "greedy")
 
     def _candidates(self, device):
         """What the device could do next, best first: (start, rank by kind, rank by stage, kind, stage)."""
@@ -152,7 +141,7 @@ class _Run:
         if not way or not 0 <= source < len(self.placement):
             return free
         ends = self.ends[kind][source]
-        return max(free, ends[i] + self.lag[min(stage, source)]) if i < len(ends) else None
+        return max(free, ends[i] + self.lags[min(stage, source)]) if i < len(ends) else None
 
     def _do(self, kind, stage, start):
         device, end = self.placement[stage], start + self.ticks[kind][stage]

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from .actions import Action
 from .costs import Costs
-from .limits import check_sizes, limits_of
+from .greedy import greedy_answer
+from .request import request_of
 from .rules import before
 from .schedule import Schedule
 
@@ -42,7 +43,8 @@ def best_schedule(
     halves: whether to split each backward into I and W.
     latency: ticks of a message on its way.
     most_nodes: give up the proof after so many partial schedules; the best one so far is returned, with
-        `proved=False`.
+        `proved=False`. The search starts from that of `greedy_schedule`, so it never loses to that one, or to
+        one with a name.
 
     Raises `ValueError` for sizes, limits or costs that make no sense.
 
@@ -69,37 +71,32 @@ def best_schedule(
     - The last stage does B or I right after its F. Another F in between can go behind it: nobody else waits
       for that F, except the same stage's next B.
     """
-    check_sizes(n_devices, n_microbatches, latency=latency)
-    limits = limits_of(most_alive, [1] * n_devices, n_microbatches)
+    request = request_of(n_devices, n_microbatches, costs, most_alive, halves, latency)
     if most_nodes < 1:
         raise ValueError(f"most_nodes={most_nodes} must be at least 1")
-    costs.bytes_sent(n_devices)
-    table = costs.table(n_devices)
     if costs.A is not None or costs.U is not None:
         raise ValueError("the search orders F, B, I and W only: leave A and U out of its costs")
-    kinds = "FIW" if halves else "FB"
-    whole, whole_latency, unit = _whole([table[kind] for kind in kinds], latency)
-    problem = _Problem(n_microbatches, kinds, whole, whole_latency, limits)
-    node, bound, n_nodes = _search(problem, most_nodes)
-    schedule = Schedule(problem.orders(node), n_devices, n_microbatches, "best")
-    clock = _Problem(n_microbatches, kinds, [table[kind] for kind in kinds], latency, limits)
-    makespan = max(clock.ends_in_the_order_of(node))
-    proved = bound == max(node.free)
+    whole, unit = _in_whole_ticks(request)
+    known = greedy_answer(whole)
+    found, bound, n_nodes = _search(_Problem(whole), whole.makespan(known), most_nodes)
+    schedule = found or known
+    proved = bound == whole.makespan(schedule)
+    makespan = request.makespan(schedule)
     return Found(schedule, makespan, makespan if proved else bound / unit, proved, n_nodes)
 
 
-def _search(problem, most_nodes):
-    """(best complete node, lower bound of all schedules, number of nodes looked at)."""
+def _search(problem, shortest, most_nodes):
+    """(a schedule shorter than `shortest` or None, lower bound of all, number of nodes looked at)."""
     root = problem.root()
     starts = problem.earliest_starts(root)
     open_nodes = [(problem.bound(root, starts, math.inf), root, starts)]
-    best, shortest, n_nodes = None, math.inf, 0
+    best, n_nodes = None, 0
     seen = {}  # what is done -> times of the partial schedules with that done, none better than another
-    while open_nodes and (best is None or n_nodes < most_nodes):
+    while open_nodes and n_nodes < most_nodes:
         bound, node, starts = open_nodes.pop()
+        n_nodes += 1
         if bound >= shortest:
             continue
-        n_nodes += 1
         choices = problem.choices(node, starts)
         if not choices:
             best, shortest = node, max(node.free)
@@ -114,7 +111,7 @@ def _search(problem, most_nodes):
                     children.append((bound, "WFBI".index(problem.actions[task].kind), child, starts_then))
         children.sort(key=lambda child: (-child[0], child[1]))  # the last one is looked at next
         open_nodes += [(bound, child, starts_then) for bound, _, child, starts_then in children]
-    return best, min([shortest] + [bound for bound, *_ in open_nodes]), n_nodes
+    return best and problem.schedule(best), min([shortest] + [bound for bound, *_ in open_nodes]), n_nodes
 
 
 def _is_new(known, times):
@@ -136,16 +133,17 @@ class _Node(NamedTuple):
 class _Problem:
     """The tasks, each behind all that it needs, `before[task]`: pairs (task, ticks of the message)."""
 
-    def __init__(self, n_microbatches, kinds, ticks, latency, limits):
-        self.limits, self.latency, self.kinds = limits, latency, kinds
-        devices = range(len(limits))
+    def __init__(self, request):
+        self.limits, self.latency, kinds = request.limits, request.latency, request.kinds
+        self.kinds, self.n_microbatches = kinds, request.n_microbatches
+        devices = range(len(self.limits))
         self.actions = []
-        for i in range(n_microbatches):
+        for i in range(self.n_microbatches):
             self.actions += [Action("F", r, i) for r in devices]
             self.actions += [Action(kind, r, i) for r in reversed(devices) for kind in kinds[1:]]
         number = {action: task for task, action in enumerate(self.actions)}
         self.device = [action.stage for action in self.actions]
-        self.ticks = [ticks[kinds.index(kind)][r] for kind, r, _ in self.actions]
+        self.ticks = [request.ticks[kind][r] for kind, r, _ in self.actions]
         self.before = [
             [(number[need], lag) for need, lag in self._needs(action) if need in number]
             for action in self.actions
@@ -227,18 +225,11 @@ class _Problem:
                 bound = max(bound, _one_machine(of_r))
         return bound
 
-    def orders(self, node):
+    def schedule(self, node):
         """For each device, its actions in the order of their ends."""
         tasks = sorted(range(len(node.ends)), key=node.ends.__getitem__)
         orders = [[self.actions[t] for t in tasks if self.device[t] == r] for r in range(len(self.limits))]
-        return tuple(map(tuple, orders))
-
-    def ends_in_the_order_of(self, node):
-        """When each device ends, if tasks begin in the order of `node` and take the ticks of this problem."""
-        again = self.root()
-        for task in sorted(range(len(node.ends)), key=lambda task: (node.ends[task], task)):
-            again = self.after(again, task, self.earliest_starts(again)[task])
-        return again.free
+        return Schedule(tuple(map(tuple, orders)), len(orders), self.n_microbatches, "best")
 
 
 def _one_machine(tasks):
@@ -262,12 +253,13 @@ def _one_machine(tasks):
     return makespan
 
 
-def _whole(ticks, latency):
-    """(ticks, latency, unit): the same times in 1 / unit ticks, all whole: bounds need no rounding then."""
-    exact = [[_fraction(cost) for cost in row] for row in ticks]
-    latency = _fraction(latency)
-    unit = math.lcm(latency.denominator, *(cost.denominator for row in exact for cost in row))
-    return [[int(cost * unit) for cost in row] for row in exact], int(latency * unit), unit
+def _in_whole_ticks(request):
+    """(request, unit): the same times in 1 / unit ticks, all whole: bounds need no rounding then."""
+    exact = {kind: list(map(_fraction, row)) for kind, row in request.ticks.items()}
+    latency = _fraction(request.latency)
+    unit = math.lcm(latency.denominator, *(cost.denominator for row in exact.values() for cost in row))
+    ticks = {kind: [int(cost * unit) for cost in row] for kind, row in exact.items()}
+    return request._replace(ticks=ticks, latency=int(latency * unit)), unit
 
 
 def _fraction(number):

@@ -1,0 +1,45 @@
+"""The schedules with a name that answer a request: a search that starts from them never loses to one."""
+
+from dataclasses import replace
+
+from .actions import Action
+from .interleaved import interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first
+from .names import BUILDERS, STAGES_PER_DEVICE
+
+INTERLEAVED = (interleaved_one_f_one_b, looped_breadth_first, interleaved_zero_bubble)
+INSTEAD = {"B": "IW", "I": "B", "W": ""}  # kind -> what does its work, where the order has no such kind
+NAMES = {"FB": "+whole", "FIW": "+halves"}  # what is added to a name then
+
+
+def named_schedules(request):
+    """Those with one copy of the network that have the placement, the kinds and the room of `request`.
+
+    Where halves are asked for, a backward in one piece becomes its two halves in turn. Where they are not, an
+    I becomes a B, and its W is left out. Overlaps are taken apart.
+    """
+    n_devices, n_microbatches = len(request.limits), request.n_microbatches
+    v = request.n_stages // n_devices
+    builders = [BUILDERS[name] for name in BUILDERS if STAGES_PER_DEVICE.get(name, 1) == v]
+    if v > 2:
+        builders = [lambda K, M, build=build: build(K, M, v) for build in INTERLEAVED]
+    found = []
+    for build in builders:
+        try:
+            schedule = _in_kinds(build(n_devices, n_microbatches), request.kinds)
+        except ValueError:  # it does not exist for these sizes
+            continue
+        if schedule.n_copies == 1 and tuple(schedule.placement) == request.placement:
+            found.append(schedule)
+    return [schedule for schedule in found if request.keeps_its_limits(schedule)]
+
+
+def _in_kinds(schedule, kinds):
+    if schedule.kinds <= set(kinds):
+        return schedule
+    devices = []
+    for device in range(len(schedule.devices)):
+        order = []
+        for kind, stage, i in schedule.parts(device):
+            order += [Action(other, stage, i) for other in (kind if kind in kinds else INSTEAD[kind])]
+        devices.append(tuple(order))
+    return replace(schedule, devices=tuple(devices), name=schedule.name + NAMES[kinds])
