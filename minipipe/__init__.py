@@ -2,6 +2,7 @@
 
 from . import (
     cluster,
+    collectives,
     datasets,
     exact,
     layers,
@@ -31,8 +32,8 @@ from .training import fit
 __all__ = [
     "ANY", "Cluster", "Compute", "Costs", "DeadlockError", "Label", "Link", "MemoryLimitError", "Overlap",
     "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential", "Trace", "accuracy", "cluster",
-    "costs_of_layers", "datasets", "describe", "exact", "fit", "footprints", "measure", "models", "one_hot",
-    "partition", "plots", "schedules", "simulate", "verification", "what_fits",
+    "collectives", "costs_of_layers", "datasets", "describe", "exact", "fit", "footprints", "measure",
+    "models", "one_hot", "partition", "plots", "schedules", "simulate", "verification", "what_fits",
 ]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
 __all__.sort()

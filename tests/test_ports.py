@@ -1,18 +1,18 @@
-"""Messages that share ports: what textbooks write in closed form, counted in ticks.
-
-alpha: the latency of a link. beta: ticks per byte, 1 / the bandwidth of a port. N ranks with n bytes each.
-"""
-
-import time
-from fractions import Fraction
+"""Messages that share ports: what passes when, counted in ticks."""
 
 import numpy as np
 import pytest
 
 from minipipe.cluster import ANY, Cluster, Compute, DeadlockError, Link, Port, Receive, Send, examples, ports
 from minipipe.cluster.carrier import Carrier
+from minipipe.collectives import Group, all_reduce
+from minipipe.meta import MetaArray
 
-# Collectives without numbers: the program of rank r of N, with n bytes
+
+def run(name, N, n, link=Link(), ports=()):
+    """The trace of an all-reduce of n bytes on N ranks."""
+    programs = [all_reduce(Group(rank, range(N)), MetaArray(n, np.uint8), name) for rank in range(N)]
+    return Cluster(programs, link=link, ports=ports).run()
 
 
 def swap(label, n, to, source):
@@ -21,191 +21,11 @@ def swap(label, n, to, source):
     yield Receive(label, source)
 
 
-def naive(r, N, n):
-    """Everybody sends to rank 0, which sends the sum back."""
-    if r > 0:
-        yield Send("up", None, 0, n)
-        yield Receive("down", 0)
-    else:
-        for _ in range(1, N):
-            yield Receive("up", ANY)
-        for other in range(1, N):
-            yield Send("down", None, other, n)
-
-
-def broadcast(r, N, n):
-    """A binomial tree: in each step, whoever has it sends it on; the farthest rank is sent to first."""
-    for distance in reversed(distances(N)):
-        if r % (2 * distance) == distance:
-            yield Receive("down", r - distance)
-        elif r % (2 * distance) == 0 and r + distance < N:
-            yield Send("down", None, r + distance, n)
-
-
-def tree(r, N, n):
-    """A binomial tree up to rank 0, and down again."""
-    for distance in distances(N):
-        if r % (2 * distance) == distance:
-            yield Send("up", None, r - distance, n)
-            break
-        if r + distance < N:
-            yield Receive("up", r + distance)
-    yield from broadcast(r, N, n)
-
-
-def distances(N):
-    """1, 2, 4, ..., below N."""
-    return [2**k for k in range((N - 1).bit_length())]
-
-
-def doubling(r, N, n):
-    """Recursive doubling: all that is there is swapped with a partner at distance 1, 2, 4, ..."""
-    for distance in distances(N):
-        yield from swap(distance, n, r ^ distance, r ^ distance)
-
-
-def halving(r, N, n):
-    """Half, a quarter, an eighth ... are swapped to add, and the same again in reverse order."""
-    for distance in distances(N):
-        yield from swap(("add", distance), n / (2 * distance), r ^ distance, r ^ distance)
-    yield from all_gather_by_doubling(r, N, n)
-
-
-def all_gather_by_doubling(r, N, n):
-    """Each rank has n/N bytes; what a rank has doubles in each step."""
-    for distance in reversed(distances(N)):
-        yield from swap(("gather", distance), n / (2 * distance), r ^ distance, r ^ distance)
-
-
-def ring(r, N, n, name="ring", ranks=None):
-    """A reduce-scatter and an all-gather along a ring of `ranks`; of all ranks, if they are left out."""
-    yield from around(r, N, n, f"{name}: add", ranks)
-    yield from around(r, N, n, f"{name}: gather", ranks)
-
-
-def around(r, N, n, name="gather", ranks=None):
-    """N - 1 steps in which each rank sends n/N bytes to the next one: an all-gather, or a reduce-scatter."""
-    ranks = ranks or range(N)
-    for step in range(N - 1):
-        yield from swap((name, step), n / N, ranks[(r + 1) % N], ranks[(r - 1) % N])
-
-
-def owners(r, N, n):
-    """Chunk c of everybody goes to rank c, which sends the sum to everybody."""
-    yield from to_all(r, N, n, "add")
-    yield from to_all(r, N, n, "gather")
-
-
-def to_all(r, N, n, label="chunk"):
-    """n/N bytes to each other rank, to r + 1 first, then to r + 2, ..., and as many from each."""
-    for step in range(1, N):
-        yield Send(label, None, (r + step) % N, n / N)
-    for _ in range(1, N):
-        yield Receive(label, ANY)
-
-
-def scatter_and_gather(r, N, n):
-    """A broadcast: rank 0 halves what it has to give away, log2 N times; then an all-gather along a ring."""
-    for distance in reversed(distances(N)):
-        if r % (2 * distance) == distance:
-            yield Receive("scatter", r - distance)
-        elif r % (2 * distance) == 0:
-            yield Send("scatter", None, r + distance, n * distance / N)
-    yield from around(r, N, n)
-
-
-def barrier(r, N, n):
-    """A signal of no bytes to the rank at distance 1, 2, 4, ...; nobody leaves before all have come."""
-    for distance in distances(N):
-        yield from swap(distance, 0, (r + distance) % N, (r - distance) % N)
-
-
-def run(collective, N, n, link=Link(latency=100), bandwidth=16):
-    """The trace of a collective on N ranks, each with an egress and an ingress."""
-    programs = [collective(r, N, Fraction(n)) for r in range(N)]
-    return Cluster(programs, link=link, ports=ports(N, bandwidth)).run()
-
-
-ALL_REDUCES = [naive, tree, doubling, halving, ring, owners]
-
-
-@pytest.mark.parametrize("N, n, ticks", [(4, 1024, [584, 656, 328, 496, 696, 296]),
-                                         (8, 4096, [3784, 2136, 1068, 1048, 1848, 648])])
-def test_six_all_reduces_take_the_ticks_of_their_formulas(N, n, ticks):
-    """alpha = 100, beta = 1/16, and k = log2 N; adding takes no time."""
-    alpha, beta, k = 100, Fraction(1, 16), (N - 1).bit_length()
-    share = 2 * (N - 1) * Fraction(n, N) * beta
-    formulas = [
-        2 * alpha + 2 * (N - 1) * n * beta, 2 * k * (alpha + n * beta), k * (alpha + n * beta),
-        2 * k * alpha + share, 2 * (N - 1) * alpha + share, 2 * alpha + share,
-    ]
-    assert [run(collective, N, n).makespan for collective in ALL_REDUCES] == formulas == ticks
-
-
-@pytest.mark.parametrize("N, ticks", [(3, 456), (5, 720), (6, 784), (7, 784)])
-def test_a_tree_of_any_number_of_ranks(N, ticks):
-    assert run(tree, N, 1024).makespan == ticks
-
-
-def test_who_sends_how_many_messages_and_bytes():
-    """N = 8 ranks with 8 bytes."""
-    traces = [run(collective, 8, 8) for collective in ALL_REDUCES]
-    sent = [[sum(m.n_bytes for m in trace.messages if m.source == r) for r in range(8)] for trace in traces]
-    assert sent == [[56] + [8] * 7, [24, 8, 16, 8, 24, 8, 16, 8], [24] * 8, [14] * 8, [14] * 8, [14] * 8]
-    assert [len(trace.messages) for trace in traces] == [14, 14, 24, 48, 112, 112]
-
-
-@pytest.mark.parametrize("collective, ticks", [
-    (broadcast, 1068), (scatter_and_gather, 1448),
-    (around, 924), (all_gather_by_doubling, 524), (barrier, 300),
-])
-def test_other_collectives_take_the_ticks_of_their_formulas(collective, ticks):
-    """N = 8, n = 4096, alpha = 100, beta = 1/16: 3 (100 + 256), (3 + 7) 100 + 2 7/8 256, 7 (100 + 32), ..."""
-    assert run(collective, 8, 4096).makespan == ticks
-
-
-def two_level(r, N, n):
-    """Reduce-scatter in the node of 4, a ring over the nodes for each chunk, all-gather in the node."""
-    node, place = divmod(r, 4)
-    here, there = range(4 * node, 4 * node + 4), range(place, N, 4)
-    yield from around(place, 4, n, "add", here)
-    yield from ring(node, N // 4, n / 4, "nodes", there)
-    yield from around(place, 4, n, "gather", here)
-
-
-def test_two_levels_against_one_flat_ring():
-    """16 ranks in 4 nodes: inside (alpha, beta) = (1, 1/16), outside (100, 1)."""
-    pairs = [(source, to) for source in range(16) for to in range(16)]
-    link = {
-        (source, to): Link(1, 16) if source // 4 == to // 4 else Link(100, 1) for source, to in pairs
-    }
-    assert run(two_level, 16, 4096, link, bandwidth=16).makespan == 6 * (1 + 64) + 6 * (100 + 256) == 2526
-    assert run(ring, 16, 4096, Link(100), bandwidth=1).makespan == 30 * (100 + 256) == 10680
-
-
-# Dive into Deep Learning, 13.7: 160 MB of gradients on 4 GPUs, 16 GB/s, so 16 MB a millisecond
-
-
-@pytest.mark.parametrize("collective, N, ms", [
-    (naive, 4, 60), (naive, 5, 80), (owners, 4, 15), (ring, 4, 15),
-])
-def test_the_gpus_of_d2l_share_the_port_of_the_one_they_all_send_to(collective, N, ms):
-    """To one GPU and back; to the CPU, a fifth device, and back; each GPU sums a quarter; a ring."""
-    assert run(collective, N, 160, Link()).makespan == ms
-
-
-def test_without_ports_all_messages_pass_at_once():
-    """A link for each pair of GPUs: 10 ms to the first GPU, and 10 back, where there are 60."""
-    programs = [naive(r, 4, 160) for r in range(4)]
-    assert Cluster(programs, link=Link(bandwidth=16)).run().makespan == 20
-
-
 def test_gpus_on_one_bus_at_tick_each_other():
     """All 4 GPUs on one bus: 24 messages of 40 MB, one after another, take 60 ms, however they are sent."""
     bus = [Port(16, sends=range(4), receives=range(4))]
-    for collective in (owners, ring):
-        programs = [collective(r, 4, Fraction(160)) for r in range(4)]
-        assert Cluster(programs, ports=bus).run().makespan == 60
+    for name in ("owners", "ring"):
+        assert run(name, 4, 160, ports=bus).makespan == 60
 
 
 def arrivals(*senders, ports):
@@ -255,38 +75,29 @@ def reserved_when_sent(monkeypatch):
 
 
 def test_owners_take_15_ms_and_296_ticks():
-    assert run(owners, 4, 160, Link()).makespan == 15
-    assert run(owners, 4, 1024).makespan == 2 * run(to_all, 4, 1024).makespan == 296
+    assert run("owners", 4, 160, ports=ports(4, 16)).makespan == 15
+    assert run("owners", 4, 1024, Link(100), ports(4, 16)).makespan == 296
 
 
-def test_reserving_at_send_time_would_give_45_ms(reserved_when_sent):
-    assert run(owners, 4, 160, Link()).makespan == 45
+def test_reserving_at_send_time_would_give_45_ms_and_424_ticks(reserved_when_sent):
+    assert run("owners", 4, 160, ports=ports(4, 16)).makespan == 45
+    assert run("owners", 4, 1024, Link(100), ports(4, 16)).makespan == 424
 
 
-def test_reserving_at_send_time_would_give_488_ticks(reserved_when_sent):
-    """For two halves, the second after the first; 424 if each rank goes on by itself."""
-    assert 2 * run(to_all, 4, 1024).makespan == 488 and run(owners, 4, 1024).makespan == 424
-
-
-def to_all_from_rank_0_on(r, N, n):
-    for other in range(N):
-        if other != r:
-            yield Send("chunk", None, other, n / N)
+def to_all(rank, N, steps):
+    """40 bytes to the rank at each of these steps from here, and as many from each other rank."""
+    for step in steps:
+        yield Send("chunk", None, (rank + step) % N, 40)
     for _ in range(1, N):
         yield Receive("chunk", ANY)
 
 
 def test_who_sends_to_all_begins_with_the_next_rank():
     """If all begin with rank 0, they queue up there: 5 messages one after another of 2.5 ms each, not 3."""
-    assert run(to_all, 4, 160, Link()).makespan == 7.5
-    assert run(to_all_from_rank_0_on, 4, 160, Link()).makespan == 12.5
-
-
-def test_64_ranks_who_all_send_to_all_take_seconds_at_most():
-    """8064 messages; each queue is looked at once in a tick."""
-    begin = time.process_time()
-    assert run(owners, 64, 4096, Link()).makespan == 2 * 63 * 4
-    assert time.process_time() - begin < 3
+    next_first = [to_all(rank, 4, [1, 2, 3]) for rank in range(4)]
+    assert Cluster(next_first, ports=ports(4, 16)).run().makespan == 7.5
+    rank_0_first = [to_all(r, 4, [(to - r) % 4 for to in range(4) if to != r]) for r in range(4)]
+    assert Cluster(rank_0_first, ports=ports(4, 16)).run().makespan == 12.5
 
 
 # The ring with arrays, step by step
@@ -315,7 +126,7 @@ def backward(device, order):
         yield Send(f"gradient {layer}", None, device)
 
 
-def all_reduce(device, buckets, n_bytes):
+def exchange(device, buckets, n_bytes):
     """The lane that communicates: for each bucket in turn, when all of its gradients are there, a swap."""
     for number, layers in enumerate(buckets):
         for layer in layers:
@@ -326,7 +137,7 @@ def all_reduce(device, buckets, n_bytes):
 def exposed(buckets, alpha, ticks_a_layer):
     """How long the run lasts when all work is done."""
     programs = [
-        {"compute": backward(r, [3, 2, 1, 0]), "communication": all_reduce(r, buckets, ticks_a_layer)}
+        {"compute": backward(r, [3, 2, 1, 0]), "communication": exchange(r, buckets, ticks_a_layer)}
         for r in range(2)
     ]
     trace = Cluster(programs, link=Link(alpha), ports=ports(2, 1)).run()

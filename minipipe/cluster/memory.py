@@ -82,6 +82,8 @@ def own(value):
         return Bytes(value.nbytes), value.nbytes
     if isinstance(value, np.ndarray):
         return np.array(value, order="C"), value.nbytes
+    if hasattr(value, "owner"):  # an array without numbers
+        return value.copy(), value.nbytes
     if isinstance(value, dict):
         copies, n_bytes = own(list(value.values()))
         return dict(zip(value, copies, strict=True)), n_bytes

@@ -1,0 +1,17 @@
+"""Collectives: programs by which many devices sum, share or exchange what they have.
+
+Where to read: `calls` is what a program can say, `summing` has the all-reduces, `rings` and
+`broadcasting` the ways that they go, `group` who takes part, `costs` what it costs in closed form.
+"""
+
+from .calls import (
+    ALL_REDUCES, all_gather, all_reduce, all_reduce_tree, all_to_all, barrier, broadcast, reduce,
+    reduce_scatter,
+)
+from .costs import all_reduce_ticks, numbers_sent
+from .group import Group
+
+__all__ = [
+    "ALL_REDUCES", "Group", "all_gather", "all_reduce", "all_reduce_ticks", "all_reduce_tree", "all_to_all",
+    "barrier", "broadcast", "numbers_sent", "reduce", "reduce_scatter",
+]

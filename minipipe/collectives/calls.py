@@ -1,0 +1,168 @@
+"""What a program says to talk to all the others: each of these is a program, for `yield from`."""
+
+from . import summing
+from .broadcasting import binomial, chain, distances, reduce_to, scatter_and_gather
+from .rings import ring_add, ring_gather
+from .vectors import added, flattened, unflattened
+
+ALL_REDUCES = {
+    "naive": summing.naive, "tree": summing.tree, "doubling": summing.doubling,
+    "halving": summing.halving, "ring": summing.ring, "owners": summing.owners,
+}
+
+
+def all_reduce(group, value, algorithm="owners", node_size=None):
+    """The sum of the values of all ranks, on all ranks.
+
+    group: the `Group`, of this rank.
+    value: arrays or numbers, or lists, tuples and dicts of them; of one form on all ranks. It stays as it is.
+    algorithm: "naive", "tree", "doubling", "halving", "ring", "owners", or "two-level"; they differ in
+        ticks, bytes and, with floats, in the order of the additions: see `minipipe.collectives.summing`.
+    node_size: for "two-level", how many ranks are in a node with fast links; it divides their number.
+
+    The result has the same bits on all ranks.
+
+    >>> import numpy as np
+    >>> from minipipe.cluster import Cluster
+    >>> from minipipe.collectives import Group
+    >>> def program(rank):
+    ...     total = yield from all_reduce(Group(rank, range(3)), np.arange(2) + rank, "ring")
+    ...     print(total)
+    >>> trace = Cluster([program(rank) for rank in range(3)]).run()
+    [3 6]
+    [3 6]
+    [3 6]
+    >>> len(trace.messages)
+    12
+    """
+    vectors = flattened(value)
+    if algorithm == "two-level":
+        vectors = yield from summing.two_level(group, vectors, node_size)
+    else:
+        vectors = yield from _chosen(ALL_REDUCES, algorithm, "all-reduce")(group, vectors)
+    return unflattened(vectors, value)
+
+
+def all_reduce_tree(group, tree_sum, algorithm="owners"):
+    """The total of a `TreeSum` whose terms are spread over the ranks, on all ranks.
+
+    tree_sum: what this rank has added of it, at least one term.
+    algorithm: as for `all_reduce`. With "owners", the partial sums that each rank has travel, and meet along
+        the one tree at the owners of the chunks: the bits are those of one rank that adds all terms. With the
+        others, each rank first adds up what it has, from left to right.
+
+    With "owners", a rank that has an aligned run of 2^j terms sends as many bytes as in a ring; any other
+    sends as many times the first half of them as it has partial sums, at most 2 log2 n.
+    """
+    nodes = sorted(tree_sum.pending.items(), key=lambda item: item[0][1] << item[0][0])
+    if not nodes:
+        raise ValueError(f"rank {group.rank} has added nothing: add at least one of {tree_sum.n} terms")
+    like = nodes[0][1]
+    if algorithm == "owners":
+        pending = {node: flattened(value) for node, value in nodes}
+        vectors = yield from summing.at_owners(group, pending, tree_sum.n)
+        return unflattened(vectors, like)
+    vectors = flattened(like)
+    for _, value in nodes[1:]:
+        vectors = added(vectors, flattened(value))
+    return (yield from all_reduce(group, unflattened(vectors, like), algorithm))
+
+
+def broadcast(group, value, root=0, algorithm="binomial", n_segments=None):
+    """The value of the rank `root`, on all ranks.
+
+    value: as for `all_reduce`; on other ranks only its form is looked at.
+    algorithm: "binomial", "scatter" (and gather), or "chain" in `n_segments`.
+    """
+    group.check(root=root)
+    vectors, label = flattened(value), group.begin(f"{algorithm} broadcast")
+    if algorithm == "chain":
+        vectors = yield from chain(group, vectors, root, label, n_segments)
+    else:
+        programs = {"binomial": binomial, "scatter": scatter_and_gather}
+        vectors = yield from _chosen(programs, algorithm, "broadcast")(group, vectors, root, label)
+    return unflattened(vectors, value)
+
+
+def reduce(group, value, root=0):
+    """The sum of the values of all ranks, on the rank `root`; None on the others.
+
+    value: as for `all_reduce`.
+    """
+    group.check(root=root)
+    vectors = yield from reduce_to(group, flattened(value), root, group.begin("reduce"))
+    return unflattened(vectors, value) if group.rank == root else None
+
+
+def all_gather(group, value, algorithm="ring"):
+    """The values of all ranks, on all ranks: a list.
+
+    value: any value, which need not have the form of the others'.
+    algorithm: "ring", (N - 1) alpha + (N - 1)/N n beta for n bytes in all; or "doubling" (Bruck's, for
+        any N), k alpha + (N - 1)/N n beta.
+    """
+    label, size, rank = group.begin(f"{algorithm} all-gather"), group.size, group.rank
+    if algorithm == "ring":
+        values = [value] * size
+        yield from ring_gather(group, values, rank, label)
+        return values
+    _chosen({"doubling": None}, algorithm, "all-gather")
+    values = [value]  # of this rank and those that follow, counted around
+    for distance in distances(size):
+        yield group.send(rank - distance, f"{label} {distance}", values[:size - distance])
+        values += yield group.receive(rank + distance, f"{label} {distance}")
+    return [values[(r - rank) % size] for r in range(size)]
+
+
+def reduce_scatter(group, values, algorithm="ring"):
+    """Part r of the sum of all ranks' values, on rank r.
+
+    values: a list of N parts; part r has the same form on all ranks.
+    algorithm: "ring", (N - 1) alpha + (N - 1)/N n (beta + gamma) for n bytes in all; or "owners", where
+        each rank sends its parts to their owners at once: alpha + (N - 1)/N n beta + n/N gamma for gamma
+        <= beta, along the tree over the ranks.
+
+    Raises `ValueError` if there are not N parts.
+    """
+    size, rank = group.size, group.rank
+    if len(values) != size:
+        raise ValueError(f"{len(values)} parts for {size} ranks: pass one part for each rank")
+    label = group.begin(f"{algorithm} reduce-scatter")
+    chunks = [flattened(part) for part in values]
+    if algorithm == "ring":
+        yield from ring_add(group, chunks, rank - 1, label)
+        return unflattened(chunks[rank], values[rank])
+    _chosen({"owners": None}, algorithm, "reduce-scatter")
+    total = yield from summing.to_owners(group, {(0, rank): chunks}, size, label)
+    return unflattened(total, values[rank])
+
+
+def all_to_all(group, values):
+    """A list of what each rank has for this one, in the order of the ranks.
+
+    values: a list, for each rank a value.
+
+    (N - 1) alpha + (N - 1)/N n beta: in step s, each rank sends to the rank s after it.
+    """
+    label, size, rank = group.begin("all-to-all"), group.size, group.rank
+    if len(values) != size:
+        raise ValueError(f"{len(values)} values for {size} ranks: pass one value for each rank")
+    found = list(values)
+    for step in range(1, size):
+        yield group.send(rank + step, label, values[(rank + step) % size])
+        found[rank - step] = yield group.receive(rank - step, label)
+    return found
+
+
+def barrier(group):
+    """No rank leaves before the last has entered: signals to the ranks at distance 1, 2, 4, ...: k alpha."""
+    label = group.begin("barrier")
+    for distance in distances(group.size):
+        yield group.send(group.rank + distance, f"{label} {distance}", None)
+        yield group.receive(group.rank - distance, f"{label} {distance}")
+
+
+def _chosen(programs, name, collective):
+    if name not in programs:
+        raise ValueError(f"there is no {collective} {name!r}: choose one of {', '.join(map(repr, programs))}")
+    return programs[name]
