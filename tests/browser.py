@@ -34,7 +34,7 @@ def browse(tmp_path, page, script, *options):
     """
     file = tmp_path / "page.html"
     file.write_text(
-        page.replace("<body>", "<body>" + HARNESS) + f"<script>{script}</script>", encoding="utf-8"
+        page.replace("<body>", "<body>" + HARNESS, 1) + f"<script>{script}</script>", encoding="utf-8"
     )
     command = [
         CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",

@@ -37,8 +37,17 @@ def run(path):
         if cell["cell_type"] == "code":
             cell["outputs"] = merged(cell["outputs"])
             for output in cell["outputs"]:
-                output.get("data", {}).pop(WIDGET, None)    # a number of this run; the text beside it stays
+                without_live_views(output.get("data", {}))
     return fresh
+
+
+def without_live_views(data):
+    """Take out of `data`, {MIME type: content}, what needs a kernel or scripts where a picture or text stands
+    beside it: a widget, and the player of a trace, which would be in the file once more for each trace.
+    """
+    data.pop(WIDGET, None)
+    if "image/png" in data:
+        data.pop("text/html", None)
 
 
 def merged(outputs):

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 from checkers import JUNK, are_named, are_not_solved_yet, are_right, is_refused
+from template import solutions
 
 import minipipe as mp
 from exercises.layers import SHAPES, check_leaky_relu, check_linear_backward, check_shapes
@@ -13,37 +14,8 @@ from exercises.neuron import check_central_difference, check_gradient, check_tan
 # ---------------------------------------------------------------- solutions
 
 
-def dz_of(a, y):
-    return (a - y) * (1 - a ** 2)
-
-
-def gradient(X, Y, A):
-    dZ = (A - Y) / X.shape[1]
-    return dZ @ X.T, dZ.sum(axis=1, keepdims=True)
-
-
-def difference(J, theta, h):
-    return (J(theta + h) - J(theta - h)) / (2 * h)
-
-
-def shapes():
-    n0, n1, n2, m = 64, 32, 10, 20
-    of_values = {"W1": (n1, n0), "b1": (n1, 1), "Z1": (n1, m), "A1": (n1, m), "W2": (n2, n1), "b2": (n2, 1),
-                 "Z2": (n2, m)}
-    return of_values | {"d" + name: of_values[name] for name in ("Z2", "W2", "b2", "A1", "W1")}
-
-
-def linear_backward(dZ, W, A_prev):
-    return W.T @ dZ, dZ @ A_prev.T, dZ.sum(axis=1, keepdims=True)
-
-
-class LeakyReLU(mp.Layer):
-    def forward(self, Z):
-        self.cache = Z > 0
-        return np.where(self.cache, Z, Z / 8)
-
-    def backward_input(self, dA):
-        return np.where(self.cache, dA, dA / 8)
+NOTEBOOK_1, NOTEBOOK_2 = solutions("01"), solutions("02")
+gradient, LeakyReLU = NOTEBOOK_1.gradient, NOTEBOOK_2.LeakyReLU
 
 
 def gradient_part(dL, A_prev, m):
@@ -62,11 +34,11 @@ def tree_sum(terms):
 
 
 SOLUTIONS = [
-    (check_tanh_neuron, dz_of),
+    (check_tanh_neuron, NOTEBOOK_1.dz_of),
     (check_gradient, gradient),
-    (check_central_difference, difference),
-    (check_shapes, shapes()),
-    (check_linear_backward, linear_backward),
+    (check_central_difference, NOTEBOOK_1.difference),
+    (check_shapes, NOTEBOOK_2.shapes),
+    (check_linear_backward, NOTEBOOK_2.linear_backward),
     (check_leaky_relu, LeakyReLU),
     (check_leaky_relu, LeakyReLU()),
     (check_gradient_part, gradient_part),
@@ -102,7 +74,7 @@ STUBS = [
     (check_gradient, lambda X, Y, A: (gradient(X, Y, A)[0], None)),
     (check_central_difference, lambda J, theta, h: None),
     (check_shapes, dict.fromkeys(SHAPES)),
-    (check_shapes, shapes() | {"db2": None}),
+    (check_shapes, NOTEBOOK_2.shapes | {"db2": None}),
     (check_shapes, {}),
     (check_linear_backward, lambda dZ, W, A_prev: (None, None, None)),
     (check_linear_backward, lambda dZ, W, A_prev: (W.T @ dZ, None, None)),
@@ -177,20 +149,20 @@ NEURON = [
 ]
 
 SHAPE_DICTS = [
-    (check_shapes, shapes() | {"W1": (64, 32)}, "one row for each unit of its own layer"),
-    (check_shapes, shapes() | {"W2": (10, 64)}, "W maps n_prev numbers to n numbers"),
-    (check_shapes, shapes() | {"A1": (20, 32)}, "turned round: samples are columns"),
-    (check_shapes, shapes() | {"Z1": (64, 20)},
+    (check_shapes, NOTEBOOK_2.shapes | {"W1": (64, 32)}, "one row for each unit of its own layer"),
+    (check_shapes, NOTEBOOK_2.shapes | {"W2": (10, 64)}, "W maps n_prev numbers to n numbers"),
+    (check_shapes, NOTEBOOK_2.shapes | {"A1": (20, 32)}, "turned round: samples are columns"),
+    (check_shapes, NOTEBOOK_2.shapes | {"Z1": (64, 20)},
      "one row for each unit of its layer and one column for each sample"),
-    (check_shapes, shapes() | {"b1": (1, 32)}, "b is a column"),
-    (check_shapes, shapes() | {"b1": (32, 20)}, "b has one column, which NumPy adds to every column"),
-    (check_shapes, shapes() | {"b1": (32,)}, "a matrix with one column"),
-    (check_shapes, shapes() | {"b2": 10}, "b2 is 10: b has one row for each unit and one column"),
-    (check_shapes, shapes() | {"dW2": (10, 20)}, "the derivative by W2 has the shape of W2"),
-    (check_shapes, shapes() | {"db2": (10, 20)}, "the derivative by b2 has the shape of b2"),
-    (check_shapes, shapes() | {"dA1": (10, 20)}, "the derivative by A1 has the shape of A1"),
-    (check_shapes, shapes() | {"X": (64, 20)}, "There is no matrix X"),
-    (check_shapes, shapes() | {"W1": 2048}, "W1 is 2048"),
+    (check_shapes, NOTEBOOK_2.shapes | {"b1": (1, 32)}, "b is a column"),
+    (check_shapes, NOTEBOOK_2.shapes | {"b1": (32, 20)}, "b has one column, which NumPy adds to every"),
+    (check_shapes, NOTEBOOK_2.shapes | {"b1": (32,)}, "a matrix with one column"),
+    (check_shapes, NOTEBOOK_2.shapes | {"b2": 10}, "b2 is 10: b has one row for each unit and one column"),
+    (check_shapes, NOTEBOOK_2.shapes | {"dW2": (10, 20)}, "the derivative by W2 has the shape of W2"),
+    (check_shapes, NOTEBOOK_2.shapes | {"db2": (10, 20)}, "the derivative by b2 has the shape of b2"),
+    (check_shapes, NOTEBOOK_2.shapes | {"dA1": (10, 20)}, "the derivative by A1 has the shape of A1"),
+    (check_shapes, NOTEBOOK_2.shapes | {"X": (64, 20)}, "There is no matrix X"),
+    (check_shapes, NOTEBOOK_2.shapes | {"W1": 2048}, "W1 is 2048"),
     (check_shapes, [(32, 64)], "Pass a dict"),
 ]
 
@@ -198,7 +170,7 @@ SHAPE_DICTS = [
 def with_part(place, change):
     """The right answer of Linear's backward, with one of its three parts changed."""
     def wrong(dZ, W, A_prev):
-        parts = list(linear_backward(dZ, W, A_prev))
+        parts = list(NOTEBOOK_2.linear_backward(dZ, W, A_prev))
         parts[place] = change(parts[place])
         return parts
     return wrong

@@ -31,7 +31,7 @@ FLOORS = {
     "cli": 9,
 }
 NEVER = {("plots", "pipeline")}                  # plots draw traces, whoever made them
-WHEN_CALLED = {("cluster", "plots")}             # Trace.plot, to_text and to_html hand over to the plots
+WHEN_CALLED = {("cluster", "plots"), ("schedules", "plots")}   # a trace and a schedule show themselves
 
 
 @cache

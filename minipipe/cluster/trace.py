@@ -15,8 +15,8 @@ class Trace:
     makespan: ticks from 0 to the end of the last span or program.
 
     `busy_ticks()`, `bubble(of)`, `memory(device)`, `ledger(device)` and `peak_bytes()` count; `explain()` and
-    `critical_path()` say why; `plot()`, `to_text()` and `to_html()` show. Two traces are equal if all that
-    happened is.
+    `critical_path()` say why; `plot()`, `to_text()` and `to_html()` show, and so does the last line of a
+    notebook's cell. Two traces are equal if all that happened is.
     """
 
     def __init__(self, record):
@@ -260,6 +260,18 @@ class Trace:
         from ..plots import chrome_trace
 
         return chrome_trace(self, path, tick)
+
+    def _repr_html_(self):
+        """The player of the page of `to_html`, with which Jupyter shows the trace."""
+        from ..plots import player
+
+        return player(self)
+
+    def _repr_png_(self):
+        """The picture of `plot`, which stands in for the player on GitHub and in exports."""
+        from ..plots import still
+
+        return still(self)
 
     def __repr__(self):
         return f"<Trace of {self.n_devices} devices, {len(self.spans)} spans, {self.makespan} ticks>"

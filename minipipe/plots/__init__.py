@@ -1,4 +1,5 @@
-"""A trace as a picture, a film, text, a web page or a file for a trace viewer; and a network's cut.
+"""A trace as a picture, a film, text, a web page, a cell of a notebook or a file for a trace viewer; and a
+network's cut.
 
 matplotlib is imported when something is drawn.
 """
@@ -11,10 +12,11 @@ from .cut import cut
 from .html import html
 from .ledger import ledger
 from .memory import alive, memory, timeline_with_memory
+from .player import player, still
 from .text import text
 from .timeline import timeline
 
 __all__ = [
     "alive", "animate", "chrome_trace", "compare", "critical_path", "cut", "html", "ledger", "memory",
-    "text", "timeline", "timeline_with_memory",
+    "player", "still", "text", "timeline", "timeline_with_memory",
 ]

@@ -232,5 +232,21 @@ class Schedule:
             return text
         Path(path).write_text(text, encoding="utf-8", newline="\n")
 
+    def _repr_html_(self):
+        """The player of its run with the standard costs, or its faults: how Jupyter shows the schedule."""
+        from ..plots import player
+
+        return player(self)
+
+    def _repr_png_(self):
+        """The still picture of that run, which stands in for the player on GitHub and in exports."""
+        from ..plots import still
+
+        return still(self)
+
+    def __repr__(self):
+        return f"<Schedule {self.name!r} of {len(self.devices)} devices, {self.n_stages} stages and "\
+               f"{self.n_microbatches} micro-batches>"
+
     def __str__(self):
         return "\n".join(f"device {r}: {' '.join(map(str, order))}" for r, order in enumerate(self.devices))

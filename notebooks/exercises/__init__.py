@@ -2,11 +2,13 @@
 
 A checker is a function `check_...(answer) -> str`. It takes the learner's function or value and answers with
 one sentence: "Right: ...", "Not solved yet: ...", or one that names the likely mistake. It never raises for a
-wrong answer. The solutions are in `tests/`, together with typical wrong answers. The modules `..._pictures`
-hold drawings that would be too long for a cell.
+wrong answer. The solutions are in the notebooks, behind the hints; typical wrong answers are in `tests/`. The
+modules `..._pictures` hold drawings that would be too long for a cell.
 """
 
+import linecache
 from copy import deepcopy
+from traceback import walk_tb
 
 import numpy as np
 
@@ -28,10 +30,66 @@ def called(function, *arguments):
     try:
         result = function(*deepcopy(arguments))
     except Exception as error:  # whatever the learner's code does wrong becomes a sentence
-        return None, f"Your function stopped with {type(error).__name__}: {short(error, 200)}"
+        return None, stopped("Your function", error)
     if nothing_in(result):
         return None, "Not solved yet: your function returns None."
     return result, None
+
+
+def stopped(name, error):
+    """The sentence about the learner's code of that name, which raised `error`, with the line of the cell in
+    which it did.
+    """
+    sentence = f"{name} stopped with {type(error).__name__}: {short(error, 200)}"
+    for frame, number in reversed(list(walk_tb(error.__traceback__))):
+        file = frame.f_code.co_filename
+        if _is_a_cell(file):
+            line = short(linecache.getline(file, number), 100)
+            return f"{sentence}, in line {number} of your cell: `{line}`."
+    return sentence
+
+
+def _is_a_cell(file):
+    """Whether Python knows the lines of `file`, and they have never been in a file."""
+    entry = linecache.cache.get(file, ())
+    return len(entry) == 4 and entry[1] is None  # (size, time of the last change, lines, name)
+
+
+def predicted(yours, right):
+    """One sentence about a prediction, for what then came out.
+
+    yours: the learner's; None if there is none yet.
+    right: a number, a word, or a list of them. A fraction counts as met if it is two percent off or less.
+
+    >>> predicted(None, 96), predicted(96, 96)
+    ('You have not predicted it: it is 96.', 'As you predicted: 96.')
+    >>> predicted([1, 2], np.array([1, 3]))
+    'You predicted [1, 2], but it is [1, 3].'
+    """
+    words = _plain(right)
+    if nothing_in(yours):
+        return f"You have not predicted it: it is {words}."
+    if _meets(yours, right):
+        return f"As you predicted: {words}."
+    return f"You predicted {short(yours)}, but it is {words}."
+
+
+def _plain(value):
+    """`value` without NumPy's types, and fractions with four digits."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    value = value if isinstance(value, str) else np.asarray(value).tolist()
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def _meets(yours, right):
+    if isinstance(right, str):
+        return str(yours).strip().lower() == right.lower()
+    right, tolerance = np.asarray(right), 0.02 if np.asarray(right).dtype.kind == "f" else 0
+    try:
+        return np.shape(yours) == right.shape and bool(np.allclose(yours, right, rtol=tolerance, atol=0))
+    except (TypeError, ValueError):
+        return False
 
 
 def judged(function, names, cases, right, mistakes):

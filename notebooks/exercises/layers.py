@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import called, nothing_in, numbers, same, shape_of, short
+from . import called, nothing_in, numbers, same, shape_of, short, stopped
 
 SIZES = {"n0": 64, "n1": 32, "n2": 10, "m": 20}
 SHAPES = {
@@ -139,7 +139,7 @@ def _judge_forward(layer, given, Z):
     try:
         A = layer.forward(given)
     except Exception as error:
-        return f"forward stopped with {type(error).__name__}: {short(error, 200)}"
+        return stopped("forward", error)
     if nothing_in(A):
         return "Not solved yet: forward returns None."
     A, sentence = numbers("A", A, Z.shape)
@@ -168,7 +168,7 @@ def _judge_backward(layer, given, Z):
     try:
         dZ = layer.backward_input(dA_given)
     except Exception as error:
-        return f"backward_input stopped with {type(error).__name__}: {short(error, 200)}"
+        return stopped("backward_input", error)
     if nothing_in(dZ):
         return "Not solved yet: backward_input returns None."
     dZ, sentence = numbers("dZ", dZ, Z.shape)

@@ -1,0 +1,127 @@
+"""All notebooks have one form; a test names the cell that breaks a rule of it, and each rule is broken here
+once. Their solutions solve, and their stubs are told to be not solved yet.
+"""
+
+from copy import deepcopy
+
+import pytest
+from template import COLLAPSED, NOTEBOOKS, cells_of, exercises_of, faults
+
+FOLLOW = "01", "02"  # the numbers of those that have the form already
+EACH = pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.name[:2] in FOLLOW],
+                               ids=lambda path: path.stem)
+
+
+@EACH
+def test_a_notebook_keeps_the_form(path):
+    assert faults(path.name, cells_of(path)) == []
+
+
+@EACH
+def test_solutions_solve_and_stubs_do_not(path):
+    for exercise in exercises_of(path):
+        assert exercise.sentence(exercise.stub).startswith("Not solved yet: ")
+        assert exercise.sentence(exercise.solution).startswith("Right: ")
+
+
+@EACH
+def test_an_answer_that_raises_is_told_its_line(path):
+    for exercise in exercises_of(path):
+        if exercise.raising():
+            sentence = exercise.sentence(exercise.raising())
+            assert "stopped with KeyError: 'nothing', in line " in sentence
+            assert " of your cell: `return left[right]`." in sentence
+
+
+def markdown(text):
+    return {"cell_type": "markdown", "metadata": {}, "source": text}
+
+
+def code(text, metadata=None, outputs=({},)):
+    return {"cell_type": "code", "metadata": metadata or {}, "source": text, "outputs": outputs}
+
+
+FIRST = """# 04 · A title
+
+**At the end you will know**
+
+- something.
+
+You need nothing. About 20 minutes."""
+SET = """## Exercises
+
+**1. Add.** Write it.
+
+<details><summary>Hint</summary>
+
+Think.
+
+<details><summary>Solution</summary>
+
+```python
+answer = 2
+```
+
+</details>
+</details>"""
+LAST = "## What to read next\n\n- [01](01_one_neuron.ipynb), and `minipipe/tiny.py`"
+GOOD = [
+    markdown(FIRST),
+    code("import minipipe"),
+    markdown("**Predict:** how many?"),
+    code("yours = None\nprint(predicted(yours, 2))", COLLAPSED),
+    markdown(SET),
+    code("answer = None\nprint(exercises.check_answer(answer))"),
+    markdown(LAST),
+]
+
+
+def test_the_form_itself_has_no_fault():
+    assert faults("04_a_title.ipynb", GOOD) == []
+
+
+def changed(place, old, new):
+    """GOOD with `old` replaced by `new` in the source of one cell."""
+    cells = deepcopy(GOOD)
+    assert old in cells[place]["source"]
+    cells[place]["source"] = cells[place]["source"].replace(old, new)
+    return cells
+
+
+def with_cell(place, cell):
+    return GOOD[:place] + [cell] + GOOD[place + 1:]
+
+
+@pytest.mark.parametrize("cells, named", [
+    (changed(0, "# 04", "# 05"), "cell 0: it starts with '# 04 · '"),
+    (changed(0, "**At the end you will know**", "You will know"), "cell 0: it lists what you will know"),
+    (changed(0, "You need", "Bring"), "cell 0: it says what you need"),
+    (changed(0, "About 20 minutes", "Quick"), "cell 0: it names the minutes"),
+    (with_cell(3, code(GOOD[3]["source"])), "cell 3: its outputs stand below a Predict: collapse them"),
+    (with_cell(3, code(GOOD[3]["source"], {"jupyter": {"outputs_hidden": True}})), "cell 3: its outputs"),
+    (with_cell(3, code(GOOD[3]["source"], {"collapsed": True})), "cell 3: its outputs stand below a Predict"),
+    (with_cell(3, code(GOOD[3]["source"], COLLAPSED, [])), "cell 3: it shows nothing, but a Predict"),
+    (with_cell(1, code("import minipipe", COLLAPSED)), "cell 1: its outputs are collapsed, but no Predict"),
+    (changed(2, "many?", "many? **Predict:** and how long?"), "cell 3: the cell above has two Predicts"),
+    (GOOD[:3] + GOOD[4:], "cell 2: a Predict stands right above the code that answers it"),
+    (changed(3, "print(predicted(yours, 2))", "print(2)"), "cell 3: a prediction `yours = None` and"),
+    (changed(3, "yours = None", ""), "cell 3: a prediction `yours = None` and"),
+    (changed(3, "yours = None", "yours = 2"), "cell 3: `yours` is filled"),
+    (changed(2, "**Predict:**", "And"), "cell 3: it asks for `yours`, but no Predict stands above it"),
+    (changed(3, GOOD[3]["source"], "print(2)"), "there is no cell with a prediction to write down"),
+    (changed(2, "**Predict:**", "And"), "there is no cell with a Predict"),
+    (changed(4, "<summary>Hint</summary>", ""), "cell 4: an exercise ends with a hint"),
+    (changed(4, "Think.\n\n", ""), "cell 4: an exercise ends with a hint"),
+    (changed(4, "<summary>Solution</summary>", ""), "cell 4: an exercise ends with a hint"),
+    (changed(4, "```python\nanswer = 2\n```", "Two."), "cell 4: an exercise ends with a hint"),
+    (changed(4, "</details>\n</details>", "</details>\n</details>\nNow you."), "cell 4: an exercise ends"),
+    (GOOD[:5] + GOOD[5:6] * 2 + GOOD[6:], "cell 5: an exercise ends with a hint"),
+    (changed(4, "**1. ", "**2. "), "the exercises have the numbers [2]: count them from 1"),
+    (GOOD[:5] + GOOD[6:], "there is no cell with an exercise"),
+    (changed(6, "## What to read next", "The end"), "the last cell: it starts with '## What to read next'"),
+    (changed(6, "[01](01_one_neuron.ipynb)", "01"), "the last cell: it has a link to another notebook"),
+    (changed(6, "01_one_neuron", "01_two_neurons"), "the last cell: there is no other notebook"),
+    (changed(6, "minipipe/tiny.py", "minipipe/large.py"), "the last cell: there is no minipipe/large.py"),
+])
+def test_the_cell_that_breaks_a_rule_is_named(cells, named):
+    assert any(fault.startswith(named) for fault in faults("04_a_title.ipynb", cells))
