@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .layers.layer import check_layers
+from .checks import known_dtype, shown, whole_numbers
+from .layers.layer import checked_layers
 from .layers.skips import skip_routes
 from .layers.through import forward_through
 
@@ -89,16 +90,14 @@ def describe(layers, input_shape, dtype=np.float32):
        total                        2,410  2,368    296
     MACs and bytes are those of one sample, in float32.
     """
-    layers, dtype = list(layers), np.dtype(dtype)
-    check_layers(layers)
+    layers, dtype = checked_layers(layers), known_dtype(dtype)
     skip_routes(layers)
-    positive = isinstance(input_shape, tuple) and all(isinstance(n, Integral) and n > 0 for n in input_shape)
-    if not positive or not input_shape:
+    if not isinstance(input_shape, tuple) or not input_shape:
         raise ValueError(
-            f"input_shape={input_shape!r} must be the shape of one sample, "
+            f"input_shape={shown(input_shape)} must be the shape of one sample, "
             "a tuple such as (64,) or (3, 32, 32)"
         )
-    input_shape = tuple(map(int, input_shape))  # NumPy's integers would overflow
+    input_shape = whole_numbers("input_shape", input_shape, 1)
     rows, parameters = [], parameters_of_layers(layers)
 
     def add_row(layer, shape):

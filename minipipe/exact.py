@@ -14,6 +14,8 @@ from numbers import Rational as AnyRational
 
 import numpy as np
 
+from .checks import shown
+
 SIGNIFICANT_BITS = 64
 LARGEST_EXPONENT = 100_000
 _working = Context(prec=120, Emax=MAX_EMAX, Emin=MIN_EMIN)  # decimal digits, far beyond 64 bits
@@ -84,11 +86,19 @@ class Rational(Fraction):
     def __abs__(self):
         return _new(abs(self._numerator), self._denominator)
 
+    def __repr__(self):
+        """With all digits, unless Python refuses to write so many."""
+        try:
+            return f"Rational({self._numerator}, {self._denominator})"
+        except ValueError:
+            over, under = self._numerator.bit_length(), self._denominator.bit_length()
+            return f"Rational(a number of {over} bits, over one of {under})"
+
     @_remembered
     def exp(self):
         if abs(self) > LARGEST_EXPONENT:
             raise ValueError(
-                f"exp of about {float(self):.3g} has too many digits: "
+                f"exp of {shown(self)} has too many digits: "
                 f"scale the numbers below {LARGEST_EXPONENT:,}"
             )
         return _round(_working.exp(_decimal(self)))
@@ -96,7 +106,7 @@ class Rational(Fraction):
     @_remembered
     def log(self):
         if self <= 0:
-            raise ValueError(f"log({self}) is not defined: the logarithm needs a number above 0")
+            raise ValueError(f"log of {shown(self)} is not defined: the logarithm needs a number above 0")
         return _round(_working.ln(_decimal(self)))
 
     def log1p(self):
@@ -117,7 +127,7 @@ class Rational(Fraction):
     @_remembered
     def sqrt(self):
         if self < 0:
-            raise ValueError(f"sqrt({self}) is not defined: the root needs a number from 0 upwards")
+            raise ValueError(f"sqrt of {shown(self)} is not defined: the root needs a number from 0 upwards")
         return _round(_working.sqrt(_decimal(self)))
 
 

@@ -6,6 +6,8 @@ from functools import reduce
 
 import numpy as np
 
+from .checks import known_dtype, whole_number
+
 
 def constant(value, Z):
     """`value` as a number that may meet the numbers of Z without changing their kind.
@@ -68,14 +70,6 @@ def shape_of(A):
     return tuple(map(shape_of, A)) if isinstance(A, tuple) else A.shape
 
 
-def whole_number(name, value):
-    """`value` as a Python int; `ValueError` for anything that is not a whole number."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name}={value!r} must be a whole number") from None
-
-
 def even_slices(length, n_parts):
     """`n_parts` slices that cover 0..length in order, with sizes that differ by at most one.
 
@@ -111,7 +105,7 @@ def one_hot(labels, n_classes, dtype=np.float64):
             f"labels run from {labels.min()} to {labels.max()}, "
             f"but n_classes={n_classes} allows 0 to {n_classes - 1}"
         )
-    return (np.arange(n_classes).reshape(-1, *labels.ndim * [1]) == labels).astype(dtype)
+    return (np.arange(n_classes).reshape(-1, *labels.ndim * [1]) == labels).astype(known_dtype(dtype))
 
 
 def accuracy(A, Y):
@@ -122,7 +116,8 @@ def accuracy(A, Y):
     >>> accuracy(np.array([[0.2, 0.9], [0.8, 0.1]]), np.array([[1, 1], [0, 0]]))
     0.5
     """
-    if A.shape != Y.shape or len(A) < 2:
+    A, Y = np.asarray(A), np.asarray(Y)
+    if A.shape != Y.shape or A.ndim < 2 or len(A) < 2:
         raise ValueError(
             "accuracy compares two arrays of the same shape with at least 2 rows, "
             f"got {A.shape} and {Y.shape}: for one output, pass a metric of your own"

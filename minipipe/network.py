@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from .checks import floats, whole_number
 from .functions import sum_in_order
 from .layers import every_layer
-from .layers.layer import check_layers
+from .layers.layer import checked_layers
 from .layers.skips import skip_routes
 from .layers.through import backward_through, forward_through, prepare_forward
 
@@ -26,17 +27,11 @@ class Network:
     """
 
     def __init__(self, layers, loss, seed=0, dtype=np.float64):
-        check_layers(layers)
+        layers = checked_layers(layers)
         if isinstance(loss, type) or not (loss is None or hasattr(loss, "backward")):
             raise ValueError(f"loss is {loss!r}: pass a loss object, such as MeanSquaredError()")
-        if np.dtype(dtype).kind != "f":
-            raise ValueError(
-                f"dtype={dtype} must be one of floats; "
-                "for exact numbers, use layer.copy(minipipe.exact.rational)"
-            )
+        dtype, seed = floats(dtype), whole_number("seed", seed, 0)
         self.layers = [layer.copy() for layer in layers]
-        if not self.layers:
-            raise ValueError("a network needs at least 1 layer, got 0")
         self.skips = skip_routes(self.layers)
         self.ties = _ties(self.layers)
         for index, layer in enumerate(self.layers):

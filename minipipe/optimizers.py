@@ -9,6 +9,8 @@ import copy
 
 import numpy as np
 
+from .checks import listed, real_number
+
 __all__ = ["SGD", "Adam", "AdamW", "RMSProp"]
 
 
@@ -32,10 +34,9 @@ class Optimizer:
     n_memories = 0
 
     def __init__(self, learning_rate, weight_decay, decoupled):
-        if not weight_decay >= 0:
-            raise ValueError(f"weight_decay={weight_decay} must be at least 0")
-        self.learning_rate, self.weight_decay, self.decoupled = learning_rate, weight_decay, decoupled
-        self._last_rate = learning_rate
+        self.learning_rate, self.decoupled = learning_rate, decoupled
+        self.weight_decay = real_number("weight_decay", weight_decay, least=0)
+        self._last_rate = self.learning_rate
         self._memory = {}  # (index of the layer, "W" or "b", position in it) -> arrays
         self._t = 0
 
@@ -45,9 +46,7 @@ class Optimizer:
 
     @learning_rate.setter
     def learning_rate(self, value):
-        if not 0 < value < np.inf:
-            raise ValueError(f"learning_rate={value} must be above 0, and finite")
-        self._learning_rate = value
+        self._learning_rate = real_number("learning_rate", value, above=0)
 
     def update(self, layers, gradients):
         """Change the parameters of `layers` in place; `gradients` is a list of `(dW, db)`, one per layer.
@@ -132,7 +131,7 @@ class SGD(Optimizer):
         self, learning_rate, momentum=0, nesterov=False, rate_inside=False, weight_decay=0, decoupled=False
     ):
         super().__init__(learning_rate, weight_decay, decoupled)
-        _check_share("momentum", momentum)
+        momentum = real_number("momentum", momentum, least=0, below=1)
         if nesterov and not momentum:
             raise ValueError(
                 f"nesterov=True with momentum={momentum}: it needs a momentum above 0, such as 0.9"
@@ -169,9 +168,7 @@ class RMSProp(Optimizer):
 
     def __init__(self, learning_rate=0.01, rho=0.99, epsilon=1e-8, weight_decay=0, decoupled=False):
         super().__init__(learning_rate, weight_decay, decoupled)
-        _check_share("rho", rho)
-        _check_epsilon(epsilon)
-        self.rho, self.epsilon = rho, epsilon
+        self.rho, self.epsilon = real_number("rho", rho, least=0, below=1), _checked_epsilon(epsilon)
 
     def step(self, g, v):
         _move_average(v, self.rho, g * g)
@@ -207,10 +204,12 @@ class Adam(Optimizer):
         self, learning_rate=0.001, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0, decoupled=False
     ):
         super().__init__(learning_rate, weight_decay, decoupled)
-        for name, beta in zip(("beta1", "beta2"), betas, strict=True):
-            _check_share(name, beta)
-        _check_epsilon(epsilon)
-        self.betas, self.epsilon = betas, epsilon
+        betas = listed("betas", betas)
+        if len(betas) != 2:
+            raise ValueError(f"betas has {len(betas)} numbers: pass a pair (beta1, beta2)")
+        named = zip(("beta1", "beta2"), betas)
+        self.betas = tuple(real_number(name, beta, least=0, below=1) for name, beta in named)
+        self.epsilon = _checked_epsilon(epsilon)
 
     def step(self, g, m, v):
         beta1, beta2 = self.betas
@@ -279,13 +278,6 @@ def _move_average(average, share, value):
     average += (1 - share) * value
 
 
-def _check_share(name, value):
-    if not 0 <= value < 1:
-        raise ValueError(f"{name}={value} must lie in 0 <= {name} < 1")
-
-
-def _check_epsilon(epsilon):
-    if not epsilon > 0:
-        raise ValueError(
-            f"epsilon={epsilon} must be above 0: it keeps gradients of 0 from being divided by 0"
-        )
+def _checked_epsilon(epsilon):
+    note = ": it keeps gradients of 0 from being divided by 0"
+    return real_number("epsilon", epsilon, above=0, note=note)

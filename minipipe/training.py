@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .functions import accuracy, even_slices, leaves, whole_number
+from .checks import whole_number
+from .functions import accuracy, even_slices, leaves
 
 
 class Epoch(NamedTuple):
@@ -53,7 +54,8 @@ def fit(
         validation = model.checked_batch(*validation)
         metric(model.predict(validation[0]), validation[1])
     m = X.shape[-1]
-    batches = _checked_batches(model, m, n_epochs, batch_size)
+    n_epochs, seed = whole_number("n_epochs", n_epochs, 1), whole_number("seed", seed, 0)
+    batches = _checked_batches(model, m, batch_size)
     history = []
     begin = time.perf_counter()
     for number in range(1, n_epochs + 1):
@@ -69,10 +71,8 @@ def fit(
     return history
 
 
-def _checked_batches(model, m, n_epochs, batch_size):
-    n_epochs, batch_size = whole_number("n_epochs", n_epochs), whole_number("batch_size", batch_size)
-    if n_epochs < 1 or batch_size < 1:
-        raise ValueError(f"n_epochs={n_epochs} and batch_size={batch_size} must both be at least 1")
+def _checked_batches(model, m, batch_size):
+    batch_size = whole_number("batch_size", batch_size, 1)
     batches = even_slices(m, -(-m // batch_size))
     smallest = batches[-1].stop - batches[-1].start
     n_microbatches = getattr(model, "n_microbatches", 1)

@@ -124,5 +124,5 @@ def test_huge_numbers_neither_overflow_nor_lose_the_asymptotes(layer, low, high,
 
 @pytest.mark.parametrize("slope", [-0.1, 1.5, float("nan")])
 def test_impossible_slopes_are_refused(slope):
-    with pytest.raises(ValueError, match=f"negative_slope={slope} must lie in 0 <= negative_slope <= 1"):
+    with pytest.raises(ValueError, match=f"negative_slope={slope} must be at least 0 and at most 1"):
         mp.LeakyReLU(slope)

@@ -418,7 +418,7 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
     [
         (["--schedule", "1f1"], "unknown schedule '1f1': did you mean '1f1b'?"),
         (["--devices", "9"], "n_stages=9 does not fit 7 layers: use 1 to 7 stages"),
-        (["--micro-batches", "0"], "n_microbatches=0 must both be at least 1"),
+        (["--micro-batches", "0"], "n_microbatches=0 must be at least 1"),
         (["--micro-batches", "40"], "--micro-batches 40 exceeds --batch-size 32: use at most that many"),
         (["--learning-rate", "0"], "learning_rate=0.0 must be above 0"),
         (["--epochs", "0"], "n_epochs=0"),
@@ -432,9 +432,9 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
         (["timeline", "--latency", "-1"], "latency=-1"),
         (["timeline", "--order", "F0 B1"], "device 0 never does 0B0 (missing)"),
         (["timeline", "--output", "nowhere/t.png"], "there is no folder nowhere"),
-        (["timeline", "--costs", "F=-1"], "F=-1 on stage 0: a cost is a finite number of ticks above 0"),
-        (["timeline", "--devices", "0"], "n_stages=0 and n_microbatches=8 must both be at least 1"),
-        (["timeline", "--latency", "nan"], "latency=nan must be finite"),
+        (["timeline", "--costs", "F=-1"], "stage 0: F=-1 must be above 0 ticks"),
+        (["timeline", "--devices", "0"], "n_devices=0 must be at least 1"),
+        (["timeline", "--latency", "nan"], "latency=nan must be at least 0"),
         (
             ["timeline", "--bandwidth", "3"],
             "--bandwidth 3 slows nothing down while messages have 0 bytes: add message_bytes to --costs",
@@ -465,7 +465,7 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
         ),
         (["fit", "--memory", "8XB"], "--memory '8XB' is not a size: write 8GiB"),
         (["fit", "--memory", "-1"], "--memory '-1' is not a size"),
-        (["fit", "--memory", "0"], "memory_limit=0 bytes must be above 0"),
+        (["fit", "--memory", "0"], "memory_limit=0 must be above 0"),
         (
             ["fit", "--memory", "1GiB", "--model", "alexnet()"],
             "minipipe.models has amoebanet_d, lenet5, mlp, resnet, transformer, but no alexnet",
@@ -551,4 +551,4 @@ def test_fit_takes_a_latency_without_a_bandwidth(capsys):
     assert main([*arguments, "--latency", "1"]) == 0
     assert free != capsys.readouterr().out.split("lenet5()")[1]
     assert main([*arguments, "--latency", "-1"]) == 2
-    assert "latency=-1.0 must be finite and at least 0 ticks" in capsys.readouterr().err
+    assert "latency=-1.0 must be at least 0 ticks" in capsys.readouterr().err

@@ -91,9 +91,9 @@ def test_updates_come_behind_the_last_backward_or_where_they_wait_for_sums_at_th
     (with_updates, Schedule.from_text("F0"), "0B0 (missing)"),
     (with_all_reduce, Schedule.from_text("F0"), "0B0 (missing)"),
     (lambda schedule: in_copies(schedule, 0), gpipe(2, 2),
-     "n=0 copies of the network must be a whole number of at least 1"),
+     "n=0 must be at least 1"),
     (lambda schedule: in_copies(schedule, 1.5), gpipe(2, 2),
-     "n=1.5 copies of the network must be a whole number"),
+     "n=1.5 must be a whole number"),
 ])
 def test_what_cannot_be_added_is_refused(change, schedule, words):
     with pytest.raises(ValueError) as error:

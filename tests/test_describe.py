@@ -219,7 +219,7 @@ def test_layers_are_left_as_they_are():
         ),
         ([mp.ReLU()], 3, "input_shape=3 must be the shape of one sample, a tuple such as (64,)"),
         ([mp.ReLU()], (), "input_shape=() must be the shape of one sample"),
-        ([mp.ReLU()], (3, 0), "input_shape=(3, 0) must be the shape of one sample"),
+        ([mp.ReLU()], (3, 0), "input_shape[1]=0 must be at least 1"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_place(layers, input_shape, words):

@@ -202,7 +202,7 @@ def test_networks_of_one_seed_have_the_same_masks_and_copies_keep_theirs():
 
 @pytest.mark.parametrize("p", [1, -0.1, 1.5, float("nan")])
 def test_impossible_shares_are_refused(p):
-    with pytest.raises(ValueError, match=f"p={p}, the probability of 0, must lie in 0 <= p < 1"):
+    with pytest.raises(ValueError, match=f"p={p} must be at least 0 and below 1, the probability of 0"):
         mp.Dropout(p)
 
 

@@ -194,7 +194,7 @@ def test_bad_input_gets_both_numbers_and_the_remedy():
         (dict(n_devices=[2], partition=3), "by=3 is not known: use one of 'parameters', 'macs'"),
         (dict(n_devices=[2], partition="time"), "by='time' needs a sample"),
         (dict(n_devices=2), r"n_devices=2 must be a list, even of one: \[2\]"),
-        (dict(n_devices=[]), "n_devices is an empty list: give it at least one to try"),
+        (dict(n_devices=[]), "n_devices is an empty list: give it at least one"),
         (dict(n_devices=[2], n_microbatches=4), r"n_microbatches=4 must be a list, even of one: \[4\]"),
         (dict(n_devices=[2], n_microbatches=[]), "n_microbatches is an empty list"),
         (dict(n_devices=[2], recompute=[]), "recompute is an empty list"),
@@ -219,7 +219,7 @@ def test_bad_input_gets_both_numbers_and_the_remedy():
             ValueError, match=r"memory_limit=.* must be a number of bytes, such as 8 \* 2\*\*30"
         ):
             fits(limit, [2])
-    with pytest.raises(ValueError, match="must be a list of at least 1 layer"):
+    with pytest.raises(ValueError, match="layers is an empty list: give it at least one"):
         mp.what_fits([], LOSS, (16,), 8, 10**6)
     with pytest.raises(ValueError, match="batch_size=0 must be at least 1"):
         mp.what_fits(LAYERS, LOSS, (16,), 0, 10**6)

@@ -269,10 +269,10 @@ def test_bad_sizes_of_footprints_are_refused():
         with pytest.raises(ValueError, match=f"loss is {loss}, but a backward begins at the loss"):
             mp.footprints(layers, loss, 2, (3,), 4)
     for options, message in (
-        (dict(patterns="FB"), "patterns='FB' must be a list out of FB, FIW, FRB, FRIW"),
-        (dict(patterns=[]), r"patterns=\[\] must be a list out of FB, FIW, FRB, FRIW"),
-        (dict(patterns=["FB", "BF"]), r"patterns=\['FB', 'BF'\] must be a list out of"),
-        (dict(patterns=None), "patterns=None must be a list out of"),
+        (dict(patterns="FB"), "patterns='FB' must be a list of names out of FB, FIW, FRB, FRIW"),
+        (dict(patterns=[]), r"patterns is an empty list"),
+        (dict(patterns=["FB", "BF"]), r"patterns=\['FB', 'BF'\] must be a list of names out of"),
+        (dict(patterns=None), "patterns=None must be a list"),
         (dict(dtype=int), "dtype=<class 'int'> must be one of floats, such as np.float32"),
         (dict(optimizer="adam"), r"optimizer is 'adam': pass an object, such as SGD\(learning_rate=0.1\)"),
         (dict(optimizer=mp.Adam), "optimizer is <class 'minipipe.optimizers.Adam'>: pass an object"),
@@ -282,7 +282,7 @@ def test_bad_sizes_of_footprints_are_refused():
     for nothing in ([], None, mp.Linear(3, 2)):
         with pytest.raises(
             ValueError,
-            match=r"layers=.* must be a list of at least 1 layer, such as \[Linear\(2, 3\), ReLU\(\)\]",
+            match=r"layers is an empty list|layers=.* must be a list",
         ):
             mp.footprints(nothing, LOSS, 1, (3,), 4)
 

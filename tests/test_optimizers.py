@@ -178,12 +178,12 @@ def test_a_layer_without_b_is_updated_too():
     (lambda: mp.SGD(learning_rate=0), "learning_rate=0 must be above 0"),
     (lambda: mp.SGD(learning_rate=float("nan")), "learning_rate=nan"),
     (lambda: setattr(mp.Adam(), "learning_rate", -1), "learning_rate=-1 must be above 0"),
-    (lambda: mp.SGD(0.1, momentum=1), "momentum=1 must lie in"),
+    (lambda: mp.SGD(0.1, momentum=1), "momentum=1 must be at least 0 and below 1"),
     (lambda: mp.SGD(0.1, nesterov=True), "nesterov=True with momentum=0: it needs a momentum above 0"),
     (lambda: mp.SGD(0.1, weight_decay=-1), "weight_decay=-1 must be at least 0"),
-    (lambda: mp.RMSProp(rho=1.5), "rho=1.5 must lie in 0 <= rho < 1"),
+    (lambda: mp.RMSProp(rho=1.5), "rho=1.5 must be at least 0 and below 1"),
     (lambda: mp.RMSProp(epsilon=0), "epsilon=0 must be above 0"),
-    (lambda: mp.Adam(betas=(0.9, 1)), "beta2=1 must lie in 0 <= beta2 < 1"),
+    (lambda: mp.Adam(betas=(0.9, 1)), "beta2=1 must be at least 0 and below 1"),
 ])
 def test_impossible_optimizers_are_refused(make, words):
     with pytest.raises(ValueError, match=words):

@@ -444,16 +444,16 @@ BAD = {
         "n_stages=6 does not fit 5 layers: use 1 to 5 stages",
     ),
     "no stage": (lambda: min_variance([1, 2], 0), "n_stages=0 does not fit 2 layers: use 1 to 2 stages"),
-    "a negative cost": (lambda: min_max([1, -2], 1), "costs[1]=-2 must be a finite number of at least 0"),
+    "a negative cost": (lambda: min_max([1, -2], 1), "costs[1]=-2 must be at least 0"),
     "a cost that is not a number": (
         lambda: histogram([math.nan, 2], 1),
-        "costs[0]=nan must be a finite number",
+        "costs[0]=nan must be at least 0",
     ),
-    "an infinite cost": (lambda: min_variance([math.inf], 1), "costs[0]=inf must be a finite number"),
-    "a word for a cost": (lambda: min_max(["3"], 1), "costs[0]='3' must be a finite number"),
+    "an infinite cost": (lambda: min_variance([math.inf], 1), "costs[0]=inf must be finite"),
+    "a word for a cost": (lambda: min_max(["3"], 1), "costs[0]='3' must be a number, at least 0"),
     "a function's negative cost": (
         lambda: partition(LAYERS, 2, lambda layer, shape: -1, (4,)),
-        "by[0]=-1 must be a finite number",
+        "by[0]=-1 must be at least 0",
     ),
     "a list of wrong length": (
         lambda: partition(LAYERS, 2, [1, 2, 3]),

@@ -387,13 +387,13 @@ WRONG = {
         lambda: pipeline(n_microbatches=16).forward_backward(*mini_batch()),
         "n_microbatches=16 exceeds the batch of m=10 samples: use at most 10, or a larger batch",
     ),
-    "no micro-batch": (lambda: pipeline(n_microbatches=0), "n_microbatches=0 must both be at least 1"),
+    "no micro-batch": (lambda: pipeline(n_microbatches=0), "n_microbatches=0 must be at least 1"),
     "more stages than layers": (
         lambda: pipeline(n_stages=6),
         "n_stages=6 does not fit 5 layers: use 1 to 5 stages",
     ),
     "no stage": (lambda: pipeline(n_stages=0), "n_stages=0 does not fit 5 layers"),
-    "no layer": (lambda: mp.Sequential([], mp.MeanSquaredError()), "at least 1 layer, got 0"),
+    "no layer": (lambda: mp.Sequential([], mp.MeanSquaredError()), "layers is an empty list"),
     "a partition that does not add up": (
         lambda: pipeline(partition=[2, 2, 2]),
         "partition=[2, 2, 2] adds up to 6 for 5 layers",
@@ -406,7 +406,7 @@ WRONG = {
     ),
     "a partition that is a number": (
         lambda: pipeline(partition=2),
-        "partition=2 must be a list with the number of layers of each stage",
+        "partition=2 must be a list of whole numbers",
     ),
     "a partition for sqrt that does not add up": (
         lambda: pipeline(partition=[4, 4, 4], recompute="sqrt"),
@@ -447,11 +447,11 @@ WRONG = {
     ),
     "text for a limit": (
         lambda: pipeline(memory_limit="8 GB"),
-        "memory_limit='8 GB' must be a number of bytes, such as 8 * 2**30",
+        "memory_limit='8 GB' must be a number, above 0 bytes, such as 8 * 2**30",
     ),
     "a limit that is not a number": (
         lambda: pipeline(memory_limit=float("nan")),
-        "memory_limit=nan bytes must be above 0",
+        "memory_limit=nan must be above 0 bytes",
     ),
     "a class for a schedule": (lambda: pipeline(schedule=mp.Schedule), "or Schedule.from_text(...)"),
     "a function that makes no schedule": (
@@ -475,7 +475,7 @@ WRONG = {
         "batches must be a list of pairs (X, Y)",
     ),
     "too many costs": (lambda: pipeline(costs=mp.Costs(F=[1, 2])), "F has 2 costs for 3 stages"),
-    "a cost of nothing": (lambda: pipeline(costs=mp.Costs(B=0)), "B=0 on stage 0"),
+    "a cost of nothing": (lambda: pipeline(costs=mp.Costs(B=0)), "stage 0: B=0 must be above 0 ticks"),
     "an empty batch": (
         lambda: pipeline().forward_backward(np.zeros((4, 0)), np.zeros((3, 0))),
         "a batch of 0 samples",

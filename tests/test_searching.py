@@ -301,14 +301,14 @@ def test_the_greedy_schedule_knows_how_long_messages_take():
 
 @pytest.mark.parametrize("make", [best_schedule, greedy_schedule])
 @pytest.mark.parametrize("arguments, words", [
-    (dict(n_devices=0, n_microbatches=4), "n_stages=0 and n_microbatches=4 must both be at least 1"),
+    (dict(n_devices=0, n_microbatches=4), "n_devices=0 must be at least 1"),
     (dict(most_alive=0), "most_alive=0 on device 0 lets no micro-batch through its 1 stage: use at least 1"),
     (dict(most_alive=[2, -1]), "most_alive=-1 on device 1"),
     (dict(most_alive=[2, 1, 1]), "most_alive has 3 limits for 2 devices: give one number, or one per device"),
     (dict(most_alive=1.5), "most_alive=1.5 on device 0 must be a whole number"),
-    (dict(costs=Costs(F=-1)), "F=-1 on stage 0"),
+    (dict(costs=Costs(F=-1)), "stage 0: F=-1 must be above 0 ticks"),
     (dict(costs=Costs(F=[1, 2, 3])), "F has 3 costs for 2 stages"),
-    (dict(latency=-1), "latency=-1 must be a finite number"),
+    (dict(latency=-1), "latency=-1 must be at least 0 ticks"),
 ])
 def test_arguments_that_make_no_sense_are_refused(make, arguments, words):
     with pytest.raises(ValueError) as error:
@@ -319,7 +319,7 @@ def test_arguments_that_make_no_sense_are_refused(make, arguments, words):
 @pytest.mark.parametrize("arguments, words", [
     (dict(v=2, most_alive=1),
      "most_alive=1 on device 0 lets no micro-batch through its 2 stages: use at least 2"),
-    (dict(v=0), "v=0 stages on each device must be at least 1"),
+    (dict(v=0), "v=0 must be at least 1"),
     (dict(placement=[0, 2]), "placement=[0, 2] must have each of the devices 0..1"),
     (dict(placement=[0, 1, 1, 0], v=2), "give one of them"),
 ])

@@ -250,10 +250,10 @@ def test_one_place_costs_what_a_sample_without_places_costs():
 
 @pytest.mark.parametrize("make, message", [
     (lambda: mp.MultiHeadAttention(6, 4), r"n_heads=4 does not divide d=6: use a divisor of 6"),
-    (lambda: mp.MultiHeadAttention(6, 0), r"n_heads=0 does not divide d=6"),
+    (lambda: mp.MultiHeadAttention(6, 0), r"n_heads=0 must be at least 1"),
     (lambda: mp.TransformerBlock(6, 4), r"n_heads=4 does not divide d=6: use a divisor of 6"),
-    (lambda: mp.Embedding(0, 3), r"Embedding\(0, 3\): both numbers must be at least 1"),
-    (lambda: mp.PositionalEmbedding(3, 0), r"PositionalEmbedding\(3, 0\): both numbers must be at least 1"),
+    (lambda: mp.Embedding(0, 3), r"n_tokens=0 must be at least 1"),
+    (lambda: mp.PositionalEmbedding(3, 0), r"n_places=0 must be at least 1"),
 ])
 def test_wrong_options_are_refused_at_construction(make, message):
     with pytest.raises(ValueError, match=message):

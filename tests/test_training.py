@@ -102,7 +102,7 @@ def unchanged(model, call, error, words):
 
 
 @pytest.mark.parametrize("options, words", [
-    ({"n_epochs": 0, "batch_size": 5}, "n_epochs=0 and batch_size=5"),
+    ({"n_epochs": 0, "batch_size": 5}, "n_epochs=0 must be at least 1"),
     ({"n_epochs": 1, "batch_size": 3}, "leave one of 3, too few for n_microbatches=4"),
 ])
 def test_fit_refuses_sizes_that_do_not_fit_before_the_first_step(options, words):

@@ -3,6 +3,7 @@
 from heapq import heappop, heappush
 from math import inf
 
+from ..checks import bytes_of_memory, is_plain, real_number
 from .accounts import Accounts
 from .agenda import PORTS, RESUME, START
 from .devices import devices_of
@@ -54,6 +55,7 @@ class Cluster:
         self._devices, self._lanes = devices_of(programs)
         if memory_limit is not None and holdings is None:
             raise ValueError("memory_limit needs holdings, the functions that say what each device holds")
+        memory_limit = None if memory_limit is None else bytes_of_memory(memory_limit)
         self.now = 0
         self.failure = None  # the exception that has stopped the run
         self._duration = duration or (lambda label: 1)
@@ -177,15 +179,8 @@ class Cluster:
         label, ticks = request.label, request.ticks
         if ticks is None:
             ticks = self._duration(label)
-        try:
-            possible = 0 <= ticks < inf
-        except TypeError:
-            possible = False
-        if not possible:
-            raise ValueError(
-                f"{label} on device {lane.device} has duration {ticks!r}: "
-                "durations are finite and at least 0 ticks"
-            )
+        if not is_plain(ticks):
+            ticks = real_number(f"{label} on device {lane.device}: ticks", ticks, least=0, clock=True)
         if request.function is not None:
             if self._accounts is None:
                 lane.answer = request.function(*request.args)

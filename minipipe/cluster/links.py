@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Real
+
+from ..checks import real_number, shown
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class Link:
     rendezvous: bool = False
 
     def __post_init__(self):
-        if not (isinstance(self.latency, Real) and 0 <= self.latency < math.inf):
-            raise ValueError(f"latency={self.latency} must be finite and at least 0 ticks")
-        _check_bandwidth(self.bandwidth)
+        latency = real_number("latency", self.latency, least=0, note=" ticks", clock=True)
+        object.__setattr__(self, "latency", latency)
+        object.__setattr__(self, "bandwidth", _checked_bandwidth(self.bandwidth))
 
     def ticks_occupied(self, n_bytes):
         """How long a message of `n_bytes` keeps the link from the next one."""
@@ -62,11 +63,13 @@ class Port:
     receives: tuple = ()
 
     def __post_init__(self):
-        _check_bandwidth(self.bandwidth)
+        object.__setattr__(self, "bandwidth", _checked_bandwidth(self.bandwidth))
         for name in ("sends", "receives"):
             devices = getattr(self, name)
             if not isinstance(devices, Iterable):
-                raise ValueError(f"{name}={devices!r} must be a list of devices, even of one: [{devices!r}]")
+                raise ValueError(
+                    f"{name}={shown(devices)} must be a list of devices, even of one: [{shown(devices)}]"
+                )
             object.__setattr__(self, name, tuple(devices))
         if not (self.sends or self.receives):
             raise ValueError(f"{self} is of no device: name those that send or receive through it")
@@ -97,7 +100,7 @@ def links_between(link, n_devices):
     if isinstance(link, Link):
         link = {} if link == Link() else {(source, to): link for source in devices for to in devices}
     if not isinstance(link, dict):
-        raise ValueError(f"link={link!r} must be a Link, or a dict such as {{(0, 1): Link(latency=1)}}")
+        raise ValueError(f"link={shown(link)} must be a Link, or a dict such as {{(0, 1): Link(latency=1)}}")
     for pair, value in link.items():
         if not (isinstance(pair, tuple) and len(pair) == 2 and all(device in devices for device in pair)):
             raise ValueError(f"there is no link {pair!r}: write (source, to) with devices 0..{n_devices - 1}")
@@ -132,6 +135,6 @@ def later(now, ticks):
     return max(now, now + ticks)
 
 
-def _check_bandwidth(bandwidth):
-    if not (isinstance(bandwidth, Real) and bandwidth > 0):
-        raise ValueError(f"bandwidth={bandwidth} must be above 0 bytes per tick: leave it out for no limit")
+def _checked_bandwidth(bandwidth):
+    note = " bytes per tick: leave it out for no limit"
+    return real_number("bandwidth", bandwidth, above=0, note=note, infinite=True, clock=True)

@@ -2,6 +2,7 @@
 
 from heapq import heappush
 
+from ..checks import is_plain, real_number
 from .agenda import CHOOSE, PORTS, RESUME
 from .carrier import Carrier, Message
 from .memory import own
@@ -33,9 +34,8 @@ class Mail:
             raise ValueError(f"device {source} sends {label} to device {to}: {self._which()}")
         if value is not None:
             value, n_bytes = own(value)
-        elif not n_bytes >= 0:
-            words = f"device {source} sends {label} with n_bytes={n_bytes}"
-            raise ValueError(f"{words}: a message has at least 0 bytes")
+        if not is_plain(n_bytes):
+            n_bytes = real_number(f"device {source} sends {label}: n_bytes", n_bytes, least=0, clock=True)
         row = self._record.sends(label, source, to, now, n_bytes, lane.number)
         receiver, key, is_free = self._devices[to], (source, label), self._all_free or source == to
         if is_free and key in receiver.waiting:  # half of all messages take this way

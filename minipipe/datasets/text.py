@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..functions import one_hot, whole_number
+from ..checks import whole_number
+from ..functions import one_hot
 
 
 class Text(NamedTuple):
@@ -75,7 +76,7 @@ class Text(NamedTuple):
                [0, 0]]), (3, 2, 2))
         """
         length = whole_number("length", length)
-        stride = length if stride is None else whole_number("stride", stride)
+        stride = length if stride is None else min(whole_number("stride", stride), len(self.ids))
         if not 1 <= length < len(self.ids) or stride < 1:
             raise ValueError(
                 f"length={length} and stride={stride} do not fit a text of {len(self.ids)} characters: "

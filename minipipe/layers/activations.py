@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from ..checks import real_number
 from ..functions import constant, masked, sigmoid
 from .layer import Layer
 
@@ -88,9 +89,7 @@ class LeakyReLU(Elementwise):
     arguments = "({0.negative_slope})"
 
     def __init__(self, negative_slope=0.01):
-        if not 0 <= negative_slope <= 1:
-            raise ValueError(f"negative_slope={negative_slope} must lie in 0 <= negative_slope <= 1")
-        self.negative_slope = negative_slope
+        self.negative_slope = real_number("negative_slope", negative_slope, least=0, most=1)
 
     def forward(self, Z):
         self.cache = np.maximum((Z > 0).astype(Z.dtype), constant(self.negative_slope, Z))

@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 
-from ..functions import constant, whole_number
+from ..checks import whole_number
+from ..functions import constant
 from .activations import GELU
 from .blocks import Block, Chain, Residual
 from .dropout import Dropout
@@ -50,7 +51,8 @@ class MultiHeadAttention(Block):
     arguments = "({0.d}, n_heads={0.n_heads}, causal={0.causal})"
 
     def __init__(self, d, n_heads, causal=False):
-        if whole_number("n_heads", n_heads) < 1 or whole_number("d", d) < 1 or d % n_heads:
+        d, n_heads = whole_number("d", d, 1), whole_number("n_heads", n_heads, 1)
+        if d % n_heads:
             raise ValueError(f"n_heads={n_heads} does not divide d={d}: use a divisor of {d}")
         self.d, self.n_heads, self.causal = d, n_heads, causal
         super().__init__([Linear(d, d, xavier) for _ in range(4)])
@@ -136,6 +138,7 @@ class TransformerBlock(Chain):
     """
 
     def __init__(self, d, n_heads, n_hidden=None, causal=False, dropout=0):
+        d = whole_number("d", d, 1)
         n_hidden = 4 * d if n_hidden is None else n_hidden
         drop = (lambda: [Dropout(dropout)]) if dropout else list
         super().__init__(

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from ..checks import whole_number
 from .banded_products import convolve, convolve_transposed, correlate
 from .initialization import he
 from .layer import Layer, as_dtype_of
@@ -25,11 +26,9 @@ class Kernel(Layer):
     arguments = "({0.in_channels}, {0.out_channels}, kernel_size={0.windows.kernel_size})"
 
     def __init__(self, in_channels, out_channels, windows, groups, bias):
-        if min(in_channels, out_channels, groups) < 1:
-            raise ValueError(
-                f"in_channels={in_channels}, "
-                f"out_channels={out_channels} and groups={groups} must be at least 1"
-            )
+        in_channels = whole_number("in_channels", in_channels, 1)
+        out_channels = whole_number("out_channels", out_channels, 1)
+        groups = whole_number("groups", groups, 1)
         if in_channels % groups or out_channels % groups:
             raise ValueError(
                 f"groups={groups} does not divide both in_channels={in_channels} "

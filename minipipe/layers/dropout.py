@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..checks import real_number
 from ..functions import constant
 from .layer import Layer
 
@@ -38,9 +39,7 @@ class Dropout(Layer):
     key = None
 
     def __init__(self, p=0.5):
-        if not 0 <= p < 1:
-            raise ValueError(f"p={p}, the probability of 0, must lie in 0 <= p < 1")
-        self.p = p
+        self.p = real_number("p", p, least=0, below=1, note=", the probability of 0")
 
     def initialize(self, rng, dtype=np.float64):
         if self.key is None:

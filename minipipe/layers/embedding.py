@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..functions import whole_number
+from ..checks import checked_name, whole_number
 from .layer import Layer, as_dtype_of
 
 
@@ -42,9 +42,8 @@ class Embedding(Vectors):
     arguments = "({0.n_tokens}, {0.d})"
 
     def __init__(self, n_tokens, d, tie=None):
-        if whole_number("n_tokens", n_tokens) < 1 or whole_number("d", d) < 1:
-            raise ValueError(f"Embedding({n_tokens}, {d}): both numbers must be at least 1")
-        self.n_tokens, self.d, self.tie = n_tokens, d, tie
+        self.n_tokens, self.d = whole_number("n_tokens", n_tokens, 1), whole_number("d", d, 1)
+        self.tie = None if tie is None else checked_name("tie", tie)
 
     def forward(self, A_prev):
         self.checked_input(A_prev)
@@ -103,9 +102,7 @@ class PositionalEmbedding(Vectors):
     arguments = "({0.d}, {0.n_places})"
 
     def __init__(self, d, n_places):
-        if whole_number("d", d) < 1 or whole_number("n_places", n_places) < 1:
-            raise ValueError(f"PositionalEmbedding({d}, {n_places}): both numbers must be at least 1")
-        self.d, self.n_places = d, n_places
+        self.d, self.n_places = whole_number("d", d, 1), whole_number("n_places", n_places, 1)
 
     def forward(self, A_prev):
         self.checked_input(A_prev)

@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 
+from ..checks import listed, shown
 from ..functions import shape_of
 
 
@@ -151,13 +152,15 @@ def every_layer(layers):
         yield from every_layer(layer.layers)
 
 
-def check_layers(layers):
-    """Raise `ValueError` for what is not a layer in a network's list."""
+def checked_layers(layers):
+    """The layers of a network as a list; `ValueError` for none, and for what is not a layer."""
+    layers = listed("layers", layers)
     for index, layer in enumerate(layers):
         if not isinstance(layer, Layer):
             raise ValueError(
-                f"layers[{index}] is {layer!r}: pass a layer object, such as Linear(2, 3) or ReLU()"
+                f"layers[{index}] is {shown(layer)}: pass a layer object, such as Linear(2, 3) or ReLU()"
             )
+    return layers
 
 
 def as_dtype_of(data, parameter):

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from ..checks import checked_name, whole_number
 from .initialization import he
 from .layer import Layer, as_dtype_of
 
@@ -42,11 +43,12 @@ class Linear(Layer):
     arguments = "({0.n_prev}, {0.n})"
 
     def __init__(self, n_prev, n, initialization=he, W=None, b=None, tie=None):
-        if n_prev < 1 or n < 1:
-            raise ValueError(f"Linear({n_prev}, {n}): both numbers of units must be at least 1")
-        self.n_prev, self.n, self.initialization, self.tie = n_prev, n, initialization, tie
-        self.W = self.checked_parameter("W", W, (n, n_prev))
-        self.b = self.checked_parameter("b", b, (n, 1))
+        self.n_prev, self.n = whole_number("n_prev", n_prev, 1), whole_number("n", n, 1)
+        if not callable(initialization):
+            raise ValueError(f"initialization={initialization!r} must be a function, such as he or xavier")
+        self.initialization, self.tie = initialization, None if tie is None else checked_name("tie", tie)
+        self.W = self.checked_parameter("W", W, (self.n, self.n_prev))
+        self.b = self.checked_parameter("b", b, (self.n, 1))
 
     def draw(self, rng):
         return self.initialization(rng, self.n_prev, self.n)

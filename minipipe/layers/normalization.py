@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..functions import constant, whole_number
+from ..checks import real_number, whole_number
+from ..functions import constant
 from .layer import Layer, as_dtype_of
 
 
@@ -30,13 +31,9 @@ class Normalization(Layer):
     arguments = "({0.n})"
 
     def __init__(self, n, epsilon=1e-5):
-        if whole_number("n", n) < 1:
-            raise ValueError(f"{type(self).__name__}: n={n} rows must be at least 1")
-        if not epsilon > 0:
-            raise ValueError(
-                f"epsilon={epsilon} must be above 0: it keeps equal numbers from being divided by 0"
-            )
-        self.n, self.epsilon = n, epsilon
+        self.n = whole_number("n", n, 1)
+        note = ": it keeps equal numbers from being divided by 0"
+        self.epsilon = real_number("epsilon", epsilon, above=0, note=note)
 
     def draw(self, rng):
         return np.ones(self.n)
@@ -121,9 +118,9 @@ class GroupNorm(Normalization):
 
     def __init__(self, n_groups, n, epsilon=1e-5):
         super().__init__(n, epsilon)
-        if whole_number("n_groups", n_groups) < 1 or n % n_groups:
+        self.n_groups = whole_number("n_groups", n_groups, 1)
+        if self.n % self.n_groups:
             raise ValueError(f"n_groups={n_groups} does not divide the n={n} channels: use a divisor of {n}")
-        self.n_groups = n_groups
 
     def groups(self, A):
         return A.reshape(self.n_groups, -1, A.shape[-1]), 1
@@ -159,11 +156,8 @@ class BatchNorm(Normalization):
 
     def __init__(self, n, epsilon=1e-5, momentum=0.1):
         super().__init__(n, epsilon)
-        if not 0 < momentum <= 1:
-            raise ValueError(
-                f"momentum={momentum} must lie in 0 < momentum <= 1: it is the share of the newest mini-batch"
-            )
-        self.momentum = momentum
+        note = ": it is the share of the newest mini-batch"
+        self.momentum = real_number("momentum", momentum, above=0, most=1, note=note)
 
     def initialize(self, rng, dtype=np.float64):
         super().initialize(rng, dtype)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from ..checks import shown, whole_numbers
 from ..functions import constant
 from .layer import Layer
 
@@ -45,9 +46,9 @@ class Reshape(Rearranged):
     arguments = "({0.shape})"
 
     def __init__(self, shape):
-        self.shape = tuple(shape)
-        if not self.shape or min(self.shape) < 1:
-            raise ValueError(f"{self!r}: the shape of a sample needs at least one axis, each of at least 1")
+        self.shape = whole_numbers("shape", shape, 1)
+        if not self.shape:
+            raise ValueError("Reshape(()): the shape of a sample needs at least one axis")
 
     def output_shape(self, shape):
         n, needed = math.prod(shape[:-1]), math.prod(self.shape)
@@ -75,11 +76,12 @@ class Pad(Layer):
     arguments = "({0.widths})"
 
     def __init__(self, widths):
-        self.widths = tuple((width, width) if np.ndim(width) == 0 else tuple(width) for width in widths)
-        if not self.widths or any(len(pair) != 2 or min(pair) < 0 for pair in self.widths):
-            raise ValueError(
-                f"{self!r}: each spatial axis needs a width or a pair (before, after), of at least 0"
-            )
+        if isinstance(widths, str) or not hasattr(widths, "__iter__"):
+            raise ValueError(f"Pad({shown(widths)}): pass a list, with a width for each spatial axis")
+        pairs = [width if hasattr(width, "__len__") else (width, width) for width in widths]
+        self.widths = tuple(whole_numbers(f"widths[{axis}]", pair, 0) for axis, pair in enumerate(pairs))
+        if not self.widths or any(len(pair) != 2 for pair in self.widths):
+            raise ValueError(f"{self!r}: each spatial axis needs a width or a pair (before, after)")
 
     def forward(self, A_prev):
         A = np.full(self.output_shape(A_prev.shape), constant(0, A_prev), A_prev.dtype, like=A_prev)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..checks import checked_name
 from .layer import Layer
 
 
@@ -40,7 +41,7 @@ class Fork(Pair):
     arguments = "({0.fork!r})"
 
     def __init__(self, name):
-        self.fork = _checked_name(name)
+        self.fork = checked_name("name", name)
 
 
 class Join(Layer):
@@ -60,7 +61,7 @@ class Join(Layer):
     def __init__(self, name, how="add"):
         if how not in ("add", "concat"):
             raise ValueError(f'how={how!r} is not known: use "add" or "concat"')
-        self.join, self.how = _checked_name(name), how
+        self.join, self.how = checked_name("name", name), how
 
     def forward(self, pair):
         A_prev, S = pair
@@ -109,8 +110,3 @@ def skip_routes(layers):
             )
     return {name: (forks[name], joins[name]) for name in forks}
 
-
-def _checked_name(name):
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"name={name!r} must be a text, such as 'skip 1'")
-    return name

@@ -3,10 +3,10 @@
 import itertools
 import math
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 
+from ..checks import shown, whole_number
 from ..functions import even_slices
 
 BUFFER_BYTES = 6 * 2**20  # of one band of columns: large enough for the product, small enough for a cache
@@ -201,9 +201,13 @@ def per_axis(name, value, n_axes, least):
     >>> per_axis("stride", 2, n_axes=3, least=1)
     (2, 2, 2)
     """
-    numbers = (value,) * n_axes if isinstance(value, Integral) else value
-    if not isinstance(numbers, (tuple, list)) or not all(isinstance(number, Integral) for number in numbers):
-        raise ValueError(f"{name}={value!r} must be a whole number, or a tuple of one per spatial axis")
+    numbers = value if isinstance(value, (tuple, list)) else (value,) * n_axes
+    try:
+        numbers = tuple(whole_number(name, number) for number in numbers)
+    except ValueError:
+        raise ValueError(
+            f"{name}={shown(value)} must be a whole number, or a tuple of one per spatial axis"
+        ) from None
     if len(numbers) != n_axes:
         raise ValueError(
             f"{name}={value} has {len(numbers)} numbers for {n_axes} spatial axes: "
@@ -211,4 +215,4 @@ def per_axis(name, value, n_axes, least):
         )
     if min(numbers) < least:
         raise ValueError(f"{name}={value} must be at least {least} on each axis, got {min(numbers)}")
-    return tuple(int(number) for number in numbers)
+    return numbers

@@ -1,6 +1,6 @@
 """AmoebaNet-D, the image network that GPipe was tried on."""
 
-from ..functions import whole_number
+from ..checks import MOST_LAYERS, whole_number
 from ..layers import (
     AvgPool2d,
     BatchNorm,
@@ -43,9 +43,10 @@ def amoebanet_d(L, D, n_classes=1000, input_channels=3):
     >>> [str(layer) for layer in amoebanet_d(3, 16)[3:7]]
     ['ReductionCell(8)', 'ReductionCell(16)', 'NormalCell(16)', 'ReductionCell(32)']
     """
-    if whole_number("L", L) < 3 or L % 3:
+    L, D = whole_number("L", L, most=MOST_LAYERS), whole_number("D", D)
+    if L < 3 or L % 3:
         raise ValueError(f"L={L} normal cells must be a multiple of 3, since there are three parts of L / 3")
-    if whole_number("D", D) < 8 or D % 8:
+    if D < 8 or D % 8:
         raise ValueError(
             f"D={D} filters must be a multiple of 8, since the narrowest convolution has D / 8 channels"
         )

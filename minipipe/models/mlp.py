@@ -1,6 +1,6 @@
 """Fully connected networks."""
 
-from ..functions import whole_number
+from ..checks import whole_number
 from ..layers import Layer, Linear, ReLU, he
 
 

@@ -1,6 +1,6 @@
 """Transformers that continue a text."""
 
-from ..functions import whole_number
+from ..checks import MOST_LAYERS, whole_number
 from ..layers import Dropout, Embedding, LayerNorm, Linear, PositionalEmbedding, TransformerBlock, xavier
 
 
@@ -36,8 +36,7 @@ def transformer(n_tokens, d, n_heads, n_layers, n_places=None, n_hidden=None, ti
     >>> transformer(100, 16, n_heads=4, n_layers=1)
     [Embedding(100, 16), TransformerBlock(16, n_heads=4), LayerNorm(16), Linear(16, 100)]
     """
-    if whole_number("n_layers", n_layers) < 1:
-        raise ValueError(f"n_layers={n_layers} must be at least 1")
+    n_layers = whole_number("n_layers", n_layers, 1, MOST_LAYERS)
     tie = "tokens" if tied else None
     layers = [Embedding(n_tokens, d, tie)]
     if n_places is not None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..description import describe, parameters_of_layers, without_samples
 from ..layers import every_layer
+from ..layers.layer import checked_layers
 from ..layers.through import backward_input_through, forward_through, prepare_forward
 from ..network import Network, take_statistics
 from .integers import checked
@@ -52,10 +53,10 @@ def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss
     >>> costs_of_layers(layers, lambda layer, input_shape: 1 + layer.macs((*input_shape, 1)), (64,))
     [2049, 1, 321]
     """
-    layers = list(layers)
+    layers = checked_layers(layers)
     if not isinstance(by, str) and hasattr(by, "__iter__"):
         return checked("by", by, len(layers))
-    if by not in KINDS and not callable(by):
+    if not callable(by) and by not in KINDS:
         raise ValueError(
             f"by={by!r} is not known: use one of {', '.join(map(repr, KINDS))}, "
             "a function (layer, input_shape), or a list of costs"

@@ -3,9 +3,8 @@
 import math
 from fractions import Fraction
 from itertools import accumulate
-from numbers import Real
 
-import numpy as np
+from ..checks import listed, real_number
 
 
 def checked(name, numbers, length=None, of="layers", least=0):
@@ -17,15 +16,12 @@ def checked(name, numbers, length=None, of="layers", least=0):
     of: what they belong to, in an error.
     least: the lowest that each may be.
     """
-    numbers = [number.item() if isinstance(number, np.generic) else number for number in numbers]
+    numbers = listed(name, numbers, least=0)
     if length is not None and len(numbers) != length:
         raise ValueError(
             f"{name} has {len(numbers)} numbers for {length} {of}: give one for each, {length} in all"
         )
-    for index, number in enumerate(numbers):
-        if not isinstance(number, Real) or not least <= number < math.inf:
-            raise ValueError(f"{name}[{index}]={number!r} must be a finite number of at least {least}")
-    return numbers
+    return [real_number(f"{name}[{index}]", number, least) for index, number in enumerate(numbers)]
 
 
 def in_proportion(*lists):

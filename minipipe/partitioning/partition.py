@@ -1,6 +1,6 @@
 """Where to cut a network into stages."""
 
-from ..functions import whole_number
+from ..checks import whole_number, whole_numbers
 from .costs_of_layers import NEED_DATA, costs_of_layers
 from .solvers import equal_counts, min_max
 
@@ -23,7 +23,7 @@ def partition(layers, n_stages, by="parameters", input_shape=None, sample=None, 
     >>> partition(layers, 2), partition(layers, 2, by="bytes", input_shape=(64,))
     ([4, 3], [5, 2])
     """
-    return min_max(costs_of_layers(layers, by, input_shape, sample, loss), n_stages)
+    return min_max(costs_of_layers(layers, by, input_shape, sample, loss), whole_number("n_stages", n_stages))
 
 
 def counts_of(choice, layers, n_stages, sample, loss):
@@ -46,9 +46,7 @@ def counts_of(choice, layers, n_stages, sample, loss):
 
 
 def _checked_counts(counts, n_layers, n_stages):
-    if not hasattr(counts, "__iter__"):
-        raise ValueError(f"partition={counts!r} must be a list with the number of layers of each stage")
-    counts = [whole_number(f"partition[{stage}]", count) for stage, count in enumerate(counts)]
+    counts = list(whole_numbers("partition", counts))
     if any(count < 1 for count in counts) or sum(counts) != n_layers:
         raise ValueError(
             f"partition={counts} adds up to {sum(counts)} for {n_layers} layers: "

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..checks import whole_number
 from ..functions import even_slices
 from .bisection import bisected
 from .dynamic_programming import best_cut, integers
@@ -30,6 +31,7 @@ def equal_counts(n_layers, n_stages):
     >>> equal_counts(7, 4)
     [2, 2, 2, 1]
     """
+    n_stages = whole_number("n_stages", n_stages)
     if not 1 <= n_stages <= n_layers:
         raise ValueError(
             f"n_stages={n_stages} does not fit {n_layers} layers: "

@@ -23,7 +23,7 @@ def checked_order(schedule, n_stages, n_microbatches, recompute):
     recompute: as for `Pipeline`.
     """
     make = _builder(schedule, n_microbatches)
-    mode = {True: "always", False: "never"}[recompute] if recompute in (True, False) else recompute
+    mode = {True: "always", False: "never"}[recompute] if isinstance(recompute, bool) else recompute
     order = _made(make, n_stages, n_microbatches)
     has_a_flush = not order.asynchronous and (order is schedule or "U" not in order.kinds)
     if has_a_flush:

@@ -2,12 +2,11 @@
 
 import copy
 import math
-from numbers import Real
 
 import numpy as np
 
 from ..cluster import Link, links_between
-from ..functions import whole_number
+from ..checks import bytes_of_memory, whole_number
 from ..network import Network
 from ..optimizers import checked_optimizer
 from ..partitioning.partition import counts_of, cut
@@ -83,7 +82,8 @@ class Pipeline(Network):
             self.schedule, counts, costs = every_sqrt(self.schedule, counts, costs)
         costs.table(self.schedule.n_stages)
         links_between(link, len(self.schedule.devices))
-        self._costs, self._link, self._memory_limit = costs, link, _checked_limit(memory_limit)
+        self._costs, self._link = costs, link
+        self._memory_limit = None if memory_limit is None else bytes_of_memory(memory_limit)
         self.n_stages, self.n_microbatches = self.schedule.n_stages, n_microbatches
         parts = cut(self.layers, counts)
         self.stages = [Stage(s, part) for s, part in enumerate(parts[:-1])]
@@ -261,14 +261,3 @@ class Pipeline(Network):
         stage_of = [stage for stage, _ in self._place_of]
         ends = [(name, stage_of[fork], stage_of[join]) for name, (fork, join) in self.skips.items()]
         return [(name, begin, end) for name, begin, end in ends if begin != end]
-
-
-def _checked_limit(memory_limit):
-    """`memory_limit`, if it is a number of bytes, or None."""
-    if memory_limit is None:
-        return None
-    if isinstance(memory_limit, bool) or not isinstance(memory_limit, Real):
-        raise ValueError(f"memory_limit={memory_limit!r} must be a number of bytes, such as 8 * 2**30")
-    if not memory_limit > 0:
-        raise ValueError(f"memory_limit={memory_limit} bytes must be above 0")
-    return memory_limit

@@ -2,18 +2,17 @@
 
 from itertools import accumulate, groupby
 from math import gcd
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 
 from ..cluster import Link
 from ..description import describe
-from ..functions import whole_number
+from ..checks import bytes_of_memory, chosen, listed, whole_number
+from ..layers.layer import checked_layers
 from ..partitioning import costs_of_layers, loads, min_max
 from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
 from ..schedules import BUILDERS, RECOMPUTE, STAGES_PER_DEVICE, Costs, Schedule, build, with_recompute
-from .footprints import checked_layers
 from .foresight import patterns_of
 from .simulation import simulate
 from .without_numbers import WithoutNumbers
@@ -96,12 +95,12 @@ def what_fits(
     layers, sizes = checked_layers(layers), _checked_sizes(batch_size, n_microbatches)
     if n_devices is None:
         n_devices = [K for K in DEVICES if K <= len(layers)]
-    n_devices = [_checked_devices(K, len(layers)) for K in _listed("n_devices", n_devices)]
-    schedules = _checked_names("schedules", schedules, BUILDERS)
-    recompute = _checked_names("recompute", recompute, MODES)
+    n_devices = [_checked_devices(K, len(layers)) for K in listed("n_devices", n_devices)]
+    schedules = chosen("schedules", schedules, BUILDERS)
+    recompute = chosen("recompute", recompute, MODES)
     if not callable(seconds):
         raise ValueError(f"seconds={seconds!r} must be a function (multiply-accumulates) -> time")
-    _check_memory_limit(memory_limit)
+    memory_limit = bytes_of_memory(memory_limit)
     network = _Network(layers, loss, input_shape, seconds, link, partition, dtype, optimizer)
     if n_microbatches is None and batch_size > 1:
         sizes = [(M, m) for M, m in sizes if m > 1 or network.takes_single_samples()]
@@ -223,13 +222,11 @@ def _rounded_makespan(choice):
 
 def _checked_sizes(batch_size, n_microbatches):
     """[(micro-batches, samples of each)]"""
-    batch_size = whole_number("batch_size", batch_size)
-    if batch_size < 1:
-        raise ValueError(f"batch_size={batch_size} must be at least 1")
+    batch_size = whole_number("batch_size", batch_size, 1)
     if n_microbatches is None:
         powers = [2**power for power in range(MOST_MICROBATCHES.bit_length())]
         n_microbatches = [M for M in powers if batch_size % M == 0]
-    n_microbatches = [whole_number("n_microbatches", M) for M in _listed("n_microbatches", n_microbatches)]
+    n_microbatches = [whole_number("n_microbatches", M) for M in listed("n_microbatches", n_microbatches)]
     for M in n_microbatches:
         if M < 1 or batch_size % M:
             divisor = gcd(batch_size, max(M, 1))
@@ -247,29 +244,3 @@ def _checked_devices(K, n_layers):
             f"n_devices={K} does not fit {n_layers} layers: use 1 to {n_layers}, so that each has a layer"
         )
     return K
-
-
-def _check_memory_limit(memory_limit):
-    if not isinstance(memory_limit, Real):
-        raise ValueError(f"memory_limit={memory_limit!r} must be a number of bytes, such as 8 * 2**30")
-    if not memory_limit > 0:
-        raise ValueError(f"memory_limit={memory_limit} bytes must be above 0")
-
-
-def _checked_names(name, names, known):
-    wrong = ValueError(f"{name}={names!r} must be a list of names out of {', '.join(known)}")
-    if isinstance(names, str):
-        raise wrong
-    names = _listed(name, names)
-    if any(value not in list(known) for value in names):
-        raise wrong
-    return names
-
-
-def _listed(name, values):
-    if not hasattr(values, "__iter__"):
-        raise ValueError(f"{name}={values!r} must be a list, even of one: [{values!r}]")
-    values = list(values)
-    if not values:
-        raise ValueError(f"{name} is an empty list: give it at least one to try")
-    return values

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ..functions import whole_number
+from ..checks import chosen, whole_number
+from ..layers.layer import checked_layers
 from ..partitioning.partition import counts_of
 from .one_microbatch import PATTERNS
 from .without_numbers import WithoutNumbers
@@ -39,31 +40,13 @@ def footprints(
     >>> simulate(gpipe(2, 4), footprints=huge).peak_bytes()       # on device 0, W and two partial sums of dW
     [12000076000000, 136000104]
     """
-    if whole_number("n_stages", n_stages) < 1:
-        raise ValueError(f"n_stages={n_stages} must be at least 1")
+    n_stages = whole_number("n_stages", n_stages, 1)
     if isinstance(partition, str) and partition == "time":
         raise ValueError(
             "partition='time' measures, which takes numbers: "
             "use 'macs', or the list that `partition` has found"
         )
-    patterns, layers = _checked_patterns(patterns), checked_layers(layers)
+    patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer)
     counts = counts_of(partition, layers, n_stages, network.sample(1), loss)
     return network.footprints(counts, m, patterns)
-
-
-def checked_layers(layers):
-    """`layers` as a list."""
-    found = list(layers) if hasattr(layers, "__iter__") else []
-    if not found:
-        raise ValueError(
-            f"layers={layers!r} must be a list of at least 1 layer, such as [Linear(2, 3), ReLU()]"
-        )
-    return found
-
-
-def _checked_patterns(patterns):
-    found = list(patterns) if hasattr(patterns, "__iter__") and not isinstance(patterns, str) else []
-    if not found or any(pattern not in PATTERNS for pattern in found):
-        raise ValueError(f"patterns={patterns!r} must be a list out of {', '.join(PATTERNS)}")
-    return found

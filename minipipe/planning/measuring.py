@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..functions import whole_number
+from ..checks import whole_number
 from ..network import Network
 from ..optimizers import checked_optimizer
 from ..partitioning.partition import counts_of
@@ -43,9 +43,7 @@ def measure(layers, loss, n_stages, X, Y, partition=None, dtype=np.float64, opti
     >>> measured.footprints[0].parameters, measured.costs.message_bytes  # 8 (2 * 3 + 2), and 8 * 2 * 4
     (64, [64, 0])
     """
-    for name, value in (("n_stages", n_stages), ("n_rounds", n_rounds)):
-        if whole_number(name, value) < 1:
-            raise ValueError(f"{name}={value} must be at least 1")
+    n_stages, n_rounds = whole_number("n_stages", n_stages, 1), whole_number("n_rounds", n_rounds, 1)
     if optimizer is not None:
         checked_optimizer(optimizer)
     network = Network(layers, loss, dtype=dtype)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..description import describe
-from ..functions import whole_number
+from ..checks import floats, whole_number
 from ..layers import Embedding, every_layer
 from ..meta import MetaArray
 from ..optimizers import checked_optimizer
@@ -53,9 +53,7 @@ class WithoutNumbers:
             )
         if optimizer is not None:
             checked_optimizer(optimizer)
-        self.description = describe(layers, input_shape, dtype)
-        if self.description.dtype.kind != "f":
-            raise ValueError(f"dtype={dtype} must be one of floats, such as np.float32")
+        self.description = describe(layers, input_shape, floats(dtype))
         outputs = [
             row.output_shape[0] if layer.fork else row.output_shape  # the other one is what a Fork puts aside
             for layer, row in zip(layers, self.description.rows)
@@ -166,9 +164,7 @@ def of_samples(m, count, few=3):
     >>> of_samples(6, lambda m: [100 + 8 * m])
     [148]
     """
-    m = whole_number("m", m)
-    if m < 1:
-        raise ValueError(f"m={m} must be at least 1")
+    m = whole_number("m", m, 1)
     return count(m) if m <= few else evenly(m, count(2), count(3))
 
 

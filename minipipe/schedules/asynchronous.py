@@ -29,7 +29,7 @@ def pipedream(n_devices, n_microbatches, vertical_sync=False):
     Source: Harlap et al. 2018, arXiv 1806.03377; Narayanan et al. 2019, SOSP.
     """
     name = "pipedream-vertical" if vertical_sync else "pipedream"
-    check_sizes(n_devices, n_microbatches)
+    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
     delays = [n_devices - 1 if vertical_sync else n_devices - 1 - stage for stage in range(n_devices)]
     versions = tuple(tuple(max(0, i - delay) for i in range(n_microbatches)) for delay in delays)
     return _endless(name, n_devices, n_microbatches, 1, versions)
@@ -45,7 +45,7 @@ def pipedream_2bw(n_devices, n_microbatches, per_update=None):
     divide M; else `ValueError`.
     Source: Narayanan et al. 2020, arXiv 2006.09503.
     """
-    check_sizes(n_devices, n_microbatches)
+    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
     per_update = n_devices if per_update is None else per_update
     if per_update < n_devices:
         raise ValueError(

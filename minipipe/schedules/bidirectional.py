@@ -82,7 +82,7 @@ def dualpipe_v(n_devices, n_microbatches):
     least 2K, or `ValueError`.
     Source: Sea AI Lab's and DeepSeek's DualPipeV; the V of Qi et al. 2024, arXiv 2405.15362.
     """
-    check_sizes(n_devices, n_microbatches)
+    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
     if n_microbatches < 2 * n_devices:
         raise ValueError(
             f"n_microbatches={n_microbatches} is too few for dualpipe-v on {n_devices} devices: use at least "
@@ -117,7 +117,7 @@ def _eight_steps(turns, K, r, M):
 
 
 def _check_both_ways(name, n_devices, n_microbatches, least):
-    check_sizes(n_devices, n_microbatches)
+    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
     if n_devices % 2:
         nearest = " or ".join(str(K) for K in (n_devices - 1, n_devices + 1) if K)
         raise ValueError(

@@ -11,7 +11,7 @@ def schedule_of(name, n_devices, n_microbatches, order, v=1, copy_of=(), version
     v: stages on each device.
     name, copy_of, versions: as for `Schedule`.
     """
-    check_sizes(n_devices, n_microbatches, v)
+    n_devices, n_microbatches, v, _ = check_sizes(n_devices, n_microbatches, v)
     devices = tuple(tuple(order(r)) for r in range(n_devices))
     return Schedule(devices, v * n_devices, n_microbatches, name, copy_of, versions)
 

@@ -1,9 +1,10 @@
 """Functions that change a schedule: recomputation, overlaps, copies, all-reduces and updates."""
 
 from dataclasses import replace
-from numbers import Integral
 
+from ..checks import whole_number
 from .actions import Action, Overlap
+from .limits import check_number_of_actions
 from .rules import INPUT, RULES, WEIGHT
 
 # mode -> what it adds to a schedule's name
@@ -73,8 +74,8 @@ def in_copies(schedule, n):
     >>> in_copies(gpipe(1, 2), 2).copy_of
     (0, 0, 1, 1)
     """
-    if not (isinstance(n, Integral) and n >= 1):
-        raise ValueError(f"n={n!r} copies of the network must be a whole number of at least 1")
+    n = whole_number("n", n, 1)
+    check_number_of_actions(n * sum(map(len, schedule.devices)))
     if n == 1:
         return schedule
     M = schedule.n_microbatches

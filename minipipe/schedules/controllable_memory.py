@@ -29,7 +29,7 @@ def v_half(n_devices, n_microbatches):
     >= K > 2 is M (F + B) + (3K - 7)/2 F ticks for an even K and M (F + B) + (3K - 4)/2 F for an odd one, if F
     is that of both stages together.
     """
-    check_sizes(n_devices, n_microbatches)
+    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
     block = _block(n_devices, climb=2, wait=0 if n_devices % 2 else 3, turn=1)
     return _repeated("v-half", block, n_microbatches, (n_devices + 2) // 2, ahead=n_devices % 2 == 0)
 
@@ -44,7 +44,7 @@ def v_min(n_devices, n_microbatches):
     >= K > 1 is M (F + B) + (4K - 5)/2 F ticks, and F less where 3 divides K, if F is that of both stages
     together.
     """
-    check_sizes(n_devices, n_microbatches)
+    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
     block = _block(n_devices, climb=1, wait=0 if n_devices % 3 else 2, turn=0)
     return _repeated("v-min", block, n_microbatches, (n_devices + 4) // 3, ahead=n_devices % 3 == 0)
 

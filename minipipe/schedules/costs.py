@@ -1,10 +1,9 @@
 """What the actions of a schedule cost."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from numbers import Real
 
+from ..checks import python_number, real_number, shown
 from .actions import Overlap
 from .limits import one_for_each
 from .rules import CLOSING
@@ -42,6 +41,10 @@ class Costs:
     A: float | Sequence[float] | None = None
     U: float | Sequence[float] | None = None
     message_bytes: float | Sequence[float] = 0
+
+    def __post_init__(self):
+        for field in fields(self):
+            object.__setattr__(self, field.name, _in_python(getattr(self, field.name)))
 
     @classmethod
     def from_text(cls, text):
@@ -95,7 +98,7 @@ class Costs:
 def checked_costs(costs):
     """`costs`; `ValueError` for anything but `Costs`."""
     if not isinstance(costs, Costs):
-        raise ValueError(f"costs={costs!r} must be Costs(F=..., B=...), or Costs.from_text('F=1,B=2')")
+        raise ValueError(f"costs={shown(costs)} must be Costs(F=..., B=...), or Costs.from_text('F=1,B=2')")
     return costs
 
 
@@ -105,11 +108,19 @@ def _difference(name, whole, half):
 
 def _per_stage(name, cost, n_stages, may_be_0=False, unit="ticks"):
     costs = one_for_each(name, cost, "costs", n_stages, "stage")
-    for stage, cost in enumerate(costs):
-        if not (isinstance(cost, Real) and 0 <= cost < math.inf) or (cost == 0 and not may_be_0):
-            bound = "of at least 0" if may_be_0 else "above 0"
-            raise ValueError(f"{name}={cost} on stage {stage}: a cost is a finite number of {unit} {bound}")
-    return costs
+    least, above = (0, None) if may_be_0 else (None, 0)
+    return [
+        real_number(f"stage {stage}: {name}", cost, least, above, note=f" {unit}", clock=True)
+        for stage, cost in enumerate(costs)
+    ]
+
+
+def _in_python(cost):
+    """A number, or a list of them, in Python's numbers, and a list of our own; what is neither is kept."""
+    if hasattr(cost, "__len__") and not isinstance(cost, str):
+        return [_in_python(part) for part in cost]
+    number = python_number(cost)
+    return cost if number is None else number
 
 
 def _number(word, text):

@@ -73,7 +73,7 @@ def _turns(n_devices, n_microbatches, v, group, r):
 
 
 def _group(n_devices, n_microbatches, v):
-    check_sizes(n_devices, n_microbatches, v)
+    n_devices, n_microbatches, v, _ = check_sizes(n_devices, n_microbatches, v)
     rounds = max(1, n_microbatches // n_devices)
     if n_microbatches % rounds:
         legal = [m for m in range(1, 2 * n_microbatches + n_devices) if m % max(1, m // n_devices) == 0]

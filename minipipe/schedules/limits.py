@@ -3,19 +3,30 @@
 import math
 from numbers import Integral
 
+from ..checks import real_number, shown, whole_number
+
+MOST_ACTIONS = 4_000_000  # of all devices, F and B counted as two; a run of them takes gigabytes
+
 
 def check_sizes(n_devices, n_microbatches, v=1, latency=0):
-    """`ValueError` unless sizes are whole numbers of at least 1, and the ticks of a message are finite."""
-    if not all(isinstance(size, Integral) for size in (n_devices, n_microbatches)):
+    """(n_devices, n_microbatches, v, latency) as Python numbers.
+
+    `ValueError` for sizes that are not whole numbers of at least 1, or that make too many actions, and for a
+    latency that is not at least 0 ticks.
+    """
+    sizes = {"n_devices": n_devices, "n_microbatches": n_microbatches, "v": v}
+    sizes = [whole_number(name, size, 1) for name, size in sizes.items()]
+    check_number_of_actions(2 * math.prod(sizes))
+    return *sizes, real_number("latency", latency, least=0, note=" ticks", clock=True)
+
+
+def check_number_of_actions(n):
+    """`ValueError` for a schedule of so many actions that it would not fit into memory."""
+    if n > MOST_ACTIONS:
         raise ValueError(
-            f"n_stages={n_devices!r} and n_microbatches={n_microbatches!r} must both be whole numbers"
+            f"a schedule of {shown(n)} actions exceeds the limit of {MOST_ACTIONS:,}: "
+            "use fewer devices or micro-batches; a schedule repeats itself long before"
         )
-    if n_devices < 1 or n_microbatches < 1:
-        raise ValueError(f"n_stages={n_devices} and n_microbatches={n_microbatches} must both be at least 1")
-    if v < 1:
-        raise ValueError(f"v={v} stages on each device must be at least 1")
-    if not 0 <= latency < math.inf:
-        raise ValueError(f"latency={latency} must be a finite number of ticks of at least 0")
 
 
 def one_for_each(name, value, what, n, of):

@@ -56,7 +56,7 @@ def build(name, n_stages, n_microbatches):
         nearest = get_close_matches(name.lower(), builders, n=1, cutoff=0.4)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ValueError(f"unknown schedule {name!r}: {hint}there are {', '.join(builders)}")
-    check_sizes(n_stages, n_microbatches)
+    n_stages, n_microbatches, *_ = check_sizes(n_stages, n_microbatches)
     v = STAGES_PER_DEVICE.get(name, 1)
     if n_stages % v:
         nearest = f"{n_stages - 1} or {n_stages + 1}" if n_stages > 1 else "2"

@@ -3,6 +3,8 @@
 from itertools import pairwise
 from typing import NamedTuple
 
+from ..checks import whole_numbers
+from .costs import checked_costs
 from .limits import check_sizes, limits_of
 from .rules import RULES
 
@@ -74,10 +76,11 @@ class Request(NamedTuple):
 
 def request_of(n_devices, n_microbatches, costs, most_alive, halves, latency, v=1, placement=None):
     """The `Request` that these arguments of `greedy_schedule` make; `ValueError` for what makes no sense."""
-    check_sizes(n_devices, n_microbatches, v, latency)
+    n_devices, n_microbatches, v, latency = check_sizes(n_devices, n_microbatches, v, latency)
     placement = _placement(n_devices, v, placement)
     stages_on = [placement.count(device) for device in range(n_devices)]
-    limits, table = limits_of(most_alive, stages_on, n_microbatches), costs.table(len(placement))
+    limits = limits_of(most_alive, stages_on, n_microbatches)
+    table = checked_costs(costs).table(len(placement))
     costs.bytes_sent(len(placement))
     kinds = "FIW" if halves else "FB"
     ticks = {kind: table[kind] for kind in kinds}
@@ -87,7 +90,7 @@ def request_of(n_devices, n_microbatches, costs, most_alive, halves, latency, v=
 def _placement(n_devices, v, placement):
     if placement is None:
         return [stage % n_devices for stage in range(n_devices * v)]
-    placement = list(placement)
+    placement = list(whole_numbers("placement", placement, 0))
     if v != 1:
         raise ValueError(f"v={v} and placement={placement} both say where the stages are: give one of them")
     if sorted(set(placement)) != list(range(n_devices)):

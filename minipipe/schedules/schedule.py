@@ -8,6 +8,7 @@ from numbers import Integral
 from operator import attrgetter
 from pathlib import Path
 
+from ..checks import listed, shown
 from .actions import Action, Overlap, ScheduleError, parse
 from .csv_format import parse_table, table_text
 from .rules import CLOSING
@@ -65,8 +66,9 @@ class Schedule:
         >>> copies.n_copies, copies.placements
         (2, [[0], [1]])
         """
-        if isinstance(lines, str):
-            lines = lines.strip().splitlines()
+        lines = lines.strip().splitlines() if isinstance(lines, str) else listed("lines", lines)
+        if not all(isinstance(line, str) for line in lines):
+            raise ScheduleError(f"lines={shown(lines)} must be texts, one per device, such as 'F0 F1 B0 B1'")
         devices = tuple(tuple(parse(word, r) for word in line.split()) for r, line in enumerate(lines))
         return cls.of_devices(devices, n_microbatches, name, copy_of, versions)
 

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 from numbers import Rational
 from typing import NamedTuple
 
+from ..checks import whole_number
 from .actions import Action
 from .costs import Costs
 from .greedy import greedy_answer
@@ -72,8 +73,7 @@ def best_schedule(
       for that F, except the same stage's next B.
     """
     request = request_of(n_devices, n_microbatches, costs, most_alive, halves, latency)
-    if most_nodes < 1:
-        raise ValueError(f"most_nodes={most_nodes} must be at least 1")
+    most_nodes = whole_number("most_nodes", most_nodes, 1)
     if costs.A is not None or costs.U is not None:
         raise ValueError("the search orders F, B, I and W only: leave A and U out of its costs")
     whole, unit = _in_whole_ticks(request)

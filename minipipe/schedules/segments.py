@@ -5,9 +5,10 @@ from fractions import Fraction
 from itertools import accumulate, chain, zip_longest
 from numbers import Integral
 
+from ..checks import whole_numbers
 from .actions import Action, Overlap
 from .costs import Costs, checked_costs
-from .limits import one_for_each
+from .limits import check_number_of_actions, one_for_each
 from .schedule import Schedule
 
 
@@ -36,6 +37,7 @@ def in_segments(schedule, n):
             "n_microbatches)"
         )
     n = _for_each_stage(n, schedule.n_stages)
+    check_number_of_actions(max(n) * sum(map(len, schedule.devices)))
     segments = [range(end - length, end) for end, length in zip(accumulate(n), n)]
     devices = tuple(
         tuple(segment for action in order for segment in _segments(action, segments))
@@ -68,9 +70,7 @@ def costs_in_segments(costs, n_stages, n):
 
 def _for_each_stage(n, n_stages):
     lengths = one_for_each("n", n, "numbers of segments", n_stages, "stage")
-    if not all(isinstance(length, Integral) and length >= 1 for length in lengths):
-        raise ValueError(f"n={n} segments of a stage must be at least 1, in whole numbers")
-    return lengths
+    return list(whole_numbers("n", lengths, 1))
 
 
 def _segments(action, segments):

@@ -1,0 +1,164 @@
+"""The doors: what somebody may hand in as a number, or as one of several choices.
+
+Numbers leave as Python's own: those of NumPy overflow.
+"""
+
+import operator
+from fractions import Fraction
+from math import inf
+from numbers import Real
+
+import numpy as np
+
+# With these, no sum of ticks, and no product or quotient of two numbers, becomes infinite.
+SMALLEST, LARGEST = 1e-100, 10**100
+MOST_LAYERS = 10_000  # of a network with a name
+PYTHONS = frozenset([int, float, Fraction])
+LONGEST = 100  # characters of a value that an error shows
+
+
+def shown(value):
+    """`value` as errors show it: its repr, cut where that is long.
+
+    >>> shown("2"), shown(list(range(1000)))[-8:], shown(10**5000)
+    ("'2'", '5, 26...', 'a number of too many digits to be shown')
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes at most 4,300 digits
+        return "a number of too many digits to be shown"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST - 3]}..."
+
+
+def whole_number(name, value, least=None, most=None):
+    """`value` as a Python int; `ValueError` for what is not a whole number, or lies out of `least`..`most`.
+
+    >>> whole_number("m", np.int8(100)) * 100
+    10000
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise ValueError(f"{name}={shown(value)} must be a whole number")
+    if least is not None and number < least:
+        raise ValueError(f"{name}={shown(number)} must be at least {least}")
+    if most is not None and number > most:
+        raise ValueError(f"{name}={shown(number)} must be at most {most:,}")
+    return number
+
+
+def whole_numbers(name, values, least=None):
+    """A tuple of Python ints; `ValueError` for anything but a list, or another sequence, of whole numbers."""
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise ValueError(f"{name}={shown(values)} must be a list of whole numbers, even of one")
+    return tuple(whole_number(f"{name}[{index}]", value, least) for index, value in enumerate(values))
+
+
+def real_number(
+    name, value, least=None, above=None, below=None, most=None, note="", infinite=False, clock=False
+):
+    """`value` as a Python number: an int, a float or an exact fraction. `ValueError` for anything else.
+
+    name: what it is called in an error.
+    least, above, below, most: the bounds that it keeps.
+    note: what an error says behind the bounds, such as a unit, or a remedy.
+    infinite: whether infinity will do.
+    clock: whether it enters the ticks of a run, which must not become infinite: then it is 0, or from 1e-100
+        to 1e+100.
+
+    >>> real_number("share", np.float32(0.5), least=0, below=1)
+    0.5
+    """
+    number = python_number(value)
+    bounds = [
+        (least, "at least", operator.ge), (above, "above", operator.gt),
+        (below, "below", operator.lt), (most, "at most", operator.le),
+    ]
+    given = [(bound, words, holds) for bound, words, holds in bounds if bound is not None]
+    if number is None or number != number or not all(holds(number, bound) for bound, _, holds in given):
+        kind = "a number, " if number is None else ""
+        what = " and ".join(f"{words} {bound}" for bound, words, _ in given)
+        raise ValueError(f"{name}={shown(value)} must be {kind}{what}{note}")
+    if abs(number) == inf and not infinite:
+        raise ValueError(f"{name}={shown(value)} must be finite")
+    if clock and not (number in (0, inf) or SMALLEST <= number <= LARGEST):
+        raise ValueError(
+            f"{name}={shown(value)} is out of reach of the clock: use a number from {SMALLEST} to {LARGEST:g}"
+        )
+    return number
+
+
+def is_plain(number):
+    """Whether this is a Python number within the clock's reach, which needs no further check.
+
+    It is asked for each action and message of a run.
+    """
+    return number.__class__ in PYTHONS and (SMALLEST <= number <= LARGEST or number == 0)
+
+
+def bytes_of_memory(memory_limit):
+    """`memory_limit` as a Python number of bytes; `ValueError` for anything else."""
+    note = " bytes, such as 8 * 2**30"
+    return real_number("memory_limit", memory_limit, above=0, note=note, infinite=True)
+
+
+def python_number(value):
+    """`value` as a Python number, or None if it is no real number.
+
+    >>> type(python_number(np.int8(1))), type(python_number(np.longdouble(1))), python_number("1")
+    (<class 'int'>, <class 'float'>, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    if isinstance(value, np.generic):
+        return float(value) if isinstance(value, np.floating) else value.item()
+    return value
+
+
+def floats(dtype):
+    """The `np.dtype` of `dtype`; `ValueError` unless its numbers are floats."""
+    found = known_dtype(dtype)
+    if found.kind != "f":
+        raise ValueError(
+            f"dtype={shown(dtype)} must be one of floats, such as np.float32; "
+            "for exact numbers, use layer.copy(minipipe.exact.rational)"
+        )
+    return found
+
+
+def known_dtype(dtype):
+    """The `np.dtype` of `dtype`; `ValueError` if there is none."""
+    try:
+        return np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise ValueError(f"dtype={shown(dtype)} is not known: use one such as np.float32") from None
+
+
+def checked_name(name, value):
+    """`value`, if it is a text of one character or more; `ValueError` for anything else."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name}={shown(value)} must be a text, such as 'skip 1'")
+    return value
+
+
+def listed(name, values, least=1):
+    """`values` as a list of at least `least`; `ValueError` for anything else."""
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise ValueError(f"{name}={shown(values)} must be a list, even of one: [{shown(values)}]")
+    values = list(values)
+    if len(values) < least:
+        raise ValueError(f"{name} is an empty list: give it at least one")
+    return values
+
+
+def chosen(name, values, known):
+    """`values` as a list of at least one out of `known`; `ValueError` for anything else."""
+    wrong = ValueError(f"{name}={shown(values)} must be a list of names out of {', '.join(known)}")
+    if isinstance(values, str):
+        raise wrong
+    values = listed(name, values)
+    if any(value not in list(known) for value in values):
+        raise wrong
+    return values
