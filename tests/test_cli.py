@@ -428,7 +428,7 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
         (["timeline", "--latency", "inf"], "latency=inf must be finite"),
         (["timeline", "--costs", "F=1,Q=2"], "'Q=2' is not one cost of F, B, R, I, W"),
         (["timeline", "--costs", "F=x"], "'x' is not a number"),
-        (["timeline", "--costs", "F=nan"], "F=nan on stage 0"),
+        (["timeline", "--costs", "F=nan"], "stage 0: F=nan must be above 0 ticks"),
         (["timeline", "--latency", "-1"], "latency=-1"),
         (["timeline", "--order", "F0 B1"], "device 0 never does 0B0 (missing)"),
         (["timeline", "--output", "nowhere/t.png"], "there is no folder nowhere"),

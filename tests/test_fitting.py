@@ -203,20 +203,20 @@ def test_bad_input_gets_both_numbers_and_the_remedy():
         (dict(n_devices=[2], seconds=3), r"seconds=3 must be a function \(multiply-accumulates\) -> time"),
         (
             dict(n_devices=[2], seconds=lambda macs: None),
-            "F=None on stage 0: a cost is a finite number of ticks above 0",
+            "stage 0: F=None must be a number, above 0 ticks",
         ),
         (
             dict(n_devices=[2], seconds=lambda macs: -1),
-            "F=-1 on stage 0: a cost is a finite number of ticks above 0",
+            "stage 0: F=-1 must be above 0 ticks",
         ),
     ):
         with pytest.raises(ValueError, match=message):
             fits(10**6, **options)
-    with pytest.raises(ValueError, match="memory_limit=0 bytes must be above 0"):
+    with pytest.raises(ValueError, match="memory_limit=0 must be above 0 bytes"):
         fits(0, [2])
     for limit in ("8GiB", None):
         with pytest.raises(
-            ValueError, match=r"memory_limit=.* must be a number of bytes, such as 8 \* 2\*\*30"
+            ValueError, match=r"memory_limit=.* must be a number, above 0 bytes, such as 8 \* 2\*\*30"
         ):
             fits(limit, [2])
     with pytest.raises(ValueError, match="layers is an empty list: give it at least one"):
