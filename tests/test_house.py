@@ -24,6 +24,7 @@ FLOORS = {
     "functions": 0, "tiny": 0,
     "layers": 1, "losses": 1, "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1, "meta": 1, "sums": 1,
     "network": 2, "optimizers": 2, "training": 2, "models": 2, "description": 2, "collectives": 2,
+    "engines": 2,
     "partitioning": 3,
     "pipeline": 4,
     "planning": 6,

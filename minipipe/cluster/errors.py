@@ -61,6 +61,21 @@ def deadlock_message(waits):
     return f"deadlock: {', '.join(map(str, path))}: {end}"
 
 
+def sent_twice(source, label, to):
+    """Why a message cannot be sent as long as another one of its name lies in the inbox."""
+    return f"device {source} sends {label} to device {to} twice: name each message once"
+
+
+def two_wait(device, label):
+    """Why two lanes of a device cannot wait for messages of one name."""
+    return f"two lanes of device {device} wait for {label}: let one hand it on to the other"
+
+
+def which_devices(devices):
+    """Which devices there are, for those who have named another one."""
+    return f"devices are 0..{len(devices) - 1}"
+
+
 def memory_message(device, now, held, limit):
     """What a device held at tick `now`, above its limit. held: {kind: bytes}."""
     total = sum(held.values())

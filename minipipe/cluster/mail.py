@@ -5,6 +5,7 @@ from heapq import heappush
 from ..checks import is_plain, real_number
 from .agenda import CHOOSE, PORTS, RESUME
 from .carrier import Carrier, Message
+from .errors import sent_twice, two_wait, which_devices
 from .memory import own
 from .requests import ANY
 
@@ -31,7 +32,7 @@ class Mail:
         source, to, label = lane.device, request.to, request.label
         value, n_bytes = request.value, request.n_bytes
         if to not in self._numbers:
-            raise ValueError(f"device {source} sends {label} to device {to}: {self._which()}")
+            raise ValueError(f"device {source} sends {label} to device {to}: {which_devices(self._devices)}")
         if value is not None:
             value, n_bytes = own(value)
         if not is_plain(n_bytes):
@@ -44,7 +45,7 @@ class Mail:
             return False
         message = Message(label, source, to, value, n_bytes, row)
         if receiver.inbox.setdefault(key, message) is not message:
-            raise ValueError(f"device {source} sends {label} to device {to} twice: name each message once")
+            raise ValueError(sent_twice(source, label, to))
         if is_free:
             message.arrival = now
             self._arrives(message)
@@ -174,10 +175,11 @@ class Mail:
         if self._accounts is not None:
             self._accounts.after_receiving(lane.device, now)
         if source not in self._numbers:
-            raise ValueError(f"device {lane.device} waits for {label} from device {source}: {self._which()}")
+            words = f"device {lane.device} waits for {label} from device {source}"
+            raise ValueError(f"{words}: {which_devices(self._devices)}")
         device, key = self._devices[lane.device], (source, label)
         if key in device.waiting or label in device.choosing:
-            raise ValueError(self._two_wait(lane, label))
+            raise ValueError(two_wait(lane.device, label))
         device.waiting[key], lane.waits_for = lane, (label, source, False)
         if message is not None:
             device.inbox[key] = message
@@ -187,7 +189,7 @@ class Mail:
         self._count_received(lane, now)
         device = self._devices[lane.device]
         if label in {*device.choosing, *(name for _, name in device.waiting)}:
-            raise ValueError(self._two_wait(lane, label))
+            raise ValueError(two_wait(lane.device, label))
         device.choosing[label], lane.waits_for = lane, (label, ANY, False)
         self._look_at(now, CHOOSE, lane.number)
 
@@ -204,9 +206,3 @@ class Mail:
         """The lane has received all that it will receive in this tick."""
         if self._accounts is not None:
             self._accounts.after_receiving(lane.device, now)
-
-    def _two_wait(self, lane, label):
-        return f"two lanes of device {lane.device} wait for {label}: let one hand it on to the other"
-
-    def _which(self):
-        return f"devices are 0..{len(self._devices) - 1}"

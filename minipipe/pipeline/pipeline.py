@@ -17,7 +17,7 @@ from .closing import Tied
 from .every_sqrt import EVERY_SQRT, every_sqrt
 from .holdings import kind_of_run
 from .orders import check_optimizer, checked_order
-from .run import Run
+from .run import CLUSTER, ENGINES, THREADS, Run
 from .stage import Stage
 from .wires import Wires
 
@@ -42,6 +42,9 @@ class Pipeline(Network):
     costs, link: the ticks of the actions and of the messages.
     memory_limit: bytes per device, past which a run stops with `MemoryLimitError`.
     optimizer: for an order that updates the stages itself, by `U`: each stage gets a copy of it.
+    engine: "cluster", simulated devices under one clock; or "threads", where each device is a thread of this
+        computer and the trace is in seconds. Both give the same bits. With threads, costs and link do
+        not count, and neither do bytes; a mini-batch then runs to its end, not tick by tick.
 
     `forward_backward(X, Y)` runs a mini-batch to its end; `start(X, Y)` and `tick()` run it tick by tick.
     Then J, `gradients` and `trace` are those of that run. Every forward and backward of a mini-batch uses
@@ -70,12 +73,13 @@ class Pipeline(Network):
     def __init__(
         self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute=False, seed=0,
         dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None,
-        optimizer=None,
+        optimizer=None, engine=CLUSTER,
     ):
         n_stages = whole_number("n_stages", n_stages)
         n_microbatches = whole_number("n_microbatches", n_microbatches)
         super().__init__(layers, loss, seed, dtype)
         checked_costs(costs)
+        self._engine = _checked_engine(engine, memory_limit)
         counts = counts_of(partition, self.layers, n_stages, sample, loss)
         self.schedule, self._stream = checked_order(schedule, n_stages, n_microbatches, recompute)
         if recompute == EVERY_SQRT:
@@ -100,6 +104,8 @@ class Pipeline(Network):
 
     def start(self, X, Y):
         """Load a mini-batch, and leave the clock at tick 0; `tick` goes on from there."""
+        if self._engine == THREADS:
+            raise ValueError("threads know seconds, not ticks: use forward_backward, or engine='cluster'")
         order, batches = self._order_of_one(), checked_batches(self, [(X, Y)])
         self._prepare(order)
         self._load(batches)
@@ -218,7 +224,7 @@ class Pipeline(Network):
         line = MicroBatches(batches, self.n_microbatches, self.n_steps)
         self._run = Run(
             self._wires, self.stages, line, self._optimizers, self._tied(), self._costs, self._link,
-            self._memory_limit, memory,
+            self._memory_limit, memory, self._engine,
         )
 
     def _commit(self):
@@ -261,3 +267,11 @@ class Pipeline(Network):
         stage_of = [stage for stage, _ in self._place_of]
         ends = [(name, stage_of[fork], stage_of[join]) for name, (fork, join) in self.skips.items()]
         return [(name, begin, end) for name, begin, end in ends if begin != end]
+
+
+def _checked_engine(engine, memory_limit):
+    if engine not in ENGINES:
+        raise ValueError(f"engine={engine!r} must be one of {', '.join(map(repr, ENGINES))}")
+    if engine == THREADS and memory_limit is not None:
+        raise ValueError("memory_limit needs the bytes that only the cluster counts: use engine='cluster'")
+    return engine

@@ -31,16 +31,11 @@ def program(order, wires, perform, close=()):
     yield from close
 
 
-def cluster_of(
-    schedule, costs, link, wires, perform, stages=None, ties=None,
-    holdings=None, memory_limit=None, memory=None,
-):
-    """A cluster with one device per line of `schedule`.
+def programs_of(schedule, wires, perform, stages=None, ties=None):
+    """The programs of the devices, one for each line of `schedule`, as a `Cluster` takes them.
 
-    costs, link: the ticks of its actions, and of its messages.
     wires, perform: as for `program`.
     stages, ties: as for `Closing`; left out in a run without numbers.
-    holdings, memory_limit, memory: as for `Cluster`.
     """
     programs = []
     for device, order in enumerate(schedule.devices):
@@ -50,6 +45,20 @@ def cluster_of(
         if "A" in schedule.kinds:
             lanes["communication"] = closing.communicate()
         programs.append(lanes)
+    return programs
+
+
+def cluster_of(
+    schedule, costs, link, wires, perform, stages=None, ties=None,
+    holdings=None, memory_limit=None, memory=None,
+):
+    """A cluster with one device per line of `schedule`.
+
+    costs, link: the ticks of its actions, and of its messages.
+    wires, perform, stages, ties: as for `programs_of`.
+    holdings, memory_limit, memory: as for `Cluster`.
+    """
+    programs = programs_of(schedule, wires, perform, stages, ties)
     return Cluster(programs, costs.duration(schedule.n_stages), link, holdings, memory_limit, memory=memory)
 
 

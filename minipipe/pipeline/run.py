@@ -3,9 +3,12 @@
 import copy
 
 from ..cluster import Compute
+from ..engines import Threads
 from .holdings import Holdings, joined
-from .program import cluster_of
+from .program import cluster_of, programs_of
 from .wires import MAIN
+
+CLUSTER, THREADS = ENGINES = "cluster", "threads"
 
 
 class Run:
@@ -18,9 +21,12 @@ class Run:
     ties: {name: the `Tied` layers}.
     costs, link, memory_limit: as for `Pipeline`.
     memory: what an equal run has held, so that this one need not count; None: count.
+    engine: as for `Pipeline`.
     """
 
-    def __init__(self, wires, stages, line, optimizers, ties, costs, link, memory_limit, memory=None):
+    def __init__(
+        self, wires, stages, line, optimizers, ties, costs, link, memory_limit, memory=None, engine=CLUSTER
+    ):
         order = wires.schedule
         self._wires, self._line, self._recomputed = wires, line, order.recomputed
         self.stages = _on_devices(stages, order.placements)
@@ -30,6 +36,9 @@ class Run:
             else:
                 wanted = order.versions[index] if order.versions else [0] * order.n_microbatches
                 stage.begin(line.n, wanted, copy.deepcopy(optimizers[index]))
+        if engine == THREADS:
+            self.cluster = Threads(programs_of(order, wires, self._perform, self.stages, ties))
+            return
         holdings = None if memory is not None else self._holdings(len(order.devices))
         self.cluster = cluster_of(
             order, costs, link, wires, self._perform, self.stages, ties, holdings, memory_limit, memory

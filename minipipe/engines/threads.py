@@ -1,0 +1,216 @@
+"""The programs of a cluster on threads of this computer: the same numbers, in measured seconds."""
+
+import contextvars
+import threading
+from time import perf_counter
+
+from ..cluster import ANY, Compute, DeadlockError, Label, Receive, Send, Trace, own
+from ..cluster.devices import devices_of
+from ..cluster.errors import Wait, deadlock_message, sent_twice, two_wait, which_devices
+from ..cluster.record import Record
+
+OVERHEAD = Label("engine", "overhead")  # a span in which a lane copies a message, or waits for its turn
+
+
+class Threads:
+    """Devices that run programs at once, each lane in a thread of its own.
+
+    programs: as for `Cluster`. What they compute has the same bits.
+    synchronous: whether a send to another device waits until its message is received, as MPI's `Ssend` does.
+        Programs that rely on messages being stored then deadlock, as large messages make them do with MPI.
+
+    `run()` runs them to their end. In `trace`, ticks are seconds from the start. A Compute takes as long
+    as its function, and a message as long as it takes to copy it; what a lane does in between is a span
+    called "engine". NumPy lets other threads go on while it works on large arrays, but the Python code of
+    two threads takes turns. Links, ports and bytes belong to the simulation.
+
+    An exception in one program stops all of them, and is raised by `run`. If all programs wait,
+    `DeadlockError` says for what.
+
+    >>> def left():
+    ...     yield Send("news", "hello", to=1)
+    >>> def right():
+    ...     print((yield Receive("news", source=0)))
+    >>> trace = Threads([left(), right()]).run()
+    hello
+    """
+
+    def __init__(self, programs, synchronous=False):
+        self._devices, self._lanes = devices_of(programs)
+        self._synchronous = synchronous
+        self._record = Record([(lane.device, lane.name) for lane in self._lanes])
+        self._lock = threading.Lock()  # for all that several threads change
+        self._changed = [threading.Condition(self._lock) for _ in self._lanes]  # to wake one of them
+        self._spans = [[] for _ in self._lanes]
+        self._held = {}  # row of a message -> the lane that waits until it is received
+        self._begin = None
+        self.failure = None  # the exception that has stopped the run
+        self.memory = []  # nobody counts bytes
+
+    @property
+    def done(self):
+        """Whether all programs have come to their end."""
+        return None not in self._record.finished
+
+    @property
+    def trace(self):
+        """The `Trace` of the run, in seconds."""
+        return Trace(self._record.snapshot())
+
+    def run(self):
+        """Run all programs to their end, and return the trace."""
+        if self._begin is not None:
+            raise RuntimeError("these programs have been run: make new ones")
+        threads = []
+        for lane in self._lanes:
+            context = contextvars.copy_context()  # what NumPy does about overflows is the caller's wish
+            threads.append(threading.Thread(target=context.run, args=(self._drive, lane), daemon=True))
+        self._begin = perf_counter()
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException as error:  # the user's interrupt: what is being computed comes to its end
+            self._stop(error)
+            for thread in threads:
+                if thread.is_alive():
+                    thread.join()
+            raise
+        for spans in self._spans:
+            self._record.spans += spans
+        if self.failure is not None:
+            raise self.failure
+        return self.trace
+
+    def _drive(self, lane):
+        """Serve the requests of one program, to its end or to that of the run."""
+        serve, answer = {Compute: self._compute, Send: self._send, Receive: self._receive}, None
+        try:
+            while True:
+                try:
+                    request = lane.resume(answer)
+                except StopIteration:
+                    self._finish(lane)
+                    return
+                if type(request) not in serve:
+                    words = f"the program of device {lane.device} yielded {request!r}"
+                    raise TypeError(f"{words}: yield Compute, Send or Receive")
+                answer = serve[type(request)](lane, request)
+        except BaseException as error:
+            self._stop(error)
+
+    def _compute(self, lane, request):
+        start = self._until_now(lane)
+        answer = None if request.function is None else request.function(*request.args)
+        lane.since = self._now()
+        self._spans[lane.number] += (lane.number, request.label, start, lane.since)
+        return answer
+
+    def _send(self, lane, request):
+        sent = self._until_now(lane)
+        source, to, label = lane.device, request.to, request.label
+        if to not in range(len(self._devices)):
+            raise ValueError(f"device {source} sends {label} to device {to}: {which_devices(self._devices)}")
+        value, n_bytes = (None, request.n_bytes) if request.value is None else own(request.value)
+        with self._lock:
+            self._check_running()
+            row = self._record.sends(label, source, to, sent, n_bytes, lane.number)
+            self._record.arrives(row, self._now())
+            receiver = self._devices[to]
+            if (source, label) in receiver.inbox:
+                raise ValueError(sent_twice(source, label, to))
+            receiver.inbox[source, label] = row, value
+            waiting = receiver.waiting.pop((source, label), None) or receiver.choosing.pop(label, None)
+            if waiting is not None:
+                self._wake(waiting)
+            if self._synchronous and to != source:
+                self._held[row] = lane
+                self._wait(lane, label, to, True)
+                lane.since = self._now()
+                self._record.blocked += (lane.number, sent, lane.since, row)
+
+    def _receive(self, lane, request):
+        since = self._until_now(lane)
+        source, label, device = request.source, request.label, self._devices[lane.device]
+        if source is not ANY and source not in range(len(self._devices)):
+            words = f"device {lane.device} waits for {label} from device {source}"
+            raise ValueError(f"{words}: {which_devices(self._devices)}")
+        with self._lock:
+            self._check_running()
+            found, now = _taken(device, source, label), since
+            if found is None:
+                if label in {*device.choosing, *(name for _, name in device.waiting)}:
+                    raise ValueError(two_wait(lane.device, label))
+                if source is ANY:
+                    device.choosing[label] = lane
+                else:
+                    device.waiting[source, label] = lane
+                self._wait(lane, label, source, False)
+                found = _taken(device, source, label)
+                lane.since = now = self._now()
+                self._record.waits += (lane.number, since, now, found[0])
+            row, answer = found
+            self._record.receives(row, now, lane.number)
+            if row in self._held:
+                self._wake(self._held.pop(row))
+        return answer
+
+    def _finish(self, lane):
+        self._until_now(lane)
+        with self._lock:
+            self._record.finished[lane.number] = lane.since
+            self._check_not_all_wait()
+
+    def _wait(self, lane, label, other, asked):
+        """Until another lane wakes this one, see `Wait`."""
+        lane.waits_for = label, other, asked
+        self._check_not_all_wait()
+        self._changed[lane.number].wait_for(lambda: lane.waits_for is None or self.failure is not None)
+        self._check_running()
+
+    def _wake(self, lane):
+        lane.waits_for = None
+        self._changed[lane.number].notify()
+
+    def _check_not_all_wait(self):
+        waits = [Wait(lane.device, lane.name, *lane.waits_for) for lane in self._lanes if lane.waits_for]
+        if waits and len(waits) == self._record.finished.count(None):
+            raise DeadlockError(deadlock_message(waits))
+
+    def _check_running(self):
+        if self.failure is not None:
+            raise _Stopped
+
+    def _stop(self, error):
+        """The run ends with this error; who waits, waits no longer."""
+        with self._lock:
+            if self.failure is None:
+                self.failure = error
+            for changed in self._changed:
+                changed.notify_all()
+
+    def _now(self):
+        return perf_counter() - self._begin
+
+    def _until_now(self, lane):
+        """The time; what a lane has done since its last row was not its program's work."""
+        now = self._now()
+        self._spans[lane.number] += (lane.number, OVERHEAD, lane.since, now)
+        lane.since = now
+        return now
+
+
+class _Stopped(Exception):
+    """Another program has failed."""
+
+
+def _taken(device, source, label):
+    """(row, answer) of the message that a Receive asks for, out of the inbox; None if it is not there."""
+    if source is not ANY:
+        return device.inbox.pop((source, label), None)
+    rows = [(row, sender) for (sender, name), (row, _) in device.inbox.items() if name == label]
+    if not rows:
+        return None
+    row, sender = min(rows)
+    return row, (sender, device.inbox.pop((sender, label))[1])
