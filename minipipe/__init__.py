@@ -1,5 +1,7 @@
 """minipipe: learn, verify and try out pipeline-parallel training, in pure NumPy."""
 
+from . import interrupted  # noqa: F401 (first: it is at work while the others are imported)
+
 from . import (
     cluster,
     collectives,

@@ -1,5 +1,7 @@
 """The full-batch reference that every pipeline must equal."""
 
+import copy
+
 import numpy as np
 
 from .checks import floats, whole_number
@@ -31,16 +33,26 @@ class Network:
         if isinstance(loss, type) or not (loss is None or hasattr(loss, "backward")):
             raise ValueError(f"loss is {loss!r}: pass a loss object, such as MeanSquaredError()")
         dtype, seed = floats(dtype), whole_number("seed", seed, 0)
-        self.layers = [layer.copy() for layer in layers]
+        self._layers = tuple(layer.copy() for layer in layers)
         self.skips = skip_routes(self.layers)
         self.ties = _ties(self.layers)
         for index, layer in enumerate(self.layers):
             if layer.tie is not None:
                 _share(self.layers, self.ties[layer.tie], index)
             layer.initialize(np.random.default_rng([seed, index]), dtype)
-        self.loss = loss
+        self._loss = loss
         self.n_steps = 0
         self._gradients = None
+
+    @property
+    def layers(self):
+        """Its layers, a tuple; for others, make another network."""
+        return self._layers
+
+    @property
+    def loss(self):
+        """Its loss, or None."""
+        return self._loss
 
     @property
     def gradients(self):
@@ -50,7 +62,11 @@ class Network:
         return self._gradients
 
     def __repr__(self):
-        return f"{type(self).__name__}({self.layers}, {self.loss})"
+        return f"{type(self).__name__}({list(self.layers)}, {self.loss})"
+
+    def __copy__(self):
+        """A network of its own: one that shared its layers would train with this one."""
+        return copy.deepcopy(self)
 
     def predict(self, X):
         """The output of the last layer for X (n[0], m), as one full-width batch.

@@ -88,14 +88,23 @@ def _train_on(model, X, Y, optimizer, number):
     """One step; the sum of the samples' costs, which is m times their mean."""
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused in a sentence
         J = model.forward_backward(X, Y)
-    if not (math.isfinite(J) and all(map(_is_finite, leaves(model.gradients)))):
+    if not (math.isfinite(_as_float(J)) and all(map(_is_finite, leaves(model.gradients)))):
         raise FloatingPointError(
-            f"the cost became {J} in epoch {number}, or a gradient is not finite: "
+            f"the cost became {_as_float(J)} in epoch {number}, or a gradient is not finite: "
             "the parameters are those of the step before; "
             f"try a learning_rate below {optimizer.learning_rate}, or smaller numbers as data"
         )
+    total = _as_float(J) * X.shape[-1]
     model.step(optimizer)
-    return float(J) * X.shape[-1]
+    return total
+
+
+def _as_float(J):
+    """A rational number beyond all floats becomes infinite."""
+    try:
+        return float(J)
+    except OverflowError:
+        return math.inf
 
 
 def _is_finite(gradient):

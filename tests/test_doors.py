@@ -1,13 +1,25 @@
 """What may be handed in: numbers leave their door as Python's own, and all else is refused in a sentence."""
 
+import copy
+import gzip
 import math
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tracemalloc
 from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import minipipe as mp
 from minipipe.checks import is_plain, real_number, whole_number
+from minipipe.cli.main import main
+from minipipe.interrupted import stop
 from minipipe.schedules import best_schedule, build, gpipe, greedy_schedule, in_copies, in_segments
 
 LAYERS = [mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 1)]
@@ -235,3 +247,162 @@ def test_a_network_of_too_many_layers_is_refused(make):
 def test_a_huge_number_is_named_without_its_digits():
     with pytest.raises(ValueError, match="m=a number of too many digits to be shown must be at most 5"):
         whole_number("m", 10**5000, most=5)
+
+
+def test_a_number_for_a_path_is_refused():
+    with pytest.raises(mp.ScheduleError, match="source=3 must be a path, or the table as text"):
+        mp.Schedule.from_csv(3)
+
+
+def test_a_file_without_an_end_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("minipipe.schedules.csv_format.MOST_CHARACTERS", 1000)
+    (tmp_path / "long.csv").write_text("0F0,0B0\n" + 1000 * ",")
+    with pytest.raises(mp.ScheduleError, match=r"long.csv has more than 1,000 characters.*use fewer devices"):
+        mp.Schedule.from_csv(tmp_path / "long.csv")
+
+
+def test_a_number_of_a_stage_that_no_schedule_has_is_no_action():
+    with pytest.raises(mp.ScheduleError, match="is not an action"):
+        mp.Schedule.from_text([f"F{10**10}"])
+
+
+def test_a_run_under_way_is_not_copied_and_one_that_is_over_is():
+    pipe = pipeline()
+    pipe.start(X, Y)
+    pipe.tick()
+    for make in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(RuntimeError, match="this run is under way, and its programs cannot be copied"):
+            make(pipe)
+    while pipe.tick():
+        pass
+    before = [layer.W.copy() for layer in pipe.layers[::2]]
+    for make in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+        twin = make(pipe)
+        assert twin.J == pipe.J and twin.trace == pipe.trace
+        twin.step(mp.SGD(0.1))
+        assert twin.forward_backward(X, Y) < pipe.J
+        assert not np.array_equal(twin.layers[0].W, before[0]) and twin.stages[0].layers[0] is twin.layers[0]
+        assert all(np.array_equal(layer.W, W) for layer, W in zip(pipe.layers[::2], before))
+
+
+def test_a_pipeline_that_has_failed_and_one_without_a_flush_can_be_copied_too():
+    pipe = pipeline(memory_limit=1)
+    with pytest.raises(mp.MemoryLimitError):
+        pipe.forward_backward(X, Y)
+    with pytest.raises(mp.MemoryLimitError):
+        copy.deepcopy(pipe).forward_backward(X, Y)
+    pipe = mp.AsynchronousPipeline(LAYERS, mp.MeanSquaredError(), 2, mp.SGD(0.1))
+    pipe.train([(X, Y)] * 3)
+    assert pickle.loads(pickle.dumps(pipe)).train([(X, Y)]) == pipe.train([(X, Y)])
+
+
+@pytest.mark.parametrize("name", ["layers", "loss", "n_stages", "n_microbatches"])
+def test_what_a_pipeline_was_made_of_cannot_be_exchanged(name):
+    pipe, net = pipeline(), network()
+    for model in (pipe, net) if name in ("layers", "loss") else (pipe,):
+        with pytest.raises(AttributeError):
+            setattr(model, name, getattr(model, name))
+    for layers in (pipe.layers, pipe.stages[0].layers, net.layers):
+        with pytest.raises(TypeError):
+            layers[0] = mp.Linear(2, 3)
+    with pytest.raises(TypeError):
+        pipe.stages[0] = pipe.stages[1]
+    assert repr(net).startswith("Sequential([Linear(2, 3), ")
+    assert repr(pipe.stages[1]) == "Stage(1, [Linear(3, 1)])"
+
+
+def test_data_that_change_between_two_ticks_do_not_reach_the_run():
+    given = X.copy(), Y.copy()
+    pipe = pipeline(n_microbatches=4)
+    J = pipe.forward_backward(*given)
+    dW = pipe.gradients[0][0]
+    pipe.start(*given)
+    for array in given:
+        array[:] = 1e6
+    while pipe.tick():
+        pass
+    assert pipe.J == J and np.array_equal(pipe.gradients[0][0], dW)
+
+
+def test_a_rational_cost_beyond_all_floats_stops_the_training_in_a_sentence():
+    layers = [layer.copy(mp.exact.rational) for layer in network().layers]
+    net = mp.Sequential(layers, mp.MeanSquaredError())
+    W = net.layers[0].W.copy()
+    with pytest.raises(FloatingPointError, match="the cost became inf in epoch 1"):
+        mp.fit(net, mp.exact.rational(X) * 10**400, mp.exact.rational(Y), mp.SGD(1), 1, 4, report=None)
+    assert (net.layers[0].W == W).all()
+
+
+def test_huge_rational_numbers_have_a_repr_and_are_refused_in_a_sentence():
+    huge = mp.exact.Rational(10**5000)
+    assert repr(huge) == "Rational(a number of 16610 bits, over one of 1)"
+    for function in (huge.exp, (-huge).log, (-huge).sqrt):
+        with pytest.raises(ValueError, match=r"of Rational\(a number of 16610 bits"):
+            function()
+
+
+@pytest.mark.parametrize("model", ["mlp({[]: 1})", 200 * "mlp(", "mlp(1 + 'a')", "mlp", "mlp(*3)"])
+def test_a_model_that_is_no_call_is_answered_in_a_sentence(capsys, model):
+    assert main(["fit", "--memory", "1GiB", "--model", model]) == 2
+    assert "is not a call: write for instance" in capsys.readouterr().err
+
+
+def test_out_of_memory_is_said_where_python_says_nothing(capsys, monkeypatch):
+    def fails(options):
+        raise MemoryError
+
+    monkeypatch.setattr("minipipe.cli.verify.run", fails)
+    assert main(["verify"]) == 2 and capsys.readouterr().err == "minipipe: error: out of memory\n"
+
+
+def test_ctrl_c_while_the_package_is_imported_ends_with_status_130_and_without_a_traceback(tmp_path):
+    """A module in the place of NumPy interrupts its own import."""
+    (tmp_path / "numpy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    path = os.pathsep.join([str(tmp_path), str(Path(mp.__file__).parent.parent)])
+    for start, status in (["-m", "minipipe"], 130), (["-c", "import minipipe"], -signal.SIGINT):
+        ended = subprocess.run(
+            [sys.executable, *start], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
+        )
+        assert ended.returncode == status
+        assert ended.stderr == "minipipe: stopped\n" or start[0] == "-c"
+
+
+def test_ctrl_c_later_ends_with_status_130_too(capsys, monkeypatch):
+    def interrupted(options):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("minipipe.cli.verify.run", interrupted)
+    try:
+        signal.signal(signal.SIGINT, stop)
+        assert main(["verify"]) == 130 and capsys.readouterr().err == "minipipe: stopped\n"
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_gzip_file_is_unpacked_no_further_than_its_header_says(tmp_path):
+    """20 MB of zeros behind a header that announces none, and one that announces more than fits."""
+    bomb = gzip.compress(bytes([0, 0, 8, 3]) + bytes(12) + bytes(20 * 10**6))
+    far = gzip.compress(bytes([0, 0, 8, 3]) + b"\xff" * 12)
+    labels = bytes([0, 0, 8, 1, 0, 0, 0, 0])
+    for images, words in (
+        (bomb, "holds more than 16 bytes, but its header announces"),
+        (far, "bytes, above the limit of 1,073,741,824"),
+    ):
+        for name in ("train", "t10k"):
+            (tmp_path / f"{name}-images-idx3-ubyte.gz").write_bytes(images)
+            (tmp_path / f"{name}-labels-idx1-ubyte").write_bytes(labels)
+        tracemalloc.start()
+        with pytest.raises(ValueError, match=words):
+            mp.datasets.mnist(tmp_path)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 10**6
+
+
+def test_a_file_of_cifar_is_unpacked_no_further_than_the_original(tmp_path, monkeypatch):
+    monkeypatch.setattr(import_module("minipipe.datasets.cifar10"), "MOST_RECORDS", 2)
+    for name in [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]:
+        (tmp_path / f"{name}.bin").write_bytes(gzip.compress(bytes(3 * 3073)))
+    with pytest.raises(ValueError, match="holds 6,147 bytes, expected a multiple of"):
+        mp.datasets.cifar10(tmp_path)

@@ -20,7 +20,7 @@ NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 EXERCISES = [path for path in sorted((NOTEBOOKS / "exercises").glob("*.py")) if path.stem != "__init__"]
 
 FLOORS = {
-    "checks": -1,
+    "checks": -1, "interrupted": -1,
     "functions": 0, "tiny": 0,
     "layers": 1, "losses": 1, "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1, "meta": 1, "sums": 1,
     "network": 2, "optimizers": 2, "training": 2, "models": 2, "description": 2, "collectives": 2,

@@ -215,7 +215,7 @@ def layers_from(text):
         call = ast.parse(text, mode="eval").body
         name, arguments = call.func.id, [ast.literal_eval(node) for node in call.args]
         named = {option.arg: ast.literal_eval(option.value) for option in call.keywords}
-    except (SyntaxError, AttributeError, ValueError):
+    except (SyntaxError, AttributeError, ValueError, TypeError, RecursionError, MemoryError):
         raise ValueError(
             f'--model {text!r} is not a call: write for instance --model "amoebanet_d(18, 208)"'
         ) from None

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 
+from ..interrupted import STATUS, raise_again
 from . import bench, compare, explain, export, figures, fit, papers, search, timeline, train, validate, verify
 
 COMMANDS = {
@@ -33,22 +34,27 @@ each command shows more with --help
 
 def main(arguments=None):
     """Run the command line; returns 0, 1 where a verdict is negative, or 2 for a mistake of the user's."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    parser = command_line()
-    if arguments and arguments[0] not in COMMANDS and COMMANDS.keys() & set(arguments):
-        parser.error(f"the options of a command come after its name, got {' '.join(arguments)}")
-    options = parser.parse_args(arguments)
     try:
+        raise_again()
+        options = options_from(sys.argv[1:] if arguments is None else list(arguments))
         return options.run(options) or 0
     except BrokenPipeError:  # the reader, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, RuntimeError, MemoryError, OSError, ArithmeticError) as error:
-        print(f"minipipe: error: {error or 'out of memory'}", file=sys.stderr)
+        print(f"minipipe: error: {str(error) or 'out of memory'}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("minipipe: stopped", file=sys.stderr)
-        return 130
+        return STATUS
+
+
+def options_from(arguments):
+    """What the user wants; a mistake ends the program with status 2."""
+    parser = command_line()
+    if arguments and arguments[0] not in COMMANDS and COMMANDS.keys() & set(arguments):
+        parser.error(f"the options of a command come after its name, got {' '.join(arguments)}")
+    return parser.parse_args(arguments)
 
 
 def command_line():

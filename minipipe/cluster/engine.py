@@ -69,6 +69,15 @@ class Cluster:
             self._record.memory = memory
         self._mail = Mail(link, ports, self._devices, self._agenda, self._record, self._accounts)
 
+    def __getstate__(self):
+        """What a copy or a pickle of a run that is over consists of: what has happened."""
+        if not self.done and self.failure is None:
+            raise RuntimeError(
+                "this run is under way, and its programs cannot be copied: go on to its end first"
+            )
+        nothing = dict.fromkeys(("_devices", "_lanes", "_agenda", "_duration", "_accounts", "_mail"), ())
+        return self.__dict__ | nothing
+
     @property
     def memory(self):
         """What each device has held so far, for an equal run to take over."""

@@ -8,6 +8,7 @@ from .files import Dataset, contents, located, one_hot_labels, samples_last
 
 SHAPE = (3, 32, 32)
 RECORD = 1 + 3 * 32 * 32
+MOST_RECORDS = 10_000  # in a file
 UNPACKED = "cifar-10-batches-bin"
 FILES = [f"data_batch_{number}.bin" for number in range(1, 6)] + ["test_batch.bin"]
 REMEDY = "unpack the original there, cifar-10-binary.tar.gz from www.cs.toronto.edu/~kriz/cifar.html"
@@ -47,11 +48,11 @@ def _read(path):
 
     A record is one byte for the label and 3,072 for the pixels.
     """
-    data = contents(path, REMEDY)
+    data = contents(path, REMEDY, most=MOST_RECORDS * RECORD)
     if len(data) == 0 or len(data) % RECORD:
         raise ValueError(
             f"{path} holds {len(data):,} bytes, expected a multiple of 1 + 3 x 32 x 32 = {RECORD:,}, "
-            f"in the original {10_000 * RECORD:,}: remove it, and {REMEDY}"
+            f"in the original {MOST_RECORDS * RECORD:,}: remove it, and {REMEDY}"
         )
     records = np.frombuffer(data, np.uint8).reshape(-1, RECORD)
     return records[:, 1:].reshape(-1, *SHAPE), one_hot_labels(records[:, 0], path, REMEDY)

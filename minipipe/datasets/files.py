@@ -39,16 +39,20 @@ def located(folder, files, remedy):
     return paths
 
 
-def contents(path, remedy):
-    """The bytes of a file, unpacked if they are a gzip file's; `ValueError` for a damaged one."""
-    data = path.read_bytes()
-    if not data.startswith(b"\x1f\x8b"):
-        return data
+def contents(path, remedy, most):
+    """The bytes of a file, unpacked if they are a gzip file's; `ValueError` for a damaged one.
+
+    most: one more than that, and no further one, is read: a small gzip file can unpack to gigabytes.
+    """
+    with path.open("rb") as file:
+        is_packed = file.read(2) == b"\x1f\x8b"
     try:
-        return gzip.decompress(data)
+        with (gzip.open if is_packed else open)(path, "rb") as file:
+            return file.read(most + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(
-            f"{path} holds {len(data):,} bytes, but not a whole gzip file ({error}): remove it, and {remedy}"
+            f"{path} holds {path.stat().st_size:,} bytes, but not a whole gzip file ({error}): "
+            f"remove it, and {remedy}"
         ) from error
 
 

@@ -17,6 +17,8 @@ REMEDY = (
     "or, Fashion-MNIST, github.com/zalandoresearch/fashion-mnist"
 )
 
+MOST_BYTES = 2**30  # of a file, unpacked: the largest of the originals has 47 million
+
 
 def mnist(folder):
     """MNIST, or Fashion-MNIST, from its four IDX files in `folder`: a `Dataset` of 60,000 and 10,000 images.
@@ -65,8 +67,8 @@ def _read_idx(path, n_dimensions):
     Its header is the magic number (two zero bytes, the type 8 for unsigned bytes, the number of dimensions),
     then the dimensions, each in four bytes, the highest first; the entries follow row by row.
     """
-    data = contents(path, REMEDY)
     header = 4 + 4 * n_dimensions
+    data = contents(path, REMEDY, header)
     if len(data) < header:
         raise ValueError(
             f"{path} holds {len(data)} bytes, expected a header of {header} and more: remove it, and {REMEDY}"
@@ -80,11 +82,15 @@ def _read_idx(path, n_dimensions):
         )
     shape = np.frombuffer(data, ">u4", n_dimensions, offset=4).tolist()
     expected = header + math.prod(shape)
-    if len(data) != expected:
+    announced = f"its header announces {header} + {_times(shape)} = {expected:,}"
+    if expected > MOST_BYTES:
         raise ValueError(
-            f"{path} holds {len(data):,} bytes, "
-            f"but its header announces {header} + {_times(shape)} = {expected:,}: remove it, and {REMEDY}"
+            f"{path}: {announced} bytes, above the limit of {MOST_BYTES:,}: remove it, and {REMEDY}"
         )
+    data = contents(path, REMEDY, expected)
+    if len(data) != expected:
+        found = f"{len(data):,}" if len(data) < expected else f"more than {expected:,}"
+        raise ValueError(f"{path} holds {found} bytes, but {announced}: remove it, and {REMEDY}")
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 
 

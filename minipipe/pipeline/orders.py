@@ -39,12 +39,15 @@ def checked_order(schedule, n_stages, n_microbatches, recompute):
             "use 'always' for one that goes on without a flush"
         )
 
-    def stream(n_batches):
-        order = _made(make, n_stages, n_batches * n_microbatches)
-        _check_stream(order, n_stages, n_microbatches, n_batches)
-        return with_recompute(order, mode)
-
+    stream = partial(_stream_of, make, n_stages, n_microbatches, mode)
     return stream(_n_mini_batches(order, n_microbatches) if order is schedule else 1), stream
+
+
+def _stream_of(make, n_stages, n_microbatches, mode, n_batches):
+    """The `Schedule` of so many mini-batches."""
+    order = _made(make, n_stages, n_batches * n_microbatches)
+    _check_stream(order, n_stages, n_microbatches, n_batches)
+    return with_recompute(order, mode)
 
 
 def _builder(schedule, n):

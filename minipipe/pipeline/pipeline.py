@@ -88,10 +88,10 @@ class Pipeline(Network):
         links_between(link, len(self.schedule.devices))
         self._costs, self._link = costs, link
         self._memory_limit = None if memory_limit is None else bytes_of_memory(memory_limit)
-        self.n_stages, self.n_microbatches = self.schedule.n_stages, n_microbatches
+        self._n_microbatches = n_microbatches
         parts = cut(self.layers, counts)
-        self.stages = [Stage(s, part) for s, part in enumerate(parts[:-1])]
-        self.stages.append(Stage(self.n_stages - 1, parts[-1], loss))
+        self.stages = tuple(Stage(s, part) for s, part in enumerate(parts[:-1]))
+        self.stages += Stage(len(parts) - 1, parts[-1], loss),
         self._place_of = [(s, index) for s, part in enumerate(parts) for index in range(len(part))]
         check_optimizer(self.schedule, self._stream, optimizer, self.ties)
         self._optimizers = None if optimizer is None else [copy.deepcopy(optimizer) for _ in self.stages]
@@ -163,6 +163,16 @@ class Pipeline(Network):
             first += len(stage.layers)
 
     @property
+    def n_stages(self):
+        """How many stages there are."""
+        return len(self.stages)
+
+    @property
+    def n_microbatches(self):
+        """The parts of each mini-batch."""
+        return self._n_microbatches
+
+    @property
     def J(self):
         """The cost of the mini-batch that was run last."""
         self._loaded_run().check()
@@ -188,7 +198,7 @@ class Pipeline(Network):
 
     def __repr__(self):
         return (
-            f"Pipeline({self.stages}, {self.loss}, schedule={self.schedule.name!r}, "
+            f"Pipeline({list(self.stages)}, {self.loss}, schedule={self.schedule.name!r}, "
             f"n_microbatches={self.n_microbatches})"
         )
 

@@ -28,10 +28,10 @@ class Stage:
     """
 
     def __init__(self, index, layers, loss=None):
-        self.index, self.layers, self.loss = index, layers, loss
-        self.parts = list(every_layer(layers))
+        self.index, self.layers, self.loss = index, tuple(layers), loss
+        self.parts = list(every_layer(self.layers))
         self.parameters = [(layer, name) for layer in self.parts for name in layer.arrays]
-        self._with_caches = layers if loss is None else [*layers, loss]
+        self._with_caches = self.layers if loss is None else (*self.layers, loss)
         self.is_ours = all_ours(self.parts if loss is None else [*self.parts, loss])
         self.optimizer, self._state = None, []
         self.begin(1)
@@ -175,7 +175,7 @@ class Stage:
         return twin
 
     def __repr__(self):
-        return f"Stage({self.index}, {self.layers})"
+        return f"Stage({self.index}, {list(self.layers)})"
 
     def _through_layers(self, i, A, skips, origin, labels):
         """(A, J, what the layers have counted, their caches) of a forward.

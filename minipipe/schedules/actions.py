@@ -89,7 +89,7 @@ def parse(word, device):
 
 
 def _parse_part(part, word, device):
-    match = re.fullmatch(r"(\d*)([A-Za-z])(\d+)", part, re.ASCII)
+    match = re.fullmatch(r"(\d{0,9})([A-Za-z])(\d{1,9})", part, re.ASCII)
     if not match:
         raise ScheduleError(
             f"device {device}: {word!r} is not an action: write {one_of(kind + '0' for kind in RULES)}, 2F0 "

@@ -11,9 +11,13 @@ import csv
 import io
 import re
 from collections import deque
+from pathlib import Path
 
 from .actions import ScheduleError, parse
+from .limits import MOST_ACTIONS
 from .rules import CLOSING, RULES
+
+MOST_CHARACTERS = 10 * MOST_ACTIONS  # of a table
 
 EXPECTED = (
     "write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B for two at once, nothing "
@@ -26,7 +30,7 @@ FOREIGN = {  # kind -> (what a schedule with it does, what to do about it)
     ),
     "U": ("updates weights on the way", "its schedules are synchronous, so export one of those"),
 }
-ACTION = re.compile(r"\d+[FBIW]\d+", re.ASCII)
+ACTION = re.compile(r"\d{1,9}[FBIW]\d{1,9}", re.ASCII)
 COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)\d*", re.ASCII)
 
 
@@ -71,6 +75,18 @@ def _cell(action):
     if action is None:
         return ""
     return str(action) if len(action.parts) == 1 else f"({';'.join(map(str, action.parts))})OVERLAP_F_B"
+
+
+def read_table(path):
+    """The text in a file; `ScheduleError` for one that is longer than any schedule may be."""
+    with Path(path).open(encoding="utf-8-sig") as file:
+        text = file.read(MOST_CHARACTERS + 1)
+    if len(text) > MOST_CHARACTERS:
+        raise ScheduleError(
+            f"{path} has more than {MOST_CHARACTERS:,} characters, more than {MOST_ACTIONS:,} actions have: "
+            "use fewer devices or micro-batches, or another file"
+        )
+    return text
 
 
 def parse_table(text):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..checks import listed, shown
 from .actions import Action, Overlap, ScheduleError, parse
-from .csv_format import parse_table, table_text
+from .csv_format import parse_table, read_table, table_text
 from .rules import CLOSING
 from .validation import faults, wrong_form
 
@@ -89,7 +89,9 @@ class Schedule:
         """
         is_table = isinstance(source, str) and ("," in source or "\n" in source)
         try:
-            table = source if is_table else Path(source).read_text(encoding="utf-8-sig")
+            table = source if is_table else read_table(source)
+        except TypeError:
+            raise ScheduleError(f"source={shown(source)} must be a path, or the table as text") from None
         except UnicodeDecodeError:
             raise ScheduleError(
                 f"{source} is not a text file: pass a table of comma-separated values"
