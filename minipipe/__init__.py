@@ -16,6 +16,7 @@ from . import (
     schedules,
     verification,
 )
+from .blas import blas_threads
 from .cluster import (
     ANY, Cluster, Compute, DeadlockError, Label, Link, MemoryLimitError, Port, Receive, Send, Trace,
 )
@@ -33,9 +34,10 @@ from .training import fit
 
 __all__ = [
     "ANY", "Cluster", "Compute", "Costs", "DeadlockError", "Label", "Link", "MemoryLimitError", "Overlap",
-    "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential", "Trace", "accuracy", "cluster",
-    "collectives", "costs_of_layers", "datasets", "describe", "exact", "fit", "footprints", "measure",
-    "models", "one_hot", "partition", "plots", "schedules", "simulate", "verification", "what_fits",
+    "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential", "Trace", "accuracy",
+    "blas_threads", "cluster", "collectives", "costs_of_layers", "datasets", "describe", "exact", "fit",
+    "footprints", "measure", "models", "one_hot", "partition", "plots", "schedules", "simulate",
+    "verification", "what_fits",
 ]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
 __all__.sort()

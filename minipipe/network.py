@@ -10,6 +10,7 @@ from .layers import every_layer
 from .layers.layer import checked_layers
 from .layers.skips import skip_routes
 from .layers.through import backward_through, forward_through, prepare_forward
+from .blas import computing
 
 
 class Network:
@@ -75,7 +76,8 @@ class Network:
         """
         X = checked_inputs(X)
         prepare_forward(every_layer(self.layers), training=False)
-        A = forward_through(self.layers, X, skips={})
+        with computing():
+            A = forward_through(self.layers, X, skips={})
         for layer in self.layers:
             layer.cache = None
         return A
@@ -128,8 +130,9 @@ class Sequential(Network):
         self._gradients = None
         all_layers = list(every_layer(self.layers))
         prepare_forward(all_layers, training=True, step=self.n_steps)
-        J = self.loss.forward(forward_through(self.layers, X, skips={}), Y)
-        gradients = backward_through(self.layers, self.loss.backward(), skips={})[1]
+        with computing():
+            J = self.loss.forward(forward_through(self.layers, X, skips={}), Y)
+            gradients = backward_through(self.layers, self.loss.backward(), skips={})[1]
         self.loss.cache = None
         commit(all_layers, take_statistics(all_layers))
         self._gradients = self._with_ties(gradients)

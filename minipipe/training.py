@@ -8,6 +8,7 @@ import numpy as np
 
 from .checks import whole_number
 from .functions import accuracy, even_slices, leaves
+from .blas import computing
 
 
 class Epoch(NamedTuple):
@@ -61,8 +62,9 @@ def fit(
     for number in range(1, n_epochs + 1):
         order = np.random.default_rng([seed, number]).permutation(m)
         J = 0.0
-        for batch in batches if progress is None else progress(batches):
-            J += _train_on(model, X[..., order[batch]], Y[..., order[batch]], optimizer, number) / m
+        with computing():  # once for all steps, rather than once for each
+            for batch in batches if progress is None else progress(batches):
+                J += _train_on(model, X[..., order[batch]], Y[..., order[batch]], optimizer, number) / m
         score = None if validation is None else metric(model.predict(validation[0]), validation[1])
         history.append(Epoch(number, J, score))
         if report is not None:

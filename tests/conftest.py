@@ -1,14 +1,10 @@
 """Settings for all tests, and the switch that puts a known bug in: `pytest --bug gradient_scale`."""
 
-import os
-
-for setting in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
-    # read when NumPy is loaded; for products as small as ours, threads wait for each other
-    os.environ.setdefault(setting, "1")
-
 import pytest
 from bugs import BUGS
 from hypothesis import settings
+
+from minipipe import blas_threads
 
 pytest.register_assert_rewrite("checkers")  # a failure shows the sentence
 settings.register_profile("minipipe", deadline=None, derandomize=True, print_blob=True)
@@ -18,6 +14,13 @@ settings.load_profile("minipipe")
 def pytest_addoption(parser):
     parser.addoption("--bug", choices=sorted(BUGS),
                      help="put this bug of tests/bugs.py into minipipe, and watch tests turn red")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    """For the tests' own products, too, whose bits are compared with minipipe's."""
+    with blas_threads(1):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+import numpy
 import pytest
 
 import minipipe
@@ -23,6 +24,7 @@ FLOORS = {
     "checks": -1, "interrupted": -1,
     "functions": 0, "tiny": 0,
     "layers": 1, "losses": 1, "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1, "meta": 1, "sums": 1,
+    "blas": 1,
     "network": 2, "optimizers": 2, "training": 2, "models": 2, "description": 2, "collectives": 2,
     "engines": 2,
     "partitioning": 3,
@@ -120,11 +122,15 @@ def test_exercises_check_or_draw_for_a_notebook(path):
     assert f"from exercises import {path.stem} as" in cells
 
 
-@pytest.mark.parametrize("module",
-                         ["minipipe.layers.linear", "exercises.zoo", "test_house", "numpy._core.fromnumeric"])
+@pytest.mark.parametrize("module", ["minipipe.layers.linear", "exercises.zoo", "test_house"])
 def test_a_warning_that_points_to_our_code_is_an_error(module):
     with pytest.raises(UserWarning, match="ours"):
         warnings.warn_explicit("ours", UserWarning, "file.py", 1, module)
+
+
+def test_an_overflow_inside_a_function_of_numpy_is_an_error():
+    with pytest.raises(RuntimeWarning, match="overflow"):
+        numpy.mean(numpy.full(2, numpy.finfo(float).max))
 
 
 def test_a_warning_with_a_stacklevel_counts_where_it_points_to():
@@ -135,10 +141,29 @@ def test_a_warning_with_a_stacklevel_counts_where_it_points_to():
         theirs()
 
 
-def test_a_warning_of_another_package_is_only_shown():
+@pytest.mark.parametrize("module", ["another.package", "_pytest.config", "numpy.lib", "pluggy._callers"])
+def test_a_warning_of_another_package_is_only_shown(module):
     with warnings.catch_warnings(record=True) as shown:
-        warnings.warn_explicit("theirs", DeprecationWarning, "file.py", 1, "another.package")
+        warnings.warn_explicit("theirs", DeprecationWarning, "file.py", 1, module)
     assert [str(warning.message) for warning in shown] == ["theirs"]
+
+
+@pytest.mark.parametrize("stacklevel, more", [(2, []), (4, []), (2, ["-n1"])])
+def test_a_bug_can_be_put_in_beside_another_package_that_warns(tmp_path, stacklevel, more):
+    """Whichever code its warnings point to, even that of pytest, which imports and calls it."""
+    moments = ["addoption(parser)", "configure(config)", "collection_modifyitems(items)",
+               "runtest_setup(item)", "runtest_makereport(item)", "terminal_summary(terminalreporter)"]
+    warn = f"warnings.warn('old', DeprecationWarning, {stacklevel})"
+    hooks = "".join(f"def pytest_{moment}: {warn}\n" for moment in moments)
+    (tmp_path / "theirs.py").write_text(f"import warnings\n{warn}\n{hooks}")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    test = "tests/test_pitfalls.py::test_absent[gradient_scale]"
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "theirs", "--bug", "gradient_scale", *more, test],
+        capture_output=True, text=True, cwd=NOTEBOOKS.parent, env=os.environ | {"PYTHONPATH": path},
+    )
+    said = run.stdout + run.stderr
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED and "1 failed" in said, said
 
 
 def test_modules_stay_short():

@@ -9,13 +9,13 @@ import os
 import subprocess
 import sys
 
+from ..blas import blas_threads
 from .benchmarks import ROWS, pytorch
 
 PURPOSE = "measure training steps and layers, beside PyTorch if it is installed, and the simulator"
 EPILOG = """example:
   python3 -m minipipe bench
 """
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 KERNEL, OTHER_KERNEL = "OPENBLAS_CORETYPE", "Zen"
 INSIDE = "MINIPIPE_BENCH_INSIDE"
 PATIENCE = 1.0  # times as many rounds as a row says
@@ -28,7 +28,8 @@ def add_options(parser):
 
 def run(options):
     if INSIDE in os.environ:
-        return _answer()
+        with blas_threads(1):
+            return _answer()
     print(
         "float32, one thread; medians of runs in turns, the ratio is the median of the pairs' ratios\n"
         f"{OTHER_KERNEL}: the ratio with {KERNEL}={OTHER_KERNEL}, "
@@ -43,8 +44,8 @@ def run(options):
 
 
 def _process(kernel=None):
-    """BLAS reads its settings when it is loaded, so each of them needs a new process."""
-    settings = dict.fromkeys((*THREADS, INSIDE), "1")
+    """BLAS chooses its kernels when it is loaded, so each choice needs a new process."""
+    settings = {INSIDE: "1"}
     if kernel:
         settings[KERNEL] = kernel
     return subprocess.Popen(

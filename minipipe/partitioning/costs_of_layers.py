@@ -11,6 +11,7 @@ from ..layers import every_layer
 from ..layers.layer import checked_layers
 from ..layers.through import backward_input_through, forward_through, prepare_forward
 from ..network import Network, take_statistics
+from ..blas import computing
 from .integers import checked
 
 COUNTED = {"macs": "macs", "bytes": "n_bytes"}  # and how they are called in a `Description`
@@ -113,7 +114,8 @@ def times_of_layers(layers, loss, X, Y, n_rounds=5):
     """
     network = Network(layers, loss)
     X, Y = network.checked_batch(X, Y)
-    rounds = [_one_round(network, X, Y) for _ in range(n_rounds + 1)][1:]
+    with computing():
+        rounds = [_one_round(network, X, Y) for _ in range(n_rounds + 1)][1:]
     return [
         Times(median(times.F for times in layer), median(times.B for times in layer))
         for layer in zip(*rounds)

@@ -2,6 +2,7 @@
 
 import copy
 
+from ..blas import computing
 from ..cluster import Compute
 from ..engines import Threads
 from .holdings import Holdings, joined
@@ -72,7 +73,8 @@ class Run:
 
     def _or_restore(self, go_on):
         try:
-            return go_on()
+            with computing():
+                return go_on()
         except BaseException:
             self.restore()
             raise

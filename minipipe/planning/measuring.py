@@ -11,6 +11,7 @@ from ..network import Network
 from ..optimizers import checked_optimizer
 from ..partitioning.partition import counts_of
 from ..schedules import Costs
+from ..blas import computing
 from .one_microbatch import PATTERNS, footprint, in_network, one_micro_batch, stages_of
 
 
@@ -52,7 +53,8 @@ def measure(layers, loss, n_stages, X, Y, partition=None, dtype=np.float64, opti
     stages = stages_of(network.layers, network.loss, counts)
     seconds = defaultdict(list)
     for _ in range(n_rounds):
-        performed = {pattern: one_micro_batch(stages, pattern, X, Y) for pattern in PATTERNS}
+        with computing():
+            performed = {pattern: one_micro_batch(stages, pattern, X, Y) for pattern in PATTERNS}
         for actions in performed.values():
             for place, action in actions.items():
                 seconds[place].append(action.seconds)

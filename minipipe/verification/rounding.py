@@ -19,6 +19,7 @@ import numpy as np
 from ..functions import sigmoid
 from ..layers import Linear, ReLU, Sigmoid, Tanh
 from ..losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
+from ..blas import computing
 
 FUNCTION = 8  # error of exp, log, log1p and tanh, in units of u
 
@@ -51,7 +52,8 @@ def rounding_bounds(layers, loss, X, Y):
             )
     if X.dtype not in (np.float32, np.float64):
         raise ValueError(f"rounding bounds are derived for float32 and float64, not for {X.dtype}")
-    with np.errstate(all="ignore"):  # what overflows here is a bound that is not finite, and refused below
+    # what overflows here is a bound that is not finite, and refused below
+    with computing(), np.errstate(all="ignore"):
         bounds = _bounds(layers, loss, X, Y, _Gamma(X.dtype))
     everything = [bounds.J, *(part for pair in bounds.gradients for part in pair if part is not None)]
     if not all(np.isfinite(part).all() for part in everything):

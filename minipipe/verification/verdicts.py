@@ -10,6 +10,7 @@ from ..layers import every_layer
 from ..layers.through import backward_through, forward_through, prepare_forward
 from ..network import Sequential, sum_of_tied
 from ..pipeline import Pipeline
+from ..blas import computing
 from .rounding import rounding_bounds
 
 
@@ -32,13 +33,8 @@ def equals_same_groups(pipe, X, Y):
     """
     X, Y = pipe.checked_batch(X, Y)
     reference = Sequential(pipe.layers, pipe.loss)
-    layers, J, of_parts = reference.layers, 0, []
-    for part in even_slices(X.shape[-1], pipe.n_microbatches):
-        prepare_forward(every_layer(layers), training=True, step=pipe.n_steps, first_sample=part.start)
-        J = J + pipe.loss.forward(forward_through(layers, X[..., part], {}), Y[..., part], X.shape[-1])
-        _, gradients = backward_through(layers, pipe.loss.backward(), {})
-        of_parts.append([leaves(pair) for pair in gradients])
-    pipe.loss.cache = None
+    with computing():
+        J, of_parts = _part_by_part(pipe, reference.layers, X, Y)
     sums = [[sum_in_order(terms) for terms in zip(*of_layer)] for of_layer in zip(*of_parts)]
     for indices in reference.ties.values():
         total = sum_of_tied([sums[index][0] for index in indices])
@@ -47,10 +43,23 @@ def equals_same_groups(pipe, X, Y):
     return _equal(_run(pipe, X, Y), (J, sums))
 
 
+def _part_by_part(pipe, layers, X, Y):
+    """J, and for each micro-batch of `pipe` the gradients of the layers."""
+    J, of_parts = 0, []
+    for part in even_slices(X.shape[-1], pipe.n_microbatches):
+        prepare_forward(every_layer(layers), training=True, step=pipe.n_steps, first_sample=part.start)
+        J = J + pipe.loss.forward(forward_through(layers, X[..., part], {}), Y[..., part], X.shape[-1])
+        _, gradients = backward_through(layers, pipe.loss.backward(), {})
+        of_parts.append([leaves(pair) for pair in gradients])
+    pipe.loss.cache = None
+    return J, of_parts
+
+
 def same_bits(pipe, X, Y):
     """Whether J, dW and db have the same bits as with one stage, GPipe's schedule and no recomputation.
 
-    Must hold for any floats: the same micro-batches, added along the same tree.
+    Must hold for any floats: the same micro-batches, added along the same tree, with one number of threads in
+    BLAS (see `minipipe.blas_threads`).
     """
     reference = _run(_like(pipe, Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches)), X, Y)
     return _equal(_run(pipe, X, Y), reference)

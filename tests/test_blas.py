@@ -1,0 +1,125 @@
+"""Matrix products use one thread while minipipe computes, and before and after as many as before.
+
+BLAS has one setting for the whole process, which is one thread here. So each look at it takes a new process,
+in which it begins with three.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+import minipipe as mp
+
+BEGIN = """
+import threading
+import numpy as np
+from threadpoolctl import threadpool_info, threadpool_limits
+import minipipe as mp
+from minipipe.partitioning.costs_of_layers import times_of_layers
+from minipipe.verification import equals_same_groups, rounding
+
+def threads():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+def in_a_thread(function, *arguments):
+    thread = threading.Thread(target=function, args=arguments)
+    thread.start()
+    thread.join()
+
+class Looking(mp.ReLU):
+    def forward(self, Z):
+        seen.append(threads())
+        return super().forward(Z)
+
+    def backward_input(self, dA):
+        seen.append(threads())
+        return super().backward_input(dA)
+
+in_a_thread(threadpool_limits, 3, "blas")
+before, seen = threads(), []
+X, Y, loss = np.ones((2, 4)), np.ones((1, 4)), mp.MeanSquaredError()
+layers = [mp.Linear(2, 2), Looking(), mp.Linear(2, 1)]
+net, pipe = mp.Sequential(layers, loss), mp.Pipeline(layers, loss, 2, 2)
+assert set(before) <= {3}
+"""
+END = """
+assert seen and all(set(found) <= {1} for found in seen), seen
+assert threads() == before, threads()
+"""
+RUNS = {
+    "Sequential": "net.forward_backward(X, Y)",
+    "predict": "net.predict(X)",
+    "Pipeline": "pipe.forward_backward(X, Y)",
+    "a Pipeline on threads": "mp.Pipeline(layers, loss, 2, 2, engine='threads').forward_backward(X, Y)",
+    "tick by tick": """
+pipe.start(X, Y)
+while pipe.tick():
+    assert threads() == before""",
+    "AsynchronousPipeline": "mp.AsynchronousPipeline(layers, loss, 2, mp.SGD(0.1)).train([(X, Y)] * 3)",
+    "fit, but not its metric": """
+def metric(A, Y):
+    return threads() == before
+epochs = mp.fit(pipe, X, Y, mp.SGD(0.1), 2, 4, validation=(X, Y), metric=metric, report=None)
+assert [epoch.score for epoch in epochs] == [True, True]""",
+    "a run that fails": """
+try:
+    net.forward_backward(X, np.ones((3, 4)))
+except ValueError:
+    pass""",
+    "measure": "mp.measure(layers, loss, 2, X, Y)",
+    "times of layers": "times_of_layers(layers, loss, X, Y)",
+    "a loop over the same micro-batches": "equals_same_groups(pipe, X, Y)",
+    "rounding bounds": """
+bounds = rounding._bounds
+rounding._bounds = lambda *arguments: (seen.append(threads()), bounds(*arguments))[1]
+rounding.rounding_bounds([net.layers[0], mp.ReLU(), net.layers[2]], loss, X, Y)""",
+    "another thread": "in_a_thread(net.predict, X)",
+    "a block of one's own": """
+with mp.blas_threads(1):
+    layers[1].forward(X)""",
+}
+
+
+def run(code):
+    subprocess.run([sys.executable, "-c", BEGIN + code], check=True)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_minipipe_computes_with_one_thread_and_gives_the_others_back(name):
+    run(RUNS[name] + END)
+
+
+def test_a_block_of_your_own_decides_for_all_that_it_holds():
+    run("""
+with mp.blas_threads(2):
+    pipe.forward_backward(X, Y)
+    with mp.blas_threads(1):
+        assert set(threads()) <= {1}
+    assert set(threads()) <= {2}
+assert seen and all(set(found) <= {2} for found in seen), seen
+assert threads() == before, threads()
+pipe.forward_backward(X, Y)
+assert set(seen[-1]) <= {1}, seen[-1]
+""")
+
+
+def test_layers_called_by_hand_use_the_threads_that_there_are():
+    run("layers[1].forward(X)\nassert seen == [before]")
+
+
+def test_the_libraries_are_looked_for_once():
+    run("""
+import threadpoolctl
+controller, made = threadpoolctl.ThreadpoolController, []
+threadpoolctl.ThreadpoolController = lambda: made.append(controller()) or made[-1]
+for _ in range(3):
+    mp.Sequential(layers[:1], None).predict(X)
+assert len(made) == 1
+""")
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, "2", None])
+def test_a_number_of_threads_is_a_whole_number_of_at_least_one(n):
+    with pytest.raises(ValueError, match=f"n={n!r}.* must be"), mp.blas_threads(n):
+        pass
