@@ -134,3 +134,17 @@ WRONG = {
 def test_ties_that_cannot_be_are_refused_before_anything_runs(layers, message):
     with pytest.raises(ValueError, match=message):
         mp.Sequential(layers, None)
+
+
+def test_copies_may_share_some_of_the_devices_that_have_tied_layers():
+    """Two copies on devices 0, 0, 1 and 0, 0, 2: what device 0 has to say to itself, it says once."""
+    layers = [mp.Linear(3, 3, tie="W") for _ in range(3)]
+    orders = ["0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 2B0", "2F1 2B1"]
+    schedule = mp.Schedule.from_text(orders, 2, copy_of=[0, 1])
+    X = np.random.default_rng(0).standard_normal((3, 4))
+    found = []
+    for order in (schedule, "gpipe"):
+        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 2, order)
+        pipe.forward_backward(X, X)
+        found.append([dW for dW, _ in pipe.gradients])
+    assert all(map(np.array_equal, *found))

@@ -134,26 +134,27 @@ def exchange_tied(ties, placements, stages, device):
     stages: {(stage, device): the stage}.
     device: the number of this one.
     """
-    families = {}  # of copies with all of these layers on the same devices, there is one
+    families = {}  # (name, first layer, its device) -> (other layer, its device), in all copies with that one
     for placement in placements:
-        for name, layers in ties.items():
-            families[(name, *(placement[tied.stage] for tied in layers))] = layers
-    for (name, first, *others), (_, *layers) in families.items():
-        for tied, place in zip(layers, others, strict=True):
+        for name, (own, *others) in ties.items():
+            family = families.setdefault((name, own, placement[own.stage]), {})
+            family.update({(tied, placement[tied.stage]): None for tied in others})
+    for (name, _, first), family in families.items():
+        for tied, place in family:
             if place == device:
                 yield Send(_label("dW of", name, tied), stages[tied.stage, device].dW(tied.index), first)
-    for (name, first, *others), (own, *layers) in families.items():
+    for (name, own, first), family in families.items():
         if first == device:
             stage = stages[own.stage, device]
-            parts = [stage.dW(own.index)]
-            for tied, place in zip(layers, others, strict=True):
-                parts.append((yield Receive(_label("dW of", name, tied), place)))
-            total = sum_of_tied(parts)
+            parts = {own: stage.dW(own.index)}
+            for tied, place in family:
+                parts[tied] = yield Receive(_label("dW of", name, tied), place)  # on all devices the same
+            total = sum_of_tied(parts.values())
             stage.totals.keep_tied(own.index, total)
-            for tied, place in zip(layers, others, strict=True):
+            for tied, place in family:
                 yield Send(_label("sum for", name, tied), total, place)
-    for (name, first, *others), (_, *layers) in families.items():
-        for tied, place in zip(layers, others, strict=True):
+    for (name, _, first), family in families.items():
+        for tied, place in family:
             if place == device:
                 total = yield Receive(_label("sum for", name, tied), first)
                 stages[tied.stage, device].totals.keep_tied(tied.index, total)
