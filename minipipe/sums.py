@@ -1,4 +1,6 @@
-"""A sum whose rounding does not depend on the order in which its terms arrive."""
+"""Sums over micro-batches: along a fixed tree, or in order of arrival."""
+
+from functools import partial
 
 import numpy as np
 
@@ -63,10 +65,66 @@ class TreeSum:
     @property
     def value(self):
         """The total; `RuntimeError` while terms are missing."""
-        top = ((self.n - 1).bit_length(), 0)
-        if list(self.pending) != [top]:
-            raise RuntimeError(f"the sum of {self.n} terms is not complete: add the others first")
-        return self.pending[top]
+        return _complete(self, ((self.n - 1).bit_length(), 0))
+
+
+class RunningSum:
+    """The sum of `n` terms in one buffer, added in order of arrival, which may decide the last bits.
+
+    It keeps the place of one term, where a `TreeSum` keeps up to about log2(n). Terms as for that.
+
+    n: how many terms there are.
+    keeps_terms: whether the arrays of the terms stay as they are; if not, the first takes up the sum.
+
+    >>> total = RunningSum(3)
+    >>> for i in (2, 0, 1):
+    ...     total.add(i, (10.0 ** i, None))
+    >>> total.value, len(total.pending)
+    ((111.0, None), 1)
+    """
+
+    def __init__(self, n, keeps_terms=True):
+        self.n = n
+        self.pending = {}  # how many terms have been added -> their sum
+        self._may_change = not keeps_terms
+
+    def add(self, i, term):
+        """Add term `i`, a number from 0 to n - 1 that was not added before."""
+        self._put(1, term)
+
+    def absorb(self, pending):
+        """Add what is `pending` in another sum of the same `n` terms, of which it has got others."""
+        for n_added, term in pending.items():
+            self._put(n_added, term)
+
+    def _put(self, n_added, term):
+        if self.pending:
+            n_before, total = self.pending.popitem()
+            term = _sum(total, term, in_place=self._may_change)
+            n_added, self._may_change = n_before + n_added, True
+        self.pending[n_added] = term
+
+    @property
+    def value(self):
+        """The total; `RuntimeError` while terms are missing."""
+        return _complete(self, self.n)
+
+
+SUMS = {"tree": TreeSum, "running": RunningSum}  # ways to accumulate gradients, by name
+
+
+def checked_accumulate(accumulate):
+    """`accumulate`, if it is the name of one of `SUMS`."""
+    if not (isinstance(accumulate, str) and accumulate in SUMS):
+        raise ValueError(f"accumulate={accumulate!r} is not known: use one of {', '.join(SUMS)}")
+    return accumulate
+
+
+def _complete(total, last):
+    """The sum of all terms, where `last` is the only key of what is pending then."""
+    if list(total.pending) != [last]:
+        raise RuntimeError(f"the sum of {total.n} terms is not complete: add the others first")
+    return total.pending[last]
 
 
 def _sum(a, b, in_place):
@@ -81,10 +139,11 @@ def _sum(a, b, in_place):
 
 
 class SumForEach:
-    """The `TreeSum` of each mini-batch in a line of several.
+    """The sum of each mini-batch in a line of several.
 
     n: the micro-batches of each; micro-batch i is part i mod n of mini-batch i // n.
     keeps_terms: as for `TreeSum`.
+    kind: `TreeSum` or `RunningSum`.
 
     >>> total = SumForEach(2)
     >>> total.add(2, 10)
@@ -93,13 +152,13 @@ class SumForEach:
     (11, False)
     """
 
-    def __init__(self, n, keeps_terms=True):
-        self.n, self.sums, self._keeps_terms = n, {}, keeps_terms
+    def __init__(self, n, keeps_terms=True, kind=TreeSum):
+        self.n, self.sums, self._new = n, {}, partial(kind, n, keeps_terms)
 
     def of(self, i):
-        """The `TreeSum` of the mini-batch that micro-batch i is part of."""
+        """The sum of the mini-batch that micro-batch i is part of."""
         if i // self.n not in self.sums:
-            self.sums[i // self.n] = TreeSum(self.n, self._keeps_terms)
+            self.sums[i // self.n] = self._new()
         return self.sums[i // self.n]
 
     def add(self, i, term):
@@ -117,9 +176,9 @@ class SumForEach:
     @property
     def pending(self):
         """The partial sums of all mini-batches under way, as a list."""
-        return [tree_sum.pending for tree_sum in self.sums.values()]
+        return [total.pending for total in self.sums.values()]
 
     @property
     def n_pending(self):
         """How many partial sums that is."""
-        return sum(len(tree_sum.pending) for tree_sum in self.sums.values())
+        return sum(len(total.pending) for total in self.sums.values())

@@ -40,10 +40,10 @@ class Case(NamedTuple):
     recompute: str
     seed: int
 
-    def pipeline(self, layers):
+    def pipeline(self, layers, accumulate="tree"):
         return mp.Pipeline(
             layers, self.loss, len(self.partition), self.n_microbatches, self.schedule, self.recompute,
-            partition=self.partition,
+            partition=self.partition, accumulate=accumulate,
         )
 
     def random(self, dtype):

@@ -239,6 +239,7 @@ def test_search_proves_its_schedule_or_says_that_it_did_not(capsys, tmp_path, mo
 
 LENET = (
     "fit", "--model", "lenet5()", "--input", "1", "28", "28", "--batch", "64", "--schedules", "gpipe", "1f1b",
+    "--accumulate", "tree",
 )
 
 
@@ -252,9 +253,14 @@ def test_fit_names_what_fits_and_what_would(capsys):
     assert two[:4] == ["2", "2", "1f1b", "never"] and two[5:] == ["1015.29", "KiB"]
     assert (
         "the fastest that fits: 1f1b on 2 devices, "
-        "2 micro-batches, recompute never\nlayers of each stage, a stage on each device: 4 9\n"
+        "2 micro-batches, recompute never, accumulate tree\n"
+        "layers of each stage, a stage on each device: 4 9\n"
         in out
     )
+    assert "rmsprop, gradients along the tree\n" in out
+    status, out, _ = run(capsys, *LENET[:-2], "--memory", "1MiB", "--devices", "2")
+    assert status == 0 and "rmsprop, gradients in one running buffer\n" in out
+    assert "734.68 KiB\n" in out and "recompute never, accumulate running\n" in out
     status, out, _ = run(capsys, *LENET, "--memory", "500 KB", "--devices", "1", "2")
     remedy = "give each device 1015.29 KiB, which is the lowest on 2 devices, or try more devices"
     assert status == 1 and f"nothing fits: {remedy}" in out

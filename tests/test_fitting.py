@@ -22,7 +22,7 @@ def run(setting, memory_limit=None, optimizer=None, link=mp.Link()):
     pipe = mp.Pipeline(
         LAYERS, LOSS, len(setting.partition), setting.n_microbatches, setting.schedule, setting.recompute,
         dtype=np.float32, partition=setting.partition, costs=setting.costs, link=link,
-        memory_limit=memory_limit,
+        memory_limit=memory_limit, accumulate=setting.accumulate,
     )
     for _ in range(1 if optimizer is None else 2):
         pipe.forward_backward(X, X)
@@ -86,7 +86,8 @@ def test_messages_that_wait_count():
     for latency in (0, 3000):
         link = mp.Link(latency=latency)
         (found,) = mp.what_fits(
-            LAYERS, LOSS, (16,), BATCH, 1, [4], [16], ["interleaved"], ["always"], link=link
+            LAYERS, LOSS, (16,), BATCH, 1, [4], [16], ["interleaved"], ["always"], link=link,
+            accumulate="tree",
         )
         assert max(run(found, link=link).peak_bytes()) == found.peak_bytes
         peaks.append(found.peak_bytes)
@@ -149,7 +150,8 @@ def test_tied_weights_and_skip_connections_count():
             layers, mp.SoftmaxCrossEntropy(), (5,), 8, 1, [3], [4], ["1f1b"], [mode], dtype=np.float64
         )
         pipe = mp.Pipeline(
-            layers, mp.SoftmaxCrossEntropy(), 3, 4, "1f1b", mode, partition=found.partition, costs=found.costs
+            layers, mp.SoftmaxCrossEntropy(), 3, 4, "1f1b", mode, partition=found.partition,
+            costs=found.costs, accumulate=found.accumulate,
         )
         pipe.forward_backward(tokens, Y)
         assert found.peak_bytes == max(pipe.trace.peak_bytes())

@@ -15,6 +15,7 @@ from ..planning import what_fits
 from ..planning.fitting import DEVICES as TO_TRY
 from ..planning.fitting import MODES
 from ..schedules import BUILDERS
+from ..sums import SUMS
 
 PURPOSE = (
     "for each number of devices, the fastest schedule, micro-batches and recomputation that fit into memory; "
@@ -22,7 +23,8 @@ PURPOSE = (
 )
 EPILOG = """\
 Bytes are counted in float32 as a run would hold them: parameters, gradients, the optimizer's state, stashed
-inputs, caches and messages. Time is that of the multiply-accumulates, a backward taking two forwards, and of
+inputs, caches and messages. Gradients are summed in one running buffer; a Pipeline does so with
+accumulate="running". Time is that of the multiply-accumulates, a backward taking two forwards, and of
 the links.
 
 examples:
@@ -34,6 +36,7 @@ DEVICES = {"TPUv2": TPU_V2, "TPUv3": TPU_V3, "P100": P100}
 OPTIMIZERS = {"sgd": SGD(0.1), "momentum": SGD(0.1, momentum=0.9), "rmsprop": RMSProp(), "adam": Adam()}
 INPUTS = {"amoebanet_d": (3, 224, 224), "lenet5": (1, 28, 28), "resnet": (3, 32, 32)}
 MODELS = [name for name in models.__all__ if name.islower()]
+TEXTS = {"running": "gradients in one running buffer", "tree": "gradients along the tree"}
 HEADER = "devices  micro-batches  schedule     recompute        samples/s  fullest device"
 UNITS = {"": 1, "B": 1, **{f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)},
          **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}}
@@ -86,6 +89,11 @@ def add_options(parser):
         "--optimizer", choices=OPTIMIZERS, default="rmsprop", help="whose state counts (default: %(default)s)"
     )
     parser.add_argument(
+        "--accumulate", choices=SUMS, default="running",
+        help="how gradients are summed: in one running buffer, or along the tree that keeps the bits in all "
+        "schedules, with up to about log2(M) sums more (default: %(default)s)",
+    )
+    parser.add_argument(
         "--device", choices=DEVICES, default="TPUv2", help="its speed and its link (default: %(default)s)"
     )
     parser.add_argument(
@@ -105,7 +113,8 @@ def run(options):
         f"{options.model}: {len(layers)} layers, "
         f"{of_network.parameters:,} parameters, {of_network.macs:,} multiply-accumulates a sample\n"
         f"{options.batch} samples a mini-batch, "
-        f"{options.device}, {text_of_bytes(limit)} a device, {options.optimizer}\n"
+        f"{options.device}, {text_of_bytes(limit)} a device, {options.optimizer}, "
+        f"{TEXTS[options.accumulate]}\n"
         f"trying {len(schedules)} schedules with {len(options.recompute)} modes of recomputation "
         "for each number of devices\n",
         flush=True,
@@ -115,6 +124,7 @@ def run(options):
         found += what_fits(
             layers, SoftmaxCrossEntropy(), shape, options.batch, limit, [K], options.micro_batches, schedules,
             options.recompute, device.seconds, link_from(options), optimizer=OPTIMIZERS[options.optimizer],
+            accumulate=options.accumulate,
         )
         if len(found) == 1:
             print(HEADER)
@@ -145,7 +155,8 @@ def text_of_fastest(fit):
     stages = "a stage" if per_device == 1 else f"{per_device} stages"
     return (
         f"the fastest that fits: {fit.schedule} on {text_of_devices(fit)}, "
-        f"{fit.n_microbatches} micro-batches, recompute {fit.recompute}\nlayers of each stage, "
+        f"{fit.n_microbatches} micro-batches, recompute {fit.recompute}, "
+        f"accumulate {fit.accumulate}\nlayers of each stage, "
         f"{stages} on each device: {' '.join(map(str, fit.partition))}"
     )
 

@@ -63,7 +63,8 @@ def run(options):
     proved = _prove(pipe, X, Y, max(options.batch_size, microbatches))
     print(f"\nThe run that was just compared with the full batch, J = {pipe.J:.4f}:\n")
     print_trace(pipe.trace)
-    print("peak bytes per device".ljust(39), *(f"{n_bytes:,}" for n_bytes in pipe.trace.peak_bytes()))
+    peaks = (f"{n_bytes:,}" for n_bytes in pipe.trace.peak_bytes())
+    print("peak bytes per device, sums as a tree".ljust(39), *peaks)
     verdict = "gradients verified" if proved else "gradients WRONG"
     save(pipe.trace, path, f"{pipe.schedule.name}: {microbatches} micro-batches of digits, {verdict}")
     return 0 if proved else 1

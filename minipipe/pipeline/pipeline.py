@@ -12,6 +12,7 @@ from ..optimizers import checked_optimizer
 from ..partitioning.partition import counts_of, cut
 from ..schedules import Costs
 from ..schedules.costs import checked_costs
+from ..sums import checked_accumulate
 from .batches import MicroBatches, checked_batches
 from .closing import Tied
 from .every_sqrt import EVERY_SQRT, every_sqrt
@@ -45,6 +46,10 @@ class Pipeline(Network):
     engine: "cluster", simulated devices under one clock; or "threads", where each device is a thread of this
         computer and the trace is in seconds. Both give the same bits. With threads, costs and link do
         not count, and neither do bytes; a mini-batch then runs to its end, not tick by tick.
+    accumulate: how gradients are summed over micro-batches. "tree", along a fixed tree: the bits are those of
+        every schedule, and a device keeps up to about log2(M) + 1 partial sums. "running", in one buffer in
+        order of arrival, and those of several copies in the order of the copies: one sum, the bits of which
+        may depend on the schedule. (J and batch norm's statistics are small: they always go along the tree.)
 
     `forward_backward(X, Y)` runs a mini-batch to its end; `start(X, Y)` and `tick()` run it tick by tick.
     Then J, `gradients` and `trace` are those of that run. Every forward and backward of a mini-batch uses
@@ -73,7 +78,7 @@ class Pipeline(Network):
     def __init__(
         self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute=False, seed=0,
         dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None,
-        optimizer=None, engine=CLUSTER,
+        optimizer=None, engine=CLUSTER, accumulate="tree",
     ):
         n_stages = whole_number("n_stages", n_stages)
         n_microbatches = whole_number("n_microbatches", n_microbatches)
@@ -89,6 +94,7 @@ class Pipeline(Network):
         self._costs, self._link = costs, link
         self._memory_limit = None if memory_limit is None else bytes_of_memory(memory_limit)
         self._n_microbatches = n_microbatches
+        self._accumulate = checked_accumulate(accumulate)
         parts = cut(self.layers, counts)
         self.stages = tuple(Stage(s, part) for s, part in enumerate(parts[:-1]))
         self.stages += Stage(len(parts) - 1, parts[-1], loss),
@@ -173,6 +179,11 @@ class Pipeline(Network):
         return self._n_microbatches
 
     @property
+    def accumulate(self):
+        """How gradients are summed over them: "tree" or "running"."""
+        return self._accumulate
+
+    @property
     def J(self):
         """The cost of the mini-batch that was run last."""
         self._loaded_run().check()
@@ -234,7 +245,7 @@ class Pipeline(Network):
         line = MicroBatches(batches, self.n_microbatches, self.n_steps)
         self._run = Run(
             self._wires, self.stages, line, self._optimizers, self._tied(), self._costs, self._link,
-            self._memory_limit, memory, self._engine,
+            self._memory_limit, memory, self._engine, self._accumulate,
         )
 
     def _commit(self):

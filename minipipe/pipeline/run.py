@@ -22,21 +22,22 @@ class Run:
     ties: {name: the `Tied` layers}.
     costs, link, memory_limit: as for `Pipeline`.
     memory: what an equal run has held, so that this one need not count; None: count.
-    engine: as for `Pipeline`.
+    engine, accumulate: as for `Pipeline`.
     """
 
     def __init__(
-        self, wires, stages, line, optimizers, ties, costs, link, memory_limit, memory=None, engine=CLUSTER
+        self, wires, stages, line, optimizers, ties, costs, link, memory_limit, memory=None, engine=CLUSTER,
+        accumulate="tree",
     ):
         order = wires.schedule
         self._wires, self._line, self._recomputed = wires, line, order.recomputed
         self.stages = _on_devices(stages, order.placements)
         for (index, _), stage in self.stages.items():
             if optimizers is None:
-                stage.begin(line.n)
+                stage.begin(line.n, accumulate)
             else:
                 wanted = order.versions[index] if order.versions else [0] * order.n_microbatches
-                stage.begin(line.n, wanted, copy.deepcopy(optimizers[index]))
+                stage.begin(line.n, accumulate, wanted, copy.deepcopy(optimizers[index]))
         if engine == THREADS:
             self.cluster = Threads(programs_of(order, wires, self._perform, self.stages, ties))
             return

@@ -2,8 +2,9 @@
 
 import copy
 
+from ..functions import leaves
 from ..layers import every_layer
-from ..layers.through import backward_input_through, backward_through, forward_through, prepare_forward
+from ..layers.through import backward_input_through, forward_through, prepare_forward
 from ..network import commit, take_statistics
 from .totals import Totals
 from .versions import Versions
@@ -36,17 +37,18 @@ class Stage:
         self.optimizer, self._state = None, []
         self.begin(1)
 
-    def begin(self, n_microbatches, wanted=None, optimizer=None):
+    def begin(self, n_microbatches, accumulate="tree", wanted=None, optimizer=None):
         """Start a run.
 
         n_microbatches: the parts of each mini-batch.
+        accumulate: how gradients are summed over them, as for `Pipeline`.
         wanted: for each micro-batch the version of the weights that it uses, if they change in the run.
         optimizer: what makes these versions.
         """
         self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
         self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
         self.halves = {}  # micro-batch -> (dZ, cache) of each layer, between the two halves of a backward
-        self.totals = Totals(n_microbatches, keeps_terms=not self.is_ours)
+        self.totals = Totals(n_microbatches, accumulate, keeps_terms=not self.is_ours)
         self.costs = []   # of the mini-batches whose update is done, in the last stage
         self.versions = None
         if wanted is not None:
@@ -82,8 +84,12 @@ class Stage:
     def backward(self, i, dA, skips):
         """(dA_prev, skips) of micro-batch i; its weight gradients go into the sum over micro-batches."""
         dA = self._begin_backward(i, dA)
-        dA_prev, gradients = backward_through(self.layers, dA, skips, wants_dX=self.index > 0)
-        self._add(i, gradients)
+
+        def differentiate(index, dZ):
+            self._add_gradient(i, index, dZ)
+
+        dA_prev = backward_input_through(self.layers, dA, skips, self.index > 0, differentiate)
+        self._used_version(i)
         return dA_prev, skips
 
     def backward_input(self, i, dA, skips):
@@ -103,15 +109,11 @@ class Stage:
     def backward_weight(self, i):
         """The second half: the weight gradients of micro-batch i, into the sum over micro-batches."""
         self._use_version_of(i)
-        gradients = []
-        for layer, half in zip(self.layers, self.halves.pop(i), strict=True):
-            if half is None:  # a layer without parameters, below all that have some
-                gradients.append((layer.W, layer.b))
-                continue
-            dZ, layer.cache = half
-            gradients.append(layer.backward_weight(dZ))
-            layer.cache = None
-        self._add(i, gradients)
+        for index, half in enumerate(self.halves.pop(i)):
+            if half is not None:  # it is for layers without parameters, below all that have some
+                dZ, self.layers[index].cache = half
+                self._add_gradient(i, index, dZ)
+        self._used_version(i)
 
     def update(self, i):
         """W <- W - (the optimizer's step), by the gradients of the mini-batch whose last micro-batch is i.
@@ -146,7 +148,7 @@ class Stage:
 
         The dW of tied layers are summed over all that share the W.
         """
-        return self.totals.gradients(i)
+        return [self._gradient(i, index) for index in range(len(self.layers))]
 
     def cost(self, i=0):
         """J of the mini-batch of micro-batch i, in the last stage."""
@@ -154,7 +156,7 @@ class Stage:
 
     def dW(self, index):
         """The sum of the weight gradients of the layer at `index`."""
-        return self.gradients()[index][0]
+        return self._gradient(0, index)[0]
 
     def weights(self):
         """The arrays of its `parameters`."""
@@ -205,8 +207,20 @@ class Stage:
             self.loss.cache = None
         return dA
 
-    def _add(self, i, gradients):
-        self.totals.add(i, gradients)
+    def _add_gradient(self, i, index, dZ):
+        """Add the weight gradients of micro-batch i in one layer, whose cache then is gone."""
+        layer = self.layers[index]
+        if leaves((layer.W, layer.b)):
+            self.totals.add(i, index, layer.backward_weight(dZ))
+        layer.cache = None
+
+    def _gradient(self, i, index):
+        """(dW, db) of the layer at `index`: its parameters, None or tuples of None, if it has none."""
+        layer = self.layers[index]
+        has_parameters = leaves((layer.W, layer.b))
+        return self.totals.gradient(i, index) if has_parameters else (layer.W, layer.b)
+
+    def _used_version(self, i):
         if self.versions is not None:
             self.versions.used_by(i)
 

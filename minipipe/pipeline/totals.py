@@ -1,28 +1,32 @@
 """What a stage sums over the micro-batches of a mini-batch."""
 
-from ..sums import SumForEach
+from functools import partial
+
+from ..sums import SUMS, SumForEach
 
 
 class Totals:
-    """Sums of gradients, costs and the statistics that layers count, each along the tree of its mini-batch.
+    """Sums of gradients, costs and the statistics that layers count, for each mini-batch.
 
-    Of a stage that several devices have, each sums up what it has worked on; `pending`, `absorb` and
-    `replace` bring the sums together. A stage and what stands for it in a simulation have the same.
+    The gradients of each layer are summed by themselves, as soon as they are there. Of a stage that several
+    devices have, each sums up what it has worked on; `pending`, `absorb` and `replace` bring the sums
+    together. A stage and what stands for it in a simulation have the same.
 
     n: the micro-batches of a mini-batch.
+    accumulate: "tree" or "running", how gradients are summed; all else is summed along the tree.
     keeps_terms: whether the gradients that are added stay as they are; if not, they may take up the sum.
     """
 
-    def __init__(self, n, keeps_terms=False):
-        self._gradients = SumForEach(n, keeps_terms)
+    def __init__(self, n, accumulate="tree", keeps_terms=False):
+        self._new = partial(SumForEach, n, keeps_terms, SUMS[accumulate])
+        self._gradients = {}  # index of a layer in the stage -> the sums of its (dW, db)
         self._costs, self._statistics = SumForEach(n), SumForEach(n)
-        self._all = self._gradients, self._costs, self._statistics
         self.of_tied = {}   # index of a tied layer in the stage -> the sum of the dW of all that share its W
         self.n_changes = 0  # since it was made: for those who count what is held
 
-    def add(self, i, gradients):
-        """Add the weight gradients of micro-batch i."""
-        self._gradients.add(i, gradients)
+    def add(self, i, index, gradient):
+        """Add (dW, db) of micro-batch i to those of the layer at `index`."""
+        self._of_layer(index).add(i, gradient)
         self.n_changes += 1
 
     def add_cost(self, i, J):
@@ -34,13 +38,13 @@ class Totals:
         self._statistics.add(i, statistics)
         self.n_changes += 1
 
-    def gradients(self, i=0):
-        """A list over the layers of `(dW, db)`, of the mini-batch of micro-batch i.
+    def gradient(self, i, index):
+        """(dW, db) of the layer at `index`, of the mini-batch of micro-batch i.
 
-        The dW of tied layers are summed over all that share the W.
+        The dW of tied layers is summed over all that share the W.
         """
-        sums = self._gradients.of(i).value
-        return [(self.of_tied.get(index, dW), db) for index, (dW, db) in enumerate(sums)]
+        dW, db = self._of_layer(index).of(i).value
+        return self.of_tied.get(index, dW), db
 
     def cost(self, i=0):
         """J of the mini-batch of micro-batch i, in the last stage."""
@@ -53,7 +57,7 @@ class Totals:
     def forget(self, i):
         """The sums of the mini-batch of micro-batch i are used up."""
         self.of_tied.clear()
-        for sums in self._all:
+        for sums in (*self._gradients.values(), self._costs, self._statistics):
             sums.forget(i)
         self.n_changes += 1
 
@@ -64,24 +68,38 @@ class Totals:
 
     def pending(self, i):
         """The partial sums of the mini-batch of micro-batch i, for another device that has the same stage."""
-        return [sums.of(i).pending for sums in self._all]
+        gradients = {index: sums.of(i).pending for index, sums in self._gradients.items()}
+        return gradients, self._costs.of(i).pending, self._statistics.of(i).pending
 
     def absorb(self, i, pending):
         """Add the partial sums of another device, which has worked on other micro-batches."""
-        for sums, nodes in zip(self._all, pending, strict=True):
-            sums.of(i).absorb(nodes)
+        for sums, partial_sums in self._beside(pending):
+            sums.of(i).absorb(partial_sums)
         self.n_changes += 1
 
     def replace(self, i, pending):
         """Take over the sums of another device, which are those of all micro-batches."""
-        for sums, nodes in zip(self._all, pending, strict=True):
-            sums.of(i).pending = nodes
+        for sums, partial_sums in self._beside(pending):
+            sums.of(i).pending = partial_sums
         self.n_changes += 1
 
     def held(self):
         """All arrays that are kept, as nested lists."""
-        return [self._gradients.pending, self._statistics.pending, self.of_tied]
+        gradients = [sums.pending for sums in self._gradients.values()]
+        return [gradients, self._statistics.pending, self.of_tied]
 
     def n_held(self):
-        """How many partial sums are kept: (of gradients, of statistics)."""
-        return self._gradients.n_pending, self._statistics.n_pending
+        """How many partial sums are kept: (of the gradients of a layer, of statistics)."""
+        of_gradients = max((sums.n_pending for sums in self._gradients.values()), default=0)
+        return of_gradients, self._statistics.n_pending
+
+    def _beside(self, pending):
+        """[(the sums here, the partial sums of another device)]"""
+        gradients, costs, statistics = pending
+        pairs = [(self._of_layer(index), partial_sums) for index, partial_sums in gradients.items()]
+        return [*pairs, (self._costs, costs), (self._statistics, statistics)]
+
+    def _of_layer(self, index):
+        if index not in self._gradients:
+            self._gradients[index] = self._new()
+        return self._gradients[index]

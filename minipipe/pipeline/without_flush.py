@@ -19,7 +19,7 @@ class AsynchronousPipeline(Pipeline):
         micro-batches in the stream) -> `Schedule` with an update after the last backward of each mini-batch.
     n_microbatches: the parts of each mini-batch, for which one update is made: 1 for PipeDream, at least
         K for PipeDream-2BW.
-    seed, dtype, partition, sample, costs, link, memory_limit: as for `Pipeline`.
+    seed, dtype, partition, sample, costs, link, memory_limit, accumulate: as for `Pipeline`.
 
     `train(batches)` runs a list of mini-batches through the pipeline, and returns their costs. The update
     rules are in the docstrings of `minipipe.schedules.pipedream` and `pipedream_2bw`. Tied weights are
@@ -39,6 +39,7 @@ class AsynchronousPipeline(Pipeline):
     def __init__(
         self, layers, loss, n_stages, optimizer, schedule="pipedream", n_microbatches=1, seed=0,
         dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None,
+        accumulate="tree",
     ):
         if isinstance(schedule, str) and schedule not in ASYNCHRONOUS:
             raise ValueError(
@@ -48,5 +49,5 @@ class AsynchronousPipeline(Pipeline):
         super().__init__(
             layers, loss, n_stages, n_microbatches, schedule, seed=seed, dtype=dtype, partition=partition,
             sample=sample, costs=costs, link=link, memory_limit=memory_limit,
-            optimizer=checked_optimizer(optimizer),
+            optimizer=checked_optimizer(optimizer), accumulate=accumulate,
         )

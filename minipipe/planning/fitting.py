@@ -32,6 +32,7 @@ class Setting(NamedTuple):
     makespan: of a mini-batch, in the unit of the costs.
     peak_bytes: on the device that holds most.
     fits: whether that is within the limit.
+    accumulate: how gradients are summed over micro-batches, for the `Pipeline`, too.
     """
 
     n_devices: int
@@ -43,12 +44,14 @@ class Setting(NamedTuple):
     makespan: float
     peak_bytes: int
     fits: bool
+    accumulate: str
 
 
 def what_fits(
     layers, loss, input_shape, batch_size, memory_limit,
     n_devices=None, n_microbatches=None, schedules=tuple(BUILDERS), recompute=MODES,
     seconds=float, link=Link(), partition="macs", dtype=np.float32, optimizer=None,
+    accumulate="running",
 ):
     """For each number of devices, the fastest `Setting` that fits into the memory: a list.
 
@@ -70,14 +73,17 @@ def what_fits(
     dtype, optimizer: as for `footprints`, which counts the bytes: of the arrays that are held between
         actions, and at the start and the end of each, but not those that a layer needs for a moment in
         between.
+    accumulate: how gradients are summed over micro-batches, as for `Pipeline`, where the default is "tree",
+        for the sake of the bits: that keeps up to about log2(M) sums more.
 
     A run of what is found has its makespan and, from the second mini-batch on, its peak, to the byte:
 
         Pipeline(layers, loss, len(fit.partition), fit.n_microbatches, fit.schedule, fit.recompute,
-                 dtype=np.float32, partition=fit.partition, costs=fit.costs, link=link)
+                 dtype=np.float32, partition=fit.partition, costs=fit.costs, link=link,
+                 accumulate=fit.accumulate)
 
-    (The dtype is float32 here, and float64 in a `Pipeline`, if it is left out.) Raises `ValueError` for sizes
-    that cannot be.
+    (Left out, dtype and accumulate are float32 and "running" here, float64 and "tree" in a `Pipeline`.)
+    Raises `ValueError` for sizes that cannot be.
 
     >>> from minipipe.layers import Linear, Tanh
     >>> from minipipe.losses import MeanSquaredError
@@ -87,10 +93,10 @@ def what_fits(
     ...     (fit,) = what_fits(*network, 32768, limit * 2**20, [4], [8], ["gpipe", "1f1b"])
     ...     peak = f"{fit.peak_bytes / 2**20:.1f} MiB"
     ...     print(f"{limit} MiB: {fit.schedule}, recompute {fit.recompute}, {peak}, {fit.fits}")
-    24 MiB: 1f1b, recompute never, 21.2 MiB, True
+    24 MiB: 1f1b, recompute never, 21.1 MiB, True
     16 MiB: gpipe, recompute except_last, 13.1 MiB, True
-    12 MiB: 1f1b, recompute always, 9.2 MiB, True
-    8 MiB: 1f1b, recompute always, 9.2 MiB, False
+    12 MiB: 1f1b, recompute always, 9.1 MiB, True
+    8 MiB: 1f1b, recompute always, 9.1 MiB, False
     """
     layers, sizes = checked_layers(layers), _checked_sizes(batch_size, n_microbatches)
     if n_devices is None:
@@ -101,7 +107,7 @@ def what_fits(
     if not callable(seconds):
         raise ValueError(f"seconds={seconds!r} must be a function (multiply-accumulates) -> time")
     memory_limit = bytes_of_memory(memory_limit)
-    network = _Network(layers, loss, input_shape, seconds, link, partition, dtype, optimizer)
+    network = _Network(layers, loss, input_shape, seconds, link, partition, dtype, optimizer, accumulate)
     if n_microbatches is None and batch_size > 1:
         sizes = [(M, m) for M, m in sizes if m > 1 or network.takes_single_samples()]
     found = []
@@ -137,14 +143,14 @@ class _Choice(NamedTuple):
 class _Network:
     """What all settings have in common."""
 
-    def __init__(self, layers, loss, input_shape, seconds, link, partition, dtype, optimizer):
+    def __init__(self, layers, loss, input_shape, seconds, link, partition, dtype, optimizer, accumulate):
         rows = describe(layers, input_shape, dtype).rows
         self.macs, self.n_bytes = [row.macs for row in rows], [row.n_bytes for row in rows]
         self.sizes = costs_of_layers(layers, partition, input_shape)
         self.seconds, self.link = seconds, link
         pairs = any(isinstance(part, tuple) for row in rows for part in row.output_shape)  # Forks among them
         self.sends_more = pairs or any(layer.tie for layer in layers)
-        self.network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer)
+        self.network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate)
 
     def takes_single_samples(self):
         """Whether a micro-batch may have one sample.
@@ -170,7 +176,8 @@ class _Network:
                 stages = every_sqrt(whole, counts, costs)
             else:
                 stages = with_recompute(whole, mode), counts, costs
-            setting = Setting(K, M, name, mode, counts, costs, self._makespan(m, *stages), None, None)
+            makespan, accumulate = self._makespan(m, *stages), self.network.accumulate
+            setting = Setting(K, M, name, mode, counts, costs, makespan, None, None, accumulate)
             choices.append(_Choice(setting, m, *stages))
         return choices
 

@@ -11,7 +11,7 @@ from .without_numbers import WithoutNumbers
 
 def footprints(
     layers, loss, n_stages, input_shape, m,
-    partition=None, dtype=np.float64, optimizer=None, patterns=PATTERNS,
+    partition=None, dtype=np.float64, optimizer=None, patterns=PATTERNS, accumulate="tree",
 ):
     """The `Footprint` of each stage for micro-batches of m samples: a list for `simulate`.
 
@@ -24,6 +24,7 @@ def footprints(
     dtype: of the parameters and of X.
     optimizer: what it keeps for each parameter counts, too, as it does from its first update on.
     patterns: the orders of actions that a micro-batch may go through on a stage; fewer take less time.
+    accumulate: how gradients are summed over micro-batches, "tree" or "running", as for `Pipeline`.
 
     The bytes are those that `measure` finds, but no parameter is drawn and no array made, so the network may
     be larger than this computer: the layers' own forward and backward work with arrays that have a shape and
@@ -39,6 +40,9 @@ def footprints(
     >>> from minipipe.schedules import gpipe
     >>> simulate(gpipe(2, 4), footprints=huge).peak_bytes()       # on device 0, W and two partial sums of dW
     [12000076000000, 136000104]
+    >>> huge = [footprint._replace(accumulate="running") for footprint in huge]
+    >>> simulate(gpipe(2, 4), footprints=huge).peak_bytes()       # W and one sum of dW
+    [8000136000000, 136000104]
     """
     n_stages = whole_number("n_stages", n_stages, 1)
     if isinstance(partition, str) and partition == "time":
@@ -47,6 +51,6 @@ def footprints(
             "use 'macs', or the list that `partition` has found"
         )
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
-    network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer)
+    network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate)
     counts = counts_of(partition, layers, n_stages, network.sample(1), loss)
     return network.footprints(counts, m, patterns)

@@ -26,7 +26,7 @@ class StandIn:
 
     def __init__(self, footprints, patterns, n, wanted=None):
         first = footprints[0]
-        self.totals = Totals(n)
+        self.totals = Totals(n, first.accumulate)
         self._footprints, self._patterns = footprints, patterns
         self._versions = None if wanted is None else Versions(wanted, None)
         self._gradients, self._statistics = Bytes(first.gradients), Bytes(first.statistics)
@@ -52,7 +52,7 @@ class StandIn:
         if adds & FORWARD and self._statistics.nbytes:
             self.totals.add_statistics(i, self._statistics)
         if adds & WEIGHT:
-            self.totals.add(i, self._gradients)
+            self.totals.add(i, 0, self._gradients)  # those of all its layers
         if self._versions is not None:
             self._change_versions(adds, i)
 
@@ -205,6 +205,9 @@ def _for_each_microbatch(schedule, footprints):
                 f"footprints[{i}] is {stages!r}, but must be a list with a Footprint for each stage: "
                 "footprints(...)"
             )
+    ways = sorted({of_stage.accumulate for stages in footprints for of_stage in stages})
+    if len(ways) > 1:
+        raise ValueError(f"footprints with accumulate={' and '.join(ways)}: make all with one of them")
     n_stages = {len(stages) for stages in footprints}
     if len(footprints) != M or n_stages != {schedule.n_stages}:
         raise ValueError(

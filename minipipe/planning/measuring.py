@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..blas import computing
 from ..checks import whole_number
 from ..network import Network
 from ..optimizers import checked_optimizer
 from ..partitioning.partition import counts_of
 from ..schedules import Costs
-from ..blas import computing
+from ..sums import checked_accumulate
 from .one_microbatch import PATTERNS, footprint, in_network, one_micro_batch, stages_of
 
 
@@ -22,7 +23,10 @@ class Measured(NamedTuple):
     footprints: list
 
 
-def measure(layers, loss, n_stages, X, Y, partition=None, dtype=np.float64, optimizer=None, n_rounds=5):
+def measure(
+    layers, loss, n_stages, X, Y,
+    partition=None, dtype=np.float64, optimizer=None, n_rounds=5, accumulate="tree",
+):
     """What the stages of a network need for a micro-batch: `Measured` seconds and bytes.
 
     layers, loss: of the network.
@@ -32,6 +36,7 @@ def measure(layers, loss, n_stages, X, Y, partition=None, dtype=np.float64, opti
     optimizer: if given, what it keeps for each parameter counts, too.
     n_rounds: how often each action is timed, in each order that it occurs in (such as F B, or F R I W); its
         time is the median.
+    accumulate: how gradients are summed over micro-batches, "tree" or "running", as for `Pipeline`.
 
     The result is for `simulate(schedule, measured.costs, link, measured.footprints)`, which then says how
     long a schedule with any number of such micro-batches takes, and how many bytes each device holds.
@@ -47,6 +52,7 @@ def measure(layers, loss, n_stages, X, Y, partition=None, dtype=np.float64, opti
     n_stages, n_rounds = whole_number("n_stages", n_stages, 1), whole_number("n_rounds", n_rounds, 1)
     if optimizer is not None:
         checked_optimizer(optimizer)
+    checked_accumulate(accumulate)
     network = Network(layers, loss, dtype=dtype)
     X, Y = network.checked_batch(X, Y)
     counts = counts_of(partition, network.layers, n_stages, (X, Y), loss)
@@ -59,5 +65,6 @@ def measure(layers, loss, n_stages, X, Y, partition=None, dtype=np.float64, opti
             for place, action in actions.items():
                 seconds[place].append(action.seconds)
     times = {kind: [median(seconds[kind, stage]) for stage in range(n_stages)] for kind in "FBRIW"}
-    footprints = in_network([footprint(stage, performed, optimizer) for stage in stages], counts)
+    of_stages = [footprint(stage, performed, optimizer)._replace(accumulate=accumulate) for stage in stages]
+    footprints = in_network(of_stages, counts)
     return Measured(Costs(**times, message_bytes=[of_stage.sent["F"] for of_stage in footprints]), footprints)

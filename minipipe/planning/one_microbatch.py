@@ -26,6 +26,7 @@ class Footprint(NamedTuple):
     tied: {(name, place of a tied layer in the network): of its dW}.
     actions: {pattern: {kind: (before, after, kept)}}: what an action works with at its start and at its end
         (arguments and results), and what the stage keeps of the micro-batch after it, by kind.
+    accumulate: how the sums over micro-batches are made, "tree" or "running", as for `Pipeline`.
     """
 
     parameters: int
@@ -36,6 +37,7 @@ class Footprint(NamedTuple):
     skips: dict
     tied: dict
     actions: dict
+    accumulate: str = "tree"
 
 
 class Performed(NamedTuple):

@@ -12,6 +12,7 @@ from ..checks import floats, whole_number
 from ..layers import Embedding, every_layer
 from ..meta import MetaArray
 from ..optimizers import checked_optimizer
+from ..sums import checked_accumulate
 from .one_microbatch import (
     PATTERNS,
     footprint,
@@ -39,14 +40,14 @@ class Kept(NamedTuple):
 class WithoutNumbers:
     """A network of arrays without numbers, of which any cut can be counted.
 
-    layers, loss, input_shape, dtype, optimizer: as for `footprints`.
+    layers, loss, input_shape, dtype, optimizer, accumulate: as for `footprints`.
 
     Stages that are alike are counted once. The bytes of an array with m columns grow evenly with m, and
     others know nothing of m. So for many samples the counts are made of those for 2 and for 3, which takes
     less time for images. (m = 1 is a case of its own: there, copies may be views.)
     """
 
-    def __init__(self, layers, loss, input_shape, dtype, optimizer):
+    def __init__(self, layers, loss, input_shape, dtype, optimizer, accumulate="tree"):
         if isinstance(loss, type) or not hasattr(loss, "backward"):
             raise ValueError(
                 f"loss is {loss!r}, but a backward begins at the loss: pass one, such as MeanSquaredError()"
@@ -63,6 +64,7 @@ class WithoutNumbers:
         self.names = list(map(_name, layers))
         self.layers = [layer.copy() for layer in layers]  # initialized in those stages that are counted
         self.loss, self.dtype, self.optimizer = copy.copy(loss), dtype, optimizer
+        self.accumulate = checked_accumulate(accumulate)
         for layer in every_layer(self.layers):
             _say_who_fails(layer, repr(layer), ("initialize", "forward", "backward_input", "backward_weight"))
         _say_who_fails(self.loss, "the loss", ("forward", "backward"))
@@ -70,7 +72,8 @@ class WithoutNumbers:
 
     def footprints(self, counts, m, patterns=PATTERNS):
         """The `Footprint` of each stage s, which has `counts[s]` layers, for micro-batches of m samples."""
-        return of_samples(m, lambda m: self._footprints(counts, m, patterns))
+        found = of_samples(m, lambda m: self._footprints(counts, m, patterns))
+        return [of_stage._replace(accumulate=self.accumulate) for of_stage in found]
 
     def kept(self, counts, m):
         """What each stage has `Kept` of a micro-batch of m samples after its forward.
@@ -174,6 +177,8 @@ def evenly(m, two, three):
     >>> evenly(4, [10, {"F": (0, 5)}], [12, {"F": (0, 8)}])
     [14, {'F': (0, 11)}]
     """
+    if two == three:
+        return two
     if isinstance(two, dict):
         return {key: evenly(m, two[key], three[key]) for key in two}
     if isinstance(two, (list, tuple)):
