@@ -43,7 +43,7 @@ def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0):
         "doubling": k * (way + n * gamma) + beyond,
         "halving": 2 * k * alpha + most * n * (2 * beta + gamma) + beyond,
         "ring": 2 * (N - 1) * alpha + share * n * (2 * beta + gamma),
-        "owners": at_one(Fraction(n, N)) + alpha + share * n * beta,
+        "owners": at_one(n * Fraction(1, N)) + alpha + share * n * beta,
     }
     return formulas[algorithm]
 
