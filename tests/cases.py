@@ -13,7 +13,7 @@ import minipipe as mp
 from minipipe.exact import rational
 from minipipe.layers import every_layer
 from minipipe.layers.activations import Elementwise
-from minipipe.schedules import RECOMPUTE, Action, Overlap, Schedule, build, names_for
+from minipipe.schedules import RECOMPUTE, Action, Overlap, Schedule, build_for_stages, names_for_stages
 from minipipe.verification.rounding import FORWARD
 
 LOSSES = {
@@ -214,7 +214,7 @@ def cuts(draw, n_layers, most):
     return (
         partition,
         n_microbatches,
-        draw(st.sampled_from(names_for(len(partition), n_microbatches))),
+        draw(st.sampled_from(names_for_stages(len(partition), n_microbatches))),
         draw(st.sampled_from(list(RECOMPUTE))),
     )
 
@@ -277,9 +277,8 @@ def every_setting(n_layers, n_microbatches):
     """
     partitions = [[n_layers], [1, n_layers - 1], [n_layers - 1, 1], [1] * n_layers] if n_layers > 1 else [[1]]
     for partition in partitions:
-        schedules = [
-            build(name, len(partition), n_microbatches) for name in names_for(len(partition), n_microbatches)
-        ]
+        sizes = len(partition), n_microbatches
+        schedules = [build_for_stages(name, *sizes) for name in names_for_stages(*sizes)]
         for schedule in {replace(schedule, name=""): schedule for schedule in schedules}.values():
             for recompute in (False, True):
                 yield partition, schedule, recompute

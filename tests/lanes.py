@@ -71,7 +71,7 @@ def with_all_reduces(trace):
 def trace_of_lanes(*spans):
     """A finished `Trace` of rows of device, lane, label, start, end, in which nothing was sent."""
     lanes = sorted({(device, lane) for device, lane, *_ in spans})
-    record = Record(lanes)
+    record = Record(lanes, [1] * (1 + max(device for device, _ in lanes)))
     for device, lane, *span in spans:
         record.spans += (lanes.index((device, lane)), *span)
         record.finished[lanes.index((device, lane))] = span[-1]

@@ -12,7 +12,7 @@ import pytest
 import minipipe as mp
 from minipipe.cli import bench, benchmarks
 from minipipe.cli.main import COMMANDS, command_line, main
-from minipipe.schedules import BUILDERS, build, names_for
+from minipipe.schedules import BUILDERS, build, names_for_stages
 from minipipe.schedules.searching import Found
 from minipipe.verification.examples import EXAMPLES
 
@@ -58,7 +58,7 @@ def test_a_wrong_gradient_makes_the_main_job_say_so_and_fail(capsys, tmp_path, m
 
 def rows_hold(condition):
     """What `verify` says of one device and one micro-batch, if the rows of these examples hold alone."""
-    n_rows = len(names_for(1, 1)) * len((False, True))
+    n_rows = len(names_for_stages(1, 1)) * len((False, True))
     holding = sum(condition(example) for example in EXAMPLES)
     return f"\n{n_rows * holding} of {n_rows * len(EXAMPLES)} rows hold"
 
@@ -311,7 +311,7 @@ def test_validate_says_valid_or_all_faults(capsys, tmp_path):
 
 
 def test_export_writes_each_format_and_prints_what_is_text(capsys, tmp_path):
-    schedule = build("zb-v", 4, 3)
+    schedule = build("zb-v", 2, 3)
     options = ["--schedule", "zb-v", "--devices", "2", "--micro-batches", "3"]
     assert run(capsys, "export", *options, "--format", "csv") == (0, schedule.to_csv(), "")
     assert (
@@ -467,7 +467,7 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
         (["compare", "interleaved", "--micro-batches", "9"], "interleaved: n_microbatches=9 makes"),
         (
             ["compare", "interleaved", "--costs", "F=1/1/1/2"],
-            "F has 4 costs, one for each device, but 'interleaved' has 8 stages on 4 devices",
+            "interleaved: F has 4 costs for 8 stages: give one number, or one per stage",
         ),
         (["fit", "--memory", "8XB"], "--memory '8XB' is not a size: write 8GiB"),
         (["fit", "--memory", "-1"], "--memory '-1' is not a size"),

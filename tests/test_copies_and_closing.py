@@ -315,14 +315,14 @@ def test_pytorchs_table_leaves_all_reduces_and_updates_out():
 def test_costs_of_all_reduces_and_updates():
     both = Overlap(Action("F", 0, 1), Action("B", 1, 0))
     order = [Action("A", 1, 0), Action("U", 0, 0), Action("F", 1, 3), both]
-    assert list(map(Costs().duration(2), order)) == [0, 0, 1, 3]
-    assert list(map(Costs(F=[1, 5], A=[4, 0.5], U=3).duration(2), order)) == [0.5, 3, 5, 3]
-    assert Costs(FB=[7, 8], A=0).duration(2)(order[-1]) == 7
+    assert list(map(Costs().duration([1, 1]), order)) == [0, 0, 1, 3]
+    assert list(map(Costs(F=[1, 5], A=[4, 0.5], U=3).duration([1, 1]), order)) == [0.5, 3, 5, 3]
+    assert Costs(FB=[7, 8], A=0).duration([1, 1])(order[-1]) == 7
     assert Costs.from_text("A=1/2,U=0") == Costs(A=[1, 2], U=0)
     for text in ("all_reduce=1", "A=1,A=2"):
         with pytest.raises(ValueError, match="is not one cost of F, B, R, I, W, FB, A, U, message_bytes"):
             Costs.from_text(text)
-    assert costs_in_segments(Costs(A=[4, 3]), 2, [1, 2]).A == [4, Fraction(3, 2), Fraction(3, 2)]
+    assert costs_in_segments(Costs(A=[4, 3]), gpipe(2, 1), [1, 2]).A == [4, Fraction(3, 2), Fraction(3, 2)]
 
 
 def test_segments_have_all_reduces_and_updates_of_their_own_in_one_order():
@@ -336,7 +336,7 @@ def test_an_action_in_two_spans_is_alive_once():
     spans = [SimpleNamespace(label=label, start=start, end=end) for label, start, end in [
         (F, 0, 1), (F, 3, 4), (I, 4, 5), (W, 5, 6), ("sum", 6, 7), (W, 8, 9), (Action("A", 0, 0), 9, 10),
     ]]
-    trace = SimpleNamespace(spans_of=lambda device: spans, n_devices=1)
+    trace = SimpleNamespace(spans_of=lambda device: spans, n_devices=1, shares=[1])
     assert alive_microbatches(trace, 0) == [(0, 1), (9, 0)] and peak_microbatches(trace) == [1]
 
 

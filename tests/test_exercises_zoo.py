@@ -116,7 +116,7 @@ CHOOSE = [
      "With room for 1, v-min does not fit: it keeps 2 micro-batches alive."),
     (lambda runs, limit: min(name for name in runs if runs[name][1] < limit),
      "Your function stopped with ValueError"),
-    (lambda runs, limit: runs[fastest(runs, limit)], "one of the keys of runs: (96.0, 1.0) is none"),
+    (lambda runs, limit: runs[fastest(runs, limit)], "one of the keys of runs: (96, 1) is none"),
     (lambda runs, limit: "two-way", "one of the keys of runs: 'two-way' is none"),
     (lambda runs, limit: runs, "Return the name of a schedule"),
     ("zb-v", "Pass the function itself"),

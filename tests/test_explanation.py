@@ -203,7 +203,8 @@ def test_a_halved_backward_frees_its_micro_batch_with_the_weight_half():
 def test_a_forward_on_the_same_device_holds_its_next_one_back():
     """Two stages on device 0: the input of 1F1 is 0F1 on the same device, and no message."""
     schedule = mp.Schedule.from_text(["0F0 1F0 0F1 1B0 0B0 1F1 1B1 0B1", "2F0 2B0 2F1 2B1"])
-    part = next(part for part in mp.simulate(schedule, mp.Costs(B=3)).explain(3).idle if part.device == 0)
+    trace = mp.simulate(schedule, mp.Costs(F=[1, 1, 1], B=[3, 3, 3]))
+    part = next(part for part in trace.explain(1.5).idle if part.device == 0)
     assert (part.start, part.end, part.cause, str(part.blame.label)) == (3, 6, "memory limit", "1F1")
 
 
@@ -353,8 +354,8 @@ def test_the_critical_path_adds_up_to_the_makespan(run):
 class Longer(mp.Costs):
     """Costs in which one action, `longer`, takes a tick more."""
 
-    def duration(self, n_stages):
-        ticks = super().duration(n_stages)
+    def duration(self, sharing, beside=()):
+        ticks = super().duration(sharing, beside)
         return lambda action: ticks(action) + (action == self.longer)
 
 

@@ -57,7 +57,7 @@ def test_two_copies_of_the_network_come_back_with_copy_of():
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-h1", "zb-v"])
 def test_cells_stand_where_a_run_with_steps_of_one_tick_has_them(name):
     schedule = build(name, 4, 6)
-    trace = mp.simulate(schedule, mp.Costs(F=1, B=1, I=1, W=1))
+    trace = mp.simulate(schedule, mp.Costs(**{kind: [1] * schedule.n_stages for kind in "FBIW"}))
     rows = [line.split(",") for line in schedule.to_csv().splitlines()]
     assert {len(row) for row in rows} == {trace.makespan}
     cells = [(device, step, cell) for device, row in enumerate(rows) for step, cell in enumerate(row) if cell]

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.functions import even_slices
-from minipipe.schedules import RECOMPUTE, Action, Schedule, build, names_for, pipedream, with_recompute
+from minipipe.schedules import (
+    RECOMPUTE, Action, Schedule, build, build_for_stages, names_for_stages, pipedream, with_recompute,
+)
 
 LAYERS = [
     mp.Linear(5, 8), mp.BatchNorm(8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(),
@@ -49,13 +51,14 @@ def assert_same_bytes(foreseen, held):
 
 
 @pytest.mark.parametrize("recompute", RECOMPUTE)
-@pytest.mark.parametrize("name", names_for(4, 8))
+@pytest.mark.parametrize("name", names_for_stages(4, 8))
 def test_the_bytes_of_every_schedule_are_foreseen_at_every_tick(name, recompute):
     """K = 4 stages of 1 to 3 layers, 17 samples in 8 ragged micro-batches.
 
     Before the first update, and after it, with Adam's state.
     """
-    schedule, link, partition = with_recompute(build(name, 4, 8), recompute), mp.Link(latency=1), [2, 2, 3, 1]
+    schedule = with_recompute(build_for_stages(name, 4, 8), recompute)
+    link, partition = mp.Link(latency=1), [2, 2, 3, 1]
     pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, schedule, partition=partition, link=link)
     for optimizer in (None, mp.Adam()):
         pipe.forward_backward(*mini_batch(17))
@@ -80,10 +83,10 @@ LINKS = [mp.Link(), mp.Link(latency=2), mp.Link(latency=1, bandwidth=64), mp.Lin
 
 
 @pytest.mark.parametrize("recompute", RECOMPUTE)
-@pytest.mark.parametrize("name", names_for(4, 8))
+@pytest.mark.parametrize("name", names_for_stages(4, 8))
 def test_the_bytes_of_skip_connections_and_tied_weights_are_foreseen_at_every_tick(name, recompute):
     """What they send in between and at the end, over slow and blocking links."""
-    schedule = with_recompute(build(name, 4, 8), recompute)
+    schedule = with_recompute(build_for_stages(name, 4, 8), recompute)
     for number, link in enumerate(LINKS):
         partition = [[2, 3, 5, 4], [1, 6, 2, 5], [4, 3, 6, 1], [5, 4, 4, 1]][number]
         costs = mp.Costs(F=1, B=2)

@@ -23,7 +23,7 @@ from minipipe.schedules import Action, Overlap, Schedule, build, peak_microbatch
 
 def trace_of(*spans, n_devices=1):
     """A finished trace of rows (device, label, start, end)."""
-    record = Record([(device, COMPUTE) for device in range(n_devices)])
+    record = Record([(device, COMPUTE) for device in range(n_devices)], [1] * n_devices)
     record.spans = [entry for span in spans for entry in span]
     record.finished = [
         max((end for device, _, _, end in spans if device == number), default=0)
@@ -65,7 +65,7 @@ def test_the_page_holds_the_trace(name):
 
 
 def test_stages_and_copies_of_a_device_are_told_apart():
-    two_stages = page_data(mp.simulate(build("zb-v", 4, 4)))
+    two_stages = page_data(mp.simulate(build("zb-v", 2, 4)))
     places = {(device, part[1], part[4]) for device, *_, parts in two_stages["spans"] for part in parts}
     assert places == {(0, 0, 0), (0, 3, 1), (1, 1, 0), (1, 2, 1)} and two_stages["copies"] == 1
     both_ways = Schedule.from_text(["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"], copy_of=(0, 1))

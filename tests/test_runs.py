@@ -92,7 +92,7 @@ class Fails(Layer):
 
 @pytest.mark.parametrize("order", [
     with_updates(build("1f1b", 3, 4)), with_all_reduce(in_copies(build("zb-h1", 3, 4), 2)),
-    with_updates(in_copies(build("1f1b", 3, 2), 3)), with_updates(build("dualpipe-v", 4, 4)),
+    with_updates(in_copies(build("1f1b", 3, 2), 3)), with_updates(build("dualpipe-v", 2, 4)),
 ], ids=lambda order: order.name)
 @pytest.mark.parametrize("link", [mp.Link(), mp.Link(latency=2, bandwidth=64)], ids=["free", "slow"])
 def test_ticking_through_all_reduces_and_updates_equals_running(order, link):

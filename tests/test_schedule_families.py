@@ -8,10 +8,10 @@ import pytest
 
 import minipipe as mp
 from minipipe.schedules import (
-    BUILDERS, STAGES_PER_DEVICE, build, chimera, dualpipe, dualpipe_v, eager_one_f_one_b, gpipe,
-    interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first, names_for, one_f_one_b,
-    peak_microbatches, v_half, v_min, with_recompute, without_overlaps, zero_bubble_h1, zero_bubble_h2,
-    zero_bubble_v,
+    BUILDERS, STAGES_PER_DEVICE, build, build_for_stages, chimera, dualpipe, dualpipe_v, eager_one_f_one_b,
+    gpipe, interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first, names_for,
+    names_for_stages, one_f_one_b, peak_microbatches, v_half, v_min, with_recompute, without_overlaps,
+    zero_bubble_h1, zero_bubble_h2, zero_bubble_v,
 )
 from minipipe.schedules.controllable_memory import _block
 
@@ -26,10 +26,10 @@ LEGAL = {  # for which K and M there is a schedule, if not for all
 }
 
 
-def counted(schedule, v, F, I, W, FB=None):
-    """(makespan, peak per device) with v stages on each device, each of them 1/v of its work and memory."""
+def counted(schedule, F, I, W, FB=None):
+    """(makespan, peak per device) for a device's share of the network, however many stages that is."""
     trace = mp.simulate(schedule, mp.Costs(F=F, B=I + W, I=I, W=W, FB=FB))
-    return Fraction(trace.makespan, v), [Fraction(peak, v) for peak in peak_microbatches(trace)]
+    return trace.makespan, peak_microbatches(trace)
 
 
 SIZES = [(K, M) for K in range(1, 9) for M in (*range(1, 2 * K + 2), 3 * K, 4 * K - 1, 4 * K)]
@@ -40,20 +40,20 @@ def test_schedules_with_whole_backwards_equal_their_closed_forms(F, I, W):
     B = I + W
     for K, M in SIZES:
         peak = [min(M, 2 * (K - r) - 1) for r in range(K)]
-        assert counted(eager_one_f_one_b(K, M), 1, F, I, W) == ((M + K - 1) * (F + B), peak), (K, M)
+        assert counted(eager_one_f_one_b(K, M), F, I, W) == ((M + K - 1) * (F + B), peak), (K, M)
         for v in (1, 2, 3):
             T = (M + Fraction(K - 1, v)) * (F + B)
             if M % K == 0:
                 peak = [Fraction(min(M * v, (v - 1) * K + 2 * (K - 1 - r) + 1), v) for r in range(K)]
-                assert counted(interleaved_one_f_one_b(K, M, v), v, F, I, W) == (T, peak), (K, M, v)
+                assert counted(interleaved_one_f_one_b(K, M, v), F, I, W) == (T, peak), (K, M, v)
             if M >= K:
-                assert counted(looped_breadth_first(K, M, v), v, F, I, W) == (T, [M] * K), (K, M, v)
+                assert counted(looped_breadth_first(K, M, v), F, I, W) == (T, [M] * K), (K, M, v)
 
 
 @pytest.mark.parametrize("F, I, W", [(1, 1, 1), (2, 3, 1), (3, 2, 2)])
 def test_zero_bubble_h1_equals_its_closed_form_where_W_is_no_longer_than_F_and_I(F, I, W):
     for K, M in SIZES:
-        T, peak = counted(zero_bubble_h1(K, M), 1, F, I, W)
+        T, peak = counted(zero_bubble_h1(K, M), F, I, W)
         assert peak == [min(M, K)] * K
         assert M < K or T == M * (F + I + W) + (K - 1) * (F + I - W), (K, M)
 
@@ -62,14 +62,14 @@ def test_schedules_for_equal_passes_equal_their_closed_forms():
     """F = I = W = 1: ZB-H2 and ZB-V never wait between their first and their last action."""
     for K, M in SIZES:
         if M >= 2 * K - 1:
-            for schedule, v, fill, most in [
-                (zero_bubble_h2(K, M), 1, K - 1, 2 * K - 1), (zero_bubble_v(K, M), 2, Fraction(K - 1, 2), K),
+            for schedule, fill, most in [
+                (zero_bubble_h2(K, M), K - 1, 2 * K - 1), (zero_bubble_v(K, M), Fraction(K - 1, 2), K),
             ]:
-                T, peak = counted(schedule, v, 1, 1, 1)
+                T, peak = counted(schedule, 1, 1, 1)
                 assert T == 3 * M + fill and max(peak) == most, (schedule.name, K, M)
                 assert mp.simulate(schedule, mp.Costs(F=1, B=2)).bubble("span") == 0
         if M % K == 0:
-            assert counted(interleaved_zero_bubble(K, M), 2, 1, 1, 1)[0] == 3 * M + Fraction(K - 1, 2)
+            assert counted(interleaved_zero_bubble(K, M), 1, 1, 1)[0] == 3 * M + Fraction(K - 1, 2)
 
 
 def test_v_half_and_v_min_equal_their_closed_forms():
@@ -79,7 +79,7 @@ def test_v_half_and_v_min_equal_their_closed_forms():
         least = Fraction(4 * K - 5, 2) - (K % 3 == 0)
         for M in (K, K + 1, 2 * K - 1, 2 * K, 4 * K):
             for builder, more, most in [(v_half, half, (K + 2) // 2), (v_min, least, (K + 4) // 3)]:
-                T, peak = counted(builder(K, M), 2, 1, 1, 1)
+                T, peak = counted(builder(K, M), 1, 1, 1)
                 assert (T, max(peak)) == (3 * M + more, min(M, most)), (builder, K, M)
 
 
@@ -100,9 +100,9 @@ def test_few_micro_batches_of_v_half_and_v_min_keep_their_peak_too():
     """M < K. Memory is a matter of order, not of costs."""
     for K in range(2, 9):
         for M in range(1, K):
-            assert max(counted(v_half(K, M), 2, 3, 1, 2)[1]) == min(M, (K + 2) // 2)
-            assert max(counted(v_min(K, M), 2, 3, 1, 2)[1]) == min(M, (K + 4) // 3)
-            assert K % 3 == 0 or counted(v_min(K, M), 2, 1, 1, 1)[0] == 3 * M + Fraction(4 * K - 5, 2)
+            assert max(counted(v_half(K, M), 3, 1, 2)[1]) == min(M, (K + 2) // 2)
+            assert max(counted(v_min(K, M), 3, 1, 2)[1]) == min(M, (K + 4) // 3)
+            assert K % 3 == 0 or counted(v_min(K, M), 1, 1, 1)[0] == 3 * M + Fraction(4 * K - 5, 2)
 
 
 @pytest.mark.parametrize("F, I, W, FB", [(1, 1, 1, 3), (2, 2, 1, 5), (3, 3, 2, 6), (1, 1, 1, 2)])
@@ -112,7 +112,7 @@ def test_dualpipe_and_dualpipe_v_are_idle_for_as_long_as_their_closed_form_says(
     for K in range(1, 9):
         for M in (2 * K, 2 * K + 1, 2 * K + 2, 4 * K):
             both_ways = [(dualpipe(K, M), Fraction(K, 2) - 1, K + 1)] if LEGAL["dualpipe"](K, M) else []
-            for schedule, factor, peak in [*both_ways, (dualpipe_v(K, M), K - 1, 2 * K + 1)]:
+            for schedule, factor, peak in [*both_ways, (dualpipe_v(K, M), Fraction(K - 1, 2), K + 0.5)]:
                 trace = mp.simulate(schedule, mp.Costs(F=F, B=B, W=W, FB=FB))
                 idle = [trace.makespan - busy for busy in trace.busy_ticks()]
                 assert max(idle) == factor * (FB + B - 3 * W), (schedule.name, K, M)
@@ -125,7 +125,7 @@ def test_dualpipe_v_without_overlaps_has_the_makespan_of_zb_v(F, I, W):
     """I <= W and I <= F <= B."""
     for K in range(1, 9):
         for M in (2 * K, 2 * K + 1, 4 * K):
-            T, peak = counted(without_overlaps(dualpipe_v(K, M)), 2, F, I, W)
+            T, peak = counted(without_overlaps(dualpipe_v(K, M)), F, I, W)
             assert T == M * (F + I + W) + Fraction(K - 1, 2) * F and peak == [K + Fraction(1, 2)] * K, (K, M)
 
 
@@ -174,8 +174,7 @@ def test_three_bubbles_equal_their_closed_forms():
         if M >= 2 * K - 1:
             forms |= {"zb-h2": (3 * M + K - 1, None), "zb-v": (3 * M + Fraction(K - 1, 2), None)}
         for name, (T, outside) in forms.items():
-            v = STAGES_PER_DEVICE.get(name, 1)
-            trace = mp.simulate(BUILDERS[name](K, M), mp.Costs(F=Fraction(1, v), B=Fraction(2, v)))
+            trace = mp.simulate(build(name, K, M), mp.Costs(F=Fraction(1), B=Fraction(2)))
             busy = Fraction(3 * M * K)
             own = busy if outside is None else sum(T - r * outside for r in range(K))
             shares = [trace.bubble(of) for of in ("total", "ideal", "span")]
@@ -184,12 +183,11 @@ def test_three_bubbles_equal_their_closed_forms():
 
 
 def test_three_bubbles_of_the_schedules_in_a_v():
-    """K = 4, M = 8, F = I = W = 1 in half ticks: a device works 48. Only ZB-V never waits in between."""
-    schedules = [(zero_bubble_v(4, 8), 51), (v_half(4, 8), 53), (v_min(4, 8), 59), (dualpipe_v(4, 8), 54)]
-    for schedule, T in schedules:
-        trace = mp.simulate(schedule)
-        assert trace.bubble("total") == (T - 48) / T and trace.bubble("ideal") == (T - 48) / 48
-        assert (trace.bubble("span") == 0) == (schedule.name == "zb-v")
+    """K = 4, M = 8, F = I = W = 1: a device works 24. Only ZB-V never waits in between."""
+    for name, T in [("zb-v", 25.5), ("v-half", 26.5), ("v-min", 29.5), ("dualpipe-v", 27)]:
+        trace = mp.simulate(build(name, 4, 8))
+        assert trace.bubble("total") == (T - 24) / T and trace.bubble("ideal") == (T - 24) / 24
+        assert (trace.bubble("span") == 0) == (name == "zb-v")
 
 
 @pytest.mark.parametrize("name, small, large", [  # (makespan, peak) for K = 4, M = 8 and for K = 8, M = 32
@@ -204,13 +202,13 @@ def test_three_bubbles_of_the_schedules_in_a_v():
 def test_published_values(name, small, large):
     """F = I = W = 1, B = 2, free links."""
     for (K, M), expected in [((4, 8), small), ((8, 32), large)]:
-        T, peak = counted(BUILDERS[name](K, M), STAGES_PER_DEVICE.get(name, 1), 1, 1, 1)
+        T, peak = counted(build(name, K, M), 1, 1, 1)
         assert (T, max(peak)) == expected
 
 
 def test_published_values_of_dualpipe_v_without_overlaps():
     for (K, M), expected in [((4, 8), (25.5, 4.5)), ((8, 32), (99.5, 8.5))]:
-        T, peak = counted(without_overlaps(dualpipe_v(K, M)), 2, 1, 1, 1)
+        T, peak = counted(without_overlaps(dualpipe_v(K, M)), 1, 1, 1)
         assert (T, max(peak)) == expected
 
 
@@ -219,21 +217,19 @@ def test_every_name_has_its_published_value():
     assert {row[0] for mark in marks for row in mark.args[1]} == set(BUILDERS)
 
 
-@pytest.mark.parametrize("schedule, v, T", [
-    (gpipe(8, 32), 1, 131), (one_f_one_b(8, 32), 1, 185), (eager_one_f_one_b(8, 32), 1, 131),
-    (interleaved_one_f_one_b(8, 32, v=4), 4, 234.75), (looped_breadth_first(8, 32), 2, 120.5),
-    (zero_bubble_h1(8, 32), 1, 151),
-    (zero_bubble_h2(8, 32), 1, 110), (zero_bubble_v(8, 32), 2, 137.5),
+@pytest.mark.parametrize("schedule, T", [
+    (gpipe(8, 32), 131), (one_f_one_b(8, 32), 185), (eager_one_f_one_b(8, 32), 131),
+    (interleaved_one_f_one_b(8, 32, v=4), 234.75), (looped_breadth_first(8, 32), 120.5),
+    (zero_bubble_h1(8, 32), 151), (zero_bubble_h2(8, 32), 110), (zero_bubble_v(8, 32), 137.5),
 ], ids=lambda value: getattr(value, "name", None))
-def test_slow_links_reverse_the_ranking(schedule, v, T):
+def test_slow_links_reverse_the_ranking(schedule, T):
     """K = 8, M = 32, F = I = W = 1, and a message takes 1, whichever share of a device a stage is."""
-    costs = mp.Costs(F=Fraction(1, v), B=Fraction(2, v))
-    assert mp.simulate(schedule, costs, mp.Link(latency=1)).makespan == T
+    assert mp.simulate(schedule, link=mp.Link(latency=1)).makespan == T
 
 
 def test_interleaving_four_ways_has_the_published_values():
     for K, M, expected in [(4, 8, (26.25, 4.75)), (8, 32, (101.25, 9.75))]:
-        T, peak = counted(interleaved_one_f_one_b(K, M, v=4), 4, 1, 1, 1)
+        T, peak = counted(interleaved_one_f_one_b(K, M, v=4), 1, 1, 1)
         assert (T, max(peak)) == expected
 
 
@@ -329,19 +325,20 @@ def test_sizes_that_do_not_fit_name_the_nearest_that_does():
     words = "n_microbatches=5 does not fit chimera on 4 devices, .* an even number of at least 2: use 6"
     with pytest.raises(ValueError, match=words):
         chimera(4, 5)
-    words = "chimera needs an even number of devices, n_stages=3 is not: use 2 or 4"
+    words = "chimera needs an even number of devices, n_devices=3 is not: use 2 or 4"
     with pytest.raises(ValueError, match=words):
         chimera(3, 4)
-    words = "dualpipe needs an even number of devices, n_stages=1 is not: use 2$"
+    words = "dualpipe needs an even number of devices, n_devices=1 is not: use 2$"
     with pytest.raises(ValueError, match=words):
         dualpipe(1, 4)
     words = "'zb-v' puts 2 stages on each device, which n_stages=5 does not allow: use 4 or 6"
     with pytest.raises(ValueError, match=words):
-        build("zb-v", 5, 8)
+        build_for_stages("zb-v", 5, 8)
     with pytest.raises(ValueError, match="v=0 must be at least 1"):
         looped_breadth_first(2, 2, v=0)
-    assert "zb-v" in names_for(4, 8) and "zb-v" not in names_for(5, 8)
-    assert "interleaved" in names_for(6, 6) and "interleaved" not in names_for(6, 7)
+    assert "zb-v" in names_for(5, 8) and "zb-v" not in names_for_stages(5, 8)
+    assert build("zb-v", 4, 8) == build_for_stages("zb-v", 8, 8) == zero_bubble_v(4, 8)
+    assert "interleaved" in names_for(3, 6) and "interleaved" not in names_for(3, 7)
 
 
 @pytest.mark.parametrize("lines, fault", [

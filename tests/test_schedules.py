@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.planning.simulation import simulation_of
 from minipipe.schedules import (
-    ASYNCHRONOUS, BUILDERS, Action, Schedule, ScheduleError, build, gpipe, in_copies, naive, names_for,
+    ASYNCHRONOUS, BUILDERS, Action, Schedule, ScheduleError, build, build_for_stages, gpipe, in_copies,
+    naive, names_for,
     one_f_one_b, peak_microbatches, peak_versions, staleness, v_min, with_all_reduce, with_recompute,
     with_updates,
 )
@@ -302,7 +303,7 @@ def test_stages_may_share_a_device():
     schedule = Schedule.from_text(["0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1"])
     assert schedule.faults() == [] and schedule.placement == [0, 0]
     trace = mp.simulate(schedule)
-    assert trace.makespan == 12 and trace.messages == [] and trace.idle == []
+    assert trace.makespan == 6 and trace.messages == [] and trace.idle == []
 
 
 @pytest.mark.parametrize("call, words", [
@@ -322,10 +323,10 @@ def test_stages_may_share_a_device():
     (lambda: gpipe(2, 2.5), "n_microbatches=2.5 must be a whole number"),
     (lambda: build("v-half", "4", 4), "n_devices='4' must be a whole number"),
     (lambda: v_min(2.0, 4), "n_devices=2.0 must be a whole number"),
-    (lambda: build("zb-v", 1, 4),
+    (lambda: build_for_stages("zb-v", 1, 4),
      "'zb-v' puts 2 stages on each device, which n_stages=1 does not allow: use 2"),
     (lambda: mp.simulate("1f1b"),
-     "schedule='1f1b' is not a Schedule: pass one, such as build('1f1b', n_stages, n_microbatches)"),
+     "schedule='1f1b' is not a Schedule: pass one, such as build('1f1b', n_devices, n_microbatches)"),
     (lambda: mp.simulate(gpipe(2, 2), {"F": 1}), "costs={'F': 1} must be Costs(F=..., B=...)"),
     (lambda: mp.simulate(gpipe(2, 2), mp.Costs(B=None)),
      "stage 0: B=None must be a number, above 0 ticks"),

@@ -8,28 +8,29 @@ import pytest
 import minipipe as mp
 from minipipe.functions import leaves
 from minipipe.schedules import (
-    build, costs_in_segments, in_segments, names_for, peak_microbatches, pipedream, with_recompute,
+    build, build_for_stages, costs_in_segments, gpipe, in_segments, names_for_stages, peak_microbatches,
+    pipedream, with_recompute,
 )
 from minipipe.verification import same_bits
 
 KEPT = ("stashed inputs", "caches")
 
 
-@pytest.mark.parametrize("name", names_for(2, 4))
+@pytest.mark.parametrize("name", names_for_stages(2, 4))
 def test_segments_give_the_same_bits_in_the_same_time(name):
     """Each of n segments takes 1/n of the ticks, so nothing is later; no stage is waited for longer."""
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((4, 9)), rng.standard_normal((2, 9))
-    schedule = in_segments(build(name, 2, 4), 3)
+    schedule = in_segments(build_for_stages(name, 2, 4), 3)
     layers = [
         mp.Linear(4, 4), mp.Tanh(), mp.Linear(4, 3), mp.Fork("a"), mp.Linear(3, 3), mp.Join("a"),
         mp.Linear(3, 2),
     ]
     for mode in ("never", "always"):
         assert same_bits(mp.Pipeline(layers, mp.MeanSquaredError(), 6, 4, schedule, mode), X, Y)
-    whole = mp.simulate(build(name, 2, 4), mp.Costs(F=3, B=6))
-    assert mp.simulate(schedule, mp.Costs(F=1, B=2)).makespan == whole.makespan
-    assert max(peak_microbatches(mp.simulate(schedule))) == 3 * max(peak_microbatches(whole))
+    whole, in_parts = mp.simulate(build_for_stages(name, 2, 4)), mp.simulate(schedule)
+    assert in_parts.makespan == whole.makespan
+    assert peak_microbatches(in_parts) == peak_microbatches(whole)
 
 
 def test_recomputation_needs_least_memory_with_as_many_segments_as_the_root_of_the_layers():
@@ -48,7 +49,7 @@ def test_recomputation_needs_least_memory_with_as_many_segments_as_the_root_of_t
     assert min(peaks, key=peaks.get) == 4
 
 
-@pytest.mark.parametrize("name", names_for(4, 6))
+@pytest.mark.parametrize("name", names_for_stages(4, 6))
 def test_an_input_for_every_sqrt_of_the_layers_gives_the_same_bits(name):
     """Stages of 5, 4, 1 and 3 layers become 2, 2, 1 and 2 each, on the same devices.
 
@@ -105,15 +106,16 @@ def test_the_bytes_of_segments_are_foreseen():
 
 
 def test_costs_of_segments_are_shares():
-    costs = costs_in_segments(mp.Costs(F=[2, 3], B=0.5, U=0, FB=[4, 5], message_bytes=[7, 8]), 2, [2, 3])
+    costs = mp.Costs(F=[2, 3], B=0.5, U=0, FB=[4, 5], message_bytes=[7, 8])
+    costs = costs_in_segments(costs, gpipe(2, 1), [2, 3])
     assert costs == mp.Costs(
         F=[1, 1, 1, 1, 1], B=[0.25, 0.25] + [0.5 / 3] * 3, U=[0] * 5, FB=[2, 2] + [Fraction(5, 3)] * 3,
         message_bytes=[0, 7, 0, 0, 8],
     )
     with pytest.raises(ValueError, match="n has 3 numbers of segments for 2 stages"):
-        costs_in_segments(mp.Costs(), 2, [1, 2, 3])
+        costs_in_segments(mp.Costs(), gpipe(2, 1), [1, 2, 3])
     with pytest.raises(ValueError, match="F has 3 costs for 2 stages"):
-        costs_in_segments(mp.Costs(F=[1, 2, 3]), 2, 2)
+        costs_in_segments(mp.Costs(F=[1, 2, 3]), gpipe(2, 1), 2)
     with pytest.raises(ValueError, match="costs=3 must be Costs"):
         mp.Pipeline([mp.Linear(2, 2)] * 2, mp.MeanSquaredError(), 1, 1, recompute="sqrt", costs=3)
     modes = "'never', 'always', 'except_last', True or False; or 'sqrt', for a Pipeline"

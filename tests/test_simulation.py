@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.planning.simulation import simulation_of
-from minipipe.schedules import names_for
+from minipipe.schedules import names_for_stages
 
 TICKS = st.fractions(min_value=Fraction(1, 4), max_value=3, max_denominator=4)
 LINKS = st.builds(
@@ -43,7 +43,7 @@ def test_a_simulation_is_the_pipelines_run():
     """Spans, messages and waits, for every schedule with a name; the run with numbers has bytes, too."""
     X, Y = mp.datasets.digits().train
     layers, link = mp.models.mlp([64, 5, 5, 5, 10]), mp.Link(latency=1)
-    for name in names_for(4, 6):
+    for name in names_for_stages(4, 6):
         pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 4, 6, name, link=link)
         pipe.forward_backward(X[:, :12], Y[:, :12])
         simulated = mp.simulate(pipe.schedule, link=link)
@@ -94,7 +94,7 @@ def test_updates_take_their_ticks_where_the_order_has_them():
     trace = mp.simulate(mp.Schedule.from_text(["F0 F1 B0 B1 U1", "F0 B0 F1 B1 U1"]), mp.Costs(U=[4, 3]))
     assert [str(trace.spans_of(device)[-1].label) for device in (0, 1)] == ["0U1", "1U1"]
     assert trace.makespan == 9 + 4
-    with pytest.raises(ValueError, match="U=-1 on stage 0: a cost is a finite number of ticks of at least 0"):
+    with pytest.raises(ValueError, match="stage 0: U=-1 must be at least 0 ticks"):
         makespan(U=-1)
 
 

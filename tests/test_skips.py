@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.exact import rational
 from minipipe.functions import leaves
-from minipipe.schedules import BUILDERS, build, names_for, with_recompute
+from minipipe.schedules import BUILDERS, build_for_stages, names_for_stages, with_recompute
 from minipipe.verification import equals_full_batch, same_bits
 
 
@@ -167,12 +167,12 @@ def test_simulated_ticks_are_those_of_the_run(schedule, recompute):
     """Skip connections and ties follow paths that are there already, so over free links they cost no tick."""
     layers = [mp.Linear(2, 2, tie="W"), mp.Fork("a"), mp.Linear(2, 2), mp.Linear(2, 2, tie="W"), mp.Join("a")]
     for partition in ([1, 1, 1, 1, 1], [1, 2, 1, 1], [2, 1, 2], [1, 3, 1]):
-        if schedule not in names_for(len(partition), 8):
+        if schedule not in names_for_stages(len(partition), 8):
             assert len(partition) % 2 == 1  # two stages on each device
             continue
         pipe = pipeline(8, partition, schedule, recompute, layers)
         pipe.forward_backward(*mini_batch(8))
-        order = build(schedule, len(partition), 8)
+        order = build_for_stages(schedule, len(partition), 8)
         simulated = mp.simulate(with_recompute(order) if recompute else order)
         assert pipe.trace.spans == simulated.spans and pipe.trace.makespan == simulated.makespan
 

@@ -18,7 +18,8 @@ from minipipe.functions import leaves
 from minipipe.pipeline.program import programs_of, without_numbers
 from minipipe.pipeline.wires import Wires
 from minipipe.schedules import (
-    ASYNCHRONOUS, RECOMPUTE, build, in_copies, names_for, with_all_reduce, with_updates,
+    ASYNCHRONOUS, RECOMPUTE, build, in_copies, names_for, names_for_stages, peak_microbatches,
+    with_all_reduce, with_updates,
 )
 
 LAYERS = [
@@ -52,7 +53,7 @@ def work(trace):
 
 
 @pytest.mark.parametrize("recompute", [*RECOMPUTE, "sqrt"])
-@pytest.mark.parametrize("name", names_for(4, 8))
+@pytest.mark.parametrize("name", names_for_stages(4, 8))
 def test_every_schedule_has_the_bits_of_the_cluster(name, recompute):
     X, Y = mini_batch(19)
     simulated, measured = pair(4, 8, name, recompute=recompute)
@@ -60,6 +61,7 @@ def test_every_schedule_has_the_bits_of_the_cluster(name, recompute):
         pipe.forward_backward(X, Y)
     assert_same_bits(simulated, measured)
     assert work(simulated.trace) == work(measured.trace)
+    assert peak_microbatches(simulated.trace) == peak_microbatches(measured.trace)
     for pipe in (simulated, measured):  # BatchNorm's statistics, Dropout's step and Adam's memory go on alike
         pipe.step(mp.Adam(0.01))
         pipe.forward_backward(X, Y)

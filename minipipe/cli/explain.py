@@ -1,7 +1,7 @@
 """`minipipe explain`: why the devices of a run are idle, and what its time consists of."""
 
-from ..cluster import describe_path
-from .options import add_hardware, add_schedule, schedule_from, trace_of
+from ..cluster import describe_path, ticks
+from .options import add_hardware, add_most_alive, add_schedule, schedule_from, trace_of
 from .output import title_of
 
 PURPOSE = "say why devices are idle: the cause of each idle tick, and the critical path"
@@ -15,18 +15,12 @@ EPILOG = """examples:
 def add_options(parser):
     add_schedule(parser)
     add_hardware(parser)
-    parser.add_argument(
-        "--most-alive",
-        type=int,
-        metavar="N",
-        help="micro-batches that a device has memory for: "
-        "a forward that waits for that has a cause of its own (default: no limit)",
-    )
+    add_most_alive(parser, ": a forward that waits for that has a cause of its own")
 
 
 def run(options):
     schedule = schedule_from(options)
     trace = trace_of(schedule, options)
-    print(f"{title_of(schedule)}: {trace.makespan:g} ticks\n")
+    print(f"{title_of(schedule)}: {ticks(trace.makespan)} ticks\n")
     print(trace.explain(options.most_alive))
     print(f"\nthe critical path:\n{describe_path(trace.critical_path())}")

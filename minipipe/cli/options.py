@@ -1,5 +1,6 @@
 """The options that several commands share, and what they stand for: a schedule, costs, a link, a run."""
 
+from fractions import Fraction
 from pathlib import Path
 
 from ..cluster import Link
@@ -8,12 +9,12 @@ from ..schedules import (
     ASYNCHRONOUS,
     BUILDERS,
     RECOMPUTE,
-    STAGES_PER_DEVICE,
     Costs,
     Schedule,
     build,
     with_recompute,
 )
+from ..schedules.shares import as_float
 
 SCHEDULE, DEVICES, MICRO_BATCHES = "1f1b", 4, 8
 
@@ -72,14 +73,29 @@ def add_copies(parser):
     )
 
 
-def add_costs(parser, stage="stage"):
+def add_costs(parser):
     parser.add_argument(
         "--costs",
         default="F=1,B=2",
         metavar="KIND=TICKS,...",
-        help=f"ticks of F, B, I, W, R, FB, A and U on each {stage}, and message_bytes; "
-        "with / between stages: F=1/1/2/1,B=2 (default: %(default)s)",
+        help="ticks of F, B, I, W, R, FB, A and U for each device's share of the network, divided among its "
+        "stages, and message_bytes; stage by stage with / between: F=1/1/2/1,B=2 (default: %(default)s)",
     )
+
+
+def add_most_alive(parser, more=""):
+    parser.add_argument(
+        "--most-alive",
+        type=number,
+        metavar="N",
+        help=f"micro-batches that a device has memory for{more} (default: no limit)",
+    )
+
+
+def number(text):
+    """A whole number, such as 4, a decimal one, 5.5, or a fraction, 17/3, exactly."""
+    exact = Fraction(text)
+    return int(exact) if exact.denominator == 1 else as_float(exact)
 
 
 def add_latency(parser):
@@ -92,9 +108,9 @@ def add_latency(parser):
     )
 
 
-def add_hardware(parser, stage="stage"):
+def add_hardware(parser):
     """What decides how long a run takes."""
-    add_costs(parser, stage)
+    add_costs(parser)
     add_latency(parser)
     parser.add_argument("--bandwidth", type=float, metavar="BYTES",
                         help="per tick, of each link, for --costs ...,message_bytes=1e6 (default: no limit)")
@@ -132,8 +148,7 @@ def schedule_from(options):
 
 def named(name, options):
     """The schedule with that name, of the sizes that `add_sizes` has read."""
-    devices, microbatches = sizes_from(options)
-    return build(name, devices * STAGES_PER_DEVICE.get(name, 1), microbatches)
+    return build(name, *sizes_from(options))
 
 
 def sizes_from(options):

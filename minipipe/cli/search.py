@@ -1,9 +1,9 @@
 """`minipipe search`: the best schedule, for a few devices and micro-batches, or a good one for many."""
 
-from ..cluster import Link
+from ..cluster import Link, ticks
 from ..planning import simulate
 from ..schedules import Costs, best_schedule, greedy_schedule
-from .options import add_costs, add_latency, add_sizes, latency_from, sizes_from
+from .options import add_costs, add_latency, add_sizes, latency_from, number, sizes_from
 from .output import checked_path, print_trace, title_of
 
 PURPOSE = (
@@ -28,7 +28,7 @@ def add_options(parser):
     add_latency(parser)
     parser.add_argument(
         "--most-alive",
-        type=int,
+        type=number,
         nargs="+",
         metavar="N",
         help="micro-batches that a device has memory for: "
@@ -71,9 +71,9 @@ def run(options):
 def print_proof(found):
     looked_at = f"{found.n_nodes:,} partial schedule{'s' * (found.n_nodes != 1)} looked at"
     if found.proved:
-        print(f"\nproved: no schedule takes fewer than {found.makespan:g} ticks ({looked_at})")
+        print(f"\nproved: no schedule takes fewer than {ticks(found.makespan)} ticks ({looked_at})")
     else:
         print(
-            f"\nnot proved: {found.makespan:g} ticks is the best found, and none takes fewer than "
-            f"{found.bound:g}; {looked_at}, --most-nodes allows more"
+            f"\nnot proved: {ticks(found.makespan)} ticks is the best found, and none takes fewer than "
+            f"{ticks(found.bound)}; {looked_at}, --most-nodes allows more"
         )

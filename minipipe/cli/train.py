@@ -7,7 +7,7 @@ from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
 from ..pipeline import Pipeline
-from ..schedules import BUILDERS, STAGES_PER_DEVICE, names_for
+from ..schedules import BUILDERS, STAGES_PER_DEVICE, names_for_stages
 from ..training import fit
 from ..verification import equals_full_batch, same_bits, share_of_bound
 from .options import SCHEDULE, add_picture, add_recompute, add_sizes, sizes_from
@@ -81,7 +81,7 @@ def _prove(pipe, X, Y, m):
     exact = equals_full_batch(exact_pipe, rational(X[:, :ragged]), rational(Y[:, :ragged]))
     print("equal (==); only exp and log are rounded, once each" if exact else "DIFFERENT")
     X, Y = X[:, :m], Y[:, :m]
-    names = names_for(K, M)
+    names = names_for_stages(K, M)
     bits = all(same_bits(Pipeline(pipe.layers, pipe.loss, K, M, name), X, Y) for name in names)
     share = share_of_bound(pipe, X, Y)
     print(

@@ -1,7 +1,8 @@
 """`minipipe validate`: whether a table that PyTorch could load is a schedule that runs."""
 
+from ..cluster import ticks
 from ..schedules import peak_microbatches
-from .options import add_copies, add_hardware, read, trace_of
+from .options import add_copies, add_hardware, add_most_alive, read, trace_of
 from .output import title_of
 
 PURPOSE = "check a schedule in a CSV file: every fault in words, or how long it runs"
@@ -22,8 +23,7 @@ def add_options(parser):
     parser.add_argument(
         "--micro-batches", type=int, metavar="M", help="how many there should be (default: as many as occur)"
     )
-    parser.add_argument("--most-alive", type=int, metavar="N",
-                        help="micro-batches that a device has memory for (default: no limit)")
+    add_most_alive(parser)
     add_copies(parser)
     add_hardware(parser)
 
@@ -37,5 +37,6 @@ def run(options):
         return 1
     trace = trace_of(schedule, options)
     peaks = " ".join(map(str, peak_microbatches(trace)))
-    print(f"valid: T = {trace.makespan:g} ticks with {options.costs}; peak micro-batches per device: {peaks}")
+    makespan = f"T = {ticks(trace.makespan)} ticks with {options.costs}"
+    print(f"valid: {makespan}; peak micro-batches per device: {peaks}")
     return 0

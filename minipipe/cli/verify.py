@@ -7,7 +7,7 @@ from functools import partial
 from itertools import product
 
 from ..pipeline import Pipeline
-from ..schedules import BUILDERS, names_for
+from ..schedules import BUILDERS, names_for_stages
 from ..verification.examples import EXAMPLES, verdicts
 
 PURPOSE = "prove many combinations equal to the full batch, as a table"
@@ -42,7 +42,7 @@ def run(options):
     failures = n_rows = 0
     for example, name, (K, M, m), recompute in product(EXAMPLES, BUILDERS, SIZES, (False, True)):
         one_sample_each = M > m // 2  # in some micro-batch, which then has no variance
-        if name not in names_for(K, M) or (one_sample_each and example.has_batch_norm):
+        if name not in names_for_stages(K, M) or (one_sample_each and example.has_batch_norm):
             continue
         pipeline_of = partial(
             Pipeline, loss=example.loss, n_stages=K, n_microbatches=M, schedule=name, recompute=recompute

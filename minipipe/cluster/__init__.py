@@ -4,7 +4,7 @@ Where to read: `requests` is what a program can ask for, `examples` has four pro
 `mail` hands their messages over, and `trace` is what has happened.
 """
 
-from .critical_path import Step, critical_path, describe_path
+from .critical_path import Step, critical_path, describe_path, ticks
 from .devices import COMPUTE, lane_name
 from .engine import Cluster
 from .errors import DeadlockError, MemoryLimitError
@@ -19,5 +19,5 @@ __all__ = [
     "ANY", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError", "Explanation",
     "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "Port", "Receive", "Send", "Span",
     "Step", "Trace", "bytes_by_kind", "critical_path", "describe_path", "explain", "lane_name",
-    "links_between", "own", "ports",
+    "links_between", "own", "ports", "ticks",
 ]

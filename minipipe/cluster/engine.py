@@ -31,6 +31,8 @@ class Cluster:
         messages that have arrived and were not received yet.
     memory_limit: bytes per device; past it, `MemoryLimitError`.
     memory: the `memory` of an equal run before, which is taken for this one's: then nothing is counted.
+    shares: for each device, of how many equal parts what it keeps of a micro-batch consists, where a label
+        has an `alive` that counts them; by default 1.
 
     `tick()` moves all devices by one tick, `run()` to the end; a run costs time in proportion to the number
     of requests, not of ticks. A Compute's function is called at the start of its span. What has happened so
@@ -50,7 +52,8 @@ class Cluster:
     """
 
     def __init__(
-        self, programs, duration=None, link=Link(), holdings=None, memory_limit=None, ports=(), memory=None
+        self, programs, duration=None, link=Link(), holdings=None, memory_limit=None, ports=(), memory=None,
+        shares=None,
     ):
         self._devices, self._lanes = devices_of(programs)
         if memory_limit is not None and holdings is None:
@@ -61,7 +64,9 @@ class Cluster:
         self._duration = duration or (lambda label: 1)
         self._agenda = [(0, RESUME, lane.number) for lane in self._lanes]  # a heap, earliest first
         self._starting = []  # a heap of the numbers of the lanes that will start a Compute in this tick
-        self._record = Record([(lane.device, lane.name) for lane in self._lanes])
+        self._record = Record(
+            [(lane.device, lane.name) for lane in self._lanes], shares or [1] * len(self._devices)
+        )
         self._accounts = None
         if holdings is not None:
             self._accounts = Accounts(holdings, memory_limit, self._devices, self._record)

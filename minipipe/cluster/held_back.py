@@ -31,12 +31,16 @@ def held_back(trace, most_alive):
         if not limit >= 1:
             name = f"most_alive={limit} on device {device}"
             raise ValueError(f"{name} lets no micro-batch through: use at least 1")
-        found |= _held_back(trace.spans_of(device, COMPUTE), waits[device], sorted(received[device]), limit)
+        room = limit * trace.shares[device]
+        found |= _held_back(trace.spans_of(device, COMPUTE), waits[device], sorted(received[device]), room)
     return found
 
 
-def _held_back(spans, waits, received, limit):
-    """The same for one device. received: sorted (received, arrived) of its messages."""
+def _held_back(spans, waits, received, room):
+    """The same for one device, with room for so many shares of micro-batches.
+
+    received: sorted (received, arrived) of its messages.
+    """
     more, fewer = _changes(spans)
     alive = [0, *accumulate(up - down for up, down in zip(more, fewer, strict=True))]  # before each span
     # at or after each span, one from which on more micro-batches are alive
@@ -47,7 +51,7 @@ def _held_back(spans, waits, received, limit):
     for idle in waits:
         following = bisect_left(spans, idle.end, key=lambda span: span.start)
         index = next_start[following]
-        if index is None or alive[following] < limit:
+        if index is None or alive[following] + more[index] <= room:
             continue
         span = spans[index]
         first, last = bisect_left(received, (spans[index - 1].end,)), bisect_left(received, (span.start, inf))

@@ -11,8 +11,9 @@ class Record:
     begins.
     """
 
-    def __init__(self, lanes):
-        self.lanes = lanes  # (device, name) of each lane, device by device
+    def __init__(self, lanes, shares):
+        self.lanes = lanes    # (device, name) of each lane, device by device
+        self.shares = shares  # for each device, how many parts a micro-batch has on it
         self.spans = []     # rows of lane, label, start, end
         # rows of label, source, to, sent, arrived, received, bytes, lane that sent it, lane that received it
         self.messages = []
@@ -46,7 +47,7 @@ class Record:
 
     def snapshot(self):
         """A record of what has happened so far, which does not change when the run goes on."""
-        twin = Record(self.lanes)
+        twin = Record(self.lanes, self.shares)
         for name, value in vars(self).items():
             setattr(twin, name, value[:])
         return twin

@@ -13,6 +13,7 @@ class Trace:
     spans, messages, idle: what the devices did, what went between them, and why they waited, by time.
     lanes: who did it.
     makespan: ticks from 0 to the end of the last span or program.
+    shares: for each device, how many stages share it: `alive` of a label counts one of them.
 
     `busy_ticks()`, `bubble(of)`, `memory(device)`, `ledger(device)` and `peak_bytes()` count; `explain()` and
     `critical_path()` say why; `plot()`, `to_text()` and `to_html()` show, and so does the last line of a
@@ -21,7 +22,7 @@ class Trace:
 
     def __init__(self, record):
         self._record = record
-        self.n_devices = record.n_devices
+        self.n_devices, self.shares = record.n_devices, record.shares
         ends = [tick for tick in record.finished if tick is not None]
         self.makespan = max([*record.spans[3::4], *ends], default=0)
 
@@ -274,7 +275,9 @@ class Trace:
         return still(self)
 
     def __repr__(self):
-        return f"<Trace of {self.n_devices} devices, {len(self.spans)} spans, {self.makespan} ticks>"
+        from .critical_path import ticks
+
+        return f"<Trace of {self.n_devices} devices, {len(self.spans)} spans, {ticks(self.makespan)} ticks>"
 
     def __eq__(self, other):
         if not isinstance(other, Trace):

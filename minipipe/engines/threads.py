@@ -18,6 +18,7 @@ class Threads:
     programs: as for `Cluster`. What they compute has the same bits.
     synchronous: whether a send to another device waits until its message is received, as MPI's `Ssend` does.
         Programs that rely on messages being stored then deadlock, as large messages make them do with MPI.
+    shares: as for `Cluster`.
 
     `run()` runs them to their end. In `trace`, ticks are seconds from the start. A Compute takes as long
     as its function, and a message as long as it takes to copy it; what a lane does in between is a span
@@ -35,10 +36,11 @@ class Threads:
     hello
     """
 
-    def __init__(self, programs, synchronous=False):
+    def __init__(self, programs, synchronous=False, shares=None):
         self._devices, self._lanes = devices_of(programs)
         self._synchronous = synchronous
-        self._record = Record([(lane.device, lane.name) for lane in self._lanes])
+        lanes = [(lane.device, lane.name) for lane in self._lanes]
+        self._record = Record(lanes, shares or [1] * len(self._devices))
         self._lock = threading.Lock()  # for all that several threads change
         self._changed = [threading.Condition(self._lock) for _ in self._lanes]  # to wake one of them
         self._spans = [[] for _ in self._lanes]

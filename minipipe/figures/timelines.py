@@ -4,15 +4,7 @@ from ..cluster import Link
 from ..planning import simulate
 from ..plots import compare
 from ..plots.timeline import timeline_figure
-from ..schedules import (
-    BUILDERS,
-    STAGES_PER_DEVICE,
-    Costs,
-    gpipe,
-    naive,
-    one_f_one_b,
-    with_recompute,
-)
+from ..schedules import Costs, build, gpipe, naive, one_f_one_b, with_recompute
 
 K, M = 4, 8
 ZOO = {
@@ -60,6 +52,4 @@ def run_of(name, n_devices, n_microbatches, link=Link()):
     n_devices, n_microbatches: K and M.
     link: between any two devices.
     """
-    v = STAGES_PER_DEVICE.get(name, 1)
-    schedule = BUILDERS[name](n_devices, n_microbatches)
-    return simulate(schedule, Costs(F=1 / v, B=2 / v), link)
+    return simulate(build(name, n_devices, n_microbatches), link=link)

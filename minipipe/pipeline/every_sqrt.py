@@ -25,7 +25,7 @@ def every_sqrt(schedule, counts, costs):
     """
     n = [_nearest_root(count) for count in counts]
     finer = [part for count, length in zip(counts, n) for part in equal_counts(count, length)]
-    return with_recompute(in_segments(schedule, n)), finer, costs_in_segments(costs, schedule.n_stages, n)
+    return with_recompute(in_segments(schedule, n)), finer, costs_in_segments(costs, schedule, n)
 
 
 def _nearest_root(n):

@@ -4,7 +4,7 @@ from functools import partial
 from itertools import zip_longest
 
 from ..optimizers import checked_optimizer
-from ..schedules import ASYNCHRONOUS, Schedule, build, pipedream_2bw, with_recompute
+from ..schedules import ASYNCHRONOUS, Schedule, build_for_stages, pipedream_2bw, with_recompute
 from ..schedules.counting import check_versions, updates
 from .every_sqrt import EVERY_SQRT
 
@@ -62,7 +62,7 @@ def _builder(schedule, n):
         raise ValueError(
             f"n_microbatches={n}: {schedule!r} makes an update after each, so use 1; or 'pipedream-2bw'"
         )
-    return partial(build, schedule)
+    return partial(build_for_stages, schedule)
 
 
 def _made(make, n_stages, n_microbatches):

@@ -89,7 +89,7 @@ class Pipeline(Network):
         self.schedule, self._stream = checked_order(schedule, n_stages, n_microbatches, recompute)
         if recompute == EVERY_SQRT:
             self.schedule, counts, costs = every_sqrt(self.schedule, counts, costs)
-        costs.table(self.schedule.n_stages)
+        costs.table(self.schedule.sharing)
         links_between(link, len(self.schedule.devices))
         self._costs, self._link = costs, link
         self._memory_limit = None if memory_limit is None else bytes_of_memory(memory_limit)

@@ -1,6 +1,6 @@
 """A schedule turned into programs for the devices of a cluster."""
 
-from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send
+from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, links_between
 from ..schedules.rules import CLOSING, RULES
 from .closing import Closing
 from .wires import MAIN
@@ -59,7 +59,12 @@ def cluster_of(
     holdings, memory_limit, memory: as for `Cluster`.
     """
     programs = programs_of(schedule, wires, perform, stages, ties)
-    return Cluster(programs, costs.duration(schedule.n_stages), link, holdings, memory_limit, memory=memory)
+    links = links_between(link, len(programs))
+    times = {time for one in links.values() for time in (one.latency, one.bandwidth)}
+    return Cluster(
+        programs, costs.duration(schedule.sharing, times), links, holdings, memory_limit, memory=memory,
+        shares=schedule.stages_on,
+    )
 
 
 def without_numbers(costs, n_stages):

@@ -39,7 +39,8 @@ class Run:
                 wanted = order.versions[index] if order.versions else [0] * order.n_microbatches
                 stage.begin(line.n, accumulate, wanted, copy.deepcopy(optimizers[index]))
         if engine == THREADS:
-            self.cluster = Threads(programs_of(order, wires, self._perform, self.stages, ties))
+            programs = programs_of(order, wires, self._perform, self.stages, ties)
+            self.cluster = Threads(programs, shares=order.stages_on)
             return
         holdings = None if memory is not None else self._holdings(len(order.devices))
         self.cluster = cluster_of(

@@ -12,7 +12,7 @@ from ..checks import bytes_of_memory, chosen, listed, whole_number
 from ..layers.layer import checked_layers
 from ..partitioning import costs_of_layers, loads, min_max
 from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
-from ..schedules import BUILDERS, RECOMPUTE, STAGES_PER_DEVICE, Costs, Schedule, build, with_recompute
+from ..schedules import BUILDERS, RECOMPUTE, Costs, Schedule, build, with_recompute
 from .foresight import patterns_of
 from .simulation import simulate
 from .without_numbers import WithoutNumbers
@@ -165,9 +165,9 @@ class _Network:
 
     def choices(self, K, M, m, name, modes):
         """A `_Choice` for each mode of recomputation, if the schedule exists for these sizes."""
-        n_stages = K * STAGES_PER_DEVICE.get(name, 1)
         try:
-            whole, counts = build(name, n_stages, M), min_max(self.sizes, n_stages)
+            whole = build(name, K, M)
+            counts = min_max(self.sizes, whole.n_stages)
         except ValueError:
             return []
         costs, choices = self._costs(counts, m), []
@@ -203,7 +203,7 @@ class _Network:
     def _costs(self, counts, m):
         """Those of each stage for a micro-batch of m samples."""
         F = [self.seconds(m * max(macs, 1)) for macs in loads(self.macs, counts)]
-        Costs(F=F).table(len(F))  # checked before they are doubled
+        Costs(F=F).table([1] * len(F))  # checked before they are doubled
         message_bytes = [m * self.n_bytes[end - 1] for end in accumulate(counts)]
         return Costs(F=F, B=[2 * f for f in F], message_bytes=message_bytes)
 

@@ -33,7 +33,7 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None):
     if not isinstance(schedule, Schedule):
         raise ValueError(
             f"schedule={schedule!r} is not a Schedule: "
-            "pass one, such as build('1f1b', n_stages, n_microbatches)"
+            "pass one, such as build('1f1b', n_devices, n_microbatches)"
         )
     checked_costs(costs)
     with collector_paused():

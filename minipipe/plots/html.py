@@ -99,7 +99,7 @@ def page_data(trace, title=None):
             for message in trace.messages
             if message.arrived is not None
         ],
-        "memory": [[[_number(tick), int(amount)] for tick, amount in curve] for curve in memory],
+        "memory": [[[_number(tick), _number(amount)] for tick, amount in curve] for curve in memory],
         "unit": unit,
     } | ({"lanes": lanes} if len(lanes) > trace.n_devices else {})
 

@@ -5,7 +5,6 @@ The curves stand alone, or under the timeline.
 
 from ..schedules import alive_microbatches
 from .canvas import label
-from .places import places_of
 from .rows import height_of, rows_of
 from .timeline import figure_size, new_axes, timeline
 
@@ -46,8 +45,9 @@ def alive(trace, ax=None, title=None, legend=True, until=None):
     curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
     if not any(curves):
         raise ValueError("this run names no forwards of micro-batches: only a schedule's labels do")
-    unit = "micro-batches alive" if places_of(trace).n == 1 else "micro-batches alive,\nsummed over stages"
-    ax = _draw(trace, [[(0, 0), *curve] for curve in curves], unit, ax, title, legend, until)
+    ax = _draw(
+        trace, [[(0, 0), *curve] for curve in curves], "micro-batches alive", ax, title, legend, until
+    )
     _draw_apart(ax)
     ax.yaxis.get_major_locator().set_params(integer=True)
     return ax

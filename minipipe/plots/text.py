@@ -67,9 +67,10 @@ def _mark_what_takes_no_time(rows, trace, unit, cell, gap):
 
 def _block(rows, start, stop, cell, unit):
     margin = max(len(name) for name, _ in rows) + 2
-    ruler = ""
+    ruler, columns_per_tick = "", Fraction(unit).denominator
+    step = 5 * columns_per_tick if columns_per_tick <= 4 else 5     # of a few columns per tick, whole ticks
     for column in range(start, stop):
-        if column % 5 == 0 or (column == start and column % 5 < 3):
+        if column % step == 0 or (column == start and column % step < step - 2):
             ruler = ruler.ljust((column - start) * cell) + f"{float(column * unit):g}"
     lines = (name.ljust(margin) + "".join(row[start * cell:stop * cell]).rstrip() for name, row in rows)
     return "\n".join(["tick".ljust(margin) + ruler, *lines])

@@ -121,7 +121,7 @@ def _check_both_ways(name, n_devices, n_microbatches, least):
     if n_devices % 2:
         nearest = " or ".join(str(K) for K in (n_devices - 1, n_devices + 1) if K)
         raise ValueError(
-            f"{name} needs an even number of devices, n_stages={n_devices} is not: use {nearest}"
+            f"{name} needs an even number of devices, n_devices={n_devices} is not: use {nearest}"
         )
     if n_microbatches % 2 or n_microbatches < least:
         raise ValueError(

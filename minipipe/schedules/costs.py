@@ -2,16 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from fractions import Fraction
 
 from ..checks import python_number, real_number, shown
 from .actions import Overlap
 from .limits import one_for_each
 from .rules import CLOSING
+from .shares import in_floats, share
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Ticks of each kind of action: a number, or a list with one number per stage.
+    """Ticks of each kind of action: a number for a device's share of the network, or a list, one per stage.
+
+    A number is divided evenly among the stages of a device: F=1 means that each device takes a tick for a
+    forward, whether it has one stage or three, of a third of a tick each. Whole numbers and fractions are
+    divided exactly.
 
     F, B: forward and backward.
     R: recompute; left out, it is F, since a recompute is a forward again.
@@ -23,13 +29,15 @@ class Costs:
         left out.
     U: an update; may be 0, which it is where left out.
     message_bytes: what a stage sends on to the next one for each micro-batch, and gets back as a gradient,
-        which has the same size. Only simulations need it; in a run with arrays, messages have the size that
-        they have.
+        which has the same size; a number is that of each stage, however many a device has. Only simulations
+        need it; in a run with arrays, messages have the size that they have.
 
     A and U matter only where the order has such actions: `with_all_reduce` and `with_updates` add them.
 
-    >>> Costs.from_text("F=1,B=2.5").table(2)["I"]
+    >>> Costs.from_text("F=1,B=2.5").table([1, 1])["I"]         # two devices with a stage each
     [1.25, 1.25]
+    >>> Costs(F=1, B=2).table([1, 2, 2])["F"], Costs(F=1, B=2).table([3, 3, 3])["F"][0]
+    ([1, 0.5, 0.5], Fraction(1, 3))
     """
 
     F: float | Sequence[float] = 1
@@ -63,23 +71,37 @@ class Costs:
             costs[name] = numbers[0] if len(numbers) == 1 else numbers
         return cls(**costs)
 
-    def table(self, n_stages):
-        """{kind: list of ticks over the stages}, where given; `ValueError` for one that no clock can keep."""
-        table = {}
+    def table(self, sharing, beside=()):
+        """{kind: list of ticks over the stages}, where given; `ValueError` for one that no clock can keep.
+
+        sharing: for each stage, how many stages share its device, `Schedule.sharing`.
+        beside: the times of links, with which the ticks will be added up: a `Fraction` among all these keeps
+            halves and quarters fractions, too. Otherwise they are floats, which are quicker, and as exact.
+        """
+        table, n_stages = {}, len(sharing)
         for kind in ("F", "B", "R", "I", "W", "FB", "A", "U"):
             cost = getattr(self, kind)
             if cost is not None or kind in ("F", "B"):
-                table[kind] = _per_stage(kind, cost, n_stages, may_be_0=kind in CLOSING)
+                ticks = _per_stage(kind, cost, n_stages, may_be_0=kind in CLOSING)
+                table[kind] = ticks if hasattr(cost, "__len__") else list(map(share, ticks, sharing))
         B, I, W = (table.get(kind) for kind in "BIW")
         if I is None:
-            I = [b / 2 for b in B] if W is None else _difference("I = B - W", B, W)
+            I = [share(b, 2) for b in B] if W is None else _difference("I = B - W", B, W)
         if W is None:
             W = _difference("W = B - I", B, I)
-        return {"R": table["F"]} | table | {"I": I, "W": W}
+        table = {"R": table["F"]} | table | {"I": I, "W": W}
+        given = [cost for kind in table for cost in _listed(getattr(self, kind))]
+        if any(isinstance(number, Fraction) for number in (*given, *beside)):
+            return table
+        return in_floats(table, beside)
 
-    def duration(self, n_stages):
-        """A function: the ticks of an `Action` or `Overlap`. It is called for each action of a run."""
-        table = {"A": [0] * n_stages, "U": [0] * n_stages} | self.table(n_stages)
+    def duration(self, sharing, beside=()):
+        """A function: the ticks of an `Action` or `Overlap`. It is called for each action of a run.
+
+        sharing, beside: as for `table`.
+        """
+        n_stages = len(sharing)
+        table = {"A": [0] * n_stages, "U": [0] * n_stages} | self.table(sharing, beside)
         forwards, backwards, together = table["F"], table["B"], table.get("FB")
 
         def ticks(action):
@@ -100,6 +122,10 @@ def checked_costs(costs):
     if not isinstance(costs, Costs):
         raise ValueError(f"costs={shown(costs)} must be Costs(F=..., B=...), or Costs.from_text('F=1,B=2')")
     return costs
+
+
+def _listed(cost):
+    return cost if hasattr(cost, "__len__") else [cost]
 
 
 def _difference(name, whole, half):

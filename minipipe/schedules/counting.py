@@ -4,15 +4,15 @@ from collections import defaultdict
 from itertools import accumulate
 
 from .rules import RULES, WEIGHT
+from .shares import as_float, share
 
 
 def alive_microbatches(trace, device):
     """How many micro-batches are alive on a device: a list of `(tick, number)`, each valid until the next.
 
     A micro-batch is alive on a device from the start of its forward to the end of its backward, or of the W
-    if the backward is in halves: that long the device must keep what the backward needs. Where a device has
-    several stages, each counts by itself. An action of several spans begins with the first of them and ends
-    with the last.
+    if the backward is in halves: that long the device must keep what the backward needs. Of n stages on a
+    device, each counts 1/n. An action of several spans begins with the first of them and ends with the last.
     """
     starts, ends = {}, {}
     for span in trace.spans_of(device):
@@ -25,11 +25,18 @@ def alive_microbatches(trace, device):
     for part, tick in (*starts.items(), *ends.items()):
         changes[tick] += part.alive
     ticks = sorted(changes)
-    return list(zip(ticks, accumulate(changes[tick] for tick in ticks)))
+    alive = accumulate(changes[tick] for tick in ticks)
+    return [(tick, as_float(share(count, trace.shares[device]))) for tick, count in zip(ticks, alive)]
 
 
 def peak_microbatches(trace):
-    """For each device, the most micro-batches alive at once, as `alive_microbatches` counts them."""
+    """For each device, the most micro-batches alive at once, as `alive_microbatches` counts them.
+
+    >>> from minipipe import simulate
+    >>> from minipipe.schedules import build
+    >>> peak_microbatches(simulate(build("interleaved", 4, 8)))     # two stages on each device
+    [5.5, 4.5, 3.5, 2.5]
+    """
     curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
     return [max((alive for _, alive in curve), default=0) for curve in curves]
 

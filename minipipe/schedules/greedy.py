@@ -18,10 +18,9 @@ def greedy_schedule(
     "+whole" where its backwards were not as asked for.
 
     n_devices, n_microbatches: at least 1 each.
-    costs: ticks of F and B, or of F, I and W, on each stage.
-    most_alive: the activations that a device can keep, from the start of F to the end of B, or of W; each
-        stage's count by themselves, so 2K of them on each device are K micro-batches where v = 2. A number,
-        or one for each device.
+    costs: ticks of F and B, or of F, I and W.
+    most_alive: the micro-batches whose activations a device can keep, from the start of F to the end of B, or
+        of W: a number, or one for each device. Of v stages on a device, each counts 1/v.
     halves: whether to split each backward into I and W.
     v: stages a device, stage s on device s mod K; or else
     placement: the device of each stage, for instance [0, 1, 1, 0] for a V.
@@ -33,8 +32,8 @@ def greedy_schedule(
     then a forward, by the other the other way round; of several forwards that of the latest stage, of
     backwards that of the earliest, which are closest to giving memory back; W only where it would wait. A cap
     keeps the forwards of a stage from running ahead of its backwards by more than n (S - s) / S, rounded up:
-    as 1F1B does on stage s of S, where n = S. Caps from n = L - v to L for a limit of L, and no cap, are
-    tried under both rules.
+    as 1F1B does on stage s of S, where n = S. Caps from n = L - v to L for room for L activations of a stage,
+    and no cap, are tried under both rules.
 
     It always comes to an end: with several stages on a device, no forward begins after which the
     micro-batches on their way, oldest first, would not find room for all that they have still to do

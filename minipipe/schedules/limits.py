@@ -1,7 +1,7 @@
 """The sizes and limits that make sense, for those who make schedules."""
 
 import math
-from numbers import Integral
+from numbers import Real
 
 from ..checks import real_number, shown, whole_number
 
@@ -42,24 +42,29 @@ def one_for_each(name, value, what, n, of):
 
 
 def limits_of(most_alive, stages_on, n_microbatches):
-    """For each device, the activations that it can keep; `ValueError` for a limit that lets nothing through.
+    """For each device, how often it can keep the activations of a stage and a micro-batch, a whole number.
 
-    most_alive: one number for all devices, a number for each, or None for no limit.
-    stages_on: how many stages each device has. A micro-batch's activations count once for each of them, and
-        its backward begins after the last of its forwards, so a device needs room for all of its stages.
+    most_alive: the micro-batches that it can keep, of all its stages: one number for all devices, a number
+        for each, or None for no limit.
+    stages_on: how many stages each device has. The backward of a micro-batch begins after the last of its
+        forwards, so a device needs room for all of its stages; `ValueError` for less.
+
+    >>> limits_of(2.5, [1, 2], n_microbatches=8)
+    [2, 5]
     """
     if most_alive is None:
         return [n_stages * n_microbatches for n_stages in stages_on]
     limits = one_for_each("most_alive", most_alive, "limits", len(stages_on), "device")
-    for device, (limit, needed) in enumerate(zip(limits, stages_on)):
-        if not isinstance(limit, Integral):
-            raise ValueError(
-                f"most_alive={limit!r} on device {device} must be a whole number of micro-batches"
-            )
-        if limit < needed:
-            stages = f"{needed} stage{'s' * (needed > 1)}"
-            raise ValueError(
-                f"most_alive={limit} on device {device} lets no micro-batch through its {stages}: use at "
-                f"least {needed}"
-            )
-    return limits
+    for device, limit in enumerate(limits):
+        check_most_alive(limit, device)
+    return [int(n * min(limit, n_microbatches)) for limit, n in zip(limits, stages_on)]
+
+
+def check_most_alive(limit, device):
+    """`ValueError` for a limit that lets nothing through."""
+    if not isinstance(limit, Real):
+        raise ValueError(f"most_alive={limit!r} on device {device} must be a number of micro-batches")
+    if not limit >= 1:
+        raise ValueError(
+            f"most_alive={limit} on device {device} lets no micro-batch through: use at least 1"
+        )

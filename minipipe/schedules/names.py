@@ -2,6 +2,7 @@
 
 from difflib import get_close_matches
 
+from ..checks import whole_number
 from .asynchronous import pipedream, pipedream_2bw
 from .bidirectional import chimera, dualpipe, dualpipe_v
 from .limits import check_sizes
@@ -38,14 +39,16 @@ STAGES_PER_DEVICE = dict.fromkeys(  # 1 for the others
 )
 
 
-def build(name, n_stages, n_microbatches):
+def build(name, n_devices, n_microbatches):
     """The schedule called `name`, one of `BUILDERS` or `ASYNCHRONOUS`; `ValueError` names the nearest one.
 
-    Those that put two stages on each device, or one stage of each of two copies of the network, need an even
-    number of stages.
+    Those in `STAGES_PER_DEVICE` put two stages on each device. Those with two copies of the network have a
+    stage of each on each device, and need an even number of devices.
 
     >>> build("1f1b", 2, 2) == one_f_one_b(2, 2)
     True
+    >>> build("zb-v", 4, 8).n_stages
+    8
     """
     builders = BUILDERS | ASYNCHRONOUS
     if not isinstance(name, str):
@@ -56,28 +59,46 @@ def build(name, n_stages, n_microbatches):
         nearest = get_close_matches(name.lower(), builders, n=1, cutoff=0.4)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ValueError(f"unknown schedule {name!r}: {hint}there are {', '.join(builders)}")
-    n_stages, n_microbatches, *_ = check_sizes(n_stages, n_microbatches)
-    v = STAGES_PER_DEVICE.get(name, 1)
+    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
+    return builders[name](n_devices, n_microbatches)
+
+
+def build_for_stages(name, n_stages, n_microbatches):
+    """The schedule called `name` for a network of `n_stages`, as a `Pipeline` builds it.
+
+    Raises `ValueError` for an odd number where each device has two, and what `build` does.
+
+    >>> len(build_for_stages("1f1b", 4, 8).devices), len(build_for_stages("zb-v", 4, 8).devices)
+    (4, 2)
+    """
+    n_stages = whole_number("n_stages", n_stages, 1)
+    v = STAGES_PER_DEVICE.get(name, 1) if isinstance(name, str) else 1
     if n_stages % v:
         nearest = f"{n_stages - 1} or {n_stages + 1}" if n_stages > 1 else "2"
         raise ValueError(
             f"{name!r} puts {v} stages on each device, which n_stages={n_stages} does not allow: use "
             f"{nearest}"
         )
-    return builders[name](n_stages // v, n_microbatches)
+    return build(name, n_stages // v, n_microbatches)
 
 
-def names_for(n_stages, n_microbatches):
+def names_for(n_devices, n_microbatches):
     """The names of the synchronous schedules that exist for these sizes; `build` says why the others do not.
 
     >>> sorted(set(BUILDERS) - set(names_for(4, 7)))
-    ['chimera', 'dualpipe', 'interleaved', 'interleaved-zb']
+    ['chimera', 'dualpipe', 'dualpipe-v']
     """
-    names = []
-    for name in BUILDERS:
-        try:
-            build(name, n_stages, n_microbatches)
-        except ValueError:
-            continue
-        names.append(name)
-    return names
+    return [name for name in BUILDERS if _exists(build, name, n_devices, n_microbatches)]
+
+
+def names_for_stages(n_stages, n_microbatches):
+    """The same for `build_for_stages`: those that a `Pipeline` of these sizes can have."""
+    return [name for name in BUILDERS if _exists(build_for_stages, name, n_stages, n_microbatches)]
+
+
+def _exists(make, name, n, n_microbatches):
+    try:
+        make(name, n, n_microbatches)
+    except ValueError:
+        return False
+    return True

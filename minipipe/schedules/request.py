@@ -16,7 +16,7 @@ class Request(NamedTuple):
     n_microbatches: how many there are.
     kinds: of actions, "FB" or "FIW"; the second one sends the gradient back, the last one frees activations.
     ticks: kind -> ticks on each stage.
-    limits: for each device, the activations that it can keep; each of its stages counts by itself.
+    limits: for each device, how often it can keep the activations of a stage and a micro-batch.
     latency: ticks of a message between two devices.
     """
 
@@ -80,7 +80,7 @@ def request_of(n_devices, n_microbatches, costs, most_alive, halves, latency, v=
     placement = _placement(n_devices, v, placement)
     stages_on = [placement.count(device) for device in range(n_devices)]
     limits = limits_of(most_alive, stages_on, n_microbatches)
-    table = checked_costs(costs).table(len(placement))
+    table = checked_costs(costs).table([stages_on[device] for device in placement], [latency])
     costs.bytes_sent(len(placement))
     kinds = "FIW" if halves else "FB"
     ticks = {kind: table[kind] for kind in kinds}

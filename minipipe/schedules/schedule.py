@@ -186,6 +186,17 @@ class Schedule:
         return self.placements[0]
 
     @cached_property
+    def stages_on(self):
+        """For each device, how many stages share it; those of the copy with the most on it, if of several."""
+        counts = [Counter(placement) for placement in self.placements]
+        return [max(1, *(count[device] for count in counts)) for device in range(len(self.devices))]
+
+    @cached_property
+    def sharing(self):
+        """For each stage, how many stages share its device, in the first copy of the network."""
+        return [self.stages_on[device] for device in self.placement]
+
+    @cached_property
     def kinds(self):
         """The kinds of action that occur, those within overlaps too."""
         names = set(map(attrgetter("kind"), chain(*self.devices)))
@@ -204,8 +215,8 @@ class Schedule:
     def faults(self, most_alive=None, most_versions=None):
         """Every fault in words, in a list; a schedule with an empty list runs to its end.
 
-        most_alive: the micro-batches that a device can keep the activations of at once, counted for each of
-            its stages: a number, or one for each device.
+        most_alive: the micro-batches that a device can keep the activations of at once: a number, or one for
+            each device. Of n stages on a device, each counts 1/n.
         most_versions: the versions of its weights that a stage keeps, the newest ones.
         """
         return faults(self, most_alive, most_versions)

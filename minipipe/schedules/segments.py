@@ -1,15 +1,14 @@
 """Recomputation in smaller pieces: a device's stage cut into several."""
 
 from dataclasses import replace
-from fractions import Fraction
 from itertools import accumulate, chain, zip_longest
-from numbers import Integral
 
 from ..checks import whole_numbers
 from .actions import Action, Overlap
 from .costs import Costs, checked_costs
 from .limits import check_number_of_actions, one_for_each
 from .schedule import Schedule
+from .shares import share
 
 
 def in_segments(schedule, n):
@@ -33,7 +32,7 @@ def in_segments(schedule, n):
     """
     if not isinstance(schedule, Schedule):
         raise ValueError(
-            f"schedule={schedule!r} is not a Schedule: pass one, such as build('1f1b', n_stages, "
+            f"schedule={schedule!r} is not a Schedule: pass one, such as build('1f1b', n_devices, "
             "n_microbatches)"
         )
     n = _for_each_stage(n, schedule.n_stages)
@@ -48,23 +47,25 @@ def in_segments(schedule, n):
     return replace(schedule, devices=devices, n_stages=sum(n), name=name, versions=versions)
 
 
-def costs_in_segments(costs, n_stages, n):
-    """The `Costs` of the stages that `in_segments` makes of `n_stages`: equal shares of each whole stage's.
+def costs_in_segments(costs, schedule, n):
+    """The `Costs` of the stages that `in_segments` makes of `schedule`'s: equal shares of each whole stage's.
 
     The last segment of a stage sends the message of the whole, the others send to their own device.
 
-    >>> costs = costs_in_segments(Costs(F=[2, 3], B=4, message_bytes=8), 2, [1, 2])
+    >>> from .one_stage_each import gpipe
+    >>> costs = costs_in_segments(Costs(F=[2, 3], B=4, message_bytes=8), gpipe(2, 1), [1, 2])
     >>> costs.F, costs.B, costs.message_bytes
     ([2, Fraction(3, 2), Fraction(3, 2)], [4, 2, 2], [8, 0, 8])
     """
-    n = _for_each_stage(n, n_stages)
-    checked_costs(costs).table(n_stages)
-    sent = costs.bytes_sent(n_stages)
+    n = _for_each_stage(n, schedule.n_stages)
+    checked_costs(costs).table(schedule.sharing)
+    sent = costs.bytes_sent(schedule.n_stages)
     segments = {"message_bytes": [[0] * (length - 1) + [size] for size, length in zip(sent, n)]}
     for name, cost in vars(costs).items():
         if cost is not None and name not in segments:
-            whole = one_for_each(name, cost, "costs", n_stages, "stage")
-            segments[name] = [[_share(of_stage, length)] * length for of_stage, length in zip(whole, n)]
+            parts = n if hasattr(cost, "__len__") else [a * b for a, b in zip(n, schedule.sharing)]
+            whole = one_for_each(name, cost, "costs", schedule.n_stages, "stage")
+            segments[name] = [[share(*pair)] * length for *pair, length in zip(whole, parts, n)]
     return Costs(**{name: list(chain(*of_stages)) for name, of_stages in segments.items()})
 
 
@@ -82,9 +83,3 @@ def _segments(action, segments):
     # A backward comes down, and so does what belongs to it; a W waits for no other segment, and goes up as F.
     order = segments[stage] if kind in "FW" else reversed(segments[stage])
     return [Action(kind, segment, microbatch) for segment in order]
-
-
-def _share(cost, length):
-    """Exact for whole numbers."""
-    share = Fraction(cost, length) if isinstance(cost, Integral) else cost / length
-    return int(share) if share == int(share) else share

@@ -8,6 +8,7 @@ from .deadlock import deadlock
 from .limits import one_for_each
 from .playing import play
 from .rules import CLOSING, FORWARD, INPUT, RULES, adding, one_of
+from .shares import as_float, share
 
 
 def faults(schedule, most_alive=None, most_versions=None):
@@ -186,13 +187,14 @@ def _too_many_alive(schedule, most_alive):
         yield str(error)
         return
     for device, limit in enumerate(limits):
-        alive = 0
+        kept = 0
         for action in schedule.devices[device]:
-            alive += sum(part.alive for part in action.parts if part.alive > 0)
+            kept += sum(part.alive for part in action.parts if part.alive > 0)
+            alive = as_float(share(kept, schedule.stages_on[device]))
             if not alive <= limit:
                 yield (
                     f"device {device}: with {action}, {alive} micro-batches are alive at once, above the "
                     f"limit of {limit}: put a backward before it"
                 )
                 break
-            alive += sum(part.alive for part in action.parts if part.alive < 0)
+            kept += sum(part.alive for part in action.parts if part.alive < 0)

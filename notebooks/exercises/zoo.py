@@ -3,7 +3,7 @@
 from functools import cache
 
 from minipipe import Costs, simulate
-from minipipe.schedules import BUILDERS, STAGES_PER_DEVICE, peak_microbatches, zero_bubble_h1
+from minipipe.schedules import BUILDERS, peak_microbatches, zero_bubble_h1
 from . import called, judged, short
 
 NAMES = [
@@ -19,11 +19,11 @@ def measured(n_devices, n_microbatches):
     """{name: (makespan, peak)} of the schedules in `NAMES` that exist for these sizes, with F = I = W = 1 and
     free links.
 
-    Where a device has v stages, each takes 1/v of that; the peak is the most micro-batches alive on a device,
-    in units of one device's share, so that a stage counts 1/v.
+    The peak is the most micro-batches alive on a device. Where it has v stages, each takes 1/v of the ticks,
+    and counts 1/v.
 
     >>> measured(4, 8)["zb-v"]
-    (25.5, 4.0)
+    (25.5, 4)
     """
     found = {}
     for name in NAMES:
@@ -31,9 +31,8 @@ def measured(n_devices, n_microbatches):
             schedule = BUILDERS[name](n_devices, n_microbatches)
         except ValueError:  # it does not exist for these sizes
             continue
-        v = STAGES_PER_DEVICE.get(name, 1)
-        trace = simulate(schedule, Costs(F=1 / v, B=2 / v))
-        found[name] = trace.makespan, max(peak_microbatches(trace)) / v
+        trace = simulate(schedule)
+        found[name] = trace.makespan, max(peak_microbatches(trace))
     return found
 
 
