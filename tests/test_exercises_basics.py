@@ -14,24 +14,9 @@ from exercises.neuron import check_central_difference, check_gradient, check_tan
 # ---------------------------------------------------------------- solutions
 
 
-NOTEBOOK_1, NOTEBOOK_2 = solutions("01"), solutions("02")
+NOTEBOOK_1, NOTEBOOK_2, NOTEBOOK_3 = map(solutions, ("01", "02", "03"))
 gradient, LeakyReLU = NOTEBOOK_1.gradient, NOTEBOOK_2.LeakyReLU
-
-
-def gradient_part(dL, A_prev, m):
-    return dL @ A_prev.T / m
-
-
-def weights(sizes):
-    return [size / sum(sizes) for size in sizes]
-
-
-def tree_sum(terms):
-    while len(terms) > 1:
-        pairs = [left + right for left, right in zip(terms[0::2], terms[1::2])]
-        terms = pairs + ([terms[-1]] if len(terms) % 2 else [])
-    return terms[0]
-
+weights, tree_sum = NOTEBOOK_3.weights, NOTEBOOK_3.my_tree_sum
 
 SOLUTIONS = [
     (check_tanh_neuron, NOTEBOOK_1.dz_of),
@@ -41,7 +26,7 @@ SOLUTIONS = [
     (check_linear_backward, NOTEBOOK_2.linear_backward),
     (check_leaky_relu, LeakyReLU),
     (check_leaky_relu, LeakyReLU()),
-    (check_gradient_part, gradient_part),
+    (check_gradient_part, NOTEBOOK_3.gradient_part),
     (check_weights, weights),
     (check_weights, lambda sizes: [Fraction(size, sum(sizes)) for size in sizes]),
     (check_weights, lambda sizes: np.array(sizes) / sum(sizes)),

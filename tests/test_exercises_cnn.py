@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 import pytest
 from checkers import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
+from template import solutions
 from matplotlib.figure import Figure
 
 import minipipe as mp
@@ -19,19 +20,17 @@ CHECKERS = [check_max_pool_backward, check_average_pool_backward, check_backward
 
 # ---------------------------------------------------------------- solutions
 
+notebook = solutions("06")
+max_pool_backward = notebook.max_pool_backward
+average_pool_backward = notebook.average_pool_backward
+backward_by_forward = notebook.backward_by_forward
+n_parameters = notebook.n_parameters
+
 
 def windows(shape, size, stride):
     """(index in dA, the window as an index) for each window on an image of (H, W)."""
     for p, q in np.ndindex(*((n - size) // stride + 1 for n in shape)):
         yield (p, q), np.s_[p * stride:p * stride + size, q * stride:q * stride + size]
-
-
-def max_pool_backward(dA, A_prev, size, stride):
-    dA_prev = np.zeros_like(A_prev)
-    for place, window in windows(A_prev.shape, size, stride):
-        i, j = np.unravel_index(A_prev[window].argmax(), (size, size))
-        dA_prev[window][i, j] += dA[place]
-    return dA_prev
 
 
 def max_pool_backward_by_hand(dA, A_prev, size, stride):
@@ -48,20 +47,6 @@ def max_pool_backward_by_hand(dA, A_prev, size, stride):
     return dA_prev
 
 
-def average_pool_backward(dA, shape, size, stride):
-    dA_prev = np.zeros(shape)
-    for place, window in windows(shape, size, stride):
-        dA_prev[window] += dA[place] / size ** 2
-    return dA_prev
-
-
-def backward_by_forward(dZ, W):
-    n_out, n_in, *kernel = W.shape
-    conv = mp.Conv2d(n_out, n_in, kernel, padding=tuple(k - 1 for k in kernel), bias=False)
-    conv.W = W[:, :, ::-1, ::-1].swapaxes(0, 1)
-    return conv.forward(dZ)
-
-
 def backward_by_windows(dZ, W):
     """The loops of the notebook."""
     (n_out, height, width, m), (_, n_in, rows, columns) = dZ.shape, W.shape
@@ -69,21 +54,6 @@ def backward_by_windows(dZ, W):
     for o, p, q in np.ndindex(n_out, height, width):
         dA_prev[:, p:p + rows, q:q + columns] += W[o][..., None] * dZ[o, p, q]
     return dA_prev
-
-
-def n_parameters(shape, layers):
-    total = 0
-    for kind, n, *further in layers:
-        if kind == "conv":
-            (C, H, W), (k, padding) = shape, further
-            total += n * (C * k * k + 1)
-            shape = n, H + 2 * padding - k + 1, W + 2 * padding - k + 1
-        elif kind == "pool":
-            shape = shape[0], shape[1] // n, shape[2] // n
-        else:
-            total += n * (prod(shape) + 1)
-            shape = (n,)
-    return total
 
 
 def n_parameters_of_real_layers(shape, layers):

@@ -6,6 +6,7 @@ from itertools import permutations
 
 import numpy as np
 from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from template import solutions
 
 import minipipe as mp
 from exercises.schedules import (
@@ -20,18 +21,16 @@ CHECKERS = [check_idle_ticks, check_enough_microbatches, check_speed_up, check_o
 
 # ---------------------------------------------------------------- solutions
 
-OWN_SCHEDULE = """
-F0 F1 B0 F2 B1 B2
-F0 B0 F1 B1 F2 B2
-"""
+notebook = solutions("04")
+OWN_SCHEDULE = notebook.my_schedule
 
 SOLUTIONS = [
-    (check_idle_ticks, lambda K, M, F, B: K * (K - 1) * (F + B)),
+    (check_idle_ticks, notebook.idle_ticks_of),
     (check_idle_ticks, lambda K, M, F, B: K * (M + K - 1) * (F + B) - K * M * (F + B)),
-    (check_enough_microbatches, 27),
+    (check_enough_microbatches, notebook.M_needed),
     (check_enough_microbatches, 27.0),
     (check_enough_microbatches, np.int64(27)),
-    (check_speed_up, lambda K, M: K * M / (M + K - 1)),
+    (check_speed_up, notebook.speed_up),
     (check_speed_up, lambda K, M: Fraction(K * M, M + K - 1)),
     (check_speed_up, lambda K, M: K * (1 - (K - 1) / (M + K - 1))),
     (check_own_schedule, OWN_SCHEDULE),

@@ -7,7 +7,7 @@ from copy import deepcopy
 import pytest
 from template import COLLAPSED, NOTEBOOKS, cells_of, exercises_of, faults
 
-FOLLOW = "01", "02", "16"  # the numbers of those that have the form already
+FOLLOW = "01", "02", "03", "04", "05", "06", "07", "08"  # the numbers of those that have the form already
 EACH = pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.name[:2] in FOLLOW],
                                ids=lambda path: path.stem)
 

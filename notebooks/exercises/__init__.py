@@ -66,28 +66,32 @@ def predicted(yours, right):
     >>> predicted([1, 2], np.array([1, 3]))
     'You predicted [1, 2], but it is [1, 3].'
     """
-    words = _plain(right)
+    right = _plain(right)
     if nothing_in(yours):
-        return f"You have not predicted it: it is {words}."
+        return f"You have not predicted it: it is {right}."
     if _meets(yours, right):
-        return f"As you predicted: {words}."
-    return f"You predicted {short(yours)}, but it is {words}."
+        return f"As you predicted: {right}."
+    return f"You predicted {short(yours)}, but it is {right}."
 
 
 def _plain(value):
     """`value` without NumPy's types, and fractions with four digits."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
     if isinstance(value, (list, tuple)):
         return [_plain(part) for part in value]
-    value = value if isinstance(value, str) else np.asarray(value).tolist()
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def _meets(yours, right):
+    if isinstance(right, list):
+        yours = yours.tolist() if isinstance(yours, np.ndarray) else yours
+        alike = isinstance(yours, (list, tuple)) and len(yours) == len(right)
+        return alike and all(map(_meets, yours, right))
     if isinstance(right, str):
         return str(yours).strip().lower() == right.lower()
-    right, tolerance = np.asarray(right), 0.02 if np.asarray(right).dtype.kind == "f" else 0
     try:
-        return np.shape(yours) == right.shape and bool(np.allclose(yours, right, rtol=tolerance, atol=0))
+        return bool(abs(yours - right) <= (0.02 * abs(right) if isinstance(right, float) else 0))
     except (TypeError, ValueError):
         return False
 
