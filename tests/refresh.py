@@ -20,6 +20,7 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 DECIMAL = re.compile(r"\d+\.\d*(?:e[+-]?\d+)?")
 VARIES = re.compile(r"\bat 0x[0-9a-f]+")                            # where an object happens to lie in memory
+COVER = {"data": {"text/plain": ["What came out:"]}, "metadata": {}, "output_type": "display_data"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -38,7 +39,16 @@ def run(path):
             cell["outputs"] = merged(cell["outputs"])
             for output in cell["outputs"]:
                 without_live_views(output.get("data", {}))
+            if is_collapsed(cell):
+                cell["outputs"].insert(0, COVER)
     return fresh
+
+
+def is_collapsed(cell):
+    """Whether its outputs are folded away when JupyterLab opens the notebook. Of these it shows the first
+    line, which is `COVER` in a saved file, and gives nothing away.
+    """
+    return cell["metadata"].get("jupyter", {}).get("outputs_hidden", False)
 
 
 def without_live_views(data):

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
+from refresh import COVER
+
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 COLLAPSED = {"collapsed": True, "jupyter": {"outputs_hidden": True}}  # the classic view reads the first
@@ -72,7 +74,7 @@ def first_cell(name, cell):
         "lists what you will know, below '**At the end you will know**'":
             r"^\*\*At the end you will know\*\*\n\n- ",
         "says what you need, in a sentence that begins with 'You need'": r"\bYou need ",
-        "names the minutes that it takes, as 'About 20 minutes'": r"\bAbout \d+ minutes\b",
+        "names the minutes that it takes, as 'About 20 minutes'": r"\bAbout \d+\s+minutes\b",
     }
     return [f"cell 0: it {rule}" for rule, pattern in rules.items()
             if cell["cell_type"] != "markdown" or not re.search(pattern, source(cell), re.MULTILINE)]
@@ -100,8 +102,10 @@ def predictions(before, cell):
     asked = cell["cell_type"] == "code" and is_prediction(before)
     if source(before).count(PREDICT) > 1:
         yield "the cell above has two Predicts: the first has nothing below it"
-    if asked and not cell["outputs"]:
+    if asked and not [output for output in cell["outputs"] if output != COVER]:
         yield "it shows nothing, but a Predict stands above it"
+    if asked and cell["outputs"][:1] != [COVER]:
+        yield f"JupyterLab shows the first line of what is folded away: let refresh.py write {COVER['data']}"
     if asked and not hidden:
         yield f"its outputs stand below a Predict: collapse them, with the metadata {COLLAPSED}"
     if not asked and not shown:
@@ -160,10 +164,11 @@ def exercises_of(path):
     found = []
     for before, cell in zip(cells, cells[1:]):
         if is_exercise(cell):
-            *stub, last = ast.parse(source(cell)).body
-            code = "\n".join(map(ast.unparse, stub))
-            check, solution = ast.unparse(last.value.args[0]), HELP.search(source(before))["solution"]
-            found.append(Exercise(imports, code, check, solution))
+            body = ast.parse(source(cell)).body
+            judged = next(node for node in body if EXERCISE.match(ast.unparse(node)))
+            stub = "\n".join(map(ast.unparse, body[:body.index(judged)]))
+            check, solution = ast.unparse(judged.value.args[0]), HELP.search(source(before))["solution"]
+            found.append(Exercise(imports, stub, check, solution))
     return found
 
 

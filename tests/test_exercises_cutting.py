@@ -7,6 +7,7 @@ from math import inf, nan
 import numpy as np
 import pytest
 from checkers import JUNK, are_not_solved_yet, are_right, is_refused
+from template import solutions
 
 from exercises.cutting import POSSIBLE_MISTAKES, SHIFTED, check_makespan, check_possible, check_shifted
 from minipipe.partitioning import equal_counts, loads, min_max
@@ -15,17 +16,9 @@ CHECKERS = [check_possible, check_makespan, check_shifted]
 
 # ---------------------------------------------------------------- solutions
 
-
-def greedy(costs, K, x):
-    """Fill each stage as far as it goes."""
-    n_stages, load = 1, 0
-    for cost in costs:
-        if cost > x:
-            return False
-        if load + cost > x:
-            n_stages, load = n_stages + 1, 0
-        load += cost
-    return n_stages <= K
+notebook = solutions("13")
+greedy = notebook.possible
+pace = notebook.makespan
 
 
 def every_cut(n_layers, K):
@@ -37,10 +30,6 @@ def tried(costs, K, x):
     return any(max(loads(costs, counts)) <= x for counts in every_cut(len(costs), K))
 
 
-def pace(F, B, M):
-    return sum(F) + (M - 1) * max(F) + sum(B) + (M - 1) * max(B)
-
-
 SOLUTIONS = [
     (check_possible, greedy),
     (check_possible, tried),
@@ -49,7 +38,7 @@ SOLUTIONS = [
     (check_makespan, pace),
     (check_makespan, lambda F, B, M: Fraction(pace(F, B, M))),
     (check_makespan, lambda F, B, M: np.float32(pace(F, B, M))),
-    (check_shifted, [7, 1, 1]),
+    (check_shifted, notebook.shifted_cut),
     (check_shifted, (7, 1, 1)),
     (check_shifted, np.array([7, 1, 1])),
 ]

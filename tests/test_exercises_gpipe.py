@@ -5,6 +5,7 @@ from math import ceil, floor
 
 import numpy as np
 from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from template import solutions
 
 from exercises import gpipe_by_numbers
 from exercises.gpipe_by_numbers import check_fewest, check_memory, check_relative
@@ -12,6 +13,8 @@ from exercises.gpipe_by_numbers import check_fewest, check_memory, check_relativ
 CHECKERS = [check_memory, check_relative, check_fewest]
 
 # ---------------------------------------------------------------- solutions
+
+notebook = solutions("15")
 
 
 def parameters(L, d, V, s, of_a_block=13):
@@ -24,11 +27,12 @@ def fill_and_drain(K, M):
 
 
 SOLUTIONS = [
-    (check_memory, lambda L, d, V, s: 16 * parameters(L, d, V, s) / 2**30),
+    (check_memory, notebook.memory),
     (check_memory,
      lambda L, d, V, s: np.float64(4 * 4 * ((12 * L * d + 13 * L + V + s + 2) * d + V)) / 1024**3),
-    (check_relative, lambda K, M: K / 2 * fill_and_drain(2, M) / fill_and_drain(K, M)),
+    (check_relative, notebook.relative_throughput),
     (check_relative, lambda K, M: Fraction(K * (4 * M + 3), 8 * M + 6 * K - 6)),
+    (check_fewest, notebook.fewest),
     (check_fewest, lambda K, share: ceil((K - 1) * (1 - share) / share)),
     (check_fewest, lambda K, share: next(M for M in range(1, 10**6) if Fraction(K - 1, M + K - 1) <= share)),
 ]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from checkers import JUNK, are_named, are_not_solved_yet, are_right, is_refused, of_each
+from template import solutions
 
 import minipipe as mp
 from exercises.own_schedules import BROKEN, COSTS, check_beats_1f1b, check_best_with_three, check_repaired
@@ -33,18 +34,13 @@ def lines(*changed):
 
 # ---------------------------------------------------------------- solutions
 
-SAME_MEMORY = """
-F0 F1 F2 I0 W0 F3 I1 W1 I2 W2 I3 W3
-F0 F1 I0 W0 F2 I1 W1 F3 I2 W2 I3 W3
-F0 I0 W0 F1 I1 W1 F2 I2 W2 F3 I3 W3
-"""
-THREE_ALIVE = """
-F0 F1 F2 I0 W0 F3 I1 W1 I2 W2 I3 W3
-F0 F1 I0 F2 I1 W0 F3 I2 W1 I3 W2 W3
-F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3
-"""
+notebook = solutions("10")
+SAME_MEMORY = notebook.mine_in_the_same_memory
+THREE_ALIVE = notebook.mine_with_three_alive
+
 SOLUTIONS = [
     (check_repaired, lines((2, "F0 B0 F1 B1 F2 B2"))),
+    (check_repaired, notebook.repaired),
     (check_repaired, "\n".join(lines((1, "F0 F1 B0 B1 F2 B2")))),
     (check_beats_1f1b, SAME_MEMORY),
     (check_beats_1f1b, halved(one_f_one_b(3, 4))),

@@ -45,6 +45,14 @@ def test_the_readme_lists_all_notebooks():
     assert f"[{len(NOTEBOOKS)} notebooks](#the-notebooks)" in readme
 
 
+def test_the_map_has_all_notebooks():
+    first, *others = [path.stem for path in NOTEBOOKS]
+    cells = json.loads((ROOT / "notebooks" / f"{first}.ipynb").read_text(encoding="utf-8"))["cells"]
+    texts = ("".join(cell["source"]) for cell in cells)
+    [map_cell] = [text for text in texts if text.startswith("## The map")]
+    assert re.findall(r"^\| \[\d\d\]\((\w+)\.ipynb\)", map_cell, re.MULTILINE) == others
+
+
 def printed(text):
     return {"name": "stdout", "output_type": "stream", "text": text.splitlines(keepends=True)}
 
@@ -113,6 +121,16 @@ def test_what_has_changed_is_saved_and_nothing_else(tmp_path, saved, fresh):
     assert after(tmp_path / "ours.ipynb", [others, saved], [others, fresh],
                  [others, fresh]) == (book(others, fresh), True)
     assert not after(tmp_path / "ours.ipynb", [others, fresh], [others, fresh], [others, fresh])[1]
+
+
+def test_what_is_folded_away_is_saved_behind_a_line_that_gives_nothing_away(run, tmp_path):
+    notebook = book([], [printed("3\n")])
+    for cell, code in zip(notebook["cells"], ["# say", "a = 3", "print(a)"]):
+        cell["source"] = [code]
+    notebook["cells"][2]["metadata"] = {"jupyter": {"outputs_hidden": True}}
+    (tmp_path / "ours.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    nothing, shown = code_cells(run(tmp_path / "ours.ipynb"))
+    assert nothing["outputs"] == [] and shown["outputs"] == [refresh.COVER, printed("3\n")]
 
 
 def test_what_differs_from_run_to_run_stays_as_it_is_saved(tmp_path):
