@@ -11,6 +11,7 @@ import pytest
 
 import minipipe as mp
 from minipipe.cli import bench, benchmarks
+from minipipe.cli.fit import bytes_from
 from minipipe.cli.main import COMMANDS, command_line, main
 from minipipe.schedules import BUILDERS, build, names_for_stages
 from minipipe.schedules.searching import Found
@@ -243,6 +244,20 @@ LENET = (
 )
 
 
+def test_fit_counts_and_times_the_precision_that_is_asked_for(capsys):
+    peaks, speeds = {}, {}
+    for precision in ("float32", "mixed"):
+        more = "--memory", "1GiB", "--devices", "2", "--device", "A100", "--precision", precision
+        _, out, _ = run(capsys, *LENET, *more, "--micro-batches", "4", "--recompute", "never")
+        assert f"A100, 1.00 GiB a device, rmsprop, {precision}, gradients along the tree\n" in out
+        peak = {"float32": "19.5", "mixed": "312"}[precision]
+        assert f"at 44% of a peak of {peak} TFLOP/s (A100), and the links" in out
+        row = next(line for line in out.splitlines() if line.startswith("      ")).split()
+        peaks[precision], speeds[precision] = bytes_from("".join(row[5:7])), float(row[4].replace(",", ""))
+    assert 0.5 < peaks["mixed"] / peaks["float32"] < 1  # its optimizer state is as large, and longer
+    assert 10 < speeds["mixed"] / speeds["float32"] < 16
+
+
 def test_fit_names_what_fits_and_what_would(capsys):
     """On one device the lowest peak is 1.09 MiB, on two 1015.29 KiB: the limits between, above and below."""
     status, out, _ = run(capsys, *LENET, "--memory", "1MiB", "--devices", "1", "2")
@@ -257,9 +272,9 @@ def test_fit_names_what_fits_and_what_would(capsys):
         "layers of each stage, a stage on each device: 4 9\n"
         in out
     )
-    assert "rmsprop, gradients along the tree\n" in out
+    assert "rmsprop, float32, gradients along the tree\n" in out
     status, out, _ = run(capsys, *LENET[:-2], "--memory", "1MiB", "--devices", "2")
-    assert status == 0 and "rmsprop, gradients in one running buffer\n" in out
+    assert status == 0 and "rmsprop, float32, gradients in one running buffer\n" in out
     assert "734.68 KiB\n" in out and "recompute never, accumulate running\n" in out
     status, out, _ = run(capsys, *LENET, "--memory", "500 KB", "--devices", "1", "2")
     remedy = "give each device 1015.29 KiB, which is the lowest on 2 devices, or try more devices"

@@ -3,6 +3,7 @@
 import ast
 import re
 from dataclasses import replace
+from functools import partial
 from inspect import signature
 
 from .. import models
@@ -10,8 +11,8 @@ from ..cluster import Link
 from ..description import describe
 from ..losses import SoftmaxCrossEntropy
 from ..optimizers import SGD, Adam, RMSProp
-from ..papers import P100, TPU_V2, TPU_V3
-from ..planning import what_fits
+from ..papers import A100, H100, P100, TPU_V2, TPU_V3, V100
+from ..planning import PRECISIONS, what_fits
 from ..planning.fitting import DEVICES as TO_TRY
 from ..planning.fitting import MODES
 from ..schedules import BUILDERS
@@ -22,17 +23,20 @@ PURPOSE = (
     "nothing is built"
 )
 EPILOG = """\
-Bytes are counted in float32 as a run would hold them: parameters, gradients, the optimizer's state, stashed
+Bytes are counted as a run would hold them: parameters, gradients, the optimizer's state, stashed
 inputs, caches and messages. Gradients are summed in one running buffer; a Pipeline does so with
-accumulate="running". Time is that of the multiply-accumulates, a backward taking two forwards, and of
+accumulate="running". In mixed precision a parameter, its gradient and an activation take 2 bytes each, and
+the optimizer keeps 4 bytes for a second copy of the parameter and for each of its memories: with Adam
+2 + 2 + 12 bytes a parameter. Time is that of the multiply-accumulates, a backward taking two forwards, and of
 the links.
 
 examples:
   python3 -m minipipe fit --memory 2GiB
   python3 -m minipipe fit --memory 16GiB --model "transformer(32000, 2048, 32, 24)" --input 1024 --batch 32
+  python3 -m minipipe fit --memory 4GiB --device A100 --precision mixed --optimizer adam
   python3 -m minipipe fit --memory 1MiB --model "lenet5()" --batch 64 --devices 1 2 --schedules gpipe 1f1b
 """
-DEVICES = {"TPUv2": TPU_V2, "TPUv3": TPU_V3, "P100": P100}
+DEVICES = {"TPUv2": TPU_V2, "TPUv3": TPU_V3, "P100": P100, "V100": V100, "A100": A100, "H100": H100}
 OPTIMIZERS = {"sgd": SGD(0.1), "momentum": SGD(0.1, momentum=0.9), "rmsprop": RMSProp(), "adam": Adam()}
 INPUTS = {"amoebanet_d": (3, 224, 224), "lenet5": (1, 28, 28), "resnet": (3, 32, 32)}
 MODELS = [name for name in models.__all__ if name.islower()]
@@ -94,6 +98,10 @@ def add_options(parser):
         "schedules, with up to about log2(M) sums more (default: %(default)s)",
     )
     parser.add_argument(
+        "--precision", choices=PRECISIONS, default="float32",
+        help="whose bytes count, and whose speed (default: %(default)s)",
+    )
+    parser.add_argument(
         "--device", choices=DEVICES, default="TPUv2", help="its speed and its link (default: %(default)s)"
     )
     parser.add_argument(
@@ -114,24 +122,27 @@ def run(options):
         f"{of_network.parameters:,} parameters, {of_network.macs:,} multiply-accumulates a sample\n"
         f"{options.batch} samples a mini-batch, "
         f"{options.device}, {text_of_bytes(limit)} a device, {options.optimizer}, "
-        f"{TEXTS[options.accumulate]}\n"
+        f"{options.precision}, {TEXTS[options.accumulate]}\n"
         f"trying {len(schedules)} schedules with {len(options.recompute)} modes of recomputation "
         "for each number of devices\n",
         flush=True,
     )
+    n_bytes = PRECISIONS[options.precision].numbers
+    seconds = partial(device.seconds, n_bytes=n_bytes)
     found = []
     for K in [K for K in TO_TRY if K <= len(layers)] if options.devices is None else options.devices:
         found += what_fits(
             layers, SoftmaxCrossEntropy(), shape, options.batch, limit, [K], options.micro_batches, schedules,
-            options.recompute, device.seconds, link_from(options), optimizer=OPTIMIZERS[options.optimizer],
-            accumulate=options.accumulate,
+            options.recompute, seconds, link_from(options), optimizer=OPTIMIZERS[options.optimizer],
+            accumulate=options.accumulate, precision=options.precision,
         )
         if len(found) == 1:
             print(HEADER)
         print(row_of(found[-1], options.batch), flush=True)
     print(
         "\nsamples/s: if only multiply-accumulates take time, "
-        f"at {device.share:.0%} of the peak speed of a {device.name}, and the links"
+        f"at {device.share:.0%} of a peak of {device.peak_of(n_bytes) / 1e12:.4g} TFLOP/s ({device.name}), "
+        "and the links"
     )
     fitting = [fit for fit in found if fit.fits]
     print(text_of_fastest(min(fitting, key=lambda fit: fit.makespan)) if fitting else text_of_remedy(found))

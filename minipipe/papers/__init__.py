@@ -10,7 +10,7 @@ throughput: tables 2 and 3 by `simulate`.
 texts: the tables as text; `minipipe papers` prints all of them.
 """
 
-from .devices import P100, TPU_V2, TPU_V3, Device
+from .devices import A100, H100, P100, TPU_V2, TPU_V3, V100, Device
 from .formulas import (
     chimera_bubble,
     costs_of,
@@ -38,10 +38,10 @@ from .throughput import (
 )
 
 __all__ = [
-    "Compared", "Device", "Estimate", "HARDWARE", "Hardware", "P100", "TABLE_1", "TABLE_2", "TABLE_3",
-    "TORCHGPIPE", "TPU_V2", "TPU_V3", "amoebanet", "blocks_that_fit", "chimera_bubble", "chimera_table",
-    "costs_of", "equal_stages", "gpipe_bubble", "idle_times", "megatron_bubble", "megatron_parameters",
-    "other_assumptions", "slowest_share", "table_1", "table_2", "table_3", "text_of_cells",
-    "text_of_hardware", "text_of_largest", "torchgpipe_table", "transformer_family",
+    "A100", "Compared", "Device", "Estimate", "H100", "HARDWARE", "Hardware", "P100", "TABLE_1", "TABLE_2",
+    "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "V100", "amoebanet", "blocks_that_fit", "chimera_bubble",
+    "chimera_table", "costs_of", "equal_stages", "gpipe_bubble", "idle_times", "megatron_bubble",
+    "megatron_parameters", "other_assumptions", "slowest_share", "table_1", "table_2", "table_3",
+    "text_of_cells", "text_of_hardware", "text_of_largest", "torchgpipe_table", "transformer_family",
     "zero_bubble_h1_idle", "zero_bubble_h2_idle", "zero_bubble_peaks",
 ]

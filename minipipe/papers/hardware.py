@@ -56,6 +56,7 @@ _ROWS = (
         "NVLink 2, V100", 2e-6, 150e9, "specified",
         f"NVIDIA, Tesla V100: 300 GB/s both ways; latency: {P2P_TEST}",
     ),
+    Hardware("NVLink 3, A100", None, 300e9, "specified", "NVIDIA, A100 data sheet: 600 GB/s both ways"),
     Hardware(
         "NVLink 4, H100", None, 380e9, "measured", "NVIDIA/nccl, issue 1264; specified 450 GB/s each way"
     ),

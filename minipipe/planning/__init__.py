@@ -4,6 +4,10 @@ from .fitting import Setting, what_fits
 from .footprints import footprints
 from .measuring import Measured, measure
 from .one_microbatch import Footprint
+from .precision import PRECISIONS, Precision
 from .simulation import simulate
 
-__all__ = ["Footprint", "Measured", "Setting", "footprints", "measure", "simulate", "what_fits"]
+__all__ = [
+    "PRECISIONS", "Footprint", "Measured", "Precision", "Setting",
+    "footprints", "measure", "simulate", "what_fits",
+]

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ..cluster import Link
-from ..description import describe
 from ..checks import bytes_of_memory, chosen, listed, whole_number
 from ..layers.layer import checked_layers
 from ..partitioning import costs_of_layers, loads, min_max
@@ -33,6 +32,7 @@ class Setting(NamedTuple):
     peak_bytes: on the device that holds most.
     fits: whether that is within the limit.
     accumulate: how gradients are summed over micro-batches, for the `Pipeline`, too.
+    precision: the name of the `Precision` whose bytes are counted; "mixed" has no `Pipeline`.
     """
 
     n_devices: int
@@ -45,13 +45,14 @@ class Setting(NamedTuple):
     peak_bytes: int
     fits: bool
     accumulate: str
+    precision: str
 
 
 def what_fits(
     layers, loss, input_shape, batch_size, memory_limit,
     n_devices=None, n_microbatches=None, schedules=tuple(BUILDERS), recompute=MODES,
     seconds=float, link=Link(), partition="macs", dtype=np.float32, optimizer=None,
-    accumulate="running",
+    accumulate="running", precision=None,
 ):
     """For each number of devices, the fastest `Setting` that fits into the memory: a list.
 
@@ -75,6 +76,7 @@ def what_fits(
         between.
     accumulate: how gradients are summed over micro-batches, as for `Pipeline`, where the default is "tree",
         for the sake of the bits: that keeps up to about log2(M) sums more.
+    precision: as for `footprints`, such as "mixed"; left out, that of a run in `dtype`.
 
     A run of what is found has its makespan and, from the second mini-batch on, its peak, to the byte:
 
@@ -107,7 +109,10 @@ def what_fits(
     if not callable(seconds):
         raise ValueError(f"seconds={seconds!r} must be a function (multiply-accumulates) -> time")
     memory_limit = bytes_of_memory(memory_limit)
-    network = _Network(layers, loss, input_shape, seconds, link, partition, dtype, optimizer, accumulate)
+    network = _Network(
+        WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision),
+        costs_of_layers(layers, partition, input_shape), seconds, link,
+    )
     if n_microbatches is None and batch_size > 1:
         sizes = [(M, m) for M, m in sizes if m > 1 or network.takes_single_samples()]
     found = []
@@ -141,16 +146,19 @@ class _Choice(NamedTuple):
 
 
 class _Network:
-    """What all settings have in common."""
+    """What all settings have in common.
 
-    def __init__(self, layers, loss, input_shape, seconds, link, partition, dtype, optimizer, accumulate):
-        rows = describe(layers, input_shape, dtype).rows
+    network: the layers `WithoutNumbers`.
+    sizes: of each layer, what the stages are balanced by.
+    seconds, link: as for `what_fits`.
+    """
+
+    def __init__(self, network, sizes, seconds, link):
+        self.network, self.sizes, self.seconds, self.link = network, sizes, seconds, link
+        rows = network.description.rows
         self.macs, self.n_bytes = [row.macs for row in rows], [row.n_bytes for row in rows]
-        self.sizes = costs_of_layers(layers, partition, input_shape)
-        self.seconds, self.link = seconds, link
         pairs = any(isinstance(part, tuple) for row in rows for part in row.output_shape)  # Forks among them
-        self.sends_more = pairs or any(layer.tie for layer in layers)
-        self.network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate)
+        self.sends_more = pairs or any(layer.tie for layer in network.layers)
 
     def takes_single_samples(self):
         """Whether a micro-batch may have one sample.
@@ -176,8 +184,10 @@ class _Network:
                 stages = every_sqrt(whole, counts, costs)
             else:
                 stages = with_recompute(whole, mode), counts, costs
-            makespan, accumulate = self._makespan(m, *stages), self.network.accumulate
-            setting = Setting(K, M, name, mode, counts, costs, makespan, None, None, accumulate)
+            counted = self.network.accumulate, self.network.precision.name
+            setting = Setting(
+                K, M, name, mode, counts, costs, self._makespan(m, *stages), None, None, *counted
+            )
             choices.append(_Choice(setting, m, *stages))
         return choices
 

@@ -12,6 +12,7 @@ from .without_numbers import WithoutNumbers
 def footprints(
     layers, loss, n_stages, input_shape, m,
     partition=None, dtype=np.float64, optimizer=None, patterns=PATTERNS, accumulate="tree",
+    precision=None,
 ):
     """The `Footprint` of each stage for micro-batches of m samples: a list for `simulate`.
 
@@ -25,6 +26,9 @@ def footprints(
     optimizer: what it keeps for each parameter counts, too, as it does from its first update on.
     patterns: the orders of actions that a micro-batch may go through on a stage; fewer take less time.
     accumulate: how gradients are summed over micro-batches, "tree" or "running", as for `Pipeline`.
+    precision: "float64", "float32", "mixed" or a `Precision`, to count other bytes than those of a run in
+        `dtype`, which then is not looked at. "mixed": 2 bytes for each number of parameters, gradients and
+        activations, and 4 for those that the optimizer keeps, a second copy of the parameters among them.
 
     The bytes are those that `measure` finds, but no parameter is drawn and no array made, so the network may
     be larger than this computer: the layers' own forward and backward work with arrays that have a shape and
@@ -43,6 +47,11 @@ def footprints(
     >>> huge = [footprint._replace(accumulate="running") for footprint in huge]
     >>> simulate(gpipe(2, 4), footprints=huge).peak_bytes()       # W and one sum of dW
     [8000136000000, 136000104]
+    >>> from minipipe.optimizers import Adam
+    >>> large = [Linear(74_999, 100_000)], MeanSquaredError(), 1, (74_999,)
+    >>> (stage,) = footprints(*large, m=1, optimizer=Adam(), precision="mixed")
+    >>> (stage.parameters + stage.gradients + stage.optimizer_state) / 1e9      # 16 bytes * 7.5e9 parameters
+    120.0
     """
     n_stages = whole_number("n_stages", n_stages, 1)
     if isinstance(partition, str) and partition == "time":
@@ -51,6 +60,6 @@ def footprints(
             "use 'macs', or the list that `partition` has found"
         )
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
-    network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate)
+    network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision)
     counts = counts_of(partition, layers, n_stages, network.sample(1), loss)
     return network.footprints(counts, m, patterns)

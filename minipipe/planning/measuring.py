@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..blas import computing
-from ..checks import whole_number
+from ..checks import floats, whole_number
 from ..network import Network
 from ..optimizers import checked_optimizer
 from ..partitioning.partition import counts_of
@@ -65,6 +65,7 @@ def measure(
             for place, action in actions.items():
                 seconds[place].append(action.seconds)
     times = {kind: [median(seconds[kind, stage]) for stage in range(n_stages)] for kind in "FBRIW"}
-    of_stages = [footprint(stage, performed, optimizer)._replace(accumulate=accumulate) for stage in stages]
+    names = dict(accumulate=accumulate, precision=floats(dtype).name)
+    of_stages = [footprint(stage, performed, optimizer)._replace(**names) for stage in stages]
     footprints = in_network(of_stages, counts)
     return Measured(Costs(**times, message_bytes=[of_stage.sent["F"] for of_stage in footprints]), footprints)

@@ -27,6 +27,7 @@ class Footprint(NamedTuple):
     actions: {pattern: {kind: (before, after, kept)}}: what an action works with at its start and at its end
         (arguments and results), and what the stage keeps of the micro-batch after it, by kind.
     accumulate: how the sums over micro-batches are made, "tree" or "running", as for `Pipeline`.
+    precision: the name of the `Precision` that is counted; of a run, that is its dtype.
     """
 
     parameters: int
@@ -38,6 +39,7 @@ class Footprint(NamedTuple):
     tied: dict
     actions: dict
     accumulate: str = "tree"
+    precision: str = "float64"
 
 
 class Performed(NamedTuple):

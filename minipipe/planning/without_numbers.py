@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..description import describe
-from ..checks import floats, whole_number
+from ..checks import whole_number
 from ..layers import Embedding, every_layer
 from ..meta import MetaArray
 from ..optimizers import checked_optimizer
@@ -24,6 +24,7 @@ from .one_microbatch import (
     skips_across,
     stages_of,
 )
+from .precision import precision_of
 
 
 class Kept(NamedTuple):
@@ -40,21 +41,25 @@ class Kept(NamedTuple):
 class WithoutNumbers:
     """A network of arrays without numbers, of which any cut can be counted.
 
-    layers, loss, input_shape, dtype, optimizer, accumulate: as for `footprints`.
+    layers, loss, input_shape, dtype, optimizer, accumulate, precision: as for `footprints`.
 
     Stages that are alike are counted once. The bytes of an array with m columns grow evenly with m, and
     others know nothing of m. So for many samples the counts are made of those for 2 and for 3, which takes
     less time for images. (m = 1 is a case of its own: there, copies may be views.)
     """
 
-    def __init__(self, layers, loss, input_shape, dtype, optimizer, accumulate="tree"):
+    def __init__(
+        self, layers, loss, input_shape, dtype, optimizer, accumulate="tree", precision=None
+    ):
         if isinstance(loss, type) or not hasattr(loss, "backward"):
             raise ValueError(
                 f"loss is {loss!r}, but a backward begins at the loss: pass one, such as MeanSquaredError()"
             )
         if optimizer is not None:
             checked_optimizer(optimizer)
-        self.description = describe(layers, input_shape, floats(dtype))
+        self.precision = precision_of(precision, dtype)
+        dtype = self.precision.dtype
+        self.description = describe(layers, input_shape, dtype)
         outputs = [
             row.output_shape[0] if layer.fork else row.output_shape  # the other one is what a Fork puts aside
             for layer, row in zip(layers, self.description.rows)
@@ -73,7 +78,7 @@ class WithoutNumbers:
     def footprints(self, counts, m, patterns=PATTERNS):
         """The `Footprint` of each stage s, which has `counts[s]` layers, for micro-batches of m samples."""
         found = of_samples(m, lambda m: self._footprints(counts, m, patterns))
-        return [of_stage._replace(accumulate=self.accumulate) for of_stage in found]
+        return [self._in_precision(of_stage) for of_stage in found]
 
     def kept(self, counts, m):
         """What each stage has `Kept` of a micro-batch of m samples after its forward.
@@ -125,6 +130,12 @@ class WithoutNumbers:
                 self.known[key] = Kept(n_bytes_of(A_prev), performed["F", stage.index].held["caches"])
             found.append(self.known[key])
         return found
+
+    def _in_precision(self, of_stage):
+        kept = self.precision.optimizer_state(of_stage.gradients, of_stage.optimizer_state)
+        return of_stage._replace(
+            optimizer_state=kept, accumulate=self.accumulate, precision=self.precision.name
+        )
 
     def _counted(self, stage, shape, m, pattern, dA):
         """(Footprint, what it sends back) of one stage, which gets inputs of `shape`, and dA from behind."""
