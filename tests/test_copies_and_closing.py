@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 import minipipe as mp
 from cases import valid_schedules
 from minipipe.schedules import (
-    ASYNCHRONOUS, BUILDERS, Action, Costs, Overlap, Schedule, ScheduleError, alive_microbatches, build,
-    costs_in_segments, gpipe, in_copies, in_segments, looped_breadth_first, names_for, one_f_one_b,
-    peak_microbatches, peak_versions,
-    pipedream, staleness, with_all_reduce, with_recompute, with_updates, without_overlaps,
+    ASYNCHRONOUS, BUILDERS, Action, Costs, Overlap, Schedule, ScheduleError, ScheduleWarning,
+    alive_microbatches, build, costs_in_segments, gpipe, in_copies, in_segments, looped_breadth_first,
+    names_for, one_f_one_b, peak_microbatches, peak_versions, pipedream, staleness, with_all_reduce,
+    with_recompute, with_updates, without_overlaps,
 )
 from minipipe.schedules.playing import play
 from minipipe.schedules.rules import CLOSING, RULES
@@ -259,7 +259,8 @@ def test_three_copies_on_devices_of_their_own():
     assert hybrid.placement == [0, 1]
     assert hybrid.device_of == [{0: 0, 1: 1}, {0: 2, 1: 3}, {0: 4, 1: 5}]
     assert hybrid.copy_of == (0,) * 4 + (1,) * 4 + (2,) * 4
-    assert Schedule.from_csv(hybrid.to_csv(), name=hybrid.name, copy_of=hybrid.copy_of) == hybrid
+    with pytest.warns(ScheduleWarning, match="3 copies"):
+        assert Schedule.from_csv(hybrid.to_csv(), name=hybrid.name) == hybrid
     both_ways = in_copies(build("chimera", 4, 4), 3).validate()
     assert both_ways.n_copies == 6 and both_ways.placements[4:] == [[8, 9, 10, 11], [11, 10, 9, 8]]
     assert str(build("dualpipe", 2, 4).devices[0][4]) == "1F3&0B0"
@@ -308,8 +309,10 @@ def test_copies_on_one_device_share_a_stage_with_one_all_reduce_and_one_update()
 # ---- what is written, priced and counted
 
 def test_pytorchs_table_leaves_all_reduces_and_updates_out():
-    for schedule in (one_f_one_b(2, 4), build("chimera", 4, 4), in_copies(build("zb-v", 4, 4), 3)):
-        assert with_updates(with_all_reduce(schedule)).to_csv() == schedule.to_csv()
+    assert with_updates(one_f_one_b(2, 4)).to_csv() == one_f_one_b(2, 4).to_csv()
+    for schedule in build("chimera", 4, 4), in_copies(build("zb-v", 4, 4), 3):
+        with pytest.warns(ScheduleWarning, match="copies of the network"):
+            assert with_updates(with_all_reduce(schedule)).to_csv() == schedule.to_csv()
 
 
 def test_costs_of_all_reduces_and_updates():

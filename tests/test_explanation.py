@@ -25,6 +25,12 @@ LINKS = [
 ]
 
 
+def test_the_repr_is_one_line():
+    explained = mp.simulate(build("1f1b", 8, 32)).explain()
+    assert repr(explained) == "<Explanation of 8 devices, 117 ticks, idle: fill 28, wait 84, drain 56>"
+    assert repr(mp.simulate(build("gpipe", 1, 1)).explain()) == "<Explanation of 1 devices, 3 ticks, idle: 0>"
+
+
 @st.composite
 def runs(draw, links=LINKS):
     """(schedule, costs, link, trace), with whole numbers and fractions as ticks: all sums are exact."""

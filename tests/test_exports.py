@@ -1,6 +1,8 @@
 """A schedule as PyTorch's table and a run as a Chrome trace: what was there comes back equal."""
 
 import json
+import re
+import warnings
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,9 @@ from hypothesis import strategies as st
 import minipipe as mp
 from cases import valid_schedules
 from minipipe import plots
-from minipipe.schedules import BUILDERS, Schedule, ScheduleError, build, names_for, with_recompute
+from minipipe.schedules import (
+    BUILDERS, Schedule, ScheduleError, ScheduleWarning, build, in_copies, names_for, with_recompute,
+)
 
 # ScheduleDualPipeV of PyTorch 2.13 with 2 ranks and 4 micro-batches, as its _dump_csv writes it
 PYTORCHS_DUALPIPEV = (
@@ -21,7 +25,10 @@ PYTORCHS_DUALPIPEV = (
 
 
 def back(schedule):
-    return Schedule.from_csv(schedule.to_csv(), schedule.n_microbatches, schedule.name, schedule.copy_of)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScheduleWarning)  # of those with copies of the network
+        table = schedule.to_csv()
+    return Schedule.from_csv(table, schedule.n_microbatches, schedule.name, schedule.copy_of)
 
 
 @pytest.mark.parametrize("name", BUILDERS)
@@ -48,10 +55,40 @@ def test_a_table_with_overlaps_that_pytorch_has_written():
     assert rows == PYTORCHS_DUALPIPEV.split()
 
 
-def test_two_copies_of_the_network_come_back_with_copy_of():
-    schedule = Schedule.from_text(["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"], copy_of=[0, 1])
-    assert schedule.faults() == [] and back(schedule) == schedule
-    assert Schedule.from_csv(schedule.to_csv()).faults()  # the table alone does not say it
+@pytest.mark.parametrize("schedule", [
+    *(build(name, K, M) for name in ("chimera", "dualpipe") for K, M in [(2, 4), (4, 8), (4, 12)]),
+    in_copies(build("gpipe", 1, 6), 3), in_copies(build("zb-v", 4, 4), 2),
+    Schedule.from_text(["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"], copy_of=[0, 1]),
+], ids=lambda schedule: f"{schedule.name} {len(schedule.devices)} {schedule.n_microbatches}")
+def test_copies_of_the_network_are_read_off_the_table(schedule):
+    words = f"{schedule.name!r} has {schedule.n_copies} copies of the network, and PyTorch has one"
+    with pytest.warns(ScheduleWarning, match=re.escape(words)):
+        table = schedule.to_csv()
+    assert Schedule.from_csv(table, name=schedule.name) == schedule
+    assert Schedule.from_csv(table, schedule.n_microbatches, schedule.name, schedule.copy_of) == schedule
+
+
+@pytest.mark.parametrize("table", [
+    "0F0,0B0,0F1\n1F0,1B0,1F1,1B1,0B1",            # a backward on another device than its forward
+    "0F0,0B0\n1F0,1B0,0F1,1F1,1B1,0B1",            # stage 1 is in one place for both
+    "0F0,1F1,1B1,0B0\n0F1,0B1",                     # a stage is missing
+])
+def test_what_is_no_full_copy_of_the_network_is_a_fault(table):
+    faults = Schedule.from_csv(table).faults()
+    assert any("is on devices 0, 1: a stage's parameters are on one device only, unless there are copies"
+               in fault and "--copy-of" in fault for fault in faults)
+
+
+def test_the_number_of_micro_batches_that_is_asked_for_stays():
+    assert Schedule.from_csv("0F0,0B0\n0F1,0B1", n_microbatches=3).n_microbatches == 3
+
+
+def test_cells_of_communication_are_left_out_with_a_note():
+    table = "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\n1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD"
+    words = "left out: 1 UNSHARD, 1 SEND_F, 1 RECV_B, 2 REDUCE_GRAD, 1 RESHARD, 1 RECV_F, 1 SEND_B; stages"
+    with pytest.warns(ScheduleWarning, match=words) as caught:
+        assert Schedule.from_csv(table) == Schedule.from_text(["F0 B0", "F0 B0"])
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-h1", "zb-v"])
@@ -93,8 +130,6 @@ def test_all_malformed_cells_are_named_at_once():
 
 
 @pytest.mark.parametrize("text, words", [
-    ("0F0,1UNSHARD,0SEND_F0",
-     """such as '1UNSHARD' in row 1 (rank 0), column 2: have PyTorch dump it with format="compute_only\""""),
     ("\n", "the table has no actions"), (",,\n,", "the table has no actions"),
     ('0F0,"' + "x" * 200_000, "not a table"),
 ])

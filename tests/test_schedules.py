@@ -16,6 +16,7 @@ from minipipe.schedules import (
     with_updates,
 )
 
+MISSING = "(missing): every stage needs F and B (or I and W) of micro-batches 0..1"
 SIZES = [(K, M) for K in range(1, 9) for M in range(1, 21)]  # M < K included
 
 
@@ -85,6 +86,32 @@ def test_forward_clock_of_gpipe():
 def test_builders_have_no_faults(data, K, M, recompute):
     schedule = build(data.draw(st.sampled_from(names_for(K, M))), K, M)
     assert (with_recompute(schedule) if recompute else schedule).faults() == []
+
+
+@pytest.mark.parametrize("lines, n_microbatches, faults", [
+    (["F0 F1 B0 B1", "F0 B0 F1 B1 F90"], 2, ["device 1: 1F90 is unknown: micro-batches are 0..1"]),
+    (["F1 F2 B1 B2", "F0 B0 F1 B1"], 2, ["device 0: 0F2 is unknown: micro-batches are 0..1",
+                                         "device 0: 0B2 is unknown: micro-batches are 0..1",
+                                         f"device 0 never does 0F0 {MISSING}",
+                                         f"device 0 never does 0B0 {MISSING}"]),
+    (["F0 F1 B0 B1"], 2, []), (["0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1", ""], 2, []),
+])
+def test_an_index_on_one_device_only_is_to_blame_itself(lines, n_microbatches, faults):
+    schedule = Schedule.from_text(lines)
+    assert (schedule.n_microbatches, schedule.faults()) == (n_microbatches, faults)
+
+
+def test_a_message_shows_at_most_twenty_faults_and_some_of_each_kind():
+    lines = [" ".join(f"F{i}" for i in range(500)), "F0 F0 B0 Q1 " + " ".join(f"F{i}" for i in range(1, 500))]
+    schedule = Schedule.from_text(lines)
+    with pytest.raises(ScheduleError) as caught:
+        schedule.validate()
+    _, *shown, last = str(caught.value).splitlines()
+    faults = schedule.faults()
+    assert len(shown) == 20 and last == f"- and {len(faults) - 20} more, of these kinds" and len(faults) > 990
+    assert [f"- {fault}" for fault in faults if f"- {fault}" in shown] == shown     # in their order
+    for word in ("is of unknown kind 'Q'", "1F0 2 times (duplicated)", "0B0 (missing)"):
+        assert any(word in line for line in shown), word
 
 
 @pytest.mark.parametrize("lines, words", [

@@ -8,7 +8,8 @@ from .output import checked_path, picture_formats, save, title_of
 
 PURPOSE = "write a schedule as PyTorch's CSV, or its run for Perfetto, as a web page, text or picture"
 EPILOG = """\
-Formats: csv, a table that PyTorch's _PipelineScheduleRuntime._load_csv reads; chrome, a trace for
+Formats: csv, a table that PyTorch's _PipelineScheduleRuntime._load_csv reads, though PyTorch runs none with
+several copies of the network, such as chimera and dualpipe; chrome, a trace for
 ui.perfetto.dev and chrome://tracing; html, a page to step and zoom through the run; text; png, svg, pdf and
 the other formats of matplotlib. Without --output, what is text is printed.
 

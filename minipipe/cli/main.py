@@ -3,8 +3,10 @@
 import argparse
 import os
 import sys
+import warnings
 
 from ..interrupted import STATUS, raise_again
+from ..schedules import ScheduleWarning
 from . import bench, compare, explain, export, figures, fit, papers, search, timeline, train, validate, verify
 
 COMMANDS = {
@@ -37,7 +39,10 @@ def main(arguments=None):
     try:
         raise_again()
         options = options_from(sys.argv[1:] if arguments is None else list(arguments))
-        return options.run(options) or 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ScheduleWarning)
+            warnings.showwarning = note
+            return options.run(options) or 0
     except BrokenPipeError:  # the reader, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -47,6 +52,11 @@ def main(arguments=None):
     except KeyboardInterrupt:
         print("minipipe: stopped", file=sys.stderr)
         return STATUS
+
+
+def note(message, *where):
+    """Show a warning to those who did not call a function."""
+    print(f"minipipe: note: {message}", file=sys.stderr)
 
 
 def options_from(arguments):

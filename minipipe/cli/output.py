@@ -18,7 +18,8 @@ BUBBLES = {
 
 
 def title_of(schedule):
-    return f"{schedule.name}, {schedule.n_stages} stages, {schedule.n_microbatches} micro-batches"
+    copies = f", {schedule.n_copies} copies of the network" if schedule.n_copies > 1 else ""
+    return f"{schedule.name}, {schedule.n_stages} stages, {schedule.n_microbatches} micro-batches{copies}"
 
 
 def print_trace(trace):

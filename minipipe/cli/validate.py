@@ -2,6 +2,7 @@
 
 from ..cluster import ticks
 from ..schedules import peak_microbatches
+from ..schedules.listing import listing
 from .options import add_copies, add_hardware, add_most_alive, read, trace_of
 from .output import title_of
 
@@ -33,7 +34,7 @@ def run(options):
     print(f"{title_of(schedule)}, {len(schedule.devices)} devices")
     faults = schedule.faults(options.most_alive)
     if faults:
-        print(f"{len(faults)} fault{'s' if len(faults) > 1 else ''}:", *faults, sep="\n- ")
+        print(f"{len(faults)} fault{'s' if len(faults) > 1 else ''}:\n{listing(faults)}")
         return 1
     trace = trace_of(schedule, options)
     peaks = " ".join(map(str, peak_microbatches(trace)))

@@ -152,6 +152,10 @@ class Explanation:
         shares = [f"{cause} {ticks(sums[cause])} ({_blamed(causes[cause])})" for cause in most_first]
         return f"{words}: {', '.join(shares)}"
 
+    def __repr__(self):
+        causes = ", ".join(f"{cause} {ticks(total)}" for cause, total in self.totals().items())
+        return f"<Explanation of {self.n_devices} devices, {ticks(self.makespan)} ticks, idle: {causes or 0}>"
+
     def __str__(self):
         if not self.makespan:
             return "(nothing has been computed yet)"

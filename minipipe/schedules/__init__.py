@@ -1,6 +1,6 @@
 """Who does what in which order: pure functions (n_devices, n_microbatches) -> Schedule."""
 
-from .actions import Action, Overlap
+from .actions import Action, Overlap, ScheduleWarning
 from .asynchronous import pipedream, pipedream_2bw
 from .bidirectional import chimera, dualpipe, dualpipe_v
 from .changes import RECOMPUTE, in_copies, with_all_reduce, with_recompute, with_updates, without_overlaps
@@ -20,7 +20,7 @@ from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
 
 __all__ = [
     "ASYNCHRONOUS", "BUILDERS", "RECOMPUTE", "STAGES_PER_DEVICE", "Action", "Costs", "Found", "Overlap",
-    "Schedule", "ScheduleError", "alive_microbatches", "best_schedule", "build",
+    "Schedule", "ScheduleError", "ScheduleWarning", "alive_microbatches", "best_schedule", "build",
     "build_for_stages", "chimera",
     "costs_in_segments", "dualpipe", "dualpipe_v", "eager_one_f_one_b", "gpipe", "greedy_schedule",
     "in_copies", "in_segments", "interleaved_one_f_one_b", "interleaved_zero_bubble", "looped_breadth_first",

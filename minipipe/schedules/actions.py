@@ -10,6 +10,10 @@ class ScheduleError(ValueError):
     """A schedule that cannot be read, or cannot run; the message lists every fault."""
 
 
+class ScheduleWarning(UserWarning):
+    """What a reader of a table has left out, or will not be able to run."""
+
+
 class Action(NamedTuple):
     """One piece of work, written as PyTorch writes it: `2F0` is the forward of micro-batch 0 on stage 2.
 

@@ -10,10 +10,12 @@ PyTorch 2.13 loads it with `_PipelineScheduleRuntime(...)._load_csv(path)`, and 
 import csv
 import io
 import re
-from collections import deque
+import warnings
+from collections import Counter, deque
 from pathlib import Path
 
-from .actions import ScheduleError, parse
+from .actions import ScheduleError, ScheduleWarning, parse
+from .listing import listing
 from .limits import MOST_ACTIONS
 from .rules import CLOSING, RULES
 
@@ -43,6 +45,12 @@ def table_text(schedule):
         raise ScheduleError(
             f"the schedule {schedule.name!r} {what} ({first}), for which PyTorch's table has no cell: "
             f"{remedy}"
+        )
+    if schedule.n_copies > 1:
+        warnings.warn(
+            f"the schedule {schedule.name!r} has {schedule.n_copies} copies of the network, and PyTorch has "
+            "one: it can read this table, but not run it",
+            ScheduleWarning, stacklevel=3,
         )
     rows = [[_cell(action) for action in row] for row in time_steps(schedule)]
     return "".join(",".join(row) + "\n" for row in rows)
@@ -95,7 +103,7 @@ def parse_table(text):
         rows = list(csv.reader(io.StringIO(text.rstrip())))
     except csv.Error as error:
         raise ScheduleError(f"this is not a table of comma-separated values: {error}") from None
-    devices, malformed = [[] for _ in rows], []
+    devices, malformed, skipped = [[] for _ in rows], [], Counter()
     for rank, row in enumerate(rows):
         for column, cell in enumerate(map(str.strip, row), 1):
             if cell in ("", "None"):
@@ -103,19 +111,22 @@ def parse_table(text):
             position = f"row {rank + 1} (rank {rank}), column {column}"
             overlap = re.fullmatch(r"\((.*);(.*)\)OVERLAP_F_B", cell)
             words = [word.strip() for word in overlap.groups()] if overlap else [cell]
-            if COMMUNICATION.fullmatch(cell):  # PyTorch's other format, its default, has hundreds of these
-                raise ScheduleError(
-                    f"the table contains communication, such as {cell!r} in {position}: have PyTorch dump it "
-                    'with format="compute_only"'
-                )
-            if not all(ACTION.fullmatch(word) for word in words):
+            if found := COMMUNICATION.fullmatch(cell):  # PyTorch's default format has hundreds of these
+                skipped[found[1]] += 1
+            elif not all(ACTION.fullmatch(word) for word in words):
                 malformed.append(f"{position}: {cell!r} is not an action")
             elif overlap and not ("F" in words[0] and "B" in words[1]):
                 malformed.append(f"{position}: {cell!r} is not one forward with one backward B")
             else:
                 devices[rank].append(parse("&".join(words), rank))
     if malformed:
-        raise ScheduleError(f"malformed cells: {len(malformed)}; {EXPECTED}:\n- " + "\n- ".join(malformed))
+        raise ScheduleError(f"malformed cells: {len(malformed)}; {EXPECTED}:\n{listing(malformed)}")
     if not any(devices):
         raise ScheduleError("the table has no actions: write one row per device, such as 0F0,0F1,0B0,0B1")
+    if skipped:
+        counts = ", ".join(f"{n} {kind}" for kind, n in skipped.items())
+        warnings.warn(
+            f"cells of communication are left out: {counts}; stages send what the others need by themselves",
+            ScheduleWarning, stacklevel=3,
+        )
     return tuple(map(tuple, devices))

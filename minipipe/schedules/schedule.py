@@ -11,6 +11,8 @@ from pathlib import Path
 from ..checks import listed, shown
 from .actions import Action, Overlap, ScheduleError, parse
 from .csv_format import parse_table, read_table, table_text
+from .deducing import copies_of, n_microbatches_of
+from .listing import listing
 from .rules import CLOSING
 from .validation import faults, wrong_form
 
@@ -59,7 +61,8 @@ class Schedule:
         lines: a list of strings, or one string with line breaks. An action is `F0`, which stands for the
             stage with the number of its device, or `2F0` with the stage in front, or `0F5&3B2` for two that
             overlap.
-        n_microbatches: left out, one more than the largest index that occurs.
+        n_microbatches: left out, one more than the largest index that occurs on several devices, if there are
+            several.
         name, copy_of, versions: as for `Schedule`.
 
         >>> copies = Schedule.from_text(["0F0 0B0 0A0", "0F1 0B1 0A1"], copy_of=(0, 1))     # data parallelism
@@ -79,10 +82,13 @@ class Schedule:
         source: a path, or the table itself: a string with a comma or a line break is that. One row per
             device, one cell per time step: `2F0`, `2B0`, `2I0`, `2W0`, `(0F1;3B0)OVERLAP_F_B` for two that
             overlap; an empty cell or `None` is a bubble, which a schedule does not keep.
-        n_microbatches, name, copy_of: as for `from_text`.
+        n_microbatches, name: as for `from_text`.
+        copy_of: as for `Schedule`; left out, it is read off the table where some micro-batches go through the
+            same stages on other devices.
 
-        Raises `ScheduleError` with every cell that is something else, `OSError` for a file that cannot be
-        read.
+        Cells of communication, which PyTorch's tables have unless they are `compute_only`, are left out with
+        a `ScheduleWarning`. Raises `ScheduleError` with every cell that is something else, `OSError` for a
+        file that cannot be read.
 
         >>> Schedule.from_csv("0F0,,,0B0\\n,1F0,1B0,") == Schedule.from_text(["F0 B0", "F0 B0"])
         True
@@ -97,6 +103,9 @@ class Schedule:
                 f"{source} is not a text file: pass a table of comma-separated values"
             ) from None
         devices = parse_table(table)
+        if not copy_of:
+            copies = copies_of(devices)
+            copy_of = copies if n_microbatches in (None, len(copies)) else ()
         return cls.of_devices(devices, n_microbatches, name, copy_of)
 
     @classmethod
@@ -122,7 +131,7 @@ class Schedule:
         n_stages = max(1 + max(action.stage for action in actions), 0 if copy_of else len(devices))
         occur = 1 + max(action.microbatch for action in actions)
         if n_microbatches is None:
-            n_microbatches = occur
+            n_microbatches = occur if copy_of else n_microbatches_of(devices)
         if not (isinstance(n_microbatches, Integral) and 1 <= n_microbatches <= most + 1):
             raise ScheduleError(
                 f"n_microbatches={n_microbatches!r} does not fit a schedule of {len(actions)} actions: use "
@@ -222,10 +231,10 @@ class Schedule:
         return faults(self, most_alive, most_versions)
 
     def validate(self, most_alive=None, most_versions=None):
-        """This schedule, or `ScheduleError` with all its faults."""
+        """This schedule, or `ScheduleError` with its faults, at most 20 of them and some of each kind."""
         found = self.faults(most_alive, most_versions)
         if found:
-            raise ScheduleError(f"the schedule {self.name!r} cannot run:\n- " + "\n- ".join(found))
+            raise ScheduleError(f"the schedule {self.name!r} cannot run:\n{listing(found)}")
         return self
 
     def to_csv(self, path=None):
@@ -233,9 +242,9 @@ class Schedule:
 
         Cells stand where a run has them in which each action takes one time step; waiting is an empty cell.
         All-reduces and updates are left out, since PyTorch has no cells for them. Raises `ScheduleError` for
-        a schedule with faults, for one with R, and for an asynchronous one, which PyTorch does not have. The
-        table does not say which copy of the network a micro-batch passes through, and PyTorch has but one:
-        `from_csv` is told again.
+        a schedule with faults, for one with R, and for an asynchronous one, which PyTorch does not have. A
+        schedule with several copies of the network `from_csv` knows again; PyTorch cannot run it, so there is
+        a `ScheduleWarning`.
 
         >>> print(Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"]).to_csv(), end="")
         0F0,0F1,,0B0,,0B1

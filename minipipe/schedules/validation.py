@@ -77,13 +77,16 @@ def _unknown(schedule):
 
 
 def _on_two_devices(schedule):
+    remedy = "" if schedule.copy_of else (
+        ", unless there are copies of the network: say so by copy_of, or --copy-of on the command line"
+    )
     places = [(stage, copy) for copy, found in enumerate(schedule.devices_of) for stage in found]
     for stage, copy in sorted(places):
         devices = sorted(schedule.devices_of[copy][stage])
         if len(devices) > 1:
             yield (
                 f"stage {stage}{f' of copy {copy}' if schedule.copy_of else ''} is on devices "
-                f"{', '.join(map(str, devices))}: a stage's parameters are on one device only"
+                f"{', '.join(map(str, devices))}: a stage's parameters are on one device only{remedy}"
             )
 
 
