@@ -232,10 +232,25 @@ def test_search_proves_its_schedule_or_says_that_it_did_not(capsys, tmp_path, mo
         capsys, "search", "--greedy", "--devices", "8", "--micro-batches", "16", "--most-alive", "8", "7",
         "6", "5", "4", "3", "2", "1",
     )[1]
-    # (M + K - 1)(F + B), as 1F1B
+    # (M + K - 1)(F + B), as 1F1B; device 0 is there from the first tick to the last
+    assert "longest span of a device                69 ticks, and its actions take 48 at most" in out
     assert "makespan                                69 ticks" in out and "made by rules, or by name" in out
     status, _, complaint = run(capsys, "search", "--most-nodes", "0")
     assert status == 2 and "most_nodes=0 must be at least 1" in complaint
+
+
+def test_search_for_the_longest_span_with_several_stages_a_device_and_with_less_kept_for_w(capsys):
+    """Four devices that never wait after their first action take M (F + I + W) = 24 ticks each."""
+    span = "longest span of a device                24 ticks, and its actions take 24 at most"
+    search = "search", "--greedy", "--halves"
+    assert span in run(capsys, *search, "--objective", "span", "--most-alive", "8", "--kept-for-W", "0.25")[1]
+    out = run(capsys, *search, "--in-a-v")[1]
+    assert "8 stages" in out and "makespan                                25.5 ticks" in out      # as ZB-V
+    out = run(capsys, "search", "--greedy", "--stages-per-device", "2")[1]
+    assert "makespan                                28.5 ticks" in out                # as interleaved 1F1B
+    for option in ("--in-a-v",), ("--stages-per-device", "2"), ("--objective", "span"), ("--kept-for-W", "0"):
+        status, _, complaint = run(capsys, "search", "--halves", *option)
+        assert status == 2 and " ".join(option)[:10] in complaint and "add --greedy" in complaint
 
 
 LENET = (

@@ -3,6 +3,7 @@
 from ..cluster import Link, ticks
 from ..planning import simulate
 from ..schedules import Costs, best_schedule, greedy_schedule
+from ..schedules.request import OBJECTIVES
 from .options import add_costs, add_latency, add_sizes, latency_from, number, sizes_from
 from .output import checked_path, print_trace, title_of
 
@@ -12,13 +13,14 @@ PURPOSE = (
 )
 EPILOG = """\
 The time that it takes grows fast with the devices and micro-batches; --most-nodes limits it, and --greedy
-does without a search.
+does without a proof. Only --greedy has several stages on a device, and the longest device span as objective.
 
 examples:
   python3 -m minipipe search --devices 3 --micro-batches 4 --most-alive 3 2 1
   python3 -m minipipe search --devices 3 --micro-batches 4 --halves --costs F=1,I=1,W=1 --output best.csv
   python3 -m minipipe timeline --csv best.csv
   python3 -m minipipe search --greedy --halves --devices 8 --micro-batches 32 --most-alive 8
+  python3 -m minipipe search --greedy --halves --objective span --most-alive 8 --kept-for-W 0.4
 """
 
 
@@ -37,6 +39,16 @@ def add_options(parser):
     parser.add_argument("--halves", action="store_true", help="split each backward into I and W")
     parser.add_argument("--greedy", action="store_true",
                         help="the best that rules of thumb make, or that has a name: no search, no proof")
+    parser.add_argument("--objective", choices=OBJECTIVES, default=OBJECTIVES[0],
+                        help="what is to be small: the makespan, or the longest span of a device, from its "
+                        "first action to its last (default: %(default)s)")
+    parser.add_argument("--stages-per-device", type=int, default=1, metavar="V",
+                        help="stage s is on device s mod K (default: %(default)s)")
+    parser.add_argument("--in-a-v", action="store_true",
+                        help="two stages on each device, the first from device 0 on, the second back to it")
+    parser.add_argument("--kept-for-W", type=float, default=1, metavar="SHARE", dest="kept_for_W",
+                        help="of a micro-batch's activations that a device keeps from I to W; peaks are "
+                        "printed as if it kept all (default: %(default)s, all)")
     parser.add_argument("--most-nodes", type=int, default=20_000, metavar="N",
                         help="give up the proof after so many partial schedules (default: %(default)s)")
     parser.add_argument(
@@ -50,22 +62,57 @@ def run(options):
     most_alive = options.most_alive
     if most_alive and len(most_alive) == 1:
         most_alive = most_alive[0]  # for each device
+    arguments = (*sizes_from(options), costs, most_alive, options.halves)
     if options.greedy:
-        schedule = greedy_schedule(*sizes_from(options), costs, most_alive, options.halves, latency=latency)
+        found, schedule = None, _greedy(options, arguments, latency)
     else:
-        found = best_schedule(
-            *sizes_from(options), costs, most_alive, options.halves, latency, options.most_nodes
-        )
+        _check_that_no_option_needs_greedy(options)
+        found = best_schedule(*arguments, latency, options.most_nodes)
         schedule = found.schedule
+    trace = simulate(schedule, costs, Link(latency))
     print(title_of(schedule))
-    print_trace(simulate(schedule, costs, Link(latency)))
-    if options.greedy:
-        print("\nmade by rules, or by name: whether there is a better one, only a search could say")
-    else:
+    print_trace(trace)
+    if found:
         print_proof(found)
+    else:
+        print_spans(trace)
     if path:
         schedule.to_csv(path)
         print(f"written: {path}")
+
+
+def _greedy(options, arguments, latency):
+    v, placement = options.stages_per_device, None
+    if options.in_a_v:
+        there = range(arguments[0])
+        placement = [*there, *reversed(there)]
+    return greedy_schedule(
+        *arguments, v, placement, latency, kept_for_W=options.kept_for_W, objective=options.objective
+    )
+
+
+def _check_that_no_option_needs_greedy(options):
+    given = {
+        "--objective span": options.objective == "span",
+        "--stages-per-device": options.stages_per_device != 1,
+        "--in-a-v": options.in_a_v,
+        "--kept-for-W": options.kept_for_W != 1,
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise ValueError(
+                f"{name} is not for the search with a proof, which has one stage on each device, keeps all "
+                "until W, and counts the makespan: add --greedy"
+            )
+
+
+def print_spans(trace):
+    spans = [trace.spans_of(device) for device in range(trace.n_devices)]
+    longest = max(of_device[-1].end - of_device[0].start for of_device in spans)
+    busiest = max(trace.busy_ticks())
+    work = f"and its actions take {ticks(busiest)} at most"
+    print(f"{'longest span of a device':40}{ticks(longest)} ticks, {work}")
+    print("\nmade by rules, or by name: whether there is a better one, only a search could say")
 
 
 def print_proof(found):

@@ -12,7 +12,7 @@ NAMES = {"FB": "+whole", "FIW": "+halves"}  # what is added to a name then
 
 
 def named_schedules(request):
-    """Those with one copy of the network that have the placement, the kinds and the room of `request`.
+    """Those with one copy of the network and the placement of `request`, in its kinds.
 
     Where halves are asked for, a backward in one piece becomes its two halves in turn. Where they are not, an
     I becomes a B, and its W is left out. Overlaps are taken apart.
@@ -30,7 +30,7 @@ def named_schedules(request):
             continue
         if schedule.n_copies == 1 and tuple(schedule.placement) == request.placement:
             found.append(schedule)
-    return [schedule for schedule in found if request.keeps_its_limits(schedule)]
+    return found
 
 
 def _in_kinds(schedule, kinds):

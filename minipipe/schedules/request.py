@@ -1,12 +1,15 @@
 """What is asked of a search for a schedule, and how good a schedule is at it."""
 
+import math
+from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..checks import whole_numbers
+from ..checks import real_number, shown, whole_numbers
 from .costs import checked_costs
 from .limits import check_sizes, limits_of
-from .rules import RULES
+
+OBJECTIVES = ("makespan", "span")
 
 
 class Request(NamedTuple):
@@ -16,16 +19,20 @@ class Request(NamedTuple):
     n_microbatches: how many there are.
     kinds: of actions, "FB" or "FIW"; the second one sends the gradient back, the last one frees activations.
     ticks: kind -> ticks on each stage.
-    limits: for each device, how often it can keep the activations of a stage and a micro-batch.
+    keeps: kind -> by how much more its device keeps after it, in whole numbers.
+    limits: for each device, how much it can keep, in the same unit; each of its stages counts by itself.
     latency: ticks of a message between two devices.
+    objective: what is to be small, one of `OBJECTIVES`.
     """
 
     placement: tuple
     n_microbatches: int
     kinds: str
     ticks: dict
+    keeps: dict
     limits: list
     latency: float
+    objective: str
 
     @property
     def n_stages(self):
@@ -37,44 +44,19 @@ class Request(NamedTuple):
         """For each stage but the last, the ticks of a message between it and the next one."""
         return [self.latency if r != after else 0 for r, after in pairwise(self.placement)]
 
-    def keeps_its_limits(self, schedule):
-        """Whether no device of `schedule` keeps more than it may."""
-        for order, limit in zip(schedule.devices, self.limits):
-            alive = 0
-            for action in order:
-                alive += action.alive
-                if alive > limit:
-                    return False
-        return True
-
-    def makespan(self, schedule):
-        """Ticks until the last device of `schedule` is free; each action begins when it can.
-
-        `schedule` has no faults, this placement and these kinds.
-        """
-        ends = {kind: [[None] * self.n_microbatches for _ in self.placement] for kind in self.kinds}
-        free, heads, waiting, lags = [0] * len(self.limits), [0] * len(self.limits), {}, self.lags
-        ready = list(range(len(self.limits)))
-        while ready:
-            device = ready.pop()
-            order = schedule.devices[device]
-            for head in range(heads[device], len(order)):
-                kind, stage, i = order[head]
-                way, start = RULES[kind].way, free[device]
-                source = stage - way
-                if way and 0 <= source < self.n_stages:
-                    end = ends[kind][source][i]
-                    if end is None:
-                        waiting[kind, source, i], heads[device] = device, head
-                        break
-                    start = max(start, end + lags[min(stage, source)])
-                free[device] = ends[kind][stage][i] = start + self.ticks[kind][stage]
-                if (kind, stage, i) in waiting:
-                    ready.append(waiting.pop((kind, stage, i)))
-        return max(free)
+    def in_whole_ticks(self):
+        """(request, unit): the same times in 1 / unit ticks, all whole: nothing is rounded then."""
+        exact = {kind: list(map(Fraction, row)) for kind, row in self.ticks.items()}
+        latency = Fraction(self.latency)
+        unit = math.lcm(latency.denominator, *(cost.denominator for row in exact.values() for cost in row))
+        ticks = {kind: [int(cost * unit) for cost in row] for kind, row in exact.items()}
+        return self._replace(ticks=ticks, latency=int(latency * unit)), unit
 
 
-def request_of(n_devices, n_microbatches, costs, most_alive, halves, latency, v=1, placement=None):
+def request_of(
+    n_devices, n_microbatches, costs, most_alive, halves, latency, v=1, placement=None, kept_for_W=1,
+    objective="makespan",
+):
     """The `Request` that these arguments of `greedy_schedule` make; `ValueError` for what makes no sense."""
     n_devices, n_microbatches, v, latency = check_sizes(n_devices, n_microbatches, v, latency)
     placement = _placement(n_devices, v, placement)
@@ -82,9 +64,14 @@ def request_of(n_devices, n_microbatches, costs, most_alive, halves, latency, v=
     limits = limits_of(most_alive, stages_on, n_microbatches)
     table = checked_costs(costs).table([stages_on[device] for device in placement], [latency])
     costs.bytes_sent(len(placement))
-    kinds = "FIW" if halves else "FB"
-    ticks = {kind: table[kind] for kind in kinds}
-    return Request(tuple(placement), n_microbatches, kinds, ticks, limits, latency)
+    if objective not in OBJECTIVES:
+        raise ValueError(f"objective={shown(objective)} must be one of {', '.join(map(repr, OBJECTIVES))}")
+    kinds, kept = "FIW" if halves else "FB", Fraction(real_number("kept_for_W", kept_for_W, least=0, most=1))
+    whole = kept.denominator
+    keeps = {"F": whole, "B": -whole, "I": kept.numerator - whole, "W": -kept.numerator}
+    ticks, keeps = ({kind: of[kind] for kind in kinds} for of in (table, keeps))
+    limits = [limit * whole for limit in limits]
+    return Request(tuple(placement), n_microbatches, kinds, ticks, keeps, limits, latency, objective)
 
 
 def _placement(n_devices, v, placement):

@@ -2,14 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from heapq import heappop, heappush
-from numbers import Rational
 from typing import NamedTuple
 
 from ..checks import whole_number
 from .actions import Action
 from .costs import Costs
+from .filling import timed
 from .greedy import greedy_answer
 from .request import request_of
 from .rules import before
@@ -76,12 +75,12 @@ def best_schedule(
     most_nodes = whole_number("most_nodes", most_nodes, 1)
     if costs.A is not None or costs.U is not None:
         raise ValueError("the search orders F, B, I and W only: leave A and U out of its costs")
-    whole, unit = _in_whole_ticks(request)
-    known = greedy_answer(whole)
-    found, bound, n_nodes = _search(_Problem(whole), whole.makespan(known), most_nodes)
+    whole, unit = request.in_whole_ticks()
+    known, shortest = greedy_answer(whole)
+    found, bound, n_nodes = _search(_Problem(whole), shortest, most_nodes)
     schedule = found or known
-    proved = bound == whole.makespan(schedule)
-    makespan = request.makespan(schedule)
+    proved = bound == timed(whole, schedule.devices).cost()
+    makespan = timed(request, schedule.devices).cost()
     return Found(schedule, makespan, makespan if proved else bound / unit, proved, n_nodes)
 
 
@@ -251,16 +250,3 @@ def _one_machine(tasks):
             else:
                 makespan = max(makespan, now - tail)
     return makespan
-
-
-def _in_whole_ticks(request):
-    """(request, unit): the same times in 1 / unit ticks, all whole: bounds need no rounding then."""
-    exact = {kind: list(map(_fraction, row)) for kind, row in request.ticks.items()}
-    latency = _fraction(request.latency)
-    unit = math.lcm(latency.denominator, *(cost.denominator for row in exact.values() for cost in row))
-    ticks = {kind: [int(cost * unit) for cost in row] for kind, row in exact.items()}
-    return request._replace(ticks=ticks, latency=int(latency * unit)), unit
-
-
-def _fraction(number):
-    return Fraction(number) if isinstance(number, Rational) else Fraction(float(number))
