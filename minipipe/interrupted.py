@@ -3,10 +3,9 @@
 That is with one line and the status 130. A program that imports minipipe keeps its own way to end.
 """
 
+import _signal as signal  # the module `signal` imports others, which takes as long as all that came before
 import os
-import signal
 import sys
-from pathlib import Path
 
 STATUS = 130  # that of a shell for a program that was interrupted
 
@@ -24,7 +23,7 @@ def is_command_line(program, arguments):
     """
     if program == "-m":
         return arguments[arguments.index("-m") + 1] == "minipipe"
-    return Path(program).stem == "minipipe"
+    return os.path.splitext(os.path.basename(program))[0] == "minipipe"
 
 
 def stop(number, frame):
