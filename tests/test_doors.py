@@ -406,3 +406,45 @@ def test_a_file_of_cifar_is_unpacked_no_further_than_the_original(tmp_path, monk
         (tmp_path / f"{name}.bin").write_bytes(gzip.compress(bytes(3 * 3073)))
     with pytest.raises(ValueError, match="holds 6,147 bytes, expected a multiple of"):
         mp.datasets.cifar10(tmp_path)
+
+
+def test_a_schedule_without_micro_batches_or_stages_is_faulty():
+    for sizes in ((1, 0), (0, 1), (1, -1), (1.5, 1), (1, "2"), (None, 1)):
+        (fault,) = mp.Schedule((), *sizes).faults()
+        assert fault.startswith("a schedule needs at least 1 stage and 1 micro-batch, in whole numbers, not ")
+
+
+def test_no_layer_keeps_the_cache_of_a_micro_batch_between_two_ticks():
+    for name in ("gpipe", "zb-h1"):
+        pipe = pipeline(schedule=name)
+        pipe.start(X, Y)
+        while pipe.tick():
+            assert [one.cache for one in (*pipe.layers, pipe.loss)] == [None] * (len(pipe.layers) + 1)
+        assert [one.cache for one in (*pipe.layers, pipe.loss)] == [None] * (len(pipe.layers) + 1)
+
+
+def test_each_mini_batch_of_a_stream_has_masks_of_its_own():
+    """One stage without a flush is plain SGD, and its t-th mini-batch is the t-th step."""
+    layers = [mp.Linear(2, 8), mp.Dropout(0.5), mp.Linear(8, 1)]
+    pipe = mp.AsynchronousPipeline(layers, mp.MeanSquaredError(), 1, mp.SGD(0.1))
+    net, optimizer = mp.Sequential(layers, mp.MeanSquaredError()), mp.SGD(0.1)
+    costs = []
+    for _ in range(6):
+        costs.append(net.forward_backward(X, Y))
+        net.step(optimizer)
+    assert pipe.train([(X, Y)] * 2) + pipe.train([(X, Y)] * 4) == costs
+    assert np.array_equal(pipe.layers[0].W, net.layers[0].W)
+
+
+def test_a_message_to_a_device_that_is_done_counts_when_it_arrives_there():
+    def sender():
+        yield mp.Compute("work", ticks=2)
+        yield mp.Send("news", np.zeros(10), to=1)
+
+    def done():
+        yield mp.Compute("work")
+
+    holdings = [lambda: {"stash": []}] * 2
+    cluster = mp.Cluster([sender(), done()], None, mp.Link(latency=3), holdings, memory_limit=79)
+    with pytest.raises(mp.MemoryLimitError, match="device 1 holds 80 bytes at tick 5, above its limit of"):
+        cluster.run()

@@ -359,7 +359,7 @@ def test_stages_may_share_a_device():
      "stage 0: B=None must be a number, above 0 ticks"),
     (lambda: mp.Costs.from_text("F"), "'' is not a number: write for instance F=1,B=2.5"),
     (lambda: mp.simulate(Schedule((), 0, 0)),
-     "a schedule needs at least 1 stage and 1 micro-batch, not 0 and 0"),
+     "a schedule needs at least 1 stage and 1 micro-batch, in whole numbers, not 0 and 0"),
     (lambda: Schedule.from_text("1F0 1B0").placement, "no device does 0F0 (missing)"),
 ])
 def test_mistakes_are_answered_with_the_remedy(call, words):

@@ -32,8 +32,11 @@ def faults(schedule, most_alive=None, most_versions=None):
 def wrong_form(schedule):
     """What is wrong with the sizes, `copy_of` and `versions`, which say how to read the actions."""
     n_stages, n_microbatches = schedule.n_stages, schedule.n_microbatches
-    if n_stages < 1 or n_microbatches < 1:
-        yield f"a schedule needs at least 1 stage and 1 micro-batch, not {n_stages} and {n_microbatches}"
+    if not all(isinstance(size, Integral) and size >= 1 for size in (n_stages, n_microbatches)):
+        yield (
+            "a schedule needs at least 1 stage and 1 micro-batch, in whole numbers, not "
+            f"{n_stages!r} and {n_microbatches!r}"
+        )
         return
     copies = schedule.copy_of
     if copies and (len(copies) != n_microbatches or not all(map(_counts, copies))):
