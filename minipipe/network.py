@@ -5,9 +5,9 @@ import copy
 import numpy as np
 
 from .checks import floats, whole_number
-from .functions import sum_in_order
+from .functions import leaves, overflow_refused, sum_in_order
 from .layers import every_layer
-from .layers.layer import checked_layers
+from .layers.layer import checked_layers, finite
 from .layers.skips import skip_routes
 from .layers.through import backward_through, forward_through, prepare_forward
 from .blas import computing
@@ -41,9 +41,12 @@ class Network:
             if layer.tie is not None:
                 _share(self.layers, self.ties[layer.tie], index)
             layer.initialize(np.random.default_rng([seed, index]), dtype)
+            for part in every_layer([layer]):
+                part.index = index
         self._loss = loss
         self.n_steps = 0
         self._gradients = None
+        self._counted = []  # [(layers, their statistics)] of the last mini-batch, until a step takes them
 
     @property
     def layers(self):
@@ -76,15 +79,28 @@ class Network:
         """
         X = checked_inputs(X)
         prepare_forward(every_layer(self.layers), training=False)
-        with computing():
+        with computing(), overflow_refused():
             A = forward_through(self.layers, X, skips={})
         for layer in self.layers:
             layer.cache = None
         return A
 
     def step(self, optimizer):
-        """One update of all parameters by `optimizer`, with the current gradients."""
-        optimizer.update(self.layers, self.gradients)
+        """One update of all parameters by `optimizer`, with the current gradients.
+
+        What the layers have counted in the mini-batch reaches them, too. A refused step moves nothing.
+        """
+        before = [(layer, vars(layer).copy()) for layer in every_layer(self.layers)]
+        try:
+            with overflow_refused():
+                for layers, statistics in self._counted:
+                    commit(layers, statistics)
+            optimizer.update(self.layers, self.gradients)
+        except BaseException:
+            for layer, attributes in before:
+                vars(layer).update(attributes)
+            raise
+        self._counted = []
         self.n_steps += 1
 
     def checked_batch(self, X, Y):
@@ -127,15 +143,17 @@ class Sequential(Network):
     def forward_backward(self, X, Y):
         """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
         X, Y = self.checked_batch(X, Y)
-        self._gradients = None
+        self._gradients, self._counted = None, []
         all_layers = list(every_layer(self.layers))
         prepare_forward(all_layers, training=True, step=self.n_steps)
-        with computing():
+        with computing(), overflow_refused():
             J = self.loss.forward(forward_through(self.layers, X, skips={}), Y)
             gradients = backward_through(self.layers, self.loss.backward(), skips={})[1]
-        self.loss.cache = None
-        commit(all_layers, take_statistics(all_layers))
-        self._gradients = self._with_ties(gradients)
+            self.loss.cache = None
+            statistics = take_statistics(all_layers)
+            gradients = self._with_ties(gradients)
+        check_finite_run(self.loss, J, self.layers, gradients)
+        self._gradients, self._counted = gradients, [(all_layers, statistics)]
         return J
 
     def _with_ties(self, gradients):
@@ -145,6 +163,14 @@ class Sequential(Network):
             for index in indices:
                 gradients[index] = total, gradients[index][1]
         return gradients
+
+
+def check_finite_run(loss, J, layers, gradients):
+    """Raise `FloatingPointError` if the cost of a mini-batch, or a gradient of a layer, is not finite."""
+    finite(loss, np.asarray(J), "the cost")
+    for layer, pair in zip(layers, gradients, strict=True):
+        for gradient in leaves(pair):
+            finite(layer, gradient, "the gradient")
 
 
 def sum_of_tied(parts):
@@ -219,7 +245,7 @@ def checked_inputs(X):
     if X.shape[-1] == 0:
         raise ValueError(f"X has shape {X.shape}, a batch of 0 samples: pass at least 1")
     _check_finite("X", X)
-    return X.astype(np.float64) if X.dtype.kind in "iub" else X
+    return np.ascontiguousarray(X, np.float64 if X.dtype.kind in "iub" else None)
 
 
 def _check_finite(name, array):

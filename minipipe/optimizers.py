@@ -10,6 +10,9 @@ import copy
 import numpy as np
 
 from .checks import listed, real_number
+from .functions import overflow_refused
+from .layers.layer import finite
+from .layers.parameters import parameters_with
 
 __all__ = ["SGD", "Adam", "AdamW", "RMSProp"]
 
@@ -24,7 +27,7 @@ class Optimizer:
         coupled:    g <- g + weight_decay * W                     part of the gradient, so it is remembered
         decoupled:  W <- W - learning_rate * weight_decay * W     on W alone
 
-    then W <- W - step(g). Coupled decay is the gradient of the cost weight_decay/2 * ||W||^2;
+    then W <- W - (the optimizer's step). Coupled decay is the gradient of the cost weight_decay/2 * ||W||^2;
     without momentum the two are the same. Source: Loshchilov and Hutter 2017, arXiv 1711.05101.
 
     The memory, `n_memories` arrays for each parameter that start at 0, belongs to this object, so keep one
@@ -49,23 +52,43 @@ class Optimizer:
         self._learning_rate = real_number("learning_rate", value, above=0)
 
     def update(self, layers, gradients):
-        """Change the parameters of `layers` in place; `gradients` is a list of `(dW, db)`, one per layer.
+        """Give `layers` new parameters; `gradients` is a list of `(dW, db)`, one per layer.
 
-        The gradients stay as they are. Raises `ValueError`, with all parameters as they were,
-        if the gradients do not belong to these layers or the memory belongs to another network.
+        The old parameters and the gradients stay as they are. An update is made as a whole or not at all,
+        memory included. Raises `ValueError` if the gradients do not belong to these layers, or the memory
+        belongs to another network, and `FloatingPointError` if a parameter or the memory would overflow.
         """
-        parameters = _parameters(layers, gradients)
+        parameters = parameters_with(layers, gradients)
         self._check(parameters)
         self._t += 1
-        for key, (W, g) in parameters.items():
-            if key not in self._memory:
-                self._memory[key] = [np.zeros_like(g) for _ in range(self.n_memories)]
-            if self.weight_decay and self.decoupled:
-                W -= self.learning_rate * self.weight_decay * W
-            elif self.weight_decay:
-                g = g + self.weight_decay * W
-            W -= self.step(g, *self._memory[key])
+        try:
+            with overflow_refused():
+                after = {key: self._after(key, *parameter) for key, parameter in parameters.items()}
+        except BaseException:
+            self._t -= 1
+            raise
+        for (_, name, _), (layer, W, _) in after.items():
+            setattr(layer, name, W)
+        self._memory |= {key: memory for key, (_, _, memory) in after.items()}
         self._last_rate = self.learning_rate
+
+    def _after(self, key, layer, W, g):
+        """(layer, its parameter after this update, what is remembered of it then)"""
+        memory = self._memory.get(key) or [np.zeros_like(g) for _ in range(self.n_memories)]
+        new = W
+        if self.weight_decay and self.decoupled:
+            new = W - self.learning_rate * self.weight_decay * W
+        elif self.weight_decay:
+            g = g + self.weight_decay * W
+        step, *remembered = self.step(g, *memory)
+        new = np.subtract(new, step, out=step if step.dtype == W.dtype else None)
+        new = new.astype(W.dtype, copy=False)
+        pairs = zip(remembered, memory, strict=True)
+        remembered = [array.astype(old.dtype, copy=False) for array, old in pairs]
+        finite(layer, new, f"{key[1]} after this update")
+        for array in remembered:
+            finite(layer, array, f"what {type(self).__name__} remembers for {key[1]}")
+        return layer, new, remembered
 
     def fresh(self):
         """An optimizer like this one that has made no update yet."""
@@ -78,10 +101,13 @@ class Optimizer:
         return [arrays for (index, _, _), arrays in self._memory.items() if index in indices]
 
     def step(self, g, *memory):
-        """What to subtract from a parameter with gradient `g`; changes the arrays of `memory` in place."""
+        """(what to subtract from a parameter with gradient `g`, *what to remember instead of `memory`).
+
+        These are new arrays: the first of them takes up the parameter's new value.
+        """
 
     def _check(self, parameters):
-        for (index, name, _), (W, g) in parameters.items():
+        for (index, name, _), (_, W, g) in parameters.items():
             if np.shape(W) != np.shape(g):
                 raise ValueError(
                     f"layer {index}: {name} has shape {np.shape(W)}, "
@@ -89,7 +115,7 @@ class Optimizer:
                 )
         if not self.n_memories:
             return
-        shapes = {key: g.shape for key, (W, g) in parameters.items()}
+        shapes = {key: g.shape for key, (_, _, g) in parameters.items()}
         remembered = {key: arrays[0].shape for key, arrays in self._memory.items()}
         if remembered and remembered != shapes:
             raise ValueError(
@@ -141,14 +167,14 @@ class SGD(Optimizer):
 
     def step(self, g, velocity=None):
         if velocity is None:
-            return self.learning_rate * g
+            return (self.learning_rate * g,)
         if self.rate_inside:
             g = self.learning_rate * g
-            velocity *= self.learning_rate / self._last_rate
-        velocity *= self.momentum
+            velocity = velocity * (self.learning_rate / self._last_rate)
+        velocity = self.momentum * velocity
         velocity += g
         ahead = g + self.momentum * velocity if self.nesterov else velocity
-        return ahead if self.rate_inside else self.learning_rate * ahead
+        return ahead.copy() if self.rate_inside else self.learning_rate * ahead, velocity
 
 
 class RMSProp(Optimizer):
@@ -171,8 +197,12 @@ class RMSProp(Optimizer):
         self.rho, self.epsilon = real_number("rho", rho, least=0, below=1), _checked_epsilon(epsilon)
 
     def step(self, g, v):
-        _move_average(v, self.rho, g * g)
-        return self.learning_rate * g / (np.sqrt(v) + self.epsilon)
+        v = _average(v, self.rho, g * g)
+        root = np.sqrt(v)
+        root += self.epsilon
+        step = self.learning_rate * g
+        step /= root
+        return step, v
 
 
 class Adam(Optimizer):
@@ -213,10 +243,13 @@ class Adam(Optimizer):
 
     def step(self, g, m, v):
         beta1, beta2 = self.betas
-        _move_average(m, beta1, g)
-        _move_average(v, beta2, g * g)
-        root = np.sqrt(v / (1 - beta2**self._t)) + self.epsilon
-        return self.learning_rate / (1 - beta1**self._t) * m / root
+        m, v = _average(m, beta1, g), _average(v, beta2, g * g)
+        root = v / (1 - beta2**self._t)
+        np.sqrt(root, out=root)
+        root += self.epsilon
+        step = self.learning_rate / (1 - beta1**self._t) * m
+        step /= root
+        return step, m, v
 
 
 class AdamW(Adam):
@@ -246,36 +279,11 @@ def checked_optimizer(optimizer):
     return optimizer
 
 
-def _parameters(layers, gradients):
-    """{(index of the layer, "W" or "b", position): (parameter, gradient)}.
-
-    The position counts the parameters of a layer made of layers.
-    """
-    if len(layers) != len(gradients):
-        raise ValueError(
-            f"{len(layers)} layers but {len(gradients)} gradients: pass one pair (dW, db) for each layer"
-        )
-    return {
-        (index, name, position): pair_of_one
-        for index, (layer, pair) in enumerate(zip(layers, gradients))
-        for name, gradient in zip("Wb", pair)
-        for position, pair_of_one in enumerate(_pairs(getattr(layer, name), gradient))
-    }
-
-
-def _pairs(parameter, gradient):
-    """[(parameter, gradient)] of those that have a gradient, from nested tuples of one form."""
-    if gradient is None:
-        return []
-    if isinstance(parameter, tuple):
-        return [pair for parts in zip(parameter, gradient, strict=True) for pair in _pairs(*parts)]
-    return [(parameter, gradient)]
-
-
-def _move_average(average, share, value):
-    """average = share * average + (1 - share) * value, in place."""
-    average *= share
+def _average(before, share, value):
+    """share * before + (1 - share) * value"""
+    average = share * before
     average += (1 - share) * value
+    return average
 
 
 def _checked_epsilon(epsilon):

@@ -1,13 +1,12 @@
 """The training loop, for a `Sequential` and a `Pipeline` alike."""
 
-import math
 import time
 from typing import NamedTuple
 
 import numpy as np
 
 from .checks import whole_number
-from .functions import accuracy, even_slices, leaves
+from .functions import accuracy, even_slices
 from .blas import computing
 
 
@@ -47,8 +46,7 @@ def fit(
     report: called with one line per epoch, which ends with the seconds left; None for silence.
 
     Raises `ValueError` before the first step if the data or the sizes do not fit, and `FloatingPointError`
-    before the step that would use a cost that is not finite; the parameters then are those of the
-    step before.
+    before a step in which anything overflows; the parameters then are those of the step before.
     """
     X, Y = model.checked_batch(X, Y)
     if validation is not None:
@@ -64,7 +62,8 @@ def fit(
         J = 0.0
         with computing():  # once for all steps, rather than once for each
             for batch in batches if progress is None else progress(batches):
-                J += _train_on(model, X[..., order[batch]], Y[..., order[batch]], optimizer, number) / m
+                mini_batch = (np.take(array, order[batch], axis=-1) for array in (X, Y))
+                J += _train_on(model, *mini_batch, optimizer, number) / m
         score = None if validation is None else metric(model.predict(validation[0]), validation[1])
         history.append(Epoch(number, J, score))
         if report is not None:
@@ -88,26 +87,20 @@ def _checked_batches(model, m, batch_size):
 
 def _train_on(model, X, Y, optimizer, number):
     """One step; the sum of the samples' costs, which is m times their mean."""
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused in a sentence
+    try:
         J = model.forward_backward(X, Y)
-    if not (math.isfinite(_as_float(J)) and all(map(_is_finite, leaves(model.gradients)))):
+        cost = _as_float(J)
+        model.step(optimizer)
+    except FloatingPointError as error:
         raise FloatingPointError(
-            f"the cost became {_as_float(J)} in epoch {number}, or a gradient is not finite: "
-            "the parameters are those of the step before; "
-            f"try a learning_rate below {optimizer.learning_rate}, or smaller numbers as data"
-        )
-    total = _as_float(J) * X.shape[-1]
-    model.step(optimizer)
-    return total
+            f"epoch {number}: {error}. The learning_rate is {optimizer.learning_rate}; "
+            "the parameters are those of the step before"
+        ) from None
+    return cost * X.shape[-1]
 
 
 def _as_float(J):
-    """A rational number beyond all floats becomes infinite."""
     try:
         return float(J)
     except OverflowError:
-        return math.inf
-
-
-def _is_finite(gradient):
-    return gradient.dtype == object or np.isfinite(gradient).all()
+        raise FloatingPointError("the cost is a rational number beyond all floats") from None

@@ -141,6 +141,27 @@ def networks_with(draw, name):
 
 
 @st.composite
+def neighbours_of(draw, name):
+    """`Data` for this layer of `every_layer.LAYERS` directly between two Linear, which act at each position.
+
+    A layer that takes tokens is the first, and has one behind it.
+    """
+    layer, shape = LAYERS[name]
+    rng, m = np.random.default_rng(draw(st.integers(0, 999))), draw(st.integers(2, 9))
+    output_shape = layer.output_shape((*shape, m))
+    layers = [layer, mp.Linear(output_shape[0], 2)]
+    if name in BEGIN_WITH_TOKENS:
+        X = rng.integers(0, BEGIN_WITH_TOKENS[name], (*shape, m))
+    else:
+        layers.insert(0, mp.Linear(1, shape[0]))
+        X = rng.standard_normal((1, *shape[1:], m))
+    layers = mp.Sequential(layers, None).layers
+    has_batch_norm = any(isinstance(layer, mp.BatchNorm) for layer in every_layer(layers))
+    Y = rng.standard_normal((2, *output_shape[1:]))
+    return Data(layers, X, Y, m // 2 if has_batch_norm else m, has_batch_norm)
+
+
+@st.composite
 def cases_with_skips(draw, layers=("linear", "bend", "normal", "drop", "block")):
     """Networks with one to four skip connections by name, of both kinds, that may nest, overlap,
     and cross any cut; often with tied weights. The width changes with each Join by concatenation,

@@ -44,6 +44,7 @@ LAYERS = {  # name: (layer, shape of a sample), where a Join has two samples
     "Flatten": (mp.Flatten(), (2, 5, 7)),
     "Reshape": (mp.Reshape((7, 2, 5)), (2, 5, 7)),
     "Pad": (mp.Pad([(0, 1), 2]), (2, 5, 7)),
+    "Pad of one place": (mp.Pad([(1, 0)]), (3, 1)),
     "MaxPool1d": (mp.MaxPool1d(3), (2, 7)),
     "MaxPool2d": (mp.MaxPool2d(2), (2, 5, 7)),
     "MaxPool2d, overlapping": (mp.MaxPool2d(3, stride=2, padding=1), (2, 5, 7)),

@@ -44,6 +44,20 @@ def running(model):
     ]
 
 
+class Still(mp.SGD):
+    """It leaves the parameters as they are, so that a step only hands over the statistics."""
+
+    def update(self, layers, gradients):
+        pass
+
+
+def train(model, X, Y):
+    """A mini-batch and a step."""
+    J = model.forward_backward(X, Y)
+    model.step(Still(1))
+    return J
+
+
 def equal(left, right):
     return all(
         np.array_equal(a, b) and a.dtype == b.dtype
@@ -93,7 +107,7 @@ def test_running_statistics_are_those_of_the_whole_mini_batch(data, m):
     for size in (m, data.draw(st.integers(2 * n_microbatches, m))):
         X, Y = mini_batch(size)
         expected = by_loops(pipe, X)
-        pipe.forward_backward(X, Y)
+        train(pipe, X, Y)
         assert equal(running(pipe), expected)
 
 
@@ -101,8 +115,8 @@ def test_sequential_counts_its_one_batch():
     whole, pipe = mp.Sequential(pipeline(1).layers, mp.MeanSquaredError()), pipeline(1)
     for size in (5, 3):
         X, Y = mini_batch(size)
-        whole.forward_backward(X, Y)
-        pipe.forward_backward(X, Y)
+        train(whole, X, Y)
+        train(pipe, X, Y)
     assert equal(running(whole), running(pipe))
 
 
@@ -129,7 +143,7 @@ def test_running_statistics_have_the_same_bits_in_all_schedules_and_partitions(d
     one = pipeline(n_microbatches, [6], "gpipe", False, dtype)
     other = pipeline(n_microbatches, partition, schedule, recompute, dtype)
     for model in (one, other):
-        model.forward_backward(X, Y)
+        train(model, X, Y)
     assert equal(running(one), running(other))
 
 
@@ -137,14 +151,17 @@ def test_running_statistics_have_the_same_bits_in_all_schedules_and_partitions(d
 def test_stepping_past_the_end_counts_once(recompute):
     X, Y = mini_batch(6)
     whole, stepped = pipeline(3, recompute=recompute), pipeline(3, recompute=recompute)
-    whole.forward_backward(X, Y)
+    train(whole, X, Y)
     before = running(stepped)
     stepped.start(X, Y)
     while stepped.tick():
         assert equal(running(stepped), before)
     for _ in range(3):
         stepped.tick()
-    assert equal(running(stepped), running(whole))
+    assert equal(running(stepped), before)
+    for _ in range(2):
+        stepped.step(Still(1))
+        assert equal(running(stepped), running(whole))
 
 
 def too_large(pipe):
@@ -194,13 +211,13 @@ def test_a_run_that_does_not_come_to_its_end_counts_nothing_and_leaves_nothing_b
     fail(pipe)
     assert equal(running(pipe), before)
     for model in (pipe, fresh):
-        model.forward_backward(*mini_batch(7, np.float64))
+        train(model, *mini_batch(7, np.float64))
     assert equal(running(pipe), running(fresh))
 
 
 def test_predictions_use_the_running_statistics_and_change_nothing():
     pipe = pipeline(2)
-    pipe.forward_backward(*mini_batch(6))
+    train(pipe, *mini_batch(6))
     before, X = running(pipe), mini_batch(5)[0]
     A = X
     for layer in pipe.layers:
@@ -211,6 +228,26 @@ def test_predictions_use_the_running_statistics_and_change_nothing():
             A = layer.copy().forward(A)
     assert np.array_equal(pipe.predict(X), A) and equal(running(pipe), before)
     assert np.array_equal(pipe.predict(X[:, 1:2]), A[:, 1:2])
+
+
+def on_one_device(n_microbatches):
+    return mp.Sequential(pipeline(n_microbatches).layers, mp.MeanSquaredError())
+
+
+@pytest.mark.parametrize("make", [pipeline, on_one_device])
+def test_statistics_wait_for_the_step(make):
+    """A second mini-batch replaces those of the first, and predictions see them after the step."""
+    model, only_second = make(2), make(2)
+    first, second = mini_batch(6), mini_batch(5, seed=1)
+    train(only_second, *second)
+    before, A = running(model), model.predict(first[0])
+    for batch in (first, second):
+        model.forward_backward(*batch)
+        assert equal(running(model), before) and np.array_equal(model.predict(first[0]), A)
+    model.step(Still(1))
+    assert equal(running(model), running(only_second))
+    assert np.array_equal(model.predict(first[0]), only_second.predict(first[0]))
+    assert not np.array_equal(model.predict(first[0]), A)
 
 
 @pytest.mark.parametrize("n_microbatches", [1, 4, 7])
@@ -229,7 +266,7 @@ def test_numbers_far_from_0_lose_no_digits_of_their_variance(n_microbatches):
     X = 1e6 + np.random.default_rng(0).standard_normal((1, N))
     layers = [mp.BatchNorm(1, momentum=1), mp.Linear(1, 1)]
     pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, n_microbatches)
-    pipe.forward_backward(X, np.zeros((1, N)))
+    train(pipe, X, np.zeros((1, N)))
     numbers = list(rational(X).flat)
     mean = sum(numbers) / N
     M2 = sum((number - mean) ** 2 for number in numbers)

@@ -198,7 +198,7 @@ def test_a_run_that_fails_in_an_order_with_updates_leaves_the_parameters():
     pipe.train([mini_batch(16)])
     before = [layer.W.copy() for layer in pipe.layers if layer.W is not None]
     X, Y = mini_batch(16)
-    with pytest.raises(FloatingPointError, match="the costs became"), np.errstate(all="ignore"):
+    with pytest.raises(FloatingPointError, match=r"MeanSquaredError\(\): the cost is not finite"):
         pipe.forward_backward(X, Y * 1e300)
     assert equal([layer.W for layer in pipe.layers if layer.W is not None], before) and pipe.n_steps == 1
     schedule = with_updates(build("1f1b", 4, 8))

@@ -15,15 +15,18 @@ from cases import (
     cuts,
     eighths,
     every_setting,
+    neighbours_of,
     networks_with,
     valid_schedules,
 )
-from every_layer import ALONE
+from every_layer import ALONE, BEGIN_WITH_TOKENS, LAYERS, ready, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.functions import leaves
+from minipipe.layers.layer import Layer
+from minipipe.layers.through import backward_input_through, forward_through
 from minipipe.verification import equals_full_batch, equals_same_groups, same_bits, share_of_bound
 
 
@@ -116,6 +119,47 @@ def test_every_layer_between_others_has_the_same_bits_in_any_cut(name, data, dty
     drawn = data.draw(networks_with(name))
     layers, X, Y = drawn.converted(dtype)
     assert same_bits(drawn_pipeline(data, layers, mp.MeanSquaredError(), drawn.n_microbatches), X, Y)
+
+
+@pytest.mark.parametrize("name", ALONE)
+@settings(max_examples=10)
+@given(data=st.data(), dtype=st.sampled_from([np.float32, np.float64]))
+def test_every_layer_next_to_every_cut_has_the_same_bits(name, data, dtype):
+    """Between two products, which round a view with gaps in another way than a copy of it."""
+    drawn = data.draw(neighbours_of(name))
+    layers, X, Y = drawn.converted(dtype)
+    assert same_bits(drawn_pipeline(data, layers, mp.MeanSquaredError(), drawn.n_microbatches), X, Y)
+
+
+class WithGaps(Layer):
+    """Hands on what it gets, as a view of an array of twice the size; `met` has what it got."""
+
+    def __init__(self):
+        self.met = []
+
+    def forward(self, A_prev):
+        self.met.append(A_prev)
+        return tree(lambda A: A.repeat(2, axis=-1)[..., ::2], A_prev)
+
+    backward_input = forward
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_a_layer_hands_on_lies_in_one_piece_forward_and_backward(name):
+    """A user's layer, too: as it would arrive behind a cut."""
+    layer, A_prev, dZ = ready(name)
+    around = [WithGaps() for _ in range(4)]
+    layers, skips = [*around[:2], layer, *around[2:]], {}
+    if layer.join:
+        A_prev, skips["skip"] = A_prev
+    forward_through(layers, A_prev, skips)
+    if layer.fork:
+        dZ, skips["skip"] = dZ
+    gradients = tree(lambda dZ: dZ.repeat(2, axis=-1)[..., ::2], dZ)
+    backward_input_through(layers, gradients, skips, True, lambda index, dZ: None)
+    met = [array for spy in around for array in leaves(spy.met)]
+    assert len(met) == 8 - 2 * (name in BEGIN_WITH_TOKENS)
+    assert all(array.flags.c_contiguous for array in met)
 
 
 def drawn_pipeline(data, layers, loss, most):

@@ -34,6 +34,8 @@ class ReLU(Elementwise):
     array([[0., 2.]])
     """
 
+    can_overflow = False
+
     def forward(self, Z):
         self.cache = Z > 0
         return masked(Z, self.cache)
@@ -52,6 +54,8 @@ class Sigmoid(Elementwise):
     array([[0. , 0.5]])
     """
 
+    can_overflow = False
+
     def forward(self, Z):
         self.cache = sigmoid(Z)
         return self.cache
@@ -66,6 +70,8 @@ class Tanh(Elementwise):
     >>> Tanh().forward(np.array([[0.0]]))
     array([[0.]])
     """
+
+    can_overflow = False
 
     def forward(self, Z):
         self.cache = np.tanh(Z)
@@ -86,6 +92,7 @@ class LeakyReLU(Elementwise):
     array([[-0.5,  2. ]])
     """
 
+    can_overflow = False
     arguments = "({0.negative_slope})"
 
     def __init__(self, negative_slope=0.01):
@@ -106,6 +113,8 @@ class Softplus(Elementwise):
     array([[   0., 1000.]])
     """
 
+    can_overflow = False
+
     def forward(self, Z):
         self.cache = sigmoid(Z)
         return Z * (Z > 0) + np.log1p(np.exp(-abs(Z)))
@@ -120,6 +129,8 @@ class SiLU(Elementwise):
     >>> SiLU().forward(np.array([[-1000.0, 0.0, 1000.0]])) + 0
     array([[   0.,    0., 1000.]])
     """
+
+    can_overflow = False
 
     def forward(self, Z):
         S = sigmoid(Z)
@@ -143,6 +154,8 @@ class GELU(Elementwise):
     >>> GELU().forward(np.array([[-1e30, 0.0, 1e30]])) + 0
     array([[0.e+00, 0.e+00, 1.e+30]])
     """
+
+    can_overflow = False
 
     def forward(self, Z):
         c, k, ten = (constant(value, Z) for value in (math.sqrt(2 / math.pi), 0.044715, 10))
@@ -169,6 +182,8 @@ class Softmax(Layer):
     array([[0.5, 1. ],
            [0.5, 0. ]])
     """
+
+    can_overflow = False
 
     def forward(self, Z):
         exponentials = np.exp(Z - Z.max(axis=0, keepdims=True))

@@ -13,6 +13,7 @@ from .activations import GELU
 from .blocks import Block, Chain, Residual
 from .dropout import Dropout
 from .initialization import he, xavier
+from .layer import finite
 from .linear import Linear
 from .normalization import LayerNorm
 
@@ -61,7 +62,8 @@ class MultiHeadAttention(Block):
         self.output_shape(A_prev.shape)
         *inputs, output = self.layers
         Q, K, V = (self._by_head(layer.forward(A_prev)) for layer in inputs)
-        P = self._shares(np.swapaxes(K, 2, 3) @ Q * self._scale(Q))
+        S = finite(self, np.swapaxes(K, 2, 3) @ Q * self._scale(Q), "the product of its keys and queries")
+        P = self._shares(S)
         self.kept = Q, K, V, P
         return output.forward(self._joined(V @ P))
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..functions import shape_of, sum_in_order
 from .layer import Layer, every_layer
+from .through import forward_through, in_one_piece
 
 
 class Block(Layer):
@@ -125,20 +126,20 @@ class Chain(Block):
     [(3, 2), None, (1, 3)]
     """
 
+    can_overflow = False  # its layers are asked one by one
+
     def __init__(self, *layers):
         super().__init__(layers)
 
     def through(self, A_prev):
         self.kept = shape_of(A_prev)
-        for layer in self.layers:
-            A_prev = layer.forward(A_prev)
-        return A_prev
+        return forward_through(self.layers, A_prev, skips={})
 
     def derivatives(self, dZ):
         of_layers = []
         for layer in reversed(self.layers):
             of_layers.append(dZ)
-            dZ = layer.backward_input(dZ)
+            dZ = in_one_piece(layer.backward_input(dZ))
         return dZ, of_layers[::-1]
 
     def output_shape(self, shape):

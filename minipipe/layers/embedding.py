@@ -39,6 +39,7 @@ class Embedding(Vectors):
            [1., 1.]])
     """
 
+    can_overflow = False
     arguments = "({0.n_tokens}, {0.d})"
 
     def __init__(self, n_tokens, d, tie=None):

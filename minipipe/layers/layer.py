@@ -5,7 +5,7 @@ import copy
 import numpy as np
 
 from ..checks import listed, shown
-from ..functions import shape_of
+from ..functions import is_finite, shape_of
 
 
 class Layer:
@@ -47,6 +47,8 @@ class Layer:
     arguments = "()"     # of the repr, where {0.name} stands for an attribute of the layer
     statistics = None    # what a forward in training has counted, for `commit` at the end of the mini-batch
     training, step, first_sample = True, 0, 0
+    index = None         # in its network's list, as errors name it; layers within a layer have its own
+    can_overflow = True  # whether finite numbers may become too large in a forward
 
     def initialize(self, rng, dtype=np.float64):
         """Draw W, if it is still missing, from `rng`, a `numpy.random.Generator`; b then is 0."""
@@ -143,6 +145,27 @@ class Layer:
 
     def __repr__(self):
         return type(self).__name__ + self.arguments.format(self)
+
+
+def finite(owner, numbers, what):
+    """`numbers`, if they are finite; else `FloatingPointError`.
+
+    owner: the layer or loss that has computed them.
+    what: what they are to it.
+    """
+    if is_finite(numbers):
+        return numbers
+    largest = float(np.finfo(numbers.dtype).max)
+    raise FloatingPointError(
+        f"{name_of(owner)}: {what} is not finite, since {numbers.dtype} ends at {largest:.2g}: "
+        "use smaller numbers as data, a lower learning_rate or wider floats"
+    )
+
+
+def name_of(owner):
+    """What errors call a layer or a loss."""
+    index = getattr(owner, "index", None)
+    return repr(owner) if index is None else f"layer {index}, {owner!r}"
 
 
 def every_layer(layers):

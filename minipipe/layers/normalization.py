@@ -9,7 +9,7 @@ import numpy as np
 
 from ..checks import real_number, whole_number
 from ..functions import constant
-from .layer import Layer, as_dtype_of
+from .layer import Layer, as_dtype_of, finite
 
 
 class Normalization(Layer):
@@ -43,7 +43,7 @@ class Normalization(Layer):
         grouped, axes = self.groups(A_prev)
         mean = grouped.mean(axis=axes, keepdims=True)
         centred = grouped - mean
-        var = (centred * centred).mean(axis=axes, keepdims=True)
+        var = finite(self, (centred * centred).mean(axis=axes, keepdims=True), "the variance of its input")
         inverse = 1 / np.sqrt(var + constant(self.epsilon, var))
         X = (centred * inverse).reshape(A_prev.shape)
         self.cache = X, inverse
@@ -133,7 +133,7 @@ class BatchNorm(Normalization):
     and the gradient, are those of the micro-batches and not of the full batch: GPipe's rule.
     With n numbers in a group, n must be at least 2.
 
-    Elsewhere `running_mean` and `running_var` (n, 1) take their place. At the end of each mini-batch, once,
+    Elsewhere `running_mean` and `running_var` (n, 1) take their place. With the step after each mini-batch,
 
         running <- (1 - momentum) * running + momentum * (value of the whole mini-batch)
 
@@ -190,7 +190,8 @@ class BatchNorm(Normalization):
         for name, value in (("running_mean", moments.mean), ("running_var", moments.M2 / (moments.n - 1))):
             running = getattr(self, name)
             share = constant(self.momentum, value)
-            setattr(self, name, ((1 - share) * running + share * value).astype(running.dtype))
+            moved = ((1 - share) * running + share * value).astype(running.dtype)
+            setattr(self, name, finite(self, moved, name))
 
 
 class Moments(NamedTuple):

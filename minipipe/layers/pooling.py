@@ -80,6 +80,8 @@ class MaxPool(Pool):
     2007, CVPR.
     """
 
+    can_overflow = False
+
     def forward(self, A_prev):
         """`cache` has, for each window, the offset of its largest number, counted in the order of reading."""
         shape = self.output_shape(A_prev.shape)

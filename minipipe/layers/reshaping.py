@@ -12,6 +12,8 @@ from .layer import Layer
 class Rearranged(Layer):
     """The same numbers in another shape: each keeps its value, and so does its derivative."""
 
+    can_overflow = False
+
     def forward(self, A_prev):
         self.cache = A_prev.shape
         return A_prev.reshape(self.output_shape(A_prev.shape))
@@ -73,6 +75,7 @@ class Pad(Layer):
            [0., 0., 0., 0.]])
     """
 
+    can_overflow = False
     arguments = "({0.widths})"
 
     def __init__(self, widths):

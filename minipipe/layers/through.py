@@ -1,6 +1,9 @@
 """Forward and backward through consecutive layers, as networks and stages do it."""
 
+import numpy as np
+
 from ..functions import leaves
+from .layer import finite
 
 
 def prepare_forward(layers, training, step=0, first_sample=0):
@@ -15,14 +18,34 @@ def prepare_forward(layers, training, step=0, first_sample=0):
         layer.training, layer.step, layer.first_sample = training, step, first_sample
 
 
-def forward_through(layers, A, skips, call=lambda layer, A: layer.forward(A)):
+def in_one_piece(A):
+    """`A`, or a copy of it if it is a view with gaps; so of each array in a tuple; None stays None.
+
+    BLAS rounds a product of the same numbers differently where they lie differently. Across a cut they arrive
+    in one piece, as every message does; so whatever a layer hands on is in one piece, too.
+    """
+    if isinstance(A, tuple):
+        return tuple(map(in_one_piece, A))
+    return A if A is None or A.flags.c_contiguous else np.ascontiguousarray(A, like=A)
+
+
+def handed_on(layer, A_prev):
+    """The output of `layer`, in one piece; `FloatingPointError` if it overflows."""
+    A = in_one_piece(layer.forward(A_prev))
+    if layer.can_overflow:
+        for part in leaves(A):
+            finite(layer, part, "its output")
+    return A
+
+
+def forward_through(layers, A, skips, call=handed_on):
     """A after consecutive layers.
 
     layers: a list of them.
     A: what goes into the first.
     skips: {name: what a Fork has put aside}, which Forks fill and Joins empty.
-    call: what happens at each layer; with `layer.output_shape(A)` instead of `layer.forward(A)`, shapes go
-        the same way.
+    call: what happens at each layer; with `layer.output_shape(A)` instead of `handed_on`, shapes go the same
+        way.
     """
     for layer in layers:
         if layer.join is not None:
@@ -64,11 +87,12 @@ def backward_input_through(layers, dA, skips, wants_dX, then):
         first = next(with_parameters, len(layers))
         for layer in layers[:first]:
             layer.cache = None
+    dA = in_one_piece(dA)
     for index in reversed(range(first, len(layers))):
         layer = layers[index]
         if layer.fork is not None:
             dA = dA, skips.pop(layer.fork)
-        dA_prev = layer.backward_input(dA) if index > first or wants_dX else None
+        dA_prev = in_one_piece(layer.backward_input(dA)) if index > first or wants_dX else None
         then(index, dA)
         if layer.join is not None:
             dA_prev, skips[layer.join] = dA_prev

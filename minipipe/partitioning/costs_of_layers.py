@@ -9,7 +9,7 @@ import numpy as np
 from ..description import describe, parameters_of_layers, without_samples
 from ..layers import every_layer
 from ..layers.layer import checked_layers
-from ..layers.through import backward_input_through, forward_through, prepare_forward
+from ..layers.through import backward_input_through, forward_through, handed_on, prepare_forward
 from ..network import Network, take_statistics
 from ..blas import computing
 from .integers import checked
@@ -134,7 +134,7 @@ def _one_round(network, X, Y):
         return laps[-1] - laps[-2]
 
     def forward(layer, A):
-        A = layer.forward(A)
+        A = handed_on(layer, A)
         F.append(lap())
         return A
 

@@ -1,13 +1,13 @@
 """The pipeline: a network cut into stages, run by a schedule on a cluster."""
 
 import copy
-import math
 
 import numpy as np
 
 from ..cluster import Link, links_between
 from ..checks import bytes_of_memory, whole_number
-from ..network import Network
+from ..layers.layer import finite
+from ..network import Network, check_finite_run
 from ..optimizers import checked_optimizer
 from ..partitioning.partition import counts_of, cut
 from ..schedules import Costs
@@ -132,7 +132,7 @@ class Pipeline(Network):
         batches: a list of (X, Y), as for `forward_backward`.
 
         With an asynchronous schedule, all of them go through the pipeline in one run; with another, each is a
-        run of its own. Raises `FloatingPointError` if a cost is not finite; the parameters are then those
+        run of its own. Raises `FloatingPointError` if anything overflows; the parameters are then those
         before that run.
         """
         if self._optimizers is None:
@@ -195,11 +195,9 @@ class Pipeline(Network):
         """A list over the layers of `(dW, db)`, summed over the micro-batches of the last mini-batch."""
         if self._gradients is None:
             self._loaded_run().check()
-            if self._optimizers is not None:
-                raise RuntimeError(
-                    f"the updates in the order of {self.schedule.name!r} have used the gradients up"
-                )
-            self._gradients = [pair for stage in self.stages for pair in stage.gradients()]
+            raise RuntimeError(
+                f"the updates in the order of {self.schedule.name!r} have used the gradients up"
+            )
         return self._gradients
 
     @property
@@ -236,7 +234,7 @@ class Pipeline(Network):
         """
         if self._run is not None and not self._committed:
             self._run.restore()
-        self._gradients, self._committed, self._run = None, False, None
+        self._gradients, self._counted, self._committed, self._run = None, [], False, None
         if self._wires is None or self._wires.schedule != order:
             self._wires, self._memory_of = Wires(order, self._skips_across_stages()), {}
 
@@ -249,22 +247,26 @@ class Pipeline(Network):
         )
 
     def _commit(self):
-        """Once for each run that came to its end: what it has found reaches the layers."""
+        """Once for each run that came to its end: its gradients wait for a step, or its updates count."""
         if self._committed:
             return
+        self._run.or_restore(self._check_finite)
         if self._optimizers is None:
-            for stage in self.stages:
-                stage.commit()
+            self._gradients = self._summed_gradients()
+            self._counted = [(stage.parts, stage.totals.statistics()) for stage in self.stages]
         else:
-            costs = self.stages[-1].costs
-            if not all(map(math.isfinite, costs)):
-                self._run.restore()
-                raise FloatingPointError(
-                    f"the costs became {costs}: the parameters are those before; try a lower learning_rate"
-                )
             self._optimizers = [stage.optimizer for stage in self.stages]
-            self.n_steps += len(costs)
+            self.n_steps += len(self.stages[-1].costs)
         self._committed = True
+
+    def _check_finite(self):
+        if self._optimizers is None:
+            check_finite_run(self.loss, self.stages[-1].cost(), self.layers, self._summed_gradients())
+        for J in self.stages[-1].costs:
+            finite(self.loss, np.asarray(J), "the cost")
+
+    def _summed_gradients(self):
+        return [pair for stage in self.stages for pair in stage.gradients()]
 
     def _loaded_run(self):
         if self._run is None:

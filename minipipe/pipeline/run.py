@@ -5,6 +5,7 @@ import copy
 from ..blas import computing
 from ..cluster import Compute
 from ..engines import Threads
+from ..functions import overflow_refused
 from .holdings import Holdings, joined
 from .program import cluster_of, programs_of
 from .wires import MAIN
@@ -49,18 +50,28 @@ class Run:
 
     def to_the_end(self):
         """Run all programs to their end. If that fails, the parameters are those before the run."""
-        self._or_restore(self.cluster.run)
+        self.or_restore(self.cluster.run)
 
     def tick(self):
         """Move every device by one tick; returns whether there is more to do. If that fails, as above."""
         self._check_not_failed()
-        return self._or_restore(self.cluster.tick)
+        return self.or_restore(self.cluster.tick)
 
     def check(self):
         """`RuntimeError` unless the run has come to its end."""
         self._check_not_failed()
         if not self.cluster.done:
             raise RuntimeError("the mini-batch is not finished: call tick() until it returns False")
+
+    def or_restore(self, go_on):
+        """What `go_on()` returns; if it fails, so has the run, and the parameters are those before it."""
+        try:
+            with computing(), overflow_refused():
+                return go_on()
+        except BaseException as error:
+            self.cluster.failure = error
+            self.restore()
+            raise
 
     def restore(self):
         """Leave the stages as they were before the run."""
@@ -72,14 +83,6 @@ class Run:
             raise RuntimeError(
                 f"the mini-batch has stopped with an error ({self.cluster.failure!r}): start it again"
             )
-
-    def _or_restore(self, go_on):
-        try:
-            with computing():
-                return go_on()
-        except BaseException:
-            self.restore()
-            raise
 
     def _perform(self, action, inputs):
         """For `program`: an action is one Compute."""

@@ -118,11 +118,9 @@ class Stage:
     def update(self, i):
         """W <- W - (the optimizer's step), by the gradients of the mini-batch whose last micro-batch is i.
 
-        The optimizer writes into copies, the next version, so that the one before stays for those who
-        need it.
+        The optimizer makes new arrays, the next version, so that the one before stays for those who need it.
         """
-        newest = self.versions[self.versions.newest]
-        self._use([None if array is None else array.copy() for array in newest])
+        self._use(self.versions[self.versions.newest])
         self.optimizer.update(self.layers, self.gradients(i))
         self.commit(i)
         if self.loss is not None:

@@ -1,0 +1,29 @@
+"""The parameters of a list of layers, one by one, with their gradients."""
+
+
+def parameters_with(layers, gradients):
+    """{(index of the layer, "W" or "b", position): (the layer that has it, the parameter, its gradient)}.
+
+    The position counts the parameters of a layer made of layers.
+
+    gradients: a list of `(dW, db)`, one per layer; `ValueError` for another number of them.
+    """
+    if len(layers) != len(gradients):
+        raise ValueError(
+            f"{len(layers)} layers but {len(gradients)} gradients: pass one pair (dW, db) for each layer"
+        )
+    return {
+        (index, name, position): (owner, getattr(owner, name), gradient)
+        for index, (layer, pair) in enumerate(zip(layers, gradients))
+        for name, of_layer in zip("Wb", pair)
+        for position, (owner, gradient) in enumerate(_owners(layer, of_layer))
+    }
+
+
+def _owners(layer, gradient):
+    """[(layer, gradient)] of those that have a gradient: a layer, or those that it is made of."""
+    if gradient is None:
+        return []
+    if isinstance(gradient, tuple):
+        return [pair for parts in zip(layer.layers, gradient, strict=True) for pair in _owners(*parts)]
+    return [(layer, gradient)]
