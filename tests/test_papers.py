@@ -3,7 +3,9 @@ to counted ticks.
 """
 
 import math
+import time
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from minipipe.papers import (
     TORCHGPIPE,
     TPU_V2,
     TPU_V3,
+    ZERO_BUBBLE,
     blocks_that_fit,
     chimera_table,
     costs_of,
@@ -34,6 +37,8 @@ from minipipe.papers import (
     table_3,
     torchgpipe_table,
     transformer_family,
+    zero_bubble_span,
+    zero_bubble_table,
 )
 from minipipe.papers.largest import MEMORY_UNIT, Largest, _estimate
 from minipipe.papers.networks import without_numbers
@@ -46,7 +51,7 @@ from minipipe.papers.throughput import (
     stages_for,
 )
 from minipipe.partitioning import histogram
-from minipipe.schedules import gpipe, with_recompute
+from minipipe.schedules import gpipe, greedy_schedule, with_recompute
 
 PARAMETERS = [
     81_505_540, 319_024_120, 542_734_840, 1_055_832_376, 1_844_858_344,
@@ -334,9 +339,58 @@ def test_hardware_has_units_sources_and_links():
         row.link(tick=0)
 
 
-def test_the_command_prints_every_cell(capsys):
+@cache
+def rates(*rows):
+    """Those of some rows of Zero Bubble's tables, by column."""
+    return {(row, rate.column): rate for row in rows for rate in zero_bubble_table([ZERO_BUBBLE[row]])}
+
+
+def test_zero_bubbles_schedules_with_a_name_have_the_published_rates_to_all_four_digits():
+    named = [rate for rate in rates(0, 1, 2, 3).values() if rate.column in ("1F1B", "ZB-H1", "ZB-H2")]
+    assert len(named) == 12 and all(f"{rate.found:.4f}" == f"{rate.published:.4f}" for rate in named)
+
+
+def test_searched_schedules_reach_the_published_rates_in_the_published_memory():
+    """None is more than 0.0004 above, the first ZB-2p 0.0003 above its bound."""
+    searched = {key: rate for key, rate in rates(0, 1, 2, 3).items() if rate.column in ("ZB-1p", "ZB-2p")}
+    assert [f"{rate.found:.4f}" for rate in searched.values()] == [
+        "0.1585", "0.0436", "0.1242", "0.0034", "0.0025", "0.0062"
+    ]
+    assert all(rate.difference < 0.0004 for rate in searched.values())
+    row = ZERO_BUBBLE[0]
+    times = row.T_F, row.T_B, row.T_W
+    work, bounds = row.m * sum(times), [zero_bubble_span(8, 24, *times, row.T_comm, k) for k in (24, 16)]
+    assert [f"{1 - work / bound:.4f}" for bound in bounds] == ["0.0433", "0.1015"]
+    assert searched[0, "ZB-2p"].found >= 1 - work / bounds[0]
+
+
+def test_where_all_is_kept_until_w_the_search_reaches_the_bound_of_that_memory():
+    """16 micro-batches alive: the last device can put off 16 W."""
+    row = ZERO_BUBBLE[0]
+    costs, link = costs_of(row.T_F, row.T_B, row.T_W, row.T_comm)
+    greedy = greedy_schedule(8, 24, costs, 16, halves=True, latency=row.T_comm, objective="span")
+    trace = mp.simulate(greedy.validate(16), costs, link)
+    longest = max(trace.spans_of(r)[-1].end - trace.spans_of(r)[0].start for r in range(8))
+    bound = zero_bubble_span(8, 24, row.T_F, row.T_B, row.T_W, row.T_comm, put_off=16)
+    assert longest == pytest.approx(bound, rel=1e-13)  # some 600 additions, each rounded by 2^-53 of the sum
+    for_makespan = greedy_schedule(8, 24, costs, 16, halves=True, latency=row.T_comm)
+    assert mp.simulate(for_makespan, costs, link).makespan < trace.makespan
+
+
+@pytest.mark.slow
+def test_zb_v_is_found_within_two_thousandths_of_the_published_rate():
+    begin = time.process_time()
+    found = {row: rates(row)[row, "ZB-V"] for row in (4, 5)}
+    assert time.process_time() - begin < 120
+    assert [f"{rate.difference:+.4f}" for rate in found.values()] == ["+0.0015", "-0.0011"]
+
+
+def test_the_command_prints_every_cell(capsys, monkeypatch):
+    monkeypatch.setattr("minipipe.cli.papers.zero_bubble_table", lambda: rates(0, 1, 2, 3).values())
     status, out, _ = run(capsys, "papers")
     assert status == 0
+    for rate in rates(0, 1, 2, 3).values():
+        assert f"{rate.column:7}{rate.published:>12.4f}{rate.found:>8.4f}" in out
     for cell in table_2() + table_3() + torchgpipe_table() + other_assumptions():
         assert f"{cell.published:>11g}{cell.simulated:>11.3f}{100 * cell.error:>+8.1f} %" in out
         assert cell.reason in out
@@ -348,7 +402,7 @@ def test_the_command_prints_every_cell(capsys):
     assert status == 0 and "table 3" in out and "table 2" not in out
     status, _, complaint = run(capsys, "papers", "4")
     assert status == 2
-    assert "there is no table '4': choose from 1, 2, 3, formulas, hardware, devices" in complaint
+    assert "there is no table '4': choose from 1, 2, 3, formulas, zero-bubble, hardware, devices" in complaint
 
 
 def test_the_picture_has_every_published_cell():

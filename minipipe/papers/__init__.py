@@ -5,6 +5,7 @@ devices: the accelerators behind them.
 hardware: latencies and bandwidths every programmer should know; a row gives a `Link`.
 formulas: the idle times that papers state.
 idle: the same, counted.
+zero_bubble: the bubbles of Zero Bubble's tables, simulated and searched.
 largest: table 1 by `describe` and arrays without numbers.
 throughput: tables 2 and 3 by `simulate`.
 texts: the tables as text; `minipipe papers` prints all of them.
@@ -20,13 +21,14 @@ from .formulas import (
     zero_bubble_h1_idle,
     zero_bubble_h2_idle,
     zero_bubble_peaks,
+    zero_bubble_span,
 )
 from .hardware import HARDWARE, Hardware
 from .idle import chimera_table, idle_times
 from .largest import Estimate, blocks_that_fit, table_1
 from .networks import amoebanet, transformer_family
-from .published import TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE
-from .texts import text_of_cells, text_of_hardware, text_of_largest
+from .published import TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, ZERO_BUBBLE
+from .texts import text_of_cells, text_of_hardware, text_of_largest, text_of_rates
 from .throughput import (
     Compared,
     equal_stages,
@@ -36,12 +38,14 @@ from .throughput import (
     table_3,
     torchgpipe_table,
 )
+from .zero_bubble import zero_bubble_table
 
 __all__ = [
     "A100", "Compared", "Device", "Estimate", "H100", "HARDWARE", "Hardware", "P100", "TABLE_1", "TABLE_2",
-    "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "V100", "amoebanet", "blocks_that_fit", "chimera_bubble",
-    "chimera_table", "costs_of", "equal_stages", "gpipe_bubble", "idle_times", "megatron_bubble",
-    "megatron_parameters", "other_assumptions", "slowest_share", "table_1", "table_2", "table_3",
-    "text_of_cells", "text_of_hardware", "text_of_largest", "torchgpipe_table", "transformer_family",
-    "zero_bubble_h1_idle", "zero_bubble_h2_idle", "zero_bubble_peaks",
+    "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "V100", "ZERO_BUBBLE", "amoebanet", "blocks_that_fit",
+    "chimera_bubble", "chimera_table", "costs_of", "equal_stages", "gpipe_bubble", "idle_times",
+    "megatron_bubble", "megatron_parameters", "other_assumptions", "slowest_share", "table_1", "table_2",
+    "table_3", "text_of_cells", "text_of_hardware", "text_of_largest", "text_of_rates", "torchgpipe_table",
+    "transformer_family", "zero_bubble_h1_idle", "zero_bubble_h2_idle", "zero_bubble_peaks",
+    "zero_bubble_span", "zero_bubble_table",
 ]

@@ -1,5 +1,9 @@
-"""The cells of published tables, as they are printed. GPipe: Huang et al. 2018, arXiv 1811.06965 v5."""
+"""The cells of published tables, as they are printed.
 
+GPipe: Huang et al. 2018, arXiv 1811.06965 v5. Zero Bubble: Qi et al. 2023, arXiv 2401.10241.
+"""
+
+from fractions import Fraction
 from typing import NamedTuple
 
 
@@ -71,3 +75,50 @@ TORCHGPIPE = {
     (2, 4): 1.546, (4, 4): 1.680, (8, 4): 2.625,
     (2, 32): 1.780, (4, 32): 2.711, (8, 32): 4.966,
 }
+
+
+class Profile(NamedTuple):
+    """A row of Zero Bubble's tables 5, 8 and 9: a Transformer, its measured times and its bubble rates.
+
+    model: by its number of parameters.
+    h, a, s: its features, heads and tokens.
+    p, m: devices and micro-batches.
+    v: stages on each device, of which the times are; two are placed in a V.
+    T_F, T_B, T_W, T_comm: milliseconds of a stage's forward, input gradient and weight gradient for a
+        micro-batch, and of a message.
+    rates: {schedule: bubble rate}.
+    """
+
+    model: str
+    h: int
+    a: int
+    s: int
+    p: int
+    m: int
+    v: int
+    T_F: float
+    T_B: float
+    T_W: float
+    T_comm: float
+    rates: dict
+
+    @property
+    def kept_for_W(self):
+        """The share of a micro-batch's activations that W needs, 32 s b h of s b (34 h + 5 a s) bytes."""
+        return Fraction(32 * self.h, 34 * self.h + 5 * self.a * self.s)
+
+
+ZERO_BUBBLE = (
+    Profile("1.5B", 2304, 24, 1024, 8, 24, 1, 18.522, 18.086, 9.337, 0.601,
+            {"1F1B": 0.2431, "ZB-H1": 0.1585, "ZB-H2": 0.1083, "ZB-1p": 0.1585, "ZB-2p": 0.0433}),
+    Profile("1.5B", 2304, 24, 1024, 8, 32, 1, 18.513, 18.086, 9.331, 0.626,
+            {"1F1B": 0.1985, "ZB-H1": 0.1242, "ZB-H2": 0.0837, "ZB-1p": 0.1242, "ZB-2p": 0.0039}),
+    Profile("6.2B", 4096, 32, 1024, 8, 24, 1, 29.718, 29.444, 19.927, 0.527,
+            {"1F1B": 0.2347, "ZB-H1": 0.1323, "ZB-H2": 0.0698, "ZB-2p": 0.0029}),
+    Profile("14.6B", 5120, 40, 1024, 16, 48, 1, 11.347, 11.248, 8.132, 0.377,
+            {"1F1B": 0.2552, "ZB-H1": 0.1397, "ZB-H2": 0.0672, "ZB-2p": 0.0066}),
+    Profile("6.2B", 4096, 32, 1024, 16, 48, 2, 14.407, 14.38, 9.676, 1.61,
+            {"1F1B": 0.2668, "ZB-H1": 0.1536, "ZB-H2": 0.0823, "ZB-V": 0.0697}),
+    Profile("28.3B", 6144, 48, 1024, 32, 96, 2, 9.458, 9.748, 7.288, 0.879,
+            {"1F1B": 0.2676, "ZB-H1": 0.1429, "ZB-H2": 0.0629, "ZB-V": 0.0593}),
+)

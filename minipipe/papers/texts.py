@@ -32,6 +32,29 @@ def text_of_cells(cells, bound=None):
     return "\n".join(lines)
 
 
+def text_of_rates(rates, bound):
+    """A line for each `Rate` of a bubble: published, found here, and the difference.
+
+    A star marks what is above the published one by more than `bound`.
+
+    >>> from minipipe.papers import ZERO_BUBBLE, zero_bubble_table
+    >>> print(text_of_rates(zero_bubble_table(ZERO_BUBBLE[:1]), bound=0.002))
+    model   p   m           published    here  difference
+    1.5B    8  24  1F1B        0.2431  0.2431     +0.0000
+    1.5B    8  24  ZB-H1       0.1585  0.1585     +0.0000
+    1.5B    8  24  ZB-H2       0.1083  0.1083     +0.0000
+    1.5B    8  24  ZB-1p       0.1585  0.1585     +0.0000  zb-h1
+    1.5B    8  24  ZB-2p       0.0433  0.0436     +0.0003  greedy
+    """
+    lines = [f"{'model':6}{'p':>3}{'m':>4}{'':9}{'published':>12}{'here':>8}{'difference':>12}"]
+    for rate in rates:
+        row, name = rate.profile, "" if rate.schedule == rate.column.lower() else rate.schedule
+        mark = "  *" if rate.difference > bound else ""
+        numbers = f"{rate.published:>12.4f}{rate.found:>8.4f}{round(rate.difference, 4) + 0:>+12.4f}"
+        lines.append(f"{row.model:6}{row.p:>3}{row.m:>4}  {rate.column:7}{numbers}  {name}{mark}".rstrip())
+    return "\n".join(lines)
+
+
 def text_of_largest(estimates):
     """A line for each `Estimate` of table 1: parameters, their memory, activations, the fullest device."""
     memory = f"{'published':>10}{'here':>8}{'error':>9}"
