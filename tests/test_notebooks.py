@@ -128,6 +128,7 @@ def test_what_is_folded_away_is_saved_behind_a_line_that_gives_nothing_away(run,
     for cell, code in zip(notebook["cells"], ["# say", "a = 3", "print(a)"]):
         cell["source"] = [code]
     notebook["cells"][2]["metadata"] = {"jupyter": {"outputs_hidden": True}}
+    notebook["metadata"]["kernelspec"]["display_name"] = "Python 3"
     (tmp_path / "ours.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
     nothing, shown = code_cells(run(tmp_path / "ours.ipynb"))
     assert nothing["outputs"] == [] and shown["outputs"] == [refresh.COVER, printed("3\n")]

@@ -149,3 +149,15 @@ def test_where_no_script_runs_the_pictures_stay(tmp_path):
     page = re.sub("<script.*?</script>", "", notebook_of(TRACE, SCHEDULE), flags=re.DOTALL)
     seen = browse(tmp_path, page, OF_BOTH + "results.seen = [shown(), heights()]; report();")
     assert seen["seen"] == [[True, True], [0, 0]]
+
+
+@in_a_browser
+def test_a_page_in_a_frame_of_somebody_else_leaves_what_stands_before_it(tmp_path):
+    page = notebook_of(TRACE).replace('class="minipipe"', "")
+    script = OF_BOTH + """
+    until(() => pages[0].document.title === "A run on 3 devices", () => setTimeout(() => {
+      results.seen = [shown(), heights()];
+      report();
+    }, 500));
+    """
+    assert browse(tmp_path, page, script, "--virtual-time-budget=20000")["seen"] == [[True], [0]]
