@@ -120,6 +120,22 @@ def predictions(before, cell):
         yield "it asks for `yours`, but no Predict stands above it"
     if "yours = " in source(cell) and not n_written:
         yield "`yours` is filled: it starts as None"
+    if gives_itself_away(cell):
+        yield "an assertion names the number that is to be predicted: assert a formula, or assert it later"
+
+
+def gives_itself_away(cell):
+    """Whether an assertion of the cell names what it says of `yours` in the end, in numbers of two digits or
+    more.
+    """
+    texts = "".join("".join(output.get("text", "")) for output in cell["outputs"])
+    answer = re.search(r"You have not predicted it: it is (.*)\.$", texts, re.MULTILINE)
+    numbers = re.findall(r"\d[\d.]+", answer[1]) if answer else []
+    asserted = [line.replace("_", "") for line in source(cell).splitlines() if "assert " in line]
+    return bool(numbers) and any(
+        all(re.search(rf"(?<![\w.]){re.escape(number)}(?![\w.])", line) for number in numbers)
+        for line in asserted
+    )
 
 
 def exercises(before):
