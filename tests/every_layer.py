@@ -7,7 +7,10 @@ from `LAYERS`: a new layer is added here and nowhere else.
 import numpy as np
 
 import minipipe as mp
+from minipipe.cluster import Buffers
+from minipipe.functions import leaves
 from minipipe.layers import every_layer
+from minipipe.layers.through import put_aside, weight_gradients
 
 CONVOLUTIONS = {  # name: (layer, spatial lengths)
     "1-D": (mp.Conv1d(2, 3, 5), (8,)),
@@ -89,6 +92,7 @@ LAYERS = {  # name: (layer, shape of a sample), where a Join has two samples
         (3,),
     ),
     "Concat": (mp.Concat([], [mp.Linear(3, 2), mp.LayerNorm(2)], mp.Tanh()), (3,)),
+    "Concat beside nothing": (mp.Concat([], [mp.Linear(3, 2)]), (3,)),
     "Concat of sequences": (mp.Concat([mp.Linear(3, 2)], [mp.Residual(mp.Linear(3, 3))]), (3, 5)),
     "Fork": (mp.Fork("skip"), (3, 5)),
     "Join": (mp.Join("skip"), ((3, 5), (3, 5))),
@@ -117,6 +121,42 @@ def same(left, right):
     if isinstance(left, (tuple, list)):
         return len(left) == len(right) and all(map(same, left, right))
     return left.shape == right.shape and left.dtype == right.dtype and np.array_equal(left, right)
+
+
+def arrays_in(value):
+    """The arrays in nested tuples and lists, each once."""
+    return list({id(array): array for array in leaves(value) if isinstance(array, np.ndarray)}.values())
+
+
+def unread_between_the_halves(layer, A_prev, dZ):
+    """What a stage keeps of `layer` between the halves of a backward although dW and db do not depend on it.
+
+    That is an array without which they are the same, or one that keeps a larger one alive.
+    """
+    layer.forward(A_prev)
+    layer.backward_input(dZ)
+    half = put_aside(layer, dZ)
+    right = weight_gradients(layer, half)
+
+    def without(unwanted):
+        spoilt = np.full_like(unwanted, np.nan if unwanted.dtype.kind == "f" else 0)
+        return _replaced(half, unwanted, spoilt)
+
+    unread = [array for array in arrays_in(half) if same(weight_gradients(layer, without(array)), right)]
+    parts = {(array.ctypes.data, array.shape): array.nbytes for array in arrays_in(half)}
+    if sum(parts.values()) < sum(Buffers(half).values()):
+        unread.append(half)
+    return unread
+
+
+def _replaced(value, old, new):
+    """Nested tuples and lists with one array instead of another."""
+    if value is old:
+        return new
+    if not isinstance(value, (tuple, list)):
+        return value
+    parts = [_replaced(part, old, new) for part in value]
+    return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
 
 
 def own_parameters(layer):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from cases import every_setting
+from every_layer import unread_between_the_halves
 
 import minipipe as mp
 from minipipe.exact import rational
@@ -249,6 +250,11 @@ def test_many_micro_batches_pass_through_one_cell(cell, shapes):
 
 
 @every_cell
+def test_between_the_halves_only_what_the_second_reads_is_kept(cell, shapes):
+    assert not unread_between_the_halves(*ready(cell, shapes))
+
+
+@every_cell
 def test_wrong_calls_say_what_is_wrong(cell, shapes):
     cell, A_prev, (dA, dA_second) = ready(cell, shapes)
     with pytest.raises(ValueError, match=r"dZ has shape \(1, 2\), but the output had shape"):
@@ -274,6 +280,7 @@ def test_a_pair_begins_and_ends():
     assert all(part is A for part in pair.forward(A)) and np.array_equal(
         pair.backward_input((dA, dS)), dA + dS
     )
+    pair.forward(A)
     assert first.forward((A, dS)) is A and first.backward_input(dA) == (dA, None)
     with pytest.raises(ValueError, match=r"First\(\) needs a pair"):
         first.forward(A)

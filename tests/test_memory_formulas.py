@@ -22,7 +22,6 @@ from minipipe.schedules import build, in_segments, pipedream, with_recompute
 WIDTH, HIDDEN = 2, 3
 A = 8 * WIDTH                           # bytes of a sample between two layers
 C = 8 * WIDTH + HIDDEN + 8 * HIDDEN     # the input of each Linear, and a byte for each number of the ReLU
-D = 8 * HIDDEN + 8 * HIDDEN + 8 * WIDTH  # the derivative by the output of each of the three, from I to W
 E = 8 * WIDTH                           # the error of MeanSquaredError
 LOSS = mp.MeanSquaredError()
 KEPT = ("stashed inputs", "caches")
@@ -33,22 +32,21 @@ def equal_layers(n):
     return [mp.Chain(mp.Linear(WIDTH, HIDDEN), mp.ReLU(), mp.Linear(HIDDEN, WIDTH)) for _ in range(n)]
 
 
-def in_pieces(n):
-    """The same in 3 n layers: a Chain at the bottom of the network does not keep the derivatives inside it
-    from I to W.
-    """
-    return [piece for layer in equal_layers(n) for piece in layer.layers]
+def layers_with_many_activations(n):
+    """Each keeps 2 * 8 * HIDDEN bytes more of a sample: what Tanh gives, and GELU's slopes."""
+    inside = [mp.Linear(WIDTH, HIDDEN), mp.ReLU(), mp.Tanh(), mp.GELU(), mp.Linear(HIDDEN, WIDTH)]
+    return [mp.Chain(*(layer.copy() for layer in inside)) for _ in range(n)]
 
 
 @cache
 def footprints(counts, m, make=equal_layers):
-    layers = make(sum(counts) if make is equal_layers else sum(counts) // 3)
+    layers = make(sum(counts))
     return mp.footprints(layers, LOSS, len(counts), (WIDTH,), m, counts, patterns=("FB", "FRB", "FIW"))
 
 
 def peaks(schedule, counts, N, make=equal_layers, recompute="never"):
     """For each device, the most bytes of activations in a run, which are those of the simulation."""
-    layers = make(sum(counts) if make is equal_layers else sum(counts) // 3)
+    layers = make(sum(counts))
     pipe = mp.Pipeline(
         layers, LOSS, schedule.n_stages, schedule.n_microbatches, schedule, recompute, partition=list(counts)
     )
@@ -145,26 +143,41 @@ def test_the_best_number_of_segments_is_the_root_of_L_c_over_a_q(layers, M):
     assert best == 1 if M == 43 else best > 1
 
 
+@pytest.mark.parametrize("make", [equal_layers, layers_with_many_activations])
 @pytest.mark.parametrize("name", ["zb-h1", "zb-h2"])
-def test_zero_bubble_keeps_the_derivatives_between_the_halves_as_well(name):
-    """Of a sample, a layer keeps c from F to W, and d more from I to W.
+def test_zero_bubble_keeps_c_from_F_to_I_and_w_from_I_to_W(name, make):
+    """Of a sample, a layer keeps c from F to I, and w from I to W: for each product, its A_prev and its dZ.
 
-    d: the derivatives by the outputs of what it is made of.
+    Device r is fullest at the end of an F or of an I. With f forwards before the first I, i micro-batches
+    that wait for their W behind an I, and q that are alive, each at most M,
 
-    H1: N/M L/K (min(M, K) c + min(M, r + 1) d) on device r. So devices are not equal: K c + d on the first,
-        K (c + d) on the last.
-    H2: 2K - 1 in place of K, 2r + 1 in place of r + 1.
+        after an F: N/M L/K (f c + (q - f) w), on the last device N/M e more
+        after an I: N/M L/K ((q - i) c + i w)
 
-    The fullest moment is the end of an I, whose W is still to come. The loss is out of it: what it keeps goes
-    with I, and on the last device every micro-batch that is alive has had its I.
+    H1: f = K - r, i = r + 1, q = K.    H2: f = 2(K - r) - 1, i = 2r + 1, q = 2K - 1.
+
+    1F1B keeps f c, with the f of H1. So for w <= c no device of H1 holds more than 1F1B's first, K c. For
+    w > c the last one holds K w, and in H1's 3M + K - 1 ticks no order holds less there: below its last I are
+    K - 1 others and a W, so that I is over by tick 3M - 1. Since tick K - 1, when the device got its first
+    input, it has had time for M F, M I and M - K of the W. K wait.
     """
-    sizes = [(k, m) for k in (1, 2, 3, 4) for m in {1, 2, k, 2 * k - 1, 2 * k + 1}]
-    for K, M in sizes:
-        most_alive = K if name == "zb-h1" else 2 * K - 1
-        between = [r + 1 if name == "zb-h1" else 2 * r + 1 for r in range(K)]
+    c, w = {equal_layers: C, layers_with_many_activations: C + 2 * 8 * HIDDEN}[make], 2 * 8 * (WIDTH + HIDDEN)
+    assert (w > c) == (make is equal_layers)
+    for K, M in [(k, m) for k in (1, 2, 3, 4) for m in {1, 2, k, 2 * k - 1, 2 * k + 1}]:
         for layers, m in ((1, 1), (2, 3)):
-            formula = [m * layers * (min(M, most_alive) * C + min(M, waiting) * D) for waiting in between]
-            assert peaks(build(name, K, M), (3 * layers,) * K, m * M, in_pieces) == formula
+            after_F, after_I = [], []
+            for r in range(K):
+                ahead, waiting, alive = K - r, r + 1, K
+                if name == "zb-h2":
+                    ahead, waiting, alive = 2 * (K - r) - 1, 2 * r + 1, 2 * K - 1
+                f, i, q = min(M, ahead), min(M, waiting), min(M, alive)
+                after_F.append(layers * (f * c + (q - f) * w))
+                after_I.append(layers * ((q - i) * c + i * w))
+            with_loss = map(sum, zip(after_F, of_the_loss(K)))
+            formula = [m * max(pair) for pair in zip(with_loss, after_I)]
+            assert peaks(build(name, K, M), (layers,) * K, m * M, make) == formula
+            if name == "zb-h1" and M >= K:
+                assert max(after_F + after_I) == layers * K * max(c, w)
 
 
 def test_pipedream_keeps_1f1bs_activations_and_the_older_weights():

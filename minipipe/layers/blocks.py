@@ -7,7 +7,7 @@ import numpy as np
 
 from ..functions import shape_of, sum_in_order
 from .layer import Layer, every_layer
-from .through import forward_through, in_one_piece
+from .through import forward_through, in_one_piece, put_aside, weight_gradients
 
 
 class Block(Layer):
@@ -18,11 +18,12 @@ class Block(Layer):
         through(A_prev)     its forward; what it keeps for itself, never None, lies in `kept`
         derivatives(dZ)     dA_prev, and the derivative by the output of each of the layers
 
-    The weights' gradients then are the layers' own. The derivatives stay in the cache, too,
-    so that `backward_weight` need not compute them again.
+    The weights' gradients then are the layers' own: after `backward_input`, the cache holds what these have
+    put aside for them, and nothing else.
     """
 
     arrays = ()
+    weight_after_input = True
 
     def __init__(self, layers):
         self.layers = tuple(layers)
@@ -55,37 +56,36 @@ class Block(Layer):
 
         It lies in the layers and in this block.
         """
-        if self.kept is None:
+        if self.kept is None and self.halves is None:
             return None
-        return BlockCache([layer.cache for layer in self.layers], self.kept, self._dZ, self._dZ_of_layers)
+        return BlockCache([layer.cache for layer in self.layers], self.kept, self.halves)
 
     @cache.setter
     def cache(self, value):
         if value is None:
-            value = BlockCache([None] * len(self.layers), None, None, None)
+            value = BlockCache([None] * len(self.layers), None, None)
         for layer, cache in zip(self.layers, value.of_layers, strict=True):
             layer.cache = cache
-        self.kept, self._dZ, self._dZ_of_layers = value.kept, value.dZ, value.dZ_of_layers
+        self.kept, self.halves = value.kept, value.halves
 
     def initialize(self, rng, dtype=np.float64):
         for layer in self.layers:
             layer.initialize(rng, dtype)
 
     def forward(self, A_prev):
-        self._dZ = self._dZ_of_layers = None  # they belonged to the forward before
+        self.halves = None  # they belonged to the forward before
         return self.through(A_prev)
 
     def backward_input(self, dZ):
-        if self.kept is None:
-            raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A_prev) first")
-        dA_prev, self._dZ_of_layers = self.derivatives(dZ)
-        self._dZ = dZ
+        self.check_forward(self.kept)
+        dA_prev, dZ_of_layers = self.derivatives(dZ)
+        self.kept, self.halves = None, list(map(put_aside, self.layers, dZ_of_layers))
         return dA_prev
 
     def backward_weight(self, dZ):
-        if self._dZ is not dZ:
+        if self.halves is None:
             self.backward_input(dZ)
-        pairs = [layer.backward_weight(d) for layer, d in zip(self.layers, self._dZ_of_layers, strict=True)]
+        pairs = list(map(weight_gradients, self.layers, self.halves))
         return tuple(dW for dW, _ in pairs), tuple(db for _, db in pairs)
 
     def parameter_shapes(self):
@@ -100,15 +100,13 @@ class BlockCache(NamedTuple):
     """What a `Block` needs for its backward.
 
     of_layers: the caches of its layers.
-    kept: what its forward keeps for itself.
-    dZ: what the last `backward_input` got, or None.
-    dZ_of_layers: the derivative by the output of each of its layers, which that has found, or None.
+    kept: what its forward keeps for itself, until the `backward_input`.
+    halves: what each of its layers has `put_aside` there, or None before.
     """
 
     of_layers: list
     kept: object
-    dZ: object
-    dZ_of_layers: list | None
+    halves: list | None
 
 
 class Chain(Block):
@@ -258,7 +256,8 @@ class Concat(Branches):
 
     def parted(self, dZ):
         stops = list(itertools.accumulate(shape[0] for shape in self.kept))
-        return [dZ[start:stop] for start, stop in zip([0, *stops], stops)]
+        # copies, since views would keep all of dZ
+        return [dZ[start:stop].copy() for start, stop in zip([0, *stops], stops)]
 
     def joined_shape(self, shapes):
         if any(shape[1:] != shapes[0][1:] for shape in shapes):

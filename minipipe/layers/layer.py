@@ -5,7 +5,7 @@ import copy
 import numpy as np
 
 from ..checks import listed, shown
-from ..functions import is_finite, shape_of
+from ..functions import is_finite, leaves, shape_of
 
 
 class Layer:
@@ -22,6 +22,9 @@ class Layer:
     make micro-batches work. A layer never divides by m: the loss has done that, so gradients of
     micro-batches simply add. And all that `backward` needs from `forward` lies in `cache`, one value
     that can be taken out and put back while other micro-batches pass through.
+
+    After `backward_input`, `cache` holds only what `backward_weight` still reads beside its dZ. Where
+    `weight_after_input` is True, it reads no dZ: the sums over dZ are done already, or lie with its layers.
 
     The dtype of the input is the dtype of the result. A layer writes into no array that it was
     handed; the input must stay unchanged until `backward`, because `cache` may refer to it.
@@ -45,6 +48,7 @@ class Layer:
     fork = join = None   # the name of the skip connection that leaves or enters here, see `Fork` and `Join`
     tie = None           # layers with the same `tie` share one W
     arguments = "()"     # of the repr, where {0.name} stands for an attribute of the layer
+    weight_after_input = False  # whether backward_weight reads what backward_input has left, and no dZ
     statistics = None    # what a forward in training has counted, for `commit` at the end of the mini-batch
     training, step, first_sample = True, 0, 0
     index = None         # in its network's list, as errors name it; layers within a layer have its own
@@ -62,7 +66,11 @@ class Layer:
         """W in float64, in any shape of as many numbers."""
 
     def backward(self, dZ):
-        return self.backward_input(dZ), *self.backward_weight(dZ)
+        """Both halves. The cache then is as before, so another dZ may follow."""
+        cache = self.cache
+        derivatives = self.backward_input(dZ), *self.backward_weight(dZ)
+        self.cache = cache
+        return derivatives
 
     def backward_weight(self, dZ):
         return None, None
@@ -99,15 +107,24 @@ class Layer:
     def cached(self, dZ, shape_of_input=np.shape):
         """`cache`, after checking that there is one and that `dZ` fits it.
 
+        Without parameters there is no second half to read it again, so the layer then has none.
+
         shape_of_input: a function of the cache that gives the shape of A_prev.
         """
-        if self.cache is None:
+        self.check_forward(self.cache)
+        self.check_dZ(dZ, self.output_shape(shape_of_input(self.cache)))
+        cache = self.cache
+        if not leaves((self.W, self.b)):
+            self.cache = None
+        return cache
+
+    def check_forward(self, left):
+        """`RuntimeError` unless there is what a forward has left for the backward."""
+        if left is None:
             where = "" if self.training else " in training"
             raise RuntimeError(
                 f"{self!r}: backward needs the cache of a forward{where}: call forward(A_prev) first"
             )
-        self.check_dZ(dZ, self.output_shape(shape_of_input(self.cache)))
-        return self.cache
 
     def checked_input(self, A_prev):
         """The shape of A, if A_prev fits this layer and the parameters have been drawn."""

@@ -26,9 +26,12 @@ class Normalization(Layer):
         dA_prev = (dX - mean of dX - X * mean of (dX * X)) / s
 
     `epsilon` keeps a group of equal numbers from being divided by 0.
+
+    dW and db are so much smaller than dZ and X that `backward_input` already makes them.
     """
 
     arguments = "({0.n})"
+    weight_after_input = True
 
     def __init__(self, n, epsilon=1e-5):
         self.n = whole_number("n", n, 1)
@@ -46,19 +49,25 @@ class Normalization(Layer):
         var = finite(self, (centred * centred).mean(axis=axes, keepdims=True), "the variance of its input")
         inverse = 1 / np.sqrt(var + constant(self.epsilon, var))
         X = (centred * inverse).reshape(A_prev.shape)
-        self.cache = X, inverse
+        self.cache = NormalizationCache(X, inverse, None)
         self.count(mean, var, grouped.size // mean.size)
         return self.scaled(X)
 
     def backward_input(self, dZ):
-        X, inverse = self.cached(dZ, lambda cache: cache[0].shape)
+        self.check_forward(self.cache and self.cache.X)
+        X, inverse, _ = self.cached(dZ, lambda cache: cache.X.shape)
+        self.cache = NormalizationCache(None, None, self._row_sums(dZ, X))
         X, axes = self.groups(X)
         dX, _ = self.groups(dZ * self.per_row(self.W, dZ))
         mean, mean_with_X = (part.mean(axis=axes, keepdims=True) for part in (dX, dX * X))
         return ((dX - mean - X * mean_with_X) * inverse).reshape(dZ.shape)
 
     def backward_weight(self, dZ):
-        X, _ = self.cached(dZ, lambda cache: cache[0].shape)
+        if self.cache is None or self.cache.gradients is None:
+            self.backward_input(dZ)
+        return self.cache.gradients
+
+    def _row_sums(self, dZ, X):
         rows = (self.n, -1)
         return (dZ * X).reshape(rows).sum(axis=1, keepdims=True), dZ.reshape(rows).sum(axis=1, keepdims=True)
 
@@ -84,6 +93,14 @@ class Normalization(Layer):
 
     def parameter_shapes(self):
         return (self.n, 1), (self.n, 1)
+
+
+class NormalizationCache(NamedTuple):
+    """X and 1/s until the `backward_input`, from then on (dW, db)."""
+
+    X: np.ndarray | None
+    inverse: np.ndarray | None
+    gradients: tuple | None
 
 
 class LayerNorm(Normalization):

@@ -73,7 +73,9 @@ class Join(Layer):
 
     def backward_input(self, dZ):
         shape, _ = self.cached(dZ, tuple)
-        return (dZ, dZ) if self.how == "add" else (dZ[:shape[0]], dZ[shape[0]:])
+        if self.how == "add":
+            return dZ, dZ
+        return dZ[:shape[0]].copy(), dZ[shape[0]:].copy()  # views would keep all of dZ
 
     def output_shape(self, shapes):
         shape, shape_of_skip = shapes

@@ -65,8 +65,7 @@ def backward_through(layers, dA, skips, wants_dX=False):
     gradients = [(layer.W, layer.b) for layer in layers]
 
     def differentiate(index, dZ):
-        gradients[index] = layers[index].backward_weight(dZ)
-        layers[index].cache = None
+        gradients[index] = weight_gradients(layers[index], put_aside(layers[index], dZ))
 
     return backward_input_through(layers, dA, skips, wants_dX, differentiate), gradients
 
@@ -92,9 +91,31 @@ def backward_input_through(layers, dA, skips, wants_dX, then):
         layer = layers[index]
         if layer.fork is not None:
             dA = dA, skips.pop(layer.fork)
-        dA_prev = in_one_piece(layer.backward_input(dA)) if index > first or wants_dX else None
+        wanted = index > first or wants_dX or layer.weight_after_input
+        dA_prev = in_one_piece(layer.backward_input(dA)) if wanted else None
         then(index, dA)
         if layer.join is not None:
             dA_prev, skips[layer.join] = dA_prev
         dA = dA_prev
     return dA if wants_dX else None
+
+
+def put_aside(layer, dZ):
+    """(dZ, cache): what is kept of a layer between the halves of its backward, which then has no cache.
+
+    dZ is None where backward_weight does not read it, and all of it for a layer without parameters.
+    """
+    cache, layer.cache = layer.cache, None
+    if not leaves((layer.W, layer.b)):
+        return None
+    return None if layer.weight_after_input else dZ, cache
+
+
+def weight_gradients(layer, half):
+    """(dW, db) of a layer, from what `put_aside` has returned."""
+    if half is None:
+        return layer.W, layer.b  # None, or tuples of None
+    dZ, layer.cache = half
+    gradients = layer.backward_weight(dZ)
+    layer.cache = None
+    return gradients

@@ -4,7 +4,13 @@ import copy
 
 from ..functions import leaves
 from ..layers import every_layer
-from ..layers.through import backward_input_through, forward_through, prepare_forward
+from ..layers.through import (
+    backward_input_through,
+    forward_through,
+    prepare_forward,
+    put_aside,
+    weight_gradients,
+)
 from ..network import commit, take_statistics
 from .totals import Totals
 from .versions import Versions
@@ -47,7 +53,7 @@ class Stage:
         """
         self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
         self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
-        self.halves = {}  # micro-batch -> (dZ, cache) of each layer, between the two halves of a backward
+        self.halves = {}  # micro-batch -> what each layer has `put_aside` between the halves of a backward
         self.totals = Totals(n_microbatches, accumulate, keeps_terms=not self.is_ours)
         self.costs = []   # of the mini-batches whose update is done, in the last stage
         self.versions = None
@@ -86,7 +92,7 @@ class Stage:
         dA = self._begin_backward(i, dA)
 
         def differentiate(index, dZ):
-            self._add_gradient(i, index, dZ)
+            self._add_gradient(i, index, put_aside(self.layers[index], dZ))
 
         dA_prev = backward_input_through(self.layers, dA, skips, self.index > 0, differentiate)
         self._used_version(i)
@@ -101,8 +107,7 @@ class Stage:
         halves = self.halves[i] = [None] * len(self.layers)
 
         def keep(index, dZ):
-            layer = self.layers[index]
-            halves[index], layer.cache = (dZ, layer.cache), None
+            halves[index] = put_aside(self.layers[index], dZ)
 
         return backward_input_through(self.layers, dA, skips, self.index > 0, keep), skips
 
@@ -110,9 +115,7 @@ class Stage:
         """The second half: the weight gradients of micro-batch i, into the sum over micro-batches."""
         self._use_version_of(i)
         for index, half in enumerate(self.halves.pop(i)):
-            if half is not None:  # it is for layers without parameters, below all that have some
-                dZ, self.layers[index].cache = half
-                self._add_gradient(i, index, dZ)
+            self._add_gradient(i, index, half)
         self._used_version(i)
 
     def update(self, i):
@@ -205,12 +208,10 @@ class Stage:
             self.loss.cache = None
         return dA
 
-    def _add_gradient(self, i, index, dZ):
-        """Add the weight gradients of micro-batch i in one layer, whose cache then is gone."""
-        layer = self.layers[index]
-        if leaves((layer.W, layer.b)):
-            self.totals.add(i, index, layer.backward_weight(dZ))
-        layer.cache = None
+    def _add_gradient(self, i, index, half):
+        """Add the weight gradients of micro-batch i in one layer, from what it has `put_aside` for them."""
+        if half is not None:
+            self.totals.add(i, index, weight_gradients(self.layers[index], half))
 
     def _gradient(self, i, index):
         """(dW, db) of the layer at `index`: its parameters, None or tuples of None, if it has none."""

@@ -8,14 +8,16 @@ from .turns import Turns
 
 
 def zero_bubble_h1(n_devices, n_microbatches):
-    """1F1B's order, with I where it has B and W delayed by r on device r: less bubble in 1F1B's memory.
+    """1F1B's order, with I where it has B and W delayed by r on device r: a smaller bubble.
 
         F0 F1 F2    I0 W0 F3 I1 W1    I2 W2 I3 W3        (device 0 of 3, M = 4)
            F0 F1 I0    F2 I1 W0 F3 I2 W1 I3 W2 W3
               F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3
 
     Makespan M (F + B) + (K - 1)(F + I - W) ticks, with B = I + W, if W is no longer than F and I, and M >= K;
-    min(M, K) micro-batches are alive on every device.
+    min(M, K) micro-batches are alive on every device, as on 1F1B's first. Where a stage keeps c bytes of each
+    from F to I and w from I to W, device r holds (K - r) c + r w after an F and (K - r - 1) c + (r + 1) w
+    after an I, hence K max(c, w) on the fullest device, K c in 1F1B.
     """
 
     def order(r):

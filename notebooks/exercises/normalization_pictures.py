@@ -24,7 +24,7 @@ def groups_of(layer, A_prev, slices):
             if own[place] < 0:
                 dZ = np.zeros(own.shape)
                 dZ[place] = 1
-                own[(layer.backward_input(dZ) != 0) | (dZ != 0)] = n_groups
+                own[(layer.backward(dZ)[0] != 0) | (dZ != 0)] = n_groups
                 n_groups += 1
     return found
 
