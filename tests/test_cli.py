@@ -167,14 +167,14 @@ def test_compare_has_a_row_for_each_schedule_with_devices_that_do_the_same_work(
         words[0]: words[1:] for line in out.splitlines()[3:8] if (words := line.replace(" %", "").split())
     }
     assert status == 0
-    assert "idle/total   idle/ideal  idle in span" in out
+    assert "idle/total  idle/ideal  idle in span   worst span" in out
     assert f"drawn: naive gpipe interleaved zb-v {mine}" in out
     assert rows == {
-        "naive": ["96", "75.00", "300.00", "73.77", "1", "48"],  # (K - 1)/K and K - 1
-        "gpipe": ["33", "27.27", "37.50", "15.79", "8", "48"],   # (K - 1)/(M + K - 1) and (K - 1)/M
-        "interleaved": ["28.5", "15.79", "18.75", "8.57", "5.5", "112"],
-        "zb-v": ["25.5", "5.88", "6.25", "0.00", "4", "96"],
-        str(mine): ["33", "27.27", "37.50", "15.79", "4", "48"],
+        "naive": ["96", "75.00", "300.00", "73.77", "75.00", "1", "48"],  # (K - 1)/K and K - 1
+        "gpipe": ["33", "27.27", "37.50", "15.79", "27.27", "8", "48"],  # (K - 1)/(M + K - 1) and (K - 1)/M
+        "interleaved": ["28.5", "15.79", "18.75", "8.57", "15.79", "5.5", "112"],
+        "zb-v": ["25.5", "5.88", "6.25", "0.00", "0.00", "4", "96"],
+        str(mine): ["33", "27.27", "37.50", "15.79", "27.27", "4", "48"],
     }
     status, _, complaint = run(capsys, "compare", "gpipe", str(mine), "--devices", "2")
     assert (

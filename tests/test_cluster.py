@@ -158,11 +158,12 @@ def test_work_and_idle_spans_cover_every_device_from_beginning_to_end(K, M, name
     assert trace.bubble("ideal") == idle / sum(trace.busy_ticks())
 
 
-def test_three_bubbles_have_three_names():
+def test_four_bubbles_have_four_names():
     trace = mp.simulate(mp.schedules.build("1f1b", 4, 8))
     assert (trace.bubble("total"), trace.bubble("ideal")) == (3 / 11, 3 / 8)
     assert trace.bubble("span") == 18 / 114  # gaps of 9, 6 and 3 ticks in spans of 33, 30, 27 and 24
-    with pytest.raises(ValueError, match="choose 'total', 'ideal' or 'span'"):
+    assert trace.bubble("worst") == 9 / 33
+    with pytest.raises(ValueError, match="choose 'total', 'ideal', 'span' or 'worst'"):
         trace.bubble("mean")
 
 

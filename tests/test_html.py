@@ -13,7 +13,7 @@ from browser import browse, in_a_browser
 from lanes import with_all_reduces
 
 import minipipe as mp
-from minipipe.cluster import COMPUTE, Trace
+from minipipe.cluster import BUBBLES, COMPUTE, Trace
 from minipipe.cluster.record import Record
 from minipipe.plots import html
 from minipipe.plots.html import page_data
@@ -59,7 +59,7 @@ def test_the_page_holds_the_trace(name):
         for message in trace.messages
     ]
     assert data["makespan"] == trace.makespan and data["devices"] == trace.n_devices
-    assert data["bubble"] == {of: trace.bubble(of) for of in ("total", "ideal", "span")}
+    assert data["bubble"] == {words: trace.bubble(of) for of, words in BUBBLES.items()}
     assert [max(alive for _, alive in curve) for curve in data["memory"]] == peak_microbatches(trace)
     assert all(curve[-1][1] == 0 for curve in data["memory"]) and data["unit"] == "micro-batches alive"
 
@@ -282,7 +282,7 @@ def test_a_reader_can_walk_through_a_run(tmp_path):
     assert seen["title"][:2] == ["1F1B <&> 'friends'"] * 2
     assert set(seen["title"][2]) >= {
         f"{end} ticks",
-        *(f"{100 * trace.bubble(of):.1f} %" for of in ("total", "ideal", "span")),
+        *(f"{100 * trace.bubble(of):.1f} %" for of in BUBBLES),
     }
     assert seen["legend"] == ["Fforward", "Bbackward", "\u00a0micro-batches alive, at most 4"]
     assert seen["plays"] == [True, "Pause"]

@@ -11,9 +11,8 @@ import minipipe as mp
 from minipipe.planning.simulation import simulation_of
 from minipipe.schedules import (
     ASYNCHRONOUS, BUILDERS, Action, Schedule, ScheduleError, build, build_for_stages, gpipe, in_copies,
-    naive, names_for,
-    one_f_one_b, peak_microbatches, peak_versions, staleness, v_min, with_all_reduce, with_recompute,
-    with_updates,
+    naive, names_for, one_f_one_b, peak_microbatches, peak_versions, staleness, v_min, with_all_reduce,
+    with_recompute, with_updates,
 )
 
 MISSING = "(missing): every stage needs F and B (or I and W) of micro-batches 0..1"
@@ -52,6 +51,19 @@ def test_idle_ticks_inside_the_own_span_of_each_device_of_gpipe():
     trace = mp.simulate(gpipe(K, M))
     own_spans = sum(3 * M + 3 * (K - 1 - r) for r in range(K))
     assert trace.bubble("span") == sum(3 * (K - 1 - r) for r in range(K)) / own_spans
+
+
+def test_the_bubble_of_the_worst_device_is_zero_bubbles_rate():
+    """K = 8, M = 24, F = I = W: 22.6 % for 1F1B, 8.86 % for ZB-H1, 0 for ZB-H2 (arXiv 2401.10241)."""
+    rates = {name: mp.simulate(build(name, 8, 24)).bubble("worst") for name in ("1f1b", "zb-h1", "zb-h2")}
+    assert rates == {"1f1b": 21 / 93, "zb-h1": 7 / 79, "zb-h2": 0}
+    for K, M in SIZES:
+        assert mp.simulate(one_f_one_b(K, M)).bubble("worst") == (K - 1) / (M + K - 1)
+
+
+def test_a_device_that_never_works_has_no_span_of_its_own():
+    trace = mp.simulate(Schedule.from_text(["0F0 0B0", "0F1 0B1", ""], copy_of=[0, 1]))
+    assert trace.n_devices == 3 and trace.bubble("span") == trace.bubble("worst") == 0
 
 
 def test_recomputation_hides_in_the_bubble_while_a_device_waits():

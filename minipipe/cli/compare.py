@@ -1,11 +1,11 @@
 """`minipipe compare`: several schedules on the same devices, as a table and on one time axis."""
 
-from ..cluster import ticks
+from ..cluster import BUBBLES, ticks
 from ..planning import simulate
 from ..plots import compare
 from ..schedules import ASYNCHRONOUS, BUILDERS, Costs, peak_microbatches
 from .options import add_hardware, add_picture, add_sizes, link_from, named, read, sizes_from
-from .output import BUBBLES, checked_picture, write
+from .output import checked_picture, write
 
 PURPOSE = "run several schedules on the same devices: a table, and a picture on one time axis"
 EPILOG = f"""names: {', '.join([*BUILDERS, *ASYNCHRONOUS])}
@@ -42,15 +42,16 @@ def run(options):
 
 
 def print_table(traces):
-    """A row for each schedule, with each of the three bubbles under its own name."""
+    """A row for each schedule, with each of the four bubbles under its own name."""
     width = max(len(name) for name in ["schedule", *traces]) + 2
-    line = f"{{:{width}}}{{:>9}}{{:>13}}{{:>13}}{{:>14}}{{:>7}}{{:>10}}"
-    print(line.format("schedule", "makespan", "idle/total", "idle/ideal", "idle in span", "peak", "messages"))
+    line = f"{{:{width}}}{{:>9}}{{:>12}}{{:>12}}{{:>14}}{{:>13}}{{:>7}}{{:>10}}"
+    bubbles = "idle/total", "idle/ideal", "idle in span", "worst span"
+    print(line.format("schedule", "makespan", *bubbles, "peak", "messages"))
     for name, trace in traces.items():
         bubbles = (f"{100 * trace.bubble(of):.2f} %" for of in BUBBLES)
         peak = max(peak_microbatches(trace))
         print(line.format(name, ticks(trace.makespan), *bubbles, str(peak), len(trace.messages)))
-    print(f"\nThree bubbles: {', '.join(BUBBLES.values())}. Peak: the most micro-batches alive on a device.")
+    print(f"\nFour bubbles: {', '.join(BUBBLES.values())}. Peak: the most micro-batches alive on a device.")
 
 
 def _schedule(name, options):

@@ -3,18 +3,13 @@
 import os
 from pathlib import Path
 
-from ..cluster import ticks
+from ..cluster import BUBBLES, ticks
 from ..plots import text
 from ..plots.canvas import new_figure
 from ..plots.timeline import timeline_figure
 from ..schedules import peak_microbatches
 
 DOTS_PER_INCH = 150  # of pictures
-BUBBLES = {
-    "total": "idle / total time",
-    "ideal": "idle / ideal (computing) time",
-    "span": "idle inside each device's span",
-}
 
 
 def title_of(schedule):

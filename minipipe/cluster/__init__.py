@@ -13,11 +13,11 @@ from .links import Link, Port, links_between, ports
 from .memory import Buffers, Bytes, Counted, bytes_by_kind, own
 from .requests import ANY, Compute, Label, Receive, Send
 from .spans import Idle, Message, Span
-from .trace import Trace
+from .trace import BUBBLES, Trace
 
 __all__ = [
-    "ANY", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError", "Explanation",
-    "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "Port", "Receive", "Send", "Span",
-    "Step", "Trace", "bytes_by_kind", "critical_path", "describe_path", "explain", "lane_name",
-    "links_between", "own", "ports", "ticks",
+    "ANY", "BUBBLES", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",
+    "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "Port", "Receive",
+    "Send", "Span", "Step", "Trace", "bytes_by_kind", "critical_path", "describe_path", "explain",
+    "lane_name", "links_between", "own", "ports", "ticks",
 ]

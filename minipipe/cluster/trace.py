@@ -7,6 +7,14 @@ from .record import MESSAGE_WIDTH, rows
 from .spans import Idle, Message, Span
 
 
+BUBBLES = {  # the four, as tables and pages call them
+    "total": "idle / total time",
+    "ideal": "idle / ideal (computing) time",
+    "span": "idle inside each device's span",
+    "worst": "idle inside the worst device's span",
+}
+
+
 class Trace:
     """A run, or the part of it that has happened so far; `Pipeline`, `simulate` and `Cluster` give one.
 
@@ -142,13 +150,13 @@ class Trace:
         return busy
 
     def bubble(self, of):
-        """The share of time that devices do not compute, summed over devices.
+        """The share of time that devices do not compute. Four shares go by the name of bubble, see `BUBBLES`:
 
-        Three shares go by the name of bubble:
-
-        of="total": idle / (devices * makespan). GPipe's (K - 1)/(M + K - 1).
-        of="ideal": idle / time in which they compute. Megatron's (K - 1)/M.
-        of="span":  idle between a device's first start and its last end / that time.
+        of="total": idle / (devices * makespan), summed over devices. GPipe's (K - 1)/(M + K - 1).
+        of="ideal": idle / time in which they compute, summed over devices. Megatron's (K - 1)/M.
+        of="span":  idle between a device's first start and its last end / that time, summed over devices.
+        of="worst": the same for the device where it is largest, with no sum. Zero Bubble's rate, in its
+            tables and its code.
         """
         if not self._record.spans:
             raise ValueError("nothing has been computed yet: tick or run the cluster first")
@@ -160,11 +168,13 @@ class Trace:
             return (total - busy) / total
         if of == "ideal":
             return (total - busy) / busy
+        of_devices = [self.spans_of(device, COMPUTE) for device in range(self.n_devices)]
+        own = [spans[-1].end - spans[0].start if spans else 0 for spans in of_devices]
         if of == "span":
-            of_devices = (self.spans_of(device, COMPUTE) for device in range(self.n_devices))
-            own = sum(spans[-1].end - spans[0].start for spans in of_devices if spans)
-            return (own - busy) / own
-        raise ValueError(f"bubble of {of!r} is not defined: choose 'total', 'ideal' or 'span'")
+            return (sum(own) - busy) / sum(own)
+        if of == "worst":
+            return max((span - work) / span for span, work in zip(own, self.busy_ticks()) if span)
+        raise ValueError(f"bubble of {of!r} is not defined: choose 'total', 'ideal', 'span' or 'worst'")
 
     def explain(self, most_alive=None):
         """Why the devices were idle, tick by tick: an `Explanation`, by the rules of that module."""

@@ -1,6 +1,6 @@
 """What papers state in closed form, and costs from the times that they profile.
 
-T_F, T_B, T_W: the time of a micro-batch's forward on a stage, of its input gradient alone, and of its
+T_F, T_B, T_W: the time of a micro-batch's forward on a device, of its input gradient alone, and of its
     weight gradient.
 """
 
@@ -104,8 +104,8 @@ def zero_bubble_peaks(K):
 def costs_of(T_F, T_B, T_W, T_comm=0):
     """(costs, link) for `simulate`, of a profile such as papers print.
 
-    T_F, T_B, T_W: the times of a forward, an input gradient and a weight gradient; each is a number,
-        or a list with one per stage.
+    T_F, T_B, T_W: the times of a forward, an input gradient and a weight gradient; each is a number, of a
+        device's share of the network, or a list with one per stage.
     T_comm: how long a message travels, in the same unit.
 
     >>> costs, link = costs_of(T_F=3, T_B=[2, 4], T_W=1, T_comm=0.5)

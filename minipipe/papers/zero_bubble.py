@@ -9,7 +9,7 @@ from .published import ZERO_BUBBLE, Profile
 
 
 class Rate(NamedTuple):
-    """A bubble rate: (T - work) / T, where T is the longest device span, and work what each device has to do.
+    """A bubble rate, `Trace.bubble("worst")`: (T - work) / T, with T the longest device span.
 
     profile: the row of the table, a `Profile`.
     column: of the table: a schedule with a name, or one that was searched in a given memory.
@@ -47,10 +47,7 @@ def _rate(profile, column):
         schedule = _searched(profile, costs, *SEARCHED[column])
     else:
         schedule = build(column.lower(), profile.p, profile.m)
-    trace = simulate(schedule, costs, link)
-    spans = [trace.spans_of(device) for device in range(profile.p)]
-    longest = max(of_device[-1].end - of_device[0].start for of_device in spans)
-    found = 1 - max(trace.busy_ticks()) / longest
+    found = simulate(schedule, costs, link).bubble("worst")
     return Rate(profile, column, profile.rates[column], found, schedule.name)
 
 

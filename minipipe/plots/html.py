@@ -5,6 +5,7 @@ import math
 from importlib import resources
 from pathlib import Path
 
+from ..cluster import BUBBLES
 from ..schedules import alive_microbatches
 from .boxes import UNNUMBERED
 from .colours import OTHER, styles_of
@@ -71,7 +72,7 @@ def page_data(trace, title=None):
         "devices": trace.n_devices,
         "makespan": _number(trace.makespan),
         "step": _step(trace),
-        "bubble": {of: float(trace.bubble(of)) for of in ("total", "ideal", "span")}
+        "bubble": {words: float(trace.bubble(of)) for of, words in BUBBLES.items()}
         if any(trace.busy_ticks())
         else None,
         "copies": places.n_copies,
