@@ -1,35 +1,41 @@
-"""The picture of slow links: the makespan of schedules against the latency of a link."""
+"""The picture of slow links: the makespan of schedules against the latency of a link, and their memory."""
 
 from ..cluster import Link
 from ..plots.canvas import label, new_figure
+from ..schedules import peak_microbatches
 from .timelines import run_of
 
 K, M = 8, 32
 LATENCIES = [quarter / 4 for quarter in range(9)]
-LINES = {  # name: (label, colour of Okabe and Ito, line style)
-    "gpipe": ("GPipe", "#000000", "-"),
-    "1f1b": ("1F1B", "#D55E00", "-"),
-    "eager-1f1b": ("eager 1F1B", "#D55E00", "--"),
-    "interleaved": ("interleaved 1F1B", "#CC79A7", "-"),
-    "looped": ("looped", "#E69F00", "-"),
-    "zb-h1": ("ZB-H1", "#0072B2", "-"),
-    "zb-h2": ("ZB-H2", "#0072B2", "--"),
-    "zb-v": ("ZB-V", "#009E73", "-"),
-}
+LINES = [  # label, schedule, rounds that the micro-batches go in, colour of Okabe and Ito, line style
+    ("GPipe", "gpipe", 1, "#000000", "-"),
+    ("GPipe, 4 rounds of 8", "gpipe", 4, "#000000", ":"),
+    ("1F1B", "1f1b", 1, "#D55E00", "-"),
+    ("eager 1F1B", "eager-1f1b", 1, "#D55E00", "--"),
+    ("interleaved 1F1B, v = 2", "interleaved", 1, "#CC79A7", "-"),
+    ("looped, v = 2", "looped", 1, "#E69F00", "-"),
+    ("ZB-H1", "zb-h1", 1, "#0072B2", "-"),
+    ("ZB-H2", "zb-h2", 1, "#0072B2", "--"),
+    ("ZB-V", "zb-v", 1, "#009E73", "-"),
+]
 
 
 def slow_links():
-    """A matplotlib `Figure`: a line for each schedule, with its name and last makespan at the right end."""
-    figure = new_figure(8, 5)
+    """A matplotlib `Figure`: a line for each schedule, named at its right end with what it keeps alive.
+
+    In rounds, a schedule does some of the micro-batches after the others, and needs memory for these alone.
+    """
+    figure = new_figure(9, 5.5)
     ax = figure.add_subplot()
     ends = []
-    for name, (words, colour, style) in LINES.items():
-        makespans = [run_of(name, K, M, Link(latency=latency)).makespan for latency in LATENCIES]
+    for words, name, rounds, colour, style in LINES:
+        runs = [run_of(name, K, M // rounds, Link(latency=latency)) for latency in LATENCIES]
+        makespans = [rounds * run.makespan for run in runs]
         ax.plot(LATENCIES, makespans, style, color=colour, linewidth=2)
-        ends.append((makespans[-1], words, colour))
+        ends.append((makespans[-1], f"{words}: {max(peak_microbatches(runs[0])):g} alive", colour))
     _label_ends(ax, ends)
     ax.set_xlim(0, LATENCIES[-1])
-    title = f"Slow links reverse the ranking: {K} devices, {M} micro-batches"
+    title = f"Memory hides slow links: {K} devices, {M} micro-batches"
     latency = "latency of a link (ticks; a device's forward takes 1, its backward 2)"
     label(ax, title, latency, "makespan (ticks)")
     return figure
@@ -41,7 +47,4 @@ def _label_ends(ax, ends, distance=8):
     for makespan, words, colour in sorted(ends):
         lowest = max(makespan, lowest + distance)
         end, beside = (LATENCIES[-1], makespan), (LATENCIES[-1] + 0.05, lowest)
-        ax.annotate(
-            f"{words}, {makespan:g}", end, beside, color=colour, va="center", fontsize=9,
-            annotation_clip=False,
-        )
+        ax.annotate(words, end, beside, color=colour, va="center", fontsize=9, annotation_clip=False)
