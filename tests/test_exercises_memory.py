@@ -5,6 +5,7 @@ from math import sqrt
 
 import numpy as np
 from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from template import solutions
 
 from exercises import memory
 from exercises.memory import check_held, check_peak, check_segments
@@ -13,19 +14,15 @@ CHECKERS = [check_peak, check_segments, check_held]
 
 # ---------------------------------------------------------------- solutions
 
-
-def peak(N, M, L, K, n, a, c):
-    b = N // M
-    return (M * n - 1) * b * a + L // K // n * b * c
-
-
-def held(K, M, r, b, L, a, c):
-    return b * ((min(M, K - r) - 1) * a + L // K * c)
+notebook = solutions("14")
+peak = notebook.peak
+held = notebook.held
 
 
 SOLUTIONS = [
     (check_peak, peak),
     (check_peak, lambda N, M, L, K, n, a, c: n * N * a + Fraction(N, M) * (Fraction(L, K * n) * c - a)),
+    (check_segments, notebook.segments),
     (check_segments, lambda L, a, c, q: sqrt(L * c / (q * a))),
     (check_segments,
      lambda L, a, c, q: min((n for n in range(1, L + 1) if L % n == 0), key=lambda n: q * n * a + L / n * c)),
