@@ -243,7 +243,10 @@ def test_search_for_the_longest_span_with_several_stages_a_device_and_with_less_
     """Four devices that never wait after their first action take M (F + I + W) = 24 ticks each."""
     span = "longest span of a device                24 ticks, and its actions take 24 at most"
     search = "search", "--greedy", "--halves"
-    assert span in run(capsys, *search, "--objective", "span", "--most-alive", "8", "--kept-for-W", "0.25")[1]
+    out = run(capsys, *search, "--objective", "span", "--most-alive", "8", "--kept-for-W", "0.25")[1]
+    assert span in out and "proved: no schedule has a shorter longest span" in out
+    out = run(capsys, *search, "--objective", "span", "--most-alive", "2")[1]
+    assert "proved" not in out and "only a search could say" in out
     out = run(capsys, *search, "--in-a-v")[1]
     assert "8 stages" in out and "makespan                                25.5 ticks" in out      # as ZB-V
     out = run(capsys, "search", "--greedy", "--stages-per-device", "2")[1]
