@@ -6,12 +6,25 @@ import numpy as np
 
 
 class Bytes:
-    """So many bytes without any array: what a run without numbers holds in the place of arrays."""
+    """So many bytes without any array: what a run without numbers holds in the place of arrays.
 
-    __slots__ = ("nbytes",)
+    itemsize: the bytes of a number, for those who cut it.
+    """
 
-    def __init__(self, nbytes):
-        self.nbytes = nbytes
+    __slots__ = ("itemsize", "nbytes")
+
+    def __init__(self, nbytes, itemsize=1):
+        self.nbytes, self.itemsize = nbytes, itemsize
+
+    size = property(lambda self: self.nbytes // self.itemsize)
+    shape = property(lambda self: (self.size,))
+
+    def reshape(self, *shape):
+        """It has no axes."""
+        return self
+
+    def __getitem__(self, part):
+        return Bytes(len(range(self.size)[part]) * self.itemsize, self.itemsize)
 
     def __add__(self, other):
         """The sum of two arrays has the bytes of one."""
@@ -79,7 +92,7 @@ class Buffers(dict):
 def own(value):
     """(copy, bytes): `value` with arrays that share nothing with it, and their size; a message carries it."""
     if type(value) is Bytes:
-        return Bytes(value.nbytes), value.nbytes
+        return Bytes(value.nbytes, value.itemsize), value.nbytes
     if isinstance(value, np.ndarray):
         return np.array(value, order="C"), value.nbytes
     if hasattr(value, "owner"):  # an array without numbers

@@ -27,7 +27,7 @@ def reduce_to(group, vectors, root, label):
             return vectors
         if place + distance < group.size:
             arrived = yield group.receive(group.rank + distance, label)
-            vectors = yield group.add(vectors, arrived)
+            vectors = yield from group.add(vectors, arrived)
     return vectors
 
 
@@ -59,7 +59,7 @@ def scatter_and_gather(group, vectors, root, label):
             there = slice(place + distance, place + 2 * distance)
             yield group.send(group.rank + distance, f"{label}: scatter", chunks[there])
     yield from ring_gather(group, chunks, place, f"{label}: gather")
-    return joined(chunks)
+    return joined(chunks, vectors)
 
 
 def chain(group, vectors, root, label, n_segments):
@@ -75,7 +75,7 @@ def chain(group, vectors, root, label, n_segments):
             segments[number] = yield group.receive(group.rank - 1, f"{label} {number}")
         if place + 1 < group.size:
             yield group.send(group.rank + 1, f"{label} {number}", segments[number])
-    return joined(segments)
+    return joined(segments, vectors)
 
 
 def best_segments(size, n_bytes, alpha, beta):

@@ -119,8 +119,8 @@ def reduce_scatter(group, values, algorithm="ring"):
 
     values: a list of N parts; part r has the same form on all ranks.
     algorithm: "ring", (N - 1) alpha + (N - 1)/N n (beta + gamma) for n bytes in all; or "owners", where
-        each rank sends its parts to their owners at once: alpha + (N - 1)/N n beta + n/N gamma for gamma
-        <= beta, along the tree over the ranks.
+        each rank sends its parts to their owners at once: alpha + (N - 1)/N n (beta + gamma), added along
+        the tree over the ranks.
 
     Raises `ValueError` if there are not N parts.
     """

@@ -32,18 +32,14 @@ def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0):
     way = alpha + n * beta  # of all of it, to one other rank
     beyond = 0 if N == power else 2 * way + n * gamma
     most, share = Fraction(power - 1, power), Fraction(N - 1, N)
-
-    def at_one(part):
-        """N - 1 parts arrive at one rank, which adds each to its own as soon as it is there."""
-        return alpha + part * max((N - 1) * beta + gamma, beta + (N - 1) * gamma)
-
+    added_as_they_come = n * max((N - 1) * beta + gamma, beta + (N - 1) * gamma)
     formulas = {
-        "naive": at_one(n) + alpha + (N - 1) * n * beta,
+        "naive": 2 * alpha + added_as_they_come + (N - 1) * n * beta,
         "tree": (N - 1).bit_length() * (2 * way + n * gamma),
         "doubling": k * (way + n * gamma) + beyond,
         "halving": 2 * k * alpha + most * n * (2 * beta + gamma) + beyond,
         "ring": 2 * (N - 1) * alpha + share * n * (2 * beta + gamma),
-        "owners": at_one(n * Fraction(1, N)) + alpha + share * n * beta,
+        "owners": 2 * alpha + share * n * (2 * beta + gamma),
     }
     return formulas[algorithm]
 

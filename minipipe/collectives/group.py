@@ -54,6 +54,8 @@ class Group:
         return Receive(label, self.devices[source % self.size])
 
     def add(self, mine, arrived, function=added):
-        """A request: `function(mine, arrived)`, which takes gamma ticks for each byte that has arrived."""
-        ticks = self.gamma * own(arrived)[1] if self.gamma else 0
-        return Compute(Label("add", "add"), function, mine, arrived, ticks=ticks)
+        """A program: `function(mine, arrived)`, which takes gamma ticks for each byte that has arrived."""
+        if not self.gamma:
+            return function(mine, arrived)
+        ticks = self.gamma * own(arrived)[1]
+        return (yield Compute(Label("add", "add"), function, mine, arrived, ticks=ticks))

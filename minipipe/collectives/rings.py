@@ -11,7 +11,7 @@ def ring_add(group, chunks, first, label):
         there, here = (first - step) % group.size, (first - step - 1) % group.size
         yield group.send(group.rank + 1, f"{label} {step}", chunks[there])
         arrived = yield group.receive(group.rank - 1, f"{label} {step}")
-        chunks[here] = yield group.add(chunks[here], arrived)
+        chunks[here] = yield from group.add(chunks[here], arrived)
 
 
 def ring_gather(group, chunks, own, label):

@@ -16,6 +16,7 @@ ring sends as few bytes as can be).
 from ..sums import TreeSum
 from .broadcasting import binomial, distances, reduce_to
 from .rings import ring_add, ring_gather
+from .exchanging import exchanged
 from .vectors import cut, joined
 
 
@@ -31,7 +32,7 @@ def naive(group, vectors):
         return (yield group.receive(0, f"{label}: sum"))
     for rank in range(1, group.size):
         arrived = yield group.receive(rank, f"{label}: term")
-        vectors = yield group.add(vectors, arrived)
+        vectors = yield from group.add(vectors, arrived)
     for rank in range(1, group.size):
         yield group.send(rank, f"{label}: sum", vectors)
     return vectors
@@ -58,7 +59,7 @@ def doubling(group, vectors):
     def among(power, vectors):
         for distance in distances(power):
             arrived = yield from _swapped(group, group.rank ^ distance, label, vectors)
-            vectors = yield group.add(vectors, arrived)
+            vectors = yield from group.add(vectors, arrived)
         return vectors
 
     return (yield from _folded(group, vectors, label, among))
@@ -80,12 +81,12 @@ def halving(group, vectors):
                 mine, theirs = theirs, mine
             partner = group.rank ^ distance
             arrived = yield from _swapped(group, partner, f"{label}: add", chunks[theirs])
-            chunks[mine] = yield group.add(chunks[mine], arrived)
+            chunks[mine] = yield from group.add(chunks[mine], arrived)
             steps.append((partner, mine, theirs))
             first, behind = mine.start, mine.stop
         for partner, mine, theirs in reversed(steps):
             chunks[theirs] = yield from _swapped(group, partner, f"{label}: gather", chunks[mine])
-        return joined(chunks)
+        return joined(chunks, vectors)
 
     return (yield from _folded(group, vectors, label, among))
 
@@ -99,14 +100,13 @@ def ring(group, vectors):
     chunks = cut(vectors, group.size)
     yield from ring_add(group, chunks, group.rank, f"{label}: add")
     yield from ring_gather(group, chunks, group.rank + 1, f"{label}: gather")
-    return joined(chunks)
+    return joined(chunks, vectors)
 
 
 def owners(group, vectors):
     """Chunk c of everybody goes to rank c, which adds them along the tree and sends the sum to everybody.
 
-    2 alpha + 2 (N - 1)/N n beta + n/N gamma, for any N and gamma <= beta: the additions wait for the
-    port, as in `naive`.
+    2 alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N.
     """
     return (yield from at_owners(group, {(0, group.rank): vectors}, group.size))
 
@@ -116,34 +116,23 @@ def at_owners(group, pending, n):
 
     pending: {(level, place): vectors}, what this rank has of the sum.
     """
-    label, size, rank = group.begin("owners all-reduce"), group.size, group.rank
-    chunks = {node: cut(vectors, size) for node, vectors in pending.items()}
+    label = group.begin("owners all-reduce")
+    chunks = {node: cut(vectors, group.size) for node, vectors in pending.items()}
     total = yield from to_owners(group, chunks, n, f"{label}: add")
-    sums = [total] * size
-    for step in range(1, size):
-        yield group.send(rank + step, f"{label}: gather", total)
-    for step in range(1, size):
-        sums[rank - step] = yield group.receive(rank - step, f"{label}: gather")
-    return joined(sums)
+    sums = yield from exchanged(group, lambda c: total, f"{label}: gather")
+    return joined(sums, next(iter(pending.values())))
 
 
 def to_owners(group, chunks, n, label):
-    """Chunk c of everybody's partial sums goes to rank c, which adds them along the tree of n terms.
+    """The sum of chunk r of all ranks' partial sums, on rank r, along the tree of n terms.
 
-    chunks: {(level, place): N chunks}.
+    chunks: {(level, place): N chunks}, what this rank has of the sum.
     """
-    size, rank = group.size, group.rank
-
-    def of_owner(c):
-        return {node: cuts[c] for node, cuts in chunks.items()}
-
+    parts = yield from exchanged(group, lambda c: {node: cuts[c] for node, cuts in chunks.items()}, label)
     total = TreeSum(n)
-    total.absorb(of_owner(rank))
-    for step in range(1, size):
-        yield group.send(rank + step, label, of_owner((rank + step) % size))
-    for step in range(1, size):
-        arrived = yield group.receive(rank - step, label)
-        yield group.add(total, arrived, TreeSum.absorb)
+    total.absorb(parts.pop(0))
+    for part in parts:
+        yield from group.add(total, part, TreeSum.absorb)
     return total.value
 
 
@@ -164,7 +153,7 @@ def two_level(group, vectors, node_size):
     yield from ring_add(inside, chunks, place - 1, f"{label}: add")
     chunks[place] = yield from ring(between, chunks[place])
     yield from ring_gather(inside, chunks, place, f"{label}: gather")
-    return joined(chunks)
+    return joined(chunks, vectors)
 
 
 def _swapped(group, partner, label, value):
@@ -181,7 +170,7 @@ def _folded(group, vectors, label, among):
         return (yield group.receive(rank - power, f"{label}: after"))
     if rank + power < group.size:
         arrived = yield group.receive(rank + power, f"{label}: before")
-        vectors = yield group.add(vectors, arrived)
+        vectors = yield from group.add(vectors, arrived)
     vectors = yield from among(power, vectors)
     if rank + power < group.size:
         yield group.send(rank + power, f"{label}: after", vectors)

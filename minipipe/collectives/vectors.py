@@ -1,72 +1,86 @@
-"""Nested arrays as flat vectors, which can be cut anywhere."""
+"""Nested arrays as a row of numbers, which can be cut anywhere."""
+
+from itertools import accumulate, chain
 
 import numpy as np
 
+from ..cluster import Bytes
+
 
 def flattened(value):
-    """The numbers of `value` in a row: a list with one vector for each dtype that occurs.
+    """The numbers of `value` in a row: a list with a vector for each of its arrays, a view where it can be.
 
     value: arrays or numbers, or lists, tuples and dicts of them; None has no numbers.
 
     >>> flattened([(np.eye(2), None), 3.0])
-    [array([1., 0., 0., 1., 3.])]
+    [array([1., 0., 0., 1.]), array([3.])]
     """
-    rows = {}
-
-    def put(leaf):
-        array = _as_array(leaf)
-        rows.setdefault(array.dtype, []).append(array.reshape(-1))
-
-    mapped(put, value)
-    return [np.concatenate(row) for row in rows.values()]
+    vectors = []
+    _mapped(lambda leaf: vectors.append(_array(leaf).reshape(-1)), value)
+    return vectors
 
 
 def unflattened(vectors, like):
     """The vectors of `flattened`, in the form of the value `like`.
 
-    >>> unflattened([np.arange(5.0)], like=[(np.eye(2), None), 3.0])
+    >>> unflattened([np.arange(4.0), np.array([4.0])], like=[(np.eye(2), None), 3.0])
     [(array([[0., 1.],
            [2., 3.]]), None), 4.0]
     """
-    rows = iter(vectors)
-    rest = {}
+    rest = iter(vectors)
 
-    def taken(leaf):
-        array = _as_array(leaf)
-        if array.dtype not in rest:
-            rest[array.dtype] = next(rows)
-        row = rest[array.dtype]
-        rest[array.dtype] = row[array.size:]
-        numbers = row[:array.size].reshape(array.shape)
-        return numbers if hasattr(leaf, "shape") else numbers.item()
+    def shaped(leaf):
+        vector = next(rest)
+        return vector.reshape(leaf.shape) if hasattr(leaf, "shape") else vector.item()
 
-    return mapped(taken, like)
+    return _mapped(shaped, like)
 
 
 def cut(vectors, n):
-    """n chunks of vectors, as equal as can be: the first are longer by one number, if they must be.
+    """n chunks of the row, as equal as can be: the first are longer by one number, if they must be.
 
-    >>> cut([np.arange(5)], 3)
-    [[array([0, 1])], [array([2, 3])], [array([4])]]
+    Each is a list of parts of the vectors.
+
+    >>> cut([np.arange(3), np.arange(10, 12)], 3)
+    [[array([0, 1])], [array([2]), array([10])], [array([11])]]
     """
-    def chunk(vector, c):
-        return vector[_start(vector.size, n, c):_start(vector.size, n, c + 1)]
+    chunks, c, position = [[] for _ in range(n)], 0, 0
+    ends = list(accumulate(lengths(sum(vector.size for vector in vectors), n)))
+    for vector in vectors:
+        start = 0
+        while start < vector.size:
+            while position == ends[c]:
+                c += 1
+            stop = min(vector.size, start + ends[c] - position)
+            chunks[c].append(vector[start:stop])
+            position += stop - start
+            start = stop
+    return chunks
 
-    return [[chunk(vector, c) for vector in vectors] for c in range(n)]
 
+def joined(chunks, like):
+    """The vectors of which `cut` has made these chunks, with the sizes of the vectors `like`.
 
-def joined(chunks):
-    """The vectors of which `cut` has made these chunks."""
-    return [np.concatenate(row) for row in zip(*chunks, strict=True)]
+    >>> joined([[np.array([0, 1])], [np.array([2]), np.array([10])]], like=[np.ones(3), np.ones(1)])
+    [array([0, 1, 2]), array([10])]
+    """
+    parts, vectors = chain(*chunks), []
+    for vector in like:
+        row, size = [vector[:0]], 0
+        while size < vector.size:
+            row.append(next(parts))
+            size += row[-1].size
+        vectors.append(row[-1] if len(row) <= 2 else _in_a_row(row[1:]))
+    return vectors
 
 
 def lengths(n_numbers, n):
-    """How many of `n_numbers` are in each of the n chunks of `cut`.
+    """How many of `n_numbers` are in each of n chunks.
 
     >>> lengths(5, 3)
     [2, 2, 1]
     """
-    return [_start(n_numbers, n, c + 1) - _start(n_numbers, n, c) for c in range(n)]
+    return [n_numbers // n + (c < n_numbers % n) for c in range(n)]
 
 
 def added(a, b):
@@ -76,22 +90,23 @@ def added(a, b):
     return a + b
 
 
-def _start(size, n, c):
-    """Where chunk c of n begins in a vector of `size` numbers."""
-    return c * (size // n) + min(c, size % n)
+def _in_a_row(parts):
+    if isinstance(parts[0], Bytes):
+        return Bytes(sum(part.nbytes for part in parts), parts[0].itemsize)
+    return np.concatenate(parts)
 
 
-def mapped(function, value):
+def _mapped(function, value):
     """`value` with `function(leaf)` in the place of each of its arrays and numbers."""
     if value is None:
         return None
     if isinstance(value, dict):
-        return {key: mapped(function, item) for key, item in value.items()}
+        return {key: _mapped(function, item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         make = getattr(value, "_make", type(value))
-        return make([mapped(function, item) for item in value])
+        return make([_mapped(function, item) for item in value])
     return function(value)
 
 
-def _as_array(leaf):
+def _array(leaf):
     return leaf if hasattr(leaf, "reshape") else np.asarray(leaf)
