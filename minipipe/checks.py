@@ -162,3 +162,10 @@ def chosen(name, values, known):
     if any(value not in list(known) for value in values):
         raise wrong
     return values
+
+
+def one_of(name, value, known):
+    """`value`, if it is one of the names `known`; `ValueError` for anything else."""
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name}={shown(value)} must be one of {', '.join(map(repr, known))}")
+    return value

@@ -9,7 +9,7 @@ from .devices import COMPUTE, lane_name
 from .engine import Cluster
 from .errors import DeadlockError, MemoryLimitError
 from .explanation import Explanation, IdlePart, explain
-from .links import Link, Port, links_between, ports
+from .links import Link, Port, checked_ports, links_between, ports
 from .memory import Buffers, Bytes, Counted, bytes_by_kind, own
 from .requests import ANY, Compute, Label, Receive, Send
 from .spans import Idle, Message, Span
@@ -18,6 +18,6 @@ from .trace import BUBBLES, Trace
 __all__ = [
     "ANY", "BUBBLES", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",
     "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "Port", "Receive",
-    "Send", "Span", "Step", "Trace", "bytes_by_kind", "critical_path", "describe_path", "explain",
-    "lane_name", "links_between", "own", "ports", "ticks",
+    "Send", "Span", "Step", "Trace", "bytes_by_kind", "checked_ports", "critical_path", "describe_path",
+    "explain", "lane_name", "links_between", "own", "ports", "ticks",
 ]

@@ -5,13 +5,13 @@ Where to read: `calls` is what a program can say, `summing` has the all-reduces,
 """
 
 from .calls import (
-    ALL_REDUCES, all_gather, all_reduce, all_reduce_tree, all_to_all, barrier, broadcast, reduce,
+    ALL_REDUCES, OWNERS, all_gather, all_reduce, all_reduce_sum, all_to_all, barrier, broadcast, reduce,
     reduce_scatter,
 )
 from .costs import all_reduce_ticks, numbers_sent
 from .group import Group
 
 __all__ = [
-    "ALL_REDUCES", "Group", "all_gather", "all_reduce", "all_reduce_ticks", "all_reduce_tree", "all_to_all",
-    "barrier", "broadcast", "numbers_sent", "reduce", "reduce_scatter",
+    "ALL_REDUCES", "OWNERS", "Group", "all_gather", "all_reduce", "all_reduce_ticks", "all_reduce_sum",
+    "all_to_all", "barrier", "broadcast", "numbers_sent", "reduce", "reduce_scatter",
 ]

@@ -1,17 +1,22 @@
 """What a program says to talk to all the others: each of these is a program, for `yield from`."""
 
+from functools import reduce as fold
+
+from ..checks import one_of
+from ..sums import TreeSum
 from . import summing
 from .broadcasting import binomial, chain, distances, reduce_to, scatter_and_gather
 from .rings import ring_add, ring_gather
 from .vectors import added, flattened, unflattened
 
+OWNERS = "owners"
 ALL_REDUCES = {
     "naive": summing.naive, "tree": summing.tree, "doubling": summing.doubling,
-    "halving": summing.halving, "ring": summing.ring, "owners": summing.owners,
+    "halving": summing.halving, "ring": summing.ring, OWNERS: summing.owners,
 }
 
 
-def all_reduce(group, value, algorithm="owners", node_size=None):
+def all_reduce(group, value, algorithm=OWNERS, node_size=None):
     """The sum of the values of all ranks, on all ranks.
 
     group: the `Group`, of this rank.
@@ -36,36 +41,30 @@ def all_reduce(group, value, algorithm="owners", node_size=None):
     12
     """
     vectors = flattened(value)
-    if algorithm == "two-level":
+    if one_of("algorithm", algorithm, [*ALL_REDUCES, "two-level"]) == "two-level":
         vectors = yield from summing.two_level(group, vectors, node_size)
     else:
-        vectors = yield from _chosen(ALL_REDUCES, algorithm, "all-reduce")(group, vectors)
+        vectors = yield from ALL_REDUCES[algorithm](group, vectors)
     return unflattened(vectors, value)
 
 
-def all_reduce_tree(group, tree_sum, algorithm="owners"):
-    """The total of a `TreeSum` whose terms are spread over the ranks, on all ranks.
+def all_reduce_sum(group, total, algorithm=OWNERS):
+    """The total of a sum whose terms are spread over the ranks, on all ranks; None if there are no terms.
 
-    tree_sum: what this rank has added of it, at least one term.
-    algorithm: as for `all_reduce`. With "owners", the partial sums that each rank has travel, and meet along
-        the one tree at the owners of the chunks: the bits are those of one rank that adds all terms. With the
-        others, each rank first adds up what it has, from left to right.
+    total: a `TreeSum` or a `RunningSum`; what this rank has added, at least one term if others have.
+    algorithm: as for `all_reduce`. With "owners", the partial sums that each rank has meet at the owners of
+        the chunks; the bits of a `TreeSum` are then those of one rank that adds all terms. With the others,
+        each rank first adds up what it has, from left to right.
 
-    With "owners", a rank that has an aligned run of 2^j terms sends as many bytes as in a ring; any other
-    sends as many times the first half of them as it has partial sums, at most 2 log2 n.
+    With "owners", a rank that has an aligned run of 2^j terms of a tree sends as many bytes as in a ring; any
+    other sends as many times the first half of them as it has partial sums, at most 2 log2 n.
     """
-    nodes = sorted(tree_sum.pending.items(), key=lambda item: item[0][1] << item[0][0])
-    if not nodes:
-        raise ValueError(f"rank {group.rank} has added nothing: add at least one of {tree_sum.n} terms")
-    like = nodes[0][1]
-    if algorithm == "owners":
-        pending = {node: flattened(value) for node, value in nodes}
-        vectors = yield from summing.at_owners(group, pending, tree_sum.n)
-        return unflattened(vectors, like)
-    vectors = flattened(like)
-    for _, value in nodes[1:]:
-        vectors = added(vectors, flattened(value))
-    return (yield from all_reduce(group, unflattened(vectors, like), algorithm))
+    if algorithm == OWNERS:
+        return (yield from summing.at_owners(group, total))
+    terms = [term for _, term in sorted(total.pending.items(), key=_leftmost)]
+    if len(terms) > 1:
+        terms = [unflattened(fold(added, map(flattened, terms)), terms[0])]
+    return (yield from all_reduce(group, terms[0] if terms else None, algorithm))
 
 
 def broadcast(group, value, root=0, algorithm="binomial", n_segments=None):
@@ -75,12 +74,13 @@ def broadcast(group, value, root=0, algorithm="binomial", n_segments=None):
     algorithm: "binomial", "scatter" (and gather), or "chain" in `n_segments`.
     """
     group.check(root=root)
+    one_of("algorithm", algorithm, ["binomial", "scatter", "chain"])
     vectors, label = flattened(value), group.begin(f"{algorithm} broadcast")
     if algorithm == "chain":
         vectors = yield from chain(group, vectors, root, label, n_segments)
     else:
-        programs = {"binomial": binomial, "scatter": scatter_and_gather}
-        vectors = yield from _chosen(programs, algorithm, "broadcast")(group, vectors, root, label)
+        program = {"binomial": binomial, "scatter": scatter_and_gather}[algorithm]
+        vectors = yield from program(group, vectors, root, label)
     return unflattened(vectors, value)
 
 
@@ -101,12 +101,12 @@ def all_gather(group, value, algorithm="ring"):
     algorithm: "ring", (N - 1) alpha + (N - 1)/N n beta for n bytes in all; or "doubling" (Bruck's, for
         any N), k alpha + (N - 1)/N n beta.
     """
+    one_of("algorithm", algorithm, ["ring", "doubling"])
     label, size, rank = group.begin(f"{algorithm} all-gather"), group.size, group.rank
     if algorithm == "ring":
         values = [value] * size
         yield from ring_gather(group, values, rank, label)
         return values
-    _chosen({"doubling": None}, algorithm, "all-gather")
     values = [value]  # of this rank and those that follow, counted around
     for distance in distances(size):
         yield group.send(rank - distance, f"{label} {distance}", values[:size - distance])
@@ -125,6 +125,7 @@ def reduce_scatter(group, values, algorithm="ring"):
     Raises `ValueError` if there are not N parts.
     """
     size, rank = group.size, group.rank
+    one_of("algorithm", algorithm, ["ring", OWNERS])
     if len(values) != size:
         raise ValueError(f"{len(values)} parts for {size} ranks: pass one part for each rank")
     label = group.begin(f"{algorithm} reduce-scatter")
@@ -132,8 +133,8 @@ def reduce_scatter(group, values, algorithm="ring"):
     if algorithm == "ring":
         yield from ring_add(group, chunks, rank - 1, label)
         return unflattened(chunks[rank], values[rank])
-    _chosen({"owners": None}, algorithm, "reduce-scatter")
-    total = yield from summing.to_owners(group, {(0, rank): chunks}, size, label)
+    of_ranks = [{(0, rank): chunk} for chunk in chunks]
+    total = yield from summing.to_owners(group, of_ranks, TreeSum(size), label)
     return unflattened(total, values[rank])
 
 
@@ -162,7 +163,7 @@ def barrier(group):
         yield group.receive(group.rank - distance, f"{label} {distance}")
 
 
-def _chosen(programs, name, collective):
-    if name not in programs:
-        raise ValueError(f"there is no {collective} {name!r}: choose one of {', '.join(map(repr, programs))}")
-    return programs[name]
+def _leftmost(item):
+    """The first term of a partial sum. item: a pair from the `pending` of a `TreeSum` or a `RunningSum`."""
+    node, _ = item
+    return node[1] << node[0] if isinstance(node, tuple) else 0

@@ -17,7 +17,7 @@ from ..sums import TreeSum
 from .broadcasting import binomial, distances, reduce_to
 from .rings import ring_add, ring_gather
 from .exchanging import exchanged
-from .vectors import cut, joined
+from .vectors import cut, flattened, joined, unflattened
 
 
 def naive(group, vectors):
@@ -108,32 +108,39 @@ def owners(group, vectors):
 
     2 alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N.
     """
-    return (yield from at_owners(group, {(0, group.rank): vectors}, group.size))
+    total = TreeSum(group.size)
+    total.add(group.rank, vectors)
+    return (yield from at_owners(group, total))
 
 
-def at_owners(group, pending, n):
-    """As `owners`, for the partial sums of a `TreeSum` of n terms that are spread over the ranks.
+def at_owners(group, total):
+    """The total of a sum whose terms are spread over the ranks; None if there are none.
 
-    pending: {(level, place): vectors}, what this rank has of the sum.
+    total: a `TreeSum` or a `RunningSum`, what this rank has added.
+
+    Chunk c of what everybody has goes to rank c, which puts it together in the order of the ranks, and sends
+    the sum to everybody.
     """
-    label = group.begin("owners all-reduce")
-    chunks = {node: cut(vectors, group.size) for node, vectors in pending.items()}
-    total = yield from to_owners(group, chunks, n, f"{label}: add")
-    sums = yield from exchanged(group, lambda c: total, f"{label}: gather")
-    return joined(sums, next(iter(pending.values())))
+    label, size = group.begin("owners all-reduce"), group.size
+    cuts = {node: cut(flattened(term), size) for node, term in total.pending.items()}
+    chunks = [{node: of_node[c] for node, of_node in cuts.items()} for c in range(size)]
+    mine = yield from to_owners(group, chunks, type(total)(total.n), f"{label}: add")
+    of_all = yield from exchanged(group, lambda c: mine, f"{label}: gather")
+    like = next(iter(total.pending.values()), None)
+    return unflattened(joined(of_all, flattened(like)), like)
 
 
-def to_owners(group, chunks, n, label):
-    """The sum of chunk r of all ranks' partial sums, on rank r, along the tree of n terms.
+def to_owners(group, chunks, total, label):
+    """The sum of chunk r of all ranks' terms, on rank r: a list of vectors.
 
-    chunks: {(level, place): N chunks}, what this rank has of the sum.
+    chunks: chunk c of this rank's terms as {node: vectors} in place c.
+    total: a sum without terms, which takes them up.
     """
-    parts = yield from exchanged(group, lambda c: {node: cuts[c] for node, cuts in chunks.items()}, label)
-    total = TreeSum(n)
-    total.absorb(parts.pop(0))
-    for part in parts:
-        yield from group.add(total, part, TreeSum.absorb)
-    return total.value
+    parts = yield from exchanged(group, lambda c: chunks[c], label)
+    total.absorb(parts[0])
+    for part in parts[1:]:
+        yield from group.add(total, part, type(total).absorb)
+    return total.value if total.pending else []
 
 
 def two_level(group, vectors, node_size):

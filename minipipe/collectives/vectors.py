@@ -31,7 +31,9 @@ def unflattened(vectors, like):
 
     def shaped(leaf):
         vector = next(rest)
-        return vector.reshape(leaf.shape) if hasattr(leaf, "shape") else vector.item()
+        if not hasattr(leaf, "shape"):
+            return vector.item()
+        return vector.reshape(leaf.shape) if leaf.shape else vector.reshape(())[()]
 
     return _mapped(shaped, like)
 

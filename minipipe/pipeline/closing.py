@@ -3,7 +3,9 @@
 from typing import NamedTuple
 
 from ..cluster import Compute, Receive, Send
+from ..collectives import Group, all_reduce_sum
 from ..network import sum_of_tied
+from .totals import Totals
 
 
 class Closing:
@@ -13,13 +15,15 @@ class Closing:
     device: the number of this one.
     stages: {(stage, device): what holds the sums of this stage there}; empty in a run without numbers.
     ties: {name: the `Tied` layers}.
+    algorithm: the all-reduce, one of `minipipe.collectives.ALL_REDUCES`.
     """
 
-    def __init__(self, schedule, device, stages, ties):
+    def __init__(self, schedule, device, stages, ties, algorithm):
         self._device, self._stages, self._ties = device, stages, ties
         self._placements, self._last = schedule.placements, schedule.n_microbatches - 1
         self._has_A, self._has_U = "A" in schedule.kinds, "U" in schedule.kinds
         self._sums = [action for action in schedule.devices[device] if action.kind == "A"]
+        self._algorithm, self._groups = algorithm, _groups(self._placements, device)
         self._over = set()  # the names of all-reduces that this device knows to be over
 
     def around(self, perform):
@@ -41,12 +45,9 @@ class Closing:
 
     def communicate(self):
         """The program of the communication lane: the all-reduces, in the order in which they are started."""
-        n_before = {}
         for action in self._sums:
             yield Receive(_begin(action), self._device)
-            number = n_before.get(action.stage, 0)
-            yield from self._all_reduce(number, action.stage, action.microbatch)
-            n_before[action.stage] = number + 1
+            yield from self._all_reduce(action.stage, action.microbatch)
             yield Compute(action)
             yield Send(_end(action), None, self._device)
 
@@ -54,7 +55,7 @@ class Closing:
         """A program: what the order has left to the end of the mini-batch."""
         if not self._has_A and len(self._placements) > 1:
             for stage in range(len(self._placements[0])):
-                yield from self._all_reduce(0, stage, self._last)
+                yield from self._all_reduce(stage, self._last)
         elif self._has_A and not self._has_U:
             yield from self._wait_for(self._sums)
         yield from self._exchange_tied()
@@ -66,12 +67,19 @@ class Closing:
                 self._over.add(_end(action))
                 yield Receive(_end(action), self._device)
 
-    def _all_reduce(self, number, stage, i):
-        devices = list(dict.fromkeys(placement[stage] for placement in self._placements))
-        if len(devices) > 1 and self._device in devices:
-            holder = self._stages.get((stage, self._device))
-            totals = None if holder is None else holder.totals
-            yield from all_reduce(number, totals, stage, i, self._device, devices)
+    def _all_reduce(self, stage, i):
+        """All devices that have a copy of the stage get the sums of the mini-batch of micro-batch i."""
+        group = self._groups.get(stage)
+        if group is None:
+            return
+        totals = self._stages[stage, self._device].totals if self._stages else Totals(1)
+        label, others = group.begin("costs"), [rank for rank in range(group.size) if rank != group.rank]
+        for rank in others:
+            yield group.send(rank, label, totals.pending(i))
+        gradients = yield from all_reduce_sum(group, totals.gradients(i), self._algorithm)
+        totals.replace_gradients(i, gradients)
+        for rank in others:
+            totals.absorb(i, (yield group.receive(rank, label)))
 
     def _exchange_tied(self):
         """Once in a run: before its first update, or else at its end."""
@@ -89,33 +97,13 @@ def _end(action):
     return f"{action.stage}A{action.microbatch} is over"
 
 
-def all_reduce(number, totals, stage, i, device, devices):
-    """A program: all devices that have a copy of a stage get the sums over the micro-batches of all copies.
-
-    Each hands its partial sums to the first, which puts them together along the tree of the mini-batch and
-    sends the totals back; so the bits do not depend on where a micro-batch was computed.
-
-    number: how many such meetings of this stage came before.
-    totals: the `Totals` of `stage` on this device; None without numbers.
-    stage: its number.
-    i: the last micro-batch of those that are summed.
-    device: the number of this one.
-    devices: those that have the stage, in order.
-    """
-    name = f"stage {stage}" if number == 0 else f"stage {stage}, update {number}"
-    first, *others = devices
-    if device == first:
-        for other in others:
-            sums = yield Receive(f"sums of {name}", other)
-            if totals is not None:
-                totals.absorb(i, sums)
-        for other in others:
-            yield Send(f"totals of {name}", None if totals is None else totals.pending(i), other)
-    else:
-        yield Send(f"sums of {name}", None if totals is None else totals.pending(i), first)
-        sums = yield Receive(f"totals of {name}", first)
-        if totals is not None:
-            totals.replace(i, sums)
+def _groups(placements, device):
+    """{stage: the `Group` of the devices that have copies of it, in their order}, if this one shares it."""
+    found = {}
+    for stage, devices in enumerate(map(dict.fromkeys, zip(*placements, strict=True))):
+        if device in devices and len(devices) > 1:
+            found[stage] = Group(list(devices).index(device), devices, f"stage {stage}: ")
+    return found
 
 
 class Tied(NamedTuple):

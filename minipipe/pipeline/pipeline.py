@@ -4,8 +4,9 @@ import copy
 
 import numpy as np
 
-from ..cluster import Link, links_between
-from ..checks import bytes_of_memory, whole_number
+from ..checks import bytes_of_memory, one_of, whole_number
+from ..cluster import Link, checked_ports, links_between
+from ..collectives import ALL_REDUCES, OWNERS
 from ..layers.layer import finite
 from ..network import Network, check_finite_run
 from ..optimizers import checked_optimizer
@@ -18,7 +19,7 @@ from .closing import Tied
 from .every_sqrt import EVERY_SQRT, every_sqrt
 from .holdings import kind_of_run
 from .orders import check_optimizer, checked_order
-from .run import CLUSTER, ENGINES, THREADS, Run
+from .run import CLUSTER, ENGINES, THREADS, Machine, Run
 from .stage import Stage
 from .wires import Wires
 
@@ -50,6 +51,10 @@ class Pipeline(Network):
         every schedule, and a device keeps up to about log2(M) + 1 partial sums. "running", in one buffer in
         order of arrival, and those of several copies in the order of the copies: one sum, the bits of which
         may depend on the schedule. (J and batch norm's statistics are small: they always go along the tree.)
+    all_reduce: how copies of a stage on several devices put their gradients together: "owners", along that
+        tree, too; or another of `minipipe.collectives.ALL_REDUCES`, where their bits depend on the number of
+        copies, and each copy has the same.
+    ports: what several links share, as for `Cluster`.
 
     `forward_backward(X, Y)` runs a mini-batch to its end; `start(X, Y)` and `tick()` run it tick by tick.
     Then J, `gradients` and `trace` are those of that run. Every forward and backward of a mini-batch uses
@@ -78,23 +83,25 @@ class Pipeline(Network):
     def __init__(
         self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute=False, seed=0,
         dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None,
-        optimizer=None, engine=CLUSTER, accumulate="tree",
+        optimizer=None, engine=CLUSTER, accumulate="tree", all_reduce=OWNERS, ports=(),
     ):
         n_stages = whole_number("n_stages", n_stages)
         n_microbatches = whole_number("n_microbatches", n_microbatches)
         super().__init__(layers, loss, seed, dtype)
         checked_costs(costs)
-        self._engine = _checked_engine(engine, memory_limit)
         counts = counts_of(partition, self.layers, n_stages, sample, loss)
         self.schedule, self._stream = checked_order(schedule, n_stages, n_microbatches, recompute)
         if recompute == EVERY_SQRT:
             self.schedule, counts, costs = every_sqrt(self.schedule, counts, costs)
         costs.table(self.schedule.sharing)
         links_between(link, len(self.schedule.devices))
-        self._costs, self._link = costs, link
-        self._memory_limit = None if memory_limit is None else bytes_of_memory(memory_limit)
+        self._machine = Machine(
+            costs, link, checked_ports(ports, len(self.schedule.devices)),
+            None if memory_limit is None else bytes_of_memory(memory_limit),
+            _checked_engine(engine, memory_limit), checked_accumulate(accumulate),
+            one_of("all_reduce", all_reduce, ALL_REDUCES),
+        )
         self._n_microbatches = n_microbatches
-        self._accumulate = checked_accumulate(accumulate)
         parts = cut(self.layers, counts)
         self.stages = tuple(Stage(s, part) for s, part in enumerate(parts[:-1]))
         self.stages += Stage(len(parts) - 1, parts[-1], loss),
@@ -110,7 +117,7 @@ class Pipeline(Network):
 
     def start(self, X, Y):
         """Load a mini-batch, and leave the clock at tick 0; `tick` goes on from there."""
-        if self._engine == THREADS:
+        if self._machine.engine == THREADS:
             raise ValueError("threads know seconds, not ticks: use forward_backward, or engine='cluster'")
         order, batches = self._order_of_one(), checked_batches(self, [(X, Y)])
         self._prepare(order)
@@ -181,7 +188,7 @@ class Pipeline(Network):
     @property
     def accumulate(self):
         """How gradients are summed over them: "tree" or "running"."""
-        return self._accumulate
+        return self._machine.accumulate
 
     @property
     def J(self):
@@ -218,7 +225,7 @@ class Pipeline(Network):
         that has held is taken for the others; with a memory limit it is always done.
         """
         self._prepare(order)
-        kind = kind_of_run(self.stages, batches) if self._memory_limit is None else None
+        kind = kind_of_run(self.stages, batches) if self._machine.memory_limit is None else None
         self._load(batches, self._memory_of.get(kind))
         self._run.to_the_end()
         if kind is not None:
@@ -241,10 +248,8 @@ class Pipeline(Network):
     def _load(self, batches, memory=None):
         """Make a run, with its clock at 0. memory: what an equal run has held, if that is known."""
         line = MicroBatches(batches, self.n_microbatches, self.n_steps)
-        self._run = Run(
-            self._wires, self.stages, line, self._optimizers, self._tied(), self._costs, self._link,
-            self._memory_limit, memory, self._engine, self._accumulate,
-        )
+        tied, machine = self._tied(), self._machine
+        self._run = Run(self._wires, self.stages, line, self._optimizers, tied, machine, memory)
 
     def _commit(self):
         """Once for each run that came to its end: its gradients wait for a step, or its updates count."""
@@ -293,8 +298,6 @@ class Pipeline(Network):
 
 
 def _checked_engine(engine, memory_limit):
-    if engine not in ENGINES:
-        raise ValueError(f"engine={engine!r} must be one of {', '.join(map(repr, ENGINES))}")
-    if engine == THREADS and memory_limit is not None:
+    if one_of("engine", engine, ENGINES) == THREADS and memory_limit is not None:
         raise ValueError("memory_limit needs the bytes that only the cluster counts: use engine='cluster'")
     return engine

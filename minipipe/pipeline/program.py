@@ -1,6 +1,7 @@
 """A schedule turned into programs for the devices of a cluster."""
 
-from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, links_between
+from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, checked_ports, links_between
+from ..collectives import OWNERS
 from ..schedules.rules import CLOSING, RULES
 from .closing import Closing
 from .wires import MAIN
@@ -31,15 +32,16 @@ def program(order, wires, perform, close=()):
     yield from close
 
 
-def programs_of(schedule, wires, perform, stages=None, ties=None):
+def programs_of(schedule, wires, perform, stages=None, ties=None, all_reduce=OWNERS):
     """The programs of the devices, one for each line of `schedule`, as a `Cluster` takes them.
 
     wires, perform: as for `program`.
     stages, ties: as for `Closing`; left out in a run without numbers.
+    all_reduce: the algorithm by which copies of a stage put their gradients together.
     """
     programs = []
     for device, order in enumerate(schedule.devices):
-        closing = Closing(schedule, device, stages or {}, ties or {})
+        closing = Closing(schedule, device, stages or {}, ties or {}, all_reduce)
         performed = closing.around(perform) if schedule.kinds & CLOSING else perform
         lanes = {COMPUTE: program(order, wires, performed, closing.close())}
         if "A" in schedule.kinds:
@@ -50,19 +52,20 @@ def programs_of(schedule, wires, perform, stages=None, ties=None):
 
 def cluster_of(
     schedule, costs, link, wires, perform, stages=None, ties=None,
-    holdings=None, memory_limit=None, memory=None,
+    holdings=None, memory_limit=None, memory=None, all_reduce=OWNERS, ports=(),
 ):
     """A cluster with one device per line of `schedule`.
 
     costs, link: the ticks of its actions, and of its messages.
-    wires, perform, stages, ties: as for `programs_of`.
-    holdings, memory_limit, memory: as for `Cluster`.
+    wires, perform, stages, ties, all_reduce: as for `programs_of`.
+    holdings, memory_limit, memory, ports: as for `Cluster`.
     """
-    programs = programs_of(schedule, wires, perform, stages, ties)
-    links = links_between(link, len(programs))
+    programs = programs_of(schedule, wires, perform, stages, ties, all_reduce)
+    links, ports = links_between(link, len(programs)), checked_ports(ports, len(programs))
     times = {time for one in links.values() for time in (one.latency, one.bandwidth)}
+    times |= {port.bandwidth for port in ports}
     return Cluster(
-        programs, costs.duration(schedule.sharing, times), links, holdings, memory_limit, memory=memory,
+        programs, costs.duration(schedule.sharing, times), links, holdings, memory_limit, ports, memory,
         shares=schedule.stages_on,
     )
 

@@ -1,6 +1,7 @@
 """One run of an order: its stages on their devices, the mini-batches, and the cluster that has the clock."""
 
 import copy
+from typing import NamedTuple
 
 from ..blas import computing
 from ..cluster import Compute
@@ -13,6 +14,18 @@ from .wires import MAIN
 CLUSTER, THREADS = ENGINES = "cluster", "threads"
 
 
+class Machine(NamedTuple):
+    """What a network runs on, and how: each as for `Pipeline`."""
+
+    costs: object
+    link: object
+    ports: list
+    memory_limit: int | None
+    engine: str
+    accumulate: str
+    all_reduce: str
+
+
 class Run:
     """Mini-batches on their way through the stages of a network, by the order of a schedule.
 
@@ -21,31 +34,28 @@ class Run:
     line: the `MicroBatches`.
     optimizers: one for each stage, of which it gets a copy, if the order updates them; or None.
     ties: {name: the `Tied` layers}.
-    costs, link, memory_limit: as for `Pipeline`.
+    machine: the `Machine`.
     memory: what an equal run has held, so that this one need not count; None: count.
-    engine, accumulate: as for `Pipeline`.
     """
 
-    def __init__(
-        self, wires, stages, line, optimizers, ties, costs, link, memory_limit, memory=None, engine=CLUSTER,
-        accumulate="tree",
-    ):
+    def __init__(self, wires, stages, line, optimizers, ties, machine, memory=None):
         order = wires.schedule
         self._wires, self._line, self._recomputed = wires, line, order.recomputed
         self.stages = _on_devices(stages, order.placements)
         for (index, _), stage in self.stages.items():
             if optimizers is None:
-                stage.begin(line.n, accumulate)
+                stage.begin(line.n, machine.accumulate)
             else:
                 wanted = order.versions[index] if order.versions else [0] * order.n_microbatches
-                stage.begin(line.n, accumulate, wanted, copy.deepcopy(optimizers[index]))
-        if engine == THREADS:
-            programs = programs_of(order, wires, self._perform, self.stages, ties)
+                stage.begin(line.n, machine.accumulate, wanted, copy.deepcopy(optimizers[index]))
+        if machine.engine == THREADS:
+            programs = programs_of(order, wires, self._perform, self.stages, ties, machine.all_reduce)
             self.cluster = Threads(programs, shares=order.stages_on)
             return
         holdings = None if memory is not None else self._holdings(len(order.devices))
         self.cluster = cluster_of(
-            order, costs, link, wires, self._perform, self.stages, ties, holdings, memory_limit, memory
+            order, machine.costs, machine.link, wires, self._perform, self.stages, ties, holdings,
+            machine.memory_limit, memory, machine.all_reduce, machine.ports,
         )
 
     def to_the_end(self):

@@ -9,8 +9,8 @@ class Totals:
     """Sums of gradients, costs and the statistics that layers count, for each mini-batch.
 
     The gradients of each layer are summed by themselves, as soon as they are there. Of a stage that several
-    devices have, each sums up what it has worked on; `pending`, `absorb` and `replace` bring the sums
-    together. A stage and what stands for it in a simulation have the same.
+    devices have, each sums up what it has worked on; an all-reduce brings the sums together. A stage and
+    what stands for it in a simulation have the same.
 
     n: the micro-batches of a mini-batch.
     accumulate: "tree" or "running", how gradients are summed; all else is summed along the tree.
@@ -19,6 +19,7 @@ class Totals:
 
     def __init__(self, n, accumulate="tree", keeps_terms=False):
         self._new = partial(SumForEach, n, keeps_terms, SUMS[accumulate])
+        self._new_sum = partial(SUMS[accumulate], n)
         self._gradients = {}  # index of a layer in the stage -> the sums of its (dW, db)
         self._costs, self._statistics = SumForEach(n), SumForEach(n)
         self.of_tied = {}   # index of a tied layer in the stage -> the sum of the dW of all that share its W
@@ -66,21 +67,28 @@ class Totals:
         self.of_tied[index] = dW
         self.n_changes += 1
 
+    def gradients(self, i):
+        """The sum of the gradients of all layers in one; its terms are {index of a layer: (dW, db)}."""
+        total = self._new_sum()
+        for index, sums in sorted(self._gradients.items()):  # in one order on all devices
+            for node, term in sums.of(i).pending.items():
+                total.pending.setdefault(node, {})[index] = term
+        return total
+
+    def replace_gradients(self, i, gradients):
+        """Take over {index of a layer: (dW, db)}, the sum of all devices that have the stage."""
+        for index, gradient in (gradients or {}).items():
+            self._of_layer(index).of(i).complete(gradient)
+        self.n_changes += 1
+
     def pending(self, i):
-        """The partial sums of the mini-batch of micro-batch i, for another device that has the same stage."""
-        gradients = {index: sums.of(i).pending for index, sums in self._gradients.items()}
-        return gradients, self._costs.of(i).pending, self._statistics.of(i).pending
+        """The partial sums of costs and statistics, for other devices that have the same stage."""
+        return self._costs.of(i).pending, self._statistics.of(i).pending
 
     def absorb(self, i, pending):
         """Add the partial sums of another device, which has worked on other micro-batches."""
-        for sums, partial_sums in self._beside(pending):
+        for sums, partial_sums in zip((self._costs, self._statistics), pending, strict=True):
             sums.of(i).absorb(partial_sums)
-        self.n_changes += 1
-
-    def replace(self, i, pending):
-        """Take over the sums of another device, which are those of all micro-batches."""
-        for sums, partial_sums in self._beside(pending):
-            sums.of(i).pending = partial_sums
         self.n_changes += 1
 
     def held(self):
@@ -92,12 +100,6 @@ class Totals:
         """How many partial sums are kept: (of the gradients of a layer, of statistics)."""
         of_gradients = max((sums.n_pending for sums in self._gradients.values()), default=0)
         return of_gradients, self._statistics.n_pending
-
-    def _beside(self, pending):
-        """[(the sums here, the partial sums of another device)]"""
-        gradients, costs, statistics = pending
-        pairs = [(self._of_layer(index), partial_sums) for index, partial_sums in gradients.items()]
-        return [*pairs, (self._costs, costs), (self._statistics, statistics)]
 
     def _of_layer(self, index):
         if index not in self._gradients:

@@ -29,7 +29,8 @@ class StandIn:
         self.totals = Totals(n, first.accumulate)
         self._footprints, self._patterns = footprints, patterns
         self._versions = None if wanted is None else Versions(wanted, None)
-        self._gradients, self._statistics = Bytes(first.gradients), Bytes(first.statistics)
+        self._gradients = Bytes(first.gradients, first.itemsize)
+        self._statistics = Bytes(first.statistics)
         self._held = Counted.fromkeys((*ALWAYS, "weight versions", "gradients", *KEPT, "work"), 0)
         self._held.update(zip(ALWAYS, (first.parameters, first.optimizer_state), strict=True))
         self._kept = {}  # micro-batch -> {kind: bytes}

@@ -26,6 +26,7 @@ class Footprint(NamedTuple):
     tied: {(name, place of a tied layer in the network): of its dW}.
     actions: {pattern: {kind: (before, after, kept)}}: what an action works with at its start and at its end
         (arguments and results), and what the stage keeps of the micro-batch after it, by kind.
+    itemsize: the bytes of one number among the gradients.
     accumulate: how the sums over micro-batches are made, "tree" or "running", as for `Pipeline`.
     precision: the name of the `Precision` that is counted; of a run, that is its dtype.
     """
@@ -38,6 +39,7 @@ class Footprint(NamedTuple):
     skips: dict
     tied: dict
     actions: dict
+    itemsize: int = 8
     accumulate: str = "tree"
     precision: str = "float64"
 
@@ -172,6 +174,7 @@ def footprint(stage, performed, optimizer=None):
         optimizer_state=0 if optimizer is None else _state_of(optimizer.fresh(), stage),
         gradients=actions[pattern[-1]].held["gradients"] - actions["F"].held["gradients"],
         statistics=actions["F"].held["gradients"],  # they lie among the sums, alone until the backward
+        itemsize=max((part.dtype.itemsize for part in leaves(stage.gradients())), default=1),
         sent={message: n_bytes_of(done.sent) for message, done in messages.items()},
         skips={
             (message, name): n_bytes_of(array)

@@ -3,7 +3,9 @@
 import gc
 from contextlib import contextmanager
 
+from ..checks import one_of
 from ..cluster import Link
+from ..collectives import ALL_REDUCES, OWNERS
 from ..pipeline.program import cluster_of, without_numbers
 from ..pipeline.wires import Wires
 from ..schedules import Costs, Schedule
@@ -11,7 +13,7 @@ from ..schedules.costs import checked_costs
 from .foresight import Foresight
 
 
-def simulate(schedule, costs=Costs(), link=Link(), footprints=None):
+def simulate(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=OWNERS, ports=()):
     """The `Trace` of `schedule`: when each action starts and ends, and why a device waits.
 
     It is the run of the programs that a pipeline runs, without their functions.
@@ -22,6 +24,7 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None):
     footprints: the bytes of a micro-batch on each stage, by `footprints` or `measure`, or a list of these,
         one for each micro-batch, where their sizes differ. Given them, the trace foresees the bytes that each
         device holds, and messages have their size.
+    all_reduce, ports: as for `Pipeline`.
 
     Raises `ScheduleError` for a schedule with faults, `ValueError` for costs, links or footprints that do not
     fit it.
@@ -36,18 +39,20 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None):
             "pass one, such as build('1f1b', n_devices, n_microbatches)"
         )
     checked_costs(costs)
+    one_of("all_reduce", all_reduce, ALL_REDUCES)
     with collector_paused():
-        return simulation_of(schedule.validate(), costs, link, footprints).run()
+        return simulation_of(schedule.validate(), costs, link, footprints, all_reduce, ports).run()
 
 
-def simulation_of(schedule, costs=Costs(), link=Link(), footprints=None):
+def simulation_of(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=OWNERS, ports=()):
     """The `Cluster` of which `simulate` gives the trace, at tick 0; its arguments are not checked."""
     if footprints is None:
-        return cluster_of(schedule, costs, link, Wires(schedule), without_numbers(costs, schedule.n_stages))
+        wires, perform = Wires(schedule), without_numbers(costs, schedule.n_stages)
+        return cluster_of(schedule, costs, link, wires, perform, all_reduce=all_reduce, ports=ports)
     foreseen = Foresight(schedule, footprints)
     return cluster_of(
-        schedule, costs, link, foreseen.wires, foreseen.perform,
-        foreseen.stages, foreseen.ties, foreseen.holdings(),
+        schedule, costs, link, foreseen.wires, foreseen.perform, foreseen.stages, foreseen.ties,
+        foreseen.holdings(), all_reduce=all_reduce, ports=ports,
     )
 
 
