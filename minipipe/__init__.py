@@ -26,6 +26,7 @@ from .layers import *  # noqa: F403 (what a room hands on stands there, in its _
 from .losses import *  # noqa: F403
 from .network import Sequential
 from .optimizers import *  # noqa: F403
+from .parallel import DataParallel
 from .partitioning import costs_of_layers, partition
 from .pipeline import *  # noqa: F403
 from .planning import footprints, measure, simulate, what_fits
@@ -33,11 +34,11 @@ from .schedules import Costs, Overlap, Schedule, ScheduleError
 from .training import fit
 
 __all__ = [
-    "ANY", "Cluster", "Compute", "Costs", "DeadlockError", "Label", "Link", "MemoryLimitError", "Overlap",
-    "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential", "Trace", "accuracy",
-    "blas_threads", "cluster", "collectives", "costs_of_layers", "datasets", "describe", "exact", "fit",
-    "footprints", "measure", "models", "one_hot", "partition", "plots", "schedules", "simulate",
-    "verification", "what_fits",
+    "ANY", "Cluster", "Compute", "Costs", "DataParallel", "DeadlockError", "Label", "Link",
+    "MemoryLimitError", "Overlap", "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential",
+    "Trace", "accuracy", "blas_threads", "cluster", "collectives", "costs_of_layers", "datasets",
+    "describe", "exact", "fit", "footprints", "measure", "models", "one_hot", "partition", "plots",
+    "schedules", "simulate", "verification", "what_fits",
 ]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
 __all__.sort()

@@ -139,10 +139,10 @@ def test_an_all_reduce_travels_while_the_stages_below_it_still_compute():
     trace = mp.simulate(schedule, mp.Costs(F=2, B=4, A=2), mp.Link(latency=1))
     spans = {(str(span.label), span.device): span for span in trace.spans}
     assert spans["1A0", 0].lane == "communication" and spans["0B0", 0].lane == "compute"
-    for name, device in (("1A0", 0), ("1A1", 1)):  # halves sent at 4, there at 5; their sums there at 6
-        assert (spans[name, device].start, spans[name, device].end) == (6, 7)
+    for name, device in (("1A0", 0), ("1A1", 1)):  # costs sent at 4, there at 5; halves at 6, their sums at 7
+        assert (spans[name, device].start, spans[name, device].end) == (7, 8)
     assert spans["0B0", 0].start == 4
-    assert trace.makespan == 10  # the lane of device 1 is free at 7; 0A0 at 8, 0A1 at 9
+    assert trace.makespan == 12  # the lanes are free at 8, three hops later at 11, and A takes a tick
     painted = mp.simulate(mp.Schedule.from_text(["F0 B0"]), mp.Costs(A=5, U=7))
     assert painted.makespan == 3, "an order without A and U has no ticks of theirs"
 

@@ -29,6 +29,7 @@ FLOORS = {
     "engines": 2,
     "partitioning": 3,
     "pipeline": 4,
+    "parallel": 5,
     "planning": 6,
     "verification": 7, "plots": 7, "papers": 7,
     "figures": 8,

@@ -9,9 +9,10 @@ from .calls import (
     reduce_scatter,
 )
 from .costs import all_reduce_ticks, numbers_sent
+from .exchanging import exchanged
 from .group import Group
 
 __all__ = [
     "ALL_REDUCES", "OWNERS", "Group", "all_gather", "all_reduce", "all_reduce_ticks", "all_reduce_sum",
-    "all_to_all", "barrier", "broadcast", "numbers_sent", "reduce", "reduce_scatter",
+    "all_to_all", "barrier", "broadcast", "exchanged", "numbers_sent", "reduce", "reduce_scatter",
 ]

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ..cluster import Compute, Receive, Send
-from ..collectives import Group, all_reduce_sum
+from ..collectives import Group, all_reduce_sum, exchanged
 from ..network import sum_of_tied
 from .totals import Totals
 
@@ -68,18 +68,19 @@ class Closing:
                 yield Receive(_end(action), self._device)
 
     def _all_reduce(self, stage, i):
-        """All devices that have a copy of the stage get the sums of the mini-batch of micro-batch i."""
+        """All devices that have a copy of the stage get the sums of the mini-batch of micro-batch i.
+
+        Costs and statistics are small: each device gets those of all others, and adds them up itself.
+        """
         group = self._groups.get(stage)
         if group is None:
             return
         totals = self._stages[stage, self._device].totals if self._stages else Totals(1)
-        label, others = group.begin("costs"), [rank for rank in range(group.size) if rank != group.rank]
-        for rank in others:
-            yield group.send(rank, label, totals.pending(i))
+        counted = yield from exchanged(group, lambda rank: totals.pending(i), group.begin("costs"))
+        for pending in counted[:group.rank] + counted[group.rank + 1:]:
+            totals.absorb(i, pending)
         gradients = yield from all_reduce_sum(group, totals.gradients(i), self._algorithm)
         totals.replace_gradients(i, gradients)
-        for rank in others:
-            totals.absorb(i, (yield group.receive(rank, label)))
 
     def _exchange_tied(self):
         """Once in a run: before its first update, or else at its end."""

@@ -4,22 +4,22 @@ import copy
 
 import numpy as np
 
-from ..checks import bytes_of_memory, one_of, whole_number
-from ..cluster import Link, checked_ports, links_between
-from ..collectives import ALL_REDUCES, OWNERS
+from ..checks import whole_number
+from ..cluster import Link
+from ..collectives import OWNERS
 from ..layers.layer import finite
 from ..network import Network, check_finite_run
 from ..optimizers import checked_optimizer
 from ..partitioning.partition import counts_of, cut
 from ..schedules import Costs
 from ..schedules.costs import checked_costs
-from ..sums import checked_accumulate
 from .batches import MicroBatches, checked_batches
 from .closing import Tied
 from .every_sqrt import EVERY_SQRT, every_sqrt
 from .holdings import kind_of_run
+from .machine import CLUSTER, THREADS, Machine
 from .orders import check_optimizer, checked_order
-from .run import CLUSTER, ENGINES, THREADS, Machine, Run
+from .run import Run
 from .stage import Stage
 from .wires import Wires
 
@@ -93,14 +93,8 @@ class Pipeline(Network):
         self.schedule, self._stream = checked_order(schedule, n_stages, n_microbatches, recompute)
         if recompute == EVERY_SQRT:
             self.schedule, counts, costs = every_sqrt(self.schedule, counts, costs)
-        costs.table(self.schedule.sharing)
-        links_between(link, len(self.schedule.devices))
-        self._machine = Machine(
-            costs, link, checked_ports(ports, len(self.schedule.devices)),
-            None if memory_limit is None else bytes_of_memory(memory_limit),
-            _checked_engine(engine, memory_limit), checked_accumulate(accumulate),
-            one_of("all_reduce", all_reduce, ALL_REDUCES),
-        )
+        machine = Machine(costs, link, ports, memory_limit, engine, accumulate, all_reduce)
+        self._machine = machine.checked(self.schedule)
         self._n_microbatches = n_microbatches
         parts = cut(self.layers, counts)
         self.stages = tuple(Stage(s, part) for s, part in enumerate(parts[:-1]))
@@ -295,9 +289,3 @@ class Pipeline(Network):
         stage_of = [stage for stage, _ in self._place_of]
         ends = [(name, stage_of[fork], stage_of[join]) for name, (fork, join) in self.skips.items()]
         return [(name, begin, end) for name, begin, end in ends if begin != end]
-
-
-def _checked_engine(engine, memory_limit):
-    if one_of("engine", engine, ENGINES) == THREADS and memory_limit is not None:
-        raise ValueError("memory_limit needs the bytes that only the cluster counts: use engine='cluster'")
-    return engine

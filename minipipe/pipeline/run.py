@@ -1,29 +1,15 @@
 """One run of an order: its stages on their devices, the mini-batches, and the cluster that has the clock."""
 
 import copy
-from typing import NamedTuple
 
 from ..blas import computing
 from ..cluster import Compute
 from ..engines import Threads
 from ..functions import overflow_refused
 from .holdings import Holdings, joined
+from .machine import THREADS
 from .program import cluster_of, programs_of
 from .wires import MAIN
-
-CLUSTER, THREADS = ENGINES = "cluster", "threads"
-
-
-class Machine(NamedTuple):
-    """What a network runs on, and how: each as for `Pipeline`."""
-
-    costs: object
-    link: object
-    ports: list
-    memory_limit: int | None
-    engine: str
-    accumulate: str
-    all_reduce: str
 
 
 class Run:

@@ -1,0 +1,79 @@
+"""Data parallelism: copies of a network share the samples of each mini-batch."""
+
+import numpy as np
+
+from ..checks import real_number, whole_number
+from ..cluster import Link
+from ..collectives import OWNERS
+from ..description import parameters_of_layers
+from ..pipeline import Pipeline
+from ..schedules import Costs, data_parallel, with_all_reduce, with_updates
+from .buckets import CAPS, in_buckets
+
+
+class DataParallel(Pipeline):
+    """A drop-in for `Sequential` that trains on simulated devices, each with a copy of the whole network.
+
+    layers, loss, seed, dtype: as for `Sequential`.
+    n_replicas: D, the copies.
+    n_microbatches: M, the parts of each mini-batch, at least D; left out, D. Each copy gets a run of
+        them, and adds up its gradients, which are exchanged once.
+    all_reduce: how the copies put their gradients together: "owners", with the bits of one device that
+        has the same micro-batches, whatever D is; or another of `minipipe.collectives.ALL_REDUCES`, with
+        the same bits on all copies.
+    buckets: None, to exchange all gradients at the end; a number of bytes, to exchange those of the last
+        layers while the backward of those below goes on, as soon as there are so many of them; or "ddp", for
+        the sizes that PyTorch's DistributedDataParallel begins with.
+    optimizer: to have the updates in the order of the run, where each copy makes its own; `train` then takes
+        the mini-batches. Left out, `step(optimizer)` makes them.
+    costs: the ticks of the actions of a copy; F = 1 is the forward of the whole network.
+    recompute, link, ports, memory_limit, engine, accumulate: as for `Pipeline`.
+
+    Each gradient carries the 1/m of the whole mini-batch, so the copies' *sum* is the full batch's gradient,
+    for shards of any sizes. Batch norm has the statistics of each micro-batch, which do not depend on D.
+
+    >>> from minipipe.layers import Linear
+    >>> from minipipe.losses import MeanSquaredError
+    >>> X, Y = np.array([[1.0, 2.0, 3.0, 5.0, 8.0]]), np.array([[1.0, 1.0, 2.0, 3.0, 5.0]])
+    >>> net = DataParallel([Linear(1, 1)], MeanSquaredError(), n_replicas=2)
+    >>> J = net.forward_backward(X, Y)
+    >>> print(net.schedule)
+    device 0: 0F0 0B0
+    device 1: 0F1 0B1
+    """
+
+    def __init__(
+        self, layers, loss, n_replicas, n_microbatches=None, all_reduce=OWNERS, buckets=None, optimizer=None,
+        recompute=False, seed=0, dtype=np.float64, costs=Costs(), link=Link(), ports=(), memory_limit=None,
+        engine="cluster", accumulate="tree",
+    ):
+        n_replicas = whole_number("n_replicas", n_replicas, 1)
+        M = n_replicas if n_microbatches is None else whole_number("n_microbatches", n_microbatches, 1)
+        counts = [len(layers)] if buckets is None else _counts(layers, buckets, dtype)
+        schedule = data_parallel(n_replicas, M, len(counts))
+        if buckets is not None and n_replicas > 1:
+            schedule = with_all_reduce(schedule)
+        if optimizer is not None:
+            schedule = with_updates(schedule)
+        super().__init__(
+            layers, loss, len(counts), M, schedule, recompute, seed, dtype, counts, costs=costs,
+            link=link, memory_limit=memory_limit, optimizer=optimizer, engine=engine, accumulate=accumulate,
+            all_reduce=all_reduce, ports=ports,
+        )
+
+    @property
+    def replicas(self):
+        """For each copy of the network, its layers after the last run: objects of their own."""
+        stages = self._loaded_run().stages
+        return [
+            [layer for stage, device in enumerate(placement) for layer in stages[stage, device].layers]
+            for placement in self.schedule.placements
+        ]
+
+
+def _counts(layers, buckets, dtype):
+    """How many layers there are in each stage, if each stage is a bucket."""
+    itemsize = np.dtype(dtype).itemsize
+    sizes = [itemsize * n for n in parameters_of_layers(layers)]
+    caps = CAPS if buckets == "ddp" else [real_number("buckets", buckets, above=0)] * 2
+    return [len(places) for places in reversed(in_buckets(sizes, caps))]

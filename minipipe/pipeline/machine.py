@@ -1,0 +1,36 @@
+"""What a network runs on, and how."""
+
+from typing import NamedTuple
+
+from ..checks import bytes_of_memory, one_of
+from ..cluster import checked_ports, links_between
+from ..collectives import ALL_REDUCES
+from ..sums import checked_accumulate
+
+CLUSTER, THREADS = ENGINES = "cluster", "threads"
+
+
+class Machine(NamedTuple):
+    """Each field as for `Pipeline`."""
+
+    costs: object
+    link: object
+    ports: list
+    memory_limit: int | None
+    engine: str
+    accumulate: str
+    all_reduce: str
+
+    def checked(self, schedule):
+        """The same, with ports as a list; `ValueError` for what does not fit the schedule."""
+        n_devices = len(schedule.devices)
+        self.costs.table(schedule.sharing)
+        links_between(self.link, n_devices)
+        checked_accumulate(self.accumulate)
+        one_of("all_reduce", self.all_reduce, ALL_REDUCES)
+        limit = None if self.memory_limit is None else bytes_of_memory(self.memory_limit)
+        if one_of("engine", self.engine, ENGINES) == THREADS and limit is not None:
+            raise ValueError(
+                "memory_limit needs the bytes that only the cluster counts: use engine='cluster'"
+            )
+        return self._replace(ports=checked_ports(self.ports, n_devices), memory_limit=limit)

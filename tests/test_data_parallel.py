@@ -1,0 +1,234 @@
+"""Data parallelism: copies of a network give the gradients of one, however many and however exchanged."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cases import eighths
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.cluster import ports
+from minipipe.collectives import ALL_REDUCES, all_reduce_ticks
+from minipipe.functions import leaves
+from minipipe.parallel import in_buckets
+from minipipe.schedules import build, data_parallel, gpipe, in_copies
+from minipipe.verification import equals_full_batch
+
+LOSS = mp.MeanSquaredError()
+LAYERS = mp.Sequential(
+    [mp.Linear(2, 8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 8), mp.ReLU(), mp.Linear(8, 2)],
+    None,
+).layers
+NORMAL = mp.Sequential(
+    [mp.Linear(2, 8), mp.BatchNorm(8), mp.ReLU(), mp.Dropout(0.25), mp.Linear(8, 2)], None
+).layers
+KINDS = pytest.mark.parametrize("all_reduce", ALL_REDUCES)
+
+
+def mini_batch(m, dtype=np.float64, seed=0):
+    rng = np.random.default_rng([seed, m])
+    return rng.standard_normal((2, m)).astype(dtype), rng.standard_normal((2, m)).astype(dtype)
+
+
+def one_device(M, layers=LAYERS, **options):
+    """One device with the same micro-batches."""
+    return mp.Pipeline(layers, LOSS, 1, M, gpipe(1, M), **options)
+
+
+def equal(a, b):
+    a, b = leaves(a), leaves(b)
+    return len(a) == len(b) and all(map(np.array_equal, a, b))
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_in_rational_arithmetic_the_sum_over_the_copies_is_the_full_batchs_gradient(data):
+    """Any number of copies, micro-batches and samples; any all-reduce; gradients in buckets or at the end."""
+    D = data.draw(st.integers(1, 5))
+    M = data.draw(st.integers(D, 9))
+    X, Y = map(eighths, mini_batch(data.draw(st.integers(M, 3 * M))))
+    net = mp.DataParallel(
+        [layer.copy(eighths) for layer in LAYERS], LOSS, D, M, data.draw(st.sampled_from(list(ALL_REDUCES))),
+        data.draw(st.sampled_from([None, 1, 100, "ddp"])), recompute=data.draw(st.booleans()),
+    )
+    assert equals_full_batch(net, X, Y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("D", [1, 2, 3, 5, 8])
+def test_any_floats_have_the_bits_of_one_device_with_the_same_micro_batches(D, dtype):
+    X, Y = mini_batch(37, dtype)
+    one = one_device(8, dtype=dtype)
+    J = one.forward_backward(X, Y)
+    for buckets in (None, 1, 300, 600, 10**6):
+        net = mp.DataParallel(LAYERS, LOSS, D, 8, buckets=buckets, dtype=dtype)
+        assert net.forward_backward(X, Y) == J and equal(net.gradients, one.gradients)
+        assert all(gradient.dtype == dtype for gradient in leaves(net.gradients))
+
+
+@KINDS
+def test_every_copy_gets_the_same_bits(all_reduce):
+    """With "owners", and for runs of 2^j micro-batches with three others, they are those of one device."""
+    X, Y = mini_batch(37, np.float32)
+    for D in (2, 3, 4):
+        schedule = in_copies(build("1f1b", 2, 4), D)
+        pipe = mp.Pipeline(LAYERS, LOSS, 2, 4 * D, schedule, dtype=np.float32, all_reduce=all_reduce)
+        J = pipe.forward_backward(X, Y)
+        stages = {}
+        for (index, _), stage in pipe._run.stages.items():
+            stages.setdefault(index, []).append(stage.gradients())
+        assert all(equal(copy, copies[0]) for copies in stages.values() for copy in copies)
+        one = one_device(4 * D, dtype=np.float32)
+        assert one.forward_backward(X, Y) == J  # costs always meet along the tree
+        if all_reduce == "owners" or (D in (2, 4) and all_reduce in ("doubling", "halving", "tree")):
+            assert equal(pipe.gradients, one.gradients)
+
+
+def test_the_bits_of_a_ring_depend_on_the_number_of_copies():
+    X, Y = mini_batch(37, np.float32)
+    one = one_device(8, dtype=np.float32)
+    one.forward_backward(X, Y)
+    net = mp.DataParallel(LAYERS, LOSS, 3, 8, "ring", dtype=np.float32)
+    net.forward_backward(X, Y)
+    assert not equal(net.gradients, one.gradients)
+    for mine, its in zip(leaves(net.gradients), leaves(one.gradients), strict=True):
+        bound = 2 * 8 * np.finfo(np.float32).eps * sum_of_sizes(X, Y)  # two sums of 8 terms, in any order
+        assert np.all(np.abs(mine.astype(np.float64) - its) <= bound)
+
+
+def sum_of_sizes(X, Y):
+    """The largest sum, over the micro-batches, of the sizes of a gradient's entries."""
+    total = 0
+    for part in np.array_split(range(X.shape[1]), 8):
+        net = one_device(1, dtype=np.float32)
+        net.forward_backward(X[:, part], Y[:, part])
+        total += len(part) / X.shape[1] * max(np.abs(gradient).max() for gradient in leaves(net.gradients))
+    return total
+
+
+@pytest.mark.parametrize("optimizer", [
+    mp.SGD(0.05, momentum=0.9), mp.SGD(0.05, momentum=0.9, nesterov=True, weight_decay=0.01),
+    mp.RMSProp(0.01), mp.Adam(0.01), mp.AdamW(0.01),
+], ids=lambda optimizer: type(optimizer).__name__)
+def test_copies_that_make_their_own_updates_stay_equal_in_all_bits_over_50_steps(optimizer):
+    """With batch norm and dropout; against one device that takes the same steps."""
+    net = mp.DataParallel(NORMAL, LOSS, 3, 6, buckets=100, optimizer=optimizer)
+    one, its = one_device(6, NORMAL), optimizer.fresh()
+    for seed in range(50):
+        X, Y = mini_batch(25, seed=seed)
+        (J,) = net.train([(X, Y)])
+        assert one.forward_backward(X, Y) == J
+        one.step(its)
+        copies = [leaves([(layer.W, layer.b) for layer in layers]) for layers in net.replicas]
+        assert len(copies) == 3 and all(equal(copy, copies[0]) for copy in copies)
+        assert equal(copies[0], leaves([(layer.W, layer.b) for layer in one.layers]))
+    arrays = [array for copy in copies for array in copy]
+    assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
+    assert all(np.array_equal(mine.running_var, its.running_var)
+               for mine, its in zip(net.layers[1:2], one.layers[1:2], strict=True))
+
+
+def test_masks_and_local_statistics_do_not_depend_on_the_number_of_copies():
+    X, Y = mini_batch(24)
+    results = []
+    for D in (1, 2, 3, 6):
+        net = mp.DataParallel(NORMAL, LOSS, D, 6)
+        results.append((net.forward_backward(X, Y), net.gradients))
+    assert all(J == results[0][0] and equal(gradients, results[0][1]) for J, gradients in results)
+
+
+# Bytes and ticks
+
+
+@KINDS
+@pytest.mark.parametrize("D, M", [(2, 4), (3, 3), (3, 8), (4, 8)])
+@pytest.mark.parametrize("buckets", [None, 300])
+def test_bytes_are_foreseen_at_every_tick(all_reduce, D, M, buckets):
+    X, Y = mini_batch(5 * M, np.float32)
+    net = mp.DataParallel(
+        NORMAL, LOSS, D, M, all_reduce, buckets, dtype=np.float32, link=mp.Link(latency=1), ports=ports(D, 64)
+    )
+    net.forward_backward(X, Y)
+    counts = [len(stage.layers) for stage in net.stages]
+    sizes = mp.footprints(NORMAL, LOSS, len(counts), (2,), 5, dtype=np.float32, partition=counts)
+    foreseen = mp.simulate(net.schedule, link=mp.Link(latency=1), footprints=sizes, all_reduce=all_reduce,
+                           ports=ports(D, 64))
+    assert foreseen.messages == net.trace.messages and foreseen.spans == net.trace.spans
+    for device in range(D):
+        assert foreseen.memory(device) == net.trace.memory(device)
+
+
+@KINDS
+def test_the_exchange_takes_the_ticks_of_its_formula(all_reduce):
+    """One layer of 16 x 15 weights and 16 biases, so 2048 bytes on 4 ports of 16 bytes a tick.
+
+    F + B, one latency for J, and the all-reduce.
+    """
+    net = mp.DataParallel(
+        [mp.Linear(15, 16)], LOSS, 4, all_reduce=all_reduce, link=mp.Link(latency=100), ports=ports(4, 16)
+    )
+    net.forward_backward(np.ones((15, 8)), np.ones((16, 8)))
+    assert net.trace.makespan == 3 + 100 + all_reduce_ticks(all_reduce, 4, 2048, 100, Fraction(1, 16))
+
+
+@pytest.mark.parametrize("c", [1, 2, 3])
+def test_gradients_in_buckets_are_exposed_as_far_as_they_last_longer_than_the_work_above(c):
+    """4 equal layers, b = 2 ticks of backward each, c ticks for the exchange of each: max(c, 4 c - 3 b)."""
+    layers, bandwidth = [mp.Linear(3, 3, b=None) for _ in range(4)], Fraction(2 * 12 * 8, 2 * c)
+    X, Y = np.ones((3, 2)), np.ones((3, 2))
+    net = mp.DataParallel(layers, LOSS, 2, buckets=1, costs=mp.Costs(F=4, B=8), ports=ports(2, bandwidth))
+    net.forward_backward(X, Y)
+    assert net.schedule.n_stages == 4
+    assert net.trace.makespan - 12 == max(c, 4 * c - 3 * 2)
+
+
+@pytest.mark.parametrize("caps, sizes, buckets", [
+    ((2**20, 25 * 2**20), [1605632, 2048, 1048576, 2048, 20480, 40], [[5, 4, 3, 2], [1, 0]]),
+    ((2**20, 2**20), [2048, 2**20] * 3, [[5], [4, 3], [2, 1], [0]]),
+    ((2**20, 25 * 2**20), [4 * 10**6] * 20,
+     [[19], [18, 17, 16, 15, 14, 13, 12], [11, 10, 9, 8, 7, 6, 5], [4, 3, 2, 1, 0]]),
+    ((1, 1), [5, 0, 5, 0], [[3, 2, 1], [0]]),
+    ((1, 1), [0, 5], [[1, 0]]),
+])
+def test_buckets_are_ddps(caps, sizes, buckets):
+    """Three golden cases of DistributedDataParallel; what has no parameters joins the bucket above."""
+    assert in_buckets(sizes, caps) == buckets
+
+
+def test_the_last_layers_are_the_first_bucket():
+    """784-512-512-10 in float32: 1,071,144 bytes of the upper two layers reach the first cap of 1 MiB."""
+    layers = [mp.Linear(784, 512), mp.ReLU(), mp.Linear(512, 512), mp.ReLU(), mp.Linear(512, 10)]
+    net = mp.DataParallel(layers, LOSS, 2, buckets="ddp", dtype=np.float32)
+    assert [len(stage.layers) for stage in net.stages] == [1, 4]
+    assert str(net.schedule).splitlines()[0] == "device 0: 0F0 1F0 1B0 1A0 0B0 0A0"
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("options, words", [
+    (dict(n_replicas=0), "n_replicas=0 must be at least 1"),
+    (dict(n_replicas=2.5), "n_replicas=2.5"),
+    (dict(n_replicas=4, n_microbatches=3), "4 copies of the network, but 3 micro-batches: each copy needs"),
+    (dict(n_replicas=2, all_reduce="rings"), "all_reduce='rings' must be one of 'naive', 'tree'"),
+    (dict(n_replicas=2, buckets=0), "buckets=0 must be above 0"),
+    (dict(n_replicas=2, ports=3), "ports has 3"),
+])
+def test_bad_input_gets_a_sentence(options, words):
+    with pytest.raises(ValueError, match=words):
+        mp.DataParallel(LAYERS, LOSS, **options)
+
+
+def test_more_copies_than_samples_are_refused():
+    net = mp.DataParallel(LAYERS, LOSS, 4)
+    with pytest.raises(ValueError, match="n_microbatches=4 exceeds the batch of m=3 samples"):
+        net.forward_backward(*mini_batch(3))
+
+
+def test_runs_are_contiguous_and_as_equal_as_can_be():
+    schedule = data_parallel(3, 8, 2)
+    assert [[action.microbatch for action in order if action.kind == "F" and action.stage == 0]
+            for order in schedule.devices] == [[0, 1, 2], [3, 4, 5], [6, 7]]
+    assert str(schedule).splitlines()[2] == "device 2: 0F6 1F6 1B6 0B6 0F7 1F7 1B7 0B7"
