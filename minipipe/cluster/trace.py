@@ -11,7 +11,7 @@ BUBBLES = {  # the four, as tables and pages call them
     "total": "idle / total time",
     "ideal": "idle / ideal (computing) time",
     "span": "idle inside each device's span",
-    "worst": "idle inside the worst device's span",
+    "worst": "idle in the worst device's span",
 }
 
 
