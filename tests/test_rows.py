@@ -242,7 +242,7 @@ const point = (row, down) => {
 results.clicked = [0, 1, 2, 5].map(row => point(row, 5));
 canvas.focus();
 choose(0);
-results.down = [0, 1, 2].map(() => { key("ArrowDown"); return $("tip").textContent.split(",")[0]; });
+results.down = [0, 1, 2].map(() => { key("ArrowDown"); return $("tip").textContent.split(":")[0]; });
 results.tops = rows.map(row => row.top);
 results.strips = rows.map(row => row.last && row.memory.length > 0);
 results.legend = [...$("legend").children].map(item => item.textContent);
@@ -256,11 +256,13 @@ def test_a_reader_can_walk_through_the_lanes(trace, tmp_path):
     assert seen["status"] == (
         "Tick 9: 1 of 3 devices compute, communication works on 2, 2 messages are under way."
     )
+    of_lane = [idle for idle in trace.idle if (idle.device, idle.lane) == (0, "communication")]
+    why = [trace.explain().predicate(idle) for idle in of_lane if idle.end > 8]
     for tip, begin in zip(seen["tips"], [
-        "device 2, 0B2: backward of micro-batch 2 on stage 0 of copy 2\ntick 8 to 10",
-        "device 2 communication, 1A2: all-reduce of micro-batch 2 on stage 1 of copy 2\ntick 8 to 9",
-        "device 0 communication, idle (fill): it waits for its first work\nmissing: ",
-        "device 0 communication, idle (wait): it waits between two pieces of work\nmissing: ",
+        "device 2: 0B2, backward of micro-batch 2 on stage 0 of copy 2\ntick 8 to 10",
+        "device 2 communication: 1A2, all-reduce of micro-batch 2 on stage 1 of copy 2\ntick 8 to 9",
+        f"device 0 communication: {why[0]}\nmicro-batches",
+        f"device 0 communication: {why[1]}\nmicro-batches",
     ]):
         assert tip.startswith(begin)
     assert all("micro-batches alive" in tip for tip in seen["tips"])
@@ -291,13 +293,11 @@ def test_the_page_says_why_a_sender_waits(tmp_path):
         script = 'probe = {row: 0, time: 1, reach: 0}; draw(); results.tip = $("tip").textContent; report();'
         (tmp_path / name).mkdir()
         tips[name] = browse(tmp_path / name, page, script)["tip"]
-    assert tips["send"].startswith(
-        "device 0, idle (send): its message has not arrived\nunder way: news to device 1\ntick 0 to 3"
-    )
-    assert tips["rendezvous"].startswith(
-        "device 0, idle (rendezvous): nobody has asked for its message\n"
-        "not asked for: news for device 1\ntick 0 to 5"
-    )
+    assert tips == {
+        "send": "device 0: waits 3 ticks, from 0 to 3, for news to arrive at device 1: link 3 (0 -> 1: news)",
+        "rendezvous": "device 0: waits 5 ticks, from 0 to 5, for news to be asked for by device 1: "
+        "wait 5 (device 1: work)",
+    }
 
 
 # ---- the Chrome trace ----
@@ -388,7 +388,7 @@ def test_work_of_a_program_that_takes_no_time_is_a_thick_line_with_its_name_befo
 def test_the_page_and_the_chrome_trace_know_kinds_of_programs():
     data = page_data(ring())
     assert [data["kinds"][kind] for kind in ("add", "copy")] == [["#CC79A7", "add"], ["#009E73", "copy"]]
-    assert {tuple(part) for *_, parts in data["spans"] for part in parts} == {
+    assert {tuple(part) for *_, parts, _ in data["spans"] for part in parts} == {
         ("add", None, None, 0, 0), ("copy", None, None, 0, 0),
     }
     boxes = [event for event in ring().to_chrome_trace()["traceEvents"] if event["ph"] == "X"]
@@ -405,8 +405,8 @@ def test_the_page_of_a_ring_names_its_work(tmp_path):
     report();
     """
     seen = browse(tmp_path, ring().to_html(), script)
-    assert seen["tips"][0].startswith("device 0, add 3: add\ntick 2 to 3")
-    assert "copy 0: copy\nat tick 11" in seen["tips"][1]
+    assert seen["tips"][0].startswith("device 0: add 3, add\ntick 2 to 3")
+    assert "copy 0, copy\nat tick 11" in seen["tips"][1]
     assert seen["legend"] == ["\u00a0add", "\u00a0copy"]
 
 

@@ -50,7 +50,9 @@ def critical_path(trace):
     lane = min(last, key=lambda lane: (type(ends[(*lane, now)]) is Message, lane[0]), default=None)
     steps = []
     while lane is not None and now > 0:
-        what = ends[(*lane, now)]
+        what = ends.get((*lane, now))
+        if what is None:  # a trace that was not recorded by a cluster need not know why
+            break
         if type(what) is tuple:
             lane = what
             continue

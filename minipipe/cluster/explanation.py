@@ -136,10 +136,13 @@ class Explanation:
         return sorted(waits, key=lambda idle: idle.start - idle.end)[:most]
 
     def describe(self, idle):
-        """One of `Trace.idle` in words: how long, for what, and what was to blame for how much of it."""
+        """One of `Trace.idle` in words: who waits how long, for what, and what was to blame for how much."""
+        return f"{lane_name(idle.device, idle.lane)} {self.predicate(idle)}"
+
+    def predicate(self, idle):
+        """The same without the device."""
         verb = "is done and idle for" if idle.reason == "drain" else "waits"
-        length = f"{ticks(idle.end - idle.start)} ticks, from {ticks(idle.start)} to {ticks(idle.end)}"
-        words = f"{lane_name(idle.device, idle.lane)} {verb} {length}"
+        words = f"{verb} {ticks(idle.end - idle.start)} ticks, from {ticks(idle.start)} to {ticks(idle.end)}"
         if idle.source is not None:
             words += f", for {idle.message} {way_of(idle)} device {idle.source}"
         if idle.reason == "drain":

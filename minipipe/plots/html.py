@@ -2,10 +2,12 @@
 
 import json
 import math
+import re
+from html import escape
 from importlib import resources
 from pathlib import Path
 
-from ..cluster import BUBBLES
+from ..cluster import BUBBLES, Span, describe_path, ticks
 from ..schedules import alive_microbatches
 from .boxes import UNNUMBERED
 from .colours import OTHER, styles_of
@@ -19,10 +21,11 @@ LONG = 10_000
 def html(trace, path=None, title=None):
     """`trace` as one interactive HTML page: the text, or None if it has been written to the file `path`.
 
-    In the page, one can step or play through the ticks, zoom, ask every box and every gap what it is,
-    and see the messages that travel. Below each device's rows, of which it has one for each lane that it has
-    used, are the bytes that it holds, or, where the run has counted no memory, the micro-batches that are
-    alive on it. The page contains all that it needs.
+    In the page, one can step or play through the ticks, zoom, ask every box what it is and every gap why the
+    device waits, and see the messages that travel and the critical path. Below each device's rows, of which
+    it has one for each lane that it has used, are the bytes that it holds, or, where the run has counted no
+    memory, the micro-batches that are alive on it. The page contains all that it needs; its title, its
+    figures and why devices are idle stand in it even where no script runs.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import gpipe
@@ -30,32 +33,43 @@ def html(trace, path=None, title=None):
     '<!doctype html>'
     """
     # in a JSON string "\u003c" is "<", and no label can end the script element in which the data lies
-    data = json.dumps(page_data(trace, title), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    page = (
-        resources.files(__package__)
-        .joinpath("timeline.html")
-        .read_text(encoding="utf-8")
-        .replace("{{data}}", data)
-    )
+    data = json.dumps(page_data(trace), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    pieces = {name: _escaped(text) for name, text in page_texts(trace, title).items()}
+    pieces |= {"data": data, "figures": _figures(trace)}
+    template = resources.files(__package__).joinpath("timeline.html").read_text(encoding="utf-8")
+    page = re.sub(r"\{\{(\w+)\}\}", lambda name: pieces[name[1]], template)
     if path is None:
         return page
     Path(path).write_text(page, encoding="utf-8")
 
 
-def page_data(trace, title=None):
+def page_texts(trace, title=None):
+    """What the page says in words, besides its data: its title, the name of its picture, and why."""
+    explanation, path = str(trace.explain()), describe_path(trace.critical_path())
+    return {
+        "title": title or f"A run on {trace.n_devices} devices",
+        "label": f"Timeline of {trace.n_devices} devices over {_count(trace.makespan)}",
+        "why": f"{explanation}\n\nthe critical path:\n{path}",
+    }
+
+
+def page_data(trace):
     """What the page knows of `trace`, in plain numbers, strings, lists and dicts.
 
     lanes: [device, name] of each row, if a device has more than one; otherwise, rows are devices.
-    spans: [row, start, end, label, parts], and each part [kind, stage, micro-batch, copy, position]: which
-        copy of the network it works on, and where its stage stands among those of its device. A label that
-        is not of a schedule has no parts, but one of its kind alone, if it has a kind.
-    idle: [row, start, end, reason, message, device that it comes from or goes to].
+    spans: [row, start, end, label, parts, title], and each part [kind, stage, micro-batch, copy, position]:
+        which copy of the network it works on, and where its stage stands among those of its device. A label
+        that is not of a schedule has no parts, but one of its kind alone, if it has a kind.
+    idle: [row, start, end, title].
     messages: [label, row of the sender, row of the receiver, sent, arrived]; those that nobody knows the
         arrival of are left out.
+    path: the critical path, [row, row, start, end] for each step: of work twice the same, of a message those
+        of its two ends.
     memory: for each device, [tick, amount] from each change on.
     """
     places, styles = places_of(trace), styles_of([trace]) | {"U": UPDATE}
     rows = {lane: number for number, lane in enumerate(rows_of(trace))}
+    explanation = trace.explain()
 
     def part_row(part, device):
         if not hasattr(part, "microbatch"):
@@ -65,34 +79,30 @@ def page_data(trace, title=None):
         )
         return [part.kind, part.stage, part.microbatch, copy, places.of[device, part.stage]]
 
+    def span_row(span):
+        parts = [part_row(part, span.device) for part in _parts(span.label, styles)]
+        title = _title(span, parts, styles, places.n_copies)
+        return [rows[span.device, span.lane], *_from_to(span), str(span.label), parts, title]
+
+    def step_row(step):
+        what = step.what
+        ends = [(what.device, what.lane)] * 2 if type(what) is Span else ends_of(what, rows)
+        return [*(rows[end] for end in ends), *_from_to(step)]
+
     memory, unit = _memory(trace)
     lanes = [[device, row.name] for (device, _), row in rows_of(trace).items()]
     return {
-        "title": title or f"A run on {trace.n_devices} devices",
         "devices": trace.n_devices,
         "makespan": _number(trace.makespan),
         "step": _step(trace),
-        "bubble": {words: float(trace.bubble(of)) for of, words in BUBBLES.items()}
-        if any(trace.busy_ticks())
-        else None,
-        "copies": places.n_copies,
         "most_stages": places.n,
         "kinds": {
             kind: [style["facecolor"], style["label"]] for kind, style in (styles | {"": OTHER}).items()
         },
-        "spans": [
-            [
-                rows[device, lane], _number(start), _number(end), str(label),
-                [part_row(part, device) for part in _parts(label, styles)],
-            ]
-            for device, label, start, end, lane in trace.spans
-        ],
+        "spans": [span_row(span) for span in trace.spans],
         "idle": [
-            [
-                rows[device, lane], _number(start), _number(end), reason,
-                None if source is None else str(message), source,
-            ]
-            for device, start, end, reason, message, source, lane in trace.idle
+            [rows[idle.device, idle.lane], *_from_to(idle), explanation.predicate(idle)]
+            for idle in trace.idle
         ],
         "messages": [
             [str(message.label), *(rows[end] for end in ends_of(message, rows)),
@@ -100,14 +110,54 @@ def page_data(trace, title=None):
             for message in trace.messages
             if message.arrived is not None
         ],
+        "path": [step_row(step) for step in trace.critical_path()],
         "memory": [[[_number(tick), _number(amount)] for tick, amount in curve] for curve in memory],
         "unit": unit,
     } | ({"lanes": lanes} if len(lanes) > trace.n_devices else {})
 
 
+def _title(span, parts, styles, n_copies):
+    """What a box is, and when, in words."""
+    words = []
+    for kind, stage, microbatch, copy, _ in parts:
+        name = styles.get(kind, OTHER)["label"]
+        if microbatch is not None:
+            of_copy = f" of copy {copy}" if n_copies > 1 else ""
+            name += f" {'after' if kind == 'U' else 'of'} micro-batch {microbatch} on stage {stage}{of_copy}"
+        words.append(name)
+    start, end = ticks(span.start), ticks(span.end)
+    when = f"at tick {start}"
+    if span.end > span.start:
+        when = f"tick {start} to {end} ({_count(span.end - span.start)})"
+    return f"{span.label}, {' and, at once, '.join(words) or 'work'}\n{when}"
+
+
+def _figures(trace):
+    """The makespan and the four bubbles, as the inside of a `dl`."""
+    figures = {"makespan": _count(trace.makespan)}
+    if any(trace.busy_ticks()):
+        for of, words in BUBBLES.items():
+            figures[f"bubble: {words}"] = f"{100 * float(trace.bubble(of)):.1f} %"
+    groups = (f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in figures.items())
+    return "".join(groups)
+
+
+def _count(number):
+    return f"{ticks(number)} tick{'' if number == 1 else 's'}"
+
+
+def _escaped(text):
+    """`text` in HTML, whatever characters it has."""
+    return escape(text).encode("ascii", "xmlcharrefreplace").decode()
+
+
 def _parts(label, styles):
     """The parts of an action or overlap; of other work the label, if its kind has a colour."""
     return getattr(label, "parts", (label,) if getattr(label, "kind", None) in styles else ())
+
+
+def _from_to(period):
+    return _number(period.start), _number(period.end)
 
 
 def _number(time):
@@ -116,11 +166,12 @@ def _number(time):
 
 
 def _step(trace):
-    """What the arrow keys move by: one tick, or a power of ten if that is too far or too little."""
-    whole = all(float(span.start).is_integer() and float(span.end).is_integer() for span in trace.spans)
-    if trace.makespan <= 0 or ((whole or trace.makespan >= 10) and trace.makespan <= LONG):
-        return 1
-    return 10.0 ** math.floor(math.log10(trace.makespan / 100))
+    """What the arrow keys move by: a tick, a half or a quarter; or a power of ten, if that does not suit."""
+    times = {time for span in trace.spans for time in (span.start, span.end)}
+    for step in (1, 0.5, 0.25):
+        if trace.makespan <= LONG * step and all(float(time / step).is_integer() for time in times):
+            return step
+    return 1 if 10 <= trace.makespan <= LONG else 10.0 ** math.floor(math.log10(trace.makespan / 100))
 
 
 def _memory(trace):
