@@ -51,9 +51,10 @@ def whole_number(name, value, least=None, most=None):
 
 def whole_numbers(name, values, least=None):
     """A tuple of Python ints; `ValueError` for anything but a list, or another sequence, of whole numbers."""
-    if isinstance(values, str) or not hasattr(values, "__iter__"):
+    items = items_of(values)
+    if items is None:
         raise ValueError(f"{name}={shown(values)} must be a list of whole numbers, even of one")
-    return tuple(whole_number(f"{name}[{index}]", value, least) for index, value in enumerate(values))
+    return tuple(whole_number(f"{name}[{index}]", value, least) for index, value in enumerate(items))
 
 
 def real_number(
@@ -145,12 +146,33 @@ def checked_name(name, value):
 
 def listed(name, values, least=1):
     """`values` as a list of at least `least`; `ValueError` for anything else."""
-    if isinstance(values, str) or not hasattr(values, "__iter__"):
+    items = items_of(values)
+    if items is None:
         raise ValueError(f"{name}={shown(values)} must be a list, even of one: [{shown(values)}]")
-    values = list(values)
-    if len(values) < least:
+    if len(items) < least:
         raise ValueError(f"{name} is an empty list: give it at least one")
-    return values
+    return items
+
+
+def tuples(name, rows):
+    """A tuple of tuples; `ValueError` for what is not a list of lists."""
+    rows = listed(name, rows, least=0)
+    return tuple(tuple(listed(f"{name}[{number}]", row, least=0)) for number, row in enumerate(rows))
+
+
+def items_of(values):
+    """`values` as a list; None for a text, and for what has no items."""
+    try:
+        return None if isinstance(values, (str, bytes)) else list(values)
+    except TypeError:
+        return None
+
+
+def function(name, value):
+    """`value`, if it can be called; `ValueError` for anything else."""
+    if not callable(value):
+        raise ValueError(f"{name}={shown(value)} must be a function")
+    return value
 
 
 def chosen(name, values, known):

@@ -144,7 +144,10 @@ def rational(array):
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError("NaN and infinity are not rational numbers: remove them from the array first")
     values = np.empty(array.shape, dtype=object)
-    values.flat = [Rational(value) for value in array.astype(object).flat]
+    try:
+        values.flat = [Rational(value) for value in array.astype(object).flat]
+    except TypeError:
+        raise ValueError(f"{shown(array)} holds what is no number: pass integers, or fractions") from None
     return values
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .checks import whole_number
+from .checks import function, whole_number
 from .functions import accuracy, even_slices
 from .blas import computing
 
@@ -49,6 +49,10 @@ def fit(
     before a step in which anything overflows; the parameters then are those of the step before.
     """
     X, Y = model.checked_batch(X, Y)
+    function("metric", metric)
+    for name, value in (("progress", progress), ("report", report)):
+        if value is not None:
+            function(name, value)
     if validation is not None:
         validation = model.checked_batch(*validation)
         metric(model.predict(validation[0]), validation[1])

@@ -20,10 +20,15 @@ import minipipe as mp
 from minipipe.checks import is_plain, real_number, whole_number
 from minipipe.cli.main import main
 from minipipe.interrupted import stop
-from minipipe.schedules import best_schedule, build, gpipe, greedy_schedule, in_copies, in_segments
+from minipipe.partitioning import loads
+from minipipe.schedules import (
+    best_schedule, build, gpipe, greedy_schedule, in_copies, in_segments, pipedream_2bw, staleness,
+    with_recompute, with_updates,
+)
 
 LAYERS = [mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 1)]
 X, Y = np.ones((2, 4)), np.ones((1, 4))
+BANANA = mp.datasets.text.characters("banana")
 
 
 def network(**options):
@@ -36,6 +41,10 @@ def pipeline(**options):
 
 def fitted(**options):
     return mp.fit(network(), X, Y, mp.SGD(0.1), n_epochs=1, batch_size=2, report=None, **options)
+
+
+def stream(batches):
+    return mp.AsynchronousPipeline(LAYERS, mp.MeanSquaredError(), 2, mp.SGD(0.1)).train(batches)
 
 
 def carried(n_bytes, bandwidth):
@@ -167,6 +176,35 @@ NO_TRACEBACK = {
     "a limit in words": (
         lambda: mp.Cluster([], holdings=[], memory_limit="1"), "memory_limit='1' must be a number, above 0"
     ),
+    "a text for a schedule": (lambda: with_updates("gpipe"), "schedule='gpipe' is not a Schedule: pass one"),
+    "a number for a schedule": (lambda: with_recompute(3), "schedule=3 is not a Schedule: pass one"),
+    "a list for a schedule": (lambda: in_copies([], 2), "schedule=[] is not a Schedule: pass one"),
+    "a number for what is counted": (lambda: staleness(3), "schedule=3 is not a Schedule: pass one"),
+    "a number for orders": (lambda: mp.Schedule(3, 1, 1), "devices=3 must be a list"),
+    "a number for an order": (lambda: mp.Schedule([3], 1, 1), "devices[0]=3 must be a list"),
+    "a number for an action": (lambda: mp.Schedule([[3]], 1, 1), "3 is no action: use Schedule.from_text"),
+    "a number for copies": (lambda: mp.Schedule.from_text(["F0 B0"], copy_of=3), "copy_of=3 must be a list"),
+    "a number for versions": (lambda: mp.Schedule((), 1, 1, versions=3), "versions=3 must be a list"),
+    "a stream of parts that are not whole": (
+        lambda: pipedream_2bw(2, 4, 2.5), "per_update=2.5 must be a whole number"
+    ),
+    "half a device": (lambda: mp.cluster.ports(1.5, 1), "n_devices=1.5 must be a whole number"),
+    "too many devices for one link": (
+        lambda: mp.cluster.links_between(mp.Link(1), 10**5), "a Link between each two of 100000 devices"
+    ),
+    "an array for widths": (lambda: mp.Pad(np.array(1)), "Pad(array(1)): pass a list"),
+    "an array for mini-batches": (lambda: stream(np.array(3)), "batches must be a list of pairs (X, Y)"),
+    "a number for a score": (lambda: fitted(metric=3), "metric=3 must be a function"),
+    "a number for progress": (lambda: fitted(progress=3), "progress=3 must be a function"),
+    "a number for a folder": (lambda: mp.datasets.mnist(3), "folder=3 must be a path"),
+    "a list for a folder": (lambda: mp.datasets.cifar10([]), "folder=[] must be a path"),
+    "a number for a text": (lambda: BANANA.encode(3), "text=3 must be a text"),
+    "a share in a list": (lambda: BANANA.split([1]), "test_share=[1] must be a number"),
+    "a number for loads": (lambda: loads(3, [1]), "costs=3 must be a list"),
+    "a number for sizes": (lambda: mp.models.mlp(3), "sizes=3 must be a list of whole numbers"),
+    "a number for a shape": (lambda: mp.models.lenet5(3), "input_shape=3 must be a list of whole numbers"),
+    "what is no number at all": (lambda: mp.exact.rational([None]), "holds what is no number"),
+    "a number for costs in text": (lambda: mp.Costs.from_text(3), "costs=3 must be a text"),
     "lists that differ": (lambda: mp.accuracy([[1.0, 0.0]], [[1, 0]]), "accuracy compares two arrays"),
 }
 
@@ -209,7 +247,7 @@ def test_lists_will_do_for_accuracy():
 
 
 def test_a_stride_beyond_the_text_leaves_one_window():
-    X, Y = mp.datasets.text.characters("banana").windows(2, 10**30)
+    X, Y = BANANA.windows(2, 10**30)
     assert X.tolist() == [[1], [0]] and Y.shape == (3, 2, 1)
 
 
@@ -434,6 +472,15 @@ def test_each_mini_batch_of_a_stream_has_masks_of_its_own():
         net.step(optimizer)
     assert pipe.train([(X, Y)] * 2) + pipe.train([(X, Y)] * 4) == costs
     assert np.array_equal(pipe.layers[0].W, net.layers[0].W)
+
+
+def test_mini_batches_may_come_from_a_generator():
+    assert stream((X, Y) for _ in range(3)) == stream([(X, Y)] * 3)
+
+
+def test_a_schedule_of_more_stages_than_can_be_worked_on_is_faulty():
+    (fault,) = mp.Schedule((), 10**4, 10**4).faults()
+    assert fault.endswith("make more than 4,000,000 actions: use fewer")
 
 
 def test_a_message_to_a_device_that_is_done_counts_when_it_arrives_there():

@@ -255,7 +255,7 @@ def test_tied_weights_stay_tied_through_training():
     "make, words",
     [
         (lambda: mp.models.mlp([3]), "sizes=[3] must have at least 2 numbers of units"),
-        (lambda: mp.models.mlp([3, 2.5]), "a number of units=2.5 must be a whole number"),
+        (lambda: mp.models.mlp([3, 2.5]), "sizes[1]=2.5 must be a whole number"),
         (
             lambda: mp.models.mlp([3, 2], mp.ReLU()),
             "activation=ReLU() must make a layer when called: pass a class, such as ReLU",

@@ -1,10 +1,11 @@
 """How fast messages travel between two devices, and through the ports that several messages share."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..checks import real_number, shown
+from ..checks import items_of, real_number, shown, whole_number
+
+MOST_LINKS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,12 @@ class Port:
         object.__setattr__(self, "bandwidth", _checked_bandwidth(self.bandwidth))
         for name in ("sends", "receives"):
             devices = getattr(self, name)
-            if not isinstance(devices, Iterable):
+            items = items_of(devices)
+            if items is None:
                 raise ValueError(
                     f"{name}={shown(devices)} must be a list of devices, even of one: [{shown(devices)}]"
                 )
-            object.__setattr__(self, name, tuple(devices))
+            object.__setattr__(self, name, tuple(items))
         if not (self.sends or self.receives):
             raise ValueError(f"{self} is of no device: name those that send or receive through it")
 
@@ -82,7 +84,7 @@ def ports(n_devices, bandwidth):
     [Port(bandwidth=16, sends=(0,), receives=()), Port(bandwidth=16, sends=(), receives=(0,))]
     """
     found = []
-    for r in range(n_devices):
+    for r in range(whole_number("n_devices", n_devices, 1)):
         found += [Port(bandwidth, sends=(r,)), Port(bandwidth, receives=(r,))]
     return found
 
@@ -96,7 +98,13 @@ def links_between(link, n_devices):
     >>> links_between({(0, 1): Link(latency=3)}, n_devices=2)
     {(0, 1): Link(latency=3, bandwidth=inf, blocking=False, rendezvous=False)}
     """
+    n_devices = whole_number("n_devices", n_devices, 0)
     devices = range(n_devices)
+    if isinstance(link, Link) and link != Link() and n_devices**2 > MOST_LINKS:
+        raise ValueError(
+            f"a Link between each two of {shown(n_devices)} devices makes more than {MOST_LINKS:,}: "
+            "pass a dict {(source, to): Link} of those that carry messages"
+        )
     if isinstance(link, Link):
         link = {} if link == Link() else {(source, to): link for source in devices for to in devices}
     if not isinstance(link, dict):
@@ -111,7 +119,8 @@ def links_between(link, n_devices):
 
 def checked_ports(ports, n_devices):
     """`ports` as a list; `ValueError` for what is not a port of these devices."""
-    ports = list(ports) if isinstance(ports, Iterable) else [ports]
+    items = items_of(ports)
+    ports = [ports] if items is None else items
     for port in ports:
         if not isinstance(port, Port):
             wanted = "a list of Port(bandwidth, sends=[...], receives=[...])"

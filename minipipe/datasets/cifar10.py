@@ -1,10 +1,8 @@
 """CIFAR-10, read from a folder that the user names."""
 
-from pathlib import Path
-
 import numpy as np
 
-from .files import Dataset, contents, located, one_hot_labels, samples_last
+from .files import Dataset, contents, located, one_hot_labels, path_of, samples_last
 
 SHAPE = (3, 32, 32)
 RECORD = 1 + 3 * 32 * 32
@@ -32,7 +30,7 @@ def cifar10(folder):
     Traceback (most recent call last):
     FileNotFoundError: not/yet is not a folder, expected one with 6 files, data_batch_1.bin among them: ...
     """
-    unpacked = Path(folder).expanduser() / UNPACKED
+    unpacked = path_of(folder) / UNPACKED
     paths = located(unpacked if unpacked.is_dir() else folder, [[file] for file in FILES], REMEDY)
     return Dataset(_part(paths[:-1]), _part(paths[-1:]))
 

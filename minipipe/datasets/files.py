@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..checks import shown
 from ..functions import one_hot
 
 N_CLASSES = 10
@@ -24,7 +25,7 @@ def located(folder, files, remedy):
 
     files: for each file, the names that it may go by; the first that is there is taken.
     """
-    folder = Path(folder).expanduser()
+    folder = path_of(folder)
     if not folder.is_dir():
         raise FileNotFoundError(
             f"{folder} is not a folder, "
@@ -37,6 +38,14 @@ def located(folder, files, remedy):
             f"{folder} lacks {len(missing)} of {len(files)} files: {', '.join(missing)}: {remedy}"
         )
     return paths
+
+
+def path_of(folder):
+    """The `Path` of a folder; `ValueError` for what is no path."""
+    try:
+        return Path(folder).expanduser()
+    except TypeError:
+        raise ValueError(f"folder={shown(folder)} must be a path") from None
 
 
 def contents(path, remedy, most):

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..checks import whole_number
+from ..checks import checked_name, real_number, whole_number
 from ..functions import one_hot
+
+MOST_CHARACTERS = 0x110000  # that Unicode has
 
 
 class Text(NamedTuple):
@@ -31,7 +33,7 @@ class Text(NamedTuple):
         >>> characters("banana").encode("nab")
         array([2, 0, 1])
         """
-        return _encoded(text, self.alphabet)
+        return _encoded(checked_name("text", text), self.alphabet)
 
     def decode(self, ids):
         """The text that the ids (n,) stand for.
@@ -50,7 +52,8 @@ class Text(NamedTuple):
         >>> [part.text for part in characters("a mad tea-party").split(test_share=0.4)]
         ['a mad tea', '-party']
         """
-        length, n_test = len(self.text), int(test_share * len(self.text))
+        length, share = len(self.text), real_number("test_share", test_share, least=0, most=1)
+        n_test = int(share * length)
         if min(n_test, length - n_test) < 2:
             raise ValueError(
                 f"test_share={test_share} of {length} characters leaves "
@@ -136,7 +139,7 @@ def bigram_cross_entropy(train_ids, test_ids, n):
     >>> bool(bigram_cross_entropy([0, 1, 0], [0, 1, 0], n=2) == -np.log(2 / 3))
     True
     """
-    n = whole_number("n", n)
+    n = whole_number("n", n, 1, MOST_CHARACTERS)
     train_ids, test_ids = _checked_ids("train_ids", train_ids, n, 2), _checked_ids("test_ids", test_ids, n, 2)
     counts = np.bincount(train_ids[:-1] * n + train_ids[1:], minlength=n * n).reshape(n, n)
     P = (counts + 1) / (counts.sum(axis=1, keepdims=True) + n)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..checks import shown, whole_numbers
+from ..checks import items_of, shown, whole_numbers
 from ..functions import constant
 from .layer import Layer
 
@@ -79,9 +79,10 @@ class Pad(Layer):
     arguments = "({0.widths})"
 
     def __init__(self, widths):
-        if isinstance(widths, str) or not hasattr(widths, "__iter__"):
+        items = items_of(widths)
+        if items is None:
             raise ValueError(f"Pad({shown(widths)}): pass a list, with a width for each spatial axis")
-        pairs = [width if hasattr(width, "__len__") else (width, width) for width in widths]
+        pairs = [width if hasattr(width, "__len__") else (width, width) for width in items]
         self.widths = tuple(whole_numbers(f"widths[{axis}]", pair, 0) for axis, pair in enumerate(pairs))
         if not self.widths or any(len(pair) != 2 for pair in self.widths):
             raise ValueError(f"{self!r}: each spatial axis needs a width or a pair (before, after)")

@@ -1,5 +1,6 @@
 """LeNet-5, which read the digits on cheques."""
 
+from ..checks import whole_numbers
 from ..layers import AvgPool2d, Chain, Conv2d, Flatten, ReLU, Reshape, Tanh, he, xavier
 from .mlp import mlp
 
@@ -37,6 +38,8 @@ def lenet5(
     >>> layers[1:4]
     [Conv2d(1, 6, kernel_size=(3, 3)), ReLU(), AvgPool2d((2, 2), stride=(2, 2), padding=(0, 0))]
     """
+    input_shape, padding = whole_numbers("input_shape", input_shape, 1), whole_numbers("padding", padding, 0)
+    channels = whole_numbers("channels", channels, 1)
     if len(input_shape) != 3:
         raise ValueError(f"input_shape={input_shape} must be (channels, H, W), the shape of one image")
     if len(padding) != 2 or len(channels) != 2:

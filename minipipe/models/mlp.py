@@ -1,6 +1,6 @@
 """Fully connected networks."""
 
-from ..checks import whole_number
+from ..checks import whole_numbers
 from ..layers import Layer, Linear, ReLU, he
 
 
@@ -17,7 +17,7 @@ def mlp(sizes, activation=ReLU, initialization=he):
     >>> mlp([64, 32, 10])
     [Linear(64, 32), ReLU(), Linear(32, 10)]
     """
-    sizes = [whole_number("a number of units", size) for size in sizes]
+    sizes = list(whole_numbers("sizes", sizes))
     if len(sizes) < 2:
         raise ValueError(
             f"sizes={sizes} must have at least 2 numbers of units: those of the input and of the output"

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..checks import whole_number
+from ..checks import whole_number, whole_numbers
 from ..functions import even_slices
 from .bisection import bisected
 from .dynamic_programming import best_cut, integers
@@ -21,7 +21,7 @@ def loads(costs, counts):
     >>> loads([10, 10, 10, 10, 11, 11], [3, 3])
     [30, 32]
     """
-    costs = iter(costs)
+    costs, counts = iter(checked("costs", costs)), whole_numbers("counts", counts, 0)
     return [sum(next(costs) for _ in range(count)) for count in counts]
 
 

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ..checks import items_of
 from ..functions import even_slices
 
 
@@ -52,7 +53,8 @@ class MicroBatches:
 
 def checked_batches(network, batches):
     """A list of (X, Y) that `network` can be trained with in micro-batches; `ValueError` for others."""
-    batches = list(batches) if hasattr(batches, "__iter__") else [batches]
+    items = items_of(batches)
+    batches = [batches] if items is None else items
     if not all(isinstance(batch, (tuple, list)) and len(batch) == 2 for batch in batches):
         raise ValueError("batches must be a list of pairs (X, Y), even for one mini-batch: [(X, Y)]")
     if not batches:

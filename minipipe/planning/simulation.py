@@ -8,8 +8,9 @@ from ..cluster import Link
 from ..collectives import ALL_REDUCES, OWNERS
 from ..pipeline.program import cluster_of, without_numbers
 from ..pipeline.wires import Wires
-from ..schedules import Costs, Schedule
+from ..schedules import Costs
 from ..schedules.costs import checked_costs
+from ..schedules.schedule import checked_schedule
 from .foresight import Foresight
 
 
@@ -33,15 +34,11 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=O
     >>> simulate(gpipe(4, 8)).makespan      # (M + K - 1)(F + B) = (8 + 4 - 1)(1 + 2)
     33
     """
-    if not isinstance(schedule, Schedule):
-        raise ValueError(
-            f"schedule={schedule!r} is not a Schedule: "
-            "pass one, such as build('1f1b', n_devices, n_microbatches)"
-        )
     checked_costs(costs)
     one_of("all_reduce", all_reduce, ALL_REDUCES)
     with collector_paused():
-        return simulation_of(schedule.validate(), costs, link, footprints, all_reduce, ports).run()
+        checked_schedule(schedule).validate()
+        return simulation_of(schedule, costs, link, footprints, all_reduce, ports).run()
 
 
 def simulation_of(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=OWNERS, ports=()):

@@ -4,6 +4,7 @@ Those have used older weights. Each builder says which weights a stage uses for 
 `versions[stage][i]` is the number of updates in them.
 """
 
+from ..checks import whole_number
 from .building import forwards_and_backwards, in_turn, schedule_of
 from .limits import check_sizes
 
@@ -46,7 +47,7 @@ def pipedream_2bw(n_devices, n_microbatches, per_update=None):
     Source: Narayanan et al. 2020, arXiv 2006.09503.
     """
     n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
-    per_update = n_devices if per_update is None else per_update
+    per_update = n_devices if per_update is None else whole_number("per_update", per_update)
     if per_update < n_devices:
         raise ValueError(
             f"per_update={per_update} micro-batches on {n_devices} devices: use at least {n_devices}, else a "

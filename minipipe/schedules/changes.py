@@ -6,6 +6,7 @@ from ..checks import whole_number
 from .actions import Action, Overlap
 from .limits import check_number_of_actions
 from .rules import INPUT, RULES, WEIGHT
+from .schedule import checked_schedule
 
 # mode -> what it adds to a schedule's name
 RECOMPUTE = {"never": "", "always": "+recompute", "except_last": "+recompute except last"}
@@ -26,6 +27,7 @@ def with_recompute(schedule, mode="always"):
     >>> print(with_recompute(gpipe(1, 2), "except_last"))
     device 0: 0F0 0F1 0B1 0R0 0B0
     """
+    checked_schedule(schedule)
     if mode not in tuple(RECOMPUTE):
         modes = ", ".join(map(repr, RECOMPUTE))
         raise ValueError(
@@ -57,7 +59,9 @@ def without_overlaps(schedule):
     >>> print(without_overlaps(Schedule.from_text(["F0 0F1&0B0 B1"])))
     device 0: 0F0 0F1 0B0 0B1
     """
-    devices = tuple(tuple(schedule.parts(device)) for device in range(len(schedule.devices)))
+    devices = tuple(
+        tuple(schedule.parts(device)) for device in range(len(checked_schedule(schedule).devices))
+    )
     return replace(schedule, devices=devices, name=schedule.name + "+apart")
 
 
@@ -74,6 +78,7 @@ def in_copies(schedule, n):
     >>> in_copies(gpipe(1, 2), 2).copy_of
     (0, 0, 1, 1)
     """
+    checked_schedule(schedule)
     n = whole_number("n", n, 1)
     check_number_of_actions(n * sum(map(len, schedule.devices)))
     if n == 1:
@@ -155,7 +160,7 @@ def with_updates(schedule):
 
 
 def _refuse(schedule, kind, why):
-    if kind in schedule.kinds:
+    if kind in checked_schedule(schedule).kinds:
         raise ValueError(f"the schedule {schedule.name!r} {why}")
 
 

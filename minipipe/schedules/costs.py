@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
-from ..checks import python_number, real_number, shown
+from ..checks import checked_name, items_of, python_number, real_number, shown
 from .actions import Overlap
 from .limits import one_for_each
 from .rules import CLOSING
@@ -59,7 +59,7 @@ class Costs:
         """Costs from "F=1,B=2"; several numbers for one kind, "F=1/1/3", are its costs stage by stage."""
         names = [field.name for field in fields(cls)]
         costs = {}
-        for part in text.split(","):
+        for part in checked_name("costs", text).split(","):
             name, _, value = part.partition("=")
             name = name.strip()
             if name not in names or name in costs:
@@ -143,8 +143,9 @@ def _per_stage(name, cost, n_stages, may_be_0=False, unit="ticks"):
 
 def _in_python(cost):
     """A number, or a list of them, in Python's numbers, and a list of our own; what is neither is kept."""
-    if hasattr(cost, "__len__") and not isinstance(cost, str):
-        return [_in_python(part) for part in cost]
+    items = items_of(cost)
+    if items is not None:
+        return [_in_python(part) for part in items]
     number = python_number(cost)
     return cost if number is None else number
 

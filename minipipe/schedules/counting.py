@@ -4,6 +4,7 @@ from collections import defaultdict
 from itertools import accumulate
 
 from .rules import RULES, WEIGHT
+from .schedule import checked_schedule
 from .shares import as_float, share
 
 
@@ -63,7 +64,7 @@ def staleness(schedule):
     >>> [stage[-1] for stage in staleness(pipedream(4, 8))]
     [3, 2, 1, 0]
     """
-    schedule.validate()
+    checked_schedule(schedule).validate()
     stale = [[0] * schedule.n_microbatches for _ in range(schedule.n_stages)]
     for _, (kind, stage, i), made in schedule.walk():
         if schedule.versions and RULES[kind].adds & WEIGHT:
@@ -73,7 +74,7 @@ def staleness(schedule):
 
 def check_versions(schedule):
     """`ScheduleError` for faults, `ValueError` for updates without `versions`."""
-    schedule.validate()
+    checked_schedule(schedule).validate()
     if "U" in schedule.kinds and not schedule.versions:
         raise ValueError(
             f"the schedule {schedule.name!r} updates weights but does not say which ones it works with: pass "
@@ -91,7 +92,7 @@ def peak_versions(schedule):
     >>> peak_versions(pipedream(4, 8)), peak_versions(pipedream_2bw(4, 16))
     ([4, 3, 2, 1], [2, 2, 2, 2])
     """
-    schedule.validate()
+    checked_schedule(schedule).validate()
     peaks = [1] * schedule.n_stages
     kept_until = {}  # (device, stage) -> {version: updates that were made when it was last needed}
     for device, (kind, stage, i), made in schedule.walk():

@@ -8,7 +8,7 @@ from numbers import Integral
 from operator import attrgetter
 from pathlib import Path
 
-from ..checks import listed, shown
+from ..checks import listed, shown, tuples
 from .actions import Action, Overlap, ScheduleError, parse
 from .csv_format import parse_table, read_table, table_text
 from .deducing import copies_of, n_microbatches_of
@@ -53,6 +53,16 @@ class Schedule:
     name: str = "custom"
     copy_of: tuple[int, ...] = ()
     versions: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self):
+        """Lists become tuples; `ValueError` for what is no list, or holds what is no action."""
+        devices = tuples("devices", self.devices)
+        strange = next((one for one in chain(*devices) if not isinstance(one, (Action, Overlap))), None)
+        if strange is not None:
+            raise ScheduleError(f"{shown(strange)} is no action: use Schedule.from_text(['F0 B0', ...])")
+        object.__setattr__(self, "devices", devices)
+        object.__setattr__(self, "copy_of", tuple(listed("copy_of", self.copy_of, 0)))
+        object.__setattr__(self, "versions", tuples("versions", self.versions))
 
     @classmethod
     def from_text(cls, lines, n_microbatches=None, name="custom", copy_of=(), versions=()):
@@ -127,7 +137,6 @@ class Schedule:
                 f"{far[0]} is out of reach: {len(actions)} actions cannot cover that many stages and "
                 "micro-batches"
             )
-        copy_of = tuple(copy_of)
         n_stages = max(1 + max(action.stage for action in actions), 0 if copy_of else len(devices))
         occur = 1 + max(action.microbatch for action in actions)
         if n_microbatches is None:
@@ -137,7 +146,7 @@ class Schedule:
                 f"n_microbatches={n_microbatches!r} does not fit a schedule of {len(actions)} actions: use "
                 f"{occur}, or leave it out"
             )
-        return cls(devices, n_stages, n_microbatches, name, copy_of, tuple(map(tuple, versions)))
+        return cls(devices, n_stages, n_microbatches, name, copy_of, versions)
 
     def parts(self, device):
         """The `Action`s of a device in order, with overlaps taken apart."""
@@ -274,3 +283,13 @@ class Schedule:
 
     def __str__(self):
         return "\n".join(f"device {r}: {' '.join(map(str, order))}" for r, order in enumerate(self.devices))
+
+
+def checked_schedule(schedule):
+    """`schedule`, if it is one; `ValueError` for anything else."""
+    if not isinstance(schedule, Schedule):
+        raise ValueError(
+            f"schedule={shown(schedule)} is not a Schedule: pass one, such as build('1f1b', n_devices, "
+            "n_microbatches)"
+        )
+    return schedule

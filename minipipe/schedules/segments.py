@@ -7,7 +7,7 @@ from ..checks import whole_numbers
 from .actions import Action, Overlap
 from .costs import Costs, checked_costs
 from .limits import check_number_of_actions, one_for_each
-from .schedule import Schedule
+from .schedule import checked_schedule
 from .shares import share
 
 
@@ -30,12 +30,7 @@ def in_segments(schedule, n):
     >>> print(with_recompute(in_segments(gpipe(1, 1), 2)))
     device 0: 0F0 1F0 1R0 1B0 0R0 0B0
     """
-    if not isinstance(schedule, Schedule):
-        raise ValueError(
-            f"schedule={schedule!r} is not a Schedule: pass one, such as build('1f1b', n_devices, "
-            "n_microbatches)"
-        )
-    n = _for_each_stage(n, schedule.n_stages)
+    n = _for_each_stage(n, checked_schedule(schedule).n_stages)
     check_number_of_actions(max(n) * sum(map(len, schedule.devices)))
     segments = [range(end - length, end) for end, length in zip(accumulate(n), n)]
     devices = tuple(

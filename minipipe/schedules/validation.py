@@ -5,7 +5,7 @@ from numbers import Integral
 
 from .closing_faults import wrong_closings
 from .deadlock import deadlock
-from .limits import one_for_each
+from .limits import MOST_ACTIONS, one_for_each
 from .playing import play
 from .rules import CLOSING, FORWARD, INPUT, RULES, adding, one_of
 from .shares import as_float, share
@@ -37,6 +37,10 @@ def wrong_form(schedule):
             "a schedule needs at least 1 stage and 1 micro-batch, in whole numbers, not "
             f"{n_stages!r} and {n_microbatches!r}"
         )
+        return
+    if n_stages * n_microbatches > MOST_ACTIONS:
+        sizes = f"n_stages={n_stages} and n_microbatches={n_microbatches}"
+        yield f"{sizes} make more than {MOST_ACTIONS:,} actions: use fewer"
         return
     copies = schedule.copy_of
     if copies and (len(copies) != n_microbatches or not all(map(_counts, copies))):
