@@ -397,9 +397,12 @@ def test_ctrl_c_while_the_package_is_imported_ends_with_status_130_and_without_a
     """A module in the place of NumPy interrupts its own import."""
     (tmp_path / "numpy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     path = os.pathsep.join([str(tmp_path), str(Path(mp.__file__).parent.parent)])
+    # jobs in the background ignore Ctrl-C, and hand that on to those that they start
+    heeding = (lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) if os.name == "posix" else None
     for start, status in (["-m", "minipipe"], 130), (["-c", "import minipipe"], -signal.SIGINT):
         ended = subprocess.run(
-            [sys.executable, *start], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
+            [sys.executable, *start], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True,
+            preexec_fn=heeding,
         )
         assert ended.returncode == status
         assert ended.stderr == "minipipe: stopped\n" or start[0] == "-c"
