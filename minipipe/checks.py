@@ -88,6 +88,8 @@ def real_number(
         raise ValueError(
             f"{name}={shown(value)} is out of reach of the clock: use a number from {SMALLEST} to {LARGEST:g}"
         )
+    if clock and isinstance(number, Fraction):
+        return Fraction(number)  # a `Rational` would refuse to meet a clock in floats
     return number
 
 

@@ -98,6 +98,12 @@ def test_links_and_ports_have_pythons_numbers():
     assert mp.Link(latency=Fraction(1, 3)).latency == Fraction(1, 3)
 
 
+def test_a_rational_number_may_meet_a_clock_in_floats():
+    third = mp.exact.Rational(1, 3)
+    assert simulated(mp.Costs(F=third, B=0.5), mp.Link(latency=third)) > 0
+    assert mp.Cluster([(mp.Compute(ticks, ticks=ticks) for ticks in (0.5, third))]).run().makespan > 0.8
+
+
 def test_costs_do_not_change_when_a_list_that_made_them_does():
     given = [1, 2]
     costs = mp.Costs(F=given)
@@ -131,7 +137,7 @@ def test_what_goes_through_without_a_further_check_is_what_a_check_would_let_thr
             checked = real_number("ticks", number, least=0, clock=True)
         except ValueError:
             checked = None
-        assert is_plain(number) == (checked is not None and checked is number)
+        assert is_plain(number) == (checked is not None and type(checked) is type(number))
 
 
 NO_TRACEBACK = {
