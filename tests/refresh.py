@@ -21,7 +21,6 @@ ROOT = Path(__file__).parent.parent
 DECIMAL = re.compile(r"\d+\.\d*(?:e[+-]?\d+)?")
 VARIES = re.compile(r"\bat 0x[0-9a-f]+")                            # where an object happens to lie in memory
 COVER = {"data": {"text/plain": ["What came out:"]}, "metadata": {}, "output_type": "display_data"}
-WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def run(path):
@@ -38,7 +37,7 @@ def run(path):
         if cell["cell_type"] == "code":
             cell["outputs"] = merged(cell["outputs"])
             for output in cell["outputs"]:
-                without_live_views(output.get("data", {}))
+                without_player(output.get("data", {}))
             if is_collapsed(cell):
                 cell["outputs"].insert(0, COVER)
     return fresh
@@ -51,11 +50,11 @@ def is_collapsed(cell):
     return cell["metadata"].get("jupyter", {}).get("outputs_hidden", False)
 
 
-def without_live_views(data):
-    """Take out of `data`, {MIME type: content}, what needs a kernel or scripts where a picture or text stands
-    beside it: a widget, and the player of a trace, which would be in the file once more for each trace.
+def without_player(data):
+    """Take the player out of `data`, {MIME type: content}, if its picture stands beside it.
+
+    It would be in the file once more for each trace.
     """
-    data.pop(WIDGET, None)
     if "image/png" in data:
         data.pop("text/html", None)
 
@@ -77,15 +76,13 @@ def merged(outputs):
 def text_of(output):
     """What a cell's output says, without what may differ from run to run and from processor to processor.
 
-    Of a widget only its class remains, and of a decimal fraction only its place.
+    Of a decimal fraction only its place remains.
 
     >>> text_of({"output_type": "stream", "name": "stdout", "text": ["J = 0.25\\n", "3 ticks"]})
     'stdout J = #\\n3 ticks'
     """
     data = output.get("data", {})
     text = "".join(output.get("text", data.get("text/plain", "")))
-    if re.match(r"\w+\(children=", text):
-        text = text.split("(")[0]
     kinds = " ".join(sorted(data)) if data else output.get("name", output["output_type"])
     return f"{kinds} {DECIMAL.sub('#', VARIES.sub('#', text))}"
 

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from template import solutions
 
 import minipipe as mp
 from exercises import slow_links, zoo
@@ -14,6 +15,8 @@ from minipipe.schedules import eager_one_f_one_b
 CHECKERS = [check_zb_h1, check_choose, check_which, check_hidden, check_blocking]
 
 # ---------------------------------------------------------------- solutions
+
+zoo_notebook, links_notebook = solutions("09"), solutions("11")
 
 
 def fits(runs, limit):
@@ -34,14 +37,16 @@ def free_gpipe(K, M, F, B):
 
 
 SOLUTIONS = [
-    (check_zb_h1, lambda K, M, F, I, W: M * (F + I + W) + (K - 1) * (F + I - W)),
+    (check_zb_h1, zoo_notebook.zb_h1_makespan),
     (check_zb_h1, lambda K, M, F, I, W: Fraction((M + K - 1) * (F + I + W) - 2 * (K - 1) * W)),
+    (check_choose, zoo_notebook.choose),
     (check_choose, fastest),
     (check_choose, fastest_of_the_last),
-    (check_which, "v-half"),
+    (check_which, zoo_notebook.name_of_the_schedule),
     (check_which, " V_Half "),
-    (check_hidden, lambda K, F, B: (F + B) / 2),
+    (check_hidden, links_notebook.hidden),
     (check_hidden, lambda K, F, B: Fraction((2 * K - 1) * (F + B) - K * (F + B), 2 * (K - 1))),
+    (check_blocking, links_notebook.blocking_makespan),
     (check_blocking, lambda K, M, F, B, c: free_gpipe(K, M, F, B) + 2 * (M + K - 2) * c),
     (check_blocking, lambda K, M, F, B, c: np.int64((M + K - 1) * (F + B + 2 * c) - 2 * c)),
 ]

@@ -88,10 +88,10 @@ def test_jupyter_gets_player_and_picture_and_a_terminal_one_line():
 
 def test_a_notebook_is_saved_with_the_picture_alone():
     data = {"text/html": player(TRACE), "image/png": "...", "text/plain": repr(TRACE)}
-    refresh.without_live_views(data)
+    refresh.without_player(data)
     assert set(data) == {"image/png", "text/plain"}
     table = {"text/html": "<table></table>", "text/plain": "a table"}
-    refresh.without_live_views(table)
+    refresh.without_player(table)
     assert set(table) == {"text/html", "text/plain"}
 
 
@@ -132,7 +132,7 @@ def notebook_of(*runs):
 
 @in_a_browser
 def test_two_players_in_a_notebook_do_not_disturb_each_other(tmp_path):
-    seen = browse(tmp_path, notebook_of(TRACE, SCHEDULE), TWO, "--virtual-time-budget=20000")
+    seen = browse(tmp_path, notebook_of(TRACE, SCHEDULE), TWO, "--virtual-time-budget=200000")
     assert seen["shown"] == [False, False]
     assert seen["heights"] == seen["needed"] and min(seen["heights"]) > 200
     end, own = TRACE.makespan, mp.simulate(SCHEDULE).makespan
@@ -160,4 +160,4 @@ def test_a_page_in_a_frame_of_somebody_else_leaves_what_stands_before_it(tmp_pat
       report();
     }, 500));
     """
-    assert browse(tmp_path, page, script, "--virtual-time-budget=20000")["seen"] == [[True], [0]]
+    assert browse(tmp_path, page, script, "--virtual-time-budget=200000")["seen"] == [[True], [0]]

@@ -8,9 +8,7 @@ import pytest
 from refresh import COVER
 from template import COLLAPSED, NOTEBOOKS, cells_of, exercises_of, faults
 
-REST = "09", "11"  # these do not have the form yet
-EACH = pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.name[:2] not in REST],
-                               ids=lambda path: path.stem)
+EACH = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 @EACH
