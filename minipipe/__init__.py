@@ -29,7 +29,7 @@ from .optimizers import *  # noqa: F403
 from .parallel import DataParallel
 from .partitioning import costs_of_layers, partition
 from .pipeline import *  # noqa: F403
-from .planning import footprints, measure, simulate, what_fits
+from .planning import footprints, measure, simulate, temporaries, what_fits
 from .schedules import Costs, Overlap, Schedule, ScheduleError
 from .training import fit
 
@@ -38,7 +38,7 @@ __all__ = [
     "MemoryLimitError", "Overlap", "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential",
     "Trace", "accuracy", "blas_threads", "cluster", "collectives", "costs_of_layers", "datasets",
     "describe", "exact", "fit", "footprints", "measure", "models", "one_hot", "partition", "plots",
-    "schedules", "simulate", "verification", "what_fits",
+    "schedules", "simulate", "temporaries", "verification", "what_fits",
 ]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
 __all__.sort()

@@ -34,7 +34,10 @@ def masked(numbers, mask):
 
 def sigmoid(Z):
     """1 / (1 + e^-Z) for any finite Z, in the dtype of Z; no exponential can overflow."""
-    return np.exp(Z * (Z < 0)) / (1 + np.exp(-abs(Z)))
+    share, rest = np.exp(Z * (Z < 0)), np.exp(-abs(Z))
+    rest += 1
+    share /= rest
+    return share
 
 
 def is_finite(array):

@@ -106,11 +106,14 @@ class SoftmaxCrossEntropy(Loss):
         shifted = Z - Z.max(axis=0, keepdims=True)
         exponentials = np.exp(shifted)
         total = exponentials.sum(axis=0, keepdims=True)
-        self.cache = exponentials / total, Y, m
+        exponentials /= total
+        self.cache = exponentials, Y, m
         return (np.log(total) - (Y * shifted).sum(axis=0, keepdims=True)).sum() / m
 
     def derivative(self, P, Y, m):
-        return (P - Y) / m
+        dZ = P - Y
+        dZ /= m
+        return dZ
 
     def check(self, Y):
         sums = Y.sum(axis=0)

@@ -12,7 +12,15 @@ from test_foresight import CONNECTED, LAYERS, LOSS, assert_same_bytes, footprint
 import minipipe as mp
 from minipipe.functions import leaves
 from minipipe.layers.through import backward_through, forward_through
-from minipipe.schedules import RECOMPUTE, build, in_copies, names_for, with_recompute, with_updates
+from minipipe.schedules import (
+    RECOMPUTE,
+    build,
+    build_for_stages,
+    in_copies,
+    names_for_stages,
+    with_recompute,
+    with_updates,
+)
 from minipipe.sums import SUMS
 from minipipe.verification import equals_full_batch
 
@@ -106,7 +114,7 @@ def test_its_bytes_are_foreseen_at_every_tick(data):
     if data.draw(st.booleans()):
         n_copies, M = data.draw(st.integers(1, 3)), 4
         partition = data.draw(st.sampled_from([[2, 2, len(layers) - 6, 2], [1, 3, len(layers) - 5, 1]]))
-        schedule = build(data.draw(st.sampled_from(names_for(4, M))), 4, M)
+        schedule = build_for_stages(data.draw(st.sampled_from(names_for_stages(4, M))), 4, M)
         schedule = in_copies(with_recompute(schedule, data.draw(st.sampled_from(list(RECOMPUTE)))), n_copies)
     else:
         partition = data.draw(compositions(len(layers)))
@@ -152,12 +160,12 @@ def test_updates_in_the_order_of_one_mini_batch_are_foreseen_too():
     assert_same_bytes(mp.simulate(schedule, footprints=sizes), pipe.trace)
 
 
-@pytest.mark.parametrize("name", names_for(4, 8))
+@pytest.mark.parametrize("name", names_for_stages(4, 8))
 def test_a_stage_never_keeps_more_than_one_sum(name):
     """Where the tree keeps up to four."""
     kept = {}
     for accumulate in SUMS:
-        pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, build(name, 4, 8), accumulate=accumulate)
+        pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, name, accumulate=accumulate)
         pipe.start(*mini_batch(16))
         kept[accumulate] = 0
         while pipe.tick():

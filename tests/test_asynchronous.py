@@ -2,6 +2,7 @@
 
 import copy
 import math
+import weakref
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.cluster import bytes_by_kind
+from minipipe.cluster import Buffers, bytes_by_kind
 from minipipe.functions import even_slices, leaves
+from minipipe.pipeline import Stage
 from minipipe.pipeline.holdings import Holdings
 from minipipe.schedules import (
     ASYNCHRONOUS,
@@ -409,3 +411,39 @@ def test_schedules_of_ones_own_are_checked_before_anything_runs(schedule, n, wor
 
 def test_every_name_is_tested():
     assert set(RULES) == set(ASYNCHRONOUS)
+
+
+@pytest.mark.parametrize(("name", "M"), [("pipedream", 1), ("pipedream-vertical", 1), ("pipedream-2bw", 4)])
+@pytest.mark.parametrize("optimizer", [mp.SGD(0.1), mp.Adam()], ids=["SGD", "Adam"])
+def test_no_set_of_weights_is_alive_that_is_not_counted(name, M, optimizer, monkeypatch):
+    """By weak references to all arrays that a stage has ever worked with, whenever bytes are counted.
+
+    The first weights, kept in case the run fails, and no version that was dropped.
+    """
+    alive, weights, count = {}, Stage.weights, Holdings.__call__  # stage -> references to its arrays
+
+    def remembered_weights(stage):
+        found = weights(stage)
+        alive.setdefault(id(stage), []).extend(weakref.ref(array) for array in found if array is not None)
+        return found
+
+    def checked_count(holdings):
+        found = count(holdings)
+        n_bytes = bytes_by_kind(found)
+        counted = n_bytes["parameters"] + n_bytes["weight versions"] + n_bytes["for a restore"]
+        optimizer = [] if holdings.stage.before is None else holdings.stage.kept_for_restore()[1]
+        arrays = Buffers([ref() for ref in alive[id(holdings.stage)]])
+        assert sum(arrays.values()) == counted - sum(Buffers(optimizer).values())
+        most[0] = max(most[0], n_bytes["for a restore"])
+        return found
+
+    layers, most = [mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 8), mp.Linear(8, 8), mp.Linear(8, 8)], [0]
+    pipe = mp.AsynchronousPipeline(layers, mp.MeanSquaredError(), 4, optimizer, name, M)
+    X = np.random.default_rng(0).standard_normal((8, 8))
+    pipe.train([(X, X)] * 2)
+    monkeypatch.setattr(Stage, "weights", remembered_weights)
+    monkeypatch.setattr(Holdings, "__call__", checked_count)
+    pipe.train([(X, X)] * 9)
+    n_sets = 1 if isinstance(optimizer, mp.SGD) else 3  # Adam's two moments before the run are kept, too
+    assert most[0] == n_sets * 8 * (8 * 8 + 8)
+    assert all(stage.before is None for stage in pipe.stages)  # and let go when it has not failed

@@ -282,8 +282,8 @@ def test_fit_names_what_fits_and_what_would(capsys):
     assert status == 0 and "61,706 parameters, 416,520 multiply-accumulates a sample" in out
     one, two = (line.split() for line in out.splitlines() if line.startswith("      "))
     assert one[:4] == ["1", "2", "1f1b", "sqrt"] and one[5:7] == ["1.09", "MiB"]
-    assert " ".join(one[7:]) == "does not fit; this is the lowest"
-    assert two[:4] == ["2", "2", "1f1b", "never"] and two[5:] == ["1015.29", "KiB"]
+    assert " ".join(one[9:]) == "does not fit; this is the lowest"
+    assert two[:4] == ["2", "2", "1f1b", "never"] and two[5:7] == ["1015.29", "KiB"]
     assert (
         "the fastest that fits: 1f1b on 2 devices, "
         "2 micro-batches, recompute never, accumulate tree\n"
@@ -293,7 +293,8 @@ def test_fit_names_what_fits_and_what_would(capsys):
     assert "rmsprop, float32, gradients along the tree\n" in out
     status, out, _ = run(capsys, *LENET[:-2], "--memory", "1MiB", "--devices", "2")
     assert status == 0 and "rmsprop, float32, gradients in one running buffer\n" in out
-    assert "734.68 KiB\n" in out and "recompute never, accumulate running\n" in out
+    assert " 734.68 KiB      189.00 KiB\n" in out and "up to so many more inside a layer's action" in out
+    assert "recompute never, accumulate running\n" in out
     status, out, _ = run(capsys, *LENET, "--memory", "500 KB", "--devices", "1", "2")
     remedy = "give each device 1015.29 KiB, which is the lowest on 2 devices, or try more devices"
     assert status == 1 and f"nothing fits: {remedy}" in out

@@ -41,7 +41,7 @@ OPTIMIZERS = {"sgd": SGD(0.1), "momentum": SGD(0.1, momentum=0.9), "rmsprop": RM
 INPUTS = {"amoebanet_d": (3, 224, 224), "lenet5": (1, 28, 28), "resnet": (3, 32, 32)}
 MODELS = [name for name in models.__all__ if name.islower()]
 TEXTS = {"running": "gradients in one running buffer", "tree": "gradients along the tree"}
-HEADER = "devices  micro-batches  schedule     recompute        samples/s  fullest device"
+HEADER = "devices  micro-batches  schedule     recompute        samples/s  fullest device  and inside, to"
 UNITS = {"": 1, "B": 1, **{f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)},
          **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}}
 COMMON = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "v-half")
@@ -142,7 +142,9 @@ def run(options):
     print(
         "\nsamples/s: if only multiply-accumulates take time, "
         f"at {device.share:.0%} of a peak of {device.peak_of(n_bytes) / 1e12:.4g} TFLOP/s ({device.name}), "
-        "and the links"
+        "and the links\n"
+        "fullest device: the most bytes at the start or the end of an action; "
+        "and up to so many more inside a layer's action"
     )
     fitting = [fit for fit in found if fit.fits]
     print(text_of_fastest(min(fitting, key=lambda fit: fit.makespan)) if fitting else text_of_remedy(found))
@@ -156,7 +158,7 @@ def row_of(fit, batch_size):
     verdict = "" if fit.fits else "   does not fit; this is the lowest"
     return (
         f"{fit.n_devices:7}  {fit.n_microbatches:13}  {fit.schedule:<11}  {fit.recompute:<11}  {speed:>13}  "
-        f"{text_of_bytes(fit.peak_bytes):>14}{verdict}"
+        f"{text_of_bytes(fit.peak_bytes):>14}  {text_of_bytes(fit.inside_bytes):>14}{verdict}"
     )
 
 

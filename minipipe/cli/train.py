@@ -7,6 +7,8 @@ from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
 from ..pipeline import Pipeline
+from ..planning import temporaries
+from ..planning.foresight import patterns_of
 from ..schedules import BUILDERS, STAGES_PER_DEVICE, names_for_stages
 from ..training import fit
 from ..verification import equals_full_batch, same_bits, share_of_bound
@@ -65,9 +67,19 @@ def run(options):
     print_trace(pipe.trace)
     peaks = (f"{n_bytes:,}" for n_bytes in pipe.trace.peak_bytes())
     print("peak bytes per device, sums as a tree".ljust(39), *peaks)
+    print("and up to, inside a layer's action".ljust(39), f"{_inside(pipe, options.batch_size):,}")
     verdict = "gradients verified" if proved else "gradients WRONG"
     save(pipe.trace, path, f"{pipe.schedule.name}: {microbatches} micro-batches of digits, {verdict}")
     return 0 if proved else 1
+
+
+def _inside(pipe, batch_size):
+    """The most bytes that an action takes for a moment beyond those that are counted."""
+    partition = [len(stage.layers) for stage in pipe.stages]
+    m = -(-batch_size // pipe.n_microbatches)
+    patterns = sorted(set(patterns_of(pipe.schedule).values()))
+    of_stages = temporaries(mlp(SIZES), pipe.loss, pipe.n_stages, SIZES[:1], m, partition, patterns=patterns)
+    return max(max(of_stage.values()) for of_stage in of_stages)
 
 
 def _prove(pipe, X, Y, m):

@@ -225,7 +225,10 @@ class Trace:
         return [(tick, sum(held.values())) for tick, held in self.ledger(device)]
 
     def peak_bytes(self, kinds=None):
-        """For each device, the most bytes that it held at once.
+        """For each device, the most bytes that it held at once: at the start or the end of a Compute.
+
+        What the work of a Compute needs for a moment in between is not counted; for a network's layers,
+        `minipipe.temporaries` foresees it.
 
         kinds: count these alone, such as ("stashed inputs", "caches").
         """

@@ -160,11 +160,23 @@ class GELU(Elementwise):
     def forward(self, Z):
         c, k, ten = (constant(value, Z) for value in (math.sqrt(2 / math.pi), 0.044715, 10))
         U = np.clip(Z, -ten, ten)
-        kU2 = k * (U * U)
-        T = np.tanh(c * U * (1 + kU2))
-        share = (1 + T) / 2
-        self.cache = share + (c / 2) * U * (1 - T * T) * (1 + 3 * kU2)
-        return Z * share
+        kU2 = U * U
+        kU2 *= k
+        T = 1 + kU2
+        T *= c * U
+        T = np.tanh(T, out=T)
+        share = 1 + T
+        share /= 2
+        T *= T
+        U *= c / 2  # from here on U is the second term of A', put together in place
+        U *= np.subtract(1, T, out=T)
+        kU2 *= 3
+        kU2 += 1
+        U *= kU2
+        U += share
+        self.cache = U
+        share *= Z
+        return share
 
 
 class Softmax(Layer):

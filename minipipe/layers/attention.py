@@ -62,7 +62,9 @@ class MultiHeadAttention(Block):
         self.output_shape(A_prev.shape)
         *inputs, output = self.layers
         Q, K, V = (self._by_head(layer.forward(A_prev)) for layer in inputs)
-        S = finite(self, np.swapaxes(K, 2, 3) @ Q * self._scale(Q), "the product of its keys and queries")
+        S = np.swapaxes(K, 2, 3) @ Q
+        S *= self._scale(Q)
+        finite(self, S, "the product of its keys and queries")
         P = self._shares(S)
         self.kept = Q, K, V, P
         return output.forward(self._joined(V @ P))
@@ -71,8 +73,10 @@ class MultiHeadAttention(Block):
         *inputs, output = self.layers
         Q, K, V, P = self.kept
         dO = self._by_head(output.backward_input(dZ))
-        dP = np.swapaxes(V, 2, 3) @ dO
-        dS = P * (dP - (dP * P).sum(axis=2, keepdims=True)) * self._scale(Q)
+        dS = np.swapaxes(V, 2, 3) @ dO  # dP as yet
+        dS -= (dS * P).sum(axis=2, keepdims=True)
+        dS *= P
+        dS *= self._scale(Q)
         dQ, dK, dV = K @ dS, Q @ np.swapaxes(dS, 2, 3), dO @ np.swapaxes(P, 2, 3)
         parts = [self._joined(part) for part in (dQ, dK, dV)]
         through_Q, through_K, through_V = (layer.backward_input(part) for layer, part in zip(inputs, parts))
@@ -91,19 +95,21 @@ class MultiHeadAttention(Block):
         return constant(1 / math.sqrt(self.d // self.n_heads), Q)
 
     def _shares(self, S):
-        """P, the softmax of S's columns.
+        """P, the softmax of S's columns, made in place of S.
 
         What the causal mask hides is made the smallest number of its column first, so that it cannot be
         the largest.
         """
-        if not self.causal:
-            exponentials = np.exp(S - S.max(axis=2, keepdims=True))
-        else:
+        if self.causal:
             positions = np.arange(S.shape[2])
             visible = positions[:, None] <= positions  # row j, column t: j <= t
             S = np.where(visible, S, S.min(axis=2, keepdims=True))
-            exponentials = np.exp(S - S.max(axis=2, keepdims=True)) * visible
-        return exponentials / exponentials.sum(axis=2, keepdims=True)
+        S -= S.max(axis=2, keepdims=True)
+        S = np.exp(S, out=S)
+        if self.causal:
+            S *= visible
+        S /= S.sum(axis=2, keepdims=True)
+        return S
 
     def output_shape(self, shape):
         if len(shape) != 3 or shape[0] != self.d:

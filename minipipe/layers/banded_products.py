@@ -94,7 +94,7 @@ def correlate(dZ, A, windows, groups):
     for here, columns in columns_by_row(A, windows, groups, dZ.shape, np.result_type(dZ, A)):
         dZ_by_row = by_row(dZ_by_group[..., here], columns)
         for y, part in np.ndindex(columns.shape[1:3]):
-            dW_transposed = dW_transposed + columns[:, y, part] @ dZ_by_row[:, y, part].swapaxes(1, 2)
+            dW_transposed += columns[:, y, part] @ dZ_by_row[:, y, part].swapaxes(1, 2)
     dW = dW_transposed.swapaxes(1, 2).reshape(len(dZ), windows.kernel_size[0], len(A) // groups, -1)
     return dW.swapaxes(1, 2)
 

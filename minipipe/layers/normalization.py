@@ -48,7 +48,8 @@ class Normalization(Layer):
         centred = grouped - mean
         var = finite(self, (centred * centred).mean(axis=axes, keepdims=True), "the variance of its input")
         inverse = 1 / np.sqrt(var + constant(self.epsilon, var))
-        X = (centred * inverse).reshape(A_prev.shape)
+        centred *= inverse
+        X = centred.reshape(A_prev.shape)
         self.cache = NormalizationCache(X, inverse, None)
         self.count(mean, var, grouped.size // mean.size)
         return self.scaled(X)
@@ -60,7 +61,10 @@ class Normalization(Layer):
         X, axes = self.groups(X)
         dX, _ = self.groups(dZ * self.per_row(self.W, dZ))
         mean, mean_with_X = (part.mean(axis=axes, keepdims=True) for part in (dX, dX * X))
-        return ((dX - mean - X * mean_with_X) * inverse).reshape(dZ.shape)
+        dX -= mean
+        dX -= X * mean_with_X
+        dX *= inverse
+        return dX.reshape(dZ.shape)
 
     def backward_weight(self, dZ):
         if self.cache is None or self.cache.gradients is None:
@@ -78,7 +82,9 @@ class Normalization(Layer):
         """A forward has met groups of n numbers with this mean and variance."""
 
     def scaled(self, X):
-        return X * self.per_row(self.W, X) + self.per_row(self.b, X)
+        A = X * self.per_row(self.W, X)
+        A += self.per_row(self.b, X)
+        return A
 
     def per_row(self, parameter, A):
         """`parameter` (n, 1) in a shape that meets A (n, ..., m) row by row."""

@@ -42,7 +42,8 @@ class Pipeline(Network):
         "macs", "bytes", "time" or a function, to balance that, see `partition`.
     sample: a micro-batch (X, Y), for all of these but "parameters".
     costs, link: the ticks of the actions and of the messages.
-    memory_limit: bytes per device, past which a run stops with `MemoryLimitError`.
+    memory_limit: bytes per device, past which a run stops with `MemoryLimitError`. What is held at the start
+        and the end of each action counts; inside it, layers need more for a moment, see `temporaries`.
     optimizer: for an order that updates the stages itself, by `U`: each stage gets a copy of it.
     engine: "cluster", simulated devices under one clock; or "threads", where each device is a thread of this
         computer and the trace is in seconds. Both give the same bits. With threads, costs and link do
@@ -68,7 +69,8 @@ class Pipeline(Network):
     version as long as a micro-batch needs it. Source: Narayanan et al. 2019, SOSP.
 
     A run that fails, or that is left for another one before its end, changes no parameters, running
-    statistics or optimizer.
+    statistics or optimizer. For that, an order that updates the stages keeps their parameters and optimizers
+    as they were before the run; these bytes count, as "for a restore".
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
@@ -256,6 +258,8 @@ class Pipeline(Network):
         else:
             self._optimizers = [stage.optimizer for stage in self.stages]
             self.n_steps += len(self.stages[-1].costs)
+            for stage in self.stages:
+                stage.before = None
         self._committed = True
 
     def _check_finite(self):

@@ -7,6 +7,7 @@ from ..layers import every_layer
 from ..layers.through import (
     backward_input_through,
     forward_through,
+    handed_on,
     prepare_forward,
     put_aside,
     weight_gradients,
@@ -14,6 +15,13 @@ from ..layers.through import (
 from ..network import commit, take_statistics
 from .totals import Totals
 from .versions import Versions
+
+
+def _without_cache(layer, A):
+    """Where a forward will be recomputed, no layer's cache waits for the last one's."""
+    A = handed_on(layer, A)
+    layer.cache = None
+    return A
 
 
 class Stage:
@@ -31,7 +39,8 @@ class Stage:
     others are left beside A (or dA_prev), as {name: array}.
 
     Where the order updates weights, `versions[v]` are the parameters after v updates of this run, a list with
-    one array for each (layer, name) in `parameters`; each action works with those of its micro-batch.
+    one array for each (layer, name) in `parameters`; each action works with those of its micro-batch. For a
+    `restore`, `before` has the parameters and the optimizer of before the run.
     """
 
     def __init__(self, index, layers, loss=None):
@@ -41,6 +50,7 @@ class Stage:
         self._with_caches = self.layers if loss is None else (*self.layers, loss)
         self.is_ours = all_ours(self.parts if loss is None else [*self.parts, loss])
         self.optimizer, self._state = None, []
+        self.before, self._is_twin = None, False
         self.begin(1)
 
     def begin(self, n_microbatches, accumulate="tree", wanted=None, optimizer=None):
@@ -58,7 +68,7 @@ class Stage:
         self.costs = []   # of the mini-batches whose update is done, in the last stage
         self.versions = None
         if wanted is not None:
-            self._before = self.weights(), self.optimizer
+            self.before = None if self._is_twin else (self.weights(), self.optimizer)
             self.versions, self.optimizer = Versions(wanted, self.weights()), optimizer
 
     def forward(self, i, A_prev, skips, origin, labels=None, keep_input_only=False):
@@ -72,7 +82,8 @@ class Stage:
         keep_input_only: whether there will be a recompute.
         """
         entering = dict(skips)
-        A, J, statistics, caches = self._through_layers(i, A_prev, skips, origin, labels)
+        call = _without_cache if keep_input_only else handed_on
+        A, J, statistics, caches = self._through_layers(i, A_prev, skips, origin, labels, call)
         if J is not None:
             self.totals.add_cost(i, J)
         if statistics is not None:
@@ -135,10 +146,10 @@ class Stage:
         """Parameters, running statistics and optimizer become those before the run, and no cache is left."""
         self._take_caches()
         take_statistics(self.parts)
-        if self.versions is not None:
-            weights, self.optimizer = self._before
+        if self.before is not None:
+            weights, self.optimizer = self.before
             self._use(weights)
-            self.versions = None
+        self.before = self.versions = None
 
     def commit(self, i=0):
         """At the end of the mini-batch of micro-batch i, its statistics reach the layers."""
@@ -167,27 +178,35 @@ class Stage:
         """What an optimizer keeps for these layers."""
         return self._state if self.optimizer is None else self.optimizer.memory_of(range(len(self.layers)))
 
+    def kept_for_restore(self):
+        """The arrays of before the run that it keeps in case it fails."""
+        if self.before is None:
+            return []
+        weights, optimizer = self.before
+        return [weights, [] if optimizer is None else optimizer.memory_of(range(len(self.layers)))]
+
     def keep_optimizer_state(self, arrays):
         """`arrays` are what an optimizer of the whole network keeps for these layers."""
         self._state = arrays
 
     def twin(self):
-        """The same stage in another copy of the network, with arrays of its own."""
+        """The same stage in another copy of the network, with arrays of its own. Nobody restores it."""
         twin = Stage(self.index, [layer.copy() for layer in self.layers], copy.copy(self.loss))
+        twin._is_twin = True
         twin.keep_optimizer_state(copy.deepcopy(self._state))
         return twin
 
     def __repr__(self):
         return f"Stage({self.index}, {list(self.layers)})"
 
-    def _through_layers(self, i, A, skips, origin, labels):
+    def _through_layers(self, i, A, skips, origin, labels, call=handed_on):
         """(A, J, what the layers have counted, their caches) of a forward.
 
         In the last stage A is None; in all others J is, which is this micro-batch's part of the cost.
         """
         self._use_version_of(i)
         prepare_forward(self.parts, training=True, step=origin.step, first_sample=origin.first_sample)
-        A, J = forward_through(self.layers, A, skips), None
+        A, J = forward_through(self.layers, A, skips, call), None
         if self.loss is not None:
             A, J = None, self.loss.forward(A, labels, origin.m)
         return A, J, take_statistics(self.parts), self._take_caches()
@@ -222,6 +241,7 @@ class Stage:
     def _used_version(self, i):
         if self.versions is not None:
             self.versions.used_by(i)
+            self._use(self.versions[self.versions.newest])  # a version that is dropped is nobody's any more
 
     def _use_version_of(self, i):
         if self.versions is not None:

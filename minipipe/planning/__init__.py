@@ -1,7 +1,7 @@
 """What a way of training will take, in ticks and in bytes, and the search for the best one."""
 
 from .fitting import Setting, what_fits
-from .footprints import footprints
+from .footprints import footprints, temporaries
 from .measuring import Measured, measure
 from .one_microbatch import Footprint
 from .precision import PRECISIONS, Precision
@@ -9,5 +9,5 @@ from .simulation import simulate
 
 __all__ = [
     "PRECISIONS", "Footprint", "Measured", "Precision", "Setting",
-    "footprints", "measure", "simulate", "what_fits",
+    "footprints", "measure", "simulate", "temporaries", "what_fits",
 ]

@@ -1,5 +1,6 @@
 """Which way of training a network fits some devices, and is the fastest; nothing is built or run."""
 
+from functools import partial
 from itertools import accumulate, groupby
 from math import gcd
 from typing import NamedTuple
@@ -29,8 +30,9 @@ class Setting(NamedTuple):
     partition: the number of layers of each stage, for a `Pipeline`.
     costs: of these stages.
     makespan: of a mini-batch, in the unit of the costs.
-    peak_bytes: on the device that holds most.
-    fits: whether that is within the limit.
+    peak_bytes: on the device that holds most, at the start or the end of an action.
+    inside_bytes: up to so many more are there for a moment inside a layer's action, see `temporaries`.
+    fits: whether `peak_bytes` are within the limit.
     accumulate: how gradients are summed over micro-batches, for the `Pipeline`, too.
     precision: the name of the `Precision` whose bytes are counted; "mixed" has no `Pipeline`.
     """
@@ -43,6 +45,7 @@ class Setting(NamedTuple):
     costs: Costs
     makespan: float
     peak_bytes: int
+    inside_bytes: int
     fits: bool
     accumulate: str
     precision: str
@@ -72,13 +75,14 @@ def what_fits(
     link: between any two devices.
     partition: what the stages are balanced by, as for `partition`.
     dtype, optimizer: as for `footprints`, which counts the bytes: of the arrays that are held between
-        actions, and at the start and the end of each, but not those that a layer needs for a moment in
-        between.
+        actions, and at the start and the end of each. What a layer needs for a moment in between comes on
+        top: `inside_bytes`.
     accumulate: how gradients are summed over micro-batches, as for `Pipeline`, where the default is "tree",
         for the sake of the bits: that keeps up to about log2(M) sums more.
     precision: as for `footprints`, such as "mixed"; left out, that of a run in `dtype`.
 
-    A run of what is found has its makespan and, from the second mini-batch on, its peak, to the byte:
+    A run of what is found has its makespan and, from the second mini-batch on, its counted peak, to the byte,
+    and up to `inside_bytes` more inside a layer's action:
 
         Pipeline(layers, loss, len(fit.partition), fit.n_microbatches, fit.schedule, fit.recompute,
                  dtype=np.float32, partition=fit.partition, costs=fit.costs, link=link,
@@ -186,7 +190,7 @@ class _Network:
                 stages = with_recompute(whole, mode), counts, costs
             counted = self.network.accumulate, self.network.precision.name
             setting = Setting(
-                K, M, name, mode, counts, costs, self._makespan(m, *stages), None, None, *counted
+                K, M, name, mode, counts, costs, self._makespan(m, *stages), None, None, None, *counted
             )
             choices.append(_Choice(setting, m, *stages))
         return choices
@@ -194,6 +198,12 @@ class _Network:
     def peak_bytes(self, choice):
         """On the device that holds most."""
         return max(self._foreseen(choice.m, choice.schedule, choice.counts, choice.costs).peak_bytes())
+
+    def inside_bytes(self, choice):
+        """The most that an action of any stage takes for a moment."""
+        patterns = sorted(set(patterns_of(choice.schedule).values()))
+        of_stages = self.network.temporaries(choice.counts, choice.m, patterns)
+        return max(max(of_stage.values()) for of_stage in of_stages)
 
     def _makespan(self, m, schedule, counts, costs):
         """That of a run, without the footprints if these make no difference to it: finding them takes time.
@@ -227,9 +237,10 @@ def _best(network, choices, memory_limit):
             peak = network.peak_bytes(choice)
             if best is None or peak < best.peak_bytes:
                 best = choice.setting._replace(peak_bytes=peak, fits=bool(peak <= memory_limit))
+                inside = partial(network.inside_bytes, choice)
         if best.fits:
             break
-    return best
+    return best._replace(inside_bytes=inside())
 
 
 def _rounded_makespan(choice):

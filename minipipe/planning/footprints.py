@@ -30,7 +30,8 @@ def footprints(
         `dtype`, which then is not looked at. "mixed": 2 bytes for each number of parameters, gradients and
         activations, and 4 for those that the optimizer keeps, a second copy of the parameters among them.
 
-    The bytes are those that `measure` finds, but no parameter is drawn and no array made, so the network may
+    They are the bytes at the start and the end of each action; `temporaries` tells what is there for a moment
+    in between. `measure` finds the same, but here no parameter is drawn and no array made, so the network may
     be larger than this computer: the layers' own forward and backward work with arrays that have a shape and
     no numbers, see `minipipe.meta`. Raises `ValueError` for what does not fit.
 
@@ -53,13 +54,41 @@ def footprints(
     >>> (stage.parameters + stage.gradients + stage.optimizer_state) / 1e9      # 16 bytes * 7.5e9 parameters
     120.0
     """
+    patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
+    network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision)
+    return network.footprints(_counts(network, layers, n_stages, partition), m, patterns)
+
+
+def temporaries(
+    layers, loss, n_stages, input_shape, m,
+    partition=None, dtype=np.float64, patterns=PATTERNS, precision=None,
+):
+    """For each stage {kind of action: bytes}: what is there for a moment inside such an action, at most.
+
+    It comes on top of the bytes at its start and its end, those of `footprints`, which a run counts: no run
+    needs more than both together. (NumPy may need less, as it reuses large arrays inside an expression.) With
+    as many stages as layers, these are the numbers of each layer. All arguments as for `footprints`.
+
+    >>> from minipipe.layers import Linear, ReLU
+    >>> from minipipe.losses import MeanSquaredError
+    >>> layers = [Linear(100, 50), ReLU(), Linear(50, 1)]
+    >>> temporaries(layers, MeanSquaredError(), 3, (100,), m=8, patterns=["FB"])[0]
+    {'B': 40400, 'F': 0}
+    >>> 8 * (50 * 100 + 50)     # dW and db, until they are added to their sum
+    40400
+    """
+    patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
+    network = WithoutNumbers(layers, loss, input_shape, dtype, None, precision=precision)
+    counts = _counts(network, layers, n_stages, partition)
+    return network.temporaries(counts, whole_number("m", m, 1), patterns)
+
+
+def _counts(network, layers, n_stages, partition):
+    """How many layers each stage has."""
     n_stages = whole_number("n_stages", n_stages, 1)
     if isinstance(partition, str) and partition == "time":
         raise ValueError(
             "partition='time' measures, which takes numbers: "
             "use 'macs', or the list that `partition` has found"
         )
-    patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
-    network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision)
-    counts = counts_of(partition, layers, n_stages, network.sample(1), loss)
-    return network.footprints(counts, m, patterns)
+    return counts_of(partition, layers, n_stages, network.sample(1), network.loss)

@@ -13,6 +13,7 @@ from ..schedules.rules import CLOSING, FORWARD, RULES, UPDATED, WEIGHT
 from .one_microbatch import Footprint
 
 ALWAYS = ("parameters", "optimizer state")  # what a stage holds from its beginning to its end
+OF_UPDATES = ("weight versions", "for a restore")  # what it holds beside, where the order updates it
 
 
 class StandIn:
@@ -22,17 +23,20 @@ class StandIn:
     patterns: for each micro-batch, the kinds of its actions in order.
     n: the micro-batches of one update.
     wanted: for each micro-batch the version of the weights that it uses, if there are updates.
+    is_twin: whether it stands for a stage of another copy of the network, which needs no restore.
     """
 
-    def __init__(self, footprints, patterns, n, wanted=None):
+    def __init__(self, footprints, patterns, n, wanted=None, is_twin=False):
         first = footprints[0]
         self.totals = Totals(n, first.accumulate)
         self._footprints, self._patterns = footprints, patterns
         self._versions = None if wanted is None else Versions(wanted, None)
         self._gradients = Bytes(first.gradients, first.itemsize)
         self._statistics = Bytes(first.statistics)
-        self._held = Counted.fromkeys((*ALWAYS, "weight versions", "gradients", *KEPT, "work"), 0)
+        self._restores = wanted is not None and not is_twin
+        self._held = Counted.fromkeys((*ALWAYS, *OF_UPDATES, "gradients", *KEPT, "work"), 0)
         self._held.update(zip(ALWAYS, (first.parameters, first.optimizer_state), strict=True))
+        self._held["for a restore"] = self._restores * first.optimizer_state
         self._kept = {}  # micro-batch -> {kind: bytes}
         self._n_changes = 0
 
@@ -85,7 +89,11 @@ class StandIn:
             self.totals.forget(i)
         elif adds & WEIGHT:
             self._versions.used_by(i)
-        self._held["weight versions"] = len(self._versions.older) * self._held["parameters"]
+        of_one = self._held["parameters"]
+        self._held["weight versions"] = len(self._versions.older) * of_one
+        if self._restores:  # the first version is among the others as long as these need it
+            first = 0 if 0 in self._versions else of_one
+            self._held["for a restore"] = self._held["optimizer state"] + first
 
 
 class Foresight:
@@ -175,8 +183,9 @@ def _stand_ins(schedule, footprints):
             wanted = schedule.versions[stage] if schedule.versions else [0] * schedule.n_microbatches
         of_stage = [footprints[i][stage] for i in microbatches]
         order = [patterns[stage, i] for i in microbatches]
-        for placement in schedule.placements:
-            found[stage, placement[stage]] = StandIn(of_stage, order, n, wanted)
+        for copy, placement in enumerate(schedule.placements):
+            if (stage, placement[stage]) not in found:
+                found[stage, placement[stage]] = StandIn(of_stage, order, n, wanted, is_twin=copy > 0)
     return found
 
 

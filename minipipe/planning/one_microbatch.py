@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ..cluster import Buffers, bytes_by_kind
 from ..functions import leaves
+from ..meta import LIVE
 from ..partitioning.partition import cut
 from ..pipeline.batches import MicroBatches
 from ..pipeline.holdings import KEPT, Holdings
@@ -49,6 +50,8 @@ class Performed(NamedTuple):
 
     seconds: from its start to its end.
     before: the bytes of its arguments.
+    inside: of arrays without numbers, the most bytes that it takes for a moment beyond those that are held at
+        its start or its end, whichever are more.
     held: {kind: bytes held at its end}, its arguments and results as "work".
     sent: to the neighbouring stage.
     skips: {name: what it sends to the other end of a skip connection}.
@@ -56,6 +59,7 @@ class Performed(NamedTuple):
 
     seconds: float
     before: int
+    inside: int
     held: dict
     sent: object
     skips: dict
@@ -83,7 +87,7 @@ def sends_back(pattern):
     return next(kind for kind in pattern if RULES[kind].way < 0)
 
 
-def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
+def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_first=True):
     """{(kind, stage): Performed} of a micro-batch, with which every stage does the actions of `pattern`.
 
     stages: consecutive `Stage`s, all or some.
@@ -91,11 +95,14 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
     X, Y: the samples, for stage 0, and their labels, for the last stage.
     A_prev, dA: what arrives from the stages before and behind these, if there are any.
     skips: {(message, name): what arrives from there by skip connections}.
+    is_first: whether its gradients begin the sums; if not, they go into what is held already.
     """
     performed, on_the_way = {}, dict(skips)
     line = MicroBatches([(X, Y)], 1, step=0)
     for stage in stages:
         stage.begin(1)
+        if not is_first:
+            stage.totals.add = lambda i, index, gradient: None
     for kind in pattern:
         rule = RULES[kind]
         incoming = {"F": A_prev, "B": dA}.get(rule.message)
@@ -137,13 +144,14 @@ def _performed(stage, work, arguments, leaving):
     arguments: what the action is given, for those who count bytes.
     leaving: the names of what goes on by skip connections.
     """
-    before = _held(stage, arguments)["work"]
+    before, alive = _held(stage, arguments), LIVE.mark()
     begin = time.perf_counter()
     result = work()
     seconds = time.perf_counter() - begin
-    sent, skips = result
+    rise, (sent, skips) = LIVE.peak - alive, result
     held = _held(stage, (arguments, result))
-    return Performed(seconds, before, held, sent, {name: skips.get(name) for name in leaving})
+    inside = max(0, rise - max(0, sum(held.values()) - sum(before.values())))
+    return Performed(seconds, before["work"], inside, held, sent, {name: skips.get(name) for name in leaving})
 
 
 def _held(stage, work):

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from collections import Counter
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from .one_microbatch import (
     stages_of,
 )
 from .precision import precision_of
+from .simulation import collector_paused
 
 
 class Kept(NamedTuple):
@@ -80,6 +82,29 @@ class WithoutNumbers:
         found = of_samples(m, lambda m: self._footprints(counts, m, patterns))
         return [self._in_precision(of_stage) for of_stage in found]
 
+    def temporaries(self, counts, m, patterns=PATTERNS):
+        """For each stage {kind of action: bytes}, as `temporaries` says.
+
+        A peak does not grow evenly with m, so it is counted for m itself. What Python's collector would find
+        meanwhile is not to be taken for an array that an action has dropped.
+        """
+        with collector_paused():
+            return self._temporaries(counts, m, patterns)
+
+    def _temporaries(self, counts, m, patterns):
+        found = []
+        coming_back = dict.fromkeys(patterns)
+        for stage, shape, alike in reversed(self._stages(counts, m)):
+            most = Counter()
+            for pattern in patterns:
+                key = "temporaries", *alike, pattern, repr(coming_back[pattern])
+                if key not in self.known:
+                    self.known[key] = self._insides(stage, shape, m, pattern, coming_back[pattern])
+                inside, coming_back[pattern] = self.known[key]
+                most |= inside
+            found.append({kind: most[kind] for kind in sorted(set("".join(patterns)))})
+        return found[::-1]
+
     def kept(self, counts, m):
         """What each stage has `Kept` of a micro-batch of m samples after its forward.
 
@@ -131,6 +156,14 @@ class WithoutNumbers:
             found.append(self.known[key])
         return found
 
+    def _insides(self, stage, shape, m, pattern, dA):
+        """({kind: the most bytes inside it}, what it sends back) of one stage."""
+        most = Counter()
+        for is_first in (True, False):
+            performed = self._performed(stage, shape, m, pattern, dA, is_first)
+            most |= Counter({kind: done.inside for (kind, _), done in performed.items()})
+        return most, received(performed[sends_back(pattern), stage.index].sent)
+
     def _in_precision(self, of_stage):
         kept = self.precision.optimizer_state(of_stage.gradients, of_stage.optimizer_state)
         return of_stage._replace(
@@ -149,12 +182,15 @@ class WithoutNumbers:
         places = [*(("F", name) for name in joins), *(("B", name) for name in forks)]
         return {(message, name): arrays(self.skips[name], m, self.dtype) for message, name in places}
 
-    def _performed(self, stage, shape, m, pattern, dA=None):
+    def _performed(self, stage, shape, m, pattern, dA=None, is_first=True):
         """As `one_micro_batch`, of one stage alone."""
         for layer in stage.layers:
             layer.initialize(_NoNumbers(), self.dtype)
         A_prev = arrays(shape, m, self.dtype) if stage.index else None
-        performed = one_micro_batch([stage], pattern, *self.sample(m), A_prev, dA, self._arriving(stage, m))
+        arriving = self._arriving(stage, m)
+        performed = one_micro_batch(
+            [stage], pattern, *self.sample(m), A_prev, dA, arriving, is_first
+        )
         if stage.loss is None:
             last = stage.layers[-1]
             expected = arrays(self.shapes[1 + self.layers.index(last)], m, self.dtype)
