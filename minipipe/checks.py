@@ -142,7 +142,7 @@ def known_dtype(dtype):
 def checked_name(name, value):
     """`value`, if it is a text of one character or more; `ValueError` for anything else."""
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{name}={shown(value)} must be a text, such as 'skip 1'")
+        raise ValueError(f"{name}={shown(value)} must be a text of at least 1 character")
     return value
 
 

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 
-from .checks import floats, whole_number
+from .checks import floats, shown, whole_number
 from .functions import leaves, overflow_refused, sum_in_order
 from .layers import every_layer
 from .layers.layer import checked_layers, finite
@@ -90,6 +90,9 @@ class Network:
 
         What the layers have counted in the mini-batch reaches them, too. A refused step moves nothing.
         """
+        if isinstance(optimizer, type) or not hasattr(optimizer, "memory_of"):
+            words = "pass an object, such as SGD(learning_rate=0.1)"
+            raise ValueError(f"optimizer is {shown(optimizer)}: {words}")
         before = [(layer, vars(layer).copy()) for layer in every_layer(self.layers)]
         try:
             with overflow_refused():

@@ -43,6 +43,12 @@ def fitted(**options):
     return mp.fit(network(), X, Y, mp.SGD(0.1), n_epochs=1, batch_size=2, report=None, **options)
 
 
+def stepped(optimizer):
+    net = network()
+    net.forward_backward(X, Y)
+    net.step(optimizer)
+
+
 def stream(batches):
     return mp.AsynchronousPipeline(LAYERS, mp.MeanSquaredError(), 2, mp.SGD(0.1)).train(batches)
 
@@ -202,6 +208,11 @@ NO_TRACEBACK = {
     "an array for mini-batches": (lambda: stream(np.array(3)), "batches must be a list of pairs (X, Y)"),
     "a number for a score": (lambda: fitted(metric=3), "metric=3 must be a function"),
     "a number for progress": (lambda: fitted(progress=3), "progress=3 must be a function"),
+    "a text for an optimizer": (lambda: stepped("sgd"), "optimizer is 'sgd': pass an object, such as SGD("),
+    "a dict for an optimizer": (lambda: stepped({}), "optimizer is {}: pass an object, such as SGD("),
+    "a class for an optimizer": (lambda: stepped(mp.SGD), "SGD'>: pass an object, such as SGD("),
+    "an array for limits": (lambda: best_schedule(2, 2, most_alive=np.array("a")), "most_alive="),
+    "an array for segments": (lambda: in_segments(gpipe(2, 2), np.array(2.0)), "must be a whole number"),
     "a number for a folder": (lambda: mp.datasets.mnist(3), "folder=3 must be a path"),
     "a list for a folder": (lambda: mp.datasets.cifar10([]), "folder=[] must be a path"),
     "a number for a text": (lambda: BANANA.encode(3), "text=3 must be a text"),

@@ -268,7 +268,7 @@ def test_names_that_do_not_fit_are_refused_before_anything_runs(layers, message)
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: mp.Fork(""), r"name='' must be a text, such as 'skip 1'"),
+        (lambda: mp.Fork(""), r"name='' must be a text of at least 1 character"),
         (lambda: mp.Join(3), r"name=3 must be a text"),
         (lambda: mp.Join("a", how="multiply"), r"how='multiply' is not known: use \"add\" or \"concat\""),
     ],

@@ -3,7 +3,7 @@
 import math
 from numbers import Real
 
-from ..checks import real_number, shown, whole_number
+from ..checks import items_of, real_number, shown, whole_number
 
 MOST_ACTIONS = 4_000_000  # of all devices, F and B counted as two; a run of them takes gigabytes
 
@@ -35,7 +35,8 @@ def one_for_each(name, value, what, n, of):
     >>> one_for_each("F", 2, "costs", 3, "stage")
     [2, 2, 2]
     """
-    values = list(value) if hasattr(value, "__len__") else [value] * n
+    items = items_of(value)
+    values = [value] * n if items is None else items
     if len(values) != n:
         raise ValueError(f"{name} has {len(values)} {what} for {n} {of}s: give one number, or one per {of}")
     return values
