@@ -548,7 +548,7 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
         ),
         (
             ["fit", "--memory", "1GiB", "--model", "mlp(3, 2)"],
-            "'int' object is not iterable; it is mlp(sizes, activation=",
+            "sizes=3 must be a list of whole numbers",
         ),
         (["fit", "--memory", "1GiB", "--devices", "99"], "n_devices=99 does not fit 28 layers: use 1 to 28"),
         (["fit", "--memory", "1GiB", "--schedules", "gpip"], "must be a list of names out of naive, gpipe"),

@@ -215,7 +215,7 @@ NO_TRACEBACK = {
     "an array for segments": (lambda: in_segments(gpipe(2, 2), np.array(2.0)), "must be a whole number"),
     "a number for a folder": (lambda: mp.datasets.mnist(3), "folder=3 must be a path"),
     "a list for a folder": (lambda: mp.datasets.cifar10([]), "folder=[] must be a path"),
-    "a number for a text": (lambda: BANANA.encode(3), "text=3 must be a text"),
+    "a number for a text": (lambda: BANANA.encode(3), "text=3 must be a str"),
     "a share in a list": (lambda: BANANA.split([1]), "test_share=[1] must be a number"),
     "a number for loads": (lambda: loads(3, [1]), "costs=3 must be a list"),
     "a number for sizes": (lambda: mp.models.mlp(3), "sizes=3 must be a list of whole numbers"),

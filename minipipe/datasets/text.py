@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..checks import checked_name, real_number, whole_number
+from ..checks import real_number, shown, whole_number
 from ..functions import one_hot
 
 MOST_CHARACTERS = 0x110000  # that Unicode has
@@ -33,7 +33,7 @@ class Text(NamedTuple):
         >>> characters("banana").encode("nab")
         array([2, 0, 1])
         """
-        return _encoded(checked_name("text", text), self.alphabet)
+        return _encoded(text, self.alphabet)
 
     def decode(self, ids):
         """The text that the ids (n,) stand for.
@@ -52,7 +52,7 @@ class Text(NamedTuple):
         >>> [part.text for part in characters("a mad tea-party").split(test_share=0.4)]
         ['a mad tea', '-party']
         """
-        length, share = len(self.text), real_number("test_share", test_share, least=0, most=1)
+        length, share = len(self.text), real_number("test_share", test_share)
         n_test = int(share * length)
         if min(n_test, length - n_test) < 2:
             raise ValueError(
@@ -147,6 +147,8 @@ def bigram_cross_entropy(train_ids, test_ids, n):
 
 
 def _encoded(text, alphabet):
+    if not isinstance(text, str):
+        raise ValueError(f"text={shown(text)} must be a str")
     ids = np.array([alphabet.find(character) for character in text], np.int64)
     if (ids < 0).any():
         position = int(np.argmax(ids < 0))
