@@ -231,3 +231,19 @@ def test_gradients_that_do_not_belong_to_the_layers_are_refused():
         mp.SGD(0.1),
         r"layer 1: W has shape \(2, 4\), but its gradient has \(4, 2\)",
     )
+
+
+def test_a_refused_update_does_not_count():
+    """Adam divides by 1 - beta^t: the update after a refused one has the t that it would have had anyway."""
+    def after(*gradients):
+        layer, optimizer = mp.Linear(1, 1, W=[[1.0]], b=[[0.0]]), mp.Adam(0.1)
+        layer.W, layer.b = layer.W.astype(np.float32), layer.b.astype(np.float32)
+        for g in gradients:
+            pair = np.float32([[g]]), np.float32([[g]])
+            try:
+                optimizer.update([layer], [pair])
+            except FloatingPointError:
+                assert g == 1e30
+        return layer.W
+
+    assert np.array_equal(after(1, 1e30, 2, 1e30, 3), after(1, 2, 3))
