@@ -90,7 +90,8 @@ class Network:
 
         What the layers have counted in the mini-batch reaches them, too. A refused step moves nothing.
         """
-        if isinstance(optimizer, type) or not hasattr(optimizer, "memory_of"):
+        has_all = hasattr(optimizer, "update") and hasattr(optimizer, "learning_rate")
+        if isinstance(optimizer, type) or not has_all:
             words = "pass an object, such as SGD(learning_rate=0.1)"
             raise ValueError(f"optimizer is {shown(optimizer)}: {words}")
         before = [(layer, vars(layer).copy()) for layer in every_layer(self.layers)]

@@ -66,10 +66,6 @@ def carried(n_bytes, bandwidth):
     return mp.Cluster([sender(), receiver()], link=mp.Link(bandwidth=bandwidth)).run().makespan
 
 
-def simulated_trace(link):
-    return mp.simulate(gpipe(4, 8), link=link)
-
-
 def simulated(costs=mp.Costs(), link=mp.Link()):
     return mp.simulate(gpipe(4, 8), costs, link).makespan
 
@@ -519,9 +515,3 @@ def test_a_message_to_a_device_that_is_done_counts_when_it_arrives_there():
     cluster = mp.Cluster([sender(), done()], None, mp.Link(latency=3), holdings, memory_limit=79)
     with pytest.raises(mp.MemoryLimitError, match="device 1 holds 80 bytes at tick 5, above its limit of"):
         cluster.run()
-
-
-def test_who_waits_for_a_message_that_arrives_at_once_does_not_wait():
-    """Not even for 0 ticks: the trace has no row of that."""
-    for link in (mp.Link(blocking=True), mp.Link(rendezvous=True, blocking=True)):
-        assert simulated_trace(link).idle == simulated_trace(mp.Link()).idle
