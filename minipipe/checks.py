@@ -193,3 +193,23 @@ def one_of(name, value, known):
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name}={shown(value)} must be one of {', '.join(map(repr, known))}")
     return value
+
+
+def to_be_written(part, base, method, answer):
+    """The error for an object whose class lacks a method that `base` leaves to it.
+
+    method: with its arguments. answer: what it returns.
+    """
+    kind = type(part).__name__
+    return NotImplementedError(
+        f"{kind} has no {method.partition('(')[0]}: write `def {method}` in class {kind}({base.__name__}), "
+        f"which returns {answer}"
+    )
+
+
+def returned(part, method, answer, value):
+    """`value`, which a method of `part` has returned; `TypeError` if that is nothing."""
+    if value is None:
+        kind = type(part).__name__
+        raise TypeError(f"{kind}.{method} has returned None: end it with `return {answer}`")
+    return value

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from .checks import returned, to_be_written
 from .functions import sigmoid
 
 __all__ = ["BinaryCrossEntropy", "MeanSquaredError", "SoftmaxCrossEntropy"]
@@ -32,18 +33,21 @@ class Loss:
             raise ValueError(self._shape_message(A.shape, Y.shape))
         if A.dtype.kind in "iub":
             A = A.astype(np.float64)
-        return self.cost(A, Y.astype(A.dtype, copy=False), A.shape[-1] if m is None else m)
+        J = self.cost(A, Y.astype(A.dtype, copy=False), A.shape[-1] if m is None else m)
+        return returned(self, "cost", "J", J)
 
     def backward(self):
         if self.cache is None:
             raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A, Y) first")
-        return self.derivative(*self.cache)
+        return returned(self, "derivative", "dA", self.derivative(*self.cache))
 
     def cost(self, A, Y, m):
         """J, with all that `derivative` needs left in `cache`, a tuple."""
+        raise to_be_written(self, Loss, "cost(self, A, Y, m)", "J, and leaves self.cache")
 
     def derivative(self, *cache):
         """dA."""
+        raise to_be_written(self, Loss, "derivative(self, *cache)", "dA")
 
     def check(self, Y):
         """Raise `ValueError` for labels that this cost cannot have."""

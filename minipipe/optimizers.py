@@ -9,7 +9,7 @@ import copy
 
 import numpy as np
 
-from .checks import listed, real_number
+from .checks import listed, real_number, returned, to_be_written
 from .functions import overflow_refused
 from .layers.layer import finite
 from .layers.parameters import parameters_with
@@ -80,7 +80,7 @@ class Optimizer:
             new = W - self.learning_rate * self.weight_decay * W
         elif self.weight_decay:
             g = g + self.weight_decay * W
-        step, *remembered = self.step(g, *memory)
+        step, *remembered = returned(self, "step", "step, *memory", self.step(g, *memory))
         new = np.subtract(new, step, out=step if step.dtype == W.dtype else None)
         new = new.astype(W.dtype, copy=False)
         pairs = zip(remembered, memory, strict=True)
@@ -105,6 +105,7 @@ class Optimizer:
 
         These are new arrays: the first of them takes up the parameter's new value.
         """
+        raise to_be_written(self, Optimizer, "step(self, g, *memory)", "(what to subtract, *memory)")
 
     def _check(self, parameters):
         for (index, name, _), (_, W, g) in parameters.items():

@@ -293,11 +293,11 @@ WRONG = {
     ),
     "a Join far inside": (
         lambda: mp.Chain(mp.Add([mp.Join("a")])),
-        r"Join\('a', how='add'\) stands inside a layer made of layers",
+        r"Join\('a'\) stands inside a layer made of layers",
     ),
     "a tie inside": (
         lambda: mp.Add([mp.Linear(2, 2, tie="a")]),
-        r"Linear\(2, 2\) stands inside a layer made of layers",
+        r"Linear\(2, 2, tie='a'\) stands inside a layer made of layers",
     ),
     "one object twice": (
         lambda: mp.Chain(TANH, mp.Linear(2, 2), TANH),

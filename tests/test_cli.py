@@ -540,7 +540,7 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
         (["fit", "--memory", "1GiB", "--model", "amoebanet_d(18, 9)"], "D=9 filters must be a multiple of 8"),
         (
             ["fit", "--memory", "1GiB", "--input", "1", "28", "28"],
-            "layers[0], Conv2d(3, 52, kernel_size=(3, 3)), does not fit",
+            "layers[0], Conv2d(3, 52, 3, stride=2, padding=1, bias=False), does not fit",
         ),
         (
             ["fit", "--memory", "1GiB", "--model", "mlp([3, 2])"],

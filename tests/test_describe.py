@@ -203,7 +203,7 @@ def test_layers_are_left_as_they_are():
             "layers[0], Reshape((1, 28, 28)), does not fit: "
             "Reshape((1, 28, 28)) needs 784 numbers in a sample, got 2352",
         ),
-        (mp.models.resnet(), (1, 32, 32), "layers[0], Conv2d(3, 16, kernel_size=(3, 3)), does not fit"),
+        (mp.models.resnet(), (1, 32, 32), "layers[0], Conv2d(3, 16, 3, padding=1, bias=False), does not fit"),
         (mp.models.amoebanet_d(3, 8), (3, 40, 40), "layers[6], ReductionCell(16), does not fit"),
         ([mp.Conv2d(1, 1, 3), mp.models.First()], (1, 8, 8), "layers[1], First(), does not fit"),
         (

@@ -192,7 +192,9 @@ def test_the_sub_sampling_of_1998_is_a_coefficient_times_the_average_plus_a_bias
 def test_an_mlp_has_the_activation_and_the_weights_that_it_is_told():
     layers = mp.models.mlp([2, 3, 4, 1], lambda: mp.LeakyReLU(0.25), mp.xavier)
     assert list(map(repr, layers)) == [
-        "Linear(2, 3)", "LeakyReLU(0.25)", "Linear(3, 4)", "LeakyReLU(0.25)", "Linear(4, 1)",
+        "Linear(2, 3, initialization=xavier)", "LeakyReLU(negative_slope=0.25)",
+        "Linear(3, 4, initialization=xavier)", "LeakyReLU(negative_slope=0.25)",
+        "Linear(4, 1, initialization=xavier)",
     ]
     assert layers[1] is not layers[3] and all(layer.initialization is mp.xavier for layer in layers[::2])
 
@@ -288,7 +290,7 @@ def test_sizes_that_cannot_be_are_refused(make, words):
 @pytest.mark.parametrize(
     "name, shape, words",
     [
-        ("mlp", (7,), "Linear(6, 8) needs A_prev of shape (6, m), got (7, 4)"),
+        ("mlp", (7,), "Linear(6, 8, initialization=xavier) needs A_prev of shape (6, m), got (7, 4)"),
         ("lenet5", (63,), "Reshape((1, 8, 8)) needs 64 numbers in a sample, got 63"),
         ("resnet", (3, 8, 8), "needs A_prev of shape (1, H, W, m), got (3, 8, 8, 4)"),
         ("transformer", (7,), "a sequence of T=7 exceeds n_places=6"),

@@ -93,7 +93,6 @@ class LeakyReLU(Elementwise):
     """
 
     can_overflow = False
-    arguments = "({0.negative_slope})"
 
     def __init__(self, negative_slope=0.01):
         self.negative_slope = real_number("negative_slope", negative_slope, least=0, most=1)

@@ -49,8 +49,6 @@ class MultiHeadAttention(Block):
     True
     """
 
-    arguments = "({0.d}, n_heads={0.n_heads}, causal={0.causal})"
-
     def __init__(self, d, n_heads, causal=False):
         d, n_heads = whole_number("d", d, 1), whole_number("n_heads", n_heads, 1)
         if d % n_heads:
@@ -147,13 +145,10 @@ class TransformerBlock(Chain):
 
     def __init__(self, d, n_heads, n_hidden=None, causal=False, dropout=0):
         d = whole_number("d", d, 1)
-        n_hidden = 4 * d if n_hidden is None else n_hidden
+        units = 4 * d if n_hidden is None else n_hidden
         drop = (lambda: [Dropout(dropout)]) if dropout else list
         super().__init__(
             Residual(LayerNorm(d), MultiHeadAttention(d, n_heads, causal), *drop()),
-            Residual(LayerNorm(d), Linear(d, n_hidden, he), GELU(), Linear(n_hidden, d, xavier), *drop()),
+            Residual(LayerNorm(d), Linear(d, units, he), GELU(), Linear(units, d, xavier), *drop()),
         )
-        self.d, self.n_heads = d, n_heads
-
-    def __repr__(self):
-        return f"TransformerBlock({self.d}, n_heads={self.n_heads})"
+        self.d, self.n_heads, self.n_hidden, self.causal, self.dropout = d, n_heads, n_hidden, causal, dropout

@@ -92,9 +92,6 @@ class Block(Layer):
         shapes = [layer.parameter_shapes() for layer in self.layers]
         return tuple(W for W, _ in shapes), tuple(b for _, b in shapes)
 
-    def __repr__(self):
-        return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
-
 
 class BlockCache(NamedTuple):
     """What a `Block` needs for its backward.
@@ -186,8 +183,8 @@ class Branches(Block):
     def macs(self, shape):
         return sum(branch.macs(shape) for branch in self.layers)
 
-    def __repr__(self):
-        return f"{type(self).__name__}({', '.join(str(list(branch.layers)) for branch in self.layers)})"
+    def argument(self, name):
+        return [list(branch.layers) for branch in self.layers]
 
 
 class Add(Branches):
@@ -234,8 +231,8 @@ class Residual(Add):
     def __init__(self, *layers):
         super().__init__([], layers)
 
-    def __repr__(self):
-        return f"Residual({', '.join(map(repr, self.layers[1].layers))})"
+    def argument(self, name):
+        return self.layers[1].layers
 
 
 class Concat(Branches):

@@ -8,7 +8,7 @@ from ..checks import whole_number
 from .banded_products import convolve, convolve_transposed, correlate
 from .initialization import he
 from .layer import Layer, as_dtype_of
-from .windows import Windows
+from .windows import ARGUMENTS, Windows
 
 
 class Kernel(Layer):
@@ -23,8 +23,6 @@ class Kernel(Layer):
     """
 
     n_axes = None
-    arguments = "({0.in_channels}, {0.out_channels}, kernel_size={0.windows.kernel_size})"
-
     def __init__(self, in_channels, out_channels, windows, groups, bias):
         in_channels = whole_number("in_channels", in_channels, 1)
         out_channels = whole_number("out_channels", out_channels, 1)
@@ -66,6 +64,9 @@ class Kernel(Layer):
                 "channels are the first axis, samples the last"
             )
         return self.out_channels, *self.output_lengths(shape[1:-1]), shape[-1]
+
+    def argument(self, name):
+        return self.windows.argument(name) if name in ARGUMENTS else super().argument(name)
 
     def parameter_shapes(self):
         shape_of_b = self.out_channels, *(1,) * (self.n_axes + 1)

@@ -35,7 +35,6 @@ class Dropout(Layer):
            [0., 0.]])
     """
 
-    arguments = "({0.p})"
     key = None
 
     def __init__(self, p=0.5):

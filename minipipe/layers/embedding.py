@@ -40,7 +40,6 @@ class Embedding(Vectors):
     """
 
     can_overflow = False
-    arguments = "({0.n_tokens}, {0.d})"
 
     def __init__(self, n_tokens, d, tie=None):
         self.n_tokens, self.d = whole_number("n_tokens", n_tokens, 1), whole_number("d", d, 1)
@@ -99,8 +98,6 @@ class PositionalEmbedding(Vectors):
     array([[[11., 12.],
             [23., 24.]]])
     """
-
-    arguments = "({0.d}, {0.n_places})"
 
     def __init__(self, d, n_places):
         self.d, self.n_places = whole_number("d", d, 1), whole_number("n_places", n_places, 1)

@@ -1,10 +1,11 @@
 """The contract that every layer keeps."""
 
 import copy
+from inspect import signature
 
 import numpy as np
 
-from ..checks import listed, shown
+from ..checks import listed, shown, to_be_written
 from ..functions import is_finite, leaves, shape_of
 
 
@@ -47,7 +48,6 @@ class Layer:
     layers = ()          # the layers that this one is made of
     fork = join = None   # the name of the skip connection that leaves or enters here, see `Fork` and `Join`
     tie = None           # layers with the same `tie` share one W
-    arguments = "()"     # of the repr, where {0.name} stands for an attribute of the layer
     weight_after_input = False  # whether backward_weight reads what backward_input has left, and no dZ
     statistics = None    # what a forward in training has counted, for `commit` at the end of the mini-batch
     training, step, first_sample = True, 0, 0
@@ -64,6 +64,13 @@ class Layer:
 
     def draw(self, rng):
         """W in float64, in any shape of as many numbers."""
+        raise to_be_written(self, Layer, "draw(self, rng)", "W in float64")
+
+    def forward(self, A_prev):
+        raise to_be_written(self, Layer, "forward(self, A_prev)", "A")
+
+    def backward_input(self, dZ):
+        raise to_be_written(self, Layer, "backward_input(self, dZ)", "dA_prev")
 
     def backward(self, dZ):
         """Both halves. The cache then is as before, so another dZ may follow."""
@@ -73,6 +80,8 @@ class Layer:
         return derivatives
 
     def backward_weight(self, dZ):
+        if self.parameter_shapes() != (None, None):
+            raise to_be_written(self, Layer, "backward_weight(self, dZ)", "(dW, db)")
         return None, None
 
     def output_shape(self, shape):
@@ -160,8 +169,32 @@ class Layer:
             raise ValueError(f"{name} has shape {value.shape}, but {self!r} needs {shape}")
         return value
 
+    def argument(self, name):
+        """What the constructor took as `name`, or an equal of it: the attribute of that name."""
+        return getattr(self, name, ...)
+
     def __repr__(self):
-        return type(self).__name__ + self.arguments.format(self)
+        """The call that makes such a layer: what it needs, and what differs from its default.
+
+        Arrays, such as given parameters, are left out.
+        """
+        words = []
+        for name, parameter in signature(type(self)).parameters.items():
+            value = self.argument(name)
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                words += map(repr, value)
+            elif parameter.default is parameter.empty:
+                words.append(_in_code(value))
+            elif not (value is ... or isinstance(value, np.ndarray) or value == parameter.default):
+                words.append(f"{name}={_in_code(value)}")
+        return f"{type(self).__name__}({', '.join(words)})"
+
+
+def _in_code(value):
+    """`value` as it is written in code: functions by their name."""
+    if value is ...:
+        return "..."
+    return getattr(value, "__name__", None) or repr(value)
 
 
 def finite(owner, numbers, what):

@@ -30,7 +30,6 @@ class Normalization(Layer):
     dW and db are so much smaller than dZ and X that `backward_input` already makes them.
     """
 
-    arguments = "({0.n})"
     weight_after_input = True
 
     def __init__(self, n, epsilon=1e-5):
@@ -136,8 +135,6 @@ class GroupNorm(Normalization):
     >>> layer.forward(np.array([[1.0], [3.0], [10.0], [30.0]])).round(3).ravel()
     array([-1.,  1., -1.,  1.])
     """
-
-    arguments = "({0.n_groups}, {0.n})"
 
     def __init__(self, n_groups, n, epsilon=1e-5):
         super().__init__(n, epsilon)

@@ -65,10 +65,10 @@ class Pool(Layer):
         inside = (self.windows.inside(offset, shape[1:-1], every_window) for offset in offsets)
         return [((EVERY, *here), (EVERY, *there)) for here, there in inside]
 
-    def __repr__(self):
-        w = self.windows
-        padding = tuple(max(pair) for pair in w.padding)
-        return f"{type(self).__name__}({w.kernel_size}, stride={w.stride}, padding={padding})"
+    def argument(self, name):
+        if name == "stride" and self.windows.stride == self.windows.kernel_size:
+            return None
+        return self.windows.argument(name)
 
 
 class MaxPool(Pool):

@@ -45,8 +45,6 @@ class Reshape(Rearranged):
     (1, 8, 8, 5)
     """
 
-    arguments = "({0.shape})"
-
     def __init__(self, shape):
         self.shape = whole_numbers("shape", shape, 1)
         if not self.shape:
@@ -76,7 +74,6 @@ class Pad(Layer):
     """
 
     can_overflow = False
-    arguments = "({0.widths})"
 
     def __init__(self, widths):
         items = items_of(widths)

@@ -40,10 +40,11 @@ class Fork(Pair):
     array([[2.5]])
     """
 
-    arguments = "({0.fork!r})"
-
     def __init__(self, name):
         self.fork = checked_name("name", name)
+
+    def argument(self, name):
+        return self.fork
 
 
 class Join(Layer):
@@ -58,12 +59,13 @@ class Join(Layer):
     array([[3.]])
     """
 
-    arguments = "({0.join!r}, how={0.how!r})"
-
     def __init__(self, name, how="add"):
         if how not in ("add", "concat"):
             raise ValueError(f'how={how!r} is not known: use "add" or "concat"')
         self.join, self.how = checked_name("name", name), how
+
+    def argument(self, name):
+        return {"name": self.join, "how": self.how}[name]
 
     def forward(self, pair):
         A_prev, S = pair

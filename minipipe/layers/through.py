@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..checks import returned
 from ..functions import leaves
 from .layer import finite
 
@@ -50,7 +51,7 @@ def forward_through(layers, A, skips, call=handed_on):
     for layer in layers:
         if layer.join is not None:
             A = A, skips.pop(layer.join)
-        A = call(layer, A)
+        A = returned(layer, "forward", "A", call(layer, A))
         if layer.fork is not None:
             A, skips[layer.fork] = A
     return A
@@ -93,6 +94,8 @@ def backward_input_through(layers, dA, skips, wants_dX, then):
             dA = dA, skips.pop(layer.fork)
         wanted = index > first or wants_dX or layer.weight_after_input
         dA_prev = in_one_piece(layer.backward_input(dA)) if wanted else None
+        if index > first:
+            returned(layer, "backward_input", "dA_prev", dA_prev)
         then(index, dA)
         if layer.join is not None:
             dA_prev, skips[layer.join] = dA_prev
@@ -116,6 +119,6 @@ def weight_gradients(layer, half):
     if half is None:
         return layer.W, layer.b  # None, or tuples of None
     dZ, layer.cache = half
-    gradients = layer.backward_weight(dZ)
+    gradients = returned(layer, "backward_weight", "dW, db", layer.backward_weight(dZ))
     layer.cache = None
     return gradients

@@ -7,7 +7,7 @@ import numpy as np
 from .banded_products import convolve, convolve_transposed, correlate
 from .convolution import Kernel
 from .layer import as_dtype_of
-from .windows import Windows, per_axis
+from .windows import Windows, per_axis, shortest
 
 
 class TransposedConvolution(Kernel):
@@ -57,6 +57,9 @@ class TransposedConvolution(Kernel):
                     f"output_padding={extra} must be below the larger of stride={s} and dilation={d}"
                 )
         super().__init__(in_channels, out_channels, windows, groups, bias)
+
+    def argument(self, name):
+        return shortest(self.output_padding) if name == "output_padding" else super().argument(name)
 
     def shape_of_W(self):
         return self.in_channels, self.out_channels // self.groups, *self.windows.kernel_size

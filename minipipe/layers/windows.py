@@ -11,6 +11,7 @@ from ..functions import even_slices
 
 BUFFER_BYTES = 6 * 2**20  # of one band of columns: large enough for the product, small enough for a cache
 EVERY = slice(None)
+ARGUMENTS = ("kernel_size", "stride", "padding", "dilation")  # of `Windows.of`
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,12 @@ class Windows:
             total = [d * (k - 1) for k, d in zip(kernel_size, dilation)]
             padding = tuple((n // 2, n - n // 2) for n in total)
         return cls(kernel_size, stride, padding, dilation)
+
+    def argument(self, name):
+        """What `of` took as `name`, or an equal of it."""
+        if name == "padding" and any(before != after for before, after in self.padding):
+            return "same"
+        return shortest([n for n, _ in self.padding] if name == "padding" else getattr(self, name))
 
     @property
     def span(self):
@@ -188,6 +195,15 @@ def bands(shape, bytes_of_one, span=1, stride=1):
 def sizes(box):
     """The shape of what a tuple of slices cuts out."""
     return tuple(part.stop - part.start for part in box)
+
+
+def shortest(values):
+    """One number per axis, as a user may write it: alone, if it is the same for all.
+
+    >>> shortest([3, 3]), shortest([3, 2])
+    (3, (3, 2))
+    """
+    return values[0] if len(set(values)) == 1 else tuple(values)
 
 
 def per_axis(name, value, n_axes, least):

@@ -36,7 +36,7 @@ def lenet5(
 
     >>> layers = lenet5((1, 8, 8), kernel_size=3, padding=(1, 1))
     >>> layers[1:4]
-    [Conv2d(1, 6, kernel_size=(3, 3)), ReLU(), AvgPool2d((2, 2), stride=(2, 2), padding=(0, 0))]
+    [Conv2d(1, 6, 3, padding=1), ReLU(), AvgPool2d(2)]
     """
     input_shape, padding = whole_numbers("input_shape", input_shape, 1), whole_numbers("padding", padding, 0)
     channels = whole_numbers("channels", channels, 1)

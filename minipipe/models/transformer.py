@@ -33,8 +33,9 @@ def transformer(n_tokens, d, n_heads, n_layers, n_places=None, n_hidden=None, ti
     unsupervised multitask learners", for the LayerNorm at the end; Press and Wolf 2016, arXiv 1608.05859,
     for the shared W.
 
-    >>> transformer(100, 16, n_heads=4, n_layers=1)
-    [Embedding(100, 16), TransformerBlock(16, n_heads=4), LayerNorm(16), Linear(16, 100)]
+    >>> transformer(100, 16, n_heads=4, n_layers=1)     # doctest: +NORMALIZE_WHITESPACE
+    [Embedding(100, 16), TransformerBlock(16, 4, causal=True), LayerNorm(16),
+     Linear(16, 100, initialization=xavier)]
     """
     n_layers = whole_number("n_layers", n_layers, 1, MOST_LAYERS)
     tie = "tokens" if tied else None
