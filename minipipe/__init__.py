@@ -33,6 +33,8 @@ from .planning import footprints, measure, simulate, temporaries, what_fits
 from .schedules import Costs, Overlap, Schedule, ScheduleError
 from .training import fit
 
+__version__ = "0.1.0"
+
 __all__ = [
     "ANY", "Cluster", "Compute", "Costs", "DataParallel", "DeadlockError", "Label", "Link",
     "MemoryLimitError", "Overlap", "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential",

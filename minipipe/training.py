@@ -1,6 +1,7 @@
 """The training loop, for a `Sequential` and a `Pipeline` alike."""
 
 import time
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from .checks import function, whole_number
 from .functions import accuracy, even_slices
 from .blas import computing
+from .watching import text_of_seconds, watched, with_progress
 
 
 class Epoch(NamedTuple):
@@ -42,7 +44,8 @@ def fit(
     validation: a pair `(X, Y)` on which the metric is taken after each epoch.
     metric: the score is `metric(model.predict(X), Y)`.
     seed: each epoch shuffles the samples with `default_rng([seed, epoch])`.
-    progress: a wrapper around the list of mini-batches, such as `tqdm`.
+    progress: a wrapper around the list of mini-batches, such as `tqdm`; left out, a line on stderr says how
+        long the epoch still takes, in a terminal and in a notebook, unless `report` is None.
     report: called with one line per epoch, which ends with the seconds left; None for silence.
 
     Raises `ValueError` before the first step if the data or the sizes do not fit, and `FloatingPointError`
@@ -59,20 +62,22 @@ def fit(
     m = X.shape[-1]
     n_epochs, seed = whole_number("n_epochs", n_epochs, 1), whole_number("seed", seed, 0)
     batches = _checked_batches(model, m, batch_size)
+    progress = partial(with_progress, what="mini-batches of this epoch") if progress is None else progress
     history = []
     begin = time.perf_counter()
     for number in range(1, n_epochs + 1):
         order = np.random.default_rng([seed, number]).permutation(m)
         J = 0.0
-        with computing():  # once for all steps, rather than once for each
-            for batch in batches if progress is None else progress(batches):
+        with watched(report is not None), computing():  # once for all steps, rather than once for each
+            for batch in progress(batches):
                 mini_batch = (np.take(array, order[batch], axis=-1) for array in (X, Y))
                 J += _train_on(model, *mini_batch, optimizer, number) / m
         score = None if validation is None else metric(model.predict(validation[0]), validation[1])
         history.append(Epoch(number, J, score))
         if report is not None:
             left = (time.perf_counter() - begin) / number * (n_epochs - number)
-            report(f"epoch {number:{len(str(n_epochs))}}/{n_epochs}   {history[-1]}   {left:.0f} s left")
+            left = text_of_seconds(left)
+            report(f"epoch {number:{len(str(n_epochs))}}/{n_epochs}   {history[-1]}   {left} left")
     return history
 
 

@@ -61,7 +61,7 @@ def rows_hold(condition):
     """What `verify` says of one device and one micro-batch, if the rows of these examples hold alone."""
     n_rows = len(names_for_stages(1, 1)) * len((False, True))
     holding = sum(condition(example) for example in EXAMPLES)
-    return f"\n{n_rows * holding} of {n_rows * len(EXAMPLES)} rows hold"
+    return f"\n{n_rows * holding} of {n_rows * len(EXAMPLES)} runs hold"
 
 
 @pytest.mark.parametrize(
@@ -390,15 +390,18 @@ def test_export_writes_each_format_and_prints_what_is_text(capsys, tmp_path):
     assert run(capsys, "export", "--csv", str(table), "--format", "csv")[1] == schedule.to_csv()
 
 
-def test_verify_prints_a_table_of_verdicts(capsys, monkeypatch):
+def test_verify_sums_up_each_schedule_and_shows_all_runs_if_asked(capsys, monkeypatch):
     monkeypatch.setattr("minipipe.cli.verify.SIZES", [(4, 3, 8)])
     monkeypatch.setattr("minipipe.cli.verify.BUILDERS", ["1f1b", "zb-v"])
-    status, out, _ = run(capsys, "verify")
-    rows = [line for line in out.splitlines() if " %" in line and line.startswith("Linear")]
     linear = [example for example in EXAMPLES if example.name.startswith("Linear")]
-    assert status == 0 and len(rows) == len(linear) * 2 * 2 and not any("NO" in row for row in rows)
-    n_rows = len(EXAMPLES) * 2 * 2
-    assert f"{n_rows} of {n_rows} rows hold in every strength" in out
+    n_runs = len(EXAMPLES) * 2
+    for options, n_rows in [([], 0), (["--all"], len(linear) * 2 * 2)]:
+        status, out, _ = run(capsys, "verify", *options)
+        rows = [line for line in out.splitlines() if " %" in line and line.startswith("Linear")]
+        assert status == 0 and len(rows) == n_rows and " NO" not in out
+        of_schedules = [line.split()[:5] for line in out.splitlines() if line.startswith(("1f1b", "zb-v"))]
+        assert of_schedules == [[name, str(n_runs), "yes", "yes", "yes"] for name in ("1f1b", "zb-v")]
+        assert out.endswith(f"\n\n{2 * n_runs} of {2 * n_runs} runs hold in every strength\n")
 
 
 def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
@@ -410,7 +413,9 @@ def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
     status, out, _ = run(capsys, "verify")
     # with BatchNorm, the reference has the same loss
     holding = sum(example.has_batch_norm for example in EXAMPLES)
-    assert status == 1 and " NO " in out and f"{2 * holding} of {2 * len(EXAMPLES)} rows" in out
+    failing = [line for line in out.splitlines() if " NO " in line and not line.startswith("gpipe")]
+    assert len(failing) == 2 * (len(EXAMPLES) - holding) and "gpipe               14      NO" in out
+    assert status == 1 and f"{2 * holding} of {2 * len(EXAMPLES)} runs" in out
 
 
 @pytest.mark.slow

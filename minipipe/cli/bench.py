@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 from ..blas import blas_threads
+from ..watching import say, with_progress
 from .benchmarks import ROWS, pytorch
 
 PURPOSE = "measure training steps and layers, beside PyTorch if it is installed, and the simulator"
@@ -37,8 +38,8 @@ def run(options):
     )
     print(LINE.format("what", "ours", "beside", "ratio", "Zen", "asked"), flush=True)
     with _process() as chosen, _process(OTHER_KERNEL) as other:
-        for index in range(len(ROWS)):
-            print(_line(ROWS[index], _ask(chosen, index), _ask(other, index)), flush=True)
+        for index in with_progress(range(len(ROWS)), "rows"):
+            say(_line(ROWS[index], _ask(chosen, index), _ask(other, index)))
     if pytorch() is None:
         print("no PyTorch: it is not installed, so these rows have no ratio")
 

@@ -16,6 +16,7 @@ from ..planning import PRECISIONS, what_fits
 from ..planning.fitting import DEVICES as TO_TRY
 from ..planning.fitting import MODES
 from ..schedules import BUILDERS
+from ..watching import say
 from ..sums import SUMS
 
 PURPOSE = (
@@ -137,8 +138,8 @@ def run(options):
             accumulate=options.accumulate, precision=options.precision,
         )
         if len(found) == 1:
-            print(HEADER)
-        print(row_of(found[-1], options.batch), flush=True)
+            say(HEADER)
+        say(row_of(found[-1], options.batch))
     print(
         "\nsamples/s: if only multiply-accumulates take time, "
         f"at {device.share:.0%} of a peak of {device.peak_of(n_bytes) / 1e12:.4g} TFLOP/s ({device.name}), "

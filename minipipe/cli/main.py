@@ -5,8 +5,10 @@ import os
 import sys
 import warnings
 
+from .. import __version__
 from ..interrupted import STATUS, raise_again
 from ..schedules import ScheduleWarning
+from ..watching import watched
 from . import bench, compare, explain, export, figures, fit, papers, search, timeline, train, validate, verify
 
 COMMANDS = {
@@ -39,7 +41,7 @@ def main(arguments=None):
     try:
         raise_again()
         options = options_from(sys.argv[1:] if arguments is None else list(arguments))
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), watched():
             warnings.simplefilter("always", ScheduleWarning)
             warnings.showwarning = note
             return options.run(options) or 0
@@ -75,6 +77,7 @@ def command_line():
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"minipipe {__version__}")
     train.add_options(parser)
     parser.set_defaults(run=train.run)
     commands = parser.add_subparsers(title="commands (without one: train on the digits)", metavar="COMMAND")

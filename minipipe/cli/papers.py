@@ -1,5 +1,8 @@
 """`minipipe papers`: published tables, GPipe's above all, beside the same by simulation."""
 
+from contextlib import redirect_stdout
+from io import StringIO
+
 from ..papers import (
     HARDWARE,
     P100,
@@ -22,6 +25,7 @@ from ..papers import (
 from ..papers.largest import M as MICRO_BATCHES
 from ..papers.texts import GIB, text_of_seconds
 from ..papers.throughput import BOUNDS
+from ..watching import say, with_progress
 
 PURPOSE = "GPipe's tables by simulation, beside the published cells, with the error of each"
 EPILOG = """tables: 1, the largest network that fits; 2 and 3, throughput on TPUs and on GPUs;
@@ -44,10 +48,11 @@ def run(options):
     unknown = [name for name in options.tables if name not in TABLES]
     if unknown:
         raise ValueError(f"there is no table {unknown[0]!r}: choose from {', '.join(TABLES)}")
-    for index, name in enumerate(options.tables or TABLES):
-        if index > 0:
-            print()
-        TABLES[name]()
+    names = options.tables or list(TABLES)
+    for name in with_progress(names, "tables"):
+        with redirect_stdout(StringIO()) as table:
+            TABLES[name]()
+        say(table.getvalue() + "\n" * (name != names[-1]), end="")
 
 
 def print_table_1():

@@ -1,6 +1,6 @@
 """`minipipe verify`: layers x schedules x K x M x ragged x recompute.
 
-Each row has a verdict for each strength of exactness.
+Each of these runs has a verdict for each strength of exactness, and each schedule a row that sums them up.
 """
 
 from functools import partial
@@ -9,15 +9,17 @@ from itertools import product
 from ..pipeline import Pipeline
 from ..schedules import BUILDERS, names_for_stages
 from ..verification.examples import EXAMPLES, verdicts
+from ..watching import say, with_progress
 
 PURPOSE = "prove many combinations equal to the full batch, as a table"
-EPILOG = """example:
+EPILOG = """examples:
   python3 -m minipipe verify
+  python3 -m minipipe verify --all
 """
 SIZES = [(1, 4, 8), (2, 3, 8), (2, 4, 8), (4, 2, 8), (4, 5, 8)]  # K, M, m; 3 and 5 do not divide 8
 
 HEAD = """\
-Each row: one network in one pipeline against the same network and one full-width batch; J and every
+Each run: one network in one pipeline against the same network and one full-width batch; J and every
 parameter.
 
   ==       equal in rational arithmetic (with BatchNorm, whose statistics are the micro-batches' own, to a
@@ -28,31 +30,48 @@ parameter.
            explain; - where no bound is derived
 """
 COLUMNS = "{:36}{:12}{:>3}{:>3}{:>3}  {:11}{:>5}{:>8}{:>6}{:>8}"
+OF_ALL = "{:16}{:>6}{:>8}{:>8}{:>8}{:>9}"
 
 WORDS = {True: "yes", False: "NO", None: "-"}
 
 
 def add_options(parser):
-    """There are none."""
+    parser.add_argument("--all", action="store_true", help="a row for each run, not only for those that fail")
 
 
 def run(options):
-    print(HEAD)
-    print(COLUMNS.format("network", "schedule", "K", "M", "m", "recompute", "==", "dyadic", "bits", "bound"))
-    failures = n_rows = 0
-    for example, name, (K, M, m), recompute in product(EXAMPLES, BUILDERS, SIZES, (False, True)):
-        one_sample_each = M > m // 2  # in some micro-batch, which then has no variance
-        if name not in names_for_stages(K, M) or (one_sample_each and example.has_batch_norm):
-            continue
+    print(HEAD, flush=True)
+    by_schedule, shown = {}, False
+    for example, name, sizes, recompute in with_progress(_runs(), "runs"):
+        K, M, m = sizes
         pipeline_of = partial(
             Pipeline, loss=example.loss, n_stages=K, n_microbatches=M, schedule=name, recompute=recompute
         )
         found = verdicts(example, m, pipeline_of)
-        print(_row(example.name, name, K, M, m, recompute, found), flush=True)
-        failures += not found.good
-        n_rows += 1
-    print(f"\n{n_rows - failures} of {n_rows} rows hold in every strength")
-    return 1 if failures else 0
+        by_schedule.setdefault(name, []).append(found)
+        if options.all or not found.good:
+            if not shown:
+                heads = "network", "schedule", "K", "M", "m", "recompute", "==", "dyadic", "bits", "bound"
+                say(COLUMNS.format(*heads))
+            shown = True
+            say(_row(example.name, name, *sizes, recompute, found))
+    print("\n" * shown + OF_ALL.format("schedule", "runs", "==", "dyadic", "bits", "bound"))
+    for name, found in by_schedule.items():
+        print(_row_of_schedule(name, found))
+    everything = [found for of_schedule in by_schedule.values() for found in of_schedule]
+    holding = sum(found.good for found in everything)
+    print(f"\n{holding} of {len(everything)} runs hold in every strength")
+    return 0 if holding == len(everything) else 1
+
+
+def _runs():
+    """[(example, name of a schedule, (K, M, m), whether to recompute)]"""
+    return [
+        (example, name, (K, M, m), recompute)
+        for example, name, (K, M, m), recompute in product(EXAMPLES, BUILDERS, SIZES, (False, True))
+        # where a micro-batch has one sample, batch norm has no variance
+        if name in names_for_stages(K, M) and not (M > m // 2 and example.has_batch_norm)
+    ]
 
 
 def _row(network, schedule, K, M, m, recompute, found):
@@ -61,3 +80,11 @@ def _row(network, schedule, K, M, m, recompute, found):
     bound = "-  " if found.share is None else f"{100 * found.share:.2f} %"
     line = COLUMNS.format(network, schedule, K, M, m, "yes" if recompute else "no", *words, bound)
     return f"{line}  ragged" if m % M else line.rstrip()
+
+
+def _row_of_schedule(name, found):
+    """The line of a schedule. found: the `Verdicts` of its runs, of which the worst counts."""
+    columns = [[getattr(one, strength) for one in found] for strength in ("exact", "dyadic", "bits")]
+    worst = [WORDS[False if False in column else True if True in column else None] for column in columns]
+    share = max(one.share or 0 for one in found)
+    return OF_ALL.format(name, len(found), *worst, f"{100 * share:.2f} %")

@@ -1,7 +1,7 @@
 """Which way of training a network fits some devices, and is the fastest; nothing is built or run."""
 
 from functools import partial
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, product
 from math import gcd
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from ..layers.layer import checked_layers
 from ..partitioning import costs_of_layers, loads, min_max
 from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
 from ..schedules import BUILDERS, RECOMPUTE, Costs, Schedule, build, with_recompute
+from ..watching import with_progress
 from .foresight import patterns_of
 from .simulation import simulate
 from .without_numbers import WithoutNumbers
@@ -122,9 +123,8 @@ def what_fits(
     found = []
     for K in n_devices:
         choices = []
-        for M, m in sizes:
-            for name in schedules:
-                choices += network.choices(K, M, m, name, recompute)
+        for (M, m), name in with_progress(list(product(sizes, schedules)), f"kinds of runs on {K} devices"):
+            choices += network.choices(K, M, m, name, recompute)
         if not choices:
             raise ValueError(
                 f"none of the schedules {', '.join(schedules)} exists for {K} devices, {len(layers)} layers "

@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ..checks import whole_number
+from ..watching import with_progress
 from .actions import Action
 from .costs import Costs
 from .filling import timed
@@ -91,7 +92,9 @@ def _search(problem, shortest, most_nodes):
     open_nodes = [(problem.bound(root, starts, math.inf), root, starts)]
     best, n_nodes = None, 0
     seen = {}  # what is done -> times of the partial schedules with that done, none better than another
-    while open_nodes and n_nodes < most_nodes:
+    for _ in with_progress(range(most_nodes), "partial schedules at most"):
+        if not open_nodes:
+            break
         bound, node, starts = open_nodes.pop()
         n_nodes += 1
         if bound >= shortest:

@@ -1,0 +1,81 @@
+"""How far long work has come, and how long the rest will take: one line on stderr, where somebody watches."""
+
+import sys
+import time
+from contextlib import contextmanager
+
+PATIENCE, PAUSE = 1.0, 0.25  # seconds before the line appears, and between two changes of it
+
+
+class _Line:
+    """The line on the screen: its text; whether anybody wants it; whether some work has it."""
+
+    text, watched, taken = "", False, False
+
+    def show(self, text):
+        if text or self.text:
+            wiped = "" if text else "\r"
+            print(f"\r{text.ljust(len(self.text))}{wiped}", end="", file=sys.stderr, flush=True)
+        self.text = text
+
+
+_line = _Line()
+
+
+@contextmanager
+def watched(wanted=True):
+    """In this `with` block, work shows its progress, if stderr is a terminal or belongs to a notebook."""
+    before = _line.watched, _line.taken
+    seen = sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
+    _line.watched = _line.watched or (wanted and seen)
+    try:
+        yield
+    finally:
+        _line.show("")
+        _line.watched, _line.taken = before
+
+
+def with_progress(things, what):
+    """`things`, one after another; how many of them are done is shown where somebody watches.
+
+    things: a sequence.
+    what: what they are, in the plural.
+
+    Of work inside work, the outer one is shown: its end is what one waits for.
+    """
+    return _shown(things, what) if _line.watched and not _line.taken else things
+
+
+def say(text, end="\n"):
+    """Print `text` where the line of the progress may stand."""
+    _line.show("")
+    print(text, end=end, flush=True)
+
+
+def _shown(things, what):
+    n, begin = len(things), time.perf_counter()
+    due = begin + PATIENCE
+    _line.taken = True
+    try:
+        for done, thing in enumerate(things):
+            now = time.perf_counter()
+            if done and now >= due:
+                due = now + PAUSE
+                left = text_of_seconds((now - begin) / done * (n - done))
+                _line.show(f"{done:,} of {n:,} {what}, {left} left")
+            yield thing
+    finally:
+        _line.show("")
+        _line.taken = False
+
+
+def text_of_seconds(seconds):
+    """
+    >>> text_of_seconds(3.2), text_of_seconds(100), text_of_seconds(9000)
+    ('3 s', '1 min 40 s', '2 h 30 min')
+    """
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
