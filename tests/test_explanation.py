@@ -210,6 +210,7 @@ def test_a_forward_on_the_same_device_holds_its_next_one_back():
     """Two stages on device 0: the input of 1F1 is 0F1 on the same device, and no message."""
     schedule = mp.Schedule.from_text(["0F0 1F0 0F1 1B0 0B0 1F1 1B1 0B1", "2F0 2B0 2F1 2B1"])
     trace = mp.simulate(schedule, mp.Costs(F=[1, 1, 1], B=[3, 3, 3]))
+    assert "memory limit" not in trace.explain(2).totals()
     part = next(part for part in trace.explain(1.5).idle if part.device == 0)
     assert (part.start, part.end, part.cause, str(part.blame.label)) == (3, 6, "memory limit", "1F1")
 

@@ -51,7 +51,8 @@ def print_table(traces):
         bubbles = (f"{100 * trace.bubble(of):.2f} %" for of in BUBBLES)
         peak = max(peak_microbatches(trace))
         print(line.format(name, ticks(trace.makespan), *bubbles, str(peak), len(trace.messages)))
-    print(f"\nFour bubbles: {', '.join(BUBBLES.values())}. Peak: the most micro-batches alive on a device.")
+    print(f"\nFour bubbles: {', '.join(BUBBLES.values())}.")
+    print("Peak: the most micro-batches alive on a device.")
 
 
 def _schedule(name, options):

@@ -25,7 +25,8 @@ under way takes too long, and no more.
 **Memory limit.** Looked for if `most_alive` is given. The device waits between two pieces of work, but not
 for the next one that would make it keep a micro-batch more, a forward, of which all inputs are there: the
 order puts something else first. It has most_alive micro-batches alive (the parts of a label say by how many
-more each makes it, `part.alive`). From the arrival of that forward's inputs on, the wait is due to the limit.
+more each makes it, `part.alive`; of several stages on a device, each counts its share, `Trace.shares`). From
+the arrival of that forward's inputs on, the wait is due to the limit.
 
 **Lanes.** What a device does beside its computing, such as an all-reduce, has a row of its own in the table,
 below the sums: these are of the lanes that compute. A lane that waits for another lane of its device waits

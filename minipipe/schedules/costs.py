@@ -75,8 +75,9 @@ class Costs:
         """{kind: list of ticks over the stages}, where given; `ValueError` for one that no clock can keep.
 
         sharing: for each stage, how many stages share its device, `Schedule.sharing`.
-        beside: the times of links, with which the ticks will be added up: a `Fraction` among all these keeps
-            halves and quarters fractions, too. Otherwise they are floats, which are quicker, and as exact.
+        beside: the times of links, with which the ticks will be added up. Where a third is among all of
+            these, or a cost is a `Fraction`, halves are fractions, too; otherwise floats, which are quicker,
+            and as exact.
         """
         table, n_stages = {}, len(sharing)
         for kind in ("F", "B", "R", "I", "W", "FB", "A", "U"):
@@ -91,7 +92,7 @@ class Costs:
             W = _difference("W = B - I", B, I)
         table = {"R": table["F"]} | table | {"I": I, "W": W}
         given = [cost for kind in table for cost in _listed(getattr(self, kind))]
-        if any(isinstance(number, Fraction) for number in (*given, *beside)):
+        if any(isinstance(number, Fraction) for number in given):
             return table
         return in_floats(table, beside)
 
