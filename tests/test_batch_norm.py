@@ -168,10 +168,11 @@ def too_large(pipe):
     batch = mini_batch(9, np.float64, seed=1)
     free = mp.Pipeline(pipe.layers, pipe.loss, 3, 3, pipe.schedule, partition=[3, 2, 1])
     free.forward_backward(*batch)
-    pipe._memory_limit = max(free.trace.peak_bytes()) - 1
+    without, limit = pipe._machine, max(free.trace.peak_bytes()) - 1
+    pipe._machine = without._replace(memory_limit=limit)
     with pytest.raises(mp.MemoryLimitError):
         pipe.forward_backward(*batch)
-    pipe._memory_limit = None
+    pipe._machine = without
 
 
 def labels_of_another_shape(pipe):
