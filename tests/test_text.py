@@ -80,7 +80,7 @@ def test_split_cuts_off_the_last_part_and_loses_nothing(book):
 
 
 @pytest.mark.parametrize(
-    "share, train, test", [(0, 10, 0), (0.19, 9, 1), (0.9, 1, 9), (1, 0, 10), (1.5, -5, 15), (-0.5, 15, -5)]
+    "share, train, test", [(0, 10, 0), (0.19, 9, 1), (0.9, 1, 9), (1, 0, 10)]
 )
 def test_a_split_without_a_part_is_refused(share, train, test):
     with pytest.raises(

@@ -84,7 +84,7 @@ def ports(n_devices, bandwidth):
     [Port(bandwidth=16, sends=(0,), receives=()), Port(bandwidth=16, sends=(), receives=(0,))]
     """
     found = []
-    for r in range(whole_number("n_devices", n_devices, 1)):
+    for r in range(whole_number("n_devices", n_devices, 1, MOST_LINKS)):
         found += [Port(bandwidth, sends=(r,)), Port(bandwidth, receives=(r,))]
     return found
 

@@ -52,7 +52,7 @@ class Text(NamedTuple):
         >>> [part.text for part in characters("a mad tea-party").split(test_share=0.4)]
         ['a mad tea', '-party']
         """
-        length, share = len(self.text), real_number("test_share", test_share)
+        length, share = len(self.text), real_number("test_share", test_share, least=0, most=1)
         n_test = int(share * length)
         if min(n_test, length - n_test) < 2:
             raise ValueError(
