@@ -13,6 +13,8 @@ from types import SimpleNamespace
 
 from refresh import COVER
 
+from exercises import predicted
+
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 COLLAPSED = {"collapsed": True, "jupyter": {"outputs_hidden": True}}  # the classic view reads the first
@@ -120,22 +122,61 @@ def predictions(before, cell):
         yield "it asks for `yours`, but no Predict stands above it"
     if "yours = " in source(cell) and not n_written:
         yield "`yours` is filled: it starts as None"
-    if gives_itself_away(cell):
-        yield "an assertion names the number that is to be predicted: assert a formula, or assert it later"
+    yield from away(cell)
 
 
-def gives_itself_away(cell):
-    """Whether an assertion of the cell names what it says of `yours` in the end, in numbers of two digits or
-    more.
-    """
+def away(cell):
+    """The faults of a cell that tells what it asks for: in an assertion, or as the example beside `yours`."""
     texts = "".join("".join(output.get("text", "")) for output in cell["outputs"])
     answer = re.search(r"You have not predicted it: it is (.*)\.$", texts, re.MULTILINE)
-    numbers = re.findall(r"\d[\d.]+", answer[1]) if answer else []
-    asserted = [line.replace("_", "") for line in source(cell).splitlines() if "assert " in line]
-    return bool(numbers) and any(
-        all(re.search(rf"(?<![\w.]){re.escape(number)}(?![\w.])", line) for number in numbers)
-        for line in asserted
-    )
+    if not answer:
+        return
+    answer = value_of(answer[1])
+    compared = [value_of(ast.unparse(side)) for node in ast.walk(ast.parse(without_magic(source(cell))))
+                if isinstance(node, ast.Assert) for side in sides_of(node)]
+    if any(alike(side, answer) for side in compared):
+        yield "an assertion names what is to be predicted: assert a formula, or assert it later"
+    parts = [part for part in answer if long(part)] if isinstance(answer, list) else []
+    if parts and all(any(alike(side, part) for side in compared) for part in parts):
+        yield "an assertion names the numbers to be predicted: assert a formula, or assert them later"
+    example = re.search(r"^yours = None +#.*\bas ([^,:;]+|\[.*\])$", source(cell), re.MULTILINE)
+    if example and met(value_of(example[1]), answer):
+        yield f"the example beside `yours`, {example[1]}, is what is to be predicted: take another one"
+
+
+def sides_of(assertion):
+    """What the comparisons of an assertion compare, each as a node; a tuple's parts, too."""
+    for node in ast.walk(assertion):
+        if isinstance(node, ast.Compare):
+            for side in (node.left, *node.comparators):
+                yield side
+                yield from side.elts if isinstance(side, ast.Tuple) else ()
+
+
+def value_of(text):
+    """The value that `text` writes out in Python; the text itself if it does not."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def long(value):
+    """Whether a value has more to say than one digit, which many a formula has, too."""
+    return not isinstance(value, (int, float)) or abs(value) >= 10 or value != int(value)
+
+
+def alike(side, answer):
+    """Whether a value written into an assertion is the answer, or as near as a prediction has to be."""
+    return long(answer) and isinstance(side, (str, list, tuple, int, float)) and met(side, answer)
+
+
+def met(yours, answer):
+    return predicted(yours, answer).startswith("As you predicted")
+
+
+def without_magic(code):
+    return "\n".join(line for line in code.splitlines() if not line.startswith("%"))
 
 
 def exercises(before):
@@ -164,6 +205,16 @@ class Exercise:
         """What the checker says when `answer` is the code above it."""
         return eval(self.check, run(self.imports + "\n" + answer))
 
+    def checker(self):
+        """The function that judges an answer."""
+        return eval(ast.unparse(ast.parse(self.check).body[0].value.func), run(self.imports))
+
+    def empty(self):
+        """An answer with None for each function and each value of the stub."""
+        names = [name for node in ast.parse(self.stub).body
+                 for name in ([node.name] if hasattr(node, "name") else map(ast.unparse, node.targets))]
+        return "\n".join(f"{name} = None" for name in names)
+
     def raising(self):
         """The stub with an error in each of its functions; None if it has none."""
         tree = ast.parse(self.stub)
@@ -190,8 +241,8 @@ def exercises_of(path):
 
 def imports_of(code):
     """Those of the code's first lines that import something that the tests have."""
-    lines = "\n".join(line for line in code.splitlines() if not line.startswith("%"))
-    nodes = [node for node in ast.parse(lines).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    nodes = [node for node in ast.parse(without_magic(code)).body
+             if isinstance(node, (ast.Import, ast.ImportFrom))]
     return "\n".join(ast.unparse(node) for node in nodes if getattr(node, "module", None) not in ASKED)
 
 

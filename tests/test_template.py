@@ -3,6 +3,8 @@ once. Their solutions solve, and their stubs are told to be not solved yet.
 """
 
 from copy import deepcopy
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 from refresh import COVER
@@ -21,6 +23,18 @@ def test_solutions_solve_and_stubs_do_not(path):
     for exercise in exercises_of(path):
         assert exercise.sentence(exercise.stub).startswith("Not solved yet: ")
         assert exercise.sentence(exercise.solution).startswith("Right: ")
+
+
+@EACH
+def test_an_empty_answer_is_not_solved_yet(path):
+    for exercise in exercises_of(path):
+        assert exercise.sentence(exercise.empty()).startswith("Not solved yet: ")
+
+
+def test_wrong_answers_to_every_exercise_are_tried():
+    tests = [import_module(path.stem) for path in Path(__file__).parent.glob("test_exercises_*.py")]
+    tried = {check for test in tests for check in test.CHECKERS}
+    assert tried == {exercise.checker() for path in NOTEBOOKS for exercise in exercises_of(path)}
 
 
 @EACH
@@ -91,6 +105,24 @@ def with_cell(place, cell):
     return GOOD[:place] + [cell] + GOOD[place + 1:]
 
 
+def asked(line, answer):
+    """GOOD with a line in the cell that compares a prediction with this answer."""
+    said = {"text": [f"You have not predicted it: it is {answer}.\n"]}
+    return with_cell(3, code(f"yours = None\n{line}\nprint(predicted(yours, T))", COLLAPSED, [COVER, said]))
+
+
+@pytest.mark.parametrize("line, answer", [
+    ("assert T == 6 * 16", "96"),
+    ("assert T == 9", "9"),
+    ("assert right is True", "True"),
+    ("assert runs['gpipe'] < runs['1f1b']", "gpipe"),
+    ("assert T == 96", "[96, 0.75]"),
+    ("yours = None  # how many, as [3, 3]", "[1, 7]"),
+])
+def test_a_formula_or_another_number_gives_nothing_away(line, answer):
+    assert faults("04_a_title.ipynb", asked(line, answer)) == []
+
+
 @pytest.mark.parametrize("cells, named", [
     (changed(0, "# 04", "# 05"), "cell 0: it starts with '# 04 · '"),
     (changed(0, "**At the end you will know**", "You will know"), "cell 0: it lists what you will know"),
@@ -108,9 +140,16 @@ def with_cell(place, cell):
     (changed(3, "print(predicted(yours, 2))", "print(2)"), "cell 3: a prediction `yours = None` and"),
     (changed(3, "yours = None", ""), "cell 3: a prediction `yours = None` and"),
     (changed(3, "yours = None", "yours = 2"), "cell 3: `yours` is filled"),
-    (with_cell(3, code("yours = None\nassert T == 96\nprint(predicted(yours, T))", COLLAPSED,
-                       [COVER, {"text": ["You have not predicted it: it is 96.\n"]}])),
-     "cell 3: an assertion names the number"),
+    *((asked(line, answer), f"cell 3: {fault}") for line, answer, fault in [
+        ("assert T == 96", "96", "an assertion names what"),
+        ("assert T / 16 == 6 * 16 == 96", "96.0", "an assertion names what"),
+        ("assert round(T, 2) == 3.15", "3.154", "an assertion names what"),
+        ("assert name == 'gpipe' and T > 2", "gpipe", "an assertion names what"),
+        ("assert (T, left) == ([1, 0], 3)", "[1.0, 0.0]", "an assertion names what"),
+        ("assert T == 96\nassert left == 0.75", "[96, 1, 0.75]", "an assertion names the numbers"),
+        ("yours = None  # in %, such as 95", "95.0", "the example beside `yours`, 95, is"),
+        ("yours = None  # how many, as [1, 7]", "[1, 7]", "the example beside `yours`, [1, 7], is"),
+    ]),
     (changed(2, "**Predict:**", "And"), "cell 3: it asks for `yours`, but no Predict stands above it"),
     (changed(3, GOOD[3]["source"], "print(2)"), "there is no cell with a prediction to write down"),
     (changed(2, "**Predict:**", "And"), "there is no cell with a Predict"),
