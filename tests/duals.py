@@ -2,11 +2,12 @@
 code, exactly.
 
 A `Dual` v + s e, with e^2 = 0, follows the rules of the derivative: (v + s e)(w + t e) = v w + (v t + s w) e.
-Of rational parts, it rounds nowhere but in exp, log, tanh and sqrt, whose slopes are those of the formulas:
-exp' = exp, log' = 1/v, tanh' = 1 - tanh^2, sqrt' = 1/(2 sqrt). So what a backward pass returns is the same
-number, and `==` decides.
+Of rational parts, it rounds nowhere but in exp, log, tanh, erf and sqrt, whose slopes are those of the
+formulas: exp' = exp, log' = 1/v, tanh' = 1 - tanh^2, erf' = 2 e^(-v^2) / sqrt(pi), sqrt' = 1/(2 sqrt). So
+what a backward pass returns is the same number, and `==` decides.
 """
 
+import math
 from functools import total_ordering
 
 import numpy as np
@@ -77,6 +78,9 @@ class Dual:
 
     def tanh(self):
         return self._through(self.value.tanh(), 1 - self.value.tanh() ** 2)
+
+    def erf(self):
+        return self._through(self.value.erf(), 2 * Rational(1 / math.sqrt(math.pi)) * (-self.value**2).exp())
 
     def sqrt(self):
         return self._through(self.value.sqrt(), 1 / (2 * self.value.sqrt()))

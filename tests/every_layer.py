@@ -41,6 +41,7 @@ LAYERS = {  # name: (layer, shape of a sample), where a Join has two samples
     "Tanh": (mp.Tanh(), (4,)),
     "LeakyReLU": (mp.LeakyReLU(), (4,)),
     "GELU": (mp.GELU(), (4,)),
+    "GELU without tanh": (mp.GELU(approximate="none"), (4,)),
     "SiLU": (mp.SiLU(), (4,)),
     "Softplus": (mp.Softplus(), (4,)),
     "Softmax": (mp.Softmax(), (4,)),

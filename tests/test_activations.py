@@ -18,6 +18,15 @@ def slope_of_gelu(z):
     return (1 + e + z * e * 2 * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * z**2)) / (1 + e) ** 2
 
 
+def exact_gelu(z):
+    """By erf instead of erfc."""
+    return z * (1 + math.erf(z / math.sqrt(2))) / 2
+
+
+def slope_of_exact_gelu(z):
+    return (1 + math.erf(z / math.sqrt(2))) / 2 + z * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+
+
 @pytest.mark.parametrize(
     "layer, g, slope",
     [
@@ -26,6 +35,7 @@ def slope_of_gelu(z):
         (mp.Tanh(), math.tanh, lambda z: 1 / math.cosh(z) ** 2),
         (mp.LeakyReLU(0.125), lambda z: max(z, z / 8), lambda z: 1.0 if z > 0 else 0.125),
         (mp.GELU(), gelu, slope_of_gelu),
+        (mp.GELU(approximate="none"), exact_gelu, slope_of_exact_gelu),
         (
             mp.SiLU(),
             lambda z: z / (1 + math.exp(-z)),
@@ -59,7 +69,8 @@ def test_sigmoid_of_huge_numbers_neither_overflows_nor_loses_its_small_values():
 
 @pytest.mark.parametrize(
     "layer, slope",
-    [(mp.ReLU(), 0), (mp.LeakyReLU(0.25), 0.25), (mp.GELU(), 0.5), (mp.SiLU(), 0.5), (mp.Softplus(), 0.5)],
+    [(mp.ReLU(), 0), (mp.LeakyReLU(0.25), 0.25), (mp.GELU(), 0.5), (mp.GELU("none"), 0.5), (mp.SiLU(), 0.5),
+     (mp.Softplus(), 0.5)],
 )
 def test_slopes_at_zero_are_those_of_the_docstrings(layer, slope):
     layer.forward(np.zeros((1, 1)))
@@ -69,8 +80,34 @@ def test_slopes_at_zero_are_those_of_the_docstrings(layer, slope):
 def test_gelu_is_close_to_the_normal_distribution_that_it_stands_for():
     """The paper's exact form is z Phi(z); the tanh form differs by less than 0.0005."""
     Z = np.linspace(-6, 6, 1201).reshape(1, -1)
-    exact = np.array([[z * (1 + math.erf(z / math.sqrt(2))) / 2 for z in Z[0]]])
-    assert 1e-4 < abs(mp.GELU().forward(Z) - exact).max() < 5e-4
+    assert 1e-4 < abs(mp.GELU().forward(Z) - mp.GELU(approximate="none").forward(Z)).max() < 5e-4
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_gelu_without_tanh_is_right_to_the_last_digits_even_where_it_is_small(dtype):
+    """Z Phi(Z) and its derivative from the rational erf; below -6 from erfc's asymptotic series instead,
+    Phi(-x) = phi(x)/x (1 - 1/x^2 + 3/x^4 - ...), whose error is below its first term left out.
+
+    A: Z^2 + 4 roundings of float64, those of the two steps to dtype, and the smallest number that it has.
+    """
+    Z = np.concatenate([np.linspace(-6, 6, 97), [-12, -9, 40]]).astype(dtype)
+    layer = mp.GELU(approximate="none")
+    A, slope = layer.forward(Z), layer.backward_input(np.ones_like(Z))
+    assert A.dtype == slope.dtype == dtype
+    u, u64, least = (float(x) for x in (
+        np.finfo(dtype).eps / 2, np.finfo(float).eps / 2, np.finfo(dtype).smallest_subnormal,
+    ))
+    for z, a, s in zip(Z.tolist(), A.tolist(), slope.tolist()):
+        density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+        if z < -6:
+            terms = [(-1) ** k * math.prod(range(1, 2 * k, 2)) / z ** (2 * k) for k in range(15)]
+            share, error = -density / z * math.fsum(terms), abs(density / z * terms[-1])
+        else:
+            exact = mp.exact.Rational(z) * mp.exact.Rational(math.sqrt(0.5))
+            share, error = float((1 + exact.erf()) / 2), 2**-64
+        assert abs(a - z * share) <= abs(z) * (((z * z + 5) * 2 * u64 + 2 * u) * share + error + least)
+        of_slope = (2 + 2 * z * z) * 4 * u * (share + abs(z) * density)
+        assert abs(s - share - z * density) <= of_slope + error + (2 + abs(z)) * least
 
 
 def test_softmax_equals_loops_with_the_whole_jacobian():
@@ -102,6 +139,7 @@ def test_shares_of_a_rational_softmax_add_up_to_exactly_one():
         (mp.ReLU(), 0, 1),
         (mp.LeakyReLU(0.25), 0.25, 1),
         (mp.GELU(), 0, 1),
+        (mp.GELU("none"), 0, 1),
         (mp.SiLU(), 0, 1),
         (mp.Softplus(), 0, 1),
     ],
@@ -120,6 +158,12 @@ def test_huge_numbers_neither_overflow_nor_lose_the_asymptotes(layer, low, high,
         assert np.all(abs(layer.backward_input(np.ones_like(Z)) - np.array([[low, high]], dtype)) <= tiny)
     A = mp.Softmax().forward(np.array([[np.finfo(dtype).max / 4], [-np.finfo(dtype).max / 4], [0]], dtype))
     assert np.array_equal(A, [[1], [0], [0]])
+
+
+@pytest.mark.parametrize("name", ["erf", "", None, ["tanh"], True])
+def test_other_forms_of_gelu_are_refused(name):
+    with pytest.raises(ValueError, match=r"approximate=.* must be one of 'tanh', 'none'"):
+        mp.GELU(approximate=name)
 
 
 @pytest.mark.parametrize("slope", [-0.1, 1.5, float("nan")])

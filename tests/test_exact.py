@@ -42,6 +42,7 @@ def test_arithmetic_is_that_of_fractions_and_stays_rational(a, b):
     [
         ("exp", fractions),
         ("tanh", fractions),
+        ("erf", fractions),
         ("log", fractions.filter(lambda x: x > 0)),
         ("log1p", fractions.filter(lambda x: x > -1)),
         ("sqrt", fractions.filter(lambda x: x >= 0)),
@@ -64,13 +65,15 @@ def test_results_are_the_nearest_number_with_64_bits():
     """e lies in 2..4, so its 64-bit neighbours are 2^-62 apart: at most half of that is lost."""
     e = Fraction("2.71828182845904523536028747135266249775724709369995957496696763")
     log_3 = Fraction("1.09861228866810969139524523692252570464749055782274945173469433")
+    erf_1 = Fraction("0.84270079294971486934122063508260925929606699796630290845993789783471725")
+    assert abs(Rational(1).erf() - erf_1) <= Fraction(1, 2**65)
     assert abs(Rational(1).exp() - e) <= Fraction(1, 2**63)
     assert abs(Rational(3).log() - log_3) <= Fraction(1, 2**64)
 
 
 def test_results_have_few_bits_so_that_sums_stay_short():
     for x in (Rational(1, 3), Rational(-50, 7), Rational(1, 10**9)):
-        for value in (x.exp(), x.tanh(), abs(x).sqrt(), abs(x).log()):
+        for value in (x.exp(), x.tanh(), x.erf(), abs(x).sqrt(), abs(x).log()):
             odd = abs(value.numerator)
             while odd % 2 == 0:
                 odd //= 2
@@ -81,9 +84,10 @@ def test_results_have_few_bits_so_that_sums_stay_short():
 def test_functions_do_not_depend_on_the_surrounding_decimal_context():
     import decimal
 
-    expected = computed("tanh", Rational(1, 3)), computed("exp", Rational(1, 3))
+    functions = "tanh", "exp", "erf"
+    expected = [computed(function, Rational(1, 3)) for function in functions]
     with decimal.localcontext(decimal.Context(prec=5)):
-        assert (computed("tanh", Rational(1, 3)), computed("exp", Rational(1, 3))) == expected
+        assert [computed(function, Rational(1, 3)) for function in functions] == expected
 
 
 def test_arrays_of_them_pass_through_numpy():
@@ -121,6 +125,8 @@ def test_whole_numbers_of_numpy_and_powers_stay_rational():
 
 def test_extreme_arguments_are_answered_at_once():
     assert Rational(10**9).tanh() == 1 and Rational(-(10**9)).tanh() == -1
+    assert Rational(10**9).erf() == 1 and Rational(-11).erf() == Rational(-10).erf() == -1
+    assert Rational(0).erf() == 0
     tiny = Rational(1, 2**400)
     assert tiny.tanh() == tiny.log1p() == tiny
     with pytest.raises(ValueError, match="has too many digits"):
