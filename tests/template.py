@@ -27,6 +27,7 @@ HELP = re.compile(
     r"</details>\n</details>\Z",
     re.MULTILINE | re.DOTALL,
 )
+DRAWN = re.compile(r"<(Figure|Trace|Schedule)\b")
 CELL = "<a cell>"
 ASKED = ("IPython.display",)   # what a solution does without: the tests run where it is not installed
 
@@ -52,7 +53,7 @@ def faults(name, cells):
     found = [*first_cell(name, cells[0]), *last_cell(name, cells[-1])]
     for place, cell in enumerate(cells):
         before = cells[place - 1] if place else {"cell_type": "none", "source": []}
-        found += [f"cell {place}: {fault}" for fault in predictions(before, cell)]
+        found += [f"cell {place}: {fault}" for fault in [*predictions(before, cell), *pictures(cell)]]
         if is_exercise(cell):
             found += [f"cell {place - 1}: {fault}" for fault in exercises(before)]
         if is_prediction(cell) and (place + 1 == len(cells) or cells[place + 1]["cell_type"] != "code"):
@@ -177,6 +178,17 @@ def met(yours, answer):
 
 def without_magic(code):
     return "\n".join(line for line in code.splitlines() if not line.startswith("%"))
+
+
+def pictures(cell):
+    """The faults of a cell's outputs where they are looked at without scripts, as on GitHub."""
+    for output in cell.get("outputs", []):
+        data = output.get("data", {})
+        scripts = sorted(set(data) - {"text/plain", "image/png"})
+        if scripts:
+            yield f"it shows {', '.join(scripts)}, which GitHub does not: leave the picture and the text"
+        if DRAWN.match("".join(data.get("text/plain", ""))) and "image/png" not in data:
+            yield "it draws something, but the picture of it is not in the file"
 
 
 def exercises(before):
