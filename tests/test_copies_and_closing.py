@@ -323,7 +323,7 @@ def test_costs_of_all_reduces_and_updates():
     assert Costs(FB=[7, 8], A=0).duration([1, 1])(order[-1]) == 7
     assert Costs.from_text("A=1/2,U=0") == Costs(A=[1, 2], U=0)
     for text in ("all_reduce=1", "A=1,A=2"):
-        with pytest.raises(ValueError, match="is not one cost of F, B, R, I, W, FB, A, U, message_bytes"):
+        with pytest.raises(ValueError, match="one cost of F, B, R, I, W, late_W, FB, A, U, message_bytes"):
             Costs.from_text(text)
     assert costs_in_segments(Costs(A=[4, 3]), gpipe(2, 1), [1, 2]).A == [4, Fraction(3, 2), Fraction(3, 2)]
 
@@ -355,5 +355,5 @@ def test_whoever_names_the_kinds_names_all():
         assert all(kind in str(error.value) for kind in RULES)
     assert CLOSING == {"A", "U"} and str(Schedule.from_text("0f0 0b0 0a0 0u0")) == "device 0: 0F0 0B0 0A0 0U0"
     assert {kind: Action(kind, 0, 0).alive for kind in [*RULES, "X"]} == {
-        "F": 1, "B": -1, "I": 0, "W": -1, "R": 0, "A": 0, "U": 0, "X": 0,
+        "F": 1, "B": -1, "I": 0, "W": -1, "W*": -1, "R": 0, "A": 0, "U": 0, "X": 0,
     }

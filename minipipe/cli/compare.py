@@ -3,12 +3,12 @@
 from ..cluster import BUBBLES, ticks
 from ..planning import simulate
 from ..plots import compare
-from ..schedules import ASYNCHRONOUS, BUILDERS, Costs, peak_microbatches
+from ..schedules import ASYNCHRONOUS, BUILDERS, LATE_W, Costs, peak_microbatches
 from .options import add_hardware, add_picture, add_sizes, link_from, named, read, sizes_from
 from .output import checked_picture, write
 
 PURPOSE = "run several schedules on the same devices: a table, and a picture on one time axis"
-EPILOG = f"""names: {', '.join([*BUILDERS, *ASYNCHRONOUS])}
+EPILOG = f"""names: {', '.join([*BUILDERS, *LATE_W, *ASYNCHRONOUS])}
 
 Costs are those of a device's share of the network: where a schedule has v stages on each, a stage costs 1/v
 of it, and so does what it keeps of a micro-batch. The peak is the most micro-batches alive on one device.

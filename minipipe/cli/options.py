@@ -8,6 +8,7 @@ from ..planning import simulate
 from ..schedules import (
     ASYNCHRONOUS,
     BUILDERS,
+    LATE_W,
     RECOMPUTE,
     Costs,
     Schedule,
@@ -32,7 +33,7 @@ def add_schedule(parser):
     which.add_argument(
         "--schedule",
         metavar="NAME",
-        help=f"one of {', '.join([*BUILDERS, *ASYNCHRONOUS])} (default: {SCHEDULE})",
+        help=f"one of {', '.join([*BUILDERS, *LATE_W, *ASYNCHRONOUS])} (default: {SCHEDULE})",
     )
     which.add_argument(
         "--order",

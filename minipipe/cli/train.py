@@ -9,7 +9,7 @@ from ..optimizers import SGD
 from ..pipeline import Pipeline
 from ..planning import temporaries
 from ..planning.foresight import patterns_of
-from ..schedules import BUILDERS, STAGES_PER_DEVICE, names_for_stages
+from ..schedules import BUILDERS, LATE_W, STAGES_PER_DEVICE, names_for_stages
 from ..training import fit
 from ..verification import equals_full_batch, same_bits, share_of_bound
 from .options import SCHEDULE, add_picture, add_recompute, add_sizes, sizes_from
@@ -24,7 +24,7 @@ def add_options(parser):
         "--schedule",
         default=SCHEDULE,
         metavar="NAME",
-        help=f"one of {', '.join(BUILDERS)} (default: %(default)s)",
+        help=f"one of {', '.join([*BUILDERS, *LATE_W])} (default: %(default)s)",
     )
     add_recompute(parser, "keep only each stage's input, and run its forward again")
     parser.add_argument("--epochs", type=int, default=30, help="passes over the data (default: %(default)s)")

@@ -40,6 +40,7 @@ class Embedding(Vectors):
     """
 
     can_overflow = False
+    joins_samples = True
 
     def __init__(self, n_tokens, d, tie=None):
         self.n_tokens, self.d = whole_number("n_tokens", n_tokens, 1), whole_number("d", d, 1)

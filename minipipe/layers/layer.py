@@ -49,6 +49,7 @@ class Layer:
     fork = join = None   # the name of the skip connection that leaves or enters here, see `Fork` and `Join`
     tie = None           # layers with the same `tie` share one W
     weight_after_input = False  # whether backward_weight reads what backward_input has left, and no dZ
+    joins_samples = False  # whether the cache that backward_weight reads is an array with the samples last
     statistics = None    # what a forward in training has counted, for `commit` at the end of the mini-batch
     training, step, first_sample = True, 0, 0
     index = None         # in its network's list, as errors name it; layers within a layer have its own

@@ -40,6 +40,8 @@ class Linear(Layer):
     (array([[4., 2.]]), array([[3.]]))
     """
 
+    joins_samples = True
+
     def __init__(self, n_prev, n, initialization=he, W=None, b=None, tie=None):
         self.n_prev, self.n = whole_number("n_prev", n_prev, 1), whole_number("n", n, 1)
         if not callable(initialization):

@@ -32,8 +32,8 @@ class Pipeline(Network):
     layers, loss, seed, dtype: as for `Sequential`.
     n_stages: K, the parts that the layers are cut into.
     n_microbatches: M, the parts that each mini-batch is cut into, ragged ones if need be.
-    schedule: one of the names in `minipipe.schedules.BUILDERS` or `ASYNCHRONOUS`; a `Schedule`; or a function
-        (n_stages, number of micro-batches) -> `Schedule`.
+    schedule: one of the names in `minipipe.schedules.BUILDERS`, `LATE_W` or `ASYNCHRONOUS`; a `Schedule`; or
+        a function (n_stages, number of micro-batches) -> `Schedule`.
     recompute: True or "always", keep only each stage's input and compute its forward again before the
         backward; "except_last", for all but the last micro-batch; "sqrt", always, but keep an input for
         every sqrt(L) of a stage's L layers: each stage then becomes about sqrt(L) stages on one device,

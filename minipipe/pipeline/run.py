@@ -103,6 +103,8 @@ class Run:
             return stage.backward_input(i, incoming, skips)
         if kind == "W":
             stage.backward_weight(i)
+        elif kind == "W*":
+            stage.late_weight_gradients()
         elif kind == "R":
             stage.recompute(i, origin, labels)
         else:

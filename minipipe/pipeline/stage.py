@@ -13,6 +13,7 @@ from ..layers.through import (
     weight_gradients,
 )
 from ..network import commit, take_statistics
+from .late_weights import late_gradients
 from .totals import Totals
 from .versions import Versions
 
@@ -128,6 +129,19 @@ class Stage:
         for index, half in enumerate(self.halves.pop(i)):
             self._add_gradient(i, index, half)
         self._used_version(i)
+
+    def late_weight_gradients(self):
+        """The second half of all micro-batches at once: the sum of their weight gradients."""
+        microbatches, gradients = sorted(self.halves), {}
+        self._use_version_of(0)
+        for index, layer in enumerate(self.layers):
+            halves = [self.halves[i][index] for i in microbatches]
+            if halves[0] is not None:
+                gradients[index] = late_gradients(layer, halves)
+        self.halves.clear()
+        self.totals.replace_gradients(0, gradients)
+        for i in microbatches:
+            self._used_version(i)
 
     def update(self, i):
         """W <- W - (the optimizer's step), by the gradients of the mini-batch whose last micro-batch is i.

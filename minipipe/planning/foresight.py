@@ -9,7 +9,7 @@ from ..pipeline.totals import Totals
 from ..pipeline.versions import Versions
 from ..pipeline.wires import MAIN, Wires
 from ..schedules.counting import check_versions, updates
-from ..schedules.rules import CLOSING, FORWARD, RULES, UPDATED, WEIGHT
+from ..schedules.rules import CLOSING, FORWARD, RULES, UPDATED, WEIGHT, works_on
 from .one_microbatch import Footprint
 
 ALWAYS = ("parameters", "optimizer state")  # what a stage holds from its beginning to its end
@@ -46,6 +46,9 @@ class StandIn:
 
     def act(self, kind, i):
         """An action makes results of its arguments, and changes what the stage keeps."""
+        if kind == "W*":
+            self._act_late(i)
+            return
         before, after, kept = self._action(kind, i)
         self._held["work"] += after - before
         for name, n_bytes in self._kept.get(i, {}).items():
@@ -60,6 +63,15 @@ class StandIn:
             self.totals.add(i, 0, self._gradients)  # those of all its layers
         if self._versions is not None:
             self._change_versions(adds, i)
+
+    def _act_late(self, last):
+        """One product makes the sum of all gradients, and what it has read of each micro-batch is gone."""
+        self.totals.replace_gradients(last, {0: self._gradients})
+        for i in range(last + 1):
+            for name, n_bytes in self._kept.pop(i, {}).items():
+                self._held[name] -= n_bytes
+            if self._versions is not None:
+                self._change_versions(WEIGHT, i)
 
     def let_go(self):
         """An action is over: its arguments and results are sent, or dropped."""
@@ -231,15 +243,16 @@ def _for_each_microbatch(schedule, footprints):
 def patterns_of(schedule):
     """{(stage, micro-batch): the kinds of its actions in order, such as "FRB"}, without those that close.
 
+    A late W, `W*`, counts as the W of each micro-batch: it reads the same.
+
     >>> from ..schedules import gpipe
     >>> patterns_of(gpipe(1, 2))
     {(0, 0): 'FB', (0, 1): 'FB'}
     """
     kinds = {}
-    for device in range(len(schedule.devices)):
-        for kind, stage, i in schedule.parts(device):
-            if kind not in CLOSING:
-                kinds[stage, i] = kinds.get((stage, i), "") + kind
+    for _, part, _ in schedule.walk():
+        for i in works_on(part) if part.kind not in CLOSING else ():
+            kinds[part.stage, i] = kinds.get((part.stage, i), "") + part.kind[0]
     return kinds
 
 

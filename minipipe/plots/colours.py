@@ -6,6 +6,7 @@ STYLES = {
     "B": {"label": "backward", "facecolor": "#D55E00", "dark": "#6B2400"},
     "I": {"label": "input gradient", "facecolor": "#E69F00", "dark": "#7A5200"},
     "W": {"label": "weight gradient", "facecolor": "#009E73", "dark": "#005A41"},
+    "W*": {"label": "weight gradients of all", "facecolor": "#009E73", "dark": "#005A41"},
     "R": {"label": "recompute", "facecolor": "#F0E442", "dark": "#77743C"},
     "A": {"label": "all-reduce", "facecolor": "#CC79A7", "dark": "#8E3F6B"},
     "U": {
@@ -42,7 +43,8 @@ def styles_of(traces):
     parts = (part for trace in traces for span in trace.spans for part in parts_of(span.label))
     kinds = dict.fromkeys(getattr(part, "kind", None) for part in parts)
     others = [kind for kind in kinds if isinstance(kind, str) and kind not in ("", *STYLES)]
-    free = [lender for lender in LENDERS if lender not in kinds]
+    taken = {STYLES[kind]["facecolor"] for kind in kinds if kind in STYLES}
+    free = [lender for lender in LENDERS if STYLES[lender]["facecolor"] not in taken]
     return STYLES | {kind: STYLES[lender] | {"label": kind} for kind, lender in zip(others, free)}
 
 

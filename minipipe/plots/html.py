@@ -123,7 +123,8 @@ def _title(span, parts, styles, n_copies):
         name = styles.get(kind, OTHER)["label"]
         if microbatch is not None:
             of_copy = f" of copy {copy}" if n_copies > 1 else ""
-            name += f" {'after' if kind == 'U' else 'of'} micro-batch {microbatch} on stage {stage}{of_copy}"
+            after = {"U": f"after micro-batch {microbatch}", "W*": "micro-batches"}
+            name += f" {after.get(kind, f'of micro-batch {microbatch}')} on stage {stage}{of_copy}"
         words.append(name)
     start, end = ticks(span.start), ticks(span.end)
     when = f"at tick {start}"

@@ -9,8 +9,9 @@ from .costs import Costs
 from .counting import alive_microbatches, peak_microbatches, peak_versions, staleness
 from .greedy import greedy_schedule
 from .interleaved import interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first
+from .late_weights import gpipe_late_w, one_f_one_b_late_w, with_late_W
 from .names import (
-    ASYNCHRONOUS, BUILDERS, STAGES_PER_DEVICE, build, build_for_stages, names_for, names_for_stages,
+    ASYNCHRONOUS, BUILDERS, LATE_W, STAGES_PER_DEVICE, build, build_for_stages, names_for, names_for_stages,
 )
 from .one_stage_each import eager_one_f_one_b, gpipe, naive, one_f_one_b
 from .replicas import data_parallel
@@ -20,12 +21,13 @@ from .searching import Found, best_schedule
 from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
 
 __all__ = [
-    "ASYNCHRONOUS", "BUILDERS", "RECOMPUTE", "STAGES_PER_DEVICE", "Action", "Costs", "Found", "Overlap",
-    "Schedule", "ScheduleError", "ScheduleWarning", "alive_microbatches", "best_schedule", "build",
-    "build_for_stages", "chimera", "costs_in_segments", "data_parallel", "dualpipe", "dualpipe_v",
-    "eager_one_f_one_b", "gpipe", "greedy_schedule", "in_copies", "in_segments",
-    "interleaved_one_f_one_b", "interleaved_zero_bubble", "looped_breadth_first", "naive", "names_for",
-    "names_for_stages", "one_f_one_b", "peak_microbatches", "peak_versions", "pipedream", "pipedream_2bw",
-    "staleness", "v_half", "v_min", "with_all_reduce", "with_recompute", "with_updates",
-    "without_overlaps", "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v",
+    "ASYNCHRONOUS", "Action", "BUILDERS", "Costs", "Found", "LATE_W", "Overlap", "RECOMPUTE",
+    "STAGES_PER_DEVICE", "Schedule", "ScheduleError", "ScheduleWarning", "alive_microbatches",
+    "best_schedule", "build", "build_for_stages", "chimera", "costs_in_segments", "data_parallel",
+    "dualpipe", "dualpipe_v", "eager_one_f_one_b", "gpipe", "gpipe_late_w", "greedy_schedule",
+    "in_copies", "in_segments", "interleaved_one_f_one_b", "interleaved_zero_bubble",
+    "looped_breadth_first", "naive", "names_for", "names_for_stages", "one_f_one_b", "one_f_one_b_late_w",
+    "peak_microbatches", "peak_versions", "pipedream", "pipedream_2bw", "staleness", "v_half", "v_min",
+    "with_all_reduce", "with_late_W", "with_recompute", "with_updates", "without_overlaps",
+    "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v",
 ]

@@ -20,12 +20,13 @@ class Action(NamedTuple):
     kind: one of these; what each of them needs and gives is in `minipipe.schedules.rules`.
         "F" forward;
         "B" backward, or its halves "I" (the gradient of the stage's input) and "W" (of its weights);
+        "W*" late W: the weight gradients of all micro-batches in one product;
         "R" recompute the forward for a backward that follows;
         "A" start the all-reduce: add up the stage's gradients over all copies of the network;
         "U" update the stage's weights.
     stage: the part of the network, counted from 0.
     microbatch: counted from 0. An `A` and a `U` take in the gradients of all micro-batches since the stage's
-        last update, of which this one is the last.
+        last update, of which this one is the last; a `W*` makes those of all, of which it is the last, too.
     """
 
     kind: str
@@ -40,7 +41,8 @@ class Action(NamedTuple):
     @property
     def alive(self):
         """By how many micro-batches more its device keeps activations after it; 0 for an unknown kind."""
-        return RULES[self.kind].alive if self.kind in RULES else 0
+        rule = RULES.get(self.kind)
+        return 0 if rule is None else rule.alive * (self.microbatch + 1 if rule.wide else 1)
 
     def __str__(self):
         return f"{self.stage}{self.kind}{self.microbatch}"
@@ -93,7 +95,7 @@ def parse(word, device):
 
 
 def _parse_part(part, word, device):
-    match = re.fullmatch(r"(\d{0,9})([A-Za-z])(\d{1,9})", part, re.ASCII)
+    match = re.fullmatch(r"(\d{0,9})([A-Za-z]\*?)(\d{1,9})", part, re.ASCII)
     if not match:
         raise ScheduleError(
             f"device {device}: {word!r} is not an action: write {one_of(kind + '0' for kind in RULES)}, 2F0 "

@@ -35,7 +35,7 @@ def with_recompute(schedule, mode="always"):
         )
     if mode == "never":
         return schedule
-    _refuse(schedule, "R", "recomputes already: use it as it is, with recompute=False")
+    refuse(schedule, "R", "recomputes already: use it as it is, with recompute=False")
     n_recomputed = schedule.n_microbatches - (mode == "except_last")
     devices = tuple(
         tuple(step for action in order for step in (*_recomputations(action, n_recomputed), action))
@@ -83,6 +83,7 @@ def in_copies(schedule, n):
     check_number_of_actions(n * sum(map(len, schedule.devices)))
     if n == 1:
         return schedule
+    refuse(schedule, "W*", "has late W, which takes in all micro-batches of one copy: use W instead")
     M = schedule.n_microbatches
     devices = tuple(
         tuple(_later(action, c * M) for action in order) for c in range(n) for order in schedule.devices
@@ -118,8 +119,8 @@ def with_all_reduce(schedule):
     device 0: 0F0 0F1 0B1 0B0 0A1
     device 1: 0F2 0F3 0B3 0B2 0A3
     """
-    _refuse(schedule, "A", "has all-reduces already: use it as it is")
-    _refuse(schedule, "U", "has updates already, which come behind the all-reduces: add those last")
+    refuse(schedule, "A", "has all-reduces already: use it as it is")
+    refuse(schedule, "U", "has updates already, which come behind the all-reduces: add those last")
     schedule.validate()
     devices = []
     for device, order in enumerate(schedule.devices):
@@ -144,7 +145,7 @@ def with_updates(schedule):
     device 0: 0F0 0F1 0B0 0B1 0U1
     device 1: 1F0 1B0 1F1 1B1 1U1
     """
-    _refuse(schedule, "U", "has updates already: use it as it is")
+    refuse(schedule, "U", "has updates already: use it as it is")
     schedule.validate()
     several = any(len(schedule.holders(stage)) > 1 for stage in range(schedule.n_stages))
     if several and "A" not in schedule.kinds:
@@ -159,7 +160,8 @@ def with_updates(schedule):
     return replace(schedule, devices=tuple(devices), name=schedule.name + "+updates")
 
 
-def _refuse(schedule, kind, why):
+def refuse(schedule, kind, why):
+    """`ValueError` if the schedule has actions of this kind."""
     if kind in checked_schedule(schedule).kinds:
         raise ValueError(f"the schedule {schedule.name!r} {why}")
 

@@ -5,7 +5,7 @@ any `U`: the optimizer makes its step after it. An order with some must have all
 Copies that have a stage on the same device share it there, so it has one `A` and one `U` for all of them.
 """
 
-from .rules import CLOSING, RULES, WEIGHT
+from .rules import CLOSING, RULES, WEIGHT, works_on
 
 
 def wrong_closings(schedule):
@@ -50,7 +50,7 @@ def _faults_of_stage(schedule, parts):
                 )
             gradients, summed, updated = [], None, part
         elif RULES[kind].adds & WEIGHT:
-            gradients.append(i)
+            gradients += works_on(part)
             if summed and summed not in refused:
                 refused.add(summed)
                 yield (

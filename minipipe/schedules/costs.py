@@ -7,8 +7,10 @@ from fractions import Fraction
 from ..checks import checked_name, items_of, python_number, real_number, shown
 from .actions import Overlap
 from .limits import one_for_each
-from .rules import CLOSING
+from .rules import CLOSING, works_on
 from .shares import in_floats, share
+
+FIELDS = {"W*": "late_W"}  # of the kinds whose names are none for a field
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Costs:
     R: recompute; left out, it is F, since a recompute is a forward again.
     I, W: the halves of a backward; left out, they are B / 2 each, and one of them left out is B minus the
         other.
+    late_W: of a `W*`, for each of its micro-batches; left out, it is W, so that width gains nothing.
     FB: a forward and a backward that overlap, by the forward's stage; left out, it is F of the one stage and
         B of the other, so that nothing is gained.
     A: adding up a stage's gradients over all copies, on the communication lane; may be 0, which it is where
@@ -45,6 +48,7 @@ class Costs:
     R: float | Sequence[float] | None = None
     I: float | Sequence[float] | None = None
     W: float | Sequence[float] | None = None
+    late_W: float | Sequence[float] | None = None
     FB: float | Sequence[float] | None = None
     A: float | Sequence[float] | None = None
     U: float | Sequence[float] | None = None
@@ -80,18 +84,18 @@ class Costs:
             and as exact.
         """
         table, n_stages = {}, len(sharing)
-        for kind in ("F", "B", "R", "I", "W", "FB", "A", "U"):
-            cost = getattr(self, kind)
+        for kind in ("F", "B", "R", "I", "W", "W*", "FB", "A", "U"):
+            cost = self._given(kind)
             if cost is not None or kind in ("F", "B"):
-                ticks = _per_stage(kind, cost, n_stages, may_be_0=kind in CLOSING)
+                ticks = _per_stage(FIELDS.get(kind, kind), cost, n_stages, may_be_0=kind in CLOSING)
                 table[kind] = ticks if hasattr(cost, "__len__") else list(map(share, ticks, sharing))
         B, I, W = (table.get(kind) for kind in "BIW")
         if I is None:
             I = [share(b, 2) for b in B] if W is None else _difference("I = B - W", B, W)
         if W is None:
             W = _difference("W = B - I", B, I)
-        table = {"R": table["F"]} | table | {"I": I, "W": W}
-        given = [cost for kind in table for cost in _listed(getattr(self, kind))]
+        table = {"R": table["F"], "W*": W} | table | {"I": I, "W": W}
+        given = [cost for kind in table for cost in _listed(self._given(kind))]
         if any(isinstance(number, Fraction) for number in given):
             return table
         return in_floats(table, beside)
@@ -109,9 +113,13 @@ class Costs:
             if action.__class__ is Overlap:
                 forward, backward = action[0][1], action[1][1]
                 return forwards[forward] + backwards[backward] if together is None else together[forward]
-            return table[action[0]][action[1]]
+            kind, stage, _ = action
+            return table[kind][stage] if kind != "W*" else table[kind][stage] * len(works_on(action))
 
         return ticks
+
+    def _given(self, kind):
+        return getattr(self, FIELDS.get(kind, kind))
 
     def bytes_sent(self, n_stages):
         """For each stage, the bytes of the message that it sends on."""

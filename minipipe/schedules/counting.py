@@ -3,7 +3,7 @@
 from collections import defaultdict
 from itertools import accumulate
 
-from .rules import RULES, WEIGHT
+from .rules import RULES, WEIGHT, works_on
 from .schedule import checked_schedule
 from .shares import as_float, share
 
@@ -45,11 +45,12 @@ def peak_microbatches(trace):
 def updates(schedule):
     """Rows of (device, stage, micro-batch of the `U`, the micro-batches whose gradients it applies)."""
     rows, without_update = [], {}
-    for device, (kind, stage, i), _ in schedule.walk() if "U" in schedule.kinds else ():
+    for device, part, _ in schedule.walk() if "U" in schedule.kinds else ():
+        kind, stage, i = part
         if kind == "U":
             rows.append((device, stage, i, without_update.pop((device, stage), [])))
         elif RULES[kind].adds & WEIGHT:
-            without_update.setdefault((device, stage), []).append(i)
+            without_update.setdefault((device, stage), []).extend(works_on(part))
     return rows
 
 

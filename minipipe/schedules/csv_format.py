@@ -30,6 +30,10 @@ FOREIGN = {  # kind -> (what a schedule with it does, what to do about it)
         "recomputes",
         "export it without, and recompute inside PyTorch's stages, with torch.utils.checkpoint",
     ),
+    "W*": (
+        "makes the weight gradients of all micro-batches in one product",
+        "PyTorch makes those of each by itself, so export an order with B, or I and W",
+    ),
     "U": ("updates weights on the way", "its schedules are synchronous, so export one of those"),
 }
 ACTION = re.compile(r"\d{1,9}[FBIW]\d{1,9}", re.ASCII)
@@ -38,8 +42,8 @@ COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|RED
 
 def table_text(schedule):
     """The table of a schedule without faults, without its A and U; `ScheduleError` for what PyTorch lacks."""
-    foreign = "R" if "R" in schedule.kinds else "U"
-    if foreign == "R" or schedule.asynchronous:
+    foreign = next((kind for kind in ("R", "W*") if kind in schedule.kinds), "U")
+    if foreign != "U" or schedule.asynchronous:
         what, remedy = FOREIGN[foreign]
         first = next(part for _, part, _ in schedule.walk() if part.kind == foreign)
         raise ScheduleError(

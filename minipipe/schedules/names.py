@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from ..checks import whole_number
 from .asynchronous import pipedream, pipedream_2bw
 from .bidirectional import chimera, dualpipe, dualpipe_v
+from .late_weights import gpipe_late_w, one_f_one_b_late_w
 from .limits import check_sizes
 from .one_stage_each import eager_one_f_one_b, gpipe, naive, one_f_one_b
 from .controllable_memory import v_half, v_min
@@ -29,6 +30,10 @@ BUILDERS = {  # name -> function (n_devices, n_microbatches)
     "dualpipe": dualpipe,
     "chimera": chimera,
 }
+LATE_W = {  # their dW are sums in another order than all others'
+    "gpipe-late-w": gpipe_late_w,
+    "1f1b-late-w": one_f_one_b_late_w,
+}
 ASYNCHRONOUS = {
     "pipedream": pipedream,
     "pipedream-vertical": lambda K, M: pipedream(K, M, vertical_sync=True),
@@ -40,7 +45,9 @@ STAGES_PER_DEVICE = dict.fromkeys(  # 1 for the others
 
 
 def build(name, n_devices, n_microbatches):
-    """The schedule called `name`, one of `BUILDERS` or `ASYNCHRONOUS`; `ValueError` names the nearest one.
+    """The schedule called `name`, one of `BUILDERS`, `LATE_W` or `ASYNCHRONOUS`.
+
+    `ValueError` names the nearest one.
 
     Those in `STAGES_PER_DEVICE` put two stages on each device. Those with two copies of the network have a
     stage of each on each device, and need an even number of devices.
@@ -50,7 +57,7 @@ def build(name, n_devices, n_microbatches):
     >>> build("zb-v", 4, 8).n_stages
     8
     """
-    builders = BUILDERS | ASYNCHRONOUS
+    builders = BUILDERS | LATE_W | ASYNCHRONOUS
     if not isinstance(name, str):
         raise ValueError(
             f"schedule={name!r} is not a name: pass one of {', '.join(builders)}, or Schedule.from_text(...)"

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import NamedTuple
 
-from .rules import RULES, WEIGHT
+from .rules import RULES, WEIGHT, WIDE
 
 
 class Stop(NamedTuple):
@@ -47,6 +47,8 @@ def play(schedule):
                 state = done[stage][i]
                 if state & needs != needs or state & forbids or device_of[copies[i]][stage] != device:
                     break
+                if kind in WIDE and not _all_are_ready(done[stage], i, needs, forbids):
+                    break
                 if versions and kind == "F" and versions[stage][i] > updates[device][stage]:
                     break
                 if senders[kind][stage][i] & handed_on != handed_on:
@@ -67,11 +69,19 @@ def play(schedule):
                     elif kind == "A":
                         lane.append(action)
                         ready += _meet(lanes, device, holders)
+                    elif kind in WIDE:
+                        for microbatch in range(i):
+                            done[stage][microbatch] |= adds
                 continue
             break
     left = [order[head:] for head, order in zip(heads, schedule.devices)]
     complete = all(state & WEIGHT for row in done for state in row)
     return None if complete and not any(left) and not any(lanes) else Stop(left, lanes)
+
+
+def _all_are_ready(row, i, needs, forbids):
+    """Whether what works on all micro-batches is named by the last one, i, and has what it needs of each."""
+    return i == len(row) - 1 and all(state & needs == needs and not state & forbids for state in row)
 
 
 def _steps(done):

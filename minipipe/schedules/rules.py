@@ -17,6 +17,7 @@ class Rule(NamedTuple):
     message: the kind that its message is called by; a gradient has one name, whether its sender halves the
         backward or not.
     alive: by how many micro-batches more its device keeps activations after it.
+    wide: whether it does this for all micro-batches of the mini-batch at once, the last of which names it.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Rule(NamedTuple):
     way: int = 0
     message: str = ""
     alive: int = 0
+    wide: bool = False
 
     @property
     def handed_on(self):
@@ -38,6 +40,7 @@ RULES = {
     "B": Rule("backward", FORWARD, INPUT | WEIGHT, INPUT | WEIGHT, way=-1, message="B", alive=-1),
     "I": Rule("input gradient", FORWARD, INPUT | WEIGHT, INPUT, way=-1, message="B"),
     "W": Rule("weight gradient", INPUT, WEIGHT, WEIGHT, alive=-1),
+    "W*": Rule("late weight gradient", INPUT, WEIGHT, WEIGHT, alive=-1, wide=True),
     "R": Rule("recomputation", FORWARD, INPUT | AGAIN, AGAIN),
     "A": Rule("all-reduce", WEIGHT, SUMMED | UPDATED, SUMMED),
     "U": Rule("update", WEIGHT, UPDATED, UPDATED),
@@ -46,12 +49,15 @@ RULES = {
 # The kinds that close a mini-batch: they take in many micro-batches' gradients, and the last one names them.
 CLOSING = frozenset(kind for kind, rule in RULES.items() if rule.adds & (SUMMED | UPDATED))
 
+# The kinds that do their work for all micro-batches at once.
+WIDE = frozenset(kind for kind, rule in RULES.items() if rule.wide)
+
 
 def adding(bits, kinds=RULES):
     """The kinds among `kinds` that add any of `bits`.
 
     >>> adding(WEIGHT), adding(INPUT, "FIW")
-    (['B', 'W'], ['I'])
+    (['B', 'W', 'W*'], ['I'])
     """
     return [kind for kind in kinds if RULES[kind].adds & bits]
 
@@ -70,6 +76,16 @@ def before(kind, stage, microbatch, kinds=RULES):
     own = [(other, stage, microbatch) for other in adding(rule.needs, kinds)]
     senders = [other for other in kinds if rule.way and RULES[other].message == rule.message]
     return own + [(other, stage - rule.way, microbatch) for other in senders]
+
+
+def works_on(action):
+    """The micro-batches that an action of a stage works on: one, or all up to the one that names it.
+
+    >>> list(works_on(("W", 0, 2))), list(works_on(("W*", 0, 2)))
+    ([2], [0, 1, 2])
+    """
+    kind, _, last = action
+    return range(0 if kind in WIDE else last, last + 1)
 
 
 def one_of(words):

@@ -3,17 +3,18 @@
 from collections import Counter
 from numbers import Integral
 
+from .actions import Action
 from .closing_faults import wrong_closings
 from .deadlock import deadlock
 from .limits import MOST_ACTIONS, one_for_each
 from .playing import play
-from .rules import CLOSING, FORWARD, INPUT, RULES, adding, one_of
+from .rules import CLOSING, FORWARD, INPUT, RULES, adding, one_of, works_on
 from .shares import as_float, share
 
 
 def faults(schedule, most_alive=None, most_versions=None):
     """Every fault of `schedule` in words. Takes time in proportion to the number of actions."""
-    found = list(wrong_form(schedule))
+    found = list(wrong_form(schedule)) or list(_late_W_out_of_place(schedule))
     if found:
         return found
     stop = play(schedule)
@@ -65,6 +66,20 @@ def wrong_form(schedule):
         )
 
 
+def _late_W_out_of_place(schedule):
+    """What a `W*` cannot be in: its one product takes in all micro-batches, with the same weights."""
+    if "W*" not in schedule.kinds:
+        return
+    several = f"copy_of has {schedule.n_copies} copies of the network" if schedule.n_copies > 1 else ""
+    changing = "versions say that weights change on the way" if schedule.versions else ""
+    for device, part, _ in schedule.walk():
+        if part.kind == "W*" and (several or changing):
+            yield (
+                f"device {device}: {part} makes the weight gradients of all micro-batches in one product, "
+                f"but {several or changing}: use a W for each micro-batch"
+            )
+
+
 def _counts(number):
     return isinstance(number, Integral) and number >= 0
 
@@ -81,6 +96,11 @@ def _unknown(schedule):
             yield f"device {device}: {part} is unknown: stages are 0..{schedule.n_stages - 1}"
         elif not _is_known(part, schedule):
             yield f"device {device}: {part} is unknown: micro-batches are 0..{schedule.n_microbatches - 1}"
+        elif RULES[part.kind].wide and part.microbatch < schedule.n_microbatches - 1:
+            yield (
+                f"device {device}: {part} leaves out micro-batches behind {part.microbatch}, but takes in "
+                f"all: write {_at(schedule, *part)}"
+            )
 
 
 def _on_two_devices(schedule):
@@ -99,29 +119,32 @@ def _on_two_devices(schedule):
 
 def _wrong_count(schedule):
     """What is done too often, or never, of a stage and a micro-batch."""
-    counts = Counter(part for _, part, _ in schedule.walk())
+    counts = Counter(_at(schedule, *part) for _, part, _ in schedule.walk() if part.kind in RULES)
     for stage in range(schedule.n_stages):
         for microbatch, copy in enumerate(schedule.copies):
             device = schedule.device_of[copy].get(stage)
             who = "no device" if device is None else f"device {device}"
             never = "no device does" if device is None else f"device {device} never does"
-            count = {kind: counts[kind, stage, microbatch] for kind in RULES}
-            for kind in RULES:
-                if count[kind] > 1:
-                    yield (
-                        f"{who} does {stage}{kind}{microbatch} {count[kind]} times (duplicated): once is "
-                        "enough"
-                    )
+            actions = {kind: _at(schedule, kind, stage, microbatch) for kind in RULES}
+            count = {kind: counts[action] for kind, action in actions.items()}
+            for action in actions.values():
+                if counts[action] > 1 and action.microbatch == microbatch:
+                    yield f"{who} does {action} {counts[action]} times (duplicated): once is enough"
             for kind in _missing(count):
                 yield (
                     f"{never} {stage}{kind}{microbatch} (missing): every stage needs F and B (or I and W) of "
                     f"micro-batches 0..{schedule.n_microbatches - 1}"
                 )
-            halves = [kind for kind in "IW" if count[kind]]
+            halves = [actions[kind] for kind in ("I", "W", "W*") if count[kind]]
             if count["B"] and halves:
                 yield (
-                    f"{who} does {stage}B{microbatch} and also its half {stage}{halves[0]}{microbatch} "
-                    "(duplicated): use B, or I and W"
+                    f"{who} does {stage}B{microbatch} and also its half {halves[0]} (duplicated): use B, or "
+                    "I and W"
+                )
+            elif count["W"] and count["W*"]:
+                yield (
+                    f"{who} does {stage}W{microbatch} and also {halves[-1]}, which takes it in (duplicated): "
+                    "use one of them"
                 )
 
 
@@ -140,23 +163,31 @@ def _wrong_order(schedule):
                 positions.setdefault(part, position)
         for part, position in positions.items():
             rule = RULES[part.kind]
-            needed, too_early = (_others(part, bits, positions) for bits in (rule.needs, rule.forbids))
-            if needed and position < positions[needed[0]]:
-                yield f"device {device}: {part} comes before {_needed(needed[0], part)}"
+            needed, too_early = (
+                _others(schedule, part, bits, positions) for bits in (rule.needs, rule.forbids)
+            )
+            too_late = [other for other in needed if position < positions[other]]
+            if too_late:
+                yield f"device {device}: {part} comes before {_needed(too_late[0], part)}"
             for other in too_early:
                 said = RULES[other.kind].needs & rule.adds  # of `other`, which comes before what it needs
                 if position > positions[other] and not said:
                     yield f"device {device}: {part} comes after {other}, which needs it"
 
 
-def _others(part, bits, known):
+def _others(schedule, part, bits, known):
     """Those of `known` that add any of `bits` where `part` works, but do not do its work.
 
     Who does the same work twice has a wrong count, not a wrong order.
     """
     kinds = [kind for kind in adding(bits) if not RULES[kind].adds & RULES[part.kind].adds]
-    actions = [part._replace(kind=kind) for kind in kinds]
-    return [action for action in actions if action in known]
+    actions = [_at(schedule, kind, part.stage, i) for kind in kinds for i in works_on(part)]
+    return [action for action in dict.fromkeys(actions) if action in known]
+
+
+def _at(schedule, kind, stage, microbatch):
+    """The action of this kind that works on a micro-batch: one for all bears the number of the last."""
+    return Action(kind, stage, schedule.n_microbatches - 1 if RULES[kind].wide else microbatch)
 
 
 def _needed(other, part):
