@@ -26,6 +26,7 @@ class Row(NamedTuple):
     macs: the multiply-accumulates in the products of a forward.
     n_bytes: of the output, of both where it is a pair: what a message would carry if a pipeline were cut
         behind this layer.
+    macs_again: the multiply-accumulates that the backward makes again, see `recomputing`.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Row(NamedTuple):
     parameters: int
     macs: int
     n_bytes: int
+    macs_again: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,7 +52,7 @@ class Description:
     def __str__(self):
         lines = [("", *HEADER), ("", "input", str(self.input_shape), "", "", "")]
         lines += [
-            (str(index), _short(row.name), str(row.output_shape), *map(READABLE, row[2:]))
+            (str(index), _short(row.name), str(row.output_shape), *map(READABLE, row[2:5]))
             for index, row in enumerate(self.rows)
         ]
         lines.append(("", "total", "", *map(READABLE, (self.parameters, self.macs, self.n_bytes))))
@@ -108,7 +110,8 @@ def describe(layers, input_shape, dtype=np.float32):
             raise ValueError(f"layers[{index}], {_short(repr(layer))}, does not fit: {error}") from error
         sample = without_samples(output_shape)
         n_bytes = _count(sample) * dtype.itemsize
-        rows.append(Row(repr(layer), sample, parameters[index], layer.macs(shape), n_bytes))
+        macs, again = layer.macs(shape), layer.macs_again(shape)
+        rows.append(Row(repr(layer), sample, parameters[index], macs, n_bytes, again))
         return output_shape
 
     forward_through(layers, (*input_shape, 1), {}, call=add_row)

@@ -228,7 +228,7 @@ def _tie(draw, network):
 
 
 @st.composite
-def cuts(draw, n_layers, most):
+def cuts(draw, n_layers, most, modes=tuple(RECOMPUTE)):
     """(partition, M, schedule, recompute) for a pipeline of so many layers with up to `most` micro-batches.
     """
     partition, n_microbatches = draw(compositions(n_layers)), draw(st.integers(1, most))
@@ -236,7 +236,7 @@ def cuts(draw, n_layers, most):
         partition,
         n_microbatches,
         draw(st.sampled_from(names_for_stages(len(partition), n_microbatches))),
-        draw(st.sampled_from(list(RECOMPUTE))),
+        draw(st.sampled_from(modes)),
     )
 
 

@@ -3,7 +3,9 @@
 s, b, h, a: positions, samples, features, heads. The papers count arrays of 16 bits, 2 bytes a number:
 
     s b (34 h + 5 a s)   kept for the backward: Korthikanti et al. 2022, arXiv 2205.05198, equation 1
-    32 s b h             of it for W: Qi et al. 2023, arXiv 2401.10241, table 1
+    34 s b h             where the attention's shares are made again: table 2 there, "selective"
+    2 s b h              where all is made again, from the input: "full"
+    32 s b h             of the first, for W: Qi et al. 2023, arXiv 2401.10241, table 1
 """
 
 import numpy as np
@@ -12,15 +14,18 @@ import pytest
 import minipipe as mp
 from minipipe.schedules import build
 
+CROSS_ENTROPY = mp.SoftmaxCrossEntropy()
 KEPT = ("stashed inputs", "caches")
 SIZES = [(s, b, h, a) for s in (3, 8) for b in (2, 5) for h, a in ((8, 2), (12, 3))]
 
 
-def kept_by_a_block(s, b, h, a, dtype=np.float16, **options):
+def kept_by_a_block(s, b, h, a, recompute="never", dtype=np.float16, **options):
     """{kind: bytes} that a stage of one block keeps after its F, and after its I with its dZ."""
     layers = [mp.TransformerBlock(h, a, **options) for _ in range(3)]
-    *_, stage, _ = mp.footprints(layers, mp.MeanSquaredError(), 3, (h, s), b, dtype=dtype, patterns=["FIW"])
-    return {kind: sum(kept.values()) for kind, (_, _, kept) in stage.actions["FIW"].items()}
+    layers = mp.recomputing(layers) if recompute == "selective" else layers
+    pattern = "FRIW" if recompute == "always" else "FIW"
+    *_, stage, _ = mp.footprints(layers, mp.MeanSquaredError(), 3, (h, s), b, dtype=dtype, patterns=[pattern])
+    return {kind: sum(kept.values()) for kind, (_, _, kept) in stage.actions[pattern].items()}
 
 
 @pytest.mark.parametrize("s, b, h, a", SIZES)
@@ -34,6 +39,95 @@ def test_a_block_keeps_what_is_published_after_F(s, b, h, a):
     published = s * b * (34 * h + 5 * a * s)
     ours = published - 2 * s * b * h - 3 * a * s * s * b + 4 * s * b
     assert kept_by_a_block(s, b, h, a)["F"] == ours == s * b * (32 * h + 2 * a * s) + 4 * s * b
+
+
+@pytest.mark.parametrize("s, b, h, a", SIZES)
+def test_a_block_keeps_what_is_published_with_selective_recomputation(s, b, h, a):
+    """Ours: 32 s b h + 4 s b bytes.
+
+    -2 s b h     no dropout here; the paper's two masks have a byte a number
+    -2 a s^2 b   against ours without: P, which is all that grows with s^2
+    +4 s b       of both LayerNorms, as above
+    """
+    ours = kept_by_a_block(s, b, h, a, "selective")
+    assert ours["F"] == 34 * s * b * h - 2 * s * b * h + 4 * s * b
+    assert ours["F"] == kept_by_a_block(s, b, h, a)["F"] - 2 * a * s * s * b
+    assert ours["I"] == kept_by_a_block(s, b, h, a)["I"]
+
+
+@pytest.mark.parametrize("s, b, h, a", SIZES)
+def test_a_block_keeps_its_input_where_all_is_recomputed(s, b, h, a):
+    """2 s b h, to the byte; after the R, what it would have kept all the time."""
+    ours = kept_by_a_block(s, b, h, a, "always")
+    assert ours["F"] == 2 * s * b * h
+    assert ours["R"] == kept_by_a_block(s, b, h, a)["F"]
+
+
+@pytest.mark.parametrize("s, b, h, a", SIZES)
+@pytest.mark.parametrize("recompute", ["never", "selective"])
+def test_a_mask_of_dropout_is_kept_in_the_data_s_own_numbers(s, b, h, a, recompute):
+    """4 s b h for the two, of 2 bytes a number, where the paper's masks take 2 s b h, of a byte each."""
+    with_masks = kept_by_a_block(s, b, h, a, recompute, dropout=0.5)["F"]
+    assert with_masks == kept_by_a_block(s, b, h, a, recompute)["F"] + 4 * s * b * h
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1", "interleaved", "chimera"])
+def test_the_bytes_of_selective_recomputation_are_foreseen_and_less(schedule):
+    """In a real run: the counted peaks are the footprints', and each device with blocks holds less."""
+    layers, loss, m = mp.models.transformer(11, 8, n_heads=4, n_layers=4, n_places=12), CROSS_ENTROPY, 3
+    tokens = np.random.default_rng(0).integers(0, 11, (12, 4 * m))
+    Y = mp.one_hot(tokens, 11, np.float32)
+    K, partition = (4, [2, 2, 2, 2]) if schedule != "interleaved" else (4, [3, 1, 1, 3])
+    peak = {}
+    for mode in ("never", "selective"):
+        pipe = mp.Pipeline(layers, loss, K, 4, schedule, mode, dtype=np.float32, partition=partition)
+        pipe.forward_backward(tokens, Y)
+        counted = layers if mode == "never" else mp.recomputing(layers)
+        sizes = mp.footprints(counted, loss, K, (12,), m, partition, np.float32)
+        peak[mode] = pipe.trace.peak_bytes()
+        assert mp.simulate(pipe.schedule, footprints=sizes).peak_bytes() == peak[mode]
+    assert max(peak["selective"]) < max(peak["never"])
+
+
+def test_what_fits_knows_selective_recomputation():
+    """Its peak and its makespan are those of a run; only where an attention is, and slower by K^T Q."""
+    layers = mp.models.transformer(11, 8, n_heads=4, n_layers=4, n_places=12)
+    found = {}
+    for mode in ("never", "selective"):
+        (found[mode],) = mp.what_fits(layers, CROSS_ENTROPY, (12,), 12, 1, [2], [4], ["zb-h1"], [mode])
+        fit = found[mode]
+        pipe = mp.Pipeline(
+            layers, CROSS_ENTROPY, 2, 4, fit.schedule, fit.recompute, dtype=np.float32,
+            partition=fit.partition, costs=fit.costs, accumulate=fit.accumulate,
+        )
+        tokens = np.random.default_rng(0).integers(0, 11, (12, 12))
+        pipe.forward_backward(tokens, mp.one_hot(tokens, 11, np.float32))
+        assert max(pipe.trace.peak_bytes()) == fit.peak_bytes and pipe.trace.makespan == fit.makespan
+    never, selective = found["never"].costs, found["selective"].costs
+    K_and_Q = 3 * 2 * 8 * 12 * 12  # samples, blocks, d T^2
+    assert selective.F == never.F and [b - a for a, b in zip(never.B, selective.B)] == [K_and_Q, K_and_Q]
+    assert selective.W == never.W == never.F  # the first half has it
+    assert found["selective"].peak_bytes < found["never"].peak_bytes
+    limit = (found["never"].peak_bytes + found["selective"].peak_bytes) // 2
+    (fit,) = mp.what_fits(layers, CROSS_ENTROPY, (12,), 12, limit, [2], [4], ["zb-h1"])
+    assert (fit.recompute, fit.fits) == ("selective", True)
+
+
+@pytest.mark.parametrize("ask", [
+    lambda layers: mp.Pipeline(layers, mp.MeanSquaredError(), 1, 1, recompute="selective"),
+    lambda layers: mp.what_fits(layers, mp.MeanSquaredError(), (2,), 8, 10**9, [1], recompute=["selective"]),
+    mp.recomputing,
+])
+def test_networks_without_attention_are_refused_in_words(ask):
+    words = "none of these 2 layers is or has a MultiHeadAttention, which selective recomputation is for"
+    with pytest.raises(ValueError, match=words):
+        ask([mp.Linear(2, 2), mp.ReLU()])
+
+
+def test_the_layers_that_were_handed_in_go_on_to_keep_their_shares():
+    layers = [mp.TransformerBlock(8, 2), mp.TransformerBlock(8, 2)]
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 1, recompute="selective")
+    assert [any(part.recomputes for part in mp.every_layer(of)) for of in (layers, pipe.layers)] == [0, 1]
 
 
 @pytest.mark.parametrize("dropout", [0, 0.5])

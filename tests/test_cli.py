@@ -13,6 +13,7 @@ import minipipe as mp
 from minipipe.cli import bench, benchmarks
 from minipipe.cli.fit import bytes_from
 from minipipe.cli.main import COMMANDS, command_line, main
+from minipipe.layers.recomputing import can_recompute
 from minipipe.schedules import BUILDERS, build, names_for_stages
 from minipipe.schedules.searching import Found
 from minipipe.verification.examples import EXAMPLES
@@ -59,9 +60,15 @@ def test_a_wrong_gradient_makes_the_main_job_say_so_and_fail(capsys, tmp_path, m
 
 def rows_hold(condition):
     """What `verify` says of one device and one micro-batch, if the rows of these examples hold alone."""
-    n_rows = len(names_for_stages(1, 1)) * len((False, True))
-    holding = sum(condition(example) for example in EXAMPLES)
-    return f"\n{n_rows * holding} of {n_rows * len(EXAMPLES)} runs hold"
+    n_names = len(names_for_stages(1, 1))
+    rows = {example.name: n_names * n_modes(example) for example in EXAMPLES}
+    holding = sum(rows[example.name] for example in EXAMPLES if condition(example))
+    return f"\n{holding} of {sum(rows.values())} runs hold"
+
+
+def n_modes(example):
+    """Never, always; and within attention, where that is."""
+    return 2 + can_recompute(example.layers)
 
 
 @pytest.mark.parametrize(
@@ -394,7 +401,7 @@ def test_verify_sums_up_each_schedule_and_shows_all_runs_if_asked(capsys, monkey
     monkeypatch.setattr("minipipe.cli.verify.SIZES", [(4, 3, 8)])
     monkeypatch.setattr("minipipe.cli.verify.BUILDERS", ["1f1b", "zb-v"])
     linear = [example for example in EXAMPLES if example.name.startswith("Linear")]
-    n_runs = len(EXAMPLES) * 2
+    n_runs = sum(map(n_modes, EXAMPLES))
     for options, n_rows in [([], 0), (["--all"], len(linear) * 2 * 2)]:
         status, out, _ = run(capsys, "verify", *options)
         rows = [line for line in out.splitlines() if " %" in line and line.startswith("Linear")]
@@ -412,10 +419,11 @@ def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
     monkeypatch.setattr("minipipe.cli.verify.BUILDERS", ["gpipe"])
     status, out, _ = run(capsys, "verify")
     # with BatchNorm, the reference has the same loss
-    holding = sum(example.has_batch_norm for example in EXAMPLES)
+    holding = sum(n_modes(example) for example in EXAMPLES if example.has_batch_norm)
+    n_runs = sum(map(n_modes, EXAMPLES))
     failing = [line for line in out.splitlines() if " NO " in line and not line.startswith("gpipe")]
-    assert len(failing) == 2 * (len(EXAMPLES) - holding) and "gpipe               14      NO" in out
-    assert status == 1 and f"{2 * holding} of {2 * len(EXAMPLES)} runs" in out
+    assert len(failing) == n_runs - holding and f"gpipe               {n_runs}      NO" in out
+    assert status == 1 and f"{holding} of {n_runs} runs" in out
 
 
 @pytest.mark.slow

@@ -26,7 +26,9 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.functions import leaves
 from minipipe.layers.layer import Layer
+from minipipe.layers.recomputing import can_recompute
 from minipipe.layers.through import backward_input_through, forward_through
+from minipipe.schedules import RECOMPUTE
 from minipipe.verification import equals_full_batch, equals_same_groups, same_bits, share_of_bound
 
 
@@ -165,7 +167,8 @@ def test_what_a_layer_hands_on_lies_in_one_piece_forward_and_backward(name):
 
 def drawn_pipeline(data, layers, loss, most):
     """A pipeline with a cut, M up to `most`, a schedule and recomputation drawn."""
-    partition, n_microbatches, schedule, recompute = data.draw(cuts(len(layers), most))
+    modes = RECOMPUTE if not can_recompute(layers) else (*RECOMPUTE, "selective")
+    partition, n_microbatches, schedule, recompute = data.draw(cuts(len(layers), most, tuple(modes)))
     return mp.Pipeline(layers, loss, len(partition), n_microbatches, schedule, recompute, partition=partition)
 
 
@@ -262,6 +265,30 @@ def test_attention_has_the_same_bits_in_any_cut(name, dtype, data, m):
     X, Y = tokens(m)
     layers = mp.Sequential(SEQUENCES[name], None, dtype=dtype).layers
     assert same_bits(drawn_pipeline(data, layers, mp.SoftmaxCrossEntropy(), m), X, Y.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_shares_that_attention_makes_again_have_the_same_bits_in_every_schedule(name, dtype):
+    """Selective recomputation, against runs that keep all; 5 samples in 3 ragged micro-batches."""
+    X, Y = tokens(5)
+    loss, layers = mp.SoftmaxCrossEntropy(), mp.Sequential(SEQUENCES[name], None, dtype=dtype).layers
+    reference = J_and_gradients(mp.Pipeline(layers, loss, 1, 3), X, Y.astype(dtype))
+    for partition, schedule, _ in list(every_setting(len(layers), 3))[::2]:
+        pipe = mp.Pipeline(layers, loss, len(partition), 3, schedule, "selective", partition=partition)
+        assert any(part.recomputes for stage in pipe.stages for part in stage.parts)
+        assert equal(J_and_gradients(pipe, X, Y.astype(dtype)), reference)
+
+
+def test_shares_that_attention_makes_again_have_the_same_bits_in_a_stream():
+    """PipeDream, where the weights of Q and K have changed since their forward."""
+    layers = [mp.Embedding(5, 4), mp.TransformerBlock(4, 2, 3, causal=True), mp.Linear(4, 5)]
+    weights = []
+    for mode in ("never", "selective"):
+        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 1, "pipedream", mode, optimizer=mp.SGD(0.1))
+        costs = pipe.train([tokens(m) for m in (3, 2, 4, 3)])
+        weights.append([np.asarray(costs), *leaves([(layer.W, layer.b) for layer in pipe.layers])])
+    assert equal(*weights)
 
 
 NORMALISED = [

@@ -14,7 +14,7 @@ from ..optimizers import SGD, Adam, RMSProp
 from ..papers import A100, H100, P100, TPU_V2, TPU_V3, V100
 from ..planning import PRECISIONS, what_fits
 from ..planning.fitting import DEVICES as TO_TRY
-from ..planning.fitting import MODES
+from ..planning.fitting import MODES, modes_for
 from ..schedules import BUILDERS
 from ..watching import say
 from ..sums import SUMS
@@ -86,9 +86,8 @@ def add_options(parser):
     parser.add_argument(
         "--recompute",
         nargs="+",
-        default=MODES,
         metavar="MODE",
-        help=f"out of {', '.join(MODES)} (default: all)",
+        help=f"out of {', '.join(MODES)} (default: all, the last one for networks with attention)",
     )
     parser.add_argument(
         "--optimizer", choices=OPTIMIZERS, default="rmsprop", help="whose state counts (default: %(default)s)"
@@ -118,13 +117,14 @@ def run(options):
     device, shape = DEVICES[options.device], input_shape_from(options)
     schedules = tuple(BUILDERS) if options.schedules == ["all"] else options.schedules
     of_network = describe(layers, shape)
+    modes = modes_for(layers) if options.recompute is None else options.recompute
     print(
         f"{options.model}: {len(layers)} layers, "
         f"{of_network.parameters:,} parameters, {of_network.macs:,} multiply-accumulates a sample\n"
         f"{options.batch} samples a mini-batch, "
         f"{options.device}, {text_of_bytes(limit)} a device, {options.optimizer}, "
         f"{options.precision}, {TEXTS[options.accumulate]}\n"
-        f"trying {len(schedules)} schedules with {len(options.recompute)} modes of recomputation "
+        f"trying {len(schedules)} schedules with {len(modes)} modes of recomputation "
         "for each number of devices\n",
         flush=True,
     )
@@ -134,7 +134,7 @@ def run(options):
     for K in [K for K in TO_TRY if K <= len(layers)] if options.devices is None else options.devices:
         found += what_fits(
             layers, SoftmaxCrossEntropy(), shape, options.batch, limit, [K], options.micro_batches, schedules,
-            options.recompute, seconds, link_from(options), optimizer=OPTIMIZERS[options.optimizer],
+            modes, seconds, link_from(options), optimizer=OPTIMIZERS[options.optimizer],
             accumulate=options.accumulate, precision=options.precision,
         )
         if len(found) == 1:

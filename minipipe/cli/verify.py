@@ -6,6 +6,7 @@ Each of these runs has a verdict for each strength of exactness, and each schedu
 from functools import partial
 from itertools import product
 
+from ..layers.recomputing import SELECTIVE, can_recompute
 from ..pipeline import Pipeline
 from ..schedules import BUILDERS, names_for_stages
 from ..verification.examples import EXAMPLES, verdicts
@@ -32,6 +33,7 @@ parameter.
 COLUMNS = "{:36}{:12}{:>3}{:>3}{:>3}  {:11}{:>5}{:>8}{:>6}{:>8}"
 OF_ALL = "{:16}{:>6}{:>8}{:>8}{:>8}{:>9}"
 
+MODES = "never", "always", SELECTIVE
 WORDS = {True: "yes", False: "NO", None: "-"}
 
 
@@ -65,12 +67,13 @@ def run(options):
 
 
 def _runs():
-    """[(example, name of a schedule, (K, M, m), whether to recompute)]"""
+    """[(example, name of a schedule, (K, M, m), mode of recomputation)]"""
     return [
-        (example, name, (K, M, m), recompute)
-        for example, name, (K, M, m), recompute in product(EXAMPLES, BUILDERS, SIZES, (False, True))
-        # where a micro-batch has one sample, batch norm has no variance
-        if name in names_for_stages(K, M) and not (M > m // 2 and example.has_batch_norm)
+        (example, name, (K, M, m), mode)
+        for example, name, (K, M, m), mode in product(EXAMPLES, BUILDERS, SIZES, MODES)
+        if name in names_for_stages(K, M)
+        and not (M > m // 2 and example.has_batch_norm)  # of one sample, batch norm has no variance
+        and (mode != SELECTIVE or can_recompute(example.layers))
     ]
 
 
@@ -78,7 +81,7 @@ def _row(network, schedule, K, M, m, recompute, found):
     """One line of the table. found: `Verdicts`."""
     words = [WORDS[verdict] for verdict in (found.exact, found.dyadic, found.bits)]
     bound = "-  " if found.share is None else f"{100 * found.share:.2f} %"
-    line = COLUMNS.format(network, schedule, K, M, m, "yes" if recompute else "no", *words, bound)
+    line = COLUMNS.format(network, schedule, K, M, m, recompute, *words, bound)
     return f"{line}  ragged" if m % M else line.rstrip()
 
 

@@ -15,6 +15,7 @@ from .layer import Layer, every_layer
 from .linear import Linear
 from .normalization import BatchNorm, GroupNorm, LayerNorm
 from .pooling import AvgPool1d, AvgPool2d, AvgPool3d, GlobalAvgPool, MaxPool1d, MaxPool2d, MaxPool3d
+from .recomputing import recomputing
 from .reshaping import Flatten, Pad, Reshape
 from .skips import Fork, Join
 from .transposed_convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
@@ -25,5 +26,5 @@ __all__ = [
     "Fork", "GELU", "GlobalAvgPool", "GroupNorm", "Join", "Layer", "LayerNorm", "LeakyReLU", "Linear",
     "MaxPool1d", "MaxPool2d", "MaxPool3d", "MultiHeadAttention", "Pad", "PositionalEmbedding", "ReLU",
     "Reshape", "Residual", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh", "TransformerBlock",
-    "every_layer", "he", "xavier",
+    "every_layer", "he", "recomputing", "xavier",
 ]

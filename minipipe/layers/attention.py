@@ -38,8 +38,10 @@ class MultiHeadAttention(Block):
         dQ = K dS / sqrt(d_h)             dK = Q dS^T / sqrt(d_h)
 
     and dA_prev = W_q^T dQ + W_k^T dK + W_v^T dV. Where P is 0, dS is 0: no derivative comes from the future.
+    P has T^2 numbers for each head of each sample. It is kept for the backward, or where the layer
+    `recomputes`, made from Q and K again.
 
-    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.
+    Sources: Vaswani et al. 2017, arXiv 1706.03762, section 3.2; Korthikanti et al. 2022, arXiv 2205.05198.
 
     >>> layer = MultiHeadAttention(4, n_heads=2, causal=True)
     >>> layer.initialize(np.random.default_rng(0))
@@ -48,6 +50,8 @@ class MultiHeadAttention(Block):
     >>> bool(abs(layer.forward(A_prev)[:, :2] - early).max() < 1e-15)  # 2 tells 0 and 1 nothing
     True
     """
+
+    recomputes = False
 
     def __init__(self, d, n_heads, causal=False):
         d, n_heads = whole_number("d", d, 1), whole_number("n_heads", n_heads, 1)
@@ -60,16 +64,14 @@ class MultiHeadAttention(Block):
         self.output_shape(A_prev.shape)
         *inputs, output = self.layers
         Q, K, V = (self._by_head(layer.forward(A_prev)) for layer in inputs)
-        S = np.swapaxes(K, 2, 3) @ Q
-        S *= self._scale(Q)
-        finite(self, S, "the product of its keys and queries")
-        P = self._shares(S)
-        self.kept = Q, K, V, P
+        P = self._shares(Q, K)
+        self.kept = Q, K, V, None if self.recomputes else P
         return output.forward(self._joined(V @ P))
 
     def derivatives(self, dZ):
         *inputs, output = self.layers
         Q, K, V, P = self.kept
+        P = self._shares(Q, K) if P is None else P
         dO = self._by_head(output.backward_input(dZ))
         dS = np.swapaxes(V, 2, 3) @ dO  # dP as yet
         dS -= (dS * P).sum(axis=2, keepdims=True)
@@ -92,12 +94,15 @@ class MultiHeadAttention(Block):
     def _scale(self, Q):
         return constant(1 / math.sqrt(self.d // self.n_heads), Q)
 
-    def _shares(self, S):
+    def _shares(self, Q, K):
         """P, the softmax of S's columns, made in place of S.
 
         What the causal mask hides is made the smallest number of its column first, so that it cannot be
         the largest.
         """
+        S = np.swapaxes(K, 2, 3) @ Q
+        S *= self._scale(Q)
+        finite(self, S, "the product of its keys and queries")
         if self.causal:
             positions = np.arange(S.shape[2])
             visible = positions[:, None] <= positions  # row j, column t: j <= t
@@ -120,6 +125,11 @@ class MultiHeadAttention(Block):
         """4 d^2 for each position, and 2 d for each pair of positions, hidden ones included."""
         _, T, m = shape
         return (4 * self.d**2 * T + 2 * self.d * T**2) * m
+
+    def macs_again(self, shape):
+        """Those of K^T Q, if it recomputes."""
+        _, T, m = shape
+        return self.d * T**2 * m if self.recomputes else 0
 
 
 class TransformerBlock(Chain):

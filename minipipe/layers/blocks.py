@@ -13,7 +13,7 @@ from .through import forward_through, in_one_piece, put_aside, weight_gradients
 class Block(Layer):
     """A layer made of `layers`. Its W, b, dW and db are tuples with one entry for each of them.
 
-    A subclass writes `output_shape`, `macs`, and
+    A subclass writes `output_shape`, `macs`, `macs_again` if its layers may recompute, and
 
         through(A_prev)     its forward; what it keeps for itself, never None, lies in `kept`
         derivatives(dZ)     dA_prev, and the derivative by the output of each of the layers
@@ -143,11 +143,16 @@ class Chain(Block):
         return shape
 
     def macs(self, shape):
-        total = 0
+        return sum(layer.macs(shape) for layer, shape in self._with_shapes(shape))
+
+    def macs_again(self, shape):
+        return sum(layer.macs_again(shape) for layer, shape in self._with_shapes(shape))
+
+    def _with_shapes(self, shape):
+        """Each layer, and the shape that it gets."""
         for layer in self.layers:
-            total += layer.macs(shape)
+            yield layer, shape
             shape = layer.output_shape(shape)
-        return total
 
 
 class Branches(Block):
@@ -182,6 +187,9 @@ class Branches(Block):
 
     def macs(self, shape):
         return sum(branch.macs(shape) for branch in self.layers)
+
+    def macs_again(self, shape):
+        return sum(branch.macs_again(shape) for branch in self.layers)
 
     def argument(self, name):
         return [list(branch.layers) for branch in self.layers]

@@ -33,9 +33,9 @@ class Layer:
     `W` and `b` are None in a layer without parameters, and `dW` and `db` then are None too. A layer made of
     `layers` has tuples of theirs instead.
 
-    Without any number being computed, three methods tell what a forward will do: `output_shape(shape)`,
-    `parameter_shapes()` and `macs(shape)`. Where A_prev or A is a pair of arrays, so is its shape,
-    and its derivative.
+    Without any number being computed, methods tell what a forward will do: `output_shape(shape)`,
+    `parameter_shapes()` and `macs(shape)`; and `macs_again(shape)`, what its backward will recompute. Where
+    A_prev or A is a pair of arrays, so is its shape, and its derivative.
 
     Before a forward, a network says whether it is in `training`, after how many updates (`step`), and which
     position in the mini-batch the first sample of A_prev has (`first_sample`).
@@ -53,6 +53,7 @@ class Layer:
     statistics = None    # what a forward in training has counted, for `commit` at the end of the mini-batch
     training, step, first_sample = True, 0, 0
     index = None         # in its network's list, as errors name it; layers within a layer have its own
+    recomputes = None    # whether its backward makes a part of the cache again; None: it cannot
     can_overflow = True  # whether finite numbers may become too large in a forward
 
     def initialize(self, rng, dtype=np.float64):
@@ -98,6 +99,10 @@ class Layer:
 
         Elementwise work is not counted.
         """
+        return 0
+
+    def macs_again(self, shape):
+        """Those that its backward makes again, where the layer `recomputes` a part of its cache."""
         return 0
 
     def copy(self, convert=lambda array: array.copy()):

@@ -8,6 +8,7 @@ from ..checks import whole_number
 from ..cluster import Link
 from ..collectives import OWNERS
 from ..layers.layer import finite
+from ..layers.recomputing import SELECTIVE, recomputing
 from ..network import Network, check_finite_run
 from ..optimizers import checked_optimizer
 from ..partitioning.partition import counts_of, cut
@@ -37,7 +38,8 @@ class Pipeline(Network):
     recompute: True or "always", keep only each stage's input and compute its forward again before the
         backward; "except_last", for all but the last micro-batch; "sqrt", always, but keep an input for
         every sqrt(L) of a stage's L layers: each stage then becomes about sqrt(L) stages on one device,
-        which share its costs.
+        which share its costs; "selective", only the shares within attention, see `recomputing`: the order
+        stays as it is, and the costs of B, or I, are yours to raise.
     partition: a list with the number of layers of each stage; left out, as equal as can be; "parameters", or
         "macs", "bytes", "time" or a function, to balance that, see `partition`.
     sample: a micro-batch (X, Y), for all of these but "parameters".
@@ -89,6 +91,8 @@ class Pipeline(Network):
     ):
         n_stages = whole_number("n_stages", n_stages)
         n_microbatches = whole_number("n_microbatches", n_microbatches)
+        if recompute == SELECTIVE:
+            layers, recompute = recomputing(layers), "never"
         super().__init__(layers, loss, seed, dtype)
         checked_costs(costs)
         counts = counts_of(partition, self.layers, n_stages, sample, loss)

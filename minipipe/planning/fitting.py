@@ -10,6 +10,7 @@ import numpy as np
 from ..cluster import Link
 from ..checks import bytes_of_memory, chosen, listed, whole_number
 from ..layers.layer import checked_layers
+from ..layers.recomputing import SELECTIVE, can_recompute, recomputing
 from ..partitioning import costs_of_layers, loads, min_max
 from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
 from ..schedules import BUILDERS, RECOMPUTE, Costs, Schedule, build, with_recompute
@@ -18,7 +19,7 @@ from .foresight import patterns_of
 from .simulation import simulate
 from .without_numbers import WithoutNumbers
 
-MODES = (*RECOMPUTE, EVERY_SQRT)
+MODES = (*RECOMPUTE, EVERY_SQRT, SELECTIVE)
 DEVICES = (1, 2, 4, 8)
 MOST_MICROBATCHES = 64
 
@@ -54,7 +55,7 @@ class Setting(NamedTuple):
 
 def what_fits(
     layers, loss, input_shape, batch_size, memory_limit,
-    n_devices=None, n_microbatches=None, schedules=tuple(BUILDERS), recompute=MODES,
+    n_devices=None, n_microbatches=None, schedules=tuple(BUILDERS), recompute=None,
     seconds=float, link=Link(), partition="macs", dtype=np.float32, optimizer=None,
     accumulate="running", precision=None,
 ):
@@ -70,9 +71,10 @@ def what_fits(
     n_devices: the numbers to try; left out, 1, 2, 4 and 8, if there are as many layers.
     n_microbatches: the numbers to try, which divide the batch_size; left out, all powers of two that do, up
         to 64, and leave a batch norm its two samples.
-    schedules, recompute: the names to try.
+    schedules, recompute: the names to try; left out, all, "selective" only for networks with attention.
     seconds: a function (multiply-accumulates) -> time of a forward, such as `papers.TPU_V3.seconds`; a
-        backward takes two forwards, its halves one each. Left out, time is in multiply-accumulates.
+        backward takes two forwards, its halves one each, and with "selective", what it computes again.
+        Left out, time is in multiply-accumulates.
     link: between any two devices.
     partition: what the stages are balanced by, as for `partition`.
     dtype, optimizer: as for `footprints`, which counts the bytes: of the arrays that are held between
@@ -110,39 +112,51 @@ def what_fits(
         n_devices = [K for K in DEVICES if K <= len(layers)]
     n_devices = [_checked_devices(K, len(layers)) for K in listed("n_devices", n_devices)]
     schedules = chosen("schedules", schedules, BUILDERS)
-    recompute = chosen("recompute", recompute, MODES)
+    recompute = modes_for(layers) if recompute is None else chosen("recompute", recompute, MODES)
     if not callable(seconds):
         raise ValueError(f"seconds={seconds!r} must be a function (multiply-accumulates) -> time")
     memory_limit = bytes_of_memory(memory_limit)
-    network = _Network(
-        WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision),
-        costs_of_layers(layers, partition, input_shape), seconds, link,
-    )
+    of_layers = costs_of_layers(layers, partition, input_shape)
+
+    def network(layers, modes):
+        counted = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision)
+        return _Network(counted, modes, of_layers, seconds, link)
+
+    networks = [network(layers, [mode for mode in recompute if mode != SELECTIVE])]
+    if SELECTIVE in recompute:
+        networks.append(network(recomputing(layers), [SELECTIVE]))
     if n_microbatches is None and batch_size > 1:
-        sizes = [(M, m) for M, m in sizes if m > 1 or network.takes_single_samples()]
+        sizes = [(M, m) for M, m in sizes if m > 1 or networks[0].takes_single_samples()]
     found = []
     for K in n_devices:
         choices = []
         for (M, m), name in with_progress(list(product(sizes, schedules)), f"kinds of runs on {K} devices"):
-            choices += network.choices(K, M, m, name, recompute)
+            choices += [choice for of_modes in networks for choice in of_modes.choices(K, M, m, name)]
         if not choices:
             raise ValueError(
                 f"none of the schedules {', '.join(schedules)} exists for {K} devices, {len(layers)} layers "
                 f"and any of {', '.join(str(M) for M, _ in sizes)} micro-batches: try others"
             )
-        found.append(_best(network, choices, memory_limit))
+        found.append(_best(choices, memory_limit))
     return found
+
+
+def modes_for(layers):
+    """The names of the modes of recomputation that a network with these layers can have."""
+    return [mode for mode in MODES if mode != SELECTIVE or can_recompute(layers)]
 
 
 class _Choice(NamedTuple):
     """A setting, without its bytes, and the schedule that it leads to.
 
+    network: the `_Network`, which counts them.
     m: the samples of a micro-batch.
     counts, costs: the number of layers and the costs of the schedule's stages, which are more than the
         setting's if these are recomputed in segments.
     """
 
     setting: Setting
+    network: object
     m: int
     schedule: Schedule
     counts: list
@@ -150,17 +164,19 @@ class _Choice(NamedTuple):
 
 
 class _Network:
-    """What all settings have in common.
+    """What all settings have in common, but for those of "selective", whose layers keep less.
 
     network: the layers `WithoutNumbers`.
+    modes: of recomputation, by name.
     sizes: of each layer, what the stages are balanced by.
     seconds, link: as for `what_fits`.
     """
 
-    def __init__(self, network, sizes, seconds, link):
-        self.network, self.sizes, self.seconds, self.link = network, sizes, seconds, link
+    def __init__(self, network, modes, sizes, seconds, link):
+        self.network, self.modes, self.sizes, self.seconds, self.link = network, modes, sizes, seconds, link
         rows = network.description.rows
         self.macs, self.n_bytes = [row.macs for row in rows], [row.n_bytes for row in rows]
+        self.macs_again = [row.macs_again for row in rows]
         pairs = any(isinstance(part, tuple) for row in rows for part in row.output_shape)  # Forks among them
         self.sends_more = pairs or any(layer.tie for layer in network.layers)
 
@@ -175,7 +191,7 @@ class _Network:
             return False
         return True
 
-    def choices(self, K, M, m, name, modes):
+    def choices(self, K, M, m, name):
         """A `_Choice` for each mode of recomputation, if the schedule exists for these sizes."""
         try:
             whole = build(name, K, M)
@@ -183,16 +199,16 @@ class _Network:
         except ValueError:
             return []
         costs, choices = self._costs(counts, m), []
-        for mode in modes:
+        for mode in self.modes:
             if mode == EVERY_SQRT:
                 stages = every_sqrt(whole, counts, costs)
             else:
-                stages = with_recompute(whole, mode), counts, costs
+                stages = with_recompute(whole, "never" if mode == SELECTIVE else mode), counts, costs
             counted = self.network.accumulate, self.network.precision.name
             setting = Setting(
                 K, M, name, mode, counts, costs, self._makespan(m, *stages), None, None, None, *counted
             )
-            choices.append(_Choice(setting, m, *stages))
+            choices.append(_Choice(setting, self, m, *stages))
         return choices
 
     def peak_bytes(self, choice):
@@ -224,20 +240,22 @@ class _Network:
         """Those of each stage for a micro-batch of m samples."""
         F = [self.seconds(m * max(macs, 1)) for macs in loads(self.macs, counts)]
         Costs(F=F).table([1] * len(F))  # checked before they are doubled
+        again = [self.seconds(m * macs) if macs else 0 for macs in loads(self.macs_again, counts)]
         message_bytes = [m * self.n_bytes[end - 1] for end in accumulate(counts)]
-        return Costs(F=F, B=[2 * f for f in F], message_bytes=message_bytes)
+        B = [2 * f + more for f, more in zip(F, again)]
+        return Costs(F=F, B=B, W=F, message_bytes=message_bytes)
 
 
-def _best(network, choices, memory_limit):
+def _best(choices, memory_limit):
     """The fastest `Setting` that fits, or the one with the lowest peak."""
     best = None  # the one with the lowest peak so far; once it fits, nothing slower is of interest
     choices = sorted(choices, key=_rounded_makespan)
     for _, equally_fast in groupby(choices, key=_rounded_makespan):
         for choice in equally_fast:
-            peak = network.peak_bytes(choice)
+            peak = choice.network.peak_bytes(choice)
             if best is None or peak < best.peak_bytes:
                 best = choice.setting._replace(peak_bytes=peak, fits=bool(peak <= memory_limit))
-                inside = partial(network.inside_bytes, choice)
+                inside = partial(choice.network.inside_bytes, choice)
         if best.fits:
             break
     return best._replace(inside_bytes=inside())

@@ -31,7 +31,8 @@ def with_recompute(schedule, mode="always"):
     if mode not in tuple(RECOMPUTE):
         modes = ", ".join(map(repr, RECOMPUTE))
         raise ValueError(
-            f"recompute={mode!r} must be one of {modes}, True or False; or 'sqrt', for a Pipeline"
+            f"recompute={mode!r} must be one of {modes}, True or False; "
+            "or 'sqrt' or 'selective', for a Pipeline"
         )
     if mode == "never":
         return schedule

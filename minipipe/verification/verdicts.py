@@ -32,7 +32,7 @@ def equals_same_groups(pipe, X, Y):
     `equals_full_batch` must, and for networks with BatchNorm, too.
     """
     X, Y = pipe.checked_batch(X, Y)
-    reference = Sequential(pipe.layers, pipe.loss)
+    reference = _like(pipe, Sequential(pipe.layers, pipe.loss))
     with computing():
         J, of_parts = _part_by_part(pipe, reference.layers, X, Y)
     sums = [[sum_in_order(terms) for terms in zip(*of_layer)] for of_layer in zip(*of_parts)]
@@ -81,8 +81,11 @@ def share_of_bound(pipe, X, Y):
 
 
 def _like(pipe, network):
-    """`network`, at the same step as `pipe`, so that what is random in it is the same."""
+    """`network`, which recomputes nothing, at the same step as `pipe`: what is random in it is the same."""
     network.n_steps = pipe.n_steps
+    for layer in every_layer(network.layers):
+        if layer.recomputes:
+            layer.recomputes = False
     return network
 
 
