@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 12, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebook 14, and what their checkers say to typical wrong answers."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def kept(pipedream, vertical, two):
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("12")
+notebook = solutions("14")
 
 SOLUTIONS = [
     (check_version_used, notebook.version_used),

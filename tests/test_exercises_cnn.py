@@ -1,5 +1,5 @@
-"""Solutions of the exercises in notebook 06, what their checkers say to typical wrong answers, and its
-pictures.
+"""Solutions of the exercises in notebooks 07 and 08, what their checkers say to typical wrong answers, and
+their pictures.
 """
 
 from math import prod
@@ -20,11 +20,11 @@ CHECKERS = [check_max_pool_backward, check_average_pool_backward, check_backward
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("06")
+notebook, in_a_pipeline = solutions("07"), solutions("08")
 max_pool_backward = notebook.max_pool_backward
 average_pool_backward = notebook.average_pool_backward
 backward_by_forward = notebook.backward_by_forward
-n_parameters = notebook.n_parameters
+n_parameters = in_a_pipeline.n_parameters
 
 
 def windows(shape, size, stride):

@@ -1,5 +1,5 @@
-"""Solutions of the exercises in notebook 05, what their checkers say to typical wrong answers, and its
-pictures.
+"""Solutions of the exercises in notebooks 05 and 06, what their checkers say to typical wrong answers, and
+their pictures.
 """
 
 from fractions import Fraction
@@ -19,10 +19,10 @@ CHECKERS = [check_length, check_backward, check_matrix, check_receptive_field]
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("05")
+notebook, in_two_dimensions = solutions("05"), solutions("06")
 length = notebook.length
 backward = notebook.conv_backward
-matrix = notebook.matrix
+matrix = in_two_dimensions.matrix
 receptive_field = notebook.receptive_field
 
 

@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 13, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebook 15, and what their checkers say to typical wrong answers."""
 
 import itertools
 from fractions import Fraction
@@ -16,7 +16,7 @@ CHECKERS = [check_possible, check_makespan, check_shifted]
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("13")
+notebook = solutions("15")
 greedy = notebook.possible
 pace = notebook.makespan
 

@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 15, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebook 17, and what their checkers say to typical wrong answers."""
 
 from fractions import Fraction
 from math import ceil, floor
@@ -14,7 +14,7 @@ CHECKERS = [check_memory, check_relative, check_fewest]
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("15")
+notebook = solutions("17")
 
 
 def parameters(L, d, V, s, of_a_block=13):

@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 14, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebook 16, and what their checkers say to typical wrong answers."""
 
 from fractions import Fraction
 from math import sqrt
@@ -14,7 +14,7 @@ CHECKERS = [check_peak, check_segments, check_held]
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("14")
+notebook = solutions("16")
 peak = notebook.peak
 held = notebook.held
 

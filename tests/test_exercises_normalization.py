@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 07, what their checkers say to typical wrong answers, and its
+"""Solutions of the exercises in notebook 09, what their checkers say to typical wrong answers, and its
 pictures.
 """
 
@@ -20,7 +20,7 @@ CHECKERS = [check_put_together, check_running, check_dropout]
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("07")
+notebook = solutions("09")
 put_together = notebook.put_together
 update_running = notebook.update_running
 dropout = notebook.dropout

@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 08, what their checkers say to typical wrong answers, and its
+"""Solutions of the exercises in notebook 10, what their checkers say to typical wrong answers, and its
 pictures.
 """
 
@@ -18,7 +18,7 @@ CHECKERS = [check_shares, check_tied_gradient, check_parameters]
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("08")
+notebook = solutions("10")
 shares = notebook.shares
 tied_gradient = notebook.tied_gradient
 parameters = notebook.parameters

@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebooks 09 and 11, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebooks 11 and 13, and what their checkers say to typical wrong answers."""
 
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ CHECKERS = [check_zb_h1, check_choose, check_which, check_hidden, check_blocking
 
 # ---------------------------------------------------------------- solutions
 
-zoo_notebook, links_notebook = solutions("09"), solutions("11")
+zoo_notebook, links_notebook = solutions("11"), solutions("13")
 
 
 def fits(runs, limit):

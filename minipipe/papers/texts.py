@@ -1,6 +1,6 @@
 """The tables as text, each published number beside the one of this package.
 
-`minipipe papers` and notebook 15 print them.
+`minipipe papers` and notebook 17 print them.
 """
 
 GIB = 2 ** 30

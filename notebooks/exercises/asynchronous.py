@@ -1,4 +1,4 @@
-"""Checkers for notebook 12, asynchronous pipelines."""
+"""Checkers for notebook 14, asynchronous pipelines."""
 
 from minipipe.schedules import ASYNCHRONOUS, peak_versions, pipedream
 from . import called, judged, numbers, same

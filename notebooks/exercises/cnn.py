@@ -1,4 +1,4 @@
-"""Checkers for notebook 06, convolutional networks backward."""
+"""Checkers for notebooks 07 and 08, convolutional networks."""
 
 import math
 

@@ -1,5 +1,5 @@
-"""Pictures for notebook 06: drawings that would be too long for a cell. Each draws into the matplotlib axes
-`ax`.
+"""Pictures for notebooks 07 and 08: drawings that would be too long for a cell. Each draws into the
+matplotlib axes `ax`.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Checkers for notebook 05, convolution."""
+"""Checkers for notebooks 05 and 06, convolution."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Checkers for notebook 13, where to cut a network."""
+"""Checkers for notebook 15, where to cut a network."""
 
 from numbers import Integral
 

@@ -1,4 +1,4 @@
-"""Checkers for notebook 10, schedules of one's own."""
+"""Checkers for notebook 12, schedules of one's own."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Checkers for notebook 11, slow links."""
+"""Checkers for notebook 13, slow links."""
 
 from fractions import Fraction
 from functools import cache

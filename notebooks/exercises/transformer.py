@@ -1,4 +1,4 @@
-"""Checkers for notebook 08, a Transformer."""
+"""Checkers for notebook 10, a Transformer."""
 
 import math
 
@@ -176,7 +176,7 @@ def _wrong_tied(dW, tokens, dE, A, dZ):
 
 
 def check_parameters(parameters):
-    """Judge `parameters(V, d, n_blocks, T)`: how many numbers the model of notebook 08 learns, with a tied W.
+    """Judge `parameters(V, d, n_blocks, T)`: how many numbers the model of notebook 10 learns, with a tied W.
 
     >>> check_parameters(lambda V, d, n_blocks, T: n_blocks * (12 * d**2 + 13 * d))
     'Those are the blocks alone: the embeddings, the last LayerNorm and the last b are missing.'
