@@ -288,7 +288,7 @@ def test_labels_may_be_anything():
     trace = Cluster([left(), right()], duration=lambda label: ticks.get(str(label), 2)).run()
     assert trace.explain(1).table() == {0: {"wait": 3}, 1: {"wait": 1}}
     assert trace.explain().describe(trace.idle[0]) == (
-        "device 1 waits 1 ticks, from 1 to 2, for x from device 0: wait 1 (device 0: ['no', 'hash'])"
+        "device 1 waits 1 tick, from 1 to 2, for x from device 0: wait 1 (device 0: ['no', 'hash'])"
     )
     assert describe_path(trace.critical_path()) == (
         "device 0  ['no', 'hash']  0 to 2\ndevice 1  b               2 to 5\nwork 5 + links 0 = 5 ticks"

@@ -2,6 +2,8 @@
 
 import _thread
 import json
+import re
+import threading
 import time
 from functools import partial
 
@@ -11,14 +13,16 @@ from hypothesis import given, settings
 from random_programs import settings_of_runs
 
 import minipipe as mp
-from minipipe.cluster import ANY, Compute, DeadlockError, Link, Receive, Send
+from minipipe import plots
+from minipipe.cluster import ANY, Compute, DeadlockError, Link, Receive, Send, Trace, describe_path
+from minipipe.cluster.record import Record
 from minipipe.engines import Threads
 from minipipe.engines.threads import OVERHEAD
 from minipipe.functions import leaves
 from minipipe.pipeline.program import programs_of, without_numbers
 from minipipe.pipeline.wires import Wires
 from minipipe.schedules import (
-    ASYNCHRONOUS, RECOMPUTE, build, in_copies, names_for, names_for_stages, peak_microbatches,
+    ASYNCHRONOUS, RECOMPUTE, Action, build, in_copies, names_for, names_for_stages, peak_microbatches,
     with_all_reduce, with_updates,
 )
 
@@ -181,7 +185,92 @@ def test_a_measured_trace_is_drawn_written_and_explained(tmp_path):
     assert 0 < trace.makespan < 60 and 0 < trace.bubble("total") < 1
 
 
+def test_a_measured_run_says_seconds_everywhere(tmp_path):
+    """No reader calls them ticks: text, pictures, explanation, critical path, page, Chrome's trace."""
+    simulated, measured = pair(4, 8, "1f1b")
+    X, Y = mini_batch(19)
+    for pipe in (simulated, measured):
+        pipe.forward_backward(X, Y)
+    trace, ticked = measured.trace, simulated.trace
+    assert (trace.unit, ticked.unit) == ("seconds", "ticks")
+    words = repr(trace), str(trace.explain()), repr(trace.explain()), describe_path(
+        trace.critical_path(), unit=trace.unit
+    )
+    assert all("seconds" in text and "tick" not in text for text in words)
+    assert trace.plot().get_xlabel() == "time (seconds)" and ticked.plot().get_xlabel() == "time (ticks)"
+    assert plots.alive(trace).get_xlabel() == "time (seconds)"
+    page = trace.to_html()
+    data = re.search(r'<script id="data" type="application/json">(.*)</script>', page)[1]
+    shown = json.loads(data)
+    assert shown["time"] == "second" and all("tick" not in span[-1] for span in shown["spans"])
+    assert f"over {trace.makespan:.6g} seconds" in page and "idle ticks" not in page
+    chrome = trace.to_chrome_trace()
+    assert chrome["otherData"]["second"] == "1 s"
+    ends = [event["ts"] + event["dur"] for event in chrome["traceEvents"] if event["ph"] == "X"]
+    assert max(ends) == pytest.approx(1e6 * max(span.end for span in trace.spans))
+    with pytest.raises(ValueError, match="measured in seconds: leave tick='1 ms' out"):
+        trace.to_chrome_trace(tick="1 ms")
+    with pytest.raises(ValueError, match="measured in seconds"):
+        plots.chrome_trace({"counted": ticked, "measured": trace}, tick="1 ms")
+
+
+def measured_trace(spans, n_devices=1):
+    record = Record([(device, "compute") for device in range(n_devices)], [1] * n_devices, "seconds")
+    for device, label, start, end in spans:
+        record.spans += (device, label, start, end)
+    record.finished = [max(end for *_, end in spans)] * n_devices
+    return Trace(record)
+
+
+def test_a_measured_timeline_takes_one_block_and_its_times_are_rounded():
+    """A box without room for its name has the letter of its kind; what is too short is left out."""
+    F, B = Action("F", 0, 12), Action("B", 0, 12)
+    trace = measured_trace([(0, OVERHEAD, 0, 0.001), (0, F, 0.001, 0.0031), (0, B, 0.0031, 0.0032),
+                            (0, B, 0.005, 0.0101)])
+    assert plots.text(trace, width=20).splitlines() == [
+        "ms        0    2.5  5    7.5  10", "device 0  ::F12-....B12-------"
+    ]
+    assert plots.text(trace, width=10).splitlines()[1] == "device 0  :F-..B12--"
+    for makespan in (3e-7, 0.0123, 1, 7, 4000):
+        trace = measured_trace([(0, F, 0, makespan)])
+        ruler, row = plots.text(trace).splitlines()
+        assert len(row) == 110 and 3 <= len(ruler.split()) <= 8
+
+
+def test_a_simulation_and_a_measured_run_share_one_axis_in_seconds():
+    simulated = mp.simulate(build("gpipe", 2, 2), mp.Costs(F=0.25, B=0.5))
+    measured = measured_trace([(0, Action("F", 0, 0), 0, 1.5), (1, Action("F", 1, 0), 1, 3.5)], 2)
+    figure = plots.compare(simulated, measured)
+    assert [ax.get_xlim() for ax in figure.axes] == [(0, 3.5)] * 2
+    assert [ax.get_xlabel() for ax in figure.axes] == ["", "time (seconds)"]
+    titles = [ax.get_title("left") for ax in figure.axes]
+    assert titles[0].startswith("simulated: 2.25 seconds") and titles[1].startswith("measured: 3.5 seconds")
+    figure = plots.compare({"GPipe": simulated}, measured)
+    assert figure.axes[0].get_title("left").startswith("GPipe: 2.25 seconds")
+
+
 # What goes wrong
+
+
+def test_who_waits_too_long_for_work_that_does_not_end_is_named(monkeypatch):
+    monkeypatch.setenv("MINIPIPE_PATIENCE", "0.3")
+    end = threading.Event()
+
+    def busy():
+        yield Compute("endless work", end.wait)
+
+    threads = Threads([waits_for("news", 1), busy()])
+    words = "device 0 waits for news from device 1, device 1 works on endless work: for more than 0.3 seconds"
+    with pytest.raises(TimeoutError, match=words):
+        threads.run()
+    end.set()
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan"])
+def test_seconds_of_patience_are_a_number_above_0(monkeypatch, text):
+    monkeypatch.setenv("MINIPIPE_PATIENCE", text)
+    with pytest.raises(ValueError, match=f"MINIPIPE_PATIENCE='{text}' must be seconds, a number above 0"):
+        Threads([sends("a", 0)])
 
 
 def test_an_exception_in_one_program_ends_all_and_is_raised():

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ..cluster import BUBBLES, ticks
+from ..cluster import BUBBLES, duration
 from ..plots import text
 from ..plots.canvas import new_figure
 from ..plots.timeline import timeline_figure
@@ -19,7 +19,7 @@ def title_of(schedule):
 
 def print_trace(trace):
     """The timeline in characters, and what can be counted in it."""
-    print(f"{text(trace)}\n\nmakespan                                {ticks(trace.makespan)} ticks")
+    print(f"{text(trace)}\n\nmakespan                                {duration(trace.makespan, trace.unit)}")
     for of, words in BUBBLES.items():
         print(f"{f'bubble, {words}':40}{100 * trace.bubble(of):.2f} %")
     print(f"peak micro-batches per device           {' '.join(map(str, peak_microbatches(trace)))}")

@@ -4,13 +4,14 @@ Where to read: `requests` is what a program can ask for, `examples` has four pro
 `mail` hands their messages over, and `trace` is what has happened.
 """
 
-from .critical_path import Step, critical_path, describe_path, ticks
+from .critical_path import Step, critical_path, describe_path, duration, ticks
 from .devices import COMPUTE, lane_name
 from .engine import Cluster
 from .errors import DeadlockError, MemoryLimitError
 from .explanation import Explanation, IdlePart, explain
 from .links import Link, Port, checked_ports, links_between, ports
 from .memory import Buffers, Bytes, Counted, bytes_by_kind, own
+from .record import SECONDS, TICKS
 from .requests import ANY, Compute, Label, Receive, Send
 from .spans import Idle, Message, Span
 from .trace import BUBBLES, Trace
@@ -18,6 +19,6 @@ from .trace import BUBBLES, Trace
 __all__ = [
     "ANY", "BUBBLES", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",
     "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "Port", "Receive",
-    "Send", "Span", "Step", "Trace", "bytes_by_kind", "checked_ports", "critical_path", "describe_path",
-    "explain", "lane_name", "links_between", "own", "ports", "ticks",
+    "SECONDS", "Send", "Span", "Step", "TICKS", "Trace", "bytes_by_kind", "checked_ports", "critical_path",
+    "describe_path", "duration", "explain", "lane_name", "links_between", "own", "ports", "ticks",
 ]

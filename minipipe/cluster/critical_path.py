@@ -4,6 +4,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from .devices import lane_name
+from .record import TICKS
 from .spans import Message, Span
 
 
@@ -76,11 +77,12 @@ def _released_by(trace, idle):
     return trace.asked[message][1:] if idle.reason == "rendezvous" else message
 
 
-def describe_path(path, most=6):
+def describe_path(path, most=6, unit=TICKS):
     """The path in words: a line for each stay on a device and each message that takes time, and the sums.
 
-    path: what `critical_path` has returned. most: a stay of more spans than that is shortened to its first
-        and last ones.
+    path: what `critical_path` has returned.
+    most: a stay of more spans than that is shortened to its first and last ones.
+    unit: that of the trace.
     """
     rows = []
     for where, steps in groupby((step for step in path if step.end > step.start), key=_where):
@@ -94,7 +96,7 @@ def describe_path(path, most=6):
     work = sum(step.end - step.start for step in path if type(step.what) is Span)
     links = sum(step.end - step.start for step in path if type(step.what) is Message)
     lines = [f"{where:{widths[0]}}  {names:{widths[1]}}  {when}" for where, names, when in rows]
-    return "\n".join([*lines, f"work {ticks(work)} + links {ticks(links)} = {ticks(work + links)} ticks"])
+    return "\n".join([*lines, f"work {ticks(work)} + links {ticks(links)} = {ticks(work + links)} {unit}"])
 
 
 def _where(step):
@@ -106,3 +108,12 @@ def _where(step):
 def ticks(number):
     """A number of ticks for a reader: fractions as they are, floats with six digits."""
     return f"{number:.6g}" if isinstance(number, float) else str(number)
+
+
+def duration(number, unit):
+    """A time with its unit.
+
+    >>> duration(1, "ticks"), duration(0.00123456789, "seconds")
+    ('1 tick', '0.00123457 seconds')
+    """
+    return f"{ticks(number)} {unit[:-1] if number == 1 else unit}"

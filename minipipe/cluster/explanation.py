@@ -40,9 +40,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from .critical_path import ticks
+from .critical_path import duration, ticks
 from .devices import COMPUTE, lane_name
 from .held_back import held_back
+from .record import TICKS
 from .spans import Idle, Message, Span, way_of
 from .waiting import obstacles
 
@@ -87,6 +88,7 @@ class Explanation:
 
     parts: {each of `Trace.idle`: its `IdlePart`s}, which tile it in the order of time. What the causes mean
         is said in `minipipe.cluster.explanation`.
+    unit: of the times, that of the trace.
 
     >>> from minipipe import Costs, simulate
     >>> from minipipe.schedules import gpipe
@@ -105,6 +107,7 @@ class Explanation:
     n_devices: int
     makespan: float
     parts: dict[Idle, list[IdlePart]]
+    unit: str = TICKS
 
     @property
     def idle(self):
@@ -143,7 +146,8 @@ class Explanation:
     def predicate(self, idle):
         """The same without the device."""
         verb = "is done and idle for" if idle.reason == "drain" else "waits"
-        words = f"{verb} {ticks(idle.end - idle.start)} ticks, from {ticks(idle.start)} to {ticks(idle.end)}"
+        length = duration(idle.end - idle.start, self.unit)
+        words = f"{verb} {length}, from {ticks(idle.start)} to {ticks(idle.end)}"
         if idle.source is not None:
             words += f", for {idle.message} {way_of(idle)} device {idle.source}"
         if idle.reason == "drain":
@@ -158,19 +162,21 @@ class Explanation:
 
     def __repr__(self):
         causes = ", ".join(f"{cause} {ticks(total)}" for cause, total in self.totals().items())
-        return f"<Explanation of {self.n_devices} devices, {ticks(self.makespan)} ticks, idle: {causes or 0}>"
+        makespan = duration(self.makespan, self.unit)
+        return f"<Explanation of {self.n_devices} devices, {makespan}, idle: {causes or 0}>"
 
     def __str__(self):
         if not self.makespan:
             return "(nothing has been computed yet)"
         totals, whole = self.totals(), float(self.n_devices * self.makespan)
-        rows = [["idle ticks", *totals, "idle"]]
+        rows = [[f"idle {self.unit}", *totals, "idle"]]
         named = [(lane_name(*lane), row) for lane, row in self._by_lane().items()]
         named.insert(self.n_devices, ("all", totals))
         for name, row in named:
             rows.append([name, *map(ticks, [*row.values(), sum(row.values())])])
         shares = [f"{100 * float(share) / whole:.1f}%" for share in [*totals.values(), sum(totals.values())]]
-        rows.insert(self.n_devices + 2, [f"of {self.n_devices} x {ticks(self.makespan)} ticks", *shares])
+        of_all = f"of {self.n_devices} x {ticks(self.makespan)} {self.unit}"
+        rows.insert(self.n_devices + 2, [of_all, *shares])
         first, *others = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         widths = [max(8, width) for width in others]
         lines = []
@@ -208,7 +214,7 @@ def explain(trace, most_alive=None):
             IdlePart(idle.device, start, end, cause, idle.message, idle.source, blame, idle.lane)
             for start, end, cause, blame in rows
         ]
-    return Explanation(trace.n_devices, trace.makespan, parts)
+    return Explanation(trace.n_devices, trace.makespan, parts, trace.unit)
 
 
 def _own_ticks(spans):

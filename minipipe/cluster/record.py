@@ -1,5 +1,6 @@
 """What the engine writes down while it runs, and the trace of a run reads."""
 
+TICKS, SECONDS = "ticks", "seconds"  # what a clock counts, and what it measures
 ARRIVED, RECEIVED, RECEIVER, MESSAGE_WIDTH = 4, 5, 8, 9  # of the rows of messages
 
 
@@ -9,9 +10,12 @@ class Record:
     Each list holds one row after another, end to end: plain numbers in a long list make no work for
     Python's garbage collector, a tuple for each row would. A message is named by the index at which its row
     begins.
+
+    unit: of all times, "ticks" or "seconds".
     """
 
-    def __init__(self, lanes, shares):
+    def __init__(self, lanes, shares, unit=TICKS):
+        self.unit = unit
         self.lanes = lanes    # (device, name) of each lane, device by device
         self.shares = shares  # for each device, how many parts a micro-batch has on it
         self.spans = []     # rows of lane, label, start, end
@@ -47,7 +51,7 @@ class Record:
 
     def snapshot(self):
         """A record of what has happened so far, which does not change when the run goes on."""
-        twin = Record(self.lanes, self.shares)
+        twin = Record(self.lanes, self.shares, self.unit)
         for name, value in vars(self).items():
             setattr(twin, name, value[:])
         return twin

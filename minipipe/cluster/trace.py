@@ -21,6 +21,7 @@ class Trace:
     spans, messages, idle: what the devices did, what went between them, and why they waited, by time.
     lanes: who did it.
     makespan: ticks from 0 to the end of the last span or program.
+    unit: "ticks"; or "seconds" in a run on real hardware, where all that is called ticks is seconds.
     shares: for each device, how many stages share it: `alive` of a label counts one of them.
 
     `busy_ticks()`, `bubble(of)`, `memory(device)`, `ledger(device)` and `peak_bytes()` count; `explain()` and
@@ -30,7 +31,7 @@ class Trace:
 
     def __init__(self, record):
         self._record = record
-        self.n_devices, self.shares = record.n_devices, record.shares
+        self.n_devices, self.shares, self.unit = record.n_devices, record.shares, record.unit
         ends = [tick for tick in record.finished if tick is not None]
         self.makespan = max([*record.spans[3::4], *ends], default=0)
 
@@ -57,8 +58,7 @@ class Trace:
     @cached_property
     def _message_at(self):
         """{index of its row: `Message`}, also for those between two lanes of a device."""
-        lanes, width = self._record.lanes, MESSAGE_WIDTH
-        found = {}
+        lanes, width, found = self._record.lanes, MESSAGE_WIDTH, {}
         for number, (*row, lane, to_lane) in enumerate(rows(self._record.messages, width)):
             receiver = None if to_lane is None else lanes[to_lane][1]
             found[width * number] = Message(*row, lanes[lane][1], receiver)
@@ -266,7 +266,7 @@ class Trace:
 
         return html(self, path, title)
 
-    def to_chrome_trace(self, path=None, tick="1 ms"):
+    def to_chrome_trace(self, path=None, tick=None):
         """The timeline for ui.perfetto.dev, made by `minipipe.plots.chrome_trace`.
 
         A dict, or as JSON in the file `path`.
@@ -288,9 +288,10 @@ class Trace:
         return still(self)
 
     def __repr__(self):
-        from .critical_path import ticks
+        from .critical_path import duration
 
-        return f"<Trace of {self.n_devices} devices, {len(self.spans)} spans, {ticks(self.makespan)} ticks>"
+        length = duration(self.makespan, self.unit)
+        return f"<Trace of {self.n_devices} devices, {len(self.spans)} spans, {length}>"
 
     def __eq__(self, other):
         if not isinstance(other, Trace):

@@ -7,9 +7,11 @@ from time import perf_counter
 from ..cluster import ANY, Compute, DeadlockError, Label, Receive, Send, Trace, own
 from ..cluster.devices import devices_of
 from ..cluster.errors import Wait, deadlock_message, sent_twice, two_wait, which_devices
-from ..cluster.record import Record
+from ..cluster.record import SECONDS, Record
+from .patience import out_of_patience, patience
 
 OVERHEAD = Label("engine", "overhead")  # a span in which a lane copies a message, or waits for its turn
+PAUSE = 1.0  # seconds after which the main thread looks whether somebody has lost patience
 
 
 class Threads:
@@ -26,7 +28,9 @@ class Threads:
     two threads takes turns. Links, ports and bytes belong to the simulation.
 
     An exception in one program stops all of them, and is raised by `run`. If all programs wait,
-    `DeadlockError` says for what.
+    `DeadlockError` says for what; if one of them waits too long for another that works, `TimeoutError` does,
+    see `minipipe.engines.patience`. The work then goes on in its thread, and what it works with is of no use
+    any more.
 
     >>> def left():
     ...     yield Send("news", "hello", to=1)
@@ -40,7 +44,8 @@ class Threads:
         self._devices, self._lanes = devices_of(programs)
         self._synchronous = synchronous
         lanes = [(lane.device, lane.name) for lane in self._lanes]
-        self._record = Record(lanes, shares or [1] * len(self._devices))
+        self._record = Record(lanes, shares or [1] * len(self._devices), SECONDS)
+        self._patience = patience()
         self._lock = threading.Lock()  # for all that several threads change
         self._changed = [threading.Condition(self._lock) for _ in self._lanes]  # to wake one of them
         self._spans = [[] for _ in self._lanes]
@@ -72,7 +77,8 @@ class Threads:
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join()
+                while thread.is_alive() and not isinstance(self.failure, TimeoutError):
+                    thread.join(PAUSE)
         except BaseException as error:  # the user's interrupt: what is being computed comes to its end
             self._stop(error)
             for thread in threads:
@@ -104,7 +110,9 @@ class Threads:
 
     def _compute(self, lane, request):
         start = self._until_now(lane)
+        lane.starts = request
         answer = None if request.function is None else request.function(*request.args)
+        lane.starts = None
         lane.since = self._now()
         self._spans[lane.number] += (lane.number, request.label, start, lane.since)
         return answer
@@ -168,8 +176,12 @@ class Threads:
         """Until another lane wakes this one, see `Wait`."""
         lane.waits_for = label, other, asked
         self._check_not_all_wait()
-        self._changed[lane.number].wait_for(lambda: lane.waits_for is None or self.failure is not None)
+        moves = self._changed[lane.number].wait_for(
+            lambda: lane.waits_for is None or self.failure is not None, self._patience
+        )
         self._check_running()
+        if not moves:
+            raise out_of_patience(self._lanes, self._patience)
 
     def _wake(self, lane):
         lane.waits_for = None

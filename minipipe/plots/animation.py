@@ -52,7 +52,7 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
             line.set_xdata([now, now])
         begun = [span for span in trace.spans if span.start <= now < span.end]
         running.set_verts([_outline(span, rows[span.device, span.lane]) for span in begun])
-        axes[-1].set_xlabel(f"time (ticks): {now:.4g}")
+        axes[-1].set_xlabel(f"time ({trace.unit}): {now:.4g}")
         return [running, *lines]
 
     return FuncAnimation(figure, show, times, init_func=lambda: show(0), interval=interval)

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from math import inf
 from pathlib import Path
 
-from ..cluster import COMPUTE, lane_name
+from ..cluster import COMPUTE, SECONDS, TICKS, lane_name
 from .colours import STYLES
 from .memory import counts_bytes
 from .rows import ends_of, rows_of
@@ -20,22 +20,24 @@ NAMES = {kind: style["label"] for kind, style in STYLES.items()} | {"F&B": "forw
 INSIDE = 0.01
 
 
-def chrome_trace(runs, path=None, tick="1 ms"):
+def chrome_trace(runs, path=None, tick=None):
     """A dict in Chrome's trace event format, or None if it has been written to the file `path` as JSON.
 
     `Trace.to_chrome_trace` calls this.
 
     runs: a `Trace`, or {name: trace}, each of which becomes a process.
     path: the file to write, or None.
-    tick: how long one tick is shown, a number and ns, us, ms or s; `ValueError` for anything else.
+    tick: how long one tick is shown, a number and ns, us, ms or s, "1 ms" if left out; `ValueError` for
+        anything else, or where a run has no ticks but seconds, which are shown as they are.
 
     Devices are threads, and so are the other lanes that they have used; spans are boxes with their ticks in
     the arguments, messages are arrows from the span before the send to the span after the receipt, and memory
     is a counter, if the run counted it.
     """
-    unit = _microseconds(tick)
     if not isinstance(runs, dict):
         runs = {"run": runs}
+    time, tick = _time_of(runs, tick)
+    unit = _microseconds(tick)
     names, events = [], []
     # viewers take process and thread 0 for the idle system
     for process, (name, trace) in enumerate(runs.items(), 1):
@@ -43,11 +45,19 @@ def chrome_trace(runs, path=None, tick="1 ms"):
         events += _boxes(trace, process, unit) + _arrows(trace, process, unit) + _memory(trace, process, unit)
     events.sort(key=lambda event: event["ts"])
     makespans = {name: _plain(trace.makespan) for name, trace in runs.items()}
-    told = {"tick": tick, "microseconds per tick": unit, "makespan in ticks": makespans}
+    told = {time[:-1]: tick, f"microseconds per {time[:-1]}": unit, f"makespan in {time}": makespans}
     chrome = {"traceEvents": names + events, "displayTimeUnit": "ms", "otherData": told}
     if path is None:
         return chrome
     Path(path).write_text(json.dumps(chrome), encoding="utf-8")
+
+
+def _time_of(runs, tick):
+    """(the unit of the runs' time, how long it is shown)"""
+    measured = [name for name, trace in runs.items() if trace.unit == SECONDS]
+    if measured and tick is not None:
+        raise ValueError(f"{measured[0]!r} is measured in seconds: leave tick={tick!r} out")
+    return (SECONDS, "1 s") if measured else (TICKS, "1 ms" if tick is None else tick)
 
 
 def _microseconds(tick):

@@ -7,7 +7,7 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
-from ..cluster import BUBBLES, Span, describe_path, ticks
+from ..cluster import BUBBLES, Span, describe_path, duration, ticks
 from ..schedules import alive_microbatches
 from .boxes import UNNUMBERED
 from .colours import OTHER, styles_of
@@ -45,10 +45,10 @@ def html(trace, path=None, title=None):
 
 def page_texts(trace, title=None):
     """What the page says in words, besides its data: its title, the name of its picture, and why."""
-    explanation, path = str(trace.explain()), describe_path(trace.critical_path())
+    explanation, path = str(trace.explain()), describe_path(trace.critical_path(), unit=trace.unit)
     return {
         "title": title or f"A run on {trace.n_devices} devices",
-        "label": f"Timeline of {trace.n_devices} devices over {_count(trace.makespan)}",
+        "label": f"Timeline of {trace.n_devices} devices over {duration(trace.makespan, trace.unit)}",
         "why": f"{explanation}\n\nthe critical path:\n{path}",
     }
 
@@ -65,6 +65,7 @@ def page_data(trace):
         arrival of are left out.
     path: the critical path, [row, row, start, end] for each step: of work twice the same, of a message those
         of its two ends.
+    time: what one unit of time is called.
     memory: for each device, [tick, amount] from each change on.
     """
     places, styles = places_of(trace), styles_of([trace]) | {"U": UPDATE}
@@ -81,7 +82,7 @@ def page_data(trace):
 
     def span_row(span):
         parts = [part_row(part, span.device) for part in _parts(span.label, styles)]
-        title = _title(span, parts, styles, places.n_copies)
+        title = _title(span, parts, styles, places.n_copies, trace.unit)
         return [rows[span.device, span.lane], *_from_to(span), str(span.label), parts, title]
 
     def step_row(step):
@@ -94,6 +95,7 @@ def page_data(trace):
     return {
         "devices": trace.n_devices,
         "makespan": _number(trace.makespan),
+        "time": trace.unit[:-1],
         "step": _step(trace),
         "most_stages": places.n,
         "kinds": {
@@ -116,7 +118,7 @@ def page_data(trace):
     } | ({"lanes": lanes} if len(lanes) > trace.n_devices else {})
 
 
-def _title(span, parts, styles, n_copies):
+def _title(span, parts, styles, n_copies, unit):
     """What a box is, and when, in words."""
     words = []
     for kind, stage, microbatch, copy, _ in parts:
@@ -127,24 +129,20 @@ def _title(span, parts, styles, n_copies):
             name += f" {after.get(kind, f'of micro-batch {microbatch}')} on stage {stage}{of_copy}"
         words.append(name)
     start, end = ticks(span.start), ticks(span.end)
-    when = f"at tick {start}"
+    when = f"at {unit[:-1]} {start}"
     if span.end > span.start:
-        when = f"tick {start} to {end} ({_count(span.end - span.start)})"
+        when = f"{unit[:-1]} {start} to {end} ({duration(span.end - span.start, unit)})"
     return f"{span.label}, {' and, at once, '.join(words) or 'work'}\n{when}"
 
 
 def _figures(trace):
     """The makespan and the four bubbles, as the inside of a `dl`."""
-    figures = {"makespan": _count(trace.makespan)}
+    figures = {"makespan": duration(trace.makespan, trace.unit)}
     if any(trace.busy_ticks()):
         for of, words in BUBBLES.items():
             figures[f"bubble: {words}"] = f"{100 * float(trace.bubble(of)):.1f} %"
     groups = (f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in figures.items())
     return "".join(groups)
-
-
-def _count(number):
-    return f"{ticks(number)} tick{'' if number == 1 else 's'}"
 
 
 def _escaped(text):

@@ -37,7 +37,7 @@ def ledger(trace, device, ax=None, title=None, legend=True):
         ticks, layers, step="post", labels=kinds, colors=[KINDS[kind] for kind in kinds], linewidth=0
     )
     ax.set(xlim=(0, ticks[-1]), ylim=(0, None))
-    label(ax, title, "time (ticks)", f"device {device} (KiB)")
+    label(ax, title, f"time ({trace.unit})", f"device {device} (KiB)")
     if legend:
         ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, reverse=True)
     return ax

@@ -110,7 +110,7 @@ def _draw(trace, curves, unit, ax, title, legend, until):
         ax.step(ticks, levels, where="post", label=f"device {device}", color=COLOURS[device % len(COLOURS)],
                 linestyle=("-", "--", "-.", ":")[device % 4], linewidth=1.6)
     ax.set(xlim=(0, max(float(trace.makespan), end) or 1), ylim=(0, top))
-    label(ax, title, "time (ticks)", unit)
+    label(ax, title, f"time ({trace.unit})", unit)
     if legend:
         ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
     return ax

@@ -3,9 +3,11 @@
 from fractions import Fraction
 from math import ceil, gcd, lcm
 
+from ..cluster import SECONDS
 from .boxes import UNNUMBERED
 from .colours import STYLES, parts_of
 from .rows import rows_of
+from .text_in_seconds import in_seconds
 
 MOST_COLUMNS = 4000
 
@@ -21,11 +23,13 @@ def text(trace, width=100):
     an update, the `A` of an all-reduce, or a `|` for another kind of work.
     A column is the longest time that divides all starts and ends, or the shortest action if that would be too
     fine; then times are rounded to columns. A timeline of more than `width` characters goes on in a second
-    block below.
+    block below. Where times are seconds, `width` columns are the whole run, see `in_seconds`.
     """
     spans = [span for span in trace.spans if span.end > span.start]
     if not spans:
         return "(nothing has been computed yet)"
+    if trace.unit == SECONDS:
+        return in_seconds(trace, spans, _names(trace), width)
     unit = _ticks_per_column(spans, trace.makespan)
     n_columns = round(trace.makespan / unit)
     names = _names(trace)

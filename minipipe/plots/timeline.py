@@ -32,8 +32,8 @@ def timeline(
     longest: the ticks on the time axis, if they shall be more than the run's.
     styles: of the kinds of work; `styles_of` this run if None.
 
-    Time runs to the right, in ticks; device 0 is on top; the number in a box is its micro-batch. What a
-    device has done beside its computing is in a lower row with the name of the lane.
+    Time runs to the right, in the unit of the trace; device 0 is on top; the number in a box is its
+    micro-batch. What a device has done beside its computing is in a lower row with the name of the lane.
     A forward and a backward that overlap share a box, the forward above. Where a device has several stages,
     the later ones are darker, with white numbers. A thick line is work that takes no time, such as an
     update; one that takes time is as wide as that.
@@ -54,7 +54,7 @@ def timeline(
     for (_, lane), name in zip(rows, ax.get_yticklabels()):
         if lane != COMPUTE:
             name.set(color=SOFT, fontsize=SMALL)
-    label(ax, title, "time (ticks)")
+    label(ax, title, f"time ({trace.unit})")
     ax.spines["left"].set_visible(False)
     if legend and shown:
         legends.draw(ax, *legends.entries(shown, [places_of(trace)], styles), title)
