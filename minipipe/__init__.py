@@ -17,6 +17,7 @@ from . import (
     verification,
 )
 from .blas import blas_threads
+from .checkpoints import load, save
 from .cluster import (
     ANY, Cluster, Compute, DeadlockError, Label, Link, MemoryLimitError, Port, Receive, Send, Trace,
 )
@@ -39,8 +40,8 @@ __all__ = [
     "ANY", "Cluster", "Compute", "Costs", "DataParallel", "DeadlockError", "Label", "Link",
     "MemoryLimitError", "Overlap", "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential",
     "Trace", "accuracy", "blas_threads", "cluster", "collectives", "costs_of_layers", "datasets",
-    "describe", "exact", "fit", "footprints", "measure", "models", "one_hot", "partition", "plots",
-    "schedules", "simulate", "temporaries", "verification", "what_fits",
+    "describe", "exact", "fit", "footprints", "load", "measure", "models", "one_hot", "partition", "plots",
+    "save", "schedules", "simulate", "temporaries", "verification", "what_fits",
 ]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
 __all__.sort()

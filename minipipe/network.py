@@ -107,6 +107,20 @@ class Network:
         self._counted = []
         self.n_steps += 1
 
+    def optimizers(self, optimizer):
+        """[(an optimizer, the indices of the layers that it updates)], if `step` is called with `optimizer`.
+
+        Empty if that is None.
+        """
+        return [] if optimizer is None else [(optimizer, range(len(self.layers)))]
+
+    def forget_run(self):
+        """Forget the gradients of the last mini-batch, and what has been counted in it."""
+        self._gradients, self._counted = None, []
+
+    def keep_optimizer_state(self, optimizer):
+        """The network need not know what `optimizer` keeps for its layers."""
+
     def checked_batch(self, X, Y):
         """X and Y as arrays fit for training; `ValueError` for anything else, before anything is computed."""
         if self.loss is None:

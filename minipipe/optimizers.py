@@ -39,9 +39,9 @@ class Optimizer:
     def __init__(self, learning_rate, weight_decay, decoupled):
         self.learning_rate, self.decoupled = learning_rate, decoupled
         self.weight_decay = real_number("weight_decay", weight_decay, least=0)
-        self._last_rate = self.learning_rate
-        self._memory = {}  # (index of the layer, "W" or "b", position in it) -> arrays
-        self._t = 0
+        self.last_rate = self.learning_rate
+        self.memory = {}  # (index of the layer, "W" or "b", position in it) -> arrays
+        self.n_updates = 0
 
     @property
     def learning_rate(self):
@@ -60,21 +60,21 @@ class Optimizer:
         """
         parameters = parameters_with(layers, gradients)
         self._check(parameters)
-        self._t += 1
+        self.n_updates += 1
         try:
             with overflow_refused():
                 after = {key: self._after(key, *parameter) for key, parameter in parameters.items()}
         except BaseException:
-            self._t -= 1
+            self.n_updates -= 1
             raise
         for (_, name, _), (layer, W, _) in after.items():
             setattr(layer, name, W)
-        self._memory |= {key: memory for key, (_, _, memory) in after.items()}
-        self._last_rate = self.learning_rate
+        self.memory |= {key: memory for key, (_, _, memory) in after.items()}
+        self.last_rate = self.learning_rate
 
     def _after(self, key, layer, W, g):
         """(layer, its parameter after this update, what is remembered of it then)"""
-        memory = self._memory.get(key) or [np.zeros_like(g) for _ in range(self.n_memories)]
+        memory = self.memory.get(key) or [np.zeros_like(g) for _ in range(self.n_memories)]
         new = W
         if self.weight_decay and self.decoupled:
             new = W - self.learning_rate * self.weight_decay * W
@@ -93,12 +93,17 @@ class Optimizer:
     def fresh(self):
         """An optimizer like this one that has made no update yet."""
         twin = copy.copy(self)
-        twin._memory, twin._t = {}, 0
+        twin.memory, twin.n_updates = {}, 0
         return twin
+
+    def resume(self, memory, n_updates, learning_rate, last_rate):
+        """Go on where another optimizer has stopped, with what it has remembered."""
+        self.memory, self.n_updates = memory, n_updates
+        self.learning_rate, self.last_rate = learning_rate, last_rate
 
     def memory_of(self, indices):
         """The arrays that are remembered for the layers with these indices."""
-        return [arrays for (index, _, _), arrays in self._memory.items() if index in indices]
+        return [arrays for (index, _, _), arrays in self.memory.items() if index in indices]
 
     def step(self, g, *memory):
         """(what to subtract from a parameter with gradient `g`, *what to remember instead of `memory`).
@@ -117,7 +122,7 @@ class Optimizer:
         if not self.n_memories:
             return
         shapes = {key: g.shape for key, (_, _, g) in parameters.items()}
-        remembered = {key: arrays[0].shape for key, arrays in self._memory.items()}
+        remembered = {key: arrays[0].shape for key, arrays in self.memory.items()}
         if remembered and remembered != shapes:
             raise ValueError(
                 "this optimizer remembers the gradients of another network, "
@@ -171,7 +176,7 @@ class SGD(Optimizer):
             return (self.learning_rate * g,)
         if self.rate_inside:
             g = self.learning_rate * g
-            velocity = velocity * (self.learning_rate / self._last_rate)
+            velocity = velocity * (self.learning_rate / self.last_rate)
         velocity = self.momentum * velocity
         velocity += g
         ahead = g + self.momentum * velocity if self.nesterov else velocity
@@ -245,10 +250,10 @@ class Adam(Optimizer):
     def step(self, g, m, v):
         beta1, beta2 = self.betas
         m, v = _average(m, beta1, g), _average(v, beta2, g * g)
-        root = v / (1 - beta2**self._t)
+        root = v / (1 - beta2**self.n_updates)
         np.sqrt(root, out=root)
         root += self.epsilon
-        step = self.learning_rate / (1 - beta1**self._t) * m
+        step = self.learning_rate / (1 - beta1**self.n_updates) * m
         step /= root
         return step, m, v
 

@@ -297,7 +297,7 @@ def test_the_users_interrupt_ends_all():
         yield Receive("news", 1)
 
     def right():
-        yield Compute("long work", time.sleep, 0.2)
+        yield Compute("long work", time.sleep, 0.5)
         yield Compute("never", time.sleep, 60)
 
     threads = Threads([left(), right()])

@@ -11,7 +11,7 @@ from ..cluster.record import SECONDS, Record
 from .patience import out_of_patience, patience
 
 OVERHEAD = Label("engine", "overhead")  # a span in which a lane copies a message, or waits for its turn
-PAUSE = 1.0  # seconds after which the main thread looks whether somebody has lost patience
+PAUSE = 0.05  # seconds after which the main thread looks whether somebody has lost patience
 
 
 class Threads:

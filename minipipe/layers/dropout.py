@@ -36,6 +36,7 @@ class Dropout(Layer):
     """
 
     key = None
+    drawn = ("key",)
 
     def __init__(self, p=0.5):
         self.p = real_number("p", p, least=0, below=1, note=", the probability of 0")

@@ -45,6 +45,7 @@ class Layer:
     b = None
     cache = None
     arrays = ("W", "b")  # what `copy` converts
+    drawn = ()           # other arrays that a checkpoint needs: those that `initialize` has drawn
     layers = ()          # the layers that this one is made of
     fork = join = None   # the name of the skip connection that leaves or enters here, see `Fork` and `Join`
     tie = None           # layers with the same `tie` share one W

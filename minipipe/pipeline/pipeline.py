@@ -9,8 +9,7 @@ from ..cluster import Link
 from ..collectives import OWNERS
 from ..layers.layer import finite
 from ..layers.recomputing import SELECTIVE, recomputing
-from ..network import Network, check_finite_run
-from ..optimizers import checked_optimizer
+from ..network import check_finite_run
 from ..partitioning.partition import counts_of, cut
 from ..schedules import Costs
 from ..schedules.costs import checked_costs
@@ -18,6 +17,7 @@ from .batches import MicroBatches, checked_batches
 from .closing import Tied
 from .every_sqrt import EVERY_SQRT, every_sqrt
 from .holdings import kind_of_run
+from .in_stages import InStages
 from .machine import CLUSTER, THREADS, Machine
 from .orders import check_optimizer, checked_order
 from .run import Run
@@ -27,7 +27,7 @@ from .wires import Wires
 MOST_KINDS = 8  # of runs of which the bytes are remembered
 
 
-class Pipeline(Network):
+class Pipeline(InStages):
     """A drop-in for `Sequential` that trains on simulated devices.
 
     layers, loss, seed, dtype: as for `Sequential`.
@@ -158,23 +158,6 @@ class Pipeline(Network):
             costs.append(self.J)
         return costs
 
-    def step(self, optimizer):
-        """One update of all parameters by `optimizer`, with the current gradients.
-
-        What it keeps for the parameters lies with their stages.
-        """
-        checked_optimizer(optimizer)
-        if self._optimizers is not None:
-            raise RuntimeError(
-                f"the order of {self.schedule.name!r} updates the stages itself: "
-                "a step would be a second update"
-            )
-        super().step(optimizer)
-        first = 0
-        for stage in self.stages:
-            stage.keep_optimizer_state(optimizer.memory_of(range(first, first + len(stage.layers))))
-            first += len(stage.layers)
-
     @property
     def n_stages(self):
         """How many stages there are."""
@@ -239,9 +222,8 @@ class Pipeline(Network):
 
         Runs of another order have held other bytes.
         """
-        if self._run is not None and not self._committed:
-            self._run.restore()
-        self._gradients, self._counted, self._committed, self._run = None, [], False, None
+        self.forget_run()
+        self._committed = False
         if self._wires is None or self._wires.schedule != order:
             self._wires, self._memory_of = Wires(order, self._skips_across_stages()), {}
 

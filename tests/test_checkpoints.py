@@ -1,0 +1,315 @@
+"""What is saved goes on with the same bits, whoever saved it and whoever loads it; what cannot be, moves
+nothing."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.checkpoints import ABOUT
+from minipipe.exact import rational
+from minipipe.functions import leaves
+from minipipe.layers import every_layer
+from minipipe.schedules import in_copies, with_all_reduce, with_updates
+
+LAYERS = [
+    mp.Linear(6, 8), mp.ReLU(), mp.Fork("skip"), mp.Linear(8, 8, tie="W"), mp.BatchNorm(8), mp.Dropout(0.5),
+    mp.Residual(mp.Linear(8, 8), mp.Tanh()), mp.Join("skip"), mp.Linear(8, 8, tie="W"), mp.Tanh(),
+    mp.Linear(8, 4),
+]
+LOSS = mp.MeanSquaredError()
+OPTIMIZERS = {
+    "momentum": lambda: mp.SGD(0.125, momentum=0.5, rate_inside=True), "Adam": lambda: mp.Adam(0.01),
+    "plain": lambda: mp.SGD(0.125), "RMSProp": lambda: mp.RMSProp(0.01),
+}
+
+
+def mini_batch(t, m=13):
+    rng = np.random.default_rng(t)
+    return rng.standard_normal((6, m)).astype(np.float32), rng.standard_normal((4, m)).astype(np.float32)
+
+
+class Loop(mp.Sequential):
+    """One device, the micro-batches of a pipeline with M = 4, summed along the same tree."""
+
+    def __new__(cls, layers, loss, **options):
+        return mp.Pipeline(layers, loss, 1, 4, **options)
+
+
+MODELS = {
+    "one device": lambda seed=0: Loop(LAYERS, LOSS, seed=seed, dtype=np.float32),
+    "K=4": lambda seed=0: mp.Pipeline(LAYERS, LOSS, 4, 4, "1f1b", seed=seed, dtype=np.float32),
+    "zb-v": lambda seed=0: mp.Pipeline(LAYERS, LOSS, 4, 4, "zb-v", seed=seed, dtype=np.float32),
+    "D=2": lambda seed=0: mp.DataParallel(LAYERS, LOSS, 2, 4, seed=seed, dtype=np.float32),
+    "threads": lambda seed=0: mp.Pipeline(LAYERS, LOSS, 3, 4, seed=seed, dtype=np.float32, engine="threads"),
+}
+
+
+def train(model, optimizer, steps):
+    for t in steps:
+        model.forward_backward(*mini_batch(t))
+        model.step(optimizer)
+
+
+def state(model, optimizer=None):
+    """All that moves."""
+    arrays = [getattr(part, name) for part in every_layer(model.layers) for name in part.arrays]
+    remembered = [] if optimizer is None else [optimizer.memory[key] for key in sorted(optimizer.memory)]
+    numbers = [] if optimizer is None else [optimizer.n_updates, optimizer.learning_rate, optimizer.last_rate]
+    return leaves([arrays, remembered, numbers, model.n_steps])
+
+
+def equal(left, right):
+    return len(left) == len(right) and all(map(np.array_equal, left, right))
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_training_goes_on_as_without_the_interruption_whatever_the_split(kind, tmp_path):
+    """K = 4, then two copies, then one device, then threads: dropout, running statistics, tied weights."""
+    whole, optimizer = MODELS["K=4"](), OPTIMIZERS[kind]()
+    train(whole, optimizer, range(3))
+    optimizer.learning_rate = 0.0625
+    train(whole, optimizer, range(3, 10))
+    model, resumed = MODELS["K=4"](), OPTIMIZERS[kind]()
+    for number, (name, steps) in enumerate([("D=2", range(3)), ("one device", [3, 4]), ("threads", [5, 6]),
+                                            ("zb-v", [7, 8, 9])]):
+        train(model, resumed, steps)
+        if number == 0:
+            resumed.learning_rate = 0.0625
+        if number < 3:
+            mp.save(tmp_path / "net.npz", model, resumed)
+            model, resumed = MODELS[name](seed=number + 5), OPTIMIZERS[kind]()
+            mp.load(tmp_path / "net.npz", model, resumed)
+    assert equal(state(whole, optimizer), state(model, resumed))
+
+
+def test_sequential_goes_on_as_without_the_interruption(tmp_path):
+    """From a pipeline into the full batch, and back: each goes on as if it had done the steps before."""
+    layers = [layer for layer in LAYERS if not isinstance(layer, mp.BatchNorm)]
+    whole, optimizer = mp.Sequential(layers, LOSS, dtype=np.float32), mp.Adam(0.01)
+    train(whole, optimizer, range(2))
+    mp.save(tmp_path / "net.npz", whole, optimizer)
+    train(whole, optimizer, range(2, 4))
+    pipe, resumed = mp.Pipeline(layers, LOSS, 4, 4, seed=1, dtype=np.float32), mp.Adam(0.5)
+    mp.load(tmp_path / "net.npz", pipe, resumed)
+    mp.save(tmp_path / "again.npz", pipe, resumed)
+    again, resumed = mp.Sequential(layers, LOSS, seed=2, dtype=np.float32), mp.Adam(0.01)
+    mp.load(tmp_path / "again.npz", again, resumed)
+    train(again, resumed, range(2, 4))
+    assert equal(state(whole, optimizer), state(again, resumed))
+
+
+@pytest.mark.parametrize("change", [lambda order: with_updates(with_all_reduce(order)), with_updates])
+def test_optimizers_of_an_order_with_updates_go_on_too(change, tmp_path):
+    def made(n_stages, n_copies, seed=0):
+        order = change(in_copies(mp.schedules.gpipe(n_stages, 4), n_copies))
+        optimizer = mp.SGD(0.125, momentum=0.5)
+        return mp.Pipeline(LAYERS, LOSS, n_stages, 4 * n_copies, order, seed=seed, optimizer=optimizer)
+
+    def batches(steps):
+        return [tuple(array.astype(np.float64) for array in mini_batch(t, 17)) for t in steps]
+
+    whole = made(4, 2)
+    whole.train(batches(range(6)))
+    first = made(4, 2)
+    first.train(batches(range(3)))
+    mp.save(tmp_path / "net.npz", first)
+    second = made(2, 2, seed=3)
+    mp.load(tmp_path / "net.npz", second)
+    second.train(batches(range(3, 6)))
+    assert equal(state(whole), state(second))
+    mp.save(tmp_path / "a.npz", whole)
+    mp.save(tmp_path / "b.npz", second)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+def test_an_asynchronous_pipeline_goes_on_with_its_optimizers(tmp_path):
+    layers = [mp.Linear(6, 8), mp.Tanh(), mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 4)]
+    models = [mp.AsynchronousPipeline(layers, LOSS, 3, mp.Adam(0.01), seed=seed) for seed in (0, 1)]
+    batches = [tuple(array.astype(np.float64) for array in mini_batch(t)) for t in range(6)]
+    models[0].train(batches)
+    mp.save(tmp_path / "net.npz", models[0])
+    mp.load(tmp_path / "net.npz", models[1])
+    assert models[0].train(batches) == models[1].train(batches)
+
+
+def test_the_file_is_the_same_however_the_network_is_cut_or_copied(tmp_path):
+    files = {}
+    for name, make in MODELS.items():
+        model, optimizer = make(), mp.Adam(0.01)
+        train(model, optimizer, range(2))
+        mp.save(tmp_path / "net.npz", model, optimizer)
+        files[name] = (tmp_path / "net.npz").read_bytes()
+    assert len(set(files.values())) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["net.npz"]
+
+
+def test_the_file_is_plain_arrays(tmp_path):
+    net = mp.Sequential([mp.Linear(2, 3), mp.BatchNorm(3), mp.Residual(mp.Linear(3, 3))], None)
+    mp.save(tmp_path / "net.npz", net)
+    with np.load(tmp_path / "net.npz", allow_pickle=False) as file:
+        assert sorted(file.files) == sorted([
+            "0/W", "0/b", "1/W", "1/b", "1/running_mean", "1/running_var", "2.1.0/W", "2.1.0/b", ABOUT,
+        ])
+        assert json.loads(str(file[ABOUT]))["layers"][0] == "Linear(2, 3)"
+
+
+def test_gradients_of_before_a_load_are_forgotten(tmp_path):
+    for name in ("one device", "K=4"):
+        model, optimizer = MODELS[name](), mp.SGD(0.1)
+        mp.save(tmp_path / "net.npz", model, optimizer)
+        model.forward_backward(*mini_batch(0))
+        mp.load(tmp_path / "net.npz", model, optimizer)
+        with pytest.raises(RuntimeError, match=r"nothing has run yet|no gradients yet"):
+            model.step(optimizer)
+
+
+def test_a_load_undoes_a_run_that_is_under_way(tmp_path):
+    model = MODELS["K=4"]()
+    mp.save(tmp_path / "net.npz", model)
+    before = state(model)
+    model.start(*mini_batch(0))
+    for _ in range(7):
+        model.tick()
+    mp.load(tmp_path / "net.npz", model)
+    assert equal(before, state(model))
+    J = model.forward_backward(*mini_batch(0))
+    assert J == MODELS["K=4"]().forward_backward(*mini_batch(0))
+
+
+def test_a_loaded_optimizer_counts_among_the_bytes(tmp_path):
+    model, optimizer = MODELS["K=4"](), mp.Adam(0.01)
+    train(model, optimizer, range(2))
+    mp.save(tmp_path / "net.npz", model, optimizer)
+    other = MODELS["K=4"](seed=1)
+    mp.load(tmp_path / "net.npz", other, mp.Adam(0.01))
+    for pipe in (model, other):
+        pipe.forward_backward(*mini_batch(5))
+    assert model.trace.peak_bytes() == other.trace.peak_bytes()
+
+
+# Refusals
+
+
+def saved(tmp_path, **about):
+    model, optimizer = MODELS["K=4"](), mp.Adam(0.01)
+    train(model, optimizer, range(2))
+    path = tmp_path / "net.npz"
+    mp.save(path, model, optimizer)
+    return path
+
+
+def refused(path, model, optimizer, words):
+    """The load is refused in a sentence, and nothing has moved."""
+    before = state(model, optimizer)
+    with pytest.raises(ValueError, match=words) as error:
+        mp.load(path, model, optimizer)
+    assert "\n" not in str(error.value) and equal(before, state(model, optimizer))
+
+
+@settings(max_examples=40, deadline=None)
+@given(share=st.floats(0, 0.9999))
+def test_a_truncated_file_is_refused(share, tmp_path_factory):
+    path = saved(tmp_path_factory.mktemp("net"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:int(share * len(whole))])
+    refused(path, MODELS["D=2"](), mp.Adam(0.02), "it is no checkpoint of minipipe, or is damaged")
+
+
+@settings(max_examples=40, deadline=None)
+@given(place=st.floats(0, 1, exclude_max=True), bits=st.integers(1, 255))
+def test_a_file_with_a_wrong_byte_is_refused_or_has_the_same_arrays(place, bits, tmp_path_factory):
+    path = saved(tmp_path_factory.mktemp("net"))
+    whole = bytearray(path.read_bytes())
+    original = MODELS["K=4"]()
+    mp.load(path, original)
+    whole[int(place * len(whole))] ^= bits
+    path.write_bytes(whole)
+    model = MODELS["one device"](seed=4)
+    before = state(model)
+    try:
+        mp.load(path, model)
+    except ValueError as error:
+        assert str(path) in str(error) and equal(before, state(model))
+    else:
+        assert equal(state(model), state(original))
+
+
+@pytest.mark.parametrize("content, words", [
+    (b"", "no checkpoint of minipipe"), (b"Hello", "no checkpoint of minipipe"),
+    (None, "there is no such file"),
+])
+def test_a_foreign_file_is_refused(content, words, tmp_path):
+    path = tmp_path / "net.npz"
+    if content is not None:
+        path.write_bytes(content)
+    refused(path, MODELS["K=4"](), None, words)
+
+
+def test_arrays_of_somebody_else_are_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", W=np.ones(3))
+    refused(tmp_path / "a.npz", MODELS["K=4"](), None, "no checkpoint of minipipe")
+    np.save(tmp_path / "a.npy", np.ones(3))
+    refused(tmp_path / "a.npy", MODELS["K=4"](), None, "no checkpoint of minipipe")
+    np.savez(tmp_path / "pickle.npz", **{ABOUT: np.array([{"a": 1}], dtype=object)})
+    refused(tmp_path / "pickle.npz", MODELS["K=4"](), None, "no checkpoint of minipipe")
+    np.savez(tmp_path / "later.npz", **{ABOUT: np.array('{"format": 2}')})
+    words = "has the format 2, this version of minipipe reads 1"
+    refused(tmp_path / "later.npz", MODELS["K=4"](), None, words)
+    np.savez(tmp_path / "text.npz", **{ABOUT: np.array("[1]")})
+    refused(tmp_path / "text.npz", MODELS["K=4"](), None, "no checkpoint of minipipe")
+
+
+@pytest.mark.parametrize("layers, dtype, words", [
+    (LAYERS[:-1], np.float32, "holds 11 layers, the network has 10: build it alike"),
+    ([*LAYERS[:-1], mp.Linear(8, 5)], np.float32, r"holds Linear\(8, 4\) as layer 10, the network has"),
+    (LAYERS, np.float64, r"holds float32 of shape \(8, 6\) for 0/W, the network has float64 "),
+])
+def test_another_network_is_refused(layers, dtype, words, tmp_path):
+    path = saved(tmp_path)
+    refused(path, mp.Sequential(layers, LOSS, dtype=dtype), mp.Adam(0.01), words)
+
+
+@pytest.mark.parametrize("optimizer, words", [
+    (mp.SGD(0.1), "holds the state of Adam, the optimizer has SGD: make it alike"),
+    (mp.AdamW(0.1), "holds the state of Adam, the optimizer has AdamW"),
+])
+def test_another_optimizer_is_refused(optimizer, words, tmp_path):
+    refused(saved(tmp_path), MODELS["K=4"](), optimizer, words)
+
+
+def test_momentum_where_there_was_none_is_refused(tmp_path):
+    model = MODELS["K=4"]()
+    mp.save(tmp_path / "net.npz", model, mp.SGD(0.1))
+    words = "holds 0 arrays remembered for each parameter, the optimizer has 1"
+    refused(tmp_path / "net.npz", model, mp.SGD(0.1, momentum=0.5), words)
+    mp.save(tmp_path / "net.npz", model)
+    refused(tmp_path / "net.npz", model, mp.SGD(0.1), "was saved without an optimizer")
+
+
+def test_what_cannot_be_saved_is_said_and_leaves_the_old_file(tmp_path, monkeypatch):
+    model = MODELS["K=4"]()
+    with pytest.raises(ValueError, match="there is no folder"):
+        mp.save(tmp_path / "none" / "net.npz", model)
+    with pytest.raises(ValueError, match="pass an object, such as SGD"):
+        mp.save(tmp_path / "net.npz", model, mp.SGD)
+    exact = mp.Sequential([mp.Linear(2, 2, W=rational(np.eye(2)), b=rational([[0], [1]]))], None)
+    with pytest.raises(ValueError, match="rational numbers cannot be written as plain arrays"):
+        mp.save(tmp_path / "net.npz", exact)
+    assert not list(tmp_path.iterdir())
+    mp.save(tmp_path / "net.npz", model)
+    before = (tmp_path / "net.npz").read_bytes()
+
+    def full(descriptor):
+        raise OSError("no space left on the device")
+
+    train(model, mp.SGD(0.1), range(1))
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space left"):
+        mp.save(tmp_path / "net.npz", model)
+    assert (tmp_path / "net.npz").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["net.npz"]
