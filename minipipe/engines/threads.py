@@ -109,6 +109,7 @@ class Threads:
             self._stop(error)
 
     def _compute(self, lane, request):
+        self._check_running()
         start = self._until_now(lane)
         lane.starts = request
         answer = None if request.function is None else request.function(*request.args)
