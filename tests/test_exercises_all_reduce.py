@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 18, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebook 19, and what their checkers say to typical wrong answers."""
 
 import pytest
 from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
@@ -7,7 +7,7 @@ from template import solutions
 from exercises.all_reduce import check_all_gather, check_fastest, check_ring_ticks
 
 CHECKERS = [check_ring_ticks, check_all_gather, check_fastest]
-RING, GATHER = solutions("18").ring_ticks, solutions("18").all_gather
+RING, GATHER = solutions("19").ring_ticks, solutions("19").all_gather
 
 
 def gather_by_sending_to_all(group, part):

@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 17, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebooks 17 and 18, and what their checkers say to typical wrong answers."""
 
 from fractions import Fraction
 from math import ceil, floor
@@ -14,7 +14,7 @@ CHECKERS = [check_memory, check_relative, check_fewest]
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("17")
+claim, tables = solutions("17"), solutions("18")
 
 
 def parameters(L, d, V, s, of_a_block=13):
@@ -27,12 +27,12 @@ def fill_and_drain(K, M):
 
 
 SOLUTIONS = [
-    (check_memory, notebook.memory),
+    (check_memory, tables.memory),
     (check_memory,
      lambda L, d, V, s: np.float64(4 * 4 * ((12 * L * d + 13 * L + V + s + 2) * d + V)) / 1024**3),
-    (check_relative, notebook.relative_throughput),
+    (check_relative, claim.relative_throughput),
     (check_relative, lambda K, M: Fraction(K * (4 * M + 3), 8 * M + 6 * K - 6)),
-    (check_fewest, notebook.fewest),
+    (check_fewest, claim.fewest),
     (check_fewest, lambda K, share: ceil((K - 1) * (1 - share) / share)),
     (check_fewest, lambda K, share: next(M for M in range(1, 10**6) if Fraction(K - 1, M + K - 1) <= share)),
 ]

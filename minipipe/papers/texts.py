@@ -1,6 +1,6 @@
 """The tables as text, each published number beside the one of this package.
 
-`minipipe papers` and notebook 17 print them.
+`minipipe papers` and notebooks 17 and 18 print them.
 """
 
 GIB = 2 ** 30

@@ -1,4 +1,4 @@
-"""Checkers for notebook 17, GPipe by the numbers."""
+"""Checkers for notebooks 17 and 18, GPipe by the numbers."""
 
 from fractions import Fraction
 from functools import cache
