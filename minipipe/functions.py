@@ -103,6 +103,15 @@ def even_slices(length, n_parts):
     return [slice(start, stop) for start, stop in zip(edges, edges[1:])]
 
 
+def grains_of(m, grain):
+    """Slices of `grain` samples that cover 0..m in order; the last one has what is left.
+
+    >>> grains_of(10, 4)
+    [slice(0, 4, None), slice(4, 8, None), slice(8, 10, None)]
+    """
+    return [slice(start, min(start + grain, m)) for start in range(0, m, grain)]
+
+
 def one_hot(labels, n_classes, dtype=np.float64):
     """Y (n_classes, ..., m): Y[c, ..., k] is 1 where labels[..., k] is c, and 0 elsewhere.
 

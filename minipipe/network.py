@@ -5,12 +5,13 @@ import copy
 import numpy as np
 
 from .checks import floats, shown, whole_number
-from .functions import leaves, overflow_refused, sum_in_order
+from .functions import grains_of, leaves, overflow_refused, sum_in_order
 from .layers import every_layer
 from .layers.layer import checked_layers, finite
 from .layers.skips import skip_routes
-from .layers.through import backward_through, forward_through, prepare_forward
+from .layers.through import backward_through, forward_through, in_one_piece, prepare_forward
 from .blas import computing
+from .sums import TreeSum
 
 
 class Network:
@@ -23,13 +24,15 @@ class Network:
         `default_rng([seed, index of the layer])`. They depend on the layer's index alone, so they are the
         same however the network is cut.
     dtype: the floats in which they are stored.
+    grain: None, or the samples that pass the layers at a time, as for `Sequential`.
 
     Layers with the same `tie` start from one W, that of the first of them that has one already, or else
     of the first; they get one dW, the sum of their own, so they stay equal. `n_steps` counts the updates
     by `step`.
     """
 
-    def __init__(self, layers, loss, seed=0, dtype=np.float64):
+    def __init__(self, layers, loss, seed=0, dtype=np.float64, grain=None):
+        self._grain = None if grain is None else whole_number("grain", grain, 1)
         layers = checked_layers(layers)
         if isinstance(loss, type) or not (loss is None or hasattr(loss, "backward")):
             raise ValueError(f"loss is {loss!r}: pass a loss object, such as MeanSquaredError()")
@@ -57,6 +60,11 @@ class Network:
     def loss(self):
         """Its loss, or None."""
         return self._loss
+
+    @property
+    def grain(self):
+        """The samples of a grain, or None."""
+        return self._grain
 
     @property
     def gradients(self):
@@ -146,6 +154,13 @@ class Sequential(Network):
     loss: a `Loss`, or None for a network that only predicts.
     seed: the weights that are not given yet are drawn from `default_rng([seed, index of the layer])`.
     dtype: how those are stored; the dtype of X decides that of the results.
+    grain: None, for one pass of the whole mini-batch. Or a number g: each run of g samples, the last one
+        shorter, passes all layers by itself, and J, gradients and statistics are summed along the fixed tree
+        whose leaves are these grains. A `Pipeline` or `DataParallel` with the same grain then has the same
+        bits, on any floats, whatever K, M and D are. Batch norm's statistics are those of a grain.
+
+    Grains cost time: a step of the MLP 784-512-512-10 in float32, m = 128, takes 3.3, 2.0 and 1.4 times as
+    long with g = 8, 16 and 32.
 
     `forward_backward(X, Y)` returns J and leaves the `gradients`; `step(optimizer)` applies them;
     `predict(X)` is the output alone. Wrong data raise `ValueError` before anything is computed.
@@ -162,17 +177,25 @@ class Sequential(Network):
         """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
         X, Y = self.checked_batch(X, Y)
         self._gradients, self._counted = None, []
-        all_layers = list(every_layer(self.layers))
-        prepare_forward(all_layers, training=True, step=self.n_steps)
+        m, all_layers = X.shape[-1], list(every_layer(self.layers))
+        grains = grains_of(m, self.grain or m)
+        total = TreeSum(len(grains))
         with computing(), overflow_refused():
-            J = self.loss.forward(forward_through(self.layers, X, skips={}), Y)
-            gradients = backward_through(self.layers, self.loss.backward(), skips={})[1]
-            self.loss.cache = None
-            statistics = take_statistics(all_layers)
+            for k, part in enumerate(grains):
+                prepare_forward(all_layers, training=True, step=self.n_steps, first_sample=part.start)
+                total.add(k, self._pass(in_one_piece(X[..., part]), Y[..., part], m, all_layers))
+            J, gradients, statistics = total.value
             gradients = self._with_ties(gradients)
         check_finite_run(self.loss, J, self.layers, gradients)
         self._gradients, self._counted = gradients, [(all_layers, statistics)]
         return J
+
+    def _pass(self, X, Y, m, all_layers):
+        """(J, gradients, statistics) of samples X, Y of a mini-batch of m."""
+        J = self.loss.forward(forward_through(self.layers, X, skips={}), Y, m)
+        gradients = backward_through(self.layers, self.loss.backward(), skips={})[1]
+        self.loss.cache = None
+        return J, gradients, take_statistics(all_layers)
 
     def _with_ties(self, gradients):
         """`gradients`, with the sum of the tied layers' dW for each of them."""

@@ -1,7 +1,8 @@
 """The heart of minipipe: micro-batch gradients add up to the full batch's, and `==` decides.
 
 Each test draws networks, m, partitions, M (ragged micro-batches included), schedules and recomputation, and
-compares J and every dW and db, entry by entry. The four strengths are those of the README.
+compares J and every dW and db, entry by entry. The strengths are those of the README; the one with a grain is
+in `test_grain.py`.
 """
 
 from functools import partial

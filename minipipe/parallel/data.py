@@ -27,7 +27,7 @@ class DataParallel(Pipeline):
     optimizer: to have the updates in the order of the run, where each copy makes its own; `train` then takes
         the mini-batches. Left out, `step(optimizer)` makes them.
     costs: the ticks of the actions of a copy; F = 1 is the forward of the whole network.
-    recompute, link, ports, memory_limit, engine, accumulate: as for `Pipeline`.
+    recompute, link, ports, memory_limit, engine, accumulate, grain: as for `Pipeline`.
 
     Each gradient carries the 1/m of the whole mini-batch, so the copies' *sum* is the full batch's gradient,
     for shards of any sizes. Batch norm has the statistics of each micro-batch, which do not depend on D.
@@ -45,7 +45,7 @@ class DataParallel(Pipeline):
     def __init__(
         self, layers, loss, n_replicas, n_microbatches=None, all_reduce=OWNERS, buckets=None, optimizer=None,
         recompute=False, seed=0, dtype=np.float64, costs=Costs(), link=Link(), ports=(), memory_limit=None,
-        engine="cluster", accumulate="tree",
+        engine="cluster", accumulate="tree", grain=None,
     ):
         n_replicas = whole_number("n_replicas", n_replicas, 1)
         M = n_replicas if n_microbatches is None else whole_number("n_microbatches", n_microbatches, 1)
@@ -58,7 +58,7 @@ class DataParallel(Pipeline):
         super().__init__(
             layers, loss, len(counts), M, schedule, recompute, seed, dtype, counts, costs=costs,
             link=link, memory_limit=memory_limit, optimizer=optimizer, engine=engine, accumulate=accumulate,
-            all_reduce=all_reduce, ports=ports,
+            all_reduce=all_reduce, ports=ports, grain=grain,
         )
 
     @property

@@ -1,13 +1,14 @@
 """Mini-batches cut into micro-batches, as the stages are handed them."""
 
+from itertools import accumulate
 from typing import NamedTuple
 
 from ..checks import items_of
-from ..functions import even_slices
+from ..functions import even_slices, grains_of
 
 
 class Origin(NamedTuple):
-    """Where a micro-batch comes from.
+    """Where a micro-batch, or a grain of it, comes from.
 
     m: the samples of its whole mini-batch.
     step: the number of updates before that one.
@@ -20,14 +21,16 @@ class Origin(NamedTuple):
 
 
 class MicroBatches:
-    """Mini-batches in one line, each cut along the samples into `n` parts with sizes at most one apart.
+    """Mini-batches in one line, each cut along the samples into micro-batches with sizes at most one apart.
 
-    Micro-batch i is part i mod n of mini-batch i // n: it has `inputs[i]` and `labels[i]`, arrays of
-    their own, and an `origins[i]`.
+    Micro-batch i is part i mod n of mini-batch i // n. It is one grain; or, with a `grain`, as many as the
+    others or one more, `grains[i]`, a range of numbers. Grain j has `inputs[j]` and `labels[j]`, arrays of
+    their own, and an `origins[j]`; each mini-batch has `n_grains` of them.
 
     batches: a list of (X, Y), X (n[0], m) and Y (n[L], m), each with an m of its own.
-    n: the parts of each.
+    n: the micro-batches of each.
     step: the number of updates before the first.
+    grain: None, or the samples of a grain; all mini-batches then have the same m.
 
     >>> import numpy as np
     >>> line = MicroBatches([(np.array([[1, 2, 3]]), np.array([[0, 1, 0]]))], n=2, step=7)
@@ -35,24 +38,34 @@ class MicroBatches:
     ([array([[1, 2]]), array([[3]])], Origin(m=3, step=7, first_sample=2))
     """
 
-    def __init__(self, batches, n, step):
-        self.n = n
-        self.inputs, self.labels, self.origins = [], [], []
+    def __init__(self, batches, n, step, grain=None):
+        self.grain = grain
+        self.inputs, self.labels, self.origins, self.grains = [], [], [], []
         for t, (X, Y) in enumerate(batches):
-            m = X.shape[-1]
-            for part in even_slices(m, n):
+            m, first = X.shape[-1], len(self.origins)
+            parts = even_slices(m, n) if grain is None else grains_of(m, grain)
+            for part in parts:
                 self.inputs.append(X[..., part].copy())
                 self.labels.append(Y[..., part].copy())
                 self.origins.append(Origin(m, step + t, part.start))
+            self.n_grains = len(parts)
+            self.grains += [range(first + of.start, first + of.stop) for of in even_slices(len(parts), n)]
 
-    def take_inputs(self, i):
-        """The samples of micro-batch i, which then belong to the stage that works on them."""
-        inputs, self.inputs[i] = self.inputs[i], None
+    def edges(self, grains):
+        """Where these consecutive grains begin, counted from the first of them, and the end of the last."""
+        return [0, *accumulate(self.labels[j].shape[-1] for j in grains)]
+
+    def take_inputs(self, j):
+        """The samples of grain j, which then belong to the stage that works on them."""
+        inputs, self.inputs[j] = self.inputs[j], None
         return inputs
 
 
-def checked_batches(network, batches):
-    """A list of (X, Y) that `network` can be trained with in micro-batches; `ValueError` for others."""
+def checked_batches(network, batches, in_one_run=False):
+    """A list of (X, Y) that `network` can be trained with in micro-batches; `ValueError` for others.
+
+    in_one_run: whether they go through the pipeline in one run; with a grain, they then are of one size.
+    """
     items = items_of(batches)
     batches = [batches] if items is None else items
     if not all(isinstance(batch, (tuple, list)) and len(batch) == 2 for batch in batches):
@@ -60,10 +73,29 @@ def checked_batches(network, batches):
     if not batches:
         raise ValueError("0 mini-batches: pass a list of at least 1 pair (X, Y)")
     batches = [network.checked_batch(X, Y) for X, Y in batches]
-    smallest, n = min(X.shape[-1] for X, _ in batches), network.n_microbatches
+    sizes, n = sorted(X.shape[-1] for X, _ in batches), network.n_microbatches
+    smallest = sizes[0]
+    if network.grain is not None:
+        _check_grains(network.grain, n, smallest, sizes[-1] if in_one_run else smallest)
     if n > smallest:
         raise ValueError(
             f"n_microbatches={n} exceeds the batch of m={smallest} samples: use at most {smallest}, "
             "or a larger batch"
         )
     return batches
+
+
+def _check_grains(grain, n, smallest, largest):
+    """`ValueError` for micro-batches, n of them, that are not made of grains."""
+    n_grains = len(grains_of(smallest, grain))
+    if n > n_grains:
+        raise ValueError(
+            f"n_microbatches={n} exceeds the {n_grains} grains of {grain} samples in a batch of "
+            f"m={smallest}: a cut would fall into a grain, so use at most {n_grains}, a "
+            "smaller grain or a larger batch"
+        )
+    if smallest < largest:
+        raise ValueError(
+            f"grain={grain} in one run without a flush needs mini-batches of one size, got {smallest} to "
+            f"{largest} samples: cut them equal"
+        )

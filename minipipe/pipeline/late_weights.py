@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from ..layers.through import in_one_piece, weight_gradients
+from ..layers.through import weight_gradients
 from ..sums import TreeSum
+from .grains import side_by_side
 
 
 def late_gradients(layer, halves):
@@ -20,7 +21,7 @@ def late_gradients(layer, halves):
     """
     caches = [cache for _, cache in halves]
     if layer.joins_samples and all(isinstance(cache, np.ndarray) for cache in caches):
-        return weight_gradients(layer, (_side_by_side([dZ for dZ, _ in halves]), _side_by_side(caches)))
+        return weight_gradients(layer, (side_by_side([dZ for dZ, _ in halves]), side_by_side(caches)))
     if layer.layers and all(hasattr(cache, "halves") for cache in caches):
         return _of_block(layer, [cache.halves for cache in caches])
     total = TreeSum(len(halves))
@@ -34,7 +35,3 @@ def _of_block(block, halves):
     for layer, *of_layer in zip(block.layers, *halves, strict=True):
         pairs.append((layer.W, layer.b) if of_layer[0] is None else late_gradients(layer, of_layer))
     return tuple(dW for dW, _ in pairs), tuple(db for _, db in pairs)
-
-
-def _side_by_side(arrays):
-    return in_one_piece(np.concatenate(arrays, axis=-1))

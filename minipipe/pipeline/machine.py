@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from ..checks import bytes_of_memory, one_of
 from ..cluster import checked_ports, links_between
-from ..collectives import ALL_REDUCES
+from ..collectives import ALL_REDUCES, OWNERS
 from ..sums import checked_accumulate
 
 CLUSTER, THREADS = ENGINES = "cluster", "threads"
@@ -21,16 +21,29 @@ class Machine(NamedTuple):
     accumulate: str
     all_reduce: str
 
-    def checked(self, schedule):
-        """The same, with ports as a list; `ValueError` for what does not fit the schedule."""
+    def checked(self, schedule, grain=None):
+        """The same, with ports as a list; `ValueError` for what does not fit the schedule, or a grain."""
         n_devices = len(schedule.devices)
         self.costs.table(schedule.sharing)
         links_between(self.link, n_devices)
         checked_accumulate(self.accumulate)
         one_of("all_reduce", self.all_reduce, ALL_REDUCES)
+        if grain is not None:
+            self._check_sums(schedule, grain)
         limit = None if self.memory_limit is None else bytes_of_memory(self.memory_limit)
         if one_of("engine", self.engine, ENGINES) == THREADS and limit is not None:
             raise ValueError(
                 "memory_limit needs the bytes that only the cluster counts: use engine='cluster'"
             )
         return self._replace(ports=checked_ports(self.ports, n_devices), memory_limit=limit)
+
+    def _check_sums(self, schedule, grain):
+        """The bits of a grain are those of sums along the tree."""
+        if self.accumulate != "tree":
+            raise ValueError(
+                f"grain={grain} needs accumulate='tree', not {self.accumulate!r}, to keep its bits"
+            )
+        if schedule.n_copies > 1 and self.all_reduce != OWNERS:
+            raise ValueError(
+                f"grain={grain} needs all_reduce={OWNERS!r}, not {self.all_reduce!r}, to keep its bits"
+            )

@@ -58,6 +58,8 @@ class Pipeline(InStages):
         tree, too; or another of `minipipe.collectives.ALL_REDUCES`, where their bits depend on the number of
         copies, and each copy has the same.
     ports: what several links share, as for `Cluster`.
+    grain: None, or the samples of a grain, as for `Sequential`, whose bits it then has, however it is split:
+        micro-batches are cut at multiples of it, and pass the layers of a stage grain by grain.
 
     `forward_backward(X, Y)` runs a mini-batch to its end; `start(X, Y)` and `tick()` run it tick by tick.
     Then J, `gradients` and `trace` are those of that run. Every forward and backward of a mini-batch uses
@@ -87,20 +89,20 @@ class Pipeline(InStages):
     def __init__(
         self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute=False, seed=0,
         dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None,
-        optimizer=None, engine=CLUSTER, accumulate="tree", all_reduce=OWNERS, ports=(),
+        optimizer=None, engine=CLUSTER, accumulate="tree", all_reduce=OWNERS, ports=(), grain=None,
     ):
         n_stages = whole_number("n_stages", n_stages)
         n_microbatches = whole_number("n_microbatches", n_microbatches)
         if recompute == SELECTIVE:
             layers, recompute = recomputing(layers), "never"
-        super().__init__(layers, loss, seed, dtype)
+        super().__init__(layers, loss, seed, dtype, grain)
         checked_costs(costs)
         counts = counts_of(partition, self.layers, n_stages, sample, loss)
         self.schedule, self._stream = checked_order(schedule, n_stages, n_microbatches, recompute)
         if recompute == EVERY_SQRT:
             self.schedule, counts, costs = every_sqrt(self.schedule, counts, costs)
         machine = Machine(costs, link, ports, memory_limit, engine, accumulate, all_reduce)
-        self._machine = machine.checked(self.schedule)
+        self._machine = machine.checked(self.schedule, grain)
         self._n_microbatches = n_microbatches
         parts = cut(self.layers, counts)
         self.stages = tuple(Stage(s, part) for s, part in enumerate(parts[:-1]))
@@ -147,7 +149,7 @@ class Pipeline(InStages):
                 f"the order of {self.schedule.name!r} has no U: use forward_backward and step(optimizer) for "
                 "each mini-batch, or put updates into the order by minipipe.schedules.with_updates"
             )
-        batches = checked_batches(self, batches)
+        batches = checked_batches(self, batches, in_one_run=self._stream is not None)
         if self._stream is not None:
             self.schedule = self._stream(len(batches))
             self._run_to_the_end(self.schedule, batches)
@@ -229,9 +231,8 @@ class Pipeline(InStages):
 
     def _load(self, batches, memory=None):
         """Make a run, with its clock at 0. memory: what an equal run has held, if that is known."""
-        line = MicroBatches(batches, self.n_microbatches, self.n_steps)
-        tied, machine = self._tied(), self._machine
-        self._run = Run(self._wires, self.stages, line, self._optimizers, tied, machine, memory)
+        line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain)
+        self._run = Run(self._wires, self.stages, line, self._optimizers, self._tied(), self._machine, memory)
 
     def _commit(self):
         """Once for each run that came to its end: its gradients wait for a step, or its updates count."""

@@ -6,6 +6,8 @@ from ..blas import computing
 from ..cluster import Compute
 from ..engines import Threads
 from ..functions import overflow_refused
+from ..schedules.rules import works_on
+from .grains import in_grains, side_by_side
 from .holdings import Holdings, joined
 from .machine import THREADS
 from .program import cluster_of, programs_of
@@ -30,10 +32,11 @@ class Run:
         self.stages = _on_devices(stages, order.placements)
         for (index, _), stage in self.stages.items():
             if optimizers is None:
-                stage.begin(line.n, machine.accumulate)
+                stage.begin(line.n_grains, machine.accumulate)
             else:
-                wanted = order.versions[index] if order.versions else [0] * order.n_microbatches
-                stage.begin(line.n, machine.accumulate, wanted, copy.deepcopy(optimizers[index]))
+                versions = order.versions[index] if order.versions else [0] * order.n_microbatches
+                wanted = [version for version, grains in zip(versions, line.grains) for _ in grains]
+                stage.begin(line.n_grains, machine.accumulate, wanted, copy.deepcopy(optimizers[index]))
         if machine.engine == THREADS:
             programs = programs_of(order, wires, self._perform, self.stages, ties, machine.all_reduce)
             self.cluster = Threads(programs, shares=order.stages_on)
@@ -91,24 +94,36 @@ class Run:
         return [self._work_on(part, *inputs) for part, inputs in zip(parts, given, strict=True)]
 
     def _work_on(self, part, incoming, skips):
-        kind, index, i = part
+        """(outgoing, skips) of one part of an action, for which its stage takes one grain after the other."""
+        line, (kind, index, i) = self._line, part
         stage = self.stages[index, self._wires.device(index, i)]
-        origin, labels = self._line.origins[i], None if stage.loss is None else self._line.labels[i]
-        if kind == "F":
-            A_prev = self._line.take_inputs(i) if index == 0 else incoming
-            return stage.forward(i, A_prev, skips, origin, labels, part[1:] in self._recomputed)
-        if kind == "B":
-            return stage.backward(i, incoming, skips)
-        if kind == "I":
-            return stage.backward_input(i, incoming, skips)
-        if kind == "W":
-            stage.backward_weight(i)
-        elif kind == "W*":
+        if kind == "U":
+            stage.update(line.grains[i][-1])
+            return None, {}
+        if kind == "W*" and line.grain is None:
             stage.late_weight_gradients()
-        elif kind == "R":
-            stage.recompute(i, origin, labels)
+            return None, {}
+        grains = [j for microbatch in works_on(part) for j in line.grains[microbatch]]
+        if len(grains) == 1:
+            return self._work_on_grain(stage, part, grains[0], incoming, skips)
+        edges = line.edges(grains)
+        given = zip(grains, in_grains(incoming, edges), in_grains(skips, edges))
+        outgoing, skips = zip(*[self._work_on_grain(stage, part, *of_one) for of_one in given])
+        return side_by_side(outgoing), side_by_side(skips)
+
+    def _work_on_grain(self, stage, part, j, incoming, skips):
+        origin, labels = self._line.origins[j], None if stage.loss is None else self._line.labels[j]
+        if part.kind == "F":
+            A_prev = self._line.take_inputs(j) if stage.index == 0 else incoming
+            return stage.forward(j, A_prev, skips, origin, labels, part[1:] in self._recomputed)
+        if part.kind == "B":
+            return stage.backward(j, incoming, skips)
+        if part.kind == "I":
+            return stage.backward_input(j, incoming, skips)
+        if part.kind == "R":
+            stage.recompute(j, origin, labels)
         else:
-            stage.update(i)
+            stage.backward_weight(j)  # with a W*, too: along the tree of the grains
         return None, {}
 
     def _holdings(self, n_devices):

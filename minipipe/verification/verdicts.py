@@ -5,7 +5,7 @@ Each verdict runs `pipe` on the mini-batch X, Y, so that `pipe.trace` is the tra
 
 import numpy as np
 
-from ..functions import even_slices, leaves, sum_in_order
+from ..functions import even_slices, grains_of, leaves, sum_in_order
 from ..layers import every_layer
 from ..layers.through import backward_through, forward_through, prepare_forward
 from ..network import Sequential, sum_of_tied
@@ -28,8 +28,8 @@ def equals_full_batch(pipe, X, Y):
 def equals_same_groups(pipe, X, Y):
     """Whether J, dW and db are `==` to the sums over micro-batches that pass through all layers one by one.
 
-    The reference is a plain loop, without stages, schedule or recomputation. Must hold where
-    `equals_full_batch` must, and for networks with BatchNorm, too.
+    The reference is a plain loop, without stages, schedule or recomputation; with a `grain`, over the grains.
+    Must hold where `equals_full_batch` must, and for networks with BatchNorm, too.
     """
     X, Y = pipe.checked_batch(X, Y)
     reference = _like(pipe, Sequential(pipe.layers, pipe.loss))
@@ -46,7 +46,8 @@ def equals_same_groups(pipe, X, Y):
 def _part_by_part(pipe, layers, X, Y):
     """J, and for each micro-batch of `pipe` the gradients of the layers."""
     J, of_parts = 0, []
-    for part in even_slices(X.shape[-1], pipe.n_microbatches):
+    m = X.shape[-1]
+    for part in even_slices(m, pipe.n_microbatches) if pipe.grain is None else grains_of(m, pipe.grain):
         prepare_forward(every_layer(layers), training=True, step=pipe.n_steps, first_sample=part.start)
         J = J + pipe.loss.forward(forward_through(layers, X[..., part], {}), Y[..., part], X.shape[-1])
         _, gradients = backward_through(layers, pipe.loss.backward(), {})
@@ -59,9 +60,13 @@ def same_bits(pipe, X, Y):
     """Whether J, dW and db have the same bits as with one stage, GPipe's schedule and no recomputation.
 
     Must hold for any floats: the same micro-batches, added along the same tree, with one number of threads in
-    BLAS (see `minipipe.blas_threads`).
+    BLAS (see `minipipe.blas_threads`). With a `grain`, the reference is `Sequential` with that grain.
     """
-    reference = _run(_like(pipe, Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches)), X, Y)
+    if pipe.grain is None:
+        one_device = Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches)
+    else:
+        one_device = Sequential(pipe.layers, pipe.loss, grain=pipe.grain)
+    reference = _run(_like(pipe, one_device), X, Y)
     return _equal(_run(pipe, X, Y), reference)
 
 

@@ -1,0 +1,40 @@
+"""Arrays cut into grains, and put side by side again: samples are their last axis."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from ..layers.through import in_one_piece
+
+
+def in_grains(value, edges):
+    """`value` for each grain: its samples alone, in one piece; so of each array in a dict; None stays None.
+
+    edges: where the grains begin, and the end of the last.
+
+    >>> in_grains({"skip": np.array([[1, 2, 3]])}, [0, 2, 3])
+    [{'skip': array([[1, 2]])}, {'skip': array([[3]])}]
+    """
+    return [_samples(value, slice(*pair)) for pair in pairwise(edges)]
+
+
+def _samples(value, part):
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return {name: _samples(array, part) for name, array in value.items()}
+    return in_one_piece(value[..., part])
+
+
+def side_by_side(values):
+    """What `in_grains` has taken apart, in one again.
+
+    >>> side_by_side([np.array([[1, 2]]), np.array([[3]])])
+    array([[1, 2, 3]])
+    """
+    first = values[0]
+    if first is None or len(values) == 1:
+        return first
+    if isinstance(first, dict):
+        return {name: side_by_side([value[name] for value in values]) for name in first}
+    return in_one_piece(np.concatenate(values, axis=-1))
