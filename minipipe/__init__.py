@@ -27,7 +27,7 @@ from .layers import *  # noqa: F403 (what a room hands on stands there, in its _
 from .losses import *  # noqa: F403
 from .network import Sequential
 from .optimizers import *  # noqa: F403
-from .parallel import DataParallel
+from .parallel import DataParallel, Hybrid, TensorParallel
 from .partitioning import costs_of_layers, partition
 from .pipeline import *  # noqa: F403
 from .planning import footprints, measure, simulate, temporaries, what_fits
@@ -37,11 +37,11 @@ from .training import fit
 __version__ = "0.1.0"
 
 __all__ = [
-    "ANY", "Cluster", "Compute", "Costs", "DataParallel", "DeadlockError", "Label", "Link",
+    "ANY", "Cluster", "Compute", "Costs", "DataParallel", "DeadlockError", "Hybrid", "Label", "Link",
     "MemoryLimitError", "Overlap", "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential",
     "Trace", "accuracy", "blas_threads", "cluster", "collectives", "costs_of_layers", "datasets",
-    "describe", "exact", "fit", "footprints", "load", "measure", "models", "one_hot", "partition", "plots",
-    "save", "schedules", "simulate", "temporaries", "verification", "what_fits",
+    "TensorParallel", "describe", "exact", "fit", "footprints", "load", "measure", "models", "one_hot",
+    "partition", "plots", "save", "schedules", "simulate", "temporaries", "verification", "what_fits",
 ]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
 __all__.sort()

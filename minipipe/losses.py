@@ -27,6 +27,7 @@ class Loss:
     """
 
     cache = None
+    exchanges = False, False  # whether forward and backward are programs, which talk to other devices
 
     def forward(self, A, Y, m=None):
         if A.shape != Y.shape:

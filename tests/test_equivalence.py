@@ -28,7 +28,7 @@ import minipipe as mp
 from minipipe.functions import leaves
 from minipipe.layers.layer import Layer
 from minipipe.layers.recomputing import can_recompute
-from minipipe.layers.through import backward_input_through, forward_through
+from minipipe.layers.through import alone, backward_input_program, forward_through
 from minipipe.schedules import RECOMPUTE
 from minipipe.verification import equals_full_batch, equals_same_groups, same_bits, share_of_bound
 
@@ -160,7 +160,7 @@ def test_what_a_layer_hands_on_lies_in_one_piece_forward_and_backward(name):
     if layer.fork:
         dZ, skips["skip"] = dZ
     gradients = tree(lambda dZ: dZ.repeat(2, axis=-1)[..., ::2], dZ)
-    backward_input_through(layers, gradients, skips, True, lambda index, dZ: None)
+    alone(backward_input_program(layers, gradients, skips, True, lambda index, dZ: None))
     met = [array for spy in below + above for array in leaves(spy.met)]
     assert len(met) == 2 * len(below + above)
     assert all(array.flags.c_contiguous for array in met)

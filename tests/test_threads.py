@@ -111,7 +111,7 @@ def test_schedules_that_rely_on_stored_messages_deadlock_where_a_rendezvous_make
     stuck = {}
     for name in names_for(4, 8):
         schedule = build(name, 4, 8)
-        programs = programs_of(schedule, Wires(schedule), without_numbers(mp.Costs(), schedule.n_stages))
+        programs = programs_of(Wires(schedule), without_numbers(mp.Costs(), schedule.n_stages))
         stuck[name] = deadlock(Threads(programs, synchronous=True).run)
         rendezvous = Link(rendezvous=True)
         assert stuck[name] == deadlock(partial(mp.simulate, schedule, link=rendezvous))

@@ -89,10 +89,10 @@ class MultiHeadAttention(Block):
 
     def _joined(self, A):
         """(d, T, m) from (m, n_heads, d_h, T)."""
-        return np.ascontiguousarray(A.transpose(1, 2, 3, 0), like=A).reshape(self.d, A.shape[3], A.shape[0])
+        return np.ascontiguousarray(A.transpose(1, 2, 3, 0), like=A).reshape(-1, A.shape[3], A.shape[0])
 
     def _scale(self, Q):
-        return constant(1 / math.sqrt(self.d // self.n_heads), Q)
+        return constant(1 / math.sqrt(Q.shape[2]), Q)
 
     def _shares(self, Q, K):
         """P, the softmax of S's columns, made in place of S.

@@ -55,13 +55,17 @@ class Embedding(Vectors):
         self.cached(dZ)
 
     def backward_weight(self, dZ):
-        tokens = self.cached(dZ).ravel()
+        return self._by_token(self.cached(dZ), dZ, self.n_tokens), None
+
+    def _by_token(self, tokens, dZ, n_tokens):
+        """(n_tokens, d): for each token, the sum of the columns of dZ that it belongs to."""
+        tokens = tokens.ravel()
         order = np.argsort(tokens, kind="stable")
         tokens, vectors = tokens[order], dZ.reshape(self.d, -1).T[order]
         first = np.flatnonzero(np.diff(tokens, prepend=-1))       # where each token's run begins
-        dW = np.full((self.n_tokens, self.d), dZ.flat[0] * 0, dZ.dtype, like=dZ)
-        dW[tokens[first]] = np.add.reduceat(vectors, first)
-        return dW, None
+        sums = np.full((n_tokens, self.d), dZ.flat[0] * 0, dZ.dtype, like=dZ)
+        sums[tokens[first]] = np.add.reduceat(vectors, first)
+        return sums
 
     def _checked(self, A_prev):
         tokens = A_prev.astype(np.intp)

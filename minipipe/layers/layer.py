@@ -55,6 +55,7 @@ class Layer:
     training, step, first_sample = True, 0, 0
     index = None         # in its network's list, as errors name it; layers within a layer have its own
     recomputes = None    # whether its backward makes a part of the cache again; None: it cannot
+    exchanges = False, False  # whether forward and backward_input are programs, which talk to other devices
     can_overflow = True  # whether finite numbers may become too large in a forward
 
     def initialize(self, rng, dtype=np.float64):

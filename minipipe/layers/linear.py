@@ -17,6 +17,7 @@ class Linear(Layer):
     initialization: draws W, as `initialization(rng, n_prev, n)`; b is drawn as zeros.
     W, b: the parameters themselves, if they are known.
     tie: a name; layers of a network with the same `tie` share one W.
+    bias: whether b is added.
 
     A_prev may have further axes, as in (n_prev, T, m): then the same W and b act at each of their positions.
 
@@ -42,13 +43,15 @@ class Linear(Layer):
 
     joins_samples = True
 
-    def __init__(self, n_prev, n, initialization=he, W=None, b=None, tie=None):
+    def __init__(self, n_prev, n, initialization=he, W=None, b=None, tie=None, bias=True):
         self.n_prev, self.n = whole_number("n_prev", n_prev, 1), whole_number("n", n, 1)
         if not callable(initialization):
             raise ValueError(f"initialization={initialization!r} must be a function, such as he or xavier")
         self.initialization, self.tie = initialization, None if tie is None else checked_name("tie", tie)
         self.W = self.checked_parameter("W", W, (self.n, self.n_prev))
-        self.b = self.checked_parameter("b", b, (self.n, 1))
+        if b is not None and not bias:
+            raise ValueError("b is given, but bias=False says that there is none: leave one of them out")
+        self.bias, self.b = bias, self.checked_parameter("b", b, (self.n, 1))
 
     def draw(self, rng):
         return self.initialization(rng, self.n_prev, self.n)
@@ -57,7 +60,8 @@ class Linear(Layer):
         shape = self.checked_input(A_prev)
         self.cache = A_prev
         Z = as_dtype_of(A_prev, self.W) @ A_prev.reshape(self.n_prev, -1)
-        Z += as_dtype_of(A_prev, self.b)
+        if self.b is not None:
+            Z += as_dtype_of(A_prev, self.b)
         return Z.reshape(shape)
 
     def backward_input(self, dZ):
@@ -66,6 +70,8 @@ class Linear(Layer):
 
     def backward_weight(self, dZ):
         A_prev, dZ = self.cached(dZ).reshape(self.n_prev, -1), dZ.reshape(self.n, -1)
+        if self.b is None:
+            return dZ @ A_prev.T, None
         # row sums as a matrix product: several times faster than sum
         ones = np.ones((dZ.shape[1], 1), dZ.dtype)
         return dZ @ A_prev.T, dZ @ ones
@@ -78,7 +84,7 @@ class Linear(Layer):
         return self.n, *shape[1:]
 
     def parameter_shapes(self):
-        return (self.n, self.n_prev), (self.n, 1)
+        return (self.n, self.n_prev), (self.n, 1) if self.bias else None
 
     def macs(self, shape):
         return self.n * math.prod(shape)

@@ -1,9 +1,14 @@
-"""Forward and backward through consecutive layers, as networks and stages do it."""
+"""Forward and backward through consecutive layers, as networks and stages do it.
+
+Some layers talk to other devices in the middle of a forward or a backward. So the way through the layers is a
+program itself: it yields an `Exchange`, and is resumed with what has come of it.
+"""
 
 import numpy as np
 
 from ..checks import returned
 from ..functions import leaves
+from .exchange import Exchange
 from .layer import finite
 
 
@@ -39,8 +44,25 @@ def handed_on(layer, A_prev):
     return A
 
 
+def alone(program):
+    """What a way through layers returns, none of which communicates; `RuntimeError` if one does."""
+    try:
+        exchange = next(program)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError(
+        f"{exchange.layer!r} talks to other devices, but here it is alone: "
+        "run it with TensorParallel or Hybrid"
+    )
+
+
 def forward_through(layers, A, skips, call=handed_on):
-    """A after consecutive layers.
+    """A after consecutive layers, none of which communicates. Arguments as for `forward_program`."""
+    return alone(forward_program(layers, A, skips, call))
+
+
+def forward_program(layers, A, skips, call=handed_on):
+    """A program that yields each `Exchange`, and returns A after consecutive layers.
 
     layers: a list of them.
     A: what goes into the first.
@@ -51,7 +73,10 @@ def forward_through(layers, A, skips, call=handed_on):
     for layer in layers:
         if layer.join is not None:
             A = A, skips.pop(layer.join)
-        A = returned(layer, "forward", "A", call(layer, A))
+        if layer.exchanges[0]:
+            A = yield Exchange(layer, layer.forward(A), A)
+        else:
+            A = returned(layer, "forward", "A", call(layer, A))
         if layer.fork is not None:
             A, skips[layer.fork] = A
     return A
@@ -60,7 +85,7 @@ def forward_through(layers, A, skips, call=handed_on):
 def backward_through(layers, dA, skips, wants_dX=False):
     """(dX, gradients) of consecutive layers, whose caches are gone then.
 
-    layers, dA, skips, wants_dX: as in `backward_input_through`.
+    layers, dA, skips, wants_dX: as in `backward_input_program`. None of the layers communicates.
     """
     # Right for layers without parameters: None, or tuples of None
     gradients = [(layer.W, layer.b) for layer in layers]
@@ -68,11 +93,11 @@ def backward_through(layers, dA, skips, wants_dX=False):
     def differentiate(index, dZ):
         gradients[index] = weight_gradients(layers[index], put_aside(layers[index], dZ))
 
-    return backward_input_through(layers, dA, skips, wants_dX, differentiate), gradients
+    return alone(backward_input_program(layers, dA, skips, wants_dX, differentiate)), gradients
 
 
-def backward_input_through(layers, dA, skips, wants_dX, then):
-    """dX of consecutive layers.
+def backward_input_program(layers, dA, skips, wants_dX, then):
+    """A program that yields each `Exchange`, and returns dX of consecutive layers.
 
     layers: a list of them, after a forward.
     dA: the derivative by the output of the last.
@@ -92,8 +117,11 @@ def backward_input_through(layers, dA, skips, wants_dX, then):
         layer = layers[index]
         if layer.fork is not None:
             dA = dA, skips.pop(layer.fork)
-        wanted = index > first or wants_dX or layer.weight_after_input
-        dA_prev = in_one_piece(layer.backward_input(dA)) if wanted else None
+        if layer.exchanges[1]:
+            dA_prev = yield Exchange(layer, layer.backward_input(dA), dA)
+        else:
+            wanted = index > first or wants_dX or layer.weight_after_input
+            dA_prev = in_one_piece(layer.backward_input(dA)) if wanted else None
         if index > first:
             returned(layer, "backward_input", "dA_prev", dA_prev)
         then(index, dA)

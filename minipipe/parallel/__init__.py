@@ -2,5 +2,6 @@
 
 from .buckets import in_buckets
 from .data import DataParallel
+from .hybrid import Hybrid, TensorParallel, in_nodes
 
-__all__ = ["DataParallel", "in_buckets"]
+__all__ = ["DataParallel", "Hybrid", "TensorParallel", "in_buckets", "in_nodes"]

@@ -9,7 +9,7 @@ import numpy as np
 from ..description import describe, parameters_of_layers, without_samples
 from ..layers import every_layer
 from ..layers.layer import checked_layers
-from ..layers.through import backward_input_through, forward_through, handed_on, prepare_forward
+from ..layers.through import alone, backward_input_program, forward_through, handed_on, prepare_forward
 from ..network import Network, take_statistics
 from ..blas import computing
 from .integers import checked
@@ -148,7 +148,7 @@ def _one_round(network, X, Y):
     F[-1] += lap()
     dA = network.loss.backward()
     B[-1] = lap()
-    backward_input_through(layers, dA, {}, False, backward_weight)
+    alone(backward_input_program(layers, dA, {}, False, backward_weight))
     network.loss.cache = None
     take_statistics(all_layers)
     return list(map(Times, F, B))

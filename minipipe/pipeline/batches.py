@@ -31,6 +31,7 @@ class MicroBatches:
     n: the micro-batches of each.
     step: the number of updates before the first.
     grain: None, or the samples of a grain; all mini-batches then have the same m.
+    n_takers: how many stages take the samples of each: the first one of each shard of the network.
 
     >>> import numpy as np
     >>> line = MicroBatches([(np.array([[1, 2, 3]]), np.array([[0, 1, 0]]))], n=2, step=7)
@@ -38,7 +39,7 @@ class MicroBatches:
     ([array([[1, 2]]), array([[3]])], Origin(m=3, step=7, first_sample=2))
     """
 
-    def __init__(self, batches, n, step, grain=None):
+    def __init__(self, batches, n, step, grain=None, n_takers=1):
         self.grain = grain
         self.inputs, self.labels, self.origins, self.grains = [], [], [], []
         for t, (X, Y) in enumerate(batches):
@@ -50,14 +51,18 @@ class MicroBatches:
                 self.origins.append(Origin(m, step + t, part.start))
             self.n_grains = len(parts)
             self.grains += [range(first + of.start, first + of.stop) for of in even_slices(len(parts), n)]
+        self._n_left = [n_takers] * len(self.inputs)
 
     def edges(self, grains):
         """Where these consecutive grains begin, counted from the first of them, and the end of the last."""
         return [0, *accumulate(self.labels[j].shape[-1] for j in grains)]
 
     def take_inputs(self, j):
-        """The samples of grain j, which then belong to the stage that works on them."""
-        inputs, self.inputs[j] = self.inputs[j], None
+        """The samples of grain j, which after the last taker belong to the stages that work on them."""
+        inputs = self.inputs[j]
+        self._n_left[j] -= 1
+        if not self._n_left[j]:
+            self.inputs[j] = None
         return inputs
 
 

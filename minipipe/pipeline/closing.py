@@ -11,19 +11,21 @@ from .totals import Totals
 class Closing:
     """What one device does at the end of a mini-batch, or wherever its order has an `A` or a `U`.
 
-    schedule: the `Schedule`, which may have all-reduces and updates in its order, or leave them to its end.
-    device: the number of this one.
+    wires: the `Wires` of the `Schedule`, which may have all-reduces and updates in its order, or leave them
+        to its end.
+    device: the number of this one in the schedule.
     stages: {(stage, device): what holds the sums of this stage there}; empty in a run without numbers.
     ties: {name: the `Tied` layers}.
     algorithm: the all-reduce, one of `minipipe.collectives.ALL_REDUCES`.
     """
 
-    def __init__(self, schedule, device, stages, ties, algorithm):
-        self._device, self._stages, self._ties = device, stages, ties
-        self._placements, self._last = schedule.placements, schedule.n_microbatches - 1
+    def __init__(self, wires, device, stages, ties, algorithm):
+        schedule, self._device = wires.schedule, wires.ranks[device]
+        self._stages, self._ties = stages, ties
+        self._placements, self._last = wires.placements, schedule.n_microbatches - 1
         self._has_A, self._has_U = "A" in schedule.kinds, "U" in schedule.kinds
         self._sums = [action for action in schedule.devices[device] if action.kind == "A"]
-        self._algorithm, self._groups = algorithm, _groups(self._placements, device)
+        self._algorithm, self._groups = algorithm, _groups(self._placements, self._device)
         self._over = set()  # the names of all-reduces that this device knows to be over
 
     def around(self, perform):
@@ -113,6 +115,15 @@ class Tied(NamedTuple):
     layer: int
     stage: int
     index: int
+
+
+def tied_layers(ties, places):
+    """{name: its `Tied` layers, in order}
+
+    ties: {name: the indices of the layers of a network that share a W}.
+    places: for each layer of the network its (stage, index there).
+    """
+    return {name: [Tied(layer, *places[layer]) for layer in tied] for name, tied in ties.items()}
 
 
 def exchange_tied(ties, placements, stages, device):

@@ -7,8 +7,9 @@ from ..optimizers import checked_optimizer
 class InStages(Network):
     """A network whose layers lie in `stages`, each with what an optimizer keeps for its layers.
 
-    `_optimizers` are those of an order that makes the updates itself, one a stage; otherwise None. `_run` is
-    the last run, or None; `_committed`, whether it has come to its end.
+    `_optimizers` are those of an order that makes the updates itself, for each shard of the network one a
+    stage; otherwise None. `_run` is the last run, or None; `_committed`, whether it has come to its end.
+    `_place_of` has for each layer its (stage, index there).
     """
 
     def step(self, optimizer):
@@ -34,7 +35,8 @@ class InStages(Network):
         """As for a `Network`; the optimizers of an order with updates are those of its stages."""
         if self._optimizers is None:
             return super().optimizers(optimizer)
-        return list(zip(self._optimizers, self._layers_of_stages()))
+        (of_stages,) = self._optimizers
+        return list(zip(of_stages, self._layers_of_stages()))
 
     def forget_run(self):
         """Undo a run that has not come to its end, and forget what the last one has left."""
@@ -45,8 +47,7 @@ class InStages(Network):
 
     def _layers_of_stages(self):
         """For each stage, the indices of its layers in the network."""
-        first, found = 0, []
-        for stage in self.stages:
-            found.append(range(first, first + len(stage.layers)))
-            first += len(stage.layers)
-        return found
+        found = {}
+        for index, (stage, _) in enumerate(self._place_of):
+            found.setdefault(stage, []).append(index)
+        return list(found.values())

@@ -21,9 +21,8 @@ class Machine(NamedTuple):
     accumulate: str
     all_reduce: str
 
-    def checked(self, schedule, grain=None):
+    def checked(self, schedule, n_devices, grain=None):
         """The same, with ports as a list; `ValueError` for what does not fit the schedule, or a grain."""
-        n_devices = len(schedule.devices)
         self.costs.table(schedule.sharing)
         links_between(self.link, n_devices)
         checked_accumulate(self.accumulate)

@@ -1,6 +1,7 @@
 """The pipeline: a network cut into stages, run by a schedule on a cluster."""
 
 import copy
+from itertools import chain
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ..partitioning.partition import counts_of, cut
 from ..schedules import Costs
 from ..schedules.costs import checked_costs
 from .batches import MicroBatches, checked_batches
-from .closing import Tied
+from .closing import tied_layers
 from .every_sqrt import EVERY_SQRT, every_sqrt
 from .holdings import kind_of_run
 from .in_stages import InStages
@@ -22,7 +23,7 @@ from .machine import CLUSTER, THREADS, Machine
 from .orders import check_optimizer, checked_order
 from .run import Run
 from .stage import Stage
-from .wires import Wires
+from .wires import Wires, skips_across_stages
 
 MOST_KINDS = 8  # of runs of which the bytes are remembered
 
@@ -102,14 +103,15 @@ class Pipeline(InStages):
         if recompute == EVERY_SQRT:
             self.schedule, counts, costs = every_sqrt(self.schedule, counts, costs)
         machine = Machine(costs, link, ports, memory_limit, engine, accumulate, all_reduce)
-        self._machine = machine.checked(self.schedule, grain)
+        self._machine = machine.checked(self.schedule, sum(map(len, self._ranks(self.schedule))), grain)
         self._n_microbatches = n_microbatches
         parts = cut(self.layers, counts)
         self.stages = tuple(Stage(s, part) for s, part in enumerate(parts[:-1]))
         self.stages += Stage(len(parts) - 1, parts[-1], loss),
-        self._place_of = [(s, index) for s, part in enumerate(parts) for index in range(len(part))]
+        self._place_of = [(s, index) for s, count in enumerate(counts) for index in range(count)]
         check_optimizer(self.schedule, self._stream, optimizer, self.ties)
-        self._optimizers = None if optimizer is None else [copy.deepcopy(optimizer) for _ in self.stages]
+        shards = [] if optimizer is None else self._shards()[0]
+        self._optimizers = [[copy.deepcopy(optimizer) for _ in stages] for stages in shards] or None
         self._run = self._wires = self._memory_of = None
 
     def forward_backward(self, X, Y):
@@ -226,13 +228,24 @@ class Pipeline(InStages):
         """
         self.forget_run()
         self._committed = False
-        if self._wires is None or self._wires.schedule != order:
-            self._wires, self._memory_of = Wires(order, self._skips_across_stages()), {}
+        if self._wires is None or self._wires[0].schedule != order:
+            skips = skips_across_stages(self.skips, self._place_of)
+            self._wires, self._memory_of = [Wires(order, skips, ranks) for ranks in self._ranks(order)], {}
+
+    def _ranks(self, order):
+        """For each shard of the network, the device on the cluster of each device of the schedule."""
+        return [range(len(order.devices))]
+
+    def _shards(self):
+        """For each shard of the network its stages; here it is whole. And the layers that are tied there."""
+        return [self.stages], [tied_layers(self.ties, self._place_of)]
 
     def _load(self, batches, memory=None):
         """Make a run, with its clock at 0. memory: what an equal run has held, if that is known."""
-        line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain)
-        self._run = Run(self._wires, self.stages, line, self._optimizers, self._tied(), self._machine, memory)
+        shards, tied = self._shards()
+        line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, len(shards))
+        self._run = Run(self._wires, shards, line, self._optimizers, tied, self._machine, memory)
+        self.stages = tuple(shards[0])
 
     def _commit(self):
         """Once for each run that came to its end: its gradients wait for a step, or its updates count."""
@@ -243,9 +256,9 @@ class Pipeline(InStages):
             self._gradients = self._summed_gradients()
             self._counted = [(stage.parts, stage.totals.statistics()) for stage in self.stages]
         else:
-            self._optimizers = [stage.optimizer for stage in self.stages]
+            self._optimizers = [[stage.optimizer for stage in stages] for stages in self._run.shards]
             self.n_steps += len(self.stages[-1].costs)
-            for stage in self.stages:
+            for stage in chain(*self._run.shards):
                 stage.before = None
         self._committed = True
 
@@ -269,14 +282,3 @@ class Pipeline(InStages):
                 f"the schedule {self.schedule.name!r} updates weights under way: use train([(X, Y), ...])"
             )
         return self.schedule
-
-    def _tied(self):
-        """{name: its `Tied` layers, in order}"""
-        place_of = self._place_of
-        return {name: [Tied(layer, *place_of[layer]) for layer in tied] for name, tied in self.ties.items()}
-
-    def _skips_across_stages(self):
-        """(name, stage of its Fork, stage of its Join) of the skip connections from one stage to another."""
-        stage_of = [stage for stage, _ in self._place_of]
-        ends = [(name, stage_of[fork], stage_of[join]) for name, (fork, join) in self.skips.items()]
-        return [(name, begin, end) for name, begin, end in ends if begin != end]

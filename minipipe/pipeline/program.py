@@ -32,16 +32,16 @@ def program(order, wires, perform, close=()):
     yield from close
 
 
-def programs_of(schedule, wires, perform, stages=None, ties=None, all_reduce=OWNERS):
-    """The programs of the devices, one for each line of `schedule`, as a `Cluster` takes them.
+def programs_of(wires, perform, stages=None, ties=None, all_reduce=OWNERS):
+    """The programs of the devices, one for each line of the schedule of `wires`, as a `Cluster` takes them.
 
     wires, perform: as for `program`.
     stages, ties: as for `Closing`; left out in a run without numbers.
     all_reduce: the algorithm by which copies of a stage put their gradients together.
     """
-    programs = []
+    programs, schedule = [], wires.schedule
     for device, order in enumerate(schedule.devices):
-        closing = Closing(schedule, device, stages or {}, ties or {}, all_reduce)
+        closing = Closing(wires, device, stages or {}, ties or {}, all_reduce)
         performed = closing.around(perform) if schedule.kinds & CLOSING else perform
         lanes = {COMPUTE: program(order, wires, performed, closing.close())}
         if "A" in schedule.kinds:
@@ -51,22 +51,21 @@ def programs_of(schedule, wires, perform, stages=None, ties=None, all_reduce=OWN
 
 
 def cluster_of(
-    schedule, costs, link, wires, perform, stages=None, ties=None,
-    holdings=None, memory_limit=None, memory=None, all_reduce=OWNERS, ports=(),
+    programs, schedule, costs, link, holdings=None, memory_limit=None, memory=None, ports=(), shares=None
 ):
-    """A cluster with one device per line of `schedule`.
+    """A cluster that runs the programs of a schedule.
 
+    programs: as `programs_of` gives them.
     costs, link: the ticks of its actions, and of its messages.
-    wires, perform, stages, ties, all_reduce: as for `programs_of`.
     holdings, memory_limit, memory, ports: as for `Cluster`.
+    shares: for each device, how many stages share it; left out, as in the schedule.
     """
-    programs = programs_of(schedule, wires, perform, stages, ties, all_reduce)
     links, ports = links_between(link, len(programs)), checked_ports(ports, len(programs))
     times = {time for one in links.values() for time in (one.latency, one.bandwidth)}
     times |= {port.bandwidth for port in ports}
     return Cluster(
         programs, costs.duration(schedule.sharing, times), links, holdings, memory_limit, ports, memory,
-        shares=schedule.stages_on,
+        shares=shares or schedule.stages_on,
     )
 
 

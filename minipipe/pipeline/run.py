@@ -1,12 +1,16 @@
 """One run of an order: its stages on their devices, the mini-batches, and the cluster that has the clock."""
 
 import copy
+from functools import partial
 
 from ..blas import computing
 from ..cluster import Compute
+from ..collectives import Group
 from ..engines import Threads
 from ..functions import overflow_refused
+from ..layers.exchange import join_group
 from ..schedules.rules import works_on
+from ..schedules.shares import share
 from .grains import in_grains, side_by_side
 from .holdings import Holdings, joined
 from .machine import THREADS
@@ -17,34 +21,41 @@ from .wires import MAIN
 class Run:
     """Mini-batches on their way through the stages of a network, by the order of a schedule.
 
-    wires: the `Wires` of the `Schedule`.
-    stages: those of the network, which copy 0 works with; other copies get twins of them.
+    wires: the `Wires` of the `Schedule`; a list of them, one for each shard of the network.
+    shards: for each shard its stages, which copy 0 works with; other copies get twins of them.
     line: the `MicroBatches`.
-    optimizers: one for each stage, of which it gets a copy, if the order updates them; or None.
-    ties: {name: the `Tied` layers}.
+    optimizers: for each shard one for each stage, of which that gets a copy, if the order updates them; or
+        None.
+    ties: for each shard {name: the `Tied` layers}.
     machine: the `Machine`.
     memory: what an equal run has held, so that this one need not count; None: count.
+
+    Where there are several shards, each device of the schedule stands for a group of devices, one a shard,
+    which run the same order and talk to each other inside their actions.
     """
 
-    def __init__(self, wires, stages, line, optimizers, ties, machine, memory=None):
-        order = wires.schedule
-        self._wires, self._line, self._recomputed = wires, line, order.recomputed
-        self.stages = _on_devices(stages, order.placements)
-        for (index, _), stage in self.stages.items():
-            if optimizers is None:
-                stage.begin(line.n_grains, machine.accumulate)
-            else:
-                versions = order.versions[index] if order.versions else [0] * order.n_microbatches
-                wanted = [version for version, grains in zip(versions, line.grains) for _ in grains]
-                stage.begin(line.n_grains, machine.accumulate, wanted, copy.deepcopy(optimizers[index]))
+    def __init__(self, wires, shards, line, optimizers, ties, machine, memory=None):
+        order = wires[0].schedule
+        self._line, self._recomputed, self.shards = line, order.recomputed, shards
+        self._ticks = machine.costs.duration(order.sharing) if len(shards) > 1 else None
+        self.stages, programs, shares = {}, {}, {}
+        for number, (shard, of_shard, tied) in enumerate(zip(wires, shards, ties, strict=True)):
+            placed = _on_devices(of_shard, shard.placements)
+            self._begin(placed, None if optimizers is None else optimizers[number], order, machine.accumulate)
+            self.stages |= placed
+            perform = partial(self._perform, shard)
+            programs |= zip(shard.ranks, programs_of(shard, perform, self.stages, tied, machine.all_reduce))
+            shares |= zip(shard.ranks, order.stages_on)
+        if len(shards) > 1:
+            self._in_groups(list(zip(*[shard.ranks for shard in wires])))
+        programs, shares = ([found[rank] for rank in sorted(found)] for found in (programs, shares))
         if machine.engine == THREADS:
-            programs = programs_of(order, wires, self._perform, self.stages, ties, machine.all_reduce)
-            self.cluster = Threads(programs, shares=order.stages_on)
+            self.cluster = Threads(programs, shares=shares)
             return
-        holdings = None if memory is not None else self._holdings(len(order.devices))
+        holdings = None if memory is not None else self._holdings(len(programs))
         self.cluster = cluster_of(
-            order, machine.costs, machine.link, wires, self._perform, self.stages, ties, holdings,
-            machine.memory_limit, memory, machine.all_reduce, machine.ports,
+            programs, order, machine.costs, machine.link, holdings, machine.memory_limit, memory,
+            machine.ports, shares,
         )
 
     def to_the_end(self):
@@ -83,20 +94,50 @@ class Run:
                 f"the mini-batch has stopped with an error ({self.cluster.failure!r}): start it again"
             )
 
-    def _perform(self, action, inputs):
-        """For `program`: an action is one Compute."""
+    def _begin(self, stages, optimizers, order, accumulate):
+        line = self._line
+        for (index, _), stage in stages.items():
+            if optimizers is None:
+                stage.begin(line.n_grains, accumulate)
+            else:
+                versions = order.versions[index] if order.versions else [0] * order.n_microbatches
+                wanted = [version for version, grains in zip(versions, line.grains) for _ in grains]
+                stage.begin(line.n_grains, accumulate, wanted, copy.deepcopy(optimizers[index]))
+
+    def _perform(self, wires, action, inputs):
+        """For `program`: an action is one Compute, or several with exchanges between layers in between.
+
+        Each of these takes the same part of the action's ticks.
+        """
         given = [(arrived.pop(MAIN, None), arrived) for arrived in inputs]
-        results = yield Compute(action, self._work, action.parts, given)
+        stages = [self.stages[index, wires.device(index, i)] for _, index, i in action.parts]
+        work, ticks = self._work(action.parts, stages, given), None
+        if self._ticks is not None:
+            ticks = share(self._ticks(action), 1 + sum(map(self._n_exchanges, action.parts, stages)))
+        exchange, results = yield Compute(action, _go_on, work, None, given, ticks=ticks)
+        while exchange is not None:
+            answer = yield from exchange.program
+            exchange, results = yield Compute(action, _go_on, work, answer, ticks=ticks)
         return [skips | {MAIN: outgoing} for outgoing, skips in results]
 
-    def _work(self, parts, given):
-        """[(outgoing, skips)] of the parts of an action, from the (incoming, skips) of each."""
-        return [self._work_on(part, *inputs) for part, inputs in zip(parts, given, strict=True)]
+    def _n_exchanges(self, part, stage):
+        """How many there are in a part of an action: as many in each grain."""
+        grains = sum(len(self._line.grains[microbatch]) for microbatch in works_on(part))
+        return grains * stage.n_exchanges.get(part.kind, 0)
 
-    def _work_on(self, part, incoming, skips):
+    def _work(self, parts, stages, given):
+        """A program that yields each `Exchange` and returns [(outgoing, skips)] of the parts of an action.
+
+        given: the (incoming, skips) of each.
+        """
+        results = []
+        for part, stage, inputs in zip(parts, stages, given, strict=True):
+            results.append((yield from self._work_on(part, stage, *inputs)))
+        return results
+
+    def _work_on(self, part, stage, incoming, skips):
         """(outgoing, skips) of one part of an action, for which its stage takes one grain after the other."""
-        line, (kind, index, i) = self._line, part
-        stage = self.stages[index, self._wires.device(index, i)]
+        line, (kind, _, i) = self._line, part
         if kind == "U":
             stage.update(line.grains[i][-1])
             return None, {}
@@ -105,23 +146,24 @@ class Run:
             return None, {}
         grains = [j for microbatch in works_on(part) for j in line.grains[microbatch]]
         if len(grains) == 1:
-            return self._work_on_grain(stage, part, grains[0], incoming, skips)
-        edges = line.edges(grains)
-        given = zip(grains, in_grains(incoming, edges), in_grains(skips, edges))
-        outgoing, skips = zip(*[self._work_on_grain(stage, part, *of_one) for of_one in given])
+            return (yield from self._work_on_grain(stage, part, grains[0], incoming, skips))
+        edges, results = line.edges(grains), []
+        for of_one in zip(grains, in_grains(incoming, edges), in_grains(skips, edges)):
+            results.append((yield from self._work_on_grain(stage, part, *of_one)))
+        outgoing, skips = zip(*results)
         return side_by_side(outgoing), side_by_side(skips)
 
     def _work_on_grain(self, stage, part, j, incoming, skips):
         origin, labels = self._line.origins[j], None if stage.loss is None else self._line.labels[j]
         if part.kind == "F":
             A_prev = self._line.take_inputs(j) if stage.index == 0 else incoming
-            return stage.forward(j, A_prev, skips, origin, labels, part[1:] in self._recomputed)
+            return (yield from stage.forward(j, A_prev, skips, origin, labels, part[1:] in self._recomputed))
         if part.kind == "B":
-            return stage.backward(j, incoming, skips)
+            return (yield from stage.backward(j, incoming, skips))
         if part.kind == "I":
-            return stage.backward_input(j, incoming, skips)
+            return (yield from stage.backward_input(j, incoming, skips))
         if part.kind == "R":
-            stage.recompute(j, origin, labels)
+            yield from stage.recompute(j, origin, labels)
         else:
             stage.backward_weight(j)  # with a W*, too: along the tree of the grains
         return None, {}
@@ -132,6 +174,30 @@ class Run:
         for (_, device), stage in self.stages.items():
             on_device[device].append(Holdings(stage))
         return [joined(holdings) for holdings in on_device]
+
+    def _in_groups(self, groups):
+        """Hand each layer that communicates the group of the devices that share its stage.
+
+        groups: lists of the devices that stand for one device of the schedule, in the order of the shards.
+        """
+        of_device = {}
+        for number, devices in enumerate(groups):
+            for rank, device in enumerate(devices):
+                of_device[device] = Group(rank, devices, f"shards of device {number}: ")
+        for (_, device), stage in self.stages.items():
+            join_group([*stage.layers, stage.loss] if stage.loss else stage.layers, of_device[device])
+
+
+def _go_on(work, answer, *held):
+    """(the next `Exchange` of a program of them, None), or (None, what it returns at its end).
+
+    answer: what has come of the last exchange.
+    held: what the action was handed, for those who count bytes.
+    """
+    try:
+        return work.send(answer), None
+    except StopIteration as end:
+        return None, end.value
 
 
 def _on_devices(stages, placements):

@@ -4,9 +4,10 @@ import copy
 
 from ..functions import leaves
 from ..layers import every_layer
+from ..layers.exchange import Exchange, exchanges_of
 from ..layers.through import (
-    backward_input_through,
-    forward_through,
+    backward_input_program,
+    forward_program,
     handed_on,
     prepare_forward,
     put_aside,
@@ -36,6 +37,9 @@ class Stage:
     what the backward of micro-batch i needs, the cache of each layer; or, when it will be recomputed, in
     `inputs[i]` only the stage's input. The layers know of one micro-batch at a time.
 
+    `forward`, `recompute`, `backward` and `backward_input` are programs: they yield an `Exchange` wherever a
+    layer talks to other devices, and return what is said here; with other layers, they return at once.
+
     Skip connections that come from other stages enter beside A_prev (or dA), and those that go on to
     others are left beside A (or dA_prev), as {name: array}.
 
@@ -52,6 +56,7 @@ class Stage:
         self.is_ours = all_ours(self.parts if loss is None else [*self.parts, loss])
         self.optimizer, self._state = None, []
         self.before, self._is_twin = None, False
+        self.n_exchanges = exchanges_of(self._with_caches)
         self.begin(1)
 
     def begin(self, n_microbatches, accumulate="tree", wanted=None, optimizer=None):
@@ -84,7 +89,7 @@ class Stage:
         """
         entering = dict(skips)
         call = _without_cache if keep_input_only else handed_on
-        A, J, statistics, caches = self._through_layers(i, A_prev, skips, origin, labels, call)
+        A, J, statistics, caches = yield from self._through_layers(i, A_prev, skips, origin, labels, call)
         if J is not None:
             self.totals.add_cost(i, J)
         if statistics is not None:
@@ -97,7 +102,8 @@ class Stage:
 
     def recompute(self, i, origin, labels=None):
         """The forward of micro-batch i again, from its input, for its caches; the rest is known already."""
-        *_, self.stash[i] = self._through_layers(i, *self.inputs.pop(i), origin, labels)
+        *_, caches = yield from self._through_layers(i, *self.inputs.pop(i), origin, labels)
+        self.stash[i] = caches
 
     def backward(self, i, dA, skips):
         """(dA_prev, skips) of micro-batch i; its weight gradients go into the sum over micro-batches."""
@@ -106,7 +112,7 @@ class Stage:
         def differentiate(index, dZ):
             self._add_gradient(i, index, put_aside(self.layers[index], dZ))
 
-        dA_prev = backward_input_through(self.layers, dA, skips, self.index > 0, differentiate)
+        dA_prev = yield from backward_input_program(self.layers, dA, skips, self.index > 0, differentiate)
         self._used_version(i)
         return dA_prev, skips
 
@@ -121,7 +127,8 @@ class Stage:
         def keep(index, dZ):
             halves[index] = put_aside(self.layers[index], dZ)
 
-        return backward_input_through(self.layers, dA, skips, self.index > 0, keep), skips
+        dA_prev = yield from backward_input_program(self.layers, dA, skips, self.index > 0, keep)
+        return dA_prev, skips
 
     def backward_weight(self, i):
         """The second half: the weight gradients of micro-batch i, into the sum over micro-batches."""
@@ -220,9 +227,12 @@ class Stage:
         """
         self._use_version_of(i)
         prepare_forward(self.parts, training=True, step=origin.step, first_sample=origin.first_sample)
-        A, J = forward_through(self.layers, A, skips, call), None
+        A, J = (yield from forward_program(self.layers, A, skips, call)), None
         if self.loss is not None:
-            A, J = None, self.loss.forward(A, labels, origin.m)
+            J = self.loss.forward(A, labels, origin.m)
+            if self.loss.exchanges[0]:
+                J = yield Exchange(self.loss, J, A)
+            A = None
         return A, J, take_statistics(self.parts), self._take_caches()
 
     def _take_caches(self):

@@ -13,6 +13,8 @@ class Wires:
     skips: (name, stage where it begins, stage where it ends) of each skip connection from one stage to
         another: what a Fork puts aside travels to its Join beside A, and the derivative by it travels back
         beside dA.
+    ranks: for each device of the schedule, its number on the cluster; left out, the same. Where each stands
+        for several devices, which share the work inside its layers, there are several `Wires`.
 
     >>> from ..schedules import gpipe
     >>> wires = Wires(gpipe(4, 2), skips=[("s", 0, 2)])
@@ -22,11 +24,12 @@ class Wires:
     [('', Action(kind='B', stage=2, microbatch=1), 1), ('s', '2B1 s', 0)]
     """
 
-    def __init__(self, schedule, skips=()):
+    def __init__(self, schedule, skips=(), ranks=None):
         self.schedule = schedule
-        self._placements = schedule.placements
+        self.ranks = range(len(schedule.devices)) if ranks is None else ranks
+        self.placements = [[self.ranks[device] for device in placement] for placement in schedule.placements]
         self._copy_of = schedule.copy_of or bytes(schedule.n_microbatches)
-        ends = [_ends(placement, skips) for placement in self._placements]  # in each copy of the network
+        ends = [_ends(placement, skips) for placement in self.placements]  # in each copy of the network
         self._before, self._behind = [before for before, _ in ends], [behind for _, behind in ends]
 
     def into(self, part):
@@ -48,8 +51,18 @@ class Wires:
         return leaving
 
     def device(self, stage, microbatch):
-        """The device of the stage in the copy of the network that a micro-batch passes through."""
-        return self._placements[self._copy_of[microbatch]][stage]
+        """The device on the cluster that has the stage, in that copy through which a micro-batch passes."""
+        return self.placements[self._copy_of[microbatch]][stage]
+
+
+def skips_across_stages(skips, places):
+    """(name, stage of its Fork, stage of its Join) of the skip connections from one stage to another.
+
+    skips: {name: the indices of its Fork and its Join in the network}.
+    places: for each layer of the network its (stage, index there).
+    """
+    ends = [(name, places[fork][0], places[join][0]) for name, (fork, join) in skips.items()]
+    return [(name, begin, end) for name, begin, end in ends if begin != end]
 
 
 def _ends(placement, skips):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ..cluster import Buffers, bytes_by_kind
 from ..functions import leaves
+from ..layers.through import alone
 from ..meta import LIVE
 from ..partitioning.partition import cut
 from ..pipeline.batches import MicroBatches
@@ -129,11 +130,11 @@ def _work(kind, stage, line, incoming, entering, keep_input_only):
     origin, labels = line.origins[0], None if stage.loss is None else line.labels[0]
     if kind == "F":
         A_prev = line.inputs[0] if stage.index == 0 else incoming
-        return lambda: stage.forward(0, A_prev, entering, origin, labels, keep_input_only)
+        return lambda: alone(stage.forward(0, A_prev, entering, origin, labels, keep_input_only))
     return {
-        "B": lambda: stage.backward(0, incoming, entering),
-        "I": lambda: stage.backward_input(0, incoming, entering),
-        "R": lambda: (stage.recompute(0, origin, labels), {}),
+        "B": lambda: alone(stage.backward(0, incoming, entering)),
+        "I": lambda: alone(stage.backward_input(0, incoming, entering)),
+        "R": lambda: (alone(stage.recompute(0, origin, labels)), {}),
         "W": lambda: (stage.backward_weight(0), {}),
     }[kind]
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from ..checks import one_of
 from ..cluster import Link
 from ..collectives import ALL_REDUCES, OWNERS
-from ..pipeline.program import cluster_of, without_numbers
+from ..pipeline.program import cluster_of, programs_of, without_numbers
 from ..pipeline.wires import Wires
 from ..schedules import Costs
 from ..schedules.costs import checked_costs
@@ -44,13 +44,13 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=O
 def simulation_of(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=OWNERS, ports=()):
     """The `Cluster` of which `simulate` gives the trace, at tick 0; its arguments are not checked."""
     if footprints is None:
-        wires, perform = Wires(schedule), without_numbers(costs, schedule.n_stages)
-        return cluster_of(schedule, costs, link, wires, perform, all_reduce=all_reduce, ports=ports)
+        programs = programs_of(
+            Wires(schedule), without_numbers(costs, schedule.n_stages), all_reduce=all_reduce
+        )
+        return cluster_of(programs, schedule, costs, link, ports=ports)
     foreseen = Foresight(schedule, footprints)
-    return cluster_of(
-        schedule, costs, link, foreseen.wires, foreseen.perform, foreseen.stages, foreseen.ties,
-        foreseen.holdings(), all_reduce=all_reduce, ports=ports,
-    )
+    programs = programs_of(foreseen.wires, foreseen.perform, foreseen.stages, foreseen.ties, all_reduce)
+    return cluster_of(programs, schedule, costs, link, foreseen.holdings(), ports=ports)
 
 
 @contextmanager

@@ -1,0 +1,219 @@
+"""Data, tensor and pipeline parallelism in one: D copies of K stages, each on a group of T devices."""
+
+from itertools import accumulate, chain, pairwise, permutations, product
+
+import numpy as np
+
+from ..checks import one_of, whole_number
+from ..cluster import Link
+from ..collectives import OWNERS
+from ..layers.parameters import parameters_with
+from ..pipeline import Pipeline, Stage
+from ..pipeline.closing import Tied
+from ..schedules import Costs, Schedule, build_for_stages, data_parallel, in_copies
+from .splitting import Shard, joined_gradients, take_parameters
+
+AXES = ("tp", "dp", "pp")
+
+
+class Hybrid(Pipeline):
+    """A drop-in for `Sequential` that trains on D T K simulated devices, in three dimensions at once.
+
+    layers, loss, seed, dtype: as for `Sequential`.
+    n_replicas: D, the copies of the network, which share the samples.
+    n_shards: T, the devices that share the work inside each layer, see `Shard`.
+    n_stages: K, the parts that the layers are cut into.
+    n_microbatches: M, the parts of each mini-batch; left out, D. With several stages, D divides it.
+    schedule: for one copy of the network, a name or a `Schedule` of K stages and M / D micro-batches.
+    order: which devices are neighbours, the fastest axis first: "tp-dp-pp" has the number
+        t + T (d + D k), "tp-pp-dp" t + T (k + K d).
+    all other arguments: as for `Pipeline`.
+
+    Each gradient carries the 1/m of the whole mini-batch, so the copies' sum is the full batch's; the shards
+    of a layer have different rows or columns of its gradient. `layers` and `gradients` are the whole
+    network's. `groups` lists the devices of each group of each axis.
+
+    Sources: Shoeybi et al. 2019, arXiv 1909.08053; Narayanan et al. 2021, arXiv 2104.04473.
+
+    >>> from minipipe.layers import Linear, ReLU
+    >>> from minipipe.losses import MeanSquaredError
+    >>> layers = [Linear(2, 4), ReLU(), Linear(4, 3), Linear(3, 1)]
+    >>> net = Hybrid(layers, MeanSquaredError(), n_replicas=2, n_shards=2, n_stages=2, n_microbatches=4)
+    >>> X, Y = np.arange(10.0).reshape(2, 5), np.ones((1, 5))
+    >>> J = net.forward_backward(X, Y)
+    >>> net.trace.n_devices, net.groups["pp"]
+    (8, [[0, 4], [1, 5], [2, 6], [3, 7]])
+    """
+
+    def __init__(
+        self, layers, loss, n_replicas=1, n_shards=1, n_stages=1, n_microbatches=None, schedule="1f1b",
+        order="tp-dp-pp", all_reduce=OWNERS, optimizer=None, recompute=False, seed=0, dtype=np.float64,
+        partition=None, sample=None, costs=Costs(), link=Link(), ports=(), memory_limit=None,
+        engine="cluster", accumulate="tree", grain=None,
+    ):
+        D = self._D = whole_number("n_replicas", n_replicas, 1)
+        self._T = whole_number("n_shards", n_shards, 1)
+        K = whole_number("n_stages", n_stages, 1)
+        M = D if n_microbatches is None else whole_number("n_microbatches", n_microbatches, 1)
+        self._remembered = {}  # (id of a layer, name of a parameter) -> what an optimizer keeps for it
+        self._order = one_of("order", order, ["-".join(axes) for axes in permutations(AXES)])
+        super().__init__(
+            layers, loss, K, M, _schedule(schedule, D, K, M), recompute, seed, dtype, partition, sample,
+            costs, link, memory_limit, optimizer, engine, accumulate, all_reduce, ports, grain,
+        )
+        self._words = self._shard(0).words
+
+    @property
+    def split(self):
+        """For each layer, how it is split over the shards."""
+        return list(self._words)
+
+    @property
+    def groups(self):
+        """{axis: its groups}: the devices of a group differ in this axis alone, and stand in its order."""
+        sizes, found = self._sizes(self.schedule), {}
+        for axis in AXES:
+            others = [[(name, i) for i in range(sizes[name])] for name in AXES if name != axis]
+            found[axis] = sorted(
+                [self._rank(sizes, **dict(place), **{axis: i}) for i in range(sizes[axis])]
+                for place in product(*others)
+            )
+        return found
+
+    def keep_optimizer_state(self, optimizer):
+        """What `optimizer` keeps counts on the devices that have the parameters, or their parts."""
+        if self._T == 1:
+            super().keep_optimizer_state(optimizer)
+        else:
+            owners = parameters_with(self.layers, [(layer.W, layer.b) for layer in self.layers])
+            memory = getattr(optimizer, "memory", {})
+            self._remembered = {(id(owners[key][0]), key[1]): arrays for key, arrays in memory.items()}
+
+    def optimizers(self, optimizer):
+        if self._optimizers is not None and self._T > 1:
+            raise ValueError(
+                "the optimizers of shards that update themselves are in parts: "
+                "use step(optimizer) for a training that is saved"
+            )
+        return super().optimizers(optimizer)
+
+    def _sizes(self, order):
+        return {"tp": self._T, "dp": self._D, "pp": len(order.devices) // self._D}
+
+    def _rank(self, sizes, **place):
+        """The number of a device, from its place along each axis."""
+        rank, stride = 0, 1
+        for axis in self._order.split("-"):
+            rank += stride * place[axis]
+            stride *= sizes[axis]
+        return rank
+
+    def _ranks(self, order):
+        sizes = self._sizes(order)
+        places = list(product(range(sizes["dp"]), range(sizes["pp"])))
+        return [[self._rank(sizes, tp=t, dp=d, pp=k) for d, k in places] for t in range(self._T)]
+
+    def _shard(self, t):
+        return Shard(self.layers, self.loss, t, self._T)
+
+    def _shards(self):
+        if self._T == 1:
+            return super()._shards()
+        self._parts = [self._shard(t) for t in range(self._T)]
+        counts = list(map(len, self._layers_of_stages()))
+        made = [_stages(shard.layers, counts, shard.loss) for shard in self._parts]
+        for stages, shard in zip(made, self._parts, strict=True):
+            for stage in stages:
+                stage.keep_optimizer_state(shard.parts_of(self._remembered, stage.parts))
+        return made, list(map(self._tied_in, made))
+
+    def _tied_in(self, stages):
+        """{name: the tied layers of a shard}, with their places in its stages."""
+        places = {}
+        for stage in stages:
+            for index, layer in enumerate(stage.layers):
+                if layer.tie is not None:
+                    places.setdefault(layer.tie, []).append((stage.index, index))
+        return {
+            name: [Tied(layer, *place) for layer, place in zip(layers, places[name], strict=True)]
+            for name, layers in self.ties.items()
+        }
+
+    def _summed_gradients(self):
+        if self._T == 1:
+            return super()._summed_gradients()
+        gradients = [[pair for stage in stages for pair in stage.gradients()] for stages in self._run.shards]
+        return joined_gradients(self.layers, self._parts, gradients)
+
+    def _commit(self):
+        has_updates = self._optimizers is not None and not self._committed
+        super()._commit()
+        if has_updates and self._T > 1:
+            take_parameters(self.layers, self._parts)
+
+
+class TensorParallel(Hybrid):
+    """A drop-in for `Sequential` in which T simulated devices share the work inside each layer.
+
+    layers, loss, seed, dtype: as for `Sequential`.
+    n_shards: T. `split` says how each layer is divided among them.
+    all other arguments: as for `Pipeline`.
+
+    >>> from minipipe.layers import Linear, ReLU
+    >>> from minipipe.losses import MeanSquaredError
+    >>> W1, W2 = [[1, 2], [3, -1], [-2, 1], [0, 1]], [[1, 0, 2, -1], [0, 1, -1, 3]]
+    >>> first = Linear(2, 4, W=W1, b=[[0], [1], [0], [-1]])
+    >>> net = TensorParallel([first, ReLU(), Linear(4, 2, W=W2, b=[[10], [20]])], MeanSquaredError(), 2)
+    >>> J = net.forward_backward(np.array([[1.0, 2.0], [3.0, -1.0]]), np.array([[17.0, 8.0], [26.0, 27.0]]))
+    >>> J, net.split
+    (np.float64(1.25), ['by outputs', 'unit by unit', 'by inputs'])
+    """
+
+    def __init__(
+        self, layers, loss, n_shards, n_microbatches=1, optimizer=None, recompute=False, seed=0,
+        dtype=np.float64, costs=Costs(), link=Link(), ports=(), memory_limit=None, engine="cluster",
+        accumulate="tree",
+    ):
+        super().__init__(
+            layers, loss, 1, n_shards, 1, n_microbatches, "gpipe", optimizer=optimizer, recompute=recompute,
+            seed=seed, dtype=dtype, costs=costs, link=link, ports=ports, memory_limit=memory_limit,
+            engine=engine, accumulate=accumulate,
+        )
+
+
+def in_nodes(n_devices, node_size, inside, between):
+    """{(source, to): Link} for devices in nodes of `node_size`, numbered node by node.
+
+    inside, between: the `Link` of two devices in one node, and in two.
+
+    >>> links = in_nodes(4, 2, Link(latency=1), Link(latency=10))
+    >>> links[0, 1].latency, links[1, 2].latency
+    (1, 10)
+    """
+    whole_number("n_devices", n_devices, 1)
+    whole_number("node_size", node_size, 1)
+    pairs = permutations(range(n_devices), 2)
+    return {(r, s): inside if r // node_size == s // node_size else between for r, s in pairs}
+
+
+def _schedule(schedule, D, K, M):
+    """The order of D copies of the network, each of K stages."""
+    if K == 1 and D > 1 and isinstance(schedule, str):
+        return data_parallel(D, M)
+    if M % D:
+        raise ValueError(f"n_microbatches={M} over {D} replicas of {K} stages: use a multiple of {D}")
+    if isinstance(schedule, str):
+        schedule = build_for_stages(schedule, K, M // D)
+    return in_copies(schedule, D) if isinstance(schedule, Schedule) else schedule
+
+
+def _stages(lists, counts, loss):
+    """The `Stage`s of a shard. lists: for each layer of the network, those of the shard.
+
+    counts: for each stage, how many of these lists it has.
+    """
+    ends, last = pairwise(accumulate(counts, initial=0)), len(counts) - 1
+    return [
+        Stage(s, list(chain(*lists[first:end])), loss if s == last else None)
+        for s, (first, end) in enumerate(ends)
+    ]

@@ -1,0 +1,245 @@
+"""How a list of ordinary layers is divided among devices that share the work inside each of them."""
+
+import copy
+from itertools import chain
+
+import numpy as np
+
+from ..functions import even_slices
+from ..layers import (
+    Chain, Embedding, Fork, Join, Linear, MultiHeadAttention, Residual, every_layer,
+)
+from ..layers.activations import Elementwise
+from ..layers.blocks import Block
+from ..layers.convolution import Convolution
+from ..layers.pooling import Pool
+from ..losses import SoftmaxCrossEntropy
+from .exchanges import Copied, Gathered, Summed
+from .parts import Bias, EmbeddingPart, SoftmaxCrossEntropyPart
+
+
+class Shard:
+    """What one of T devices has of a network, whose layers and loss stay as they are.
+
+    layers, loss: the network's.
+    rank: which of the devices this is.
+    size: T.
+
+    `layers` has for each layer of the network the list of layers that this device has instead: the layer
+    itself, or a copy of it, where all devices do the same; or a part of it, with the exchanges around it.
+    `held[id(layer), name]` says where a parameter of the network lies: (layer of the shard, the axis along
+    which it is split, or None if it is whole). `words` says for each layer of the network how it is split.
+
+    - A Linear, an activation, and another Linear: the first by its outputs, W[rows], the second by its
+      inputs, W[:, columns]; so are convolutions, by channels. The hidden units never meet.
+    - Any other Linear or convolution: by its outputs, which are then gathered.
+    - Attention by its heads; an Embedding, and the logits before a `SoftmaxCrossEntropy`, by the tokens.
+    - A residual connection in parts becomes a Fork and a Join around them.
+    - All else, and what has fewer units than there are devices, is whole on each device.
+    """
+
+    def __init__(self, layers, loss, rank, size):
+        self.rank, self.size = rank, size
+        self.held, self.words = {}, ["whole"] * len(layers)
+        self.loss, self._logits = copy.copy(loss), None
+        is_second = len(layers) - 1 in dict(_pairs(layers, self._is_splittable)).values()
+        by_classes = type(loss) is SoftmaxCrossEntropy and self._is_splittable(layers[-1], Linear)
+        if by_classes and not is_second:
+            self.loss, self._logits = SoftmaxCrossEntropyPart(layers[-1].n), layers[-1]
+        self.layers = self._each(layers, "", self.words)
+
+    def parts_of(self, arrays, layers):
+        """The part of these `layers` of the shard of what is kept for the network's parameters.
+
+        arrays: {(id of a layer of the network, name of a parameter): arrays of the parameter's shape}
+        """
+        there, found = set(map(id, layers)), []
+        for key, (holder, axis) in self.held.items():
+            if id(holder) in there:
+                whole = arrays.get(key, [])
+                found += whole if axis is None else [self._part_of(array, axis) for array in whole]
+        return found
+
+    def _part_of(self, array, axis):
+        return array[(slice(None),) * axis + (self._runs(array.shape[axis])[self.rank],)].copy()
+
+    def _each(self, layers, place, words):
+        """For each of consecutive layers, what this device has instead; in `words`, how each is split."""
+        found, pairs = [], dict(_pairs(layers, self._is_splittable))
+        between = {i for first, second in pairs.items() for i in range(first + 1, second)}
+        for index, layer in enumerate(layers):
+            if index in pairs:
+                parts, how = [Copied(), self._by_outputs(layer)], "by outputs"
+            elif index in pairs.values():
+                parts, how = self._by_inputs(layer), "by inputs"
+            elif index in between:
+                parts, how = [layer.copy()], "unit by unit"
+            else:
+                parts, how = self._alone(layer, f"{place}{index}")
+            found.append(parts)
+            words[index] = how
+        return found
+
+    def _alone(self, layer, place):
+        """(what this device has instead of a layer, how that is split)"""
+        if layer is self._logits:
+            return [Copied(), self._by_outputs(layer)], "by outputs, up to the loss"
+        if self._is_splittable(layer, Linear, Convolution):
+            return [Copied(), self._by_outputs(layer), Gathered()], "by outputs, gathered"
+        if type(layer) is MultiHeadAttention:
+            return self._by_heads(layer), "by heads"
+        if type(layer) is Embedding and layer.n_tokens >= self.size:
+            part = EmbeddingPart(layer, self._runs(layer.n_tokens)[self.rank])
+            self._hold(layer, W=(part, 0))
+            return [part, Summed()], "by tokens"
+        inner = layer.layers
+        if isinstance(layer, Residual):
+            inner = layer.layers[1].layers
+        elif not isinstance(layer, Chain):
+            return self._whole(layer), "whole"
+        words = [None] * len(inner)
+        parts = list(chain(*self._each(inner, f"{place}.", words)))
+        if set(words) <= {"whole"}:
+            return self._whole(layer), "whole"
+        if isinstance(layer, Residual):
+            name = f"residual {place}"
+            parts = [Fork(name), *parts, Join(name)]
+        return parts, f"({', '.join(words)})"
+
+    def _whole(self, layer):
+        """The layer itself on the first device, which so gets its statistics, and copies on the others."""
+        own = layer if self.rank == 0 else layer.copy()
+        for theirs, ours in zip(every_layer([layer]), every_layer([own]), strict=True):
+            self._hold(theirs, W=(ours, None), b=(ours, None))
+        return [own]
+
+    def _by_outputs(self, layer):
+        run = self._runs(len(layer.W))[self.rank]
+        part = self._part(layer, n_outputs=run.stop - run.start)
+        part.W = layer.W[run].copy()
+        self._hold(layer, W=(part, 0))
+        if layer.b is not None:
+            part.b = layer.b[run].copy()
+            self._hold(layer, b=(part, 0))
+        return part
+
+    def _by_inputs(self, layer):
+        """The product with a part of the columns of W, the sum over the devices, and b."""
+        run = self._runs(layer.W.shape[1])[self.rank]
+        part = self._part(layer, n_inputs=run.stop - run.start)
+        part.bias, part.b, part.W = False, None, layer.W[:, run].copy()
+        self._hold(layer, W=(part, 1))
+        if layer.b is None:
+            return [part, Summed()]
+        bias = Bias(layer.b.copy())
+        self._hold(layer, b=(bias, None))
+        return [part, Summed(), bias]
+
+    def _by_heads(self, attention):
+        n_heads, size = attention.n_heads, self.size
+        if n_heads % size:
+            raise ValueError(
+                f"{attention!r}: {n_heads} heads over {size} shards: n_shards must divide the number of heads"
+            )
+        *inputs, output = attention.layers
+        product, *rest = self._by_inputs(output)
+        part = attention.copy()
+        part.n_heads, part.layers = n_heads // size, (*map(self._by_outputs, inputs), product)
+        return [Copied(), part, *rest]
+
+    def _part(self, layer, **sizes):
+        """A copy of a Linear or a convolution with other sizes."""
+        names = ("n", "n_prev") if isinstance(layer, Linear) else ("out_channels", "in_channels")
+        part = copy.copy(layer)
+        part.cache = None
+        for name, size in zip(names, (sizes.get("n_outputs"), sizes.get("n_inputs"))):
+            if size is not None:
+                setattr(part, name, size)
+        return part
+
+    def _is_splittable(self, layer, *kinds):
+        """Whether it is one of these kinds, has a unit for each device, and does not divide them itself."""
+        groups = getattr(layer, "groups", 1)
+        return isinstance(layer, kinds) and groups == 1 and len(layer.W) >= self.size
+
+    def _runs(self, n):
+        return even_slices(n, self.size)
+
+    def _hold(self, layer, **places):
+        for name, (holder, axis) in places.items():
+            self.held[id(layer), name] = holder, axis
+
+
+def _pairs(layers, is_splittable):
+    """(index, index) of two layers of one kind with activations or pooling in between, pair after pair.
+
+    The first is split by its outputs, so the second can be by its inputs.
+    """
+    index = 0
+    while index < len(layers):
+        kind = next((k for k in (Linear, Convolution) if is_splittable(layers[index], k)), None)
+        second = index + 1
+        while second < len(layers) and isinstance(layers[second], (Elementwise, Pool)):
+            second += 1
+        if kind and second < len(layers) and _fits(layers[index], layers[second], kind):
+            yield index, second
+            index = second
+        index += 1
+
+
+def _fits(first, second, kind):
+    groups = getattr(second, "groups", 1)
+    return isinstance(second, kind) and groups == 1 and first.tie is None and second.tie is None
+
+
+def joined_gradients(layers, shards, gradients):
+    """A list over the network's layers of (dW, db), from those of its shards.
+
+    gradients: for each shard a list over its layers, one after the other.
+    """
+    of_shards = [
+        dict(_by_parameter(list(chain(*shard.layers)), pairs)) for shard, pairs in zip(shards, gradients)
+    ]
+
+    def value(shard, holder, name):
+        return of_shards[shard].get((id(holder), name))
+
+    return [_joined(layer, shards, value) for layer in layers]
+
+
+def take_parameters(layers, shards):
+    """The network's layers get the parameters that its shards have."""
+    def value(shard, holder, name):
+        return getattr(holder, name)
+
+    for layer in every_layer(layers):
+        if not isinstance(layer, Block):
+            layer.W, layer.b = (_whole_array(layer, name, shards, value) for name in ("W", "b"))
+
+
+def _joined(layer, shards, value):
+    if isinstance(layer, Block):
+        pairs = [_joined(part, shards, value) for part in layer.layers]
+        return tuple(dW for dW, _ in pairs), tuple(db for _, db in pairs)
+    return tuple(_whole_array(layer, name, shards, value) for name in ("W", "b"))
+
+
+def _whole_array(layer, name, shards, value):
+    """The array of all shards' parts. value(number of a shard, layer of it, name): its part."""
+    if getattr(layer, name) is None:
+        return None
+    places = [shard.held[id(layer), name] for shard in shards]
+    axis = places[0][1]
+    if axis is None:
+        return value(0, places[0][0], name)
+    return np.concatenate([value(t, holder, name) for t, (holder, _) in enumerate(places)], axis=axis)
+
+
+def _by_parameter(layers, pairs):
+    """((id of a layer without layers, "W" or "b"), its gradient), from the gradients of `layers`."""
+    for layer, (dW, db) in zip(layers, pairs, strict=True):
+        if isinstance(layer, Block):
+            yield from _by_parameter(layer.layers, list(zip(dW, db, strict=True)))
+        else:
+            yield (id(layer), "W"), dW
+            yield (id(layer), "b"), db
