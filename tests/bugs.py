@@ -107,7 +107,7 @@ def attention_depends_on_company(monkeypatch):
             exponentials = np.exp(S - S.max()) * visible
             return exponentials / exponentials.sum(axis=2, keepdims=True)
 
-    monkeypatch.setattr(MultiHeadAttention, "_shares", shifted_by_the_batch)
+    monkeypatch.setattr(MultiHeadAttention, "_softmax", shifted_by_the_batch)
 
 
 def attention_sees_the_future(monkeypatch):
@@ -118,7 +118,7 @@ def attention_sees_the_future(monkeypatch):
         P = exponentials / exponentials.sum(axis=2, keepdims=True)
         return P * np.triu(np.ones(S.shape[2:], bool)) if self.causal else P
 
-    monkeypatch.setattr(MultiHeadAttention, "_shares", masked_too_late)
+    monkeypatch.setattr(MultiHeadAttention, "_softmax", masked_too_late)
 
 
 def batch_norm_statistics_leak(monkeypatch):
@@ -293,7 +293,7 @@ def momentum_after_a_rate_change(monkeypatch):
     step = SGD.step
 
     def uncorrected(self, g, *memory):
-        self._last_rate = self.learning_rate
+        self.last_rate = self.learning_rate
         return step(self, g, *memory)
 
     monkeypatch.setattr(SGD, "step", uncorrected)

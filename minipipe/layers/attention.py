@@ -95,14 +95,18 @@ class MultiHeadAttention(Block):
         return constant(1 / math.sqrt(Q.shape[2]), Q)
 
     def _shares(self, Q, K):
+        """P (m, n_heads, T, T)."""
+        S = np.swapaxes(K, 2, 3) @ Q
+        S *= self._scale(Q)
+        finite(self, S, "the product of its keys and queries")
+        return self._softmax(S)
+
+    def _softmax(self, S):
         """P, the softmax of S's columns, made in place of S.
 
         What the causal mask hides is made the smallest number of its column first, so that it cannot be
         the largest.
         """
-        S = np.swapaxes(K, 2, 3) @ Q
-        S *= self._scale(Q)
-        finite(self, S, "the product of its keys and queries")
         if self.causal:
             positions = np.arange(S.shape[2])
             visible = positions[:, None] <= positions  # row j, column t: j <= t
