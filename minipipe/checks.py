@@ -120,6 +120,45 @@ def python_number(value):
     return value
 
 
+def real_numbers(name, values):
+    """`values` as an array of finite real numbers; `ValueError` for anything else.
+
+    Objects that are plain numbers become float64; where a fraction is among them, they stay objects.
+
+    >>> real_numbers("X", np.array([[1, 2.5]], dtype=object))
+    array([[1. , 2.5]])
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(f"{name} is a masked array, whose mask would be lost: fill it, or leave samples out")
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # lists of different lengths
+        raise ValueError(f"{name}={shown(values)} is no array: {error}") from None
+    if array.dtype == object:
+        array = _of_objects(name, array)
+    if array.dtype.kind not in "fiubO":
+        raise ValueError(f"{name} is an array of {array.dtype}: pass real numbers")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        bad = np.argwhere(~np.isfinite(array))
+        raise ValueError(
+            f"{name} holds NaN or infinity in {len(bad)} of {array.size} places, the first at index "
+            f"{tuple(bad[0].tolist())}: clean the data first"
+        )
+    return array
+
+
+def _of_objects(name, array):
+    exact = False
+    for index, value in np.ndenumerate(array):
+        if not isinstance(value, (Real, np.bool_)) or not -inf < value < inf:
+            raise ValueError(f"{name} holds {shown(value)} at index {index}: pass numbers, and finite ones")
+        exact = exact or isinstance(value, Fraction)
+    try:
+        return array if exact else array.astype(np.float64)
+    except OverflowError:
+        raise ValueError(f"{name} holds an integer beyond all floats: scale it, or use fractions") from None
+
+
 def floats(dtype):
     """The `np.dtype` of `dtype`; `ValueError` unless its numbers are floats."""
     found = known_dtype(dtype)
@@ -129,6 +168,14 @@ def floats(dtype):
             "for exact numbers, use layer.copy(minipipe.exact.rational)"
         )
     return found
+
+
+def not_zero_in(dtype, name, number):
+    """`ValueError` for a number above 0 that is 0 among the floats of `dtype`."""
+    if dtype.kind == "f" and dtype.type(number) == 0:
+        raise ValueError(
+            f"{name}={number} is 0 in {dtype}: use a larger one, such as {np.finfo(dtype).eps:.0e}"
+        )
 
 
 def known_dtype(dtype):

@@ -9,7 +9,7 @@ becomes a statement that `==` can decide. The layers need no change: NumPy appli
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from math import gcd
+from math import floor, gcd
 from numbers import Rational as AnyRational
 
 import numpy as np
@@ -27,13 +27,14 @@ _remembered = lru_cache(maxsize=100_000)
 
 
 class Rational(Fraction):
-    """An exact fraction that stays one: `+ - * /` with integers and fractions give a `Rational`.
+    """An exact fraction that stays one: `+ - * / // % **` with whole numbers and fractions give another.
 
     `exp`, `log`, `log1p`, `tanh`, `erf` and `sqrt` are irrational almost everywhere. Each is computed to
     120 digits and rounded once, to 64 significant bits: a function of the number alone, so equal
     arguments give equal results in every batch, on every machine.
 
-    `+ - * /` with a float raise `TypeError`, because the result would no longer be exact.
+    With a float, and `**` with an exponent that is not whole, they raise `TypeError`, because the result
+    would no longer be exact.
 
     >>> Rational(1, 10) + Rational(2, 10) == Rational(3, 10)
     True
@@ -73,12 +74,33 @@ class Rational(Fraction):
     def __rtruediv__(self, other):
         return _closed(lambda right, left: left / right, self, other)
 
+    def __floordiv__(self, other):
+        return _closed(lambda left, right: Rational(floor(left / right)), self, other)
+
+    def __rfloordiv__(self, other):
+        return _closed(lambda right, left: left // right, self, other)
+
+    def __mod__(self, other):
+        return _closed(lambda left, right: left - left // right * right, self, other)
+
+    def __rmod__(self, other):
+        return _closed(lambda right, left: left % right, self, other)
+
+    def __divmod__(self, other):
+        return _closed(lambda left, right: (left // right, left % right), self, other)
+
+    def __rdivmod__(self, other):
+        return _closed(lambda right, left: divmod(left, right), self, other)
+
     def __pow__(self, exponent):
-        if not isinstance(exponent, (int, np.integer)):
+        if not isinstance(exponent, AnyRational) or exponent.denominator != 1:
             raise TypeError(
                 f"exact arithmetic has whole exponents only, got {exponent!r}: use sqrt(), or exp() and log()"
             )
         return Rational(Fraction.__pow__(self, int(exponent)))
+
+    def __rpow__(self, base):
+        return _closed(lambda exponent, base: base**exponent, self, base)
 
     def __pos__(self):
         return self

@@ -7,7 +7,7 @@ from functools import reduce
 
 import numpy as np
 
-from .checks import known_dtype, whole_number
+from .checks import known_dtype, real_numbers, whole_number
 
 
 def constant(value, Z):
@@ -142,15 +142,18 @@ def one_hot(labels, n_classes, dtype=np.float64):
 def accuracy(A, Y):
     """The share of positions at which the largest entry of A (n, ..., m), along the first axis, is that of Y.
 
-    A and Y have one shape. A position is a column of (n, m), or one of the T of a sample of (n, T, m).
+    A and Y have one shape, and finite numbers; `ValueError` is raised for others. A position is a column of
+    (n, m), or one of the T of a sample of (n, T, m).
 
     >>> accuracy(np.array([[0.2, 0.9], [0.8, 0.1]]), np.array([[1, 1], [0, 0]]))
     0.5
     """
-    A, Y = np.asarray(A), np.asarray(Y)
+    A, Y = real_numbers("A", A), real_numbers("Y", Y)
     if A.shape != Y.shape or A.ndim < 2 or len(A) < 2:
         raise ValueError(
             "accuracy compares two arrays of the same shape with at least 2 rows, "
             f"got {A.shape} and {Y.shape}: for one output, pass a metric of your own"
         )
+    if not A.size:
+        raise ValueError(f"accuracy of arrays of shape {A.shape}: pass at least 1 sample")
     return float(np.mean(A.argmax(axis=0) == Y.argmax(axis=0)))

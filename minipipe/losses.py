@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from .checks import returned, to_be_written
-from .functions import sigmoid
+from .checks import real_numbers, returned, to_be_written
+from .functions import is_finite, sigmoid
 
 __all__ = ["BinaryCrossEntropy", "MeanSquaredError", "SoftmaxCrossEntropy"]
 
@@ -23,7 +23,7 @@ class Loss:
 
     `m` is the size of the whole mini-batch; left out, it is the number of columns of `A`. `cache` is the
     one value that `backward` needs. The dtype of `A` is the dtype of both results. `forward` raises
-    `ValueError` where the shapes differ.
+    `ValueError` where the shapes differ, and for labels that this cost cannot have.
     """
 
     cache = None
@@ -34,6 +34,9 @@ class Loss:
             raise ValueError(self._shape_message(A.shape, Y.shape))
         if A.dtype.kind in "iub":
             A = A.astype(np.float64)
+        if Y.dtype == object or isinstance(Y, np.ma.MaskedArray):
+            Y = real_numbers("Y", Y)
+        self.check(Y)
         J = self.cost(A, Y.astype(A.dtype, copy=False), A.shape[-1] if m is None else m)
         return returned(self, "cost", "J", J)
 
@@ -52,6 +55,8 @@ class Loss:
 
     def check(self, Y):
         """Raise `ValueError` for labels that this cost cannot have."""
+        if not is_finite(Y):
+            raise ValueError(f"{self!r}: the labels hold NaN or infinity: clean the data first")
 
     def _shape_message(self, shape, shape_of_labels):
         message = f"{self!r}: the labels have shape {shape_of_labels}, but the predictions have {shape}: "
@@ -90,13 +95,16 @@ class MeanSquaredError(Loss):
 class SoftmaxCrossEntropy(Loss):
     """Softmax and cross-entropy in one, from logits Z (n_classes, m) and one-hot (or soft) labels Y.
 
-        P = e^Z / column sums,   J = -1/m sum_k sum_c Y[c, k] log P[c, k],   dZ = (P - Y) / m
+        P = e^Z / column sums,   J = -1/m sum_k sum_c Y[c, k] log P[c, k],   dZ = (S P - Y) / m
+
+    with S, the sums of Y's columns, which are 1 but for rounding; if one is off by more than 0.001,
+    `ValueError` is raised.
 
     With more axes, as in (n_classes, T, m), a sample's cost is the mean over its positions, and m above
     stands for T m.
 
-    The derivative: L = log(sum_c e^z_c) - sum_c y_c z_c for a column of Y that adds up to 1, so
-    dL/dz_c = p_c - y_c. Each column is shifted by its own maximum, which changes neither P nor J and keeps
+    The derivative: L = s log(sum_c e^z_c) - sum_c y_c z_c for a column of Y that adds up to s, so
+    dL/dz_c = s p_c - y_c. Each column is shifted by its own maximum, which changes neither P nor J and keeps
     e^Z from overflowing; a maximum over the batch would make a sample's cost depend on its neighbours.
 
     >>> loss = SoftmaxCrossEntropy()
@@ -113,18 +121,20 @@ class SoftmaxCrossEntropy(Loss):
         total = exponentials.sum(axis=0, keepdims=True)
         exponentials /= total
         self.cache = exponentials, Y, m
-        return (np.log(total) - (Y * shifted).sum(axis=0, keepdims=True)).sum() / m
+        sums = Y.sum(axis=0, keepdims=True)
+        return (sums * np.log(total) - (Y * shifted).sum(axis=0, keepdims=True)).sum() / m
 
     def derivative(self, P, Y, m):
-        dZ = P - Y
+        dZ = P * Y.sum(axis=0, keepdims=True)
+        dZ -= Y
         dZ /= m
         return dZ
 
     def check(self, Y):
         sums = Y.sum(axis=0)
-        off = abs(sums - 1) > 1e-3  # leaves room for rounded probabilities
-        if off.any() or Y.min() < 0:
-            column = tuple(np.argwhere(off | (Y < 0).any(axis=0))[0].tolist())
+        fits = (abs(sums - 1) <= 1e-3) & (Y.min(axis=0) >= 0)  # leaves room for rounded probabilities
+        if not fits.all():
+            column = tuple(np.argwhere(~fits)[0].tolist())
             raise ValueError(
                 f"{self!r}: column {', '.join(map(str, column))} of the labels adds up to {sums[column]}, "
                 "not 1, or has a negative entry: "
@@ -188,8 +198,9 @@ class BinaryCrossEntropy(Loss):
         return (_where(Y != 1, np.reciprocal, 1 - A, 1 - Y) - _where(Y != 0, np.reciprocal, A, Y)) / m
 
     def check(self, Y):
-        outside = (Y < 0) | (Y > 1)
-        if outside.any():
+        inside = (Y >= 0) & (Y <= 1)
+        if not inside.all():
+            outside = ~inside
             raise ValueError(
                 f"{self!r}: {int(outside.sum())} of {Y.size} labels lie outside 0..1, "
                 f"the first is {Y[outside][0]}: pass 0 and 1, or probabilities"

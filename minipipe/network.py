@@ -4,7 +4,8 @@ import copy
 
 import numpy as np
 
-from .checks import floats, shown, whole_number
+from .checks import floats, real_numbers, shown, whole_number
+from .exact import Rational, rational
 from .functions import grains_of, leaves, overflow_refused, sum_in_order
 from .layers import every_layer
 from .layers.layer import checked_layers, finite
@@ -135,13 +136,12 @@ class Network:
             raise ValueError(
                 "this network has no loss, so it cannot be trained: pass one, such as MeanSquaredError()"
             )
-        X, Y = checked_inputs(X), np.asarray(Y)
+        X, Y = checked_inputs(X), _numbers("Y", Y)
         if Y.shape[-1:] != X.shape[-1:]:
             raise ValueError(
                 f"{X.shape[-1]} samples but labels of shape {Y.shape}: "
                 "both need the samples as their last axis"
             )
-        _check_finite("Y", Y)
         if Y.ndim > 1:
             self.loss.check(Y)
         return X, Y
@@ -280,21 +280,17 @@ def _share(layers, indices, index):
 
 
 def checked_inputs(X):
-    X = np.asarray(X)
+    X = _numbers("X", X)
     if X.ndim < 2:
         raise ValueError(f"X has shape {X.shape}: it needs at least two axes, the last one over samples")
     if X.shape[-1] == 0:
         raise ValueError(f"X has shape {X.shape}, a batch of 0 samples: pass at least 1")
-    _check_finite("X", X)
     return np.ascontiguousarray(X, np.float64 if X.dtype.kind in "iub" else None)
 
 
-def _check_finite(name, array):
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        bad = np.argwhere(~np.isfinite(array))
-        raise ValueError(
-            f"{name} holds NaN or infinity in {len(bad)} of {array.size} places, the first at index "
-            f"{tuple(bad[0].tolist())}: clean the data first"
-        )
-    if array.dtype.kind not in "fiubO":
-        raise ValueError(f"{name} is an array of {array.dtype}: pass real numbers")
+def _numbers(name, values):
+    """`values` as an array of numbers, in which all are exact if one is."""
+    array = real_numbers(name, values)
+    if array.dtype == object and any(type(value) is not Rational for value in array.flat):
+        return rational(array)
+    return array

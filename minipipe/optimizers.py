@@ -9,7 +9,7 @@ import copy
 
 import numpy as np
 
-from .checks import listed, real_number, returned, to_be_written
+from .checks import listed, not_zero_in, real_number, returned, to_be_written
 from .functions import overflow_refused
 from .layers.layer import finite
 from .layers.parameters import parameters_with
@@ -35,6 +35,7 @@ class Optimizer:
     """
 
     n_memories = 0
+    epsilon = None  # what keeps a gradient of 0 from being divided by 0, if there is one
 
     def __init__(self, learning_rate, weight_decay, decoupled):
         self.learning_rate, self.decoupled = learning_rate, decoupled
@@ -119,6 +120,8 @@ class Optimizer:
                     f"layer {index}: {name} has shape {np.shape(W)}, "
                     f"but its gradient has {np.shape(g)}: make them equal"
                 )
+            if self.epsilon is not None and isinstance(g, np.ndarray):  # others have no numbers
+                not_zero_in(g.dtype, "epsilon", self.epsilon)
         if not self.n_memories:
             return
         shapes = {key: g.shape for key, (_, _, g) in parameters.items()}
@@ -165,9 +168,8 @@ class SGD(Optimizer):
         super().__init__(learning_rate, weight_decay, decoupled)
         momentum = real_number("momentum", momentum, least=0, below=1)
         if nesterov and not momentum:
-            raise ValueError(
-                f"nesterov=True with momentum={momentum}: it needs a momentum above 0, such as 0.9"
-            )
+            words = "it needs a momentum above 0, such as 0.9"
+            raise ValueError(f"nesterov=True with momentum={momentum}: {words}")
         self.momentum, self.nesterov, self.rate_inside = momentum, nesterov, rate_inside
         self.n_memories = 1 if momentum else 0
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .checks import function, whole_number
+from .checks import function, shown, whole_number
 from .functions import accuracy, even_slices
 from .blas import computing
 from .watching import text_of_seconds, watched, with_progress
@@ -57,6 +57,8 @@ def fit(
         if value is not None:
             function(name, value)
     if validation is not None:
+        if not isinstance(validation, (tuple, list)) or len(validation) != 2:
+            raise ValueError(f"validation={shown(validation)} must be a pair (X, Y)")
         validation = model.checked_batch(*validation)
         metric(model.predict(validation[0]), validation[1])
     m = X.shape[-1]

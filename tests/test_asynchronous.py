@@ -447,3 +447,10 @@ def test_no_set_of_weights_is_alive_that_is_not_counted(name, M, optimizer, monk
     n_sets = 1 if isinstance(optimizer, mp.SGD) else 3  # Adam's two moments before the run are kept, too
     assert most[0] == n_sets * 8 * (8 * 8 + 8)
     assert all(stage.before is None for stage in pipe.stages)  # and let go when it has not failed
+
+
+def test_what_needs_a_run_says_how_a_stream_is_run():
+    pipe = mp.AsynchronousPipeline([mp.Linear(1, 1)], mp.MeanSquaredError(), 1, mp.SGD(0.1))
+    for missing in (lambda: pipe.trace, lambda: pipe.gradients, lambda: pipe.J, pipe.tick):
+        with pytest.raises(RuntimeError, match=r"nothing has run yet: call train\(\[\(X, Y\), ...\]\)"):
+            missing()

@@ -213,6 +213,11 @@ DAMAGED = {
         lambda data: small_images(3, 32, 28),
         "holds images of 32 x 28, expected 28 x 28",
     ),
+    "no images": (
+        TRAIN_IMAGES,
+        lambda data: small_images(0, 28, 28),
+        "holds 0 images, expected some",
+    ),
     "as many pixels": (
         TRAIN_IMAGES,
         lambda data: small_images(3, 14, 56),

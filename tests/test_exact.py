@@ -107,7 +107,8 @@ def test_rational_takes_floats_exactly_and_refuses_what_is_no_number():
     "mix",
     [
         lambda x: x * 0.5, lambda x: 0.5 * x, lambda x: x + np.float32(1), lambda x: x - np.float64(1),
-        lambda x: rational([x]) * np.array([0.5]),
+        lambda x: rational([x]) * np.array([0.5]), lambda x: x // 0.5, lambda x: 0.5 // x, lambda x: x % 0.5,
+        lambda x: 0.5 % x, lambda x: divmod(x, 0.5), lambda x: divmod(0.5, x), lambda x: 2.0**x,
     ],
 )
 def test_a_float_cannot_slip_in(mix):
@@ -119,8 +120,21 @@ def test_whole_numbers_of_numpy_and_powers_stay_rational():
     x = Rational(1, 2)
     for value in (x + np.int64(1), np.int64(1) + x, x**2, +x, rational([1, 2]).mean()):
         assert type(value) is Rational
-    with pytest.raises(TypeError, match="whole exponents only"):
-        x**0.5
+    for power in (lambda: x**0.5, lambda: x**x, lambda: 2**x, lambda: x ** Fraction(1, 2)):
+        with pytest.raises(TypeError, match="whole exponents only"):
+            power()
+
+
+@given(fractions, fractions.filter(bool))
+def test_quotients_rounded_down_and_what_they_leave_stay_rational(a, b):
+    x, y = Rational(a), Rational(b)
+    for left, right in ((x, y), (a, y), (x, b)):
+        quotient, rest = divmod(left, right)
+        assert quotient == left // right == math.floor(a / b) and rest == left % right == a - quotient * b
+        assert {type(quotient), type(rest), type(left // right), type(left % right)} == {Rational}
+    for value in (x // 2, 2 // y, np.int64(7) % y, y**-2, y ** Rational(2), 2 ** Rational(3)):
+        assert type(value) is Rational
+    assert y**-2 == 1 / (b * b) and 2 ** Rational(3) == 8
 
 
 def test_extreme_arguments_are_answered_at_once():

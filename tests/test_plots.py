@@ -1,6 +1,7 @@
 """Pictures and text say what the trace says."""
 
 import itertools
+import xml.etree.ElementTree as ElementTree
 from fractions import Fraction
 
 import matplotlib
@@ -13,7 +14,7 @@ from matplotlib.quiver import Quiver
 
 import minipipe as mp
 from minipipe import plots
-from minipipe.cluster import COMPUTE
+from minipipe.cluster import COMPUTE, Label
 from minipipe.cluster.record import Record
 from minipipe.plots.colours import STYLES, ink, shade
 from minipipe.plots.rows import HEIGHT
@@ -474,3 +475,20 @@ def test_colour_blind_readers_can_tell_kinds_and_stages_apart(sight):
     }
     for one, other in itertools.combinations(seen, 2):
         assert np.linalg.norm(seen[one] - seen[other]) > 0.12, (one, other)  # black and white are 1.7 apart
+
+
+@pytest.mark.parametrize("title", ["a\x00b\ud800c\x1b\uffff", "two\nlines", 3])
+def test_a_picture_can_be_drawn_and_saved_whatever_characters_its_texts_have(tmp_path, title):
+    """An SVG with a control character is no XML; a label, a kind of work, the name of a lane."""
+    def program():
+        yield mp.Compute(Label("work \x00\ud800", "kind \x01"), ticks=2)
+        yield mp.Compute("more\x02", ticks=2)
+
+    trace = mp.Cluster([{"compute": program(), "lane \x03\ud800": program()}]).run()
+    for legend in (True, False):
+        figure = trace.plot(title=title, legend=legend).figure
+        for name in ("run.svg", "run.png"):
+            figure.savefig(tmp_path / name)
+        ElementTree.parse(tmp_path / "run.svg")
+    shown = str(title).translate(dict.fromkeys([0, 0x1B, 0xD800, 0xFFFF], "\ufffd"))
+    assert trace.plot(title=title).get_title(loc="left") == shown

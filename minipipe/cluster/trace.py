@@ -6,7 +6,6 @@ from .devices import COMPUTE
 from .record import MESSAGE_WIDTH, rows
 from .spans import Idle, Message, Span
 
-
 BUBBLES = {  # the four, as tables and pages call them
     "total": "idle / total time",
     "ideal": "idle / ideal (computing) time",
@@ -218,7 +217,8 @@ class Trace:
 
     @cached_property
     def _memory_by_device(self):
-        return sorted(rows(self._record.memory, 3), key=lambda row: row[:2])
+        table = sorted(rows(self._record.memory, 3), key=lambda row: row[:2])
+        return [(*place, {kind: n for kind, n in held.items() if n}) for *place, held in table]
 
     def memory(self, device):
         """The memory curve of a device: a list of `(tick, bytes)`, each valid until the next."""

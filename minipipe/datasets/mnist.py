@@ -49,6 +49,8 @@ def _names(file):
 
 def _part(images, labels):
     pixels, classes = _read_idx(images, n_dimensions=3), _read_idx(labels, n_dimensions=1)
+    if not len(pixels):
+        raise ValueError(f"{images} holds 0 images, expected some: remove it, and {REMEDY}")
     if pixels.shape[1:] != (28, 28):
         raise ValueError(
             f"{images} holds images of {_times(pixels.shape[1:])}, expected 28 x 28: remove it, and {REMEDY}"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..checks import real_number, whole_number
+from ..checks import not_zero_in, real_number, whole_number
 from ..functions import constant
 from .layer import Layer, as_dtype_of, finite
 
@@ -46,7 +46,7 @@ class Normalization(Layer):
         mean = grouped.mean(axis=axes, keepdims=True)
         centred = grouped - mean
         var = finite(self, (centred * centred).mean(axis=axes, keepdims=True), "the variance of its input")
-        inverse = 1 / np.sqrt(var + constant(self.epsilon, var))
+        inverse = 1 / np.sqrt(var + self.epsilon_beside(var))
         centred *= inverse
         X = centred.reshape(A_prev.shape)
         self.cache = NormalizationCache(X, inverse, None)
@@ -79,6 +79,10 @@ class Normalization(Layer):
 
     def count(self, mean, var, n):
         """A forward has met groups of n numbers with this mean and variance."""
+
+    def epsilon_beside(self, var):
+        not_zero_in(var.dtype, "epsilon", self.epsilon)
+        return constant(self.epsilon, var)
 
     def scaled(self, X):
         A = X * self.per_row(self.W, X)
@@ -191,7 +195,7 @@ class BatchNorm(Normalization):
         self.checked_input(A_prev)
         self.cache = None
         mean, var = self.per_row(self.running_mean, A_prev), self.per_row(self.running_var, A_prev)
-        return self.scaled((A_prev - mean) / np.sqrt(var + constant(self.epsilon, var)))
+        return self.scaled((A_prev - mean) / np.sqrt(var + self.epsilon_beside(var)))
 
     def groups(self, A):
         return A.reshape(self.n, -1), 1

@@ -273,7 +273,9 @@ class Pipeline(InStages):
 
     def _loaded_run(self):
         if self._run is None:
-            raise RuntimeError("nothing has run yet: call forward_backward(X, Y), or start(X, Y) and tick()")
+            remedy = "forward_backward(X, Y), or start(X, Y) and tick()"
+            remedy = remedy if self._stream is None else "train([(X, Y), ...])"
+            raise RuntimeError(f"nothing has run yet: call {remedy}")
         return self._run
 
     def _order_of_one(self):

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from .canvas import printable
 from .colours import parts_of, shade, styles_of
 from .places import places_of
 from .rows import HEIGHT, rows_of
@@ -66,5 +67,5 @@ def _boxes_of(span, row, places, styles, until):
 
 def _text(part):
     if not hasattr(part, "microbatch"):
-        return str(part)
+        return printable(part)
     return "" if part.kind in UNNUMBERED else str(part.microbatch)

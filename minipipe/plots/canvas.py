@@ -1,5 +1,7 @@
 """Empty figures, and what all axes have in common."""
 
+from unicodedata import category
+
 
 def new_figure(width, height):
     """A matplotlib `Figure` of so many inches, which needs no display."""
@@ -19,4 +21,13 @@ def label(ax, title, x, y="", pad=None):
     ax.set(xlabel=x, ylabel=y)
     ax.spines[["top", "right"]].set_visible(False)
     if title:
-        ax.set_title(title, loc="left", fontsize=11, pad=pad)
+        ax.set_title(printable(title), loc="left", fontsize=11, pad=pad)
+
+
+def printable(text):
+    """`text` with a mark for each character that no picture can show, and no SVG can hold.
+
+    >>> print(printable("F0 \\x00"))
+    F0 \ufffd
+    """
+    return "".join(c if c == "\n" or category(c)[0] != "C" else "\ufffd" for c in str(text))

@@ -1,5 +1,6 @@
 """The legend of a timeline: the kinds of work, and what the shades mean."""
 
+from .canvas import printable
 from .colours import EDGE, OTHER, shade
 
 FONT_SIZE = 9
@@ -14,7 +15,7 @@ def entries(boxes, places, styles):
     n_places = max(each.n for each in places)
     kinds = {box.kind: None for box in boxes}
     handles = [_handle(kind, n_places, styles) for kind in (*styles, None) if kind in kinds]
-    labels = [styles.get(kind, OTHER)["label"] for kind in (*styles, None) if kind in kinds]
+    labels = [printable(styles.get(kind, OTHER)["label"]) for kind in (*styles, None) if kind in kinds]
     for shared, thing in ((False, "device's {} stage"), (True, "network's {} copy")):
         n = max((each.n for each in places if each.n > 1 and each.shared == shared), default=0)
         if n and handles:
@@ -35,6 +36,7 @@ def draw(ax, handles, labels, title):
     n_columns = _columns(labels, width)
     n_rows = -(-len(labels) // n_columns)
     if title:
+        title = printable(title)
         beside = n_rows == 1 and _width(labels, n_columns) + 6.5 * len(title) < width
         ax.set_title(title, loc="left", fontsize=11, pad=6 if beside else 10 + 1.55 * FONT_SIZE * n_rows)
     ax.legend(

@@ -6,7 +6,7 @@ from ..cluster import COMPUTE
 from . import legend as legends
 from .arrows import arrows as draw_arrows
 from .boxes import boxes
-from .canvas import label, new_figure
+from .canvas import label, new_figure, printable
 from .colours import EDGE, STYLES, ink, styles_of
 from .places import places_of
 from .rows import MARGIN, height_of, rows_of
@@ -49,7 +49,7 @@ def timeline(
     if arrows is not False:
         draw_arrows(ax, trace, arrows, until)
     ax.set(xlim=(0, ticks), ylim=(height_of(rows) - MARGIN, -MARGIN))
-    ax.set_yticks([row.middle for row in rows.values()], [row.name for row in rows.values()])
+    ax.set_yticks([row.middle for row in rows.values()], [printable(row.name) for row in rows.values()])
     ax.tick_params(axis="y", length=0)
     for (_, lane), name in zip(rows, ax.get_yticklabels()):
         if lane != COMPUTE:
