@@ -29,7 +29,7 @@ CNN = [
     mp.Conv2d(3, 4, 2), mp.ReLU(), mp.Conv2d(4, 3, 1), mp.Flatten(), mp.Linear(3, 3),
 ]
 TRANSFORMER = [
-    mp.Embedding(7, 4, tie="words"), mp.PositionalEmbedding(4, 3), mp.TransformerBlock(4, 2, 6, causal=True),
+    mp.Embedding(7, 4, tie="words"), mp.PositionalEmbedding(4, 4), mp.TransformerBlock(4, 2, 6, causal=True),
     mp.Residual(mp.LayerNorm(4), mp.MultiHeadAttention(4, 4), mp.Dropout(0.25)),
     mp.LayerNorm(4), mp.Linear(4, 7, tie="words"),
 ]
@@ -40,7 +40,7 @@ def samples(name, m):
     """(layers, loss, X, Y) of one of the networks."""
     rng = np.random.default_rng(m)
     if name == "transformer":
-        tokens, labels = rng.integers(0, 7, (2, 3, m))
+        tokens, labels = rng.integers(0, 7, (2, 4, m))
         return TRANSFORMER, CLASSES, tokens, mp.one_hot(labels, 7)
     if name == "logits":
         return LOGITS, CLASSES, rng.standard_normal((3, m)), mp.one_hot(rng.integers(0, 5, m), 5)
@@ -80,7 +80,7 @@ def test_in_rational_arithmetic_all_splits_at_once_give_the_full_batchs_gradient
         layers, loss, D, T, K, M, data.draw(st.sampled_from(schedules)),
         data.draw(st.sampled_from(["tp-dp-pp", "pp-tp-dp", "dp-pp-tp"])),
         recompute=data.draw(st.sampled_from([False, True])),
-        accumulate=data.draw(st.sampled_from(["tree", "running"])),
+        accumulate=data.draw(st.sampled_from(["tree", "running"])), sequence=data.draw(st.booleans()),
     )
     assert equals_full_batch(net, X, Y)
 
@@ -104,7 +104,8 @@ def test_threads_have_the_bits_of_the_cluster_and_so_has_every_order_of_the_devi
     options = dict(n_replicas=2, n_shards=2, n_stages=2, n_microbatches=4)
     one = mp.Hybrid(layers, loss, **options)
     J = one.forward_backward(X, Y)
-    for other in (dict(engine="threads"), dict(order="pp-dp-tp"), dict(schedule="gpipe", recompute=True)):
+    others = (dict(engine="threads"), dict(order="pp-dp-tp"), dict(schedule="gpipe", recompute=True))
+    for other in others:
         net = mp.Hybrid(layers, loss, **options, **other)
         assert net.forward_backward(X, Y) == J and equal(net.gradients, one.gradients), other
 
@@ -123,6 +124,32 @@ def test_updates_by_the_devices_themselves_are_those_of_a_step(name):
         stepped.step(adam)
     assert equal(parameters(own), parameters(stepped))
     assert np.array_equal(own.predict(batches[0][0]), stepped.predict(batches[0][0]))
+
+
+def test_positions_of_a_sequence_are_split_between_the_blocks():
+    """LayerNorm, dropout, biases and the residual stream: their gradients are added up over the devices."""
+    layers, loss, X, Y = exact("transformer", 3)
+    net = mp.Hybrid(layers, loss, n_shards=2, n_stages=2, n_microbatches=3, sequence=True)
+    assert net.split[2:4] == [
+        "((by positions, by heads), (by positions, by outputs, unit by unit, by inputs))",
+        "(by positions, by heads, by positions)",
+    ]
+    assert equals_full_batch(net, X, Y)
+    layers, loss, X, Y = samples("transformer", 4)
+    order = mp.schedules.with_updates(mp.schedules.build("1f1b", 2, 2))
+    own = mp.Hybrid(layers, loss, 1, 2, 2, 2, order, optimizer=mp.Adam(0.1), sequence=True)
+    stepped, adam = mp.Hybrid(layers, loss, 1, 2, 2, 2, sequence=True), mp.Adam(0.1)
+    for J in own.train([(X, Y)] * 3):
+        assert stepped.forward_backward(X, Y) == J
+        stepped.step(adam)
+    assert equal(parameters(own), parameters(stepped))
+
+
+def test_positions_that_the_shards_do_not_divide_are_refused():
+    layers, loss, X, Y = samples("transformer", 2)
+    net = mp.TensorParallel(layers, loss, 2, sequence=True)
+    with pytest.raises(ValueError, match="3 positions over 2 shards: use a number of shards that divides 3"):
+        net.forward_backward(X[:3], Y[:, :3])
 
 
 def test_a_refused_run_leaves_the_parameters_of_all_shards():
@@ -266,7 +293,7 @@ def test_each_exchange_and_its_backward_are_transposes_of_each_other(T):
         (Copied(), whole, None), (Summed(), None, whole), (Gathered(1), split, whole),
         (Parted(1), whole, split), (SplitToWhole(1), split, None), (PartialToSplit(1), None, split),
     ]
-    n = 5
+    n = 6
 
     def values(kind):
         """For each device its array: of what is whole the same, of what is split its part, else its own."""

@@ -56,6 +56,7 @@ class Layer:
     index = None         # in its network's list, as errors name it; layers within a layer have its own
     recomputes = None    # whether its backward makes a part of the cache again; None: it cannot
     exchanges = False, False  # whether forward and backward_input are programs, which talk to other devices
+    partial = False      # whether its gradients are one summand, of which each device of a group has another
     can_overflow = True  # whether finite numbers may become too large in a forward
 
     def initialize(self, rng, dtype=np.float64):

@@ -46,7 +46,12 @@ class Exchanging(Layer):
         return self.parts(A, axis)[self.group.rank].copy()
 
     def parts(self, A, axis):
-        """For each device, its part of A along `axis`: the sizes differ by one at most."""
+        """For each device, its part of A along `axis`: of sizes that differ by one at most; equal ones of
+        positions, along other axes than the first.
+        """
+        n, size = A.shape[axis], self.group.size
+        if axis and n % size:
+            raise ValueError(f"{n} positions over {size} shards: use a number of shards that divides {n}")
         before = (slice(None),) * axis
         return [A[(*before, part)] for part in even_slices(A.shape[axis], self.group.size)]
 

@@ -25,6 +25,7 @@ class Hybrid(Pipeline):
     n_stages: K, the parts that the layers are cut into.
     n_microbatches: M, the parts of each mini-batch; left out, D. With several stages, D divides it.
     schedule: for one copy of the network, a name or a `Schedule` of K stages and M / D micro-batches.
+    sequence: whether what stands between the parts of a Transformer's blocks is split by positions, too.
     order: which devices are neighbours, the fastest axis first: "tp-dp-pp" has the number
         t + T (d + D k), "tp-pp-dp" t + T (k + K d).
     all other arguments: as for `Pipeline`.
@@ -49,13 +50,14 @@ class Hybrid(Pipeline):
         self, layers, loss, n_replicas=1, n_shards=1, n_stages=1, n_microbatches=None, schedule="1f1b",
         order="tp-dp-pp", all_reduce=OWNERS, optimizer=None, recompute=False, seed=0, dtype=np.float64,
         partition=None, sample=None, costs=Costs(), link=Link(), ports=(), memory_limit=None,
-        engine="cluster", accumulate="tree", grain=None,
+        engine="cluster", accumulate="tree", grain=None, sequence=False,
     ):
         D = self._D = whole_number("n_replicas", n_replicas, 1)
         self._T = whole_number("n_shards", n_shards, 1)
         K = whole_number("n_stages", n_stages, 1)
         M = D if n_microbatches is None else whole_number("n_microbatches", n_microbatches, 1)
         self._remembered = {}  # (id of a layer, name of a parameter) -> what an optimizer keeps for it
+        self._sequence = sequence
         self._order = one_of("order", order, ["-".join(axes) for axes in permutations(AXES)])
         super().__init__(
             layers, loss, K, M, _schedule(schedule, D, K, M), recompute, seed, dtype, partition, sample,
@@ -114,7 +116,7 @@ class Hybrid(Pipeline):
         return [[self._rank(sizes, tp=t, dp=d, pp=k) for d, k in places] for t in range(self._T)]
 
     def _shard(self, t):
-        return Shard(self.layers, self.loss, t, self._T)
+        return Shard(self.layers, self.loss, t, self._T, self._sequence)
 
     def _shards(self):
         if self._T == 1:
@@ -156,7 +158,7 @@ class TensorParallel(Hybrid):
     """A drop-in for `Sequential` in which T simulated devices share the work inside each layer.
 
     layers, loss, seed, dtype: as for `Sequential`.
-    n_shards: T. `split` says how each layer is divided among them.
+    n_shards: T, and `sequence`: as for `Hybrid`. `split` says how each layer is divided among them.
     all other arguments: as for `Pipeline`.
 
     >>> from minipipe.layers import Linear, ReLU
@@ -172,12 +174,12 @@ class TensorParallel(Hybrid):
     def __init__(
         self, layers, loss, n_shards, n_microbatches=1, optimizer=None, recompute=False, seed=0,
         dtype=np.float64, costs=Costs(), link=Link(), ports=(), memory_limit=None, engine="cluster",
-        accumulate="tree",
+        accumulate="tree", sequence=False,
     ):
         super().__init__(
             layers, loss, 1, n_shards, 1, n_microbatches, "gpipe", optimizer=optimizer, recompute=recompute,
             seed=seed, dtype=dtype, costs=costs, link=link, ports=ports, memory_limit=memory_limit,
-            engine=engine, accumulate=accumulate,
+            engine=engine, accumulate=accumulate, sequence=sequence,
         )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..collectives import all_gather, all_reduce, all_to_all
 from ..functions import even_slices
-from ..layers import Embedding, Layer
+from ..layers import Dropout, Embedding, Layer
 from ..layers.layer import as_dtype_of
 from ..losses import SoftmaxCrossEntropy
 
@@ -44,6 +44,23 @@ class Bias(Layer):
 
     def __repr__(self):
         return f"Bias of shape {self.b.shape}"
+
+
+class DropoutPart(Dropout):
+    """A `Dropout` of one run of the positions of a sequence, with the mask that the whole has there.
+
+    whole: the `Dropout`.
+    rank, size: which of how many equal runs.
+    """
+
+    def __init__(self, whole, rank, size):
+        super().__init__(whole.p)
+        self.key, self.index, self._rank, self._size = whole.key, whole.index, rank, size
+
+    def _kept(self, shape):
+        d, n, *rest = shape
+        whole = super()._kept((d, n * self._size, *rest))
+        return np.ascontiguousarray(whole[:, n * self._rank:n * (self._rank + 1)])
 
 
 class EmbeddingPart(Embedding):

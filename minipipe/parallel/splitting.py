@@ -7,15 +7,15 @@ import numpy as np
 
 from ..functions import even_slices
 from ..layers import (
-    Chain, Embedding, Fork, Join, Linear, MultiHeadAttention, Residual, every_layer,
+    Chain, Dropout, Embedding, Fork, Join, LayerNorm, Linear, MultiHeadAttention, Residual, every_layer,
 )
 from ..layers.activations import Elementwise
 from ..layers.blocks import Block
 from ..layers.convolution import Convolution
 from ..layers.pooling import Pool
 from ..losses import SoftmaxCrossEntropy
-from .exchanges import Copied, Gathered, Summed
-from .parts import Bias, EmbeddingPart, SoftmaxCrossEntropyPart
+from .exchanges import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
+from .parts import Bias, DropoutPart, EmbeddingPart, SoftmaxCrossEntropyPart
 
 
 class Shard:
@@ -24,6 +24,8 @@ class Shard:
     layers, loss: the network's.
     rank: which of the devices this is.
     size: T.
+    sequence: whether what stands between the parts of a Transformer's blocks, (d, positions, m), is split,
+        too, by positions: sequence parallelism.
 
     `layers` has for each layer of the network the list of layers that this device has instead: the layer
     itself, or a copy of it, where all devices do the same; or a part of it, with the exchanges around it.
@@ -35,18 +37,23 @@ class Shard:
     - Any other Linear or convolution: by its outputs, which are then gathered.
     - Attention by its heads; an Embedding, and the logits before a `SoftmaxCrossEntropy`, by the tokens.
     - A residual connection in parts becomes a Fork and a Join around them.
+    - With `sequence`, LayerNorm, Dropout and residual connections by positions. The gradients of their
+      parameters, and of biases there, are sums over the devices, and are added up at the end.
     - All else, and what has fewer units than there are devices, is whole on each device.
     """
 
-    def __init__(self, layers, loss, rank, size):
-        self.rank, self.size = rank, size
+    def __init__(self, layers, loss, rank, size, sequence=False):
+        self.rank, self.size, self._sequence = rank, size, sequence
+        self._by_positions = False  # whether what the next layer gets is split so
         self.held, self.words = {}, ["whole"] * len(layers)
         self.loss, self._logits = copy.copy(loss), None
         is_second = len(layers) - 1 in dict(_pairs(layers, self._is_splittable)).values()
         by_classes = type(loss) is SoftmaxCrossEntropy and self._is_splittable(layers[-1], Linear)
         if by_classes and not is_second:
             self.loss, self._logits = SoftmaxCrossEntropyPart(layers[-1].n), layers[-1]
-        self.layers = self._each(layers, "", self.words)
+        self.layers = self._each(layers, "", self.words, is_top=True)
+        if self._by_positions:
+            self.layers[-1].append(Gathered(1))
 
     def parts_of(self, arrays, layers):
         """The part of these `layers` of the shard of what is kept for the network's parameters.
@@ -63,27 +70,44 @@ class Shard:
     def _part_of(self, array, axis):
         return array[(slice(None),) * axis + (self._runs(array.shape[axis])[self.rank],)].copy()
 
-    def _each(self, layers, place, words):
+    def _each(self, layers, place, words, is_top=False):
         """For each of consecutive layers, what this device has instead; in `words`, how each is split."""
         found, pairs = [], dict(_pairs(layers, self._is_splittable))
         between = {i for first, second in pairs.items() for i in range(first + 1, second)}
         for index, layer in enumerate(layers):
+            before = self._changed_split(layer) if is_top and self._sequence else []
             if index in pairs:
-                parts, how = [Copied(), self._by_outputs(layer)], "by outputs"
+                parts, how = [self._enter(), self._by_outputs(layer)], "by outputs"
             elif index in pairs.values():
                 parts, how = self._by_inputs(layer), "by inputs"
             elif index in between:
                 parts, how = [layer.copy()], "unit by unit"
             else:
                 parts, how = self._alone(layer, f"{place}{index}")
-            found.append(parts)
+            found.append(before + parts)
             words[index] = how
         return found
+
+    def _changed_split(self, layer):
+        """The exchange before a layer of the network for which the positions must be split, or whole."""
+        if layer is self._logits or self._by_positions == _goes_by_positions(layer):
+            return []
+        self._by_positions = not self._by_positions
+        return [Parted(1) if self._by_positions else Gathered(1)]
+
+    def _enter(self):
+        """The exchange before a product that is split by outputs."""
+        return SplitToWhole(1) if self._by_positions else Copied()
+
+    def _leave(self):
+        """The exchange behind a product that is split by inputs."""
+        return PartialToSplit(1) if self._by_positions else Summed()
 
     def _alone(self, layer, place):
         """(what this device has instead of a layer, how that is split)"""
         if layer is self._logits:
-            return [Copied(), self._by_outputs(layer)], "by outputs, up to the loss"
+            enter, self._by_positions = self._enter(), False
+            return [enter, self._by_outputs(layer)], "by outputs, up to the loss"
         if self._is_splittable(layer, Linear, Convolution):
             return [Copied(), self._by_outputs(layer), Gathered()], "by outputs, gathered"
         if type(layer) is MultiHeadAttention:
@@ -92,6 +116,8 @@ class Shard:
             part = EmbeddingPart(layer, self._runs(layer.n_tokens)[self.rank])
             self._hold(layer, W=(part, 0))
             return [part, Summed()], "by tokens"
+        if self._by_positions and not layer.layers:
+            return [self._run_of(layer)], "by positions"
         inner = layer.layers
         if isinstance(layer, Residual):
             inner = layer.layers[1].layers
@@ -130,10 +156,18 @@ class Shard:
         part.bias, part.b, part.W = False, None, layer.W[:, run].copy()
         self._hold(layer, W=(part, 1))
         if layer.b is None:
-            return [part, Summed()]
+            return [part, self._leave()]
         bias = Bias(layer.b.copy())
+        bias.partial = self._by_positions
         self._hold(layer, b=(bias, None))
-        return [part, Summed(), bias]
+        return [part, self._leave(), bias]
+
+    def _run_of(self, layer):
+        """The layer for this device's run of the positions."""
+        part = DropoutPart(layer, self.rank, self.size) if type(layer) is Dropout else layer.copy()
+        part.partial = layer.W is not None
+        self._hold(layer, W=(part, None), b=(part, None))
+        return part
 
     def _by_heads(self, attention):
         n_heads, size = attention.n_heads, self.size
@@ -145,7 +179,7 @@ class Shard:
         product, *rest = self._by_inputs(output)
         part = attention.copy()
         part.n_heads, part.layers = n_heads // size, (*map(self._by_outputs, inputs), product)
-        return [Copied(), part, *rest]
+        return [self._enter(), part, *rest]
 
     def _part(self, layer, **sizes):
         """A copy of a Linear or a convolution with other sizes."""
@@ -168,6 +202,20 @@ class Shard:
     def _hold(self, layer, **places):
         for name, (holder, axis) in places.items():
             self.held[id(layer), name] = holder, axis
+
+
+def _goes_by_positions(layer):
+    """Whether positions can go through it one by one; in residual parts, attention and pairs gather them."""
+    if isinstance(layer, Residual):
+        inner = layer.layers[1].layers
+        pairs = dict(_pairs(inner, isinstance))
+        linears = [index for index, part in enumerate(inner) if isinstance(part, Linear)]
+        alone = set(linears) - set(pairs) - set(pairs.values())
+        kinds = (LayerNorm, Dropout, MultiHeadAttention, Linear, Elementwise)
+        return not alone and all(isinstance(part, kinds) for part in inner)
+    if isinstance(layer, Chain):
+        return bool(layer.layers) and all(map(_goes_by_positions, layer.layers))
+    return isinstance(layer, (LayerNorm, Dropout))
 
 
 def _pairs(layers, is_splittable):

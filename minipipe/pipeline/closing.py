@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ..cluster import Compute, Receive, Send
-from ..collectives import Group, all_reduce_sum, exchanged
+from ..collectives import Group, all_reduce, all_reduce_sum, exchanged
 from ..network import sum_of_tied
 from .totals import Totals
 
@@ -40,6 +40,8 @@ class Closing:
             if action.kind == "U":
                 if self._has_A:
                     yield from self._wait_for(self._sums if self._ties else [action])
+                else:
+                    yield from self._sum_in_group(action.stage, action.microbatch)
                 yield from self._exchange_tied()
             return (yield from perform(action, inputs))
 
@@ -55,7 +57,7 @@ class Closing:
 
     def close(self):
         """A program: what the order has left to the end of the mini-batch."""
-        if not self._has_A and len(self._placements) > 1:
+        if not self._has_A and not self._has_U:
             for stage in range(len(self._placements[0])):
                 yield from self._all_reduce(stage, self._last)
         elif self._has_A and not self._has_U:
@@ -74,6 +76,7 @@ class Closing:
 
         Costs and statistics are small: each device gets those of all others, and adds them up itself.
         """
+        yield from self._sum_in_group(stage, i)
         group = self._groups.get(stage)
         if group is None:
             return
@@ -83,6 +86,15 @@ class Closing:
             totals.absorb(i, pending)
         gradients = yield from all_reduce_sum(group, totals.gradients(i), self._algorithm)
         totals.replace_gradients(i, gradients)
+
+    def _sum_in_group(self, stage, i):
+        """The devices that share the work inside the stage add up gradients of which each has a summand."""
+        stage = self._stages.get((stage, self._device))
+        indices = [] if stage is None else stage.partial
+        if indices:
+            pending = stage.totals.partial_gradients(i, indices)
+            total = yield from all_reduce(stage.group, pending, self._algorithm)
+            stage.totals.replace_partial(i, total)
 
     def _exchange_tied(self):
         """Once in a run: before its first update, or else at its end."""

@@ -184,7 +184,9 @@ class Run:
         for number, devices in enumerate(groups):
             for rank, device in enumerate(devices):
                 of_device[device] = Group(rank, devices, f"shards of device {number}: ")
-        for (_, device), stage in self.stages.items():
+        for (index, device), stage in self.stages.items():
+            group = of_device[device]
+            stage.group = Group(group.rank, group.devices, f"sums of stage {index}: ")
             join_group([*stage.layers, stage.loss] if stage.loss else stage.layers, of_device[device])
 
 

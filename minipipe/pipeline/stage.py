@@ -57,6 +57,8 @@ class Stage:
         self.optimizer, self._state = None, []
         self.before, self._is_twin = None, False
         self.n_exchanges = exchanges_of(self._with_caches)
+        self.partial = [index for index, layer in enumerate(self.layers) if layer.partial]
+        self.group = None  # of the devices that share its work, for their sums at the end of a mini-batch
         self.begin(1)
 
     def begin(self, n_microbatches, accumulate="tree", wanted=None, optimizer=None):
