@@ -6,6 +6,9 @@ from cases import cases, cases_with_skips, compositions, neighbours_of, networks
 from every_layer import ALONE, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_foresight import CONNECTED, LOSS, assert_same_bytes
+from test_foresight import LAYERS as MIXED
+from test_foresight import mini_batch as of_five
 
 import minipipe as mp
 from minipipe.functions import grains_of, leaves
@@ -13,7 +16,7 @@ from minipipe.layers import every_layer
 from minipipe.layers.through import backward_through, forward_through, prepare_forward
 from minipipe.schedules import (
     LATE_W, RECOMPUTE, build_for_stages, in_copies, in_segments, names_for_stages, with_all_reduce,
-    with_updates,
+    with_recompute, with_updates,
 )
 from minipipe.sums import TreeSum
 
@@ -177,6 +180,22 @@ def test_a_layer_sees_one_grain_at_a_time(monkeypatch):
     pipe = mp.Pipeline([mp.Linear(1, 1)], mp.MeanSquaredError(), 1, 2, grain=4)
     pipe.forward_backward(np.ones((1, 10)), np.ones((1, 10)))
     assert seen == [(0, 4), (4, 4), (8, 2)]
+
+
+@pytest.mark.parametrize("recompute", RECOMPUTE)
+@pytest.mark.parametrize("name", ["1f1b", "zb-v", "chimera", "gpipe-late-w"])
+def test_its_bytes_are_foreseen_at_every_tick(name, recompute):
+    """K = M = 4, 38 samples in 8 grains of 5, the last one of 3, and in 5 of 9; skips, ties and blocks."""
+    schedule = with_recompute(build_for_stages(name, 4, 4), recompute)
+    for layers, partition in [(MIXED, [2, 2, 3, 1]), (CONNECTED, [2, 3, 5, 4])]:
+        for grain, sizes in [(5, [10, 10, 10, 8]), (9, [18, 9, 9, 2])]:
+            of_size = {
+                m: mp.footprints(layers, LOSS, 4, (5,), m, partition, grain=grain) for m in set(sizes)
+            }
+            pipe = mp.Pipeline(layers, LOSS, 4, 4, schedule, partition=partition, grain=grain)
+            pipe.forward_backward(*of_five(38))
+            foreseen = mp.simulate(schedule, footprints=[of_size[m] for m in sizes])
+            assert_same_bytes(foreseen, pipe.trace)
 
 
 @pytest.mark.parametrize("more, words", [

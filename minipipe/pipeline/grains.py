@@ -38,3 +38,19 @@ def side_by_side(values):
     if isinstance(first, dict):
         return {name: side_by_side([value[name] for value in values]) for name in first}
     return in_one_piece(np.concatenate(values, axis=-1))
+
+
+def grain_by_grain(line, grains, incoming, skips, work):
+    """A program that returns the (outgoing, skips) of an action that takes one grain after the other.
+
+    line: the `MicroBatches`.
+    grains: the numbers of consecutive grains.
+    incoming, skips: what the action has been given for all of them.
+    work: `work(j, incoming, skips)`, the program of one grain.
+    """
+    if len(grains) == 1:
+        return (yield from work(grains[0], incoming, skips))
+    edges, results = line.edges(grains), []
+    for given in zip(grains, in_grains(incoming, edges), in_grains(skips, edges)):
+        results.append((yield from work(*given)))
+    return tuple(map(side_by_side, zip(*results)))

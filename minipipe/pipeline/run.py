@@ -11,7 +11,7 @@ from ..functions import overflow_refused
 from ..layers.exchange import join_group
 from ..schedules.rules import works_on
 from ..schedules.shares import share
-from .grains import in_grains, side_by_side
+from .grains import grain_by_grain
 from .holdings import Holdings, joined
 from .machine import THREADS
 from .program import cluster_of, programs_of
@@ -145,13 +145,8 @@ class Run:
             stage.late_weight_gradients()
             return None, {}
         grains = [j for microbatch in works_on(part) for j in line.grains[microbatch]]
-        if len(grains) == 1:
-            return (yield from self._work_on_grain(stage, part, grains[0], incoming, skips))
-        edges, results = line.edges(grains), []
-        for of_one in zip(grains, in_grains(incoming, edges), in_grains(skips, edges)):
-            results.append((yield from self._work_on_grain(stage, part, *of_one)))
-        outgoing, skips = zip(*results)
-        return side_by_side(outgoing), side_by_side(skips)
+        work = partial(self._work_on_grain, stage, part)
+        return (yield from grain_by_grain(line, grains, incoming, skips, work))
 
     def _work_on_grain(self, stage, part, j, incoming, skips):
         origin, labels = self._line.origins[j], None if stage.loss is None else self._line.labels[j]

@@ -12,7 +12,7 @@ from .without_numbers import WithoutNumbers
 def footprints(
     layers, loss, n_stages, input_shape, m,
     partition=None, dtype=np.float64, optimizer=None, patterns=PATTERNS, accumulate="tree",
-    precision=None,
+    precision=None, grain=None,
 ):
     """The `Footprint` of each stage for micro-batches of m samples: a list for `simulate`.
 
@@ -29,6 +29,7 @@ def footprints(
     precision: "float64", "float32", "mixed" or a `Precision`, to count other bytes than those of a run in
         `dtype`, which then is not looked at. "mixed": 2 bytes for each number of parameters, gradients and
         activations, and 4 for those that the optimizer keeps, a second copy of the parameters among them.
+    grain: None, or the samples of a grain, as for `Pipeline`.
 
     They are the bytes at the start and the end of each action; `temporaries` tells what is there for a moment
     in between. `measure` finds the same, but here no parameter is drawn and no array made, so the network may
@@ -55,7 +56,7 @@ def footprints(
     120.0
     """
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
-    network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision)
+    network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision, grain)
     return network.footprints(_counts(network, layers, n_stages, partition), m, patterns)
 
 

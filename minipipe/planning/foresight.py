@@ -1,6 +1,7 @@
 """The bytes that the devices will hold in a run, foreseen from those of one micro-batch."""
 
 from collections import Counter
+from itertools import accumulate
 
 from ..cluster import Bytes, Compute, Counted
 from ..pipeline.closing import Tied
@@ -28,7 +29,9 @@ class StandIn:
 
     def __init__(self, footprints, patterns, n, wanted=None, is_twin=False):
         first = footprints[0]
-        self.totals = Totals(n, first.accumulate)
+        ends = list(accumulate(of_one.n_grains for of_one in footprints))
+        self.totals = Totals(ends[n - 1], first.accumulate)
+        self._grains = [range(end - of_one.n_grains, end) for end, of_one in zip(ends, footprints)]
         self._footprints, self._patterns = footprints, patterns
         self._versions = None if wanted is None else Versions(wanted, None)
         self._gradients = Bytes(first.gradients, first.itemsize)
@@ -57,16 +60,17 @@ class StandIn:
             self._held[name] += n_bytes
         self._kept[i] = kept
         adds = RULES[kind].adds
-        if adds & FORWARD and self._statistics.nbytes:
-            self.totals.add_statistics(i, self._statistics)
-        if adds & WEIGHT:
-            self.totals.add(i, 0, self._gradients)  # those of all its layers
+        for j in self._grains[i]:
+            if adds & FORWARD and self._statistics.nbytes:
+                self.totals.add_statistics(j, self._statistics)
+            if adds & WEIGHT:
+                self.totals.add(j, 0, self._gradients)  # those of all its layers
         if self._versions is not None:
             self._change_versions(adds, i)
 
     def _act_late(self, last):
         """One product makes the sum of all gradients, and what it has read of each micro-batch is gone."""
-        self.totals.replace_gradients(last, {0: self._gradients})
+        self.totals.replace_gradients(0, {0: self._gradients})
         for i in range(last + 1):
             for name, n_bytes in self._kept.pop(i, {}).items():
                 self._held[name] -= n_bytes
@@ -98,7 +102,7 @@ class StandIn:
     def _change_versions(self, adds, i):
         if adds & UPDATED:
             self._versions.add(None)
-            self.totals.forget(i)
+            self.totals.forget(self._grains[i][-1])
         elif adds & WEIGHT:
             self._versions.used_by(i)
         of_one = self._held["parameters"]

@@ -10,6 +10,7 @@ from ..layers.through import alone
 from ..meta import LIVE
 from ..partitioning.partition import cut
 from ..pipeline.batches import MicroBatches
+from ..pipeline.grains import grain_by_grain
 from ..pipeline.holdings import KEPT, Holdings
 from ..pipeline.stage import Stage
 from ..schedules.rules import RULES
@@ -30,6 +31,7 @@ class Footprint(NamedTuple):
         (arguments and results), and what the stage keeps of the micro-batch after it, by kind.
     itemsize: the bytes of one number among the gradients.
     accumulate: how the sums over micro-batches are made, "tree" or "running", as for `Pipeline`.
+    n_grains: of a micro-batch, 1 without a `grain`; so many terms these sums get of it.
     precision: the name of the `Precision` that is counted; of a run, that is its dtype.
     """
 
@@ -44,6 +46,7 @@ class Footprint(NamedTuple):
     itemsize: int = 8
     accumulate: str = "tree"
     precision: str = "float64"
+    n_grains: int = 1
 
 
 class Performed(NamedTuple):
@@ -88,7 +91,7 @@ def sends_back(pattern):
     return next(kind for kind in pattern if RULES[kind].way < 0)
 
 
-def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_first=True):
+def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_first=True, grain=None):
     """{(kind, stage): Performed} of a micro-batch, with which every stage does the actions of `pattern`.
 
     stages: consecutive `Stage`s, all or some.
@@ -97,11 +100,12 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_fi
     A_prev, dA: what arrives from the stages before and behind these, if there are any.
     skips: {(message, name): what arrives from there by skip connections}.
     is_first: whether its gradients begin the sums; if not, they go into what is held already.
+    grain: None, or the samples of a grain, as for `Pipeline`.
     """
     performed, on_the_way = {}, dict(skips)
-    line = MicroBatches([(X, Y)], 1, step=0)
+    line = MicroBatches([(X, Y)], 1, step=0, grain=grain)
     for stage in stages:
-        stage.begin(1)
+        stage.begin(line.n_grains)
         if not is_first:
             stage.totals.add = lambda i, index, gradient: None
     for kind in pattern:
@@ -127,16 +131,22 @@ def _skips(stage, way):
 
 def _work(kind, stage, line, incoming, entering, keep_input_only):
     """A function that does an action of micro-batch 0, and returns (what is sent on, skips)."""
-    origin, labels = line.origins[0], None if stage.loss is None else line.labels[0]
-    if kind == "F":
-        A_prev = line.inputs[0] if stage.index == 0 else incoming
-        return lambda: alone(stage.forward(0, A_prev, entering, origin, labels, keep_input_only))
-    return {
-        "B": lambda: alone(stage.backward(0, incoming, entering)),
-        "I": lambda: alone(stage.backward_input(0, incoming, entering)),
-        "R": lambda: (alone(stage.recompute(0, origin, labels)), {}),
-        "W": lambda: (stage.backward_weight(0), {}),
-    }[kind]
+    def of_grain(j, incoming, entering):
+        origin, labels = line.origins[j], None if stage.loss is None else line.labels[j]
+        if kind == "F":
+            A_prev = line.inputs[j] if stage.index == 0 else incoming
+            return (yield from stage.forward(j, A_prev, entering, origin, labels, keep_input_only))
+        if kind == "B":
+            return (yield from stage.backward(j, incoming, entering))
+        if kind == "I":
+            return (yield from stage.backward_input(j, incoming, entering))
+        if kind == "R":
+            yield from stage.recompute(j, origin, labels)
+        else:
+            stage.backward_weight(j)
+        return None, {}
+
+    return lambda: alone(grain_by_grain(line, line.grains[0], incoming, entering, of_grain))
 
 
 def _performed(stage, work, arguments, leaving):

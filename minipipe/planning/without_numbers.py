@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..description import describe
+from ..functions import grains_of
 from ..checks import whole_number
 from ..layers import Embedding, every_layer
 from ..meta import MetaArray
@@ -43,7 +44,7 @@ class Kept(NamedTuple):
 class WithoutNumbers:
     """A network of arrays without numbers, of which any cut can be counted.
 
-    layers, loss, input_shape, dtype, optimizer, accumulate, precision: as for `footprints`.
+    layers, loss, input_shape, dtype, optimizer, accumulate, precision, grain: as for `footprints`.
 
     Stages that are alike are counted once. The bytes of an array with m columns grow evenly with m, and
     others know nothing of m. So for many samples the counts are made of those for 2 and for 3, which takes
@@ -51,7 +52,7 @@ class WithoutNumbers:
     """
 
     def __init__(
-        self, layers, loss, input_shape, dtype, optimizer, accumulate="tree", precision=None
+        self, layers, loss, input_shape, dtype, optimizer, accumulate="tree", precision=None, grain=None
     ):
         if isinstance(loss, type) or not hasattr(loss, "backward"):
             raise ValueError(
@@ -72,6 +73,7 @@ class WithoutNumbers:
         self.layers = [layer.copy() for layer in layers]  # initialized in those stages that are counted
         self.loss, self.dtype, self.optimizer = copy.copy(loss), dtype, optimizer
         self.accumulate = checked_accumulate(accumulate)
+        self.grain = None if grain is None else whole_number("grain", grain, 1)
         for layer in every_layer(self.layers):
             _say_who_fails(layer, repr(layer), ("initialize", "forward", "backward_input", "backward_weight"))
         _say_who_fails(self.loss, "the loss", ("forward", "backward"))
@@ -79,8 +81,11 @@ class WithoutNumbers:
 
     def footprints(self, counts, m, patterns=PATTERNS):
         """The `Footprint` of each stage s, which has `counts[s]` layers, for micro-batches of m samples."""
-        found = of_samples(m, lambda m: self._footprints(counts, m, patterns))
-        return [self._in_precision(of_stage) for of_stage in found]
+        if self.grain is None:
+            found, n_grains = of_samples(m, lambda m: self._footprints(counts, m, patterns)), 1
+        else:  # what is kept of a grain beside its samples does not grow with m
+            found, n_grains = self._footprints(counts, m, patterns), len(grains_of(m, self.grain))
+        return [self._in_precision(of_stage)._replace(n_grains=n_grains) for of_stage in found]
 
     def temporaries(self, counts, m, patterns=PATTERNS):
         """For each stage {kind of action: bytes}, as `temporaries` says.
@@ -189,7 +194,7 @@ class WithoutNumbers:
         A_prev = arrays(shape, m, self.dtype) if stage.index else None
         arriving = self._arriving(stage, m)
         performed = one_micro_batch(
-            [stage], pattern, *self.sample(m), A_prev, dA, arriving, is_first
+            [stage], pattern, *self.sample(m), A_prev, dA, arriving, is_first, self.grain
         )
         if stage.loss is None:
             last = stage.layers[-1]
