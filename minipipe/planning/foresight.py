@@ -27,6 +27,8 @@ class StandIn:
     is_twin: whether it stands for a stage of another copy of the network, which needs no restore.
     """
 
+    partial = ()  # the layers of which other devices of a group have a summand of the gradients
+
     def __init__(self, footprints, patterns, n, wanted=None, is_twin=False):
         first = footprints[0]
         ends = list(accumulate(of_one.n_grains for of_one in footprints))
