@@ -6,6 +6,7 @@ from . import (
     cluster,
     collectives,
     datasets,
+    engines,
     exact,
     layers,
     losses,
@@ -40,8 +41,9 @@ __all__ = [
     "ANY", "Cluster", "Compute", "Costs", "DataParallel", "DeadlockError", "Hybrid", "Label", "Link",
     "MemoryLimitError", "Overlap", "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential",
     "Trace", "accuracy", "blas_threads", "cluster", "collectives", "costs_of_layers", "datasets",
-    "TensorParallel", "describe", "exact", "fit", "footprints", "load", "measure", "models", "one_hot",
-    "partition", "plots", "save", "schedules", "simulate", "temporaries", "verification", "what_fits",
+    "TensorParallel", "describe", "engines", "exact", "fit", "footprints", "load", "measure", "models",
+    "one_hot", "partition", "plots", "save", "schedules", "simulate", "temporaries", "verification",
+    "what_fits",
 ]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
 __all__.sort()

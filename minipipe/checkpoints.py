@@ -45,18 +45,20 @@ def save(path, model, optimizer=None):
     >>> np.array_equal(other.layers[0].W, Sequential([Linear(2, 1)], None, seed=7).layers[0].W)
     True
     """
+    if optimizer is not None:
+        checked_optimizer(optimizer)
+    parts = model.collect(optimizer)
     arrays = {name: getattr(layer, array) for name, layer, array in _places(model)}
     if any(array.dtype.hasobject for array in arrays.values()):
         raise ValueError("rational numbers cannot be written as plain arrays: save a network of floats")
     about = {"format": FORMAT, "layers": _names(model), "n_steps": model.n_steps, "optimizer": None}
-    parts = _optimizers(model, optimizer)
     for part, layers in parts:
         for (index, name, position), remembered in sorted(part.memory.items()):
             for number, array in enumerate(remembered):
                 arrays[f"{REMEMBERED}/{layers[index]}.{position}/{name}/{number}"] = array
     if parts:
         about["optimizer"] = _state_of(parts[0][0])
-    _write(Path(path), {ABOUT: np.array(json.dumps(about)), **arrays})
+    model.once(lambda: _write(Path(path), {ABOUT: np.array(json.dumps(about)), **arrays}))
 
 
 def load(path, model, optimizer=None):
@@ -75,7 +77,9 @@ def load(path, model, optimizer=None):
     places, new = _places(model), {}
     for name, layer, array in places:
         new[name] = _fitting(path, arrays, name, getattr(layer, array))
-    parts = _optimizers(model, optimizer)
+    if optimizer is not None:
+        checked_optimizer(optimizer)
+    parts = model.optimizers(optimizer)
     state = about["optimizer"]
     if parts:
         _check_optimizer(path, state, parts[0][0])
@@ -112,13 +116,6 @@ def _paths(layers, above=""):
 
 def _names(model):
     return [repr(layer) for layer in model.layers]
-
-
-def _optimizers(model, optimizer):
-    """[(an optimizer, the indices of the layers that it updates)]"""
-    if optimizer is not None:
-        checked_optimizer(optimizer)
-    return model.optimizers(optimizer)
 
 
 def _state_of(optimizer):

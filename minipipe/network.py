@@ -6,13 +6,14 @@ import numpy as np
 
 from .checks import floats, real_numbers, shown, whole_number
 from .exact import Rational, rational
-from .functions import grains_of, leaves, overflow_refused, sum_in_order
+from .functions import grains_of, leaves, overflow_refused
 from .layers import every_layer
 from .layers.layer import checked_layers, finite
 from .layers.skips import skip_routes
 from .layers.through import backward_through, forward_through, in_one_piece, prepare_forward
 from .blas import computing
 from .sums import TreeSum
+from .ties import share, sum_of_tied, ties_of
 
 
 class Network:
@@ -40,10 +41,10 @@ class Network:
         dtype, seed = floats(dtype), whole_number("seed", seed, 0)
         self._layers = tuple(layer.copy() for layer in layers)
         self.skips = skip_routes(self.layers)
-        self.ties = _ties(self.layers)
+        self.ties = ties_of(self.layers)
         for index, layer in enumerate(self.layers):
             if layer.tie is not None:
-                _share(self.layers, self.ties[layer.tie], index)
+                share(self.layers, self.ties[layer.tie], index)
             layer.initialize(np.random.default_rng([seed, index]), dtype)
             for part in every_layer([layer]):
                 part.index = index
@@ -108,13 +109,28 @@ class Network:
             with overflow_refused():
                 for layers, statistics in self._counted:
                     commit(layers, statistics)
-            optimizer.update(self.layers, self.gradients)
+            optimizer.update(self.layers, self.own_gradients())
         except BaseException:
             for layer, attributes in before:
                 vars(layer).update(attributes)
             raise
         self._counted = []
         self.n_steps += 1
+
+    def own_gradients(self):
+        """The gradients with which `step` makes its update."""
+        return self.gradients
+
+    def collect(self, optimizer=None):
+        """What `optimizers` gives, once the parameters and they are complete: other processes may have some.
+
+        A network of one process has all there is.
+        """
+        return self.optimizers(optimizer)
+
+    def once(self, function):
+        """Call `function`, in one process where several share the network."""
+        function()
 
     def optimizers(self, optimizer):
         """[(an optimizer, the indices of the layers that it updates)], if `step` is called with `optimizer`.
@@ -214,14 +230,6 @@ def check_finite_run(loss, J, layers, gradients):
             finite(layer, gradient, "the gradient")
 
 
-def sum_of_tied(parts):
-    """dW of tied layers: the sum of their own, in the order of the layers.
-
-    The order is always the same, and so are the bits, wherever the layers are.
-    """
-    return sum_in_order(parts)
-
-
 def take_statistics(layers):
     """What the forwards of these layers have counted, one entry for each layer; the layers then forget it.
 
@@ -244,39 +252,6 @@ def commit(layers, statistics):
     for layer, counted in zip(layers, statistics or [None] * len(layers), strict=True):
         if counted is not None:
             layer.commit(counted)
-
-
-def _ties(layers):
-    """{name: indices of the layers with this `tie`, at least two of them}"""
-    ties = {}
-    for index, layer in enumerate(layers):
-        if layer.tie is not None:
-            ties.setdefault(layer.tie, []).append(index)
-    for name, indices in ties.items():
-        if len(indices) == 1:
-            raise ValueError(
-                f"only layer {indices[0]} has tie={name!r}: give it to the layer that shares its W, too"
-            )
-        shapes = [layers[index].parameter_shapes()[0] for index in indices]
-        if any(shape != shapes[0] for shape in shapes):
-            raise ValueError(
-                f"layers {indices} share tie={name!r}, but their W have shapes {shapes}: make them equal"
-            )
-    return ties
-
-
-def _share(layers, indices, index):
-    """Give layer `index` a copy of the W that a layer tied to it, one of those at `indices`, has already."""
-    first = next((tied for tied in indices if layers[tied].W is not None), None)
-    if first is None:
-        return
-    W, own = layers[first].W, layers[index].W
-    if own is not None and not np.array_equal(own, W):
-        raise ValueError(
-            f"layers {first} and {index} share tie={layers[index].tie!r}, but have different W: "
-            "give it to one of them"
-        )
-    layers[index].W = W.copy()
 
 
 def checked_inputs(X):

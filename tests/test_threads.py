@@ -239,7 +239,7 @@ def test_a_measured_timeline_takes_one_block_and_its_times_are_rounded():
 
 
 def test_a_simulation_and_a_measured_run_share_one_axis_in_seconds():
-    simulated = mp.simulate(build("gpipe", 2, 2), mp.Costs(F=0.25, B=0.5))
+    simulated = mp.simulate(build("gpipe", 2, 2), mp.Costs(F=0.25, B=0.5, unit="seconds"))
     measured = measured_trace([(0, Action("F", 0, 0), 0, 1.5), (1, Action("F", 1, 0), 1, 3.5)], 2)
     figure = plots.compare(simulated, measured)
     assert [ax.get_xlim() for ax in figure.axes] == [(0, 3.5)] * 2
@@ -248,6 +248,18 @@ def test_a_simulation_and_a_measured_run_share_one_axis_in_seconds():
     assert titles[0].startswith("simulated: 2.25 seconds") and titles[1].startswith("measured: 3.5 seconds")
     figure = plots.compare({"GPipe": simulated}, measured)
     assert figure.axes[0].get_title("left").startswith("GPipe: 2.25 seconds")
+    with pytest.raises(ValueError, match="simulated is in ticks, measured is in seconds: simulate with"):
+        plots.compare(mp.simulate(build("gpipe", 2, 2)), measured)
+
+
+def test_what_is_simulated_with_measured_costs_says_seconds():
+    costs = mp.measure(LAYERS[:2], LOSS, 2, mini_batch(4)[0], np.ones((8, 4), np.float32)).costs
+    assert mp.simulate(build("gpipe", 2, 2), costs).unit == costs.unit == "seconds"
+    assert mp.simulate(build("gpipe", 2, 2)).unit == mp.Costs().unit == "ticks"
+    with pytest.raises(ValueError, match="unit='hours' must be one of 'ticks', 'seconds'"):
+        mp.Costs(unit="hours")
+    with pytest.raises(ValueError, match="'unit=1' is not one cost"):
+        mp.Costs.from_text("unit=1")
 
 
 # What goes wrong

@@ -9,7 +9,10 @@ from .. import __version__
 from ..interrupted import STATUS, raise_again
 from ..schedules import ScheduleWarning
 from ..watching import watched
-from . import bench, compare, explain, export, figures, fit, papers, search, timeline, train, validate, verify
+from . import (
+    bench, compare, explain, export, figures, fit, mpi, papers, search, threads, timeline, train, validate,
+    verify,
+)
 
 COMMANDS = {
     "timeline": timeline,
@@ -20,6 +23,8 @@ COMMANDS = {
     "export": export,
     "fit": fit,
     "verify": verify,
+    "threads": threads,
+    "mpi": mpi,
     "figures": figures,
     "papers": papers,
     "bench": bench,
@@ -66,7 +71,8 @@ def options_from(arguments):
     parser = command_line()
     if arguments and arguments[0] not in COMMANDS and COMMANDS.keys() & set(arguments):
         parser.error(f"the options of a command come after its name, got {' '.join(arguments)}")
-    return parser.parse_args(arguments)
+    with mpi.one_voice(arguments):
+        return parser.parse_args(arguments)
 
 
 def command_line():

@@ -10,7 +10,7 @@ from .devices import devices_of
 from .errors import DeadlockError, Wait, deadlock_message
 from .links import Link
 from .mail import Mail
-from .record import Record
+from .record import TICKS, Record
 from .requests import Compute, Receive, Send
 from .trace import Trace
 
@@ -33,6 +33,7 @@ class Cluster:
     memory: the `memory` of an equal run before, which is taken for this one's: then nothing is counted.
     shares: for each device, of how many equal parts what it keeps of a micro-batch consists, where a label
         has an `alive` that counts them; by default 1.
+    unit: what a tick is, "ticks" or "seconds"; the trace says so.
 
     `tick()` moves all devices by one tick, `run()` to the end; a run costs time in proportion to the number
     of requests, not of ticks. A Compute's function is called at the start of its span. What has happened so
@@ -53,7 +54,7 @@ class Cluster:
 
     def __init__(
         self, programs, duration=None, link=Link(), holdings=None, memory_limit=None, ports=(), memory=None,
-        shares=None,
+        shares=None, unit=TICKS,
     ):
         self._devices, self._lanes = devices_of(programs)
         if memory_limit is not None and holdings is None:
@@ -65,7 +66,7 @@ class Cluster:
         self._agenda = [(0, RESUME, lane.number) for lane in self._lanes]  # a heap, earliest first
         self._starting = []  # a heap of the numbers of the lanes that will start a Compute in this tick
         self._record = Record(
-            [(lane.device, lane.name) for lane in self._lanes], shares or [1] * len(self._devices)
+            [(lane.device, lane.name) for lane in self._lanes], shares or [1] * len(self._devices), unit
         )
         self._accounts = None
         if holdings is not None:

@@ -1,7 +1,7 @@
 """What the engine writes down while it runs, and the trace of a run reads."""
 
 TICKS, SECONDS = "ticks", "seconds"  # what a clock counts, and what it measures
-ARRIVED, RECEIVED, RECEIVER, MESSAGE_WIDTH = 4, 5, 8, 9  # of the rows of messages
+SENT, ARRIVED, RECEIVED, RECEIVER, MESSAGE_WIDTH = 3, 4, 5, 8, 9  # of the rows of messages
 
 
 class Record:

@@ -1,5 +1,7 @@
 """Other drivers of the programs that a cluster runs: on real hardware, in measured seconds."""
 
+from .mpi import Mpi, check_size
 from .threads import Threads
+from .world import world
 
-__all__ = ["Threads"]
+__all__ = ["Mpi", "Threads", "check_size", "world"]

@@ -4,13 +4,13 @@ import contextvars
 import threading
 from time import perf_counter
 
-from ..cluster import ANY, Compute, DeadlockError, Label, Receive, Send, Trace, own
+from ..cluster import ANY, Compute, DeadlockError, Receive, Send, Trace, own
 from ..cluster.devices import devices_of
 from ..cluster.errors import Wait, deadlock_message, sent_twice, two_wait, which_devices
 from ..cluster.record import SECONDS, Record
+from .overhead import OVERHEAD
 from .patience import out_of_patience, patience
 
-OVERHEAD = Label("engine", "overhead")  # a span in which a lane copies a message, or waits for its turn
 PAUSE = 0.05  # seconds after which the main thread looks whether somebody has lost patience
 
 
@@ -53,6 +53,11 @@ class Threads:
         self._begin = None
         self.failure = None  # the exception that has stopped the run
         self.memory = []  # nobody counts bytes
+
+    def __getstate__(self):
+        """What a copy or a pickle of a run that is over consists of: what has happened."""
+        nothing = dict.fromkeys(("_devices", "_lanes", "_lock", "_changed", "_held"), ())
+        return self.__dict__ | nothing
 
     @property
     def done(self):

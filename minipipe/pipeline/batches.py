@@ -4,6 +4,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ..checks import items_of
+from ..engines.packing import pack
 from ..functions import even_slices, grains_of
 
 
@@ -56,6 +57,11 @@ class MicroBatches:
     def edges(self, grains):
         """Where these consecutive grains begin, counted from the first of them, and the end of the last."""
         return [0, *accumulate(self.labels[j].shape[-1] for j in grains)]
+
+    def alike(self):
+        """What several processes that work on these mini-batches must have in common."""
+        step = str(self.origins[0].step)
+        return {"mini-batches": pack([self.inputs, self.labels]), "number of the step": step}
 
     def take_inputs(self, j):
         """The samples of grain j, which after the last taker belong to the stages that work on them."""

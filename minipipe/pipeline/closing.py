@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from ..cluster import Compute, Receive, Send
 from ..collectives import Group, all_reduce, all_reduce_sum, exchanged
-from ..network import sum_of_tied
+from ..ties import sum_of_tied
 from .totals import Totals
 
 

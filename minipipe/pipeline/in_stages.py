@@ -1,7 +1,15 @@
-"""What a network in stages adds to any other, beside its runs: updates, and what a checkpoint asks for."""
+"""What a network in stages adds to any other, beside its runs: updates, what a checkpoint asks for, and that
+several processes may share it.
+"""
 
+import copy
+
+from ..engines import world
+from ..engines.packing import pack
+from ..layers import every_layer
 from ..network import Network
 from ..optimizers import checked_optimizer
+from .machine import MPI
 
 
 class InStages(Network):
@@ -10,6 +18,11 @@ class InStages(Network):
     `_optimizers` are those of an order that makes the updates itself, for each shard of the network one a
     stage; otherwise None. `_run` is the last run, or None; `_committed`, whether it has come to its end.
     `_place_of` has for each layer its (stage, index there).
+
+    With `engine="mpi"`, all ranks make the same network, and the same calls in the same order. Each works
+    with the stages of its own device, and `step` updates these; J is known to all. `gradients`, `trace`,
+    `predict` and `minipipe.save` bring together what the ranks have, so all must call them, even where only
+    rank 0 prints or draws. `ValueError` says where arguments or mini-batches differ.
     """
 
     def step(self, optimizer):
@@ -26,9 +39,21 @@ class InStages(Network):
         super().step(optimizer)
         self.keep_optimizer_state(optimizer)
 
+    def predict(self, X):
+        """The output of the last layer for X (n[0], m), as one full-width batch, as for a `Network`."""
+        self.collect()
+        return super().predict(X)
+
     def keep_optimizer_state(self, optimizer):
-        """The stages count what `optimizer` keeps for their layers among what they hold."""
+        """The stages count what `optimizer` keeps for their layers among what they hold.
+
+        On one rank of several, it keeps nothing for others.
+        """
+        here = self._stages_here()
         for stage, layers in zip(self.stages, self._layers_of_stages()):
+            if stage not in here:
+                for key in [key for key in optimizer.memory if key[0] in layers]:
+                    del optimizer.memory[key]
             stage.keep_optimizer_state(optimizer.memory_of(layers))
 
     def optimizers(self, optimizer):
@@ -42,8 +67,84 @@ class InStages(Network):
         """Undo a run that has not come to its end, and forget what the last one has left."""
         if self._run is not None and not self._committed:
             self._run.restore()
-        self._run = None
+        self._run = self._from_all_ranks = None
         super().forget_run()
+
+    def collect(self, optimizer=None):
+        """As for a `Network`: the parameters of other ranks, and what is remembered for them, come here."""
+        parts = self.optimizers(optimizer)
+        if self._machine.engine != MPI:
+            return parts
+        everything = [(copy.copy(part), layers) for part, layers in parts]
+        for part, _ in everything:
+            part.memory = dict(part.memory)
+        for stage, layers, owner in zip(self.stages, self._layers_of_stages(), self._owners()[0]):
+            part, of_part = next(((part, of) for part, of in everything if layers[0] in of), (None, ()))
+            inside = [of_part.index(layer) for layer in layers if layer in of_part]
+            memory = {} if part is None else part.memory
+            mine = [stage.weights(), {key: kept for key, kept in memory.items() if key[0] in inside}]
+            if part is not None:
+                mine += [part.n_updates, part.learning_rate, part.last_rate]
+            weights, remembered, *numbers = world().broadcast(mine, owner, "collecting the parameters")
+            for (layer, name), array in zip(stage.parameters, weights, strict=True):
+                setattr(layer, name, array)
+            if part is not None:
+                part.resume(memory | remembered, *numbers)
+        return everything
+
+    def once(self, function):
+        """As for a `Network`: rank 0 does it, while the others wait."""
+        if self._machine.engine != MPI or world().rank == 0:
+            function()
+        if self._machine.engine == MPI:
+            world().broadcast(None, 0, "rank 0's work on a file")
+
+    def own_gradients(self):
+        """As for a `Network`; of the layers of other ranks, a pair of None for each."""
+        return self.gradients if self._machine.engine != MPI or self._gradients is None else self._gradients
+
+    def _collected_gradients(self):
+        """The gradients of all layers, from the ranks that have them."""
+        if self._machine.engine != MPI:
+            return self._gradients
+        if self._from_all_ranks is None:
+            words = "collecting the gradients"
+            parts = [
+                world().broadcast([self._gradients[index] for index in layers], owner, words)
+                for layers, owner in zip(self._layers_of_stages(), self._owners()[0])
+            ]
+            self._from_all_ranks = [pair for part in parts for pair in part]
+        return self._from_all_ranks
+
+    def _gradients_of(self, stage):
+        return stage.gradients() if stage in self._stages_here() else [(None, None)] * len(stage.layers)
+
+    def _stages_here(self):
+        """Those that this process works with: all, or on one rank of several those of its device."""
+        if self._machine.engine != MPI:
+            return self.stages
+        return [stage for stage, ranks in zip(self.stages, zip(*self._owners())) if world().rank in ranks]
+
+    def _owners(self):
+        """For each copy of the network, the rank that has each stage."""
+        (ranks,) = self._ranks(self.schedule)
+        return [[ranks[device] for device in placement] for placement in self.schedule.placements]
+
+    def _check_alike(self, counts):
+        """`ValueError` unless all ranks have made the same network, and none of its layers is split."""
+        if self._machine.engine != MPI:
+            return
+        if len(self._ranks(self.schedule)) > 1:
+            raise ValueError(
+                "layers in several parts need engine='cluster' or 'threads': on MPI ranks, n_shards must be 1"
+            )
+        parts = every_layer(self.layers)
+        arrays = [getattr(part, name) for part in parts for name in (*part.arrays, *part.drawn)]
+        world().check_alike({
+            "schedule": str(self.schedule), "layers": str(list(self.layers)), "cut": str(counts),
+            "loss": repr(self.loss), "summing": f"{self._machine.accumulate}, {self._machine.all_reduce}",
+            "parameters": pack(arrays),
+        })
 
     def _layers_of_stages(self):
         """For each stage, the indices of its layers in the network."""

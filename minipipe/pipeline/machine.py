@@ -5,9 +5,10 @@ from typing import NamedTuple
 from ..checks import bytes_of_memory, one_of
 from ..cluster import checked_ports, links_between
 from ..collectives import ALL_REDUCES, OWNERS
+from ..engines import check_size, world
 from ..sums import checked_accumulate
 
-CLUSTER, THREADS = ENGINES = "cluster", "threads"
+CLUSTER, THREADS, MPI = ENGINES = "cluster", "threads", "mpi"
 
 
 class Machine(NamedTuple):
@@ -30,10 +31,12 @@ class Machine(NamedTuple):
         if grain is not None:
             self._check_sums(schedule, grain)
         limit = None if self.memory_limit is None else bytes_of_memory(self.memory_limit)
-        if one_of("engine", self.engine, ENGINES) == THREADS and limit is not None:
+        if one_of("engine", self.engine, ENGINES) != CLUSTER and limit is not None:
             raise ValueError(
                 "memory_limit needs the bytes that only the cluster counts: use engine='cluster'"
             )
+        if self.engine == MPI:
+            check_size(world(), n_devices)
         return self._replace(ports=checked_ports(self.ports, n_devices), memory_limit=limit)
 
     def _check_sums(self, schedule, grain):

@@ -19,7 +19,7 @@ from .closing import tied_layers
 from .every_sqrt import EVERY_SQRT, every_sqrt
 from .holdings import kind_of_run
 from .in_stages import InStages
-from .machine import CLUSTER, THREADS, Machine
+from .machine import CLUSTER, Machine
 from .orders import check_optimizer, checked_order
 from .run import Run
 from .stage import Stage
@@ -48,9 +48,10 @@ class Pipeline(InStages):
     memory_limit: bytes per device, past which a run stops with `MemoryLimitError`. What is held at the start
         and the end of each action counts; inside it, layers need more for a moment, see `temporaries`.
     optimizer: for an order that updates the stages itself, by `U`: each stage gets a copy of it.
-    engine: "cluster", simulated devices under one clock; or "threads", where each device is a thread of this
-        computer and the trace is in seconds. Both give the same bits. With threads, costs and link do
-        not count, and neither do bytes; a mini-batch then runs to its end, not tick by tick.
+    engine: "cluster", simulated devices under one clock; "threads", where each device is a thread of this
+        computer; or "mpi", where it is a process that `mpiexec` has started, see `InStages`. All give the
+        same bits. The trace of the last two is in seconds; costs and link do not count, and neither do
+        bytes that are held; a mini-batch then runs to its end, not tick by tick.
     accumulate: how gradients are summed over micro-batches. "tree", along a fixed tree: the bits are those of
         every schedule, and a device keeps up to about log2(M) + 1 partial sums. "running", in one buffer in
         order of arrival, and those of several copies in the order of the copies: one sum, the bits of which
@@ -113,6 +114,7 @@ class Pipeline(InStages):
         shards = [] if optimizer is None else self._shards()[0]
         self._optimizers = [[copy.deepcopy(optimizer) for _ in stages] for stages in shards] or None
         self._run = self._wires = self._memory_of = None
+        self._check_alike(counts)
 
     def forward_backward(self, X, Y):
         """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
@@ -121,8 +123,10 @@ class Pipeline(InStages):
 
     def start(self, X, Y):
         """Load a mini-batch, and leave the clock at tick 0; `tick` goes on from there."""
-        if self._machine.engine == THREADS:
-            raise ValueError("threads know seconds, not ticks: use forward_backward, or engine='cluster'")
+        if self._machine.engine != CLUSTER:
+            raise ValueError(
+                f"{self._machine.engine} know seconds, not ticks: use forward_backward, or engine='cluster'"
+            )
         order, batches = self._order_of_one(), checked_batches(self, [(X, Y)])
         self._prepare(order)
         self._load(batches)
@@ -192,7 +196,7 @@ class Pipeline(InStages):
             raise RuntimeError(
                 f"the updates in the order of {self.schedule.name!r} have used the gradients up"
             )
-        return self._gradients
+        return self._collected_gradients()
 
     @property
     def trace(self):
@@ -254,9 +258,10 @@ class Pipeline(InStages):
         self._run.or_restore(self._check_finite)
         if self._optimizers is None:
             self._gradients = self._summed_gradients()
-            self._counted = [(stage.parts, stage.totals.statistics()) for stage in self.stages]
+            self._counted = [(stage.parts, stage.totals.statistics()) for stage in self._stages_here()]
         else:
-            self._optimizers = [[stage.optimizer for stage in stages] for stages in self._run.shards]
+            for own, stages in zip(self._optimizers, self._run.shards):  # those of other ranks stay
+                own[:] = [stage.optimizer or before for stage, before in zip(stages, own)]
             self.n_steps += len(self.stages[-1].costs)
             for stage in chain(*self._run.shards):
                 stage.before = None
@@ -264,12 +269,12 @@ class Pipeline(InStages):
 
     def _check_finite(self):
         if self._optimizers is None:
-            check_finite_run(self.loss, self.stages[-1].cost(), self.layers, self._summed_gradients())
+            check_finite_run(self.loss, self.J, self.layers, self._summed_gradients())
         for J in self.stages[-1].costs:
             finite(self.loss, np.asarray(J), "the cost")
 
     def _summed_gradients(self):
-        return [pair for stage in self.stages for pair in stage.gradients()]
+        return [pair for stage in self.stages for pair in self._gradients_of(stage)]
 
     def _loaded_run(self):
         if self._run is None:

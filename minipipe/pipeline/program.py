@@ -65,7 +65,7 @@ def cluster_of(
     times |= {port.bandwidth for port in ports}
     return Cluster(
         programs, costs.duration(schedule.sharing, times), links, holdings, memory_limit, ports, memory,
-        shares=shares or schedule.stages_on,
+        shares=shares or schedule.stages_on, unit=costs.unit,
     )
 
 

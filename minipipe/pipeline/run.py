@@ -6,14 +6,14 @@ from functools import partial
 from ..blas import computing
 from ..cluster import Compute
 from ..collectives import Group
-from ..engines import Threads
+from ..engines import Mpi, Threads, world
 from ..functions import overflow_refused
 from ..layers.exchange import join_group
 from ..schedules.rules import works_on
 from ..schedules.shares import share
 from .grains import grain_by_grain
 from .holdings import Holdings, joined
-from .machine import THREADS
+from .machine import MPI, THREADS
 from .program import cluster_of, programs_of
 from .wires import MAIN
 
@@ -37,10 +37,14 @@ class Run:
     def __init__(self, wires, shards, line, optimizers, ties, machine, memory=None):
         order = wires[0].schedule
         self._line, self._recomputed, self.shards = line, order.recomputed, shards
+        self._is_shared = machine.engine == MPI  # by several processes, of which this is one
         self._ticks = machine.costs.duration(order.sharing) if len(shards) > 1 else None
         self.stages, programs, shares = {}, {}, {}
         for number, (shard, of_shard, tied) in enumerate(zip(wires, shards, ties, strict=True)):
-            placed = _on_devices(of_shard, shard.placements)
+            if self._is_shared:
+                placed = _on_device(world().rank, of_shard, shard.placements)
+            else:
+                placed = _on_devices(of_shard, shard.placements)
             self._begin(placed, None if optimizers is None else optimizers[number], order, machine.accumulate)
             self.stages |= placed
             perform = partial(self._perform, shard)
@@ -52,6 +56,11 @@ class Run:
         if machine.engine == THREADS:
             self.cluster = Threads(programs, shares=shares)
             return
+        if self._is_shared:
+            actions = [action for of_device in order.devices for action in of_device]
+            self.cluster = Mpi(programs, shares=shares, labels=actions)
+            self._last, self._root = shards[0][-1], wires[0].placements[0][-1]
+            return
         holdings = None if memory is not None else self._holdings(len(programs))
         self.cluster = cluster_of(
             programs, order, machine.costs, machine.link, holdings, machine.memory_limit, memory,
@@ -60,7 +69,11 @@ class Run:
 
     def to_the_end(self):
         """Run all programs to their end. If that fails, the parameters are those before the run."""
-        self.or_restore(self.cluster.run)
+        if not self._is_shared:
+            self.or_restore(self.cluster.run)
+            return
+        self.or_restore(partial(self.cluster.run, self._line.alike()))
+        self._share_costs()
 
     def tick(self):
         """Move every device by one tick; returns whether there is more to do. If that fails, as above."""
@@ -163,6 +176,15 @@ class Run:
             stage.backward_weight(j)  # with a W*, too: along the tree of the grains
         return None, {}
 
+    def _share_costs(self):
+        """All ranks get the costs of the mini-batches from one that has the last stage."""
+        has_it, costs = (self._last.index, world().rank) in self.stages, None
+        if world().rank == self._root:
+            costs = self._last.costs or [self._last.cost()]
+        costs = world().broadcast(costs, self._root, "the cost")
+        if not has_it:
+            self._last.costs = costs
+
     def _holdings(self, n_devices):
         """For each device, a function that returns what the stages on it hold."""
         on_device = [[] for _ in range(n_devices)]
@@ -195,6 +217,12 @@ def _go_on(work, answer, *held):
         return work.send(answer), None
     except StopIteration as end:
         return None, end.value
+
+
+def _on_device(device, stages, placements):
+    """{(stage, device): the `Stage`} of one device, whichever copy of the network it has."""
+    places = zip(stages, zip(*placements, strict=True), strict=True)
+    return {(stage.index, device): stage for stage, devices in places if device in devices}
 
 
 def _on_devices(stages, placements):

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..blas import computing
 from ..checks import floats, whole_number
+from ..cluster import SECONDS
 from ..network import Network
 from ..optimizers import checked_optimizer
 from ..partitioning.partition import counts_of
@@ -68,4 +69,5 @@ def measure(
     names = dict(accumulate=accumulate, precision=floats(dtype).name)
     of_stages = [footprint(stage, performed, optimizer)._replace(**names) for stage in stages]
     footprints = in_network(of_stages, counts)
-    return Measured(Costs(**times, message_bytes=[of_stage.sent["F"] for of_stage in footprints]), footprints)
+    sent = [of_stage.sent["F"] for of_stage in footprints]
+    return Measured(Costs(**times, message_bytes=sent, unit=SECONDS), footprints)

@@ -1,6 +1,5 @@
 """Several runs below each other on one time axis."""
 
-from ..cluster import SECONDS, TICKS
 from . import legend as legends
 from .boxes import boxes
 from .canvas import new_figure
@@ -16,9 +15,10 @@ TITLE_ROWS = 1.1        # the height of a title, in rows
 def compare(traces, measured=None, arrows=False):
     """A matplotlib `Figure` with the timelines of several traces, one below the other, on one time axis.
 
-    traces: {name: trace}; `ValueError` for none, or for one in which nothing has been computed. Or one trace:
-        a simulation with costs in seconds, as `measure` gives them, of the run that has been `measured`.
-    measured: a trace in seconds; all others then are read in seconds, too.
+    traces: {name: trace}; `ValueError` for none, for one in which nothing has been computed, or for
+        ticks beside seconds. Or one trace:
+        the simulation, with the costs that `measure` gives, of the run that has been `measured`.
+    measured: a trace to be drawn below all others.
     arrows: as in `timeline`.
 
     Each title says the name, the makespan, and the share of the time to the end of this run in which its
@@ -29,19 +29,22 @@ def compare(traces, measured=None, arrows=False):
     if not traces or not isinstance(traces, dict):
         raise ValueError("there is nothing to compare: pass {name: trace} with at least one trace")
     longest = max(trace.makespan for trace in traces.values())
-    unit = SECONDS if any(trace.unit == SECONDS for trace in traces.values()) else TICKS
+    units = {name: trace.unit for name, trace in traces.items()}
+    if len(set(units.values())) > 1:
+        words = ", ".join(f"{name} is in {unit}" for name, unit in units.items())
+        raise ValueError(f"{words}: simulate with the costs of minipipe.measure, which are seconds, too")
     heights = [height_of(rows_of(trace)) + TITLE_ROWS for trace in traces.values()]
     styles = styles_of(traces.values())
     figure = new_figure(*figure_size(list(traces.values()), sum(heights), row_height=0.3, widest=12))
     all_axes = figure.subplots(len(traces), squeeze=False, sharex=True, height_ratios=heights)[:, 0]
     for ax, (name, trace) in zip(all_axes, traces.items()):
         idle = f"idle {100 * float(trace.bubble('total')):.0f} % of the time"
-        title = f"{name}: {float(trace.makespan):g} {unit}, {idle}"
+        title = f"{name}: {float(trace.makespan):g} {trace.unit}, {idle}"
         timeline(trace, ax, title=title, legend=False, arrows=arrows, longest=longest, styles=styles)
         _tracks(ax, trace)
         ax.tick_params(axis="y", labelsize=8)
-        ax.set_xlabel(f"time ({unit})" if ax is all_axes[-1] else "")
         if ax is not all_axes[-1]:
+            ax.set_xlabel("")
             ax.tick_params(axis="x", length=0)
             ax.spines["bottom"].set_visible(False)
     shown = [box for trace in traces.values() for box in boxes(trace, styles=styles)]

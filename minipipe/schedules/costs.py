@@ -1,10 +1,10 @@
 """What the actions of a schedule cost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 
-from ..checks import checked_name, items_of, python_number, real_number, shown
+from ..checks import checked_name, items_of, one_of, python_number, real_number, shown
 from .actions import Overlap
 from .limits import one_for_each
 from .rules import CLOSING, works_on
@@ -35,6 +35,8 @@ class Costs:
         which has the same size; a number is that of each stage, however many a device has. Only simulations
         need it; in a run with arrays, messages have the size that they have.
 
+    unit: what all of these are, "ticks" or "seconds"; the trace of a run then says so.
+
     A and U matter only where the order has such actions: `with_all_reduce` and `with_updates` add them.
 
     >>> Costs.from_text("F=1,B=2.5").table([1, 1])["I"]         # two devices with a stage each
@@ -53,15 +55,17 @@ class Costs:
     A: float | Sequence[float] | None = None
     U: float | Sequence[float] | None = None
     message_bytes: float | Sequence[float] = 0
+    unit: str = field(default="ticks", repr=False)
 
     def __post_init__(self):
-        for field in fields(self):
-            object.__setattr__(self, field.name, _in_python(getattr(self, field.name)))
+        for each in fields(self):
+            object.__setattr__(self, each.name, _in_python(getattr(self, each.name)))
+        one_of("unit", self.unit, ["ticks", "seconds"])
 
     @classmethod
     def from_text(cls, text):
         """Costs from "F=1,B=2"; several numbers for one kind, "F=1/1/3", are its costs stage by stage."""
-        names = [field.name for field in fields(cls)]
+        names = [each.name for each in fields(cls) if each.name != "unit"]
         costs = {}
         for part in checked_name("costs", text).split(","):
             name, _, value = part.partition("=")

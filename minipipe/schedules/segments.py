@@ -57,11 +57,12 @@ def costs_in_segments(costs, schedule, n):
     sent = costs.bytes_sent(schedule.n_stages)
     segments = {"message_bytes": [[0] * (length - 1) + [size] for size, length in zip(sent, n)]}
     for name, cost in vars(costs).items():
-        if cost is not None and name not in segments:
+        if cost is not None and name not in (*segments, "unit"):
             parts = n if hasattr(cost, "__len__") else [a * b for a, b in zip(n, schedule.sharing)]
             whole = one_for_each(name, cost, "costs", schedule.n_stages, "stage")
             segments[name] = [[share(*pair)] * length for *pair, length in zip(whole, parts, n)]
-    return Costs(**{name: list(chain(*of_stages)) for name, of_stages in segments.items()})
+    lists = {name: list(chain(*of_stages)) for name, of_stages in segments.items()}
+    return Costs(**lists, unit=costs.unit)
 
 
 def _for_each_stage(n, n_stages):

@@ -1,0 +1,50 @@
+"""`minipipe mpi`: the main job on MPI ranks, with a measured timeline."""
+
+import os
+import sys
+import time
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
+
+from ..engines import world
+from . import on_hardware
+
+PURPOSE = "train on processes that mpiexec starts, and set the measured timeline beside the simulated one"
+EPILOG = """examples:
+  mpiexec -n 4 python3 -m minipipe mpi
+  mpiexec -n 2 python3 -m minipipe mpi --size 1024 --batch-size 512
+  mpiexec -n 4 python3 -m minipipe mpi --schedule gpipe --replicas 2
+It needs mpi4py and an MPI: in a virtual environment, pip install "minipipe[mpi]".
+"""
+
+
+RANKS = "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"  # variables in which an mpiexec says the number
+GRACE = 1.0  # seconds in which rank 0 may say what is wrong before another rank ends
+
+
+@contextmanager
+def one_voice(arguments):
+    """A `with` block in which only one of several ranks says what is wrong with its arguments."""
+    is_another = any(os.environ.get(name, "0") != "0" for name in RANKS)
+    if arguments[:1] != ["mpi"] or not is_another:
+        yield
+        return
+    try:
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+            yield
+    except SystemExit:
+        time.sleep(GRACE)
+        raise
+
+
+def add_options(parser):
+    on_hardware.add_options(parser)
+
+
+def run(options):
+    ranks = world()
+    if ranks.size == 1:
+        command = " ".join(["mpiexec -n 4 python3 -m minipipe", *sys.argv[1:]])
+        raise ValueError(f"one process is no pipeline: type\n\n    {command}\n")
+    with ranks.job():
+        return on_hardware.train(options, "mpi", ranks.size, "processes", speaks=ranks.rank == 0)

@@ -1,0 +1,139 @@
+"""What the commands `threads` and `mpi` share: train on real hardware, and show the measured run."""
+
+from statistics import median
+
+import numpy as np
+
+from ..cluster import duration
+from ..datasets import digits
+from ..functions import accuracy, even_slices, leaves
+from ..losses import SoftmaxCrossEntropy
+from ..models import mlp
+from ..optimizers import SGD
+from ..pipeline import Pipeline
+from ..planning import measure, simulate
+from ..plots import compare, text
+from ..schedules import BUILDERS, build, in_copies
+from ..training import fit
+from .options import SCHEDULE
+from .output import checked_picture, write
+
+N_RUNS = 7  # of which the one with the median makespan is shown
+
+
+def add_options(parser):
+    parser.add_argument(
+        "--schedule", default=SCHEDULE, metavar="NAME",
+        help=f"one of {', '.join(BUILDERS)} (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--micro-batches", type=int, default=8, metavar="M",
+        help="the parts of the mini-batch of each copy of the network (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--replicas", type=int, default=1, metavar="D",
+        help="copies of the network, which share the devices and each mini-batch (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--size", type=int, default=1024, metavar="N",
+        help="units of each hidden layer; with few, devices cost more than they gain (default: %(default)s)",
+    )
+    parser.add_argument("--epochs", type=int, default=5, help="passes over the data (default: %(default)s)")
+    parser.add_argument(
+        "--batch-size", type=int, default=256, help="samples in a mini-batch (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=0.1, help="of plain SGD (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of weights and shuffling (default: %(default)s)")
+    parser.add_argument(
+        "--output", default="measured.png", metavar="FILE",
+        help="the picture of both runs to write (default: %(default)s)",
+    )
+
+
+def train(options, engine, n_devices, kind, speaks=True):
+    """Train on the digits, check the bits, and show the measured run beside the simulated one.
+
+    options: what `add_options` has read.
+    engine: as for `Pipeline`.
+    n_devices: of all copies together.
+    kind: what a device is, in the plural.
+    speaks: whether to print and to write the picture: on one rank of several.
+
+    Returns 0, or 1 if the bits differ from the cluster's.
+    """
+    say = (lambda line: print(line, flush=True)) if speaks else (lambda line: None)
+    path = checked_picture(options.output)
+    schedule = schedule_of(options, n_devices)
+    (X, Y), (X_test, Y_test) = (
+        tuple(np.asarray(array, np.float32) for array in part) for part in digits()
+    )
+    sizes = (64, *[options.size] * max(3, schedule.n_stages - 1), 10)
+    layers, loss, M = mlp(sizes), SoftmaxCrossEntropy(), schedule.n_microbatches
+    setting = dict(seed=options.seed, dtype=np.float32)
+    pipe = Pipeline(layers, loss, schedule.n_stages, M, schedule, engine=engine, **setting)
+    say(
+        f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, sizes))} units, float32,\n"
+        f"{n_devices} {kind}, {M} micro-batches, schedule {schedule.name}\n"
+    )
+    fit(
+        pipe, X, Y, SGD(options.learning_rate), options.epochs, options.batch_size, (X_test, Y_test),
+        seed=options.seed, report=say if speaks else None,
+    )
+    score = 100 * accuracy(pipe.predict(X_test), Y_test)
+    say(f"\ntest accuracy {score:.2f} % of {X_test.shape[1]} digits\n")
+    X, Y = X[:, :options.batch_size], Y[:, :options.batch_size]
+    traces = []
+    for _ in range(N_RUNS):
+        J = pipe.forward_backward(X, Y)
+        traces.append(pipe.trace)
+    gradients, parameters = pipe.gradients, pipe.layers
+    if not speaks:
+        return 0
+    counted = Pipeline(parameters, loss, schedule.n_stages, M, schedule, **setting)
+    same = counted.forward_backward(X, Y) == J and _same(counted.gradients, gradients)
+    say(
+        f"J and every gradient of the {kind}, beside those of the simulated cluster:\n"
+        f"  float32, m = {X.shape[1]}: {'equal (==)' if same else 'DIFFERENT'}\n"
+    )
+    part = even_slices(X.shape[1], M)[0]
+    costs = measure(layers, loss, schedule.n_stages, X[:, part], Y[:, part], dtype=np.float32).costs
+    _show(simulate(schedule, costs), _median(traces), kind, path)
+    return 0 if same else 1
+
+
+def schedule_of(options, n_devices):
+    """The schedule of all copies; `ValueError` where they cannot share the devices."""
+    n_copies = options.replicas
+    if n_copies < 1 or n_devices % n_copies:
+        raise ValueError(
+            f"--replicas {n_copies} cannot share {n_devices} devices evenly: use a divisor of {n_devices}"
+        )
+    schedule = build(options.schedule, n_devices // n_copies, options.micro_batches)
+    if schedule.n_microbatches * n_copies > options.batch_size:
+        raise ValueError(
+            f"{n_copies} x --micro-batches {options.micro_batches} exceeds --batch-size "
+            f"{options.batch_size}: use fewer micro-batches, or a larger batch"
+        )
+    return in_copies(schedule, n_copies) if n_copies > 1 else schedule
+
+
+def _same(ours, theirs):
+    return all(map(np.array_equal, leaves(ours), leaves(theirs)))
+
+
+def _median(traces):
+    return sorted(traces, key=lambda trace: trace.makespan)[len(traces) // 2]
+
+
+def _show(simulated, measured, kind, path):
+    names = "simulated with measured costs and free links", f"measured on {kind}"
+    for name, trace in zip(names, (simulated, measured)):
+        print(f"{name}:\n\n{text(trace)}\n")
+    for name, trace in zip(names, (simulated, measured)):
+        busy = median(sum(s.end - s.start for s in trace.spans_of(d) if s.label.kind != "overhead")
+                      for d in range(trace.n_devices))
+        print(f"{name:46}{duration(trace.makespan, trace.unit)}, a device computes for {busy:.6g}")
+    print(f"{'measured / simulated':46}{measured.makespan / simulated.makespan:.3f}")
+    write(compare(dict(zip(names, (simulated, measured)))), path)

@@ -1,0 +1,234 @@
+"""The programs of a cluster on MPI ranks: one process a device, on one computer or many."""
+
+from collections import deque
+
+import numpy as np
+
+from ..cluster import ANY, Compute, Receive, Send, Trace, own
+from ..cluster.devices import devices_of
+from ..cluster.errors import sent_twice, two_wait
+from .gathering import Half, merged
+from .overhead import OVERHEAD
+from .packing import pack, unpack
+from .patience import out_of_patience, patience
+from .world import Pause, world
+
+MESSAGE = 2  # the tag of all messages: what they are is said in them
+
+
+class Mpi:
+    """The device of this process among those that run programs at once, each in a process of its own.
+
+    programs: as for `Cluster`, the same list on all ranks. Rank r runs the lanes of device r, and no others.
+    synchronous: whether MPI may not store messages, but hands each over when the other process takes it, as
+        with `Issend`. Programs do not notice.
+    shares: as for `Cluster`.
+    labels: those of the spans of all devices that are more than a text and a kind, such as actions.
+
+    `run()` runs them to their end. In `trace`, which all ranks must ask for, ticks are seconds from the
+    start, on the clock of rank 0. Lanes take turns in one thread: another one goes on after each Compute, and
+    whenever one waits. A Compute takes as long as its function; what the process does in between is a span
+    called "engine". Values travel as plain bytes, see `minipipe.engines.packing`.
+
+    An exception is raised on the rank where it happens; `World.end` ends the other processes. If a message
+    does not come for too long, `TimeoutError` says which, see `minipipe.engines.patience`.
+    """
+
+    def __init__(self, programs, synchronous=False, shares=None, labels=()):
+        self._world, programs = world(), list(programs)
+        check_size(self._world, len(programs))
+        self.rank = self._world.rank
+        devices, lanes = devices_of(programs)
+        self._n_devices, self._device = len(devices), devices[self.rank]
+        self._lanes = self._device.lanes
+        self._all_lanes = [(lane.device, lane.name) for lane in lanes]
+        self._shares = shares or [1] * len(devices)
+        self._send_bytes = self._world.comm.Issend if synchronous else self._world.comm.Isend
+        self._sending = []  # (request, the bytes that it sends)
+        self._ready = deque(self._lanes)
+        self._half, self._labels = Half(), {str(label): label for label in labels}
+        self._patience, self._read = patience(), self._world.clock.read
+        self._trace = self._begin = None
+        self.done, self.failure = False, None
+        self.memory = []  # nobody counts bytes
+
+    def __getstate__(self):
+        """What a copy or a pickle of a run that is over consists of: what has happened."""
+        nothing = dict.fromkeys(("_device", "_lanes", "_ready", "_sending", "_send_bytes", "_read"), ())
+        return self.__dict__ | nothing | {"_world": None}
+
+    @property
+    def trace(self):
+        """The `Trace` of all devices, in seconds: a call that all ranks make."""
+        if not self.done:
+            raise RuntimeError("the programs have not been run to their end")
+        if self._trace is None:
+            self._world.clock.compare()
+            mine = self._half.in_common_time(self._world.clock)
+            halves = self._world.gathered(mine, "the trace")
+            self._trace = Trace(merged(halves, self._all_lanes, self._shares, self._labels))
+        return self._trace
+
+    def run(self, alike=None):
+        """Run the programs of this rank to their end, while the other ranks run theirs.
+
+        alike: what must be the same on all ranks, as for `World.check_alike`.
+        """
+        if self._begin is not None:
+            raise RuntimeError("these programs have been run: make new ones")
+        self._world.clock.compare(begin=True)
+        self._world.check_alike({"devices": str(self._n_devices), **(alike or {})})
+        self._begin = self._read()
+        for lane in self._lanes:
+            lane.since = self._begin
+        try:
+            self._serve_all()
+        except BaseException as error:
+            self.failure = error
+            raise
+        self.done = True
+
+    def _serve_all(self):
+        """Serve the lanes in turn, and messages in between; at the end wait until all ranks have theirs."""
+        n_running, barrier, pause = len(self._lanes), None, None
+        while barrier is None or not barrier.Test():
+            moved = self._take_messages()
+            self._forget_sent()
+            if self._ready:
+                n_running -= self._serve(self._ready.popleft())
+                moved = True
+            elif not n_running and not self._sending and barrier is None:
+                barrier = self._world.comm.Ibarrier()
+            if moved:
+                pause = None
+                continue
+            pause = pause or Pause()
+            if pause.seconds() > self._patience:
+                raise self._waited_too_long(n_running)
+            pause()
+
+    def _serve(self, lane):
+        """Serve a lane up to its next Compute, or until it waits; whether it has come to its end."""
+        while True:
+            answer, lane.answer = lane.answer, None
+            try:
+                request = lane.resume(answer)
+            except StopIteration:
+                self._half.finish(lane, self._until_now(lane))
+                return True
+            if type(request) is Compute:
+                self._compute(lane, request)
+                self._ready.append(lane)
+                return False
+            if type(request) is Send:
+                self._send(lane, request)
+            elif type(request) is not Receive:
+                words = f"the program of device {lane.device} yielded {request!r}"
+                raise TypeError(f"{words}: yield Compute, Send or Receive")
+            elif not self._receive(lane, request):
+                return False
+
+    def _compute(self, lane, request):
+        start = self._until_now(lane)
+        lane.answer = None if request.function is None else request.function(*request.args)
+        lane.since = self._read()
+        self._half.span(lane, request.label, start, lane.since)
+
+    def _send(self, lane, request):
+        sent, to, label = self._until_now(lane), request.to, request.label
+        if to not in range(self._n_devices):
+            words = f"devices are 0..{self._n_devices - 1}"
+            raise ValueError(f"device {self.rank} sends {label} to device {to}: {words}")
+        value, n_bytes = (None, request.n_bytes) if request.value is None else own(request.value)
+        row = self._half.sends(lane, label, to, sent, n_bytes)
+        if to == self.rank:
+            self._file(self.rank, str(label), row, value)
+            return
+        packed = pack(value, [str(label), row])
+        self._sending.append((self._send_bytes(packed, to, MESSAGE), packed))
+
+    def _receive(self, lane, request):
+        """Whether the message is there; if not, the lane will go on when it comes."""
+        lane.since, label, source = self._until_now(lane), str(request.label), request.source
+        if source is not ANY and source not in range(self._n_devices):
+            words = f"device {self.rank} waits for {label} from device {source}"
+            raise ValueError(f"{words}: devices are 0..{self._n_devices - 1}")
+        device = self._device
+        key = source, label
+        if source is ANY:
+            key = next((key for key in device.inbox if key[1] == label), key)
+        if key in device.inbox:
+            self._hand_over(lane, key, source is ANY, lane.since)
+            return True
+        if label in {*device.choosing, *(name for _, name in device.waiting)}:
+            raise ValueError(two_wait(self.rank, label))
+        lane.waits_for = request.label, source, False
+        if source is ANY:
+            device.choosing[label] = lane
+        else:
+            device.waiting[key] = lane
+        return False
+
+    def _take_messages(self):
+        """File all messages that have come; whether there were any."""
+        MPI, moved = self._world.MPI, False
+        while True:
+            status = MPI.Status()
+            message = self._world.comm.Improbe(MPI.ANY_SOURCE, MESSAGE, status)
+            if message is None:
+                return moved
+            packed = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+            message.Recv(packed)
+            value, (label, row) = unpack(packed)
+            self._file(status.Get_source(), label, row, value)
+            moved = True
+
+    def _file(self, source, label, row, value):
+        """A message is there: a lane that waits for it goes on."""
+        key, device = (source, label), self._device
+        if key in device.inbox:
+            raise ValueError(sent_twice(source, label, self.rank))
+        device.inbox[key] = row, value, self._read()
+        lane = device.waiting.pop(key, None)
+        from_any = lane is None and label in device.choosing
+        if from_any:
+            lane = device.choosing.pop(label)
+        if lane is not None:
+            since, lane.waits_for, lane.since = lane.since, None, self._read()
+            self._half.waits(lane, since, lane.since, (source, row))
+            self._hand_over(lane, key, from_any, lane.since)
+            self._ready.append(lane)
+
+    def _hand_over(self, lane, key, from_any, now):
+        row, value, arrived = self._device.inbox.pop(key)
+        self._half.receives((key[0], row), min(arrived, now), now, lane)
+        lane.answer = (key[0], value) if from_any else value
+
+    def _forget_sent(self):
+        if self._sending:
+            self._sending = [sending for sending in self._sending if not sending[0].Test()]
+
+    def _until_now(self, lane):
+        """The time; what the lane has done since its last row was not its program's work."""
+        now = self._read()
+        self._half.span(lane, OVERHEAD, lane.since, now)
+        lane.since = now
+        return now
+
+    def _waited_too_long(self, n_running):
+        if n_running:
+            return out_of_patience(self._lanes, self._patience)
+        return TimeoutError(
+            f"device {self.rank} is done, and waits for the others to end for more than {self._patience:g} "
+            "seconds"
+        )
+
+
+def check_size(world, n_devices):
+    """`ValueError` unless there is one process for each device."""
+    if world.size != n_devices:
+        started = "1 process has" if world.size == 1 else f"{world.size} processes have"
+        raise ValueError(
+            f"{n_devices} devices need a process each, but {started} been started: "
+            f"begin the command with mpiexec -n {n_devices}"
+        )

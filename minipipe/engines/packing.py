@@ -1,0 +1,139 @@
+"""A value as one row of bytes, and back: what processes send to each other, without pickles.
+
+    MAGIC, the length of the header (8 bytes each), the header, the arrays
+
+The header is JSON. It says of each array its dtype, its shape and where it begins, and of everything around
+the arrays what it is. So a receiver need not know what will come, and refuses what it cannot be.
+"""
+
+import json
+import sys
+from math import prod
+
+import numpy as np
+
+MAGIC = np.frombuffer(b"minipipe", np.uint8)
+START = 16  # where the header begins
+ALIGNED = 16  # arrays begin at multiples of that, as new ones do in memory
+KINDS = "biufc"  # numbers of a fixed size
+
+
+def pack(value, note=None):
+    """A new array of bytes with all of `value`, which may change afterwards.
+
+    value: arrays, numbers, strings, or lists, tuples, named tuples and dicts of them.
+    note: what stands in the header beside it, such as the name of the message: a JSON value.
+
+    Raises `ValueError` for rational numbers, which are Python's objects without bytes of their own, and
+    `TypeError` for what is no number at all.
+
+    >>> unpack(pack([np.eye(2), {"a": (1, None)}], note="F0"))
+    ([array([[1., 0.],
+           [0., 1.]]), {'a': (1, None)}], 'F0')
+    """
+    arrays = []  # (where it begins behind the header, the array)
+    header = json.dumps([note, _described(value, arrays)]).encode()
+    begin = _next(START + len(header))
+    size = begin + (arrays[-1][0] + arrays[-1][1].nbytes if arrays else 0)
+    packed = np.zeros(size, np.uint8)  # equal values have equal bytes, in the gaps, too
+    packed[:8], packed[8:START] = MAGIC, np.frombuffer(np.int64(len(header)).tobytes(), np.uint8)
+    packed[START:START + len(header)] = np.frombuffer(header, np.uint8)
+    for place, array in arrays:
+        room = packed[begin + place:begin + place + array.nbytes].view(array.dtype)
+        room.reshape(array.shape)[...] = array
+    return packed
+
+
+def unpack(packed):
+    """(the value, the note) of which `pack` has made these bytes; the arrays lie in them.
+
+    Raises `ValueError` for bytes that are something else, or too few or too many.
+    """
+    n = len(packed)
+    length = int(packed[8:START].view(np.int64)[0]) if n >= START else -1
+    if n < START or not np.array_equal(packed[:8], MAGIC) or not 0 < length <= n - START:
+        raise ValueError(f"{n} bytes arrived that are no message of minipipe: use one version on all ranks")
+    note, described = json.loads(packed[START:START + length].tobytes())
+    reader = _Reader(packed, _next(START + length))
+    value = reader.read(described)
+    if reader.end != n:
+        raise ValueError(f"the message {note!r} says that it has {reader.end} bytes, but {n} arrived")
+    return value, note
+
+
+def _described(value, arrays):
+    """What the header says of `value`; its arrays are added to `arrays`."""
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        return ["float", value.hex()]
+    if isinstance(value, (np.ndarray, np.generic)):
+        if value.dtype.kind not in KINDS:
+            raise ValueError(
+                f"numbers of {value.dtype} have no fixed size, so processes cannot send them: use floats, "
+                "or engine='cluster' for rational numbers"
+            )
+        place = _next(arrays[-1][0] + arrays[-1][1].nbytes) if arrays else 0
+        arrays.append((place, np.asarray(value)))
+        kind = "array" if isinstance(value, np.ndarray) else "number"
+        return [kind, value.dtype.str, value.shape, place]
+    if isinstance(value, dict):
+        return ["dict", [[_described(part, arrays) for part in item] for item in value.items()]]
+    if isinstance(value, (list, tuple)):
+        kind = type(value).__name__ if type(value) in (list, tuple) else None
+        if kind is None and not hasattr(value, "_make"):
+            raise TypeError(f"processes cannot send a {type(value).__name__}: use lists, tuples and dicts")
+        kind = kind or f"{type(value).__module__}:{type(value).__qualname__}"
+        return [kind, [_described(part, arrays) for part in value]]
+    raise TypeError(
+        f"processes send arrays, numbers and strings, and lists, tuples and dicts of them, "
+        f"not a {type(value).__name__}"
+    )
+
+
+class _Reader:
+    """Reads the arrays that lie in `packed` from `begin` on. end: behind the last of them."""
+
+    def __init__(self, packed, begin):
+        self._packed, self._begin, self.end = packed, begin, begin
+
+    def read(self, described):
+        """The value that the header describes so."""
+        if not isinstance(described, list):
+            return described
+        kind, what, *place = described
+        if kind == "float":
+            return float.fromhex(what)
+        if place:
+            array = self._array(np.dtype(what), *place)
+            return array if kind == "array" else array[()]
+        if kind == "dict":
+            return {self.read(key): self.read(part) for key, part in what}
+        parts = [self.read(part) for part in what]
+        if kind in ("list", "tuple"):
+            return parts if kind == "list" else tuple(parts)
+        return _named_tuple(kind)(parts)
+
+    def _array(self, dtype, shape, place):
+        begin = self._begin + place
+        self.end = begin + dtype.itemsize * prod(shape)
+        if self.end > len(self._packed):
+            raise ValueError(
+                f"an array of {dtype} with shape {tuple(shape)} needs {self.end} bytes, "
+                f"but {len(self._packed)} arrived"
+            )
+        return self._packed[begin:self.end].view(dtype).reshape(shape)
+
+
+def _named_tuple(name):
+    """The `_make` of a class that this process has, too."""
+    module, _, path = name.partition(":")
+    make = getattr(getattr(sys.modules.get(module), path, None), "_make", None)
+    if make is None:
+        raise ValueError(f"a {path} of {module} arrived, which this rank does not know: import it there")
+    return make
+
+
+def _next(place):
+    """The next multiple of `ALIGNED`."""
+    return -(-place // ALIGNED) * ALIGNED

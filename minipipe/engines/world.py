@@ -1,0 +1,141 @@
+"""All processes that `mpiexec` has started, as the engine sees them."""
+
+import os
+import sys
+import time
+import zlib
+from contextlib import contextmanager
+from functools import cache
+
+import numpy as np
+
+from ..interrupted import STATUS as INTERRUPTED
+from .clocks import Clock
+from .packing import pack, unpack
+from .patience import patience
+
+STATUS = 2             # of a job that has ended by a mistake
+GRACE, LAST = 0.5, 10  # seconds in which a lower rank may speak first; after which a job ends in any case
+FAILED = 1             # the tag of an empty message from a rank that ends the job
+SPIN, NAP = 0.002, 5e-5  # seconds of asking without a rest, and of each rest after that
+
+
+@cache
+def world():
+    """The `World` of this process; `RuntimeError` where no MPI is installed."""
+    # MPICH otherwise prints lines of its own beside ours
+    os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise RuntimeError(
+            f"engine='mpi' needs mpi4py and an MPI ({error}): in a virtual environment, "
+            'pip install "minipipe[mpi]"'
+        ) from None
+    return World(MPI)
+
+
+class World:
+    """The ranks of a job, and what they do together. Each of these methods is called by all of them.
+
+    MPI: the module `mpi4py.MPI`.
+
+    rank: the number of this process, from 0 on.
+    size: how many there are.
+    clock: the `Clock` of this process.
+    """
+
+    def __init__(self, MPI):
+        self.MPI, self.comm = MPI, MPI.COMM_WORLD.Dup()
+        self._failures = MPI.COMM_WORLD.Dup()
+        self.rank, self.size = self.comm.rank, self.comm.size
+        self.clock = Clock(self.comm)
+
+    def gathered(self, value, what):
+        """The values of all ranks, in their order. what: the words for an error."""
+        mine = pack(value)
+        sizes = np.empty(self.size, np.int64)
+        self.wait(self.comm.Iallgather(np.array([len(mine)]), sizes), what)
+        ends = np.cumsum(sizes)
+        everything = np.empty(ends[-1], np.uint8)
+        places = sizes.tolist(), (ends - sizes).tolist()
+        self.wait(self.comm.Iallgatherv(mine, [everything, places, self.MPI.BYTE]), what)
+        return [unpack(everything[end - size:end].copy())[0] for size, end in zip(sizes, ends)]
+
+    def broadcast(self, value, root, what):
+        """The value of the rank `root`, on all ranks."""
+        mine = pack(value) if self.rank == root else None
+        size = np.array([0 if mine is None else len(mine)])
+        self.wait(self.comm.Ibcast(size, root), what)
+        if mine is None:
+            mine = np.empty(size[0], np.uint8)
+        self.wait(self.comm.Ibcast(mine, root), what)
+        return value if self.rank == root else unpack(mine)[0]
+
+    def check_alike(self, things):
+        """`ValueError` unless all ranks have the same. things: {what it is: bytes, or a text}."""
+        sums = [zlib.crc32(thing.encode() if isinstance(thing, str) else thing) for thing in things.values()]
+        ours = self.gathered(sums, f"the comparison of {', '.join(things)}")
+        for column, (what, thing) in enumerate(things.items()):
+            other = next((rank for rank in range(self.size) if ours[rank][column] != ours[0][column]), None)
+            if other is not None:
+                of_this = f", {thing} on rank {self.rank}" if isinstance(thing, str) else ""
+                raise ValueError(
+                    f"ranks 0 and {other} differ in the {what}{of_this}: run one program with the same "
+                    "arguments and data on all of them"
+                )
+
+    def wait(self, request, what):
+        """Until an MPI request is done; `TimeoutError` if that takes too long."""
+        pause = Pause()
+        while not request.Test():
+            if pause.seconds() > patience():
+                raise TimeoutError(
+                    f"rank {self.rank} waits for the other ranks in {what} for more than {patience():g} "
+                    "seconds: all ranks must make the same calls in the same order"
+                )
+            pause()
+
+    @contextmanager
+    def job(self):
+        """A `with` block of which a mistake on any rank ends all processes, with one sentence."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.end("minipipe: stopped", INTERRUPTED)
+        except Exception as error:
+            self.end(f"minipipe: error: {_words(error)}")
+
+    def end(self, words, status=STATUS):
+        """End the job, all of its processes: only the lowest rank that does so says `words`."""
+        sent = [self._failures.Isend(np.empty(0), other, FAILED) for other in range(self.size)]
+        begin, is_lowest = time.monotonic(), True
+        while is_lowest and time.monotonic() < begin + (GRACE if self.rank else 0):
+            is_lowest = not any(self._failures.Iprobe(other, FAILED) for other in range(self.rank))
+            time.sleep(NAP)
+        if is_lowest:
+            print(words, file=sys.stderr, flush=True)
+        else:
+            time.sleep(LAST)  # whoever has spoken ends this process, too
+        self.MPI.COMM_WORLD.Abort(status)
+        return sent
+
+
+def _words(error):
+    """The sentence of a mistake that we have found; of any other error its kind, too."""
+    expected = isinstance(error, (ValueError, RuntimeError, MemoryError, OSError, ArithmeticError))
+    return str(error) if expected and str(error) else f"{type(error).__name__}: {error}"
+
+
+class Pause:
+    """What a process does that waits: ask again and again at first, later with rests, for others to work."""
+
+    def __init__(self):
+        self._begin = time.monotonic()
+
+    def __call__(self):
+        time.sleep(0 if self.seconds() < SPIN else NAP)
+
+    def seconds(self):
+        """How long it has waited."""
+        return time.monotonic() - self._begin

@@ -1,0 +1,341 @@
+"""What `test_mpi.py` starts on several ranks: `mpiexec -n N python mpi_runs.py NAME`."""
+
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from time import perf_counter, sleep
+
+import numpy as np
+
+import minipipe as mp
+from minipipe.cluster import ANY, Compute, Receive, Send
+from minipipe.engines import Mpi, world
+from minipipe.engines.clocks import Clock
+from minipipe.engines.overhead import OVERHEAD
+from minipipe.exact import rational
+from minipipe.functions import leaves
+from minipipe.layers import every_layer
+from minipipe.pipeline import run as pipeline_run
+from minipipe.schedules import (
+    ASYNCHRONOUS, RECOMPUTE, build, in_copies, names_for, with_all_reduce, with_updates,
+)
+
+LAYERS = [
+    mp.Linear(6, 8), mp.ReLU(), mp.Fork("skip"), mp.Linear(8, 8, tie="W"), mp.BatchNorm(8), mp.Dropout(0.5),
+    mp.Linear(8, 8, tie="W"), mp.Join("skip"), mp.Tanh(), mp.Linear(8, 4),
+]
+UNTIED = [mp.Linear(8, 8) if layer.tie else layer for layer in LAYERS]
+LOSS = mp.MeanSquaredError()
+
+
+def mini_batch(m):
+    rng = np.random.default_rng(m)
+    return rng.standard_normal((6, m)).astype(np.float32), rng.standard_normal((4, m)).astype(np.float32)
+
+
+def pair(*args, layers=LAYERS, **options):
+    """The same pipeline on the cluster and on ranks."""
+    return [mp.Pipeline(layers, LOSS, *args, dtype=np.float32, engine=engine, **options)
+            for engine in ("cluster", "mpi")]
+
+
+def equal(ours, theirs):
+    ours, theirs = leaves(ours), leaves(theirs)
+    assert len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs)), (ours, theirs)
+
+
+def weights(pipe):
+    pipe.collect()
+    return [getattr(part, name) for part in every_layer(pipe.layers) for name in part.arrays]
+
+
+def work(trace):
+    """What was done and sent, without the times."""
+    spans = [(s.device, s.lane, str(s.label), type(s.label)) for s in trace.spans if s.label != OVERHEAD]
+    messages = [(str(m.label), m.source, m.to, m.n_bytes, m.lane, m.to_lane) for m in trace.messages]
+    return sorted(spans, key=str), sorted(messages)
+
+
+def assert_can_be_read(trace):
+    """Work and idle time tile each lane; the explanation tiles the idle time, the critical path the run."""
+    for device, lane in trace.lanes:
+        pieces = [(s.start, s.end) for s in trace.spans_of(device, lane) if s.end > s.start]
+        pieces += [(i.start, i.end) for i in trace.idle if (i.device, i.lane) == (device, lane)]
+        ends = [0, *(end for _, end in sorted(pieces))]
+        assert [start for start, _ in sorted(pieces)] == ends[:-1]
+        assert not pieces or ends[-1] == trace.makespan
+    for idle, parts in trace.explain().parts.items():
+        assert [idle.start, *(part.end for part in parts)] == [*(part.start for part in parts), idle.end]
+    steps = trace.critical_path()
+    assert [step.start for step in steps] == [0, *(step.end for step in steps[:-1])]
+    assert steps[-1].end == trace.makespan
+    assert all(m.sent <= m.arrived <= m.received for m in trace.messages)
+
+
+def compare(simulated, ranks, optimizer=None, batches=None):
+    """J, gradients, trace and what an update does to all parameters are those of the cluster."""
+    if batches is None:
+        X, Y = mini_batch(37)
+        for _ in range(2):  # the second time with moments, and with statistics that have moved
+            costs = [pipe.forward_backward(X, Y) for pipe in (simulated, ranks)]
+            equal(*costs)
+            equal(simulated.gradients, ranks.gradients)
+            for pipe, own in zip((simulated, ranks), optimizer):
+                pipe.step(own)
+    else:
+        equal(*[pipe.train(batches) for pipe in (simulated, ranks)])
+    equal(simulated.J, ranks.J)
+    assert simulated.n_steps == ranks.n_steps
+    assert work(simulated.trace) == work(ranks.trace)
+    equal(weights(simulated), weights(ranks))
+
+
+def schedules():
+    """Every schedule with a name that fits, in every mode of recomputation."""
+    K = world().size
+    names = names_for(K, 8)
+    for name in names:
+        for recompute in [*RECOMPUTE, "sqrt"]:
+            schedule = build(name, K, 8)
+            compare(*pair(schedule.n_stages, 8, name, recompute=recompute), [mp.Adam(0.01), mp.Adam(0.01)])
+    simulated, ranks = pair(K, 8, "1f1b")
+    for pipe in (simulated, ranks):
+        pipe.forward_backward(*mini_batch(19))
+    assert_can_be_read(ranks.trace)
+    assert ranks.trace.unit == "seconds" and 0 < ranks.trace.makespan < 60
+    equal(*[pipe.predict(mini_batch(5)[0]) for pipe in (simulated, ranks)])
+    return f"{len(names)} schedules"
+
+
+def copies():
+    """Copies of the network, with all-reduces and updates in the order or without; buckets; streams."""
+    K, done = world().size, 0
+    for name, n_copies in [("gpipe", K), ("gpipe", K // 2), ("zb-v", K // 2)]:
+        for change in (lambda schedule: schedule, with_all_reduce, with_updates,
+                       lambda schedule: with_updates(with_all_reduce(schedule))):
+            schedule = change(in_copies(build(name, K // n_copies, 4), n_copies))
+            has_U = "U" in schedule.kinds
+            options = dict(optimizer=mp.SGD(0.125, momentum=0.5)) if has_U else {}
+            pipes = pair(schedule.n_stages, 4 * n_copies, schedule, layers=UNTIED, **options)
+            batches = [mini_batch(37), mini_batch(41)] if has_U else None
+            compare(*pipes, [mp.SGD(0.125, momentum=0.5) for _ in pipes], batches)
+            done += 1
+    for algorithm in mp.collectives.ALL_REDUCES:
+        if algorithm != "halving" or K in (2, 4):
+            compare(*pair(1, 2 * K, in_copies(build("gpipe", 1, 2), K), all_reduce=algorithm),
+                    [mp.SGD(0.125) for _ in range(2)])
+            done += 1
+    pipes = [mp.DataParallel(LAYERS, LOSS, K, buckets=100, dtype=np.float32, engine=engine)
+             for engine in ("cluster", "mpi")]
+    compare(*pipes, [mp.Adam(0.01), mp.Adam(0.01)])
+    for name in ASYNCHRONOUS:
+        M = K if name == "pipedream-2bw" else 1
+        batches = [mini_batch(m) for m in (12, 12, 13, 11, 12, 12)]
+        compare(*pair(K, M, name, layers=UNTIED, optimizer=mp.SGD(0.01)), batches=batches)
+        done += 1
+    return f"{done} runs"
+
+
+def synchronous(name):
+    """The same where MPI stores no message."""
+    pipeline_run.Mpi = partial(Mpi, synchronous=True)
+    return RUNS[name]()
+
+
+def requests():
+    """Programs without any network: lanes, messages from anybody, values of all kinds, arrays overwritten."""
+    got, rank = {}, world().rank
+
+    def first():
+        array = np.arange(12.0).reshape(3, 4)[:, ::2]  # not contiguous
+        of = {"a": (1, None), (2, "b"): np.float32(2.5)}
+        yield Send("value", [array, of, "text", True, 0.1, np.zeros((0, 3), ">i2")], to=1)
+        array[:] = np.nan
+        yield Send("go", None, to=1)
+        found = []
+        for _ in range(world().size - 1):
+            found.append((yield Receive("hello", source=ANY)))
+        got["any"] = sorted(found)
+
+    def talk():
+        yield Send("of the other lane", np.ones(2), to=0)
+
+    def listen():
+        got["lane"] = yield Receive("of the other lane", source=0)
+
+    def second():
+        yield Receive("go", source=0)
+        got["value"] = yield Receive("value", source=0)
+        yield Send("hello", 1, to=0)
+
+    def other(number):
+        yield Compute("work", sum, range(1000 * number))
+        yield Send("hello", number, to=0)
+        yield Send("nobody receives that", np.ones(10), to=1)
+
+    programs = [{"compute": first(), "communication": talk(), "more": listen()}, second()]
+    programs += [other(number) for number in range(2, world().size)]
+    Mpi(programs).run()
+    Mpi([sends_only(number) for number in range(world().size)], synchronous=True).run()
+    if rank == 0:
+        assert got["any"] == [(number, number) for number in range(1, world().size)]
+        assert np.array_equal(got["lane"], [1, 1])
+    if rank == 1:
+        array, of, text, true, number, empty = got["value"]
+        assert np.array_equal(array, [[0, 2], [4, 6], [8, 10]])
+        assert (text, true, number) == ("text", True, 0.1)
+        assert list(of) == ["a", (2, "b")] and of["a"] == (1, None) and type(of[2, "b"]) is np.float32
+        assert empty.shape == (0, 3) and empty.dtype == np.dtype(">i2")
+    return "done"
+
+
+def sends_only(rank):
+    """More than MPI stores, to the next rank, which never asks for it."""
+    yield Send("much", np.ones(10**6), to=(rank + 1) % world().size)
+
+
+def checkpoints(folder):
+    """K ranks in a pipeline save; as many copies go on, and save; `Sequential` on one rank goes on."""
+    K, path = world().size, Path(folder) / "net.npz"
+
+    def train(model, optimizer, steps):
+        for t in steps:
+            model.forward_backward(*mini_batch(13 + t))
+            model.step(optimizer)
+
+    whole, optimizer = mp.Pipeline(LAYERS, LOSS, 1, 4, dtype=np.float32), mp.Adam(0.01)
+    train(whole, optimizer, range(6))
+    first, resumed = mp.Pipeline(LAYERS, LOSS, K, 4, "1f1b", dtype=np.float32, engine="mpi"), mp.Adam(0.01)
+    train(first, resumed, range(2))
+    mp.save(path, first, resumed)
+    second = mp.DataParallel(LAYERS, LOSS, K, 4, dtype=np.float32, seed=1, engine="mpi")
+    resumed = mp.Adam(0.01)
+    mp.load(path, second, resumed)
+    train(second, resumed, range(2, 4))
+    mp.save(path, second, resumed)
+    last, resumed = mp.Pipeline(LAYERS, LOSS, 1, 4, dtype=np.float32, seed=2), mp.Adam(0.01)
+    mp.load(path, last, resumed)
+    train(last, resumed, range(4, 6))
+    equal(weights(whole), weights(last))
+    equal([optimizer.memory[key] for key in sorted(optimizer.memory)],
+          [resumed.memory[key] for key in sorted(resumed.memory)])
+    return "done"
+
+
+def clocks():
+    """Ranks with clocks that are ahead or behind, and run too fast or too slow, agree on the time."""
+    rank = world().rank
+    lead, drift = [0.0, 1234.5, -77.0, 1e5][rank], [0, 3e-5, -5e-5, 1e-4][rank]
+    clock = Clock(world().comm, lambda: lead + (1 + drift) * perf_counter())
+    clock.compare(begin=True)
+    sleep(0.3)
+    inside = clock.read(), perf_counter()
+    sleep(0.3)
+    clock.compare()
+    error = clock.common(inside[0]) - inside[1]  # of one computer, whose ranks share perf_counter
+    assert abs(error) < 2e-4, error
+    same = Clock(world().comm)
+    same.compare()
+    assert same.common(5.0) == 5.0
+    return "done"
+
+
+# What goes wrong
+
+
+def broken(kind, which):
+    """An error on one rank in the middle of a run."""
+    pipe = pair(world().size, 4)[1]
+    pipe.forward_backward(*mini_batch(37))
+    if world().rank == int(which):
+        stage = pipe.stages[world().rank]
+        stage.backward = {
+            "exception": lambda *_: 1 // 0, "killed": lambda *_: os.kill(os.getpid(), signal.SIGKILL),
+            "bug": None,
+        }[kind]
+    with world().job():
+        pipe.forward_backward(*mini_batch(37))
+
+
+def everywhere():
+    """The same error on all ranks."""
+    with world().job():
+        raise ValueError("everybody says this")
+
+
+def endless():
+    """A rank that computes for ever, and one that waits for it."""
+    def waits():
+        yield Receive("news", source=1)
+
+    def works():
+        yield Compute("endless work", sleep, 1000)
+
+    with world().job():
+        Mpi([waits(), works()]).run()
+
+
+def silent():
+    """Both wait, and nobody sends."""
+    def waits(source):
+        yield Receive("news", source)
+
+    with world().job():
+        Mpi([waits(1), waits(0)]).run()
+
+
+def forgetful():
+    """Rank 1 does not ask for the gradients."""
+    pipe = pair(world().size, 4)[1]
+    with world().job():
+        pipe.forward_backward(*mini_batch(37))
+        if world().rank == 0:
+            pipe.gradients  # noqa: B018
+        else:
+            sleep(1000)
+
+
+def other_data():
+    """Ranks with other mini-batches."""
+    pipe = pair(world().size, 4)[1]
+    with world().job():
+        pipe.forward_backward(*mini_batch(37 + world().rank // 2))
+
+
+def deadlocked():
+    """A schedule whose devices would wait for each other is refused before any of them starts."""
+    with world().job():
+        order = mp.Schedule.from_text(["F0 F1 B1 B0", "B0 F0 F1 B1"])
+        mp.Pipeline(LAYERS, LOSS, 2, 2, order, engine="mpi")
+
+
+def in_rational_numbers():
+    """Which have no fixed size."""
+    layers = [mp.Linear(1, 1, W=rational([[2]]), b=rational([[0]])) for _ in range(2)]
+    with world().job():
+        pipe = mp.Pipeline(layers, LOSS, 2, 1, engine="mpi")
+        pipe.forward_backward(rational([[1, 2]]), rational([[1, 2]]))
+
+
+def in_ticks():
+    """What only the cluster knows."""
+    pipe = pair(world().size, 4)[1]
+    with world().job():
+        pipe.start(*mini_batch(37))
+
+
+def too_few():
+    """More devices than ranks."""
+    with world().job():
+        pair(world().size + 1, 4)
+
+
+RUNS = {"schedules": schedules, "copies": copies}
+
+if __name__ == "__main__":
+    name, *arguments = sys.argv[1:]
+    answer = globals()[name](*arguments)
+    if world().rank == 0:
+        print(answer)
