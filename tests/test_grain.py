@@ -113,6 +113,15 @@ def test_the_bits_on_real_digits_depend_on_the_grain_alone():
         assert not same(result(mp.Pipeline(layers, loss, 2, M, dtype=np.float32), X, Y), one)
 
 
+def test_with_shards_of_layers_the_bits_do_not_depend_on_the_other_two_dimensions():
+    X, Y = mini_batch(50)
+    found = []
+    for D, K, M in [(1, 1, 1), (2, 2, 6), (1, 3, 7), (3, 1, 3)]:
+        net = mp.Hybrid(MLP, mp.SoftmaxCrossEntropy(), D, 2, K, M, grain=7)
+        found.append(result(net, X, Y))
+    assert all(same(one, found[0]) for one in found)
+
+
 def test_trained_parameters_are_equal_bit_by_bit():
     """20 steps with momentum, dropout and batch norm, on one device, in a pipeline and on 3 replicas."""
     layers = [mp.Linear(20, 33), mp.BatchNorm(33), mp.Dropout(0.25), mp.Linear(33, 10)]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import cases, eighths, networks_with, valid_schedules
+from cases import cases, cases_with_skips, eighths, networks_with, valid_schedules
 from every_layer import ALONE, LAYERS, ready, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ from minipipe.schedules import (
     peak_microbatches, with_all_reduce, with_late_W, with_recompute, with_updates,
 )
 from minipipe.sums import TreeSum
-from minipipe.verification import equals_full_batch, equals_same_groups, share_of_bound
+from minipipe.verification import equals_full_batch, equals_same_groups, same_bits, share_of_bound
 
 RUNS = [(1, "gpipe-late-w", False), (3, "1f1b-late-w", True), (4, "naive, late", "sqrt")]
 WITH_PARAMETERS = [name for name in LAYERS if leaves(ready(name)[0].W)]
@@ -61,6 +61,15 @@ def test_costs_are_a_share_for_each_micro_batch():
     assert [span.end - span.start for span in mp.simulate(halves).spans_of(0)[-2:]] == [2, 2]
     with pytest.raises(ValueError, match="stage 0: late_W"):
         mp.simulate(build("1f1b-late-w", 2, 4), mp.Costs(late_W=0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=40)
+@given(case=st.one_of(cases(), cases_with_skips()), name=st.sampled_from(sorted(ORDERS)))
+def test_equal_bits_in_all_orders_partitions_and_recompute_modes_on_any_floats(case, name, dtype):
+    """The same micro-batches have the same A_prev and dZ, and so the same dW."""
+    layers, X, Y = case.random(dtype)
+    assert same_bits(case._replace(schedule=ORDERS[name]).pipeline(layers), X, Y)
 
 
 @settings(max_examples=40)
@@ -292,6 +301,17 @@ def test_stages_with_and_without_it_go_together_and_so_do_updates_and_segments()
     assert str(with_updates(build("gpipe-late-w", 1, 2))) == "device 0: 0F0 0F1 0I1 0I0 0W*1 0U1"
     assert Action("W*", 0, 7).alive == -8
     assert [action.kind for action in with_late_W(build("interleaved", 2, 2)).devices[1][-2:]] == ["W*", "W*"]
+
+
+def test_shards_of_a_layer_have_late_W_too():
+    """T = 2 devices inside each layer: `==` the full batch in rational numbers."""
+    layers = mp.Sequential([mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 4), mp.LayerNorm(4)], None).layers
+    X, Y = eighths(np.random.default_rng(0).normal(size=(2, 4, 5)))
+    net = mp.Hybrid(
+        [layer.copy(eighths) for layer in layers], mp.MeanSquaredError(), n_shards=2, n_stages=2,
+        n_microbatches=3, schedule="1f1b-late-w",
+    )
+    assert equals_full_batch(net, X, Y) and net.schedule.kinds == {"F", "I", "W*"}
 
 
 def test_pictures_name_it():

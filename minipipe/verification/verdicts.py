@@ -61,10 +61,12 @@ def same_bits(pipe, X, Y):
     """Whether J, dW and db have the same bits as with one stage, GPipe's schedule and no recomputation.
 
     Must hold for any floats: the same micro-batches, added along the same tree, with one number of threads in
-    BLAS (see `minipipe.blas_threads`). With a `grain`, the reference is `Sequential` with that grain.
+    BLAS (see `minipipe.blas_threads`). With late W, so has the one stage; with a `grain`, the reference is
+    `Sequential` with that grain.
     """
     if pipe.grain is None:
-        one_device = Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches)
+        schedule = "gpipe-late-w" if "W*" in pipe.schedule.kinds else "gpipe"
+        one_device = Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches, schedule)
     else:
         one_device = Sequential(pipe.layers, pipe.loss, grain=pipe.grain)
     reference = _run(_like(pipe, one_device), X, Y)
