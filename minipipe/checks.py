@@ -235,6 +235,13 @@ def chosen(name, values, known):
     return values
 
 
+def truth(name, value):
+    """`value` as True or False; `ValueError` for what is neither one of them nor 0 or 1."""
+    if isinstance(value, (bool, np.bool_)) or (python_number(value) is not None and value in (0, 1)):
+        return bool(value)
+    raise ValueError(f"{name}={shown(value)} must be True or False")
+
+
 def one_of(name, value, known):
     """`value`, if it is one of the names `known`; `ValueError` for anything else."""
     if not isinstance(value, str) or value not in known:

@@ -189,7 +189,7 @@ def rational(array):
     values = np.empty(array.shape, dtype=object)
     try:
         values.flat = [Rational(value) for value in array.astype(object).flat]
-    except TypeError:
+    except (TypeError, ValueError):
         raise ValueError(f"{shown(array)} holds what is no number: pass integers, or fractions") from None
     return values
 

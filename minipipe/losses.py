@@ -9,10 +9,12 @@ import math
 
 import numpy as np
 
-from .checks import real_numbers, returned, to_be_written
+from .checks import real_numbers, returned, shown, to_be_written, whole_number
 from .functions import is_finite, sigmoid
 
 __all__ = ["BinaryCrossEntropy", "MeanSquaredError", "SoftmaxCrossEntropy"]
+
+MOST_SAMPLES = 10**12  # of a mini-batch
 
 
 class Loss:
@@ -30,14 +32,16 @@ class Loss:
     exchanges = False, False  # whether forward and backward are programs, which talk to other devices
 
     def forward(self, A, Y, m=None):
+        A, Y = _array("A", A), _array("Y", Y)
+        m = A.shape[-1] if m is None else whole_number("m", m, 1, MOST_SAMPLES)
         if A.shape != Y.shape:
             raise ValueError(self._shape_message(A.shape, Y.shape))
         if A.dtype.kind in "iub":
             A = A.astype(np.float64)
-        if Y.dtype == object or isinstance(Y, np.ma.MaskedArray):
+        if Y.dtype == object:
             Y = real_numbers("Y", Y)
         self.check(Y)
-        J = self.cost(A, Y.astype(A.dtype, copy=False), A.shape[-1] if m is None else m)
+        J = self.cost(A, Y.astype(A.dtype, copy=False), m)
         return returned(self, "cost", "J", J)
 
     def backward(self):
@@ -69,6 +73,16 @@ class Loss:
 
     def __repr__(self):
         return f"{type(self).__name__}()"
+
+
+def _array(name, values):
+    """`values`, if that is an array of numbers or one without; a list becomes one."""
+    is_array = not isinstance(values, (type, np.ma.MaskedArray)) and getattr(values, "ndim", 0)
+    if not is_array or values.dtype.kind not in "fiubO":
+        values = real_numbers(name, values)
+    if not values.ndim:
+        raise ValueError(f"{name}={shown(values)} is one number: pass an array of shape (n, m)")
+    return values
 
 
 class MeanSquaredError(Loss):

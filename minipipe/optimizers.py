@@ -9,7 +9,7 @@ import copy
 
 import numpy as np
 
-from .checks import listed, not_zero_in, real_number, returned, to_be_written
+from .checks import listed, not_zero_in, real_number, returned, to_be_written, truth
 from .functions import overflow_refused
 from .layers.layer import finite
 from .layers.parameters import parameters_with
@@ -167,7 +167,7 @@ class SGD(Optimizer):
     ):
         super().__init__(learning_rate, weight_decay, decoupled)
         momentum = real_number("momentum", momentum, least=0, below=1)
-        if nesterov and not momentum:
+        if truth("nesterov", nesterov) and not momentum:
             words = "it needs a momentum above 0, such as 0.9"
             raise ValueError(f"nesterov=True with momentum={momentum}: {words}")
         self.momentum, self.nesterov, self.rate_inside = momentum, nesterov, rate_inside

@@ -22,7 +22,7 @@ from minipipe.cli.main import main
 from minipipe.interrupted import stop
 from minipipe.partitioning import loads
 from minipipe.schedules import (
-    best_schedule, build, gpipe, greedy_schedule, in_copies, in_segments, pipedream_2bw, staleness,
+    best_schedule, build, dualpipe, gpipe, greedy_schedule, in_copies, in_segments, pipedream_2bw, staleness,
     with_recompute, with_updates,
 )
 
@@ -51,6 +51,10 @@ def stepped(optimizer):
 
 def stream(batches):
     return mp.AsynchronousPipeline(LAYERS, mp.MeanSquaredError(), 2, mp.SGD(0.1)).train(batches)
+
+
+def simulate_gpipe():
+    return mp.simulate(gpipe(2, 2))
 
 
 def carried(n_bytes, bandwidth):
@@ -87,6 +91,10 @@ IN_NUMPY = {  # what -> (the makespan with NumPy's numbers, that with Python's)
     ),
     "bytes of a Send": (lambda: carried(np.int8(100), np.int8(1)), 300),
     "sizes": (lambda: mp.simulate(build("interleaved", np.int8(64), np.int8(64))).makespan > 0, True),
+    "sizes of two directions": (
+        lambda: mp.simulate(build("chimera", np.int8(64), np.int8(64))).makespan,
+        mp.simulate(build("chimera", 64, 64)).makespan,
+    ),
     "units": (lambda: mp.Linear(np.int8(100), np.int8(100)).macs((100, 100)), 10**6),
 }
 
@@ -226,6 +234,43 @@ NO_TRACEBACK = {
     "a number for a shape": (lambda: mp.models.lenet5(3), "input_shape=3 must be a list of whole numbers"),
     "what is no number at all": (lambda: mp.exact.rational([None]), "holds what is no number"),
     "a number for costs in text": (lambda: mp.Costs.from_text(3), "costs=3 must be a text"),
+    "an array for a bubble": (lambda: simulate_gpipe().bubble(np.ones(2)), "bubble of array([1., 1.])"),
+    "a class for a width": (lambda: mp.plots.text(simulate_gpipe(), int), "must be a whole number"),
+    "an array for a padding": (lambda: mp.Conv1d(1, 1, 3, padding=np.ones((2, 2))), "must be a whole number"),
+    "an array for a transposed padding": (
+        lambda: mp.ConvTranspose1d(1, 1, 3, padding=np.ones((2, 2))), "must be a whole number",
+    ),
+    "an array for a mode": (lambda: with_recompute(gpipe(1, 1), np.ones(2)), "recompute=array([1., 1.])"),
+    "an array for an order": (lambda: pipeline(schedule=np.ones(2)), "schedule=array([1., 1.]) is not"),
+    "an array for footprints": (
+        lambda: mp.simulate(gpipe(1, 1), footprints=np.ones(2)), "footprints is a ndarray: pass"
+    ),
+    "a number for the layers of copies": (
+        lambda: mp.DataParallel(3, mp.MeanSquaredError(), 2), "layers=3 must be a list"
+    ),
+    "a list for the devices of DualPipe": (lambda: build("dualpipe", [], 4), "n_devices=[] must be a whole"),
+    "costs for the devices of DualPipe": (
+        lambda: dualpipe(mp.Costs(), 4), "n_devices=Costs(F=1, B=2, R=None"
+    ),
+    "a number for whose micro-batches": (
+        lambda: mp.Schedule.from_text(["F0 B0"], copy_of=3.5), "copy_of=3.5 must be a list"
+    ),
+    "more samples than there are": (
+        lambda: mp.what_fits(LAYERS, mp.MeanSquaredError(), (2,), 10**400, 10**9),
+        "must be at most 1,000,000,000",
+    ),
+    "a number for predictions": (lambda: mp.MeanSquaredError().forward(3, Y), "A=array(3) is one number"),
+    "a layer for labels": (lambda: mp.MeanSquaredError().forward(Y, mp.ReLU()), "Y holds ReLU() at"),
+    "half a sample": (lambda: mp.MeanSquaredError().forward(Y, Y, 2.5), "m=2.5 must be a whole number"),
+    "an array for a truth": (lambda: mp.SGD(0.1, 0.9, np.ones(2)), "nesterov=array([1., 1.])"),
+    "a text for a truth": (lambda: mp.models.transformer(3, 2, 1, 1, 3, tied=3), "tied=3 must be True or"),
+    "an array for how": (lambda: mp.Join("a", np.ones(2)), "how=array([1., 1.])"),
+    "words for numbers": (lambda: mp.exact.rational(["a"]), "holds what is no number"),
+    "half a device of a trace": (lambda: simulate_gpipe().spans_of(0.0), "device=0.0 is not one"),
+    "an array for a lane": (lambda: simulate_gpipe().spans_of(0, np.ones(2)), "device 0 has no lane array("),
+    "an array of nothing for an order": (lambda: mp.Schedule(np.array([[None]]), 1, 1), "None is no"),
+    "a class for predictions": (lambda: mp.MeanSquaredError().forward(np.float32, Y), "A holds <class"),
+    "too many samples": (lambda: mp.MeanSquaredError().forward(Y, Y, 10**400), "must be at most 1,000,"),
     "lists that differ": (lambda: mp.accuracy([[1.0, 0.0]], [[1, 0]]), "accuracy compares two arrays"),
 }
 
@@ -261,6 +306,15 @@ def test_layers_may_come_from_a_generator():
                  lambda layers: mp.what_fits(layers, mp.MeanSquaredError(), (2,), 4, 10**9)):
         assert repr(make(generator())) == repr(make(LAYERS))
     assert mp.measure(generator(), mp.MeanSquaredError(), 2, X, Y, n_rounds=1).footprints
+
+
+def test_lists_will_do_for_a_loss():
+    loss = mp.MeanSquaredError()
+    assert loss.forward([[1.0, 3.0]], [[0, 1]]) == 1.25 and loss.backward().tolist() == [[0.5, 1.0]]
+
+
+def test_a_page_has_any_title():
+    assert "<title>7/2</title>" in simulate_gpipe().to_html(title=mp.exact.Rational(7, 2))
 
 
 def test_lists_will_do_for_accuracy():

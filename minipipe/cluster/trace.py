@@ -1,6 +1,7 @@
 """What happened in a run: the one source of every picture, metric and test."""
 
 from functools import cached_property
+from numbers import Integral
 
 from .devices import COMPUTE
 from .record import MESSAGE_WIDTH, rows
@@ -122,8 +123,8 @@ class Trace:
     def spans_of(self, device, lane=None):
         """The `Span`s of one device, by start; those of one of its lanes alone, if that is given."""
         self._check_device(device)
-        if lane is not None and (device, lane) not in self._record.lanes:
-            names = [name for owner, name in self._record.lanes if owner == device]
+        names = [name for owner, name in self._record.lanes if owner == device]
+        if lane is not None and not (isinstance(lane, str) and lane in names):
             raise ValueError(f"device {device} has no lane {lane!r}: it runs {', '.join(map(str, names))}")
         spans = self._spans_by_device[device]
         return spans if lane is None else [span for span in spans if span.lane == lane]
@@ -157,10 +158,11 @@ class Trace:
         of="worst": the same for the device where it is largest, with no sum. Zero Bubble's rate, in its
             tables and its code.
         """
+        if not isinstance(of, str) or of not in BUBBLES:
+            raise ValueError(f"bubble of {of!r} is not defined: choose 'total', 'ideal', 'span' or 'worst'")
         if not self._record.spans:
             raise ValueError("nothing has been computed yet: tick or run the cluster first")
-        busy = sum(self.busy_ticks())
-        total = self.n_devices * self.makespan
+        busy, total = sum(self.busy_ticks()), self.n_devices * self.makespan
         if not busy:
             raise ValueError("no device has computed for any time: there is nothing to compare a bubble with")
         if of == "total":
@@ -171,9 +173,7 @@ class Trace:
         own = [spans[-1].end - spans[0].start if spans else 0 for spans in of_devices]
         if of == "span":
             return (sum(own) - busy) / sum(own)
-        if of == "worst":
-            return max((span - work) / span for span, work in zip(own, self.busy_ticks()) if span)
-        raise ValueError(f"bubble of {of!r} is not defined: choose 'total', 'ideal', 'span' or 'worst'")
+        return max((span - work) / span for span, work in zip(own, self.busy_ticks()) if span)
 
     def explain(self, most_alive=None):
         """Why the devices were idle, tick by tick: an `Explanation`, by the rules of that module."""
@@ -211,9 +211,9 @@ class Trace:
         return list(entries.items())
 
     def _check_device(self, device):
-        if device not in range(self.n_devices):
-            last = self.n_devices - 1
-            raise ValueError(f"device={device!r} is not one of the trace: its devices are 0 to {last}")
+        if not isinstance(device, Integral) or device not in range(self.n_devices):
+            known = f"its devices are 0 to {self.n_devices - 1}"
+            raise ValueError(f"device={device!r} is not one of the trace: {known}")
 
     @cached_property
     def _memory_by_device(self):

@@ -60,7 +60,7 @@ class Join(Layer):
     """
 
     def __init__(self, name, how="add"):
-        if how not in ("add", "concat"):
+        if not isinstance(how, str) or how not in ("add", "concat"):
             raise ValueError(f'how={how!r} is not known: use "add" or "concat"')
         self.join, self.how = checked_name("name", name), how
 

@@ -47,7 +47,7 @@ class TransposedConvolution(Kernel):
         self, in_channels, out_channels, kernel_size,
         stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1,
     ):
-        if padding == "same":
+        if isinstance(padding, str) and padding == "same":
             raise ValueError('padding="same" is for convolutions: give a transposed one whole numbers')
         windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation)
         self.output_padding = per_axis("output_padding", output_padding, self.n_axes, 0)

@@ -50,7 +50,7 @@ class Windows:
                 f'padding={padding!r} is not known: use "same", a whole number, '
                 "or a tuple of one per spatial axis"
             )
-        if padding != "same":
+        if not isinstance(padding, str):
             padding = tuple((n, n) for n in per_axis("padding", padding, n_axes, 0))
         elif max(stride) > 1:
             raise ValueError(

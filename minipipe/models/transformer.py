@@ -1,6 +1,6 @@
 """Transformers that continue a text."""
 
-from ..checks import MOST_LAYERS, whole_number
+from ..checks import MOST_LAYERS, truth, whole_number
 from ..layers import Dropout, Embedding, LayerNorm, Linear, PositionalEmbedding, TransformerBlock, xavier
 
 
@@ -38,7 +38,7 @@ def transformer(n_tokens, d, n_heads, n_layers, n_places=None, n_hidden=None, ti
      Linear(16, 100, initialization=xavier)]
     """
     n_layers = whole_number("n_layers", n_layers, 1, MOST_LAYERS)
-    tie = "tokens" if tied else None
+    tie = "tokens" if truth("tied", tied) else None
     layers = [Embedding(n_tokens, d, tie)]
     if n_places is not None:
         layers.append(PositionalEmbedding(d, n_places))

@@ -6,6 +6,7 @@ from ..checks import real_number, whole_number
 from ..cluster import Link
 from ..collectives import OWNERS
 from ..description import parameters_of_layers
+from ..layers.layer import checked_layers
 from ..pipeline import Pipeline
 from ..schedules import Costs, data_parallel, with_all_reduce, with_updates
 from .buckets import CAPS, in_buckets
@@ -47,7 +48,7 @@ class DataParallel(Pipeline):
         recompute=False, seed=0, dtype=np.float64, costs=Costs(), link=Link(), ports=(), memory_limit=None,
         engine="cluster", accumulate="tree", grain=None,
     ):
-        n_replicas = whole_number("n_replicas", n_replicas, 1)
+        layers, n_replicas = checked_layers(layers), whole_number("n_replicas", n_replicas, 1)
         M = n_replicas if n_microbatches is None else whole_number("n_microbatches", n_microbatches, 1)
         counts = [len(layers)] if buckets is None else _counts(layers, buckets, dtype)
         schedule = data_parallel(n_replicas, M, len(counts))

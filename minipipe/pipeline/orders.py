@@ -56,7 +56,7 @@ def _builder(schedule, n):
         return lambda n_stages, n_microbatches: schedule
     if callable(schedule) and not isinstance(schedule, type):
         return schedule
-    if schedule == "pipedream-2bw":
+    if isinstance(schedule, str) and schedule == "pipedream-2bw":
         return partial(pipedream_2bw, per_update=n)
     if isinstance(schedule, str) and schedule in ASYNCHRONOUS and n != 1:
         raise ValueError(

@@ -23,6 +23,8 @@ MODES = (*RECOMPUTE, EVERY_SQRT, SELECTIVE)
 DEVICES = (1, 2, 4, 8)
 MOST_MICROBATCHES = 64
 
+MOST_SAMPLES = 10**12  # of a mini-batch: far more than anybody has, and far less than would overflow
+
 
 class Setting(NamedTuple):
     """A way to train.
@@ -268,7 +270,7 @@ def _rounded_makespan(choice):
 
 def _checked_sizes(batch_size, n_microbatches):
     """[(micro-batches, samples of each)]"""
-    batch_size = whole_number("batch_size", batch_size, 1)
+    batch_size = whole_number("batch_size", batch_size, 1, MOST_SAMPLES)
     if n_microbatches is None:
         powers = [2**power for power in range(MOST_MICROBATCHES.bit_length())]
         n_microbatches = [M for M in powers if batch_size % M == 0]

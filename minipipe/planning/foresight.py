@@ -222,7 +222,7 @@ def _for_each_microbatch(schedule, footprints):
     """
     M = schedule.n_microbatches
     if not isinstance(footprints, list) or not footprints:
-        what = "an empty list" if footprints == [] else f"a {type(footprints).__name__}"
+        what = "an empty list" if isinstance(footprints, list) else f"a {type(footprints).__name__}"
         raise ValueError(
             f"footprints is {what}: pass footprints(...) or measure(...).footprints, or a list of these"
         )

@@ -47,7 +47,7 @@ def page_texts(trace, title=None):
     """What the page says in words, besides its data: its title, the name of its picture, and why."""
     explanation, path = str(trace.explain()), describe_path(trace.critical_path(), unit=trace.unit)
     return {
-        "title": title or f"A run on {trace.n_devices} devices",
+        "title": str("" if title is None else title) or f"A run on {trace.n_devices} devices",
         "label": f"Timeline of {trace.n_devices} devices over {duration(trace.makespan, trace.unit)}",
         "why": f"{explanation}\n\nthe critical path:\n{path}",
     }

@@ -30,7 +30,7 @@ def chimera(n_devices, n_microbatches):
     ticks; and where K divides M, each further unit another 2x + (2K - 2) y, of which (K - 2)(y - x) are idle.
     Source: Li and Hoefler 2021, arXiv 2107.06925, sections 3.1 and 3.5.
     """
-    _check_both_ways("chimera", n_devices, n_microbatches, least=2)
+    n_devices, n_microbatches = _checked_both_ways("chimera", n_devices, n_microbatches, 0)
     K, half = n_devices, n_microbatches // 2
 
     def order(r):
@@ -58,8 +58,8 @@ def dualpipe(n_devices, n_microbatches):
     and M must be even and M >= 2K, or `ValueError`.
     Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.1.
     """
-    _check_both_ways("dualpipe", n_devices, n_microbatches, least=2 * n_devices)
-    K, half = n_devices, n_microbatches // 2
+    K, n_microbatches = _checked_both_ways("dualpipe", n_devices, n_microbatches, 2)
+    half = n_microbatches // 2
 
     def order(r):
         if r < K // 2:
@@ -116,8 +116,10 @@ def _eight_steps(turns, K, r, M):
     return turns.actions
 
 
-def _check_both_ways(name, n_devices, n_microbatches, least):
+def _checked_both_ways(name, n_devices, n_microbatches, per_device):
+    """(n_devices, n_microbatches): both even, at least 2 and at least `per_device` micro-batches a device."""
     n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
+    least = max(2, per_device * n_devices)
     if n_devices % 2:
         nearest = " or ".join(str(K) for K in (n_devices - 1, n_devices + 1) if K)
         raise ValueError(
@@ -128,3 +130,4 @@ def _check_both_ways(name, n_devices, n_microbatches, least):
             f"n_microbatches={n_microbatches} does not fit {name} on {n_devices} devices, which takes an "
             f"even number of at least {least}: use {max(least, n_microbatches + n_microbatches % 2)}"
         )
+    return n_devices, n_microbatches

@@ -28,7 +28,7 @@ def with_recompute(schedule, mode="always"):
     device 0: 0F0 0F1 0B1 0R0 0B0
     """
     checked_schedule(schedule)
-    if mode not in tuple(RECOMPUTE):
+    if not isinstance(mode, (str, bool)) or mode not in RECOMPUTE:
         modes = ", ".join(map(repr, RECOMPUTE))
         raise ValueError(
             f"recompute={mode!r} must be one of {modes}, True or False; "

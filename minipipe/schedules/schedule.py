@@ -57,9 +57,9 @@ class Schedule:
     def __post_init__(self):
         """Lists become tuples; `ValueError` for what is no list, or holds what is no action."""
         devices = tuples("devices", self.devices)
-        strange = next((one for one in chain(*devices) if not isinstance(one, (Action, Overlap))), None)
-        if strange is not None:
-            raise ScheduleError(f"{shown(strange)} is no action: use Schedule.from_text(['F0 B0', ...])")
+        strange = [one for one in chain(*devices) if not isinstance(one, (Action, Overlap))]
+        if strange:
+            raise ScheduleError(f"{shown(strange[0])} is no action: use Schedule.from_text(['F0 B0', ...])")
         object.__setattr__(self, "devices", devices)
         object.__setattr__(self, "copy_of", tuple(listed("copy_of", self.copy_of, 0)))
         object.__setattr__(self, "versions", tuples("versions", self.versions))
@@ -125,6 +125,7 @@ class Schedule:
         Each device has a stage of its own, unless `copy_of` says that some have the stages of others.
         `ScheduleError` for no actions, or for some that are too few for their numbers.
         """
+        copy_of = listed("copy_of", copy_of, 0)
         actions = [part for action in chain(*devices) for part in action.parts]
         if not actions:
             raise ScheduleError(
