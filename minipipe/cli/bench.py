@@ -32,14 +32,15 @@ def run(options):
         with blas_threads(1):
             return _answer()
     print(
-        "float32, one thread; medians of runs in turns, the ratio is the median of the pairs' ratios\n"
+        "float32, one thread unless it is said; medians of runs in turns, the ratio is that of the pairs\n"
         f"{OTHER_KERNEL}: the ratio with {KERNEL}={OTHER_KERNEL}, "
         "kernels for AVX2, instead of those that OpenBLAS chooses"
     )
     print(LINE.format("what", "ours", "beside", "ratio", "Zen", "asked"), flush=True)
     with _process() as chosen, _process(OTHER_KERNEL) as other:
         for index in with_progress(range(len(ROWS)), "rows"):
-            say(_line(ROWS[index], _ask(chosen, index), _ask(other, index)))
+            asked = [_ask(process, index) for process in (chosen, other)[:1 + ROWS[index].in_both]]
+            say(_line(ROWS[index], *asked))
     if pytorch() is None:
         print("no PyTorch: it is not installed, so these rows have no ratio")
 
@@ -74,12 +75,13 @@ def _answer():
         print(json.dumps(row.measure(max(1, round(patience * row.n_rounds)), row.in_a_row)), flush=True)
 
 
-def _line(row, chosen, other):
+def _line(row, chosen, other=None):
+    asked = f"<= {row.asked:.2f}" if row.asked else "-"
+    if isinstance(chosen, str):
+        return LINE.format(row.what, "-", chosen, "-", "-", asked)
     ours, beside, ratio = chosen
     measured = row.what, f"{ours:.2f} {row.unit}"
-    asked = f"<= {row.asked:.2f}" if row.asked else "-"
     if ratio is None:
         return LINE.format(*measured, f"no {row.beside}", "-", "-", asked)
-    return LINE.format(
-        *measured, f"{row.beside} {beside:.2f} {row.unit}", f"{ratio:.2f}", f"{other[2]:.2f}", asked
-    )
+    zen = f"{other[2]:.2f}" if other else "-"
+    return LINE.format(*measured, f"{row.beside} {beside:.2f} {row.unit}", f"{ratio:.2f}", zen, asked)

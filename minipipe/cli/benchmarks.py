@@ -22,6 +22,7 @@ from ..optimizers import SGD
 from ..pipeline import Pipeline
 from ..planning import footprints, simulate
 from ..schedules import BUILDERS
+from .speed_up import CASES, speed_up
 
 # CPU time does not count the time of other programs; on Windows it comes in steps of 16 ms, too long for us
 CLOCK = time.process_time if os.name == "posix" else time.perf_counter
@@ -38,10 +39,12 @@ class Row:
     what: its name.
     beside: the name of what ours is divided by.
     asked: the largest ratio that is good enough, or None.
-    measure: measure(n_rounds, in_a_row) is (ours, beside, ratio); the last two are None without PyTorch.
+    measure: measure(n_rounds, in_a_row) is (ours, beside, ratio); the last two are None without PyTorch. Or
+        it is a text: what this computer lacks.
     n_rounds: how often to measure times.
     in_a_row: how many runs in a row count as one.
     unit: milliseconds or megabytes.
+    in_both: whether it is worth while with other kernels, too.
     """
 
     what: str
@@ -51,6 +54,7 @@ class Row:
     n_rounds: int = 0
     in_a_row: int = 1
     unit: str = "ms"
+    in_both: bool = True
 
 
 def pairs(make):
@@ -280,4 +284,6 @@ ROWS = [
         "simulator with footprints, 1f1b, K = 32, M = 256", "without", 3.00,
         pairs(lambda: [simulation("1f1b", 32, 256, with_bytes) for with_bytes in (True, False)]), n_rounds=5,
     ),
+    *(Row(what, beside, asked, speed_up(case, engine), n_rounds=11, in_both=False)
+      for what, beside, asked, case, engine in CASES),
 ]

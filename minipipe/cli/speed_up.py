@@ -1,0 +1,145 @@
+"""How much faster two devices of this computer are than one: what the last rows of `minipipe bench` measure.
+
+On MPI ranks, it is `mpiexec -n 2 python -m minipipe.cli.speed_up CASE ROUNDS SIZE`, which prints the numbers.
+"""
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+import time
+from importlib.util import find_spec
+
+import numpy as np
+
+from ..blas import blas_threads
+from ..engines import world
+from ..layers import Linear, ReLU
+from ..losses import MeanSquaredError
+from ..network import Sequential
+from ..parallel import DataParallel
+from ..pipeline import Pipeline
+
+SIZE, DEPTH, M = 1024, 8, 8
+LATE = "1f1b-late-w"
+CASES = [  # what, beside what, the largest ratio that is good enough, case, engine
+    (f"8 x Linear(1,024), m = 512: {what}", *others)
+    for what, *others in [
+        ("1F1B, K = 2, M = 8, threads", "K = 1", (M + 1) / (2 * M) / 0.90, "pipeline", "threads"),
+        ("1F1B, K = 2, M = 8, MPI", "K = 1", (M + 1) / (2 * M) / 0.93, "pipeline", "mpi"),
+        ("the same with late W, threads", "full batch", 1 / 1.45, "late", "threads"),
+        ("the same with late W, MPI", "full batch", 1 / 1.45, "late", "mpi"),
+        ("data parallel, D = 2, threads", "full batch", None, "data", "threads"),
+        ("data parallel, D = 2, MPI", "full batch", 1 / 1.8, "data", "mpi"),
+        ("full batch, two threads of BLAS", "one thread", None, "BLAS", None),
+    ]
+]
+
+
+def network(size):
+    """The layers, of so many units, and the loss."""
+    return [layer for _ in range(DEPTH) for layer in (Linear(size, size), ReLU())], MeanSquaredError()
+
+
+def alone(case, size):
+    """What the two devices are compared with: a function that runs a mini-batch on one."""
+    setting = network(size)
+    if case == "pipeline":
+        return Pipeline(*setting, 1, M, dtype=np.float32).forward_backward
+    net = Sequential(*setting, dtype=np.float32)
+    if case != "BLAS":
+        return net.forward_backward
+
+    def single(X, Y):
+        with blas_threads(1):
+            net.forward_backward(X, Y)
+
+    return single
+
+
+def together(case, engine, size):
+    """The function that runs it on two: a pipeline, one with late weight gradients, or copies; or BLAS."""
+    setting = network(size)
+    if case == "BLAS":
+        net = Sequential(*setting, dtype=np.float32)
+
+        def double(X, Y):
+            with blas_threads(2):
+                net.forward_backward(X, Y)
+
+        return double
+    if case == "data":
+        return DataParallel(*setting, 2, dtype=np.float32, engine=engine).forward_backward
+    name = LATE if case == "late" else "1f1b"
+    return Pipeline(*setting, 2, M, name, dtype=np.float32, engine=engine).forward_backward
+
+
+def measured(case, engine, n_rounds, size=SIZE):
+    """(milliseconds on two, on one, the median of the ratios of the pairs); None on ranks above 0.
+
+    A mini-batch has half as many samples as a layer has units. The runs take turns: what disturbs the
+    computer disturbs both of a pair.
+    """
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((2, size, size // 2), np.float32)
+    ranks = world() if engine == "mpi" else None
+    speaks = ranks is None or ranks.rank == 0
+    one, two = alone(case, size) if speaks else None, together(case, engine, size)
+    rounds = []
+    for _ in range(n_rounds + 1):
+        of_one = milliseconds(one, X, Y) if speaks else None
+        if ranks is not None:
+            ranks.broadcast(None, 0, "its turn")
+        rounds.append((milliseconds(two, X, Y), of_one))
+    if not speaks:
+        return None
+    medians = [statistics.median(column) for column in zip(*rounds[1:])]
+    return *medians, statistics.median(ours / other for ours, other in rounds[1:])
+
+
+def milliseconds(run, X, Y):
+    begin = time.perf_counter()
+    run(X, Y)
+    return 1e3 * (time.perf_counter() - begin)
+
+
+def missing(engine):
+    """What this computer lacks for a measurement on two devices; None if nothing."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if cores < 2:
+        return "no second core"
+    if engine == "mpi" and not (find_spec("mpi4py") and mpiexec()):
+        return "no MPI"
+    return None
+
+
+def mpiexec():
+    """The path of the program, or None; that of a virtual environment comes first."""
+    return shutil.which("mpiexec", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]]))
+
+
+def speed_up(case, engine, size=SIZE):
+    """How to measure it, as for a `Row`; a text where that cannot be."""
+    def measure(n_rounds, in_a_row):
+        lacks = missing(engine)
+        if lacks is not None:
+            return lacks
+        if engine != "mpi":
+            return measured(case, engine, n_rounds, size)
+        command = [mpiexec(), "-n", "2", sys.executable, "-m", __name__, case, str(n_rounds), str(size)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)} has failed: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+    return measure
+
+
+if __name__ == "__main__":
+    with world().job():
+        answer = measured(sys.argv[1], "mpi", *map(int, sys.argv[2:]))
+    if answer:
+        print(json.dumps(answer))
