@@ -230,7 +230,7 @@ def chosen(name, values, known):
     if isinstance(values, str):
         raise wrong
     values = listed(name, values)
-    if any(value not in list(known) for value in values):
+    if any(not isinstance(value, str) or value not in list(known) for value in values):
         raise wrong
     return values
 

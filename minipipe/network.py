@@ -95,15 +95,19 @@ class Network:
             layer.cache = None
         return A
 
+    def check_step(self, optimizer):
+        """Raise an error unless `optimizer` can make an update of this network."""
+        has_all = hasattr(optimizer, "update") and hasattr(optimizer, "learning_rate")
+        if isinstance(optimizer, type) or not has_all:
+            words = "pass an object, such as SGD(learning_rate=0.1)"
+            raise ValueError(f"optimizer is {shown(optimizer)}: {words}")
+
     def step(self, optimizer):
         """One update of all parameters by `optimizer`, with the current gradients.
 
         What the layers have counted in the mini-batch reaches them, too. A refused step moves nothing.
         """
-        has_all = hasattr(optimizer, "update") and hasattr(optimizer, "learning_rate")
-        if isinstance(optimizer, type) or not has_all:
-            words = "pass an object, such as SGD(learning_rate=0.1)"
-            raise ValueError(f"optimizer is {shown(optimizer)}: {words}")
+        self.check_step(optimizer)
         before = [(layer, vars(layer).copy()) for layer in every_layer(self.layers)]
         try:
             with overflow_refused():

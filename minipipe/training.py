@@ -51,6 +51,7 @@ def fit(
     Raises `ValueError` before the first step if the data or the sizes do not fit, and `FloatingPointError`
     before a step in which anything overflows; the parameters then are those of the step before.
     """
+    model.check_step(optimizer)
     X, Y = model.checked_batch(X, Y)
     function("metric", metric)
     for name, value in (("progress", progress), ("report", report)):

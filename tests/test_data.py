@@ -11,6 +11,7 @@ from test_overflow import state
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
+from minipipe.schedules import build, with_updates
 
 LAYERS = [mp.Linear(2, 3), mp.Tanh(), mp.Linear(3, 1)]
 LOSS = mp.MeanSquaredError()
@@ -177,3 +178,16 @@ def test_validation_data_are_a_pair(validation):
     with pytest.raises(ValueError, match=r"(?s)validation=.* must be a pair \(X, Y\)"):
         mp.fit(net, X, Y, mp.SGD(0.1), 1, 2, validation=validation, report=None)
     assert same(state(net), before)
+
+
+def test_a_training_that_could_make_no_step_moves_nothing():
+    """The order's own updates would already be made when the step is refused."""
+    order = with_updates(build("1f1b", 2, 2))
+    pipe = mp.Pipeline(LAYERS, LOSS, 2, 2, order, optimizer=mp.Adam(0.1))
+    before = state(pipe)
+    for model in (pipe, MODELS["without a flush"]()):
+        with pytest.raises(RuntimeError, match="a step would be a second update; use train"):
+            mp.fit(model, X, Y, mp.SGD(0.1), 1, 4, report=None)
+    assert same(state(pipe), before) and pipe.n_steps == 0
+    with pytest.raises(ValueError, match="pass an object, such as SGD"):
+        mp.fit(mp.Sequential(LAYERS, LOSS), X, Y, mp.SGD, 1, 4, report=None)

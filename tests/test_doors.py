@@ -271,6 +271,14 @@ NO_TRACEBACK = {
     "an array of nothing for an order": (lambda: mp.Schedule(np.array([[None]]), 1, 1), "None is no"),
     "a class for predictions": (lambda: mp.MeanSquaredError().forward(np.float32, Y), "A holds <class"),
     "too many samples": (lambda: mp.MeanSquaredError().forward(Y, Y, 10**400), "must be at most 1,000,"),
+    "an array for dropout": (lambda: mp.TransformerBlock(2, 1, dropout=np.ones(2)), "dropout=array("),
+    "arrays for names": (
+        lambda: mp.what_fits(LAYERS, mp.MeanSquaredError(), (2,), 4, 10**9, schedules=np.ones((2, 2))),
+        "must be a list of names",
+    ),
+    "an array for buckets": (
+        lambda: mp.DataParallel(LAYERS, mp.MeanSquaredError(), 2, buckets=np.ones(2)), "buckets=array("
+    ),
     "lists that differ": (lambda: mp.accuracy([[1.0, 0.0]], [[1, 0]]), "accuracy compares two arrays"),
 }
 

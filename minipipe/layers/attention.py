@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from ..checks import whole_number
+from ..checks import real_number, whole_number
 from ..functions import constant
 from .activations import GELU
 from .blocks import Block, Chain, Residual
@@ -160,7 +160,7 @@ class TransformerBlock(Chain):
     def __init__(self, d, n_heads, n_hidden=None, causal=False, dropout=0):
         d = whole_number("d", d, 1)
         units = 4 * d if n_hidden is None else n_hidden
-        drop = (lambda: [Dropout(dropout)]) if dropout else list
+        drop = (lambda: [Dropout(dropout)]) if real_number("dropout", dropout, least=0, below=1) else list
         super().__init__(
             Residual(LayerNorm(d), MultiHeadAttention(d, n_heads, causal), *drop()),
             Residual(LayerNorm(d), Linear(d, units, he), GELU(), Linear(units, d, xavier), *drop()),

@@ -1,6 +1,6 @@
 """Transformers that continue a text."""
 
-from ..checks import MOST_LAYERS, truth, whole_number
+from ..checks import MOST_LAYERS, real_number, truth, whole_number
 from ..layers import Dropout, Embedding, LayerNorm, Linear, PositionalEmbedding, TransformerBlock, xavier
 
 
@@ -42,7 +42,7 @@ def transformer(n_tokens, d, n_heads, n_layers, n_places=None, n_hidden=None, ti
     layers = [Embedding(n_tokens, d, tie)]
     if n_places is not None:
         layers.append(PositionalEmbedding(d, n_places))
-    if dropout:
+    if real_number("dropout", dropout, least=0, below=1):
         layers.append(Dropout(dropout))
     layers += [TransformerBlock(d, n_heads, n_hidden, causal=True, dropout=dropout) for _ in range(n_layers)]
     return [*layers, LayerNorm(d), Linear(d, n_tokens, xavier, tie=tie)]

@@ -76,5 +76,6 @@ def _counts(layers, buckets, dtype):
     """How many layers there are in each stage, if each stage is a bucket."""
     itemsize = np.dtype(dtype).itemsize
     sizes = [itemsize * n for n in parameters_of_layers(layers)]
-    caps = CAPS if buckets == "ddp" else [real_number("buckets", buckets, above=0)] * 2
+    is_ddp = isinstance(buckets, str) and buckets == "ddp"
+    caps = CAPS if is_ddp else [real_number("buckets", buckets, above=0)] * 2
     return [len(places) for places in reversed(in_buckets(sizes, caps))]

@@ -25,17 +25,20 @@ class InStages(Network):
     rank 0 prints or draws. `ValueError` says where arguments or mini-batches differ.
     """
 
+    def check_step(self, optimizer):
+        """Raise an error unless `optimizer` can make an update of this network."""
+        checked_optimizer(optimizer)
+        if self._optimizers is not None:
+            raise RuntimeError(
+                f"the order of {self.schedule.name!r} updates the stages itself: "
+                "a step would be a second update; use train([(X, Y), ...])"
+            )
+
     def step(self, optimizer):
         """One update of all parameters by `optimizer`, with the current gradients.
 
         What it keeps for the parameters lies with their stages.
         """
-        checked_optimizer(optimizer)
-        if self._optimizers is not None:
-            raise RuntimeError(
-                f"the order of {self.schedule.name!r} updates the stages itself: "
-                "a step would be a second update"
-            )
         super().step(optimizer)
         self.keep_optimizer_state(optimizer)
 
