@@ -380,3 +380,13 @@ def test_a_device_counts_in_numbers_of_its_own():
     trace = Cluster([program(Fraction(1, 2)), program(0.5)]).run()
     assert [span.end for span in trace.spans_of(0)] == [Fraction(1, 2), 1, Fraction(3, 2)]
     assert all(type(span.end) is Fraction for span in trace.spans_of(0))
+
+
+def test_after_a_run_the_clock_stands_at_its_end():
+    def program():
+        yield Compute("work", ticks=3)
+        yield Compute("more", ticks=4)
+
+    cluster = Cluster([program()])
+    cluster.tick()
+    assert cluster.now == 1 and cluster.run().makespan == cluster.now == 7

@@ -276,6 +276,9 @@ NO_TRACEBACK = {
         lambda: mp.what_fits(LAYERS, mp.MeanSquaredError(), (2,), 4, 10**9, schedules=np.ones((2, 2))),
         "must be a list of names",
     ),
+    "a number for the dtype of buckets": (
+        lambda: mp.DataParallel(LAYERS, mp.MeanSquaredError(), 2, buckets=9, dtype=2.5), "dtype=2.5 is not"
+    ),
     "an array for buckets": (
         lambda: mp.DataParallel(LAYERS, mp.MeanSquaredError(), 2, buckets=np.ones(2)), "buckets=array("
     ),

@@ -1,6 +1,7 @@
 """Every cost against its definition, central differences, and its promises about 1/m."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -152,3 +153,11 @@ def test_one_hot_and_accuracy_refuse_what_they_cannot_mean():
         mp.one_hot(2, 3)
     with pytest.raises(ValueError, match="at least 2 rows"):
         mp.accuracy(np.zeros((1, 3)), np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize(("a", "y"), [(0, 1), (1, 0), (0, Fraction(1, 2))])
+def test_an_exact_probability_of_0_is_refused_where_the_label_says_otherwise(a, y):
+    A, Y = (mp.exact.rational([[number]]) for number in (a, y))
+    with pytest.raises(ValueError, match="the cost is infinite, 1 of 1 probabilities are 0 or 1 where"):
+        mp.BinaryCrossEntropy().forward(A, Y)
+    assert mp.BinaryCrossEntropy().forward(A, A) == 0

@@ -93,6 +93,17 @@ def test_an_overflow_is_refused_by_name_and_moves_nothing(make, name):
     assert same(state(model), before) and model.n_steps == n_steps
 
 
+@pytest.mark.parametrize("make", [on_one_device, in_a_pipeline])
+@pytest.mark.parametrize(("name", "words"), [("the cost", "the cost is"), ("a gradient", "the gradient")])
+def test_a_cost_or_gradient_that_overflows_is_refused_before_any_step(make, name, words):
+    layers, X, _ = OVERFLOWS[name]
+    model = make(layers)
+    with pytest.raises(FloatingPointError, match=words):
+        model.forward_backward(X, ZEROS)
+    with pytest.raises(RuntimeError):
+        model.step(mp.SGD(0.1))
+
+
 @pytest.mark.parametrize("make", MAKERS)
 def test_predictions_refuse_an_overflow(make):
     with pytest.raises(FloatingPointError, match=r"layer 1, Linear.*: its output"):

@@ -378,3 +378,9 @@ def test_mistakes_are_answered_with_the_remedy(call, words):
     with pytest.raises(ValueError) as error:
         call()
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize("stage", [-1, 1])
+def test_a_stage_that_does_not_exist_is_unknown(stage):
+    faults = mp.Schedule([[Action("F", stage, 0), Action("B", 0, 0)]], 1, 1).faults()
+    assert faults[0] == f"device 0: {stage}F0 is unknown: stages are 0..0"

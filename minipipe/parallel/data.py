@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..checks import real_number, whole_number
+from ..checks import floats, real_number, whole_number
 from ..cluster import Link
 from ..collectives import OWNERS
 from ..description import parameters_of_layers
@@ -74,7 +74,7 @@ class DataParallel(Pipeline):
 
 def _counts(layers, buckets, dtype):
     """How many layers there are in each stage, if each stage is a bucket."""
-    itemsize = np.dtype(dtype).itemsize
+    itemsize = floats(dtype).itemsize
     sizes = [itemsize * n for n in parameters_of_layers(layers)]
     is_ddp = isinstance(buckets, str) and buckets == "ddp"
     caps = CAPS if is_ddp else [real_number("buckets", buckets, above=0)] * 2
