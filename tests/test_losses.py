@@ -161,3 +161,9 @@ def test_an_exact_probability_of_0_is_refused_where_the_label_says_otherwise(a, 
     with pytest.raises(ValueError, match="the cost is infinite, 1 of 1 probabilities are 0 or 1 where"):
         mp.BinaryCrossEntropy().forward(A, Y)
     assert mp.BinaryCrossEntropy().forward(A, A) == 0
+
+
+@pytest.mark.parametrize(("a", "y"), [(1.5, 1), (1 + 2**-52, 1), (-0.5, 0), (-(2.0**-60), 0)])
+def test_what_is_no_probability_is_refused_also_where_the_label_says_the_same(a, y):
+    with pytest.raises(ValueError, match=r"the predictions lie outside 0\.\.1"):
+        mp.BinaryCrossEntropy().forward(np.array([[a]]), np.array([[float(y)]]))
