@@ -23,7 +23,7 @@ def state(pipe):
     """All that a run can change: parameters, running statistics, the optimizers' memory, n_steps."""
     arrays = [getattr(layer, name) for layer in pipe.layers for name in layer.arrays]
     kept = [stage.optimizer_state() for stage in pipe.stages]
-    own = [optimizer._memory for optimizer in pipe._optimizers or []]
+    own = [optimizer.memory for optimizer in pipe._optimizers or []]
     return leaves(copy.deepcopy([arrays, kept, [list(memory.values()) for memory in own], pipe.n_steps]))
 
 
@@ -186,7 +186,7 @@ def test_two_pipelines_of_one_list_of_layers_share_nothing(name):
     assert first.J == alone.J != second.J and equal(state(first), state(alone))
     ids, others = ({id(array) for array in leaves(parameters(pipe))} for pipe in (first, second))
     assert not ids & others
-    assert optimizer._memory == {}
+    assert optimizer.memory == {}
 
 
 def test_the_costs_of_a_training_are_their_callers():
