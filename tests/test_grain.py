@@ -178,17 +178,19 @@ def test_micro_batches_are_cut_at_multiples_of_the_grain_as_equal_as_can_be():
     assert sent == [12, 8, 6]      # 7 grains: 3, 2 and 2 of them, the last one of 2 samples
 
 
-def test_a_layer_sees_one_grain_at_a_time(monkeypatch):
+def test_a_layer_sees_one_grain_at_a_time_in_one_piece(monkeypatch):
+    """Numbers that lie differently may be rounded differently."""
     seen, forward = [], mp.Linear.forward
 
     def watched(self, A_prev):
-        seen.append((self.first_sample, A_prev.shape[-1]))
+        seen.append((self.n_prev, self.first_sample, A_prev.shape[-1], A_prev.flags.c_contiguous))
         return forward(self, A_prev)
 
     monkeypatch.setattr(mp.Linear, "forward", watched)
-    pipe = mp.Pipeline([mp.Linear(1, 1)], mp.MeanSquaredError(), 1, 2, grain=4)
-    pipe.forward_backward(np.ones((1, 10)), np.ones((1, 10)))
-    assert seen == [(0, 4), (4, 4), (8, 2)]
+    pipe = mp.Pipeline([mp.Linear(2, 3), mp.Linear(3, 1)], mp.MeanSquaredError(), 2, 2, "naive", grain=4)
+    pipe.forward_backward(np.ones((2, 10)), np.ones((1, 10)))
+    of_one = [(2, 0, 4), (2, 4, 4), (3, 0, 4), (3, 4, 4), (2, 8, 2), (3, 8, 2)]
+    assert seen == [(*one, True) for one in of_one]
 
 
 @pytest.mark.parametrize("recompute", RECOMPUTE)

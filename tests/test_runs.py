@@ -23,7 +23,7 @@ def state(pipe):
     """All that a run can change: parameters, running statistics, the optimizers' memory, n_steps."""
     arrays = [getattr(layer, name) for layer in pipe.layers for name in layer.arrays]
     kept = [stage.optimizer_state() for stage in pipe.stages]
-    own = [optimizer.memory for optimizer in pipe._optimizers or []]
+    own = [optimizer.memory for of_shard in pipe._optimizers or [] for optimizer in of_shard]
     return leaves(copy.deepcopy([arrays, kept, [list(memory.values()) for memory in own], pipe.n_steps]))
 
 
