@@ -48,6 +48,20 @@ def test_the_main_job_trains_proves_and_draws(capsys, tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("split, devices", [
+    (["--devices", "1", "--replicas", "4"], "4 devices: 4 replicas x 1 shards x 1"),
+    (["--devices", "1", "--shards", "2"], "2 devices: 1 replicas x 2 shards x 1"),
+    (["--devices", "2", "--replicas", "2", "--shards", "2"], "8 devices: 2 replicas x 2 shards x 2"),
+])
+def test_the_main_job_splits_the_data_the_layers_and_the_network(capsys, tmp_path, split, devices):
+    """All come to the same test accuracy in this epoch, and prove their gradients."""
+    status, out, _ = run(capsys, *split, "--epochs", "1", "--output", str(tmp_path / "run.png"))
+    assert status == 0 and devices in out
+    assert out.split("test accuracy ")[1].split(" %")[0] == "79.44"
+    assert "equal (==); only exp and log are rounded" in out
+    assert ("schedules and of one device are equal" in out) == ("--shards" not in split)
+
+
 def test_a_wrong_gradient_makes_the_main_job_say_so_and_fail(capsys, tmp_path, monkeypatch):
     from bugs import BUGS
 

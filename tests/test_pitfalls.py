@@ -267,6 +267,48 @@ def check_balancing_by_shifted_costs():
     assert max(loads(costs, [5, 1])) == 51
 
 
+def check_hook_gets_the_parameter():
+    """Copies with different samples have the full batch's gradient, and their weights stay."""
+    net = mp.DataParallel(exact_layers(), mp.SoftmaxCrossEntropy(), 2)
+    assert equals_full_batch(net, *exact_mini_batch(5))
+
+
+def check_bias_added_by_every_shard():
+    layers = exact_layers()
+    for layer in layers[::2]:
+        layer.b = layer.b + 1
+    assert equals_full_batch(mp.TensorParallel(layers, mp.MeanSquaredError(), 2), *exact_mini_batch(3))
+    assert equals_full_batch(mp.TensorParallel(layers, mp.MeanSquaredError(), 3), *exact_mini_batch(3))
+
+
+def check_input_gradient_not_reduced():
+    """It shows in the layers below the second pair; the first layer's dA_prev is nobody's."""
+    layers = exact_layers() + exact_layers()[2:]
+    assert equals_full_batch(mp.TensorParallel(layers, mp.MeanSquaredError(), 2), *exact_mini_batch(3))
+
+
+def sequence_parallel(dropout=0.0):
+    layers = [mp.Embedding(5, 4), mp.TransformerBlock(4, 2, 4, dropout=dropout), mp.Linear(4, 5)]
+    layers = mp.Sequential(layers, None).layers
+    layers = [layer.copy(lambda p: rational(np.round(8 * p) / 8)) for layer in layers]
+    tokens = np.array([[0, 4], [1, 2], [4, 3], [2, 0]])
+    net = mp.TensorParallel(layers, mp.SoftmaxCrossEntropy(), 2, sequence=True)
+    return net, tokens, mp.one_hot(tokens[::-1], 5).astype(int)
+
+
+def check_norm_gradients_not_summed():
+    assert equals_full_batch(*sequence_parallel())
+
+
+def check_one_mask_for_all_positions():
+    assert equals_full_batch(*sequence_parallel(dropout=0.25))
+
+
+def check_vocabulary_edge():
+    """The last token of all occurs, and the shares do not divide the tokens."""
+    assert equals_full_batch(*sequence_parallel())
+
+
 CHECKS = {
     name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")
 }

@@ -67,15 +67,16 @@ def parameters(net):
 SIZES = {"mlp": (2, 3, 4), "cnn": (2, 3), "transformer": (2,), "logits": (2, 3, 4)}
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.data())
 def test_in_rational_arithmetic_all_splits_at_once_give_the_full_batchs_gradient(data):
     """D copies of K stages on groups of T devices, ragged, with every schedule and recomputation mode."""
     name = data.draw(st.sampled_from(list(SIZES)))
-    T, D = data.draw(st.sampled_from(SIZES[name])), data.draw(st.integers(1, 3))
-    K, M = data.draw(st.integers(1, 3)), D * data.draw(st.integers(1, 3))
+    most = 2 if name == "transformer" else 3  # its rational numbers are long
+    T, D = data.draw(st.sampled_from(SIZES[name])), data.draw(st.integers(1, most))
+    K, M = data.draw(st.integers(1, 3)), D * data.draw(st.integers(1, most))
     schedules = names_for_stages(K, M // D)
-    layers, loss, X, Y = exact(name, data.draw(st.integers(M, M + 2)))
+    layers, loss, X, Y = exact(name, data.draw(st.integers(M, M + 1)))
     net = mp.Hybrid(
         layers, loss, D, T, K, M, data.draw(st.sampled_from(schedules)),
         data.draw(st.sampled_from(["tp-dp-pp", "pp-tp-dp", "dp-pp-tp"])),

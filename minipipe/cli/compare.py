@@ -48,7 +48,7 @@ def print_table(traces):
     bubbles = "idle/total", "idle/ideal", "idle in span", "worst span"
     print(line.format("schedule", "makespan", *bubbles, "peak", "messages"))
     for name, trace in traces.items():
-        bubbles = (f"{100 * trace.bubble(of):.2f} %" for of in BUBBLES)
+        bubbles = (f"{float(100 * trace.bubble(of)):.2f} %" for of in BUBBLES)
         peak = max(peak_microbatches(trace))
         print(line.format(name, ticks(trace.makespan), *bubbles, str(peak), len(trace.messages)))
     print(f"\nFour bubbles: {', '.join(BUBBLES.values())}.")

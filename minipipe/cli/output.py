@@ -21,7 +21,7 @@ def print_trace(trace):
     """The timeline in characters, and what can be counted in it."""
     print(f"{text(trace)}\n\nmakespan                                {duration(trace.makespan, trace.unit)}")
     for of, words in BUBBLES.items():
-        print(f"{f'bubble, {words}':40}{100 * trace.bubble(of):.2f} %")
+        print(f"{f'bubble, {words}':40}{float(100 * trace.bubble(of)):.2f} %")
     print(f"peak micro-batches per device           {' '.join(map(str, peak_microbatches(trace)))}")
 
 

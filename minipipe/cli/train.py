@@ -6,7 +6,7 @@ from ..functions import accuracy
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
-from ..pipeline import Pipeline
+from ..parallel import Hybrid
 from ..planning import temporaries
 from ..planning.foresight import patterns_of
 from ..schedules import BUILDERS, LATE_W, STAGES_PER_DEVICE, names_for_stages
@@ -25,6 +25,15 @@ def add_options(parser):
         default=SCHEDULE,
         metavar="NAME",
         help=f"one of {', '.join([*BUILDERS, *LATE_W])} (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--replicas", type=int, default=1, metavar="D",
+        help="copies of the network, which share the micro-batches, on D times as many devices "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--shards", type=int, default=1, metavar="T",
+        help="devices that share the work inside each layer, in the place of each one (default: %(default)s)",
     )
     add_recompute(parser, "keep only each stage's input, and run its forward again")
     parser.add_argument("--epochs", type=int, default=30, help="passes over the data (default: %(default)s)")
@@ -48,13 +57,19 @@ def run(options):
         )
     (X, Y), (X_test, Y_test) = digits()
     n_stages = devices * STAGES_PER_DEVICE.get(options.schedule, 1)
-    pipe = Pipeline(
-        mlp(SIZES), SoftmaxCrossEntropy(), n_stages, microbatches, options.schedule, options.recompute,
-        options.seed,
-    )
+
+    def network(layers, schedule=options.schedule):
+        return Hybrid(
+            layers, SoftmaxCrossEntropy(), options.replicas, options.shards, n_stages, microbatches, schedule,
+            recompute=options.recompute, seed=options.seed,
+        )
+
+    pipe = network(mlp(SIZES))
+    n_devices = options.replicas * options.shards * devices
     print(
         f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, SIZES))} units,\n"
-        f"{devices} devices, {microbatches} micro-batches, schedule {pipe.schedule.name}\n"
+        f"{_devices(options, devices, n_devices)}, {microbatches} micro-batches, "
+        f"schedule {pipe.schedule.name}\n"
     )
     fit(
         pipe, X, Y, SGD(options.learning_rate), options.epochs, options.batch_size, (X_test, Y_test),
@@ -62,12 +77,13 @@ def run(options):
     )
     score = 100 * accuracy(pipe.predict(X_test), Y_test)
     print(f"\ntest accuracy {score:.2f} % of {X_test.shape[1]} digits\n")
-    proved = _prove(pipe, X, Y, max(options.batch_size, microbatches))
+    proved = _prove(pipe, X, Y, max(options.batch_size, microbatches), network, options)
     print(f"\nThe run that was just compared with the full batch, J = {pipe.J:.4f}:\n")
     print_trace(pipe.trace)
     peaks = (f"{n_bytes:,}" for n_bytes in pipe.trace.peak_bytes())
     print("peak bytes per device, sums as a tree".ljust(39), *peaks)
-    print("and up to, inside a layer's action".ljust(39), f"{_inside(pipe, options.batch_size):,}")
+    if options.shards == 1:
+        print("and up to, inside a layer's action".ljust(39), f"{_inside(pipe, options.batch_size):,}")
     verdict = "gradients verified" if proved else "gradients WRONG"
     save(pipe.trace, path, f"{pipe.schedule.name}: {microbatches} micro-batches of digits, {verdict}")
     return 0 if proved else 1
@@ -82,23 +98,38 @@ def _inside(pipe, batch_size):
     return max(max(of_stage.values()) for of_stage in of_stages)
 
 
-def _prove(pipe, X, Y, m):
-    """The trained network's gradients, from the pipeline and from one full-width batch, in three senses."""
+def _devices(options, devices, n_devices):
+    """How many there are, and how they share the work."""
+    if n_devices == devices:
+        return f"{devices} devices"
+    return f"{n_devices} devices: {options.replicas} replicas x {options.shards} shards x {devices}"
+
+
+def _prove(pipe, X, Y, m, network, options):
+    """The trained network's gradients, from the pipeline and from one full-width batch, in three senses.
+
+    network: a function of layers and the name of a schedule; it makes a network like the trained one.
+
+    Products over several shards add in another order than one device does, so there the bits are others.
+    """
     K, M = pipe.n_stages, pipe.n_microbatches
     print("Do the micro-batches' gradients add up to the full batch's? J and every parameter compared:")
     ragged = M + 3 if M > 3 else 2 * M - 1
     kind = "ragged micro-batches" if ragged % M else "micro-batches"
     print(f"  rational numbers, m = {ragged} in {M} {kind}:", end=" ", flush=True)
-    exact_pipe = Pipeline([layer.copy(rational) for layer in pipe.layers], pipe.loss, K, M, pipe.schedule)
+    exact_pipe = network([layer.copy(rational) for layer in pipe.layers])
     exact = equals_full_batch(exact_pipe, rational(X[:, :ragged]), rational(Y[:, :ragged]))
     print("equal (==); only exp and log are rounded, once each" if exact else "DIFFERENT")
     X, Y = X[:, :m], Y[:, :m]
-    names = names_for_stages(K, M)
-    bits = all(same_bits(Pipeline(pipe.layers, pipe.loss, K, M, name), X, Y) for name in names)
-    share = share_of_bound(pipe, X, Y)
+    bits, share = True, share_of_bound(pipe, X, Y)
+    if options.shards == 1:
+        names = names_for_stages(K, M // options.replicas)
+        bits = all(same_bits(network(pipe.layers, name), X, Y) for name in names)
+        print(
+            f"  float64, m = {m}: the bits of {len(names)} schedules and of one device are "
+            f"{'equal (==)' if bits else 'DIFFERENT'}"
+        )
     print(
-        f"  float64, m = {m}: the bits of {len(names)} schedules and of one device are "
-        f"{'equal (==)' if bits else 'DIFFERENT'}\n"
         f"  float64, m = {m}, against one full-width batch: "
         f"the largest difference is {100 * share:.2g} % of the rounding bound"
     )

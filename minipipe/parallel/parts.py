@@ -98,10 +98,12 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
 
     With z_max the largest logit of a column and s = sum_c e^(z_c - z_max) over all classes,
 
-        J = 1/m sum over the columns of (log s - sum_c y_c (z_c - z_max)),    dZ = (e^(z - z_max) / s - Y) / m
+        J  = 1/m sum over the columns of (S log s - sum_c y_c (z_c - z_max))
+        dZ = (S e^(z - z_max) / s - Y) / m
 
-    So three numbers a column are exchanged, z_max and the two sums, and not the logits; then each device has
-    the dZ of its own classes. Source: Megatron-LM, its cross-entropy over a split vocabulary.
+    with S, the sums of Y's columns. So three numbers a column are exchanged, z_max and the two sums, and not
+    the logits; then each device has the dZ of its own classes. Source: Megatron-LM, its cross-entropy over a
+    split vocabulary.
     """
 
     exchanges = True, False
@@ -114,10 +116,11 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
         if Y.shape != (self.n_classes, *Z.shape[1:]):
             raise ValueError(self._shape_message((self.n_classes, *Z.shape[1:]), Y.shape))
         run = even_slices(self.n_classes, self.group.size)[self.group.rank]
-        return self._cost(Z, Y[run].astype(Z.dtype, copy=False), Z.shape[-1] if m is None else m)
+        Y = Y.astype(Z.dtype, copy=False)
+        return self._cost(Z, Y[run], Y.sum(axis=0), Z.shape[-1] if m is None else m)
 
-    def _cost(self, Z, Y, m):
-        """A program that returns J."""
+    def _cost(self, Z, Y, S, m):
+        """A program that returns J. Y, of this device's classes."""
         m = m * int(np.prod(Z.shape[1:-1]))
         largest = yield from largest_of(self.group, Z.max(axis=0))
         shifted = Z - largest
@@ -126,8 +129,14 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
             exponentials.sum(axis=0, keepdims=True), (Y * shifted).sum(axis=0, keepdims=True)
         ])
         total, of_labels = yield from all_reduce(self.group, sums)
-        self.cache = exponentials / total, Y, m
-        return (np.log(total) - of_labels).sum() / m
+        exponentials /= total
+        self.cache = exponentials * S, Y, m
+        return (S * np.log(total) - of_labels).sum() / m
+
+    def derivative(self, P, Y, m):
+        dZ = P - Y
+        dZ /= m
+        return dZ
 
     def __repr__(self):
         return "SoftmaxCrossEntropy()"
