@@ -614,10 +614,11 @@ def test_unknown_commands_and_options_have_status_2(capsys):
 @pytest.mark.parametrize("command", [[], *([command] for command in COMMANDS)])
 def test_help_shows_examples_that_the_parser_takes(capsys, command):
     status, out, _ = run(capsys, *command, "--help")
-    lines = [line for line in out.splitlines() if line.startswith("  python3 -m minipipe")]
+    lines = [line.partition("python3 -m minipipe") for line in out.splitlines()]
+    lines = [words for before, found, words in lines if found and before.startswith("  ")]
     assert status == 0 and "example" in out and lines
-    for line in lines:
-        command_line().parse_args(shlex.split(line.split("      ")[0])[3:])
+    for words in lines:
+        command_line().parse_args(shlex.split(words.split("      ")[0]))
 
 
 def test_two_schedules_at_once_are_refused(capsys):

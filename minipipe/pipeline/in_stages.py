@@ -44,7 +44,8 @@ class InStages(Network):
 
     def predict(self, X):
         """The output of the last layer for X (n[0], m), as one full-width batch, as for a `Network`."""
-        self.collect()
+        if self._machine.engine == MPI:
+            self.collect()
         return super().predict(X)
 
     def keep_optimizer_state(self, optimizer):
