@@ -70,6 +70,12 @@ def test_copies_and_streams_have_the_bits_of_the_cluster(n_ranks):
 
 
 @on_ranks
+@pytest.mark.parametrize("n_ranks, n_runs", [(2, 6), pytest.param(4, 12, marks=pytest.mark.slow)])
+def test_layers_in_parts_have_the_bits_of_the_cluster(n_ranks, n_runs):
+    assert int(succeed(n_ranks, "shards").split()[0]) == n_runs
+
+
+@on_ranks
 @pytest.mark.parametrize("name, n_ranks", [("schedules", 2), ("copies", 4)])
 @pytest.mark.slow
 def test_nothing_relies_on_messages_that_mpi_stores(name, n_ranks):
@@ -138,6 +144,8 @@ def test_a_rank_that_waits_for_ever_is_told_what_for(name, words):
     ("deadlocked", 2, "1B0"),
     ("other_data", 3, "ranks 0 and 2 differ in the mini-batches: run one program with the same arguments"),
     ("in_rational_numbers", 2, "numbers of object have no fixed size, so processes cannot send them"),
+    ("twice", 2, "device 0 sends news to device 1 twice: name each message once"),
+    ("split_with_updates", 2, "layers in several parts are updated by step(optimizer): leave optimizer out"),
     ("in_ticks", 2, "mpi know seconds, not ticks"),
     ("too_few", 3, "4 devices need a process each, but 3 processes have been started: begin the command with "
      "mpiexec -n 4"),
@@ -211,13 +219,13 @@ def test_without_mpi_the_command_says_what_to_install():
 
 
 def test_a_value_arrives_as_it_was():
-    value = {"a": [np.arange(6).reshape(2, 3)[:, ::-1], np.float32(0.1), 1e300, float("inf")], (0, 1): None,
+    value = {"a": [np.arange(6).reshape(3, 2)[::-1].T, np.float32(0.1), 1e300, float("inf")], (0, 1): None,
              3: Moments(2, np.ones(1), np.zeros(0)), "b": (True, False, -5, "text")}
     packed = pack(value, note=["label", 7])
     again, note = unpack(packed.copy())
     assert note == ["label", 7] and list(again) == list(value)
     array, small, large, infinite = again["a"]
-    assert np.array_equal(array, [[2, 1, 0], [5, 4, 3]])
+    assert np.array_equal(array, [[4, 2, 0], [5, 3, 1]])
     assert array.flags.c_contiguous and array.flags.writeable
     assert small == np.float32(0.1) and type(small) is np.float32 and (large, infinite) == (1e300, np.inf)
     assert type(again[3]) is Moments and again[3].M2.shape == (0,) and again["b"] == value["b"]

@@ -144,7 +144,8 @@ class Hybrid(Pipeline):
     def _summed_gradients(self):
         if self._T == 1:
             return super()._summed_gradients()
-        gradients = [[pair for stage in stages for pair in stage.gradients()] for stages in self._run.shards]
+        gradients = [[pair for stage in stages for pair in self._gradients_of(stage)]
+                     for stages in self._run.shards]
         return joined_gradients(self.layers, self._parts, gradients)
 
     def _commit(self):

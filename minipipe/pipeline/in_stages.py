@@ -22,7 +22,8 @@ class InStages(Network):
     With `engine="mpi"`, all ranks make the same network, and the same calls in the same order. Each works
     with the stages of its own device, and `step` updates these; J is known to all. `gradients`, `trace`,
     `predict` and `minipipe.save` bring together what the ranks have, so all must call them, even where only
-    rank 0 prints or draws. `ValueError` says where arguments or mini-batches differ.
+    rank 0 prints or draws. `ValueError` says where arguments or mini-batches differ. Of layers in several
+    parts, each rank works with its part, but has the whole, and gets the others' gradients after each run.
     """
 
     def check_step(self, optimizer):
@@ -77,7 +78,7 @@ class InStages(Network):
     def collect(self, optimizer=None):
         """As for a `Network`: the parameters of other ranks, and what is remembered for them, come here."""
         parts = self.optimizers(optimizer)
-        if self._machine.engine != MPI:
+        if self._has_all():
             return parts
         everything = [(copy.copy(part), layers) for part, layers in parts]
         for part, _ in everything:
@@ -105,11 +106,11 @@ class InStages(Network):
 
     def own_gradients(self):
         """As for a `Network`; of the layers of other ranks, a pair of None for each."""
-        return self.gradients if self._machine.engine != MPI or self._gradients is None else self._gradients
+        return self.gradients if self._has_all() or self._gradients is None else self._gradients
 
     def _collected_gradients(self):
         """The gradients of all layers, from the ranks that have them."""
-        if self._machine.engine != MPI:
+        if self._has_all():
             return self._gradients
         if self._from_all_ranks is None:
             words = "collecting the gradients"
@@ -121,11 +122,28 @@ class InStages(Network):
         return self._from_all_ranks
 
     def _gradients_of(self, stage):
-        return stage.gradients() if stage in self._stages_here() else [(None, None)] * len(stage.layers)
+        """Its gradients; for the stage of another rank a pair of None for each layer."""
+        return self._sums_of(stage)[0]
+
+    def _sums_of(self, stage):
+        """(its gradients, its statistics); where layers are in several parts, from the rank that has it."""
+        if self._machine.engine == MPI and self._is_split():
+            return self._run.sums_of_all_ranks()[stage]
+        if self._machine.engine == MPI and stage not in self._stages_here():
+            return [(None, None)] * len(stage.layers), None
+        return stage.gradients(), stage.totals.statistics()
+
+    def _is_split(self):
+        """Whether a layer may be in several parts, on several devices."""
+        return len(self._ranks(self.schedule)) > 1
+
+    def _has_all(self):
+        """Whether this process has all parameters. Of layers in several parts, all ranks have the whole."""
+        return self._machine.engine != MPI or self._is_split()
 
     def _stages_here(self):
-        """Those that this process works with: all, or on one rank of several those of its device."""
-        if self._machine.engine != MPI:
+        """Those that this process updates: all, or on one rank of several those of its device."""
+        if self._has_all():
             return self.stages
         return [stage for stage, ranks in zip(self.stages, zip(*self._owners())) if world().rank in ranks]
 
@@ -135,12 +153,12 @@ class InStages(Network):
         return [[ranks[device] for device in placement] for placement in self.schedule.placements]
 
     def _check_alike(self, counts):
-        """`ValueError` unless all ranks have made the same network, and none of its layers is split."""
+        """`ValueError` unless all ranks have made the same network."""
         if self._machine.engine != MPI:
             return
-        if len(self._ranks(self.schedule)) > 1:
+        if self._is_split() and self._optimizers is not None:
             raise ValueError(
-                "layers in several parts need engine='cluster' or 'threads': on MPI ranks, n_shards must be 1"
+                "on MPI ranks, layers in several parts are updated by step(optimizer): leave optimizer out"
             )
         parts = every_layer(self.layers)
         arrays = [getattr(part, name) for part in parts for name in (*part.arrays, *part.drawn)]

@@ -258,7 +258,7 @@ class Pipeline(InStages):
         self._run.or_restore(self._check_finite)
         if self._optimizers is None:
             self._gradients = self._summed_gradients()
-            self._counted = [(stage.parts, stage.totals.statistics()) for stage in self._stages_here()]
+            self._counted = [(stage.parts, self._sums_of(stage)[1]) for stage in self._stages_here()]
         else:
             for own, stages in zip(self._optimizers, self._run.shards):  # those of other ranks stay
                 own[:] = [stage.optimizer or before for stage, before in zip(stages, own)]

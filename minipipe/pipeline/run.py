@@ -60,6 +60,7 @@ class Run:
             actions = [action for of_device in order.devices for action in of_device]
             self.cluster = Mpi(programs, shares=shares, labels=actions)
             self._last, self._root = shards[0][-1], wires[0].placements[0][-1]
+            self._wires, self._sums = wires, None
             return
         holdings = None if memory is not None else self._holdings(len(programs))
         self.cluster = cluster_of(
@@ -176,9 +177,19 @@ class Run:
             stage.backward_weight(j)  # with a W*, too: along the tree of the grains
         return None, {}
 
+    def sums_of_all_ranks(self):
+        """{stage: (its gradients, its statistics)} of all shards: a call that all ranks make."""
+        if self._sums is None:
+            self._sums = {}
+            for stages, wires in zip(self.shards, self._wires, strict=True):
+                for stage, owner in zip(stages, wires.placements[0], strict=True):
+                    mine = (stage.gradients(), stage.totals.statistics()) if owner == world().rank else None
+                    self._sums[stage] = world().broadcast(mine, owner, "bringing the gradients together")
+        return self._sums
+
     def _share_costs(self):
         """All ranks get the costs of the mini-batches from one that has the last stage."""
-        has_it, costs = (self._last.index, world().rank) in self.stages, None
+        has_it, costs = self._last in self.stages.values(), None
         if world().rank == self._root:
             costs = self._last.costs or [self._last.cost()]
         costs = world().broadcast(costs, self._root, "the cost")
