@@ -180,6 +180,15 @@ def test_the_command_trains_on_ranks_and_compares(tmp_path):
 
 
 @on_ranks
+def test_the_command_trains_layers_in_parts(tmp_path):
+    sizes = ["--size", "16", "--epochs", "1", "--shards", "2", "--micro-batches", "4"]
+    process = start(4, "-m", "minipipe", "mpi", *sizes, "--output", tmp_path / "measured.png")
+    out, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert "4 processes, 4 micro-batches" in out and "equal (==)" in out and out.count("device 3") == 1
+
+
+@on_ranks
 def test_the_command_trains_copies(tmp_path):
     sizes = ["--size", "16", "--epochs", "1", "--replicas", "2", "--micro-batches", "4"]
     command = ["-m", "minipipe", "mpi", *sizes, "--schedule", "gpipe", "--output", tmp_path / "both.png"]
@@ -194,6 +203,7 @@ def test_the_command_trains_copies(tmp_path):
     (["--epochs", "x"], "argument --epochs: invalid int value: 'x'"),
     (["--schedule", "nope"], "unknown schedule 'nope'"),
     (["--replicas", "2"], "--replicas 2 cannot share 3 devices evenly: use a divisor of 3"),
+    (["--shards", "2"], "--shards 2 cannot share 3 devices evenly: use a divisor of 3"),
     (["--batch-size", "4"], "exceeds --batch-size 4"),
 ])
 def test_a_wrong_argument_is_said_once(arguments, words):

@@ -15,6 +15,7 @@ from random_programs import settings_of_runs
 
 import minipipe as mp
 from minipipe import plots
+from minipipe.cli.main import main
 from minipipe.cluster import ANY, Compute, DeadlockError, Link, Receive, Send, Trace, describe_path
 from minipipe.cluster.record import Record
 from minipipe.engines import Threads
@@ -184,6 +185,24 @@ def test_a_measured_trace_is_drawn_written_and_explained(tmp_path):
     assert json.loads((tmp_path / "trace.json").read_text())
     assert "device 3" in trace.to_text() and "waits" in str(trace.explain())
     assert 0 < trace.makespan < 60 and 0 < trace.bubble("total") < 1
+
+
+@pytest.mark.parametrize("options, words", [
+    ([], "simulated with measured costs and free links"),
+    (["--replicas", "2", "--schedule", "gpipe"], "schedule gpipe in 2 copies"),
+    (["--shards", "2"], "4 threads, 4 micro-batches, schedule 1f1b"),
+])
+def test_the_command_trains_on_threads_and_shows_the_run(options, words, tmp_path, capsys):
+    sizes = ["--devices", "4", "--micro-batches", "4", "--size", "16", "--epochs", "1"]
+    assert main(["threads", *sizes, *options, "--output", str(tmp_path / "both.png")]) == 0
+    out = capsys.readouterr().out
+    assert words in out and "float32, m = 256: equal (==)" in out and "seconds, a device computes" in out
+    assert (tmp_path / "both.png").stat().st_size > 10_000
+
+
+def test_devices_that_cannot_be_shared_are_refused(capsys):
+    assert main(["threads", "--devices", "4", "--replicas", "2", "--shards", "3"]) == 2
+    assert "--shards 3 cannot share 2 devices evenly: use a divisor of 2" in capsys.readouterr().err
 
 
 def test_a_measured_run_says_seconds_everywhere(tmp_path):

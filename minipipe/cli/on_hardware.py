@@ -1,5 +1,6 @@
 """What the commands `threads` and `mpi` share: train on real hardware, and show the measured run."""
 
+from functools import partial
 from statistics import median
 
 import numpy as np
@@ -10,6 +11,7 @@ from ..functions import accuracy, even_slices, leaves
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
+from ..parallel import Hybrid
 from ..pipeline import Pipeline
 from ..planning import measure, simulate
 from ..plots import compare, text
@@ -33,6 +35,10 @@ def add_options(parser):
     parser.add_argument(
         "--replicas", type=int, default=1, metavar="D",
         help="copies of the network, which share the devices and each mini-batch (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--shards", type=int, default=1, metavar="T",
+        help="devices that share the work inside each layer (default: %(default)s)",
     )
     parser.add_argument(
         "--size", type=int, default=1024, metavar="N",
@@ -66,13 +72,14 @@ def train(options, engine, n_devices, kind, speaks=True):
     say = (lambda line: print(line, flush=True)) if speaks else (lambda line: None)
     path = checked_picture(options.output)
     schedule = schedule_of(options, n_devices)
+    new = partial(_network, options, schedule)
     (X, Y), (X_test, Y_test) = (
         tuple(np.asarray(array, np.float32) for array in part) for part in digits()
     )
     sizes = (64, *[options.size] * max(3, schedule.n_stages - 1), 10)
     layers, loss, M = mlp(sizes), SoftmaxCrossEntropy(), schedule.n_microbatches
     setting = dict(seed=options.seed, dtype=np.float32)
-    pipe = Pipeline(layers, loss, schedule.n_stages, M, schedule, engine=engine, **setting)
+    pipe = new(layers, loss, engine=engine, **setting)
     say(
         f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, sizes))} units, float32,\n"
         f"{n_devices} {kind}, {M} micro-batches, schedule {schedule.name}\n"
@@ -91,32 +98,47 @@ def train(options, engine, n_devices, kind, speaks=True):
     gradients, parameters = pipe.gradients, pipe.layers
     if not speaks:
         return 0
-    counted = Pipeline(parameters, loss, schedule.n_stages, M, schedule, **setting)
+    counted = new(parameters, loss, **setting)
     same = counted.forward_backward(X, Y) == J and _same(counted.gradients, gradients)
     say(
         f"J and every gradient of the {kind}, beside those of the simulated cluster:\n"
         f"  float32, m = {X.shape[1]}: {'equal (==)' if same else 'DIFFERENT'}\n"
     )
+    if options.shards > 1:  # `measure` times whole layers
+        _show({f"measured on {kind}": _median(traces)}, path)
+        return 0 if same else 1
     part = even_slices(X.shape[1], M)[0]
     costs = measure(layers, loss, schedule.n_stages, X[:, part], Y[:, part], dtype=np.float32).costs
-    _show(simulate(schedule, costs), _median(traces), kind, path)
+    runs = simulate(schedule, costs), _median(traces)
+    _show(dict(zip(["simulated with measured costs and free links", f"measured on {kind}"], runs)), path)
     return 0 if same else 1
 
 
 def schedule_of(options, n_devices):
     """The schedule of all copies; `ValueError` where they cannot share the devices."""
+    for name, n in (("replicas", options.replicas), ("shards", options.shards)):
+        if n < 1 or n_devices % n:
+            raise ValueError(
+                f"--{name} {n} cannot share {n_devices} devices evenly: use a divisor of {n_devices}"
+            )
+        n_devices //= n
     n_copies = options.replicas
-    if n_copies < 1 or n_devices % n_copies:
-        raise ValueError(
-            f"--replicas {n_copies} cannot share {n_devices} devices evenly: use a divisor of {n_devices}"
-        )
-    schedule = build(options.schedule, n_devices // n_copies, options.micro_batches)
+    schedule = build(options.schedule, n_devices, options.micro_batches)
     if schedule.n_microbatches * n_copies > options.batch_size:
         raise ValueError(
             f"{n_copies} x --micro-batches {options.micro_batches} exceeds --batch-size "
             f"{options.batch_size}: use fewer micro-batches, or a larger batch"
         )
     return in_copies(schedule, n_copies) if n_copies > 1 else schedule
+
+
+def _network(options, schedule, layers, loss, **setting):
+    """The network by which the options share the devices. schedule: that of all copies."""
+    n_stages, M = schedule.n_stages, schedule.n_microbatches
+    if options.shards == 1:
+        return Pipeline(layers, loss, n_stages, M, schedule, **setting)
+    name = options.schedule
+    return Hybrid(layers, loss, options.replicas, options.shards, n_stages, M, name, **setting)
 
 
 def _same(ours, theirs):
@@ -127,13 +149,15 @@ def _median(traces):
     return sorted(traces, key=lambda trace: trace.makespan)[len(traces) // 2]
 
 
-def _show(simulated, measured, kind, path):
-    names = "simulated with measured costs and free links", f"measured on {kind}"
-    for name, trace in zip(names, (simulated, measured)):
+def _show(traces, path):
+    """Each of {name: trace} as text, what they take, and one picture of them."""
+    for name, trace in traces.items():
         print(f"{name}:\n\n{text(trace)}\n")
-    for name, trace in zip(names, (simulated, measured)):
+    for name, trace in traces.items():
         busy = median(sum(s.end - s.start for s in trace.spans_of(d) if s.label.kind != "overhead")
                       for d in range(trace.n_devices))
         print(f"{name:46}{duration(trace.makespan, trace.unit)}, a device computes for {busy:.6g}")
-    print(f"{'measured / simulated':46}{measured.makespan / simulated.makespan:.3f}")
-    write(compare(dict(zip(names, (simulated, measured)))), path)
+    first, *others = traces.values()
+    for other in others:
+        print(f"{'measured / simulated':46}{other.makespan / first.makespan:.3f}")
+    write(compare(traces), path)

@@ -15,7 +15,8 @@ from .packing import pack, unpack
 from .patience import patience
 
 STATUS = 2             # of a job that has ended by a mistake
-GRACE, LAST = 0.5, 10  # seconds in which a lower rank may speak first; after which a job ends in any case
+# seconds: in which a lower rank may speak first; that words need; after which a job ends in any case
+GRACE, SPOKEN, LAST = 0.5, 0.3, 10
 FAILED = 1             # the tag of an empty message from a rank that ends the job
 SPIN, NAP = 0.002, 5e-5  # seconds of asking without a rest, and of each rest after that
 
@@ -115,6 +116,7 @@ class World:
             time.sleep(NAP)
         if is_lowest:
             print(words, file=sys.stderr, flush=True)
+            time.sleep(SPOKEN)  # until mpiexec has passed it on
         else:
             time.sleep(LAST)  # whoever has spoken ends this process, too
         self.MPI.COMM_WORLD.Abort(status)
