@@ -178,6 +178,10 @@ NO_TRACEBACK = {
     "an unknown dtype of a table": (lambda: mp.describe(LAYERS, (2,), "foo"), "dtype='foo' is not known"),
     "an unknown dtype of labels": (lambda: mp.one_hot([0], 2, "foo"), "dtype='foo' is not known"),
     "an array for recompute": (lambda: pipeline(recompute=[]), "recompute=[] must be one of"),
+    "an array with numbers for recompute": (
+        lambda: pipeline(recompute=np.ones(2)), "recompute=array([1., 1.]) must be one of"
+    ),
+    "a class as partition": (lambda: pipeline(partition=np.float32), "is a class: pass a name, a function"),
     "a rate in words": (lambda: mp.SGD("a"), "learning_rate='a' must be a number, above 0"),
     "no rate": (lambda: mp.SGD(None), "learning_rate=None must be a number, above 0"),
     "an infinite rate": (lambda: mp.SGD(math.inf), "learning_rate=inf must be finite"),

@@ -1,6 +1,6 @@
 """Where to cut a network into stages."""
 
-from ..checks import whole_number, whole_numbers
+from ..checks import shown, whole_number, whole_numbers
 from .costs_of_layers import NEED_DATA, costs_of_layers
 from .solvers import equal_counts, min_max
 
@@ -34,6 +34,9 @@ def counts_of(choice, layers, n_stages, sample, loss):
     n_stages: K.
     sample, loss: what "time" needs, see `costs_of_layers`.
     """
+    if isinstance(choice, type):
+        words = "pass a name, a function or the counts themselves"
+        raise ValueError(f"partition={shown(choice)} is a class: {words}")
     if choice is None:
         return equal_counts(len(layers), n_stages)
     if not isinstance(choice, str) and not callable(choice):

@@ -3,13 +3,22 @@
 from functools import partial
 from itertools import zip_longest
 
+from ..checks import one_of
+from ..layers.recomputing import SELECTIVE
 from ..optimizers import checked_optimizer
-from ..schedules import ASYNCHRONOUS, Schedule, build_for_stages, pipedream_2bw, with_recompute
+from ..schedules import ASYNCHRONOUS, RECOMPUTE, Schedule, build_for_stages, pipedream_2bw, with_recompute
 from ..schedules.counting import check_versions, updates
 from .every_sqrt import EVERY_SQRT
 
 
-def checked_order(schedule, n_stages, n_microbatches, recompute):
+def mode_of(recompute):
+    """The name of a mode of recomputation, for all that `Pipeline` takes."""
+    if isinstance(recompute, bool):
+        return "always" if recompute else "never"
+    return one_of("recompute", recompute, [*RECOMPUTE, EVERY_SQRT, SELECTIVE])
+
+
+def checked_order(schedule, n_stages, n_microbatches, mode):
     """(order, stream) of a pipeline; `ValueError` for what does not fit it.
 
     For an order of one mini-batch, that is its `Schedule`, and None. For one without a flush, it is the
@@ -20,10 +29,9 @@ def checked_order(schedule, n_stages, n_microbatches, recompute):
         function whose order has updates goes on without a flush; so do the names in `ASYNCHRONOUS`.
     n_stages: its stages.
     n_microbatches: the parts of a mini-batch.
-    recompute: as for `Pipeline`.
+    mode: of recomputation, by its name.
     """
     make = _builder(schedule, n_microbatches)
-    mode = {True: "always", False: "never"}[recompute] if isinstance(recompute, bool) else recompute
     order = _made(make, n_stages, n_microbatches)
     has_a_flush = not order.asynchronous and (order is schedule or "U" not in order.kinds)
     if has_a_flush:

@@ -20,7 +20,7 @@ from .every_sqrt import EVERY_SQRT, every_sqrt
 from .holdings import kind_of_run
 from .in_stages import InStages
 from .machine import CLUSTER, Machine
-from .orders import check_optimizer, checked_order
+from .orders import check_optimizer, checked_order, mode_of
 from .run import Run
 from .stage import Stage
 from .wires import Wires, skips_across_stages
@@ -95,6 +95,7 @@ class Pipeline(InStages):
     ):
         n_stages = whole_number("n_stages", n_stages)
         n_microbatches = whole_number("n_microbatches", n_microbatches)
+        recompute = mode_of(recompute)
         if recompute == SELECTIVE:
             layers, recompute = recomputing(layers), "never"
         super().__init__(layers, loss, seed, dtype, grain)
