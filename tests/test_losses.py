@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import minipipe as mp
+from minipipe.exact import rational
 
 P = [[0.2, 0.7, 0.4, 0.9], [0.8, 0.3, 0.6, 0.5]]
 LOSSES = {
@@ -167,3 +168,11 @@ def test_an_exact_probability_of_0_is_refused_where_the_label_says_otherwise(a, 
 def test_what_is_no_probability_is_refused_also_where_the_label_says_the_same(a, y):
     with pytest.raises(ValueError, match=r"the predictions lie outside 0\.\.1"):
         mp.BinaryCrossEntropy().forward(np.array([[a]]), np.array([[float(y)]]))
+
+
+def test_binary_cross_entropy_of_soft_labels_is_the_sum_term_by_term():
+    """Labels between 0 and 1 weigh both logarithms; `==` in rationals, where log is rounded once each."""
+    A = rational([[Fraction(1, 4), Fraction(2, 3), Fraction(1, 2)]])
+    Y = rational([[Fraction(1, 3), Fraction(3, 4), 0]])
+    terms = [y * np.log(a) + (1 - y) * np.log(1 - a) for a, y in zip(A.ravel(), Y.ravel(), strict=True)]
+    assert mp.BinaryCrossEntropy().forward(A, Y) == -sum(terms) / 3
