@@ -204,7 +204,7 @@ def test_all_reduces_in_another_order_on_another_device_are_a_deadlock():
     assert crossed("1A0 0A0").faults() == []
     assert crossed().faults() == [
         "deadlock: device 0 cannot end 0A0 before 0A1 on device 1, behind 1A1, and device 1 cannot end 1A1 "
-        "before 1A0 on device 0, behind 0A0: start the all-reduces in the same order of stages on all devices"
+        "before 1A0 on device 0, behind 0A0: start the exchanges in the same order of stages on all devices"
     ]
 
 
@@ -353,7 +353,8 @@ def test_whoever_names_the_kinds_names_all():
         with pytest.raises(ScheduleError) as error:
             make()
         assert all(kind in str(error.value) for kind in RULES)
-    assert CLOSING == {"A", "U"} and str(Schedule.from_text("0f0 0b0 0a0 0u0")) == "device 0: 0F0 0B0 0A0 0U0"
+    assert CLOSING == set("ASUG")
+    assert str(Schedule.from_text("0f0 0b0 0a0 0u0")) == "device 0: 0F0 0B0 0A0 0U0"
     assert {kind: Action(kind, 0, 0).alive for kind in [*RULES, "X"]} == {
-        "F": 1, "B": -1, "I": 0, "W": -1, "W*": -1, "R": 0, "A": 0, "U": 0, "X": 0,
+        "F": 1, "B": -1, "I": 0, "W": -1, "W*": -1, "R": 0, "A": 0, "S": 0, "U": 0, "G": 0, "X": 0,
     }

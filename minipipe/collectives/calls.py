@@ -67,6 +67,14 @@ def all_reduce_sum(group, total, algorithm=OWNERS):
     return (yield from all_reduce(group, terms[0] if terms else None, algorithm))
 
 
+def reduce_scatter_sum(group, total):
+    """This rank's chunk of the total of a sum whose terms are spread over the ranks: a list of vectors.
+
+    total: as for `all_reduce_sum`, the first half of which this is, with "owners": the bits are the same.
+    """
+    return (yield from summing.own_chunk(group, total, group.begin("owners reduce-scatter")))
+
+
 def broadcast(group, value, root=0, algorithm="binomial", n_segments=None):
     """The value of the rank `root`, on all ranks.
 

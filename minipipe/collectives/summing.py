@@ -121,13 +121,21 @@ def at_owners(group, total):
     Chunk c of what everybody has goes to rank c, which puts it together in the order of the ranks, and sends
     the sum to everybody.
     """
-    label, size = group.begin("owners all-reduce"), group.size
-    cuts = {node: cut(flattened(term), size) for node, term in total.pending.items()}
-    chunks = [{node: of_node[c] for node, of_node in cuts.items()} for c in range(size)]
-    mine = yield from to_owners(group, chunks, type(total)(total.n), f"{label}: add")
+    label = group.begin("owners all-reduce")
+    mine = yield from own_chunk(group, total, f"{label}: add")
     of_all = yield from exchanged(group, lambda c: mine, f"{label}: gather")
     like = next(iter(total.pending.values()), None)
     return unflattened(joined(of_all, flattened(like)), like)
+
+
+def own_chunk(group, total, label):
+    """This rank's chunk of the total of a sum whose terms are spread over the ranks: a list of vectors.
+
+    total: a `TreeSum` or a `RunningSum`, what this rank has added.
+    """
+    cuts = {node: cut(flattened(term), group.size) for node, term in total.pending.items()}
+    chunks = [{node: of_node[c] for node, of_node in cuts.items()} for c in range(group.size)]
+    return (yield from to_owners(group, chunks, type(total)(total.n), label))
 
 
 def to_owners(group, chunks, total, label):

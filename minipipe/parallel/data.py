@@ -8,7 +8,7 @@ from ..collectives import OWNERS
 from ..description import parameters_of_layers
 from ..layers.layer import checked_layers
 from ..pipeline import Pipeline
-from ..schedules import Costs, data_parallel, with_all_reduce, with_updates
+from ..schedules import Costs, data_parallel, with_all_reduce, with_updates, with_zero
 from .buckets import CAPS, in_buckets
 
 
@@ -27,6 +27,11 @@ class DataParallel(Pipeline):
         the sizes that PyTorch's DistributedDataParallel begins with.
     optimizer: to have the updates in the order of the run, where each copy makes its own; `train` then takes
         the mini-batches. Left out, `step(optimizer)` makes them.
+    zero: None; or 1 or 2, and each copy updates only its own part of the parameters, 1/D of them, so that its
+        optimizer remembers only that: ZeRO, see `minipipe.schedules.with_zero`. The copies send as many
+        numbers as without, and get the same bits. With 2, and buckets, a copy also keeps only its part of
+        the gradients, once those of a bucket are there. It needs an optimizer that takes each number by
+        itself, as all here do, and "owners".
     costs: the ticks of the actions of a copy; F = 1 is the forward of the whole network.
     recompute, link, ports, memory_limit, engine, accumulate, grain: as for `Pipeline`.
 
@@ -46,15 +51,21 @@ class DataParallel(Pipeline):
     def __init__(
         self, layers, loss, n_replicas, n_microbatches=None, all_reduce=OWNERS, buckets=None, optimizer=None,
         recompute=False, seed=0, dtype=np.float64, costs=Costs(), link=Link(), ports=(), memory_limit=None,
-        engine="cluster", accumulate="tree", grain=None,
+        engine="cluster", accumulate="tree", grain=None, zero=None,
     ):
         layers, n_replicas = checked_layers(layers), whole_number("n_replicas", n_replicas, 1)
         M = n_replicas if n_microbatches is None else whole_number("n_microbatches", n_microbatches, 1)
         counts = [len(layers)] if buckets is None else _counts(layers, buckets, dtype)
         schedule = data_parallel(n_replicas, M, len(counts))
-        if buckets is not None and n_replicas > 1:
+        if zero is not None and optimizer is None:
+            raise ValueError(
+                f"zero={zero} divides what an optimizer remembers: pass optimizer=..., such as Adam()"
+            )
+        if zero is not None and n_replicas > 1:
+            schedule = with_zero(schedule, zero)
+        elif buckets is not None and n_replicas > 1:
             schedule = with_all_reduce(schedule)
-        if optimizer is not None:
+        if optimizer is not None and "U" not in schedule.kinds:
             schedule = with_updates(schedule)
         super().__init__(
             layers, loss, len(counts), M, schedule, recompute, seed, dtype, counts, costs=costs,

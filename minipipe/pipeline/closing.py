@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 from ..cluster import Compute, Receive, Send
-from ..collectives import Group, all_reduce, all_reduce_sum, exchanged
+from ..collectives import Group, all_reduce, all_reduce_sum, exchanged, reduce_scatter_sum
+from ..schedules.rules import MEETING, SUMMED, adding
 from ..ties import sum_of_tied
 from .totals import Totals
 
@@ -23,22 +24,23 @@ class Closing:
         schedule, self._device = wires.schedule, wires.ranks[device]
         self._stages, self._ties = stages, ties
         self._placements, self._last = wires.placements, schedule.n_microbatches - 1
-        self._has_A, self._has_U = "A" in schedule.kinds, "U" in schedule.kinds
-        self._sums = [action for action in schedule.devices[device] if action.kind == "A"]
+        self._has_sums, self._has_U = bool(adding(SUMMED, schedule.kinds)), "U" in schedule.kinds
+        self._started = [action for action in schedule.devices[device] if action.kind in MEETING]
+        self._sums = [action for action in self._started if action.kind in adding(SUMMED)]
         self._algorithm, self._groups = algorithm, _groups(self._placements, self._device)
-        self._over = set()  # the names of all-reduces that this device knows to be over
+        self._over = set()  # the names of sums that this device knows to be over
 
     def around(self, perform):
-        """`perform`, as `program` takes it, with what an `A` and a `U` need.
+        """`perform`, as `program` takes it, with what closes a mini-batch.
 
-        An `A` only starts its all-reduce; a `U` first waits for the sums that it applies.
+        An `A`, an `S` and a `G` only start an exchange; a `U` first waits for the sums that it applies.
         """
         def perform_any(action, inputs):
-            if action.kind == "A":
+            if action.kind in MEETING:
                 yield Send(_begin(action), None, self._device)
                 return [{}]
             if action.kind == "U":
-                if self._has_A:
+                if self._has_sums:
                     yield from self._wait_for(self._sums if self._ties else [action])
                 else:
                     yield from self._sum_in_group(action.stage, action.microbatch)
@@ -48,44 +50,64 @@ class Closing:
         return perform_any
 
     def communicate(self):
-        """The program of the communication lane: the all-reduces, in the order in which they are started."""
-        for action in self._sums:
+        """The program of the communication lane: the exchanges, in the order in which they are started."""
+        exchanges = {"A": self._all_reduce, "S": self._reduce_scatter, "G": self._gather}
+        for action in self._started:
             yield Receive(_begin(action), self._device)
-            yield from self._all_reduce(action.stage, action.microbatch)
+            yield from exchanges[action.kind](action.stage, action.microbatch)
             yield Compute(action)
-            yield Send(_end(action), None, self._device)
+            if action in self._sums:
+                yield Send(_end(action), None, self._device)
 
     def close(self):
         """A program: what the order has left to the end of the mini-batch."""
-        if not self._has_A and not self._has_U:
+        if not self._has_sums and not self._has_U:
             for stage in range(len(self._placements[0])):
                 yield from self._all_reduce(stage, self._last)
-        elif self._has_A and not self._has_U:
+        elif self._has_sums and not self._has_U:
             yield from self._wait_for(self._sums)
         yield from self._exchange_tied()
 
     def _wait_for(self, sums):
-        """Until these all-reduces are over; each is waited for once."""
+        """Until these sums are over; each is waited for once."""
         for action in sums:
             if _end(action) not in self._over:
                 self._over.add(_end(action))
                 yield Receive(_end(action), self._device)
 
     def _all_reduce(self, stage, i):
-        """All devices that have a copy of the stage get the sums of the mini-batch of micro-batch i.
-
-        Costs and statistics are small: each device gets those of all others, and adds them up itself.
-        """
+        """All devices that have a copy of the stage get the sums of the mini-batch of micro-batch i."""
         yield from self._sum_in_group(stage, i)
         group = self._groups.get(stage)
         if group is None:
             return
         totals = self._stages[stage, self._device].totals if self._stages else Totals(1)
+        yield from self._share_counted(group, totals, i)
+        gradients = yield from all_reduce_sum(group, totals.gradients(i), self._algorithm)
+        totals.replace_gradients(i, gradients)
+
+    def _reduce_scatter(self, stage, i):
+        """Each device that has a copy of the stage gets its own part of the sum of the gradients."""
+        group, own = self._groups[stage], self._stages.get((stage, self._device))
+        totals = own.totals if own else Totals(1)
+        yield from self._share_counted(group, totals, i)
+        part = yield from reduce_scatter_sum(group, totals.gradients(i))
+        if own:
+            own.keep_part(i, group, part)
+
+    def _gather(self, stage, i):
+        """Each device gets the parts of the stage's parameters that the others have updated."""
+        group, own = self._groups[stage], self._stages.get((stage, self._device))
+        part = own.part_of_parameters(group) if own else []
+        parts = yield from exchanged(group, lambda rank: part, group.begin("gather of parameters"))
+        if own:
+            own.take_parts(parts)
+
+    def _share_counted(self, group, totals, i):
+        """Costs and statistics are small: each device gets those of all others, and adds them up itself."""
         counted = yield from exchanged(group, lambda rank: totals.pending(i), group.begin("costs"))
         for pending in counted[:group.rank] + counted[group.rank + 1:]:
             totals.absorb(i, pending)
-        gradients = yield from all_reduce_sum(group, totals.gradients(i), self._algorithm)
-        totals.replace_gradients(i, gradients)
 
     def _sum_in_group(self, stage, i):
         """The devices that share the work inside the stage add up gradients of which each has a summand."""
@@ -108,8 +130,8 @@ def _begin(action):
 
 
 def _end(action):
-    """One name for the `A` of a mini-batch, which is over then, and for its `U`, which waits for that."""
-    return f"{action.stage}A{action.microbatch} is over"
+    """One name for the `A` or `S` of a mini-batch, which is over then, and its `U`, which waits for that."""
+    return f"the sum of stage {action.stage} up to micro-batch {action.microbatch} is over"
 
 
 def _groups(placements, device):

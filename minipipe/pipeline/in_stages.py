@@ -65,6 +65,11 @@ class InStages(Network):
         """As for a `Network`; the optimizers of an order with updates are those of its stages."""
         if self._optimizers is None:
             return super().optimizers(optimizer)
+        if "S" in self.schedule.kinds:
+            raise ValueError(
+                "the optimizers of copies that each update a part are in parts: "
+                "use step(optimizer) for a training that is saved"
+            )
         (of_stages,) = self._optimizers
         return list(zip(of_stages, self._layers_of_stages()))
 

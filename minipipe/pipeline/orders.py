@@ -140,6 +140,11 @@ def check_optimizer(order, stream, optimizer, ties):
             f"the order of {name!r} updates the stages: pass optimizer=..., such as SGD(learning_rate=0.1)"
         )
     checked_optimizer(optimizer)
+    if ties and "S" in order.kinds:
+        raise ValueError(
+            f"tie={next(iter(ties))!r}: the gradient of tied weights is a sum over layers, of which no "
+            f"device has all parts after an S, as the order of {name!r} has: use A"
+        )
     if ties and not (stream is None and _updates_at_the_end(order)):
         raise ValueError(
             f"tie={next(iter(ties))!r}: tied weights need a flush, which the order of {name!r} does not have "

@@ -114,6 +114,7 @@ class Pipeline(InStages):
         check_optimizer(self.schedule, self._stream, optimizer, self.ties)
         shards = [] if optimizer is None else self._shards()[0]
         self._optimizers = [[copy.deepcopy(optimizer) for _ in stages] for stages in shards] or None
+        self._of_parts = {}  # (stage, device) -> its optimizer, where each device updates a part of the stage
         self._run = self._wires = self._memory_of = None
         self._check_alike(counts)
 
@@ -249,8 +250,13 @@ class Pipeline(InStages):
         """Make a run, with its clock at 0. memory: what an equal run has held, if that is known."""
         shards, tied = self._shards()
         line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, len(shards))
-        self._run = Run(self._wires, shards, line, self._optimizers, tied, self._machine, memory)
+        self._run = Run(
+            self._wires, shards, line, self._optimizers and self._optimizer_of, tied, self._machine, memory
+        )
         self.stages = tuple(shards[0])
+
+    def _optimizer_of(self, shard, stage, device):
+        return self._of_parts.get((stage, device), self._optimizers[shard][stage])
 
     def _commit(self):
         """Once for each run that came to its end: its gradients wait for a step, or its updates count."""
@@ -263,6 +269,8 @@ class Pipeline(InStages):
         else:
             for own, stages in zip(self._optimizers, self._run.shards):  # those of other ranks stay
                 own[:] = [stage.optimizer or before for stage, before in zip(stages, own)]
+            if "S" in self.schedule.kinds:
+                self._of_parts = {place: stage.optimizer for place, stage in self._run.stages.items()}
             self.n_steps += len(self.stages[-1].costs)
             for stage in chain(*self._run.shards):
                 stage.before = None

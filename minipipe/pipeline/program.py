@@ -2,7 +2,7 @@
 
 from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, checked_ports, links_between
 from ..collectives import OWNERS
-from ..schedules.rules import CLOSING, RULES
+from ..schedules.rules import CLOSING, MEETING, RULES
 from .closing import Closing
 from .wires import MAIN
 
@@ -44,7 +44,7 @@ def programs_of(wires, perform, stages=None, ties=None, all_reduce=OWNERS):
         closing = Closing(wires, device, stages or {}, ties or {}, all_reduce)
         performed = closing.around(perform) if schedule.kinds & CLOSING else perform
         lanes = {COMPUTE: program(order, wires, performed, closing.close())}
-        if "A" in schedule.kinds:
+        if schedule.kinds & MEETING:
             lanes["communication"] = closing.communicate()
         programs.append(lanes)
     return programs

@@ -24,8 +24,8 @@ class Run:
     wires: the `Wires` of the `Schedule`; a list of them, one for each shard of the network.
     shards: for each shard its stages, which copy 0 works with; other copies get twins of them.
     line: the `MicroBatches`.
-    optimizers: for each shard one for each stage, of which that gets a copy, if the order updates them; or
-        None.
+    optimizer_of: if the order updates the stages: optimizer_of(number of a shard, stage, device) is the
+        optimizer of which the stage there gets a copy; else None.
     ties: for each shard {name: the `Tied` layers}.
     machine: the `Machine`.
     memory: what an equal run has held, so that this one need not count; None: count.
@@ -34,7 +34,7 @@ class Run:
     which run the same order and talk to each other inside their actions.
     """
 
-    def __init__(self, wires, shards, line, optimizers, ties, machine, memory=None):
+    def __init__(self, wires, shards, line, optimizer_of, ties, machine, memory=None):
         order = wires[0].schedule
         self._line, self._recomputed, self.shards = line, order.recomputed, shards
         self._is_shared = machine.engine == MPI  # by several processes, of which this is one
@@ -45,7 +45,7 @@ class Run:
                 placed = _on_device(world().rank, of_shard, shard.placements)
             else:
                 placed = _on_devices(of_shard, shard.placements)
-            self._begin(placed, None if optimizers is None else optimizers[number], order, machine.accumulate)
+            self._begin(placed, optimizer_of and partial(optimizer_of, number), shard, machine.accumulate)
             self.stages |= placed
             perform = partial(self._perform, shard)
             programs |= zip(shard.ranks, programs_of(shard, perform, self.stages, tied, machine.all_reduce))
@@ -108,15 +108,19 @@ class Run:
                 f"the mini-batch has stopped with an error ({self.cluster.failure!r}): start it again"
             )
 
-    def _begin(self, stages, optimizers, order, accumulate):
-        line = self._line
-        for (index, _), stage in stages.items():
-            if optimizers is None:
+    def _begin(self, stages, optimizer_of, wires, accumulate):
+        line, order = self._line, wires.schedule
+        for (index, device), stage in stages.items():
+            if optimizer_of is None:
                 stage.begin(line.n_grains, accumulate)
             else:
                 versions = order.versions[index] if order.versions else [0] * order.n_microbatches
-                wanted = [version for version, grains in zip(versions, line.grains) for _ in grains]
-                stage.begin(line.n_grains, accumulate, wanted, copy.deepcopy(optimizers[index]))
+                wanted = {
+                    j: version
+                    for i, (version, grains) in enumerate(zip(versions, line.grains, strict=True))
+                    for j in grains if wires.device(index, i) == device
+                }
+                stage.begin(line.n_grains, accumulate, wanted, copy.deepcopy(optimizer_of(index, device)))
 
     def _perform(self, wires, action, inputs):
         """For `program`: an action is one Compute, or several with exchanges between layers in between.

@@ -6,15 +6,11 @@ from ..functions import leaves
 from ..layers import every_layer
 from ..layers.exchange import Exchange, exchanges_of
 from ..layers.through import (
-    backward_input_program,
-    forward_program,
-    handed_on,
-    prepare_forward,
-    put_aside,
-    weight_gradients,
+    backward_input_program, forward_program, handed_on, prepare_forward, put_aside, weight_gradients,
 )
 from ..network import commit, take_statistics
 from .late_weights import late_gradients
+from .own_part import parameters_in_parts, put_together, update_part
 from .totals import Totals
 from .versions import Versions
 
@@ -40,8 +36,7 @@ class Stage:
     `forward`, `recompute`, `backward` and `backward_input` are programs: they yield an `Exchange` wherever a
     layer talks to other devices, and return what is said here; with other layers, they return at once.
 
-    Skip connections that come from other stages enter beside A_prev (or dA), and those that go on to
-    others are left beside A (or dA_prev), as {name: array}.
+    Skip connections enter beside A_prev (or dA) and are left beside A (or dA_prev), as {name: array}.
 
     Where the order updates weights, `versions[v]` are the parameters after v updates of this run, a list with
     one array for each (layer, name) in `parameters`; each action works with those of its micro-batch. For a
@@ -54,8 +49,7 @@ class Stage:
         self.parameters = [(layer, name) for layer in self.parts for name in layer.arrays]
         self._with_caches = self.layers if loss is None else (*self.layers, loss)
         self.is_ours = all_ours(self.parts if loss is None else [*self.parts, loss])
-        self.optimizer, self._state = None, []
-        self.before, self._is_twin = None, False
+        self.optimizer, self._state, self.before, self._is_twin = None, [], None, False
         self.n_exchanges = exchanges_of(self._with_caches)
         self.partial = [index for index, layer in enumerate(self.layers) if layer.partial]
         self.group = None  # of the devices that share its work, for their sums at the end of a mini-batch
@@ -66,7 +60,7 @@ class Stage:
 
         n_microbatches: the parts of each mini-batch.
         accumulate: how gradients are summed over them, as for `Pipeline`.
-        wanted: for each micro-batch the version of the weights that it uses, if they change in the run.
+        wanted: {micro-batch of this stage: the version of the weights that it uses}, if they change.
         optimizer: what makes these versions.
         """
         self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
@@ -133,7 +127,7 @@ class Stage:
         return dA_prev, skips
 
     def backward_weight(self, i):
-        """The second half: the weight gradients of micro-batch i, into the sum over micro-batches."""
+        """The second half: the weight gradients of micro-batch i, into their sum."""
         self._use_version_of(i)
         for index, half in enumerate(self.halves.pop(i)):
             self._add_gradient(i, index, half)
@@ -158,12 +152,28 @@ class Stage:
         The optimizer makes new arrays, the next version, so that the one before stays for those who need it.
         """
         self._use(self.versions[self.versions.newest])
-        self.optimizer.update(self.layers, self.gradients(i))
+        if self.totals.part is not None:
+            update_part(self.optimizer, self.layers, self.totals.part, *self._place)
+        else:
+            self.optimizer.update(self.layers, self.gradients(i))
         self.commit(i)
         if self.loss is not None:
             self.costs.append(self.cost(i))
         self.totals.forget(i)
         self.versions.add(self.weights())
+
+    def keep_part(self, i, group, part):
+        """Of the gradients of all copies, keep the part of this rank of the group of their devices."""
+        self._place = group.rank, group.size
+        self.totals.keep_part(i, part)
+
+    def part_of_parameters(self, group):
+        """The part of the parameters that this rank has updated."""
+        return parameters_in_parts(self.layers, group.size)[group.rank]
+
+    def take_parts(self, parts):
+        """The parameters become those of all ranks' parts."""
+        put_together(self.layers, parts)
 
     def restore(self):
         """Parameters, running statistics and optimizer become those before the run, and no cache is left."""
@@ -199,14 +209,12 @@ class Stage:
 
     def optimizer_state(self):
         """What an optimizer keeps for these layers."""
-        return self._state if self.optimizer is None else self.optimizer.memory_of(range(len(self.layers)))
+        return self._state if self.optimizer is None else list(self.optimizer.memory.values())
 
     def kept_for_restore(self):
         """The arrays of before the run that it keeps in case it fails."""
-        if self.before is None:
-            return []
-        weights, optimizer = self.before
-        return [weights, [] if optimizer is None else optimizer.memory_of(range(len(self.layers)))]
+        weights, optimizer = self.before or ([], None)
+        return [weights, optimizer and list(optimizer.memory.values())]
 
     def keep_optimizer_state(self, arrays):
         """`arrays` are what an optimizer of the whole network keeps for these layers."""

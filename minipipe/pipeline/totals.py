@@ -22,6 +22,7 @@ class Totals:
         self._new_sum = partial(SUMS[accumulate], n)
         self._gradients = {}  # index of a layer in the stage -> the sums of its (dW, db)
         self._costs, self._statistics = SumForEach(n), SumForEach(n)
+        self.part = None    # after a reduce-scatter: vectors, this device's part of the sum of the gradients
         self.of_tied = {}   # index of a tied layer in the stage -> the sum of the dW of all that share its W
         self.n_changes = 0  # since it was made: for those who count what is held
 
@@ -58,6 +59,7 @@ class Totals:
     def forget(self, i):
         """The sums of the mini-batch of micro-batch i are used up."""
         self.of_tied.clear()
+        self.part = None
         for sums in (*self._gradients.values(), self._costs, self._statistics):
             sums.forget(i)
         self.n_changes += 1
@@ -79,6 +81,13 @@ class Totals:
         """Take over {index of a layer: (dW, db)}, the sum of all devices that have the stage."""
         for index, gradient in (gradients or {}).items():
             self._of_layer(index).of(i).complete(gradient)
+        self.n_changes += 1
+
+    def keep_part(self, i, part):
+        """Keep only `part` of the gradients, vectors: of the sum over all devices that have the stage."""
+        for sums in self._gradients.values():
+            sums.forget(i)
+        self.part = part
         self.n_changes += 1
 
     def partial_gradients(self, i, indices):
@@ -104,7 +113,7 @@ class Totals:
     def held(self):
         """All arrays that are kept, as nested lists."""
         gradients = [sums.pending for sums in self._gradients.values()]
-        return [gradients, self._statistics.pending, self.of_tied]
+        return [gradients, self._statistics.pending, self.of_tied, self.part]
 
     def n_held(self):
         """How many partial sums are kept: (of the gradients of a layer, of statistics)."""

@@ -6,10 +6,11 @@ from collections import Counter
 class Versions(dict):
     """{version: weights} of a stage: the `newest`, and each older one until no backward needs it any more.
 
-    wanted: for each micro-batch the version that it uses; version v is what v updates have made of `first`.
+    wanted: {micro-batch: the version that it uses}, of those that the stage works on; version v is what v
+        updates have made of `first`.
     first: the weights before the first update.
 
-    >>> versions = Versions(wanted=[0, 0, 1], first="W0")
+    >>> versions = Versions(wanted={0: 0, 1: 0, 2: 1}, first="W0")
     >>> versions.add("W1"), versions.used_by(0), list(versions.older)
     (None, None, ['W0'])
     >>> versions.used_by(1), list(versions.older)
@@ -19,7 +20,7 @@ class Versions(dict):
     def __init__(self, wanted, first):
         super().__init__({0: first})
         self.wanted, self.newest = wanted, 0
-        self._uses = Counter(wanted)  # version -> backwards to come that need it
+        self._uses = Counter(wanted.values())  # version -> backwards to come that need it
 
     @property
     def older(self):

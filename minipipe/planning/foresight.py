@@ -1,117 +1,14 @@
 """The bytes that the devices will hold in a run, foreseen from those of one micro-batch."""
 
 from collections import Counter
-from itertools import accumulate
 
 from ..cluster import Bytes, Compute, Counted
 from ..pipeline.closing import Tied
-from ..pipeline.holdings import KEPT
-from ..pipeline.totals import Totals
-from ..pipeline.versions import Versions
 from ..pipeline.wires import MAIN, Wires
 from ..schedules.counting import check_versions, updates
-from ..schedules.rules import CLOSING, FORWARD, RULES, UPDATED, WEIGHT, works_on
+from ..schedules.rules import CLOSING, RULES, works_on
 from .one_microbatch import Footprint
-
-ALWAYS = ("parameters", "optimizer state")  # what a stage holds from its beginning to its end
-OF_UPDATES = ("weight versions", "for a restore")  # what it holds beside, where the order updates it
-
-
-class StandIn:
-    """What stands for a stage where there are only bytes: it holds and sends what the stage would.
-
-    footprints: the `Footprint` of the stage for each micro-batch.
-    patterns: for each micro-batch, the kinds of its actions in order.
-    n: the micro-batches of one update.
-    wanted: for each micro-batch the version of the weights that it uses, if there are updates.
-    is_twin: whether it stands for a stage of another copy of the network, which needs no restore.
-    """
-
-    partial = ()  # the layers of which other devices of a group have a summand of the gradients
-
-    def __init__(self, footprints, patterns, n, wanted=None, is_twin=False):
-        first = footprints[0]
-        ends = list(accumulate(of_one.n_grains for of_one in footprints))
-        self.totals = Totals(ends[n - 1], first.accumulate)
-        self._grains = [range(end - of_one.n_grains, end) for end, of_one in zip(ends, footprints)]
-        self._footprints, self._patterns = footprints, patterns
-        self._versions = None if wanted is None else Versions(wanted, None)
-        self._gradients = Bytes(first.gradients, first.itemsize)
-        self._statistics = Bytes(first.statistics)
-        self._restores = wanted is not None and not is_twin
-        self._held = Counted.fromkeys((*ALWAYS, *OF_UPDATES, "gradients", *KEPT, "work"), 0)
-        self._held.update(zip(ALWAYS, (first.parameters, first.optimizer_state), strict=True))
-        self._held["for a restore"] = self._restores * first.optimizer_state
-        self._kept = {}  # micro-batch -> {kind: bytes}
-        self._n_changes = 0
-
-    def take(self, kind, i):
-        """An action is about to begin: the stage has its arguments."""
-        self._held["work"] += self._action(kind, i)[0]
-
-    def act(self, kind, i):
-        """An action makes results of its arguments, and changes what the stage keeps."""
-        if kind == "W*":
-            self._act_late(i)
-            return
-        before, after, kept = self._action(kind, i)
-        self._held["work"] += after - before
-        for name, n_bytes in self._kept.get(i, {}).items():
-            self._held[name] -= n_bytes
-        for name, n_bytes in kept.items():
-            self._held[name] += n_bytes
-        self._kept[i] = kept
-        adds = RULES[kind].adds
-        for j in self._grains[i]:
-            if adds & FORWARD and self._statistics.nbytes:
-                self.totals.add_statistics(j, self._statistics)
-            if adds & WEIGHT:
-                self.totals.add(j, 0, self._gradients)  # those of all its layers
-        if self._versions is not None:
-            self._change_versions(adds, i)
-
-    def _act_late(self, last):
-        """One product makes the sum of all gradients, and what it has read of each micro-batch is gone."""
-        self.totals.replace_gradients(0, {0: self._gradients})
-        for i in range(last + 1):
-            for name, n_bytes in self._kept.pop(i, {}).items():
-                self._held[name] -= n_bytes
-            if self._versions is not None:
-                self._change_versions(WEIGHT, i)
-
-    def let_go(self):
-        """An action is over: its arguments and results are sent, or dropped."""
-        self._held["work"] = 0
-
-    def dW(self, layer):
-        """In the place of the gradient of a tied layer; layer: its place in the network."""
-        tied = self._footprints[0].tied
-        return Bytes(next(n_bytes for (_, place), n_bytes in tied.items() if place == layer))
-
-    def holdings(self):
-        """{kind: bytes}, which change when the next action begins."""
-        if self._n_changes != self.totals.n_changes:
-            n_gradients, n_statistics = self.totals.n_held()
-            sums = n_gradients * self._gradients.nbytes + n_statistics * self._statistics.nbytes
-            self._held["gradients"] = sums + sum(dW.nbytes for dW in self.totals.of_tied.values())
-            self._n_changes = self.totals.n_changes
-        return self._held
-
-    def _action(self, kind, i):
-        """(before, after, kept); an update works in place, and a micro-batch keeps nothing any more."""
-        return self._footprints[i].actions[self._patterns[i]].get(kind, (0, 0, {}))
-
-    def _change_versions(self, adds, i):
-        if adds & UPDATED:
-            self._versions.add(None)
-            self.totals.forget(self._grains[i][-1])
-        elif adds & WEIGHT:
-            self._versions.used_by(i)
-        of_one = self._held["parameters"]
-        self._held["weight versions"] = len(self._versions.older) * of_one
-        if self._restores:  # the first version is among the others as long as these need it
-            first = 0 if 0 in self._versions else of_one
-            self._held["for a restore"] = self._held["optimizer state"] + first
+from .stand_in import StandIn
 
 
 class Foresight:
@@ -128,7 +25,7 @@ class Foresight:
         footprints = _for_each_microbatch(schedule, footprints)
         self.wires = Wires(schedule, _skips(footprints[0]))
         self.ties = _ties(footprints[0])
-        self.stages = _stand_ins(schedule, footprints)  # (stage, device) -> StandIn
+        self.stages = _stand_ins(self.wires, footprints)  # (stage, device) -> StandIn
         sizes = {id(stages): stages for stages in footprints}  # most micro-batches are of one size
         sent = {name: [_sent(of_stage) for of_stage in stages] for name, stages in sizes.items()}
         self._sent = [sent[id(stages)] for stages in footprints]
@@ -190,20 +87,25 @@ def _ties(footprints):
     return ties
 
 
-def _stand_ins(schedule, footprints):
+def _stand_ins(wires, footprints):
     """{(stage, device): StandIn}, one for all copies that have a stage on the same device."""
+    schedule = wires.schedule
     patterns, n = _known_patterns(schedule, footprints), _microbatches_per_update(schedule)
     microbatches = range(schedule.n_microbatches)
     found = {}
     for stage in range(schedule.n_stages):
-        wanted = None
-        if "U" in schedule.kinds:
-            wanted = schedule.versions[stage] if schedule.versions else [0] * schedule.n_microbatches
+        versions = schedule.versions[stage] if schedule.versions else [0] * schedule.n_microbatches
         of_stage = [footprints[i][stage] for i in microbatches]
         order = [patterns[stage, i] for i in microbatches]
+        holders = list(dict.fromkeys(placement[stage] for placement in schedule.placements))
         for copy, placement in enumerate(schedule.placements):
-            if (stage, placement[stage]) not in found:
-                found[stage, placement[stage]] = StandIn(of_stage, order, n, wanted, is_twin=copy > 0)
+            device = placement[stage]
+            place = (holders.index(device), len(holders)) if "S" in schedule.kinds else None
+            wanted = None
+            if "U" in schedule.kinds:
+                wanted = {i: versions[i] for i in microbatches if wires.device(stage, i) == device}
+            if (stage, device) not in found:
+                found[stage, device] = StandIn(of_stage, order, n, wanted, is_twin=copy > 0, place=place)
     return found
 
 

@@ -7,7 +7,7 @@ from .colours import parts_of, shade, styles_of
 from .places import places_of
 from .rows import HEIGHT, rows_of
 
-UNNUMBERED = ("A", "U", "W*")  # they take in many micro-batches at once
+UNNUMBERED = ("A", "S", "U", "G", "W*")  # they take in many micro-batches at once
 MARK_HEIGHT = 0.94       # of the line that stands for work that takes no time, where a box has HEIGHT
 
 

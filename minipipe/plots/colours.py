@@ -9,6 +9,8 @@ STYLES = {
     "W*": {"label": "weight gradients of all", "facecolor": "#009E73", "dark": "#005A41"},
     "R": {"label": "recompute", "facecolor": "#F0E442", "dark": "#77743C"},
     "A": {"label": "all-reduce", "facecolor": "#CC79A7", "dark": "#8E3F6B"},
+    "S": {"label": "reduce-scatter", "facecolor": "#CC79A7", "dark": "#8E3F6B"},
+    "G": {"label": "gather of parameters", "facecolor": "#999999", "dark": "#4D4D4D"},
     "U": {
         "label": "update",
         "facecolor": "#202020",

@@ -3,7 +3,9 @@
 from .actions import Action, Overlap, ScheduleWarning
 from .asynchronous import pipedream, pipedream_2bw
 from .bidirectional import chimera, dualpipe, dualpipe_v
-from .changes import RECOMPUTE, in_copies, with_all_reduce, with_recompute, with_updates, without_overlaps
+from .changes import (
+    RECOMPUTE, in_copies, with_all_reduce, with_recompute, with_updates, with_zero, without_overlaps,
+)
 from .controllable_memory import v_half, v_min
 from .costs import Costs
 from .counting import alive_microbatches, peak_microbatches, peak_versions, staleness
@@ -28,6 +30,6 @@ __all__ = [
     "in_copies", "in_segments", "interleaved_one_f_one_b", "interleaved_zero_bubble",
     "looped_breadth_first", "naive", "names_for", "names_for_stages", "one_f_one_b", "one_f_one_b_late_w",
     "peak_microbatches", "peak_versions", "pipedream", "pipedream_2bw", "staleness", "v_half", "v_min",
-    "with_all_reduce", "with_late_W", "with_recompute", "with_updates", "without_overlaps",
+    "with_all_reduce", "with_late_W", "with_recompute", "with_updates", "with_zero", "without_overlaps",
     "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v",
 ]

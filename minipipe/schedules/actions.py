@@ -23,10 +23,13 @@ class Action(NamedTuple):
         "W*" late W: the weight gradients of all micro-batches in one product;
         "R" recompute the forward for a backward that follows;
         "A" start the all-reduce: add up the stage's gradients over all copies of the network;
-        "U" update the stage's weights.
+        "S" start the reduce-scatter: as "A", but each device gets, and keeps, only its own part of the sum;
+        "U" update the stage's weights; behind an "S", those of the device's own part;
+        "G" start the gather: each device gets the parts that the others have updated.
     stage: the part of the network, counted from 0.
-    microbatch: counted from 0. An `A` and a `U` take in the gradients of all micro-batches since the stage's
-        last update, of which this one is the last; a `W*` makes those of all, of which it is the last, too.
+    microbatch: counted from 0. An `A`, an `S` and a `U` take in the gradients of all micro-batches since the
+        stage's last update, of which this one is the last, and a `G` is named as the `U` before it; a `W*`
+        makes those of all, of which it is the last, too.
     """
 
     kind: str

@@ -37,7 +37,8 @@ class Costs:
 
     unit: what all of these are, "ticks" or "seconds"; the trace of a run then says so.
 
-    A and U matter only where the order has such actions: `with_all_reduce` and `with_updates` add them.
+    A and U matter only where the order has such actions: `with_all_reduce` and `with_updates` add them. An S
+    and a G take the time of their messages.
 
     >>> Costs.from_text("F=1,B=2.5").table([1, 1])["I"]         # two devices with a stage each
     [1.25, 1.25]
@@ -110,7 +111,7 @@ class Costs:
         sharing, beside: as for `table`.
         """
         n_stages = len(sharing)
-        table = {"A": [0] * n_stages, "U": [0] * n_stages} | self.table(sharing, beside)
+        table = {kind: [0] * n_stages for kind in CLOSING} | self.table(sharing, beside)
         forwards, backwards, together = table["F"], table["B"], table.get("FB")
 
         def ticks(action):

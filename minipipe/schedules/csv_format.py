@@ -41,7 +41,10 @@ COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|RED
 
 
 def table_text(schedule):
-    """The table of a schedule without faults, without its A and U; `ScheduleError` for what PyTorch lacks."""
+    """The table of a schedule without faults; `ScheduleError` for what PyTorch lacks.
+
+    What closes a mini-batch is left out.
+    """
     foreign = next((kind for kind in ("R", "W*") if kind in schedule.kinds), "U")
     if foreign != "U" or schedule.asynchronous:
         what, remedy = FOREIGN[foreign]
@@ -63,7 +66,8 @@ def table_text(schedule):
 def time_steps(schedule):
     """For each device, its actions, with None for every step that it waits, if each takes one step.
 
-    All rows are of one length; A and U have no place in them. The schedule must be one that runs to its end.
+    All rows are of one length; what closes the mini-batch has no place in them. The schedule must be one that
+    runs to its end.
     """
     to_do = [deque(action for action in order if action.kind not in CLOSING) for order in schedule.devices]
     rows, sent = [[] for _ in to_do], set()

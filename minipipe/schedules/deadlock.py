@@ -12,8 +12,8 @@ def deadlock(schedule, stop):
 
     def after(device, communicates):
         if communicates:
-            return _behind_an_all_reduce(schedule, stop, device)
-        return _behind_an_action(schedule, stop.left[device][0], device, to_come)
+            return _behind_an_exchange(schedule, stop, device)
+        return _behind_an_action(schedule, stop, device, to_come)
 
     path = [(r, False) for r, actions in enumerate(stop.left) if actions]
     path = (path or [(r, True) for r, lane in enumerate(stop.lanes) if lane])[:1]
@@ -22,26 +22,28 @@ def deadlock(schedule, stop):
     cycle = path[path.index(following):]
     remedy = ""
     if all(communicates for _, communicates in cycle):
-        remedy = ": start the all-reduces in the same order of stages on all devices"
+        remedy = ": start the exchanges in the same order of stages on all devices"
     return "deadlock: " + ", and ".join(after(*place)[0] for place in cycle) + remedy
 
 
-def _behind_an_action(schedule, action, device, to_come):
-    """(what a device waits for that cannot start `action`, in words; who should do that)"""
+def _behind_an_action(schedule, stop, device, to_come):
+    """(what a device waits for that cannot start its next action, in words; who should do that)"""
+    action = stop.left[device][0]
     words = f"device {device} cannot start {action} before "
     needs = [need for part in action.parts for need in before(*part) if need in to_come]
     if not needs:  # an update, whose gradients are complete
-        return words + f"{action.stage}A{action.microbatch} is over", (device, True)
+        summing = next(part for part in stop.lanes[device] if part.stage == action.stage)
+        return words + f"{summing} is over", (device, True)
     kind, stage, microbatch = needs[0]
     holder = schedule.device_of[schedule.copies[microbatch]][stage]
     return words + f"{stage}{kind}{microbatch} on device {holder}", (holder, False)
 
 
-def _behind_an_all_reduce(schedule, stop, device):
+def _behind_an_exchange(schedule, stop, device):
     """The same for its lane: it waits for a device that has something else to do before its part in it."""
     mine, lanes = stop.lanes[device][0], stop.lanes
-    others = [r for r in schedule.holders(mine.stage) if not lanes[r] or lanes[r][0].stage != mine.stage]
+    others = [r for r in schedule.holders(mine.stage) if not lanes[r] or lanes[r][0][:2] != mine[:2]]
     to_come = [*lanes[others[0]], *stop.left[others[0]]]
-    theirs = next(action for action in to_come if action.kind == "A" and action.stage == mine.stage)
+    theirs = next(action for action in to_come if action[:2] == mine[:2])
     words = f"device {device} cannot end {mine} before {theirs} on device {others[0]}, behind {to_come[0]}"
     return words, (others[0], bool(lanes[others[0]]))

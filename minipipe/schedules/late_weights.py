@@ -31,7 +31,7 @@ def with_late_W(schedule):
     device 0: 0F0 0F1 0I1 0I0 0W*1
     """
     refuse(schedule, "W*", "has late W already: use it as it is")
-    for kind in "AU":
+    for kind in "ASUG":
         refuse(schedule, kind, f"has {kind}, which takes in gradients that a late W makes later: add it last")
     if schedule.n_copies > 1:
         raise ValueError(

@@ -3,14 +3,14 @@
 from collections import deque
 from typing import NamedTuple
 
-from .rules import RULES, WEIGHT, WIDE
+from .rules import MEETING, RULES, WEIGHT, WIDE
 
 
 class Stop(NamedTuple):
     """Where a schedule stops that does not come to its end.
 
     left: for each device, the actions that it cannot do, in order.
-    lanes: for each device, the all-reduces that it has started and that are not over, in order.
+    lanes: for each device, the exchanges that it has started and that are not over, in order.
     """
 
     left: list
@@ -21,9 +21,9 @@ def play(schedule):
     """None if all devices come to their end with everything done; else the `Stop`.
 
     Each device's order is given, so it does not matter which device is looked at first, and no clock is
-    needed: each goes on until something is missing, and is looked at again when that is there. An `A` only
-    starts the all-reduce: that is over when all devices have come to it. Takes time in proportion to the
-    number of actions.
+    needed: each goes on until something is missing, and is looked at again when that is there. An `A`,
+    an `S` and a `G` only start an exchange: that is over when all devices have come to it. Takes time in
+    proportion to the number of actions.
     """
     n_stages, n_microbatches, versions = schedule.n_stages, schedule.n_microbatches, schedule.versions
     done = [bytearray(n_microbatches) for _ in range(n_stages)]
@@ -66,7 +66,7 @@ def play(schedule):
                             ready.append(waiting.pop((handed_on, stage, i)))
                     elif kind == "U":
                         updates[device][stage] += 1
-                    elif kind == "A":
+                    elif kind in MEETING:
                         lane.append(action)
                         ready += _meet(lanes, device, holders)
                     elif kind in WIDE:
@@ -102,16 +102,16 @@ def _steps(done):
 
 
 def _meet(lanes, device, holders):
-    """End what can end now that `device` has started an all-reduce. The devices that took part.
+    """End what can end now that `device` has started an exchange. The devices that took part.
 
-    A lane works on one all-reduce after the other, so one takes place when it is the first in the lanes of
+    A lane works on one exchange after the other, so one takes place when it is the first in the lanes of
     all devices that have a copy of its stage, `holders[stage]`.
     """
     to_look_at, took_part = [device], []
     while to_look_at:
         lane = lanes[to_look_at.pop()]
         devices = holders[lane[0].stage] if lane else []
-        if lane and all(lanes[r] and lanes[r][0].stage == lane[0].stage for r in devices):
+        if lane and all(lanes[r] and lanes[r][0][:2] == lane[0][:2] for r in devices):
             for r in devices:
                 lanes[r].popleft()
             to_look_at += devices

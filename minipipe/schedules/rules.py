@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 # What can have been done on a stage for a micro-batch, as bits of one number.
-FORWARD, INPUT, WEIGHT, AGAIN, SUMMED, UPDATED = 1, 2, 4, 8, 16, 32
+FORWARD, INPUT, WEIGHT, AGAIN, SUMMED, UPDATED, GATHERED = 1, 2, 4, 8, 16, 32, 64
 
 
 class Rule(NamedTuple):
@@ -18,6 +18,7 @@ class Rule(NamedTuple):
         backward or not.
     alive: by how many micro-batches more its device keeps activations after it.
     wide: whether it does this for all micro-batches of the mini-batch at once, the last of which names it.
+    meets: whether it only starts an exchange, which is over when all devices with the stage have come to it.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Rule(NamedTuple):
     message: str = ""
     alive: int = 0
     wide: bool = False
+    meets: bool = False
 
     @property
     def handed_on(self):
@@ -42,12 +44,17 @@ RULES = {
     "W": Rule("weight gradient", INPUT, WEIGHT, WEIGHT, alive=-1),
     "W*": Rule("late weight gradient", INPUT, WEIGHT, WEIGHT, alive=-1, wide=True),
     "R": Rule("recomputation", FORWARD, INPUT | AGAIN, AGAIN),
-    "A": Rule("all-reduce", WEIGHT, SUMMED | UPDATED, SUMMED),
+    "A": Rule("all-reduce", WEIGHT, SUMMED | UPDATED, SUMMED, meets=True),
+    "S": Rule("reduce-scatter", WEIGHT, SUMMED | UPDATED, SUMMED, meets=True),
     "U": Rule("update", WEIGHT, UPDATED, UPDATED),
+    "G": Rule("gather", UPDATED, GATHERED, GATHERED, meets=True),
 }
 
 # The kinds that close a mini-batch: they take in many micro-batches' gradients, and the last one names them.
-CLOSING = frozenset(kind for kind, rule in RULES.items() if rule.adds & (SUMMED | UPDATED))
+CLOSING = frozenset(kind for kind, rule in RULES.items() if rule.adds & (SUMMED | UPDATED | GATHERED))
+
+# The kinds that start an exchange between the devices that have a stage.
+MEETING = frozenset(kind for kind, rule in RULES.items() if rule.meets)
 
 # The kinds that do their work for all micro-batches at once.
 WIDE = frozenset(kind for kind, rule in RULES.items() if rule.wide)

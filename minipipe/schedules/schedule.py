@@ -251,7 +251,7 @@ class Schedule:
         """The table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads: as text, or written to `path`.
 
         Cells stand where a run has them in which each action takes one time step; waiting is an empty cell.
-        All-reduces and updates are left out, since PyTorch has no cells for them. Raises `ScheduleError` for
+        What closes a mini-batch is left out, since PyTorch has no cells for it. Raises `ScheduleError` for
         a schedule with faults, for one with R, and for an asynchronous one, which PyTorch does not have. A
         schedule with several copies of the network `from_csv` knows again; PyTorch cannot run it, so there is
         a `ScheduleWarning`.

@@ -8,7 +8,7 @@ from .closing_faults import wrong_closings
 from .deadlock import deadlock
 from .limits import MOST_ACTIONS, one_for_each
 from .playing import play
-from .rules import CLOSING, FORWARD, INPUT, RULES, adding, one_of, works_on
+from .rules import CLOSING, FORWARD, INPUT, RULES, UPDATED, adding, one_of, works_on
 from .shares import as_float, share
 
 
@@ -194,6 +194,8 @@ def _needed(other, part):
     """What `part` needs of the action `other`, in words."""
     if RULES[other.kind].adds == FORWARD:
         return f"its forward {other}"
+    if RULES[other.kind].adds == UPDATED:
+        return f"its update {other}"
     if RULES[part.kind].needs == INPUT:
         return f"{other}, the other half, which it needs"
     return f"the gradient of micro-batch {part.microbatch} is complete"

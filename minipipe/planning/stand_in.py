@@ -1,0 +1,130 @@
+"""What stands for a stage in a run in which there are only bytes."""
+
+from itertools import accumulate
+
+from ..cluster import Bytes, Counted
+from ..collectives.vectors import cut
+from ..pipeline.holdings import KEPT
+from ..pipeline.totals import Totals
+from ..pipeline.versions import Versions
+from ..schedules.rules import FORWARD, RULES, UPDATED, WEIGHT
+
+ALWAYS = ("parameters", "optimizer state")  # what a stage holds from its beginning to its end
+OF_UPDATES = ("weight versions", "for a restore")  # what it holds beside, where the order updates it
+
+
+class StandIn:
+    """What stands for a stage where there are only bytes: it holds and sends what the stage would.
+
+    footprints: the `Footprint` of the stage for each micro-batch.
+    patterns: for each micro-batch, the kinds of its actions in order.
+    n: the micro-batches of one update.
+    wanted: {micro-batch of this stage: the version of the weights that it uses}, if there are updates.
+    is_twin: whether it stands for a stage of another copy of the network, which needs no restore.
+    place: (rank, size), if its optimizer keeps something for one of so many parts of the stage; else None.
+    """
+
+    partial = ()  # the layers of which other devices of a group have a summand of the gradients
+
+    def __init__(self, footprints, patterns, n, wanted=None, is_twin=False, place=None):
+        first = footprints[0]
+        ends = list(accumulate(of_one.n_grains for of_one in footprints))
+        self.totals = Totals(ends[n - 1], first.accumulate)
+        self._grains = [range(end - of_one.n_grains, end) for end, of_one in zip(ends, footprints)]
+        self._footprints, self._patterns = footprints, patterns
+        self._versions = None if wanted is None else Versions(wanted, None)
+        self._gradients = Bytes(first.gradients, first.itemsize)
+        self._statistics = Bytes(first.statistics)
+        self._restores = wanted is not None and not is_twin
+        self._held = Counted.fromkeys((*ALWAYS, *OF_UPDATES, "gradients", *KEPT, "work"), 0)
+        state = first.optimizer_state
+        if place is not None and self._gradients.size:  # as much for each number
+            state = state * self._part(*place).size // self._gradients.size
+        self._held.update(zip(ALWAYS, (first.parameters, state), strict=True))
+        self._held["for a restore"] = self._restores * state
+        self._kept = {}  # micro-batch -> {kind: bytes}
+        self._n_changes = 0
+
+    def take(self, kind, i):
+        """An action is about to begin: the stage has its arguments."""
+        self._held["work"] += self._action(kind, i)[0]
+
+    def act(self, kind, i):
+        """An action makes results of its arguments, and changes what the stage keeps."""
+        if kind == "W*":
+            self._act_late(i)
+            return
+        before, after, kept = self._action(kind, i)
+        self._held["work"] += after - before
+        for name, n_bytes in self._kept.get(i, {}).items():
+            self._held[name] -= n_bytes
+        for name, n_bytes in kept.items():
+            self._held[name] += n_bytes
+        self._kept[i] = kept
+        adds = RULES[kind].adds
+        for j in self._grains[i]:
+            if adds & FORWARD and self._statistics.nbytes:
+                self.totals.add_statistics(j, self._statistics)
+            if adds & WEIGHT:
+                self.totals.add(j, 0, self._gradients)  # those of all its layers
+        if self._versions is not None:
+            self._change_versions(adds, i)
+
+    def _act_late(self, last):
+        """One product makes the sum of all gradients, and what it has read of each micro-batch is gone."""
+        self.totals.replace_gradients(0, {0: self._gradients})
+        for i in range(last + 1):
+            for name, n_bytes in self._kept.pop(i, {}).items():
+                self._held[name] -= n_bytes
+            if self._versions is not None:
+                self._change_versions(WEIGHT, i)
+
+    def let_go(self):
+        """An action is over: its arguments and results are sent, or dropped."""
+        self._held["work"] = 0
+
+    def dW(self, layer):
+        """In the place of the gradient of a tied layer; layer: its place in the network."""
+        tied = self._footprints[0].tied
+        return Bytes(next(n_bytes for (_, place), n_bytes in tied.items() if place == layer))
+
+    def keep_part(self, i, group, part):
+        """As a stage does after a reduce-scatter. part: so many `Bytes`."""
+        self.totals.keep_part(i, part)
+
+    def part_of_parameters(self, group):
+        """In the place of the part that this rank has updated, which is as large as that of the gradients."""
+        return [self._part(group.rank, group.size)]
+
+    def take_parts(self, parts):
+        """Parameters change their numbers, and no bytes."""
+
+    def _part(self, rank, size):
+        (part,) = cut([self._gradients], size)[rank] or [Bytes(0)]
+        return part
+
+    def holdings(self):
+        """{kind: bytes}, which change when the next action begins."""
+        if self._n_changes != self.totals.n_changes:
+            n_gradients, n_statistics = self.totals.n_held()
+            sums = n_gradients * self._gradients.nbytes + n_statistics * self._statistics.nbytes
+            self._held["gradients"] = sums + sum(dW.nbytes for dW in self.totals.of_tied.values())
+            self._held["gradients"] += sum(part.nbytes for part in self.totals.part or ())
+            self._n_changes = self.totals.n_changes
+        return self._held
+
+    def _action(self, kind, i):
+        """(before, after, kept); an update works in place, and a micro-batch keeps nothing any more."""
+        return self._footprints[i].actions[self._patterns[i]].get(kind, (0, 0, {}))
+
+    def _change_versions(self, adds, i):
+        if adds & UPDATED:
+            self._versions.add(None)
+            self.totals.forget(self._grains[i][-1])
+        elif adds & WEIGHT:
+            self._versions.used_by(i)
+        of_one = self._held["parameters"]
+        self._held["weight versions"] = len(self._versions.older) * of_one
+        if self._restores:  # the first version is among the others as long as these need it
+            first = 0 if 0 in self._versions else of_one
+            self._held["for a restore"] = self._held["optimizer state"] + first

@@ -1,0 +1,297 @@
+"""ZeRO 1 and 2: copies that each update a part of the parameters get the bits of those that update all."""
+
+from contextlib import suppress
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cases import eighths
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.cluster import ports
+from minipipe.exact import Rational
+from minipipe.functions import leaves
+from minipipe.schedules import (
+    Schedule, ScheduleError, build, data_parallel, in_copies, with_all_reduce, with_late_W, with_updates,
+    with_zero,
+)
+
+LOSS = mp.MeanSquaredError()
+KEPT = ("parameters", "gradients", "optimizer state")
+LAYERS = mp.Sequential(
+    [mp.Linear(2, 8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 8), mp.ReLU(), mp.Linear(8, 2)],
+    None,
+).layers
+
+
+def blocks():
+    return [
+        mp.Linear(2, 7), mp.BatchNorm(7), mp.Residual(mp.Linear(7, 7), mp.Tanh(), mp.Linear(7, 7)),
+        mp.Dropout(0.25), mp.Linear(7, 2),
+    ]
+
+
+def mini_batch(m, dtype=np.float64, seed=0):
+    rng = np.random.default_rng([seed, m])
+    return rng.standard_normal((2, m)).astype(dtype), rng.standard_normal((2, m)).astype(dtype)
+
+
+def parameters(layers):
+    return leaves([(layer.W, layer.b) for layer in layers])
+
+
+def equal(a, b):
+    return len(a) == len(b) and all(map(np.array_equal, a, b))
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_in_rational_arithmetic_two_updates_are_those_of_the_full_batch(data):
+    """Any number of copies, micro-batches and samples; parts that are not equal."""
+    D = data.draw(st.integers(1, 5))
+    M = data.draw(st.integers(D, 7))
+    optimizer = mp.SGD(Rational(1, 4), momentum=Rational(1, 2))
+    net = mp.DataParallel(
+        [layer.copy(eighths) for layer in LAYERS], LOSS, D, M, optimizer=optimizer,
+        buckets=data.draw(st.sampled_from([None, 1, 100])), zero=data.draw(st.sampled_from([1, 2])),
+        recompute=data.draw(st.booleans()),
+    )
+    full = mp.Sequential([layer.copy(eighths) for layer in LAYERS], LOSS)
+    for seed in range(2):
+        X, Y = map(eighths, mini_batch(data.draw(st.integers(M, 2 * M)), seed=seed))
+        assert net.train([(X, Y)]) == [full.forward_backward(X, Y)]
+        full.step(optimizer)
+    assert all(equal(parameters(layers), parameters(full.layers)) for layers in net.replicas)
+
+
+@pytest.mark.parametrize("optimizer", [
+    mp.SGD(0.05), mp.SGD(0.05, momentum=0.9, nesterov=True, weight_decay=0.01), mp.RMSProp(0.01),
+    mp.Adam(0.01), mp.AdamW(0.01),
+], ids=lambda optimizer: type(optimizer).__name__)
+@pytest.mark.parametrize("D, M, zero, buckets", [
+    (2, 2, 1, None), (3, 8, 1, 100), (3, 8, 2, 100), (5, 6, 2, 1),
+])
+def test_any_floats_have_the_bits_of_plain_data_parallelism(optimizer, D, M, zero, buckets):
+    """With blocks of layers, batch norm and dropout, over several steps; on every copy."""
+    options = dict(optimizer=optimizer, buckets=buckets, dtype=np.float32)
+    net = mp.DataParallel(blocks(), LOSS, D, M, zero=zero, **options)
+    plain = mp.DataParallel(blocks(), LOSS, D, M, **options)
+    for seed in range(6):
+        batch = mini_batch(25, np.float32, seed)
+        assert net.train([batch]) == plain.train([batch])
+        copies = [parameters(layers) for layers in net.replicas]
+        assert len(copies) == D and all(equal(copy, parameters(plain.layers)) for copy in copies)
+        assert all(array.dtype == np.float32 for array in copies[0])
+    arrays = [array for copy in copies for array in copy]
+    assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
+    assert np.array_equal(net.layers[1].running_var, plain.layers[1].running_var)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("engine", ["cluster", "threads"])
+def test_copies_of_a_pipeline_can_have_it_too(level, engine):
+    """Two copies of two stages, by 1F1B."""
+    two = in_copies(build("1f1b", 2, 3), 2)
+    results = []
+    for order in (with_updates(two), with_zero(two, level)):
+        pipe = mp.Pipeline(LAYERS, LOSS, 2, 6, order, optimizer=mp.Adam(0.01), engine=engine)
+        results.append((pipe.train([mini_batch(13), mini_batch(14)]), parameters(pipe.layers)))
+    assert results[0][0] == results[1][0] and equal(results[0][1], results[1][1])
+
+
+def test_a_run_that_fails_changes_neither_parameters_nor_the_parts_of_the_optimizer():
+    def trained(*batches):
+        net = mp.DataParallel(LAYERS, LOSS, 3, optimizer=mp.Adam(0.01), zero=2, buckets=100)
+        for batch in batches:
+            with suppress(FloatingPointError):
+                net.train([batch])
+        return parameters(net.layers)
+
+    X, Y = mini_batch(9)
+    good, bad = (X, Y), (X, Y * 1e200)
+    assert equal(trained(good, bad, good), trained(good, good))
+
+
+# Bytes
+
+
+@pytest.mark.parametrize("D, M", [(2, 4), (3, 3), (3, 8), (4, 8)])
+@pytest.mark.parametrize("zero, buckets", [(1, None), (1, 300), (2, 300), (2, 1)])
+def test_bytes_are_foreseen_at_every_tick(D, M, zero, buckets):
+    options = dict(link=mp.Link(latency=1), ports=ports(D, 64))
+    net = mp.DataParallel(
+        blocks(), LOSS, D, M, buckets=buckets, dtype=np.float32, optimizer=mp.Adam(0.01), zero=zero, **options
+    )
+    for seed in range(2):  # Adam remembers from the first update on
+        net.train([mini_batch(5 * M, np.float32, seed)])
+    counts = [len(stage.layers) for stage in net.stages]
+    sizes = mp.footprints(
+        blocks(), LOSS, len(counts), (2,), 5, dtype=np.float32, partition=counts, optimizer=mp.Adam(0.01)
+    )
+    foreseen = mp.simulate(net.schedule, footprints=sizes, **options)
+    assert foreseen.messages == net.trace.messages and foreseen.spans == net.trace.spans
+    for device in range(D):
+        assert foreseen.ledger(device) == net.trace.ledger(device)
+
+
+@pytest.mark.parametrize("N", [2, 3, 4, 6])
+@pytest.mark.parametrize("zero, buckets", [(1, None), (1, 1), (2, 1)])
+def test_a_copy_has_its_part_of_what_is_remembered_and_then_of_the_gradients(N, zero, buckets):
+    """Psi = 960 in four equal layers, Adam in float64: 8 Psi + 8 Psi + 16 Psi/N bytes at most.
+
+    With stage 2, two layers' gradients are in parts when the third's is on its way and the last is made: of
+    the gradients, 4 Psi + 4 Psi/N.
+    """
+    Psi, layers = 960, [mp.Linear(*sizes, bias=False) for sizes in [(15, 16), (16, 15)] * 2]
+    net = mp.DataParallel(
+        layers, LOSS, N, optimizer=mp.Adam(), zero=zero, buckets=buckets,
+        costs=mp.Costs(B=20, U=1), link=mp.Link(latency=1),
+    )
+    for _ in range(2):
+        net.train([(np.ones((15, 2 * N)), np.ones((15, 2 * N)))])
+    gradients = 8 * Psi if zero == 1 else 4 * Psi + 4 * Psi // N
+    assert net.trace.peak_bytes(["parameters"]) == [8 * Psi] * N
+    assert net.trace.peak_bytes(["gradients"]) == [gradients] * N
+    assert net.trace.peak_bytes(["optimizer state"]) == [16 * Psi // N] * N
+    assert net.trace.peak_bytes(KEPT) == [8 * Psi + gradients + 16 * Psi // N] * N
+    for device in range(1, N) if buckets is None else ():  # when S is over; copy 0 has more, for a restore
+        assert 8 * Psi // N in [held.get("gradients") for _, held in net.trace.ledger(device)]
+
+
+@pytest.mark.parametrize("N, stage_1, stage_2", [
+    (4, 52.5, 41.25), (16, 35.625, 21.5625), (64, 31.40625, 16.640625),
+])
+def test_the_published_gigabytes_of_a_network_of_7_5_billion_parameters(N, stage_1, stage_2):
+    """Mixed precision with Adam: 2 + 2 + 12 bytes for each parameter, 120 GB. arXiv 1910.02054, table 1.
+
+    Those of stage 2 are there once all gradients are in parts; those of stage 1 at most.
+    """
+    layers = [mp.Linear(74_999, 100_000)]
+    sizes = mp.footprints(
+        layers, LOSS, 1, (74_999,), 1, optimizer=mp.Adam(), precision="mixed", patterns=["FB"]
+    )
+    order = data_parallel(N, N)
+
+    def gigabytes(held):
+        return sum(held.get(kind, 0) for kind in KEPT) / 1e9
+
+    def ledger(order):
+        trace = mp.simulate(order, mp.Costs(U=1), mp.Link(latency=1), sizes)
+        return [gigabytes(held) for _, held in trace.ledger(N - 1)]
+
+    assert max(ledger(with_updates(order))) == 120
+    assert max(ledger(with_zero(order, 1))) == stage_1
+    assert stage_2 in ledger(with_zero(order, 2))
+
+
+@pytest.mark.parametrize("N", [2, 3, 4, 6])
+@pytest.mark.parametrize("zero", [None, 1, 2])
+def test_a_copy_sends_as_many_numbers_as_without(N, zero):
+    """2 Psi (N - 1)/N, for Psi = 480 float64."""
+    Psi, layers = 480, [mp.Linear(15, 16, bias=False), mp.Linear(16, 15, bias=False)]
+    net = mp.DataParallel(layers, LOSS, N, optimizer=mp.Adam(), zero=zero, buckets=1)
+    net.train([(np.ones((15, 2 * N)), np.ones((15, 2 * N)))])
+    for device in range(N):
+        sent = [message for message in net.trace.messages if message.source == device]
+        n_bytes = sum(message.n_bytes for message in sent if "costs" not in str(message.label))
+        assert n_bytes == 8 * 2 * Psi * (N - 1) // N
+
+
+# Orders
+
+
+def test_the_orders_read_as_they_are_drawn():
+    order = data_parallel(2, 4, n_stages=2)
+    assert str(with_zero(order, 1)).splitlines()[1] == (
+        "device 1: 0F2 1F2 1B2 0B2 0F3 1F3 1B3 0B3 1S3 0S3 1U3 1G3 0U3 0G3"
+    )
+    assert str(with_zero(order, 2)).splitlines()[1] == (
+        "device 1: 0F2 1F2 1B2 0B2 0F3 1F3 1B3 1S3 0B3 0S3 1U3 1G3 0U3 0G3"
+    )
+    trace = mp.simulate(with_zero(order, 2), mp.Costs(U=1))
+    assert {str(span.label)[1] for span in trace.spans if span.lane == "communication"} == {"S", "G"}
+    labels = [text.get_text() for text in trace.plot().get_legend().get_texts()]
+    assert {"reduce-scatter", "gather of parameters"} <= set(labels)
+
+
+def test_the_first_gather_goes_on_while_the_next_stage_is_updated():
+    """Two equal stages of 8 numbers on 2 devices: each exchange sends 32 bytes, 4 ticks at 8 bytes a tick."""
+    layers = [mp.Linear(2, 4, bias=False), mp.Linear(4, 2, bias=False)]
+    net = mp.DataParallel(
+        layers, LOSS, 2, optimizer=mp.SGD(0.1), zero=1, buckets=1, costs=mp.Costs(U=10), ports=ports(2, 8)
+    )
+    net.train([mini_batch(2)])
+    start = {str(span.label): span.start for span in net.trace.spans_of(0)}
+    end = {str(span.label): span.end for span in net.trace.spans}
+    assert end["1G0"] - end["1U0"] == Fraction(4) and end["1G0"] < end["0U0"]
+    assert start["0U0"] == end["1U0"]
+
+
+GOOD = "0F0 0B0 0S0 0U0 0G0", "0F1 0B1 0S1 0U1 0G1"
+
+
+@pytest.mark.parametrize("devices, words", [
+    (("0F0 0B0 0S0 0U0", GOOD[1]), "a part of stage 0 by 0U0, which no G sends to the others: put 0G0"),
+    (("0F0 0B0 0S0 0G0 0U0", GOOD[1]), "device 0: 0G0 comes before its update 0U0"),
+    (("0F0 0B0 0U0 0S0 0G0", GOOD[1]), "device 0: 0S0 comes after 0U0, which needs it"),
+    (("0F0 0B0 0A0 0U0 0G0", "0F1 0B1 0A1 0U1 0G1"), "a G gathers what devices update in parts"),
+    (("0F0 0B0 0S0", "0F1 0B1 0S1"), "an S leaves each device a part of the sum"),
+    (("0F0 0B0 0A0 0U0", GOOD[1]), "the order adds gradients up by A and by S"),
+    (("0F0 0B0 0U0 0G0", GOOD[1]), "0U0 applies gradients that no reduce-scatter has added up: put 0S0"),
+    (("0S0 0F0 0B0 0U0 0G0", GOOD[1]), "0S0 comes before the gradient of micro-batch 0 is complete"),
+    (("0F0 0B0 0S0 0U0 0G0 0G0", GOOD[1]), "0G0 2 times"),
+])
+def test_each_fault_of_an_order_has_a_sentence(devices, words):
+    with pytest.raises(ScheduleError, match=words):
+        Schedule.from_text(list(devices), copy_of=(0, 1)).validate()
+
+
+def test_exchanges_in_other_orders_are_a_deadlock_that_names_both():
+    one, two = with_zero(data_parallel(2, 2, n_stages=2), 1).devices
+    order = [action for action in two if action.kind != "S"]
+    scatters = [action for action in two if action.kind == "S"]
+    swapped = (*order[:4], *reversed(scatters), *order[4:])
+    with pytest.raises(ScheduleError, match=r"deadlock: .*1S0.*0S1.*same order of stages"):
+        Schedule((one, swapped), 2, 2, copy_of=(0, 1)).validate()
+
+
+@pytest.mark.parametrize("make", [
+    with_all_reduce, with_updates, with_late_W, lambda order: with_zero(order, 1),
+])
+def test_no_other_end_is_added(make):
+    with pytest.raises(ValueError, match=r"(reduce-scatters|updates|gathers) already|has S, which"):
+        make(with_zero(data_parallel(2, 2), 1))
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("options, words", [
+    (dict(zero=3, optimizer=mp.SGD(0.1)), "zero=3 must be 1 or 2"),
+    (dict(zero=1, optimizer=mp.SGD(0.1), engine="mpi"), "engine='mpi' knows no S and G: use 'cluster'"),
+    (dict(zero=1), "zero=1 divides what an optimizer remembers: pass optimizer="),
+    (dict(zero=1, optimizer=mp.SGD(0.1), all_reduce="ring"), "all_reduce='ring', but the order has S"),
+])
+def test_bad_input_gets_a_sentence(options, words):
+    with pytest.raises(ValueError, match=words):
+        mp.DataParallel(LAYERS, LOSS, 2, **options)
+
+
+def test_tied_weights_are_refused():
+    layers = [mp.Linear(2, 2, tie="w"), mp.Tanh(), mp.Linear(2, 2, tie="w")]
+    with pytest.raises(ValueError, match="tie='w': the gradient of tied weights is a sum over layers"):
+        mp.DataParallel(layers, LOSS, 2, optimizer=mp.SGD(0.1), zero=1)
+
+
+def test_what_is_remembered_in_parts_is_not_saved(tmp_path):
+    net = mp.DataParallel(LAYERS, LOSS, 2, optimizer=mp.Adam(), zero=1)
+    net.train([mini_batch(4)])
+    with pytest.raises(ValueError, match="the optimizers of copies that each update a part are in parts"):
+        mp.save(tmp_path / "net.npz", net)
+
+
+def test_one_copy_has_all_of_it():
+    net = mp.DataParallel(LAYERS, LOSS, 1, 2, optimizer=mp.Adam(), zero=2)
+    assert net.schedule.kinds == set("FBU")
