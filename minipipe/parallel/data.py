@@ -7,9 +7,11 @@ from ..cluster import Link
 from ..collectives import OWNERS
 from ..description import parameters_of_layers
 from ..layers.layer import checked_layers
-from ..pipeline import Pipeline
+from ..pipeline import Pipeline, Stage
+from ..pipeline.machine import MPI
 from ..schedules import Costs, data_parallel, with_all_reduce, with_updates, with_zero
 from .buckets import CAPS, in_buckets
+from .synchronised import synchronised
 
 
 class DataParallel(Pipeline):
@@ -32,11 +34,15 @@ class DataParallel(Pipeline):
         numbers as without, and get the same bits. With 2, and buckets, a copy also keeps only its part of
         the gradients, once those of a bucket are there. It needs an optimizer that takes each number by
         itself, as all here do, and "owners".
+    sync_batch_norm: whether the copies put the statistics of each `BatchNorm` together, forward and backward,
+        in each of the micro-batches that they work on at once; with one for each copy, these are the full
+        batch's. Then all copies need equally many micro-batches.
     costs: the ticks of the actions of a copy; F = 1 is the forward of the whole network.
     recompute, link, ports, memory_limit, engine, accumulate, grain: as for `Pipeline`.
 
     Each gradient carries the 1/m of the whole mini-batch, so the copies' *sum* is the full batch's gradient,
-    for shards of any sizes. Batch norm has the statistics of each micro-batch, which do not depend on D.
+    for shards of any sizes. Batch norm has the statistics of each micro-batch, which do not depend on D,
+    unless `sync_batch_norm` says otherwise.
 
     >>> from minipipe.layers import Linear
     >>> from minipipe.losses import MeanSquaredError
@@ -52,11 +58,18 @@ class DataParallel(Pipeline):
         self, layers, loss, n_replicas, n_microbatches=None, all_reduce=OWNERS, buckets=None, optimizer=None,
         recompute=False, seed=0, dtype=np.float64, costs=Costs(), link=Link(), ports=(), memory_limit=None,
         engine="cluster", accumulate="tree", grain=None, zero=None,
+        sync_batch_norm=False,
     ):
         layers, n_replicas = checked_layers(layers), whole_number("n_replicas", n_replicas, 1)
         M = n_replicas if n_microbatches is None else whole_number("n_microbatches", n_microbatches, 1)
         counts = [len(layers)] if buckets is None else _counts(layers, buckets, dtype)
         schedule = data_parallel(n_replicas, M, len(counts))
+        if sync_batch_norm and (M % n_replicas or grain is not None or engine == MPI):
+            raise ValueError(
+                f"sync_batch_norm=True with n_microbatches={M} over {n_replicas} replicas, grain={grain} and "
+                f"engine={engine!r}: the copies meet in each micro-batch, so use a multiple of {n_replicas}, "
+                "no grain, and 'cluster' or 'threads'"
+            )
         if zero is not None and optimizer is None:
             raise ValueError(
                 f"zero={zero} divides what an optimizer remembers: pass optimizer=..., such as Adam()"
@@ -72,6 +85,11 @@ class DataParallel(Pipeline):
             link=link, memory_limit=memory_limit, optimizer=optimizer, engine=engine, accumulate=accumulate,
             all_reduce=all_reduce, ports=ports, grain=grain,
         )
+
+        if sync_batch_norm:
+            self.stages = tuple(
+                Stage(stage.index, list(map(synchronised, stage.layers)), stage.loss) for stage in self.stages
+            )
 
     @property
     def replicas(self):

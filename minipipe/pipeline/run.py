@@ -38,7 +38,9 @@ class Run:
         order = wires[0].schedule
         self._line, self._recomputed, self.shards = line, order.recomputed, shards
         self._is_shared = machine.engine == MPI  # by several processes, of which this is one
-        self._ticks = machine.costs.duration(order.sharing) if len(shards) > 1 else None
+        self._ticks = None
+        if len(shards) > 1 or any(True in layer.exchanges for stage in shards[0] for layer in stage.layers):
+            self._ticks = machine.costs.duration(order.sharing)
         self.stages, programs, shares = {}, {}, {}
         for number, (shard, of_shard, tied) in enumerate(zip(wires, shards, ties, strict=True)):
             if self._is_shared:
@@ -52,6 +54,8 @@ class Run:
             shares |= zip(shard.ranks, order.stages_on)
         if len(shards) > 1:
             self._in_groups(list(zip(*[shard.ranks for shard in wires])))
+        elif self._ticks is not None:
+            self._over_copies(wires[0].placements)
         programs, shares = ([found[rank] for rank in sorted(found)] for found in (programs, shares))
         if machine.engine == THREADS:
             self.cluster = Threads(programs, shares=shares)
@@ -220,6 +224,12 @@ class Run:
             group = of_device[device]
             stage.group = Group(group.rank, group.devices, f"sums of stage {index}: ")
             join_group([*stage.layers, stage.loss] if stage.loss else stage.layers, of_device[device])
+
+    def _over_copies(self, placements):
+        """Hand each layer that communicates the group of the devices that have a copy of it."""
+        for (index, device), stage in self.stages.items():
+            devices = list(dict.fromkeys(placement[index] for placement in placements))
+            join_group(stage.layers, Group(devices.index(device), devices, f"layers of stage {index}: "))
 
 
 def _go_on(work, answer, *held):

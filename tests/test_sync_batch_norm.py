@@ -1,0 +1,128 @@
+"""Synchronised batch norm: copies of a network with the statistics, and the gradients, of the full batch."""
+
+import numpy as np
+import pytest
+from cases import eighths
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.exact import Rational
+from minipipe.functions import leaves
+
+LOSS = mp.MeanSquaredError()
+
+
+def network(convert=lambda array: array):
+    layers = [
+        mp.BatchNorm(2), mp.Linear(2, 3), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 2),
+        mp.BatchNorm(2, momentum=0.25), mp.Linear(2, 1),
+    ]
+    return [layer.copy(convert) for layer in mp.Sequential(layers, None).layers]
+
+
+def mini_batch(m, convert=eighths, seed=0):
+    rng = np.random.default_rng([m, seed])
+    return convert(rng.standard_normal((2, m))), convert(rng.standard_normal((1, m)))
+
+
+def state(layers):
+    arrays = [(layer.W, layer.b) for layer in layers]
+    return leaves(arrays + [(layer.running_mean, layer.running_var) for layer in layers
+                            if isinstance(layer, mp.BatchNorm)])
+
+
+def equal(a, b):
+    a, b = leaves(a), leaves(b)
+    return len(a) == len(b) and all(map(np.array_equal, a, b))
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_in_rational_arithmetic_ragged_copies_are_the_full_batch(data):
+    """Cost, gradients, and what one step makes of parameters and running statistics, moved once."""
+    D = data.draw(st.integers(1, 4))
+    X, Y = mini_batch(data.draw(st.integers(max(2, D), 3 * D + 2)), seed=data.draw(st.integers(0, 9)))
+    net = mp.DataParallel(
+        network(eighths), LOSS, D, buckets=data.draw(st.sampled_from([None, 1, 100])), sync_batch_norm=True,
+        recompute=data.draw(st.booleans()),
+    )
+    full = mp.Sequential(network(eighths), LOSS)
+    assert net.forward_backward(X, Y) == full.forward_backward(X, Y)
+    assert equal(net.gradients, full.gradients)
+    for model in (net, full):
+        model.step(mp.SGD(Rational(1, 4)))
+    assert equal(state(net.layers), state(full.layers))
+    assert np.array_equal(net.predict(X), full.predict(X))
+
+
+@pytest.mark.parametrize("options", [{}, {"zero": 2, "buckets": 1}], ids=["plain", "zero"])
+def test_copies_that_update_themselves_train_as_the_full_batch(options):
+    net = mp.DataParallel(
+        network(eighths), LOSS, 3, optimizer=mp.SGD(Rational(1, 4)), sync_batch_norm=True, **options
+    )
+    full = mp.Sequential(network(eighths), LOSS)
+    for m in (5, 7):
+        X, Y = mini_batch(m)
+        assert net.train([(X, Y)]) == [full.forward_backward(X, Y)]
+        full.step(mp.SGD(Rational(1, 4)))
+    assert all(equal(state(layers), state(full.layers)) for layers in net.replicas)
+
+
+def test_the_golden_shards():
+    """(4, 6, 8) and (0, 2): mean 4 and variance 8; the mean of the locals would be 7/2 and 11/6."""
+    X = eighths(np.array([[4.0, 6.0, 8.0, 0.0, 2.0]]))
+    layers = mp.Sequential([mp.BatchNorm(1, momentum=1)], LOSS).layers
+    net = mp.DataParallel([layer.copy(eighths) for layer in layers], LOSS, 2, sync_batch_norm=True)
+    net.forward_backward(X, X)
+    net.step(mp.SGD(Rational(1, 4)))
+    assert (net.layers[0].running_mean, net.layers[0].running_var) == (4, 10)  # 40/4, the unbiased one
+
+
+def test_a_copy_may_have_one_sample_but_not_all_together():
+    layers = [mp.BatchNorm(2), mp.Linear(2, 1)]
+    X, Y = mini_batch(2, np.asarray)
+    full = mp.Sequential([layer.copy() for layer in layers], LOSS)
+    net = mp.DataParallel([layer.copy() for layer in layers], LOSS, 2, sync_batch_norm=True)
+    assert np.isclose(net.forward_backward(X, Y), full.forward_backward(X, Y), rtol=1e-14)
+    alone = mp.DataParallel(layers, LOSS, 1, sync_batch_norm=True)
+    with pytest.raises(ValueError, match="got 1 number in a row: use at least 2 samples"):
+        alone.forward_backward(X[:, :1], Y[:, :1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_all_copies_and_engines_have_the_same_bits(dtype):
+    X, Y = mini_batch(13, lambda array: array.astype(dtype))
+    results = []
+    for engine in ("cluster", "threads"):
+        layers = [mp.Linear(2, 3), mp.BatchNorm(3), mp.Tanh(), mp.Linear(3, 1)]
+        net = mp.DataParallel(
+            layers, LOSS, 3, 6, optimizer=mp.Adam(0.01), sync_batch_norm=True, dtype=dtype, engine=engine
+        )
+        costs = net.train([(X, Y), (X, Y)])
+        copies = [state(copy) for copy in net.replicas]
+        assert all(equal(copy, copies[0]) for copy in copies)
+        assert all(array.dtype == dtype for array in copies[0])
+        results.append((costs, copies[0]))
+    assert results[0][0] == results[1][0] and equal(results[0][1], results[1][1])
+
+
+def test_an_action_takes_its_ticks_and_two_messages_of_statistics_a_layer():
+    """Forward the mean and M2 of 3 rows, 48 bytes; backward two sums of 3 rows, by their owners."""
+    layers = [mp.Linear(2, 3), mp.BatchNorm(3), mp.Linear(3, 1)]
+    net = mp.DataParallel(layers, LOSS, 2, sync_batch_norm=True)
+    net.forward_backward(*mini_batch(4, np.asarray))
+    assert net.trace.makespan == 3
+    sent = [m.n_bytes for m in net.trace.messages if "layers of" in str(m.label) and m.source == 0]
+    assert sorted(sent) == [24, 24, 48]
+
+
+@pytest.mark.parametrize("options", [dict(n_microbatches=3), dict(grain=2), dict(engine="mpi")])
+def test_what_the_copies_cannot_meet_in_is_refused(options):
+    with pytest.raises(ValueError, match="the copies meet in each micro-batch, so use a multiple of 2"):
+        mp.DataParallel(network(), LOSS, 2, sync_batch_norm=True, **options)
+
+
+def test_batch_norm_inside_a_block_is_refused():
+    with pytest.raises(ValueError, match=r"is inside Residual.*use a Fork and a Join"):
+        mp.DataParallel([mp.Residual(mp.BatchNorm(2))], LOSS, 2, sync_batch_norm=True)
