@@ -400,3 +400,43 @@ def test_what_an_optimizer_keeps_counts_in_parts():
     net.forward_backward(X, X)
     assert net.trace.peak_bytes(["parameters"]) == [8 * 8320] * 4
     assert net.trace.peak_bytes(["optimizer state"]) == [2 * 8 * 8320] * 4
+
+
+def test_layers_of_ones_own_are_whole_on_each_device():
+    """A Linear that does something else, and an activation with parameters of its own."""
+
+    class Doubled(mp.Linear):
+        def forward(self, A_prev):
+            return 2 * super().forward(A_prev)
+
+        def backward_input(self, dZ):
+            return super().backward_input(2 * dZ)
+
+        def backward_weight(self, dZ):
+            return super().backward_weight(2 * dZ)
+
+    class Scaled(mp.ReLU):
+        def parameter_shapes(self):
+            return None, (4, 1)
+
+        def initialize(self, rng, dtype=np.float64):
+            self.b = np.ones((4, 1), dtype) if self.b is None else self.b
+
+        def forward(self, A_prev):
+            return super().forward(A_prev + self.b)
+
+        def backward_weight(self, dZ):
+            return None, super().backward_input(dZ).sum(axis=1, keepdims=True)
+
+        def backward_input(self, dZ):
+            slope = self.cache
+            dA_prev = super().backward_input(dZ)
+            self.cache = slope
+            return dA_prev
+
+    layers = [mp.Linear(3, 4), Scaled(), Doubled(4, 4), mp.ReLU(), mp.Linear(4, 2)]
+    layers = [layer.copy(eighths) for layer in mp.Sequential(layers, LOSS).layers]
+    net = mp.TensorParallel(layers, LOSS, 2)
+    assert net.split == ["by outputs, gathered", "whole", "whole", "whole", "by outputs, gathered"]
+    _, _, X, Y = exact("mlp", 3)
+    assert equals_full_batch(net, X, Y)

@@ -7,7 +7,8 @@ import numpy as np
 
 from ..functions import even_slices
 from ..layers import (
-    Chain, Dropout, Embedding, Fork, Join, LayerNorm, Linear, MultiHeadAttention, Residual, every_layer,
+    Chain, Conv1d, Conv2d, Conv3d, Dropout, Embedding, Fork, Join, LayerNorm, Linear, MultiHeadAttention,
+    Residual, every_layer,
 )
 from ..layers.activations import Elementwise
 from ..layers.blocks import Block
@@ -39,7 +40,7 @@ class Shard:
     - A residual connection in parts becomes a Fork and a Join around them.
     - With `sequence`, LayerNorm, Dropout and residual connections by positions. The gradients of their
       parameters, and of biases there, are sums over the devices, and are added up at the end.
-    - All else, and what has fewer units than there are devices, is whole on each device.
+    - All else, layers of one's own, and what has fewer units than there are devices, is whole on each device.
     """
 
     def __init__(self, layers, loss, rank, size, sequence=False):
@@ -193,8 +194,7 @@ class Shard:
 
     def _is_splittable(self, layer, *kinds):
         """Whether it is one of these kinds, has a unit for each device, and does not divide them itself."""
-        groups = getattr(layer, "groups", 1)
-        return isinstance(layer, kinds) and groups == 1 and len(layer.W) >= self.size
+        return isinstance(layer, kinds) and _can_be_split(layer) and len(layer.W) >= self.size
 
     def _runs(self, n):
         return even_slices(n, self.size)
@@ -227,7 +227,7 @@ def _pairs(layers, is_splittable):
     while index < len(layers):
         kind = next((k for k in (Linear, Convolution) if is_splittable(layers[index], k)), None)
         second = index + 1
-        while second < len(layers) and isinstance(layers[second], (Elementwise, Pool)):
+        while second < len(layers) and _acts_on_units(layers[second]):
             second += 1
         if kind and second < len(layers) and _fits(layers[index], layers[second], kind):
             yield index, second
@@ -236,8 +236,17 @@ def _pairs(layers, is_splittable):
 
 
 def _fits(first, second, kind):
-    groups = getattr(second, "groups", 1)
-    return isinstance(second, kind) and groups == 1 and first.tie is None and second.tie is None
+    return isinstance(second, kind) and _can_be_split(second) and first.tie is None and second.tie is None
+
+
+def _can_be_split(layer):
+    """Whether it is a Linear or a convolution of minipipe's own, with one group of channels."""
+    return type(layer) in (Linear, Conv1d, Conv2d, Conv3d) and getattr(layer, "groups", 1) == 1
+
+
+def _acts_on_units(layer):
+    """Whether each unit, or channel, of its output depends on that of its input alone."""
+    return isinstance(layer, (Elementwise, Pool)) and layer.W is None and layer.b is None
 
 
 def joined_gradients(layers, shards, gradients):
