@@ -186,3 +186,11 @@ def test_pad_puts_zeros_around_and_takes_them_off_again(number):
 def test_impossible_shapes_are_refused_with_both_numbers(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_the_derivative_through_a_global_mean_is_an_array_of_its_own():
+    """Each number of a channel has a place of its own, so that who gets them may write there."""
+    layer = mp.GlobalAvgPool()
+    layer.forward(np.ones((2, 3, 4, 5)))
+    dA_prev = layer.backward_input(np.ones((2, 5)))
+    assert dA_prev.flags.c_contiguous and dA_prev.flags.writeable
