@@ -440,3 +440,12 @@ def test_layers_of_ones_own_are_whole_on_each_device():
     assert net.split == ["by outputs, gathered", "whole", "whole", "whole", "by outputs, gathered"]
     _, _, X, Y = exact("mlp", 3)
     assert equals_full_batch(net, X, Y)
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_an_action_takes_its_ticks_whatever_the_number_of_its_exchanges(K):
+    """Two pairs: 12 ticks forward, 24 back, also where nobody wants the first layer's dA_prev."""
+    layers = [layer for _ in range(4) for layer in (mp.Linear(4, 4), mp.ReLU())]
+    net = mp.Hybrid(layers, LOSS, n_shards=2, n_stages=K, costs=mp.Costs(F=12, B=24))
+    net.forward_backward(np.ones((4, 2)), np.ones((4, 2)))
+    assert net.trace.makespan == 36 * K

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from ..functions import leaves
+
 
 class Exchange(NamedTuple):
     """What a layer that communicates asks for in the middle of a forward or a backward.
@@ -16,12 +18,17 @@ class Exchange(NamedTuple):
     value: object
 
 
-def exchanges_of(owners):
+def exchanges_of(layers, loss, wants_dX):
     """{kind of action: how many `Exchange`s there are in it}.
 
-    owners: the layers of a stage, and in the last one the loss.
+    layers: of a stage.
+    loss: in the last one.
+    wants_dX: whether the derivative goes on below; if not, it ends at the first layer with parameters.
     """
-    forward, backward = (sum(owner.exchanges[way] for owner in owners) for way in (0, 1))
+    forward = sum(owner.exchanges[0] for owner in [*layers, loss] if owner is not None)
+    with_parameters = (index for index, layer in enumerate(layers) if leaves((layer.W, layer.b)))
+    first = 0 if wants_dX else next(with_parameters, len(layers))
+    backward = sum(layer.exchanges[1] for layer in layers[first:])
     return {"F": forward, "R": forward, "B": backward, "I": backward}
 
 

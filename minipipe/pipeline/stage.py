@@ -50,7 +50,7 @@ class Stage:
         self._with_caches = self.layers if loss is None else (*self.layers, loss)
         self.is_ours = all_ours(self.parts if loss is None else [*self.parts, loss])
         self.optimizer, self._state, self.before, self._is_twin = None, [], None, False
-        self.n_exchanges = exchanges_of(self._with_caches)
+        self.n_exchanges = exchanges_of(self.layers, loss, index > 0)
         self.partial = [index for index, layer in enumerate(self.layers) if layer.partial]
         self.group = None  # of the devices that share its work, for their sums at the end of a mini-batch
         self.begin(1)
