@@ -436,7 +436,7 @@ WRONG = {
     ),
     "an unknown mode of recomputation": (
         lambda: pipeline(recompute="sometimes"),
-        "recompute='sometimes' must be one of 'never', 'always', 'except_last', True or False",
+        "recompute='sometimes' must be one of 'never', 'always', 'except_last', 'sqrt', 'selective'",
     ),
     "recomputing twice": (
         lambda: pipeline(1, 1, mp.Schedule.from_text("F0 R0 B0"), True),

@@ -11,7 +11,8 @@ from ..layers.parameters import parameters_with
 from ..pipeline import Pipeline, Stage
 from ..pipeline.closing import Tied
 from ..schedules import Costs, Schedule, build_for_stages, data_parallel, in_copies
-from .splitting import Shard, joined_gradients, take_parameters
+from .joining import joined_gradients, take_parameters
+from .splitting import Shard
 
 AXES = ("tp", "dp", "pp")
 

@@ -3,15 +3,12 @@
 import copy
 from itertools import chain
 
-import numpy as np
-
 from ..functions import even_slices
 from ..layers import (
     Chain, Conv1d, Conv2d, Conv3d, Dropout, Embedding, Fork, Join, LayerNorm, Linear, MultiHeadAttention,
     Residual, every_layer,
 )
 from ..layers.activations import Elementwise
-from ..layers.blocks import Block
 from ..layers.convolution import Convolution
 from ..layers.pooling import Pool
 from ..losses import SoftmaxCrossEntropy
@@ -247,56 +244,3 @@ def _can_be_split(layer):
 def _acts_on_units(layer):
     """Whether each unit, or channel, of its output depends on that of its input alone."""
     return isinstance(layer, (Elementwise, Pool)) and layer.W is None and layer.b is None
-
-
-def joined_gradients(layers, shards, gradients):
-    """A list over the network's layers of (dW, db), from those of its shards.
-
-    gradients: for each shard a list over its layers, one after the other.
-    """
-    of_shards = [
-        dict(_by_parameter(list(chain(*shard.layers)), pairs)) for shard, pairs in zip(shards, gradients)
-    ]
-
-    def value(shard, holder, name):
-        return of_shards[shard].get((id(holder), name))
-
-    return [_joined(layer, shards, value) for layer in layers]
-
-
-def take_parameters(layers, shards):
-    """The network's layers get the parameters that its shards have."""
-    def value(shard, holder, name):
-        return getattr(holder, name)
-
-    for layer in every_layer(layers):
-        if not isinstance(layer, Block):
-            layer.W, layer.b = (_whole_array(layer, name, shards, value) for name in ("W", "b"))
-
-
-def _joined(layer, shards, value):
-    if isinstance(layer, Block):
-        pairs = [_joined(part, shards, value) for part in layer.layers]
-        return tuple(dW for dW, _ in pairs), tuple(db for _, db in pairs)
-    return tuple(_whole_array(layer, name, shards, value) for name in ("W", "b"))
-
-
-def _whole_array(layer, name, shards, value):
-    """The array of all shards' parts. value(number of a shard, layer of it, name): its part."""
-    if getattr(layer, name) is None:
-        return None
-    places = [shard.held[id(layer), name] for shard in shards]
-    axis = places[0][1]
-    if axis is None:
-        return value(0, places[0][0], name)
-    return np.concatenate([value(t, holder, name) for t, (holder, _) in enumerate(places)], axis=axis)
-
-
-def _by_parameter(layers, pairs):
-    """((id of a layer without layers, "W" or "b"), its gradient), from the gradients of `layers`."""
-    for layer, (dW, db) in zip(layers, pairs, strict=True):
-        if isinstance(layer, Block):
-            yield from _by_parameter(layer.layers, list(zip(dW, db, strict=True)))
-        else:
-            yield (id(layer), "W"), dW
-            yield (id(layer), "b"), db
