@@ -155,6 +155,7 @@ def test_a_copy_has_its_part_of_what_is_remembered_and_then_of_the_gradients(N, 
     assert net.trace.peak_bytes(["parameters"]) == [8 * Psi] * N
     assert net.trace.peak_bytes(["gradients"]) == [gradients] * N
     assert net.trace.peak_bytes(["optimizer state"]) == [16 * Psi // N] * N
+    assert net.trace.peak_bytes(["weight versions"]) == [0] * N  # no copy waits for others' micro-batches
     assert net.trace.peak_bytes(KEPT) == [8 * Psi + gradients + 16 * Psi // N] * N
     for device in range(1, N) if buckets is None else ():  # when S is over; copy 0 has more, for a restore
         assert 8 * Psi // N in [held.get("gradients") for _, held in net.trace.ledger(device)]
