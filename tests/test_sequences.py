@@ -330,3 +330,12 @@ def test_labels_of_a_sequence_are_refused_by_place():
 def test_sizes_must_be_whole_numbers(make, name):
     with pytest.raises(ValueError, match=f"{name} must be a whole number"):
         make()
+
+
+def test_an_embedding_of_one_number_has_its_gradient():
+    """One token, one feature, one sample: dZ is a single number."""
+    layer = mp.Embedding(1, 1)
+    layer.initialize(np.random.default_rng(0))
+    layer.forward(np.zeros((1, 1)))
+    _, dW, _ = layer.backward(np.full((1, 1, 1), 3.0))
+    assert dW.tolist() == [[3.0]]
