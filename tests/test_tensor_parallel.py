@@ -146,6 +146,14 @@ def test_positions_of_a_sequence_are_split_between_the_blocks():
     assert equal(parameters(own), parameters(stepped))
 
 
+def test_without_attention_there_are_no_positions_to_split():
+    """A LayerNorm of (n, m) has samples there."""
+    layers, loss, X, Y = exact("logits", 1)
+    net = mp.TensorParallel(layers, loss, 2, sequence=True)
+    assert net.split == ["by outputs, gathered", "whole", "by outputs, up to the loss"]
+    assert equals_full_batch(net, X, Y)
+
+
 def test_positions_that_the_shards_do_not_divide_are_refused():
     layers, loss, X, Y = samples("transformer", 2)
     net = mp.TensorParallel(layers, loss, 2, sequence=True)

@@ -35,8 +35,9 @@ class Shard:
     - Any other Linear or convolution: by its outputs, which are then gathered.
     - Attention by its heads; an Embedding, and the logits before a `SoftmaxCrossEntropy`, by the tokens.
     - A residual connection in parts becomes a Fork and a Join around them.
-    - With `sequence`, LayerNorm, Dropout and residual connections by positions. The gradients of their
-      parameters, and of biases there, are sums over the devices, and are added up at the end.
+    - With `sequence`, from the first attention on, LayerNorm, Dropout and residual connections by positions.
+      The gradients of their parameters, and of biases there, are sums over the devices, and are added up at
+      the end.
     - All else, layers of one's own, and what has fewer units than there are devices, is whole on each device.
     """
 
@@ -88,7 +89,8 @@ class Shard:
 
     def _changed_split(self, layer):
         """The exchange before a layer of the network for which the positions must be split, or whole."""
-        if layer is self._logits or self._by_positions == _goes_by_positions(layer):
+        by_positions = _goes_by_positions(layer) and (self._by_positions or _attends(layer))
+        if layer is self._logits or self._by_positions == by_positions:
             return []
         self._by_positions = not self._by_positions
         return [Parted(1) if self._by_positions else Gathered(1)]
@@ -199,6 +201,11 @@ class Shard:
     def _hold(self, layer, **places):
         for name, (holder, axis) in places.items():
             self.held[id(layer), name] = holder, axis
+
+
+def _attends(layer):
+    """Whether there is attention in it, and so positions in what it gets."""
+    return any(isinstance(part, MultiHeadAttention) for part in every_layer([layer]))
 
 
 def _goes_by_positions(layer):
