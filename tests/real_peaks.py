@@ -2,6 +2,7 @@
 
 import tracemalloc
 from contextlib import contextmanager
+from inspect import getgeneratorlocals
 
 from minipipe.cluster.accounts import Accounts
 
@@ -22,13 +23,14 @@ def real_peaks(monkeypatch):
             lane.work = work
             return sum(accounts._held(device).values())
 
-        def traced(parts, *more):
-            before = counted((parts, *more))
+        def traced(work, *more):
+            parts = getgeneratorlocals(work)["parts"]
+            before = counted((work, *more))
             tracemalloc.reset_peak()
             start, _ = tracemalloc.get_traced_memory()
-            answer = function(parts, *more)
+            answer = function(work, *more)
             held = before + tracemalloc.get_traced_memory()[1] - start
-            after = counted(((parts, *more), answer))
+            after = counted(((work, *more), answer))
             for kind, stage, _ in parts:
                 place = device, kind, stage
                 found[place] = max(found.get(place, [0, 0, 0]), [before, after, held], key=lambda row: row[2])

@@ -276,7 +276,7 @@ def test_tied_weights_stay_tied_through_training():
         (lambda: mp.models.resnet(2), "depth=2 must be 6 n + 2"),
         (lambda: mp.models.transformer(5, 8, 3, 1), "n_heads=3 does not divide d=8"),
         (lambda: mp.models.transformer(5, 8, 2, 0), "n_layers=0 must be at least 1"),
-        (lambda: mp.models.transformer(5, 8, 2, 1, dropout=1), "p=1 must be at least 0 and below 1"),
+        (lambda: mp.models.transformer(5, 8, 2, 1, dropout=1), "dropout=1 must be at least 0 and below 1"),
         (lambda: mp.models.amoebanet_d(4, 16), "L=4 normal cells must be a multiple of 3"),
         (lambda: mp.models.amoebanet_d(0, 16), "L=0 normal cells"),
         (lambda: mp.models.amoebanet_d(3, 12), "D=12 filters must be a multiple of 8"),

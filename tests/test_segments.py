@@ -118,7 +118,7 @@ def test_costs_of_segments_are_shares():
         costs_in_segments(mp.Costs(F=[1, 2, 3]), gpipe(2, 1), 2)
     with pytest.raises(ValueError, match="costs=3 must be Costs"):
         mp.Pipeline([mp.Linear(2, 2)] * 2, mp.MeanSquaredError(), 1, 1, recompute="sqrt", costs=3)
-    modes = "'never', 'always', 'except_last', True or False; or 'sqrt' or 'selective', for a Pipeline"
+    modes = "'never', 'always', 'except_last', 'sqrt', 'selective'"
     with pytest.raises(ValueError, match=f"recompute='sqr' must be one of {modes}"):
         mp.Pipeline([mp.Linear(2, 2)] * 2, mp.MeanSquaredError(), 1, 1, recompute="sqr")
 
