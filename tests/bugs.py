@@ -1,7 +1,8 @@
 """Bugs of the kinds that pipeline frameworks have shipped, ready to be put into minipipe.
 
 Each function puts one bug in, with pytest's `monkeypatch`, which takes it out again. `test_pitfalls.py` has a
-check of the same name for each, and shows that the check fails with the bug in. To see all that a bug breaks:
+check of the same name for each, and shows that the check fails with the bug in. Those of copies of a network
+and of shards of its layers stand in `bugs_of_splits.py`. To see all that a bug breaks:
 
     python -m pytest --bug reused_receive_buffer
 """
@@ -9,21 +10,17 @@ check of the same name for each, and shows that the check fails with the bug in.
 from dataclasses import replace
 
 import numpy as np
+from bugs_of_splits import BUGS_OF_SPLITS
 
 from minipipe import SGD, BatchNorm, Dropout, Linear, MultiHeadAttention, ReLU, SoftmaxCrossEntropy, Trace
-from minipipe import collectives, network
+from minipipe import network
 from minipipe.cluster import mail
 from minipipe.layers.activations import Elementwise
 from minipipe.losses import Loss
 from minipipe.network import commit
-from minipipe.parallel.exchanges import Copied
-from minipipe.parallel.parts import DropoutPart, EmbeddingPart
-from minipipe.parallel.splitting import Shard
 from minipipe.partitioning import solvers
 from minipipe.pipeline import Stage
 from minipipe.pipeline.batches import MicroBatches
-from minipipe.pipeline.closing import Closing
-from minipipe.pipeline.totals import Totals
 from minipipe.schedules import Action, Schedule, bidirectional, names, schedule, validation
 from minipipe.schedules.building import schedule_of
 from minipipe.sums import TreeSum
@@ -312,60 +309,6 @@ def balancing_by_shifted_costs(monkeypatch):
     monkeypatch.setattr(solvers, "sums", lambda costs: sums([cost - min(costs) for cost in costs]))
 
 
-def hook_gets_the_parameter(monkeypatch):
-    """The copies average their weights, and leave their gradients as they are."""
-
-    def weights_only(self, stage, i):
-        group = self._groups.get(stage)
-        if group is not None:
-            stage = self._stages[stage, self._device]
-            total = yield from collectives.all_reduce(group, stage.weights())
-            for (layer, name), weights in zip(stage.parameters, total, strict=True):
-                setattr(layer, name, None if weights is None else weights / group.size)
-            for sums in (*stage.totals._gradients.values(), stage.totals._costs):
-                sums.of(i).complete(next(iter(sums.of(i).pending.values())))
-
-    monkeypatch.setattr(Closing, "_all_reduce", weights_only)
-
-
-def bias_added_by_every_shard(monkeypatch):
-    """The bias of a layer that is split by inputs is added before the sum over the devices, so T times."""
-    by_inputs = Shard._by_inputs
-
-    def bias_first(self, layer):
-        part, leave, *bias = by_inputs(self, layer)
-        return [part, *bias, leave]
-
-    monkeypatch.setattr(Shard, "_by_inputs", bias_first)
-
-
-def input_gradient_not_reduced(monkeypatch):
-    """Megatron's f is left out: each device hands back its own summand of dA_prev."""
-    monkeypatch.setattr(Copied, "exchanges", (False, False))
-    monkeypatch.setattr(Copied, "backward_input", lambda self, dZ: dZ)
-
-
-def norm_gradients_not_summed(monkeypatch):
-    """Each device keeps the gradients of LayerNorm and of biases over its own positions."""
-    monkeypatch.setattr(Totals, "replace_partial", lambda self, i, pending: None)
-
-
-def one_mask_for_all_positions(monkeypatch):
-    """Devices that have different positions draw the same dropout mask."""
-    monkeypatch.setattr(DropoutPart, "_kept", Dropout._kept)
-
-
-def vocabulary_edge(monkeypatch):
-    """Each device has as many tokens as the shares that divide evenly, so the last ones are nobody's."""
-    init = EmbeddingPart.__init__
-
-    def without_the_last(self, whole, run):
-        init(self, whole, run)
-        self.run = slice(run.start, run.stop - (run.stop == whole.n_tokens))
-
-    monkeypatch.setattr(EmbeddingPart, "__init__", without_the_last)
-
-
 BUGS = {
     function.__name__: function
     for function in (
@@ -394,11 +337,5 @@ BUGS = {
         weight_decay_by_scaling_the_loss,
         momentum_after_a_rate_change,
         balancing_by_shifted_costs,
-        hook_gets_the_parameter,
-        bias_added_by_every_shard,
-        input_gradient_not_reduced,
-        norm_gradients_not_summed,
-        one_mask_for_all_positions,
-        vocabulary_edge,
     )
-}
+} | BUGS_OF_SPLITS

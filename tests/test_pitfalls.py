@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+import checks_of_splits
 from bugs import BUGS
 
 import minipipe as mp
@@ -267,50 +268,9 @@ def check_balancing_by_shifted_costs():
     assert max(loads(costs, [5, 1])) == 51
 
 
-def check_hook_gets_the_parameter():
-    """Copies with different samples have the full batch's gradient, and their weights stay."""
-    net = mp.DataParallel(exact_layers(), mp.SoftmaxCrossEntropy(), 2)
-    assert equals_full_batch(net, *exact_mini_batch(5))
-
-
-def check_bias_added_by_every_shard():
-    layers = exact_layers()
-    for layer in layers[::2]:
-        layer.b = layer.b + 1
-    assert equals_full_batch(mp.TensorParallel(layers, mp.MeanSquaredError(), 2), *exact_mini_batch(3))
-    assert equals_full_batch(mp.TensorParallel(layers, mp.MeanSquaredError(), 3), *exact_mini_batch(3))
-
-
-def check_input_gradient_not_reduced():
-    """It shows in the layers below the second pair; the first layer's dA_prev is nobody's."""
-    layers = exact_layers() + exact_layers()[2:]
-    assert equals_full_batch(mp.TensorParallel(layers, mp.MeanSquaredError(), 2), *exact_mini_batch(3))
-
-
-def sequence_parallel(dropout=0.0):
-    layers = [mp.Embedding(5, 4), mp.TransformerBlock(4, 2, 4, dropout=dropout), mp.Linear(4, 5)]
-    layers = mp.Sequential(layers, None).layers
-    layers = [layer.copy(lambda p: rational(np.round(8 * p) / 8)) for layer in layers]
-    tokens = np.array([[0, 4], [1, 2], [4, 3], [2, 0]])
-    net = mp.TensorParallel(layers, mp.SoftmaxCrossEntropy(), 2, sequence=True)
-    return net, tokens, mp.one_hot(tokens[::-1], 5).astype(int)
-
-
-def check_norm_gradients_not_summed():
-    assert equals_full_batch(*sequence_parallel())
-
-
-def check_one_mask_for_all_positions():
-    assert equals_full_batch(*sequence_parallel(dropout=0.25))
-
-
-def check_vocabulary_edge():
-    """The last token of all occurs, and the shares do not divide the tokens."""
-    assert equals_full_batch(*sequence_parallel())
-
-
 CHECKS = {
-    name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")
+    name.removeprefix("check_"): check
+    for name, check in [*globals().items(), *vars(checks_of_splits).items()] if name.startswith("check_")
 }
 
 
@@ -328,3 +288,33 @@ def test_turns_red(name, monkeypatch):
     BUGS[name](monkeypatch)
     with pytest.raises(AssertionError):
         CHECKS[name]()
+
+
+# What shows that a check looks where it must
+
+
+def test_copies_that_agree_may_all_be_wrong(monkeypatch):
+    """Both have the same numbers, in each stage; and copies of one stage alone are right."""
+    BUGS["replicas_agree_on_a_wrong_gradient"](monkeypatch)
+    X, Y = checks_of_splits.mini_batch(8)
+    net = checks_of_splits.two_copies_of_two_stages()
+    assert not equals_full_batch(net, X, Y)
+    for copies in checks_of_splits.sums_of_copies(net).values():
+        assert len(copies) == 2 and checks_of_splits.equal(*copies)
+    assert equals_full_batch(mp.DataParallel(net.layers, net.loss, 2, 4), X, Y)
+
+
+def test_two_copies_hide_in_which_order_they_are_added(monkeypatch):
+    BUGS["bits_change_with_buckets"](monkeypatch)
+    found = [checks_of_splits.buckets_have_the_same_bits(D) for D in (2, 3, 5)]
+    assert found == [True, False, False]
+
+
+def test_what_the_bugs_of_shards_make_of_a_gradient_of_4(monkeypatch):
+    """Samples with 1, 2, 3, 4 and 10 alone, on two copies: (2 + 7)/2; and 21/6 with the first once more."""
+    found = {}
+    for name in ("mean_of_means", "padded_sampler"):
+        with monkeypatch.context() as patch:
+            BUGS[name](patch)
+            found[name] = checks_of_splits.per_sample_gradients(2, 2)
+    assert found == {"mean_of_means": Rational(9, 2), "padded_sampler": Rational(7, 2)}
