@@ -1,4 +1,6 @@
-"""Solutions of the exercises in notebooks 01 to 03, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebooks 01 to 03, 31 and 33, and what their checkers say to typical wrong
+answers.
+"""
 
 from fractions import Fraction
 
@@ -15,8 +17,8 @@ from exercises.neuron import check_central_difference, check_gradient, check_tan
 
 
 NOTEBOOK_1, NOTEBOOK_2, NOTEBOOK_3 = map(solutions, ("01", "02", "03"))
-gradient, LeakyReLU = NOTEBOOK_1.gradient, NOTEBOOK_2.LeakyReLU
-weights, tree_sum = NOTEBOOK_3.weights, NOTEBOOK_3.my_tree_sum
+gradient, LeakyReLU = solutions("31").gradient, NOTEBOOK_2.LeakyReLU
+weights, tree_sum = NOTEBOOK_3.weights, solutions("33").my_tree_sum
 
 SOLUTIONS = [
     (check_tanh_neuron, NOTEBOOK_1.dz_of),

@@ -1,4 +1,4 @@
-"""Checkers for notebook 03, micro-batches."""
+"""Checkers for notebooks 03 and 33, micro-batches and the order of their sum."""
 
 import math
 from fractions import Fraction

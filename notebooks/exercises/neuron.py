@@ -1,4 +1,4 @@
-"""Checkers for notebook 01, one neuron."""
+"""Checkers for notebooks 01 and 31, one neuron and how it learns."""
 
 import numpy as np
 
