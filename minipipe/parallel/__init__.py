@@ -3,5 +3,6 @@
 from .buckets import in_buckets
 from .data import DataParallel
 from .hybrid import Hybrid, TensorParallel, in_nodes
+from .servers import ParameterServer
 
-__all__ = ["DataParallel", "Hybrid", "TensorParallel", "in_buckets", "in_nodes"]
+__all__ = ["DataParallel", "Hybrid", "ParameterServer", "TensorParallel", "in_buckets", "in_nodes"]

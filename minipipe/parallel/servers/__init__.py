@@ -1,0 +1,15 @@
+"""Parameter servers: they have the weights, and workers send them gradients.
+
+Where to read: `programs` has what workers and servers do, `share` how a server updates, `hogwild` the same
+without a lock, `costs` what a round takes.
+"""
+
+from .costs import bytes_on_workers, bytes_through_server, round_ticks, synchronous_ticks
+from .labels import Gradient, Late, Update
+from .parameter_server import MODES, ParameterServer
+from .places import speeds_with
+
+__all__ = [
+    "MODES", "Gradient", "Late", "ParameterServer", "Update", "bytes_on_workers", "bytes_through_server",
+    "round_ticks", "speeds_with", "synchronous_ticks",
+]

@@ -1,0 +1,249 @@
+"""A network that workers train through parameter servers."""
+
+import copy
+
+import numpy as np
+
+from ...checks import listed, one_of, real_number, truth, whole_number, whole_numbers
+from ...cluster import Link, checked_ports
+from ...collectives.vectors import flattened, joined
+from ...functions import even_slices, leaves
+from ...network import Network
+from ...optimizers import checked_optimizer
+from ...pipeline.batches import checked_batches
+from ...pipeline.own_part import put_together
+from ..driving import checked_engine, run_programs, shared
+from . import hogwild
+from .hogwild import Memory
+from .places import Pace, Places
+from .programs import asynchronous, synchronous, worker
+from .replica import Replica
+from .share import Share, counted_places
+
+SYNC, ASYNC, STALE, HOGWILD = MODES = "sync", "async", "ssp", "hogwild"
+
+
+class ParameterServer(Network):
+    """A network that N workers train through servers, which have the weights, on simulated devices.
+
+    layers, loss, seed, dtype: as for `Sequential`.
+    n_workers: N.
+    optimizer: each server gets a copy of it, for its part of the weights.
+    mode: when a server updates, and answers a worker:
+        "sync": once all workers' gradients are there, each of its part of one mini-batch; these are summed.
+        "async": as each gradient comes, of a mini-batch of its own, whatever weights it is of.
+        "ssp": the same, but who is more than `bound` gradients ahead of the slowest has to wait.
+        "hogwild": workers read and write without a lock, so that some updates are lost, see
+            `minipipe.parallel.servers.hogwild`. Needs plain SGD and one server.
+    n_servers: s, the devices among which the parameters are divided, as evenly as numbers allow.
+    bound: s of "ssp", at least 0.
+    backups: of "sync", how many workers' gradients an update does without: those that come last.
+    compensation: lambda of `minipipe.parallel.servers.share.compensated`, for "async" and "ssp".
+    n_microbatches: of "sync", the parts of a mini-batch, divided among the workers in runs; left out, N.
+    on_workers: whether server k is not a device of its own, but a lane of the device of worker k.
+    ticks, speeds, delay: how long a gradient takes on each worker, see `Pace`.
+    update_ticks: how long an update takes; in "hogwild", how long from a load to its store.
+    link, ports: as for `Pipeline`. Servers are devices 0 to s - 1, workers those behind them; `ports(s, b)`
+        of `minipipe.cluster` gives the servers alone an egress and an ingress.
+    engine: "cluster", "threads" or "mpi". On real hardware the seconds decide who comes first; `arrivals`
+        then repeats the run on the cluster, to the bit.
+
+    `train(batches)` returns J of each update. Then `trace`, `updates`, `late`, `arrivals` and `kept` say what
+    has happened.
+
+    Raises `ValueError` for what does not fit, before anything is computed. A run that fails changes nothing.
+
+    >>> from minipipe.layers import Linear
+    >>> from minipipe.losses import MeanSquaredError
+    >>> from minipipe.optimizers import SGD
+    >>> layers = [Linear(1, 1, W=[[0.0]], b=[[0.0]])]
+    >>> X = np.array([[1.0, 2.0]])
+    >>> net = ParameterServer(layers, MeanSquaredError(), 2, SGD(0.125), mode="async", speeds=[1, 0.5])
+    >>> costs = net.train([(X, X)] * 4)
+    >>> [(update.workers, update.staleness) for update in net.updates]
+    [((0,), 0), ((0,), 0), ((1,), 2), ((0,), 1)]
+    """
+
+    def __init__(
+        self, layers, loss, n_workers, optimizer, mode=SYNC, n_servers=1, bound=None, backups=0,
+        compensation=0, n_microbatches=None, on_workers=False, ticks=1, speeds=None, delay=0, update_ticks=0,
+        seed=0, dtype=np.float64, link=Link(), ports=(), engine="cluster",
+    ):
+        super().__init__(layers, loss, seed, dtype)
+        N = self.n_workers = whole_number("n_workers", n_workers, 1)
+        s = self.n_servers = whole_number("n_servers", n_servers, 1)
+        self.mode, self._optimizer = one_of("mode", mode, MODES), checked_optimizer(optimizer)
+        self._bound = None if bound is None else whole_number("bound", bound, 0)
+        self._backups = whole_number("backups", backups, 0)
+        self._compensation = real_number("compensation", compensation, least=0)
+        self.n_microbatches = self._checked_microbatches(n_microbatches)
+        self._check_mode()
+        n_parameters = sum(vector.size for vector in self._vectors())
+        if s > n_parameters:
+            raise ValueError(
+                f"n_servers={s} exceeds the {n_parameters} parameters of the network: use at most "
+                f"{n_parameters}"
+            )
+        if s > 1 and self.ties:
+            raise ValueError(f"n_servers={s} would tear tied layers apart: use 1 server")
+        if truth("on_workers", on_workers) and s > N:
+            raise ValueError(f"n_servers={s} on the devices of {N} workers: use at most {N}")
+        self._places = Places.of(s, N, on_workers)
+        self._pace = Pace(N, ticks, speeds, delay, seed)
+        self._update_ticks = real_number("update_ticks", update_ticks, least=0, clock=True)
+        n_devices = 1 + max(self._places.servers + self._places.workers)
+        self._engine, self._link = checked_engine(engine, link, n_devices), link
+        self._ports = checked_ports(ports, n_devices)
+        self._optimizers = [self._optimizer.fresh() for _ in range(s)]
+        self._shares, self.trace, self.updates, self.late, self.arrivals, self.kept = (), None, [], [], [], {}
+
+    def train(self, batches, keep_every=None, arrivals=None):
+        """One update for each of `batches`, a list of (X, Y); returns J of each, at the weights that it saw.
+
+        keep_every: None; or a number of updates after which the weights are kept, again and again.
+        arrivals: None; or those of another run, for each server the order of the workers' gradients, which
+            then is this run's order, too.
+
+        Then `trace` is the run's `Trace`; `updates` the list of each `Update` of server 0, with its workers,
+        its `read` and its `staleness`, and `late` of what was thrown away; `arrivals` is the order in which
+        each server has got gradients, and `kept` is {number of updates: the weights then}, a list with an
+        array for each.
+        """
+        batches = checked_batches(self, batches)
+        keep_every = None if keep_every is None else whole_number("keep_every", keep_every, 1)
+        orders = self._checked_arrivals(arrivals, len(batches))
+        shares = [self._share(k, keep_every) for k in range(self.n_servers)]
+        programs = self._programs(shares, batches, orders)
+        self.trace = run_programs(self._engine, programs, self._link, self._ports, batches)
+        self._optimizers = [share.optimizer for share in shares]
+        shares = [self._shared(k, share) for k, share in enumerate(shares)]
+        self._take(shares, len(batches))
+        return shares[0].costs
+
+    def use(self, weights):
+        """Go on with these weights, one of `kept`, in the place of the last."""
+        for vector, array in zip(self._vectors(), weights, strict=True):
+            vector[...] = array.reshape(-1)
+
+    def _checked_microbatches(self, n_microbatches):
+        if self.mode != SYNC:
+            if n_microbatches not in (None, 1):
+                raise ValueError(
+                    f"n_microbatches={n_microbatches} in mode {self.mode!r}, where each worker has "
+                    "mini-batches of its own: leave it out"
+                )
+            return 1
+        if n_microbatches is None:
+            return self.n_workers
+        return whole_number("n_microbatches", n_microbatches, self.n_workers)
+
+    def _check_mode(self):
+        mode, s = self.mode, self.n_servers
+        if (self._bound is None) == (mode == STALE):
+            raise ValueError(
+                f"bound={self._bound} in mode {mode!r}: the mode 'ssp' needs a bound, and no other has one"
+            )
+        if self._backups and (mode != SYNC or s > 1):
+            raise ValueError(
+                f"backups={self._backups} in mode {mode!r} with n_servers={s}: only 'sync' has backup "
+                "workers, and one server, since several would do without different workers"
+            )
+        if self._backups >= self.n_workers:
+            raise ValueError(
+                f"backups={self._backups} of {self.n_workers} workers leave none to wait for: use at most "
+                f"{self.n_workers - 1}"
+            )
+        if self._compensation and mode not in (ASYNC, STALE):
+            raise ValueError(
+                f"compensation={self._compensation} in mode {mode!r}: only 'async' and 'ssp' have delays to "
+                "make up for"
+            )
+        if mode == HOGWILD and (s > 1 or self._optimizer.n_memories or self._optimizer.weight_decay):
+            raise ValueError(
+                f"mode 'hogwild' with n_servers={s} and {type(self._optimizer).__name__}: without a lock, "
+                "use one server, and SGD without momentum or weight decay"
+            )
+
+    def _checked_arrivals(self, arrivals, n):
+        """For each server the order of what comes, or None."""
+        if arrivals is None:
+            return [None] * self.n_servers
+        arrivals = [whole_numbers("arrivals", order, 0) for order in listed("arrivals", arrivals)]
+        wanted = n * {SYNC: self.n_workers - self._backups, HOGWILD: 2}.get(self.mode, 1)
+        if len(arrivals) != self.n_servers or any(len(order) < wanted for order in arrivals):
+            raise ValueError(
+                f"arrivals has {len(arrivals)} orders of {[len(order) for order in arrivals]} gradients for "
+                f"{self.n_servers} servers and {n} mini-batches: pass those of a run like this one"
+            )
+        if max(map(max, arrivals)) >= self.n_workers:
+            raise ValueError(
+                f"arrivals names worker {max(map(max, arrivals))} of {self.n_workers}: pass those of a run "
+                "like this one"
+            )
+        return arrivals
+
+    def _programs(self, shares, batches, orders):
+        n, N = len(batches), self.n_workers
+        first = [0] * N if self.mode == SYNC else [number if number < n else None for number in range(N)]
+        runs = [range(part.start, part.stop) for part in even_slices(self.n_microbatches, N)]
+        if self.mode != SYNC:
+            runs = [range(1)] * N
+        workers = []
+        for number in range(N):
+            replica = Replica(
+                self._copies(), copy.copy(self.loss), batches, self.n_microbatches, runs[number],
+                self.n_servers, self.n_steps,
+            )
+            given = number, first[number], replica, self._pace, self._places
+            if self.mode == HOGWILD:
+                rate = self._optimizer.learning_rate
+                workers.append(hogwild.worker(*given, rate, self._update_ticks))
+            else:
+                workers.append(worker(*given))
+        servers = [self._server(share, batches, order) for share, order in zip(shares, orders, strict=True)]
+        return self._places.programs(servers, workers)
+
+    def _server(self, share, batches, order):
+        n = len(batches)
+        if self.mode == HOGWILD:
+            return hogwild.memory(share, self._places, n, order)
+        if self.mode == SYNC:
+            m_of, n_wanted = [X.shape[-1] for X, _ in batches], self.n_workers - self._backups
+            return synchronous(share, self._places, n_wanted, m_of, order, self._update_ticks)
+        return asynchronous(share, self._places, n, self._bound, order, self._update_ticks)
+
+    def _share(self, k, keep_every):
+        kind = Memory if self.mode == HOGWILD else Share
+        return kind(
+            self._copies(), self.ties, k, self.n_servers, copy.deepcopy(self._optimizers[k]),
+            self.n_microbatches, self._compensation, keep_every,
+        )
+
+    def _copies(self):
+        return [layer.copy() for layer in self.layers]
+
+    def _shared(self, k, share):
+        """What has come of server k, which on MPI only its own rank knows."""
+        names = "part", "counted", "costs", "updates", "late", "arrivals", "kept"
+        return shared(self._engine, self._places.servers[k], share, names)
+
+    def _take(self, shares, n_updates):
+        """The run has come to its end: its weights, statistics and optimizers are the network's now."""
+        self.updates, self.late = shares[0].updates, shares[0].late
+        self.arrivals = [share.arrivals for share in shares]
+        self.kept = {
+            version: self._arrays([share.kept[version] for share in shares]) for version in shares[0].kept
+        }
+        for (layer, name), array in zip(counted_places(self.layers), shares[0].counted, strict=True):
+            setattr(layer, name, array)
+        put_together(self.layers, [share.part for share in shares])
+        self.n_steps += n_updates
+
+    def _arrays(self, parts):
+        """The weights of which the servers have these parts, as a list of arrays."""
+        vectors = self._vectors()
+        shapes = [array.shape for array in leaves([(layer.W, layer.b) for layer in self.layers])]
+        return [vector.reshape(shape) for vector, shape in zip(joined(parts, vectors), shapes, strict=True)]
+
+    def _vectors(self):
+        return flattened([(layer.W, layer.b) for layer in self.layers])

@@ -1,0 +1,104 @@
+"""Which device is a server, which a worker, and how long a worker takes."""
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from ...checks import listed, real_number, shown, whole_number
+
+
+class Places(NamedTuple):
+    """The devices of the servers and of the workers.
+
+    >>> Places.of(n_servers=1, n_workers=2, on_workers=False)
+    Places(servers=[0], workers=[1, 2])
+    """
+
+    servers: list
+    workers: list
+
+    @staticmethod
+    def of(n_servers, n_workers, on_workers):
+        """Servers first; or, `on_workers`, server k in a lane of its own on the device of worker k."""
+        first = 0 if on_workers else n_servers
+        return Places(list(range(n_servers)), list(range(first, first + n_workers)))
+
+    def programs(self, servers, workers):
+        """The programs of all devices, as a cluster takes them."""
+        if self.servers[0] != self.workers[0]:
+            return [*servers, *workers]
+        lanes = [{"compute": worker, "server": server} for server, worker in zip(servers, workers)]
+        return [*lanes, *workers[len(servers):]]
+
+    def from_next(self, worker):
+        """The numbers of the servers, in the order in which this worker talks to them.
+
+        Each worker begins with another one, so that not all wait for the first.
+        """
+        n, first = len(self.servers), worker % len(self.servers)
+        return [(first + step) % n for step in range(n)]
+
+
+class Pace:
+    """How long each gradient takes.
+
+    n_workers: how many workers there are.
+    ticks: of a gradient at speed 1.
+    speeds: for each worker; at speed 1/4 it takes four times as long. Left out, 1 for all.
+    delay: the mean of a random delay in ticks, exponentially distributed, that each gradient has besides; a
+        function of the seed, the worker and the number of its gradient.
+    seed: of the delays.
+
+    >>> from fractions import Fraction
+    >>> pace = Pace(2, ticks=2, speeds=[1, Fraction(1, 4)])
+    >>> pace.of(0, 0), pace.of(1, 0)
+    (2, 8)
+    """
+
+    def __init__(self, n_workers, ticks=1, speeds=None, delay=0, seed=0):
+        ticks = real_number("ticks", ticks, least=0, clock=True)
+        speeds = [1] * n_workers if speeds is None else listed("speeds", speeds)
+        if len(speeds) != n_workers:
+            raise ValueError(f"speeds has {len(speeds)} numbers for {n_workers} workers: give each one")
+        for worker, speed in enumerate(speeds):
+            if speed == 0:
+                raise ValueError(
+                    f"speeds[{worker}]=0: worker {worker} would never finish a gradient; give it a speed "
+                    "above 0, or leave it out"
+                )
+        self._ticks = [
+            _divided(ticks, real_number(f"speeds[{worker}]", speed, above=0, clock=True))
+            for worker, speed in enumerate(speeds)
+        ]
+        self._delay = real_number("delay", delay, least=0, note=" ticks", clock=True)
+        self._seed = whole_number("seed", seed, 0)
+
+    def of(self, worker, number):
+        """The ticks of gradient `number` of a worker, from 0 on."""
+        if not self._delay:
+            return self._ticks[worker]
+        rng = np.random.default_rng([self._seed, worker, number])
+        return self._ticks[worker] + rng.exponential(self._delay)
+
+
+def speeds_with(n_workers, slower):
+    """Speeds of which some are lower. slower: {worker: how many times as long it takes}.
+
+    >>> speeds_with(3, {1: 4})
+    [1, Fraction(1, 4), 1]
+    """
+    for worker, times in slower.items():
+        whole_number("slow worker", worker, 0, n_workers - 1)
+        if times == 0:
+            raise ValueError(f"worker {worker} takes {shown(times)} times as long: use a number above 0")
+        real_number(f"times of worker {worker}", times, above=0, clock=True)
+    return [_divided(1, slower.get(worker, 1)) for worker in range(n_workers)]
+
+
+def _divided(a, b):
+    """a / b, exactly where both are exact."""
+    if isinstance(a, float) or isinstance(b, float):
+        return a / b
+    quotient = Fraction(a) / b
+    return quotient.numerator if quotient.denominator == 1 else quotient
