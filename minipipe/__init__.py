@@ -14,6 +14,7 @@ from . import (
     optimizers,
     pipeline,
     plots,
+    rates,
     schedules,
     verification,
 )
@@ -42,7 +43,7 @@ __all__ = [
     "MemoryLimitError", "Overlap", "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential",
     "Trace", "accuracy", "blas_threads", "cluster", "collectives", "costs_of_layers", "datasets",
     "TensorParallel", "describe", "engines", "exact", "fit", "footprints", "load", "measure", "models",
-    "one_hot", "partition", "plots", "save", "schedules", "simulate", "temporaries", "verification",
+    "one_hot", "partition", "plots", "rates", "save", "schedules", "simulate", "temporaries", "verification",
     "what_fits", "ParameterServer",
 ]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__

@@ -58,6 +58,41 @@ def overflow_refused():
     return np.errstate(over="ignore", invalid="ignore")
 
 
+def sum_of_squares(array):
+    """The sum of the squares of all numbers of an array, in float64; of rational numbers, exactly.
+
+    >>> sum_of_squares(np.float32([[3.0], [4.0]]))
+    25.0
+    """
+    if array.dtype == object:
+        return (array * array).sum()
+    numbers = np.asarray(array, np.float64).ravel()
+    return float(np.vdot(numbers, numbers))
+
+
+def norm(array):
+    """The root of `sum_of_squares`; `FloatingPointError` if that is not finite.
+
+    >>> norm(np.float32([[3.0], [4.0]]))
+    5.0
+    """
+    return root(sum_of_squares(array))
+
+
+def root(square):
+    """The root of a float or a rational number; `FloatingPointError` if it is not finite.
+
+    A rational number that is a square has its root exactly; that of another is rounded once.
+    """
+    if isinstance(square, Fraction):
+        over, under = math.isqrt(square.numerator), math.isqrt(square.denominator)
+        exact = type(square)(over, under)
+        return exact if exact * exact == square else square.sqrt()
+    if not math.isfinite(square):
+        raise FloatingPointError("the squares of these numbers add up to more than float64 can hold")
+    return math.sqrt(square)
+
+
 def leaves(tree):
     """The arrays in nested tuples and lists, such as the gradients of a layer made of layers, in order.
 
@@ -71,6 +106,17 @@ def leaves(tree):
     if not isinstance(tree, (tuple, list)):
         return [tree]
     return [leaf for part in tree for leaf in leaves(part)]
+
+
+def scaled(tree, factor):
+    """Nested tuples and lists of arrays, each times a number; None stays.
+
+    >>> scaled([(1, None), ((2,), 3)], 10)
+    [(10, None), ((20,), 30)]
+    """
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(scaled(part, factor) for part in tree)
+    return None if tree is None else tree * factor
 
 
 def sum_in_order(parts):

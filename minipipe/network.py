@@ -4,16 +4,16 @@ import copy
 
 import numpy as np
 
-from .checks import floats, real_numbers, shown, whole_number
+from .checks import floats, real_number, real_numbers, shown, whole_number
 from .exact import Rational, rational
-from .functions import grains_of, leaves, overflow_refused
+from .functions import grains_of, leaves, overflow_refused, root, scaled, sum_of_squares
 from .layers import every_layer
 from .layers.layer import checked_layers, finite
 from .layers.skips import skip_routes
 from .layers.through import backward_through, forward_through, in_one_piece, prepare_forward
 from .blas import computing
 from .sums import TreeSum
-from .ties import share, sum_of_tied, ties_of
+from .ties import each_once, share, sum_of_tied, ties_of
 
 
 class Network:
@@ -102,18 +102,23 @@ class Network:
             words = "pass an object, such as SGD(learning_rate=0.1)"
             raise ValueError(f"optimizer is {shown(optimizer)}: {words}")
 
-    def step(self, optimizer):
+    def step(self, optimizer, clip=None):
         """One update of all parameters by `optimizer`, with the current gradients.
+
+        clip: None, or the largest `gradient_norm` that the optimizer sees: longer gradients are shortened to
+            it, all by one factor, before weight decay is added. `gradients` stay as they are. Source:
+            Pascanu, Mikolov, Bengio 2012, arXiv 1211.5063.
 
         What the layers have counted in the mini-batch reaches them, too. A refused step moves nothing.
         """
         self.check_step(optimizer)
+        gradients = self._clipped(clip)
         before = [(layer, vars(layer).copy()) for layer in every_layer(self.layers)]
         try:
             with overflow_refused():
                 for layers, statistics in self._counted:
                     commit(layers, statistics)
-            optimizer.update(self.layers, self.own_gradients())
+            optimizer.update(self.layers, gradients)
         except BaseException:
             for layer, attributes in before:
                 vars(layer).update(attributes)
@@ -121,9 +126,29 @@ class Network:
         self._counted = []
         self.n_steps += 1
 
+    def gradient_norm(self):
+        """sqrt(sum of g^2) over all numbers g of all gradients, however the network is split.
+
+        A W that several layers share, and a parameter that several devices have, count once. A float, or in
+        rational numbers one that is rounded once. Raises `FloatingPointError` if it is not finite.
+        """
+        return root(sum(self._squares_of_layers()))
+
     def own_gradients(self):
-        """The gradients with which `step` makes its update."""
+        """The gradients of the layers that this process updates."""
         return self.gradients
+
+    def _squares_of_layers(self):
+        """For each layer the sum of the squares of its gradients; 0 if it has none."""
+        return [sum(map(sum_of_squares, leaves(pair))) for pair in each_once(self.own_gradients(), self.ties)]
+
+    def _clipped(self, clip):
+        """The gradients with which `step` makes its update."""
+        gradients = self.own_gradients()
+        if clip is None:
+            return gradients
+        clip, length = real_number("clip", clip, above=0), self.gradient_norm()
+        return scaled(gradients, clip / length) if length > clip else gradients
 
     def collect(self, optimizer=None):
         """What `optimizers` gives, once the parameters and they are complete: other processes may have some.

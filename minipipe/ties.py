@@ -44,3 +44,13 @@ def sum_of_tied(parts):
     The order is always the same, and so are the bits, wherever the layers are.
     """
     return sum_in_order(parts)
+
+
+def each_once(gradients, ties):
+    """`gradients`, a list over the layers of (dW, db), without the dW that a layer before has already.
+
+    >>> each_once([("dW", "db"), ("dW", None), ("other dW", None)], {"name": [0, 1]})
+    [('dW', 'db'), (None, None), ('other dW', None)]
+    """
+    again = {index for indices in ties.values() for index in indices[1:]}
+    return [(None if index in again else dW, db) for index, (dW, db) in enumerate(gradients)]

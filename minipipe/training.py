@@ -1,14 +1,17 @@
 """The training loop, for a `Sequential` and a `Pipeline` alike."""
 
 import time
+from fractions import Fraction
 from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 
-from .checks import function, shown, whole_number
+from .checks import function, real_number, shown, whole_number
 from .functions import accuracy, even_slices
 from .blas import computing
+from .rates import rates_of
 from .watching import text_of_seconds, watched, with_progress
 
 
@@ -31,7 +34,7 @@ class Epoch(NamedTuple):
 
 def fit(
     model, X, Y, optimizer, n_epochs, batch_size, validation=None, metric=accuracy, seed=0, progress=None,
-    report=print,
+    report=print, learning_rate=None, clip=None,
 ):
     """Train `model` for `n_epochs` passes over X and Y, and return a list of `Epoch`.
 
@@ -40,16 +43,22 @@ def fit(
     Y: (n[L], m), their labels.
     optimizer: such as `SGD(learning_rate=0.1)`.
     n_epochs: passes over the data, at least 1.
-    batch_size: the most samples of a mini-batch; the mini-batches are as equal as can be.
+    batch_size: the most samples of a mini-batch; the mini-batches are as equal as can be. Or a function that
+        gives this number for the epochs done so far, 0, 1, ..., such as one of `minipipe.rates`.
     validation: a pair `(X, Y)` on which the metric is taken after each epoch.
     metric: the score is `metric(model.predict(X), Y)`.
     seed: each epoch shuffles the samples with `default_rng([seed, epoch])`.
     progress: a wrapper around the list of mini-batches, such as `tqdm`; left out, a line on stderr says how
         long the epoch still takes, in a terminal and in a notebook, unless `report` is None.
     report: called with one line per epoch, which ends with the seconds left; None for silence.
+    learning_rate: None, to leave the optimizer's as it is; or a function of t, the passes over the data so
+        far, which the optimizer's is set to before each update, see `minipipe.rates`. If the optimizer has a
+        rational rate, t is a `Fraction`.
+    clip: None, or the largest norm of all gradients together, as for `Sequential.step`.
 
-    Raises `ValueError` before the first step if the data or the sizes do not fit, and `FloatingPointError`
-    before a step in which anything overflows; the parameters then are those of the step before.
+    Raises `ValueError` before the first step if the data, the sizes or a rate do not fit, and
+    `FloatingPointError` before a step in which anything overflows; the parameters then are those of the step
+    before.
     """
     model.check_step(optimizer)
     X, Y = model.checked_batch(X, Y)
@@ -64,17 +73,23 @@ def fit(
         metric(model.predict(validation[0]), validation[1])
     m = X.shape[-1]
     n_epochs, seed = whole_number("n_epochs", n_epochs, 1), whole_number("seed", seed, 0)
-    batches = _checked_batches(model, m, batch_size)
+    of_epochs = _batches_of_epochs(model, m, batch_size, n_epochs)
+    step, rates = partial(_train_on, model, optimizer, clip), repeat(repeat(None))
+    if clip is not None:
+        real_number("clip", clip, above=0)
+    if learning_rate is not None:
+        exact = isinstance(optimizer.learning_rate, Fraction)
+        rates = rates_of(learning_rate, list(map(len, of_epochs)), exact)
     progress = partial(with_progress, what="mini-batches of this epoch") if progress is None else progress
     history = []
     begin = time.perf_counter()
-    for number in range(1, n_epochs + 1):
-        order = np.random.default_rng([seed, number]).permutation(m)
+    for number, (batches, of_epoch) in enumerate(zip(of_epochs, rates), 1):
+        order = shuffled(m, seed, number)
         J = 0.0
         with watched(report is not None), computing():  # once for all steps, rather than once for each
-            for batch in progress(batches):
+            for batch, rate in zip(progress(batches), of_epoch):
                 mini_batch = (np.take(array, order[batch], axis=-1) for array in (X, Y))
-                J += _train_on(model, *mini_batch, optimizer, number) / m
+                J += step(*mini_batch, rate, number) / m
         score = None if validation is None else metric(model.predict(validation[0]), validation[1])
         history.append(Epoch(number, J, score))
         if report is not None:
@@ -82,6 +97,22 @@ def fit(
             left = text_of_seconds(left)
             report(f"epoch {number:{len(str(n_epochs))}}/{n_epochs}   {history[-1]}   {left} left")
     return history
+
+
+def shuffled(m, seed, epoch):
+    """The order of the m samples in an epoch, counted from 1: one for all workers, who share each mini-batch.
+
+    >>> shuffled(5, seed=0, epoch=1), shuffled(5, seed=0, epoch=2)
+    (array([1, 4, 3, 0, 2]), array([4, 2, 1, 0, 3]))
+    """
+    return np.random.default_rng([seed, epoch]).permutation(m)
+
+
+def _batches_of_epochs(model, m, batch_size, n_epochs):
+    """For each epoch, the slices that are its mini-batches."""
+    if not callable(batch_size):
+        return [_checked_batches(model, m, batch_size)] * n_epochs
+    return [_checked_batches(model, m, batch_size(epoch)) for epoch in range(n_epochs)]
 
 
 def _checked_batches(model, m, batch_size):
@@ -97,12 +128,15 @@ def _checked_batches(model, m, batch_size):
     return batches
 
 
-def _train_on(model, X, Y, optimizer, number):
-    """One step; the sum of the samples' costs, which is m times their mean."""
+def _train_on(model, optimizer, clip, X, Y, rate, number):
+    """One step, with the learning rate `rate` unless that is None; m times the mean of the samples' costs."""
+    if rate is not None:
+        optimizer.learning_rate = rate
+    options = {} if clip is None else {"clip": clip}
     try:
         J = model.forward_backward(X, Y)
         cost = _as_float(J)
-        model.step(optimizer)
+        model.step(optimizer, **options)
     except FloatingPointError as error:
         raise FloatingPointError(
             f"epoch {number}: {error}. The learning_rate is {optimizer.learning_rate}; "

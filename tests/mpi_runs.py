@@ -109,6 +109,23 @@ def schedules():
     return f"{len(names)} schedules"
 
 
+def clipped():
+    """The norm of all gradients, tied W once, and a step that is clipped by it; LARS."""
+    K = world().size
+    copies = [mp.DataParallel(LAYERS, LOSS, K, dtype=np.float32, engine=engine)
+              for engine in ("cluster", "mpi")]
+    for pipes in (pair(K, 8, "1f1b"), copies):
+        simulated, ranks = pipes
+        for pipe in pipes:
+            optimizer = mp.LARS(0.5)
+            for _ in range(2):
+                pipe.forward_backward(*mini_batch(37))
+                assert pipe.gradient_norm() > 0.01
+                pipe.step(optimizer, clip=0.01)
+        equal(simulated.gradient_norm(), ranks.gradient_norm())
+        equal(weights(simulated), weights(ranks))
+
+
 def copies():
     """Copies of the network, with all-reduces and updates in the order or without; buckets; streams."""
     K, done = world().size, 0

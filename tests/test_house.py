@@ -24,7 +24,7 @@ FLOORS = {
     "checks": -1, "interrupted": -1, "watching": -1,
     "functions": 0, "tiny": 0,
     "layers": 1, "losses": 1, "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1, "meta": 1, "sums": 1,
-    "blas": 1, "ties": 1,
+    "blas": 1, "ties": 1, "rates": 1,
     "network": 2, "optimizers": 2, "training": 2, "models": 2, "description": 2, "collectives": 2,
     "engines": 2,
     "checkpoints": 3, "partitioning": 3,

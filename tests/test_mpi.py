@@ -70,6 +70,11 @@ def test_copies_and_streams_have_the_bits_of_the_cluster(n_ranks):
 
 
 @on_ranks
+def test_gradients_are_clipped_by_the_norm_over_all_ranks():
+    succeed(3, "clipped")
+
+
+@on_ranks
 @pytest.mark.parametrize("n_ranks, n_runs", [(2, 6), pytest.param(4, 12, marks=pytest.mark.slow)])
 def test_layers_in_parts_have_the_bits_of_the_cluster(n_ranks, n_runs):
     assert int(succeed(n_ranks, "shards").split()[0]) == n_runs

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+import checks_of_large_batches
 import checks_of_splits
 from bugs import BUGS
 
@@ -47,6 +48,8 @@ def check_unequal_microbatches():
     assert equals_full_batch(
         mp.Pipeline(exact_layers(), mp.SoftmaxCrossEntropy(), 2, 3), *exact_mini_batch(8)
     )
+    copies = mp.DataParallel(exact_layers(), mp.SoftmaxCrossEntropy(), 3)
+    assert equals_full_batch(copies, *exact_mini_batch(8))
 
 
 def check_reused_receive_buffer():
@@ -270,7 +273,8 @@ def check_balancing_by_shifted_costs():
 
 CHECKS = {
     name.removeprefix("check_"): check
-    for name, check in [*globals().items(), *vars(checks_of_splits).items()] if name.startswith("check_")
+    for room in (globals(), vars(checks_of_splits), vars(checks_of_large_batches))
+    for name, check in list(room.items()) if name.startswith("check_")
 }
 
 

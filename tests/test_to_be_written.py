@@ -112,8 +112,8 @@ def test_a_missing_method_is_named_with_its_class(kind, layer, loss, optimizer, 
 
 OTHER = {  # a value that is no default, for each optional argument that some layer has
     "stride": 4, "padding": 1, "dilation": 2, "groups": 2, "bias": False, "output_padding": 1, "epsilon": 0.5,
-    "momentum": 0.5, "p": 0.25, "negative_slope": 0.5, "causal": True, "dropout": 0.25, "n_hidden": 3,
-    "how": "concat", "tie": "name", "initialization": xavier, "approximate": "none",
+    "momentum": 0.5, "gamma": 0, "p": 0.25, "negative_slope": 0.5, "causal": True, "dropout": 0.25,
+    "n_hidden": 3, "how": "concat", "tie": "name", "initialization": xavier, "approximate": "none",
 }
 BESIDE = {"output_padding": {"stride": 2}}
 NEEDED = {"name": "skip", "widths": [1], "shape": (2, 3), "kernel_size": 3}  # all others are sizes: 4

@@ -6,12 +6,14 @@ from ..layers import Add, BatchNorm, Conv2d, GlobalAvgPool, Linear, ReLU, Residu
 CHANNELS = (16, 32, 64)
 
 
-def resnet(depth=20, n_classes=10, input_channels=3):
+def resnet(depth=20, n_classes=10, input_channels=3, last_gamma=1):
     """A residual network of `depth` = 6 n + 2 layers with weights, as a list of layers.
 
     depth: 8, 14, 20, 32, ...; `ValueError` for another.
     n_classes: rows of the logits.
     input_channels: of the images (input_channels, H, W, m), such as 3 x 32 x 32.
+    last_gamma: what the scale of the last BatchNorm of each block's f starts from. With 0, each block is its
+        shortcut at first: Goyal et al. 2017, arXiv 1706.02677, section 5.1.
 
         16 channels          convolution 3 x 3, BatchNorm, ReLU
         16 channels          n blocks
@@ -37,16 +39,17 @@ def resnet(depth=20, n_classes=10, input_channels=3):
     layers = [*_convolution(input_channels, channels), ReLU()]
     for n in CHANNELS:
         for _ in range(n_blocks):
-            layers += [_block(channels, n), ReLU()]
+            layers += [_block(channels, n, last_gamma), ReLU()]
             channels = n
     return [*layers, GlobalAvgPool(), Linear(channels, n_classes, xavier)]
 
 
-def _block(n_prev, n):
+def _block(n_prev, n, last_gamma):
     stride = 1 if n == n_prev else 2
-    f = [*_convolution(n_prev, n, stride=stride), ReLU(), *_convolution(n, n)]
+    f = [*_convolution(n_prev, n, stride=stride), ReLU(), *_convolution(n, n, gamma=last_gamma)]
     return Residual(*f) if n == n_prev else Add(f, _convolution(n_prev, n, kernel_size=1, stride=2))
 
 
-def _convolution(n_prev, n, kernel_size=3, stride=1):
-    return [Conv2d(n_prev, n, kernel_size, stride, padding=kernel_size // 2, bias=False), BatchNorm(n)]
+def _convolution(n_prev, n, kernel_size=3, stride=1, gamma=1):
+    convolution = Conv2d(n_prev, n, kernel_size, stride, padding=kernel_size // 2, bias=False)
+    return [convolution, BatchNorm(n, gamma=gamma)]

@@ -65,6 +65,11 @@ class Hybrid(Pipeline):
             costs, link, memory_limit, optimizer, engine, accumulate, all_reduce, ports, grain,
         )
         self._words = self._shard(0).words
+        if self._T > 1 and optimizer is not None and optimizer.needs_whole_parameters:
+            raise ValueError(
+                f"{type(optimizer).__name__} looks at whole parameters, of which each of {self._T} shards "
+                "has a part: leave optimizer out, and use step(optimizer)"
+            )
 
     @property
     def split(self):

@@ -35,12 +35,9 @@ class InStages(Network):
                 "a step would be a second update; use train([(X, Y), ...])"
             )
 
-    def step(self, optimizer):
-        """One update of all parameters by `optimizer`, with the current gradients.
-
-        What it keeps for the parameters lies with their stages.
-        """
-        super().step(optimizer)
+    def step(self, optimizer, clip=None):
+        """As for a `Network`; what the optimizer keeps for the parameters lies with their stages."""
+        super().step(optimizer, clip)
         self.keep_optimizer_state(optimizer)
 
     def predict(self, X):
@@ -112,6 +109,15 @@ class InStages(Network):
     def own_gradients(self):
         """As for a `Network`; of the layers of other ranks, a pair of None for each."""
         return self.gradients if self._has_all() or self._gradients is None else self._gradients
+
+    def _squares_of_layers(self):
+        """As for a `Network`; the ranks tell each other those of their layers, so all have the same sum."""
+        own = super()._squares_of_layers()
+        if self._has_all():
+            return own
+        of_ranks = world().gathered(own, "the norm of the gradients")
+        owners = self._owners()[0]
+        return [of_ranks[owners[stage]][index] for index, (stage, _) in enumerate(self._place_of)]
 
     def _collected_gradients(self):
         """The gradients of all layers, from the ranks that have them."""

@@ -140,6 +140,12 @@ def check_optimizer(order, stream, optimizer, ties):
             f"the order of {name!r} updates the stages: pass optimizer=..., such as SGD(learning_rate=0.1)"
         )
     checked_optimizer(optimizer)
+    if "S" in order.kinds and (optimizer.needs_whole_parameters or optimizer.weights_only):
+        raise ValueError(
+            f"{type(optimizer).__name__} with weights_only={optimizer.weights_only}, but after an S, as the "
+            f"order of {name!r} has, each device has numbers without knowing whose they are: use A, or an "
+            "optimizer that treats all numbers alike"
+        )
     if ties and "S" in order.kinds:
         raise ValueError(
             f"tie={next(iter(ties))!r}: the gradient of tied weights is a sum over layers, of which no "

@@ -1,0 +1,16 @@
+"""How gradients change parameters.
+
+In every equation W stands for any parameter (each W and each b), g for its gradient, which needs no division
+by m since the loss has done that, t for the number of the update, from 1. The hyper-parameters may be floats,
+or `exact.Rational` for a network of rational numbers.
+
+Where to read: `optimizer` has the walk over the parameters, `sgd` and `adaptive` the optimizers that take
+each number by itself, `by_parameter` those for large mini-batches, which look at a parameter as a whole.
+"""
+
+from .adaptive import Adam, AdamW, RMSProp
+from .by_parameter import LAMB, LARS
+from .optimizer import Optimizer, checked_optimizer  # noqa: F401 (for subclasses, and for other rooms)
+from .sgd import SGD
+
+__all__ = ["LAMB", "LARS", "SGD", "Adam", "AdamW", "RMSProp"]

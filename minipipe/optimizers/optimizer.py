@@ -1,0 +1,161 @@
+"""What all optimizers share."""
+
+import copy
+
+import numpy as np
+
+from ..checks import not_zero_in, real_number, returned, to_be_written, truth
+from ..functions import overflow_refused
+from ..layers.layer import finite
+from ..layers.normalization import Normalization
+from ..layers.parameters import parameters_with
+
+
+class Optimizer:
+    """What all optimizers share: the walk over the parameters, weight decay, the memory of past gradients.
+
+    learning_rate: above 0; it may be changed between updates.
+    weight_decay: at least 0.
+    decoupled: how the decay acts.
+
+        coupled:    g <- g + weight_decay * W                     part of the gradient, so it is remembered
+        decoupled:  W <- W - learning_rate * weight_decay * W     on W alone
+
+    weights_only: whether biases, and the scale and shift of a normalisation, stay without decay, as in Goyal
+        et al. 2017, arXiv 1706.02677, section 5.1; otherwise all parameters decay.
+
+    then W <- W - (the optimizer's step). Coupled decay is the gradient of the cost weight_decay/2 * ||W||^2;
+    without momentum the two are the same. Source: Loshchilov and Hutter 2017, arXiv 1711.05101.
+
+    The memory, `n_memories` arrays for each parameter that start at 0, belongs to this object, so keep one
+    optimizer for the whole of a training.
+    """
+
+    n_memories = 0
+    epsilon = None  # what keeps a gradient of 0 from being divided by 0, if there is one
+    needs_whole_parameters = False  # whether a step depends on all numbers of a parameter at once
+
+    def __init__(self, learning_rate, weight_decay, decoupled, weights_only=False):
+        self.learning_rate, self.decoupled = learning_rate, decoupled
+        self.weights_only = truth("weights_only", weights_only)
+        self.weight_decay = real_number("weight_decay", weight_decay, least=0)
+        self.last_rate = self.learning_rate
+        self.memory = {}  # (index of the layer, "W" or "b", position in it) -> arrays
+        self.n_updates = 0
+
+    @property
+    def learning_rate(self):
+        return self._learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value):
+        self._learning_rate = real_number("learning_rate", value, above=0)
+
+    def update(self, layers, gradients):
+        """Give `layers` new parameters; `gradients` is a list of `(dW, db)`, one per layer.
+
+        The old parameters and the gradients stay as they are. An update is made as a whole or not at all,
+        memory included. Raises `ValueError` if the gradients do not belong to these layers, or the memory
+        belongs to another network, and `FloatingPointError` if a parameter or the memory would overflow.
+        """
+        parameters = parameters_with(layers, gradients)
+        self._check(parameters)
+        self.n_updates += 1
+        try:
+            with overflow_refused():
+                after = {key: self._after(key, *parameter) for key, parameter in parameters.items()}
+        except BaseException:
+            self.n_updates -= 1
+            raise
+        for (_, name, _), (layer, W, _) in after.items():
+            setattr(layer, name, W)
+        self.memory |= {key: memory for key, (_, _, memory) in after.items()}
+        self.last_rate = self.learning_rate
+
+    def _after(self, key, layer, W, g):
+        """(layer, its parameter after this update, what is remembered of it then)"""
+        memory = self.memory.get(key) or [np.zeros_like(g) for _ in range(self.n_memories)]
+        is_excluded = self.weights_only and not is_weight(layer, key[1])
+        if not is_excluded:
+            g = self.before_step(W, g)
+        step, *remembered = returned(self, "step", "step, *memory", self.step(g, *memory))
+        new, step = (W, step) if is_excluded else self.after_step(W, step)
+        new = np.subtract(new, step, out=step if step.dtype == W.dtype else None)
+        new = new.astype(W.dtype, copy=False)
+        pairs = zip(remembered, memory, strict=True)
+        remembered = [array.astype(old.dtype, copy=False) for array, old in pairs]
+        finite(layer, new, f"{key[1]} after this update")
+        for array in remembered:
+            finite(layer, array, f"what {type(self).__name__} remembers for {key[1]}")
+        return layer, new, remembered
+
+    def before_step(self, W, g):
+        """The gradient that `step` gets for the parameter W with the gradient g."""
+        return g + self.weight_decay * W if self.weight_decay and not self.decoupled else g
+
+    def after_step(self, W, step):
+        """(a parameter, what is subtracted from it), for the parameter W and the result of `step`."""
+        if self.weight_decay and self.decoupled:
+            W = W - self.learning_rate * self.weight_decay * W
+        return W, step
+
+    def fresh(self):
+        """An optimizer like this one that has made no update yet."""
+        twin = copy.copy(self)
+        twin.memory, twin.n_updates = {}, 0
+        return twin
+
+    def resume(self, memory, n_updates, learning_rate, last_rate):
+        """Go on where another optimizer has stopped, with what it has remembered."""
+        self.memory, self.n_updates = memory, n_updates
+        self.learning_rate, self.last_rate = learning_rate, last_rate
+
+    def memory_of(self, indices):
+        """The arrays that are remembered for the layers with these indices."""
+        return [arrays for (index, _, _), arrays in self.memory.items() if index in indices]
+
+    def step(self, g, *memory):
+        """(what to subtract from a parameter with gradient `g`, *what to remember instead of `memory`).
+
+        These are new arrays: the first of them takes up the parameter's new value.
+        """
+        raise to_be_written(self, Optimizer, "step(self, g, *memory)", "(what to subtract, *memory)")
+
+    def _check(self, parameters):
+        for (index, name, _), (_, W, g) in parameters.items():
+            if np.shape(W) != np.shape(g):
+                raise ValueError(
+                    f"layer {index}: {name} has shape {np.shape(W)}, "
+                    f"but its gradient has {np.shape(g)}: make them equal"
+                )
+            if self.epsilon is not None and isinstance(g, np.ndarray):  # others have no numbers
+                not_zero_in(g.dtype, "epsilon", self.epsilon)
+        if not self.n_memories:
+            return
+        shapes = {key: g.shape for key, (_, _, g) in parameters.items()}
+        remembered = {key: arrays[0].shape for key, arrays in self.memory.items()}
+        if remembered and remembered != shapes:
+            raise ValueError(
+                "this optimizer remembers the gradients of another network, "
+                f"of shapes {list(remembered.values())}, but got {list(shapes.values())}: "
+                f"make a new {type(self).__name__} for each network"
+            )
+
+
+def checked_optimizer(optimizer):
+    """`optimizer`, if it is one."""
+    if not isinstance(optimizer, Optimizer):
+        raise ValueError(
+            f"optimizer is {optimizer!r}: "
+            "pass an object, such as SGD(learning_rate=0.1), or one of a subclass of Optimizer"
+        )
+    return optimizer
+
+
+def is_weight(layer, name):
+    """Whether a parameter is one that multiplies inputs: no b, and no scale of a normalisation.
+
+    layer: that has it.
+    name: "W" or "b".
+    """
+    return name == "W" and not isinstance(layer, Normalization)

@@ -1,0 +1,223 @@
+"""Learning rates that move: functions of the time t, in passes over the data.
+
+t = 2.5 is the middle of the third epoch. A rate that knows epochs, and not updates, is the same for any size
+of mini-batch and any number of workers: "after 30 epochs" stays what it was when the batch grows by k and an
+epoch has 1/k of the updates. Epochs count from the start of the training, not from the end of a warm-up.
+
+Any function of t will do; those here can be built on each other, since each takes a number or a function. The
+same functions say how large mini-batches are, where these grow instead.
+
+>>> rate = GradualWarmUp(StepDecay(3.2, at=[30, 60, 80]), start=0.1, n_epochs=5)
+>>> [round(rate(t), 4) for t in (0, 2.5, 5, 29, 30, 60, 80)]
+[0.1, 1.65, 3.2, 3.2, 0.32, 0.032, 0.0032]
+
+Source: Goyal et al. 2017, arXiv 1706.02677, sections 2 and 5.1.
+"""
+
+import math
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from numbers import Real
+
+from .checks import function, listed, real_number, shown, whole_number
+
+__all__ = [
+    "ConstantWarmUp", "Cosine", "GradualWarmUp", "StepDecay", "linear_scaled", "rates_of",
+    "square_root_scaled",
+]
+
+
+def linear_scaled(base, batch, reference=256):
+    """base * batch / reference: k times the samples of a mini-batch, k times the rate.
+
+    base: the rate for `reference` samples.
+    batch: the samples of a mini-batch on all workers together; k is a ratio of batches, not a number of
+        workers.
+
+    >>> linear_scaled(0.125, 8192)
+    4.0
+    """
+    rate = _checked_rate("base", base) * _ratio(batch, reference)
+    return rate if isinstance(base, Fraction) else float(rate)
+
+
+def square_root_scaled(base, batch, reference=256):
+    """base * sqrt(batch / reference): what keeps the variance of a single step, and is used with Adam.
+
+    base, batch, reference: as for `linear_scaled`. Source: Krizhevsky 2014, arXiv 1404.5997.
+
+    >>> square_root_scaled(0.125, 1024)
+    0.25
+    """
+    return float(_checked_rate("base", base)) * math.sqrt(_ratio(batch, reference))
+
+
+@dataclass(frozen=True)
+class StepDecay:
+    """`rate`, times `factor` at each of the times `at`, from there on.
+
+    rate: a number, or a function of t.
+    at: times in epochs.
+    factor: above 0. One above 1 makes mini-batches grow.
+
+    >>> sizes = StepDecay(16, at=[10, 20], factor=5)
+    >>> sizes(9), sizes(10), sizes(25)
+    (16, 80, 400)
+    """
+
+    rate: object
+    at: tuple
+    factor: float = 0.1
+
+    def __post_init__(self):
+        _check_rate("rate", self.rate)
+        _checked_rate("factor", self.factor)
+        times = [real_number("at", time, least=0) for time in listed("at", self.at)]
+        object.__setattr__(self, "at", tuple(times))
+
+    def __call__(self, t):
+        return value_at(self.rate, t) * self.factor ** sum(time <= t for time in self.at)
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """Half a wave from `rate` down to `last`: last + (rate - last) (1 + cos(pi t / n_epochs)) / 2.
+
+    rate, last: numbers.
+    n_epochs: when it is down; it then stays there.
+
+    Source: Loshchilov and Hutter 2016, arXiv 1608.03983.
+
+    >>> rate = Cosine(0.5, n_epochs=10)
+    >>> rate(0), round(rate(5), 3), rate(10)
+    (0.5, 0.25, 0.0)
+    """
+
+    rate: float
+    n_epochs: float
+    last: float = 0
+
+    def __post_init__(self):
+        _checked_rate("rate", self.rate)
+        real_number("last", self.last, least=0)
+        real_number("n_epochs", self.n_epochs, above=0)
+
+    def __call__(self, t):
+        share = min(t / self.n_epochs, 1)
+        return self.last + (self.rate - self.last) * (1 + math.cos(math.pi * share)) / 2
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """What both kinds share: `then` takes over at t = n_epochs, as if there had been no warm-up.
+
+    then: a number, or a function of t.
+    start: the rate at t = 0, such as that of the small mini-batch.
+    n_epochs: above 0; a training must not end before.
+    """
+
+    then: object
+    start: object
+    n_epochs: float = 5
+
+    def __post_init__(self):
+        _check_rate("then", self.then)
+        _checked_rate("start", self.start)
+        real_number("n_epochs", self.n_epochs, above=0)
+
+    def __call__(self, t):
+        return value_at(self.then, t) if t >= self.n_epochs else self.before(t)
+
+
+class ConstantWarmUp(WarmUp):
+    """`start` for n_epochs, then at once `then`. The jump can undo what has been learned.
+
+    >>> rate = ConstantWarmUp(3.2, start=0.1, n_epochs=5)
+    >>> rate(0), rate(4.99), rate(5)
+    (0.1, 0.1, 3.2)
+    """
+
+    def before(self, t):
+        return self.start
+
+
+class GradualWarmUp(WarmUp):
+    """From `start`, by the same amount in each update, to the rate that `then` has at n_epochs.
+
+    With i updates done out of W in the warm-up, start + (then - start) i / W: the first update has `start`,
+    and update W, counted from 0, is the first with the whole rate.
+
+    >>> rate = GradualWarmUp(3.2, start=0.1, n_epochs=5)
+    >>> rate(0), round(rate(2.5), 3), rate(5)
+    (0.1, 1.65, 3.2)
+    """
+
+    def before(self, t):
+        return self.start + (value_at(self.then, self.n_epochs) - self.start) * (t / self.n_epochs)
+
+
+def value_at(rate, t):
+    """The number that `rate` is, or the value of the function that it is."""
+    return rate(t) if callable(rate) else rate
+
+
+def rates_of(rate, n_updates, exact=False):
+    """For each epoch, the list of the rates of its updates, all checked: known before any update is made.
+
+    rate: a number, or a function of t.
+    n_updates: for each epoch, how many updates it has. The i-th of n, from 0, in epoch e, from 0, has the
+        rate of t = e + i / n.
+    exact: whether t is a `Fraction`, for rates of rational numbers.
+
+    Raises `ValueError` for a rate that is not above 0 and finite, with its update, and for a warm-up that the
+    training does not reach the end of.
+
+    >>> rates_of(GradualWarmUp(1.25, start=0.25, n_epochs=2), [2, 2, 2])
+    [[0.25, 0.5], [0.75, 1.0], [1.25, 1.25]]
+    """
+    if not isinstance(rate, Real):
+        function("learning_rate", rate)
+    longest = _warm_up_of(rate)
+    if longest > len(n_updates):
+        raise ValueError(
+            f"a warm-up of {longest} epochs in a training of {len(n_updates)}: "
+            "make it shorter, or train for longer"
+        )
+    found = []
+    for epoch, n in enumerate(n_updates):
+        times = [epoch + (Fraction(i, n) if exact else i / n) for i in range(n)]
+        places = [f"update {i} of epoch {epoch + 1}" for i in range(1, n + 1)]
+        found.append([_checked_at(rate, t, place) for t, place in zip(times, places)])
+    return found
+
+
+def _checked_at(rate, t, where):
+    try:
+        value = value_at(rate, t)
+    except (ArithmeticError, ValueError) as error:
+        raise ValueError(f"learning_rate has no value at {where}, t={float(t):g}: {error}") from None
+    return real_number(f"learning_rate at {where}, t={float(t):g},", value, above=0)
+
+
+def _warm_up_of(rate):
+    """The longest warm-up within a rate, in epochs."""
+    if not isinstance(rate, (StepDecay, WarmUp)):
+        return 0
+    inner = [_warm_up_of(getattr(rate, field.name)) for field in fields(rate)]
+    return max([*inner, rate.n_epochs if isinstance(rate, WarmUp) else 0])
+
+
+def _ratio(batch, reference):
+    return Fraction(whole_number("batch", batch, 1), whole_number("reference", reference, 1))
+
+
+def _check_rate(name, value):
+    """`ValueError` unless it is a number above 0 or a function."""
+    if isinstance(value, Real) and not callable(value):
+        _checked_rate(name, value)
+    elif not callable(value):
+        raise ValueError(f"{name}={shown(value)} must be a number above 0, or a function of t")
+
+
+def _checked_rate(name, value):
+    return real_number(name, value, above=0)

@@ -1,0 +1,134 @@
+"""The norm of all gradients together, and clipping by it: one number, however the network is split."""
+
+import numpy as np
+import pytest
+from cases import eighths
+
+import minipipe as mp
+from minipipe.exact import Rational, rational
+from minipipe.functions import leaves
+
+TIED = [mp.Linear(3, 3, tie="W"), mp.Tanh(), mp.Linear(3, 4), mp.ReLU(), mp.Linear(4, 3), mp.Tanh(),
+        mp.Linear(3, 3, tie="W"), mp.Linear(3, 2)]
+WITH_NORM = [mp.Linear(3, 5), mp.LayerNorm(5), mp.ReLU(), mp.Linear(5, 4), mp.Tanh(), mp.Linear(4, 2)]
+LOSS = mp.MeanSquaredError()
+SPLITS = {
+    "one device": lambda layers: mp.Sequential(layers, LOSS),
+    "stages": lambda layers: mp.Pipeline(layers, LOSS, 4, 3, "1f1b"),
+    "copies": lambda layers: mp.DataParallel(layers, LOSS, 3, buckets=100),
+    "shards": lambda layers: mp.TensorParallel(layers, LOSS, 2),
+    "all three": lambda layers: mp.Hybrid(layers, LOSS, 2, 2, 2, 4),
+}
+
+
+def exact_layers(layers):
+    return [layer.copy(eighths) for layer in mp.Sequential(layers, LOSS).layers]
+
+
+def mini_batch(m=7, convert=eighths):
+    rng = np.random.default_rng(m)
+    return convert(rng.standard_normal((3, m))), convert(rng.standard_normal((2, m)))
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("layers", [TIED, WITH_NORM], ids=["tied", "with a norm"])
+def test_in_rational_numbers_the_norm_is_the_whole_networks(split, layers):
+    """Against the sum of squares by hand, each parameter once: the tied W, the norm's on several devices."""
+    X, Y = mini_batch()
+    net, whole = SPLITS[split](exact_layers(layers)), mp.Sequential(exact_layers(layers), LOSS)
+    net.forward_backward(X, Y)
+    whole.forward_backward(X, Y)
+    counted = [pair[1:] if index == 6 else pair for index, pair in enumerate(whole.gradients)]
+    squares = sum(g**2 for array in leaves(counted) for g in array.flat)
+    assert net.gradient_norm() == squares.sqrt()
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_clipped_step_is_the_same_however_the_network_is_split(split):
+    X, Y = mini_batch()
+    ends = []
+    for make in (SPLITS["one device"], SPLITS[split]):
+        net = make(exact_layers(TIED))
+        net.forward_backward(X, Y)
+        before, norm, gradients = [layer.W for layer in net.layers], net.gradient_norm(), net.gradients
+        clip = Rational(1, 4)
+        assert norm > clip
+        net.step(mp.SGD(Rational(1)), clip=clip)
+        for layer, W, (dW, _) in zip(net.layers, before, gradients):
+            assert W is None or np.array_equal(layer.W, W - dW * (clip / norm))
+        ends.append(leaves([(layer.W, layer.b) for layer in net.layers]))
+    assert all(map(np.array_equal, *ends))
+
+
+@pytest.mark.parametrize("make", [
+    lambda: mp.Pipeline(TIED, LOSS, 1, 4), lambda: mp.Pipeline(TIED, LOSS, 3, 4, "1f1b"),
+    lambda: mp.DataParallel(TIED, LOSS, 3, 4), lambda: mp.DataParallel(TIED, LOSS, 2, 4, engine="threads"),
+])
+def test_in_floats_the_bits_do_not_depend_on_the_split(make):
+    X, Y = mini_batch(13, np.asarray)
+    one, other = mp.Pipeline(TIED, LOSS, 2, 4), make()
+    for net in (one, other):
+        net.forward_backward(X, Y)
+    assert one.gradient_norm() == other.gradient_norm()
+
+
+def with_gradients(*numbers):
+    """A network whose gradients are these numbers, one a layer: W = 0 there, and a cost of (w - g)^2 / 2."""
+    layers = [mp.Linear(1, 1, W=rational([[0]]), bias=False) for _ in numbers]
+    net = mp.Sequential(layers, LOSS)
+    net._gradients = [(rational([[g]]), None) for g in numbers]
+    return net
+
+
+def test_the_golden_norm():
+    """3, 4 and 12: 13."""
+    assert with_gradients(3, 4, 12).gradient_norm() == 13
+
+
+def test_the_direction_stays_and_a_short_gradient_is_left_alone():
+    for clip, factor in ((Rational(13, 2), Rational(1, 2)), (Rational(13), 1), (Rational(14), 1)):
+        net = with_gradients(3, 4, 12)
+        net.step(mp.SGD(Rational(1)), clip=clip)
+        assert [layer.W[0, 0] for layer in net.layers] == [-factor * g for g in (3, 4, 12)]
+        assert [dW[0, 0] for dW, _ in net.gradients] == [3, 4, 12]
+
+
+def test_decay_is_added_behind_the_clipping():
+    net = with_gradients(3, 4, 12)
+    for layer in net.layers:
+        layer.W = rational([[2]])
+    net.step(mp.SGD(Rational(1), weight_decay=Rational(1, 2)), clip=Rational(1))
+    assert [layer.W[0, 0] for layer in net.layers] == [1 - Rational(g, 13) for g in (3, 4, 12)]
+
+
+def test_fit_clips_each_update():
+    """A step of plain SGD is rate times a gradient of norm 1/8 at most."""
+    X, Y = mini_batch(12, np.asarray)
+    net = mp.Sequential(TIED[2:6], LOSS)
+    seen = []
+
+    class Spy(mp.SGD):
+        def update(self, layers, gradients):
+            seen.append(sum((g**2).sum() for g in leaves(gradients)) ** 0.5)
+            super().update(layers, gradients)
+
+    mp.fit(net, X, Y[[0, 1, 1]], Spy(0.5), 2, 4, clip=0.125, report=None)
+    assert len(seen) == 6 and all(abs(norm - 0.125) < 1e-15 for norm in seen)
+
+
+@pytest.mark.parametrize("clip, error, words", [
+    (0, ValueError, "clip=0 must be above 0"),
+    ("1", ValueError, "clip='1' must be a number, above 0"),
+    (1, FloatingPointError, "add up to more than float64 can hold"),
+])
+def test_a_refused_clipping_moves_nothing(clip, error, words):
+    net = mp.Sequential([mp.Linear(1, 1, W=[[1.0]], b=[[0.0]])], LOSS)
+    net._gradients = [(np.array([[1e200]]), np.array([[1.0]]))]
+    with pytest.raises(error, match=words):
+        net.step(mp.SGD(0.1), clip=clip)
+    assert net.layers[0].W == 1 and net.layers[0].b == 0 and net.n_steps == 0
+
+
+def test_without_gradients_there_is_no_norm():
+    with pytest.raises(RuntimeError, match="there are no gradients yet"):
+        mp.Sequential(TIED, LOSS).gradient_norm()

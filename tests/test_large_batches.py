@@ -1,0 +1,234 @@
+"""The remarks of Goyal et al. 2017, arXiv 1706.02677, as identities in rational numbers, with ==.
+
+k small mini-batches of n samples against one of k n; `bugs_of_large_batches.py` has what goes wrong.
+"""
+
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+from cases import eighths
+
+import minipipe as mp
+from minipipe.exact import Rational, rational
+from minipipe.functions import leaves
+from minipipe.layers.normalization import Moments
+from minipipe.rates import square_root_scaled
+
+LOSS = mp.MeanSquaredError()
+TENTH = Rational(1, 10)
+
+
+def weights(net):
+    return leaves([(layer.W, layer.b) for layer in net.layers])
+
+
+def gradients(net, X, Y):
+    net.forward_backward(X, Y)
+    return leaves(net.gradients)
+
+
+def small_and_large(layers, batches, rate, momentum=0):
+    """(weights after k steps, weights after one of k times the rate, the exact gap of section 2.1)."""
+    k = len(batches)
+    small, large, first = (mp.Sequential(layers, LOSS) for _ in range(3))
+    optimizer, moved = mp.SGD(rate, momentum), []
+    for X, Y in batches:
+        moved.append((gradients(small, X, Y), gradients(first, X, Y)))
+        small.step(optimizer)
+    large.forward_backward(*(np.concatenate(part, axis=-1) for part in zip(*batches)))
+    large.step(mp.SGD(k * rate, momentum))
+    gap = [rate * sum(here[i] - there[i] for here, there in moved) for i in range(len(moved[0][0]))]
+    return weights(small), weights(large), gap
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_exact_gap_of_linear_scaling(k):
+    """w'(t+1) - w(t+k) = rate * sum over j of (gradient of L_j at w(t+j) - at w(t)), for a Tanh network."""
+    layers = [mp.Linear(2, 2), mp.Tanh(), mp.Linear(2, 1)]
+    layers = [layer.copy(eighths) for layer in mp.Sequential(layers, LOSS).layers]
+    rng = np.random.default_rng(k)
+    batches = [(eighths(rng.standard_normal((2, 2))), eighths(rng.standard_normal((1, 2)))) for _ in range(k)]
+    small, large, gap = small_and_large(layers, batches, Rational(1, 4))
+    assert all(np.array_equal(b - a, d) for a, b, d in zip(small, large, gap))
+    assert any((d != 0).any() for d in gap)
+
+
+def quadratic(targets, rate, momentum=0):
+    """w after k steps from 1, and after one of k times the rate, where L_j = (w - target_j)^2 / 2."""
+    layers = [mp.Linear(1, 1, W=rational([[1]]), bias=False)]
+    batches = [(rational([[1]]), rational([[target]])) for target in targets]
+    small, large, _ = small_and_large(layers, batches, rate, momentum)
+    return small[0][0, 0], large[0][0, 0]
+
+
+def test_the_golden_gaps_of_a_quadratic():
+    """With curvature 1: -rate^2 g_0 for two steps; a step of k rate > 2 overshoots more than it corrects."""
+    assert quadratic([0, 1], TENTH) == (Rational(91, 100), Rational(9, 10))
+    assert quadratic([0] * 8, TENTH) == (Rational(43046721, 10**8), Rational(1, 5))
+    assert quadratic([0] * 20, TENTH)[1] == -1 and quadratic([0] * 21, TENTH)[1] == Rational(-11, 10)
+
+
+def test_the_gap_is_of_second_order_in_the_rate():
+    """Halving the rate divides it by 4, as nearly as the third order is small: 1/1024 of the second here."""
+    gaps = [quadratic([0, 3, -1, 2], Rational(1, 2**j)) for j in (12, 13)]
+    ratio = (gaps[0][1] - gaps[0][0]) / (gaps[1][1] - gaps[1][0])
+    assert abs(ratio - 4) < Rational(1, 2**8)
+
+
+def constant_gradient(n_steps, rate, momentum, number=Rational):
+    layer = mp.Linear(1, 1, W=np.array([[number(0)]]), bias=False)
+    optimizer = mp.SGD(rate, momentum)
+    for _ in range(n_steps):
+        optimizer.update([layer], [(np.array([[number(1)]]), None)])
+    return layer.W[0, 0]
+
+
+def test_with_momentum_the_rule_is_not_exact_even_for_a_constant_gradient():
+    """The large batch lags by (k - 1) rate g m / (1 - m)^2 in the end: 630 for m = 9/10 and k = 8."""
+    assert constant_gradient(2, Rational(1), Rational(1, 2)) == Rational(-5, 2)
+    assert constant_gradient(1, Rational(2), Rational(1, 2)) == -2
+    lag = constant_gradient(400, 8.0, 0.9, float) - constant_gradient(3200, 1.0, 0.9, float)
+    assert abs(lag - 630) < 1e-8
+
+
+def variance(k, rate):
+    """Of a step by the mean of k gradients that are +1 or -1, half of the time each."""
+    return sum(Rational(comb(k, up), 2**k) * (rate * Rational(2 * up - k, k)) ** 2 for up in range(k + 1))
+
+
+def test_the_linear_rule_keeps_the_variance_of_k_steps_and_the_square_root_that_of_one():
+    assert variance(8, 8 * TENTH) == 8 * variance(1, TENTH) == Rational(2, 25)
+    root = Rational(Fraction(square_root_scaled(0.125, 16, 1)))
+    assert variance(16, root) == variance(1, Rational(1, 8))
+
+
+def test_the_golden_decays():
+    """Remark 1, w = 1, decay = rate = 1/10, g = 1, k = 2: k times the rate is not k times the loss."""
+    def step(rate, g, decay):
+        layer = mp.Linear(1, 1, W=rational([[1]]), bias=False)
+        mp.SGD(rate, weight_decay=decay).update([layer], [(rational([[g]]), None)])
+        return layer.W[0, 0]
+
+    assert step(2 * TENTH, 1, TENTH) == Rational(39, 50) == step(TENTH, 2, 2 * TENTH)
+    assert step(TENTH, 2, TENTH) == Rational(79, 100)
+
+
+@pytest.mark.parametrize("rate_inside", [True, False])
+@pytest.mark.parametrize("rates, nesterov, expected", [
+    (("1/10", "1/100"), False, "-119/1000"),
+    (("1/10", "1"), False, "-2"),
+    (("1/10", "1/100"), True, "-2171/10000"),
+])
+def test_the_golden_steps_of_momentum_across_a_change_of_rate(rates, nesterov, expected, rate_inside):
+    """Remark 2, gradient 1, m = 9/10: without the correction, -1/5 and -119/100."""
+    optimizer = mp.SGD(TENTH, Rational(9, 10), nesterov, rate_inside)
+    layer = mp.Linear(1, 1, W=rational([[0]]), bias=False)
+    for rate in rates:
+        optimizer.learning_rate = Rational(rate)
+        optimizer.update([layer], [(rational([[1]]), None)])
+    assert layer.W[0, 0] == Rational(expected)
+
+
+def test_the_golden_shards():
+    """Remark 3, shards {1, 2, 3} and {10}: each divides by the 4 of all, and the sum is the mean, 4."""
+    def shares(ms):
+        loss, A = mp.MeanSquaredError(), rational([[1, 2, 3, 10]])
+        parts = []
+        for shard, m in zip((A[:, :3], A[:, 3:]), ms):
+            loss.forward(shard, 0 * shard, m)
+            parts.append(loss.backward().sum())
+        return parts
+
+    assert sum(shares([4, 4])) == 4
+    assert sum(shares([3, 1])) == 12 and sum(shares([3, 1])) / 2 == 6
+
+
+@pytest.mark.parametrize("n_workers", [2, 3, 4])
+def test_one_shuffle_for_all_workers(n_workers):
+    """Remark 4: the shards of an epoch are all samples, once each, the same mini-batches for any number of
+    workers, and others in the next epoch.
+    """
+    X = np.arange(24.0).reshape(1, -1)
+
+    def mini_batches(D):
+        """What the workers have got of each mini-batch, in 2 epochs of 2: the samples of each."""
+        found = []
+
+        class Spy(mp.Linear):
+            def forward(self, A_prev):
+                found.append(A_prev[0].tolist())
+                return super().forward(A_prev)
+
+        mp.fit(mp.DataParallel([Spy(1, 1)], LOSS, D), X, X, mp.SGD(1e-6), 2, 12, report=None)
+        return [found[step * D:step * D + D] for step in range(4)]
+
+    of_one, of_all = mini_batches(1), mini_batches(n_workers)
+    assert [sum(shards, []) for shards in of_all] == [whole for whole, in of_one]
+    for epoch in (of_all[:2], of_all[2:]):
+        assert sorted(sum(sum(epoch, []), [])) == sorted(X[0])
+    assert of_all[:2] != of_all[2:]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_accumulation_and_workers_have_the_same_bits(dtype):
+    """8 micro-batches of 4 samples, on 1, 4 and 8 workers; batch norm has the statistics of 4 on each."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((5, 32)).astype(dtype)
+    Y = mp.one_hot(rng.integers(0, 3, 32), 3, dtype)
+    layers = [mp.Linear(5, 7), mp.BatchNorm(7), mp.ReLU(), mp.Dropout(0.25), mp.Linear(7, 3)]
+    ends = []
+    for D in (1, 4, 8):
+        net = mp.DataParallel(layers, mp.SoftmaxCrossEntropy(), D, 8, dtype=dtype)
+        optimizer = mp.SGD(0.5, 0.9, weight_decay=1e-4, rate_inside=True)
+        for rate in (0.5, 1.0, 0.25):
+            optimizer.learning_rate = rate
+            J = net.forward_backward(X, Y)
+            net.step(optimizer, clip=0.75)
+        ends.append([J, *weights(net), net.layers[1].running_mean, net.layers[1].running_var])
+    assert all(np.array_equal(*pair) for other in ends[1:] for pair in zip(ends[0], other))
+
+
+def test_batch_norm_of_each_worker_is_a_loop_over_the_shards():
+    """Section 2.3: the statistics are those of n samples; the gradients are the sum over the k shards."""
+    layers = [layer.copy(eighths) for layer in mp.Sequential([mp.Linear(2, 2), mp.BatchNorm(2)], None).layers]
+    rng = np.random.default_rng(1)
+    X, Y = eighths(rng.standard_normal((2, 9))), eighths(rng.standard_normal((2, 9)))
+    net = mp.DataParallel(layers, LOSS, 3)
+    looped = [gradients(mp.Sequential(layers, LOSS), X[:, j:j + 3], Y[:, j:j + 3]) for j in (0, 3, 6)]
+    assert all(
+        np.array_equal(whole, sum(parts) / 3) for whole, parts in zip(gradients(net, X, Y), zip(*looped))
+    )
+
+
+def test_the_golden_variances():
+    """{1, 3, 5, 7}: 5, which is 1, the mean of those of the shards, and 4, that of their means."""
+    shards = [Moments(2, Rational(2), Rational(2)), Moments(2, Rational(6), Rational(2))]
+    total = shards[0] + shards[1]
+    assert total.M2 / total.n == 5 and total.M2 / (total.n - 1) == Rational(20, 3)
+
+
+def test_running_statistics_move_once_for_a_mini_batch():
+    """By 1/10 of the way, not by 3439/10000 as after a step for each of 4 shards, and alike on all copies."""
+    X = rational([[2, 0] * 4])  # mean 1 in each shard
+    layers = [layer.copy(rational) for layer in mp.Sequential([mp.BatchNorm(1)], None).layers]
+    layers[0].momentum = TENTH
+    net = mp.DataParallel(layers, LOSS, 4)
+    net.forward_backward(X, X)
+    net.step(mp.SGD(TENTH))
+    assert net.layers[0].running_mean == TENTH
+
+
+def test_a_residual_block_whose_last_gamma_is_0_is_its_shortcut():
+    """Bit for bit; and every gradient inside is 0, but those of that gamma and beta."""
+    f = [mp.Linear(3, 3, bias=False), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 3, bias=False)]
+    block = mp.Residual(*f, mp.BatchNorm(3, gamma=0))
+    net = mp.Sequential([block], LOSS)
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((3, 8)), rng.standard_normal((3, 8))
+    net.forward_backward(X, Y)
+    assert np.array_equal(net.layers[0].forward(X), X)
+    found = leaves(net.gradients)
+    assert [bool(g.any()) for g in found].count(True) == 2
+    assert repr(mp.models.resnet(14, last_gamma=0)).count("gamma=0") == 6  # 6 blocks

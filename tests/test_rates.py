@@ -1,0 +1,153 @@
+"""Learning rates that move: the published curves, in rational numbers, and how the training follows them."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minipipe as mp
+from minipipe.exact import Rational, rational
+from minipipe.rates import (
+    ConstantWarmUp, Cosine, GradualWarmUp, StepDecay, linear_scaled, rates_of, square_root_scaled,
+)
+
+TENTH = Rational(1, 10)
+K = 32  # from 256 samples to 8,192
+GOYAL = GradualWarmUp(StepDecay(K * TENTH, [30, 60, 80], factor=TENTH), TENTH, n_epochs=5)
+LAYERS = [mp.Linear(2, 4), mp.Tanh(), mp.Linear(4, 2)]
+
+
+def data(m=30):
+    X = np.random.default_rng(0).standard_normal((2, m))
+    return X, mp.one_hot((X[0] > X[1]).astype(int), 2)
+
+
+def test_the_gradual_warm_up_of_goyal_et_al():
+    """156 updates an epoch: from 1/10 in 780 equal increments to 16/5, which the update behind them has."""
+    rates = sum(rates_of(GOYAL, [156] * 6, exact=True), [])
+    assert rates[0] == TENTH and rates[780] == Rational(16, 5) == rates[-1]
+    assert {b - a for a, b in zip(rates[:780], rates[1:781])} == {Rational(31, 7800)}
+    assert rates[390] == Rational(33, 20) and sum(rates[:780]) / 780 == Rational(25709, 15600)
+    at_epochs = [GOYAL(Rational(epoch)) for epoch in range(6)]
+    assert at_epochs == [Rational(n) for n in ("1/10", "18/25", "67/50", "49/25", "129/50", "16/5")]
+
+
+def test_the_factors_of_the_momentum_correction_multiply_to_k():
+    rates = sum(rates_of(GOYAL, [156] * 6, exact=True), [])
+    factors = [new / old for old, new in zip(rates, rates[1:])]
+    assert factors[0] == Rational(811, 780) and math.prod(factors) == K
+
+
+def test_the_drops_count_from_the_start_of_the_training():
+    values = [GOYAL(t) for t in (29, Rational(2999, 100), 30, 60, 80)]
+    assert values == [Rational(n) for n in ("16/5", "16/5", "8/25", "4/125", "2/625")]
+
+
+def test_a_constant_warm_up_jumps_to_where_the_rate_would_be_without_it():
+    rate = ConstantWarmUp(StepDecay(K * TENTH, [2, 4], TENTH), TENTH, n_epochs=3)
+    jump = [K * TENTH**2, K * TENTH**3]
+    assert [rate(t) for t in (0, 2, Rational(29, 10), 3, 4)] == [TENTH, TENTH, TENTH, *jump]
+
+
+def test_a_gradual_warm_up_meets_a_rate_that_moves_without_a_jump():
+    """Both at t = 2, where half a wave over 8 epochs has come down by a quarter of its angle."""
+    rate = GradualWarmUp(Cosine(0.5, 8), 0.125, n_epochs=2)
+    top = 0.25 * (1 + math.sqrt(0.5))
+    assert abs(rate(2) - top) < 1e-15 and abs(rate(2 - 2**-40) - top) < 1e-12 and rate(0) == 0.125
+    assert rate(1) == (0.125 + rate(2)) / 2
+
+
+def test_cosine_is_half_a_wave_and_stays_down():
+    rate = Cosine(0.75, 6, last=0.25)
+    assert [round(rate(t), 15) for t in (0, 2, 3, 4, 6, 9)] == [0.75, 0.625, 0.5, 0.375, 0.25, 0.25]
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 4, 256])
+def test_the_rule_means_the_whole_mini_batch_however_many_workers_share_it(n_workers):
+    """8,192 samples are 32 times 256; there are 256 workers of 32, and k is not their number."""
+    assert linear_scaled(TENTH, n_workers * (8192 // n_workers)) == Rational(16, 5)
+    assert linear_scaled(0.1, 128) == 0.05 and repr(linear_scaled(1, 512)) == "2.0"
+    assert square_root_scaled(0.5, 1024, reference=64) == 2.0
+
+
+def test_fit_sets_the_rate_before_each_update_for_any_number_of_micro_batches():
+    """Once for each update, not once for each worker or micro-batch."""
+    X, Y = data()
+    seen = {}
+    for M in (1, 2, 4):
+        class Spy(mp.SGD):
+            def update(self, layers, gradients):
+                seen.setdefault(M, []).append(self.learning_rate)
+                super().update(layers, gradients)
+
+        net = mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 2, M)
+        rate = GradualWarmUp(1.0, start=0.25, n_epochs=2)
+        mp.fit(net, X, Y, Spy(9.0), 3, 8, learning_rate=rate, report=None)
+    assert seen[1] == seen[2] == seen[4]
+    assert seen[1] == [0.25 + 0.75 * i / 8 for i in range(8)] + [1.0] * 4
+
+
+def test_fit_has_rational_rates_for_rational_numbers():
+    seen = []
+
+    class Spy(mp.SGD):
+        def update(self, layers, gradients):
+            seen.append(self.learning_rate)
+            super().update(layers, gradients)
+
+    X, Y = rational(np.ones((1, 3))), rational(np.ones((1, 3)))
+    net = mp.Sequential([mp.Linear(1, 1, W=rational([[2]]), b=rational([[0]]))], mp.MeanSquaredError())
+    rate = GradualWarmUp(TENTH, start=TENTH / 2, n_epochs=1)
+    mp.fit(net, X, Y, Spy(TENTH), 2, 1, learning_rate=rate, report=None)
+    assert seen == [Rational(1, 20), Rational(1, 15), Rational(1, 12), TENTH, TENTH, TENTH]
+
+
+def test_a_batch_that_grows_in_the_place_of_a_rate_that_falls():
+    """30 samples in mini-batches of at most 4, 4, 12 and 30."""
+    X, Y = data()
+    sizes = []
+
+    class Spy(mp.Sequential):
+        def forward_backward(self, X, Y):
+            sizes.append(X.shape[-1])
+            return super().forward_backward(X, Y)
+
+    net = Spy(LAYERS, mp.SoftmaxCrossEntropy())
+    grows = lambda t: int(StepDecay(4, at=[2, 3], factor=3)(t))
+    mp.fit(net, X, Y, mp.SGD(0.1), 4, grows, learning_rate=lambda t: 0.1 + t, report=None)
+    assert sizes == 2 * [4, 4, 4, 4, 4, 4, 3, 3] + 3 * [10] + [30]
+
+
+@pytest.mark.parametrize("rate, words", [
+    (GradualWarmUp(1.0, 0.1, n_epochs=3), "a warm-up of 3 epochs in a training of 2"),
+    (StepDecay(ConstantWarmUp(1.0, 0.1, n_epochs=7), [1]), "a warm-up of 7 epochs in a training of 2"),
+    (lambda t: math.nan if t >= 1 else 1, r"learning_rate at update 1 of epoch 2, t=1,=nan must be above 0"),
+    (lambda t: 1 / (1.5 - t), "learning_rate has no value at update 3 of epoch 2, t=1.5: "),
+    (lambda t: math.inf, "learning_rate at update 1 of epoch 1, t=0,=inf must be finite"),
+    (lambda t: 1 - t, "learning_rate at update 1 of epoch 2, t=1,=0.0 must be above 0"),
+    (lambda t: "0.1", "'0.1' must be a number, above 0"),
+    ("fast", "learning_rate='fast' must be a function"),
+])
+def test_rates_that_no_training_can_use_are_refused_before_the_first_step(rate, words):
+    X, Y = data()
+    net = mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy())
+    before = [layer.copy() for layer in net.layers]
+    with pytest.raises(ValueError, match=words):
+        mp.fit(net, X, Y, mp.SGD(0.1), 2, 8, learning_rate=rate, report=None)
+    assert all(a.W is None or np.array_equal(a.W, b.W) for a, b in zip(before, net.layers))
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda: linear_scaled(0.1, 512, reference=0), "reference=0 must be at least 1"),
+    (lambda: linear_scaled(0, 512), "base=0 must be above 0"),
+    (lambda: square_root_scaled(0.1, 0), "batch=0 must be at least 1"),
+    (lambda: StepDecay(0.1, 30), r"at=30 must be a list, even of one: \[30\]"),
+    (lambda: StepDecay(0.1, [30], factor=0), "factor=0 must be above 0"),
+    (lambda: StepDecay("0.1", [30]), "rate='0.1' must be a number above 0, or a function of t"),
+    (lambda: Cosine(0.1, 0), "n_epochs=0 must be above 0"),
+    (lambda: GradualWarmUp(0.1, start=0), "start=0 must be above 0"),
+    (lambda: ConstantWarmUp(0.1, 0.1, n_epochs=-1), "n_epochs=-1 must be above 0"),
+])
+def test_impossible_rates_are_refused(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()

@@ -1,0 +1,189 @@
+"""LARS and LAMB against their papers, and against PyTorch: goldens of 20 steps on tensors of float64."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minipipe as mp
+from minipipe.exact import Rational, rational
+
+
+BETAS = Rational(9, 10), Rational(999, 1000)
+TINY = Rational(1, 2**200)  # an epsilon that is nothing beside any root here
+
+
+def after(optimizer, W, *gradients, b=0):
+    """W and b after updates with these gradients of W; those of b are 1."""
+    layer = mp.Linear(len(W[0]), 1, W=rational(W), b=rational([[b]]))
+    for g in gradients:
+        optimizer.update([layer], [(rational(g), rational([[1]]))])
+    return layer.W.tolist()[0], layer.b[0, 0]
+
+
+def test_the_golden_step_of_lars():
+    """||W|| = 5, ||g|| = 1: local = 5/1000 / (1 + 5/2000) = 2/401, and v = local * (g + W/2000)."""
+    optimizer = mp.LARS(Rational(1), Rational(0), weight_decay=Rational(1, 2000), trust=Rational(1, 1000))
+    W, b = after(optimizer, [[3, 4]], [[Rational(3, 5), Rational(4, 5)]])
+    assert W == [Rational(2997, 1000), Rational(3996, 1000)]
+    assert b == -1  # without trust and decay
+
+
+def test_what_is_remembered_has_the_rates_of_its_own_time():
+    """W = 4, g = 1 and 2: the other algorithm, today's `local` for the whole sum, ends in 1539/500."""
+    optimizer = mp.LARS(Rational(1), Rational(9, 10), trust=Rational(1, 10))
+    assert after(optimizer, [[4]], [[1]], [[2]])[0] == [Rational(72, 25)]
+
+
+@pytest.mark.parametrize("kind", [mp.LARS, mp.LAMB])
+def test_without_decay_the_size_of_the_gradients_does_not_matter(kind):
+    """Roots are rounded to 64 bits, but those of the first step of LARS."""
+    options = {"betas": BETAS, "epsilon": TINY, "weight_decay": 0}
+    if kind is mp.LARS:
+        options = {"momentum": Rational(1, 2), "trust": Rational(1, 8)}
+    ends = [
+        after(kind(Rational(1, 4), **options), [[3, 4]], [[3 * s, 4 * s]], [[4 * s, 3 * s]])[0]
+        for s in (1, 1000)
+    ]
+    assert all(abs(a - b) < Rational(1, 2**50) for a, b in zip(*ends)) and ends[0] != [3, 4]
+
+
+def test_the_golden_step_of_lamb():
+    optimizer = mp.LAMB(Rational(1, 100), BETAS, TINY, weight_decay=0)
+    W, b = after(optimizer, [[3, 4, 0, 0]], [[7, -1, 2, 5]])
+    moved = [new - old for new, old in zip(W, (3, 4, 0, 0))]
+    assert all(abs(abs(d) - Rational(1, 40)) < Rational(1, 2**55) for d in moved)
+    assert [d < 0 for d in moved] == [True, False, True, True]
+    assert abs(b + Rational(1, 100)) < Rational(1, 2**55)
+
+
+def test_the_correction_of_the_moments_falls_out_of_lamb():
+    """Without decay and epsilon, a factor of r does not matter; the roots are rounded to 64 bits."""
+    class Uncorrected(mp.LAMB):
+        def step(self, g, m, v):
+            beta1, beta2 = self.betas
+            m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
+            return self.learning_rate * m / np.sqrt(v), m, v
+
+    ends = [
+        after(kind(Rational(1, 8), BETAS, TINY, weight_decay=0), [[3, 4]], [[1, 2]], [[2, -1]])[0]
+        for kind in (mp.LAMB, Uncorrected)
+    ]
+    assert all(abs(a - b) < Rational(1, 2**50) for a, b in zip(*ends))
+
+
+def test_lars_with_bounds_keeps_local_between_them():
+    """trust ||W|| / ||g|| would be 5, and 1/20."""
+    for g, local in (([[3, 4]], Rational(2)), ([[300, 400]], Rational(1, 10))):
+        bounds = Rational(1, 10), Rational(2)
+        optimizer = mp.LARS(Rational(1), Rational(0), trust=Rational(5), bounds=bounds)
+        assert after(optimizer, [[3, 4]], g)[0] == [3 - local * g[0][0], 4 - local * g[0][1]]
+
+
+def test_lamb_with_bounds_keeps_the_norm_of_W_between_them():
+    """||W|| = 50 moves by 1/10 of it, and with phi of at most 10 by 1/10 of that; unclipped by default."""
+    for bounds, size in ((None, 50), ((Rational(0), Rational(10)), 10), ((Rational(80), Rational(90)), 80)):
+        optimizer = mp.LAMB(Rational(1, 10), BETAS, TINY, weight_decay=0, bounds=bounds)
+        W, _ = after(optimizer, [[30, 40]], [[1, 1]])
+        assert abs((W[0] - 30) ** 2 + (W[1] - 40) ** 2 - Rational(size, 10) ** 2) < Rational(1, 2**40)
+
+
+@pytest.mark.parametrize("kind", [mp.LARS, mp.LAMB])
+def test_a_parameter_of_zeros_moves_by_the_plain_step(kind):
+    """The ratio is 1 there, not 0 and not 0/0; a gradient of zeros moves nothing."""
+    plain, options = mp.SGD, {"momentum": Rational(1, 2)}
+    if kind is mp.LAMB:
+        plain, options = mp.Adam, {"betas": BETAS, "epsilon": TINY, "weight_decay": 0}
+    makes = kind(Rational(1), **options), plain(Rational(1), **options)
+    own, theirs = (after(optimizer, [[0, 0]], [[3, 4]]) for optimizer in makes)
+    assert own == theirs and own[0] != [0, 0]
+    assert after(kind(Rational(1), **options), [[3, 4]], [[0, 0]])[0] == [3, 4]
+
+
+@pytest.mark.parametrize("kind", [mp.LARS, mp.LAMB, mp.SGD, mp.AdamW])
+def test_biases_and_norms_may_be_left_without_decay(kind):
+    """With gradients of 0, only decay moves: W of the Linear, and with weights_only nothing else."""
+    for weights_only in (True, False):
+        layers = [mp.Linear(2, 2, b=np.ones((2, 1))), mp.BatchNorm(2), mp.LayerNorm(2)]
+        layers = mp.Sequential(layers, None).layers
+        before = [(layer.W, layer.b) for layer in layers]
+        zeros = [(np.zeros_like(W), np.zeros_like(b)) for W, b in before]
+        kind(0.5, weight_decay=0.5, weights_only=weights_only).update(layers, zeros)
+        after = [(layer.W, layer.b) for layer in layers]
+        moved = [not np.array_equal(*pair) for new, old in zip(after, before) for pair in zip(new, old)]
+        assert moved == [True, *[not weights_only] * 2, False, not weights_only, False]  # b of norms is 0
+
+
+def problem(t, W, b):
+    """Gradients of a least squares problem that changes with t, as in the run with PyTorch."""
+    A = np.array([[math.cos(2 * i + 5 * k + t) for k in range(4)] for i in range(3)])
+    Y = np.array([[math.sin(i - k) for k in range(4)] for i in range(2)])
+    dZ = (W @ A + b - Y) / 4
+    return dZ @ A.T, dZ.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("optimizer, W, b", [
+    (
+        mp.LARS(0.5, 0.9, weight_decay=0.01, trust=0.05),
+        [[0.5011768018578765, 0.40679541601423963, 0.8502499108645486],
+         [-0.6483833865932491, -0.5979566806586047, -0.6361763701137513]],
+        [[-0.3305907372159421], [-0.3704708379921268]],
+    ),
+    (
+        mp.LAMB(0.05, weight_decay=0.01),
+        [[0.5115162578608924, 0.4817612305461694, 0.6187605347636542],
+         [-0.623098151133463, -0.669189584294896, -0.6294782484802302]],
+        [[-0.08469549948444366], [-0.24772165914268962]],
+    ),
+], ids=["LARS", "LAMB"])
+def test_twenty_steps_end_where_pytorch_ends(optimizer, W, b):
+    """Goldens by PyTorch 2.13, autograd and tensors of float64, with the papers' equations written out, LARS
+    with the rate inside v and the correction; the rate falls to a quarter at half time.
+    """
+    start = np.array([[math.sin(3 * i + j + 1) for j in range(3)] for i in range(2)])
+    layer = mp.Linear(3, 2, W=start, b=np.array([[0.5], [-0.25]]))
+    rate = optimizer.learning_rate
+    for t in range(20):
+        optimizer.learning_rate = rate if t < 10 else rate / 4
+        optimizer.update([layer], [problem(t, layer.W, layer.b)])
+    assert abs(layer.W - W).max() < 1e-10 and abs(layer.b - b).max() < 1e-10
+
+
+@pytest.mark.parametrize("kind", [mp.LARS, mp.LAMB])
+def test_they_keep_float32_and_train_a_pipeline_with_the_bits_of_one_device(kind):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4, 24)).astype(np.float32)
+    Y = mp.one_hot((X[0] > X[1]).astype(int), 2, np.float32)
+    layers = [mp.Linear(4, 6), mp.BatchNorm(6), mp.ReLU(), mp.Linear(6, 2)]
+    nets = [
+        mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), K, 4, schedule, dtype=np.float32)
+        for K, schedule in ((1, "gpipe"), (3, "1f1b"))
+    ]
+    for net in nets:
+        optimizer = kind(0.1)
+        for _ in range(3):
+            net.forward_backward(X, Y)
+            net.step(optimizer)
+    for one, other in zip(*(net.layers for net in nets)):
+        assert one.W is None or (one.W.dtype == np.float32 and np.array_equal(one.W, other.W)
+                                 and np.array_equal(one.b, other.b))
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda: mp.LARS(0), "learning_rate=0 must be above 0"),
+    (lambda: mp.LARS(1, trust=0), "trust=0 must be above 0"),
+    (lambda: mp.LARS(1, bounds=1), r"bounds=1 must be a list, even of one: \[1\]"),
+    (lambda: mp.LARS(1, bounds=[1]), r"bounds has 1 numbers: pass a pair \(least, most\)"),
+    (lambda: mp.LAMB(1, bounds=(2, 1)), r"bounds\[1\]=1 must be at least 2"),
+    (lambda: mp.LAMB(1, weights_only="yes"), "weights_only='yes' must be True or False"),
+    (lambda: mp.DataParallel([mp.Linear(1, 1)], mp.MeanSquaredError(), 2, optimizer=mp.LARS(1), zero=1),
+     "LARS with weights_only=True, but after an S"),
+    (lambda: mp.DataParallel([mp.Linear(1, 1)], mp.MeanSquaredError(), 2, zero=1,
+                             optimizer=mp.Adam(weights_only=True)), "Adam with weights_only=True, but"),
+    (lambda: mp.Hybrid([mp.Linear(2, 2)], mp.MeanSquaredError(), 1, 2, 1, 1, optimizer=mp.LAMB(1),
+                       schedule=mp.Schedule.from_text(["F0 B0 U0"])),
+     "LAMB looks at whole parameters, of which each of 2 shards has a part"),
+])
+def test_what_they_cannot_work_with_is_refused(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
