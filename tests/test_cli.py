@@ -13,8 +13,10 @@ import minipipe as mp
 from minipipe.cli import bench, benchmarks
 from minipipe.cli.fit import bytes_from
 from minipipe.cli.main import COMMANDS, command_line, main
+from minipipe.cluster import ticks
 from minipipe.layers.recomputing import can_recompute
-from minipipe.schedules import BUILDERS, build, names_for_stages
+from minipipe.planning import simulate_in_shards
+from minipipe.schedules import BUILDERS, build, in_copies, names_for_stages, with_all_reduce
 from minipipe.schedules.searching import Found
 from minipipe.verification.examples import EXAMPLES
 
@@ -72,6 +74,12 @@ def test_a_wrong_gradient_makes_the_main_job_say_so_and_fail(capsys, tmp_path, m
     assert status == 1 and "m = 3 in 2 ragged micro-batches: DIFFERENT" in out
 
 
+def one_device(monkeypatch, sizes, schedules):
+    """`verify` tries these schedules alone, with one device a stage."""
+    for name, value in dict(SIZES=[sizes], BUILDERS=schedules, LATE_W=[], SPLITS=[]).items():
+        monkeypatch.setattr(f"minipipe.cli.verify.{name}", value)
+
+
 def rows_hold(condition):
     """What `verify` says of one device and one micro-batch, if the rows of these examples hold alone."""
     n_names = len(names_for_stages(1, 1))
@@ -111,7 +119,7 @@ def test_each_single_negative_verdict_makes_the_command_fail(
     for name, good in verdicts.items():
         judged = judge if name == verdict else lambda pipe, X, Y, good=good: good
         monkeypatch.setattr(f"{module}.{name}", judged)
-    monkeypatch.setattr("minipipe.cli.verify.SIZES", [(1, 1, 8)])
+    one_device(monkeypatch, (1, 1, 8), BUILDERS)
     monkeypatch.setattr("minipipe.cli.train.print_trace", lambda trace: None)
     monkeypatch.setattr("minipipe.cli.train.save", lambda trace, path, title: print(title))
     arguments = (
@@ -161,6 +169,30 @@ def test_timeline_reads_every_option_of_the_hardware_and_a_table(capsys, tmp_pat
         status, out, _ = run(capsys, "timeline", *options, "--output", picture)
         assert status == 0 and f"makespan                                {makespan} ticks" in out, options
     assert out.startswith("gpipe, ") or out.startswith("mine, 2 stages, 2 micro-batches\n")
+
+
+def test_timeline_compare_explain_and_export_split_samples_and_layers(capsys, tmp_path):
+    """2 copies of 2 stages, each on 2 devices."""
+    setting = [
+        "--devices", "2", "--micro-batches", "4", "--replicas", "2", "--shards", "2", "--exchanges", "1",
+        "--costs", "F=1,B=2,A=3", "--latency", "1",
+    ]
+    order = with_all_reduce(in_copies(build("gpipe", 2, 2), 2))
+    trace = simulate_in_shards(order, 2, mp.Costs(A=3), mp.Link(1), exchanges=1)
+    assert trace.n_devices == 8
+    makespan = ticks(trace.makespan)
+    name = "gpipe in 2 copies+all-reduce, 2 stages, 4 micro-batches, 2 copies of the network, 2 shards of"
+    status, out, _ = run(
+        capsys, "timeline", "--schedule", "gpipe", *setting, "--output", str(tmp_path / "t.svg")
+    )
+    assert status == 0 and name in out and f"makespan                                {makespan} ticks" in out
+    status, out, _ = run(capsys, "explain", "--schedule", "gpipe", *setting)
+    assert status == 0 and f"{name} each stage: {makespan} ticks" in out and str(trace.explain()) in out
+    status, out, _ = run(capsys, "compare", "gpipe", *setting, "--output", str(tmp_path / "c.svg"))
+    assert status == 0 and "8 devices: 2 replicas x 2 shards x 2, 4 micro-batches" in out
+    assert f"gpipe     {makespan:>9}" in out
+    status, out, _ = run(capsys, "export", "--schedule", "gpipe", *setting, "--format", "text")
+    assert status == 0 and out == f"{trace.to_text()}\n"
 
 
 def test_compare_draws_the_schedules_below_each_other(capsys, tmp_path):
@@ -412,8 +444,7 @@ def test_export_writes_each_format_and_prints_what_is_text(capsys, tmp_path):
 
 
 def test_verify_sums_up_each_schedule_and_shows_all_runs_if_asked(capsys, monkeypatch):
-    monkeypatch.setattr("minipipe.cli.verify.SIZES", [(4, 3, 8)])
-    monkeypatch.setattr("minipipe.cli.verify.BUILDERS", ["1f1b", "zb-v"])
+    one_device(monkeypatch, (4, 3, 8), ["1f1b", "zb-v"])
     linear = [example for example in EXAMPLES if example.name.startswith("Linear")]
     n_runs = sum(map(n_modes, EXAMPLES))
     for options, n_rows in [([], 0), (["--all"], len(linear) * 2 * 2)]:
@@ -425,18 +456,37 @@ def test_verify_sums_up_each_schedule_and_shows_all_runs_if_asked(capsys, monkey
         assert out.endswith(f"\n\n{2 * n_runs} of {2 * n_runs} runs hold in every strength\n")
 
 
+def test_verify_splits_samples_and_layers_too_and_knows_late_w(capsys, monkeypatch):
+    """Where layers are in parts, the bits are others; late W has one copy of the network."""
+    monkeypatch.setattr("minipipe.cli.verify.EXAMPLES", EXAMPLES[:1])
+    one_device(monkeypatch, (2, 3, 8), ["gpipe"])
+    monkeypatch.setattr("minipipe.cli.verify.LATE_W", ["1f1b-late-w"])
+    monkeypatch.setattr("minipipe.cli.verify.SPLITS", [(3, 1), (2, 2)])
+    status, out, _ = run(capsys, "verify")
+    found = [line[:22].rstrip() + ":" + " ".join(line[22:].split()[:4])
+             for line in out.splitlines() if line.endswith(" %")]
+    assert status == 0 and found == [
+        "gpipe:2 yes yes yes", "1f1b-late-w:2 yes yes yes", "1f1b:8 yes yes yes",
+        "1 replicas x 1 shards:4 yes yes yes", "3 replicas x 1 shards:4 yes yes yes",
+        "2 replicas x 2 shards:4 yes yes -",
+    ]
+    status, out, _ = run(capsys, "verify", "--replicas", "2", "--shards", "3", "--all")
+    row = "Linear ReLU, mean squared error     gpipe           2  3  2  6  16  never        yes     yes     -"
+    assert status == 0 and row in out and "2 of 2 runs hold" in out
+
+
 def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
     from bugs import BUGS
 
     BUGS["gradient_scale"](monkeypatch)
-    monkeypatch.setattr("minipipe.cli.verify.SIZES", [(2, 3, 8)])
-    monkeypatch.setattr("minipipe.cli.verify.BUILDERS", ["gpipe"])
+    one_device(monkeypatch, (2, 3, 8), ["gpipe"])
     status, out, _ = run(capsys, "verify")
     # with BatchNorm, the reference has the same loss
     holding = sum(n_modes(example) for example in EXAMPLES if example.has_batch_norm)
     n_runs = sum(map(n_modes, EXAMPLES))
-    failing = [line for line in out.splitlines() if " NO " in line and not line.startswith("gpipe")]
-    assert len(failing) == n_runs - holding and f"gpipe               {n_runs}      NO" in out
+    names = tuple(example.name for example in EXAMPLES)
+    failing = [line for line in out.splitlines() if " NO " in line and line.startswith(names)]
+    assert len(failing) == n_runs - holding and f"gpipe                     {n_runs}      NO" in out
     assert status == 1 and f"{holding} of {n_runs} runs" in out
 
 
@@ -589,6 +639,10 @@ def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkey
             "n_microbatches=3 does not divide batch_size=128: use 1",
         ),
         (["export"], "does not say what to write: use --format with one of csv, chrome, html, text"),
+        (["timeline", "--replicas", "3"], "--replicas 3 cannot share 8 micro-batches evenly: use a"),
+        (["explain", "--shards", "0"], "n_shards=0 must be at least 1"),
+        (["timeline", "--shards", "2", "--exchanges", "-1"], "exchanges=-1 must be at least 0"),
+        (["compare", "1f1b-late-w", "--replicas", "2"], "1f1b-late-w: the schedule '1f1b-late-w' has late W"),
         (["export", "--output", "x.foo"], "--output x.foo does not say what to write"),
         (["export", "--format", "png"], "add --output schedule.png"),
         (["export", "--format", "png", "--output", "x.svg"], "its name must end in one of .png"),

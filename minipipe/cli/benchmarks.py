@@ -13,15 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..functions import even_slices, leaves, one_hot
 from ..layers import AvgPool2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
-from ..losses import MeanSquaredError, SoftmaxCrossEntropy
+from ..losses import SoftmaxCrossEntropy
 from ..models import lenet5, mlp
 from ..network import Sequential
 from ..optimizers import SGD
-from ..pipeline import Pipeline
-from ..planning import footprints, simulate
-from ..schedules import BUILDERS
+from .overheads import (
+    additions, all_reduce_of, copies_beside_one_device, numbers, pipeline_beside_a_loop, simulation,
+)
 from .speed_up import CASES, speed_up
 
 # CPU time does not count the time of other programs; on Windows it comes in steps of 16 ms, too long for us
@@ -94,10 +93,6 @@ def pytorch():
     return torch
 
 
-def numbers(*shape):
-    return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
-
-
 def samples_first(torch, A):
     return torch.from_numpy(np.ascontiguousarray(np.moveaxis(A, -1, 0)))
 
@@ -125,52 +120,6 @@ def training_step(layers, X):
         its_optimizer.step()
 
     return ours, its
-
-
-def pipeline_beside_a_loop():
-    """A training step of a `Pipeline`, and of a plain loop over the same micro-batches, layer by layer."""
-    X, Y = numbers(784, 128), one_hot(np.arange(128) % 10, 10, np.float32)
-    layers, loss, optimizer = mlp((784, 128, 127, 126, 125, 124, 123, 10)), SoftmaxCrossEntropy(), SGD(0.01)
-    pipe = Pipeline(layers, loss, n_stages=4, n_microbatches=4, schedule="1f1b", dtype=np.float32)
-    net, its_optimizer = Sequential(layers, loss, dtype=np.float32), SGD(0.01)
-
-    def ours():
-        pipe.forward_backward(X, Y)
-        pipe.step(optimizer)
-
-    def its():
-        sums = None
-        for part in even_slices(128, 4):
-            A = X[:, part]
-            for layer in net.layers:
-                A = layer.forward(A)
-            loss.forward(A, Y[:, part], 128)
-            dA, gradients = loss.backward(), []
-            for layer in reversed(net.layers[1:]):
-                dA, dW, db = layer.backward(dA)
-                gradients.insert(0, (dW, db))
-            gradients.insert(0, net.layers[0].backward_weight(dA))
-            for total, gradient in zip(leaves(sums), leaves(gradients)):
-                total += gradient
-            sums = sums or gradients
-        its_optimizer.update(net.layers, sums)
-
-    return ours, its
-
-
-def simulation(name, n_devices, n_microbatches, with_bytes=False):
-    """A function that simulates this schedule; with the bytes of a Linear(4, 4) on each stage, or without."""
-    schedule = BUILDERS[name](n_devices, n_microbatches)
-    layers = [Linear(4, 4)] * n_devices
-    sizes = footprints(layers, MeanSquaredError(), n_devices, (4,), m=4) if with_bytes else None
-    return lambda: simulate(schedule, footprints=sizes)
-
-
-def additions():
-    """What a plain loop of Python takes."""
-    x = 0
-    for i in range(10**7):
-        x += i
 
 
 def twin_of(layer, nn):
@@ -271,6 +220,14 @@ ROWS = [
     Row(
         "pipeline, K = M = 4, MLP 784-128-...-123-10, m = 128: step", "a plain loop", 1.30,
         pairs(pipeline_beside_a_loop), n_rounds=61, in_a_row=5,
+    ),
+    Row(
+        "data parallelism, D = 4, MLP 784-512-512-10, m = 128: step", "Sequential", 3.00,
+        pairs(lambda: copies_beside_one_device(4)), n_rounds=31, in_a_row=3,
+    ),
+    Row(
+        "simulator, all-reduce of 64 ranks by owners: 8,064 messages", "10^7 additions", 0.5 / 0.35,
+        pairs(lambda: (all_reduce_of(64), additions)), n_rounds=5,
     ),
     Row(
         "simulator, 1f1b, K = 128, M = 1,024: 262,144 actions", "10^7 additions", 2.2 / 0.35,

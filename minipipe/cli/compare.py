@@ -1,11 +1,13 @@
 """`minipipe compare`: several schedules on the same devices, as a table and on one time axis."""
 
 from ..cluster import BUBBLES, ticks
-from ..planning import simulate
 from ..plots import compare
-from ..schedules import ASYNCHRONOUS, BUILDERS, LATE_W, Costs, peak_microbatches
-from .options import add_hardware, add_picture, add_sizes, link_from, named, read, sizes_from
-from .output import checked_picture, write
+from ..schedules import ASYNCHRONOUS, BUILDERS, LATE_W, peak_microbatches
+from .options import (
+    add_hardware, add_picture, add_simulated_splits, add_sizes, in_replicas, named, read, sizes_from,
+    split_trace_of,
+)
+from .output import checked_picture, devices_of, write
 
 PURPOSE = "run several schedules on the same devices: a table, and a picture on one time axis"
 EPILOG = f"""names: {', '.join([*BUILDERS, *LATE_W, *ASYNCHRONOUS])}
@@ -17,6 +19,7 @@ examples:
   python3 -m minipipe compare gpipe 1f1b zb-h1 --devices 4 --micro-batches 8
   python3 -m minipipe compare 1f1b eager-1f1b looped --micro-batches 32 --latency 1 --output slow_links.png
   python3 -m minipipe compare 1f1b mine.csv
+  python3 -m minipipe compare gpipe 1f1b zb-h1 --replicas 2 --costs F=1,B=2,A=6
 """
 DEFAULT = ("gpipe", "1f1b", "zb-h1", "zb-v")
 
@@ -26,17 +29,18 @@ def add_options(parser):
                         help=f"of a schedule, or a file that ends in .csv (default: {' '.join(DEFAULT)})")
     add_sizes(parser)
     add_hardware(parser)
+    add_simulated_splits(parser)
     add_picture(parser, "compare.png")
 
 
 def run(options):
     path = checked_picture(options.output)
-    costs = Costs.from_text(options.costs)
-    link = link_from(options, costs)
     schedules = {name: _schedule(name, options) for name in options.schedules or DEFAULT}
-    traces = {name: _run_of(schedule, costs, link) for name, schedule in schedules.items()}
+    traces = {name: _run_of(schedule, options) for name, schedule in schedules.items()}
     devices, microbatches = sizes_from(options)
-    print(f"{devices} devices, {microbatches} micro-batches, costs of a device {options.costs}\n")
+    print(
+        f"{devices_of(options, devices)}, {microbatches} micro-batches, costs of a device {options.costs}\n"
+    )
     print_table(traces)
     write(compare(traces), path)
 
@@ -62,7 +66,7 @@ def _schedule(name, options):
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     schedule, sizes = read(name), sizes_from(options)
-    its_sizes = len(schedule.devices), schedule.n_microbatches
+    its_sizes = len(schedule.devices), schedule.n_microbatches * options.replicas
     if its_sizes != sizes:
         raise ValueError(
             f"{name} has {its_sizes[0]} devices and {its_sizes[1]} micro-batches, the "
@@ -71,8 +75,8 @@ def _schedule(name, options):
     return schedule
 
 
-def _run_of(schedule, costs, link):
+def _run_of(schedule, options):
     try:
-        return simulate(schedule, costs, link)
+        return split_trace_of(in_replicas(schedule, options), options)
     except ValueError as error:
         raise ValueError(f"{schedule.name}: {error}") from None

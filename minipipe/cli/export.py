@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
-from .options import add_hardware, add_schedule, schedule_from, trace_of
+from .options import (
+    add_hardware, add_schedule, add_simulated_splits, in_replicas, schedule_from, split_trace_of,
+)
 from .output import checked_path, picture_formats, save, title_of
 
 PURPOSE = "write a schedule as PyTorch's CSV, or its run for Perfetto, as a web page, text or picture"
@@ -17,21 +19,25 @@ examples:
   python3 -m minipipe export --schedule zb-v --devices 4 --micro-batches 8 --output zb-v.csv
   python3 -m minipipe export --schedule 1f1b --latency 0.5 --format chrome --tick "2 ms" --output 1f1b.json
   python3 -m minipipe export --csv mine.csv --format text
+  python3 -m minipipe export --devices 2 --replicas 2 --shards 2 --output hybrid.html
 """
 ENDINGS = {"csv": "csv", "json": "chrome", "html": "html", "txt": "text"}
 TEXTS = {
     "csv": lambda schedule, options: schedule.to_csv(),
     "chrome": lambda schedule, options: json.dumps(
-        trace_of(schedule, options).to_chrome_trace(tick=options.tick)
+        split_trace_of(schedule, options).to_chrome_trace(tick=options.tick)
     ) + "\n",
-    "html": lambda schedule, options: trace_of(schedule, options).to_html(title=title_of(schedule)),
-    "text": lambda schedule, options: trace_of(schedule, options).to_text() + "\n",
+    "html": lambda schedule, options: split_trace_of(schedule, options).to_html(
+        title=title_of(schedule, options.shards)
+    ),
+    "text": lambda schedule, options: split_trace_of(schedule, options).to_text() + "\n",
 }
 
 
 def add_options(parser):
     add_schedule(parser)
     add_hardware(parser)
+    add_simulated_splits(parser)
     parser.add_argument("--format", metavar="FORMAT",
                         help=f"{', '.join(TEXTS)}, or a picture's (default: by the ending of --output)")
     parser.add_argument(
@@ -43,9 +49,9 @@ def add_options(parser):
 def run(options):
     form = _format(options)
     path = options.output and checked_path(options.output, None if form in TEXTS else [form])
-    schedule = schedule_from(options)
+    schedule = in_replicas(schedule_from(options), options)
     if form not in TEXTS:
-        save(trace_of(schedule, options), path, title_of(schedule))
+        save(split_trace_of(schedule, options), path, title_of(schedule, options.shards))
     elif path:
         path.write_text(TEXTS[form](schedule, options), encoding="utf-8", newline="\n")
         print(f"written: {path}")

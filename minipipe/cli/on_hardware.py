@@ -17,7 +17,7 @@ from ..planning import measure, simulate
 from ..plots import compare, text
 from ..schedules import BUILDERS, build, in_copies
 from ..training import fit
-from .options import SCHEDULE
+from .options import SCHEDULE, add_picture, add_splits, add_training
 from .output import checked_picture, write
 
 N_RUNS = 7  # of which the one with the median makespan is shown
@@ -32,30 +32,16 @@ def add_options(parser):
         "--micro-batches", type=int, default=8, metavar="M",
         help="the parts of the mini-batch of each copy of the network (default: %(default)s)",
     )
-    parser.add_argument(
-        "--replicas", type=int, default=1, metavar="D",
-        help="copies of the network, which share the devices and each mini-batch (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--shards", type=int, default=1, metavar="T",
-        help="devices that share the work inside each layer (default: %(default)s)",
+    add_splits(
+        parser, "copies of the network, which share the devices and each mini-batch",
+        "devices that share the work inside each layer",
     )
     parser.add_argument(
         "--size", type=int, default=1024, metavar="N",
         help="units of each hidden layer; with few, devices cost more than they gain (default: %(default)s)",
     )
-    parser.add_argument("--epochs", type=int, default=5, help="passes over the data (default: %(default)s)")
-    parser.add_argument(
-        "--batch-size", type=int, default=256, help="samples in a mini-batch (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--learning-rate", type=float, default=0.1, help="of plain SGD (default: %(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of weights and shuffling (default: %(default)s)")
-    parser.add_argument(
-        "--output", default="measured.png", metavar="FILE",
-        help="the picture of both runs to write (default: %(default)s)",
-    )
+    add_training(parser, epochs=5, batch_size=256, learning_rate=0.1)
+    add_picture(parser, "measured.png", "of both runs")
 
 
 def train(options, engine, n_devices, kind, speaks=True):

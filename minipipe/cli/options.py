@@ -4,7 +4,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from ..cluster import Link
-from ..planning import simulate
+from ..planning import simulate, simulate_in_shards
+from ..planning.in_shards import EXCHANGES
 from ..schedules import (
     ASYNCHRONOUS,
     BUILDERS,
@@ -13,6 +14,8 @@ from ..schedules import (
     Costs,
     Schedule,
     build,
+    in_copies,
+    with_all_reduce,
     with_recompute,
 )
 from ..schedules.shares import as_float
@@ -48,6 +51,28 @@ def add_schedule(parser):
     add_sizes(parser)
     add_copies(parser)
     add_recompute(parser, "put a recomputation before each backward")
+
+
+def add_splits(parser, replicas, shards):
+    """Two more ways to split a network. replicas, shards: what these are, for the help."""
+    parser.add_argument(
+        "--replicas", type=int, default=1, metavar="D", help=f"{replicas} (default: %(default)s)"
+    )
+    parser.add_argument("--shards", type=int, default=1, metavar="T", help=f"{shards} (default: %(default)s)")
+
+
+def add_simulated_splits(parser):
+    add_splits(
+        parser,
+        "copies of the network, each with a D-th of the micro-batches on K devices of its own; the sum of a "
+        "stage's gradients takes --costs ...,A=3",
+        "devices in the place of each one, which share the work inside the layers",
+    )
+    parser.add_argument(
+        "--exchanges", type=int, default=EXCHANGES, metavar="N",
+        help="of --shards: all-reduces in each forward, and in each backward, of as many bytes as a message "
+        "has by --costs ...,message_bytes=1e6 (default: %(default)s, as in a layer of a Transformer)",
+    )
 
 
 def add_recompute(parser, purpose):
@@ -120,9 +145,24 @@ def add_hardware(parser):
     )
 
 
-def add_picture(parser, default):
+def add_training(parser, epochs, batch_size, learning_rate):
+    """How the digits are trained on; the arguments are defaults."""
     parser.add_argument(
-        "--output", default=default, metavar="FILE", help="the picture to write (default: %(default)s)"
+        "--epochs", type=int, default=epochs, help="passes over the data (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--batch-size", type=int, default=batch_size, help="samples in a mini-batch (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=learning_rate, help="of plain SGD (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of weights and shuffling (default: %(default)s)")
+
+
+def add_picture(parser, default, of=""):
+    parser.add_argument(
+        "--output", default=default, metavar="FILE",
+        help=f"the picture {of and of + ' '}to write (default: %(default)s)",
     )
 
 
@@ -148,8 +188,21 @@ def schedule_from(options):
 
 
 def named(name, options):
-    """The schedule with that name, of the sizes that `add_sizes` has read."""
-    return build(name, *sizes_from(options))
+    """The schedule with that name, of the sizes that `add_sizes` has read, for one of the replicas."""
+    devices, microbatches = sizes_from(options)
+    if options.replicas < 1 or microbatches % options.replicas:
+        raise ValueError(
+            f"--replicas {options.replicas} cannot share {microbatches} micro-batches evenly: use a divisor "
+            f"of {microbatches}, or other --micro-batches"
+        )
+    return build(name, devices, microbatches // options.replicas)
+
+
+def in_replicas(schedule, options):
+    """As many copies of a schedule, with all-reduces among them, as `add_splits` has read."""
+    if options.replicas == 1:
+        return schedule
+    return with_all_reduce(in_copies(schedule, options.replicas))
 
 
 def sizes_from(options):
@@ -192,6 +245,15 @@ def trace_of(schedule, options):
     """The schedule's run with the costs and the link that `add_hardware` has read."""
     costs = Costs.from_text(options.costs)
     return simulate(schedule, costs, link_from(options, costs))
+
+
+def split_trace_of(schedule, options):
+    """The same with the splits that `add_simulated_splits` has read."""
+    if options.shards == 1:
+        return trace_of(schedule, options)
+    costs = Costs.from_text(options.costs)
+    link = link_from(options, costs)
+    return simulate_in_shards(schedule, options.shards, costs, link, exchanges=options.exchanges)
 
 
 def _whole(number):

@@ -12,9 +12,19 @@ from ..schedules import peak_microbatches
 DOTS_PER_INCH = 150  # of pictures
 
 
-def title_of(schedule):
-    copies = f", {schedule.n_copies} copies of the network" if schedule.n_copies > 1 else ""
-    return f"{schedule.name}, {schedule.n_stages} stages, {schedule.n_microbatches} micro-batches{copies}"
+def title_of(schedule, n_shards=1):
+    parts = [f"{schedule.name}, {schedule.n_stages} stages, {schedule.n_microbatches} micro-batches"]
+    parts += [f"{schedule.n_copies} copies of the network"] * (schedule.n_copies > 1)
+    parts += [f"{n_shards} shards of each stage"] * (n_shards > 1)
+    return ", ".join(parts)
+
+
+def devices_of(options, devices):
+    """How many devices there are, and how they share the work. devices: those of one copy and shard."""
+    D, T = options.replicas, options.shards
+    if D * T == 1:
+        return f"{devices} devices"
+    return f"{D * T * devices} devices: {D} replicas x {T} shards x {devices}"
 
 
 def print_trace(trace):

@@ -1,6 +1,8 @@
 """`minipipe timeline`: a schedule as text and picture."""
 
-from .options import add_hardware, add_picture, add_schedule, schedule_from, trace_of
+from .options import (
+    add_hardware, add_picture, add_schedule, add_simulated_splits, in_replicas, schedule_from, split_trace_of,
+)
 from .output import checked_picture, print_trace, save, title_of
 
 PURPOSE = "run a schedule without arithmetic, and draw it"
@@ -8,19 +10,21 @@ EPILOG = """examples:
   python3 -m minipipe timeline --schedule 1f1b --devices 4 --micro-batches 8 --output 1f1b.png
   python3 -m minipipe timeline --order "F0 F1 B0 B1" "F0 B0 F1 B1" --costs F=1,B=2 --latency 1
   python3 -m minipipe timeline --schedule gpipe --costs F=1/1/2/1,B=2/2/4/2,message_bytes=1e6 --bandwidth 1e6
+  python3 -m minipipe timeline --devices 2 --replicas 2 --shards 2 --exchanges 1 --costs F=1,B=2,A=3
 """
 
 
 def add_options(parser):
     add_schedule(parser)
     add_hardware(parser)
+    add_simulated_splits(parser)
     add_picture(parser, "timeline.png")
 
 
 def run(options):
     path = checked_picture(options.output)
-    schedule = schedule_from(options)
-    trace = trace_of(schedule, options)
-    print(title_of(schedule))
+    schedule = in_replicas(schedule_from(options), options)
+    trace, title = split_trace_of(schedule, options), title_of(schedule, options.shards)
+    print(title)
     print_trace(trace)
-    save(trace, path, title_of(schedule))
+    save(trace, path, title)

@@ -12,8 +12,8 @@ from ..planning.foresight import patterns_of
 from ..schedules import BUILDERS, LATE_W, STAGES_PER_DEVICE, names_for_stages
 from ..training import fit
 from ..verification import equals_full_batch, same_bits, share_of_bound
-from .options import SCHEDULE, add_picture, add_recompute, add_sizes, sizes_from
-from .output import checked_picture, print_trace, save
+from .options import SCHEDULE, add_picture, add_recompute, add_sizes, add_splits, add_training, sizes_from
+from .output import checked_picture, devices_of, print_trace, save
 
 SIZES = (64, 64, 64, 32, 10)
 
@@ -26,24 +26,13 @@ def add_options(parser):
         metavar="NAME",
         help=f"one of {', '.join([*BUILDERS, *LATE_W])} (default: %(default)s)",
     )
-    parser.add_argument(
-        "--replicas", type=int, default=1, metavar="D",
-        help="copies of the network, which share the micro-batches, on D times as many devices "
-        "(default: %(default)s)",
-    )
-    parser.add_argument(
-        "--shards", type=int, default=1, metavar="T",
-        help="devices that share the work inside each layer, in the place of each one (default: %(default)s)",
+    add_splits(
+        parser,
+        "copies of the network, which share the micro-batches, on D times as many devices",
+        "devices that share the work inside each layer, in the place of each one",
     )
     add_recompute(parser, "keep only each stage's input, and run its forward again")
-    parser.add_argument("--epochs", type=int, default=30, help="passes over the data (default: %(default)s)")
-    parser.add_argument(
-        "--batch-size", type=int, default=32, help="samples in a mini-batch (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--learning-rate", type=float, default=0.2, help="of plain SGD (default: %(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of weights and shuffling (default: %(default)s)")
+    add_training(parser, epochs=30, batch_size=32, learning_rate=0.2)
     add_picture(parser, "timeline.png")
 
 
@@ -65,10 +54,9 @@ def run(options):
         )
 
     pipe = network(mlp(SIZES))
-    n_devices = options.replicas * options.shards * devices
     print(
         f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, SIZES))} units,\n"
-        f"{_devices(options, devices, n_devices)}, {microbatches} micro-batches, "
+        f"{devices_of(options, devices)}, {microbatches} micro-batches, "
         f"schedule {pipe.schedule.name}\n"
     )
     fit(
@@ -96,13 +84,6 @@ def _inside(pipe, batch_size):
     patterns = sorted(set(patterns_of(pipe.schedule).values()))
     of_stages = temporaries(mlp(SIZES), pipe.loss, pipe.n_stages, SIZES[:1], m, partition, patterns=patterns)
     return max(max(of_stage.values()) for of_stage in of_stages)
-
-
-def _devices(options, devices, n_devices):
-    """How many there are, and how they share the work."""
-    if n_devices == devices:
-        return f"{devices} devices"
-    return f"{n_devices} devices: {options.replicas} replicas x {options.shards} shards x {devices}"
 
 
 def _prove(pipe, X, Y, m, network, options):

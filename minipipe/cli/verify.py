@@ -1,92 +1,144 @@
-"""`minipipe verify`: layers x schedules x K x M x ragged x recompute.
+"""`minipipe verify`: layers x schedules x K x M x ragged x recompute, and the same split in other ways, too.
 
-Each of these runs has a verdict for each strength of exactness, and each schedule a row that sums them up.
+Each of these runs has a verdict for each strength of exactness, and each schedule and each split a row that
+sums them up.
 """
 
 from functools import partial
 from itertools import product
+from typing import NamedTuple
 
 from ..layers.recomputing import SELECTIVE, can_recompute
-from ..pipeline import Pipeline
-from ..schedules import BUILDERS, names_for_stages
+from ..parallel import Hybrid
+from ..schedules import BUILDERS, LATE_W, names_for_stages
 from ..verification.examples import EXAMPLES, verdicts
 from ..watching import say, with_progress
+from .options import add_splits
 
 PURPOSE = "prove many combinations equal to the full batch, as a table"
 EPILOG = """examples:
   python3 -m minipipe verify
   python3 -m minipipe verify --all
+  python3 -m minipipe verify --replicas 3 --shards 2
 """
-SIZES = [(1, 4, 8), (2, 3, 8), (2, 4, 8), (4, 2, 8), (4, 5, 8)]  # K, M, m; 3 and 5 do not divide 8
+SIZES = [  # K, and of one copy M and m; 3 and 5 do not divide 8. A power of 2 keeps dyadic numbers exact
+    (1, 4, 8), (2, 3, 8), (2, 4, 8), (4, 2, 8), (4, 5, 8),
+]
+SPLITS = [(3, 1), (1, 2), (2, 2)]  # D, T; with one schedule and fewer sizes
+OF_SPLITS = ["1f1b"], SIZES[:2]
 
 HEAD = """\
-Each run: one network in one pipeline against the same network and one full-width batch; J and every
-parameter.
+Each run: D copies of a network of K stages, each on T devices that share its layers, against the same network
+and one full-width batch; J and every parameter.
 
   ==       equal in rational arithmetic (with BatchNorm, whose statistics are the micro-batches' own, to a
            plain loop over these instead of the full batch)
   dyadic   equal bits in float32 and float64 on numbers that need no rounding; - where exp or tanh must round
-  bits     float32 and float64, any numbers: equal bits to GPipe on one device
+  bits     float32 and float64, any numbers: equal bits to GPipe on one device, with late W to that; - where
+           layers are in parts, which add in another order
   bound    float32 and float64, any numbers: largest difference to the full batch, in % of what rounding can
            explain; - where no bound is derived
 """
-COLUMNS = "{:36}{:12}{:>3}{:>3}{:>3}  {:11}{:>5}{:>8}{:>6}{:>8}"
-OF_ALL = "{:16}{:>6}{:>8}{:>8}{:>8}{:>9}"
+COLUMNS = "{:36}{:14}{:>3}{:>3}{:>3}{:>3}{:>4}  {:11}{:>5}{:>8}{:>6}{:>8}"
+OF_ALL = "{:22}{:>6}{:>8}{:>8}{:>8}{:>9}"
 
 MODES = "never", "always", SELECTIVE
 WORDS = {True: "yes", False: "NO", None: "-"}
 
 
+class Trial(NamedTuple):
+    """One run of the table.
+
+    M, m: micro-batches and samples of the whole mini-batch.
+    mode: of recomputation.
+    """
+
+    example: object
+    schedule: str
+    D: int
+    T: int
+    K: int
+    M: int
+    m: int
+    mode: str
+
+    @property
+    def split(self):
+        """What its row in the second table begins with."""
+        return f"{self.D} replicas x {self.T} shards"
+
+    def verdicts(self):
+        example, schedule, D, T, K, M, m, mode = self
+        network = partial(
+            Hybrid, loss=example.loss, n_replicas=D, n_shards=T, n_stages=K, n_microbatches=M,
+            schedule=schedule, recompute=mode,
+        )
+        return verdicts(example, m, network, in_parts=T > 1)
+
+    def row(self, found):
+        """Its line of the table. found: its `Verdicts`."""
+        words = [WORDS[verdict] for verdict in (found.exact, found.dyadic, found.bits)]
+        bound = "-  " if found.share is None else f"{100 * found.share:.2f} %"
+        line = COLUMNS.format(self.example.name, *self[1:], *words, bound)
+        return f"{line}  ragged" if self.m % self.M else line.rstrip()
+
+
 def add_options(parser):
     parser.add_argument("--all", action="store_true", help="a row for each run, not only for those that fail")
+    others = ", ".join(f"{D} x {T}" for D, T in SPLITS)
+    add_splits(
+        parser, "copies of the network in all runs; if this and T are 1, some runs follow with D x T = "
+        f"{others}", "devices that share the work inside each layer, in all runs",
+    )
 
 
 def run(options):
     print(HEAD, flush=True)
-    by_schedule, shown = {}, False
-    for example, name, sizes, recompute in with_progress(_runs(), "runs"):
-        K, M, m = sizes
-        pipeline_of = partial(
-            Pipeline, loss=example.loss, n_stages=K, n_microbatches=M, schedule=name, recompute=recompute
-        )
-        found = verdicts(example, m, pipeline_of)
-        by_schedule.setdefault(name, []).append(found)
+    by_schedule, by_split, shown = {}, {}, False
+    for trial in with_progress(_trials(options.replicas, options.shards), "runs"):
+        found = trial.verdicts()
+        by_schedule.setdefault(trial.schedule, []).append(found)
+        by_split.setdefault(trial.split, []).append(found)
         if options.all or not found.good:
             if not shown:
-                heads = "network", "schedule", "K", "M", "m", "recompute", "==", "dyadic", "bits", "bound"
-                say(COLUMNS.format(*heads))
+                heads = "network", "schedule", "D", "T", "K", "M", "m", "recompute", "==", "dyadic", "bits"
+                say(COLUMNS.format(*heads, "bound"))
             shown = True
-            say(_row(example.name, name, *sizes, recompute, found))
-    print("\n" * shown + OF_ALL.format("schedule", "runs", "==", "dyadic", "bits", "bound"))
-    for name, found in by_schedule.items():
-        print(_row_of_schedule(name, found))
+            say(trial.row(found))
+    for what, rows in (("schedule", by_schedule), ("split", by_split)):
+        print("\n" + OF_ALL.format(what, "runs", "==", "dyadic", "bits", "bound"))
+        for name, found in rows.items():
+            print(_row_of_all(name, found))
     everything = [found for of_schedule in by_schedule.values() for found in of_schedule]
     holding = sum(found.good for found in everything)
     print(f"\n{holding} of {len(everything)} runs hold in every strength")
     return 0 if holding == len(everything) else 1
 
 
-def _runs():
-    """[(example, name of a schedule, (K, M, m), mode of recomputation)]"""
+def _trials(D, T):
+    """All `Trial`s with D copies on T shards; if that is one device a stage, those of `SPLITS`, too."""
+    splits = [(D, T, [*BUILDERS, *LATE_W], SIZES)]
+    if D == T == 1:
+        splits += [(*split, *OF_SPLITS) for split in SPLITS]
+    return [trial for split in splits for trial in _trials_of(*split)]
+
+
+def _trials_of(D, T, schedules, sizes):
     return [
-        (example, name, (K, M, m), mode)
-        for example, name, (K, M, m), mode in product(EXAMPLES, BUILDERS, SIZES, MODES)
-        if name in names_for_stages(K, M)
+        Trial(example, schedule, D, T, K, D * M, m << (D - 1).bit_length(), mode)
+        for example, schedule, (K, M, m), mode in product(EXAMPLES, schedules, sizes, MODES)
+        if _exists(schedule, D, K, M)
         and not (M > m // 2 and example.has_batch_norm)  # of one sample, batch norm has no variance
         and (mode != SELECTIVE or can_recompute(example.layers))
     ]
 
 
-def _row(network, schedule, K, M, m, recompute, found):
-    """One line of the table. found: `Verdicts`."""
-    words = [WORDS[verdict] for verdict in (found.exact, found.dyadic, found.bits)]
-    bound = "-  " if found.share is None else f"{100 * found.share:.2f} %"
-    line = COLUMNS.format(network, schedule, K, M, m, recompute, *words, bound)
-    return f"{line}  ragged" if m % M else line.rstrip()
+def _exists(schedule, D, K, M):
+    return D == 1 if schedule in LATE_W else schedule in names_for_stages(K, M)
 
 
-def _row_of_schedule(name, found):
-    """The line of a schedule. found: the `Verdicts` of its runs, of which the worst counts."""
+def _row_of_all(name, found):
+    """The line of a schedule or a split. found: the `Verdicts` of its runs, of which the worst counts."""
     columns = [[getattr(one, strength) for one in found] for strength in ("exact", "dyadic", "bits")]
     worst = [WORDS[False if False in column else True if True in column else None] for column in columns]
     share = max(one.share or 0 for one in found)

@@ -70,7 +70,7 @@ def cluster_of(
 
 
 def without_numbers(costs, n_stages):
-    """A `perform` for `program` that only takes its time: what it sends is as many bytes as `costs` says."""
+    """A `perform` for `program` that only takes its time, or `ticks`, and sends the bytes of `costs`."""
     sizes = costs.bytes_sent(n_stages)
     sent = {kind: [{} for _ in range(n_stages)] for kind in RULES}
     for kind, rule in RULES.items():
@@ -79,8 +79,8 @@ def without_numbers(costs, n_stages):
             if neighbour != stage and 0 <= neighbour < n_stages and sizes[min(stage, neighbour)]:
                 results[MAIN] = Bytes(sizes[min(stage, neighbour)])
 
-    def perform(action, inputs):
-        yield Compute(action)
+    def perform(action, inputs, ticks=None):
+        yield Compute(action, ticks=ticks)
         return [sent[kind][stage] for kind, stage, _ in action.parts]
 
     return perform

@@ -2,6 +2,7 @@
 
 from .fitting import Setting, what_fits
 from .footprints import footprints, temporaries
+from .in_shards import simulate_in_shards
 from .measuring import Measured, measure
 from .one_microbatch import Footprint
 from .precision import PRECISIONS, Precision
@@ -9,5 +10,5 @@ from .simulation import simulate
 
 __all__ = [
     "PRECISIONS", "Footprint", "Measured", "Precision", "Setting",
-    "footprints", "measure", "simulate", "temporaries", "what_fits",
+    "footprints", "measure", "simulate", "simulate_in_shards", "temporaries", "what_fits",
 ]
