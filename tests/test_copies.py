@@ -11,6 +11,7 @@ from test_foresight import steps
 
 import minipipe as mp
 from minipipe.functions import leaves
+from minipipe.pipeline import closing
 from minipipe.schedules import (
     Schedule, build, build_for_stages, gpipe, in_copies, names_for_stages, with_all_reduce, with_updates,
 )
@@ -191,6 +192,15 @@ def test_tied_layers_are_updated_with_the_sum_in_the_order_too():
     early = Schedule.from_text(["0F0 1F0 2F0 2B0 2U0 1B0 1U0 0B0 0U0"])
     with pytest.raises(ValueError, match="put all its U behind all other actions"):
         mp.Pipeline(layers, LOSS, 3, 1, early, optimizer=mp.SGD(0.5))
+
+
+def test_a_stage_without_other_copies_shares_its_sums_with_nobody(monkeypatch):
+    """No all-reduce among one, which would copy each gradient."""
+    monkeypatch.setattr(closing, "all_reduce_sum", None)
+    J, pipe = run(gpipe(3, 4), *mini_batch(8))
+    assert np.isfinite(J) and len(pipe.gradients) == len(LAYERS)
+    with pytest.raises(TypeError, match="not callable"):
+        run(in_copies(gpipe(3, 2), 2), *mini_batch(8))
 
 
 def test_a_run_that_fails_in_an_order_with_updates_leaves_the_parameters():

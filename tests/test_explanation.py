@@ -173,6 +173,13 @@ def test_rounded_floats_are_no_imbalance():
     assert "imbalance" not in trace.explain().totals()
 
 
+def test_more_than_rounding_is_an_imbalance():
+    """Roundings are at most 2**-50 of the makespan, which is 1 + 6/2**52 here: 6/2**52 ticks are more."""
+    longer = 0.25 + 6 * 2.0**-52
+    explanation = mp.simulate(build("gpipe", 2, 1), mp.Costs(F=[0.25, longer], B=[0.25, 0.25])).explain()
+    assert explanation.totals()["imbalance"] == 6 * 2.0**-52
+
+
 def test_the_memory_limit_of_1f1b_shows_on_slow_links():
     """Device 0 of 1F1B with K = 2 keeps two micro-batches:
     with latency, its third forward could run while it waits for 1B0."""
