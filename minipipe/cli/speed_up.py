@@ -34,6 +34,7 @@ CASES = [  # what, beside what, the largest ratio that is good enough, case, eng
         ("the same with late W, MPI", "full batch", 1 / 1.45, "late", "mpi"),
         ("data parallel, D = 2, threads", "full batch", None, "data", "threads"),
         ("data parallel, D = 2, MPI", "full batch", 1 / 1.8, "data", "mpi"),
+        ("half of it in each of two processes at once", "full batch", None, "halves", "mpi"),
         ("full batch, two threads of BLAS", "one thread", None, "BLAS", None),
     ]
 ]
@@ -61,7 +62,10 @@ def alone(case, size):
 
 
 def together(case, engine, size):
-    """The function that runs it on two: a pipeline, one with late weight gradients, or copies; or BLAS."""
+    """The function that runs it on two: a pipeline, one with late weight gradients, or copies.
+
+    Or what bounds these: the same work without a message, or matrix products with two threads.
+    """
     setting = network(size)
     if case == "BLAS":
         net = Sequential(*setting, dtype=np.float32)
@@ -71,6 +75,14 @@ def together(case, engine, size):
                 net.forward_backward(X, Y)
 
         return double
+    if case == "halves":
+        half, ranks = Sequential(*setting, dtype=np.float32), world()
+
+        def apart(X, Y):
+            half.forward_backward(*(np.split(array, 2, axis=1)[ranks.rank] for array in (X, Y)))
+            ranks.broadcast(None, 1, "the end of the other half")
+
+        return apart
     if case == "data":
         return DataParallel(*setting, 2, dtype=np.float32, engine=engine).forward_backward
     name = LATE if case == "late" else "1f1b"

@@ -10,7 +10,7 @@ from .engine import Cluster
 from .errors import DeadlockError, MemoryLimitError
 from .explanation import Explanation, IdlePart, explain
 from .links import Link, Port, checked_ports, links_between, ports
-from .memory import Buffers, Bytes, Counted, bytes_by_kind, own
+from .memory import Buffers, Bytes, Counted, bytes_by_kind, own, sent_bytes
 from .record import SECONDS, TICKS
 from .requests import ANY, Compute, Label, Receive, Send
 from .spans import Idle, Message, Span
@@ -20,5 +20,6 @@ __all__ = [
     "ANY", "BUBBLES", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",
     "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "Port", "Receive",
     "SECONDS", "Send", "Span", "Step", "TICKS", "Trace", "bytes_by_kind", "checked_ports", "critical_path",
-    "describe_path", "duration", "explain", "lane_name", "links_between", "own", "ports", "ticks",
+    "describe_path", "duration", "explain", "lane_name", "links_between", "own", "ports", "sent_bytes",
+    "ticks",
 ]

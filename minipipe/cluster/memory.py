@@ -89,19 +89,34 @@ class Buffers(dict):
                 self[id(value.owner)] = value.owner.nbytes
 
 
-def own(value):
-    """(copy, bytes): `value` with arrays that share nothing with it, and their size; a message carries it."""
-    if type(value) is Bytes:
-        return Bytes(value.nbytes, value.itemsize), value.nbytes
-    if isinstance(value, np.ndarray):
-        return np.array(value, order="C"), value.nbytes
-    if hasattr(value, "owner"):  # an array without numbers
-        return value.copy(), value.nbytes
+def sent_bytes(value):
+    """The size of a message that carries `value`: the bytes of its arrays.
+
+    >>> sent_bytes([np.zeros(3), ("a word", None)])
+    24
+    """
     if isinstance(value, dict):
-        copies, n_bytes = own(list(value.values()))
-        return dict(zip(value, copies, strict=True)), n_bytes
+        value = list(value.values())
     if isinstance(value, (list, tuple)):
-        copies = [own(item) for item in value]
-        make = getattr(value, "_make", type(value))
-        return make([item for item, _ in copies]), sum(n_bytes for _, n_bytes in copies)
-    return copy.deepcopy(value), 0
+        return sum(map(sent_bytes, value))
+    is_array = isinstance(value, (np.ndarray, Bytes)) or hasattr(value, "owner")
+    return value.nbytes if is_array else 0
+
+
+def own(value):
+    """(copy, bytes): `value` with arrays that share nothing with it, and its `sent_bytes`."""
+    return _copied(value), sent_bytes(value)
+
+
+def _copied(value):
+    if type(value) is Bytes:
+        return Bytes(value.nbytes, value.itemsize)
+    if isinstance(value, np.ndarray):
+        return np.array(value, order="C")
+    if hasattr(value, "owner"):  # an array without numbers
+        return value.copy()
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return getattr(value, "_make", type(value))([_copied(item) for item in value])
+    return copy.deepcopy(value)

@@ -1,6 +1,6 @@
 """Who takes part in a collective, and what one of them can ask for."""
 
-from ..cluster import Compute, Label, Receive, Send, own
+from ..cluster import Compute, Label, Receive, Send, sent_bytes
 from .vectors import added
 
 
@@ -57,5 +57,5 @@ class Group:
         """A program: `function(mine, arrived)`, which takes gamma ticks for each byte that has arrived."""
         if not self.gamma:
             return function(mine, arrived)
-        ticks = self.gamma * own(arrived)[1]
+        ticks = self.gamma * sent_bytes(arrived)
         return (yield Compute(Label("add", "add"), function, mine, arrived, ticks=ticks))

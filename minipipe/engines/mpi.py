@@ -4,7 +4,7 @@ from collections import deque
 
 import numpy as np
 
-from ..cluster import ANY, Compute, Receive, Send, Trace, own
+from ..cluster import ANY, Compute, Receive, Send, Trace, own, sent_bytes
 from ..cluster.devices import devices_of
 from ..cluster.errors import sent_twice, two_wait
 from .gathering import Half, merged
@@ -139,10 +139,11 @@ class Mpi:
         if to not in range(self._n_devices):
             words = f"devices are 0..{self._n_devices - 1}"
             raise ValueError(f"device {self.rank} sends {label} to device {to}: {words}")
-        value, n_bytes = (None, request.n_bytes) if request.value is None else own(request.value)
+        value = request.value
+        n_bytes = request.n_bytes if value is None else sent_bytes(value)
         row = self._half.sends(lane, label, to, sent, n_bytes)
         if to == self.rank:
-            self._file(self.rank, str(label), row, value)
+            self._file(self.rank, str(label), row, own(value)[0])
             return
         packed = pack(value, [str(label), row])
         self._sending.append((self._send_bytes(packed, to, MESSAGE), packed))

@@ -35,12 +35,13 @@ def pack(value, note=None):
     header = json.dumps([note, _described(value, arrays)]).encode()
     begin = _next(START + len(header))
     size = begin + (arrays[-1][0] + arrays[-1][1].nbytes if arrays else 0)
-    packed = np.zeros(size, np.uint8)  # equal values have equal bytes, in the gaps, too
+    packed, end = np.empty(size, np.uint8), begin
     packed[:8], packed[8:START] = MAGIC, np.frombuffer(np.int64(len(header)).tobytes(), np.uint8)
-    packed[START:START + len(header)] = np.frombuffer(header, np.uint8)
+    packed[START:begin] = np.frombuffer(header.ljust(begin - START), np.uint8)
     for place, array in arrays:
-        room = packed[begin + place:begin + place + array.nbytes].view(array.dtype)
-        room.reshape(array.shape)[...] = array
+        packed[end:begin + place] = 0  # equal values have equal bytes, in the gaps, too
+        end = begin + place + array.nbytes
+        packed[begin + place:end].view(array.dtype).reshape(array.shape)[...] = array
     return packed
 
 
