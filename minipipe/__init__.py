@@ -8,6 +8,7 @@ from . import (
     datasets,
     engines,
     exact,
+    graph,
     layers,
     losses,
     models,
@@ -25,6 +26,7 @@ from .cluster import (
 )
 from .description import describe
 from .functions import accuracy, one_hot
+from .graph import Graph
 from .layers import *  # noqa: F403 (what a room hands on stands there, in its __all__)
 from .losses import *  # noqa: F403
 from .network import Sequential
@@ -39,12 +41,12 @@ from .training import fit
 __version__ = "0.1.0"
 
 __all__ = [
-    "ANY", "Cluster", "Compute", "Costs", "DataParallel", "DeadlockError", "Hybrid", "Label", "Link",
+    "ANY", "Cluster", "Compute", "Costs", "DataParallel", "DeadlockError", "Graph", "Hybrid", "Label", "Link",
     "MemoryLimitError", "Overlap", "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential",
     "Trace", "accuracy", "blas_threads", "cluster", "collectives", "costs_of_layers", "datasets",
-    "TensorParallel", "describe", "engines", "exact", "fit", "footprints", "load", "measure", "models",
-    "one_hot", "partition", "plots", "rates", "save", "schedules", "simulate", "temporaries", "verification",
-    "what_fits", "ParameterServer",
+    "TensorParallel", "describe", "engines", "exact", "fit", "footprints", "graph", "load", "measure",
+    "models", "one_hot", "partition", "plots", "rates", "save", "schedules", "simulate", "temporaries",
+    "verification", "what_fits", "ParameterServer",
 ]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
 __all__.sort()

@@ -1,0 +1,19 @@
+"""Tasks, and the arrays that they read and write: what may run at once is found, not written by hand.
+
+tasks: what there is to do, and what must be over before.
+listing: list scheduling, which says where and when.
+accesses, recording: the graph of calls of plain functions, and its runs.
+asynchronous: calls that begin at once, in the background.
+"""
+
+from .accesses import Accesses
+from .asynchronous import Asynchronous
+from .listing import Listed, earliest_finish, list_schedule
+from .programs import programs_of, run_listed
+from .recording import Graph, Later
+from .tasks import Bounds, Task, TaskGraph, from_names
+
+__all__ = [
+    "Accesses", "Asynchronous", "Bounds", "Graph", "Later", "Listed", "Task", "TaskGraph",
+    "earliest_finish", "from_names", "list_schedule", "programs_of", "run_listed",
+]

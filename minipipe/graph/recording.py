@@ -1,0 +1,259 @@
+"""Calls of plain functions, recorded as tasks with the arrays that they read and write."""
+
+import types
+import zlib
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+
+from ..blas import computing
+from ..checks import function as checked_function
+from ..checks import listed, one_of, shown
+from ..cluster import COMPUTE, Cluster
+from ..engines import Threads
+from .accesses import Accesses
+from .listing import earliest_finish, list_schedule
+from .programs import programs_of
+from .tasks import Task
+
+ENGINES = {"one": Cluster, "cluster": Cluster, "threads": Threads}
+
+
+class Later:
+    """What a recorded call will return; it may be handed to other calls, and `later[i]` is a part of it.
+
+    value: what it has returned; `RuntimeError` before the graph has run.
+    """
+
+    def __init__(self, graph, call, path=()):
+        self._graph, self._call, self._path = graph, call, path
+
+    def __getitem__(self, index):
+        return Later(self._graph, self._call, (*self._path, index))
+
+    def __iter__(self):
+        raise TypeError("how many parts a call returns is known when it has run: use later[0], later[1], ...")
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("this array is not there yet: hand it to graph.call, or run the graph and use .value")
+
+    @property
+    def value(self):
+        return self._graph.value_of(self)
+
+
+class _Call:
+    """A recorded call: function, args, out, and the arrays and `Later`s that it writes.
+
+    result: what it has returned. is_over: whether it has.
+    """
+
+    __slots__ = ("args", "function", "is_over", "name", "out", "result", "writes")
+
+    def __init__(self, name, function, args, out, writes):
+        self.name, self.function, self.args, self.out, self.writes = name, function, args, out, writes
+        self.result, self.is_over = None, False
+
+
+class Graph:
+    """Calls that are recorded now and made later, in any order that gives the numbers of this one.
+
+    `call` records a call, with the arrays that it reads and writes. A task waits for those before it that
+    wrote what it reads or writes, or read what it writes; views of one array are the same thing where they
+    share a byte. So the results are `==` those of the calls one after the other, in every order that keeps to
+    that, on any number of devices.
+
+    >>> graph, A = Graph(), np.arange(4.0)
+    >>> with graph.on(0):
+    ...     B = graph.call(np.multiply, A, 2)               # reads A; B is a `Later`
+    >>> with graph.on(1):
+    ...     graph.call(np.add, A, 1, out=A) is A            # writes A: waits until it is read
+    True
+    >>> graph.tasks[1].after, graph.run().makespan
+    ((0,), 2)
+    >>> B.value, A
+    (array([0., 2., 4., 6.]), array([1., 2., 3., 4.]))
+
+    tasks: the list of `Task`s so far.
+    """
+
+    def __init__(self):
+        self.tasks, self._calls = [], []
+        self._accesses, self._lane, self._untouched = Accesses(), None, {}
+
+    @contextmanager
+    def on(self, device, lane=COMPUTE):
+        """In this `with` block, calls are tasks of this lane of a device; outside, of any device."""
+        before, self._lane = self._lane, (device, lane)
+        try:
+            yield self
+        finally:
+            self._lane = before
+
+    def call(self, function, *args, out=None, reads=(), writes=(), ticks=1, name=None, kind=""):
+        """Record `function(*args)`, or `function(*args, out=out)`; returns its `Later`, or `out`.
+
+        function: any function. What it reads are the arrays and `Later`s among its arguments, and `reads`;
+            what it writes are `out` and `writes`. If it is a method, its object counts as written, with the
+            arrays that this holds; what a closure holds is not seen, so name it.
+        args: handed on as they are, arrays that are only read as views that cannot be written.
+        out: an array or a `Later` that the result is written into.
+        reads, writes: more of what is read and written: arrays, `Later`s, or any objects.
+        ticks: that it takes on the cluster; for a call on any device, a tuple may have one for each.
+        name, kind: as for `Task`; left out, the function's name.
+
+        What it returns is an array of its own: a view of an argument is copied.
+        """
+        checked_function("function", function)
+        reads, writes = listed("reads", reads, 0), listed("writes", writes, 0)
+        owner = getattr(function, "__self__", None)
+        if owner is not None and not isinstance(owner, types.ModuleType):
+            writes += [owner, *_arrays_of(owner)]
+        if out is not None:
+            writes.append(out)
+        used = [*args, *reads, *writes]
+        for one in used:
+            if isinstance(one, Later) and one._graph is not self:
+                raise ValueError("a Later of another graph is handed to this one: use its value")
+        kind = kind or _name_of(function)
+        number, name = len(self.tasks), f"{_name_of(function)} {len(self.tasks)}" if name is None else name
+        task, before = Task(name, ticks, (), self._lane, kind), set()
+        for read in [one for one in args if isinstance(one, (Later, np.ndarray))] + reads:
+            before |= self._accesses.reads(number, self._thing(read))
+            self._remember(read)
+        for written in writes:
+            self._remember(written)
+            before |= self._accesses.writes(number, self._thing(written))
+        self.tasks.append(task._replace(after=tuple(sorted(before))))
+        written = [one for one in writes if isinstance(one, (Later, np.ndarray))]
+        call = _Call(name, function, args, out, written)
+        self._calls.append(call)
+        self._accesses.writes(number, call)
+        return Later(self, call) if out is None else out
+
+    def schedule(self, n_devices=None, priority=None):
+        """The `Listed` orders of `list_schedule`; with unequal devices, of `earliest_finish`."""
+        if priority is None and any(task.ticks.__class__ is tuple for task in self.tasks):
+            return earliest_finish(self.tasks, n_devices)
+        return list_schedule(self.tasks, n_devices, priority)
+
+    def run(self, engine="cluster", n_devices=None, orders=None):
+        """Make all calls; returns the `Trace`.
+
+        engine: "one", one after the other as they were recorded; "cluster", in ticks on simulated devices;
+            "threads", a thread for each lane, in seconds.
+        n_devices: for tasks that may run on any.
+        orders: {(device, lane): numbers of tasks, in order}; left out, those of `schedule`.
+
+        A further run makes the same calls again. `ValueError` if an array that the graph reads was changed
+        since it was recorded, or since the last run: nothing is computed then.
+        """
+        one_of("engine", engine, ENGINES)
+        if engine == "one":
+            tasks = [task._replace(ticks=_one(task.ticks), lane=0) for task in self.tasks]
+            orders = {(0, COMPUTE): list(range(len(tasks)))}
+        else:
+            tasks, orders = self.tasks, self.schedule(n_devices).orders if orders is None else orders
+            if sorted(number for numbers in orders.values() for number in numbers) != [*range(len(tasks))]:
+                raise ValueError(f"orders must have each of the {len(tasks)} tasks once, in one of the lanes")
+        self._check_untouched()
+        for call in self._calls:
+            call.result, call.is_over = None, False
+        functions = [partial(make, call) for call in self._calls]
+        with computing():
+            trace = ENGINES[engine](programs_of(tasks, orders, functions)).run()
+        self._untouched = {key: (array, _sum(array)) for key, (array, _) in self._untouched.items()}
+        return trace
+
+    def value_of(self, later):
+        """What a `Later` of this graph stands for."""
+        return _resolved(later)
+
+    def _thing(self, one):
+        return one._call if isinstance(one, Later) else one
+
+    def _remember(self, one):
+        """The numbers of an array that comes from outside, as they are now."""
+        if isinstance(one, np.ndarray):
+            key = id(one)
+            if key not in self._untouched:
+                self._untouched[key] = one, _sum(one)
+
+    def _check_untouched(self):
+        for array, total in self._untouched.values():
+            if _sum(array) != total:
+                raise ValueError(
+                    f"an array of shape {array.shape} was changed behind the graph's back, since a call with "
+                    "it was recorded: run the graph first, or record the change, graph.call(np.copyto, "
+                    "array, values, writes=[array])"
+                )
+
+
+def make(call):
+    """Call the function of a task now."""
+    args, writes = ([_resolved(one) for one in given] for given in (call.args, call.writes))
+    read = [_read_only(arg, writes) for arg in args]
+    try:
+        more = {} if call.out is None else {"out": _resolved(call.out)}
+        result = call.function(*read, **more)
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise ValueError(
+            f"task {call.name!r} writes into an array that it was only said to read: name it in writes"
+        ) from error
+    if call.out is None:
+        call.result = _own(result, [arg for arg in args if isinstance(arg, np.ndarray)])
+    call.is_over = True
+
+
+def _resolved(one):
+    if not isinstance(one, Later):
+        return one
+    if not one._call.is_over:
+        raise RuntimeError(f"task {one._call.name!r} has not run yet: run the graph first")
+    value = one._call.result
+    for index in one._path:
+        value = value[index]
+    return value
+
+
+def _read_only(arg, writes):
+    """A view that cannot be written, unless the array is among those that are said to be."""
+    if not isinstance(arg, np.ndarray) or arg.size == 0:
+        return arg
+    if any(np.may_share_memory(arg, other) for other in writes):
+        return arg
+    view = arg.view()
+    view.flags.writeable = False
+    return view
+
+
+def _own(result, args):
+    """The result; where it is, or holds, a view of an argument, with a copy in its place."""
+    if isinstance(result, (tuple, list)) and not hasattr(result, "_fields"):
+        return type(result)(_own(part, args) for part in result)
+    if isinstance(result, np.ndarray) and any(np.may_share_memory(result, arg) for arg in args):
+        return result.copy()
+    return result
+
+
+def _arrays_of(owner):
+    values = vars(owner).values() if hasattr(owner, "__dict__") else ()
+    return [value for value in values if isinstance(value, np.ndarray)]
+
+
+def _sum(array):
+    """A check sum of its numbers."""
+    if array.dtype.hasobject:
+        return zlib.crc32(repr(array.tolist()).encode())
+    return zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data) if array.size else 0
+
+
+def _name_of(function):
+    return getattr(function, "__name__", None) or shown(function)
+
+
+def _one(ticks):
+    return ticks[0] if ticks.__class__ is tuple else ticks

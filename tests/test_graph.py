@@ -1,0 +1,281 @@
+"""Calls recorded as tasks give the sequential program's numbers in every order that the graph allows."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.exact import rational
+from minipipe.graph import Accesses, Asynchronous, Graph, Task, from_names, list_schedule
+from minipipe.graph.programs import programs_of
+
+SIZE = 12
+views = st.builds(slice, st.integers(0, 5), st.integers(4, SIZE), st.integers(1, 3))
+operations = st.sampled_from(["add", "multiply", "shift", "reverse", "new", "into new"])
+steps = st.lists(
+    st.tuples(operations, views, views, st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=14
+)
+
+
+def shifted(A):
+    """A view of its argument, which a graph copies."""
+    return A[::-1]
+
+
+def performed(program, record, buffer):
+    """A random program on views of one buffer: its calls go to `record(function, *args, **how)`.
+
+    What calls return is used by later calls; the values of all of them are returned.
+    """
+    made = []
+    for name, left, right, device, pick in program:
+        target, source = buffer[left], buffer[right]
+        n = min(len(target), len(source))
+        target, source = target[:n], source[:n]
+        if made and pick == 3:
+            source = made[-1]
+        if name in ("add", "multiply") and pick != 3:
+            record(device, getattr(np, name), source, pick + 2, out=target)
+        elif name == "shift" and pick != 3:
+            record(device, np.copyto, target, source, writes=[target])
+        elif name == "reverse":
+            made.append(record(device, shifted, source))
+        elif name == "into new" and made:
+            record(device, np.multiply, made[-1], 3, out=made[-1])
+        else:
+            made.append(record(device, np.sum, source))
+            made[-1] = record(device, np.multiply, np.ones(2, int), made[-1])
+    return made
+
+
+def one_after_the_other(program, start):
+    buffer = start.copy()
+
+    def record(device, function, *args, out=None, writes=()):
+        # NumPy itself takes care of an `out` that overlaps what is read
+        result = function(*args) if out is None else function(*args, out=out)
+        return out if out is not None else None if result is None else np.array(result)
+
+    made = performed(program, record, buffer)
+    return buffer, made
+
+
+def recorded(program, start):
+    graph, buffer = Graph(), start.copy()
+
+    def record(device, function, *args, **how):
+        with graph.on(device):
+            return graph.call(function, *args, **how)
+
+    return graph, buffer, performed(program, record, buffer)
+
+
+def same(made, buffer, expected):
+    values = [later.value for later in made]
+    return np.array_equal(buffer, expected[0]) and all(map(np.array_equal, values, expected[1]))
+
+
+@settings(max_examples=50)
+@given(steps, st.randoms(use_true_random=False), st.booleans())
+def test_every_legal_order_gives_the_numbers_of_the_program(program, chance, exact):
+    """Random programs on overlapping views; random priorities; all engines."""
+    start = np.arange(1.0, SIZE + 1)
+    start = rational(start) if exact else start / 8
+    expected = one_after_the_other(program, start)
+    for engine in ("one", "cluster", "threads"):
+        graph, buffer, made = recorded(program, start)
+        priority = list(range(len(graph.tasks)))
+        chance.shuffle(priority)
+        graph.run(engine, orders=graph.schedule(priority=priority).orders)
+        assert same(made, buffer, expected), engine
+
+
+@settings(max_examples=50)
+@given(steps, st.randoms(use_true_random=False))
+def test_any_order_that_keeps_to_the_edges_gives_the_numbers_on_any_lanes(program, chance):
+    """Not only those that list scheduling chooses: any order of tasks behind those that they come after."""
+    start = np.arange(1.0, SIZE + 1)
+    expected = one_after_the_other(program, start)
+    graph, buffer, made = recorded(program, start)
+    left, order = set(range(len(graph.tasks))), []
+    while left:
+        ready = sorted(n for n in left if not left & set(graph.tasks[n].after))
+        order.append(chance.choice(ready))
+        left.remove(order[-1])
+    lanes = {(device, "compute"): [] for device in range(3)}
+    for number in order:
+        lanes[chance.choice(sorted(lanes))].append(number)
+    graph.run(orders=lanes)
+    assert same(made, buffer, expected)
+
+
+@settings(max_examples=30)
+@given(steps)
+def test_calls_in_the_background_give_the_numbers_of_the_program(program):
+    start = np.arange(1.0, SIZE + 1)
+    expected = one_after_the_other(program, start)
+    buffer = start.copy()
+    with Asynchronous() as later:
+        def record(device, function, *args, **how):
+            with later.on(device):
+                return later.call(function, *args, **how)
+
+        made = performed(program, record, buffer)
+    assert same(made, buffer, expected)
+
+
+@given(st.lists(st.tuples(st.booleans(), views), max_size=12))
+def test_accesses_are_those_that_a_plain_comparison_of_all_pairs_gives(accesses):
+    """Every pair of accesses that share a byte, one of them a write, is in order; no other pair is."""
+    buffer, known, before = np.zeros(SIZE), Accesses(), []
+    for number, (writes, view) in enumerate(accesses):
+        before.append((known.writes if writes else known.reads)(number, buffer[view]))
+    reached = [set() for _ in accesses]
+    for number, direct in enumerate(before):
+        reached[number] = direct.union(*(reached[other] for other in direct))
+    touched = [set(range(SIZE)[view]) for _, view in accesses]
+    conflicts = [
+        {m for m in range(n) if touched[m] & touched[n] and (accesses[m][0] or accesses[n][0])}
+        for n in range(len(accesses))
+    ]
+    implied = [set() for _ in accesses]
+    for number, direct in enumerate(conflicts):
+        implied[number] = direct.union(*(implied[other] for other in direct))
+    assert reached == implied
+
+
+def test_the_three_kinds_of_edges():
+    graph, A, B = Graph(), np.zeros(2), np.zeros(2)
+    graph.call(np.add, A, 1, out=B)          # 0
+    graph.call(np.add, B, 1)                 # 1 reads what 0 wrote
+    graph.call(np.add, A, 2, out=A)          # 2 writes what 0 read
+    graph.call(np.copyto, B, A, writes=[B])  # 3 writes what 0 wrote and 1 read, reads what 2 wrote
+    assert [task.after for task in graph.tasks] == [(), (0,), (0,), (0, 1, 2)]
+    columns = np.zeros((2, 2))
+    for column in (0, 1):                    # their bounds overlap, and they share no byte
+        graph.call(np.add, columns[:, column], 1, out=columns[:, column])
+    assert [task.after for task in graph.tasks[4:]] == [(), ()]
+
+
+def test_a_layer_is_one_thing_with_what_it_holds():
+    """Its methods follow each other, and an update of its W waits for them."""
+    layer, X = mp.Linear(2, 2, W=np.eye(2), b=np.zeros((2, 1))), np.ones((2, 3))
+    graph = Graph()
+    A = graph.call(layer.forward, X)
+    dA = graph.call(layer.backward, A)
+    graph.call(np.subtract, layer.W, dA[1], out=layer.W)
+    other = graph.call(np.add, X, 1)
+    assert [task.after for task in graph.tasks] == [(), (0,), (1,), ()]
+    graph.run("threads", n_devices=2)
+    assert np.array_equal(dA[1].value, np.full((2, 2), 3)) and np.array_equal(other.value, X + 1)
+    assert np.array_equal(layer.W, np.eye(2) - 3)
+
+
+def test_a_second_run_makes_the_calls_again():
+    graph, A = Graph(), np.ones(2)
+    B = graph.call(np.multiply, A, 2)
+    graph.call(np.add, A, B, out=A)
+    for expected in (3, 9):
+        graph.run()
+        assert np.array_equal(A, [expected] * 2)
+
+
+def test_two_tasks_of_two_devices_run_at_once_and_a_chain_does_not():
+    graph, X = Graph(), np.ones(3)
+    for device in (0, 1):
+        with graph.on(device):
+            graph.call(np.sum, X, ticks=4)
+            graph.call(np.sum, X, ticks=1)
+    trace = graph.run()
+    assert trace.makespan == 5 and graph.run("one").makespan == 10
+    assert trace.makespan == graph.schedule().makespan == graph.schedule().bounds.best
+
+
+def test_a_circle_is_said():
+    tasks = from_names({"a": (1, ["c"]), "b": (1, ["a"]), "c": (1, ["b"]), "d": (1, ["c"])})
+    with pytest.raises(ValueError, match="3 tasks wait for each other in a circle: a -> c -> b -> a"):
+        list_schedule(tasks)
+    with pytest.raises(ValueError, match="a task waits for itself"):
+        list_schedule([Task("x", after=(0,))])
+
+
+def test_an_array_changed_behind_the_graphs_back_is_said_and_nothing_is_computed():
+    graph, A, B = Graph(), np.ones((2, 3)), np.zeros((2, 3))
+    graph.call(np.add, A, 1, out=B)
+    A[0, 0] = 7
+    with pytest.raises(ValueError, match=r"shape \(2, 3\) was changed behind the graph's back"):
+        graph.run()
+    assert not B.any()
+    A[0, 0] = 1
+    graph.run()
+    B[1, 1] = 5                              # after a run, too
+    with pytest.raises(ValueError, match="behind the graph's back"):
+        graph.run()
+    exact = rational(np.ones(2))
+    graph = Graph()
+    graph.call(np.add, exact, exact)
+    exact[0] += 1
+    with pytest.raises(ValueError, match="behind the graph's back"):
+        graph.run()
+
+
+@pytest.mark.parametrize("engine", ["one", "threads"])
+def test_a_call_that_writes_what_it_only_reads_is_said(engine):
+    graph, A = Graph(), np.zeros(2)
+    graph.call(np.copyto, A, np.ones(2), name="fill")
+    with pytest.raises(ValueError, match=r"'fill' writes into an array that it was only said to read"):
+        graph.run(engine)
+    assert not A.any()
+
+
+def test_a_mistake_inside_a_call_in_the_background_comes_out_at_synchronize():
+    begun = []
+    with pytest.raises(ValueError, match="matmul"), Asynchronous() as later:
+        later.call(np.matmul, np.ones((2, 3)), np.ones((2, 3)))
+        begun.append("the call returns")
+        later.synchronize()
+        begun.append("never here")
+    assert begun == ["the call returns"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_cannot_be_handed_over_is_said():
+    graph = Graph()
+    later = graph.call(np.add, np.ones(2), 1)
+    for wrong, words in [
+        (lambda: later.value, "has not run yet"),
+        (lambda: np.asarray(later), "not there yet"),
+        (lambda: list(later), "later\\[0\\]"),
+        (lambda: Graph().call(np.add, later, 1), "another graph"),
+        (lambda: graph.call("add"), "must be a function"),
+        (lambda: graph.run(orders={(0, "compute"): []}), "each of the 1 tasks once"),
+        (lambda: list_schedule([Task("x", -1)]), "at least 0"),
+        (lambda: list_schedule([Task("x", lane="gpu")]), "use a device, 0, 1"),
+        (lambda: list_schedule([Task("x", after=(3,))]), "use numbers of tasks"),
+        (lambda: list_schedule([Task("x")], priority=[1]), "once"),
+        (lambda: list_schedule([Task("x", lane=2)], 2), "use 3"),
+        (lambda: list_schedule([Task("x", (1, 2))], 3), "2 times for 3 devices"),
+        (lambda: from_names({"a": (1, ["b"])}), "not among the tasks"),
+        (lambda: list_schedule(["x"]), "is no task"),
+    ]:
+        with pytest.raises((ValueError, RuntimeError, TypeError), match=words):
+            wrong()
+
+
+def test_threads_and_the_cluster_do_the_tasks_of_a_lane_in_the_same_order():
+    random.seed(1)
+    tasks = [Task(f"t{n}", random.randint(1, 5), tuple({random.randrange(n)} if n else ()), n % 3)
+             for n in range(30)]
+    listed = list_schedule(tasks)
+    simulated = mp.Cluster(programs_of(tasks, listed.orders)).run()
+    measured = mp.engines.Threads(programs_of(tasks, listed.orders)).run()
+    assert [span.start for span in sorted(simulated.spans, key=lambda span: int(str(span.label)[1:]))] \
+        == listed.starts
+    for lane in listed.orders:
+        names = [[str(span.label) for span in trace.spans
+                  if (span.device, span.lane) == lane and str(span.label).startswith("t")]
+                 for trace in (simulated, measured)]
+        assert names[0] == names[1] == [f"t{n}" for n in listed.orders[lane]]
