@@ -349,12 +349,12 @@ def test_the_kinds_of_a_schedule_are_those_of_its_parts():
 
 
 def test_whoever_names_the_kinds_names_all():
-    for make in (lambda: Schedule.from_text("F0 BB"), lambda: Schedule.from_text("F0 B0 X0").validate()):
+    for make in (lambda: Schedule.from_text("F0 BB"), lambda: Schedule.from_text("F0 B0 Q0").validate()):
         with pytest.raises(ScheduleError) as error:
             make()
         assert all(kind in str(error.value) for kind in RULES)
-    assert CLOSING == set("ASUG")
+    assert CLOSING == set("ASUGX")
     assert str(Schedule.from_text("0f0 0b0 0a0 0u0")) == "device 0: 0F0 0B0 0A0 0U0"
-    assert {kind: Action(kind, 0, 0).alive for kind in [*RULES, "X"]} == {
-        "F": 1, "B": -1, "I": 0, "W": -1, "W*": -1, "R": 0, "A": 0, "S": 0, "U": 0, "G": 0, "X": 0,
+    assert {kind: Action(kind, 0, 0).alive for kind in [*RULES, "Q"]} == {
+        "F": 1, "B": -1, "I": 0, "W": -1, "W*": -1, "R": 0, "A": 0, "S": 0, "U": 0, "G": 0, "X": 0, "Q": 0,
     }

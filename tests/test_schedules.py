@@ -130,7 +130,7 @@ def test_a_message_shows_at_most_twenty_faults_and_some_of_each_kind():
     (["F0 F1 B0", "F0 B0 F1 B1"], "device 0 never does 0B1 (missing)"),
     (["F0 F0 B0"], "device 0 does 0F0 2 times (duplicated)"),
     (["F0 B0 B0"], "device 0 does 0B0 2 times (duplicated)"),
-    (["F0 B0 X0"], "device 0: 0X0 is of unknown kind 'X'"),
+    (["F0 B0 Q0"], "device 0: 0Q0 is of unknown kind 'Q'"),
     (["B0 F0"], "device 0: 0B0 comes before its forward 0F0"),
     (["R0 F0 B0"], "device 0: 0R0 comes before its forward 0F0"),
     (["F0 B0 R0"], "device 0: 0R0 comes after 0B0, which needs it"),
@@ -166,8 +166,8 @@ def test_a_deadlock_names_those_who_wait_for_each_other_and_nobody_else():
 
 
 def test_all_faults_are_listed_at_once():
-    faults = Schedule.from_text(["F0 F0 B1", "B0 F0 X1"]).faults()
-    # 0F0 twice; 0F1, 0B0, 1F1, 1B1 missing; 1B0 early; 1X1 unknown
+    faults = Schedule.from_text(["F0 F0 B1", "B0 F0 Q1"]).faults()
+    # 0F0 twice; 0F1, 0B0, 1F1, 1B1 missing; 1B0 early; 1Q1 unknown
     assert len(faults) == len(set(faults)) == 7
 
 

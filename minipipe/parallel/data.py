@@ -29,11 +29,12 @@ class DataParallel(Pipeline):
         the sizes that PyTorch's DistributedDataParallel begins with.
     optimizer: to have the updates in the order of the run, where each copy makes its own; `train` then takes
         the mini-batches. Left out, `step(optimizer)` makes them.
-    zero: None; or 1 or 2, and each copy updates only its own part of the parameters, 1/D of them, so that its
-        optimizer remembers only that: ZeRO, see `minipipe.schedules.with_zero`. The copies send as many
-        numbers as without, and get the same bits. With 2, and buckets, a copy also keeps only its part of
-        the gradients, once those of a bucket are there. It needs an optimizer that takes each number by
-        itself, as all here do, and "owners".
+    zero: None; or 1, 2 or 3, and each copy updates only its own part of the parameters, 1/D of them, so that
+        its optimizer remembers only that: ZeRO, see `minipipe.schedules.with_zero`. The copies get the same
+        bits, and send as many numbers as without. With 2, and buckets, a copy also keeps only its part of
+        the gradients, once those of a bucket are there. With 3, FSDP, it keeps only its part of the
+        parameters, too, and gathers those of a bucket for each forward and backward: more numbers travel. It
+        needs an optimizer that takes each number by itself, as all here do, and "owners".
     sync_batch_norm: whether the copies put the statistics of each `BatchNorm` together, forward and backward,
         in each of the micro-batches that they work on at once; with one for each copy, these are the full
         batch's. Then all copies need equally many micro-batches.

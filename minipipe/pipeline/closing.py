@@ -1,10 +1,11 @@
 """What closes a mini-batch on a device: sums over copies of a stage and over tied layers, then updates."""
 
+from collections import Counter
 from typing import NamedTuple
 
 from ..cluster import Compute, Receive, Send
 from ..collectives import Group, all_reduce, all_reduce_sum, exchanged, reduce_scatter_sum
-from ..schedules.rules import MEETING, SUMMED, adding
+from ..schedules.rules import MEETING, RULES, SUMMED, adding
 from ..ties import sum_of_tied
 from .totals import Totals
 
@@ -25,20 +26,29 @@ class Closing:
         self._stages, self._ties = stages, ties
         self._placements, self._last = wires.placements, schedule.n_microbatches - 1
         self._has_sums, self._has_U = bool(adding(SUMMED, schedule.kinds)), "U" in schedule.kinds
-        self._started = [action for action in schedule.devices[device] if action.kind in MEETING]
-        self._sums = [action for action in self._started if action.kind in adding(SUMMED)]
+        self._started = _named(action for action in schedule.devices[device] if action.kind in MEETING)
+        self._sums = [action for action, _ in self._started if action.kind in adding(SUMMED)]
+        self._is_waited_for = "X" in schedule.kinds  # the end of a gather
+        self._to_start, self._coming = iter(self._started), {}  # stage -> the name of the gather under way
         self._algorithm, self._groups = algorithm, _groups(self._placements, self._device)
         self._over = set()  # the names of sums that this device knows to be over
 
     def around(self, perform):
         """`perform`, as `program` takes it, with what closes a mini-batch.
 
-        An `A`, an `S` and a `G` only start an exchange; a `U` first waits for the sums that it applies.
+        An `A`, an `S` and a `G` only start an exchange; a `U` first waits for the sums that it applies, and
+        what needs all parameters for their gather.
         """
         def perform_any(action, inputs):
             if action.kind in MEETING:
-                yield Send(_begin(action), None, self._device)
+                _, name = next(self._to_start)
+                if action.kind == "G" and self._is_waited_for:
+                    self._coming[action.stage] = name
+                yield Send(f"{name} begins", None, self._device)
                 return [{}]
+            for part in action.parts:
+                if part.stage in self._coming and RULES[part.kind].whole:
+                    yield Receive(f"{self._coming.pop(part.stage)} is over", self._device)
             if action.kind == "U":
                 if self._has_sums:
                     yield from self._wait_for(self._sums if self._ties else [action])
@@ -52,12 +62,14 @@ class Closing:
     def communicate(self):
         """The program of the communication lane: the exchanges, in the order in which they are started."""
         exchanges = {"A": self._all_reduce, "S": self._reduce_scatter, "G": self._gather}
-        for action in self._started:
-            yield Receive(_begin(action), self._device)
+        for action, name in self._started:
+            yield Receive(f"{name} begins", self._device)
             yield from exchanges[action.kind](action.stage, action.microbatch)
             yield Compute(action)
             if action in self._sums:
                 yield Send(_end(action), None, self._device)
+            elif self._is_waited_for:
+                yield Send(f"{name} is over", None, self._device)
 
     def close(self):
         """A program: what the order has left to the end of the mini-batch."""
@@ -93,15 +105,15 @@ class Closing:
         yield from self._share_counted(group, totals, i)
         part = yield from reduce_scatter_sum(group, totals.gradients(i))
         if own:
-            own.keep_part(i, group, part)
+            own.totals.keep_part(i, part)
 
     def _gather(self, stage, i):
-        """Each device gets the parts of the stage's parameters that the others have updated."""
+        """Each device gets the parts of the stage's parameters that the others have."""
         group, own = self._groups[stage], self._stages.get((stage, self._device))
-        part = own.part_of_parameters(group) if own else []
+        part = own.owned.vectors if own else []
         parts = yield from exchanged(group, lambda rank: part, group.begin("gather of parameters"))
         if own:
-            own.take_parts(parts)
+            own.owned.gather(parts)
 
     def _share_counted(self, group, totals, i):
         """Costs and statistics are small: each device gets those of all others, and adds them up itself."""
@@ -125,8 +137,13 @@ class Closing:
             yield from exchange_tied(ties, self._placements, self._stages, self._device)
 
 
-def _begin(action):
-    return f"{action} begins"
+def _named(actions):
+    """[(action, a name that no other has)]; a gather may come several times."""
+    found, times = [], Counter()
+    for action in actions:
+        times[action] += 1
+        found.append((action, f"{action}" if times[action] == 1 else f"{action} (time {times[action]})"))
+    return found
 
 
 def _end(action):

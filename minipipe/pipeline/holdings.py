@@ -22,7 +22,9 @@ class Holdings:
         """{kind: arrays, or the `Buffers` of them}"""
         stage = self.stage
         newest, older = self._parameters, []
-        if stage.versions is not None:
+        if stage.in_parts:
+            newest = [stage.owned.vectors, stage.owned.whole, stage.statistics()]
+        elif stage.versions is not None:
             newest, older = stage.versions[stage.versions.newest], stage.versions.older
         return {
             "parameters": newest,
@@ -77,3 +79,17 @@ def _kind_of_stage(stage):
     weights, state = stage.weights(), stage.optimizer_state()
     dtypes = tuple([array.dtype for array in weights if array is not None])
     return dtypes, sum(Buffers(weights).values()), sum(Buffers(state).values())
+
+
+def all_ours(objects):
+    """Whether all these layers and losses are minipipe's own.
+
+    Ours keep two promises that a user's need not: what they keep of a micro-batch depends on shapes and
+    dtypes alone, and the gradients that they return are new arrays, which may take up a sum.
+
+    >>> from ..layers import ReLU
+    >>> all_ours([ReLU(), ReLU()]), all_ours([ReLU(), object()])
+    (True, False)
+    """
+    package = __name__.partition(".")[0]
+    return all(type(one).__module__.partition(".")[0] == package for one in objects)

@@ -1,4 +1,6 @@
-"""The part of a stage's parameters that one of several devices with the stage updates: ZeRO."""
+"""The part of a stage's parameters that one of several devices with the stage updates, or has: ZeRO."""
+
+import numpy as np
 
 from ..collectives.vectors import cut, flattened, joined
 from ..layers import every_layer
@@ -38,18 +40,87 @@ def update_part(optimizer, layers, gradients, rank, size):
 
     The optimizer keeps something for this part alone. It must take each number by itself, as all here do.
     """
-    for layer in every_layer(layers):
-        if not isinstance(layer, Block):
-            layer.W, layer.b = (None if array is None else array.copy() for array in (layer.W, layer.b))
+    _make_new(layers)
     vectors = parameters_in_parts(layers, size)[rank]
+    for vector, new in zip(vectors, updated(optimizer, vectors, gradients), strict=True):
+        vector[...] = new
+
+
+def updated(optimizer, vectors, gradients):
+    """New vectors, which an update has made of these; the optimizer keeps something for them alone."""
     parts = [OwnPart(vector) for vector in vectors]
     optimizer.update(parts, [(gradient, None) for gradient in gradients])
-    for vector, part in zip(vectors, parts, strict=True):
-        vector[...] = part.W
+    return [part.W for part in parts]
 
 
 def put_together(layers, parts):
-    """Write the parts of all ranks into the parameters of `layers`."""
+    """Write the parts of all ranks into the parameters of `layers`, which are returned as vectors."""
     vectors = flattened([(layer.W, layer.b) for layer in layers])
     for vector, new in zip(vectors, joined(parts, vectors), strict=True):
         vector[...] = new
+    return vectors
+
+
+class Owned:
+    """What a device owns of the parameters of a stage: its own part, a list of `vectors`.
+
+    layers: of the stage.
+    rank, size: which of how many parts is this device's own.
+    has_all: whether the layers have all numbers from the beginning, among which then are those of the
+        `vectors`. If not, they hold arrays that look like their parameters, without numbers, until `gather`
+        gives them all, which then are `whole`; after `free` they have none again.
+    """
+
+    def __init__(self, layers, rank, size, has_all):
+        self._layers, self._place, self.has_all = layers, (rank, size), has_all
+        self._find_own()
+        if not has_all:
+            self.vectors = [vector.copy() for vector in self.vectors]
+            self.free()
+
+    def update(self, optimizer, gradients):
+        """Update the own part, for which alone the optimizer keeps something.
+
+        gradients: of this part, vectors.
+        """
+        if self.has_all:
+            update_part(optimizer, self._layers, gradients, *self._place)
+            self._find_own()
+        else:
+            self.vectors = updated(optimizer, self.vectors, gradients)
+            self.free()
+
+    def gather(self, parts):
+        """Write the parts of all ranks into the layers."""
+        if not self.has_all:
+            _make_new(self._layers)
+        self.whole = put_together(self._layers, parts)
+
+    def free(self):
+        """Drop all numbers but those of the own part."""
+        for layer in _with_parameters(self._layers):
+            layer.W, layer.b = map(_without_numbers, (layer.W, layer.b))
+        self.whole = []
+
+    def _find_own(self):
+        rank, size = self._place
+        self.vectors = parameters_in_parts(self._layers, size)[rank]
+
+
+def _make_new(layers):
+    """Copies of all parameters take their places."""
+    for layer in _with_parameters(layers):
+        layer.W, layer.b = (None if array is None else np.array(array) for array in (layer.W, layer.b))
+
+
+def _with_parameters(layers):
+    """Those of the layers, and of the layers that they are made of, whose W and b are arrays or None."""
+    return [layer for layer in every_layer(layers) if not isinstance(layer, Block)]
+
+
+def _without_numbers(array):
+    """An array of the same shape and dtype that takes no memory, and spoils what it is used for."""
+    if array is None:
+        return None
+    nothing = np.array(None if array.dtype == object else np.nan, array.dtype)
+    return np.broadcast_to(nothing, array.shape)

@@ -1,7 +1,6 @@
 """The pipeline: a network cut into stages, run by a schedule on a cluster."""
 
 import copy
-from itertools import chain
 
 import numpy as np
 
@@ -272,8 +271,7 @@ class Pipeline(InStages):
             if "S" in self.schedule.kinds:
                 self._of_parts = {place: stage.optimizer for place, stage in self._run.stages.items()}
             self.n_steps += len(self.stages[-1].costs)
-            for stage in chain(*self._run.shards):
-                stage.before = None
+            self._run.finish()
         self._committed = True
 
     def _check_finite(self):

@@ -38,7 +38,7 @@ class Run:
         order = wires[0].schedule
         self._line, self._recomputed, self.shards = line, order.recomputed, shards
         self._is_shared = machine.engine == MPI  # by several processes, of which this is one
-        self._ticks = None
+        self._ticks, self._wires = None, wires
         if len(shards) > 1 or any(True in layer.exchanges for stage in shards[0] for layer in stage.layers):
             self._ticks = machine.costs.duration(order.sharing)
         self.stages, programs, shares = {}, {}, {}
@@ -55,7 +55,7 @@ class Run:
         if len(shards) > 1:
             self._in_groups(list(zip(*[shard.ranks for shard in wires])))
         elif self._ticks is not None:
-            self._over_copies(wires[0].placements)
+            self._over_copies(wires[0])
         programs, shares = ([found[rank] for rank in sorted(found)] for found in (programs, shares))
         if machine.engine == THREADS:
             self.cluster = Threads(programs, shares=shares)
@@ -64,7 +64,7 @@ class Run:
             actions = [action for of_device in order.devices for action in of_device]
             self.cluster = Mpi(programs, shares=shares, labels=actions)
             self._last, self._root = shards[0][-1], wires[0].placements[0][-1]
-            self._wires, self._sums = wires, None
+            self._sums = None
             return
         holdings = None if memory is not None else self._holdings(len(programs))
         self.cluster = cluster_of(
@@ -105,6 +105,7 @@ class Run:
         """Leave the stages as they were before the run."""
         for stage in self.stages.values():
             stage.restore()
+        self._put_together()
 
     def _check_not_failed(self):
         if self.cluster.failure is not None:
@@ -124,7 +125,27 @@ class Run:
                     for i, (version, grains) in enumerate(zip(versions, line.grains, strict=True))
                     for j in grains if wires.device(index, i) == device
                 }
-                stage.begin(line.n_grains, accumulate, wanted, copy.deepcopy(optimizer_of(index, device)))
+                holders = wires.holders(index)
+                place = None
+                if "S" in order.kinds:
+                    place = holders.index(device), len(holders), "X" not in order.kinds
+                optimizer = copy.deepcopy(optimizer_of(index, device))
+                stage.begin(line.n_grains, accumulate, wanted, optimizer, place)
+
+    def finish(self):
+        """All updates count. Whoever reads layers between two runs finds all their parameters."""
+        for stage in self.stages.values():
+            stage.before = None
+        self._put_together()
+
+    def _put_together(self):
+        """All copies of the stages that are in parts get the parts of all devices."""
+        for wires in self._wires:
+            for index in range(wires.schedule.n_stages) if "X" in wires.schedule.kinds else ():
+                stages = [self.stages[index, device] for device in wires.holders(index)]
+                parts = [stage.owned.vectors for stage in stages]
+                for stage in stages:
+                    stage.owned.gather(parts)
 
     def _perform(self, wires, action, inputs):
         """For `program`: an action is one Compute, or several with exchanges between layers in between.
@@ -162,6 +183,9 @@ class Run:
         line, (kind, _, i) = self._line, part
         if kind == "U":
             stage.update(line.grains[i][-1])
+            return None, {}
+        if kind == "X":
+            stage.owned.free()
             return None, {}
         if kind == "W*" and line.grain is None:
             stage.late_weight_gradients()
@@ -225,10 +249,10 @@ class Run:
             stage.group = Group(group.rank, group.devices, f"sums of stage {index}: ")
             join_group([*stage.layers, stage.loss] if stage.loss else stage.layers, of_device[device])
 
-    def _over_copies(self, placements):
+    def _over_copies(self, wires):
         """Hand each layer that communicates the group of the devices that have a copy of it."""
         for (index, device), stage in self.stages.items():
-            devices = list(dict.fromkeys(placement[index] for placement in placements))
+            devices = wires.holders(index)
             join_group(stage.layers, Group(devices.index(device), devices, f"layers of stage {index}: "))
 
 

@@ -9,8 +9,9 @@ from ..layers.through import (
     backward_input_program, forward_program, handed_on, prepare_forward, put_aside, weight_gradients,
 )
 from ..network import commit, take_statistics
+from .holdings import all_ours
 from .late_weights import late_gradients
-from .own_part import parameters_in_parts, put_together, update_part
+from .own_part import Owned
 from .totals import Totals
 from .versions import Versions
 
@@ -47,21 +48,24 @@ class Stage:
         self.index, self.layers, self.loss = index, tuple(layers), loss
         self.parts = list(every_layer(self.layers))
         self.parameters = [(layer, name) for layer in self.parts for name in layer.arrays]
+        self._statistics = [place for place in self.parameters if place[1] not in ("W", "b")]
         self._with_caches = self.layers if loss is None else (*self.layers, loss)
         self.is_ours = all_ours(self.parts if loss is None else [*self.parts, loss])
         self.optimizer, self._state, self.before, self._is_twin = None, [], None, False
         self.n_exchanges = exchanges_of(self.layers, loss, index > 0)
         self.partial = [index for index, layer in enumerate(self.layers) if layer.partial]
         self.group = None  # of the devices that share its work, for their sums at the end of a mini-batch
+        self.owned = None  # what the device owns of its parameters, where that is a part
         self.begin(1)
 
-    def begin(self, n_microbatches, accumulate="tree", wanted=None, optimizer=None):
+    def begin(self, n_microbatches, accumulate="tree", wanted=None, optimizer=None, place=None):
         """Start a run.
 
         n_microbatches: the parts of each mini-batch.
         accumulate: how gradients are summed over them, as for `Pipeline`.
         wanted: {micro-batch of this stage: the version of the weights that it uses}, if they change.
         optimizer: what makes these versions.
+        place: the arguments of `Owned` behind the layers, where the device updates a part of the parameters.
         """
         self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
         self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
@@ -69,9 +73,13 @@ class Stage:
         self.totals = Totals(n_microbatches, accumulate, keeps_terms=not self.is_ours)
         self.costs = []   # of the mini-batches whose update is done, in the last stage
         self.versions = None
-        if wanted is not None:
+        self.owned = None if place is None else Owned(self.layers, *place)
+        if self.in_parts:
+            self.before = (self.owned.vectors, self.statistics()), self.optimizer
+        elif wanted is not None:
             self.before = None if self._is_twin else (self.weights(), self.optimizer)
-            self.versions, self.optimizer = Versions(wanted, self.weights()), optimizer
+            self.versions = Versions(wanted, self.weights())
+        self.optimizer = optimizer if wanted is not None else self.optimizer
 
     def forward(self, i, A_prev, skips, origin, labels=None, keep_input_only=False):
         """(A (n, m_i), skips) of micro-batch i; the last stage, which sends nothing on, has None for A.
@@ -151,29 +159,18 @@ class Stage:
 
         The optimizer makes new arrays, the next version, so that the one before stays for those who need it.
         """
-        self._use(self.versions[self.versions.newest])
-        if self.totals.part is not None:
-            update_part(self.optimizer, self.layers, self.totals.part, *self._place)
+        if self.versions is not None:
+            self._use(self.versions[self.versions.newest])
+        if self.owned is not None:
+            self.owned.update(self.optimizer, self.totals.part)
         else:
             self.optimizer.update(self.layers, self.gradients(i))
         self.commit(i)
         if self.loss is not None:
             self.costs.append(self.cost(i))
         self.totals.forget(i)
-        self.versions.add(self.weights())
-
-    def keep_part(self, i, group, part):
-        """Of the gradients of all copies, keep the part of this rank of the group of their devices."""
-        self._place = group.rank, group.size
-        self.totals.keep_part(i, part)
-
-    def part_of_parameters(self, group):
-        """The part of the parameters that this rank has updated."""
-        return parameters_in_parts(self.layers, group.size)[group.rank]
-
-    def take_parts(self, parts):
-        """The parameters become those of all ranks' parts."""
-        put_together(self.layers, parts)
+        if self.versions is not None:
+            self.versions.add(self.weights())
 
     def restore(self):
         """Parameters, running statistics and optimizer become those before the run, and no cache is left."""
@@ -181,6 +178,8 @@ class Stage:
         take_statistics(self.parts)
         if self.before is not None:
             weights, self.optimizer = self.before
+            if self.in_parts:
+                self.owned.vectors, weights = weights
             self._use(weights)
         self.before = self.versions = None
 
@@ -206,6 +205,15 @@ class Stage:
     def weights(self):
         """The arrays of its `parameters`."""
         return [getattr(layer, name) for layer, name in self.parameters]
+
+    @property
+    def in_parts(self):
+        """Whether its device owns only a part of its parameters, and has all of them only now and then."""
+        return self.owned is not None and not self.owned.has_all
+
+    def statistics(self):
+        """The arrays of its `parameters` that no gradient moves: running statistics."""
+        return [getattr(layer, name) for layer, name in self._statistics]
 
     def optimizer_state(self):
         """What an optimizer keeps for these layers."""
@@ -282,19 +290,6 @@ class Stage:
             self._use(self.versions.of(i))
 
     def _use(self, arrays):
-        for (layer, name), array in zip(self.parameters, arrays, strict=True):
+        places = self._statistics if self.in_parts else self.parameters
+        for (layer, name), array in zip(places, arrays, strict=True):
             setattr(layer, name, array)
-
-
-def all_ours(objects):
-    """Whether all these layers and losses are minipipe's own.
-
-    Ours keep two promises that a user's need not: what they keep of a micro-batch depends on shapes and
-    dtypes alone, and the gradients that they return are new arrays, which may take up a sum.
-
-    >>> from ..layers import ReLU
-    >>> all_ours([ReLU(), ReLU()]), all_ours([ReLU(), object()])
-    (True, False)
-    """
-    package = __name__.partition(".")[0]
-    return all(type(one).__module__.partition(".")[0] == package for one in objects)

@@ -50,6 +50,10 @@ class Wires:
             leaving.append((name, f"{label} {name}" if name else label, device))
         return leaving
 
+    def holders(self, stage):
+        """The devices on the cluster that have a copy of the stage, in the order of the copies."""
+        return list(dict.fromkeys(placement[stage] for placement in self.placements))
+
     def device(self, stage, microbatch):
         """The device on the cluster that has the stage, in that copy through which a micro-batch passes."""
         return self.placements[self._copy_of[microbatch]][stage]

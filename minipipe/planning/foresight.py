@@ -97,7 +97,7 @@ def _stand_ins(wires, footprints):
         versions = schedule.versions[stage] if schedule.versions else [0] * schedule.n_microbatches
         of_stage = [footprints[i][stage] for i in microbatches]
         order = [patterns[stage, i] for i in microbatches]
-        holders = list(dict.fromkeys(placement[stage] for placement in schedule.placements))
+        holders = wires.holders(stage)
         for copy, placement in enumerate(schedule.placements):
             device = placement[stage]
             place = (holders.index(device), len(holders)) if "S" in schedule.kinds else None
@@ -105,7 +105,9 @@ def _stand_ins(wires, footprints):
             if "U" in schedule.kinds:
                 wanted = {i: versions[i] for i in microbatches if wires.device(stage, i) == device}
             if (stage, device) not in found:
-                found[stage, device] = StandIn(of_stage, order, n, wanted, is_twin=copy > 0, place=place)
+                found[stage, device] = StandIn(
+                    of_stage, order, n, wanted, is_twin=copy > 0, place=place, in_parts="X" in schedule.kinds
+                )
     return found
 
 

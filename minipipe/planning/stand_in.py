@@ -22,11 +22,12 @@ class StandIn:
     wanted: {micro-batch of this stage: the version of the weights that it uses}, if there are updates.
     is_twin: whether it stands for a stage of another copy of the network, which needs no restore.
     place: (rank, size), if its optimizer keeps something for one of so many parts of the stage; else None.
+    in_parts: whether it has the parameters of that part alone, unless they are gathered.
     """
 
     partial = ()  # the layers of which other devices of a group have a summand of the gradients
 
-    def __init__(self, footprints, patterns, n, wanted=None, is_twin=False, place=None):
+    def __init__(self, footprints, patterns, n, wanted=None, is_twin=False, place=None, in_parts=False):
         first = footprints[0]
         ends = list(accumulate(of_one.n_grains for of_one in footprints))
         self.totals = Totals(ends[n - 1], first.accumulate)
@@ -38,10 +39,18 @@ class StandIn:
         self._restores = wanted is not None and not is_twin
         self._held = Counted.fromkeys((*ALWAYS, *OF_UPDATES, "gradients", *KEPT, "work"), 0)
         state = first.optimizer_state
-        if place is not None and self._gradients.size:  # as much for each number
-            state = state * self._part(*place).size // self._gradients.size
+        self._part, self._in_parts = None, in_parts
+        if place is not None:
+            rank, size = place
+            self._part = (cut([self._gradients], size)[rank] or [Bytes(0)])[0]
+            if self._gradients.size:  # as much for each number
+                state = state * self._part.size // self._gradients.size
         self._held.update(zip(ALWAYS, (first.parameters, state), strict=True))
         self._held["for a restore"] = self._restores * state
+        if in_parts:  # beside its part, it always has what no gradient moves, such as running statistics
+            self._versions = None
+            self._own_bytes = first.parameters - self._gradients.nbytes + self._part.nbytes
+            self._held["parameters"] = self._own_bytes
         self._kept = {}  # micro-batch -> {kind: bytes}
         self._n_changes = 0
 
@@ -53,6 +62,9 @@ class StandIn:
         """An action makes results of its arguments, and changes what the stage keeps."""
         if kind == "W*":
             self._act_late(i)
+            return
+        if kind == "X":
+            self._held["parameters"] = self._own_bytes
             return
         before, after, kept = self._action(kind, i)
         self._held["work"] += after - before
@@ -67,6 +79,10 @@ class StandIn:
                 self.totals.add_statistics(j, self._statistics)
             if adds & WEIGHT:
                 self.totals.add(j, 0, self._gradients)  # those of all its layers
+        if self._in_parts and adds & UPDATED:
+            self._held["parameters"] = self._own_bytes
+            self._held["for a restore"] += self._own_bytes
+            self.totals.forget(self._grains[i][-1])
         if self._versions is not None:
             self._change_versions(adds, i)
 
@@ -88,20 +104,20 @@ class StandIn:
         tied = self._footprints[0].tied
         return Bytes(next(n_bytes for (_, place), n_bytes in tied.items() if place == layer))
 
-    def keep_part(self, i, group, part):
-        """As a stage does after a reduce-scatter. part: so many `Bytes`."""
-        self.totals.keep_part(i, part)
+    @property
+    def owned(self):
+        """It stands for what its stage owns of the parameters, too."""
+        return self
 
-    def part_of_parameters(self, group):
-        """In the place of the part that this rank has updated, which is as large as that of the gradients."""
-        return [self._part(group.rank, group.size)]
+    @property
+    def vectors(self):
+        """In the place of the own part of the parameters, which is as large as that of the gradients."""
+        return [self._part]
 
-    def take_parts(self, parts):
-        """Parameters change their numbers, and no bytes."""
-
-    def _part(self, rank, size):
-        (part,) = cut([self._gradients], size)[rank] or [Bytes(0)]
-        return part
+    def gather(self, parts):
+        """Parameters change their numbers; where they were in parts, all of them are there besides, too."""
+        if self._in_parts:
+            self._held["parameters"] = self._own_bytes + self._gradients.nbytes
 
     def holdings(self):
         """{kind: bytes}, which change when the next action begins."""

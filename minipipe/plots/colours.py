@@ -11,6 +11,13 @@ STYLES = {
     "A": {"label": "all-reduce", "facecolor": "#CC79A7", "dark": "#8E3F6B"},
     "S": {"label": "reduce-scatter", "facecolor": "#CC79A7", "dark": "#8E3F6B"},
     "G": {"label": "gather of parameters", "facecolor": "#999999", "dark": "#4D4D4D"},
+    "X": {
+        "label": "freeing of parameters",
+        "facecolor": "#999999",
+        "dark": "#999999",
+        "edgecolor": "#999999",
+        "linewidth": 2,
+    },
     "U": {
         "label": "update",
         "facecolor": "#202020",

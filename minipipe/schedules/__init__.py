@@ -4,7 +4,7 @@ from .actions import Action, Overlap, ScheduleWarning
 from .asynchronous import pipedream, pipedream_2bw
 from .bidirectional import chimera, dualpipe, dualpipe_v
 from .changes import (
-    RECOMPUTE, in_copies, with_all_reduce, with_recompute, with_updates, with_zero, without_overlaps,
+    RECOMPUTE, in_copies, with_all_reduce, with_recompute, with_updates, without_overlaps,
 )
 from .controllable_memory import v_half, v_min
 from .costs import Costs
@@ -20,6 +20,7 @@ from .replicas import data_parallel
 from .schedule import Schedule, ScheduleError
 from .segments import costs_in_segments, in_segments
 from .searching import Found, best_schedule
+from .zero import with_zero
 from .zero_bubble import zero_bubble_h1, zero_bubble_h2, zero_bubble_v
 
 __all__ = [

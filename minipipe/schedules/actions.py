@@ -25,11 +25,13 @@ class Action(NamedTuple):
         "A" start the all-reduce: add up the stage's gradients over all copies of the network;
         "S" start the reduce-scatter: as "A", but each device gets, and keeps, only its own part of the sum;
         "U" update the stage's weights; behind an "S", those of the device's own part;
-        "G" start the gather: each device gets the parts that the others have updated.
+        "G" start the gather: each device gets the parts of the parameters that the others have;
+        "X" free the stage's parameters, all but the device's own part.
     stage: the part of the network, counted from 0.
     microbatch: counted from 0. An `A`, an `S` and a `U` take in the gradients of all micro-batches since the
-        stage's last update, of which this one is the last, and a `G` is named as the `U` before it; a `W*`
-        makes those of all, of which it is the last, too.
+        stage's last update, of which this one is the last, and so has a `G` behind a `U`; a `W*`
+        makes those of all, of which it is the last, too. A `G` and an `X` around the work on a micro-batch
+        have its number, each time.
     """
 
     kind: str

@@ -1,8 +1,8 @@
-"""Functions that change a schedule: recomputation, overlaps, copies, all-reduces, updates and ZeRO."""
+"""Functions that change a schedule: recomputation, overlaps, copies, all-reduces and updates."""
 
 from dataclasses import replace
 
-from ..checks import shown, whole_number
+from ..checks import whole_number
 from .actions import Action, Overlap
 from .limits import check_number_of_actions
 from .rules import INPUT, MEETING, RULES, WEIGHT
@@ -160,40 +160,6 @@ def with_updates(schedule):
             additions = [(len(order) - 1, part._replace(kind="U")) for part in order if part.kind == "A"]
         devices.append(_with(order, additions))
     return replace(schedule, devices=tuple(devices), name=schedule.name + "+updates")
-
-
-def with_zero(schedule, level):
-    """`schedule` with the end of a mini-batch that ZeRO 1 or 2 gives it: each copy updates a part of a stage.
-
-        S   reduce-scatter: each device gets the sum of its own part of the gradients, and drops the others
-        U   updates this part; the optimizer keeps nothing for the others
-        G   gather: each device gets the parts that the others have updated
-
-    level: 1, where all S stand behind the device's last backward, so that it has all gradients before; or 2,
-        where each is as early as the A of `with_all_reduce`, so that it has a part of most of them.
-
-    They send as much as an all-reduce: 2 (N - 1)/N of a stage's parameters from each of N copies. A schedule
-    with A, S or U is refused, and so is one with faults. Source: Rajbhandari et al. 2020, arXiv 1910.02054.
-
-    >>> from .replicas import data_parallel
-    >>> print(with_zero(data_parallel(2, 2, n_stages=2), 1))
-    device 0: 0F0 1F0 1B0 0B0 1S0 0S0 1U0 1G0 0U0 0G0
-    device 1: 0F1 1F1 1B1 0B1 1S1 0S1 1U1 1G1 0U1 0G1
-    >>> print(with_zero(data_parallel(2, 2, n_stages=2), 2).devices[0][3])
-    1S0
-    """
-    if level not in (1, 2):
-        raise ValueError(f"zero={shown(level)} must be 1 or 2")
-    summed = with_all_reduce(schedule)
-    devices = []
-    for order in summed.devices:
-        scatters = [action._replace(kind="S") for action in order if action.kind == "A"]
-        work = [action for action in order if action.kind != "A"] + scatters
-        if level == 2:
-            work = [action._replace(kind="S") if action.kind == "A" else action for action in order]
-        ends = [action._replace(kind=kind) for action in scatters for kind in "UG"]
-        devices.append((*work, *ends))
-    return replace(schedule, devices=tuple(devices), name=f"{schedule.name}+zero {level}")
 
 
 def refuse(schedule, kind, why):

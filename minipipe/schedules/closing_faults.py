@@ -4,10 +4,12 @@ An order without any `A` is complete: the gradients of all copies are added up a
 any `U`: the optimizer makes its step after it. An order with some must have all, on each stage of each copy.
 Copies that have a stage on the same device share it there, so it has one `A` and one `U` for all of them.
 
-Where gradients are added up by `S`, each device has a part of the sum: a `U` applies that, and a `G` follows.
+Where gradients are added up by `S`, each device has a part of the sum: a `U` applies that, and then a `G`
+gathers the parameters. `whole_faults` says what is wrong with who has which of these.
 """
 
-from .rules import CLOSING, RULES, SUMMED, WEIGHT, adding, works_on
+from .rules import CLOSING, REPEATED, RULES, SUMMED, WEIGHT, adding, works_on
+from .whole_faults import whole_faults
 
 
 def wrong_closings(schedule):
@@ -24,6 +26,8 @@ def wrong_closings(schedule):
         f"device {device}: {fault}"
         for (device, _), parts in parts_of.items() for fault in _faults_of_stage(schedule, parts)
     ]
+    if "S" in schedule.kinds and not found:
+        found = whole_faults(schedule, parts_of)
     if not _sums(schedule) or not found:
         found += _faults_between_devices(schedule, parts_of)
     return found
@@ -41,8 +45,12 @@ def _parts_out_of_place(schedule):
         )
     if "S" in kinds and schedule.versions:
         yield "an S needs an order whose weights do not change on the way: leave out versions, or use A"
-    if "G" in kinds and "S" not in kinds:
-        yield "a G gathers what devices update in parts: put an S in the place of each A, or leave out G"
+    for kind in sorted(kinds & REPEATED if "S" not in kinds else ()):
+        does = {"G": "gathers", "X": "leaves"}[kind]
+        yield (
+            f"{'a' if kind == 'G' else 'an'} {kind} {does} what devices update in parts: put an S in the "
+            f"place of each A, or leave out {kind}"
+        )
 
 
 def _sums(schedule):
@@ -55,16 +63,12 @@ def _faults_of_stage(schedule, parts):
     gradients = []  # the micro-batches whose gradients were made since the last update
     summed = updated = None  # the `A` that has added them up, and that update
     refused = set()  # closing actions that come too early, which is said once
-    gathered = None  # the update whose parts the last `G` has put together
     sums = _sums(schedule)
     for part in parts:
         kind, stage, i = part
-        if kind == "G":
-            if updated is None or updated.microbatch != i:
-                yield f"{part} has nothing to gather: put each G behind the U of its number"
-            else:
-                gathered = updated
-        elif kind in CLOSING:
+        if kind in REPEATED:
+            continue
+        if kind in CLOSING:
             yield from _wrong_name(part, gradients)
         elif updated and not schedule.versions and updated not in refused:
             refused.add(updated)
@@ -90,11 +94,6 @@ def _faults_of_stage(schedule, parts):
                     f"{summed} comes before {part}, whose gradient it leaves out: put it behind the stage's "
                     "last backward"
                 )
-    if "S" in schedule.kinds and updated and gathered != updated:
-        yield (
-            f"each device has updated a part of stage {stage} by {updated}, which no G sends to the others: "
-            f"put {stage}G{updated.microbatch} behind it"
-        )
     left_out = {"U": "U" in schedule.kinds and updated not in refused} | dict.fromkeys(sums, not summed)
     for kind in [kind for kind in left_out if left_out[kind] and gradients]:
         yield (
@@ -138,7 +137,7 @@ def _faults_between_devices(schedule, parts_of):
         elif len(devices) == 1 and "S" in schedule.kinds:
             yield (
                 f"stage {stage} is on device {devices[0]} alone, so an S has nobody to share it with: leave "
-                "out S and G"
+                "out S, G and X"
             )
 
 

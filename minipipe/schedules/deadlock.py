@@ -1,5 +1,6 @@
 """Orders in which devices wait for each other: a cycle, in words."""
 
+from .playing import waits_for
 from .rules import before
 
 
@@ -31,9 +32,10 @@ def _behind_an_action(schedule, stop, device, to_come):
     action = stop.left[device][0]
     words = f"device {device} cannot start {action} before "
     needs = [need for part in action.parts for need in before(*part) if need in to_come]
-    if not needs:  # an update, whose gradients are complete
-        summing = next(part for part in stop.lanes[device] if part.stage == action.stage)
-        return words + f"{summing} is over", (device, True)
+    if not needs:
+        lane = stop.lanes[device]
+        first = next(found for part in action.parts for found in waits_for(part.kind, part.stage, lane))
+        return words + f"{first} is over", (device, True)
     kind, stage, microbatch = needs[0]
     holder = schedule.device_of[schedule.copies[microbatch]][stage]
     return words + f"{stage}{kind}{microbatch} on device {holder}", (holder, False)

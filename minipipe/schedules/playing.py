@@ -33,6 +33,7 @@ def play(schedule):
     updates = [[0] * n_stages for _ in schedule.devices]
     holders = [schedule.holders(stage) for stage in range(n_stages)]
     lanes = [deque() for _ in schedule.devices]
+    whole = _wholes(schedule)
     heads, ready = [0] * len(schedule.devices), list(range(len(schedule.devices)))
     while ready:
         device = ready.pop()
@@ -54,13 +55,17 @@ def play(schedule):
                 if senders[kind][stage][i] & handed_on != handed_on:
                     waiting[handed_on, stage - way, i] = device
                     break
-                if kind == "U" and any(summing.stage == stage for summing in lane):
+                if lane and waits_for(kind, stage, lane):
+                    break
+                if whole and RULES[kind].whole not in (None, whole[device][stage]):
                     break
             else:
                 heads[device] = head + 1
                 for kind, stage, i in parts:
                     _, _, adds, way, handed_on = steps[kind]
                     done[stage][i] |= adds
+                    if whole and RULES[kind].leaves is not None:
+                        whole[device][stage] = RULES[kind].leaves
                     if way:
                         if (handed_on, stage, i) in waiting:
                             ready.append(waiting.pop((handed_on, stage, i)))
@@ -77,6 +82,27 @@ def play(schedule):
     left = [order[head:] for head, order in zip(heads, schedule.devices)]
     complete = all(state & WEIGHT for row in done for state in row)
     return None if complete and not any(left) and not any(lanes) else Stop(left, lanes)
+
+
+def _wholes(schedule):
+    """For each device and stage, whether it begins with all of the stage's parameters, in an order with S.
+
+    They are in parts from the beginning where the order frees what it has gathered. Else None.
+    """
+    if "S" not in schedule.kinds:
+        return None
+    return [["X" not in schedule.kinds] * schedule.n_stages for _ in schedule.devices]
+
+
+def waits_for(kind, stage, lane):
+    """The exchanges of a stage in a device's lane that must be over before an action of this kind begins.
+
+    An update waits for the sum that it applies; what needs all parameters, for their gather.
+    """
+    ends = [exchange for exchange in lane if exchange.stage == stage]
+    if kind == "U":
+        return ends
+    return [exchange for exchange in ends if RULES[kind].whole and RULES[exchange.kind].leaves]
 
 
 def _all_are_ready(row, i, needs, forbids):

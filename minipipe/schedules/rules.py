@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 # What can have been done on a stage for a micro-batch, as bits of one number.
-FORWARD, INPUT, WEIGHT, AGAIN, SUMMED, UPDATED, GATHERED = 1, 2, 4, 8, 16, 32, 64
+FORWARD, INPUT, WEIGHT, AGAIN, SUMMED, UPDATED = 1, 2, 4, 8, 16, 32
 
 
 class Rule(NamedTuple):
@@ -19,6 +19,9 @@ class Rule(NamedTuple):
     alive: by how many micro-batches more its device keeps activations after it.
     wide: whether it does this for all micro-batches of the mini-batch at once, the last of which names it.
     meets: whether it only starts an exchange, which is over when all devices with the stage have come to it.
+    whole: in an order with `S`, whether its device must have all of the stage's parameters before it (True),
+        or only its own part (False); None: that does not matter.
+    leaves: whether the device has all of them after it, or only its own part; None: as before.
     """
 
     name: str
@@ -30,6 +33,8 @@ class Rule(NamedTuple):
     alive: int = 0
     wide: bool = False
     meets: bool = False
+    whole: bool | None = None
+    leaves: bool | None = None
 
     @property
     def handed_on(self):
@@ -38,20 +43,28 @@ class Rule(NamedTuple):
 
 
 RULES = {
-    "F": Rule("forward", 0, FORWARD, FORWARD, way=1, message="F", alive=1),
-    "B": Rule("backward", FORWARD, INPUT | WEIGHT, INPUT | WEIGHT, way=-1, message="B", alive=-1),
-    "I": Rule("input gradient", FORWARD, INPUT | WEIGHT, INPUT, way=-1, message="B"),
-    "W": Rule("weight gradient", INPUT, WEIGHT, WEIGHT, alive=-1),
-    "W*": Rule("late weight gradient", INPUT, WEIGHT, WEIGHT, alive=-1, wide=True),
-    "R": Rule("recomputation", FORWARD, INPUT | AGAIN, AGAIN),
+    "F": Rule("forward", 0, FORWARD, FORWARD, way=1, message="F", alive=1, whole=True),
+    "B": Rule(
+        "backward", FORWARD, INPUT | WEIGHT, INPUT | WEIGHT, way=-1, message="B", alive=-1, whole=True
+    ),
+    "I": Rule("input gradient", FORWARD, INPUT | WEIGHT, INPUT, way=-1, message="B", whole=True),
+    "W": Rule("weight gradient", INPUT, WEIGHT, WEIGHT, alive=-1, whole=True),
+    "W*": Rule("late weight gradient", INPUT, WEIGHT, WEIGHT, alive=-1, wide=True, whole=True),
+    "R": Rule("recomputation", FORWARD, INPUT | AGAIN, AGAIN, whole=True),
     "A": Rule("all-reduce", WEIGHT, SUMMED | UPDATED, SUMMED, meets=True),
     "S": Rule("reduce-scatter", WEIGHT, SUMMED | UPDATED, SUMMED, meets=True),
-    "U": Rule("update", WEIGHT, UPDATED, UPDATED),
-    "G": Rule("gather", UPDATED, GATHERED, GATHERED, meets=True),
+    "U": Rule("update", WEIGHT, UPDATED, UPDATED, leaves=False),
+    "G": Rule("gather", 0, 0, 0, meets=True, whole=False, leaves=True),
+    "X": Rule("freeing of parameters", 0, 0, 0, whole=True, leaves=False),
 }
 
-# The kinds that close a mini-batch: they take in many micro-batches' gradients, and the last one names them.
-CLOSING = frozenset(kind for kind, rule in RULES.items() if rule.adds & (SUMMED | UPDATED | GATHERED))
+# The kinds that work on no micro-batch: they add up, apply or move what belongs to a whole stage.
+CLOSING = frozenset(
+    kind for kind, rule in RULES.items() if not rule.adds & (FORWARD | INPUT | WEIGHT | AGAIN)
+)
+
+# The kinds that a device may have several times with one name.
+REPEATED = frozenset(kind for kind, rule in RULES.items() if not rule.adds)
 
 # The kinds that start an exchange between the devices that have a stage.
 MEETING = frozenset(kind for kind, rule in RULES.items() if rule.meets)

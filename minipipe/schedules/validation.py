@@ -8,7 +8,7 @@ from .closing_faults import wrong_closings
 from .deadlock import deadlock
 from .limits import MOST_ACTIONS, one_for_each
 from .playing import play
-from .rules import CLOSING, FORWARD, INPUT, RULES, UPDATED, adding, one_of, works_on
+from .rules import CLOSING, FORWARD, INPUT, REPEATED, RULES, adding, one_of, works_on
 from .shares import as_float, share
 
 
@@ -128,7 +128,8 @@ def _wrong_count(schedule):
             actions = {kind: _at(schedule, kind, stage, microbatch) for kind in RULES}
             count = {kind: counts[action] for kind, action in actions.items()}
             for action in actions.values():
-                if counts[action] > 1 and action.microbatch == microbatch:
+                is_once = action.microbatch == microbatch and action.kind not in REPEATED
+                if counts[action] > 1 and is_once:
                     yield f"{who} does {action} {counts[action]} times (duplicated): once is enough"
             for kind in _missing(count):
                 yield (
@@ -194,8 +195,6 @@ def _needed(other, part):
     """What `part` needs of the action `other`, in words."""
     if RULES[other.kind].adds == FORWARD:
         return f"its forward {other}"
-    if RULES[other.kind].adds == UPDATED:
-        return f"its update {other}"
     if RULES[part.kind].needs == INPUT:
         return f"{other}, the other half, which it needs"
     return f"the gradient of micro-batch {part.microbatch} is complete"
