@@ -31,7 +31,7 @@ from .layers import *  # noqa: F403 (what a room hands on stands there, in its _
 from .losses import *  # noqa: F403
 from .network import Sequential
 from .optimizers import *  # noqa: F403
-from .parallel import DataParallel, Hybrid, ParameterServer, TensorParallel
+from .parallel import DataParallel, FederatedAveraging, Hybrid, ParameterServer, TensorParallel, clients_of
 from .partitioning import costs_of_layers, partition
 from .pipeline import *  # noqa: F403
 from .planning import footprints, measure, simulate, temporaries, what_fits
@@ -46,7 +46,7 @@ __all__ = [
     "Trace", "accuracy", "blas_threads", "cluster", "collectives", "costs_of_layers", "datasets",
     "TensorParallel", "describe", "engines", "exact", "fit", "footprints", "graph", "load", "measure",
     "models", "one_hot", "partition", "plots", "rates", "save", "schedules", "simulate", "temporaries",
-    "verification", "what_fits", "ParameterServer",
+    "verification", "what_fits", "ParameterServer", "FederatedAveraging", "clients_of",
 ]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
 __all__.sort()

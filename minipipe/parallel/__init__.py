@@ -2,7 +2,11 @@
 
 from .buckets import in_buckets
 from .data import DataParallel
+from .federated import FederatedAveraging, clients_of
 from .hybrid import Hybrid, TensorParallel, in_nodes
 from .servers import ParameterServer
 
-__all__ = ["DataParallel", "Hybrid", "ParameterServer", "TensorParallel", "in_buckets", "in_nodes"]
+__all__ = [
+    "DataParallel", "FederatedAveraging", "Hybrid", "ParameterServer", "TensorParallel", "clients_of",
+    "in_buckets", "in_nodes",
+]

@@ -1,0 +1,10 @@
+"""Federated averaging: clients with data of their own, and a server that averages what they come to.
+
+Where to read: `programs` has what the server and a client do in a round, `client` how a client trains,
+`uploads` the average, `secure` the masks that hide its terms.
+"""
+
+from .clients import clients_of
+from .federated_averaging import FederatedAveraging, Round
+
+__all__ = ["FederatedAveraging", "Round", "clients_of"]

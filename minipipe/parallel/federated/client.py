@@ -1,0 +1,80 @@
+"""A client: its samples, its copy of the network, and what it does with them in a round."""
+
+import numpy as np
+
+from ...functions import constant, even_slices
+from ...layers.parameters import parameters_with
+from ...network import Sequential
+
+
+class Client:
+    """One client.
+
+    number: which of all.
+    X, Y: its own samples, n of them.
+    layers, loss: of the network.
+    batch_size: the most samples of its mini-batches; None for all.
+    n_steps: None, and each pass of a round is one over its samples; or a number of mini-batches a round.
+    proximal: mu of `pulled`.
+    seed: each of its passes over its samples shuffles them with default_rng([seed, number, pass]).
+
+    position: how many mini-batches it has worked on.
+    optimizer: its own.
+    """
+
+    def __init__(self, number, X, Y, layers, loss, batch_size, n_steps, proximal, seed):
+        self.number, self.X, self.Y, self.n = number, X, Y, X.shape[-1]
+        self._net = Sequential(layers, loss)
+        size = self.n if batch_size is None else batch_size
+        self._batches = even_slices(self.n, -(-self.n // size))
+        self.steps = n_steps or len(self._batches)
+        self._proximal, self._seed = proximal, seed
+        self.position, self.optimizer = 0, None
+
+    @property
+    def layers(self):
+        """Those of its copy of the network."""
+        return self._net.layers
+
+    def samples(self):
+        """How many samples its next pass has."""
+        n_batches = len(self._batches)
+        batches = (self._batches[(self.position + step) % n_batches] for step in range(self.steps))
+        return sum(batch.stop - batch.start for batch in batches)
+
+    def work(self, anchor):
+        """One pass; returns the mean of the costs that it has met.
+
+        anchor: {place: the parameter} of the round's first weights, for the proximal term.
+        """
+        total = 0
+        for _ in range(self.steps):
+            number, batch = divmod(self.position, len(self._batches))
+            order = np.arange(self.n)
+            if len(self._batches) > 1:
+                order = np.random.default_rng([self._seed, self.number, number]).permutation(self.n)
+            chosen = order[self._batches[batch]]
+            self._net.n_steps = self.position
+            X, Y = np.take(self.X, chosen, axis=-1), np.take(self.Y, chosen, axis=-1)
+            total += self._net.forward_backward(X, Y)
+            if self._proximal:
+                pull(self._net, anchor, self._proximal)
+            self._net.step(self.optimizer)
+            self.position += 1
+        return total / self.steps
+
+    def anchor(self):
+        """The parameters as they are now, for `work`."""
+        if not self._proximal:
+            return {}
+        pairs = [(layer.W, layer.b) for layer in self.layers]
+        return {key: W.copy() for key, (_, W, _) in parameters_with(self.layers, pairs).items()}
+
+
+def pull(net, anchor, mu):
+    """Add mu (W - W_t) to each gradient: that of mu/2 ||W - W_t||^2, which keeps a client near the others.
+
+    Source: Li et al. 2018, FedProx, arXiv 1812.06127.
+    """
+    for key, (_, W, g) in parameters_with(net.layers, net.gradients).items():
+        g += constant(mu, W) * (W - anchor[key])

@@ -1,0 +1,236 @@
+"""Federated averaging: clients train on data of their own, and a server averages what they come to."""
+
+import copy
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+
+from ...checks import function, items_of, listed, real_number, shown, truth, whole_number
+from ...cluster import Link, checked_ports
+from ...collectives.vectors import unflattened
+from ...functions import accuracy, leaves
+from ...layers import every_layer
+from ...layers.layer import finite
+from ...network import Network
+from ...optimizers import checked_optimizer
+from ..driving import checked_engine, run_programs, shared
+from ..servers.places import Pace
+from . import programs
+from .client import Client
+from .programs import state_of, take
+from .uploads import averaged, revealed
+
+
+class Round(NamedTuple):
+    """What came of a round.
+
+    number: from 1 on.
+    chosen, reported: the clients that were chosen, and those of them that the average is of.
+    J: the mean of the costs that they met in their last pass; None if too few have reported.
+    bytes_down, bytes_up: from the server, and to it.
+    ticks: how long it took.
+    score: on the validation data, or None.
+    """
+
+    number: int
+    chosen: tuple
+    reported: tuple
+    J: float | None
+    bytes_down: int
+    bytes_up: int
+    ticks: float
+    score: float | None
+
+
+class FederatedAveraging(Network):
+    """A network that clients train without giving their samples away, on simulated devices.
+
+    In each round, a share C of the K clients gets the weights W_t; each makes E passes over its own samples
+    in mini-batches of B, which leads it to W_k; and the server takes the average, weighted by samples:
+
+        W_{t+1} = sum over those who report of n_k / n W_k          n = the sum of their n_k
+
+    layers, loss, seed, dtype: as for `Sequential`.
+    clients: a list of (X_k, Y_k), see `clients_of`.
+    optimizer: of the clients; in each round, each begins with a fresh copy.
+    fraction: C, above 0; C K is rounded to a whole number of clients.
+    n_epochs: E.
+    batch_size: B; None for all n_k samples at once.
+    n_steps: None; or a number H of mini-batches that each client takes in a round in the place of E passes:
+        local SGD (Stich 2018, arXiv 1805.09767).
+    keep_memory: whether each client's optimizer remembers from one round to the next, as in DiLoCo.
+    proximal: mu of `minipipe.parallel.federated.client.pull`: FedProx.
+    outer: None; or an optimizer of the server, which is handed W_t - (the average) as a gradient, and makes
+        W_{t+1}: with Nesterov momentum, DiLoCo (Douillard et al. 2023, arXiv 2311.08105).
+    drop_out: the probability with which a chosen client is not heard of again.
+    secure: whether the server sees the sum only, see `minipipe.parallel.federated.secure`; in steps of
+        2^-24.
+    ticks, speeds: how long a sample takes on each client, see `Pace`.
+    link, ports: as for `Pipeline`. Device 0 is the server, devices 1, 2, ... are the clients of the round.
+    engine: "cluster", "threads" or "mpi", with the same bits.
+
+    With C = 1, E = 1 and B = None, a round is a step of gradient descent on all samples, however they are
+    divided: FedSGD. What layers have counted, such as running means, is averaged like the weights. `round()`
+    makes one round, `train(n_rounds)` several; `trace` is the last one's.
+
+    Source: McMahan et al. 2016, arXiv 1602.05629; n is that of its erratum, of the chosen clients.
+
+    >>> from minipipe.layers import Linear
+    >>> from minipipe.losses import MeanSquaredError
+    >>> from minipipe.optimizers import SGD
+    >>> X = np.array([[1.0, 2.0, 3.0, 4.0]])
+    >>> clients = [(X[:, :1], X[:, :1]), (X[:, 1:], X[:, 1:])]
+    >>> net = FederatedAveraging([Linear(1, 1, W=[[0.0]], b=[[0.0]])], MeanSquaredError(), clients, SGD(0.1))
+    >>> print(net.round().bytes_up, net.trace.makespan)         # two numbers of 8 bytes each; 3 samples
+    32 3
+    """
+
+    def __init__(
+        self, layers, loss, clients, optimizer, fraction=1, n_epochs=1, batch_size=None, n_steps=None,
+        keep_memory=False, proximal=0, outer=None, drop_out=0, secure=False, ticks=1, speeds=None, seed=0,
+        dtype=np.float64, link=Link(), ports=(), engine="cluster",
+    ):
+        super().__init__(layers, loss, seed, dtype)
+        self._seed, self._optimizer = whole_number("seed", seed, 0), checked_optimizer(optimizer)
+        self._outer = None if outer is None else checked_optimizer(outer).fresh()
+        batch_size = None if batch_size is None else whole_number("batch_size", batch_size, 1)
+        self._n_epochs = whole_number("n_epochs", n_epochs, 1)
+        n_steps = None if n_steps is None else whole_number("n_steps", n_steps, 1)
+        if n_steps is not None and self._n_epochs > 1:
+            raise ValueError(f"n_steps={n_steps} and n_epochs={n_epochs}: give one of them")
+        proximal = real_number("proximal", proximal, least=0)
+        self._drop_out = real_number("drop_out", drop_out, least=0, below=1)
+        self._secure, self._keeps_memory = truth("secure", secure), truth("keep_memory", keep_memory)
+        self.clients = [
+            Client(k, X, Y, self.layers, self.loss, batch_size, n_steps, proximal, self._seed)
+            for k, (X, Y) in enumerate(self._checked_clients(clients))
+        ]
+        K = len(self.clients)
+        self.n_chosen = self._checked_share(fraction, K)
+        self._pace = Pace(K, ticks, speeds)
+        self._engine, self._link = checked_engine(engine, link, 1 + self.n_chosen), link
+        self._ports = checked_ports(ports, 1 + self.n_chosen)
+        if self._keeps_memory and engine == "mpi":
+            raise ValueError(
+                "keep_memory=True with engine='mpi': a client may come to another rank, without its memory; "
+                "use 'cluster' or 'threads'"
+            )
+        self.n_rounds, self.trace = 0, None
+
+    def train(self, n_rounds, validation=None, metric=accuracy, report=None):
+        """Make `n_rounds` rounds; a list of `Round`.
+
+        validation: a pair (X, Y) on which the metric is taken after each round.
+        metric: the score is `metric(net.predict(X), Y)`.
+        report: called with one line per round; None for silence.
+        """
+        n_rounds, metric = whole_number("n_rounds", n_rounds, 1), function("metric", metric)
+        validation = None if validation is None else self.checked_batch(*validation)
+        history = []
+        for _ in range(n_rounds):
+            done = self.round()
+            if validation is not None:
+                done = done._replace(score=metric(self.predict(validation[0]), validation[1]))
+            history.append(done)
+            if report is not None:
+                score = "" if done.score is None else f"   score {100 * done.score:.1f} %"
+                J = "too few clients reported" if done.J is None else f"J {float(done.J):.4f}"
+                report(f"round {done.number}   {J}{score}")
+        return history
+
+    def round(self):
+        """Make one round; its `Round`, without a score. A round that fails changes nothing."""
+        number, found = self.n_rounds + 1, {}
+        chosen = self._chosen(number)
+        before = {k: (self.clients[k].position, self.clients[k].optimizer) for k in chosen}
+        for k in chosen:
+            remembers = self._keeps_memory and self.clients[k].optimizer is not None
+            one = self.clients[k]
+            one.optimizer = copy.deepcopy(one.optimizer) if remembers else self._optimizer.fresh()
+        try:
+            trace = run_programs(
+                self._engine, self._programs(number, chosen, found), self._link, self._ports,
+                [(one.X, one.Y) for one in self.clients],
+            )
+            reported, J = self._take(found)
+        except BaseException:
+            for k, state in before.items():
+                self.clients[k].position, self.clients[k].optimizer = state
+            raise
+        for k, (position, _) in before.items():  # on every MPI rank
+            self.clients[k].position = position + self._n_epochs * self.clients[k].steps
+        self.n_rounds, self.trace = number, trace
+        down = sum(message.n_bytes for message in trace.messages if message.source == 0)
+        up = sum(message.n_bytes for message in trace.messages if message.to == 0)
+        return Round(number, tuple(chosen), reported, J, down, up, trace.makespan, None)
+
+    def _chosen(self, number):
+        """The clients of a round, in order."""
+        rng = np.random.default_rng([self._seed, number])
+        return sorted(rng.choice(len(self.clients), self.n_chosen, replace=False).tolist())
+
+    def _programs(self, number, chosen, found):
+        rng = np.random.default_rng([self._seed, number, 1])
+        leaves_early = rng.random(len(chosen)) < self._drop_out
+        n_least = 2 if self._secure else 1  # the sum of one is its own numbers
+        secret = [self._seed, number] if self._secure else None
+        server = programs.server(state_of(self.layers), chosen, n_least, self._secure, found)
+        return [server] + [
+            programs.client(
+                self.clients[k], chosen, self._n_epochs, self._pace.of(k, number), number, drops_out, secret
+            )
+            for k, drops_out in zip(chosen, leaves_early, strict=True)
+        ]
+
+    def _take(self, found):
+        """(who has reported, J) of a round, of which the network gets the weights."""
+        result, state = SimpleNamespace(reported=[], state=None, J=None), state_of(self.layers)
+        uploads = found.get("uploads")
+        if uploads:
+            average = revealed(uploads, found["secrets"], state) if self._secure else averaged(uploads)
+            result = SimpleNamespace(reported=list(uploads), state=average[0], J=average[1])
+        result = shared(self._engine, 0, result, ("reported", "state", "J"))
+        if result.state is not None:
+            self._step(state, result.state)
+        return tuple(result.reported), result.J
+
+    def _step(self, old, average):
+        """The network's state becomes the average, or what the outer optimizer makes of it."""
+        layers = [layer.copy() for layer in self.layers]
+        if self._outer is None:
+            take(layers, average)
+        else:
+            like = [(layer.W, layer.b) for layer in layers]
+            n = len(leaves(like))
+            delta = [before - after for before, after in zip(old[:n], average[:n], strict=True)]
+            self._outer.update(layers, unflattened(delta, like))
+            take(layers, state_of(layers)[:n] + average[n:])
+        for layer in every_layer(layers):
+            for name in layer.arrays:
+                array = getattr(layer, name)
+                if array is not None and not isinstance(array, tuple):
+                    finite(layer, array, f"{name} after this round")
+        take(self.layers, state_of(layers))
+
+    def _checked_clients(self, clients):
+        clients = listed("clients", clients)
+        for k, pair in enumerate(clients):
+            items = items_of(pair)
+            if items is None or len(items) != 2:
+                raise ValueError(f"clients[{k}] must be a pair (X, Y), got {shown(pair)}")
+            if np.ndim(items[0]) >= 2 and not np.shape(items[0])[-1]:
+                raise ValueError(f"client {k} is without data: leave it out")
+        return [self.checked_batch(X, Y) for X, Y in clients]
+
+    def _checked_share(self, fraction, K):
+        """How many clients a round has."""
+        n = round(K * real_number("fraction", fraction, above=0, most=1))
+        if not n:
+            raise ValueError(f"fraction={fraction} of {K} clients selects nobody: use at least {1 / K:g}")
+        if self._secure and n < 2:
+            raise ValueError(
+                f"secure=True with {n} client a round: the sum of one is its own numbers; use a fraction of "
+                f"at least {2 / K:g}"
+            )
+        return n
