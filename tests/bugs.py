@@ -3,7 +3,8 @@
 Each function puts one bug in, with pytest's `monkeypatch`, which takes it out again. `test_pitfalls.py` has a
 check of the same name for each, and shows that the check fails with the bug in. Those of copies of a network
 and of shards of its layers stand in `bugs_of_splits.py`, those of large mini-batches in
-`bugs_of_large_batches.py`. To see all that a bug breaks:
+`bugs_of_large_batches.py`, those of parameter servers and federated averaging in `bugs_of_servers.py`. To see
+all that a bug breaks:
 
     python -m pytest --bug reused_receive_buffer
 """
@@ -12,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 from bugs_of_large_batches import BUGS_OF_LARGE_BATCHES
+from bugs_of_servers import BUGS_OF_SERVERS
 from bugs_of_splits import BUGS_OF_SPLITS
 
 from minipipe import SGD, BatchNorm, Dropout, Linear, MultiHeadAttention, ReLU, SoftmaxCrossEntropy, Trace
@@ -340,4 +342,4 @@ BUGS = {
         momentum_after_a_rate_change,
         balancing_by_shifted_costs,
     )
-} | BUGS_OF_SPLITS | BUGS_OF_LARGE_BATCHES
+} | BUGS_OF_SPLITS | BUGS_OF_LARGE_BATCHES | BUGS_OF_SERVERS

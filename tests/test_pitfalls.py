@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 import checks_of_large_batches
+import checks_of_servers
 import checks_of_splits
 from bugs import BUGS
 
@@ -273,7 +274,7 @@ def check_balancing_by_shifted_costs():
 
 CHECKS = {
     name.removeprefix("check_"): check
-    for room in (globals(), vars(checks_of_splits), vars(checks_of_large_batches))
+    for room in (globals(), vars(checks_of_splits), vars(checks_of_large_batches), vars(checks_of_servers))
     for name, check in list(room.items()) if name.startswith("check_")
 }
 

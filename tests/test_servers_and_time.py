@@ -191,6 +191,7 @@ def test_sparse_gradients_lose_nothing_where_they_do_not_meet(target, meet):
     ({"backups": 3}, "backups=3 of 3 workers leave none to wait for: use at most 2"),
     ({"compensation": 1}, "compensation=1 in mode 'sync'"),
     ({"mode": "hogwild", "n_servers": 2}, "mode 'hogwild' with n_servers=2"),
+    ({"n_servers": 2, "optimizer": mp.LARS(0.1)}, "a server has numbers without knowing whose they are"),
     ({"mode": "hogwild", "optimizer": mp.Adam(0.1)}, "mode 'hogwild' with n_servers=1 and Adam"),
     ({"mode": "async", "n_microbatches": 4}, "n_microbatches=4 in mode 'async'"),
     ({"n_microbatches": 2}, "n_microbatches=2 must be at least 3"),

@@ -203,8 +203,7 @@ class FederatedAveraging(Network):
         else:
             like = [(layer.W, layer.b) for layer in layers]
             n = len(leaves(like))
-            delta = [before - after for before, after in zip(old[:n], average[:n], strict=True)]
-            self._outer.update(layers, unflattened(delta, like))
+            self._outer.update(layers, unflattened(outer_gradient(old[:n], average[:n]), like))
             take(layers, state_of(layers)[:n] + average[n:])
         for layer in every_layer(layers):
             for name in layer.arrays:
@@ -234,3 +233,11 @@ class FederatedAveraging(Network):
                 f"at least {2 / K:g}"
             )
         return n
+
+
+def outer_gradient(old, average):
+    """W_t - (the average), what the outer optimizer is handed: it points away from where the clients went.
+
+    old, average: lists of vectors.
+    """
+    return [before - after for before, after in zip(old, average, strict=True)]

@@ -9,7 +9,7 @@ from ...cluster import Link, checked_ports
 from ...collectives.vectors import flattened, joined
 from ...functions import even_slices, leaves
 from ...network import Network
-from ...optimizers import checked_optimizer
+from ...optimizers import SGD, checked_optimizer
 from ...pipeline.batches import checked_batches
 from ...pipeline.own_part import put_together
 from ..driving import checked_engine, run_programs, shared
@@ -158,9 +158,17 @@ class ParameterServer(Network):
                 f"compensation={self._compensation} in mode {mode!r}: only 'async' and 'ssp' have delays to "
                 "make up for"
             )
-        if mode == HOGWILD and (s > 1 or self._optimizer.n_memories or self._optimizer.weight_decay):
+        optimizer = self._optimizer
+        if s > 1 and (optimizer.needs_whole_parameters or optimizer.weights_only):
             raise ValueError(
-                f"mode 'hogwild' with n_servers={s} and {type(self._optimizer).__name__}: without a lock, "
+                f"n_servers={s} with {type(optimizer).__name__} and weights_only={optimizer.weights_only}: a "
+                "server has numbers without knowing whose they are, so use one server, or an optimizer that "
+                "treats all numbers alike"
+            )
+        is_plain = type(optimizer) is SGD and not (optimizer.momentum or optimizer.weight_decay)
+        if mode == HOGWILD and (s > 1 or not is_plain):
+            raise ValueError(
+                f"mode 'hogwild' with n_servers={s} and {type(optimizer).__name__}: without a lock, "
                 "use one server, and SGD without momentum or weight decay"
             )
 

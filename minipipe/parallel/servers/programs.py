@@ -61,7 +61,7 @@ def synchronous(share, places, n_wanted, m_of, arrivals=None, ticks=0):
         pushes = {}
         while len(pushes) < n_wanted:
             sender, push = yield from next_push(share, places, order)
-            if push.read < share.version:
+            if is_late(push.read, share.version):
                 share.drop(sender, push)
                 yield answer(sender)
             else:
@@ -109,6 +109,11 @@ def asynchronous(share, places, n_batches, bound=None, arrivals=None, ticks=0):
                 waiting.remove(number)
                 share.remember(number)
                 yield Send(PULL, Answer(batch, share.version, share.part), to=places.workers[number])
+
+
+def is_late(read, version):
+    """Whether a gradient is of weights that have been updated since."""
+    return read < version
 
 
 def may_read(clock, slowest, bound):
