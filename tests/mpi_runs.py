@@ -174,6 +174,36 @@ def shards():
     return f"{done} runs"
 
 
+def servers():
+    """Parameter servers, and rounds of clients; where arrival decides, the run is repeated on the cluster."""
+    K, done = world().size, 0
+    batches = [tuple(part.astype(np.float64) for part in mini_batch(13 + t)) for t in range(6)]
+    layers = [mp.Linear(6, 8), mp.BatchNorm(8), mp.Tanh(), mp.Linear(8, 4)]
+    places = [(n_servers, K - n_servers, False) for n_servers in range(1, K)] + [(K, K, True)]
+    for n_servers, n_workers, on_workers in places:
+        for mode in ("sync", "async"):
+            nets = [mp.ParameterServer(layers, LOSS, n_workers, mp.SGD(0.1, momentum=0.5), mode, n_servers,
+                                       on_workers=on_workers, engine=engine) for engine in ("mpi", "cluster")]
+            for part in (batches[:2], batches[2:]):
+                costs = nets[0].train(part, keep_every=1)
+                assert nets[1].train(part, keep_every=1, arrivals=nets[0].arrivals) == costs
+                assert nets[0].updates == nets[1].updates
+                equal(*[[net.kept[t] for t in range(len(part))] for net in nets])
+                assert {str(s.label) for s in nets[0].trace.spans} - {OVERHEAD.text} == {
+                    str(s.label) for s in nets[1].trace.spans}
+            equal(*map(weights, nets))
+            done += 1
+    clients = [tuple(part.astype(np.float64) for part in mini_batch(3 + k)) for k in range(2 * K - 2)]
+    for options in ({}, {"secure": K > 2, "drop_out": 0.2}, {"outer": mp.SGD(0.7, momentum=0.9)}):
+        nets = [mp.FederatedAveraging(layers, LOSS, clients, mp.SGD(0.1), 0.5, 2, 4, engine=engine, **options)
+                for engine in ("cluster", "mpi")]
+        rounds = [[done._replace(ticks=0) for done in net.train(3)] for net in nets]
+        assert rounds[0] == rounds[1]
+        equal(*map(weights, nets))
+        done += 1
+    return f"{done} runs"
+
+
 def synchronous(name):
     """The same where MPI stores no message."""
     pipeline_run.Mpi = partial(Mpi, synchronous=True)

@@ -81,6 +81,12 @@ def test_layers_in_parts_have_the_bits_of_the_cluster(n_ranks, n_runs):
 
 
 @on_ranks
+@pytest.mark.parametrize("n_ranks, n_runs", [(3, 9), pytest.param(4, 11, marks=pytest.mark.slow)])
+def test_servers_and_clients_have_the_bits_of_the_cluster(n_ranks, n_runs):
+    assert int(succeed(n_ranks, "servers").split()[0]) == n_runs
+
+
+@on_ranks
 @pytest.mark.parametrize("name, n_ranks", [("schedules", 2), ("copies", 4)])
 @pytest.mark.slow
 def test_nothing_relies_on_messages_that_mpi_stores(name, n_ranks):
