@@ -32,7 +32,7 @@ FLOORS = {
     "parallel": 5,
     "planning": 6,
     "verification": 7, "plots": 7, "papers": 7,
-    "figures": 8,
+    "figures": 8, "site": 8,
     "cli": 9,
 }
 NEVER = {("plots", "pipeline")}                  # plots draw traces, whoever made them

@@ -10,8 +10,8 @@ from ..interrupted import STATUS, raise_again
 from ..schedules import ScheduleWarning
 from ..watching import watched
 from . import (
-    bench, compare, explain, export, figures, fit, mpi, papers, search, threads, timeline, train, validate,
-    verify,
+    bench, compare, explain, export, figures, fit, mpi, papers, search, site, threads, timeline, train,
+    validate, verify,
 )
 
 COMMANDS = {
@@ -26,6 +26,7 @@ COMMANDS = {
     "threads": threads,
     "mpi": mpi,
     "figures": figures,
+    "site": site,
     "papers": papers,
     "bench": bench,
 }

@@ -34,18 +34,35 @@ def html(trace, path=None, title=None):
     """
     # in a JSON string "\u003c" is "<", and no label can end the script element in which the data lies
     data = json.dumps(page_data(trace), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    pieces = {name: _escaped(text) for name, text in page_texts(trace, title).items()}
-    pieces |= {"data": data, "figures": _figures(trace)}
-    template = resources.files(__package__).joinpath("timeline.html").read_text(encoding="utf-8")
-    page = re.sub(r"\{\{(\w+)\}\}", lambda name: pieces[name[1]], template)
+    page = filled(template(), page_pieces(trace, title) | {"data": data})
     if path is None:
         return page
     Path(path).write_text(page, encoding="utf-8")
 
 
-def page_texts(trace, title=None):
+def template():
+    """The page of any run: HTML with {{data}}, and a {{name}} for each of its `page_pieces`."""
+    return resources.files(__package__).joinpath("timeline.html").read_text(encoding="utf-8")
+
+
+def page_pieces(trace, title=None, explanation=None):
+    """{name: the HTML in the page of `trace` in place of {{name}}}; only its data are left out.
+
+    explanation: what `trace.explain()` gives, for those who have it at hand.
+    """
+    pieces = {name: escaped(text) for name, text in page_texts(trace, title, explanation).items()}
+    return pieces | {"figures": _figures(trace)}
+
+
+def filled(template, pieces):
+    """`template` with the piece called `name` for each {{name}} in it."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: pieces[name[1]], template)
+
+
+def page_texts(trace, title=None, explanation=None):
     """What the page says in words, besides its data: its title, the name of its picture, and why."""
-    explanation, path = str(trace.explain()), describe_path(trace.critical_path(), unit=trace.unit)
+    explanation = trace.explain() if explanation is None else explanation
+    path = describe_path(trace.critical_path(), unit=trace.unit)
     return {
         "title": str("" if title is None else title) or f"A run on {trace.n_devices} devices",
         "label": f"Timeline of {trace.n_devices} devices over {duration(trace.makespan, trace.unit)}",
@@ -53,7 +70,7 @@ def page_texts(trace, title=None):
     }
 
 
-def page_data(trace):
+def page_data(trace, explanation=None):
     """What the page knows of `trace`, in plain numbers, strings, lists and dicts.
 
     lanes: [device, name] of each row, if a device has more than one; otherwise, rows are devices.
@@ -67,10 +84,12 @@ def page_data(trace):
         of its two ends.
     time: what one unit of time is called.
     memory: for each device, [tick, amount] from each change on.
+
+    explanation: what `trace.explain()` gives, for those who have it at hand.
     """
     places, styles = places_of(trace), styles_of([trace]) | {"U": UPDATE}
     rows = {lane: number for number, lane in enumerate(rows_of(trace))}
-    explanation = trace.explain()
+    explanation = trace.explain() if explanation is None else explanation
 
     def part_row(part, device):
         if not hasattr(part, "microbatch"):
@@ -145,7 +164,7 @@ def _figures(trace):
     return "".join(groups)
 
 
-def _escaped(text):
+def escaped(text):
     """`text` in HTML, whatever characters it has."""
     return escape(text).encode("ascii", "xmlcharrefreplace").decode()
 

@@ -43,7 +43,7 @@ def pipedream_2bw(n_devices, n_microbatches, per_update=None):
 
     All micro-batches of mini-batch t use the weights after t - 1 updates, which is one update behind: the
     newest ones that every stage has when it begins with mini-batch t. `per_update` must be at least K, and
-    divide M; else `ValueError`.
+    divide M; else `ValueError`. Makespan (M + K - 1)(F + B) ticks for M micro-batches.
     Source: Narayanan et al. 2020, arXiv 2006.09503.
     """
     n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)

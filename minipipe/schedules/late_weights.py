@@ -1,6 +1,6 @@
 """Late W: the weight gradients of all micro-batches in one wide product, where it fills the drain.
 
-We know of no paper that has it.
+Source: we know of no paper that has it.
 """
 
 from dataclasses import replace

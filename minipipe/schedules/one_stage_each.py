@@ -12,6 +12,7 @@ def naive(n_stages, n_microbatches):
               F0B0           F1B1
 
     Makespan K M (F + B) ticks for K stages and M micro-batches; 1 micro-batch is alive per device.
+    Source: Huang et al. 2018, arXiv 1811.06965, figure 2(b), which shows it to be improved on.
     """
 
     def order(r):

@@ -1,0 +1,126 @@
+"""The notebooks as pages of the site: nbconvert makes HTML of cells, latex2mathml MathML of formulas."""
+
+import json
+import re
+from base64 import b64decode
+from functools import cache
+from html import escape
+from importlib.util import find_spec
+from io import BytesIO
+
+NEEDED = ("nbconvert", "latex2mathml")
+INDEX = """<h1>The notebooks</h1>
+<p>As they were run last. What comes out below a <b>Predict</b> is folded away: predict, then open it.
+To run them, change them and solve the exercises, install minipipe.</p>
+"""
+STYLES = {"light": "default", "dark": "github-dark"}  # Pygments's, of code
+
+
+def why_not():
+    """What to install, if notebooks cannot become pages, else ""."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    return missing and f'{" and ".join(missing)} must be installed: pip install -e ".[notebooks]"'
+
+
+def write_notebooks(paths, folder, shell):
+    """Write a page for each notebook, its pictures, and the table of all; returns how many there are."""
+    folder.mkdir(exist_ok=True)
+    (folder / "code.css").write_text(_style_of_code(), encoding="utf-8")
+    names = [path.stem for path in paths]
+    titles = []
+    for number, path in enumerate(paths):
+        title, body, pictures = page_of(path)
+        titles.append(title)
+        for name, picture in pictures.items():
+            (folder / name).write_bytes(picture)
+        body = f'<article class="notebook">{body}</article>{shell.links(names, number)}'
+        head = '<link rel="stylesheet" href="code.css">'
+        (folder / f"{path.stem}.html").write_text(shell.page(title, body, head, "../"), encoding="utf-8")
+    items = [f'<li><a href="{name}.html">{escape(title)}</a></li>' for name, title in zip(names, titles)]
+    body = f"{INDEX}<ul>{''.join(items)}</ul>"
+    (folder / "index.html").write_text(shell.page("The notebooks", body, root="../"), encoding="utf-8")
+    return len(paths)
+
+
+def page_of(path):
+    """(the title of a notebook, its cells as HTML, {name: its pictures, each the bytes of a PNG})"""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    pictures = {}
+    parts = [
+        markdown("".join(cell["source"])) if cell["cell_type"] == "markdown"
+        else _code(cell, f"{path.stem}_{number}", pictures)
+        for number, cell in enumerate(cells, 1)
+    ]
+    body = re.sub(r'(href="\d\d_\w+)\.ipynb', r"\1.html", "\n".join(parts))
+    heading = re.search(r"^# (.*)", "".join(cells[0]["source"]), re.MULTILINE)
+    return heading[1] if heading else path.stem, body, pictures
+
+
+def markdown(source):
+    """A cell of Markdown as HTML, with its formulas as MathML."""
+    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+    class Renderer(IPythonRenderer):
+        def inline_math(self, body):
+            return _formula(body, "inline")
+
+        def block_math(self, body):
+            return f'<div class="formula">{_formula(body, "block")}</div>'
+
+    return MarkdownWithMath(renderer=Renderer(escape=False, exclude_anchor_links=True)).render(source)
+
+
+@cache
+def _formula(tex, display):
+    from latex2mathml.converter import convert
+
+    return convert(tex, display=display)
+
+
+def _code(cell, name, pictures):
+    """A cell of code and what came out of it; its pictures are added to `pictures`.
+
+    Where that is folded away, the first output is the line that stands on top of it.
+    """
+    from nbconvert.filters import Highlight2HTML
+
+    outputs, code = cell["outputs"], Highlight2HTML(pygments_lexer="ipython3")("".join(cell["source"]))
+    if outputs and cell["metadata"].get("jupyter", {}).get("outputs_hidden"):
+        summary = "".join(outputs[0]["data"]["text/plain"])
+        shown = _outputs(outputs[1:], name, pictures)
+        return f"{code}<details><summary>{escape(summary)}</summary>{shown}</details>"
+    return code + _outputs(outputs, name, pictures)
+
+
+def _outputs(outputs, name, pictures):
+    return "".join(_output(output, f"{name}_{i}.png", pictures) for i, output in enumerate(outputs, 1))
+
+
+def _output(output, name, pictures):
+    """One output: its picture, else its HTML, else its text."""
+    from nbconvert.filters import ansi2html
+
+    data = output.get("data", {})
+    words = "".join(data.get("text/plain", output.get("text", output.get("traceback", ""))))
+    if "image/png" in data:
+        pictures[name] = _smaller(b64decode("".join(data["image/png"])))
+        return f'<div class="output"><img src="{name}" alt="{escape(words)}"></div>'
+    shown = "".join(data["text/html"]) if "text/html" in data else f"<pre>{ansi2html(words)}</pre>"
+    return f'<div class="output">{shown}</div>'
+
+
+def _smaller(picture):
+    """A PNG with 256 colours, which is what a plot needs, or as it was where that is smaller."""
+    from PIL import Image
+
+    file = BytesIO()
+    image = Image.open(BytesIO(picture)).convert("RGB")
+    image.quantize(256, method=Image.Quantize.FASTOCTREE).save(file, format="png")
+    return min(file.getvalue(), picture, key=len)
+
+
+def _style_of_code():
+    from pygments.formatters import HtmlFormatter
+
+    light, dark = (HtmlFormatter(style=style).get_style_defs(".highlight") for style in STYLES.values())
+    return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"

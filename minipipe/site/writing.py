@@ -1,0 +1,174 @@
+"""The files of the site."""
+
+import json
+from html import escape
+from importlib import resources
+from pathlib import Path
+
+from ..cluster import BUBBLES
+from ..plots import text
+from ..plots.html import filled, page_data, page_pieces, template
+from .grid import Grid, numbers_of, runs_of, schedules_of
+from .notebooks import why_not, write_notebooks
+from .packing import packed, sorted_rows
+from .words import words_of
+
+MARK = '<meta name="generator" content="minipipe site">'  # in the index of a folder that may be written again
+STANDARD = (4, 8)  # K and M on the page of a schedule; if the grid has others, its first ones
+ASSETS = ("site.css", "site.js")
+
+
+def write_site(folder, notebooks=None, grid=Grid(), report=print):
+    """Write the site of the runs in `grid` to `folder`; it needs no server and no network.
+
+    folder: a new one, an empty one, or one with a site, of which all pages are written again.
+    notebooks: the folder of the notebooks, which become pages if nbconvert and latex2mathml are installed;
+        without it, or without them, the site has no such pages.
+    grid: the settings of its runs.
+    report: is called with a line for each thing that is done or left out.
+
+    Raises `ValueError` for a folder with other files, or one of notebooks without any.
+    """
+    folder, paths = checked_folder(folder), checked_notebooks(notebooks)
+    for name in ("data", "schedules"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for name in ASSETS:
+        write(folder / name, resource(name))
+    write(folder / "data" / "player.js", f"site.template = {json.dumps(template())};\n")
+    missing = why_not() if paths else "no folder of notebooks was found: pass --notebooks FOLDER"
+    shell = Shell(has_notebooks=not missing)
+    numbers, standard = write_runs(folder, grid)
+    n_runs = sum(len(runs) for sizes in numbers.values() for runs in sizes.values())
+    report(f"runs                  {n_runs}")
+    write_schedules(folder, grid, standard, shell)
+    report(f"pages of schedules    {len(grid.names)}")
+    if missing:
+        report(f"pages of notebooks    none: {missing}")
+    else:
+        report(f"pages of notebooks    {write_notebooks(paths, folder / 'notebooks', shell)}")
+    chooser = shell.page("Pipeline schedules, side by side", resource("chooser.html"), MARK)
+    write(folder / "index.html", chooser)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    report(f"written: {folder / 'index.html'}, {size / 1e6:.1f} MB with all that belongs to it")
+
+
+class Shell:
+    """What all pages have around them: the links to the others, the style and the script.
+
+    has_notebooks: whether there are pages of notebooks to link to.
+    """
+
+    def __init__(self, has_notebooks):
+        self.has_notebooks = has_notebooks
+        self.template = resource("page.html")
+
+    def page(self, title, body, head="", root=""):
+        """A whole page; `root` is the way from it to the folder of the site, "" or "../"."""
+        links = {"index.html": "Runs", "schedules/index.html": "Schedules"}
+        if self.has_notebooks:
+            links["notebooks/index.html"] = "Notebooks"
+        nav = "".join(f'<a href="{root}{page}">{name}</a>' for page, name in links.items())
+        pieces = {"title": escape(title), "head": head, "root": root, "nav": nav, "body": body}
+        return filled(self.template, pieces)
+
+    @staticmethod
+    def links(names, number):
+        """The way from the page of one of `names` to those before and behind it, in the same folder."""
+        around = {"prev": names[:number][-1:], "next": names[number + 1:][:1]}
+        links = [f'<a rel="{rel}" href="{name}.html">{name}</a>' for rel in around for name in around[rel]]
+        return f'<p class="links">{" · ".join(links)}</p>'
+
+
+def write_runs(folder, grid):
+    """Run all schedules, and write their runs and numbers; returns the numbers, and a trace of each schedule.
+
+    numbers: {name: {"K M": {"share latency": what `numbers_of` gives}}}
+    """
+    numbers, refused, standard = {}, {}, {}
+    for name in grid.names:
+        schedules, faults = schedules_of(name, grid)
+        refused[name] = {key_of(*sizes): why for sizes, why in faults.items()}
+        numbers[name], groups = {}, {}
+        for sizes, schedule in schedules.items():
+            traces, size = runs_of(schedule, grid), key_of(*sizes)
+            title = f"{name}: {sizes[0]} devices, {sizes[1]} micro-batches"
+            if sizes == STANDARD or name not in standard:
+                standard[name] = sizes, *list(traces.items())[-len(grid.latencies)]
+            numbers[name][size], pages = {}, {}
+            for setting, trace in traces.items():
+                key, explanation = key_of(*setting), trace.explain()
+                numbers[name][size][key] = numbers_of(trace, explanation)
+                pages[key] = page_of(trace, title, explanation)
+            groups[size] = packed(pages)
+        write(folder / "data" / f"{name}.js", f"site.put({json.dumps(name)}, {json.dumps(groups)});\n")
+    settings = {"K": grid.devices, "M": grid.microbatches, "share": grid.shares, "latency": grid.latencies}
+    known = {"settings": settings, "bubbles": list(BUBBLES.values()), "runs": numbers, "refused": refused}
+    write(folder / "data" / "numbers.js", f"Object.assign(site, {json.dumps(known, allow_nan=False)});\n")
+    return numbers, standard
+
+
+def page_of(trace, title, explanation):
+    """What the page of a run says, for `packed`: its data and its pieces.
+
+    The second line of a box's title, from when to when it is, is left out: it follows from the times.
+    """
+    data = sorted_rows(page_data(trace, explanation))
+    data["spans"] = [[*row[:-1], row[-1].split("\n")[0]] for row in data["spans"]]
+    return data | page_pieces(trace, title, explanation)
+
+
+def key_of(*settings):
+    """Settings, as the data call them: "4 8", "0.375 2", or "whole 2" where there are no halves."""
+    return " ".join("whole" if each is None else f"{each:g}" for each in settings)
+
+
+def write_schedules(folder, grid, standard, shell):
+    """The page of each schedule, and the table of all."""
+    rows = []
+    for number, name in enumerate(grid.names):
+        words, ((K, M), setting, trace) = words_of(name), standard[name]
+        choice = f"schedule={name}&amp;K={K}&amp;M={M}"
+        body = filled(resource("schedule.html"), words._asdict() | {
+            "name": name, "K": str(K), "M": str(M), "run": f"{name}|{key_of(K, M)}|{key_of(*setting)}",
+            "text": escape(text(trace)), "choice": choice, "links": shell.links(grid.names, number),
+        })
+        write(folder / "schedules" / f"{name}.html", shell.page(name, body, root="../"))
+        makespan, bubbles, peaks, *_ = numbers_of(trace, trace.explain())
+        cells = (K, M, makespan, f"{100 * bubbles[0]:.2f} %", max(peaks))
+        numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
+        head = f'<th scope="row"><a href="{name}.html">{name}</a></th>'
+        rows.append(f"<tr>{head}<td>{words.idea}</td>{numbers}</tr>")
+    body = filled(resource("schedules.html"), {"rows": "\n".join(rows), "count": str(len(rows))})
+    write(folder / "schedules" / "index.html", shell.page("The schedules", body, root="../"))
+
+
+def checked_folder(folder):
+    """`folder` as a `Path`, or `ValueError` if files of somebody else would be among those of the site."""
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"cannot write a site to {folder}: it is a file; name a folder")
+    index = folder / "index.html"
+    is_site = index.is_file() and MARK in index.read_text(encoding="utf-8", errors="replace")
+    if folder.exists() and any(folder.iterdir()) and not is_site:
+        raise ValueError(
+            f"cannot write a site to {folder}, which holds {len([*folder.iterdir()])} other files: "
+            f"name a new folder or an empty one, such as {folder / 'site'}"
+        )
+    return folder
+
+
+def checked_notebooks(folder):
+    """The notebooks in `folder`, by name; none if it is None. `ValueError` if there are none."""
+    paths = [] if folder is None else sorted(Path(folder).glob("*.ipynb"))
+    if folder is not None and not paths:
+        raise ValueError(f"there are no notebooks in {folder}: name a folder with files *.ipynb, or none")
+    return paths
+
+
+def resource(name):
+    """The text of a file that lies beside this module."""
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def write(path, content):
+    path.write_text(content, encoding="utf-8", newline="\n")
