@@ -1,5 +1,5 @@
-"""Solutions of the exercises in notebooks 07 and 08, what their checkers say to typical wrong answers, and
-their pictures.
+"""Solutions of the exercises in notebooks 07, 08 and 35, what their checkers say to typical wrong answers,
+and their pictures.
 """
 
 from math import prod
@@ -20,9 +20,9 @@ CHECKERS = [check_max_pool_backward, check_average_pool_backward, check_backward
 
 # ---------------------------------------------------------------- solutions
 
-notebook, in_a_pipeline = solutions("07"), solutions("08")
-max_pool_backward = notebook.max_pool_backward
-average_pool_backward = notebook.average_pool_backward
+notebook, pooling, in_a_pipeline = solutions("07"), solutions("35"), solutions("08")
+max_pool_backward = pooling.max_pool_backward
+average_pool_backward = pooling.average_pool_backward
 backward_by_forward = notebook.backward_by_forward
 n_parameters = in_a_pipeline.n_parameters
 

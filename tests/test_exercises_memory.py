@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 16, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebooks 16 and 40, and what their checkers say to typical wrong answers."""
 
 from fractions import Fraction
 from math import sqrt
@@ -14,15 +14,15 @@ CHECKERS = [check_peak, check_segments, check_held]
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("16")
-peak = notebook.peak
+notebook, fitting = solutions("16"), solutions("40")
+peak = fitting.peak
 held = notebook.held
 
 
 SOLUTIONS = [
     (check_peak, peak),
     (check_peak, lambda N, M, L, K, n, a, c: n * N * a + Fraction(N, M) * (Fraction(L, K * n) * c - a)),
-    (check_segments, notebook.segments),
+    (check_segments, fitting.segments),
     (check_segments, lambda L, a, c, q: sqrt(L * c / (q * a))),
     (check_segments,
      lambda L, a, c, q: min((n for n in range(1, L + 1) if L % n == 0), key=lambda n: q * n * a + L / n * c)),

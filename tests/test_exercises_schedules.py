@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 04, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebooks 04 and 34, and what their checkers say to typical wrong answers."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -21,11 +21,11 @@ CHECKERS = [check_idle_ticks, check_enough_microbatches, check_speed_up, check_o
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("04")
-OWN_SCHEDULE = notebook.my_schedule
+notebook, less_memory = solutions("04"), solutions("34")
+OWN_SCHEDULE = less_memory.my_schedule
 
 SOLUTIONS = [
-    (check_idle_ticks, notebook.idle_ticks_of),
+    (check_idle_ticks, less_memory.idle_ticks_of),
     (check_idle_ticks, lambda K, M, F, B: K * (M + K - 1) * (F + B) - K * M * (F + B)),
     (check_enough_microbatches, notebook.M_needed),
     (check_enough_microbatches, 27.0),

@@ -1,5 +1,5 @@
-"""Solutions of the exercises in notebook 10, what their checkers say to typical wrong answers, and its
-pictures.
+"""Solutions of the exercises in notebook 10, and of the shares in 36, what their checkers say to typical
+wrong answers, and the pictures of both.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ CHECKERS = [check_shares, check_tied_gradient, check_parameters]
 # ---------------------------------------------------------------- solutions
 
 notebook = solutions("10")
-shares = notebook.shares
+shares = solutions("36").shares
 tied_gradient = notebook.tied_gradient
 parameters = notebook.parameters
 

@@ -1,4 +1,6 @@
-"""Solutions of the exercises in notebooks 11 and 13, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebooks 11, 13 and 37, and what their checkers say to typical wrong
+answers.
+"""
 
 from fractions import Fraction
 
@@ -16,7 +18,7 @@ CHECKERS = [check_zb_h1, check_choose, check_which, check_hidden, check_blocking
 
 # ---------------------------------------------------------------- solutions
 
-zoo_notebook, links_notebook = solutions("11"), solutions("13")
+zoo_notebook, second_half, links_notebook = solutions("11"), solutions("37"), solutions("13")
 
 
 def fits(runs, limit):
@@ -39,10 +41,10 @@ def free_gpipe(K, M, F, B):
 SOLUTIONS = [
     (check_zb_h1, zoo_notebook.zb_h1_makespan),
     (check_zb_h1, lambda K, M, F, I, W: Fraction((M + K - 1) * (F + I + W) - 2 * (K - 1) * W)),
-    (check_choose, zoo_notebook.choose),
+    (check_choose, second_half.choose),
     (check_choose, fastest),
     (check_choose, fastest_of_the_last),
-    (check_which, zoo_notebook.name_of_the_schedule),
+    (check_which, second_half.name_of_the_schedule),
     (check_which, " V_Half "),
     (check_hidden, links_notebook.hidden),
     (check_hidden, lambda K, F, B: Fraction((2 * K - 1) * (F + B) - K * (F + B), 2 * (K - 1))),

@@ -1,6 +1,6 @@
 """Published results, as data with their sources, and the same results by simulation.
 
-published: the cells of GPipe's tables 1, 2 and 3, and those of torchgpipe.
+published: the cells of GPipe's tables 1, 2, 3 and 4, and those of torchgpipe.
 devices: the accelerators behind them.
 hardware: latencies and bandwidths every programmer should know; a row gives a `Link`.
 formulas: the idle times that papers state.
@@ -27,7 +27,7 @@ from .hardware import HARDWARE, Hardware
 from .idle import chimera_table, idle_times
 from .largest import Estimate, blocks_that_fit, table_1
 from .networks import amoebanet, transformer_family
-from .published import TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, ZERO_BUBBLE
+from .published import ACCURACIES, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, ZERO_BUBBLE
 from .texts import text_of_cells, text_of_hardware, text_of_largest, text_of_rates
 from .throughput import (
     Compared,
@@ -41,11 +41,11 @@ from .throughput import (
 from .zero_bubble import zero_bubble_table
 
 __all__ = [
-    "A100", "Compared", "Device", "Estimate", "H100", "HARDWARE", "Hardware", "P100", "TABLE_1", "TABLE_2",
-    "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "V100", "ZERO_BUBBLE", "amoebanet", "blocks_that_fit",
-    "chimera_bubble", "chimera_table", "costs_of", "equal_stages", "gpipe_bubble", "idle_times",
-    "megatron_bubble", "megatron_parameters", "other_assumptions", "slowest_share", "table_1", "table_2",
-    "table_3", "text_of_cells", "text_of_hardware", "text_of_largest", "text_of_rates", "torchgpipe_table",
-    "transformer_family", "zero_bubble_h1_idle", "zero_bubble_h2_idle", "zero_bubble_peaks",
-    "zero_bubble_span", "zero_bubble_table",
+    "A100", "ACCURACIES", "Compared", "Device", "Estimate", "H100", "HARDWARE", "Hardware", "P100",
+    "TABLE_1", "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "V100", "ZERO_BUBBLE", "amoebanet",
+    "blocks_that_fit", "chimera_bubble", "chimera_table", "costs_of", "equal_stages", "gpipe_bubble",
+    "idle_times", "megatron_bubble", "megatron_parameters", "other_assumptions", "slowest_share", "table_1",
+    "table_2", "table_3", "text_of_cells", "text_of_hardware", "text_of_largest", "text_of_rates",
+    "torchgpipe_table", "transformer_family", "zero_bubble_h1_idle", "zero_bubble_h2_idle",
+    "zero_bubble_peaks", "zero_bubble_span", "zero_bubble_table",
 ]

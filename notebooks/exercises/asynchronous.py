@@ -1,4 +1,6 @@
-"""Checkers for notebook 14, asynchronous pipelines."""
+"""Checkers for notebooks 14 and 38, asynchronous pipelines."""
+
+from math import pi, sin
 
 from minipipe.schedules import ASYNCHRONOUS, peak_versions, pipedream
 from . import called, judged, numbers, same
@@ -143,3 +145,31 @@ def check_versions_kept(versions_kept):
     right = [peak_versions(ASYNCHRONOUS[name](K, 4 * K))[r] for name, K, r in cases]
     return judged(versions_kept, ("schedule", "K", "r"), cases, right, mistakes) or (
         "Right: K - r, K and 2. Only the last does not grow with the number of stages.")
+
+
+def check_largest_rate(largest_rate):
+    """Judge `largest_rate(K, s, h)`: up to which learning rate stage s of PipeDream with K stages converges
+    on J = h w^2 / 2.
+
+    >>> check_largest_rate(lambda K, s, h: 2 / h)
+    'That is without delay: stage s is K - 1 - s updates late.'
+    """
+    cases = [(4, 0, 1.0), (4, 2, 2.0), (6, 1, 0.5), (3, 2, 4.0)]
+    mistakes = [
+        (lambda K, s, h: 2 / h, "That is without delay: stage s is K - 1 - s updates late."),
+        (lambda K, s, h: _limit(K - 1 - s), "That is the largest eta h: divide it by h."),
+        (lambda K, s, h: _limit(K - 1 - s) * h, "You multiplied by h: the formula is for eta h, so divide."),
+        (lambda K, s, h: _limit(K - s) / h, "The last stage is not late at all: d = K - 1 - s."),
+        (lambda K, s, h: _limit(s) / h, "The other way round: stage 0 is the latest, d = K - 1 - s."),
+        (lambda K, s, h: _limit(K - 1) / h,
+         "That is stage 0. The later a stage, the less its gradients are late."),
+        (lambda K, s, h: 2 / (h * (K - s)),
+         "It does not fall like 1 / (d + 1): take the formula with the sine."),
+    ]
+    right = [_limit(K - 1 - s) / h for K, s, h in cases]
+    return judged(largest_rate, ("K", "s", "h"), cases, right, mistakes) or (
+        "Right: the deeper the pipeline, the smaller the rate of its first stage.")
+
+
+def _limit(d):
+    return 2 * sin(pi / (2 * (2 * d + 1)))

@@ -1,4 +1,4 @@
-"""Checkers for notebooks 07 and 08, convolutional networks."""
+"""Checkers for notebooks 07, 08 and 35, convolutional networks."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Checkers for notebook 15, where to cut a network."""
+"""Checkers for notebooks 15 and 39, where to cut a network."""
 
 from numbers import Integral
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from minipipe import Costs, simulate
 from minipipe.partitioning import equal_counts, loads, min_max
-from minipipe.schedules import gpipe
+from minipipe.schedules import gpipe, one_f_one_b, peak_microbatches
 
 from . import called, judged, short
 
@@ -157,3 +157,35 @@ def check_shifted(counts):
         return f"That is the best cut. The solver sees {seen}, and for it, yours has a stage of {max(found)}."
     return (f"The solver sees {seen}. There, your stages are {found}, the largest has {max(found)}, and "
             f"another cut makes it {_bottleneck(seen, 3)}.")
+
+
+def check_layers_allowed(layers_allowed):
+    """Judge `layers_allowed(room, each, K, M, r)`: how many layers that keep `each` bytes of a micro-batch
+    fit into the `room` of device r of K, with 1F1B and M micro-batches.
+
+    >>> check_layers_allowed(lambda room, each, K, M, r: room // (each * M))
+    "Those are GPipe's M micro-batches alive. 1F1B has fewer on device r."
+    """
+    cases = [(96, 6, 4, 8, 0), (96, 6, 4, 8, 1), (100, 7, 4, 8, 3), (50, 3, 8, 2, 1), (1000, 9, 5, 3, 4)]
+    right = [room // (each * peak_microbatches(simulate(one_f_one_b(K, M)))[r])
+             for room, each, K, M, r in cases]
+    mistakes = [
+        (lambda room, each, K, M, r: room // (each * M),
+         "Those are GPipe's M micro-batches alive. 1F1B has fewer on device r."),
+        (lambda room, each, K, M, r: room // (each * K),
+         "That is device 0: the later a device, the fewer micro-batches are alive on it."),
+        (lambda room, each, K, M, r: room // (each * min(M, K)),
+         "That is device 0: the later a device, the fewer micro-batches are alive on it."),
+        (lambda room, each, K, M, r: room // (each * (K - r)),
+         "Right for large M. But there are never more than M micro-batches."),
+        (lambda room, each, K, M, r: room // each, "As if one micro-batch were alive."),
+        (lambda room, each, K, M, r: room // (each * min(M, r + 1)),
+         "The other way round: device 0 has the most micro-batches alive."),
+        (lambda room, each, K, M, r: room / (each * min(M, K - r)),
+         "There is no part of a layer: round down."),
+        (lambda room, each, K, M, r: -(-room // (each * min(M, K - r))),
+         "You rounded up: the last layer would not fit."),
+    ]
+    return judged(layers_allowed, ("room", "each", "K", "M", "r"), cases, right, mistakes) or (
+        "Right: room // (each * min(M, K - r)). The last device may have K times as many layers as the "
+        "first.")

@@ -1,4 +1,4 @@
-"""Checkers for notebooks 17 and 18, GPipe by the numbers."""
+"""Checkers for notebooks 17, 18 and 41, GPipe by the numbers."""
 
 from fractions import Fraction
 from functools import cache
@@ -158,3 +158,34 @@ def _idle(K, M):
     """Idle time as a share of all devices' time."""
     trace = simulate(gpipe(K, M), Costs(F=1, B=2))
     return 1 - Fraction(sum(trace.busy_ticks()), K * trace.makespan)
+
+
+def check_bound(bound):
+    """Judge `bound(base, K, M)`: the largest relative throughput of any schedule with recomputation or
+    without, on K devices with M equal micro-batches.
+
+    base: the time of the cell that all are divided by, K = 2 and M = 1, in forwards of the whole network; a
+    backward is two of them.
+
+    >>> check_bound(lambda base, K, M: base * K / 3)
+    'That is the work alone, spread evenly: with M = 1 only one device works at a time.'
+    """
+    cases = [(3.5, 8, 4), (3.5, 8, 1), (4, 4, 32), (3.5, 2, 4), (4, 3, 3)]
+    mistakes = [
+        (lambda base, K, M: base * M / 3,
+         "That is the way of one micro-batch alone: with many of them, each device still has M / K of all "
+         "the work to do."),
+        (lambda base, K, M: base * K / 3,
+         "That is the work alone, spread evenly: with M = 1 only one device works at a time."),
+        (lambda base, K, M: base / 4 * min(K, M),
+         "You counted a recomputation: for a bound on any schedule, not even that has to be computed again."),
+        (lambda base, K, M: min(K, M) / 3, "The cells are relative to the base: multiply by its time."),
+        (lambda base, K, M: min(K, M), "The cells are relative to the base: multiply by its time over 3."),
+        (lambda base, K, M: base / 3 * max(K, M), "The smaller of the two: both limits hold."),
+        (lambda base, K, M: base * K * M / (M + K - 1) / 3,
+         "That is GPipe's schedule with equal stages: other schedules can be faster."),
+    ]
+    right = [base / 3 * min(K, M) for base, K, M in cases]
+    return judged(bound, ("base", "K", "M"), cases, right, mistakes) or (
+        "Right: base / 3 * min(K, M). For K = 8, M = 4 and a base of 3.5 it is 4.67, and the paper prints "
+        "4.8.")

@@ -1,4 +1,4 @@
-"""Checkers for notebook 16, memory and recomputation."""
+"""Checkers for notebooks 16 and 40, memory and recomputation."""
 
 import math
 from functools import cache

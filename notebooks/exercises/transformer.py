@@ -1,4 +1,4 @@
-"""Checkers for notebook 10, a Transformer."""
+"""Checkers for notebooks 36 and 10, attention and a Transformer."""
 
 import math
 
@@ -112,6 +112,64 @@ def _first_difference(answers, cases):
         j, t = next(place for place in np.ndindex(P.shape) if not same(P[place], right[place]))
         return (f"P[{j}, {t}] should be {right[j, t]:.4f}, yours is {P[j, t]:.4f}, for d_h = "
                 f"{len(Q)} and T = {len(P)}.")
+
+
+def check_attention_backward(backward):
+    """Judge `backward(dO, Q, K, V, P) -> (dQ, dK, dV)` of one head of one sample: all (d_h, T) but P (T, T).
+
+    >>> check_attention_backward(lambda dO, Q, K, V, P: (Q, K, dO @ P))
+    'dV = dO P is the way that P went forward: on the way back it is turned round, dO P^T.'
+    """
+    rng = np.random.default_rng(10)
+    Q, K, V, dO = (rng.integers(-4, 5, (4, 3)) / 2 for _ in range(4))
+    P = _shares(Q, K)
+    value, sentence = called(backward, dO, Q, K, V, P)
+    if sentence is not None:
+        return sentence + (" All are (4, 3), but P (3, 3)." if "stopped" in sentence else "")
+    if not isinstance(value, (tuple, list)) or len(value) != 3:
+        return "Return three things: dQ, dK, dV."
+    right = _attention_backward(dO, Q, K, V, P)
+    for name, got in zip(("dV", "dQ", "dK"), (value[2], value[0], value[1])):
+        array, sentence = numbers(name, got, (4, 3))
+        if sentence is not None:
+            return sentence
+        if not same(array, right[name]):
+            return _wrong_derivative(name, array, right[name], dO, Q, K, V, P)
+    return ("Right: four products and a softmax. Where P is 0, dS is 0: nothing comes from the future, on "
+            "the way back either.")
+
+
+def _attention_backward(dO, Q, K, V, P, inner=lambda P, dP: (dP * P).sum(axis=0), turned=False, scale=2):
+    dP = V.T @ dO
+    dS = P * (dP - inner(P, dP))
+    return {"dV": dO @ P.T, "dQ": K @ (dS.T if turned else dS) / scale,
+            "dK": Q @ (dS if turned else dS.T) / scale}
+
+
+def _wrong_derivative(name, got, right, dO, Q, K, V, P):
+    if name == "dV":
+        if same(got, dO @ P):
+            return "dV = dO P is the way that P went forward: on the way back it is turned round, dO P^T."
+        return f"dV[0, 0] should be {right[0, 0]:.4f}, yours is {got[0, 0]:.4f}: O = V P, so dV = dO P^T."
+    def rows(P, dP):
+        return (dP * P).sum(axis=1, keepdims=True)
+
+    mistakes = [
+        (_attention_backward(dO, Q, K, V, P, scale=1), "The division by sqrt(d_h) is missing: S has it."),
+        (_attention_backward(dO, Q, K, V, P, scale=4), "You divided by d_h: it is its square root, once."),
+        (_attention_backward(dO, Q, K, V, P, turned=True),
+         "dS is turned round: S = K^T Q, so dQ = K dS, and dK = Q dS^T."),
+        (_attention_backward(dO, Q, K, V, P, inner=lambda P, dP: 0),
+         "In dS the sum is missing: a share can grow only if the others of its column shrink."),
+        (_attention_backward(dO, Q, K, V, P, inner=rows),
+         "The sum in dS runs along the rows: each column of P is a softmax of its own."),
+        (_attention_backward(dO, Q, K, V, P, inner=lambda P, dP: dP.sum(axis=0)),
+         "The sum in dS is of dP * P, not of dP alone."),
+    ]
+    for wrong, sentence in mistakes:
+        if same(got, wrong[name]):
+            return f"{name} is wrong. {sentence}"
+    return f"{name}[0, 0] should be {right[0, 0]:.4f}, yours is {got[0, 0]:.4f}."
 
 
 def check_tied_gradient(tied_gradient):
