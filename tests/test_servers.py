@@ -11,6 +11,7 @@ import minipipe as mp
 from minipipe.exact import Rational
 from minipipe.functions import leaves
 from minipipe.parallel.servers import Gradient, Update
+from minipipe.parallel.servers import mini_batches as line_of
 from server_cases import (
     LAYERS, LOSS, THIRD, assert_equal, exact_layers, exact_mini_batches, mini_batches, sequential, weights,
 )
@@ -229,3 +230,12 @@ def test_a_bound_of_0_is_synchronous():
                 for k in (0, 3)]
     reference, _ = sequential(exact_layers(), together, mp.SGD(Rational(1, 8)))
     assert_equal(weights(stale), weights(reference))
+
+
+def test_one_worker_meets_the_mini_batches_of_fit():
+    X, Y = (np.concatenate(side, axis=-1) for side in zip(*mini_batches(2, m=7)))
+    net = mp.ParameterServer(LAYERS, LOSS, 1, mp.SGD(0.1), seed=3)
+    net.train(line_of(X, Y, batch_size=4, n=8, seed=5))
+    reference = mp.Sequential(LAYERS, LOSS, seed=3)
+    mp.fit(reference, X, Y, mp.SGD(0.1), n_epochs=2, batch_size=4, seed=5, metric=lambda A, Y: 0, report=None)
+    assert_equal(weights(net), weights(reference))

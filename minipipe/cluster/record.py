@@ -12,10 +12,11 @@ class Record:
     begins.
 
     unit: of all times, "ticks" or "seconds".
+    names: what pictures call each device; empty, and it is its number.
     """
 
     def __init__(self, lanes, shares, unit=TICKS):
-        self.unit = unit
+        self.unit, self.names = unit, []
         self.lanes = lanes    # (device, name) of each lane, device by device
         self.shares = shares  # for each device, how many parts a micro-batch has on it
         self.spans = []     # rows of lane, label, start, end

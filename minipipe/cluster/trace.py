@@ -23,6 +23,7 @@ class Trace:
     makespan: ticks from 0 to the end of the last span or program.
     unit: "ticks"; or "seconds" in a run on real hardware, where all that is called ticks is seconds.
     shares: for each device, how many stages share it: `alive` of a label counts one of them.
+    names: what pictures call the devices, or [].
 
     `busy_ticks()`, `bubble(of)`, `memory(device)`, `ledger(device)` and `peak_bytes()` count; `explain()` and
     `critical_path()` say why; `plot()`, `to_text()` and `to_html()` show, and so does the last line of a
@@ -30,7 +31,7 @@ class Trace:
     """
 
     def __init__(self, record):
-        self._record = record
+        self._record, self.names = record, record.names
         self.n_devices, self.shares, self.unit = record.n_devices, record.shares, record.unit
         ends = [tick for tick in record.finished if tick is not None]
         self.makespan = max([*record.spans[3::4], *ends], default=0)
@@ -155,8 +156,7 @@ class Trace:
         of="total": idle / (devices * makespan), summed over devices. GPipe's (K - 1)/(M + K - 1).
         of="ideal": idle / time in which they compute, summed over devices. Megatron's (K - 1)/M.
         of="span":  idle between a device's first start and its last end / that time, summed over devices.
-        of="worst": the same for the device where it is largest, with no sum. Zero Bubble's rate, in its
-            tables and its code.
+        of="worst": the same for the device where it is largest, with no sum: Zero Bubble's rate.
         """
         if not isinstance(of, str) or of not in BUBBLES:
             raise ValueError(f"bubble of {of!r} is not defined: choose 'total', 'ideal', 'span' or 'worst'")

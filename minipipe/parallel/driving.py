@@ -8,7 +8,7 @@ from ..cluster import Cluster, links_between
 from ..engines import Mpi, Threads, check_size, world
 from ..engines.packing import pack
 from ..functions import overflow_refused
-from ..pipeline.machine import CLUSTER, ENGINES, MPI, THREADS
+from ..pipeline.machine import ENGINES, MPI, THREADS
 
 
 def checked_engine(engine, link, n_devices):
@@ -19,19 +19,22 @@ def checked_engine(engine, link, n_devices):
     return engine
 
 
-def run_programs(engine, programs, link, ports, alike):
+def run_programs(engine, programs, link, ports, alike, names):
     """Run programs to their end, and return the `Trace`.
 
     alike: arrays that all MPI ranks must have in common.
+    names: what pictures call the devices.
     """
     with computing(), overflow_refused():
-        if engine == CLUSTER:
-            return Cluster(programs, link=link, ports=ports).run()
-        if engine == THREADS:
-            return Threads(programs).run()
-        driver = Mpi(programs)
-        driver.run({"data": pack(alike)})
-        return driver.trace
+        if engine == MPI:
+            driver = Mpi(programs)
+            driver.run({"data": pack(alike)})
+        else:
+            driver = Threads(programs) if engine == THREADS else Cluster(programs, link=link, ports=ports)
+            driver.run()
+        trace = driver.trace
+    trace.names = names
+    return trace
 
 
 def shared(engine, device, owner, names):

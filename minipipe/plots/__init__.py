@@ -1,5 +1,5 @@
-"""A trace as a picture, a film, text, a web page, a cell of a notebook or a file for a trace viewer; and a
-network's cut.
+"""A trace as a picture, a film, text, a web page, a cell of a notebook or a file for a trace viewer; a
+network's cut; and curves of trainings.
 
 matplotlib is imported when something is drawn.
 """
@@ -8,6 +8,7 @@ from .animation import animate
 from .chrome import chrome_trace
 from .comparison import compare
 from .critical_path import critical_path
+from .curves import curves, staleness
 from .cut import cut
 from .html import html
 from .ledger import ledger
@@ -17,6 +18,6 @@ from .text import text
 from .timeline import timeline
 
 __all__ = [
-    "alive", "animate", "chrome_trace", "compare", "critical_path", "cut", "html", "ledger", "memory",
-    "player", "still", "text", "timeline", "timeline_with_memory",
+    "alive", "animate", "chrome_trace", "compare", "critical_path", "curves", "cut", "html", "ledger",
+    "memory", "player", "staleness", "still", "text", "timeline", "timeline_with_memory",
 ]

@@ -35,7 +35,8 @@ def rows_of(trace):
     rows, top = {}, -MARGIN
     for device, lane in sorted(trace.lanes, key=lambda row: (row[0], row[1] != COMPUTE)):
         if lane == COMPUTE:
-            rows[device, lane] = Row(f"device {device}", top + PITCH / 2, HEIGHT, top + PITCH)
+            name = trace.names[device] if trace.names else f"device {device}"
+            rows[device, lane] = Row(name, top + PITCH / 2, HEIGHT, top + PITCH)
         else:
             rows[device, lane] = Row(lane, top + HEIGHT_BESIDE / 2, HEIGHT_BESIDE, top + PITCH_BESIDE)
         top = rows[device, lane].bottom

@@ -151,7 +151,7 @@ class FederatedAveraging(Network):
         try:
             trace = run_programs(
                 self._engine, self._programs(number, chosen, found), self._link, self._ports,
-                [(one.X, one.Y) for one in self.clients],
+                [(one.X, one.Y) for one in self.clients], ["server", *(f"client {k}" for k in chosen)],
             )
             reported, J = self._take(found)
         except BaseException:

@@ -8,8 +8,9 @@ from .costs import bytes_on_workers, bytes_through_server, round_ticks, synchron
 from .labels import Gradient, Late, Update
 from .parameter_server import MODES, ParameterServer
 from .places import speeds_with
+from .streams import mini_batches
 
 __all__ = [
     "MODES", "Gradient", "Late", "ParameterServer", "Update", "bytes_on_workers", "bytes_through_server",
-    "round_ticks", "speeds_with", "synchronous_ticks",
+    "mini_batches", "round_ticks", "speeds_with", "synchronous_ticks",
 ]

@@ -114,7 +114,8 @@ class ParameterServer(Network):
         orders = self._checked_arrivals(arrivals, len(batches))
         shares = [self._share(k, keep_every) for k in range(self.n_servers)]
         programs = self._programs(shares, batches, orders)
-        self.trace = run_programs(self._engine, programs, self._link, self._ports, batches)
+        names = self._places.names()
+        self.trace = run_programs(self._engine, programs, self._link, self._ports, batches, names)
         self._optimizers = [share.optimizer for share in shares]
         shares = [self._shared(k, share) for k, share in enumerate(shares)]
         self._take(shares, len(batches))

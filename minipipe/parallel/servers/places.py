@@ -31,6 +31,17 @@ class Places(NamedTuple):
         lanes = [{"compute": worker, "server": server} for server, worker in zip(servers, workers)]
         return [*lanes, *workers[len(servers):]]
 
+    def names(self):
+        """What pictures call the devices.
+
+        >>> Places.of(1, 2, on_workers=False).names()
+        ['server', 'worker 0', 'worker 1']
+        """
+        workers = [f"worker {number}" for number in range(len(self.workers))]
+        if self.servers[0] == self.workers[0]:
+            return workers
+        return [f"server {k}" if len(self.servers) > 1 else "server" for k in self.servers] + workers
+
     def from_next(self, worker):
         """The numbers of the servers, in the order in which this worker talks to them.
 

@@ -1,0 +1,28 @@
+"""The mini-batches of several passes over the data, in one line."""
+
+from itertools import count, islice
+
+import numpy as np
+
+from ...checks import whole_number
+from ...functions import even_slices
+from ...training import shuffled
+
+
+def mini_batches(X, Y, batch_size, n, seed=0):
+    """The first n mini-batches of one pass over the samples after the other: a list of (X, Y).
+
+    X, Y: (n[0], m) and (n[L], m).
+    batch_size: the most samples of each; those of a pass are as equal as can be.
+    n: how many.
+    seed: each pass is shuffled as by `fit`, so that `fit` meets the same mini-batches in the same order.
+
+    >>> X = np.arange(4.0).reshape(1, 4)
+    >>> [part.tolist() for part, _ in mini_batches(X, X, batch_size=2, n=3)]
+    [[[3.0, 0.0]], [[2.0, 1.0]], [[2.0, 1.0]]]
+    """
+    m, batch_size = X.shape[-1], whole_number("batch_size", batch_size, 1)
+    parts = even_slices(m, -(-m // batch_size))
+    line = ((shuffled(m, seed, epoch), part) for epoch in count(1) for part in parts)
+    chosen = (order[part] for order, part in islice(line, whole_number("n", n, 1)))
+    return [(np.take(X, at, axis=-1), np.take(Y, at, axis=-1)) for at in chosen]
