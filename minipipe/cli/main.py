@@ -10,8 +10,8 @@ from ..interrupted import STATUS, raise_again
 from ..schedules import ScheduleWarning
 from ..watching import watched
 from . import (
-    bench, compare, explain, export, figures, fit, mpi, papers, search, site, threads, timeline, train,
-    validate, verify,
+    bench, compare, explain, export, federated, figures, fit, mpi, papers, search, server, site, threads,
+    timeline, train, validate, verify,
 )
 
 COMMANDS = {
@@ -25,6 +25,8 @@ COMMANDS = {
     "verify": verify,
     "threads": threads,
     "mpi": mpi,
+    "server": server,
+    "federated": federated,
     "figures": figures,
     "site": site,
     "papers": papers,
