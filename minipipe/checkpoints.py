@@ -90,8 +90,7 @@ def load(path, model, optimizer=None):
     model.n_steps = about["n_steps"]
     for (part, _), memory in zip(parts, resumed):
         part.resume(memory, state["updates"], state["learning_rate"], state["last_rate"])
-    if optimizer is not None:
-        model.keep_optimizer_state(optimizer)
+    model.resumed(optimizer, parts)
 
 
 def _places(model):

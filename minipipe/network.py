@@ -112,7 +112,7 @@ class Network:
         What the layers have counted in the mini-batch reaches them, too. A refused step moves nothing.
         """
         self.check_step(optimizer)
-        gradients = self._clipped(clip)
+        gradients = self._clipped(clip, self.own_gradients())
         before = [(layer, vars(layer).copy()) for layer in every_layer(self.layers)]
         try:
             with overflow_refused():
@@ -142,9 +142,8 @@ class Network:
         """For each layer the sum of the squares of its gradients; 0 if it has none."""
         return [sum(map(sum_of_squares, leaves(pair))) for pair in each_once(self.own_gradients(), self.ties)]
 
-    def _clipped(self, clip):
-        """The gradients with which `step` makes its update."""
-        gradients = self.own_gradients()
+    def _clipped(self, clip, gradients):
+        """The gradients with which `step` makes its update. gradients: of one of the network's copies."""
         if clip is None:
             return gradients
         clip, length = real_number("clip", clip, above=0), self.gradient_norm()
@@ -167,6 +166,11 @@ class Network:
         Empty if that is None.
         """
         return [] if optimizer is None else [(optimizer, range(len(self.layers)))]
+
+    def resumed(self, optimizer, parts):
+        """A file has been read; parts: what `optimizers(optimizer)` has given, as the file says."""
+        if optimizer is not None:
+            self.keep_optimizer_state(optimizer)
 
     def forget_run(self):
         """Forget the gradients of the last mini-batch, and what has been counted in it."""

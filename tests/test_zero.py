@@ -288,10 +288,3 @@ def test_tied_weights_are_refused():
     layers = [mp.Linear(2, 2, tie="w"), mp.Tanh(), mp.Linear(2, 2, tie="w")]
     with pytest.raises(ValueError, match="tie='w': the gradient of tied weights is a sum over layers"):
         mp.DataParallel(layers, LOSS, 2, optimizer=mp.SGD(0.1), zero=1)
-
-
-def test_what_is_remembered_in_parts_is_not_saved(tmp_path):
-    net = mp.DataParallel(LAYERS, LOSS, 2, optimizer=mp.Adam(), zero=1)
-    net.train([mini_batch(4)])
-    with pytest.raises(ValueError, match="the optimizers of copies that each update a part are in parts"):
-        mp.save(tmp_path / "net.npz", net)

@@ -95,7 +95,8 @@ class DataParallel(Pipeline):
     @property
     def replicas(self):
         """For each copy of the network, its layers after the last run: objects of their own."""
-        stages = self._loaded_run().stages
+        self._loaded_run().check()
+        stages = self._run.stages
         return [
             [layer for stage, device in enumerate(placement) for layer in stages[stage, device].layers]
             for placement in self.schedule.placements

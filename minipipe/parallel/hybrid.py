@@ -10,6 +10,7 @@ from ..collectives import OWNERS
 from ..layers.parameters import parameters_with
 from ..pipeline import Pipeline, Stage
 from ..pipeline.closing import Tied
+from ..pipeline.copies import Copies
 from ..schedules import Costs, Schedule, build_for_stages, data_parallel, in_copies
 from .joining import joined_gradients, take_parameters
 from .splitting import Shard
@@ -134,6 +135,11 @@ class Hybrid(Pipeline):
             for stage in stages:
                 stage.keep_optimizer_state(shard.parts_of(self._remembered, stage.parts))
         return made, list(map(self._tied_in, made))
+
+    def _on_devices(self):
+        if self._T == 1:
+            return super()._on_devices()
+        return Copies().on_devices  # shards, and so their copies, are cut from the network for each run
 
     def _tied_in(self, stages):
         """{name: the tied layers of a shard}, with their places in its stages."""

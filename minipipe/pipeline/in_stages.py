@@ -3,6 +3,7 @@ several processes may share it.
 """
 
 import copy
+from functools import partial
 
 from ..engines import world
 from ..engines.packing import pack
@@ -10,6 +11,7 @@ from ..layers import every_layer
 from ..network import Network
 from ..optimizers import checked_optimizer
 from .machine import MPI
+from .own_part import in_one, in_parts
 
 
 class InStages(Network):
@@ -37,7 +39,10 @@ class InStages(Network):
 
     def step(self, optimizer, clip=None):
         """As for a `Network`; what the optimizer keeps for the parameters lies with their stages."""
+        self.check_step(optimizer)
+        of_copies = self._copies.optimizers(optimizer, self.stages)
         super().step(optimizer, clip)
+        self._copies.step(of_copies, partial(self._clipped, clip), optimizer, self.stages)
         self.keep_optimizer_state(optimizer)
 
     def predict(self, X):
@@ -62,18 +67,32 @@ class InStages(Network):
         """As for a `Network`; the optimizers of an order with updates are those of its stages."""
         if self._optimizers is None:
             return super().optimizers(optimizer)
-        if "S" in self.schedule.kinds:
-            raise ValueError(
-                "the optimizers of copies that each update a part are in parts: "
-                "use step(optimizer) for a training that is saved"
-            )
         (of_stages,) = self._optimizers
+        if "S" in self.schedule.kinds and self._of_devices:
+            of_stages = [
+                in_one(stage.layers, [self._of_devices[stage.index, device] for device in devices])
+                for stage, devices in zip(self.stages, self._holders())
+            ]
         return list(zip(of_stages, self._layers_of_stages()))
+
+    def resumed(self, optimizer, parts):
+        """As for a `Network`; each copy, or each device that updates a part, gets what belongs to it."""
+        super().resumed(optimizer, parts)
+        if self._optimizers is None:
+            return
+        self._of_devices = {}
+        for stage, devices, (whole, _) in zip(self.stages, self._holders(), parts):
+            for rank, device in enumerate(devices):
+                own = whole
+                if "S" in self.schedule.kinds:
+                    own = in_parts(stage.layers, whole, rank, len(devices))
+                self._of_devices[stage.index, device] = own
 
     def forget_run(self):
         """Undo a run that has not come to its end, and forget what the last one has left."""
         if self._run is not None and not self._committed:
             self._run.restore()
+            self._copies.forget()
         self._run = self._from_all_ranks = None
         super().forget_run()
 
@@ -144,6 +163,15 @@ class InStages(Network):
             return [(None, None)] * len(stage.layers), None
         return stage.gradients(), stage.totals.statistics()
 
+    def _on_devices(self):
+        """What puts the stages of all copies on their devices: those of the last run, as they are now."""
+        self._copies.follow(self.stages)
+        return self._copies.on_devices
+
+    def _optimizer_of(self, shard, stage, device):
+        """The optimizer with which the order updates a stage of a shard on a device."""
+        return self._of_devices.get((stage, device), self._optimizers[shard][stage])
+
     def _is_split(self):
         """Whether a layer may be in several parts, on several devices."""
         return len(self._ranks(self.schedule)) > 1
@@ -178,6 +206,10 @@ class InStages(Network):
             "loss": repr(self.loss), "summing": f"{self._machine.accumulate}, {self._machine.all_reduce}",
             "parameters": pack(arrays),
         })
+
+    def _holders(self):
+        """For each stage, the devices that have a copy of it, in the order of the copies."""
+        return [list(dict.fromkeys(devices)) for devices in zip(*self._owners(), strict=True)]
 
     def _layers_of_stages(self):
         """For each stage, the indices of its layers in the network."""

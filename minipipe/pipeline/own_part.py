@@ -1,10 +1,13 @@
 """The part of a stage's parameters that one of several devices with the stage updates, or has: ZeRO."""
 
+import copy
+
 import numpy as np
 
 from ..collectives.vectors import cut, flattened, joined
 from ..layers import every_layer
 from ..layers.blocks import Block
+from ..layers.parameters import parameters_with
 
 
 class OwnPart:
@@ -59,6 +62,40 @@ def put_together(layers, parts):
     for vector, new in zip(vectors, joined(parts, vectors), strict=True):
         vector[...] = new
     return vectors
+
+
+def in_one(layers, optimizers):
+    """The optimizer of all parameters of `layers`, from those of all ranks for their parts."""
+    whole, parameters = copy.copy(optimizers[0]), _by_key(layers)
+    of_ranks = [list(one.memory.values()) for one in optimizers]
+    if not any(of_ranks):
+        return whole
+    of_parameters = zip(*(
+        joined([[kept[n] for kept in of_rank] for of_rank in of_ranks], flattened(list(parameters.values())))
+        for n in range(whole.n_memories)
+    ), strict=True)
+    whole.memory = {
+        key: [vector.reshape(array.shape) for vector in vectors]
+        for (key, array), vectors in zip(parameters.items(), of_parameters, strict=True)
+    }
+    return whole
+
+
+def in_parts(layers, optimizer, rank, size):
+    """The optimizer of one of `size` parts of the parameters of `layers`, for which `optimizer` is."""
+    own, memory = copy.copy(optimizer), optimizer.memory
+    of_part = zip(*(
+        cut(flattened([memory[key][n] for key in _by_key(layers)]), size)[rank]
+        for n in range(own.n_memories if memory else 0)
+    ), strict=True)
+    own.memory = {(j, "W", 0): [vector.copy() for vector in vectors] for j, vectors in enumerate(of_part)}
+    return own
+
+
+def _by_key(layers):
+    """{the key of a parameter in an optimizer's memory: the parameter}, in the order of the parts."""
+    pairs = [(layer.W, layer.b) for layer in layers]
+    return {key: array for key, (_, array, _) in parameters_with(layers, pairs).items()}
 
 
 class Owned:

@@ -15,6 +15,7 @@ from ..schedules import Costs
 from ..schedules.costs import checked_costs
 from .batches import MicroBatches, checked_batches
 from .closing import tied_layers
+from .copies import Copies
 from .every_sqrt import EVERY_SQRT, every_sqrt
 from .holdings import kind_of_run
 from .in_stages import InStages
@@ -113,7 +114,8 @@ class Pipeline(InStages):
         check_optimizer(self.schedule, self._stream, optimizer, self.ties)
         shards = [] if optimizer is None else self._shards()[0]
         self._optimizers = [[copy.deepcopy(optimizer) for _ in stages] for stages in shards] or None
-        self._of_parts = {}  # (stage, device) -> its optimizer, where each device updates a part of the stage
+        self._of_devices = {}  # (stage, device) -> its optimizer, where the order makes the updates
+        self._copies = Copies()
         self._run = self._wires = self._memory_of = None
         self._check_alike(counts)
 
@@ -250,12 +252,10 @@ class Pipeline(InStages):
         shards, tied = self._shards()
         line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, len(shards))
         self._run = Run(
-            self._wires, shards, line, self._optimizers and self._optimizer_of, tied, self._machine, memory
+            self._wires, shards, line, self._optimizers and self._optimizer_of, tied, self._machine,
+            self._on_devices(), memory,
         )
         self.stages = tuple(shards[0])
-
-    def _optimizer_of(self, shard, stage, device):
-        return self._of_parts.get((stage, device), self._optimizers[shard][stage])
 
     def _commit(self):
         """Once for each run that came to its end: its gradients wait for a step, or its updates count."""
@@ -268,10 +268,10 @@ class Pipeline(InStages):
         else:
             for own, stages in zip(self._optimizers, self._run.shards):  # those of other ranks stay
                 own[:] = [stage.optimizer or before for stage, before in zip(stages, own)]
-            if "S" in self.schedule.kinds:
-                self._of_parts = {place: stage.optimizer for place, stage in self._run.stages.items()}
+            self._of_devices = {place: stage.optimizer for place, stage in self._run.stages.items()}
             self.n_steps += len(self.stages[-1].costs)
             self._run.finish()
+            self._copies.agree(self.stages)
         self._committed = True
 
     def _check_finite(self):

@@ -22,19 +22,20 @@ class Run:
     """Mini-batches on their way through the stages of a network, by the order of a schedule.
 
     wires: the `Wires` of the `Schedule`; a list of them, one for each shard of the network.
-    shards: for each shard its stages, which copy 0 works with; other copies get twins of them.
+    shards: for each shard its stages, which copy 0 works with.
     line: the `MicroBatches`.
     optimizer_of: if the order updates the stages: optimizer_of(number of a shard, stage, device) is the
         optimizer of which the stage there gets a copy; else None.
     ties: for each shard {name: the `Tied` layers}.
     machine: the `Machine`.
+    on_devices: `on_devices(stages, placements)` is {(stage, device): the `Stage`} of all copies of a shard.
     memory: what an equal run has held, so that this one need not count; None: count.
 
     Where there are several shards, each device of the schedule stands for a group of devices, one a shard,
     which run the same order and talk to each other inside their actions.
     """
 
-    def __init__(self, wires, shards, line, optimizer_of, ties, machine, memory=None):
+    def __init__(self, wires, shards, line, optimizer_of, ties, machine, on_devices, memory=None):
         order = wires[0].schedule
         self._line, self._recomputed, self.shards = line, order.recomputed, shards
         self._is_shared = machine.engine == MPI  # by several processes, of which this is one
@@ -46,7 +47,7 @@ class Run:
             if self._is_shared:
                 placed = _on_device(world().rank, of_shard, shard.placements)
             else:
-                placed = _on_devices(of_shard, shard.placements)
+                placed = on_devices(of_shard, shard.placements)
             self._begin(placed, optimizer_of and partial(optimizer_of, number), shard, machine.accumulate)
             self.stages |= placed
             perform = partial(self._perform, shard)
@@ -272,14 +273,3 @@ def _on_device(device, stages, placements):
     """{(stage, device): the `Stage`} of one device, whichever copy of the network it has."""
     places = zip(stages, zip(*placements, strict=True), strict=True)
     return {(stage.index, device): stage for stage, devices in places if device in devices}
-
-
-def _on_devices(stages, placements):
-    """{(stage, device): the `Stage`}; copies of the network with a stage on one device share it."""
-    placed = {(stage.index, placements[0][stage.index]): stage for stage in stages}
-    for placement in placements[1:]:
-        for stage in stages:
-            place = stage.index, placement[stage.index]
-            if place not in placed:
-                placed[place] = stage.twin()
-    return placed

@@ -229,7 +229,10 @@ class Stage:
         self._state = arrays
 
     def twin(self):
-        """The same stage in another copy of the network, with arrays of its own. Nobody restores it."""
+        """The same stage in another copy of the network, with arrays of its own.
+
+        It keeps nothing for a restore: after a run that failed, it takes over what this one has.
+        """
         twin = Stage(self.index, [layer.copy() for layer in self.layers], copy.copy(self.loss))
         twin._is_twin = True
         twin.keep_optimizer_state(copy.deepcopy(self._state))
