@@ -34,7 +34,7 @@ from .optimizers import *  # noqa: F403
 from .parallel import DataParallel, FederatedAveraging, Hybrid, ParameterServer, TensorParallel, clients_of
 from .partitioning import costs_of_layers, partition
 from .pipeline import *  # noqa: F403
-from .planning import footprints, measure, simulate, temporaries, what_fits
+from .planning import footprints, measure, rehearse, simulate, temporaries, what_fits
 from .schedules import Costs, Overlap, Schedule, ScheduleError
 from .training import fit
 
@@ -45,8 +45,8 @@ __all__ = [
     "MemoryLimitError", "Overlap", "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential",
     "Trace", "accuracy", "blas_threads", "cluster", "collectives", "costs_of_layers", "datasets",
     "TensorParallel", "describe", "engines", "exact", "fit", "footprints", "graph", "load", "measure",
-    "models", "one_hot", "partition", "plots", "rates", "save", "schedules", "simulate", "temporaries",
-    "verification", "what_fits", "ParameterServer", "FederatedAveraging", "clients_of",
+    "models", "one_hot", "partition", "plots", "rates", "rehearse", "save", "schedules", "simulate",
+    "temporaries", "verification", "what_fits", "ParameterServer", "FederatedAveraging", "clients_of",
 ]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
 __all__.sort()

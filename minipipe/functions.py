@@ -66,7 +66,7 @@ def sum_of_squares(array):
     """
     if array.dtype == object:
         return (array * array).sum()
-    numbers = np.asarray(array, np.float64).ravel()
+    numbers = array.astype(np.float64, copy=False).ravel()
     return float(np.vdot(numbers, numbers))
 
 

@@ -10,6 +10,7 @@ from .functions import grains_of, leaves, overflow_refused, root, scaled, sum_of
 from .layers import every_layer
 from .layers.layer import checked_layers, finite
 from .layers.skips import skip_routes
+from .layers.statistics import commit, take_statistics
 from .layers.through import backward_through, forward_through, in_one_piece, prepare_forward
 from .blas import computing
 from .sums import TreeSum
@@ -257,34 +258,15 @@ class Sequential(Network):
 
 def check_finite_run(loss, J, layers, gradients):
     """Raise `FloatingPointError` if the cost of a mini-batch, or a gradient of a layer, is not finite."""
-    finite(loss, np.asarray(J), "the cost")
+    check_finite_cost(loss, J)
     for layer, pair in zip(layers, gradients, strict=True):
         for gradient in leaves(pair):
             finite(layer, gradient, "the gradient")
 
 
-def take_statistics(layers):
-    """What the forwards of these layers have counted, one entry for each layer; the layers then forget it.
-
-    None if none of them has counted anything.
-    """
-    statistics = [layer.statistics for layer in layers]
-    if statistics.count(None) == len(statistics):
-        return None
-    for layer in layers:
-        layer.statistics = None
-    return statistics
-
-
-def commit(layers, statistics):
-    """Hand the layers their statistics of a whole mini-batch.
-
-    BatchNorm then moves its running mean and variance.
-    statistics: one entry for each layer, None for those that count nothing; or None, if none of them does.
-    """
-    for layer, counted in zip(layers, statistics or [None] * len(layers), strict=True):
-        if counted is not None:
-            layer.commit(counted)
+def check_finite_cost(loss, J):
+    """Raise `FloatingPointError` if the cost of a mini-batch is not finite."""
+    finite(loss, J if hasattr(J, "dtype") else np.asarray(J), "the cost")
 
 
 def checked_inputs(X):

@@ -21,7 +21,7 @@ from minipipe import network
 from minipipe.cluster import mail
 from minipipe.layers.activations import Elementwise
 from minipipe.losses import Loss
-from minipipe.network import commit
+from minipipe.layers.statistics import commit
 from minipipe.partitioning import solvers
 from minipipe.pipeline import Stage
 from minipipe.pipeline.batches import MicroBatches

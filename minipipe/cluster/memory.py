@@ -85,8 +85,8 @@ class Buffers(dict):
                 rest.extend(value.values())
             elif isinstance(value, (list, tuple)):
                 rest.extend(value)
-            elif hasattr(value, "owner"):  # an array without numbers, see `minipipe.meta`
-                self[id(value.owner)] = value.owner.nbytes
+            elif hasattr(value, "owner") and value.shape:  # an array without numbers, see `minipipe.meta`
+                self[id(value.owner)] = value.owner.nbytes  # without axes, it stands for a number
 
 
 def sent_bytes(value):
@@ -99,8 +99,9 @@ def sent_bytes(value):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
         return sum(map(sent_bytes, value))
-    is_array = isinstance(value, (np.ndarray, Bytes)) or hasattr(value, "owner")
-    return value.nbytes if is_array else 0
+    if hasattr(value, "owner"):
+        return value.nbytes if value.shape else 0  # as above
+    return value.nbytes if isinstance(value, (np.ndarray, Bytes)) else 0
 
 
 def own(value):

@@ -10,7 +10,8 @@ from ..description import describe, parameters_of_layers, without_samples
 from ..layers import every_layer
 from ..layers.layer import checked_layers
 from ..layers.through import alone, backward_input_program, forward_through, handed_on, prepare_forward
-from ..network import Network, take_statistics
+from ..layers.statistics import take_statistics
+from ..network import Network
 from ..blas import computing
 from .integers import checked
 

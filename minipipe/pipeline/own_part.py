@@ -147,7 +147,7 @@ class Owned:
 def _make_new(layers):
     """Copies of all parameters take their places."""
     for layer in _with_parameters(layers):
-        layer.W, layer.b = (None if array is None else np.array(array) for array in (layer.W, layer.b))
+        layer.W, layer.b = (None if array is None else array.copy() for array in (layer.W, layer.b))
 
 
 def _with_parameters(layers):
@@ -157,7 +157,7 @@ def _with_parameters(layers):
 
 def _without_numbers(array):
     """An array of the same shape and dtype that takes no memory, and spoils what it is used for."""
-    if array is None:
-        return None
+    if not isinstance(array, np.ndarray):
+        return array  # None, or without numbers anyway
     nothing = np.array(None if array.dtype == object else np.nan, array.dtype)
     return np.broadcast_to(nothing, array.shape)

@@ -7,9 +7,8 @@ import numpy as np
 from ..checks import whole_number
 from ..cluster import Link
 from ..collectives import OWNERS
-from ..layers.layer import finite
 from ..layers.recomputing import SELECTIVE, recomputing
-from ..network import check_finite_run
+from ..network import check_finite_cost, check_finite_run
 from ..partitioning.partition import counts_of, cut
 from ..schedules import Costs
 from ..schedules.costs import checked_costs
@@ -121,7 +120,7 @@ class Pipeline(InStages):
 
     def forward_backward(self, X, Y):
         """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
-        self._run_to_the_end(self._order_of_one(), checked_batches(self, [(X, Y)]))
+        self.run_to_the_end(self._order_of_one(), checked_batches(self, [(X, Y)]))
         return self.J
 
     def start(self, X, Y):
@@ -161,11 +160,11 @@ class Pipeline(InStages):
         batches = checked_batches(self, batches, in_one_run=self._stream is not None)
         if self._stream is not None:
             self.schedule = self._stream(len(batches))
-            self._run_to_the_end(self.schedule, batches)
+            self.run_to_the_end(self.schedule, batches)
             return list(self.stages[-1].costs)
         costs = []
         for batch in batches:
-            self._run_to_the_end(self.schedule, [batch])
+            self.run_to_the_end(self.schedule, [batch])
             costs.append(self.J)
         return costs
 
@@ -212,8 +211,8 @@ class Pipeline(InStages):
             f"n_microbatches={self.n_microbatches})"
         )
 
-    def _run_to_the_end(self, order, batches):
-        """Load mini-batches and run them to their end.
+    def run_to_the_end(self, order, batches):
+        """Load mini-batches, which are checked already, and run them to their end.
 
         Counting bytes takes longer than the run. So it is done in the first run of its kind, and what
         that has held is taken for the others; with a memory limit it is always done.
@@ -278,7 +277,7 @@ class Pipeline(InStages):
         if self._optimizers is None:
             check_finite_run(self.loss, self.J, self.layers, self._summed_gradients())
         for J in self.stages[-1].costs:
-            finite(self.loss, np.asarray(J), "the cost")
+            check_finite_cost(self.loss, J)
 
     def _summed_gradients(self):
         return [pair for stage in self.stages for pair in self._gradients_of(stage)]

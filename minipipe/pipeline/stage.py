@@ -8,7 +8,7 @@ from ..layers.exchange import Exchange, exchanges_of
 from ..layers.through import (
     backward_input_program, forward_program, handed_on, prepare_forward, put_aside, weight_gradients,
 )
-from ..network import commit, take_statistics
+from ..layers.statistics import commit, take_statistics
 from .holdings import all_ours
 from .late_weights import late_gradients
 from .own_part import Owned

@@ -6,9 +6,10 @@ from .in_shards import simulate_in_shards
 from .measuring import Measured, measure
 from .one_microbatch import Footprint
 from .precision import PRECISIONS, Precision
+from .rehearsal import rehearse
 from .simulation import simulate
 
 __all__ = [
     "PRECISIONS", "Footprint", "Measured", "Precision", "Setting",
-    "footprints", "measure", "simulate", "simulate_in_shards", "temporaries", "what_fits",
+    "footprints", "measure", "rehearse", "simulate", "simulate_in_shards", "temporaries", "what_fits",
 ]

@@ -190,7 +190,7 @@ class WithoutNumbers:
     def _performed(self, stage, shape, m, pattern, dA=None, is_first=True):
         """As `one_micro_batch`, of one stage alone."""
         for layer in stage.layers:
-            layer.initialize(_NoNumbers(), self.dtype)
+            layer.initialize(NoNumbers(), self.dtype)
         A_prev = arrays(shape, m, self.dtype) if stage.index else None
         arriving = self._arriving(stage, m)
         performed = one_micro_batch(
@@ -269,7 +269,7 @@ def _say_who_fails(owner, name, methods):
         setattr(owner, method, saying(getattr(owner, method)))
 
 
-class _NoNumbers:
+class NoNumbers:
     """A generator of random numbers that draws none."""
 
     def standard_normal(self, size=(), dtype=np.float64):

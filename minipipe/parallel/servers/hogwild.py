@@ -10,7 +10,7 @@ import numpy as np
 
 from ...cluster import ANY, Compute, Label, Receive, Send
 from ...layers import every_layer
-from ...network import commit
+from ...layers.statistics import commit
 from .labels import Gradient, Update
 from .programs import PULL
 from .share import Answer, Share

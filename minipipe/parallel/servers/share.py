@@ -5,7 +5,7 @@ from typing import NamedTuple
 from ...collectives.vectors import unflattened
 from ...functions import constant
 from ...layers import every_layer
-from ...network import commit
+from ...layers.statistics import commit
 from ...pipeline.own_part import parameters_in_parts, update_part
 from ...sums import TreeSum
 from ...ties import sum_of_tied
