@@ -7,7 +7,7 @@ import numpy as np
 
 from minipipe import Dropout
 from minipipe.cluster import mail
-from minipipe.collectives import Group, all_reduce, all_reduce_sum, barrier
+from minipipe.collectives import Group, all_reduce, all_reduce_sum_and_gather, barrier
 from minipipe.collectives.vectors import flattened, unflattened
 from minipipe.layers.normalization import Moments
 from minipipe.parallel import joining, synchronised
@@ -170,9 +170,10 @@ def synchronised_at_the_wrong_micro_batch(monkeypatch):
 
 def bits_change_with_buckets(monkeypatch):
     """Sums go round a ring, where the order of the terms depends on the place in the bucket."""
-    monkeypatch.setattr(
-        closing, "all_reduce_sum", lambda group, total, algorithm: all_reduce_sum(group, total, "ring")
-    )
+    def round_a_ring(group, total, value, algorithm):
+        return all_reduce_sum_and_gather(group, total, value, "ring")
+
+    monkeypatch.setattr(closing, "all_reduce_sum_and_gather", round_a_ring)
 
 
 def collectives_in_different_orders(monkeypatch):

@@ -140,10 +140,10 @@ def test_an_all_reduce_travels_while_the_stages_below_it_still_compute():
     trace = mp.simulate(schedule, mp.Costs(F=2, B=4, A=2), mp.Link(latency=1))
     spans = {(str(span.label), span.device): span for span in trace.spans}
     assert spans["1A0", 0].lane == "communication" and spans["0B0", 0].lane == "compute"
-    for name, device in (("1A0", 0), ("1A1", 1)):  # costs sent at 4, there at 5; halves at 6, their sums at 7
-        assert (spans[name, device].start, spans[name, device].end) == (7, 8)
+    for name, device in (("1A0", 0), ("1A1", 1)):  # halves and costs sent at 4, there at 5, their sums at 6
+        assert (spans[name, device].start, spans[name, device].end) == (6, 7)
     assert spans["0B0", 0].start == 4
-    assert trace.makespan == 12  # the lanes are free at 8, three hops later at 11, and A takes a tick
+    assert trace.makespan == 10  # the lanes are free at 7, two hops later at 9, and A takes a tick
     painted = mp.simulate(mp.Schedule.from_text(["F0 B0"]), mp.Costs(A=5, U=7))
     assert painted.makespan == 3, "an order without A and U has no ticks of theirs"
 
@@ -196,7 +196,7 @@ def test_tied_layers_are_updated_with_the_sum_in_the_order_too():
 
 def test_a_stage_without_other_copies_shares_its_sums_with_nobody(monkeypatch):
     """No all-reduce among one, which would copy each gradient."""
-    monkeypatch.setattr(closing, "all_reduce_sum", None)
+    monkeypatch.setattr(closing, "all_reduce_sum_and_gather", None)
     J, pipe = run(gpipe(3, 4), *mini_batch(8))
     assert np.isfinite(J) and len(pipe.gradients) == len(LAYERS)
     with pytest.raises(TypeError, match="not callable"):

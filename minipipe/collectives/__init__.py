@@ -5,8 +5,8 @@ Where to read: `calls` is what a program can say, `summing` has the all-reduces,
 """
 
 from .calls import (
-    ALL_REDUCES, OWNERS, all_gather, all_reduce, all_reduce_sum, all_to_all, barrier, broadcast, reduce,
-    reduce_scatter, reduce_scatter_sum,
+    ALL_REDUCES, OWNERS, all_gather, all_reduce, all_reduce_sum, all_reduce_sum_and_gather, all_to_all,
+    barrier, broadcast, reduce, reduce_scatter, reduce_scatter_sum_and_gather,
 )
 from .costs import all_reduce_ticks, numbers_sent
 from .exchanging import exchanged
@@ -14,6 +14,6 @@ from .group import Group
 
 __all__ = [
     "ALL_REDUCES", "OWNERS", "Group", "all_gather", "all_reduce", "all_reduce_ticks", "all_reduce_sum",
-    "all_to_all", "barrier", "broadcast", "exchanged", "numbers_sent", "reduce", "reduce_scatter",
-    "reduce_scatter_sum",
+    "all_reduce_sum_and_gather", "all_to_all", "barrier", "broadcast", "exchanged", "numbers_sent", "reduce",
+    "reduce_scatter", "reduce_scatter_sum_and_gather",
 ]

@@ -6,6 +6,7 @@ from ..checks import one_of
 from ..sums import TreeSum
 from . import summing
 from .broadcasting import binomial, chain, distances, reduce_to, scatter_and_gather
+from .exchanging import exchanged
 from .rings import ring_add, ring_gather
 from .vectors import added, flattened, unflattened
 
@@ -59,20 +60,35 @@ def all_reduce_sum(group, total, algorithm=OWNERS):
     With "owners", a rank that has an aligned run of 2^j terms of a tree sends as many bytes as in a ring; any
     other sends as many times the first half of them as it has partial sums, at most 2 log2 n.
     """
+    total, _ = yield from all_reduce_sum_and_gather(group, total, None, algorithm)
+    return total
+
+
+def all_reduce_sum_and_gather(group, total, value, algorithm=OWNERS):
+    """(the total of a sum, as `all_reduce_sum` gives it; the values of all ranks, a list)
+
+    value: something small. With "owners", it travels in the messages of the terms, and takes no latency of
+        its own; with the others, in messages before.
+    """
     if algorithm == OWNERS:
-        return (yield from summing.at_owners(group, total))
+        return (yield from summing.at_owners(group, total, value))
+    values = [None] * group.size
+    if value is not None:
+        values = yield from exchanged(group, lambda rank: value, group.begin("values"))
     terms = [term for _, term in sorted(total.pending.items(), key=_leftmost)]
     if len(terms) > 1:
         terms = [unflattened(fold(added, map(flattened, terms)), terms[0])]
-    return (yield from all_reduce(group, terms[0] if terms else None, algorithm))
+    return (yield from all_reduce(group, terms[0] if terms else None, algorithm)), values
 
 
-def reduce_scatter_sum(group, total):
-    """This rank's chunk of the total of a sum whose terms are spread over the ranks: a list of vectors.
+def reduce_scatter_sum_and_gather(group, total, value):
+    """(this rank's chunk of the total of a sum whose terms are spread over the ranks, a list of vectors; the
+    values of all ranks, a list)
 
-    total: as for `all_reduce_sum`, the first half of which this is, with "owners": the bits are the same.
+    total, value: as for `all_reduce_sum_and_gather`, the first half of which this is, with "owners": the bits
+        are the same.
     """
-    return (yield from summing.own_chunk(group, total, group.begin("owners reduce-scatter")))
+    return (yield from summing.own_chunk(group, total, group.begin("owners reduce-scatter"), value))
 
 
 def broadcast(group, value, root=0, algorithm="binomial", n_segments=None):
@@ -142,7 +158,7 @@ def reduce_scatter(group, values, algorithm="ring"):
         yield from ring_add(group, chunks, rank - 1, label)
         return unflattened(chunks[rank], values[rank])
     of_ranks = [{(0, rank): chunk} for chunk in chunks]
-    total = yield from summing.to_owners(group, of_ranks, TreeSum(size), label)
+    total, _ = yield from summing.to_owners(group, of_ranks, TreeSum(size), label)
     return unflattened(total, values[rank])
 
 

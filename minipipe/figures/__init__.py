@@ -9,6 +9,7 @@ from .cut import cuts
 from .memory_by_devices import memory_by_devices
 from .memory_over_time import memory_over_time
 from .slow_links import slow_links
+from .splits import splits
 from .throughput import throughput
 from .timelines import TIMELINES, one_timeline, schedules, zoo
 
@@ -22,5 +23,6 @@ FIGURES = {
     "memory": memory_over_time,
     "throughput": throughput,
     "cut": cuts,
+    "splits": splits,
     "memory_by_devices": memory_by_devices,
 }

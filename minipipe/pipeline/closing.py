@@ -4,7 +4,9 @@ from collections import Counter
 from typing import NamedTuple
 
 from ..cluster import Compute, Receive, Send
-from ..collectives import Group, all_reduce, all_reduce_sum, exchanged, reduce_scatter_sum
+from ..collectives import (
+    Group, all_reduce, all_reduce_sum_and_gather, exchanged, reduce_scatter_sum_and_gather,
+)
 from ..schedules.rules import MEETING, RULES, SUMMED, adding
 from ..ties import sum_of_tied
 from .totals import Totals
@@ -94,16 +96,20 @@ class Closing:
         if group is None:
             return
         totals = self._stages[stage, self._device].totals if self._stages else Totals(1)
-        yield from self._share_counted(group, totals, i)
-        gradients = yield from all_reduce_sum(group, totals.gradients(i), self._algorithm)
+        gradients, counted = yield from all_reduce_sum_and_gather(
+            group, totals.gradients(i), totals.pending(i), self._algorithm
+        )
         totals.replace_gradients(i, gradients)
+        _absorb_counted(group, totals, i, counted)
 
     def _reduce_scatter(self, stage, i):
         """Each device that has a copy of the stage gets its own part of the sum of the gradients."""
         group, own = self._groups[stage], self._stages.get((stage, self._device))
         totals = own.totals if own else Totals(1)
-        yield from self._share_counted(group, totals, i)
-        part = yield from reduce_scatter_sum(group, totals.gradients(i))
+        part, counted = yield from reduce_scatter_sum_and_gather(
+            group, totals.gradients(i), totals.pending(i)
+        )
+        _absorb_counted(group, totals, i, counted)
         if own:
             own.totals.keep_part(i, part)
 
@@ -114,12 +120,6 @@ class Closing:
         parts = yield from exchanged(group, lambda rank: part, group.begin("gather of parameters"))
         if own:
             own.owned.gather(parts)
-
-    def _share_counted(self, group, totals, i):
-        """Costs and statistics are small: each device gets those of all others, and adds them up itself."""
-        counted = yield from exchanged(group, lambda rank: totals.pending(i), group.begin("costs"))
-        for pending in counted[:group.rank] + counted[group.rank + 1:]:
-            totals.absorb(i, pending)
 
     def _sum_in_group(self, stage, i):
         """The devices that share the work inside the stage add up gradients of which each has a summand."""
@@ -144,6 +144,12 @@ def _named(actions):
         times[action] += 1
         found.append((action, f"{action}" if times[action] == 1 else f"{action} (time {times[action]})"))
     return found
+
+
+def _absorb_counted(group, totals, i, counted):
+    """Costs and statistics are small: each device gets those of all others, and adds them up itself."""
+    for pending in counted[:group.rank] + counted[group.rank + 1:]:
+        totals.absorb(i, pending)
 
 
 def _end(action):

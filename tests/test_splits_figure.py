@@ -1,0 +1,44 @@
+"""The picture of the three splits: what it shows is what the runs hold, send and take."""
+
+import numpy as np
+import pytest
+
+from minipipe.figures.splits import N, SAMPLES, SIZES, held, split_runs
+
+N_PARAMETERS = 33_738
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return split_runs()
+
+
+def test_bytes_on_the_wire_of_one_network_split_in_three_ways(runs):
+    """A and dA at three cuts; A and dA between pairs of layers, by owners; dW and db. Float64."""
+    sent = {name: sum(message.n_bytes for message in net.trace.messages) for name, net in runs.items()}
+    of_pairs = 128 + 128 + 10  # forward behind the second and the fourth layer, backward before the third
+    assert sent == {
+        "one device": 0, "network split": 2 * (128 + 128 + 64) * SAMPLES * 8,
+        "layer split": 2 * (N - 1) * of_pairs * SAMPLES * 8, "data split": 2 * (N - 1) * N_PARAMETERS * 8,
+    }
+
+
+def test_all_do_the_same_work_and_find_the_same_gradients(runs):
+    """Within what rounding may do: four splits add in four orders."""
+    one = runs["one device"]
+    assert one.trace.busy_ticks() == [48]
+    for name, net in runs.items():
+        assert sum(net.trace.busy_ticks()) == 48 and len(set(net.trace.busy_ticks())) == 1, name
+        for (dW, db), (its_dW, its_db) in zip(net.gradients, one.gradients, strict=True):
+            assert dW is None or (np.allclose(dW, its_dW) and np.allclose(db, its_db)), name
+
+
+def test_every_number_is_held_once_or_by_every_copy(runs):
+    for name, net in runs.items():
+        counts = [np.zeros((n, n_prev), int) for n_prev, n in zip(SIZES, SIZES[1:])]
+        devices = set()
+        for device, number, rows, columns in held(net):
+            counts[number][rows, columns] += 1
+            devices.add(device)
+        assert all(np.all(count == (N if name == "data split" else 1)) for count in counts), name
+        assert devices == set(range(net.trace.n_devices))

@@ -1,0 +1,99 @@
+"""Closed forms of splits, met by runs: what of an exchange is exposed, when a hybrid ends, whose bits."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import minipipe as mp
+from minipipe.cluster import Cluster, ports
+from minipipe.collectives import Group, all_reduce_sum
+from minipipe.functions import even_slices
+from minipipe.schedules import build, in_copies, with_all_reduce
+from minipipe.sums import TreeSum
+
+LOSS = mp.MeanSquaredError()
+SIZE = 12 * 8  # bytes of the gradients of a Linear(3, 3)
+
+
+def exposed(n_layers, of_a_bucket, N, alpha, V):
+    """How long N copies run when all work is done: 2 ticks of backward a layer, V ticks for all bytes."""
+    bandwidth = Fraction(2 * (N - 1) * n_layers * SIZE, N * V)
+    net = mp.DataParallel(
+        [mp.Linear(3, 3) for _ in range(n_layers)], LOSS, N, buckets=of_a_bucket * SIZE,
+        costs=mp.Costs(F=n_layers, B=2 * n_layers), link=mp.Link(alpha), ports=ports(N, bandwidth),
+    )
+    net.forward_backward(np.ones((3, N)), np.ones((3, N)))
+    assert net.schedule.n_stages == n_layers // of_a_bucket
+    return net.trace.makespan - 3 * n_layers
+
+
+@pytest.mark.parametrize("of_a_bucket, ticks", [(1, 6), (2, 4), (4, 6)])
+def test_costs_travel_beside_gradients_and_add_no_latency_to_a_bucket(of_a_bucket, ticks):
+    """4 layers; a bucket takes 2 ticks of latency and 1 a layer."""
+    assert exposed(4, of_a_bucket, 2, alpha=1, V=4) == ticks
+
+
+@pytest.mark.parametrize("N", [2, 3, 4])
+def test_the_best_number_of_buckets_is_the_square_root_of_backward_by_latency(N):
+    """8 layers, T_b = 16, A = 1: T_b/K + K A + V - T_b ticks are exposed, least for K = sqrt(T_b/A) = 4."""
+    found = {K: exposed(8, 8 // K, N, alpha=Fraction(1, 2), V=16) for K in (1, 2, 4, 8)}
+    assert found == {K: Fraction(16, K) + K + 16 - 16 for K in (1, 2, 4, 8)}
+    assert min(found, key=found.get) == 4
+
+
+@pytest.mark.parametrize("A, makespan", [
+    ([3, 3, 3, 3], 36), ([0, 3, 6, 9], 36), ([0, 2, 4, 6], 33), ([1, 2, 7, 8], 36), ([0, 0, 0, 9], 36),
+])
+def test_the_sum_of_a_late_stage_hides_in_the_drain_of_1f1b(A, makespan):
+    """(M + P - 1)(F + B) + the largest A_r - r B, for P = 4, M = 8: device r ends r B earlier."""
+    order = with_all_reduce(in_copies(build("1f1b", 4, 8), 2))
+    trace = mp.simulate(order, mp.Costs(F=1, B=2, A=A))
+    ends = [max(s.end for s in trace.spans_of(device) if s.label.kind == "B") for device in range(4)]
+    assert ends == [33, 31, 29, 27]
+    assert trace.makespan == 33 + max(0, *(A[r] - 2 * r for r in range(4))) == makespan
+
+
+@pytest.mark.parametrize("d, bubble", [(1, Fraction(31, 128)), (4, Fraction(7, 32)), (16, Fraction(1, 8))])
+def test_the_bubble_of_a_hybrid_falls_with_the_number_of_copies(d, bubble):
+    """n = 32 devices, b' = 128 micro-batches in all: (n - d)/b'. Narayanan et al. 2021, section 3.3.1."""
+    p, M = 32 // d, 128 // d
+    trace = mp.simulate(build("1f1b", p, M))
+    assert Fraction(p - 1, M) == Fraction(32 - d, 128) == bubble
+    assert trace.bubble("ideal") == float(bubble)
+
+
+@pytest.mark.parametrize("T, P, n, batch, d, bubble", [
+    pytest.param(8, 64, 3072, 3072, 6, Fraction(63, 512), marks=pytest.mark.slow),  # 65,536 actions
+    (8, 8, 1536, 2304, 24, Fraction(7, 96)),
+])
+def test_bubbles_of_published_configurations(T, P, n, batch, d, bubble):
+    """Megatron-LM's 1T and 145.6B parameters, 1 sample in a micro-batch."""
+    assert n // (T * P) == d
+    assert mp.simulate(build("1f1b", P, batch // d)).bubble("ideal") == float(bubble)
+
+
+def product_in_shards(T, W, A, n_blocks):
+    """W A, of which each of T devices has some blocks of the inner axis, added along one tree."""
+    found, blocks = [], even_slices(W.shape[1], n_blocks)
+
+    def program(rank):
+        total = TreeSum(n_blocks)
+        for i in range(n_blocks)[even_slices(n_blocks, T)[rank]]:
+            total.add(i, W[:, blocks[i]] @ A[blocks[i]])
+        found.append((yield from all_reduce_sum(Group(rank, range(T)), total)))
+
+    Cluster([program(rank) for rank in range(T)]).run()
+    assert all(np.array_equal(array, found[0]) for array in found)
+    return found[0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_fixed_blocks_of_the_inner_axis_have_the_same_bits_on_any_number_of_shards(dtype):
+    """A layer that is split by inputs adds in an order that depends on T; 8 blocks and a tree do not."""
+    rng = np.random.default_rng(0)
+    W, A = rng.standard_normal((16, 64)).astype(dtype), rng.standard_normal((64, 8)).astype(dtype)
+    blocks = [product_in_shards(T, W, A, 8) for T in (1, 2, 3, 4, 5, 8)]
+    assert all(np.array_equal(Z, blocks[0]) for Z in blocks)
+    plain = [product_in_shards(T, W, A, T) for T in (1, 2, 3, 4, 5, 8)]
+    assert not any(np.array_equal(Z, plain[0]) for Z in plain[1:])
