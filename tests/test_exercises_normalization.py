@@ -1,5 +1,5 @@
-"""Solutions of the exercises in notebook 09, what their checkers say to typical wrong answers, and its
-pictures.
+"""Solutions of the exercises in notebooks 09 and 43, what their checkers say to typical wrong answers, and
+their pictures.
 """
 
 from fractions import Fraction
@@ -20,10 +20,10 @@ CHECKERS = [check_put_together, check_running, check_dropout]
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("09")
+notebook, thrown = solutions("09"), solutions("43")
 put_together = notebook.put_together
 update_running = notebook.update_running
-dropout = notebook.dropout
+dropout = thrown.dropout
 
 
 def by_squares(sizes, means, variances):

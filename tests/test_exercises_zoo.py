@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebooks 11, 13 and 37, and what their checkers say to typical wrong
+"""Solutions of the exercises in notebooks 11, 13, 37 and 44, and what their checkers say to typical wrong
 answers.
 """
 
@@ -18,7 +18,7 @@ CHECKERS = [check_zb_h1, check_choose, check_which, check_hidden, check_blocking
 
 # ---------------------------------------------------------------- solutions
 
-zoo_notebook, second_half, links_notebook = solutions("11"), solutions("37"), solutions("13")
+zoo_notebook, second_half, links_notebook, links = map(solutions, ("11", "37", "13", "44"))
 
 
 def fits(runs, limit):
@@ -48,7 +48,7 @@ SOLUTIONS = [
     (check_which, " V_Half "),
     (check_hidden, links_notebook.hidden),
     (check_hidden, lambda K, F, B: Fraction((2 * K - 1) * (F + B) - K * (F + B), 2 * (K - 1))),
-    (check_blocking, links_notebook.blocking_makespan),
+    (check_blocking, links.blocking_makespan),
     (check_blocking, lambda K, M, F, B, c: free_gpipe(K, M, F, B) + 2 * (M + K - 2) * c),
     (check_blocking, lambda K, M, F, B, c: np.int64((M + K - 1) * (F + B + 2 * c) - 2 * c)),
 ]

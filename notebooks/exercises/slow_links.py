@@ -1,4 +1,4 @@
-"""Checkers for notebook 13, slow links."""
+"""Checkers for notebooks 13 and 44, slow links."""
 
 from fractions import Fraction
 from functools import cache
