@@ -28,6 +28,7 @@ class Hybrid(Pipeline):
     n_microbatches: M, the parts of each mini-batch; left out, D. With several stages, D divides it.
     schedule: for one copy of the network, a name or a `Schedule` of K stages and M / D micro-batches.
     sequence: whether what stands between the parts of a Transformer's blocks is split by positions, too.
+    rows: whether convolutions are split by the rows of the image, see `Shard`.
     order: which devices are neighbours, the fastest axis first: "tp-dp-pp" has the number
         t + T (d + D k), "tp-pp-dp" t + T (k + K d).
     all other arguments: as for `Pipeline`.
@@ -53,13 +54,14 @@ class Hybrid(Pipeline):
         order="tp-dp-pp", all_reduce=OWNERS, optimizer=None, recompute=False, seed=0, dtype=np.float64,
         partition=None, sample=None, costs=Costs(), link=Link(), ports=(), memory_limit=None,
         engine="cluster", accumulate="tree", grain=None, sequence=False,
+        rows=False,
     ):
         D = self._D = whole_number("n_replicas", n_replicas, 1)
         self._T = whole_number("n_shards", n_shards, 1)
         K = whole_number("n_stages", n_stages, 1)
         M = D if n_microbatches is None else whole_number("n_microbatches", n_microbatches, 1)
         self._remembered = {}  # (id of a layer, name of a parameter) -> what an optimizer keeps for it
-        self._sequence = sequence
+        self._split = {"sequence": sequence, "rows": rows}
         self._order = one_of("order", order, ["-".join(axes) for axes in permutations(AXES)])
         super().__init__(
             layers, loss, K, M, _schedule(schedule, D, K, M), recompute, seed, dtype, partition, sample,
@@ -123,7 +125,7 @@ class Hybrid(Pipeline):
         return [[self._rank(sizes, tp=t, dp=d, pp=k) for d, k in places] for t in range(self._T)]
 
     def _shard(self, t):
-        return Shard(self.layers, self.loss, t, self._T, self._sequence)
+        return Shard(self.layers, self.loss, t, self._T, **self._split)
 
     def _shards(self):
         if self._T == 1:
@@ -171,7 +173,7 @@ class TensorParallel(Hybrid):
     """A drop-in for `Sequential` in which T simulated devices share the work inside each layer.
 
     layers, loss, seed, dtype: as for `Sequential`.
-    n_shards: T, and `sequence`: as for `Hybrid`. `split` says how each layer is divided among them.
+    n_shards: T, and `sequence`, `rows`: as for `Hybrid`. `split` says how each layer is divided among them.
     all other arguments: as for `Pipeline`.
 
     >>> from minipipe.layers import Linear, ReLU
@@ -187,12 +189,12 @@ class TensorParallel(Hybrid):
     def __init__(
         self, layers, loss, n_shards, n_microbatches=1, optimizer=None, recompute=False, seed=0,
         dtype=np.float64, costs=Costs(), link=Link(), ports=(), memory_limit=None, engine="cluster",
-        accumulate="tree", sequence=False,
+        accumulate="tree", sequence=False, rows=False,
     ):
         super().__init__(
             layers, loss, 1, n_shards, 1, n_microbatches, "gpipe", optimizer=optimizer, recompute=recompute,
             seed=seed, dtype=dtype, costs=costs, link=link, ports=ports, memory_limit=memory_limit,
-            engine=engine, accumulate=accumulate, sequence=sequence,
+            engine=engine, accumulate=accumulate, sequence=sequence, rows=rows,
         )
 
 

@@ -14,6 +14,7 @@ from ..layers.pooling import Pool
 from ..losses import SoftmaxCrossEntropy
 from .exchanges import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
 from .parts import Bias, DropoutPart, EmbeddingPart, SoftmaxCrossEntropyPart
+from .rows import by_rows, goes_by_rows
 
 
 class Shard:
@@ -24,6 +25,8 @@ class Shard:
     size: T.
     sequence: whether what stands between the parts of a Transformer's blocks, (d, positions, m), is split,
         too, by positions: sequence parallelism.
+    rows: whether convolutions that keep the number of rows, and what acts on each number between them, are
+        split by the rows of the image, (C, rows, ..., m): each borrows rows of its neighbours, see `Halo`.
 
     `layers` has for each layer of the network the list of layers that this device has instead: the layer
     itself, or a copy of it, where all devices do the same; or a part of it, with the exchanges around it.
@@ -38,11 +41,12 @@ class Shard:
     - With `sequence`, from the first attention on, LayerNorm, Dropout and residual connections by positions.
       The gradients of their parameters, and of biases there, are sums over the devices, and are added up at
       the end.
+    - With `rows`, convolutions by the rows of the image, and their gradients are such sums, too.
     - All else, layers of one's own, and what has fewer units than there are devices, is whole on each device.
     """
 
-    def __init__(self, layers, loss, rank, size, sequence=False):
-        self.rank, self.size, self._sequence = rank, size, sequence
+    def __init__(self, layers, loss, rank, size, sequence=False, rows=False):
+        self.rank, self.size, self._sequence, self._rows = rank, size, sequence, rows
         self._by_positions = False  # whether what the next layer gets is split so
         self.held, self.words = {}, ["whole"] * len(layers)
         self.loss, self._logits = copy.copy(loss), None
@@ -74,7 +78,7 @@ class Shard:
         found, pairs = [], dict(_pairs(layers, self._is_splittable))
         between = {i for first, second in pairs.items() for i in range(first + 1, second)}
         for index, layer in enumerate(layers):
-            before = self._changed_split(layer) if is_top and self._sequence else []
+            before = self._changed_split(layer) if is_top and (self._sequence or self._rows) else []
             if index in pairs:
                 parts, how = [self._enter(), self._by_outputs(layer)], "by outputs"
             elif index in pairs.values():
@@ -90,6 +94,9 @@ class Shard:
     def _changed_split(self, layer):
         """The exchange before a layer of the network for which the positions must be split, or whole."""
         by_positions = _goes_by_positions(layer) and (self._by_positions or _attends(layer))
+        if self._rows:
+            on_numbers = self._by_positions and isinstance(layer, (Elementwise, Dropout))
+            by_positions = goes_by_rows(layer) or on_numbers
         if layer is self._logits or self._by_positions == by_positions:
             return []
         self._by_positions = not self._by_positions
@@ -108,6 +115,10 @@ class Shard:
         if layer is self._logits:
             enter, self._by_positions = self._enter(), False
             return [enter, self._by_outputs(layer)], "by outputs, up to the loss"
+        if self._by_positions and goes_by_rows(layer):
+            *before, part = by_rows(layer)
+            self._hold(layer, W=(part, None), b=(part, None))
+            return [*before, part], "by rows"
         if self._is_splittable(layer, Linear, Convolution):
             return [Copied(), self._by_outputs(layer), Gathered()], "by outputs, gathered"
         if type(layer) is MultiHeadAttention:
@@ -117,7 +128,7 @@ class Shard:
             self._hold(layer, W=(part, 0))
             return [part, Summed()], "by tokens"
         if self._by_positions and not layer.layers:
-            return [self._run_of(layer)], "by positions"
+            return [self._run_of(layer)], "by rows" if self._rows else "by positions"
         inner = layer.layers
         if isinstance(layer, Residual):
             inner = layer.layers[1].layers
@@ -193,6 +204,8 @@ class Shard:
 
     def _is_splittable(self, layer, *kinds):
         """Whether it is one of these kinds, has a unit for each device, and does not divide them itself."""
+        if self._rows and goes_by_rows(layer):
+            return False
         return isinstance(layer, kinds) and _can_be_split(layer) and len(layer.W) >= self.size
 
     def _runs(self, n):
