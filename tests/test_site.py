@@ -186,6 +186,10 @@ started.then(async () => {
   results.why = frames().map(frame => frame.contentDocument.querySelector("#why pre").textContent);
   results.numbers = rows("comparison");
   results.begin = frames().map(now);
+  results.axes = frames().map(({contentDocument: page, contentWindow}) => {
+    page.body.append(Object.assign(page.createElement("script"), {textContent: "window.axis = view.to"}));
+    return contentWindow.axis;
+  });
   const page = frames()[1].contentWindow;
   page.document.getElementById("timeline").focus();
   const options = {bubbles: true, cancelable: true};
@@ -196,8 +200,10 @@ started.then(async () => {
   results.inside = frames().map(frame => frame.contentDocument.documentElement)
     .map(page => page.scrollWidth - page.clientWidth);
   results.ranking = rows("ranking");
+  const words = ({nodeType, data}) => nodeType === 3 ? data.trim() : "";
+  const ownWords = one => [...one.childNodes].map(words).join("");
   results.unnamed = [...document.querySelectorAll("select, button, iframe")]
-    .filter(one => !(one.labels && one.labels.length || one.textContent.trim() || one.title))
+    .filter(one => !ownWords(one.matches("select") ? one.closest("label") || one : one) && !one.title)
     .map(one => one.outerHTML);
   const controls = [...document.querySelectorAll("a, select, button")];
   results.unreached = controls.filter(one => one.tabIndex !== 0).length;
@@ -256,6 +262,7 @@ def test_two_runs_are_chosen_compared_and_stepped_together(small, tmp_path, widt
         assert numbers[f"idle ticks: {cause}"][0] == f"{ticks:g}"
     ends = [f"{trace.makespan:g}" for trace in traces]
     assert seen["begin"] == [f"{end} / {end}" for end in ends]
+    assert seen["axes"] == [max(trace.makespan for trace in traces)] * 2
     step = seen["pages"][1]["step"]
     assert seen["together"] == [f"{2 * step:g} / {end}" for end in ends]
     assert (seen["wider"], seen["inside"]) == (0, [0, 0]), "nothing is wider than the screen"

@@ -101,7 +101,7 @@ def test_links_between_notebooks_lead_to_their_pages(page):
     assert '<a href="02_two.html#there">' in page[1]
 
 
-@pytest.mark.slow  # runs 1,300 simulations and converts all notebooks: half a minute
+@pytest.mark.slow  # runs 1,400 simulations and converts all notebooks: half a minute
 def test_the_whole_site_is_small_soon_made_whole_and_the_engines(tmp_path):
     """The numbers of 200 runs drawn at random, and the times of all their boxes, are those of the engine."""
     site, begin = tmp_path / "site", time.process_time()

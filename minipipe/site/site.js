@@ -155,7 +155,7 @@ function rank(size, chosen) {
     };
     return [button, makespan, percent(bubble), Math.max(...peaks)];
   });
-  $("ranking").replaceChildren(tableOf(["schedule", "makespan, ticks", "bubble, idle / total", "peak"], rows));
+  $("ranking").replaceChildren(tableOf(["schedule", "makespan", "bubble", "peak"], rows));
 }
 
 function fill() {
