@@ -9,10 +9,11 @@ import json
 import os
 import zipfile
 import zlib
-from pathlib import Path
 
 import numpy as np
 
+from .checks import path_of, shown
+from .network import Network
 from .optimizers import checked_optimizer
 
 ABOUT = "minipipe"  # the array with the text
@@ -45,9 +46,10 @@ def save(path, model, optimizer=None):
     >>> np.array_equal(other.layers[0].W, Sequential([Linear(2, 1)], None, seed=7).layers[0].W)
     True
     """
+    path = path_of("path", path)
     if optimizer is not None:
         checked_optimizer(optimizer)
-    parts = model.collect(optimizer)
+    parts = _checked(model).collect(optimizer)
     arrays = {name: getattr(layer, array) for name, layer, array in _places(model)}
     if any(array.dtype.hasobject for array in arrays.values()):
         raise ValueError("rational numbers cannot be written as plain arrays: save a network of floats")
@@ -58,7 +60,7 @@ def save(path, model, optimizer=None):
                 arrays[f"{REMEMBERED}/{layers[index]}.{position}/{name}/{number}"] = array
     if parts:
         about["optimizer"] = _state_of(parts[0][0])
-    model.once(lambda: _write(Path(path), {ABOUT: np.array(json.dumps(about)), **arrays}))
+    model.once(lambda: _write(path, {ABOUT: np.array(json.dumps(about)), **arrays}))
 
 
 def load(path, model, optimizer=None):
@@ -72,8 +74,10 @@ def load(path, model, optimizer=None):
     with the learning rate that it had; what else it was made with is that of yours. Raises `ValueError` for a
     file that is damaged, of something else, or of another network or optimizer; nothing has moved then.
     """
-    about, arrays = _read(Path(path))
-    _check_layers(path, about["layers"], _names(model))
+    path = path_of("path", path)
+    ours = _names(_checked(model))
+    about, arrays = _read(path)
+    _check_layers(path, about["layers"], ours)
     places, new = _places(model), {}
     for name, layer, array in places:
         new[name] = _fitting(path, arrays, name, getattr(layer, array))
@@ -91,6 +95,13 @@ def load(path, model, optimizer=None):
     for (part, _), memory in zip(parts, resumed):
         part.resume(memory, state["updates"], state["learning_rate"], state["last_rate"])
     model.resumed(optimizer, parts)
+
+
+def _checked(model):
+    """`model`, if it is a network; `ValueError` for anything else."""
+    if not isinstance(model, Network):
+        raise ValueError(f"model={shown(model)} is no network: pass a Sequential, a Pipeline or another")
+    return model
 
 
 def _places(model):

@@ -7,6 +7,7 @@ import operator
 from fractions import Fraction
 from math import inf
 from numbers import Real
+from pathlib import Path
 
 import numpy as np
 
@@ -191,6 +192,14 @@ def checked_name(name, value):
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name}={shown(value)} must be a text of at least 1 character")
     return value
+
+
+def path_of(name, value):
+    """`value` as a `Path`; `ValueError` for what is no path."""
+    try:
+        return Path(value).expanduser()
+    except TypeError:
+        raise ValueError(f"{name}={shown(value)} must be a path") from None
 
 
 def listed(name, values, least=1):

@@ -1,5 +1,7 @@
 """Where the devices and their programs stand."""
 
+from ..checks import listed
+
 COMPUTE = "compute"  # the lane of a device that runs one program
 
 
@@ -56,7 +58,7 @@ def devices_of(programs):
     if hasattr(programs, "send"):
         raise ValueError("programs is one program: pass a list, [program], with one for each device")
     devices, lanes = [], []
-    for number, program in enumerate(programs):
+    for number, program in enumerate(listed("programs", programs, least=0)):
         device = Device()
         for name, of_lane in _lanes_of(program, number).items():
             lane = Lane(len(lanes), number, name, of_lane)

@@ -4,6 +4,8 @@ import copy
 
 import numpy as np
 
+from ..checks import shown
+
 
 class Bytes:
     """So many bytes without any array: what a run without numbers holds in the place of arrays.
@@ -120,4 +122,10 @@ def _copied(value):
         return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return getattr(value, "_make", type(value))([_copied(item) for item in value])
-    return copy.deepcopy(value)
+    try:
+        return copy.deepcopy(value)
+    except TypeError as error:
+        raise ValueError(
+            f"{shown(value)} cannot be sent, because {error}: send arrays, numbers and texts, "
+            "or lists, tuples and dicts of them"
+        ) from None

@@ -2,7 +2,7 @@
 
 from functools import reduce as fold
 
-from ..checks import one_of
+from ..checks import listed, one_of
 from ..sums import TreeSum
 from . import summing
 from .broadcasting import binomial, chain, distances, reduce_to, scatter_and_gather
@@ -97,7 +97,7 @@ def broadcast(group, value, root=0, algorithm="binomial", n_segments=None):
     value: as for `all_reduce`; on other ranks only its form is looked at.
     algorithm: "binomial", "scatter" (and gather), or "chain" in `n_segments`.
     """
-    group.check(root=root)
+    root = group.check(root=root)
     one_of("algorithm", algorithm, ["binomial", "scatter", "chain"])
     vectors, label = flattened(value), group.begin(f"{algorithm} broadcast")
     if algorithm == "chain":
@@ -113,7 +113,7 @@ def reduce(group, value, root=0):
 
     value: as for `all_reduce`.
     """
-    group.check(root=root)
+    root = group.check(root=root)
     vectors = yield from reduce_to(group, flattened(value), root, group.begin("reduce"))
     return unflattened(vectors, value) if group.rank == root else None
 
@@ -150,6 +150,7 @@ def reduce_scatter(group, values, algorithm="ring"):
     """
     size, rank = group.size, group.rank
     one_of("algorithm", algorithm, ["ring", OWNERS])
+    values = listed("values", values, least=0)
     if len(values) != size:
         raise ValueError(f"{len(values)} parts for {size} ranks: pass one part for each rank")
     label = group.begin(f"{algorithm} reduce-scatter")
@@ -170,9 +171,10 @@ def all_to_all(group, values):
     (N - 1) alpha + (N - 1)/N n beta: in step s, each rank sends to the rank s after it.
     """
     label, size, rank = group.begin("all-to-all"), group.size, group.rank
+    values = listed("values", values, least=0)
     if len(values) != size:
         raise ValueError(f"{len(values)} values for {size} ranks: pass one value for each rank")
-    found = list(values)
+    found = [*values]
     for step in range(1, size):
         yield group.send(rank + step, label, values[(rank + step) % size])
         found[rank - step] = yield group.receive(rank - step, label)

@@ -7,8 +7,12 @@ the comments on the algorithms in MPICH's `allreduce`.
 
 from fractions import Fraction
 
+from ..checks import one_of, real_number, whole_number
 from .broadcasting import distances
+from .calls import ALL_REDUCES
 from .vectors import lengths
+
+MOST_RANKS = 10**6  # that a list has a number for
 
 
 def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0):
@@ -25,6 +29,12 @@ def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0):
     >>> [int(all_reduce_ticks(name, 4, 1024, alpha=100, beta=1/16)) for name in ("naive", "ring", "owners")]
     [584, 696, 296]
     """
+    one_of("algorithm", algorithm, ALL_REDUCES)
+    N, n = whole_number("N", N, 1), real_number("n", n, least=0)
+    alpha, beta, gamma = (
+        real_number(name, value, least=0)
+        for name, value in (("alpha", alpha), ("beta", beta), ("gamma", gamma))
+    )
     if N == 1:
         return 0
     power = _power(N)
@@ -50,6 +60,8 @@ def numbers_sent(algorithm, N, n):
     >>> numbers_sent("ring", 4, 10), numbers_sent("tree", 8, 8)
     ([15, 16, 15, 14], [24, 8, 16, 8, 24, 8, 16, 8])
     """
+    one_of("algorithm", algorithm, ALL_REDUCES)
+    N, n = whole_number("N", N, 1, MOST_RANKS), whole_number("n", n, 0)
     if N == 1:
         return [0]
     chunk = lengths(n, N)

@@ -1,5 +1,6 @@
 """Who takes part in a collective, and what one of them can ask for."""
 
+from ..checks import real_number, shown, whole_number, whole_numbers
 from ..cluster import Compute, Label, Receive, Send, sent_bytes
 from .vectors import added
 
@@ -18,10 +19,11 @@ class Group:
     """
 
     def __init__(self, rank, devices, name="", gamma=0):
-        self.rank, self.devices, self.name, self.gamma = rank, list(devices), name, gamma
+        self.devices, self.name = list(whole_numbers("devices", devices, 0)), name
+        self.gamma = real_number("gamma", gamma, least=0, clock=True)
         if len(set(self.devices)) < len(self.devices):
             raise ValueError(f"devices={self.devices} has a device twice: name each once")
-        self.check(rank=rank)
+        self.rank = self.check(rank=rank)
         self._n_calls = 0
 
     @property
@@ -35,10 +37,12 @@ class Group:
         return Group(ranks.index(self.rank), [self.devices[rank] for rank in ranks], name, self.gamma)
 
     def check(self, **rank):
-        """`ValueError` unless the rank, given by its name, is in the group."""
+        """The rank, given by its name, as a Python int; `ValueError` unless it is in the group."""
         (name, number), = rank.items()
+        number = whole_number(name, number)
         if number not in range(self.size):
-            raise ValueError(f"{name}={number} is not in the group of {self.size}: ranks count from 0")
+            raise ValueError(f"{name}={shown(number)} is not in the group of {self.size}: ranks count from 0")
+        return number
 
     def begin(self, collective):
         """The label of the next call, the same on all ranks."""

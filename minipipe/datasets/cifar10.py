@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from .files import Dataset, contents, located, one_hot_labels, path_of, samples_last
+from ..checks import path_of
+from .files import Dataset, contents, located, one_hot_labels, samples_last
 
 SHAPE = (3, 32, 32)
 RECORD = 1 + 3 * 32 * 32
@@ -30,7 +31,7 @@ def cifar10(folder):
     Traceback (most recent call last):
     FileNotFoundError: not/yet is not a folder, expected one with 6 files, data_batch_1.bin among them: ...
     """
-    unpacked = path_of(folder) / UNPACKED
+    unpacked = path_of("folder", folder) / UNPACKED
     paths = located(unpacked if unpacked.is_dir() else folder, [[file] for file in FILES], REMEDY)
     return Dataset(_part(paths[:-1]), _part(paths[-1:]))
 

@@ -2,12 +2,11 @@
 
 import gzip
 import zlib
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from ..checks import shown
+from ..checks import path_of
 from ..functions import one_hot
 
 N_CLASSES = 10
@@ -25,7 +24,7 @@ def located(folder, files, remedy):
 
     files: for each file, the names that it may go by; the first that is there is taken.
     """
-    folder = path_of(folder)
+    folder = path_of("folder", folder)
     if not folder.is_dir():
         raise FileNotFoundError(
             f"{folder} is not a folder, "
@@ -38,14 +37,6 @@ def located(folder, files, remedy):
             f"{folder} lacks {len(missing)} of {len(files)} files: {', '.join(missing)}: {remedy}"
         )
     return paths
-
-
-def path_of(folder):
-    """The `Path` of a folder; `ValueError` for what is no path."""
-    try:
-        return Path(folder).expanduser()
-    except TypeError:
-        raise ValueError(f"folder={shown(folder)} must be a path") from None
 
 
 def contents(path, remedy, most):

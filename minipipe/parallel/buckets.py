@@ -1,5 +1,7 @@
 """Which gradients travel together."""
 
+from ..checks import listed, real_number
+
 MIB = 2 ** 20
 CAPS = (MIB, 25 * MIB)  # of the first bucket, and of the others: DDP's
 
@@ -17,6 +19,11 @@ def in_buckets(sizes, caps=CAPS):
     >>> in_buckets([1605632, 2048, 1048576, 2048, 20480, 40])
     [[5, 4, 3, 2], [1, 0]]
     """
+    sizes, caps = listed("sizes", sizes, least=0), listed("caps", caps)
+    sizes = [real_number(f"sizes[{k}]", size, least=0) for k, size in enumerate(sizes)]
+    if len(caps) != 2:
+        raise ValueError(f"caps has {len(caps)} numbers: pass a pair, for the first bucket and the others")
+    caps = [real_number(f"caps[{k}]", cap, least=0, infinite=True) for k, cap in enumerate(caps)]
     buckets, size = [[]], 0
     for place in reversed(range(len(sizes))):
         if sizes[place] and size >= caps[min(len(buckets) - 1, 1)]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..checks import floats, real_number, whole_number
+from ..checks import floats, real_number, truth, whole_number
 from ..cluster import Link
 from ..collectives import OWNERS
 from ..description import parameters_of_layers
@@ -65,6 +65,7 @@ class DataParallel(Pipeline):
         M = n_replicas if n_microbatches is None else whole_number("n_microbatches", n_microbatches, 1)
         counts = [len(layers)] if buckets is None else _counts(layers, buckets, dtype)
         schedule = data_parallel(n_replicas, M, len(counts))
+        sync_batch_norm = truth("sync_batch_norm", sync_batch_norm)
         if sync_batch_norm and (M % n_replicas or grain is not None or engine == MPI):
             raise ValueError(
                 f"sync_batch_norm=True with n_microbatches={M} over {n_replicas} replicas, grain={grain} and "

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import chain
 
-from ..checks import shown, whole_number
+from ..checks import python_number, shown, whole_number
 from .actions import Action
 from .changes import with_all_reduce
 from .rules import CLOSING
@@ -39,7 +39,7 @@ def with_zero(schedule, level, prefetch=1):
     >>> print(*with_zero(two, 3, prefetch=0).devices[0])
     0G0 0F0 0X0 1G0 1F0 1X0 1G0 1B0 1X0 1S0 0G0 0B0 0X0 0S0 1U0 0U0
     """
-    if level not in (1, 2, 3):
+    if python_number(level) not in (1, 2, 3):
         raise ValueError(f"zero={shown(level)} must be 1, 2 or 3")
     prefetch = whole_number("prefetch", prefetch, 0)
     summed = with_all_reduce(schedule)

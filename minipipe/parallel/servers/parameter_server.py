@@ -128,7 +128,7 @@ class ParameterServer(Network):
 
     def _checked_microbatches(self, n_microbatches):
         if self.mode != SYNC:
-            if n_microbatches not in (None, 1):
+            if n_microbatches is not None and whole_number("n_microbatches", n_microbatches) != 1:
                 raise ValueError(
                     f"n_microbatches={n_microbatches} in mode {self.mode!r}, where each worker has "
                     "mini-batches of its own: leave it out"
