@@ -4,6 +4,7 @@ Numbers leave as Python's own: those of NumPy overflow.
 """
 
 import operator
+import os
 from fractions import Fraction
 from math import inf
 from numbers import Real
@@ -197,9 +198,13 @@ def checked_name(name, value):
 def path_of(name, value):
     """`value` as a `Path`; `ValueError` for what is no path."""
     try:
-        return Path(value).expanduser()
-    except TypeError:
-        raise ValueError(f"{name}={shown(value)} must be a path") from None
+        path = Path(value).expanduser()
+        can_be = b"\0" not in os.fsencode(path)
+    except (RuntimeError, TypeError, UnicodeEncodeError):  # nobody's home, no text, half a character
+        can_be = False
+    if not can_be:
+        raise ValueError(f"{name}={shown(value)} must be a path")
+    return path
 
 
 def listed(name, values, least=1):

@@ -6,7 +6,8 @@ import pytest
 
 import minipipe as mp
 from minipipe.collectives import (
-    Group, all_gather, all_reduce_ticks, all_to_all, broadcast, numbers_sent, reduce, reduce_scatter,
+    Group, all_gather, all_reduce, all_reduce_ticks, all_to_all, broadcast, numbers_sent, reduce,
+    reduce_scatter,
 )
 from minipipe.parallel import in_buckets
 from minipipe.schedules import data_parallel, with_zero
@@ -50,6 +51,10 @@ MISTAKES = {
     "a text for gamma": (lambda: Group(0, [0, 1], gamma="a"), "gamma='a' must be a number"),
     "an array for a root": (lambda: run(lambda group: reduce(group, 1, TWO)), "root=array([1., 1.]) must be"),
     "half a root": (lambda: run(lambda group: broadcast(group, 1, 0.5)), "root=0.5 must be a whole number"),
+    "a set for a sum": (lambda: run(lambda group: all_reduce(group, {1})), "{1} is neither a number nor"),
+    "an array of nothing for a sum": (
+        lambda: run(lambda group: reduce(group, np.array([None]))), "array([None], dtype=object) is neither a"
+    ),
     "a number for parts": (lambda: run(lambda group: reduce_scatter(group, 3)), "values=3 must be a list"),
     "a number for values": (lambda: run(lambda group: all_to_all(group, 3)), "values=3 must be a list"),
     "a generator for a value": (
@@ -67,6 +72,9 @@ MISTAKES = {
     "nothing for programs": (lambda: mp.Cluster(None), "programs=None must be a list"),
     "a number for a file to write": (lambda: mp.save(3, network()), "path=3 must be a path"),
     "a number for a file to read": (lambda: mp.load(3, network()), "path=3 must be a path"),
+    "half a character for a file": (lambda: mp.save("\ud800", network()), "path='\\ud800' must be a path"),
+    "a character that no file has": (lambda: mp.load("\0", network()), "path='\\x00' must be a path"),
+    "nobody's home": (lambda: mp.load("~nobody-of-this-name/a", network()), "/a' must be a path"),
     "a list for a network to save": (lambda: mp.save("a.npz", LAYERS), "ReLU(), Linear(3, 1)] is no network"),
     "nothing for a network to load": (lambda: mp.load("a.npz", None), "model=None is no network: pass a"),
 }

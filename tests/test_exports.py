@@ -62,8 +62,9 @@ def test_a_table_with_overlaps_that_pytorch_has_written():
 ], ids=lambda schedule: f"{schedule.name} {len(schedule.devices)} {schedule.n_microbatches}")
 def test_copies_of_the_network_are_read_off_the_table(schedule):
     words = f"{schedule.name!r} has {schedule.n_copies} copies of the network, and PyTorch has one"
-    with pytest.warns(ScheduleWarning, match=re.escape(words)):
+    with pytest.warns(ScheduleWarning, match=re.escape(words)) as caught:
         table = schedule.to_csv()
+    assert [warning.filename for warning in caught] == [__file__]
     assert Schedule.from_csv(table, name=schedule.name) == schedule
     assert Schedule.from_csv(table, schedule.n_microbatches, schedule.name, schedule.copy_of) == schedule
 

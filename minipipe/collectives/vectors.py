@@ -4,6 +4,7 @@ from itertools import accumulate, chain
 
 import numpy as np
 
+from ..checks import python_number, shown
 from ..cluster import Bytes
 
 
@@ -111,4 +112,9 @@ def _mapped(function, value):
 
 
 def _array(leaf):
-    return leaf if hasattr(leaf, "reshape") else np.asarray(leaf)
+    if isinstance(leaf, Bytes):
+        return leaf
+    array = leaf if hasattr(leaf, "reshape") else np.asarray(leaf)
+    if array.dtype == object and None in map(python_number, array.reshape(-1)):
+        raise ValueError(f"{shown(leaf)} is neither a number nor an array of some: send those, or lists")
+    return array
