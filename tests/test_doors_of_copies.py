@@ -52,6 +52,9 @@ MISTAKES = {
     "an array for a root": (lambda: run(lambda group: reduce(group, 1, TWO)), "root=array([1., 1.]) must be"),
     "half a root": (lambda: run(lambda group: broadcast(group, 1, 0.5)), "root=0.5 must be a whole number"),
     "a set for a sum": (lambda: run(lambda group: all_reduce(group, {1})), "{1} is neither a number nor"),
+    "a class for a sum": (
+        lambda: run(lambda group: reduce(group, np.float32)), "<class 'numpy.float32'> is neither a number"
+    ),
     "an array of nothing for a sum": (
         lambda: run(lambda group: reduce(group, np.array([None]))), "array([None], dtype=object) is neither a"
     ),

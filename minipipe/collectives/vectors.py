@@ -114,7 +114,7 @@ def _mapped(function, value):
 def _array(leaf):
     if isinstance(leaf, Bytes):
         return leaf
-    array = leaf if hasattr(leaf, "reshape") else np.asarray(leaf)
+    array = leaf if hasattr(leaf, "owner") else np.asarray(leaf)  # an array without numbers stays as it is
     if array.dtype == object and None in map(python_number, array.reshape(-1)):
         raise ValueError(f"{shown(leaf)} is neither a number nor an array of some: send those, or lists")
     return array

@@ -16,8 +16,6 @@ class OwnPart:
     W: a vector, numbers of one array.
     """
 
-    b = None
-
     def __init__(self, W):
         self.W = W
 
