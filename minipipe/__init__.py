@@ -8,6 +8,7 @@ from . import (
     datasets,
     engines,
     exact,
+    experiments,
     graph,
     layers,
     losses,
@@ -47,6 +48,7 @@ __all__ = [
     "TensorParallel", "describe", "engines", "exact", "fit", "footprints", "graph", "load", "measure",
     "models", "one_hot", "partition", "plots", "rates", "rehearse", "save", "schedules", "simulate",
     "temporaries", "verification", "what_fits", "ParameterServer", "FederatedAveraging", "clients_of",
+    "experiments",
 ]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
 __all__.sort()

@@ -6,6 +6,7 @@ As those of `bugs.py`, which has them, too; `checks_of_large_batches.py` has a c
 import numpy as np
 
 from minipipe import LARS, SGD, DataParallel, network, training
+from minipipe.collectives import Feedback
 from minipipe.functions import leaves, norm, root, scaled, sum_of_squares
 from minipipe.pipeline.in_stages import InStages
 from minipipe.rates import GradualWarmUp, value_at
@@ -85,6 +86,29 @@ def zero_parameters_never_move(monkeypatch):
     )
 
 
+def feedback_is_forgotten(monkeypatch):
+    """What has not been sent is dropped in each step, as when buckets are rebuilt."""
+    right = Feedback.all_reduce
+
+    def all_reduce(self, group, arrays):
+        self.left = None
+        return (yield from right(self, group, arrays))
+
+    monkeypatch.setattr(Feedback, "all_reduce", all_reduce)
+
+
+def feedback_of_the_sum(monkeypatch):
+    """Each rank keeps what the sum of all lacks, in the place of what it has not sent itself."""
+    right = Feedback.all_reduce
+
+    def all_reduce(self, group, arrays):
+        totals = yield from right(self, group, arrays)
+        self.left = [array - total for array, total in zip(arrays, totals, strict=True)]
+        return totals
+
+    monkeypatch.setattr(Feedback, "all_reduce", all_reduce)
+
+
 BUGS_OF_LARGE_BATCHES = {
     function.__name__: function
     for function in (
@@ -96,5 +120,7 @@ BUGS_OF_LARGE_BATCHES = {
         norm_counts_shared_weights_twice,
         lars_applies_its_ratio_at_the_write,
         zero_parameters_never_move,
+        feedback_is_forgotten,
+        feedback_of_the_sum,
     )
 }

@@ -507,6 +507,8 @@ def test_figures_are_made_by_one_command(capsys, tmp_path, monkeypatch):
         "throughput",
         "cut",
         "memory_by_devices",
+        "learning_rates",
+        "steps_against_batch_size",
     )
     assert status == 0 and names == {f"{name}.png" for name in expected}
 

@@ -27,7 +27,7 @@ FLOORS = {
     "blas": 1, "ties": 1, "rates": 1,
     "network": 2, "optimizers": 2, "training": 2, "models": 2, "description": 2, "collectives": 2,
     "engines": 2,
-    "checkpoints": 3, "graph": 3, "partitioning": 3,
+    "checkpoints": 3, "experiments": 3, "graph": 3, "noise": 3, "partitioning": 3,
     "pipeline": 4,
     "parallel": 5,
     "planning": 6,

@@ -10,8 +10,8 @@ from ..interrupted import STATUS, raise_again
 from ..schedules import ScheduleWarning
 from ..watching import watched
 from . import (
-    bench, compare, explain, export, federated, figures, fit, mpi, papers, search, server, site, threads,
-    timeline, train, validate, verify,
+    batch_size, bench, compare, explain, export, federated, figures, fit, mpi, papers, search, server, site,
+    threads, timeline, train, validate, verify,
 )
 
 COMMANDS = {
@@ -30,6 +30,7 @@ COMMANDS = {
     "figures": figures,
     "site": site,
     "papers": papers,
+    "batch-size": batch_size,
     "bench": bench,
 }
 DESCRIPTION = "Pipeline-parallel training in pure NumPy: one trace is the run, the proof and the picture."

@@ -5,6 +5,7 @@
 
 from functools import partial
 
+from .batch_sizes import learning_rates, steps_against_batch_size
 from .cut import cuts
 from .memory_by_devices import memory_by_devices
 from .memory_over_time import memory_over_time
@@ -25,4 +26,6 @@ FIGURES = {
     "cut": cuts,
     "splits": splits,
     "memory_by_devices": memory_by_devices,
+    "learning_rates": learning_rates,
+    "steps_against_batch_size": steps_against_batch_size,
 }

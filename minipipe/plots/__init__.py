@@ -14,10 +14,12 @@ from .html import html
 from .ledger import ledger
 from .memory import alive, memory, timeline_with_memory
 from .player import player, still
+from .rates import learning_rates
 from .text import text
 from .timeline import timeline
 
 __all__ = [
-    "alive", "animate", "chrome_trace", "compare", "critical_path", "curves", "cut", "html", "ledger",
-    "memory", "player", "staleness", "still", "text", "timeline", "timeline_with_memory",
+    "alive", "animate", "chrome_trace", "compare", "critical_path", "curves", "cut", "html",
+    "learning_rates", "ledger", "memory", "player", "staleness", "still", "text", "timeline",
+    "timeline_with_memory",
 ]

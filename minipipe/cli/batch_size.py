@@ -1,0 +1,117 @@
+"""`minipipe batch-size`: train with small and large mini-batches, several seeds of each: the error of all."""
+
+import numpy as np
+
+from ..checks import chosen, whole_numbers
+from ..datasets import Dataset, cifar10, mnist
+from ..experiments import Recipe, mean_and_spread, with_batch_norm
+from ..figures.batch_sizes import SIZES, UNITS, VARIANTS, digits_in_float32, draw_errors, errors_of
+from ..models import lenet5, resnet
+from ..rates import rates_of
+from ..watching import say
+from .options import add_picture
+from .output import checked_picture, write
+
+PURPOSE = "the test error against the size of the mini-batch, with and without scaled rates and a warm-up"
+EPILOG = f"""variants: {', '.join(map(repr, VARIANTS))}
+
+examples:
+  python3 -m minipipe batch-size                            on the digits: some minutes
+  python3 -m minipipe batch-size --sizes 32 512 1437 --seeds 2 --epochs 15 --base 0.02 --warm-up 3
+  python3 -m minipipe batch-size --mnist FOLDER --network lenet --samples 6000 --sizes 64 1024
+"""
+NETWORKS = ("mlp", "lenet", "resnet")
+
+
+def add_options(parser):
+    data = parser.add_mutually_exclusive_group()
+    data.add_argument("--mnist", metavar="FOLDER", help="train on MNIST, from its files in this folder")
+    data.add_argument("--cifar10", metavar="FOLDER", help="train on CIFAR-10, from its files in this folder")
+    parser.add_argument(
+        "--network", choices=NETWORKS, default="mlp", help="the first and the last have batch norm "
+        "(default: %(default)s; the others are for MNIST and CIFAR-10)"
+    )
+    parser.add_argument("--samples", type=int, metavar="M", help="of the training data (default: all)")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=list(SIZES), metavar="N",
+        help=f"samples in a mini-batch (default: {' '.join(map(str, SIZES))})",
+    )
+    parser.add_argument(
+        "--variants", nargs="+", default=list(VARIANTS), metavar="NAME",
+        help="which ones, see below (default: all)",
+    )
+    parser.add_argument("--seeds", type=int, default=5, help="trainings of each kind (default: %(default)s)")
+    add_recipe(parser, Recipe())
+    parser.add_argument(
+        "--grain", type=int, metavar="N", help="samples over which batch norm has its statistics, as on "
+        "workers with N samples each (default: the whole mini-batch)"
+    )
+    add_picture(parser, "batch_size.png")
+
+
+def add_recipe(parser, recipe):
+    parser.add_argument("--epochs", type=int, default=recipe.n_epochs, help="default: %(default)s")
+    parser.add_argument("--base", type=float, default=recipe.base, metavar="RATE",
+                        help="the learning rate for --reference samples (default: %(default)s)")
+    parser.add_argument("--reference", type=int, default=recipe.reference, metavar="N",
+                        help="samples that --base is for (default: %(default)s)")
+    parser.add_argument("--warm-up", type=float, default=recipe.warm_up, metavar="EPOCHS",
+                        help="how long it takes (default: %(default)s)")
+    parser.add_argument("--weight-decay", type=float, default=recipe.weight_decay, metavar="DECAY",
+                        help="default: %(default)s")
+
+
+def run(options):
+    path = checked_picture(options.output)
+    sizes = sorted(set(whole_numbers("--sizes", options.sizes, least=1)))
+    variants = list(dict.fromkeys(chosen("--variants", options.variants, VARIANTS)))
+    if options.seeds < 1:
+        raise ValueError(f"--seeds {options.seeds} must be at least 1")
+    recipe = Recipe(options.base, options.reference, options.epochs, options.warm_up, options.weight_decay)
+    data, where = _data(options)
+    m = data.train[0].shape[-1]
+    if sizes[-1] > m:
+        raise ValueError(f"--sizes {sizes[-1]} exceeds the {m} samples: use at most that many")
+    for size in sizes:
+        for name in variants:  # whatever is wrong with them is said before the first training
+            rates_of(recipe.rate(size, *VARIANTS[name][:2]), [1] * options.epochs)
+    layers = _layers(options.network, data.train[0].shape[:-1])
+    say(f"{m:,} {where}, network {options.network}, {options.epochs} epochs, {options.seeds} seeds, "
+        f"rate {options.base:g} for {options.reference} samples")
+    found = errors_of(layers, data, recipe, sizes, variants, options.seeds, options.grain)
+    print("\ntest error in %, mean and standard deviation; a column for each size of the mini-batches")
+    print(" " * 30 + "".join(f"{size:>12,}" for size in sizes))
+    for name in variants:
+        cells = (mean_and_spread(found[name, size]) for size in sizes)
+        print(f"{name:30}" + "".join(f"{mean:6.2f} ±{spread:4.2f}".rjust(12) for mean, spread in cells))
+    print()
+    title = f"{m:,} {where}, {options.network}, {options.epochs} epochs, {options.seeds} seeds"
+    write(draw_errors(found, title), path)
+
+
+def _data(options):
+    """(a `Dataset` in float32, what it is)"""
+    if options.mnist is not None:
+        data, where = mnist(options.mnist), "images of MNIST"
+    elif options.cifar10 is not None:
+        data, where = cifar10(options.cifar10), "images of CIFAR-10"
+    elif options.network != "mlp":
+        raise ValueError(f"--network {options.network} needs larger images: add --mnist or --cifar10")
+    else:
+        data, where = digits_in_float32(), "digits"
+    (X, Y), test = data
+    if options.samples is not None:
+        if not 1 <= options.samples <= X.shape[-1]:
+            raise ValueError(f"--samples {options.samples} of {X.shape[-1]:,}: use from 1 to that many")
+        X, Y = (np.ascontiguousarray(part[..., :options.samples]) for part in (X, Y))
+    if options.network == "mlp":
+        X, test = X.reshape(-1, X.shape[-1]), (test[0].reshape(-1, test[0].shape[-1]), test[1])
+    return Dataset((X, Y), test), where
+
+
+def _layers(network, shape):
+    if network == "lenet":
+        return lenet5(shape, padding=(2, 0) if shape[-1] == 28 else (0, 0))
+    if network == "resnet":
+        return resnet(8, input_channels=shape[0], last_gamma=0)
+    return with_batch_norm([shape[0], *UNITS[1:]])

@@ -1,0 +1,156 @@
+"""Trainings that differ in one thing, several seeds of each: what a larger mini-batch does to the error.
+
+As in Goyal et al. 2017, arXiv 1706.02677: momentum 0.9, weight decay, the rate times 1/10 after 1/3, 2/3 and
+8/9 of the epochs, and the test error as the median of the last five epochs.
+"""
+
+import statistics
+from typing import NamedTuple
+
+import numpy as np
+
+from .checks import one_of, real_number, whole_number
+from .functions import accuracy
+from .layers import BatchNorm, Linear, ReLU
+from .losses import SoftmaxCrossEntropy
+from .network import Sequential
+from .optimizers import SGD
+from .rates import ConstantWarmUp, GradualWarmUp, StepDecay, linear_scaled, square_root_scaled
+from .training import fit
+
+RULES = {"linear": linear_scaled, "square root": square_root_scaled, "fixed": lambda base, *batches: base}
+WARM_UPS = {"gradual": GradualWarmUp, "constant": ConstantWarmUp, "none": None}
+LAST = 5  # epochs of which the error is the median
+
+
+class Recipe(NamedTuple):
+    """What all trainings of an experiment share.
+
+    base: the learning rate for `reference` samples in a mini-batch.
+    reference: that size.
+    n_epochs: passes over the data.
+    warm_up: how many of them the warm-up takes, where there is one.
+    weight_decay: at least 0.
+    """
+
+    base: float = 0.1
+    reference: int = 32
+    n_epochs: int = 45
+    warm_up: float = 8
+    weight_decay: float = 1e-4
+
+    def rate(self, batch_size, rule="linear", warm_up="gradual"):
+        """The learning rate, a function of the epochs done, for mini-batches of so many samples.
+
+        rule: how it grows with the mini-batch, "linear", "square root" or "fixed".
+        warm_up: "gradual", "constant" or "none"; there is none where the rate does not grow.
+
+        >>> rate = Recipe(base=0.125, n_epochs=45).rate(128)
+        >>> rate(0), rate(4), rate(8), round(rate(15), 3)
+        (0.125, 0.3125, 0.5, 0.05)
+        """
+        top = RULES[one_of("rule", rule, RULES)](self.base, batch_size, self.reference)
+        drops = [self.n_epochs * share for share in (1 / 3, 2 / 3, 8 / 9)]
+        rate, kind = StepDecay(top, drops), WARM_UPS[one_of("warm_up", warm_up, WARM_UPS)]
+        return rate if kind is None or top <= self.base else kind(rate, self.base, self.warm_up)
+
+
+class Outcome(NamedTuple):
+    """What a training has come to.
+
+    error: on the test data, in percent.
+    costs: J of each epoch; none, if numbers overflowed.
+    """
+
+    error: float
+    costs: list
+
+
+def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", seed=0, grain=None):
+    """The `Outcome` of one training by a `Recipe`, on one device and in the dtype of the data.
+
+    layers: for logits.
+    data: a `Dataset`.
+    batch_size, rule, warm_up: as for `Recipe.rate`.
+    seed: of weights and shuffling.
+    grain: as for `Sequential`: the samples over which batch norm has its statistics, such as those of one of
+        many workers; None, for the whole mini-batch.
+
+    A training in which numbers overflow is no mistake here: its error is 100 %.
+    """
+    (X, Y), test = data
+    net = Sequential(layers, SoftmaxCrossEntropy(), seed, X.dtype, grain)
+    rate = recipe.rate(whole_number("batch_size", batch_size, 1), rule, warm_up)
+    optimizer, epochs = SGD(recipe.base, 0.9, weight_decay=recipe.weight_decay), []
+
+    def score(A, Y):
+        share = accuracy(A, Y)
+        epochs.append(share)
+        return share
+
+    try:
+        history = fit(net, X, Y, optimizer, recipe.n_epochs, batch_size, test, score, seed, iter, None, rate)
+    except FloatingPointError:
+        return Outcome(100.0, [])
+    return Outcome(100 * (1 - statistics.median(epochs[-LAST:])), [epoch.J for epoch in history])
+
+
+def mean_and_spread(numbers):
+    """(mean, standard deviation of the numbers from it, with n - 1 below the line; 0 for one number)
+
+    >>> mean_and_spread([1.0, 3.0])
+    (2.0, 1.4142135623730951)
+    """
+    return statistics.mean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0
+
+
+def with_batch_norm(sizes):
+    """Linear, BatchNorm and ReLU for each two sizes in a row; the last is a Linear alone.
+
+    >>> with_batch_norm([64, 32, 10])
+    [Linear(64, 32), BatchNorm(32), ReLU(), Linear(32, 10)]
+    """
+    layers = []
+    for n_prev, n in zip(sizes, sizes[1:]):
+        layers += [Linear(n_prev, n), BatchNorm(n), ReLU()]
+    return layers[:-2]
+
+
+def steps_to_target(layers, data, batch_size, rates, target, most=2000, seed=0):
+    """(the fewest updates by plain SGD until J of all training samples is at most `target`, the rate of it)
+
+    layers, data, seed: as for `train`.
+    rates: those to try; the best one differs from one batch size to the next.
+    target: a cost.
+    most: updates after which a rate is given up.
+
+    Returns (most + 1, None) if no rate gets there.
+    """
+    (X, Y), _ = data
+    target = real_number("target", target, above=0)
+    best, of_best = whole_number("most", most, 1) + 1, None
+    for rate in rates:
+        net = Sequential(layers, SoftmaxCrossEntropy(), seed, X.dtype)
+        steps = _steps(net, X, Y, batch_size, rate, target, best)
+        if steps < best:
+            best, of_best = steps, rate
+    return best, of_best
+
+
+def _steps(net, X, Y, batch_size, rate, target, limit):
+    """Updates to the target, or `limit`."""
+    optimizer, rng = SGD(rate), np.random.default_rng(0)
+    loss, m, order = SoftmaxCrossEntropy(), X.shape[-1], np.arange(0)
+    for step in range(1, limit):
+        if len(order) < batch_size:
+            order = rng.permutation(m)
+        chosen, order = order[:batch_size], order[batch_size:]
+        try:
+            net.forward_backward(np.take(X, chosen, axis=-1), np.take(Y, chosen, axis=-1))
+            net.step(optimizer)
+            J = loss.forward(net.predict(X), Y)
+        except FloatingPointError:
+            return limit
+        if J <= target:
+            return step
+    return limit
