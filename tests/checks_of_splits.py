@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from cases import eighths
+from compared import equal, parameters
 
 import minipipe as mp
 from minipipe.cluster import Cluster, DeadlockError, Receive, Send
@@ -28,15 +29,6 @@ def exact(layers):
 def mini_batch(m, n=4, convert=eighths):
     rng = np.random.default_rng(m)
     return convert(rng.standard_normal((3, m))), convert(rng.standard_normal((n, m)))
-
-
-def equal(a, b):
-    a, b = leaves(a), leaves(b)
-    return len(a) == len(b) and all(map(np.array_equal, a, b))
-
-
-def parameters(layers):
-    return [(layer.W, layer.b) for layer in layers]
 
 
 def sums_of_copies(net):

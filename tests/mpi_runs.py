@@ -8,6 +8,8 @@ from pathlib import Path
 from time import perf_counter, sleep
 
 import numpy as np
+import on_engines
+from on_engines import LOSS, mini_batch, network, work
 
 import minipipe as mp
 from minipipe.cluster import ANY, Compute, Receive, Send
@@ -22,23 +24,8 @@ from minipipe.schedules import (
     ASYNCHRONOUS, RECOMPUTE, build, in_copies, names_for, with_all_reduce, with_updates,
 )
 
-LAYERS = [
-    mp.Linear(6, 8), mp.ReLU(), mp.Fork("skip"), mp.Linear(8, 8, tie="W"), mp.BatchNorm(8), mp.Dropout(0.5),
-    mp.Linear(8, 8, tie="W"), mp.Join("skip"), mp.Tanh(), mp.Linear(8, 4),
-]
-UNTIED = [mp.Linear(8, 8) if layer.tie else layer for layer in LAYERS]
-LOSS = mp.MeanSquaredError()
-
-
-def mini_batch(m):
-    rng = np.random.default_rng(m)
-    return rng.standard_normal((6, m)).astype(np.float32), rng.standard_normal((4, m)).astype(np.float32)
-
-
-def pair(*args, layers=LAYERS, **options):
-    """The same pipeline on the cluster and on ranks."""
-    return [mp.Pipeline(layers, LOSS, *args, dtype=np.float32, engine=engine, **options)
-            for engine in ("cluster", "mpi")]
+LAYERS, UNTIED = network(tie="W"), network()
+pair = partial(on_engines.pair, "mpi", layers=LAYERS)
 
 
 def equal(ours, theirs):
@@ -49,13 +36,6 @@ def equal(ours, theirs):
 def weights(pipe):
     pipe.collect()
     return [getattr(part, name) for part in every_layer(pipe.layers) for name in part.arrays]
-
-
-def work(trace):
-    """What was done and sent, without the times."""
-    spans = [(s.device, s.lane, str(s.label), type(s.label)) for s in trace.spans if s.label != OVERHEAD]
-    messages = [(str(m.label), m.source, m.to, m.n_bytes, m.lane, m.to_lane) for m in trace.messages]
-    return sorted(spans, key=str), sorted(messages)
 
 
 def assert_can_be_read(trace):

@@ -8,9 +8,10 @@ import sys
 import time
 
 import pytest
+from compared import parameters
 
 import minipipe as mp
-from minipipe.cli import bench, benchmarks
+from minipipe.cli import bench, benchmarks, train
 from minipipe.cli.fit import bytes_from
 from minipipe.cli.main import COMMANDS, command_line, main
 from minipipe.cluster import ticks
@@ -62,6 +63,32 @@ def test_the_main_job_splits_the_data_the_layers_and_the_network(capsys, tmp_pat
     assert out.split("test accuracy ")[1].split(" %")[0] == "79.44"
     assert "equal (==); only exp and log are rounded" in out
     assert ("schedules and of one device are equal" in out) == ("--shards" not in split)
+
+
+@pytest.mark.slow  # eight trainings
+def test_trained_parameters_have_the_bits_of_one_device_for_all_splits_with_as_many_shards(
+    capsys, tmp_path, monkeypatch
+):
+    """Copies and stages change no bit in two epochs of digits; shards change bits, but no score."""
+    trained, scores, fit = {}, set(), train.fit
+
+    def fit_and_keep(net, *args, **options):
+        fit(net, *args, **options)
+        trained[split] = tuple(array.tobytes() for array in parameters(net.layers))
+
+    monkeypatch.setattr("minipipe.cli.train.fit", fit_and_keep)
+    monkeypatch.setattr("minipipe.cli.train._prove", lambda *args: True)
+    splits = [(1, 1, 1), (4, 1, 1), (1, 1, 4), (2, 1, 2), (1, 2, 1), (2, 2, 2), (4, 2, 1), (1, 2, 4)]
+    for split in splits:
+        D, T, K = map(str, split)
+        status, out, _ = run(
+            capsys, "--replicas", D, "--shards", T, "--devices", K, "--epochs", "2", "--output",
+            str(tmp_path / "run.png"),
+        )
+        assert status == 0
+        scores.add(out.split("test accuracy ")[1].split(" %")[0])
+    assert len(scores) == 1 and len(set(trained.values())) == 2
+    assert all((trained[split] == trained[1, split[1], 1]) for split in splits)
 
 
 def test_a_wrong_gradient_makes_the_main_job_say_so_and_fail(capsys, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cases import eighths, valid_schedules
+from compared import equal, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_foresight import steps
@@ -35,15 +36,6 @@ def dealt(M, D):
     runs = np.array_split(range(M), D)
     orders = [" ".join(f"0F{i}" for i in run) + " " + " ".join(f"0B{i}" for i in run) for run in runs]
     return Schedule.from_text(orders, M, copy_of=[c for c, run in enumerate(runs) for _ in run])
-
-
-def equal(a, b):
-    a, b = leaves(a), leaves(b)
-    return len(a) == len(b) and all(map(np.array_equal, a, b))
-
-
-def parameters(net):
-    return [(layer.W, layer.b) for layer in net.layers]
 
 
 @pytest.mark.parametrize("M", range(3, 13))
@@ -91,7 +83,7 @@ def test_an_order_with_updates_trains_as_step_does(name, optimizer):
     for schedule in map(with_updates, of_one):
         pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, schedule, optimizer=optimizer)
         assert pipe.train(batches) == costs and pipe.n_steps == 3 and pipe.J == costs[-1]
-        assert equal(parameters(pipe), parameters(plain))
+        assert equal(parameters(pipe.layers), parameters(plain.layers))
         of_copies = {}
         for (index, _), stage in pipe._run.stages.items():
             of_copies.setdefault(index, []).append(stage.weights())
@@ -116,7 +108,7 @@ def test_any_order_that_can_run_gives_the_bits_of_one_device(data):
     assert mine == J and equal(pipe.gradients, one.gradients)
     mine, pipe = run(with_updates(schedule), X, Y, link=link, optimizer=mp.SGD(0.125))
     assert mine == J
-    assert equal(parameters(pipe), parameters(one))
+    assert equal(parameters(pipe.layers), parameters(one.layers))
 
 
 def test_copies_with_a_stage_on_one_device_share_it():
@@ -131,7 +123,7 @@ def test_copies_with_a_stage_on_one_device_share_it():
     trained = mp.Pipeline(LAYERS, LOSS, 2, 4, with_updates(shared), optimizer=mp.SGD(0.5))
     one.step(mp.SGD(0.5))
     assert trained.train([(X, Y)]) == [J]
-    assert equal(parameters(trained), parameters(one))
+    assert equal(parameters(trained.layers), parameters(one.layers))
 
 
 def test_an_all_reduce_travels_while_the_stages_below_it_still_compute():

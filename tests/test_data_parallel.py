@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cases import eighths
+from compared import equal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,11 +36,6 @@ def mini_batch(m, dtype=np.float64, seed=0):
 def one_device(M, layers=LAYERS, **options):
     """One device with the same micro-batches."""
     return mp.Pipeline(layers, LOSS, 1, M, gpipe(1, M), **options)
-
-
-def equal(a, b):
-    a, b = leaves(a), leaves(b)
-    return len(a) == len(b) and all(map(np.array_equal, a, b))
 
 
 @settings(max_examples=60)
@@ -126,8 +122,7 @@ def test_copies_that_make_their_own_updates_stay_equal_in_all_bits_over_50_steps
         assert equal(copies[0], leaves([(layer.W, layer.b) for layer in one.layers]))
     arrays = [array for copy in copies for array in copy]
     assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
-    assert all(np.array_equal(mine.running_var, its.running_var)
-               for mine, its in zip(net.layers[1:2], one.layers[1:2], strict=True))
+    assert all(np.array_equal(layers[1].running_var, one.layers[1].running_var) for layers in net.replicas)
 
 
 def test_masks_and_local_statistics_do_not_depend_on_the_number_of_copies():

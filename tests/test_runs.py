@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+from compared import equal
 
 import minipipe as mp
 from minipipe.functions import leaves
@@ -25,11 +26,6 @@ def state(pipe):
     kept = [stage.optimizer_state() for stage in pipe.stages]
     own = [optimizer.memory for of_shard in pipe._optimizers or [] for optimizer in of_shard]
     return leaves(copy.deepcopy([arrays, kept, [list(memory.values()) for memory in own], pipe.n_steps]))
-
-
-def equal(a, b):
-    a, b = leaves(a), leaves(b)
-    return len(a) == len(b) and all(map(np.array_equal, a, b))
 
 
 def ledgers(pipe):

@@ -42,3 +42,13 @@ def test_every_number_is_held_once_or_by_every_copy(runs):
             devices.add(device)
         assert all(np.all(count == (N if name == "data split" else 1)) for count in counts), name
         assert devices == set(range(net.trace.n_devices))
+
+
+def test_the_parts_are_those_of_the_arrays_on_each_device(runs):
+    for name, net in runs.items():
+        shown, there = set(), set()
+        for device, _, rows, columns in held(net):
+            shown.add((device, rows.stop - rows.start, columns.stop - columns.start))
+        for (_, device), stage in net._run.stages.items():
+            there |= {(device, *layer.W.shape) for layer in stage.layers if layer.W is not None}
+        assert shown == there, name

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from cases import eighths
+from compared import equal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,11 +31,6 @@ def state(layers):
     arrays = [(layer.W, layer.b) for layer in layers]
     return leaves(arrays + [(layer.running_mean, layer.running_var) for layer in layers
                             if isinstance(layer, mp.BatchNorm)])
-
-
-def equal(a, b):
-    a, b = leaves(a), leaves(b)
-    return len(a) == len(b) and all(map(np.array_equal, a, b))
 
 
 @settings(max_examples=25)

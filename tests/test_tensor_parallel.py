@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 from cases import eighths
+from compared import equal, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,15 +54,6 @@ def exact(name, m):
     layers, loss, X, Y = samples(name, m)
     layers = [layer.copy(eighths) for layer in mp.Sequential(layers, loss).layers]
     return layers, loss, X if X.dtype.kind == "i" else eighths(X), eighths(Y)
-
-
-def equal(a, b):
-    a, b = leaves(a), leaves(b)
-    return len(a) == len(b) and all(map(np.array_equal, a, b))
-
-
-def parameters(net):
-    return [[layer.W, layer.b] for layer in net.layers]
 
 
 SIZES = {"mlp": (2, 3, 4), "cnn": (2, 3), "transformer": (2,), "logits": (2, 3, 4)}
@@ -123,7 +115,7 @@ def test_updates_by_the_devices_themselves_are_those_of_a_step(name):
     for (X, Y), J in zip(batches, costs, strict=True):
         assert stepped.forward_backward(X, Y) == J
         stepped.step(adam)
-    assert equal(parameters(own), parameters(stepped))
+    assert equal(parameters(own.layers), parameters(stepped.layers))
     assert np.array_equal(own.predict(batches[0][0]), stepped.predict(batches[0][0]))
 
 
@@ -143,7 +135,7 @@ def test_positions_of_a_sequence_are_split_between_the_blocks():
     for J in own.train([(X, Y)] * 3):
         assert stepped.forward_backward(X, Y) == J
         stepped.step(adam)
-    assert equal(parameters(own), parameters(stepped))
+    assert equal(parameters(own.layers), parameters(stepped.layers))
 
 
 def test_without_attention_there_are_no_positions_to_split():
@@ -165,11 +157,11 @@ def test_a_refused_run_leaves_the_parameters_of_all_shards():
     layers, loss, X, Y = samples("mlp", 4)
     schedule = mp.schedules.with_updates(mp.schedules.build("gpipe", 2, 2))
     net = mp.Hybrid(layers, loss, 1, 2, 2, 2, schedule, optimizer=mp.SGD(1e300))
-    before = [[None if p is None else p.copy() for p in pair] for pair in parameters(net)]
+    before = [p.copy() for p in parameters(net.layers)]
     with pytest.raises(FloatingPointError):
         net.train([(X, Y), (X, Y), (X, Y)])
-    assert net.n_steps == 0 or not equal(before, parameters(net))
-    assert all(np.isfinite(p).all() for p in leaves(parameters(net)))
+    assert net.n_steps == 0 or not equal(before, parameters(net.layers))
+    assert all(np.isfinite(p).all() for p in parameters(net.layers))
 
 
 # The goldens of one layer pair, and of what travels

@@ -9,8 +9,10 @@ import time
 from functools import partial
 
 import numpy as np
+import on_engines
 import pytest
 from hypothesis import given, settings
+from on_engines import LOSS, mini_batch, network, work
 from random_programs import settings_of_runs
 
 import minipipe as mp
@@ -28,34 +30,14 @@ from minipipe.schedules import (
     with_all_reduce, with_updates,
 )
 
-LAYERS = [
-    mp.Linear(6, 8), mp.ReLU(), mp.Fork("skip"), mp.Linear(8, 8), mp.BatchNorm(8), mp.Dropout(0.5),
-    mp.Linear(8, 8), mp.Join("skip"), mp.Tanh(), mp.Linear(8, 4),
-]
-LOSS = mp.MeanSquaredError()
-
-
-def mini_batch(m):
-    rng = np.random.default_rng(m)
-    return rng.standard_normal((6, m)).astype(np.float32), rng.standard_normal((4, m)).astype(np.float32)
-
-
-def pair(*args, **options):
-    """The same pipeline on the cluster and on threads."""
-    return [mp.Pipeline(LAYERS, LOSS, *args, dtype=np.float32, engine=engine, **options)
-            for engine in ("cluster", "threads")]
+LAYERS = network()
+pair = partial(on_engines.pair, "threads", layers=LAYERS)
 
 
 def assert_same_bits(simulated, measured):
     ours, theirs = leaves(simulated.gradients), leaves(measured.gradients)
     assert len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs))
     assert simulated.J == measured.J
-
-
-def work(trace):
-    """What was done and sent, without the times."""
-    spans = [(span.device, span.lane, str(span.label)) for span in trace.spans if span.label != OVERHEAD]
-    return sorted(spans), sorted((str(m.label), m.source, m.to, m.n_bytes) for m in trace.messages)
 
 
 @pytest.mark.parametrize("recompute", [*RECOMPUTE, "sqrt"])

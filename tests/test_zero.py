@@ -6,13 +6,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cases import eighths
+from compared import equal, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.cluster import ports
 from minipipe.exact import Rational
-from minipipe.functions import leaves
 from minipipe.schedules import (
     Schedule, ScheduleError, build, data_parallel, in_copies, with_all_reduce, with_late_W, with_updates,
     with_zero,
@@ -36,14 +36,6 @@ def blocks():
 def mini_batch(m, dtype=np.float64, seed=0):
     rng = np.random.default_rng([seed, m])
     return rng.standard_normal((2, m)).astype(dtype), rng.standard_normal((2, m)).astype(dtype)
-
-
-def parameters(layers):
-    return leaves([(layer.W, layer.b) for layer in layers])
-
-
-def equal(a, b):
-    return len(a) == len(b) and all(map(np.array_equal, a, b))
 
 
 @settings(max_examples=30)

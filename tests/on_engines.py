@@ -1,0 +1,34 @@
+"""What the tests of all engines run: a network with all that a device must keep in mind, and its samples."""
+
+import numpy as np
+
+import minipipe as mp
+from minipipe.engines.overhead import OVERHEAD
+
+LOSS = mp.MeanSquaredError()
+
+
+def network(tie=None):
+    """A skip connection, batch norm, dropout; two layers that share a W by the name `tie`, if it is given."""
+    return [
+        mp.Linear(6, 8), mp.ReLU(), mp.Fork("skip"), mp.Linear(8, 8, tie=tie), mp.BatchNorm(8),
+        mp.Dropout(0.5), mp.Linear(8, 8, tie=tie), mp.Join("skip"), mp.Tanh(), mp.Linear(8, 4),
+    ]
+
+
+def mini_batch(m):
+    rng = np.random.default_rng(m)
+    return rng.standard_normal((6, m)).astype(np.float32), rng.standard_normal((4, m)).astype(np.float32)
+
+
+def pair(engine, *args, layers, **options):
+    """The same pipeline on the cluster and on another engine."""
+    return [mp.Pipeline(layers, LOSS, *args, dtype=np.float32, engine=name, **options)
+            for name in ("cluster", engine)]
+
+
+def work(trace):
+    """What was done and sent, without the times."""
+    spans = [(s.device, s.lane, str(s.label), type(s.label)) for s in trace.spans if s.label != OVERHEAD]
+    messages = [(str(m.label), m.source, m.to, m.n_bytes, m.lane, m.to_lane) for m in trace.messages]
+    return sorted(spans, key=str), sorted(messages)
