@@ -1,5 +1,5 @@
-"""Solutions of the exercises in notebooks 05 and 06, what their checkers say to typical wrong answers, and
-their pictures.
+"""Solutions of the exercises in notebooks 05, 06 and 45, what their checkers say to typical wrong answers,
+and their pictures.
 """
 
 from fractions import Fraction
@@ -19,11 +19,11 @@ CHECKERS = [check_length, check_backward, check_matrix, check_receptive_field]
 
 # ---------------------------------------------------------------- solutions
 
-notebook, in_two_dimensions = solutions("05"), solutions("06")
+notebook, in_two_dimensions, channels = map(solutions, ("05", "06", "45"))
 length = notebook.length
 backward = notebook.conv_backward
 matrix = in_two_dimensions.matrix
-receptive_field = notebook.receptive_field
+receptive_field = channels.receptive_field
 
 
 def backward_with_slices(dZ, w, A_prev, stride):

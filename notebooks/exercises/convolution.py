@@ -1,4 +1,4 @@
-"""Checkers for notebooks 05 and 06, convolution."""
+"""Checkers for notebooks 05, 06 and 45, convolution."""
 
 import math
 
