@@ -166,3 +166,31 @@ def test_the_file_is_the_same_however_the_optimizers_are_split_and_each_goes_on_
         mp.load(tmp_path / saved, net)
         net.train([(X, Y)] * 2)
         assert equal(state(net.layers), after[saved]), (saved, name)
+
+
+def test_what_shards_remember_goes_through_a_file_without_a_change(tmp_path):
+    """Their bits are others than those of one device; so a file of one goes through shards, and back."""
+    def content(path):
+        with np.load(path) as file:
+            return dict(file)
+
+    def shards(T, optimizer):
+        return mp.Hybrid(network(), LOSS, 1, T, 2, 6, with_updates(build("1f1b", 2, 6)), optimizer=optimizer)
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    one = splits()["whole"]()
+    one.train([(X, Y)] * 2)
+    mp.save(first, one)
+    for T in (2, 3):
+        net = shards(T, mp.Adam(0.02))
+        mp.load(first, net)
+        mp.save(second, net)
+        assert content(first).keys() == content(second).keys()
+        assert all(np.array_equal(array, content(second)[name]) for name, array in content(first).items())
+        net.train([(X, Y)] * 2)
+        mp.save(second, net)
+        other = shards(T, mp.Adam(0.03))
+        mp.load(second, other)
+        for model in (net, other):
+            model.train([(X, Y)] * 2)
+        assert equal(state(net.layers), state(other.layers))

@@ -12,7 +12,7 @@ from ..pipeline import Pipeline, Stage
 from ..pipeline.closing import Tied
 from ..pipeline.copies import Copies
 from ..schedules import Costs, Schedule, build_for_stages, data_parallel, in_copies
-from .joining import joined_gradients, take_parameters
+from .joining import joined_gradients, joined_optimizer, optimizer_of_shard, take_parameters
 from .splitting import Shard
 
 AXES = ("tp", "dp", "pp")
@@ -101,12 +101,33 @@ class Hybrid(Pipeline):
             self._remembered = {(id(owners[key][0]), key[1]): arrays for key, arrays in memory.items()}
 
     def optimizers(self, optimizer):
-        if self._optimizers is not None and self._T > 1:
+        if self._optimizers is None or self._T == 1:
+            return super().optimizers(optimizer)
+        if "S" in self.schedule.kinds:
             raise ValueError(
-                "the optimizers of shards that update themselves are in parts: "
+                "the optimizers of shards, of which copies have parts, are in parts of parts: "
                 "use step(optimizer) for a training that is saved"
             )
-        return super().optimizers(optimizer)
+        return [
+            (joined_optimizer(layers, self._parts, stages, [own[k] for own in self._optimizers]), indices)
+            for k, (indices, layers, *stages) in enumerate(self._in_stages())
+        ]
+
+    def resumed(self, optimizer, parts):
+        """As for a `Network`; each shard's stage gets what belongs to it."""
+        if self._optimizers is None or self._T == 1:
+            super().resumed(optimizer, parts)
+            return
+        self._of_devices = {}
+        for k, (_, layers, *stages) in enumerate(self._in_stages()):
+            for own, shard, stage in zip(self._optimizers, self._parts, stages, strict=True):
+                own[k] = optimizer_of_shard(layers, shard, stage, parts[k][0])
+
+    def _in_stages(self):
+        """For each stage (the indices of its layers, these layers, the stage of each shard)."""
+        indices = self._layers_of_stages()
+        layers = [[self.layers[index] for index in of_stage] for of_stage in indices]
+        return list(zip(indices, layers, *self._made, strict=True))
 
     def _sizes(self, order):
         return {"tp": self._T, "dp": self._D, "pp": len(order.devices) // self._D}
@@ -136,6 +157,7 @@ class Hybrid(Pipeline):
         for stages, shard in zip(made, self._parts, strict=True):
             for stage in stages:
                 stage.keep_optimizer_state(shard.parts_of(self._remembered, stage.parts))
+        self._made = made  # for each of `_parts`, its stages
         return made, list(map(self._tied_in, made))
 
     def _on_devices(self):

@@ -1,11 +1,14 @@
-"""The whole network's parameters and gradients, from those of its shards."""
+"""The whole network's parameters and gradients, and what optimizers remember, from those of its shards."""
 
+import copy
+from functools import partial
 from itertools import chain
 
 import numpy as np
 
 from ..layers import every_layer
 from ..layers.blocks import Block
+from ..layers.parameters import parameters_with
 
 
 def joined_gradients(layers, shards, gradients):
@@ -31,6 +34,48 @@ def take_parameters(layers, shards):
     for layer in every_layer(layers):
         if not isinstance(layer, Block):
             layer.W, layer.b = (_whole_array(layer, name, shards, value) for name in ("W", "b"))
+
+
+def joined_optimizer(layers, shards, stages, optimizers):
+    """The optimizer of consecutive layers of the network, from those of its shards.
+
+    stages, optimizers: for each shard, the `Stage` that it has of these layers, and that one's optimizer.
+    """
+    whole = copy.copy(optimizers[0])
+    whole.memory = {}
+    remembered = [
+        {(id(holder), key[1]): one.memory[key] for key, holder in _holders(stage.layers).items()}
+        for stage, one in zip(stages, optimizers, strict=True) if one.memory
+    ]
+    for key, layer in _holders(layers).items() if any(remembered) else ():
+        whole.memory[key] = [
+            _whole_array(layer, key[1], shards, partial(_nth, remembered, n)) for n in range(whole.n_memories)
+        ]
+    return whole
+
+
+def optimizer_of_shard(layers, shard, stage, whole):
+    """The optimizer of a shard's stage, from that of the network's `layers` there."""
+    own = copy.copy(whole)
+    arrays = {
+        (id(layer), key[1]): whole.memory[key] for key, layer in _holders(layers).items() if whole.memory
+    }
+    places = {(id(holder), key[1]): (key, axis) for key, (holder, axis) in shard.held.items()}
+    own.memory = {}
+    for key, holder in _holders(stage.layers).items() if arrays else ():
+        of_network, axis = places[id(holder), key[1]]
+        own.memory[key] = [shard.part_of(array, axis) for array in arrays[of_network]]
+    return own
+
+
+def _nth(remembered, n, t, holder, name):
+    return remembered[t][id(holder), name][n]
+
+
+def _holders(layers):
+    """{the key of a parameter in an optimizer's memory: the layer that has it}"""
+    pairs = [(layer.W, layer.b) for layer in layers]
+    return {key: layer for key, (layer, _, _) in parameters_with(layers, pairs).items()}
 
 
 def _joined(layer, shards, value):

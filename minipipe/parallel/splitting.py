@@ -67,10 +67,13 @@ class Shard:
         for key, (holder, axis) in self.held.items():
             if id(holder) in there:
                 whole = arrays.get(key, [])
-                found += whole if axis is None else [self._part_of(array, axis) for array in whole]
+                found += [self.part_of(array, axis) for array in whole]
         return found
 
-    def _part_of(self, array, axis):
+    def part_of(self, array, axis):
+        """The part of an array that is split along an axis, or, for None, a copy of the whole."""
+        if axis is None:
+            return array.copy()
         return array[(slice(None),) * axis + (self._runs(array.shape[axis])[self.rank],)].copy()
 
     def _each(self, layers, place, words, is_top=False):
