@@ -35,7 +35,9 @@ from .optimizers import *  # noqa: F403
 from .parallel import DataParallel, FederatedAveraging, Hybrid, ParameterServer, TensorParallel, clients_of
 from .partitioning import costs_of_layers, partition
 from .pipeline import *  # noqa: F403
-from .planning import footprints, measure, rehearse, simulate, temporaries, what_fits
+from .planning import (
+    Nodes, footprints, measure, plan, rehearse, simulate, temporaries, what_fits,
+)
 from .schedules import Costs, Overlap, Schedule, ScheduleError
 from .training import fit
 
@@ -50,5 +52,6 @@ __all__ = [
     "temporaries", "verification", "what_fits", "ParameterServer", "FederatedAveraging", "clients_of",
     "experiments",
 ]
+__all__ += ["Nodes", "plan"]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
 __all__.sort()

@@ -10,8 +10,8 @@ from ..interrupted import STATUS, raise_again
 from ..schedules import ScheduleWarning
 from ..watching import watched
 from . import (
-    batch_size, bench, compare, explain, export, federated, figures, fit, mpi, papers, search, server, site,
-    threads, timeline, train, validate, verify,
+    batch_size, bench, compare, explain, export, federated, figures, fit, mpi, papers, plan, search,
+    server, site, threads, timeline, train, validate, verify,
 )
 
 COMMANDS = {
@@ -22,6 +22,7 @@ COMMANDS = {
     "validate": validate,
     "export": export,
     "fit": fit,
+    "plan": plan,
     "verify": verify,
     "threads": threads,
     "mpi": mpi,

@@ -16,6 +16,7 @@ from ..papers import (
     table_2,
     table_3,
     text_of_cells,
+    text_of_choices,
     text_of_hardware,
     text_of_largest,
     text_of_rates,
@@ -31,6 +32,7 @@ PURPOSE = "GPipe's tables by simulation, beside the published cells, with the er
 EPILOG = """tables: 1, the largest network that fits; 2 and 3, throughput on TPUs and on GPUs;
 formulas, idle times that papers state, and the ticks that are counted;
 zero-bubble, its bubble rates, of schedules by name and of searched ones (takes about 20 seconds);
+plans, how ten Transformers were divided among GPUs, and how an estimate would;
 hardware, latencies and bandwidths; devices, what is assumed of them.
 
 example:
@@ -140,6 +142,16 @@ and the last device can put off W to fill 214.8 of them. If a device had to keep
 it could put off 16 of 24, and no schedule would be below 0.1015.""")
 
 
+def print_plans():
+    print("How Narayanan et al. divided ten Transformers among A100s, and what an estimate would choose")
+    print(text_of_choices())
+    print("""\
+T shards of a layer, P stages, D copies, b sequences in a micro-batch; TFLOP/s of a GPU. The estimate puts T
+inside a node, as they do. It takes more stages and fewer copies: it lets one sequence at a time compute as
+fast as many, messages between stages cost nothing, and bubbles of hundreds of micro-batches are short. From
+76 billion parameters on it is below what they reach: it computes at half of the peak, they at more.""")
+
+
 def print_hardware():
     print("Numbers every programmer should know: seconds to the first byte, bytes per second from then on")
     print(text_of_hardware(HARDWARE.values()))
@@ -165,6 +177,7 @@ TABLES = {
     "3": print_table_3,
     "formulas": print_formulas,
     "zero-bubble": print_zero_bubble,
+    "plans": print_plans,
     "hardware": print_hardware,
     "devices": print_devices,
 }

@@ -61,3 +61,16 @@ class Record:
 def rows(flat, width):
     """The rows of a list that holds them end to end."""
     return zip(*(flat[column::width] for column in range(width)), strict=True)
+
+
+def changes_of_memory(record):
+    """For each device, [(tick, {kind: bytes} that it then holds, or None, more bytes of messages)]"""
+    found = [[] for _ in range(record.n_devices)]
+    for owner, tick, held in rows(record.memory, 3):
+        found[owner].append((tick, held, 0))
+    for _, _, to, _, arrived, received, n_bytes, *_ in rows(record.messages, MESSAGE_WIDTH):
+        if arrived is not None and arrived != received:
+            found[to].append((arrived, None, n_bytes))
+            if received is not None:
+                found[to].append((received, None, -n_bytes))
+    return found

@@ -4,7 +4,7 @@ from functools import cached_property
 from numbers import Integral
 
 from .devices import COMPUTE
-from .record import MESSAGE_WIDTH, rows
+from .record import MESSAGE_WIDTH, changes_of_memory, rows
 from .spans import Idle, Message, Span
 
 BUBBLES = {  # the four, as tables and pages call them
@@ -193,22 +193,18 @@ class Trace:
         A kind without bytes is left out.
         """
         if not self._record.memory:
-            raise ValueError(
-                "this run counted no memory: "
-                "only a run with real arrays does, or a simulation with footprints"
-            )
+            words = "only a run with real arrays does, or a simulation with footprints"
+            raise ValueError(f"this run counted no memory: {words}")
         self._check_device(device)
-        changes = [(tick, held, 0) for owner, tick, held in rows(self._record.memory, 3) if owner == device]
-        for _, _, to, _, arrived, received, n_bytes, *_ in rows(self._record.messages, MESSAGE_WIDTH):
-            if to == device and arrived is not None and arrived != received:
-                changes.append((arrived, None, n_bytes))
-                if received is not None:
-                    changes.append((received, None, -n_bytes))
         entries, held, messages = {}, {}, 0
-        for tick, new, n_bytes in sorted(changes, key=lambda change: change[0]):
+        for tick, new, n_bytes in sorted(self._changes[device], key=lambda change: change[0]):
             held, messages = held if new is None else new, messages + n_bytes
             entries[tick] = {kind: n for kind, n in {**held, "messages": messages}.items() if n}
         return list(entries.items())
+
+    @cached_property
+    def _changes(self):
+        return changes_of_memory(self._record)
 
     def _check_device(self, device):
         if not isinstance(device, Integral) or device not in range(self.n_devices):

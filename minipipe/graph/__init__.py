@@ -3,6 +3,7 @@
 tasks: what there is to do, and what must be over before.
 listing: list scheduling, which says where and when.
 accesses, recording: the graph of calls of plain functions, and its runs.
+training: a mini-batch of a network as tasks.
 asynchronous: calls that begin at once, in the background.
 """
 
@@ -12,8 +13,10 @@ from .listing import Listed, earliest_finish, list_schedule
 from .programs import programs_of, run_listed
 from .recording import Graph, Later
 from .tasks import Bounds, Task, TaskGraph, from_names
+from .training import schedule_of, training_tasks
 
 __all__ = [
     "Accesses", "Asynchronous", "Bounds", "Graph", "Later", "Listed", "Task", "TaskGraph",
-    "earliest_finish", "from_names", "list_schedule", "programs_of", "run_listed",
+    "earliest_finish", "from_names", "list_schedule", "programs_of", "run_listed", "schedule_of",
+    "training_tasks",
 ]

@@ -96,7 +96,8 @@ class Graph:
 
         function: any function. What it reads are the arrays and `Later`s among its arguments, and `reads`;
             what it writes are `out` and `writes`. If it is a method, its object counts as written, with the
-            arrays that this holds; what a closure holds is not seen, so name it.
+            arrays that this holds. What a closure holds, or an object among the arguments, is not seen:
+            name it.
         args: handed on as they are, arrays that are only read as views that cannot be written.
         out: an array or a `Later` that the result is written into.
         reads, writes: more of what is read and written: arrays, `Later`s, or any objects.

@@ -6,6 +6,7 @@ hardware: latencies and bandwidths every programmer should know; a row gives a `
 formulas: the idle times that papers state.
 idle: the same, counted.
 zero_bubble: the bubbles of Zero Bubble's tables, simulated and searched.
+narayanan: how ten Transformers were divided among up to 3,072 GPUs, and how an estimate would.
 largest: table 1 by `describe` and arrays without numbers.
 throughput: tables 2 and 3 by `simulate`.
 texts: the tables as text; `minipipe papers` prints all of them.
@@ -26,6 +27,7 @@ from .formulas import (
 from .hardware import HARDWARE, Hardware
 from .idle import chimera_table, idle_times
 from .largest import Estimate, blocks_that_fit, table_1
+from .narayanan import choices, estimate, text_of_choices
 from .networks import amoebanet, transformer_family
 from .published import ACCURACIES, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, ZERO_BUBBLE
 from .texts import text_of_cells, text_of_hardware, text_of_largest, text_of_rates
@@ -42,10 +44,11 @@ from .zero_bubble import zero_bubble_table
 
 __all__ = [
     "A100", "ACCURACIES", "Compared", "Device", "Estimate", "H100", "HARDWARE", "Hardware", "P100",
-    "TABLE_1", "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "V100", "ZERO_BUBBLE", "amoebanet",
-    "blocks_that_fit", "chimera_bubble", "chimera_table", "costs_of", "equal_stages", "gpipe_bubble",
-    "idle_times", "megatron_bubble", "megatron_parameters", "other_assumptions", "slowest_share", "table_1",
-    "table_2", "table_3", "text_of_cells", "text_of_hardware", "text_of_largest", "text_of_rates",
-    "torchgpipe_table", "transformer_family", "zero_bubble_h1_idle", "zero_bubble_h2_idle",
-    "zero_bubble_peaks", "zero_bubble_span", "zero_bubble_table",
+    "TABLE_1", "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "V100", "ZERO_BUBBLE",
+    "amoebanet", "blocks_that_fit", "chimera_bubble", "chimera_table", "choices", "costs_of",
+    "equal_stages", "estimate", "gpipe_bubble", "idle_times", "megatron_bubble", "megatron_parameters",
+    "other_assumptions", "slowest_share", "table_1", "table_2", "table_3", "text_of_cells",
+    "text_of_choices", "text_of_hardware", "text_of_largest", "text_of_rates", "torchgpipe_table",
+    "transformer_family", "zero_bubble_h1_idle", "zero_bubble_h2_idle", "zero_bubble_peaks",
+    "zero_bubble_span", "zero_bubble_table",
 ]

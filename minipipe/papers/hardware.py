@@ -12,6 +12,9 @@ P2P_TEST = "published runs of NVIDIA's p2pBandwidthLatencyTest on V100s"
 TPU = "Jouppi et al. 2020, Communications of the ACM 63(7)"
 
 
+D2L = "Zhang et al., Dive into Deep Learning, section 13.4, Hardware"
+
+
 class Hardware(NamedTuple):
     """How fast something sends or reads; None stands for what the source leaves out.
 
@@ -89,4 +92,39 @@ _ROWS = (
         "California to the Netherlands", 75e-3, None, "rule of thumb", f"{DEAN}: half of there and back"
     ),
 )
+_OF_D2L = (  # (name, seconds to the first byte, bytes a second)
+    ("L3 cache", 16e-9, None),
+    ("L3 cache, shared", 25e-9, None),
+    ("L3 cache, modified", 29e-9, None),
+    ("L3 cache, other socket", 40e-9, None),
+    ("addition or product", 1.5e-9, None),
+    ("branch predicted wrongly", 6e-9, None),
+    ("mutex", 25e-9, None),
+    ("QPI to another socket", 40e-9, None),
+    ("64 MB, local memory", 46e-9, None),
+    ("64 MB, remote memory", 70e-9, None),
+    ("256 MB, local memory", 75e-9, None),
+    ("256 MB, remote memory", 120e-9, None),
+    ("Optane, write", 94e-9, None),
+    ("Optane, read", 305e-9, None),
+    ("GPU shared memory", 30e-9, None),
+    ("GPU global memory", 200e-9, 500e9),
+    ("main memory, a module of DDR4", 100e-9, 20e9),
+    ("main memory of a CPU", 100e-9, 40e9),
+    ("GPU kernel launch", 10e-6, None),
+    ("PCIe, NVLink GPU", 5e-6, 33e9),
+    ("PCIe, PCIe GPU", 5e-6, 12e9),
+    ("PCIe 4.0 x16, D2L", 5e-6, 32e9),
+    ("NVLink, one of a V100", None, 18e9),
+    ("NVLink, six of a V100", None, 100e9),
+    ("NVLink, RTX 2080 Ti", None, 12.5e9),
+    ("fabric, 100 Gbit/s", 1e-6, None),
+    ("Ethernet, 10 Gbit/s", 10e-6, 1e9),
+    ("Ethernet, 100 Gbit/s", None, 10e9),
+    ("NVMe, write", 30e-6, 1e6 / 208e-6),
+    ("NVMe, read", 120e-6, 1e6 / 208e-6),
+    ("SATA SSD", 500e-6, 500e6),
+    ("disk, sequential", None, 200e6),
+)
+_ROWS += tuple(Hardware(*row, "rule of thumb", D2L) for row in _OF_D2L)
 HARDWARE = {row.name: row for row in _ROWS}

@@ -1,0 +1,110 @@
+"""`minipipe plan`: from a network and a cluster, or from measured costs, to the best way to train."""
+
+from functools import partial
+
+from ..cluster import Link
+from ..description import describe
+from ..losses import SoftmaxCrossEntropy
+from ..papers import HARDWARE
+from ..planning import PRECISIONS, Nodes, arrange, plan, read_profile
+from ..planning.search import OF_ONE_COPY, SCHEDULES
+from .fit import DEVICES, MODELS, OPTIMIZERS, bytes_from, input_shape_from, layers_from
+from .options import MICRO_BATCHES
+from .output import checked_path
+
+PURPOSE = (
+    "the fastest copies, stages, micro-batches, schedule, recomputation and ZeRO for a network on a cluster; "
+    "or the fastest schedule for a profile of your own"
+)
+EPILOG = """\
+A network: nothing is built. Every setting has a lower bound of its time; those that could be the fastest are
+simulated with all their messages and bytes, until none is left that could be faster.
+
+A profile: a CSV file with the columns name,forward,backward,weight backward,bytes, a line for each layer or
+block; backward is the gradient of its input alone, and bytes are those that it hands on.
+
+examples:
+  python3 -m minipipe plan --model "mlp([784, 512, 512, 10])" --input 784 --memory 4MiB --devices 4
+  python3 -m minipipe plan --model "transformer(32000, 1024, 16, 24)" --input 1024 --batch 256 --memory 80GiB
+      --nodes 2 --devices 8 --device A100 --between "InfiniBand HDR" --precision mixed --optimizer adam
+  python3 -m minipipe plan --profile mine.csv --devices 4 --micro-batches 16 --output best.csv
+"""
+
+
+def add_options(parser):
+    parser.add_argument("--model", metavar="CALL", help=f"a network with its arguments: {', '.join(MODELS)}")
+    parser.add_argument("--input", type=int, nargs="+", metavar="N", help="the shape of one sample")
+    parser.add_argument(
+        "--batch", type=int, default=128, metavar="N", help="samples of a mini-batch (default: %(default)s)"
+    )
+    parser.add_argument("--memory", metavar="SIZE", help="of a device (default: the device's own)")
+    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="how many (default: %(default)s)")
+    parser.add_argument(
+        "--devices", type=int, default=4, metavar="K", help="in each node (default: %(default)s)"
+    )
+    parser.add_argument("--device", choices=DEVICES, default="A100", help="its speed and its link inside a "
+                        "node (default: %(default)s)")
+    parser.add_argument("--between", choices=HARDWARE, default="InfiniBand HDR", metavar="LINK",
+                        help="between nodes, a row of `minipipe papers` (default: %(default)s)")
+    parser.add_argument("--precision", choices=PRECISIONS, default="float32", help="(default: %(default)s)")
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd", help="(default: %(default)s)")
+    parser.add_argument("--schedules", nargs="+", default=SCHEDULES, metavar="NAME",
+                        help=f"out of {', '.join(OF_ONE_COPY)} (default: {' '.join(SCHEDULES)})")
+    parser.add_argument("--profile", metavar="FILE", help="measured costs, instead of a model")
+    parser.add_argument("--micro-batches", type=int, default=MICRO_BATCHES, metavar="M",
+                        help="for a profile (default: %(default)s)")
+    parser.add_argument("--latency", type=float, default=0, metavar="TIME",
+                        help="of a link, for a profile, in its unit (default: %(default)s)")
+    parser.add_argument("--bandwidth", type=float, metavar="BYTES",
+                        help="in its unit of time, for a profile (default: no limit)")
+    parser.add_argument("--output", metavar="FILE", help="the schedule as the table that PyTorch loads")
+
+
+def run(options):
+    """Print the plans, or the schedule for the profile."""
+    if (options.model is None) == (options.profile is None):
+        raise ValueError("give either --model, a network, or --profile, a file with measured costs")
+    path = None if options.output is None else checked_path(options.output, ["csv"])
+    order = _for_profile(options) if options.profile is not None else _for_model(options)
+    if path is not None:
+        order.to_csv(path)
+        print(f"written: {path}")
+
+
+def _for_model(options):
+    layers, shape = layers_from(options.model), input_shape_from(options)
+    device = DEVICES[options.device]
+    n_bytes = PRECISIONS[options.precision].numbers
+    cluster = Nodes(
+        options.nodes, options.devices, device.link, HARDWARE[options.between].link(),
+        device.memory if options.memory is None else bytes_from(options.memory),
+        partial(device.seconds, n_bytes=n_bytes),
+    )
+    print(
+        f"{options.model}: {len(layers)} layers, {describe(layers, shape).parameters:,} parameters\n"
+        f"{options.batch} samples a mini-batch, {options.nodes} x {options.devices} {options.device}, "
+        f"{cluster.memory:,} bytes each, {options.optimizer}, {options.precision}\n",
+        flush=True,
+    )
+    plans = plan(
+        layers, SoftmaxCrossEntropy(), shape, options.batch, cluster, options.precision,
+        optimizer=OPTIMIZERS[options.optimizer], schedules=options.schedules,
+    )
+    print(f"{plans}\n\nmakespan in seconds, if only multiply-accumulates and links take time\n"
+          f"the fastest: {plans.best}\nlayers of each stage: {' '.join(map(str, plans.best.partition))}")
+    return plans.best.order
+
+
+def _for_profile(options):
+    profile = read_profile(options.profile)
+    link = Link(options.latency) if options.bandwidth is None else Link(options.latency, options.bandwidth)
+    best = arrange(profile, options.devices, options.micro_batches, link)
+    work = sum(layer.F + layer.I + layer.W for layer in profile) * options.micro_batches / options.devices
+    print(
+        f"{len(profile)} layers on {options.devices} devices, {options.micro_batches} micro-batches: "
+        f"{best.schedule.name}, {float(best.makespan):.6g}; work shared evenly takes {work:.6g}\n"
+        f"most micro-batches alive on each device: {' '.join(map(str, best.alive))}"
+    )
+    for stage, names in enumerate(best.names):
+        print(f"stage {stage}: {', '.join(names)}")
+    return best.schedule

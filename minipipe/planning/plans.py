@@ -1,0 +1,109 @@
+"""What a search for the best way to train has found."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..pipeline import Pipeline
+from ..schedules import Costs, Schedule
+
+
+class Plan(NamedTuple):
+    """A way to train on a cluster, and what a run of it takes.
+
+    n_replicas, n_devices: D copies of the network, on so many devices each.
+    n_microbatches: M, of the whole mini-batch.
+    schedule, recompute: by name.
+    zero: None; or 1 or 2, where each copy updates a part of the parameters, see `with_zero`.
+    partition: the number of layers of each stage.
+    costs: of the stages.
+    order: the `Schedule` of all devices, with the exchanges between the copies.
+    links: {(source, to): Link}.
+    makespan: of a mini-batch, in the unit of the costs.
+    peak_bytes: on the device that holds most, at the start or the end of an action.
+    shares: {"computing", "bubble", "exchange"}: the parts of the makespan in which the busiest device
+        computes, in which it waits for others of its copy, and which the copies' exchange adds.
+    accumulate, precision: as in `Setting`.
+    """
+
+    n_replicas: int
+    n_devices: int
+    n_microbatches: int
+    schedule: str
+    recompute: str
+    zero: int | None
+    partition: list
+    costs: Costs
+    order: Schedule
+    links: dict
+    makespan: float
+    peak_bytes: int
+    shares: dict
+    accumulate: str
+    precision: str
+
+    @property
+    def bound_by(self):
+        """What takes most of the makespan beside computing; "computing", where that is 0.9 or more of it."""
+        if self.shares["computing"] >= 0.9:
+            return "computing"
+        return max(("bubble", "exchange"), key=self.shares.get)
+
+    def pipeline(self, layers, loss, optimizer=None, seed=0, dtype=np.float32, engine="cluster"):
+        """The `Pipeline` that trains so; its trace has the makespan and, from an update on, the peak.
+
+        layers, loss: those that the plan was made for.
+        optimizer: needed where `zero` is not None; then `train` takes the mini-batches.
+        seed, dtype, engine: as for `Pipeline`.
+        """
+        return Pipeline(
+            layers, loss, len(self.partition), self.n_microbatches, self.order, seed=seed, dtype=dtype,
+            partition=self.partition, costs=self.costs, link=self.links, engine=engine,
+            accumulate=self.accumulate, optimizer=None if self.zero is None else optimizer,
+        )
+
+    def __str__(self):
+        zero = "" if self.zero is None else f", ZeRO-{self.zero}"
+        copies = "1 copy" if self.n_replicas == 1 else f"{self.n_replicas} copies"
+        return (
+            f"{copies} on {self.n_devices} {'device' if self.n_devices == 1 else 'devices'}, "
+            f"{self.n_microbatches} micro-batches, {self.schedule}, recompute {self.recompute}{zero}"
+        )
+
+
+class Plans(NamedTuple):
+    """The plans that fit, the fastest first, and what was done to find them.
+
+    found: a list of `Plan`s.
+    n_settings: how many settings there are.
+    n_too_large: those left out because a part of their bytes alone exceeds the memory.
+    n_simulated: those of which a whole run was simulated.
+    not_tried: sentences about what no setting has.
+    """
+
+    found: list
+    n_settings: int
+    n_too_large: int
+    n_simulated: int
+    not_tried: list
+
+    @property
+    def best(self):
+        """The fastest `Plan`."""
+        return self.found[0]
+
+    def __str__(self):
+        rows = ["copies  devices each  micro-batches  schedule     recompute  ZeRO  bound by       makespan  "
+                "   peak bytes"]
+        for plan in self.found:
+            rows.append(
+                f"{plan.n_replicas:6}  {plan.n_devices:12}  {plan.n_microbatches:13}  {plan.schedule:<11}  "
+                f"{plan.recompute:<9}  {'-' if plan.zero is None else plan.zero:>4}  {plan.bound_by:<9}  "
+                f"{float(plan.makespan):12.6g}  {plan.peak_bytes:13,}"
+            )
+        n_slower = self.n_settings - self.n_too_large - self.n_simulated
+        rows.append(
+            f"of {self.n_settings:,} settings, {self.n_simulated:,} were simulated, {self.n_too_large:,} are "
+            f"too large for the memory, and {n_slower:,} no faster by a lower bound"
+        )
+        return "\n".join([*rows, *(f"not tried: {sentence}" for sentence in self.not_tried)])

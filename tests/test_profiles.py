@@ -1,0 +1,87 @@
+"""A profile in, the fastest schedule out: from a file, from `measure`, and back to a table."""
+
+import random
+
+import numpy as np
+import pytest
+
+import minipipe as mp
+from minipipe.cli.main import main
+from minipipe.planning.profiles import TO_TRY, Profiled, arrange, profile_of, read_profile
+
+HEADER = "name,forward,backward,weight backward,bytes\n"
+
+
+def test_no_schedule_with_a_name_is_faster():
+    chance = random.Random(0)
+    for _ in range(3):
+        profile = [Profiled(f"layer {i}", *(chance.randint(1, 5) for _ in range(4))) for i in range(8)]
+        link = mp.Link(chance.choice([0, 1]), chance.choice([2, float("inf")]))
+        best = arrange(profile, 4, 8, link)
+        assert best.makespan == mp.simulate(best.schedule, best.costs, link).makespan
+        for name in TO_TRY:
+            try:
+                assert arrange(profile, 4, 8, link, [name]).makespan >= best.makespan
+            except ValueError as error:
+                assert name in str(error)
+        assert max(arrange(profile, 4, 8, link, most_alive=4).alive) <= 4
+        assert sum(best.names, []) == [layer.name for layer in profile]
+
+
+def test_a_file_is_read_by_the_names_of_its_columns(tmp_path):
+    path = tmp_path / "mine.csv"
+    lines = "bytes,name,Forward,weight backward,backward,notes", "10,first,1,3,2.5,x", "", "0,last,1,1,1,"
+    path.write_text("\n".join(lines))
+    assert read_profile(path) == [Profiled("first", 1, 2.5, 3, 10), Profiled("last", 1, 1, 1, 0)]
+
+
+def test_the_table_that_the_command_writes_is_the_schedule(tmp_path, capsys):
+    path, table = tmp_path / "mine.csv", tmp_path / "best.csv"
+    path.write_text(HEADER + "".join(f"block {i},1,1,1,0\n" for i in range(8)))
+    arguments = ["plan", "--profile", str(path), "--devices", "4", "--micro-batches", "8"]
+    assert main([*arguments, "--output", str(table)]) == 0
+    best = arrange(read_profile(path), 4, 8)
+    assert mp.Schedule.from_csv(table).devices == best.schedule.devices
+    said = capsys.readouterr().out
+    assert f"{best.schedule.name}, {best.makespan:g}; work shared evenly takes 48" in said
+
+
+def test_measured_layers_are_a_profile():
+    layers = [mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 8), mp.Tanh()]
+    X = np.ones((8, 4))
+    measured = mp.measure(layers, mp.MeanSquaredError(), 4, X, X)
+    profile = profile_of(measured, layers)
+    assert [layer.n_bytes for layer in profile] == [256, 256, 256, 0]
+    best = arrange(profile, 2, 4, unit="seconds")
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), len(best.partition), 4, best.schedule,
+                       partition=best.partition, costs=best.costs)
+    X = np.ones((8, 16))
+    pipe.forward_backward(X, X)
+    assert pipe.trace.makespan == mp.simulate(best.schedule, best.costs).makespan
+
+
+@pytest.mark.parametrize("text, words", [
+    ("", "no column name, forward"),
+    ("name,forward\n", "no column backward, weight backward, bytes"),
+    (HEADER + "a,1,1,1\n", "line 2: 4 cells for 5 columns"),
+    (HEADER + "a,1,1,x,0\n", "line 2: 1, 1, x, 0 are not all numbers"),
+    (HEADER + "a,1,-1,1,0\n", "a: I=-1.0 must be at least 0"),
+    (HEADER, "profile is an empty list"),
+])
+def test_a_file_with_mistakes_is_answered(tmp_path, text, words):
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=words):
+        read_profile(path) and None
+
+
+def test_the_command_for_a_network(capsys):
+    network = "--model", "mlp([16, 16, 16, 10])", "--input", "16", "--batch", "16"
+    arguments = ["plan", *network, "--devices", "2"]
+    assert main([*arguments, "--memory", "1MiB"]) == 0
+    said = capsys.readouterr().out
+    assert "the fastest: " in said and "not tried: " in said and "settings" in said
+    assert main([*arguments, "--memory", "100"]) == 2
+    assert "nothing fits 100 bytes a device: the closest" in capsys.readouterr().err
+    assert main(["plan"]) == 2 and "give either --model" in capsys.readouterr().err
+    assert main(["plan", "--profile", "none.csv"]) == 2 and "cannot read none.csv" in capsys.readouterr().err
