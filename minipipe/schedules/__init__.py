@@ -16,7 +16,7 @@ from .names import (
     ASYNCHRONOUS, BUILDERS, LATE_W, STAGES_PER_DEVICE, build, build_for_stages, names_for, names_for_stages,
 )
 from .one_stage_each import eager_one_f_one_b, gpipe, naive, one_f_one_b
-from .replicas import data_parallel
+from .replicas import data_parallel, replicated_stages
 from .schedule import Schedule, ScheduleError
 from .segments import costs_in_segments, in_segments
 from .searching import Found, best_schedule
@@ -30,7 +30,8 @@ __all__ = [
     "dualpipe", "dualpipe_v", "eager_one_f_one_b", "gpipe", "gpipe_late_w", "greedy_schedule",
     "in_copies", "in_segments", "interleaved_one_f_one_b", "interleaved_zero_bubble",
     "looped_breadth_first", "naive", "names_for", "names_for_stages", "one_f_one_b", "one_f_one_b_late_w",
-    "peak_microbatches", "peak_versions", "pipedream", "pipedream_2bw", "staleness", "v_half", "v_min",
-    "with_all_reduce", "with_late_W", "with_recompute", "with_updates", "with_zero", "without_overlaps",
+    "peak_microbatches", "peak_versions", "pipedream", "pipedream_2bw", "replicated_stages",
+    "staleness", "v_half", "v_min", "with_all_reduce", "with_late_W", "with_recompute", "with_updates",
+    "with_zero", "without_overlaps",
     "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v",
 ]
