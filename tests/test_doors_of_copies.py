@@ -37,6 +37,10 @@ MISTAKES = {
     "a masked level": (lambda: copies(zero=MASKED), "must be 1, 2 or 3"),
     "a truth for a level": (lambda: with_zero(data_parallel(2, 2), True), "zero=True must be 1, 2 or 3"),
     "an array for a truth": (lambda: copies(sync_batch_norm=TWO), "sync_batch_norm=array([1., 1.]) must be"),
+    "an array for positions": (
+        lambda: mp.TensorParallel(LAYERS, LOSS, 2, sequence=TWO), "sequence=array([1., 1.]) must be True or"
+    ),
+    "an array for rows": (lambda: mp.TensorParallel(LAYERS, LOSS, 2, rows=TWO), "rows=array([1., 1.]) must"),
     "a number for sizes": (lambda: in_buckets(3), "sizes=3 must be a list"),
     "a text for a size": (lambda: in_buckets(["a"]), "sizes[0]='a' must be a number"),
     "one cap": (lambda: in_buckets([1], 2), "caps=2 must be a list"),

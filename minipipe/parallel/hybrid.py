@@ -4,7 +4,7 @@ from itertools import accumulate, chain, pairwise, permutations, product
 
 import numpy as np
 
-from ..checks import one_of, whole_number
+from ..checks import one_of, truth, whole_number
 from ..cluster import Link
 from ..collectives import OWNERS
 from ..layers.parameters import parameters_with
@@ -61,7 +61,7 @@ class Hybrid(Pipeline):
         K = whole_number("n_stages", n_stages, 1)
         M = D if n_microbatches is None else whole_number("n_microbatches", n_microbatches, 1)
         self._remembered = {}  # (id of a layer, name of a parameter) -> what an optimizer keeps for it
-        self._split = {"sequence": sequence, "rows": rows}
+        self._split = {"sequence": truth("sequence", sequence), "rows": truth("rows", rows)}
         self._order = one_of("order", order, ["-".join(axes) for axes in permutations(AXES)])
         super().__init__(
             layers, loss, K, M, _schedule(schedule, D, K, M), recompute, seed, dtype, partition, sample,
