@@ -489,17 +489,19 @@ def test_verify_splits_samples_and_layers_too_and_knows_late_w(capsys, monkeypat
     one_device(monkeypatch, (2, 3, 8), ["gpipe"])
     monkeypatch.setattr("minipipe.cli.verify.LATE_W", ["1f1b-late-w"])
     monkeypatch.setattr("minipipe.cli.verify.SPLITS", [(3, 1), (2, 2)])
+    monkeypatch.setattr("minipipe.cli.verify.OF_SPLITS", (["1f1b"], [(2, 3, 8)]))
+    monkeypatch.setattr("minipipe.cli.verify.MODES", ["never"])
     status, out, _ = run(capsys, "verify")
     found = [line[:22].rstrip() + ":" + " ".join(line[22:].split()[:4])
              for line in out.splitlines() if line.endswith(" %")]
     assert status == 0 and found == [
-        "gpipe:2 yes yes yes", "1f1b-late-w:2 yes yes yes", "1f1b:8 yes yes yes",
-        "1 replicas x 1 shards:4 yes yes yes", "3 replicas x 1 shards:4 yes yes yes",
-        "2 replicas x 2 shards:4 yes yes -",
+        "gpipe:1 yes yes yes", "1f1b-late-w:1 yes yes yes", "1f1b:2 yes yes yes",
+        "1 replicas x 1 shards:2 yes yes yes", "3 replicas x 1 shards:1 yes yes yes",
+        "2 replicas x 2 shards:1 yes yes -",
     ]
     status, out, _ = run(capsys, "verify", "--replicas", "2", "--shards", "3", "--all")
     row = "Linear ReLU, mean squared error     gpipe           2  3  2  6  16  never        yes     yes     -"
-    assert status == 0 and row in out and "2 of 2 runs hold" in out
+    assert status == 0 and row in out and "1 of 1 runs hold" in out
 
 
 def test_verify_fails_with_a_bug_in(capsys, monkeypatch):

@@ -97,3 +97,17 @@ def test_fixed_blocks_of_the_inner_axis_have_the_same_bits_on_any_number_of_shar
     assert all(np.array_equal(Z, blocks[0]) for Z in blocks)
     plain = [product_in_shards(T, W, A, T) for T in (1, 2, 3, 4, 5, 8)]
     assert not any(np.array_equal(Z, plain[0]) for Z in plain[1:])
+
+
+@pytest.mark.parametrize("N", [1, 2, 4, 8])
+def test_communication_takes_a_larger_share_of_a_step_the_more_copies_there_are(N):
+    """Of one mini-batch: 24/N ticks of work, and 2 (N - 1)/N of 2048 bytes at 512 bytes a tick."""
+    net = mp.DataParallel(
+        [mp.Linear(15, 16)], LOSS, N, costs=mp.Costs(F=Fraction(8, N), B=Fraction(16, N)),
+        ports=ports(N, Fraction(512)),
+    )
+    net.forward_backward(np.ones((15, 8)), np.ones((16, 8)))
+    communication = Fraction(2 * (N - 1), N) * 4
+    assert net.trace.makespan == Fraction(24, N) + communication
+    share = communication / net.trace.makespan
+    assert share == Fraction(N - 1, N + 2)
