@@ -203,6 +203,12 @@ def test_a_memory_limit_counts_from_the_arrival_of_the_forwards_input():
     assert waits == [(5, 6, "imbalance"), (6, 15, "memory limit")]
 
 
+def test_what_a_backward_has_freed_is_room_again():
+    """One micro-batch at a time, room for two: a second forward never had to wait."""
+    trace = mp.simulate(mp.Schedule.from_text(["F0 B0 F1 B1 F2 B2"] * 2))
+    assert "memory limit" not in trace.explain(2).totals() and trace.explain(1).totals()["memory limit"] > 0
+
+
 def test_a_halved_backward_frees_its_micro_batch_with_the_weight_half():
     """Device 0 waits twice with 0F2 ready: with micro-batches 0 and 1 alive,
     and after 0I0, which frees nothing, again."""
