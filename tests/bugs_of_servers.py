@@ -89,17 +89,14 @@ def clients_averaged_alike(monkeypatch):
 
 def divided_by_all_clients(monkeypatch):
     """The weights of those who were chosen are divided by the samples of all: they shrink."""
-    take = FederatedAveraging._take
+    average = FederatedAveraging._average
 
-    def with_too_small_shares(self, found):
-        share = Fraction(sum(upload.n for upload in found["uploads"].values()),
-                         sum(one.n for one in self.clients))
-        for client, upload in found["uploads"].items():
-            smaller = [constant(share, vector) * vector for vector in upload.numbers]
-            found["uploads"][client] = upload._replace(numbers=smaller)
-        return take(self, found)
+    def with_too_small_shares(self, uploads, secrets):
+        share = Fraction(sum(upload.n for upload in uploads.values()), sum(one.n for one in self.clients))
+        state, J = average(self, uploads, secrets)
+        return [constant(share, vector) * vector for vector in state], J
 
-    monkeypatch.setattr(FederatedAveraging, "_take", with_too_small_shares)
+    monkeypatch.setattr(FederatedAveraging, "_average", with_too_small_shares)
 
 
 def running_statistics_stay_behind(monkeypatch):

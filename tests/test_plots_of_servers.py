@@ -36,6 +36,7 @@ def test_rows_of_a_round_have_the_names_of_its_clients():
     chosen = net.round().chosen
     rows = [line.split("  ")[0] for line in net.trace.to_text().splitlines()[1:]]
     assert rows == ["server", *(f"client {k}" for k in chosen)]
+    assert str(net.trace.spans_of(0)[-1].label) == "average"
 
 
 def test_staleness_is_drawn_as_shares_of_the_updates():

@@ -175,7 +175,8 @@ class FederatedAveraging(Network):
         leaves_early = rng.random(len(chosen)) < self._drop_out
         n_least = 2 if self._secure else 1  # the sum of one is its own numbers
         secret = [self._seed, number] if self._secure else None
-        server = programs.server(state_of(self.layers), chosen, n_least, self._secure, found)
+        state = state_of(self.layers)
+        server = programs.server(state, chosen, n_least, self._secure, self._average, found)
         return [server] + [
             programs.client(
                 self.clients[k], chosen, self._n_epochs, self._pace.of(k, number), number, drops_out, secret
@@ -185,15 +186,17 @@ class FederatedAveraging(Network):
 
     def _take(self, found):
         """(who has reported, J) of a round, of which the network gets the weights."""
-        result, state = SimpleNamespace(reported=[], state=None, J=None), state_of(self.layers)
-        uploads = found.get("uploads")
-        if uploads:
-            average = revealed(uploads, found["secrets"], state) if self._secure else averaged(uploads)
-            result = SimpleNamespace(reported=list(uploads), state=average[0], J=average[1])
+        result = SimpleNamespace(**({"reported": [], "state": None, "J": None} | found))
         result = shared(self._engine, 0, result, ("reported", "state", "J"))
         if result.state is not None:
-            self._step(state, result.state)
+            self._step(state_of(self.layers), result.state)
         return tuple(result.reported), result.J
+
+    def _average(self, uploads, secrets):
+        """(state, J) of what clients have sent."""
+        if self._secure:
+            return revealed(uploads, secrets, state_of(self.layers))
+        return averaged(uploads)
 
     def _step(self, old, average):
         """The network's state becomes the average, or what the outer optimizer makes of it."""

@@ -45,14 +45,15 @@ def take(layers, state):
         setattr(layer, name, vector.reshape(getattr(layer, name).shape))
 
 
-def server(state, chosen, n_least, is_secure, found):
-    """The server: it sends out the weights, and collects what those send who report.
+def server(state, chosen, n_least, is_secure, average, found):
+    """The server: it sends out the weights, collects what those send who report, and averages.
 
     state: what each client starts from.
     chosen: the clients.
     n_least: how many must report, or the round counts for nothing.
     is_secure: whether what they send has masks.
-    found: a dict that takes up "uploads", {client: `Upload`}, and "secrets", see `revealed`.
+    average: average(uploads, secrets) is (new state, J) of {client: `Upload`}; secrets as for `revealed`.
+    found: a dict that takes up "reported", the clients; and "state" and "J", if these are enough.
     """
     for device in range(1, len(chosen) + 1):
         yield Send(DOWN, state, to=device)
@@ -61,14 +62,17 @@ def server(state, chosen, n_least, is_secure, found):
         upload = yield Receive(UP, source=device)
         if upload is not None:
             uploads[client], devices[client] = upload, device
-    found |= {"uploads": uploads if len(uploads) >= n_least else {}, "secrets": {}}
+    is_enough, secrets = len(uploads) >= n_least, {}
     if is_secure:
-        missing = [client for client in chosen if client not in uploads] if found["uploads"] else []
+        missing = [client for client in chosen if client not in uploads] if is_enough else []
         for device in devices.values():
             yield Send(MISSING, missing, to=device)
         if missing:
             for client, device in devices.items():
-                found["secrets"][client] = yield Receive(SECRETS, source=device)
+                secrets[client] = yield Receive(SECRETS, source=device)
+    if is_enough:
+        found["reported"] = list(uploads)
+        found["state"], found["J"] = yield Compute(Label("average", "U"), average, uploads, secrets, ticks=0)
 
 
 def client(one, chosen, n_passes, ticks, number, drops_out, seed):
