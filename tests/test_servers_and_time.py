@@ -61,6 +61,14 @@ def test_servers_on_all_workers_send_as_many_bytes_as_a_ring(n):
     assert sent == [bytes_on_workers(n, N_BYTES)] * n
 
 
+def test_each_worker_begins_with_another_server():
+    """So that not all queue up for the first."""
+    net = mp.ParameterServer(LAYERS, LOSS, 4, mp.SGD(0.1), n_servers=3, ports=mp.cluster.ports(3, 8))
+    net.train(mini_batches(1))
+    to = {worker: [m.to for m in net.trace.messages if m.source == 3 + worker] for worker in range(4)}
+    assert to == {0: [0, 1, 2], 1: [1, 2, 0], 2: [2, 0, 1], 3: [0, 1, 2]}
+
+
 def test_synchronous_workers_wait_for_the_slowest_and_asynchronous_ones_do_not():
     """80 updates in 240 ticks with one worker three times as slow; 800 gradients without waiting."""
     speeds, batches = speeds_with(4, {3: 3}), mini_batches(10, m=4)
@@ -225,3 +233,14 @@ def test_an_order_that_cannot_be_is_a_deadlock():
 def test_a_slow_worker_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match="slow worker=4 must be at most 3"):
         speeds_with(4, {4: 2})
+
+
+def test_the_loop_of_others_is_refused():
+    X, Y = mini_batches(1)[0]
+    nets = {"call train\\(batches\\)": mp.ParameterServer(LAYERS, LOSS, 2, mp.SGD(0.1)),
+            "call train\\(n_rounds\\)": mp.FederatedAveraging(LAYERS, LOSS, [(X, Y)], mp.SGD(0.1))}
+    for words, net in nets.items():
+        with pytest.raises(ValueError, match=words):
+            mp.fit(net, X, Y, mp.SGD(0.1), 1, 2)
+        with pytest.raises((ValueError, RuntimeError)):
+            net.step(mp.SGD(0.1))

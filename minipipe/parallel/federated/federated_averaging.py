@@ -118,6 +118,10 @@ class FederatedAveraging(Network):
             )
         self.n_rounds, self.trace = 0, None
 
+    def check_step(self, optimizer):
+        """The clients make the updates, so `fit` and `step` are refused."""
+        raise ValueError("the clients have the samples and make the updates: call train(n_rounds)")
+
     def train(self, n_rounds, validation=None, metric=accuracy, report=None):
         """Make `n_rounds` rounds; a list of `Round`.
 

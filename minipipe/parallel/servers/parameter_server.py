@@ -121,6 +121,13 @@ class ParameterServer(Network):
         self._take(shares, len(batches))
         return shares[0].costs
 
+    def check_step(self, optimizer):
+        """The servers make the updates, so `fit` and `step` are refused."""
+        raise ValueError(
+            "the servers make the updates: call train(batches), such as those of "
+            "minipipe.parallel.mini_batches(X, Y, batch_size, n), which are those of fit"
+        )
+
     def use(self, weights):
         """Go on with these weights, one of `kept`, in the place of the last."""
         for vector, array in zip(self._vectors(), weights, strict=True):
