@@ -290,6 +290,13 @@ def test_rounds_have_the_same_bits_on_threads(options):
     assert_equal(*map(weights, nets))
 
 
+def test_clients_share_nothing_that_a_pass_changes():
+    """On threads, their passes overlap: each of five has layers and a loss of its own."""
+    net = mp.FederatedAveraging(LAYERS, LOSS, clients(1, 1, 1, 1, 1), mp.SGD(0.1))
+    nets = [one._net for one in net.clients]
+    assert len({id(part) for one in nets for part in (one.loss, *one.layers)}) == 5 * (1 + len(LAYERS))
+
+
 def test_a_round_that_fails_changes_nothing():
     data = clients(4, 4)
     data[1] = data[1][0] * 1e200, data[1][1] * 1e200

@@ -1,5 +1,7 @@
 """A client: its samples, its copy of the network, and what it does with them in a round."""
 
+import copy
+
 import numpy as np
 
 from ...functions import constant, even_slices
@@ -24,7 +26,7 @@ class Client:
 
     def __init__(self, number, X, Y, layers, loss, batch_size, n_steps, proximal, seed):
         self.number, self.X, self.Y, self.n = number, X, Y, X.shape[-1]
-        self._net = Sequential(layers, loss)
+        self._net = Sequential(layers, copy.copy(loss))  # clients on threads compute at the same time
         size = self.n if batch_size is None else batch_size
         self._batches = even_slices(self.n, -(-self.n // size))
         self.steps = n_steps or len(self._batches)
