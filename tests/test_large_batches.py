@@ -4,6 +4,7 @@ k small mini-batches of n samples against one of k n; `bugs_of_large_batches.py`
 """
 
 from fractions import Fraction
+from itertools import product
 from math import comb
 
 import numpy as np
@@ -129,6 +130,49 @@ def test_the_golden_steps_of_momentum_across_a_change_of_rate(rates, nesterov, e
         optimizer.learning_rate = Rational(rate)
         optimizer.update([layer], [(rational([[1]]), None)])
     assert layer.W[0, 0] == Rational(expected)
+
+
+@pytest.mark.parametrize("new, everything", [("1", "81/10"), ("1/100", "-81/100")])
+def test_what_a_missing_correction_adds_up_to(new, everything):
+    """u = 1, then another rate and no gradient: (new - old) u m (1 - m^n) / (1 - m) after n steps."""
+    m, new, ends = Rational(9, 10), Rational(new), []
+    for correct in (True, False):
+        layer, optimizer = mp.Linear(1, 1, W=rational([[0]]), bias=False), mp.SGD(TENTH, m, rate_inside=True)
+        for step in range(6):
+            optimizer.learning_rate = TENTH if step == 0 else new
+            if not correct:
+                optimizer.last_rate = optimizer.learning_rate
+            optimizer.update([layer], [(rational([[int(step == 0)]]), None)])
+        ends.append(layer.W[0, 0])
+    assert ends[1] - ends[0] == Rational(everything) * (1 - m**5)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_few_samples_have_too_small_a_variance(n):
+    """On average (n - 1) / n of that of all, 5, over all equally likely groups of n of {1, 3, 5, 7}."""
+    layer = mp.BatchNorm(1).copy()
+    layer.initialize(np.random.default_rng(0))
+    layer, total = layer.copy(rational), 0
+    for group in product((1, 3, 5, 7), repeat=n):
+        layer.forward(rational([group]))
+        total += layer.statistics.M2[0, 0] / n
+    assert total / 4**n == Rational(n - 1, n) * 5
+
+
+def test_the_golden_steps_of_an_epoch_on_the_digits():
+    """As equal as can be: "at most 1,024" of 1,437 is 719 and 718."""
+    found = {}
+
+    class Counted(mp.Sequential):
+        def forward_backward(self, X, Y):
+            found.setdefault(size, []).append(X.shape[-1])
+            return super().forward_backward(X, Y)
+
+    X = np.ones((1, 1437))
+    for size in (32, 64, 128, 256, 512, 719, 1024, 1437):
+        mp.fit(Counted([mp.Linear(1, 1)], LOSS), X, X, mp.SGD(1e-6), 1, size, report=None)
+    assert [len(sizes) for sizes in found.values()] == [45, 23, 12, 6, 3, 2, 2, 1]
+    assert set(found[32]) == {31, 32} and set(found[256]) == {239, 240} and found[1024] == [719, 718]
 
 
 def test_the_golden_shards():
