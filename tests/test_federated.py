@@ -272,6 +272,8 @@ def test_bytes_and_ticks_of_a_round():
     done = net.round()
     assert (done.bytes_down, done.bytes_up) == (3 * n_bytes, 3 * n_bytes)
     assert done.ticks == max(4 * 2 * 2 * 10, 4 * 2 * 3, 4 * 2 * 7)
+    local = mp.FederatedAveraging(LAYERS, LOSS, clients(7), mp.SGD(0.1), batch_size=3, n_steps=2)
+    assert [local.round().ticks for _ in range(3)] == [3 + 2, 2 + 3, 2 + 2]  # of mini-batches of 3, 2 and 2
     hidden = mp.FederatedAveraging(LAYERS, LOSS, clients(*sizes), mp.SGD(0.1), secure=True, dtype=np.float32)
     assert hidden.round().bytes_up == 3 * 8 * 27  # 64 bits each, whatever the floats have, and n
 
