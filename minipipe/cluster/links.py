@@ -109,12 +109,13 @@ def links_between(link, n_devices):
         link = {} if link == Link() else {(source, to): link for source in devices for to in devices}
     if not isinstance(link, dict):
         raise ValueError(f"link={shown(link)} must be a Link, or a dict such as {{(0, 1): Link(latency=1)}}")
+    free = Link()
     for pair, value in link.items():
         if not (isinstance(pair, tuple) and len(pair) == 2 and all(device in devices for device in pair)):
             raise ValueError(f"there is no link {pair!r}: write (source, to) with devices 0..{n_devices - 1}")
         if not isinstance(value, Link):
             raise ValueError(f"the link {pair} is {value!r}: write for instance Link(latency=1)")
-    return {(source, to): value for (source, to), value in link.items() if source != to and value != Link()}
+    return {(source, to): value for (source, to), value in link.items() if source != to and value != free}
 
 
 def checked_ports(ports, n_devices):

@@ -1,11 +1,29 @@
 """The training of a network as a graph: what people arrange by hand comes out of a list."""
 
+from typing import NamedTuple
+
 from ..checks import listed, whole_number
 from ..cluster import COMPUTE
 from ..schedules import Action, Schedule
 from .tasks import Task
 
 LINK = "communication"  # the lane of a device beside its computing
+
+
+class Part(NamedTuple):
+    """A part of a mini-batch, written `2F0` as an action is.
+
+    kind: "F", "I", "W", as those of actions; "send" and "back", messages; "A", an all-reduce; "G", a gather.
+    layer: counted from 0.
+    microbatch: counted from 0; of a gather, 0 before the forward, 1 before the backward.
+    """
+
+    kind: str
+    layer: int
+    microbatch: int
+
+    def __str__(self):
+        return f"{self.layer}{self.kind}{self.microbatch}"
 
 
 def training_tasks(
@@ -26,7 +44,7 @@ def training_tasks(
     rooms: for each layer, how many micro-batches may be between its forward and its weight gradient; with
         `gather`, {"layers": n}: how many gathered layers have room at once. None: any number.
 
-    A name is (kind, layer, micro-batch), kinds "F", "I", "W", "send", "back", "A" and "G".
+    The name of a task is a `Part`.
 
     >>> from minipipe.graph import list_schedule
     >>> tasks = training_tasks([1] * 4, [2] * 4, all_reduce=[2] * 4)        # 12 ticks of computing
@@ -45,7 +63,7 @@ def training_tasks(
     def add(name, ticks, lane, *before):
         numbers[name] = len(tasks)
         after = tuple(numbers[one] for one in before if one is not None)
-        tasks.append(Task(name, ticks, after, lane, name[0]))
+        tasks.append(Task(Part(*name), ticks, after, lane, name[0]))
         return name
 
     def arrived(kind, source, to, i, what):
