@@ -186,6 +186,13 @@ def test_tied_layers_are_updated_with_the_sum_in_the_order_too():
         mp.Pipeline(layers, LOSS, 3, 1, early, optimizer=mp.SGD(0.5))
 
 
+def test_only_the_first_copy_keeps_what_a_run_that_fails_restores():
+    pipe = mp.Pipeline(LAYERS, LOSS, 1, 2, with_updates(in_copies(gpipe(1, 1), 2)), optimizer=mp.Adam())
+    pipe.train([mini_batch(4)])
+    kept = [max(kinds.get("for a restore", 0) for _, kinds in pipe.trace.ledger(d)) for d in range(2)]
+    assert kept[0] > 0 and kept[1] == 0
+
+
 def test_a_stage_without_other_copies_shares_its_sums_with_nobody(monkeypatch):
     """No all-reduce among one, which would copy each gradient."""
     monkeypatch.setattr(closing, "all_reduce_sum_and_gather", None)
