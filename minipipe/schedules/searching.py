@@ -44,8 +44,8 @@ def best_schedule(
     halves: whether to split each backward into I and W.
     latency: ticks of a message on its way.
     most_nodes: give up the proof after so many partial schedules; the best one so far is returned, with
-        `proved=False`. The search starts from that of `greedy_schedule`, so it never loses to that one, or to
-        one with a name.
+        `proved=False`. To look at one takes some microseconds for each action that a schedule has. The search
+        starts from the answer of `greedy_schedule`, so it never loses to that one, or to one with a name.
 
     Raises `ValueError` for sizes, limits or costs that make no sense.
 
