@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 14, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebook 25, and what their checkers say to typical wrong answers."""
 
 import numpy as np
 import pytest

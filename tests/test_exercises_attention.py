@@ -1,4 +1,4 @@
-"""Solution of the exercise about attention's way back in notebook 36, and what its checker says to typical
+"""Solution of the exercise about attention's way back in notebook 17, and what its checker says to typical
 wrong answers.
 """
 

@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebooks 01 to 03, 31 and 33, and what their checkers say to typical wrong
+"""Solutions of the exercises in notebooks 01 to 03, 05 and 06, and what their checkers say to typical wrong
 answers.
 """
 

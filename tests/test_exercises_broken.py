@@ -1,4 +1,4 @@
-"""The solution of the exercise in notebook 42 and what its checker says to typical wrong answers; and bugs go
+"""The solution of the exercise in notebook 22 and what its checker says to typical wrong answers; and bugs go
 in and come out as the notebook says.
 """
 

@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebooks 07, 08 and 35, what their checkers say to typical wrong answers,
+"""Solutions of the exercises in notebooks 12, 13 and 14, what their checkers say to typical wrong answers,
 and their pictures.
 """
 

@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebooks 05, 06 and 45, what their checkers say to typical wrong answers,
+"""Solutions of the exercises in notebooks 09, 10 and 11, what their checkers say to typical wrong answers,
 and their pictures.
 """
 

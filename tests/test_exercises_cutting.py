@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 15, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebook 27, and what their checkers say to typical wrong answers."""
 
 import itertools
 from fractions import Fraction

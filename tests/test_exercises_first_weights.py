@@ -1,4 +1,4 @@
-"""Solutions of the exercise in notebook 32, what its checker says to typical wrong answers, and the picture
+"""Solutions of the exercise in notebook 04, what its checker says to typical wrong answers, and the picture
 of a layer.
 """
 

@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebooks 17 and 18, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebooks 31 and 32, and what their checkers say to typical wrong answers."""
 
 from fractions import Fraction
 from math import ceil, floor

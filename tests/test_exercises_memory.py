@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebooks 16 and 40, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebooks 29 and 30, and what their checkers say to typical wrong answers."""
 
 from fractions import Fraction
 from math import sqrt

@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebooks 09 and 43, what their checkers say to typical wrong answers, and
+"""Solutions of the exercises in notebooks 15 and 16, what their checkers say to typical wrong answers, and
 their pictures.
 """
 

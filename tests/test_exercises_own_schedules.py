@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 12, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebook 21, and what their checkers say to typical wrong answers."""
 
 import json
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_the_broken_schedule_is_not_solved_yet(broken):
 
 
 def test_the_notebook_has_the_broken_schedule():
-    path = Path(__file__).parent.parent / "notebooks" / "12_design_your_own_schedule.ipynb"
+    path = Path(__file__).parent.parent / "notebooks" / "21_design_your_own_schedule.ipynb"
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     assert any(BROKEN in "".join(cell["source"]) for cell in cells)
 

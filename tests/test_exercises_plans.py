@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebooks 28 and 29, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebooks 44 and 45, and what their checkers say to typical wrong answers."""
 
 from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
 from template import solutions

@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 20, and what their checkers say to typical wrong answers; and the
+"""Solutions of the exercises in notebook 35, and what their checkers say to typical wrong answers; and the
 picture of a job on ranks."""
 
 import matplotlib.pyplot as plt

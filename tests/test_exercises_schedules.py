@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebooks 04 and 34, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebooks 07 and 08, and what their checkers say to typical wrong answers."""
 
 from decimal import Decimal
 from fractions import Fraction

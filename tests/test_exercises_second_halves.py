@@ -1,4 +1,4 @@
-"""Solutions of exercises about limits, in notebooks 38, 39 and 41, and what their checkers say to typical
+"""Solutions of exercises about limits, in notebooks 26, 28 and 33, and what their checkers say to typical
 wrong answers.
 """
 

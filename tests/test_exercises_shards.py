@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 22, and what their checkers say to typical wrong answers."""
+"""Solutions of the exercises in notebook 37, and what their checkers say to typical wrong answers."""
 
 import numpy as np
 from checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each

@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebook 10, and of the shares in 36, what their checkers say to typical
+"""Solutions of the exercises in notebook 18, and of the shares in 36, what their checkers say to typical
 wrong answers, and the pictures of both.
 """
 

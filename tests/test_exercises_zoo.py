@@ -1,4 +1,4 @@
-"""Solutions of the exercises in notebooks 11, 13, 37 and 44, and what their checkers say to typical wrong
+"""Solutions of the exercises in notebooks 19, 20, 23 and 24, and what their checkers say to typical wrong
 answers.
 """
 

@@ -1,6 +1,6 @@
 """The tables as text, each published number beside the one of this package.
 
-`minipipe papers` and notebooks 17 and 18 print them.
+`minipipe papers` and notebooks 31 and 32 print them.
 """
 
 GIB = 2 ** 30

@@ -1,4 +1,4 @@
-"""Checkers for notebook 19, the all-reduce."""
+"""Checkers for notebook 34, the all-reduce."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Checkers for notebooks 14 and 38, asynchronous pipelines."""
+"""Checkers for notebooks 25 and 26, asynchronous pipelines."""
 
 from math import pi, sin
 

@@ -1,4 +1,4 @@
-"""Checkers for notebook 28, automatic parallelism."""
+"""Checkers for notebook 44, automatic parallelism."""
 
 from . import judged
 

@@ -1,4 +1,4 @@
-"""Checkers for notebooks 07, 08 and 35, convolutional networks."""
+"""Checkers for notebooks 12, 13 and 14, convolutional networks."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Checkers for notebooks 05, 06 and 45, convolution."""
+"""Checkers for notebooks 09, 10 and 11, convolution."""
 
 import math
 

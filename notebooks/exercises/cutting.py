@@ -1,4 +1,4 @@
-"""Checkers for notebooks 15 and 39, where to cut a network."""
+"""Checkers for notebooks 27 and 28, where to cut a network."""
 
 from numbers import Integral
 

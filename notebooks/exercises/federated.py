@@ -1,4 +1,4 @@
-"""Checkers for notebook 25, federated averaging."""
+"""Checkers for notebook 41, federated averaging."""
 
 from . import called, numbers, same
 

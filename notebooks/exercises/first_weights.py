@@ -1,4 +1,4 @@
-"""Checkers for notebook 32, first weights."""
+"""Checkers for notebook 04, first weights."""
 
 from math import sqrt
 

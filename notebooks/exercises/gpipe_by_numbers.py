@@ -1,4 +1,4 @@
-"""Checkers for notebooks 17, 18 and 41, GPipe by the numbers."""
+"""Checkers for notebooks 31, 32 and 33, GPipe by the numbers."""
 
 from fractions import Fraction
 from functools import cache

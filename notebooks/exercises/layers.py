@@ -1,4 +1,4 @@
-"""Checkers for notebook 02, layers and shapes."""
+"""Checkers for notebook 03, layers and shapes."""
 
 import numpy as np
 

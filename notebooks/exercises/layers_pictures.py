@@ -1,4 +1,4 @@
-"""A picture for notebook 02: a drawing that would be too long for a cell. It draws into the matplotlib axes
+"""A picture for notebook 03: a drawing that would be too long for a cell. It draws into the matplotlib axes
 `ax`.
 """
 

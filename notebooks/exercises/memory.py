@@ -1,4 +1,4 @@
-"""Checkers for notebooks 16 and 40, memory and recomputation."""
+"""Checkers for notebooks 29 and 30, memory and recomputation."""
 
 import math
 from functools import cache

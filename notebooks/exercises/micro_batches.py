@@ -1,4 +1,4 @@
-"""Checkers for notebooks 03 and 33, micro-batches and the order of their sum."""
+"""Checkers for notebooks 05 and 06, micro-batches and the order of their sum."""
 
 import math
 from fractions import Fraction

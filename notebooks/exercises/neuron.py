@@ -1,4 +1,4 @@
-"""Checkers for notebooks 01 and 31, one neuron and how it learns."""
+"""Checkers for notebooks 01 and 02, one neuron and how it learns."""
 
 import numpy as np
 

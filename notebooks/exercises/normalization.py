@@ -1,4 +1,4 @@
-"""Checkers for notebooks 09 and 43, batch norm and dropout."""
+"""Checkers for notebooks 15 and 16, batch norm and dropout."""
 
 import numpy as np
 

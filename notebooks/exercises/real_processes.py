@@ -1,4 +1,4 @@
-"""Checkers for notebook 20, real processes."""
+"""Checkers for notebook 35, real processes."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Checkers for notebooks 04 and 34, the pipeline tick by tick."""
+"""Checkers for notebooks 07 and 08, the pipeline tick by tick."""
 
 from fractions import Fraction
 from numbers import Real

@@ -1,4 +1,4 @@
-"""Checkers for notebook 24, parameter servers."""
+"""Checkers for notebook 40, parameter servers."""
 
 from minipipe.parallel import round_ticks
 from . import called, judged

@@ -1,4 +1,4 @@
-"""Checkers for notebooks 13 and 44, slow links."""
+"""Checkers for notebooks 23 and 24, slow links."""
 
 from fractions import Fraction
 from functools import cache
