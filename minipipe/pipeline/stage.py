@@ -75,7 +75,8 @@ class Stage:
         self.versions = None
         self.owned = None if place is None else Owned(self.layers, *place)
         if self.in_parts:
-            self.before = (self.owned.vectors, self.statistics()), self.optimizer
+            optimizer_before = None if self._is_twin else self.optimizer
+            self.before = (self.owned.vectors, self.statistics()), optimizer_before
         elif wanted is not None:
             self.before = None if self._is_twin else (self.weights(), self.optimizer)
             self.versions = Versions(wanted, self.weights())
