@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .checks import whole_number
+from .checks import real_number, whole_number
 
 
 class Noise(NamedTuple):
@@ -70,3 +70,37 @@ def measured_noise(model, X, Y, small=16, large=128, n_repeats=60, seed=0):
         squares.append(sum(own) / n_repeats)
     model.forget_run()
     return noise_from_two(small, large, *squares)
+
+
+def steps_and_samples(batch, critical):
+    """(1 + critical / batch, 1 + batch / critical): the price of mini-batches of a size.
+
+    The updates to a target, as a multiple of the fewest that do, and the samples for it, likewise: with
+    few samples in a mini-batch updates are wasted, with many of them samples. Source: McCandlish, Kaplan,
+    Amodei 2018, arXiv 1812.06162, equations 2.11 and 2.12.
+
+    batch: the samples of a mini-batch.
+    critical: the size at which both cost twice what they must, about the noise scale; or a guess of it.
+
+    >>> steps_and_samples(400, 100)
+    (1.25, 5.0)
+    """
+    ratio = Fraction(whole_number("batch", batch, 1)) / Fraction(real_number("critical", critical, above=0))
+    return float(1 + 1 / ratio), float(1 + ratio)
+
+
+def noise_of_updates(learning_rate, batch, n_samples):
+    """learning_rate (n_samples / batch - 1): what a rate makes of the noise of mini-batches.
+
+    A fifth of the rate and five times the batch have the same noise, nearly, as long as the batch is small
+    beside all samples. Source: Smith, Kindermans, Ying, Le 2017, arXiv 1711.00489.
+
+    learning_rate: above 0; a `Fraction` stays one.
+    batch: the samples of a mini-batch, out of
+    n_samples: all samples.
+
+    >>> noise_of_updates(Fraction(1, 50), 32, 1437), noise_of_updates(Fraction(1, 10), 160, 1437)
+    (Fraction(281, 320), Fraction(1277, 1600))
+    """
+    batch = whole_number("batch", batch, 1, whole_number("n_samples", n_samples, 1))
+    return real_number("learning_rate", learning_rate, above=0) * (Fraction(n_samples, batch) - 1)

@@ -1,25 +1,28 @@
 """Compressed gradients: with feedback, nothing is lost, in rational numbers with ==; bytes are counted."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
 import pytest
 
 from minipipe.cluster import Cluster, Compute, Receive, Send
-from minipipe.collectives import Feedback, Group, LowRank, Quantised, ScaledSign, TopK
+from minipipe.collectives import (
+    Feedback, Group, LowRank, Majority, MomentumFeedback, Quantised, ScaledSign, TopK,
+)
 from minipipe.exact import Rational, rational
 
 N = 3
 
 
-def steps(gradients, make, is_on=True, n_ranks=N):
+def steps(gradients, make, is_on=True, n_ranks=N, feedback=Feedback):
     """([the sums of each step, of each rank], [each rank's Feedback], trace).
 
     gradients: for each step, for each rank a list of arrays.
 
     Each device has two lanes: one that computes, and hands its gradients to one that communicates.
     """
-    feedbacks = [Feedback(make(rank), is_on) for rank in range(n_ranks)]
+    feedbacks = [feedback(make(rank), is_on=is_on) for rank in range(n_ranks)]
     found = [[None] * n_ranks for _ in gradients]
 
     def compute(rank):
@@ -180,3 +183,31 @@ def test_what_is_left_belongs_to_its_arrays():
 def test_impossible_compressions_are_refused(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@pytest.mark.parametrize("masked, sums", [(False, [1, Rational(3, 2), Rational(7, 4)]), (True, [1, 1, 1])])
+def test_momentum_before_the_compression_where_all_is_sent(masked, sums):
+    """Without the mask it is SGD with momentum 1/2, with it plain SGD."""
+    feedback = partial(MomentumFeedback, momentum=Rational(1, 2), masked=masked)
+    gradients = [[[rational([1, 1])]]] * 3
+    found, _, _ = steps(gradients, lambda rank: TopK(2), n_ranks=1, feedback=feedback)
+    assert [of_ranks[0][0].tolist() for of_ranks in found] == [[total] * 2 for total in sums]
+
+
+def test_what_waits_gathers_speed_and_begins_anew_when_it_is_sent():
+    """Momentum 1/2, gradients (4, 1) each time, one number sent: of the second, 1 + 3/2 + 7/4 have waited
+    when they pass 4; the first, which waits then, goes on with u = 4/2 + 4, and the second with 1.
+    """
+    feedback = partial(MomentumFeedback, momentum=Rational(1, 2))
+    gradients = [[[rational([4, 1])]]] * 4
+    found, (rank,), _ = steps(gradients, lambda rank: TopK(1), n_ranks=1, feedback=feedback)
+    assert [of_ranks[0][0].tolist() for of_ranks in found] == [[4, 0], [4, 0], [0, Rational(17, 4)], [10, 0]]
+    assert rank.left[0].tolist() == [0, 1]
+
+
+def test_a_vote_may_point_the_wrong_way():
+    """Gradients 4, -1, -1, -1: the sum is 1, the vote -1; two against two is a tie."""
+    gradients = [[[np.float32(g)] for g in ([4, 1], [-1, 1], [-1, -1], [-1, -1])]]
+    found, _, _ = steps(gradients, lambda rank: Majority(), is_on=False, n_ranks=4)
+    for total, in found[0]:
+        assert total.dtype == np.float32 and total.tolist() == [-1, 0]

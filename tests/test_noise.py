@@ -1,5 +1,6 @@
 """The gradient noise scale: both estimates are unbiased, by enumeration in rational numbers."""
 
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
-from minipipe.noise import Noise, measured_noise, noise_from_two
+from minipipe.noise import Noise, measured_noise, noise_from_two, noise_of_updates, steps_and_samples
 
 GRADIENTS = [(1, 0), (3, 0), (2, 1), (2, -1)]  # |G|^2 = 4, tr(S) = 1
 LOSS = mp.MeanSquaredError()
@@ -69,3 +70,27 @@ def test_a_gradient_of_nothing_but_noise_has_no_scale():
 def test_sizes_that_tell_nothing_are_refused(small, large, words):
     with pytest.raises(ValueError, match=words):
         noise_from_two(small, large, 1.0, 1.0)
+
+
+def test_the_golden_prices_of_a_mini_batch():
+    """At the critical size both are twice what they must; at four times it, 5/4 and 5 times."""
+    assert steps_and_samples(64, 64) == (2, 2) and steps_and_samples(256, 64) == (5 / 4, 5)
+    for batch in (5, 10, 40):  # whose quotients are exact in floats
+        steps, samples = steps_and_samples(batch, 10)
+        assert (steps - 1) * (samples - 1) == 1
+
+
+def test_the_golden_noise_of_rates_and_sizes():
+    """On 1,437 digits: a fifth of the rate is not quite five times the batch; 0.878 and 0.798."""
+    rates = Fraction(1, 10), Fraction(1, 50)
+    assert noise_of_updates(rates[0], 32, 1437) == Fraction(281, 64)
+    assert noise_of_updates(rates[1], 32, 1437) == Fraction(281, 320)
+    assert noise_of_updates(rates[0], 160, 1437) == Fraction(1277, 1600)
+    assert noise_of_updates(rates[0], 1437, 1437) == 0
+
+
+def test_prices_and_noise_of_impossible_sizes():
+    with pytest.raises(ValueError, match="critical=0"):
+        steps_and_samples(32, 0)
+    with pytest.raises(ValueError, match="batch=1438"):
+        noise_of_updates(0.1, 1438, 1437)

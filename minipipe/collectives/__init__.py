@@ -9,7 +9,7 @@ from .calls import (
     ALL_REDUCES, OWNERS, all_gather, all_reduce, all_reduce_sum, all_reduce_sum_and_gather, all_to_all,
     barrier, broadcast, reduce, reduce_scatter, reduce_scatter_sum_and_gather,
 )
-from .compressing import Feedback, LowRank, Quantised, ScaledSign, TopK
+from .compressing import Feedback, LowRank, Majority, MomentumFeedback, Quantised, ScaledSign, TopK
 from .costs import all_reduce_ticks, numbers_sent
 from .exchanging import exchanged
 from .group import Group
@@ -18,5 +18,5 @@ __all__ = [
     "ALL_REDUCES", "OWNERS", "Group", "all_gather", "all_reduce", "all_reduce_ticks", "all_reduce_sum",
     "all_reduce_sum_and_gather", "all_to_all", "barrier", "broadcast", "exchanged", "numbers_sent", "reduce",
     "reduce_scatter", "reduce_scatter_sum_and_gather",
-    "Feedback", "LowRank", "Quantised", "ScaledSign", "TopK",
+    "Feedback", "LowRank", "Majority", "MomentumFeedback", "Quantised", "ScaledSign", "TopK",
 ]

@@ -12,14 +12,16 @@ stays outside: within p, e would carry old rates.
     ScaledSign  a bit for each number, and their mean absolute value
     Quantised   a whole number of few bits for each number, rounded at random; and a norm for each bucket
     LowRank     a matrix as a product of two narrow ones
+    Majority    a bit for each number, and a vote; it needs no feedback, and may point the wrong way
 
 Sources: Karimireddy et al. 2019, arXiv 1901.09847 (feedback, scaled sign); Lin et al. 2017, arXiv 1712.01887
-(top-k); Alistarh et al. 2016, arXiv 1610.02132 (quantised); Vogels et al. 2019, arXiv 1905.13727 (low rank).
+(top-k, momentum); Bernstein et al. 2018, arXiv 1802.04434 (majority); Alistarh et al. 2016, arXiv 1610.02132
+(quantised); Vogels et al. 2019, arXiv 1905.13727 (low rank).
 """
 
 import numpy as np
 
-from ..checks import real_number, whole_number
+from ..checks import real_number, truth, whole_number
 from ..functions import leaves, norm, sum_in_order
 from .calls import all_gather, all_reduce
 
@@ -30,11 +32,12 @@ class Feedback:
     compressor: one of those in this module; each rank has its own.
     is_on: whether what is dropped is sent later; if not, it is lost.
 
-    `left` has for each array of a value what is not sent yet; None before the first step.
+    `left` has for each array of a value what is not sent yet, and `sent` what was sent last; None before the
+    first step.
     """
 
     def __init__(self, compressor, is_on=True):
-        self.compressor, self.is_on, self.left = compressor, is_on, None
+        self.compressor, self.is_on, self.left, self.sent = compressor, is_on, None, None
 
     def all_reduce(self, group, arrays):
         """A program: for each array, the sum of what all ranks have sent of theirs, the same on all.
@@ -52,8 +55,37 @@ class Feedback:
             )
         if self.left is not None and self.is_on:
             arrays = [e + a for e, a in zip(self.left, arrays, strict=True)]
-        totals, sent = yield from self.compressor.exchange(group, arrays)
-        self.left = [p - own for p, own in zip(arrays, sent, strict=True)]
+        totals, self.sent = yield from self.compressor.exchange(group, arrays)
+        self.left = [p - own for p, own in zip(arrays, self.sent, strict=True)]
+        return totals
+
+
+class MomentumFeedback(Feedback):
+    """Momentum on each rank, in front of the compression: what waits goes on gathering speed.
+
+        u <- momentum u + g      p = e + u      send C(p)      e <- p - C(p)
+
+    With `masked`, u <- 0 wherever a number was sent: what waited for long would else push twice, by its sum
+    and by its speed. The optimizer behind it is plain SGD. Where all is sent, this is SGD with momentum
+    without the mask, and plain SGD with it. Source: Lin et al. 2017, arXiv 1712.01887, section 3.
+
+    compressor, is_on: as for `Feedback`.
+    momentum: from 0 to below 1.
+    masked: whether numbers that were sent begin anew.
+    """
+
+    def __init__(self, compressor, momentum=0.9, masked=True, is_on=True):
+        super().__init__(compressor, is_on)
+        self.momentum = real_number("momentum", momentum, least=0, below=1)
+        self.masked, self._u = truth("masked", masked), None
+
+    def all_reduce(self, group, arrays):
+        """As for `Feedback`."""
+        u = leaves(list(arrays))
+        if self._u is not None:
+            u = [self.momentum * before + g for before, g in zip(self._u, u, strict=True)]
+        totals = yield from super().all_reduce(group, u)
+        self._u = [v * (own == 0) for v, own in zip(u, self.sent, strict=True)] if self.masked else u
         return totals
 
 
@@ -119,6 +151,29 @@ class ScaledSign(Compressor):
         bits, scale = message
         signs = 2 * np.unpackbits(bits, count=like.size).astype(int) - 1
         return (signs.astype(like.dtype) * scale).astype(like.dtype).reshape(like.shape)
+
+
+class Majority(ScaledSign):
+    """A bit for each number; the sum over the ranks is the sign of the sum of their signs, 0 in a tie.
+
+    Use it with `Feedback(..., is_on=False)`: a vote keeps no sizes. Of the gradients 4, -1, -1, -1 the sum is
+    1, and the vote -1, however many ranks draw from these four.
+
+    >>> compressor = Majority()
+    >>> compressor.decode(compressor.encode(np.array([3.0, 1.0, -2.0])), np.zeros(3))
+    array([ 1.,  1., -1.])
+    """
+
+    def exchange(self, group, arrays):
+        totals, sent = yield from super().exchange(group, arrays)
+        return [np.sign(total) for total in totals], sent
+
+    def encode(self, array):
+        bits, _ = super().encode(array)
+        return bits
+
+    def decode(self, message, like):
+        return super().decode((message, np.ones(1, like.dtype)), like)
 
 
 class Quantised(Compressor):
