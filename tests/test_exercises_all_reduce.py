@@ -7,7 +7,7 @@ from template import solutions
 from exercises.all_reduce import check_all_gather, check_fastest, check_ring_ticks
 
 CHECKERS = [check_ring_ticks, check_all_gather, check_fastest]
-RING, GATHER = solutions("19").ring_ticks, solutions("19").all_gather
+RING, GATHER = solutions("34").ring_ticks, solutions("34").all_gather
 
 
 def gather_by_sending_to_all(group, part):

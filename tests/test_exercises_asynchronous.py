@@ -28,7 +28,7 @@ def kept(pipedream, vertical, two):
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("14")
+notebook = solutions("25")
 
 SOLUTIONS = [
     (check_version_used, notebook.version_used),

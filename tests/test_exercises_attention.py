@@ -10,7 +10,7 @@ import minipipe as mp
 from exercises.transformer import check_attention_backward
 
 CHECKERS = [check_attention_backward]
-backward = solutions("36").attention_backward
+backward = solutions("17").attention_backward
 
 
 def derived(dO, Q, K, V, P, of_dP=lambda P, dP: P * (dP - (dP * P).sum(axis=0)), scale=2, part="dQ"):

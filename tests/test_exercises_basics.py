@@ -16,9 +16,9 @@ from exercises.neuron import check_central_difference, check_gradient, check_tan
 # ---------------------------------------------------------------- solutions
 
 
-NOTEBOOK_1, NOTEBOOK_2, NOTEBOOK_3 = map(solutions, ("01", "02", "03"))
-gradient, LeakyReLU = solutions("31").gradient, NOTEBOOK_2.LeakyReLU
-weights, tree_sum = NOTEBOOK_3.weights, solutions("33").my_tree_sum
+NOTEBOOK_1, NOTEBOOK_2, NOTEBOOK_3 = map(solutions, ("01", "03", "05"))
+gradient, LeakyReLU = solutions("02").gradient, NOTEBOOK_2.LeakyReLU
+weights, tree_sum = NOTEBOOK_3.weights, solutions("06").my_tree_sum
 
 SOLUTIONS = [
     (check_tanh_neuron, NOTEBOOK_1.dz_of),

@@ -12,7 +12,7 @@ from exercises import broken
 from minipipe.functions import leaves
 
 CHECKERS = [broken.check_healthy]
-healthy = solutions("42").healthy
+healthy = solutions("22").healthy
 
 
 def by_hand(pipe, X, Y, compare=lambda one, other: (one == other).all(), part=slice(None)):

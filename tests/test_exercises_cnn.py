@@ -20,7 +20,7 @@ CHECKERS = [check_max_pool_backward, check_average_pool_backward, check_backward
 
 # ---------------------------------------------------------------- solutions
 
-notebook, pooling, in_a_pipeline = solutions("07"), solutions("35"), solutions("08")
+notebook, pooling, in_a_pipeline = solutions("13"), solutions("12"), solutions("14")
 max_pool_backward = pooling.max_pool_backward
 average_pool_backward = pooling.average_pool_backward
 backward_by_forward = notebook.backward_by_forward

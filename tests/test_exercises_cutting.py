@@ -16,7 +16,7 @@ CHECKERS = [check_possible, check_makespan, check_shifted]
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("15")
+notebook = solutions("27")
 greedy = notebook.possible
 pace = notebook.makespan
 

@@ -6,7 +6,7 @@ from template import solutions
 from exercises.data_parallel import check_end, check_exposed
 
 CHECKERS = [check_exposed, check_end]
-EXPOSED, END = solutions("23").exposed, solutions("23").end
+EXPOSED, END = solutions("38").exposed, solutions("38").end
 
 test_solutions = are_right([
     (check_exposed, EXPOSED),

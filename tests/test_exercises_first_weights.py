@@ -16,7 +16,7 @@ from exercises.first_weights import check_left_of_signal
 CHECKERS = [check_left_of_signal]
 
 test_solutions = are_right([
-    (check_left_of_signal, solutions("32").left_of),
+    (check_left_of_signal, solutions("04").left_of),
     (check_left_of_signal, lambda sigma, n, l: (sigma * sqrt(n) / sqrt(2)) ** l),
 ])
 test_stubs = are_not_solved_yet(CHECKERS, [(check_left_of_signal, lambda sigma, n, l: None)])

@@ -14,7 +14,7 @@ CHECKERS = [check_memory, check_relative, check_fewest]
 
 # ---------------------------------------------------------------- solutions
 
-claim, tables = solutions("17"), solutions("18")
+claim, tables = solutions("31"), solutions("32")
 
 
 def parameters(L, d, V, s, of_a_block=13):

@@ -7,7 +7,7 @@ from exercises.large_batches import check_noise, check_rate
 from exercises.traps import check_local, check_step
 
 CHECKERS = [check_rate, check_noise, check_step, check_local]
-LARGE, TRAPS = solutions("26"), solutions("27")
+LARGE, TRAPS = solutions("42"), solutions("43")
 
 
 def trace(b, B, small, large):

@@ -14,7 +14,7 @@ CHECKERS = [check_peak, check_segments, check_held]
 
 # ---------------------------------------------------------------- solutions
 
-notebook, fitting = solutions("16"), solutions("40")
+notebook, fitting = solutions("29"), solutions("30")
 peak = fitting.peak
 held = notebook.held
 

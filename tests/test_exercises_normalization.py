@@ -20,7 +20,7 @@ CHECKERS = [check_put_together, check_running, check_dropout]
 
 # ---------------------------------------------------------------- solutions
 
-notebook, thrown = solutions("09"), solutions("43")
+notebook, thrown = solutions("15"), solutions("16")
 put_together = notebook.put_together
 update_running = notebook.update_running
 dropout = thrown.dropout

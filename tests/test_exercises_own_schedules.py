@@ -34,7 +34,7 @@ def lines(*changed):
 
 # ---------------------------------------------------------------- solutions
 
-notebook = solutions("12")
+notebook = solutions("21")
 SAME_MEMORY = notebook.mine_in_the_same_memory
 THREE_ALIVE = notebook.mine_with_three_alive
 

@@ -9,7 +9,7 @@ from exercises.plans import check_bound
 CHECKERS = [check_overlapped, check_bound]
 
 test_solutions = are_right([
-    (check_overlapped, solutions("28").overlapped), (check_bound, solutions("29").bound),
+    (check_overlapped, solutions("44").overlapped), (check_bound, solutions("45").bound),
 ])
 test_stubs = are_not_solved_yet(CHECKERS, [
     (check_overlapped, lambda n, c, k: None), (check_bound, lambda F, B, M: None),

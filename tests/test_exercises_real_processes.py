@@ -13,7 +13,7 @@ from exercises import real_processes_pictures as pictures
 from exercises.real_processes import check_lead, check_speed_up, check_swap
 
 CHECKERS = [check_speed_up, check_lead, check_swap]
-notebook = solutions("20")
+notebook = solutions("35")
 
 
 def listens_first(rank, value):

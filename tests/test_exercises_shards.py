@@ -7,7 +7,7 @@ from template import solutions
 from exercises.shards import check_numbers_of_block, check_rows_of_packed
 
 CHECKERS = [check_rows_of_packed, check_numbers_of_block]
-ROWS, NUMBERS = solutions("22").rows_of_packed, solutions("22").numbers_sent
+ROWS, NUMBERS = solutions("37").rows_of_packed, solutions("37").numbers_sent
 
 test_solutions = are_right([
     (check_rows_of_packed, ROWS),

@@ -8,7 +8,7 @@ from exercises.splits import LENET, check_bytes_of_layer_split, check_split_of_e
 from minipipe.description import parameters_of_layers
 
 CHECKERS = [check_bytes_of_layer_split, check_split_of_each_layer]
-BYTES, CHOICE = solutions("21").bytes_of_layer_split, solutions("21").choice
+BYTES, CHOICE = solutions("36").bytes_of_layer_split, solutions("36").choice
 
 test_solutions = are_right([
     (check_bytes_of_layer_split, BYTES),

@@ -275,7 +275,7 @@ def test_bad_sizes_of_footprints_are_refused():
         (dict(patterns=None), "patterns=None must be a list"),
         (dict(dtype=int), "dtype=<class 'int'> must be one of floats, such as np.float32"),
         (dict(optimizer="adam"), r"optimizer is 'adam': pass an object, such as SGD\(learning_rate=0.1\)"),
-        (dict(optimizer=mp.Adam), "optimizer is <class 'minipipe.optimizers.Adam'>: pass an object"),
+        (dict(optimizer=mp.Adam), "optimizer is <class 'minipipe.optimizers.adaptive.Adam'>: pass an object"),
     ):
         with pytest.raises(ValueError, match=message):
             mp.footprints(layers, LOSS, 2, (3,), 4, **options)

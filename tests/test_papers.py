@@ -409,7 +409,8 @@ def test_the_command_prints_every_cell(capsys, monkeypatch):
     assert status == 0 and "table 3" in out and "table 2" not in out
     status, _, complaint = run(capsys, "papers", "4")
     assert status == 2
-    assert "there is no table '4': choose from 1, 2, 3, formulas, zero-bubble, hardware, devices" in complaint
+    tables = "1, 2, 3, formulas, zero-bubble, plans, hardware, devices"
+    assert f"there is no table '4': choose from {tables}" in complaint
 
 
 def test_the_picture_has_every_published_cell():

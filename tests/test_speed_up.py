@@ -54,4 +54,4 @@ def test_what_is_missing_is_said_in_the_row(cores, mpiexec, engine, words, monke
 def test_rows_name_what_is_asked():
     """Of 2M/(M + K - 1) = 16/9 over one process: 0.90 on threads, 0.93 on ranks; 1.45 over the full batch."""
     asked = [row.asked and round(1 / row.asked, 4) for row in OURS]
-    assert asked == [1.6, 1.6533, 1.45, 1.45, None, 1.8, None]
+    assert asked == [1.6, 1.6533, 1.45, 1.45, None, 1.8, None, None]

@@ -157,5 +157,4 @@ def _without_numbers(array):
     """An array of the same shape and dtype that takes no memory, and spoils what it is used for."""
     if not isinstance(array, np.ndarray):
         return array  # None, or without numbers anyway
-    nothing = np.array(None if array.dtype == object else np.nan, array.dtype)
-    return np.broadcast_to(nothing, array.shape)
+    return np.broadcast_to(np.array(np.nan, array.dtype), array.shape)
