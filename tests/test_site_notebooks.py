@@ -101,6 +101,17 @@ def test_links_between_notebooks_lead_to_their_pages(page):
     assert '<a href="02_two.html#there">' in page[1]
 
 
+def test_a_picture_that_lies_beside_the_notebooks_comes_with_the_page(tmp_path):
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "curve.png").write_bytes(png())
+    (tmp_path / "notebooks").mkdir()
+    path = tmp_path / "notebooks" / "01_one.ipynb"
+    cell = {"cell_type": "markdown", "metadata": {}, "source": "# One\n![a curve](../figures/curve.png)"}
+    path.write_text(json.dumps({"cells": [cell]}), encoding="utf-8")
+    _, body, pictures = notebooks.page_of(path)
+    assert [*pictures] == ["01_one_curve.png"] and '<img src="01_one_curve.png"' in body
+
+
 @pytest.mark.slow  # runs 1,400 simulations and converts all notebooks: half a minute
 def test_the_whole_site_is_small_soon_made_whole_and_the_engines(tmp_path):
     """The numbers of 200 runs drawn at random, and the times of all their boxes, are those of the engine."""

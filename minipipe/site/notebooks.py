@@ -7,6 +7,7 @@ from functools import cache
 from html import escape
 from importlib.util import find_spec
 from io import BytesIO
+from pathlib import Path
 
 NEEDED = ("nbconvert", "latex2mathml")
 INDEX = """<h1>The notebooks</h1>
@@ -52,6 +53,10 @@ def page_of(path):
         for number, cell in enumerate(cells, 1)
     ]
     body = re.sub(r'(href="\d\d_\w+)\.ipynb', r"\1.html", "\n".join(parts))
+    for link in set(re.findall(r'src="([^":]+)"', body)) - set(pictures):  # of a file beside the notebooks
+        name = f"{path.stem}_{Path(link).name}"
+        pictures[name] = _smaller((path.parent / link).read_bytes())
+        body = body.replace(f'src="{link}"', f'src="{name}"')
     heading = re.search(r"^# (.*)", "".join(cells[0]["source"]), re.MULTILINE)
     return heading[1] if heading else path.stem, body, pictures
 
