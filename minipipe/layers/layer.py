@@ -1,6 +1,7 @@
 """The contract that every layer keeps."""
 
 import copy
+from functools import cache
 from inspect import signature
 
 import numpy as np
@@ -188,7 +189,7 @@ class Layer:
         Arrays, such as given parameters, are left out.
         """
         words = []
-        for name, parameter in signature(type(self)).parameters.items():
+        for name, parameter in _parameters_of(type(self)).items():
             value = self.argument(name)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 words += map(repr, value)
@@ -197,6 +198,12 @@ class Layer:
             elif not (value is ... or isinstance(value, np.ndarray) or value == parameter.default):
                 words.append(f"{name}={_in_code(value)}")
         return f"{type(self).__name__}({', '.join(words)})"
+
+
+@cache
+def _parameters_of(kind):
+    """What the constructor of a class takes: looked up once, since a large network has many layers alike."""
+    return signature(kind).parameters
 
 
 def _in_code(value):
