@@ -22,6 +22,8 @@ from minipipe.schedules import BUILDERS, build, in_copies, names_for_stages, wit
 from minipipe.schedules.searching import Found
 from minipipe.verification.examples import EXAMPLES
 
+SLOW = pytest.mark.slow
+
 
 def run(capsys, *arguments):
     """(exit status, what was printed, what was complained about)"""
@@ -53,9 +55,9 @@ def test_the_main_job_trains_proves_and_draws(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("split, devices", [
-    (["--devices", "1", "--replicas", "4"], "4 devices: 4 replicas x 1 shards x 1"),
-    (["--devices", "1", "--shards", "2"], "2 devices: 1 replicas x 2 shards x 1"),
     (["--devices", "2", "--replicas", "2", "--shards", "2"], "8 devices: 2 replicas x 2 shards x 2"),
+    pytest.param(["--devices", "1", "--replicas", "4"], "4 devices: 4 replicas x 1 shards x 1", marks=SLOW),
+    pytest.param(["--devices", "1", "--shards", "2"], "2 devices: 1 replicas x 2 shards x 1", marks=SLOW),
 ])
 def test_the_main_job_splits_the_data_the_layers_and_the_network(capsys, tmp_path, split, devices):
     """All come to the same test accuracy in this epoch, and prove their gradients."""
@@ -66,7 +68,7 @@ def test_the_main_job_splits_the_data_the_layers_and_the_network(capsys, tmp_pat
     assert ("schedules and of one device are equal" in out) == ("--shards" not in split)
 
 
-@pytest.mark.slow  # eight trainings
+@SLOW  # eight trainings
 def test_trained_parameters_have_the_bits_of_one_device_for_all_splits_with_as_many_shards(
     capsys, tmp_path, monkeypatch
 ):
@@ -471,6 +473,7 @@ def test_export_writes_each_format_and_prints_what_is_text(capsys, tmp_path):
     assert run(capsys, "export", "--csv", str(table), "--format", "csv")[1] == schedule.to_csv()
 
 
+@SLOW
 def test_verify_sums_up_each_schedule_and_shows_all_runs_if_asked(capsys, monkeypatch):
     one_device(monkeypatch, (4, 3, 8), ["1f1b", "zb-v"])
     linear = [example for example in EXAMPLES if example.name.startswith("Linear")]
@@ -520,7 +523,7 @@ def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
     assert status == 1 and f"{holding} of {n_runs} runs" in out
 
 
-@pytest.mark.slow
+@SLOW
 def test_figures_are_made_by_one_command(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("minipipe.cli.output.DOTS_PER_INCH", 20)  # nobody looks at them here
     status, _, _ = run(capsys, "figures", "--folder", str(tmp_path / "figures"))
@@ -529,7 +532,7 @@ def test_figures_are_made_by_one_command(capsys, tmp_path, monkeypatch):
     assert status == 0 and names == kept - {"error_against_batch_size.png"}  # which `batch-size` draws
 
 
-@pytest.mark.slow
+@SLOW
 def test_bench_prints_one_table_with_every_row_and_without_pytorch_says_why_there_is_no_ratio(
     capsys, monkeypatch, tmp_path
 ):

@@ -5,6 +5,7 @@ with numbers.
 import numpy as np
 import pytest
 from every_layer import ALONE, BEGIN_WITH_TOKENS, LAYERS, NEED_COMPANY
+from sampling import one_in
 
 import minipipe as mp
 from minipipe.meta import MetaArray
@@ -18,6 +19,7 @@ LARGE = {  # name: (layers, shape of a sample, stages)
     "AmoebaNet-D": (mp.models.amoebanet_d(3, 16, n_classes=10), (3, 32, 32), 3),
     "Transformer": (mp.models.transformer(n_tokens=5, d=4, n_heads=2, n_layers=2, n_places=3), (3,), 2),
 }
+EACH_LARGE = [pytest.param(name, marks=[pytest.mark.slow] * (name == "AmoebaNet-D")) for name in LARGE]
 
 
 def measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer=None, loss=LOSS):
@@ -34,8 +36,8 @@ def measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer=N
     return measured, mp.footprints(layers, loss, n_stages, shape, m, dtype=dtype, optimizer=optimizer)
 
 
-@pytest.mark.parametrize("name", ALONE)
-def test_every_layer_needs_the_bytes_that_are_foreseen(name):
+@pytest.mark.parametrize("name, sizes", one_in(3, ALONE, [(1, np.float32), (4, np.float64), (6, np.float32)]))
+def test_every_layer_needs_the_bytes_that_are_foreseen(name, sizes):
     """In a stage of its own, and in one with neighbours, whose arrays it may share.
 
     m = 1 has layouts that no other m has; the bytes for m = 6 are made of those for 2 and 3.
@@ -43,16 +45,14 @@ def test_every_layer_needs_the_bytes_that_are_foreseen(name):
     layer, shape = LAYERS[name]
     tokens = name in BEGIN_WITH_TOKENS
     layers = [layer, mp.Tanh()] if tokens else [mp.Tanh(), layer, mp.Tanh()]
-    for m, dtype in ((1, np.float32), (4, np.float64), (6, np.float32)):
-        for n_stages, optimizer in ((1, mp.Adam()), (len(layers), None)):
-            if m > 1 or name not in NEED_COMPANY:
-                measured, foreseen = measured_and_foreseen(
-                    layers, shape, n_stages, m, dtype, tokens, optimizer
-                )
-                assert foreseen == measured
+    m, dtype = sizes
+    for n_stages, optimizer in ((1, mp.Adam()), (len(layers), None)):
+        if m > 1 or name not in NEED_COMPANY:
+            measured, foreseen = measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer)
+            assert foreseen == measured
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", EACH_LARGE)
 def test_every_model_needs_the_bytes_that_are_foreseen(name):
     layers, shape, n_stages = LARGE[name]
     optimizer = mp.SGD(0.1, momentum=0.5)
@@ -62,7 +62,7 @@ def test_every_model_needs_the_bytes_that_are_foreseen(name):
     assert foreseen == measured
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", EACH_LARGE)
 def test_what_a_stage_keeps_is_what_its_footprint_says(name):
     """The caches after a forward are those after a recomputation; m = 5 is made of 2 and 3.
 
@@ -233,6 +233,7 @@ def test_stages_that_look_alike_are_counted_once_only_if_they_are(layers):
         assert mp.footprints(layers, LOSS, len(counts), shape, 2, counts) == measured
 
 
+@pytest.mark.slow  # AmoebaNet's cells
 def test_stages_that_are_alike_but_for_what_comes_back_are_not_looked_up():
     """Two equal cells of AmoebaNet: what comes back to the second one has no derivative by its second output.
     """

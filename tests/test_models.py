@@ -23,7 +23,10 @@ MODELS = {  # layers, shape of a sample, shape of an output
     ),
     "amoebanet_d": (mp.models.amoebanet_d(3, 8, 3, input_channels=1), (1, 32, 32), (3,)),
 }
-every_model = pytest.mark.parametrize("name", MODELS)
+SLOW = "amoebanet_d"
+every_model = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == SLOW)) for name in MODELS]
+)
 
 
 def mini_batch(name, dtype=np.float64):

@@ -352,11 +352,13 @@ def rates(*rows):
     return {(row, rate.column): rate for row in rows for rate in zero_bubble_table([ZERO_BUBBLE[row]])}
 
 
+@pytest.mark.slow
 def test_zero_bubbles_schedules_with_a_name_have_the_published_rates_to_all_four_digits():
     named = [rate for rate in rates(0, 1, 2, 3).values() if rate.column in ("1F1B", "ZB-H1", "ZB-H2")]
     assert len(named) == 12 and all(f"{rate.found:.4f}" == f"{rate.published:.4f}" for rate in named)
 
 
+@pytest.mark.slow
 def test_searched_schedules_reach_the_published_rates_in_the_published_memory():
     """None is more than 0.0004 above, the first ZB-2p 0.0003 above its bound."""
     searched = {key: rate for key, rate in rates(0, 1, 2, 3).items() if rate.column in ("ZB-1p", "ZB-2p")}
@@ -392,6 +394,7 @@ def test_zb_v_is_found_within_two_thousandths_of_the_published_rate():
     assert [f"{rate.difference:+.4f}" for rate in found.values()] == ["+0.0015", "-0.0011"]
 
 
+@pytest.mark.slow
 def test_the_command_prints_every_cell(capsys, monkeypatch):
     monkeypatch.setattr("minipipe.cli.papers.zero_bubble_table", lambda: rates(0, 1, 2, 3).values())
     status, out, _ = run(capsys, "papers")

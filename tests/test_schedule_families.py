@@ -5,6 +5,7 @@ from collections import Counter
 from fractions import Fraction
 
 import pytest
+from sampling import one_in
 
 import minipipe as mp
 from minipipe.schedules import (
@@ -15,7 +16,7 @@ from minipipe.schedules import (
 )
 from minipipe.schedules.controllable_memory import _block
 
-COSTS = [(1, 1, 1), (2, 3, 1), (1, 2, 2), (3, 1, 2)]  # F, I, W of all of a device's stages together
+COSTS = [(2, 3, 1), (1, 1, 1), (1, 2, 2), (3, 1, 2)]  # F, I, W of all of a device's stages together
 
 LEGAL = {  # for which K and M there is a schedule, if not for all
     "interleaved": lambda K, M: M % max(1, M // K) == 0,
@@ -35,8 +36,9 @@ def counted(schedule, F, I, W, FB=None):
 SIZES = [(K, M) for K in range(1, 9) for M in (*range(1, 2 * K + 2), 3 * K, 4 * K - 1, 4 * K)]
 
 
-@pytest.mark.parametrize("F, I, W", COSTS)
-def test_schedules_with_whole_backwards_equal_their_closed_forms(F, I, W):
+@pytest.mark.parametrize("costs", one_in(4, COSTS))
+def test_schedules_with_whole_backwards_equal_their_closed_forms(costs):
+    F, I, W = costs
     B = I + W
     for K, M in SIZES:
         peak = [min(M, 2 * (K - r) - 1) for r in range(K)]
@@ -161,7 +163,7 @@ def test_three_bubbles_equal_their_closed_forms():
     2r/v before device 0 does; with halves, W keeps it busy to the end. In ZB-H2 and ZB-V no device ever waits
     between its actions.
     """
-    sizes = [(K, M) for K in range(2, 9) for M in (K, K + 1, 2 * K - 1, 2 * K, 4 * K)]
+    sizes = [(K, M) for K in (2, 3, 5, 8) for M in (K, K + 1, 2 * K - 1, 2 * K, 4 * K)]
     for K, M in sizes:
         forms = {
             "naive": (3 * K * M, 3), "looped": (3 * M + Fraction(3 * (K - 1), 2), Fraction(3, 2)),

@@ -20,7 +20,7 @@ LINKS = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.data(), st.integers(1, 4), st.integers(1, 5))
 def test_stepping_through_a_simulation_leaves_the_trace_of_running_it(data, n_stages, n_microbatches):
     """Exact fractions: unequal stages, each link its own, some of them blocking or queueing."""

@@ -52,7 +52,9 @@ def test_in_rational_arithmetic_ragged_copies_are_the_full_batch(data):
     assert np.array_equal(net.predict(X), full.predict(X))
 
 
-@pytest.mark.parametrize("options", [{}, {"zero": 2, "buckets": 1}], ids=["plain", "zero"])
+@pytest.mark.parametrize("options", [
+    {"zero": 2, "buckets": 1}, pytest.param({}, marks=pytest.mark.slow),
+], ids=["zero", "plain"])
 def test_copies_that_update_themselves_train_as_the_full_batch(options):
     net = mp.DataParallel(
         network(eighths), LOSS, 3, optimizer=mp.SGD(Rational(1, 4)), sync_batch_norm=True, **options

@@ -59,7 +59,7 @@ def exact(name, m):
 SIZES = {"mlp": (2, 3, 4), "cnn": (2, 3), "transformer": (2,), "logits": (2, 3, 4)}
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.data())
 def test_in_rational_arithmetic_all_splits_at_once_give_the_full_batchs_gradient(data):
     """D copies of K stages on groups of T devices, ragged, with every schedule and recomputation mode."""
@@ -121,8 +121,8 @@ def test_updates_by_the_devices_themselves_are_those_of_a_step(name):
 
 def test_positions_of_a_sequence_are_split_between_the_blocks():
     """LayerNorm, dropout, biases and the residual stream: their gradients are added up over the devices."""
-    layers, loss, X, Y = exact("transformer", 3)
-    net = mp.Hybrid(layers, loss, n_shards=2, n_stages=2, n_microbatches=3, sequence=True)
+    layers, loss, X, Y = exact("transformer", 2)
+    net = mp.Hybrid(layers, loss, n_shards=2, n_stages=2, n_microbatches=2, sequence=True)
     assert net.split[2:4] == [
         "((by positions, by heads), (by positions, by outputs, unit by unit, by inputs))",
         "(by positions, by heads, by positions)",

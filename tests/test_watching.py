@@ -114,7 +114,8 @@ def test_an_epoch_says_how_long_it_takes(stderr):
 ])
 def test_commands_say_how_long_they_take(stderr, capsys, monkeypatch, command, words):
     monkeypatch.setattr("minipipe.cli.verify.SIZES", [(2, 2, 8)])
-    monkeypatch.setattr("minipipe.cli.verify.BUILDERS", ["gpipe"])
+    for name, few in (("BUILDERS", ["gpipe"]), ("LATE_W", []), ("SPLITS", [])):
+        monkeypatch.setattr(f"minipipe.cli.verify.{name}", few)
     assert main(command.split()) == 0
     lines = shown(stderr)
     assert lines and all(re.fullmatch(r".* left", line) for line in lines)
