@@ -367,6 +367,26 @@ def test_micro_batches_alive_are_those_whose_backward_is_to_come(name):
             assert alive * trace.shares[device] == len(kept)
 
 
+def test_arrows_and_the_critical_path_are_in_the_legend_if_they_are_drawn():
+    slow, kinds = mp.simulate(build("gpipe", 2, 3), link=mp.Link(latency=1)), ["forward", "backward"]
+    for drawn, others in [
+        ({"arrows": True}, ["message"]), ({"arrows": "waited"}, ["message waited for"]),
+        ({"arrows": True, "until": 1}, []), ({"critical_path": True, "until": 1}, ["critical path"]),
+        ({"arrows": True, "critical_path": True, "memory": False}, ["message", "critical path"]),
+    ]:
+        until = drawn.get("until")
+        assert labels_of(slow.plot(**drawn).get_legend()) == kinds[:1 if until else 2] + others
+    assert slow.plot(critical_path=True, legend=False).get_legend() is None
+    ax = plots.timeline(slow)
+    for _ in range(2):
+        plots.critical_path(slow, ax)
+    assert labels_of(ax.get_legend()) == [*kinds, "critical path"]
+    alone = mp.simulate(build("gpipe", 1, 3))
+    for traces, others in ([alone, slow], ["message"]), ([alone], []):
+        legend, = plots.compare(dict(enumerate(traces)), arrows=True).legends
+        assert labels_of(legend) == kinds + others
+
+
 def test_a_comparison_has_one_time_axis_titles_and_one_legend():
     traces = {name: mp.simulate(build(name, 4, 4)) for name in ("gpipe", "zb-v", "zb-h1")}
     figure = plots.compare(traces)

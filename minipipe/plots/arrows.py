@@ -22,6 +22,15 @@ def arrows(ax, trace, which=True, until=None):
     which: True, or "waited" for only those that a device stood idle for.
     until: messages that arrive after that tick are left out.
     """
+    messages = messages_of(trace, which, until)
+    if messages:
+        rows = rows_of(trace)
+        positions = zip(*(_arrow(message, rows) for message in messages))
+        ax.quiver(*positions, angles="xy", scale_units="xy", scale=1, zorder=3, **STYLE)
+
+
+def messages_of(trace, which=True, until=None):
+    """The messages that `arrows` draws; `ValueError` for another choice than these."""
     if which not in CHOICES:
         raise ValueError(
             f"arrows={which!r} is not a choice: "
@@ -30,23 +39,30 @@ def arrows(ax, trace, which=True, until=None):
     messages = [
         message
         for message in trace.messages
-        if message.arrived is not None and (until is None or message.arrived <= until)
+        if which and message.arrived is not None and (until is None or message.arrived <= until)
     ]
-    if which == "waited":
-        waits = {
-            (idle.device, idle.lane, idle.end, idle.message)
-            for idle in trace.idle
-            if idle.reason in ("fill", "wait")
-        }
-        messages = [
-            message
-            for message in messages
-            if (message.to, message.to_lane, message.received, message.label) in waits
-        ]
-    if messages:
-        rows = rows_of(trace)
-        positions = zip(*(_arrow(message, rows) for message in messages))
-        ax.quiver(*positions, angles="xy", scale_units="xy", scale=1, zorder=3, **STYLE)
+    if which != "waited":
+        return messages
+    waits = {
+        (idle.device, idle.lane, idle.end, idle.message)
+        for idle in trace.idle
+        if idle.reason in ("fill", "wait")
+    }
+    return [
+        message
+        for message in messages
+        if (message.to, message.to_lane, message.received, message.label) in waits
+    ]
+
+
+def entries_of_arrows(traces, which, until=None):
+    """(handles, labels) of a legend for the arrows of some runs: one entry, or none without arrows."""
+    from matplotlib.lines import Line2D
+
+    if not any(messages_of(trace, which, until) for trace in traces):
+        return [], []
+    handle = Line2D([], [], color=STYLE["color"], linewidth=72 * STYLE["width"], marker=">", markersize=4)
+    return [handle], ["message waited for" if which == "waited" else "message"]
 
 
 def _arrow(message, rows):

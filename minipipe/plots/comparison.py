@@ -1,6 +1,9 @@
 """Several runs below each other on one time axis."""
 
+from operator import add
+
 from . import legend as legends
+from .arrows import entries_of_arrows
 from .boxes import boxes
 from .canvas import new_figure
 from .colours import styles_of
@@ -48,7 +51,8 @@ def compare(traces, measured=None, arrows=False):
             ax.tick_params(axis="x", length=0)
             ax.spines["bottom"].set_visible(False)
     shown = [box for trace in traces.values() for box in boxes(trace, styles=styles)]
-    legends.draw_on_top(figure, *legends.entries(shown, list(map(places_of, traces.values())), styles))
+    kinds = legends.entries(shown, list(map(places_of, traces.values())), styles)
+    legends.draw_on_top(figure, *map(add, kinds, entries_of_arrows(traces.values(), arrows)))
     return figure
 
 

@@ -2,6 +2,7 @@
 
 from itertools import groupby
 
+from .legend import add_to_legend
 from .rows import ends_of, rows_of
 
 STYLE = {"linewidth": 2.2, "zorder": 3}
@@ -17,8 +18,9 @@ def critical_path(trace, ax, until=None):
     Thick outlines are the work on the path. A thick line is a transfer, from the sender's row to the
     receiver's: of one message, or of all that queued in front of it on the link, too. It comes back where
     the sender went on after it, on a blocking link. Where one lane of a device has waited for another, it
-    leads from row to row, too.
+    leads from row to row, too. A legend that the timeline has says so.
     """
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Rectangle
 
     end = trace.makespan if until is None else until
@@ -40,6 +42,8 @@ def critical_path(trace, ax, until=None):
                 ticks.append(ticks[-1])
                 heights.append(leaves)
             ax.plot(ticks, heights, color="black", solid_capstyle="butt", **STYLE)
+    if path:
+        add_to_legend(ax, Line2D([], [], color="black", **STYLE), "critical path")
     return ax
 
 

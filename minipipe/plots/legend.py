@@ -1,9 +1,13 @@
 """The legend of a timeline: the kinds of work, and what the shades mean."""
 
+from weakref import WeakKeyDictionary
+
 from .canvas import printable
 from .colours import EDGE, OTHER, shade
 
 FONT_SIZE = 9
+
+_drawn = WeakKeyDictionary()  # axes -> (handles, labels, title) of their legend
 
 
 def entries(boxes, places, styles):
@@ -32,6 +36,7 @@ def draw(ax, handles, labels, title):
     handles, labels: what `entries` gives.
     title: that of the axes, or None.
     """
+    _drawn[ax] = handles, labels, title
     width = ax.bbox.width * 72 / ax.figure.dpi
     n_columns = _columns(labels, width)
     n_rows = -(-len(labels) // n_columns)
@@ -43,6 +48,13 @@ def draw(ax, handles, labels, title):
         handles, labels, loc="lower right", bbox_to_anchor=(1, 1), ncols=n_columns, borderaxespad=0.2,
         **_style(),
     )
+
+
+def add_to_legend(ax, handle, label):
+    """One more entry of the legend that `draw` has drawn, if there is one."""
+    handles, labels, title = _drawn.get(ax, ([], [], None))
+    if labels and label not in labels:
+        draw(ax, [*handles, handle], [*labels, label], title)
 
 
 def draw_on_top(figure, handles, labels):

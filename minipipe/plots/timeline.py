@@ -1,10 +1,12 @@
 """The timeline of a run: one row per device, one box per action, and the bubble as empty space."""
 
 from bisect import bisect_right
+from operator import add
 
 from ..cluster import COMPUTE
 from . import legend as legends
 from .arrows import arrows as draw_arrows
+from .arrows import entries_of_arrows
 from .boxes import boxes
 from .canvas import label, new_figure, printable
 from .colours import EDGE, STYLES, ink, styles_of
@@ -26,7 +28,7 @@ def timeline(
     ax: matplotlib axes; new ones if None.
     until: draw only what has happened before that tick.
     title: above the picture.
-    legend: whether to name the kinds of work.
+    legend: whether to name the kinds of work, and what else is drawn.
     arrows: True draws every message between devices from its sender, when it was sent, to its receiver,
         when it arrived; "waited" only those that a device stood idle for.
     longest: the ticks on the time axis, if they shall be more than the run's.
@@ -46,8 +48,7 @@ def timeline(
     shown = boxes(trace, until, styles)
     fill(ax, shown, styles)
     write(ax, shown, ticks, height_of(rows))
-    if arrows is not False:
-        draw_arrows(ax, trace, arrows, until)
+    draw_arrows(ax, trace, arrows, until)
     ax.set(xlim=(0, ticks), ylim=(height_of(rows) - MARGIN, -MARGIN))
     ax.set_yticks([row.middle for row in rows.values()], [printable(row.name) for row in rows.values()])
     ax.tick_params(axis="y", length=0)
@@ -57,7 +58,8 @@ def timeline(
     label(ax, title, f"time ({trace.unit})")
     ax.spines["left"].set_visible(False)
     if legend and shown:
-        legends.draw(ax, *legends.entries(shown, [places_of(trace)], styles), title)
+        kinds = legends.entries(shown, [places_of(trace)], styles)
+        legends.draw(ax, *map(add, kinds, entries_of_arrows([trace], arrows, until)), title)
     return ax
 
 
