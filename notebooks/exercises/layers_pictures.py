@@ -1,6 +1,4 @@
-"""A picture for notebook 03: a drawing that would be too long for a cell. It draws into the matplotlib axes
-`ax`.
-"""
+"""Pictures for notebook 03: drawings that would be too long for cells."""
 
 FORWARD, BACKWARD, INK = "#0072B2", "#D55E00", "#404040"
 
@@ -9,6 +7,7 @@ def ports(ax, layer, A_prev, dZ):
     """Draw what goes into the layer and what comes out: forward from left to right, backward from right to
     left.
 
+    ax: matplotlib axes.
     layer: with parameters; it is called.
     A_prev: its input; dZ: the derivative by its output. The shapes in the picture are those of the arrays.
     """
@@ -28,6 +27,48 @@ def ports(ax, layer, A_prev, dZ):
     ax.text(-2, -1.3, "backward", color=BACKWARD, va="top", fontsize=13)
     ax.set(xlim=(-2.2, 5.2), ylim=(-1.6, 2.8))
     ax.axis("off")
+
+
+def products(shape, columns, kinds):
+    """Matrix products as rectangles in true proportion, each with its name and shape.
+
+    shape: {name: (rows, columns, colour)}.
+    columns: {title: list of texts such as "Z = W X + b"}, drawn side by side.
+    kinds: {what it is: colour}, for the legend.
+    """
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(1, len(columns), figsize=(12, 7.6))
+    for ax, (title, texts) in zip(axes, columns.items()):
+        middle = 0
+        for product in map(str.split, texts):
+            height = max(shape[part][0] for part in product if part in shape)
+            middle -= height / 2
+            _product(ax, product, shape, middle)
+            middle -= height / 2 + 34
+        ax.set(title=title, xlim=(-5, 205), ylim=(-245, 20), aspect="equal")
+        ax.axis("off")
+    patches = [plt.Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor="black") for colour in kinds.values()]
+    axes[0].legend(patches, kinds, loc="lower left", frameon=False)
+    plt.show()
+
+
+def _product(ax, product, shape, middle):
+    """The parts of one product from left to right, `middle` high."""
+    from matplotlib.patches import Rectangle
+
+    left = 0
+    for part in product:
+        if part in shape:
+            rows, columns, colour = shape[part]
+            bottom, centre = middle - rows / 2, left + columns / 2
+            ax.add_patch(Rectangle((left, bottom), columns, rows, facecolor=colour, edgecolor="black"))
+            ax.text(centre, bottom + rows + 3, f"${part}$", ha="center", fontsize=14)
+            ax.text(centre, bottom - 3, f"({rows}, {columns})", ha="center", va="top", fontsize=11)
+        else:
+            columns = 2
+            ax.text(left + 2, middle, part, ha="center", va="center", fontsize=17)
+        left += columns + 14
 
 
 def _box(left, bottom, width, height):
