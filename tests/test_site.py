@@ -157,8 +157,18 @@ def test_a_site_is_written_again_and_files_of_others_are_left_alone(small, tmp_p
     assert "there are no notebooks in" in capsys.readouterr().err and not (tmp_path / "new").exists()
     again = shutil.copytree(small, tmp_path / "site")
     (again / "site.css").write_text("old")
+    (again / "notebooks").mkdir()
+    gone = [again / name for name in ("data/old.js", "schedules/old.html", "notebooks/old.html")]
+    for path in gone:
+        path.write_text("of a run that is no longer there")
     write_site(again, grid=SMALL, report=lambda line: None)
     assert (again / "site.css").read_text() == (small / "site.css").read_text()
+    assert not any(path.exists() for path in gone)
+    (again / "notebooks").mkdir()
+    (again / "notebooks" / "mine.ipynb").write_text("{}")
+    with pytest.raises(ValueError, match=r"lie in the site, .*, which is emptied: move one of them"):
+        write_site(again, again / "notebooks", grid=SMALL)
+    assert (again / "notebooks" / "mine.ipynb").exists() and (again / "data").is_dir()
 
 
 def test_without_the_extra_the_site_has_no_pages_of_notebooks_and_says_so(tmp_path, monkeypatch):

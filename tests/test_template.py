@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from reading_time import reading_of, said
 from refresh import COVER
 from template import COLLAPSED, NOTEBOOKS, cells_of, exercises_of, faults
 
@@ -16,6 +17,12 @@ EACH = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @EACH
 def test_a_notebook_keeps_the_form(path):
     assert faults(path.name, cells_of(path)) == []
+
+
+@EACH
+def test_it_takes_as_many_minutes_as_it_says(path):
+    cells = cells_of(path)
+    assert said(cells) == 5 * round(reading_of(cells).minutes / 5)
 
 
 @EACH

@@ -13,7 +13,7 @@ from .colours import EDGE, STYLES, ink, styles_of
 from .places import places_of
 from .rows import MARGIN, height_of, rows_of
 
-LARGEST, SMALLEST = 8, 4.5  # points: the numbers in the boxes, and what is not worth printing
+LARGEST, SMALLEST = 8, 6    # points: the numbers in the boxes, and what cannot be read at half the size
 DIGIT = 0.64                # the width of a digit, in parts of the size of the font
 SMALL, SOFT = 8, "#59636E"  # points, and the colour: the name of a lane below that of its device
 MARK, OUTLINE = 2, 1.2      # points: the width of work that takes no time, and of its edges together

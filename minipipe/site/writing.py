@@ -1,6 +1,7 @@
 """The files of the site."""
 
 import json
+import shutil
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -16,22 +17,27 @@ from .words import words_of
 MARK = '<meta name="generator" content="minipipe site">'  # in the index of a folder that may be written again
 STANDARD = (4, 8)  # K and M on the page of a schedule; if the grid has others, its first ones
 ASSETS = ("site.css", "site.js")
+FOLDERS = ("data", "schedules", "notebooks")
 
 
 def write_site(folder, notebooks=None, grid=Grid(), report=print):
     """Write the site of the runs in `grid` to `folder`; it needs no server and no network.
 
-    folder: a new one, an empty one, or one with a site, of which all pages are written again.
+    folder: a new one, an empty one, or one with a site. Of that, all files in the folders data, schedules and
+        notebooks go first, so that no page stays of what is no longer there.
     notebooks: the folder of the notebooks, which become pages if nbconvert and latex2mathml are installed;
         without it, or without them, the site has no such pages.
     grid: the settings of its runs.
     report: is called with a line for each thing that is done or left out.
 
-    Raises `ValueError` for a folder with other files, or one of notebooks without any.
+    Raises `ValueError` for a folder with other files, or one of notebooks without any, or inside `folder`.
     """
-    folder, paths = checked_folder(folder), checked_notebooks(notebooks)
-    for name in ("data", "schedules"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+    folder = checked_folder(folder)
+    paths = checked_notebooks(notebooks, folder)
+    for name in FOLDERS:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in FOLDERS[:2]:
+        (folder / name).mkdir(parents=True)
     for name in ASSETS:
         write(folder / name, resource(name))
     write(folder / "data" / "player.js", f"site.template = {json.dumps(template())};\n")
@@ -157,11 +163,17 @@ def checked_folder(folder):
     return folder
 
 
-def checked_notebooks(folder):
-    """The notebooks in `folder`, by name; none if it is None. `ValueError` if there are none."""
+def checked_notebooks(folder, site):
+    """The notebooks in `folder`, by name; none if it is None. `ValueError` if there are none, or in `site`.
+    """
     paths = [] if folder is None else sorted(Path(folder).glob("*.ipynb"))
     if folder is not None and not paths:
         raise ValueError(f"there are no notebooks in {folder}: name a folder with files *.ipynb, or none")
+    if paths and paths[0].resolve().is_relative_to(site.resolve()):
+        raise ValueError(
+            f"the notebooks in {folder} lie in the site, {site}, which is emptied: "
+            "move one of them"
+        )
     return paths
 
 
