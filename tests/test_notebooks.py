@@ -53,6 +53,16 @@ def test_the_map_has_all_notebooks():
     assert re.findall(r"^\| \[\d\d\]\((\w+)\.ipynb\)", map_cell, re.MULTILINE) == others
 
 
+def test_titles_and_links_name_the_number_of_the_file():
+    for path in NOTEBOOKS:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+        assert texts[0].startswith(f"# {path.stem[:2]} · ")
+        for label, stem in re.findall(r"\[(\d\d)[^\]]*\]\((\w+)\.ipynb", "\n".join(texts)):
+            assert stem in {other.stem for other in NOTEBOOKS}
+            assert label == stem[:2], f"{path.name}: the link to {stem} is called {label}"
+
+
 def printed(text):
     return {"name": "stdout", "output_type": "stream", "text": text.splitlines(keepends=True)}
 
