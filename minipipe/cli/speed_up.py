@@ -17,6 +17,7 @@ import numpy as np
 
 from ..blas import blas_threads
 from ..engines import world
+from ..graph import Graph
 from ..layers import Linear, ReLU
 from ..losses import MeanSquaredError
 from ..network import Sequential
@@ -106,10 +107,38 @@ def measured(case, engine, n_rounds, size=SIZE):
         if ranks is not None:
             ranks.broadcast(None, 0, "its turn")
         rounds.append((milliseconds(two, X, Y), of_one))
-    if not speaks:
-        return None
-    medians = [statistics.median(column) for column in zip(*rounds[1:])]
-    return *medians, statistics.median(ours / other for ours, other in rounds[1:])
+    return medians_of(rounds[1:]) if speaks else None
+
+
+def medians_of(rounds):
+    """(milliseconds on two, on one, the ratio of a pair), each in the median."""
+    medians = [statistics.median(column) for column in zip(*rounds)]
+    return *medians, statistics.median(ours / other for ours, other in rounds)
+
+
+def copying(n_rounds, in_a_row, size=SIZE):
+    """How long a graph of products takes on threads if each result is copied while the next is computed, and
+    if all is done one after the other.
+
+    The copy has half the precision, so that it takes about as long as the product. Source: Zhang et al., Dive
+    into Deep Learning, section 13.2.
+    """
+    lacks = missing("threads")
+    if lacks is not None:
+        return lacks
+    left, right, graph = np.ones((size, 64), np.float32), np.ones((64, size), np.float32), Graph()
+    for _ in range(12):
+        product, copy = np.empty((size, size), np.float32), np.empty((size, size), np.float16)
+        with graph.on(0):
+            graph.call(np.matmul, left, right, out=product)
+        with graph.on(0, "copy"):
+            graph.call(np.copyto, copy, product, writes=[copy])
+    one_after_the_other = {(0, "compute"): range(len(graph.tasks))}
+    rounds = [
+        [1e3 * graph.run("threads", orders=orders).makespan for orders in (None, one_after_the_other)]
+        for _ in range(n_rounds + 1)
+    ]
+    return medians_of(rounds[1:])
 
 
 def milliseconds(run, X, Y):
