@@ -8,6 +8,7 @@ from ..cluster import ANY, Compute, Receive, Send, Trace, own, sent_bytes
 from ..cluster.devices import devices_of
 from ..cluster.errors import sent_twice, two_wait
 from .gathering import Half, merged
+from .kept_memory import keep_memory
 from .overhead import OVERHEAD
 from .packing import pack, unpack
 from .patience import out_of_patience, patience
@@ -76,6 +77,7 @@ class Mpi:
         """
         if self._begin is not None:
             raise RuntimeError("these programs have been run: make new ones")
+        keep_memory()
         self._world.clock.compare(begin=True)
         self._world.check_alike({"devices": str(self._n_devices), **(alike or {})})
         self._begin = self._read()

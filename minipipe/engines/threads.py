@@ -8,6 +8,7 @@ from ..cluster import ANY, Compute, DeadlockError, Receive, Send, Trace, own
 from ..cluster.devices import devices_of
 from ..cluster.errors import Wait, deadlock_message, sent_twice, two_wait, which_devices
 from ..cluster.record import SECONDS, Record
+from .kept_memory import keep_memory
 from .overhead import OVERHEAD
 from .patience import out_of_patience, patience
 
@@ -73,6 +74,7 @@ class Threads:
         """Run all programs to their end, and return the trace."""
         if self._begin is not None:
             raise RuntimeError("these programs have been run: make new ones")
+        keep_memory()
         threads = []
         for lane in self._lanes:
             context = contextvars.copy_context()  # what NumPy does about overflows is the caller's wish

@@ -1,0 +1,43 @@
+"""What a micro-batch has freed is there for the next one, as soon as an engine of real processes has run."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("resource", reason="no operating system that counts page faults")
+
+PROGRAM = """
+import ctypes, resource
+import numpy as np
+from minipipe.cluster import Compute
+from minipipe.engines.threads import Threads
+
+if not hasattr(ctypes.CDLL(None), "mallopt"):
+    raise SystemExit("no setting")
+
+def micro_batch():
+    return [np.ones(2**17) for _ in range(16)]  # 1 MiB each
+
+def faults():
+    for _ in range(3):
+        micro_batch()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    micro_batch()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+def nothing():
+    yield Compute("F0", lambda: None)
+
+by_default = faults()
+Threads([nothing()]).run()
+print(by_default, faults())
+"""
+
+
+def test_memory_is_not_asked_for_again():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    if done.stderr.strip() == "no setting":
+        pytest.skip("this C library has no such setting")
+    by_default, kept = map(int, done.stdout.split())
+    assert by_default > 1000 and kept < 100, done.stderr  # of 4,096 pages
