@@ -6,6 +6,7 @@ hardware: latencies and bandwidths every programmer should know; a row gives a `
 formulas: the idle times that papers state.
 idle: the same, counted.
 zero_bubble: the bubbles of Zero Bubble's tables, simulated and searched.
+dimensions: copies, shards and stages of a network of equal layers, by closed formulas.
 narayanan: how ten Transformers were divided among up to 3,072 GPUs, and how an estimate would.
 largest: table 1 by `describe` and arrays without numbers.
 throughput: tables 2 and 3 by `simulate`.
@@ -13,6 +14,7 @@ texts: the tables as text; `minipipe papers` prints all of them.
 """
 
 from .devices import A100, H100, P100, TPU_V2, TPU_V3, V100, Device
+from .dimensions import Dimensions, EqualLayers, all_dimensions, in_dimensions
 from .formulas import (
     chimera_bubble,
     costs_of,
@@ -44,10 +46,11 @@ from .throughput import (
 from .zero_bubble import zero_bubble_table
 
 __all__ = [
-    "A100", "ACCURACIES", "Compared", "Device", "Estimate", "H100", "HARDWARE", "Hardware", "P100",
+    "A100", "ACCURACIES", "Compared", "Device", "Dimensions", "EqualLayers",
+    "Estimate", "H100", "HARDWARE", "Hardware", "P100",
     "TABLE_1", "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "V100", "ZERO_BUBBLE",
-    "amoebanet", "blocks_that_fit", "chimera_bubble", "chimera_table", "choices", "costs_of",
-    "equal_stages", "estimate", "gpipe_bubble", "idle_times", "megatron_activations", "megatron_bubble",
+    "all_dimensions", "amoebanet", "blocks_that_fit", "chimera_bubble", "chimera_table", "choices", "costs_of",
+    "equal_stages", "estimate", "gpipe_bubble", "idle_times", "in_dimensions", "megatron_activations", "megatron_bubble",
     "megatron_parameters", "other_assumptions", "slowest_share", "table_1", "table_2", "table_3",
     "text_of_cells", "text_of_choices", "text_of_hardware", "text_of_largest", "text_of_rates",
     "torchgpipe_table", "transformer_family", "zero_bubble_h1_idle", "zero_bubble_h2_idle",

@@ -3,9 +3,9 @@
 Source: Narayanan et al. 2021, arXiv 2104.04473, table 1 and figure 13.
 """
 
-from itertools import product
 from typing import NamedTuple
 
+from .dimensions import EqualLayers, all_dimensions, in_dimensions
 from .formulas import megatron_parameters
 
 V, S = 51_200, 2048          # tokens of the vocabulary, and of a sequence
@@ -48,56 +48,45 @@ TABLE = [
 ]
 
 
-class Estimated(NamedTuple):
-    """T, P, D copies, b sequences in a micro-batch; seconds of a mini-batch, bytes of a GPU, teraflops."""
+def equal_layers(n_layers, h):
+    """A Transformer's `EqualLayers`, in seconds and bytes.
 
-    T: int
-    P: int
-    D: int
-    b: int
-    seconds: float
-    n_bytes: float
-    teraflops: float
+    For one sequence, a layer does 96 s h^2 operations, forward, recomputed and backward, and six all-reduces
+    of 2 s h bytes over the shards. Gradients have 2 bytes a parameter; all that is kept for it has 16 (Adam,
+    mixed precision). The input of each layer is kept, and of the one that is recomputed, 34 s h bytes.
+    """
+    parameters = megatron_parameters(n_layers, h, V, S) / n_layers
+    return EqualLayers(
+        n_layers, work=96 * S * h**2 / SPEED, exchanged=6 * 2 * S * h, gradients=2 * parameters,
+        state=16 * parameters, whole=2 * S * h, again=34 * S * h,
+    )
 
 
 def estimate(n_layers, h, T, P, D, b, B):
-    """What a mini-batch of B sequences takes in T x P x D parts, `Estimated`.
+    """What a mini-batch of B sequences takes in T x P x D parts, `Dimensions`, in seconds and bytes.
 
-    A stage does a micro-batch, forward, recomputed and backward, in
-
-        l/P (96 b s h^2 / (T speed) + 12 (T - 1)/T 2 b s h / bandwidth)
-
-    seconds: products, and six all-reduces in a layer of 2 bytes a number, inside a node if T <= 8. 1F1B takes
-    B/(D b) + P - 1 of these; then all gradients of a stage are added up over the copies, in 2 bytes a number.
-    Bytes: 16 for each parameter (Adam, mixed precision), the input of each layer for each micro-batch alive,
-    and the activations of the one layer that is recomputed, 34 s b h / T.
-
-    >>> [round(estimate(32, 20480, T, 64 // T, 1, 1, 32).seconds, 1) for T in (2, 4, 8, 16, 32)]
+    >>> [round(estimate(32, 20480, T, 64 // T, 1, 1, 32).time, 1) for T in (2, 4, 8, 16, 32)]
     [16.8, 12.7, 10.8, 19.8, 29.3]
     """
-    M, tokens = B // (D * b), b * S
-    inside = INSIDE if T <= NODE else BETWEEN
-    stage = n_layers / P * (96 * tokens * h**2 / (T * SPEED) + 12 * (T - 1) / T * 2 * tokens * h / inside)
-    parameters = megatron_parameters(n_layers, h, V, S) / (T * P)
-    bandwidth = INSIDE if T * D <= NODE else BETWEEN
-    exchange = 2 * (D - 1) / D * 2 * parameters / bandwidth
-    seconds = (M + P - 1) * stage + exchange
-    kept = 2 * tokens * h * n_layers / P * min(M, P) + 34 * tokens * h / T
-    return Estimated(T, P, D, b, seconds, 16 * parameters + kept, _operations(n_layers, h, B) / seconds
-                     / (T * P * D) / 1e12)
+    return in_dimensions(equal_layers(n_layers, h), D, T, P, B // (D * b), b, NODE, 1 / INSIDE, 1 / BETWEEN)
 
 
 def choices(row, memory=MEMORY):
-    """Every way to divide a row's GPUs that fits into `memory`, the fastest first."""
-    sizes = [size for size in range(1, row.n_gpus + 1) if row.n_gpus % size == 0]
-    found = []
-    for T, P, b in product(sizes, sizes, (1, 2, 4, 8)):
-        if row.n_heads % T or row.n_layers % P or row.n_gpus % (T * P):
-            continue
-        D = row.n_gpus // (T * P)
-        if row.B % (D * b) == 0:
-            found.append(estimate(row.n_layers, row.h, T, P, D, b, row.B))
-    return sorted((one for one in found if one.n_bytes <= memory), key=lambda one: one.seconds)
+    """Every way to divide a row's GPUs that fits into `memory`, with up to 8 sequences in a micro-batch, the
+    fastest first.
+    """
+    layers = equal_layers(row.n_layers, row.h)
+    found = all_dimensions(layers, row.B, row.n_gpus, NODE, 1 / INSIDE, 1 / BETWEEN, memory)
+    return [one for one in found if row.n_heads % one.T == 0 and one.b <= 8]
+
+
+def teraflops(row, one):
+    """Operations of a GPU in a second, in 10^12, if a mini-batch of the row takes the time of `one`.
+
+    With recomputation, there are 96 B s l h^2 (1 + s/(6 h) + V/(16 l h)), section 5.1.
+    """
+    l, h = row.n_layers, row.h
+    return 96 * row.B * S * l * h**2 * (1 + S / (6 * h) + V / (16 * l * h)) / one.time / row.n_gpus / 1e12
 
 
 def text_of_choices():
@@ -107,15 +96,10 @@ def text_of_choices():
     for row in TABLE:
         found = choices(row)
         theirs = [one for one in found if (one.T, one.P) == (row.T, row.P)]
-        best, same = found[0], f"{theirs[0].teraflops:.0f}" if theirs else "too large"
+        best, same = found[0], f"{teraflops(row, theirs[0]):.0f}" if theirs else "too large"
         lines.append(
             f"{row.billions:6}B  {f'T={row.T} P={row.P} D={row.n_gpus // (row.T * row.P)}':>20}"
             f"{row.teraflops:9}{same:>11}{f'T={best.T} P={best.P} D={best.D} b={best.b}':>28}"
-            f"{best.teraflops:9.0f}"
+            f"{teraflops(row, best):9.0f}"
         )
     return "\n".join(lines)
-
-
-def _operations(n_layers, h, B):
-    """Of a mini-batch with recomputation: 96 B s l h^2 (1 + s/(6 h) + V/(16 l h)), section 5.1."""
-    return 96 * B * S * n_layers * h**2 * (1 + S / (6 * h) + V / (16 * n_layers * h))
