@@ -46,13 +46,13 @@ from .throughput import (
 from .zero_bubble import zero_bubble_table
 
 __all__ = [
-    "A100", "ACCURACIES", "Compared", "Device", "Dimensions", "EqualLayers",
-    "Estimate", "H100", "HARDWARE", "Hardware", "P100",
-    "TABLE_1", "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "V100", "ZERO_BUBBLE",
-    "all_dimensions", "amoebanet", "blocks_that_fit", "chimera_bubble", "chimera_table", "choices", "costs_of",
-    "equal_stages", "estimate", "gpipe_bubble", "idle_times", "in_dimensions", "megatron_activations", "megatron_bubble",
-    "megatron_parameters", "other_assumptions", "slowest_share", "table_1", "table_2", "table_3",
-    "text_of_cells", "text_of_choices", "text_of_hardware", "text_of_largest", "text_of_rates",
-    "torchgpipe_table", "transformer_family", "zero_bubble_h1_idle", "zero_bubble_h2_idle",
-    "zero_bubble_peaks", "zero_bubble_span", "zero_bubble_table",
+    "A100", "ACCURACIES", "Compared", "Device", "Dimensions", "EqualLayers", "Estimate", "H100",
+    "HARDWARE", "Hardware", "P100", "TABLE_1", "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3",
+    "V100", "ZERO_BUBBLE", "all_dimensions", "amoebanet", "blocks_that_fit", "chimera_bubble",
+    "chimera_table", "choices", "costs_of", "equal_stages", "estimate", "gpipe_bubble", "idle_times",
+    "in_dimensions", "megatron_activations", "megatron_bubble", "megatron_parameters",
+    "other_assumptions", "slowest_share", "table_1", "table_2", "table_3", "text_of_cells",
+    "text_of_choices", "text_of_hardware", "text_of_largest", "text_of_rates", "torchgpipe_table",
+    "transformer_family", "zero_bubble_h1_idle", "zero_bubble_h2_idle", "zero_bubble_peaks",
+    "zero_bubble_span", "zero_bubble_table",
 ]
