@@ -101,8 +101,9 @@ class MetaArray(NDArrayOperatorsMixin):
 
     def __getitem__(self, key):
         key = key if isinstance(key, tuple) else (key,)
-        if any(isinstance(part, (MetaArray, np.ndarray, list)) for part in key):
-            return self._picked(key)
+        for part in key:
+            if isinstance(part, PICKING):
+                return self._picked(key)
         return self._view(self._layout[key if Ellipsis in key else (*key, ...)])
 
     def reshape(self, *shape):
@@ -184,7 +185,7 @@ class MetaArray(NDArrayOperatorsMixin):
             return out[0]
         if method == "__call__" and ufunc.nout == 1:
             shapes = [getattr(A, "shape", ()) for A in inputs]
-            shape = _shape_of_product(*shapes) if ufunc is np.matmul else np.broadcast_shapes(*shapes)
+            shape = _shape_of_product(*shapes) if ufunc is np.matmul else _broadcast(*shapes)
             return MetaArray(shape, _dtype_of_result(ufunc, *map(_kind, inputs)))
         A = inputs[0]
         if method == "reduce":
@@ -201,6 +202,10 @@ class MetaArray(NDArrayOperatorsMixin):
         return FUNCTIONS[function](*arguments, **options)
 
 
+PICKING = MetaArray, np.ndarray, list  # in an index, these make a new array
+_broadcast = cache(np.broadcast_shapes)
+
+
 def _shape_of_product(first, second):
     if min(len(first), len(second)) < 2:
         raise TypeError(
@@ -212,7 +217,7 @@ def _shape_of_product(first, second):
             f"matrices of shapes {first} and {second} have no product: "
             f"make {first[-1]} and {second[-2]} equal"
         )
-    return *np.broadcast_shapes(first[:-2], second[:-2]), first[-2], second[-1]
+    return *_broadcast(first[:-2], second[:-2]), first[-2], second[-1]
 
 
 def _kind(A):

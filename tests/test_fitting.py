@@ -5,6 +5,7 @@ import pytest
 
 import minipipe as mp
 from minipipe.planning import Setting
+from minipipe.planning.choosing import Network
 from minipipe.planning.fitting import MODES, modes_for
 
 LAYERS = [layer for _ in range(4) for layer in (mp.Linear(16, 16), mp.Tanh())]
@@ -138,6 +139,25 @@ def test_half_of_a_pair_may_have_no_derivative_to_send():
     """What comes back to the last cell of AmoebaNet has no derivative by its second output."""
     X, Y = np.ones((3, 32, 32, 8)), np.ones((2, 8))
     assert_same_makespan(CELLS, X, Y, len(CELLS) - 2, "naive", mp.Link(bandwidth=1))
+
+
+@pytest.mark.parametrize("link", SLOW)
+def test_what_the_search_goes_by_is_no_more_than_the_makespan(link, monkeypatch):
+    """Where nothing fits, everything is foreseen: each makespan is compared with its two lower bounds."""
+    seen, foreseen = [], Network.foreseen
+
+    def compared(network, choice):
+        trace = foreseen(network, choice)
+        seen.append(choice.setting.schedule)
+        assert network.work(choice) <= network.least_makespan(choice) <= trace.makespan
+        return trace
+
+    monkeypatch.setattr(Network, "foreseen", compared)
+    for layers, n_devices in ((LAYERS, [1, 2]), (TIED, [2]), (SKIPPING, [3])):
+        mp.what_fits(layers, LOSS, (16,), 8, 1, n_devices, [4], SCHEDULES, link=link)
+    cells = CELLS, mp.SoftmaxCrossEntropy(), (3, 32, 32)
+    mp.what_fits(*cells, 8, 1, [len(CELLS) - 2], [4], ["naive"], ["never"], link=link)
+    assert {*SCHEDULES, "naive"} == set(seen)
 
 
 def test_tied_weights_and_skip_connections_count():

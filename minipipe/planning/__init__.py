@@ -1,7 +1,8 @@
 """What a way of training will take, in ticks and in bytes, and the search for the best one."""
 
+from .choosing import Setting
 from .dynamic_programs import Shared, meshed_stages, replicated_stages
-from .fitting import Setting, what_fits
+from .fitting import what_fits
 from .footprints import footprints, temporaries
 from .in_shards import simulate_in_shards
 from .measuring import Measured, measure

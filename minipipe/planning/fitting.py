@@ -1,9 +1,7 @@
 """Which way of training a network fits some devices, and is the fastest; nothing is built or run."""
 
-from functools import partial
-from itertools import accumulate, groupby, product
+from itertools import product
 from math import gcd
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,12 +9,11 @@ from ..cluster import Link
 from ..checks import bytes_of_memory, chosen, listed, whole_number
 from ..layers.layer import checked_layers
 from ..layers.recomputing import SELECTIVE, can_recompute, recomputing
-from ..partitioning import costs_of_layers, loads, min_max
-from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
-from ..schedules import BUILDERS, RECOMPUTE, Costs, Schedule, build, with_recompute
+from ..partitioning import costs_of_layers
+from ..pipeline.every_sqrt import EVERY_SQRT
+from ..schedules import BUILDERS, RECOMPUTE
 from ..watching import with_progress
-from .foresight import patterns_of
-from .simulation import simulate
+from .choosing import Network, best_of
 from .without_numbers import WithoutNumbers
 
 MODES = (*RECOMPUTE, EVERY_SQRT, SELECTIVE)
@@ -24,35 +21,6 @@ DEVICES = (1, 2, 4, 8)
 MOST_MICROBATCHES = 64
 
 MOST_SAMPLES = 10**12  # of a mini-batch: far more than anybody has, and far less than would overflow
-
-
-class Setting(NamedTuple):
-    """A way to train.
-
-    n_devices, n_microbatches: K and M.
-    schedule, recompute: by name.
-    partition: the number of layers of each stage, for a `Pipeline`.
-    costs: of these stages.
-    makespan: of a mini-batch, in the unit of the costs.
-    peak_bytes: on the device that holds most, at the start or the end of an action.
-    inside_bytes: up to so many more are there for a moment inside a layer's action, see `temporaries`.
-    fits: whether `peak_bytes` are within the limit.
-    accumulate: how gradients are summed over micro-batches, for the `Pipeline`, too.
-    precision: the name of the `Precision` whose bytes are counted; "mixed" has no `Pipeline`.
-    """
-
-    n_devices: int
-    n_microbatches: int
-    schedule: str
-    recompute: str
-    partition: list
-    costs: Costs
-    makespan: float
-    peak_bytes: int
-    inside_bytes: int
-    fits: bool
-    accumulate: str
-    precision: str
 
 
 def what_fits(
@@ -122,7 +90,7 @@ def what_fits(
 
     def network(layers, modes):
         counted = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision)
-        return _Network(counted, modes, of_layers, seconds, link)
+        return Network(counted, modes, of_layers, seconds, link)
 
     networks = [network(layers, [mode for mode in recompute if mode != SELECTIVE])]
     if SELECTIVE in recompute:
@@ -139,133 +107,13 @@ def what_fits(
                 f"none of the schedules {', '.join(schedules)} exists for {K} devices, {len(layers)} layers "
                 f"and any of {', '.join(str(M) for M, _ in sizes)} micro-batches: try others"
             )
-        found.append(_best(choices, memory_limit))
+        found.append(best_of(choices, memory_limit))
     return found
 
 
 def modes_for(layers):
     """The names of the modes of recomputation that a network with these layers can have."""
     return [mode for mode in MODES if mode != SELECTIVE or can_recompute(layers)]
-
-
-class _Choice(NamedTuple):
-    """A setting, without its bytes, and the schedule that it leads to.
-
-    network: the `_Network`, which counts them.
-    m: the samples of a micro-batch.
-    counts, costs: the number of layers and the costs of the schedule's stages, which are more than the
-        setting's if these are recomputed in segments.
-    """
-
-    setting: Setting
-    network: object
-    m: int
-    schedule: Schedule
-    counts: list
-    costs: Costs
-
-
-class _Network:
-    """What all settings have in common, but for those of "selective", whose layers keep less.
-
-    network: the layers `WithoutNumbers`.
-    modes: of recomputation, by name.
-    sizes: of each layer, what the stages are balanced by.
-    seconds, link: as for `what_fits`.
-    """
-
-    def __init__(self, network, modes, sizes, seconds, link):
-        self.network, self.modes, self.sizes, self.seconds, self.link = network, modes, sizes, seconds, link
-        rows = network.description.rows
-        self.macs, self.n_bytes = [row.macs for row in rows], [row.n_bytes for row in rows]
-        self.macs_again = [row.macs_again for row in rows]
-        pairs = any(isinstance(part, tuple) for row in rows for part in row.output_shape)  # Forks among them
-        self.sends_more = pairs or any(layer.tie for layer in network.layers)
-
-    def takes_single_samples(self):
-        """Whether a micro-batch may have one sample.
-
-        A batch norm refuses that, if a sample has one number in each row.
-        """
-        try:
-            self.network.kept([len(self.macs)], 1)
-        except ValueError:
-            return False
-        return True
-
-    def choices(self, K, M, m, name):
-        """A `_Choice` for each mode of recomputation, if the schedule exists for these sizes."""
-        try:
-            whole = build(name, K, M)
-            counts = min_max(self.sizes, whole.n_stages)
-        except ValueError:
-            return []
-        costs, choices = self._costs(counts, m), []
-        for mode in self.modes:
-            if mode == EVERY_SQRT:
-                stages = every_sqrt(whole, counts, costs)
-            else:
-                stages = with_recompute(whole, "never" if mode == SELECTIVE else mode), counts, costs
-            counted = self.network.accumulate, self.network.precision.name
-            setting = Setting(
-                K, M, name, mode, counts, costs, self._makespan(m, *stages), None, None, None, *counted
-            )
-            choices.append(_Choice(setting, self, m, *stages))
-        return choices
-
-    def peak_bytes(self, choice):
-        """On the device that holds most."""
-        return max(self._foreseen(choice.m, choice.schedule, choice.counts, choice.costs).peak_bytes())
-
-    def inside_bytes(self, choice):
-        """The most that an action of any stage takes for a moment."""
-        patterns = sorted(set(patterns_of(choice.schedule).values()))
-        of_stages = self.network.temporaries(choice.counts, choice.m, patterns)
-        return max(max(of_stage.values()) for of_stage in of_stages)
-
-    def _makespan(self, m, schedule, counts, costs):
-        """That of a run, without the footprints if these make no difference to it: finding them takes time.
-
-        `costs` say the bytes of an A, and of a dA of the same shape. Only footprints know what else is sent:
-        by skip connections, by tied layers, by copies of a stage; or less, where half of a pair has no
-        derivative. On free links it takes no time.
-        """
-        if self.link != Link() and (self.sends_more or schedule.n_copies > 1):
-            return self._foreseen(m, schedule, counts, costs).makespan
-        return simulate(schedule, costs, self.link).makespan
-
-    def _foreseen(self, m, schedule, counts, costs):
-        patterns = sorted(set(patterns_of(schedule).values()))
-        return simulate(schedule, costs, self.link, self.network.footprints(counts, m, patterns))
-
-    def _costs(self, counts, m):
-        """Those of each stage for a micro-batch of m samples."""
-        F = [self.seconds(m * max(macs, 1)) for macs in loads(self.macs, counts)]
-        Costs(F=F).table([1] * len(F))  # checked before they are doubled
-        again = [self.seconds(m * macs) if macs else 0 for macs in loads(self.macs_again, counts)]
-        message_bytes = [m * self.n_bytes[end - 1] for end in accumulate(counts)]
-        B = [2 * f + more for f, more in zip(F, again)]
-        return Costs(F=F, B=B, W=F, message_bytes=message_bytes)
-
-
-def _best(choices, memory_limit):
-    """The fastest `Setting` that fits, or the one with the lowest peak."""
-    best = None  # the one with the lowest peak so far; once it fits, nothing slower is of interest
-    choices = sorted(choices, key=_rounded_makespan)
-    for _, equally_fast in groupby(choices, key=_rounded_makespan):
-        for choice in equally_fast:
-            peak = choice.network.peak_bytes(choice)
-            if best is None or peak < best.peak_bytes:
-                best = choice.setting._replace(peak_bytes=peak, fits=bool(peak <= memory_limit))
-                inside = partial(choice.network.inside_bytes, choice)
-        if best.fits:
-            break
-    return best._replace(inside_bytes=inside())
-
-
-def _rounded_makespan(choice):
-    """To 9 digits: which of two equally fast schedules comes out as the faster one is chance."""
-    return float(f"{float(choice.setting.makespan):.9g}")
 
 
 def _checked_sizes(batch_size, n_microbatches):

@@ -90,23 +90,16 @@ class WithoutNumbers:
     def temporaries(self, counts, m, patterns=PATTERNS):
         """For each stage {kind of action: bytes}, as `temporaries` says.
 
-        A peak does not grow evenly with m, so it is counted for m itself. What Python's collector would find
-        meanwhile is not to be taken for an array that an action has dropped.
+        A peak does not grow evenly with m, so it is counted for m itself.
         """
-        with collector_paused():
-            return self._temporaries(counts, m, patterns)
-
-    def _temporaries(self, counts, m, patterns):
         found = []
         coming_back = dict.fromkeys(patterns)
         for stage, shape, alike in reversed(self._stages(counts, m)):
             most = Counter()
             for pattern in patterns:
-                key = "temporaries", *alike, pattern, repr(coming_back[pattern])
-                if key not in self.known:
-                    self.known[key] = self._insides(stage, shape, m, pattern, coming_back[pattern])
-                inside, coming_back[pattern] = self.known[key]
-                most |= inside
+                given = stage, shape, alike, m, pattern, coming_back[pattern]
+                _, inside, coming_back[pattern] = self._counted(*given)
+                most |= inside | self._inside_later(*given)
             found.append({kind: most[kind] for kind in sorted(set("".join(patterns)))})
         return found[::-1]
 
@@ -141,11 +134,9 @@ class WithoutNumbers:
         for stage, shape, alike in reversed(self._stages(counts, m)):
             of_pattern = {}
             for pattern in patterns:
-                dA = coming_back[pattern]
-                key = *alike, pattern, repr(dA)
-                if key not in self.known:
-                    self.known[key] = self._counted(stage, shape, m, pattern, dA)
-                of_pattern[pattern], coming_back[pattern] = self.known[key]
+                of_pattern[pattern], _, coming_back[pattern] = self._counted(
+                    stage, shape, alike, m, pattern, coming_back[pattern]
+                )
             actions = {pattern: counted.actions[pattern] for pattern, counted in of_pattern.items()}
             found.append(of_pattern[patterns[-1]]._replace(actions=actions))
         return in_network(found[::-1], counts)
@@ -161,25 +152,31 @@ class WithoutNumbers:
             found.append(self.known[key])
         return found
 
-    def _insides(self, stage, shape, m, pattern, dA):
-        """({kind: the most bytes inside it}, what it sends back) of one stage."""
-        most = Counter()
-        for is_first in (True, False):
-            performed = self._performed(stage, shape, m, pattern, dA, is_first)
-            most |= Counter({kind: done.inside for (kind, _), done in performed.items()})
-        return most, received(performed[sends_back(pattern), stage.index].sent)
-
     def _in_precision(self, of_stage):
         kept = self.precision.optimizer_state(of_stage.gradients, of_stage.optimizer_state)
         return of_stage._replace(
             optimizer_state=kept, accumulate=self.accumulate, precision=self.precision.name
         )
 
-    def _counted(self, stage, shape, m, pattern, dA):
-        """(Footprint, what it sends back) of one stage, which gets inputs of `shape`, and dA from behind."""
-        performed = self._performed(stage, shape, m, pattern, dA)
-        sent_back = performed[sends_back(pattern), stage.index].sent
-        return footprint(stage, {pattern: performed}, self.optimizer), received(sent_back)
+    def _counted(self, stage, shape, alike, m, pattern, dA):
+        """(Footprint, {kind: the most bytes inside it}, what it sends back) of one stage.
+
+        It gets inputs of `shape`, and dA from behind; `alike` is its key among those of `_stages`.
+        """
+        key = *alike, pattern, repr(dA)
+        if key not in self.known:
+            performed = self._performed(stage, shape, m, pattern, dA)
+            counted = footprint(stage, {pattern: performed}, self.optimizer)
+            sent_back = performed[sends_back(pattern), stage.index].sent
+            self.known[key] = counted, _insides(performed), received(sent_back)
+        return self.known[key]
+
+    def _inside_later(self, stage, shape, alike, m, pattern, dA):
+        """{kind: the most bytes inside it} where sums over micro-batches have begun already."""
+        key = "later", *alike, pattern, repr(dA)
+        if key not in self.known:
+            self.known[key] = _insides(self._performed(stage, shape, m, pattern, dA, is_first=False))
+        return self.known[key]
 
     def _arriving(self, stage, m):
         """What skip connections bring to a stage, forward and backward."""
@@ -188,19 +185,27 @@ class WithoutNumbers:
         return {(message, name): arrays(self.skips[name], m, self.dtype) for message, name in places}
 
     def _performed(self, stage, shape, m, pattern, dA=None, is_first=True):
-        """As `one_micro_batch`, of one stage alone."""
+        """As `one_micro_batch`, of one stage alone.
+
+        What Python's collector would find meanwhile is not to be taken for what an action has dropped.
+        """
         for layer in stage.layers:
             layer.initialize(NoNumbers(), self.dtype)
         A_prev = arrays(shape, m, self.dtype) if stage.index else None
         arriving = self._arriving(stage, m)
-        performed = one_micro_batch(
-            [stage], pattern, *self.sample(m), A_prev, dA, arriving, is_first, self.grain
-        )
+        with collector_paused():
+            performed = one_micro_batch(
+                [stage], pattern, *self.sample(m), A_prev, dA, arriving, is_first, self.grain
+            )
         if stage.loss is None:
             last = stage.layers[-1]
             expected = arrays(self.shapes[1 + self.layers.index(last)], m, self.dtype)
             _check_sent(performed["F", stage.index].sent, expected, last)
         return performed
+
+
+def _insides(performed):
+    return Counter({kind: done.inside for (kind, _), done in performed.items()})
 
 
 def arrays(shape, m, dtype):

@@ -1,0 +1,180 @@
+"""The settings of a search for what fits: how long each takes, what it holds, and which is the best."""
+
+from heapq import heapify, heappop, heappush
+from itertools import accumulate
+from typing import NamedTuple
+
+from ..cluster import Link
+from ..layers.recomputing import SELECTIVE
+from ..partitioning import loads, min_max
+from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
+from ..schedules import Costs, Schedule, build, with_recompute
+from .foresight import patterns_of
+from .simulation import simulate
+
+
+class Setting(NamedTuple):
+    """A way to train.
+
+    n_devices, n_microbatches: K and M.
+    schedule, recompute: by name.
+    partition: the number of layers of each stage, for a `Pipeline`.
+    costs: of these stages.
+    makespan: of a mini-batch, in the unit of the costs.
+    peak_bytes: on the device that holds most, at the start or the end of an action.
+    inside_bytes: up to so many more are there for a moment inside a layer's action, see `temporaries`.
+    fits: whether `peak_bytes` are within the limit.
+    accumulate: how gradients are summed over micro-batches, for the `Pipeline`, too.
+    precision: the name of the `Precision` whose bytes are counted; "mixed" has no `Pipeline`.
+    """
+
+    n_devices: int
+    n_microbatches: int
+    schedule: str
+    recompute: str
+    partition: list
+    costs: Costs
+    makespan: float
+    peak_bytes: int
+    inside_bytes: int
+    fits: bool
+    accumulate: str
+    precision: str
+
+
+class Choice(NamedTuple):
+    """A setting, without its makespan and its bytes, and the schedule that it leads to.
+
+    network: the `Network`, which counts them.
+    m: the samples of a micro-batch.
+    counts, costs: the number of layers and the costs of the schedule's stages, which are more than the
+        setting's if these are recomputed in segments.
+    """
+
+    setting: Setting
+    network: object
+    m: int
+    schedule: Schedule
+    counts: list
+    costs: Costs
+
+
+class Network:
+    """What all settings have in common, but for those of "selective", whose layers keep less.
+
+    network: the layers `WithoutNumbers`.
+    modes: of recomputation, by name.
+    sizes: of each layer, what the stages are balanced by.
+    seconds, link: as for `what_fits`.
+    """
+
+    def __init__(self, network, modes, sizes, seconds, link):
+        self.network, self.modes, self.sizes, self.seconds, self.link = network, modes, sizes, seconds, link
+        rows = network.description.rows
+        self.macs, self.n_bytes = [row.macs for row in rows], [row.n_bytes for row in rows]
+        self.macs_again = [row.macs_again for row in rows]
+        pairs = any(isinstance(part, tuple) for row in rows for part in row.output_shape)  # Forks among them
+        self.sends_more = pairs or any(layer.tie for layer in network.layers)
+
+    def takes_single_samples(self):
+        """Whether a micro-batch may have one sample.
+
+        A batch norm refuses that, if a sample has one number in each row.
+        """
+        try:
+            self.network.kept([len(self.macs)], 1)
+        except ValueError:
+            return False
+        return True
+
+    def choices(self, K, M, m, name):
+        """A `Choice` for each mode of recomputation, if the schedule exists for these sizes."""
+        try:
+            whole = build(name, K, M)
+            counts = min_max(self.sizes, whole.n_stages)
+        except ValueError:
+            return []
+        costs, choices = self._costs(counts, m), []
+        for mode in self.modes:
+            if mode == EVERY_SQRT:
+                stages = every_sqrt(whole, counts, costs)
+            else:
+                stages = with_recompute(whole, "never" if mode == SELECTIVE else mode), counts, costs
+            counted = self.network.accumulate, self.network.precision.name
+            setting = Setting(K, M, name, mode, counts, costs, None, None, None, None, *counted)
+            choices.append(Choice(setting, self, m, *stages))
+        return choices
+
+    def inside_bytes(self, choice):
+        """The most that an action of any stage takes for a moment."""
+        patterns = sorted(set(patterns_of(choice.schedule).values()))
+        of_stages = self.network.temporaries(choice.counts, choice.m, patterns)
+        return max(max(of_stage.values()) for of_stage in of_stages)
+
+    def work(self, choice):
+        """Of the device with the longest actions: the makespan cannot be below."""
+        duration = choice.costs.duration(choice.schedule.sharing)
+        return max(sum(map(duration, actions)) for actions in choice.schedule.devices)
+
+    def least_makespan(self, choice):
+        """A time below which its makespan cannot be: messages take their latency at least.
+
+        Finding their bytes takes time. The `costs` say those of an A, and of a dA of the same shape; only
+        footprints know what else is sent: by skip connections, by tied layers, by copies of a stage; or less,
+        where half of a pair has no derivative. On free links it makes no difference.
+        """
+        schedule = choice.schedule
+        known = not self.sends_more and schedule.n_copies == 1
+        link = self.link if known else Link(latency=self.link.latency)
+        return simulate(schedule, choice.costs, link).makespan
+
+    def foreseen(self, choice):
+        """The `Trace` of its run, with all bytes."""
+        patterns = sorted(set(patterns_of(choice.schedule).values()))
+        footprints = self.network.footprints(choice.counts, choice.m, patterns)
+        return simulate(choice.schedule, choice.costs, self.link, footprints)
+
+    def _costs(self, counts, m):
+        """Those of each stage for a micro-batch of m samples."""
+        F = [self.seconds(m * max(macs, 1)) for macs in loads(self.macs, counts)]
+        Costs(F=F).table([1] * len(F))  # checked before they are doubled
+        again = [self.seconds(m * macs) if macs else 0 for macs in loads(self.macs_again, counts)]
+        message_bytes = [m * self.n_bytes[end - 1] for end in accumulate(counts)]
+        B = [2 * f + more for f, more in zip(F, again)]
+        return Costs(F=F, B=B, W=F, message_bytes=message_bytes)
+
+
+def best_of(choices, memory_limit):
+    """The fastest `Setting` that fits, or the one with the lowest peak.
+
+    Choices are taken up in the order of what their makespans cannot be below: the work of a device; then the
+    makespan without the bytes of messages; then all is foreseen. The search ends when none that is left can
+    be as fast as one that fits.
+    """
+    left = [(_rounded(choice.network.work(choice)), place, 0) for place, choice in enumerate(choices)]
+    heapify(left)
+    found, fastest = [], float("inf")
+    while left and left[0][0] <= fastest * (1 + 1e-8):  # sums in another order may round to the next number
+        bound, place, level = heappop(left)
+        choice = choices[place]
+        if level == 0:
+            least = _rounded(choice.network.least_makespan(choice))
+            heappush(left, (max(bound, least), place, 1))
+            continue
+        trace = choice.network.foreseen(choice)
+        makespan, peak = _rounded(trace.makespan), max(trace.peak_bytes())
+        setting = choice.setting._replace(
+            makespan=trace.makespan, peak_bytes=peak, fits=bool(peak <= memory_limit)
+        )
+        found.append((makespan, peak, place, setting))
+        if setting.fits:
+            fastest = min(fastest, makespan)
+    fitting = [one for one in found if one[-1].fits]
+    *_, place, setting = min(fitting) if fitting else min(found, key=lambda one: (one[1], one[0], one[2]))
+    choice = choices[place]
+    return setting._replace(inside_bytes=choice.network.inside_bytes(choice))
+
+
+def _rounded(makespan):
+    """To 9 digits: which of two equally fast schedules comes out as the faster one is chance."""
+    return float(f"{float(makespan):.9g}")
