@@ -9,6 +9,7 @@ from ..layers.recomputing import SELECTIVE
 from ..partitioning import loads, min_max
 from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
 from ..schedules import Costs, Schedule, build, with_recompute
+from ..watching import with_progress
 from .foresight import patterns_of
 from .simulation import simulate
 
@@ -154,7 +155,10 @@ def best_of(choices, memory_limit):
     left = [(_rounded(choice.network.work(choice)), place, 0) for place, choice in enumerate(choices)]
     heapify(left)
     found, fastest = [], float("inf")
-    while left and left[0][0] <= fastest * (1 + 1e-8):  # sums in another order may round to the next number
+    what = f"looks at runs on {choices[0].setting.n_devices} devices, at most"
+    for _ in with_progress(range(2 * len(choices)), what):
+        if not left or left[0][0] > fastest * (1 + 1e-8):  # sums in another order may round otherwise
+            break
         bound, place, level = heappop(left)
         choice = choices[place]
         if level == 0:

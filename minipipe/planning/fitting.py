@@ -12,7 +12,6 @@ from ..layers.recomputing import SELECTIVE, can_recompute, recomputing
 from ..partitioning import costs_of_layers
 from ..pipeline.every_sqrt import EVERY_SQRT
 from ..schedules import BUILDERS, RECOMPUTE
-from ..watching import with_progress
 from .choosing import Network, best_of
 from .without_numbers import WithoutNumbers
 
@@ -100,7 +99,7 @@ def what_fits(
     found = []
     for K in n_devices:
         choices = []
-        for (M, m), name in with_progress(list(product(sizes, schedules)), f"kinds of runs on {K} devices"):
+        for (M, m), name in product(sizes, schedules):
             choices += [choice for of_modes in networks for choice in of_modes.choices(K, M, m, name)]
         if not choices:
             raise ValueError(

@@ -14,6 +14,7 @@ from ..schedules import (
     BUILDERS, RECOMPUTE, STAGES_PER_DEVICE, Costs, build, in_copies, with_all_reduce, with_recompute,
     with_zero,
 )
+from ..watching import with_progress
 from .fitting import MOST_MICROBATCHES, MOST_SAMPLES
 from .foresight import patterns_of
 from .nodes import Nodes
@@ -146,7 +147,9 @@ class _Search:
             )
         heapify(left)
         n_simulated, closest = 0, None
-        while left and not (len(tops) >= n_best and tops[n_best - 1] <= left[0][0]):
+        for _ in with_progress(range(2 * n_settings), "looks at settings, at most"):
+            if not left or (len(tops) >= n_best and tops[n_best - 1] <= left[0][0]):
+                break
             bound, number, setting, level = heappop(left)
             if level == 0:
                 least = self.least_bytes(setting)
