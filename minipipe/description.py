@@ -127,10 +127,20 @@ def parameters_of_layers(layers):
     >>> parameters_of_layers([Linear(64, 32), ReLU(), Linear(32, 10)])
     [2080, 0, 330]
     """
+    weights = weights_of_layers(layers)
+    return [n + _count(layer.parameter_shapes()[1]) for n, layer in zip(weights, layers, strict=True)]
+
+
+def weights_of_layers(layers):
+    """Those in the W of each layer alone.
+
+    >>> from minipipe.layers import Linear
+    >>> weights_of_layers([Linear(64, 32)])
+    [2048]
+    """
     counts, ties = [], set()
     for layer in layers:
-        W, b = layer.parameter_shapes()
-        counts.append(_count((None if layer.tie in ties else W, b)))
+        counts.append(0 if layer.tie in ties else _count(layer.parameter_shapes()[0]))
         ties |= {layer.tie} - {None}
     return counts
 

@@ -1,14 +1,22 @@
 """The plan that is said to be the fastest is that among all, and a run of it takes what it says."""
 
 import random
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sampling import one_in
 
 import minipipe as mp
+from minipipe.partitioning.partition import cut
 from minipipe.planning import Nodes, plan
-from minipipe.planning.search import _Search, _settings
+from minipipe.planning.candidates import candidates
+from minipipe.planning.exposed import least_with_buckets
+from minipipe.planning.pricing import Pricing
 from minipipe.planning.without_numbers import WithoutNumbers
+from minipipe.schedules import data_parallel, with_all_reduce, with_zero
 
 LOSS = mp.MeanSquaredError()
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1", "zb-v")
@@ -18,36 +26,45 @@ def network(n_blocks, n=16):
     return [layer for _ in range(n_blocks) for layer in (mp.Linear(n, n), mp.Tanh())]
 
 
-def everything(layers, batch, cluster, optimizer, schedules=SCHEDULES):
+def everything(layers, batch, cluster, optimizer, schedules=SCHEDULES, n_shards=(1,)):
     """[(makespan, peak)] of every setting that exists, simulated to its end."""
     network = WithoutNumbers(layers, LOSS, (16,), np.float32, optimizer, "running")
-    search = _Search(network, mp.costs_of_layers(layers, "macs", (16,)), cluster)
-    levels = [None, 1, 2] if optimizer else [None]
+    pricing = Pricing(network, layers, LOSS, "macs", cluster)
+    levels = [None, 1, 2, 3] if optimizer else [None]
     found = []
-    for setting in _settings(cluster.size, batch, schedules, ("never", "always"), levels, None, None):
-        if search.bound(setting) is not None and search.alone(setting) is not None:
-            one = search.simulated(setting)
-            assert search.bound(setting) <= search.alone(setting) * (1 + 1e-12), setting
-            assert search.with_exchange(setting) <= one.makespan * (1 + 1e-12), setting
-            assert search.least_bytes(setting) <= one.peak_bytes, setting
-            found.append((one.makespan, one.peak_bytes))
+    for one in candidates(
+        cluster.size, batch, schedules, ("never", "always"), levels, None, n_shards, [1, 2, 4], [1, 2]
+    ):
+        if pricing.bound(one) is not None and pricing.exists(one):
+            run = pricing.simulated(one, optimizer)
+            assert pricing.bound(one) <= pricing.alone(one) * (1 + 1e-12), one
+            assert pricing.with_exchange(one) <= run.makespan * (1 + 1e-12), one
+            assert pricing.least_bytes(one) <= run.peak_bytes, one
+            found.append((run.makespan, run.peak_bytes))
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_no_setting_that_the_search_skips_is_faster(seed):
+@pytest.mark.parametrize("n_shards", [(1,), (1, 2, 4)])
+@pytest.mark.parametrize("seed", one_in(4, range(1, 13)))
+def test_no_setting_that_the_search_skips_is_faster(seed, n_shards):
     """Exhaustive, for random clusters, with limits at several peaks; and every bound is one."""
     chance = random.Random(seed)
     layers = network(chance.choice([2, 3, 4]))
     links = [mp.Link(chance.choice([0, 100, 3000]), chance.choice([4, 64, float("inf")])) for _ in range(2)]
     shape = chance.choice([(1, 4), (2, 2), (1, 2)])
     optimizer = chance.choice([None, mp.Adam()])
-    cluster = Nodes(*shape, *links, seconds=lambda macs: macs + 500)
-    runs = everything(layers, 4, cluster, optimizer)
+    size, batch = shape[0] * shape[1], 4 if seed % 2 else 256
+    speeds = chance.choice([(), [chance.choice([1, 2]) for _ in range(size)]])
+    ports = chance.choice([(), [mp.Port(8, sends=range(size))]])
+    given = dict(seconds=lambda macs: macs + 500, speeds=speeds, ports=ports)
+    schedules = SCHEDULES if n_shards == (1,) else ("1f1b", "zb-h1")
+    runs = everything(layers, batch, Nodes(*shape, *links, **given), optimizer, schedules, n_shards)
     peaks = sorted({peak for _, peak in runs})
     for limit in (peaks[0], peaks[len(peaks) // 2], peaks[-1]):
-        cluster = Nodes(*shape, *links, memory=limit, seconds=cluster.seconds)
-        plans = plan(layers, LOSS, (16,), 4, cluster, optimizer=optimizer, schedules=SCHEDULES, n_best=3)
+        plans = plan(
+            layers, LOSS, (16,), batch, Nodes(*shape, *links, memory=limit, **given), optimizer=optimizer,
+            schedules=schedules, n_shards=n_shards, n_microbatches=[1, 2, 4], n_buckets=[1, 2], n_best=3,
+        )
         expected = sorted(makespan for makespan, peak in runs if peak <= limit)[:3]
         assert [float(one.makespan) for one in plans.found] == pytest.approx(expected, rel=1e-12)
         assert all(one.peak_bytes <= limit for one in plans.found)
@@ -56,15 +73,34 @@ def test_no_setting_that_the_search_skips_is_faster(seed):
 X = np.random.default_rng(0).standard_normal((16, 32)).astype(np.float32)
 
 
-@pytest.mark.parametrize("n_replicas, zero", [(1, None), (2, None), (4, None), (2, 1), (4, 2)])
-def test_a_run_of_a_plan_takes_its_ticks_and_its_bytes(n_replicas, zero):
+PORTS = [mp.Port(24, sends=[0, 1], receives=[0, 1]), mp.Port(16, receives=[3])]
+
+
+@pytest.mark.parametrize("n_replicas, n_shards, zero, n_buckets, ports, speeds", [
+    (1, 1, None, 1, (), ()),
+    (1, 1, None, 1, PORTS, (1, 2, 0.5, 1)),  # unequal devices, one stage on each
+    (2, 1, None, 1, PORTS, (2, 1, 2, 1)),
+    (4, 1, None, 4, (), ()),
+    (2, 1, 1, 1, (), ()),
+    (2, 1, 3, 1, (), ()),
+    (4, 1, 2, 1, (), ()),
+    (4, 1, 3, 4, PORTS, ()),
+    (1, 2, None, 1, (), (2, 2, 1, 1)),
+    (2, 2, None, 2, PORTS, ()),
+    (2, 2, 2, 2, (), ()),
+    (1, 4, None, 1, (), ()),
+])
+def test_a_run_of_a_plan_takes_its_ticks_and_its_bytes(n_replicas, n_shards, zero, n_buckets, ports, speeds):
     """With arrays, after an update: makespan and peak, `==`; and its gradients are those of one device."""
     layers, optimizer = network(4), mp.Adam()
-    cluster = Nodes(2, 2, mp.Link(50, 64), mp.Link(400, 16), seconds=lambda macs: macs + 500)
+    cluster = Nodes(
+        2, 2, mp.Link(50, 64), mp.Link(400, 16), seconds=lambda macs: macs + 500, ports=ports, speeds=speeds
+    )
     best = plan(
-        layers, LOSS, (16,), 32, cluster, optimizer=optimizer, n_replicas=[n_replicas], zero=[zero],
+        layers, LOSS, (16,), 32, cluster, optimizer=optimizer, n_replicas=[n_replicas], n_shards=[n_shards],
+        zero=[zero], n_buckets=[n_buckets], n_microbatches=[1, 2, 4],
     ).best
-    assert (best.n_replicas, best.zero) == (n_replicas, zero)
+    assert (best.n_replicas, best.n_shards, best.zero) == (n_replicas, n_shards, zero)
     pipe = best.pipeline(layers, LOSS, optimizer)
     if zero is None:
         for _ in range(2):
@@ -75,6 +111,49 @@ def test_a_run_of_a_plan_takes_its_ticks_and_its_bytes(n_replicas, zero):
         pipe.train([(X, X)])
     assert (pipe.trace.makespan, max(pipe.trace.peak_bytes())) == (best.makespan, best.peak_bytes)
     assert sum(best.shares.values()) == pytest.approx(1)
+
+
+def test_a_shard_has_its_part_of_the_work_and_its_place():
+    """Half of each Linear; the numbers of devices are those that the plan's links are between."""
+    cluster, layers = Nodes(2, 4, mp.Link(), mp.Link(), seconds=float), network(4)
+    whole, half = (
+        plan(layers, LOSS, (16,), 8, cluster, n_replicas=[2], n_shards=[T], schedules=["1f1b"],
+             n_microbatches=[2]).best
+        for T in (1, 2)
+    )
+    assert (sum(whole.costs.F), sum(half.costs.F)) == (2 * 4 * 16 * 16, 2 * 4 * 16 * 16 / 2)
+    groups = half.pipeline(layers, LOSS).groups
+    assert groups == {
+        "tp": [[0, 1], [2, 3], [4, 5], [6, 7]], "pp": [[0, 2], [1, 3], [4, 6], [5, 7]],
+        "dp": [[0, 4], [1, 5], [2, 6], [3, 7]],
+    }
+
+
+@given(
+    st.integers(2, 4), st.integers(1, 3), st.sampled_from([None, 1, 2, 3]), st.integers(0, 300),
+    st.lists(st.tuples(st.integers(1, 900), st.integers(1, 900), st.integers(1, 4)), min_size=1, max_size=4),
+)
+@settings(max_examples=60)
+def test_buckets_on_equal_links_take_exactly_the_bound(D, M, zero, latency, buckets):
+    """F, B and the size of each bucket at random; all parts of a bucket are equally large."""
+    F, B, sizes = zip(*buckets)
+    layers = [mp.Linear(12 * n, 12 * after, bias=False) for n, after in zip(sizes, (*sizes[1:], 1))]
+    order = data_parallel(D, D * M, len(layers))
+    order = with_all_reduce(order) if zero is None else with_zero(order, zero)
+    bytes_of = mp.footprints(
+        layers, LOSS, len(layers), (12 * sizes[0],), 2, patterns=["FB"], accumulate="running"
+    )
+    trace = mp.simulate(order, mp.Costs(F=F, B=B), mp.Link(latency, 64), bytes_of)
+    ticks = [latency + Fraction(one.parameters, 64 * D) for one in bytes_of]
+    assert trace.makespan == least_with_buckets(M, F, B, ticks, ticks, zero)
+
+
+def test_a_device_that_is_twice_as_fast_gets_twice_the_layers():
+    cluster = Nodes(1, 3, mp.Link(), seconds=float, speeds=(1, 2, 1))
+    best = plan(network(8), LOSS, (16,), 64, cluster, schedules=["gpipe"], n_replicas=[1, 3]).best
+    assert [sum(isinstance(layer, mp.Linear) for layer in part) for part in cut(network(8), best.partition)] \
+        == [2, 4, 2]
+    assert len(set(best.costs.F)) == 1
 
 
 def test_slow_links_between_nodes_keep_the_pipeline_across_them():
@@ -94,6 +173,16 @@ def test_what_cannot_be_is_said():
         Nodes(1, 4)
     with pytest.raises(ValueError, match="2 nodes and no link between them: give it between=Link"):
         Nodes(2, 1)
+    with pytest.raises(ValueError, match="speeds has 3 numbers for 2 devices: give one for each, or none"):
+        Nodes(1, 2, mp.Link(), speeds=(1, 2, 1))
+    with pytest.raises(ValueError, match="speeds=0 must be"):
+        Nodes(1, 2, mp.Link(), speeds=(1, 0))
+    with pytest.raises(ValueError, match="device 2"):
+        Nodes(1, 2, mp.Link(), ports=[mp.Port(1, sends=[2])])
+    with pytest.raises(ValueError, match=r"n_shards=\[2\] with precision='mixed': .* take n_shards=\[1\]"):
+        plan(layers, LOSS, (16,), 8, Nodes(1, 2, mp.Link()), precision="mixed", n_shards=[2])
+    with pytest.raises(ValueError, match="no schedule exists for 4 layers on 2 devices"):  # no copy is alike
+        plan(layers, LOSS, (16,), 8, Nodes(1, 2, mp.Link(), speeds=(1, 2)), n_replicas=[2])
     for memory in (100, 4_000):
         with pytest.raises(ValueError, match=r"nothing fits .* the closest, .* needs .* too many: give"):
             plan(layers, LOSS, (16,), 8, Nodes(memory=memory))
@@ -103,5 +192,5 @@ def test_what_cannot_be_is_said():
         plan(layers, LOSS, (16,), 8, Nodes(), n_microbatches=[3])
     with pytest.raises(ValueError, match="no schedule exists for 4 layers on 8 devices"):
         plan(layers, LOSS, (16,), 8, Nodes(1, 8, mp.Link()), n_replicas=[1])
-    with pytest.raises(ValueError, match="out of None, 1 and 2"):
-        plan(layers, LOSS, (16,), 8, Nodes(), zero=[3])
+    with pytest.raises(ValueError, match="out of None, 1, 2 and 3"):
+        plan(layers, LOSS, (16,), 8, Nodes(), zero=[4])

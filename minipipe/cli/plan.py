@@ -13,7 +13,7 @@ from .options import MICRO_BATCHES
 from .output import checked_path
 
 PURPOSE = (
-    "the fastest copies, stages, micro-batches, schedule, recomputation and ZeRO for a network on a cluster; "
+    "the fastest copies, shards, stages, micro-batches, schedule, recomputation and ZeRO on a cluster; "
     "or the fastest schedule for a profile of your own"
 )
 EPILOG = """\
@@ -46,6 +46,9 @@ def add_options(parser):
                         "node (default: %(default)s)")
     parser.add_argument("--between", choices=HARDWARE, default="InfiniBand HDR", metavar="LINK",
                         help="between nodes, a row of `minipipe papers` (default: %(default)s)")
+    parser.add_argument("--shards", type=int, nargs="+", default=[1], metavar="T",
+                        help="how many devices may share the work inside each layer; above 1, it takes "
+                        "longer (default: 1)")
     parser.add_argument("--precision", choices=PRECISIONS, default="float32", help="(default: %(default)s)")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd", help="(default: %(default)s)")
     parser.add_argument("--schedules", nargs="+", default=SCHEDULES, metavar="NAME",
@@ -88,7 +91,7 @@ def _for_model(options):
     )
     plans = plan(
         layers, SoftmaxCrossEntropy(), shape, options.batch, cluster, options.precision,
-        optimizer=OPTIMIZERS[options.optimizer], schedules=options.schedules,
+        optimizer=OPTIMIZERS[options.optimizer], schedules=options.schedules, n_shards=options.shards,
     )
     print(f"{plans}\n\nmakespan in seconds, if only multiply-accumulates and links take time\n"
           f"the fastest: {plans.best}\nlayers of each stage: {' '.join(map(str, plans.best.partition))}")

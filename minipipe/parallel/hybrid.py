@@ -26,7 +26,8 @@ class Hybrid(Pipeline):
     n_shards: T, the devices that share the work inside each layer, see `Shard`.
     n_stages: K, the parts that the layers are cut into.
     n_microbatches: M, the parts of each mini-batch; left out, D. With several stages, D divides it.
-    schedule: for one copy of the network, a name or a `Schedule` of K stages and M / D micro-batches.
+    schedule: for one copy of the network, a name or a `Schedule` of K stages and M / D micro-batches; or a
+        `Schedule` of all D copies and M micro-batches.
     sequence: whether what stands between the parts of a Transformer's blocks is split by positions, too.
     rows: whether convolutions are split by the rows of the image, see `Shard`.
     order: which devices are neighbours, the fastest axis first: "tp-dp-pp" has the number
@@ -243,7 +244,9 @@ def _schedule(schedule, D, K, M):
         raise ValueError(f"n_microbatches={M} over {D} replicas of {K} stages: use a multiple of {D}")
     if isinstance(schedule, str):
         schedule = build_for_stages(schedule, K, M // D)
-    return in_copies(schedule, D) if isinstance(schedule, Schedule) else schedule
+    if not isinstance(schedule, Schedule) or schedule.n_microbatches == M:
+        return schedule
+    return in_copies(schedule, D)
 
 
 def _stages(lists, counts, loss):

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from ..checks import bytes_of_memory, function, whole_number
+from ..checks import bytes_of_memory, function, listed, real_number, whole_number
 from ..cluster import Link
+from ..cluster.links import checked_ports
 from ..parallel import in_nodes
 
 
@@ -15,6 +16,8 @@ class Nodes:
     inside, between: the `Link` of two devices in one node, and in two; None where there are no two.
     memory: bytes of each device.
     seconds: a function (multiply-accumulates) -> time of a forward on a device; left out, one unit for each.
+    ports: what several links have to share, see `Port`.
+    speeds: of each device in all nodes, if they are unequal: 2 takes half of what `seconds` says.
 
     >>> Nodes(2, 8, Link(latency=1), Link(latency=10), memory=2**30).size
     16
@@ -26,12 +29,21 @@ class Nodes:
     between: Link | None = None
     memory: float = float("inf")
     seconds: object = float
+    ports: tuple = ()
+    speeds: tuple = ()
 
     def __post_init__(self):
         whole_number("n_nodes", self.n_nodes, 1)
         whole_number("n_devices", self.n_devices, 1)
         bytes_of_memory(self.memory)
         function("seconds", self.seconds)
+        object.__setattr__(self, "ports", tuple(checked_ports(self.ports, self.size)))
+        speeds = [real_number("speeds", speed, above=0) for speed in listed("speeds", self.speeds, least=0)]
+        if speeds and len(speeds) != self.size:
+            raise ValueError(
+                f"speeds has {len(speeds)} numbers for {self.size} devices: give one for each, or none"
+            )
+        object.__setattr__(self, "speeds", tuple(speeds) if set(speeds) != {1} else ())
         joined = ("inside", self.n_devices, "devices in a node"), ("between", self.n_nodes, "nodes")
         for name, n, of in joined:
             link = getattr(self, name)

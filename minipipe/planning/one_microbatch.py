@@ -4,8 +4,11 @@ import time
 from itertools import accumulate
 from typing import NamedTuple
 
+import numpy as np
+
 from ..cluster import Buffers, bytes_by_kind
 from ..functions import leaves
+from ..layers import Linear
 from ..layers.through import alone
 from ..meta import LIVE
 from ..partitioning.partition import cut
@@ -233,5 +236,16 @@ def n_bytes_of(sent):
 
 def _state_of(optimizer, stage):
     """The bytes that a fresh optimizer keeps for a stage, after an update of a copy of it."""
-    optimizer.update([layer.copy() for layer in stage.layers], stage.gradients())
-    return sum(Buffers(optimizer.memory_of(range(len(stage.layers)))).values())
+    return _kept_after_an_update(optimizer, [layer.copy() for layer in stage.layers], stage.gradients())
+
+
+def numbers_kept(optimizer):
+    """How many numbers an optimizer keeps for each parameter, such as 2 for Adam's."""
+    W = np.ones((4, 4))
+    layers = [Linear(4, 4, W=W, bias=False)]
+    return _kept_after_an_update(optimizer.fresh(), layers, [(W, None)]) // W.nbytes
+
+
+def _kept_after_an_update(optimizer, layers, gradients):
+    optimizer.update(layers, gradients)
+    return sum(Buffers(optimizer.memory_of(range(len(layers)))).values())

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..parallel import Hybrid
 from ..pipeline import Pipeline
 from ..schedules import Costs, Schedule
 
@@ -12,22 +13,24 @@ class Plan(NamedTuple):
     """A way to train on a cluster, and what a run of it takes.
 
     n_replicas, n_devices: D copies of the network, on so many devices each.
+    n_shards: T, the devices that share the work inside each layer.
     n_microbatches: M, of the whole mini-batch.
     schedule, recompute: by name.
-    zero: None; or 1 or 2, where each copy updates a part of the parameters, see `with_zero`.
+    zero: None; or 1, 2 or 3, where each copy updates a part of the parameters, see `with_zero`.
     partition: the number of layers of each stage.
     costs: of the stages.
     order: the `Schedule` of all devices, with the exchanges between the copies.
-    links: {(source, to): Link}.
+    links, ports: between the devices; device t of group k of copy d is number t + T (k + K d).
     makespan: of a mini-batch, in the unit of the costs.
     peak_bytes: on the device that holds most, at the start or the end of an action.
     shares: {"computing", "bubble", "exchange"}: the parts of the makespan in which the busiest device
-        computes, in which it waits for others of its copy, and which the copies' exchange adds.
+        computes, in which it waits for others of its copy, and which the exchanges of copies and shards add.
     accumulate, precision: as in `Setting`.
     """
 
     n_replicas: int
     n_devices: int
+    n_shards: int
     n_microbatches: int
     schedule: str
     recompute: str
@@ -36,6 +39,7 @@ class Plan(NamedTuple):
     costs: Costs
     order: Schedule
     links: dict
+    ports: tuple
     makespan: float
     peak_bytes: int
     shares: dict
@@ -50,23 +54,29 @@ class Plan(NamedTuple):
         return max(("bubble", "exchange"), key=self.shares.get)
 
     def pipeline(self, layers, loss, optimizer=None, seed=0, dtype=np.float32, engine="cluster"):
-        """The `Pipeline` that trains so; its trace has the makespan and, from an update on, the peak.
+        """The `Pipeline` or `Hybrid` that trains so; its trace has the makespan and, once updated, the peak.
 
         layers, loss: those that the plan was made for.
         optimizer: needed where `zero` is not None; then `train` takes the mini-batches.
         seed, dtype, engine: as for `Pipeline`.
         """
-        return Pipeline(
-            layers, loss, len(self.partition), self.n_microbatches, self.order, seed=seed, dtype=dtype,
-            partition=self.partition, costs=self.costs, link=self.links, engine=engine,
-            accumulate=self.accumulate, optimizer=None if self.zero is None else optimizer,
+        options = dict(
+            n_stages=len(self.partition), n_microbatches=self.n_microbatches, schedule=self.order, seed=seed,
+            dtype=dtype, partition=self.partition, costs=self.costs, link=self.links, ports=self.ports,
+            engine=engine, accumulate=self.accumulate, optimizer=None if self.zero is None else optimizer,
         )
+        if self.n_shards == 1:
+            return Pipeline(layers, loss, **options)
+        return Hybrid(layers, loss, self.n_replicas, self.n_shards, order="tp-pp-dp", **options)
 
     def __str__(self):
         zero = "" if self.zero is None else f", ZeRO-{self.zero}"
         copies = "1 copy" if self.n_replicas == 1 else f"{self.n_replicas} copies"
+        shards = "" if self.n_shards == 1 else f", {self.n_shards} shards"
+        if self.n_devices == self.n_shards and len(self.partition) > 1:
+            shards += f", {len(self.partition)} buckets"
         return (
-            f"{copies} on {self.n_devices} {'device' if self.n_devices == 1 else 'devices'}, "
+            f"{copies} on {self.n_devices} {'device' if self.n_devices == 1 else 'devices'}{shards}, "
             f"{self.n_microbatches} micro-batches, {self.schedule}, recompute {self.recompute}{zero}"
         )
 
@@ -93,13 +103,14 @@ class Plans(NamedTuple):
         return self.found[0]
 
     def __str__(self):
-        rows = ["copies  devices each  micro-batches  schedule     recompute  ZeRO  bound by       makespan  "
-                "   peak bytes"]
+        rows = ["copies  devices each  shards  stages  micro-batches  schedule     recompute  ZeRO  bound "
+                "by       makespan     peak bytes"]
         for plan in self.found:
             rows.append(
-                f"{plan.n_replicas:6}  {plan.n_devices:12}  {plan.n_microbatches:13}  {plan.schedule:<11}  "
-                f"{plan.recompute:<9}  {'-' if plan.zero is None else plan.zero:>4}  {plan.bound_by:<9}  "
-                f"{float(plan.makespan):12.6g}  {plan.peak_bytes:13,}"
+                f"{plan.n_replicas:6}  {plan.n_devices:12}  {plan.n_shards:6}  {len(plan.partition):6}  "
+                f"{plan.n_microbatches:13}  "
+                f"{plan.schedule:<11}  {plan.recompute:<9}  {'-' if plan.zero is None else plan.zero:>4}  "
+                f"{plan.bound_by:<9}  {float(plan.makespan):12.6g}  {plan.peak_bytes:13,}"
             )
         n_slower = self.n_settings - self.n_too_large - self.n_simulated
         rows.append(

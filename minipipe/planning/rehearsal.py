@@ -37,13 +37,7 @@ def rehearse(build, layers, loss, input_shape, m, dtype=np.float64, optimizer=No
     """
     m = whole_number("m", m, 1)
     known = WithoutNumbers(checked_layers(layers), loss, input_shape, dtype, optimizer)
-    layers = [layer.copy() for layer in layers]
-    for layer in layers:
-        layer.initialize(NoNumbers(), dtype)
-    for layer, name in product(every_layer(layers), ("W", "b")):  # a scale of ones, for instance
-        if isinstance(getattr(layer, name), np.ndarray):
-            setattr(layer, name, MetaArray(getattr(layer, name).shape, dtype))
-    network, batch = function("build", build)(layers, loss), known.sample(m)
+    network, batch = function("build", build)(without_arrays(layers, dtype), loss), known.sample(m)
     if not isinstance(network, Pipeline):
         raise ValueError(
             f"build returns a {type(network).__name__}, which has no devices: return a Pipeline, "
@@ -56,3 +50,14 @@ def rehearse(build, layers, loss, input_shape, m, dtype=np.float64, optimizer=No
     if optimizer is not None or has_updates:
         network.run_to_the_end(network.schedule, [batch])
     return network.trace
+
+
+def without_arrays(layers, dtype):
+    """Copies of `layers`, whose parameters are arrays without numbers."""
+    layers = [layer.copy() for layer in layers]
+    for layer in layers:
+        layer.initialize(NoNumbers(), dtype)
+    for layer, name in product(every_layer(layers), ("W", "b")):  # a scale of ones, for instance
+        if isinstance(getattr(layer, name), np.ndarray):
+            setattr(layer, name, MetaArray(getattr(layer, name).shape, dtype))
+    return layers
