@@ -14,6 +14,7 @@ from sampling import one_in
 import minipipe as mp
 from minipipe.cluster import ports
 from minipipe.exact import Rational
+from minipipe.planning.stand_in import StandIn
 from minipipe.schedules import (
     Schedule, ScheduleError, build, data_parallel, in_copies, with_all_reduce, with_late_W, with_updates,
     with_zero,
@@ -182,6 +183,39 @@ def test_the_published_gigabytes_of_a_network_of_7_5_billion_parameters(N, stage
     assert max(ledger(with_zero(order, 1))) == stage_1
     assert stage_2 in ledger(with_zero(order, 2))
     assert stage_3 in ledger(with_zero(order, 3))
+
+
+@pytest.mark.parametrize("shape, N, gigabytes", [  # in the three stages, as printed
+    ((74_999, 100_000), 4, "52.5 41.25 30"),
+    ((74_999, 100_000), 16, "35.625 21.5625 7.5"),
+    ((74_999, 100_000), 1024, "30.0879 15.1025 0.1172"),
+    ((127_999, 1_000_000), 4, "896 704 512"),
+    ((127_999, 1_000_000), 16, "608 368 128"),
+    ((127_999, 1_000_000), 1024, "513.5 257.75 2"),
+    ((999_999, 1_000_000), 4, "7000 5500 4000"),
+    ((999_999, 1_000_000), 16, "4750 2875 1000"),
+    ((999_999, 1_000_000), 1024, "4011.7 2013.7 15.6"),
+])
+def test_the_published_gigabytes_of_one_of_up_to_1024_devices(shape, N, gigabytes):
+    """What stands for a stage on the last device goes through a mini-batch; no million of messages."""
+    sizes = mp.footprints(
+        [mp.Linear(*shape)], LOSS, 1, shape[:1], 1, optimizer=mp.Adam(), precision="mixed", patterns=["FB"]
+    )
+    found = []
+    for level in (1, 2, 3):
+        device = StandIn(sizes, ["FB"], 1, wanted={0: 0}, is_twin=True, place=(N - 1, N), in_parts=level == 3)
+        device.gather([])
+        for kind in "FB":
+            device.take(kind, 0)
+            device.act(kind, 0)
+            device.let_go()
+        if level > 1:  # the gradients of the others are scattered
+            device.totals.keep_part(0, device.vectors)
+        if level == 3:
+            device.act("X", 0)
+        found.append(sum(device.holdings()[kind] for kind in KEPT) / 1e9)
+    digits = [len(number.partition(".")[2]) for number in gigabytes.split()]
+    assert [f"{number:.{n}f}" for number, n in zip(found, digits)] == gigabytes.split()
 
 
 @pytest.mark.parametrize("N", [2, 3, 4, 6])
