@@ -88,7 +88,7 @@ def backward(device, n_layers):
     communication  4 to 6  all-reduce 1
     communication  6 to 8  all-reduce 0
     >>> print(trace.idle[-1])      # all but one all-reduce is hidden behind the work
-    device 0 idle from 6 to 8: wait, waiting for sum 0 from device 0
+    device 0 idle from 6 to 8: wait, waiting for sum 0 from another lane of its own
     """
     for layer in reversed(range(n_layers)):
         yield Compute(f"backward {layer}")

@@ -44,7 +44,7 @@ from .critical_path import duration, ticks
 from .devices import COMPUTE, lane_name
 from .held_back import held_back
 from .record import TICKS
-from .spans import Idle, Message, Span, way_of
+from .spans import Idle, Message, Span, end_of, way_of
 from .waiting import obstacles
 
 CAUSES = ("fill", "wait", "imbalance", "link", "memory limit", "drain")
@@ -73,7 +73,7 @@ class IdlePart(NamedTuple):
         words = f"{lane_name(self.device, self.lane)} idle {when}: {self.cause}"
         if self.source is not None:
             own = type(self.blame) is Message and self.blame.source == self.device
-            words += f", for {self.message} {'to arrive at' if own else 'from'} device {self.source}"
+            words += f", for {self.message} {'to arrive at' if own else 'from'} {end_of(self)}"
         if self.cause == "memory limit":
             return f"{words}, while {self.blame.label} could have run"
         if self.blame is None:
@@ -149,7 +149,7 @@ class Explanation:
         length = duration(idle.end - idle.start, self.unit)
         words = f"{verb} {length}, from {ticks(idle.start)} to {ticks(idle.end)}"
         if idle.source is not None:
-            words += f", for {idle.message} {way_of(idle)} device {idle.source}"
+            words += f", for {idle.message} {way_of(idle)}"
         if idle.reason == "drain":
             return words
         causes = {}

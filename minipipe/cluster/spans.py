@@ -58,9 +58,15 @@ class Idle(NamedTuple):
         words = f"{lane_name(self.device, self.lane)} idle from {self.start} to {self.end}: {self.reason}"
         if self.source is None:
             return words
-        return f"{words}, waiting for {self.message} {way_of(self)} device {self.source}"
+        return f"{words}, waiting for {self.message} {way_of(self)}"
 
 
 def way_of(idle):
-    """What an idle lane waits for its message to do, before the name of the other device."""
-    return {"send": "to arrive at", "rendezvous": "to be asked for by"}.get(idle.reason, "from")
+    """What an idle lane waits for its message to do, and which device is at the other end of its way."""
+    way = {"send": "to arrive at", "rendezvous": "to be asked for by"}.get(idle.reason, "from")
+    return f"{way} {end_of(idle)}"
+
+
+def end_of(idle):
+    """Which device is at the other end."""
+    return "another lane of its own" if idle.source == idle.device else f"device {idle.source}"

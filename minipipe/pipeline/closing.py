@@ -46,11 +46,11 @@ class Closing:
                 _, name = next(self._to_start)
                 if action.kind == "G" and self._is_waited_for:
                     self._coming[action.stage] = name
-                yield Send(f"{name} begins", None, self._device)
+                yield Send(f"the start of {name}", None, self._device)
                 return [{}]
             for part in action.parts:
                 if part.stage in self._coming and RULES[part.kind].whole:
-                    yield Receive(f"{self._coming.pop(part.stage)} is over", self._device)
+                    yield Receive(f"the end of {self._coming.pop(part.stage)}", self._device)
             if action.kind == "U":
                 if self._has_sums:
                     yield from self._wait_for(self._sums if self._ties else [action])
@@ -65,13 +65,13 @@ class Closing:
         """The program of the communication lane: the exchanges, in the order in which they are started."""
         exchanges = {"A": self._all_reduce, "S": self._reduce_scatter, "G": self._gather}
         for action, name in self._started:
-            yield Receive(f"{name} begins", self._device)
+            yield Receive(f"the start of {name}", self._device)
             yield from exchanges[action.kind](action.stage, action.microbatch)
             yield Compute(action)
             if action in self._sums:
                 yield Send(_end(action), None, self._device)
             elif self._is_waited_for:
-                yield Send(f"{name} is over", None, self._device)
+                yield Send(f"the end of {name}", None, self._device)
 
     def close(self):
         """A program: what the order has left to the end of the mini-batch."""
@@ -154,7 +154,7 @@ def _absorb_counted(group, totals, i, counted):
 
 def _end(action):
     """One name for the `A` or `S` of a mini-batch, which is over then, and its `U`, which waits for that."""
-    return f"the sum of stage {action.stage} up to micro-batch {action.microbatch} is over"
+    return f"the end of the sum of stage {action.stage} up to micro-batch {action.microbatch}"
 
 
 def _groups(placements, device):
