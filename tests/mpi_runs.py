@@ -21,7 +21,7 @@ from minipipe.functions import leaves
 from minipipe.layers import every_layer
 from minipipe.pipeline import run as pipeline_run
 from minipipe.schedules import (
-    ASYNCHRONOUS, RECOMPUTE, build, in_copies, names_for, with_all_reduce, with_updates,
+    ASYNCHRONOUS, RECOMPUTE, build, in_copies, names_for, with_all_reduce, with_updates, with_zero,
 )
 
 LAYERS, UNTIED = network(tie="W"), network()
@@ -136,6 +136,31 @@ def copies():
              for engine in ("cluster", "mpi")]
     compare(*pipes, [mp.Adam(0.01), mp.Adam(0.01)])
     return f"{done + 2} runs"
+
+
+def zero():
+    """Copies that each update, or have, a part of the parameters; what they remember goes on on one rank."""
+    K, done = world().size, 0
+    for n_copies in sorted({K, max(2, K // 2)}):
+        for level in (1, 2, 3):
+            order = with_zero(in_copies(build("1f1b", K // n_copies, 3), n_copies), level)
+            for optimizer in (mp.SGD(0.125, momentum=0.5), mp.Adam(0.01)):
+                pipes = pair(order.n_stages, 3 * n_copies, order, layers=UNTIED, optimizer=optimizer)
+                compare(*pipes, batches=[mini_batch(37), mini_batch(41)])
+                equal(*[remembered(pipe, optimizer) for pipe in pipes])
+                done += 1
+    for options in (dict(zero=3, buckets=100), dict(zero=2, buckets=100), dict(sync_batch_norm=True)):
+        pipes = [mp.DataParallel(UNTIED, LOSS, K, 2 * K, dtype=np.float32, optimizer=mp.Adam(0.01),
+                                 engine=engine, **options) for engine in ("cluster", "mpi")]
+        compare(*pipes, batches=[mini_batch(37), mini_batch(41)])
+        done += 1
+    return f"{done} runs"
+
+
+def remembered(pipe, optimizer):
+    """What optimizers keep of all parameters, by stage."""
+    memories = [of_stage.memory for of_stage, _ in pipe.collect(optimizer)]
+    return [[memory[key] for key in sorted(memory)] for memory in memories]
 
 
 def shards():

@@ -75,6 +75,13 @@ def test_gradients_are_clipped_by_the_norm_over_all_ranks():
 
 
 @on_ranks
+@pytest.mark.parametrize("n_ranks, n_runs", [(2, 9), pytest.param(3, 9, marks=pytest.mark.slow), (4, 15)])
+def test_copies_with_parts_of_the_parameters_have_the_bits_of_the_cluster(n_ranks, n_runs):
+    """ZeRO 1 to 3, with what is remembered of all parts; buckets; synchronised batch norm."""
+    assert int(succeed(n_ranks, "zero").split()[0]) == n_runs
+
+
+@on_ranks
 @pytest.mark.parametrize("n_ranks, n_runs", [(2, 6), pytest.param(4, 12, marks=pytest.mark.slow)])
 def test_layers_in_parts_have_the_bits_of_the_cluster(n_ranks, n_runs):
     assert int(succeed(n_ranks, "shards").split()[0]) == n_runs

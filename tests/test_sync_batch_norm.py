@@ -116,7 +116,7 @@ def test_an_action_takes_its_ticks_and_two_messages_of_statistics_a_layer():
     assert sorted(sent) == [24, 24, 48]
 
 
-@pytest.mark.parametrize("options", [dict(n_microbatches=3), dict(grain=2), dict(engine="mpi")])
+@pytest.mark.parametrize("options", [dict(n_microbatches=3), dict(grain=2)])
 def test_what_the_copies_cannot_meet_in_is_refused(options):
     with pytest.raises(ValueError, match="the copies meet in each micro-batch, so use a multiple of 2"):
         mp.DataParallel(network(), LOSS, 2, sync_batch_norm=True, **options)

@@ -302,7 +302,6 @@ def test_no_other_end_is_added(make):
 
 @pytest.mark.parametrize("options, words", [
     (dict(zero=4, optimizer=mp.SGD(0.1)), "zero=4 must be 1, 2 or 3"),
-    (dict(zero=1, optimizer=mp.SGD(0.1), engine="mpi"), "engine='mpi' knows no S and G: use 'cluster'"),
     (dict(zero=1), "zero=1 divides what an optimizer remembers: pass optimizer="),
     (dict(zero=1, optimizer=mp.SGD(0.1), all_reduce="ring"), "all_reduce='ring', but the order has S"),
 ])

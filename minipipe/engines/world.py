@@ -63,6 +63,10 @@ class World:
         self.wait(self.comm.Iallgatherv(mine, [everything, places, self.MPI.BYTE]), what)
         return [unpack(everything[end - size:end].copy())[0] for size, end in zip(sizes, ends)]
 
+    def brought_together(self, mine, what):
+        """The dicts of all ranks in one. what: as for `gathered`."""
+        return {key: value for of_rank in self.gathered(mine, what) for key, value in of_rank.items()}
+
     def broadcast(self, value, root, what):
         """The value of the rank `root`, on all ranks."""
         mine = pack(value) if self.rank == root else None

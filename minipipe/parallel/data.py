@@ -8,7 +8,6 @@ from ..collectives import OWNERS
 from ..description import parameters_of_layers
 from ..layers.layer import checked_layers
 from ..pipeline import Pipeline, Stage
-from ..pipeline.machine import MPI
 from ..schedules import Costs, data_parallel, with_all_reduce, with_updates, with_zero
 from .buckets import CAPS, in_buckets
 from .synchronised import synchronised
@@ -66,11 +65,10 @@ class DataParallel(Pipeline):
         counts = [len(layers)] if buckets is None else _counts(layers, buckets, dtype)
         schedule = data_parallel(n_replicas, M, len(counts))
         sync_batch_norm = truth("sync_batch_norm", sync_batch_norm)
-        if sync_batch_norm and (M % n_replicas or grain is not None or engine == MPI):
+        if sync_batch_norm and (M % n_replicas or grain is not None):
             raise ValueError(
-                f"sync_batch_norm=True with n_microbatches={M} over {n_replicas} replicas, grain={grain} and "
-                f"engine={engine!r}: the copies meet in each micro-batch, so use a multiple of {n_replicas}, "
-                "no grain, and 'cluster' or 'threads'"
+                f"sync_batch_norm=True with n_microbatches={M} over {n_replicas} replicas and grain={grain}: "
+                f"the copies meet in each micro-batch, so use a multiple of {n_replicas}, and no grain"
             )
         if zero is not None and optimizer is None:
             raise ValueError(

@@ -70,10 +70,23 @@ class InStages(Network):
         (of_stages,) = self._optimizers
         if "S" in self.schedule.kinds and self._of_devices:
             of_stages = [
-                in_one(stage.layers, [self._of_devices[stage.index, device] for device in devices])
+                in_one(stage.layers, self._optimizers_of_parts(stage, devices))
                 for stage, devices in zip(self.stages, self._holders())
             ]
         return list(zip(of_stages, self._layers_of_stages()))
+
+    def _optimizers_of_parts(self, stage, devices):
+        """Those with which these devices update their parts of a stage; between processes, their memory."""
+        found = {device: self._of_devices[stage.index, device]
+                 for device in devices if (stage.index, device) in self._of_devices}
+        if self._machine.engine == MPI:
+            memories = {device: own.memory for device, own in found.items()}
+            memories = world().brought_together(memories, "what optimizers remember of their parts")
+            like = next(iter(found.values()), self._optimizers[0][stage.index])
+            for device, memory in memories.items():
+                found[device] = copy.copy(like)
+                found[device].memory = memory
+        return [found[device] for device in devices]
 
     def resumed(self, optimizer, parts):
         """As for a `Network`; each copy, or each device that updates a part, gets what belongs to it."""

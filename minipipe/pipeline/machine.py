@@ -28,8 +28,6 @@ class Machine(NamedTuple):
         links_between(self.link, n_devices)
         checked_accumulate(self.accumulate)
         one_of("all_reduce", self.all_reduce, ALL_REDUCES)
-        if "S" in schedule.kinds and self.engine == MPI:
-            raise ValueError("engine='mpi' knows no S and G: use 'cluster' or 'threads', or an order with A")
         if "S" in schedule.kinds and self.all_reduce != OWNERS:
             raise ValueError(
                 f"all_reduce={self.all_reduce!r}, but the order has S, after which each device owns a part "

@@ -106,7 +106,8 @@ class Run:
         """Leave the stages as they were before the run."""
         for stage in self.stages.values():
             stage.restore()
-        self._put_together()
+        if not self._is_shared:  # the other processes end with this one
+            self._put_together()
 
     def _check_not_failed(self):
         if self.cluster.failure is not None:
@@ -143,10 +144,14 @@ class Run:
         """All copies of the stages that are in parts get the parts of all devices."""
         for wires in self._wires:
             for index in range(wires.schedule.n_stages) if "X" in wires.schedule.kinds else ():
-                stages = [self.stages[index, device] for device in wires.holders(index)]
-                parts = [stage.owned.vectors for stage in stages]
-                for stage in stages:
-                    stage.owned.gather(parts)
+                holders = wires.holders(index)
+                owned = {device: self.stages[index, device].owned
+                         for device in holders if (index, device) in self.stages}
+                vectors = {device: own.vectors for device, own in owned.items()}
+                if self._is_shared:
+                    vectors = world().brought_together(vectors, "the parts of the parameters")
+                for own in owned.values():
+                    own.gather([vectors[device] for device in holders])
 
     def _perform(self, wires, action, inputs):
         """For `program`: an action is one Compute, or several with exchanges between layers in between.
