@@ -74,6 +74,7 @@ def test_in_rational_arithmetic_all_splits_at_once_give_the_full_batchs_gradient
         data.draw(st.sampled_from(["tp-dp-pp", "pp-tp-dp", "dp-pp-tp"])),
         recompute=data.draw(st.sampled_from([False, True])),
         accumulate=data.draw(st.sampled_from(["tree", "running"])), sequence=data.draw(st.booleans()),
+        all_reduce=data.draw(st.sampled_from(sorted(mp.collectives.ALL_REDUCES))),
     )
     assert equals_full_batch(net, X, Y)
 
