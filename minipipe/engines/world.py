@@ -11,7 +11,7 @@ import numpy as np
 
 from ..interrupted import STATUS as INTERRUPTED
 from .clocks import Clock
-from .packing import pack, unpack
+from .packing import check_sum, pack, unpack
 from .patience import patience
 
 STATUS = 2             # of a job that has ended by a mistake
@@ -78,8 +78,11 @@ class World:
         return value if self.rank == root else unpack(mine)[0]
 
     def check_alike(self, things):
-        """`ValueError` unless all ranks have the same. things: {what it is: bytes, or a text}."""
-        sums = [zlib.crc32(thing.encode() if isinstance(thing, str) else thing) for thing in things.values()]
+        """`ValueError` unless all ranks have the same. things: {what it is: a list of arrays, or a text}."""
+        sums = [
+            zlib.crc32(thing.encode()) if isinstance(thing, str) else check_sum(thing)
+            for thing in things.values()
+        ]
         ours = self.gathered(sums, f"the comparison of {', '.join(things)}")
         for column, (what, thing) in enumerate(things.items()):
             other = next((rank for rank in range(self.size) if ours[rank][column] != ours[0][column]), None)

@@ -4,7 +4,6 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ..checks import items_of
-from ..engines.packing import pack
 from ..functions import even_slices, grains_of
 
 
@@ -61,7 +60,7 @@ class MicroBatches:
     def alike(self):
         """What several processes that work on these mini-batches must have in common."""
         step = str(self.origins[0].step)
-        return {"mini-batches": pack([self.inputs, self.labels]), "number of the step": step}
+        return {"mini-batches": [*self.inputs, *self.labels], "number of the step": step}
 
     def take_inputs(self, j):
         """The samples of grain j, which after the last taker belong to the stages that work on them."""

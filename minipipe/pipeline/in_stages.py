@@ -6,7 +6,7 @@ import copy
 from functools import partial
 
 from ..engines import world
-from ..engines.packing import pack
+from ..functions import leaves
 from ..layers import every_layer
 from ..network import Network
 from ..optimizers import checked_optimizer
@@ -217,7 +217,7 @@ class InStages(Network):
         world().check_alike({
             "schedule": str(self.schedule), "layers": str(list(self.layers)), "cut": str(counts),
             "loss": repr(self.loss), "summing": f"{self._machine.accumulate}, {self._machine.all_reduce}",
-            "parameters": pack(arrays),
+            "parameters": leaves(arrays),
         })
 
     def _holders(self):
