@@ -141,7 +141,7 @@ def copies():
 def zero():
     """Copies that each update, or have, a part of the parameters; what they remember goes on on one rank."""
     K, done = world().size, 0
-    for n_copies in sorted({K, max(2, K // 2)}):
+    for n_copies in [n for n in range(2, K + 1) if K % n == 0]:
         for level in (1, 2, 3):
             order = with_zero(in_copies(build("1f1b", K // n_copies, 3), n_copies), level)
             for optimizer in (mp.SGD(0.125, momentum=0.5), mp.Adam(0.01)):
