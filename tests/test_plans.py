@@ -167,6 +167,23 @@ def test_slow_links_between_nodes_keep_the_pipeline_across_them():
         assert best.n_replicas == D and best.bound_by == ("computing" if D == 8 else "bubble")
 
 
+@pytest.mark.parametrize("layers, shape, optimizer, n_shards", [
+    ([mp.Linear(4, 8), mp.BatchNorm(8), mp.Linear(8, 4)], (4,), None, [1]),   # a row needs two samples
+    ([mp.Linear(4, 4), mp.MultiHeadAttention(4, 2)], (4, 3), None, [1, 2, 4]),   # two heads
+    ([mp.Linear(4, 8), mp.Linear(8, 4)], (4,), mp.LAMB(0.1), [1, 2]),         # knows whole parameters
+    ([mp.Linear(4, 4, tie="W"), mp.Linear(4, 4, tie="W")], (4,), mp.Adam(), [1]),
+])
+def test_what_would_not_run_is_not_tried(layers, shape, optimizer, n_shards):
+    cluster = Nodes(1, 4, mp.Link(latency=1, bandwidth=64), seconds=float)
+    plans = plan(layers, LOSS, shape, 8, cluster, optimizer=optimizer, n_shards=n_shards, n_best=10)
+    for one in plans.found:
+        assert optimizer is None or one.zero is None
+        x = np.ones((*shape, 8), np.float32)
+        pipe = one.pipeline(layers, LOSS, optimizer)
+        pipe.forward_backward(x + np.arange(8, dtype=np.float32), x)
+        assert pipe.trace.makespan == one.makespan
+
+
 def test_what_cannot_be_is_said():
     layers = network(2)
     with pytest.raises(ValueError, match="4 devices in a node and no link between them: give it inside=Link"):
@@ -183,6 +200,13 @@ def test_what_cannot_be_is_said():
         plan(layers, LOSS, (16,), 8, Nodes(1, 2, mp.Link()), precision="mixed", n_shards=[2])
     with pytest.raises(ValueError, match="no schedule exists for 4 layers on 2 devices"):  # no copy is alike
         plan(layers, LOSS, (16,), 8, Nodes(1, 2, mp.Link(), speeds=(1, 2)), n_replicas=[2])
+    with pytest.raises(ValueError, match="out of None, 1, 2 and 3"):
+        plan(layers, LOSS, (16,), 8, Nodes(), zero=[True])
+    with pytest.raises(ValueError, match=r"zero=\[3\] needs an optimizer that treats all parameters alike"):
+        plan(layers, LOSS, (16,), 8, Nodes(), zero=[3])
+    attention = [mp.Linear(4, 8), mp.MultiHeadAttention(8, 2)]
+    with pytest.raises(ValueError, match="2 heads over 4 shards"):
+        plan(attention, LOSS, (4, 3), 8, Nodes(1, 4, mp.Link()), n_shards=[4])
     for memory in (100, 4_000):
         with pytest.raises(ValueError, match=r"nothing fits .* the closest, .* needs .* too many: give"):
             plan(layers, LOSS, (16,), 8, Nodes(memory=memory))

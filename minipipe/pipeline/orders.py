@@ -140,7 +140,7 @@ def check_optimizer(order, stream, optimizer, ties):
             f"the order of {name!r} updates the stages: pass optimizer=..., such as SGD(learning_rate=0.1)"
         )
     checked_optimizer(optimizer)
-    if "S" in order.kinds and (optimizer.needs_whole_parameters or optimizer.weights_only):
+    if "S" in order.kinds and not treats_all_alike(optimizer):
         raise ValueError(
             f"{type(optimizer).__name__} with weights_only={optimizer.weights_only}, but after an S, as the "
             f"order of {name!r} has, each device has numbers without knowing whose they are: use A, or an "
@@ -156,6 +156,11 @@ def check_optimizer(order, stream, optimizer, ties):
             f"tie={next(iter(ties))!r}: tied weights need a flush, which the order of {name!r} does not have "
             "on each device: put all its U behind all other actions"
         )
+
+
+def treats_all_alike(optimizer):
+    """Whether it can update any of the numbers of a stage without knowing whose they are."""
+    return not (optimizer.needs_whole_parameters or optimizer.weights_only)
 
 
 def _updates_at_the_end(order):

@@ -77,17 +77,6 @@ class Network:
         pairs = any(isinstance(part, tuple) for row in rows for part in row.output_shape)  # Forks among them
         self.sends_more = pairs or any(layer.tie for layer in network.layers)
 
-    def takes_single_samples(self):
-        """Whether a micro-batch may have one sample.
-
-        A batch norm refuses that, if a sample has one number in each row.
-        """
-        try:
-            self.network.kept([len(self.macs)], 1)
-        except ValueError:
-            return False
-        return True
-
     def choices(self, K, M, m, name):
         """A `Choice` for each mode of recomputation, if the schedule exists for these sizes."""
         try:

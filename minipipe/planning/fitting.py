@@ -95,7 +95,7 @@ def what_fits(
     if SELECTIVE in recompute:
         networks.append(network(recomputing(layers), [SELECTIVE]))
     if n_microbatches is None and batch_size > 1:
-        sizes = [(M, m) for M, m in sizes if m > 1 or networks[0].takes_single_samples()]
+        sizes = [(M, m) for M, m in sizes if m > 1 or networks[0].network.takes_single_samples()]
     found = []
     for K in n_devices:
         choices = []

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import accumulate
 
+from ..checks import listed, whole_number
 from ..cluster import Link
 from ..description import parameters_of_layers, weights_of_layers
 from ..parallel.splitting import Shard
@@ -58,6 +59,19 @@ class Pricing:
                 back += b
             there, total = there + f, total + work
         return max(best, total / one.K)
+
+    def possible_shards(self, numbers):
+        """Those of the numbers of shards into which the layers can be split; `ValueError` if none is."""
+        possible, refused = [], None
+        for T in [whole_number("n_shards", T, 1) for T in listed("n_shards", numbers)]:
+            try:
+                self._of_a_shard(T)
+                possible.append(T)
+            except ValueError as error:
+                refused = error
+        if not possible:
+            raise refused
+        return possible
 
     def exists(self, one):
         """Whether there is such an order."""

@@ -9,7 +9,8 @@ from ..layers import every_layer
 from ..layers.layer import checked_layers
 from ..meta import MetaArray
 from ..pipeline import Pipeline
-from .without_numbers import NoNumbers, WithoutNumbers
+from .no_numbers import NoNumbers
+from .without_numbers import WithoutNumbers
 
 
 def rehearse(build, layers, loss, input_shape, m, dtype=np.float64, optimizer=None):

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..checks import chosen, listed, whole_number
 from ..layers.layer import checked_layers
+from ..pipeline.orders import treats_all_alike
 from ..schedules import BUILDERS, RECOMPUTE
 from ..watching import with_progress
 from .candidates import candidates
@@ -41,10 +42,12 @@ def plan(
     cluster: `Nodes`, which say what computing and sending take, and the memory of a device.
     precision, dtype, optimizer, accumulate, partition: as for `what_fits`.
     schedules, recompute: the names to try.
-    zero: the levels to try, out of None, 1, 2 and 3; these three only with an optimizer, and several copies.
+    zero: the levels to try, out of None, 1, 2 and 3; these three only with several copies, and an optimizer
+        that treats all parameters alike.
     n_replicas: the numbers of copies to try; left out, all divisors of the number of devices.
-    n_shards: the numbers of devices to try that share the work inside each layer. With 2 and more, each
-        setting that could be the fastest is rehearsed, which takes seconds for a large network.
+    n_shards: the numbers of devices to try that share the work inside each layer, as far as the layers can be
+        split so. With 2 and more, each setting that could be the fastest is rehearsed, which takes seconds
+        for a large network.
     n_microbatches: the numbers to try for each copy; left out, the powers of two up to 64 that divide its
         share of the batch.
     n_buckets: where a device has a whole copy, the numbers of parts to try in which its gradients are
@@ -77,21 +80,35 @@ def plan(
     pricing = Pricing(network, layers, loss, partition, cluster)
     batch_size = whole_number("batch_size", batch_size, 1, MOST_SAMPLES)
     names = chosen("schedules", schedules, OF_ONE_COPY), chosen("recompute", recompute, RECOMPUTE)
-    for level in listed("zero", zero):
-        if level not in (None, 1, 2, 3):
-            raise ValueError(f"zero={zero!r} must be a list out of None, 1, 2 and 3")
-    levels = [level for level in zero if level is None or optimizer is not None]
-    if n_microbatches is None:
-        n_microbatches = [2**power for power in range(MOST_MICROBATCHES.bit_length())]
+    powers = [2**power for power in range(MOST_MICROBATCHES.bit_length())]
     settings = candidates(
-        cluster.size, batch_size, *names, levels, n_replicas, n_shards, n_microbatches, n_buckets
+        cluster.size, batch_size, *names, _levels(zero, layers, optimizer), n_replicas,
+        pricing.possible_shards(n_shards), powers if n_microbatches is None else n_microbatches, n_buckets,
     )
+    if n_microbatches is None and batch_size > 1 and not network.takes_single_samples():
+        settings = [one for one in settings if one.m > 1]
     if network.precision.name != network.dtype.name and any(one.T > 1 for one in settings):
         raise ValueError(
             f"n_shards={n_shards} with precision={network.precision.name!r}: the bytes of shards are counted "
             "as a run has them, so leave precision out, or take n_shards=[1]"
         )
     return _best_of(settings, pricing, cluster.memory, optimizer, whole_number("n_best", n_best, 1))
+
+
+def _levels(zero, layers, optimizer):
+    """Those of ZeRO that there can be: no device updates a part of what is tied, or must be known whole."""
+    levels = listed("zero", zero)
+    if any(isinstance(level, bool) or level not in (None, 1, 2, 3) for level in levels):
+        raise ValueError(f"zero={zero!r} must be a list out of None, 1, 2 and 3")
+    is_tied = any(layer.tie for layer in layers)
+    if is_tied or optimizer is None or not treats_all_alike(optimizer):
+        if None not in levels:
+            raise ValueError(
+                f"zero={zero!r} needs an optimizer that treats all parameters alike, and no tied layers: "
+                "pass optimizer=Adam(), for instance, or put None among the levels"
+            )
+        return [None]
+    return [None if level is None else int(level) for level in levels]
 
 
 def _best_of(candidates, pricing, memory, optimizer, n_best):

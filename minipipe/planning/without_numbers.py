@@ -15,6 +15,7 @@ from ..layers import Embedding, every_layer
 from ..meta import MetaArray
 from ..optimizers import checked_optimizer
 from ..sums import checked_accumulate
+from .no_numbers import NoNumbers, say_who_fails
 from .one_microbatch import (
     PATTERNS,
     footprint,
@@ -75,8 +76,8 @@ class WithoutNumbers:
         self.accumulate = checked_accumulate(accumulate)
         self.grain = None if grain is None else whole_number("grain", grain, 1)
         for layer in every_layer(self.layers):
-            _say_who_fails(layer, repr(layer), ("initialize", "forward", "backward_input", "backward_weight"))
-        _say_who_fails(self.loss, "the loss", ("forward", "backward"))
+            say_who_fails(layer, repr(layer), ("initialize", "forward", "backward_input", "backward_weight"))
+        say_who_fails(self.loss, "the loss", ("forward", "backward"))
         self.known = {}
 
     def footprints(self, counts, m, patterns=PATTERNS):
@@ -110,6 +111,17 @@ class WithoutNumbers:
         goes backward.
         """
         return of_samples(m, lambda m: self._kept(counts, m), few=4)
+
+    def takes_single_samples(self):
+        """Whether a micro-batch may have one sample.
+
+        A batch norm refuses that, if a sample has one number in each row.
+        """
+        try:
+            self.kept([len(self.layers)], 1)
+        except ValueError:
+            return False
+        return True
 
     def sample(self, m):
         """(X, Y) of m samples."""
@@ -251,37 +263,6 @@ def _check_sent(sent, expected, layer):
             f"{layer!r} ends a stage with {sent!r}, but output_shape and the dtype of X say {expected!r}: "
             "make them agree, and let constants have the dtype of A_prev"
         )
-
-
-def _say_who_fails(owner, name, methods):
-    """Where one of `methods` cannot do without numbers, the error says so, whose it is, and a remedy.
-
-    Of layers within layers, the innermost is named: what it raises is a `ValueError`, which passes through
-    the others.
-    """
-    def saying(method):
-        def called(*arguments):
-            try:
-                return method(*arguments)
-            except (TypeError, AttributeError, IndexError) as error:
-                raise ValueError(
-                    f"{name} cannot be counted without numbers: {error}. Use functions that arrays without "
-                    "numbers know, see minipipe.meta, or mp.measure, which runs the layers with numbers"
-                ) from error
-        return called
-
-    for method in methods:
-        setattr(owner, method, saying(getattr(owner, method)))
-
-
-class NoNumbers:
-    """A generator of random numbers that draws none."""
-
-    def standard_normal(self, size=(), dtype=np.float64):
-        return MetaArray(size, dtype)
-
-    def __getattr__(self, name):
-        return getattr(np.random.default_rng(0), name)
 
 
 def _name(layer):

@@ -1,0 +1,36 @@
+"""What a network needs in which there are only arrays without numbers."""
+
+import numpy as np
+
+from ..meta import MetaArray
+
+
+class NoNumbers:
+    """A generator of random numbers that draws none."""
+
+    def standard_normal(self, size=(), dtype=np.float64):
+        return MetaArray(size, dtype)
+
+    def __getattr__(self, name):
+        return getattr(np.random.default_rng(0), name)
+
+
+def say_who_fails(owner, name, methods):
+    """Where one of `methods` cannot do without numbers, the error says so, whose it is, and a remedy.
+
+    Of layers within layers, the innermost is named: what it raises is a `ValueError`, which passes through
+    the others.
+    """
+    def saying(method):
+        def called(*arguments):
+            try:
+                return method(*arguments)
+            except (TypeError, AttributeError, IndexError) as error:
+                raise ValueError(
+                    f"{name} cannot be counted without numbers: {error}. Use functions that arrays without "
+                    "numbers know, see minipipe.meta, or mp.measure, which runs the layers with numbers"
+                ) from error
+        return called
+
+    for method in methods:
+        setattr(owner, method, saying(getattr(owner, method)))
