@@ -91,7 +91,7 @@ PORTS = [mp.Port(24, sends=[0, 1], receives=[0, 1]), mp.Port(16, receives=[3])]
     (1, 4, None, 1, (), ()),
 ])
 def test_a_run_of_a_plan_takes_its_ticks_and_its_bytes(n_replicas, n_shards, zero, n_buckets, ports, speeds):
-    """With arrays, after an update: makespan and peak, `==`; and its gradients are those of one device."""
+    """With arrays, after an update: makespan and peak, `==`."""
     layers, optimizer = network(4), mp.Adam()
     cluster = Nodes(
         2, 2, mp.Link(50, 64), mp.Link(400, 16), seconds=lambda macs: macs + 500, ports=ports, speeds=speeds

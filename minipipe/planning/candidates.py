@@ -47,7 +47,7 @@ def candidates(
     found = []
     for D, T, M in sizes:
         K, m = n_devices // (D * T), batch_size // (D * M)
-        for name in schedules if K > 1 else schedules[:1]:  # on one device, all are alike
+        for name in schedules if K > 1 else schedules[:1]:  # on one device, there is one order
             in_parts = buckets if K == 1 and D > 1 else [1]
             for v in in_parts if K == 1 else [STAGES_PER_DEVICE.get(name, 1)]:
                 of_name = levels if D > 1 else [None]

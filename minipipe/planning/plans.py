@@ -15,7 +15,8 @@ class Plan(NamedTuple):
     n_replicas, n_devices: D copies of the network, on so many devices each.
     n_shards: T, the devices that share the work inside each layer.
     n_microbatches: M, of the whole mini-batch.
-    schedule, recompute: by name.
+    schedule, recompute: by name. Where a device has a whole copy, there is nothing to schedule: each of its
+        micro-batches goes forward and back in turn, whatever the name.
     zero: None; or 1, 2 or 3, where each copy updates a part of the parameters, see `with_zero`.
     partition: the number of layers of each stage.
     costs: of the stages.
