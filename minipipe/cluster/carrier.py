@@ -20,11 +20,10 @@ class Message:
 
     __slots__ = ("label", "source", "to", "value", "n_bytes", "row", "arrival", "is_held", "sender")
 
-    def __init__(self, label, source, to, value, n_bytes, row):
+    def __init__(self, label, source, to, value, n_bytes, row, arrival):
         self.label, self.source, self.to = label, source, to
-        self.value, self.n_bytes, self.row = value, n_bytes, row
-        self.arrival = self.sender = None
-        self.is_held = False
+        self.value, self.n_bytes, self.row, self.arrival = value, n_bytes, row, arrival
+        self.sender, self.is_held = None, False
 
 
 class Carrier:

@@ -37,18 +37,17 @@ class Mail:
             value, n_bytes = own(value)
         if not is_plain(n_bytes):
             n_bytes = real_number(f"device {source} sends {label}: n_bytes", n_bytes, least=0, clock=True)
-        row = self._record.sends(label, source, to, now, n_bytes, lane.number)
-        receiver, key, is_free = self._devices[to], (source, label), self._all_free or source == to
-        if is_free and key in receiver.waiting:  # half of all messages take this way
-            self._record.arrives(row, now)
+        receiver, key = self._devices[to], (source, label)
+        arrival = now if self._all_free or source == to else None
+        row = self._record.sends(label, source, to, now, n_bytes, lane.number, arrival)
+        if arrival is not None and key in receiver.waiting:  # half of all messages take this way
             self._deliver(receiver.waiting.pop(key), row, value, now)
             return False
-        message = Message(label, source, to, value, n_bytes, row)
+        message = Message(label, source, to, value, n_bytes, row, arrival)
         if receiver.inbox.setdefault(key, message) is not message:
             raise ValueError(sent_twice(source, label, to))
-        if is_free:
-            message.arrival = now
-            self._arrives(message)
+        if arrival is not None:
+            self._lies_there(message, receiver)
             return False
         if self._carrier.link(source, to).rendezvous and key not in receiver.waiting:
             self._hold(message, lane, now)
@@ -152,7 +151,12 @@ class Mail:
         if key in receiver.waiting:
             del receiver.inbox[key]
             self._deliver(receiver.waiting.pop(key), message.row, message.value, message.arrival)
-        elif receiver.choosing:
+        else:
+            self._lies_there(message, receiver)
+
+    def _lies_there(self, message, receiver):
+        """No lane waits for this message by its name and sender, so it stays in the inbox."""
+        if receiver.choosing:
             self._let_choose(message, message.arrival)
         elif not receiver.n_running and self._accounts is not None:
             self._accounts.check_limit(message.to, message.arrival)

@@ -34,11 +34,11 @@ class Record:
         """How many devices there are."""
         return 1 + self.lanes[-1][0] if self.lanes else 0
 
-    def sends(self, label, source, to, now, n_bytes, lane):
+    def sends(self, label, source, to, now, n_bytes, lane, arrival=None):
         """A message is sent; the index of its row."""
         messages = self.messages
         row = len(messages)
-        messages += (label, source, to, now, None, None, n_bytes, lane, None)
+        messages += (label, source, to, now, arrival, None, n_bytes, lane, None)
         return row
 
     def arrives(self, row, tick):

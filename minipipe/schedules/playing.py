@@ -3,7 +3,7 @@
 from collections import deque
 from typing import NamedTuple
 
-from .rules import MEETING, RULES, WEIGHT, WIDE
+from .rules import CLOSING, RULES, WEIGHT, WIDE
 
 
 class Stop(NamedTuple):
@@ -25,73 +25,103 @@ def play(schedule):
     an `S` and a `G` only start an exchange: that is over when all devices have come to it. Takes time in
     proportion to the number of actions.
     """
-    n_stages, n_microbatches, versions = schedule.n_stages, schedule.n_microbatches, schedule.versions
+    n_stages, n_microbatches = schedule.n_stages, schedule.n_microbatches
     done = [bytearray(n_microbatches) for _ in range(n_stages)]
-    steps, senders = _steps(done)
-    waiting = {}  # (what is not done yet, stage, micro-batch) -> the device that waits for it
+    closing = _Closing(schedule, done) if schedule.versions or schedule.kinds & (CLOSING | WIDE) else None
+    steps, waiting = _steps(done), {}  # (what is not done yet, stage, micro-batch) -> the device that waits
     device_of, copies = schedule.device_of, schedule.copies
-    updates = [[0] * n_stages for _ in schedule.devices]
-    holders = [schedule.holders(stage) for stage in range(n_stages)]
-    lanes = [deque() for _ in schedule.devices]
-    whole = _wholes(schedule)
     heads, ready = [0] * len(schedule.devices), list(range(len(schedule.devices)))
     while ready:
         device = ready.pop()
-        order, lane = schedule.devices[device], lanes[device]
+        order = schedule.devices[device]
         for head in range(heads[device], len(order)):
             action = order[head]
             parts = (action,) if action[0].__class__ is str else action
             for kind, stage, i in parts:
                 if kind not in steps or not (0 <= stage < n_stages and 0 <= i < n_microbatches):
                     break
-                needs, forbids, _, way, handed_on = steps[kind]
+                needs, forbids, _, way, handed_on, heard = steps[kind]
                 state = done[stage][i]
                 if state & needs != needs or state & forbids or device_of[copies[i]][stage] != device:
                     break
-                if kind in WIDE and not _all_are_ready(done[stage], i, needs, forbids):
-                    break
-                if versions and kind == "F" and versions[stage][i] > updates[device][stage]:
-                    break
-                if senders[kind][stage][i] & handed_on != handed_on:
+                if heard[stage][i] & handed_on != handed_on:
                     waiting[handed_on, stage - way, i] = device
                     break
-                if lane and waits_for(kind, stage, lane):
-                    break
-                if whole and RULES[kind].whole not in (None, whole[device][stage]):
+                if closing and closing.holds_back(device, kind, stage, i):
                     break
             else:
                 heads[device] = head + 1
                 for kind, stage, i in parts:
-                    _, _, adds, way, handed_on = steps[kind]
+                    _, _, adds, way, handed_on, _ = steps[kind]
                     done[stage][i] |= adds
-                    if whole and RULES[kind].leaves is not None:
-                        whole[device][stage] = RULES[kind].leaves
-                    if way:
-                        if (handed_on, stage, i) in waiting:
-                            ready.append(waiting.pop((handed_on, stage, i)))
-                    elif kind == "U":
-                        updates[device][stage] += 1
-                    elif kind in MEETING:
-                        lane.append(action)
-                        ready += _meet(lanes, device, holders)
-                    elif kind in WIDE:
-                        for microbatch in range(i):
-                            done[stage][microbatch] |= adds
+                    if way and (handed_on, stage, i) in waiting:
+                        ready.append(waiting.pop((handed_on, stage, i)))
+                    elif closing:
+                        ready += closing.after(device, action, kind, stage, i)
                 continue
             break
     left = [order[head:] for head, order in zip(heads, schedule.devices)]
+    lanes = closing.lanes if closing else [()] * len(left)
     complete = all(state & WEIGHT for row in done for state in row)
     return None if complete and not any(left) and not any(lanes) else Stop(left, lanes)
 
 
-def _wholes(schedule):
-    """For each device and stage, whether it begins with all of the stage's parameters, in an order with S.
+def _steps(done):
+    """What `play` looks up for an action of each kind, from the rules and what is `done` on each stage.
 
-    They are in parts from the beginning where the order frees what it has gathered. Else None.
+    {kind: (needs, forbids, adds, way, handed on, for each stage the row of that from which it hears)}
     """
-    if "S" not in schedule.kinds:
-        return None
-    return [["X" not in schedule.kinds] * schedule.n_stages for _ in schedule.devices]
+    stages, everything = range(len(done)), bytes([255]) * len(done[0])  # both ends wait for nobody
+    steps = {}
+    for kind, rule in RULES.items():
+        heard = [done[stage - rule.way] if stage - rule.way in stages else everything for stage in stages]
+        steps[kind] = rule.needs, rule.forbids, rule.adds, rule.way, rule.handed_on, heard
+    return steps
+
+
+class _Closing:
+    """Where a schedule stands whose order has more than work on one micro-batch, or versions of weights.
+
+    lanes: for each device, the exchanges that it has started and that are not over, in order.
+    done: for each stage, what has been done for each micro-batch.
+    """
+
+    def __init__(self, schedule, done):
+        self.lanes = [deque() for _ in schedule.devices]
+        self._done, self._versions = done, schedule.versions
+        self._updates = [[0] * schedule.n_stages for _ in schedule.devices]
+        self._holders = [schedule.holders(stage) for stage in range(schedule.n_stages)]
+        # for each device and stage, whether it has all of the stage's parameters, in an order with S: they
+        # are in parts from the beginning where the order frees what it has gathered
+        self._whole = "S" in schedule.kinds and [
+            ["X" not in schedule.kinds] * schedule.n_stages for _ in schedule.devices
+        ]
+
+    def holds_back(self, device, kind, stage, i):
+        """Whether an action, of which nothing else is missing, cannot begin."""
+        rule = RULES[kind]
+        if rule.wide and not _all_are_ready(self._done[stage], i, rule.needs, rule.forbids):
+            return True
+        if self._versions and kind == "F" and self._versions[stage][i] > self._updates[device][stage]:
+            return True
+        if self._whole and rule.whole not in (None, self._whole[device][stage]):
+            return True
+        return bool(waits_for(kind, stage, self.lanes[device]))
+
+    def after(self, device, action, kind, stage, i):
+        """The devices that can perhaps go on when this one has performed a part of `action`."""
+        rule = RULES[kind]
+        if self._whole and rule.leaves is not None:
+            self._whole[device][stage] = rule.leaves
+        if kind == "U":
+            self._updates[device][stage] += 1
+        elif rule.meets:
+            self.lanes[device].append(action)
+            return _meet(self.lanes, device, self._holders)
+        elif rule.wide:
+            for microbatch in range(i):
+                self._done[stage][microbatch] |= rule.adds
+        return ()
 
 
 def waits_for(kind, stage, lane):
@@ -108,23 +138,6 @@ def waits_for(kind, stage, lane):
 def _all_are_ready(row, i, needs, forbids):
     """Whether what works on all micro-batches is named by the last one, i, and has what it needs of each."""
     return i == len(row) - 1 and all(state & needs == needs and not state & forbids for state in row)
-
-
-def _steps(done):
-    """(steps, senders): what `play` looks up for each action.
-
-    steps: kind -> (needs, forbids, adds, way, handed on), which come from the rules.
-    senders: kind -> stage -> the row of `done` of the stage from which an action of this kind hears.
-    """
-    stages, everything = range(len(done)), bytes([255]) * len(done[0])  # both ends wait for nobody
-    steps = {
-        kind: (rule.needs, rule.forbids, rule.adds, rule.way, rule.handed_on) for kind, rule in RULES.items()
-    }
-    senders = {
-        kind: [done[stage - rule.way] if stage - rule.way in stages else everything for stage in stages]
-        for kind, rule in RULES.items()
-    }
-    return steps, senders
 
 
 def _meet(lanes, device, holders):
