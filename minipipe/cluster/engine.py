@@ -5,7 +5,7 @@ from math import inf
 
 from ..checks import bytes_of_memory, is_plain, real_number
 from .accounts import Accounts
-from .agenda import PORTS, RESUME, START
+from .agenda import Agenda
 from .devices import devices_of
 from .errors import DeadlockError, Wait, deadlock_message
 from .links import Link
@@ -63,8 +63,9 @@ class Cluster:
         self.now = 0
         self.failure = None  # the exception that has stopped the run
         self._duration = duration or (lambda label: 1)
-        self._agenda = [(0, RESUME, lane.number) for lane in self._lanes]  # a heap, earliest first
-        self._starting = []  # a heap of the numbers of the lanes that will start a Compute in this tick
+        self._agenda = Agenda()
+        for lane in self._lanes:
+            self._agenda.go_on(lane, 0)
         self._record = Record(
             [(lane.device, lane.name) for lane in self._lanes], shares or [1] * len(self._devices), unit
         )
@@ -123,25 +124,38 @@ class Cluster:
 
     def _advance(self, until):
         """Do all that happens before tick `until`; at `until`, end what is over, but start nothing."""
-        agenda, lanes, last = self._agenda, self._lanes, (until, START)
-        while agenda and agenda[0] < last:
-            now, phase, number = heappop(agenda)
-            if phase == RESUME:
-                self._resume(lanes[number], now, until)
-                while self._starting and not (agenda and agenda[0] < (now, START)):
-                    lane = lanes[heappop(self._starting)]
-                    self._start(lane, lane.since)  # its own number: others may count this tick in floats
-            elif phase == START:
-                self._start(lanes[number], now)
-            elif phase == PORTS:
-                self._mail.let_through(now)
-            else:
-                self._mail.choose(lanes[number], now)
-        if not agenda and not self.done:
-            waits = [Wait(lane.device, lane.name, *lane.waits_for) for lane in lanes if lane.waits_for]
+        agenda = self._agenda
+        while (due := agenda.first) is not None and due.tick <= until:
+            self._do(due, due.tick == until)
+            if not due.is_over:
+                return
+            agenda.drop_first()
+        if due is None and not self.done:
+            waits = [Wait(lane.device, lane.name, *lane.waits_for) for lane in self._lanes if lane.waits_for]
             raise DeadlockError(deadlock_message(waits))
 
-    def _resume(self, lane, now, until):
+    def _do(self, due, only_ends):
+        """Do what happens in one tick; each lane has its own number of it, others may count in floats."""
+        lanes = self._lanes
+        while True:
+            if due.resuming:
+                lane = lanes[heappop(due.resuming)]
+                self._resume(lane, lane.since, due)
+            elif only_ends:
+                return
+            elif due.starting:
+                lane = lanes[heappop(due.starting)]
+                self._start(lane, lane.since)
+            elif due.ports is not None:
+                now, due.ports = due.ports, None
+                self._mail.let_through(now)
+            elif due.choosing:
+                number = min(due.choosing)
+                self._mail.choose(lanes[number], due.choosing.pop(number))
+            else:
+                return
+
+    def _resume(self, lane, now, due):
         """Serve the requests of one program until one of them takes time."""
         if self._accounts is not None:
             self._accounts.resumed(lane, now)
@@ -155,11 +169,8 @@ class Cluster:
                 return
             kind = type(request)
             if kind is Compute:
-                lane.starts, lane.since = request, now
-                if now < until:
-                    heappush(self._starting, lane.number)
-                else:
-                    heappush(self._agenda, (now, START, lane.number))
+                lane.starts = request
+                heappush(due.starting, lane.number)
                 return
             if kind is Receive:
                 message = self._mail.receive(lane, request, now)
@@ -205,4 +216,4 @@ class Cluster:
             self._accounts.after_receiving(lane.device, now)
         end = now + ticks
         self._record.spans += (lane.number, label, now, end)
-        heappush(self._agenda, (end, RESUME, lane.number))
+        self._agenda.go_on(lane, end)

@@ -1,9 +1,6 @@
 """How messages get from a Send to a Receive, and who waits for whom meanwhile."""
 
-from heapq import heappush
-
 from ..checks import is_plain, real_number
-from .agenda import CHOOSE, PORTS, RESUME
 from .carrier import Carrier, Message
 from .errors import sent_twice, two_wait, which_devices
 from .memory import own
@@ -15,8 +12,7 @@ class Mail:
 
     link, ports: as for `Cluster`.
     devices: where messages lie until they are received, and which lanes wait for them.
-    agenda: a heap of (tick, what happens then, number of a lane), to which the lanes are added that will go
-        on.
+    agenda: the `Agenda`, to which the lanes are added that will go on.
     record, accounts: where all of it is written down; no accounts if nobody counts bytes.
     """
 
@@ -25,7 +21,6 @@ class Mail:
         self._devices, self._agenda, self._record, self._accounts = devices, agenda, record, accounts
         self._numbers = range(len(devices))
         self._all_free = self._carrier.all_free
-        self._due = set()  # what has been added to the agenda by `_look_at`, and has not happened yet
 
     def send(self, lane, request, now):
         """Hand a message over; whether the lane has to wait then."""
@@ -57,7 +52,6 @@ class Mail:
     def receive(self, lane, request, now):
         """The message, if it has arrived; if not, None, and the lane will go on when it does."""
         label, source = request.label, request.source
-        lane.since = now
         if source is ANY:
             self._wait_for_any(lane, label, now)
             return None
@@ -78,21 +72,19 @@ class Mail:
 
     def let_through(self, now):
         """At the end of a tick: messages enter the ports that are free."""
-        self._due.discard((now, PORTS, 0))
         started, passed_at = self._carrier.let_through(now)
         for message in started:
             self._arrives(message)
             if message.sender is not None:
                 self._go_on_at_arrival(message)
         for tick in passed_at:
-            self._look_at(tick, PORTS)
+            self._agenda.let_through(tick)
 
     def choose(self, lane, now):
         """Hand over the message that has come first, if this lane waits for one from anybody.
 
         If all that have been sent wait to be asked for, it asks for the first of them.
         """
-        self._due.discard((now, CHOOSE, lane.number))
         if lane.waits_for is None or lane.waits_for[1] is not ANY:
             return  # it has got one already
         label, device = lane.waits_for[0], self._devices[lane.device]
@@ -105,7 +97,7 @@ class Mail:
             return  # they queue
         first = min(known, key=lambda message: (message.arrival, message.source))
         if first.arrival > now:
-            self._look_at(first.arrival, CHOOSE, lane.number)
+            self._agenda.choose(lane, first.arrival)
         else:
             del device.inbox[first.source, label], device.choosing[label]
             self._deliver(lane, first.row, (first.source, first.value), now)
@@ -113,7 +105,7 @@ class Mail:
     def _hold(self, message, lane, now):
         """The message stays with its sender until somebody asks for it."""
         message.is_held, message.sender = True, lane
-        lane.waits_for, lane.since = (message.label, message.to, True), now
+        lane.waits_for = message.label, message.to, True
         self._let_choose(message, now)
 
     def _ask(self, message, lane, now):
@@ -123,13 +115,13 @@ class Mail:
         if sender.since < now:
             self._record.asked += (sender.number, sender.since, now, message.row, lane.number)
         if not self._set_out(message, sender, now):
-            heappush(self._agenda, (now, RESUME, sender.number))
+            self._agenda.go_on(sender, now)
 
     def _set_out(self, message, sender, now):
         """The message starts, or queues up for its port; whether its sender waits until it has arrived."""
         blocking = self._carrier.link(message.source, message.to).blocking
         if not self._carrier.set_out(message, now):
-            self._look_at(now, PORTS)
+            self._agenda.let_through(now)
         else:
             self._arrives(message)
             blocking = blocking and message.arrival > now
@@ -142,7 +134,7 @@ class Mail:
     def _go_on_at_arrival(self, message):
         sender, message.sender = message.sender, None
         self._record.blocked += (sender.number, sender.since, message.arrival, message.row)
-        heappush(self._agenda, (message.arrival, RESUME, sender.number))
+        self._agenda.go_on(sender, message.arrival)
 
     def _arrives(self, message):
         """It is known when a message arrives: a lane that waits for it goes on then."""
@@ -165,14 +157,7 @@ class Mail:
         """A lane that waits for anybody looks at this message at `tick`."""
         lane = self._devices[message.to].choosing.get(message.label)
         if lane is not None:
-            self._look_at(tick, CHOOSE, lane.number)
-
-    def _look_at(self, tick, what, number=0):
-        """At this tick, messages enter the ports, or the lane of this number chooses; once is enough."""
-        due = tick, what, number
-        if due not in self._due:
-            self._due.add(due)
-            heappush(self._agenda, due)
+            self._agenda.choose(lane, tick)
 
     def _wait(self, lane, source, label, message, now):
         """Nobody knows yet when the message arrives; it is None if it has not even been sent."""
@@ -195,7 +180,7 @@ class Mail:
         if label in {*device.choosing, *(name for _, name in device.waiting)}:
             raise ValueError(two_wait(lane.device, label))
         device.choosing[label], lane.waits_for = lane, (label, ANY, False)
-        self._look_at(now, CHOOSE, lane.number)
+        self._agenda.choose(lane, now)
 
     def _deliver(self, lane, row, answer, tick):
         """Let a lane that waits go on at `tick`, with its message, which the record has in this row."""
@@ -204,7 +189,7 @@ class Mail:
         self._record.waits += (lane.number, lane.since, tick, row)
         if self._accounts is not None:
             self._accounts.has_received(lane.device)
-        heappush(self._agenda, (tick, RESUME, lane.number))
+        self._agenda.go_on(lane, tick)
 
     def _count_received(self, lane, now):
         """The lane has received all that it will receive in this tick."""
