@@ -100,6 +100,8 @@ def is_plain(number):
 
     It is asked for each action and message of a run.
     """
+    if number.__class__ is int:
+        return 0 <= number <= LARGEST
     return number.__class__ in PYTHONS and (SMALLEST <= number <= LARGEST or number == 0)
 
 

@@ -136,15 +136,15 @@ class Cluster:
 
     def _do(self, due, only_ends):
         """Do what happens in one tick; each lane has its own number of it, others may count in floats."""
-        lanes = self._lanes
+        lanes, resuming, starting = self._lanes, due.resuming, due.starting
         while True:
-            if due.resuming:
-                lane = lanes[heappop(due.resuming)]
-                self._resume(lane, lane.since, due)
-            elif only_ends:
+            while resuming:
+                lane = lanes[heappop(resuming)]
+                self._resume(lane, lane.since, starting)
+            if only_ends:
                 return
-            elif due.starting:
-                lane = lanes[heappop(due.starting)]
+            if starting:
+                lane = lanes[heappop(starting)]
                 self._start(lane, lane.since)
             elif due.ports is not None:
                 now, due.ports = due.ports, None
@@ -155,7 +155,7 @@ class Cluster:
             else:
                 return
 
-    def _resume(self, lane, now, due):
+    def _resume(self, lane, now, starting):
         """Serve the requests of one program until one of them takes time."""
         if self._accounts is not None:
             self._accounts.resumed(lane, now)
@@ -170,7 +170,7 @@ class Cluster:
             kind = type(request)
             if kind is Compute:
                 lane.starts = request
-                heappush(due.starting, lane.number)
+                heappush(starting, lane.number)
                 return
             if kind is Receive:
                 message = self._mail.receive(lane, request, now)

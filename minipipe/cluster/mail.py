@@ -35,8 +35,9 @@ class Mail:
         receiver, key = self._devices[to], (source, label)
         arrival = now if self._all_free or source == to else None
         row = self._record.sends(label, source, to, now, n_bytes, lane.number, arrival)
-        if arrival is not None and key in receiver.waiting:  # half of all messages take this way
-            self._deliver(receiver.waiting.pop(key), row, value, now)
+        waiting = None if arrival is None else receiver.waiting.pop(key, None)
+        if waiting is not None:  # half of all messages take this way
+            self._deliver(waiting, row, value, now)
             return False
         message = Message(label, source, to, value, n_bytes, row, arrival)
         if receiver.inbox.setdefault(key, message) is not message:
@@ -167,9 +168,9 @@ class Mail:
             words = f"device {lane.device} waits for {label} from device {source}"
             raise ValueError(f"{words}: {which_devices(self._devices)}")
         device, key = self._devices[lane.device], (source, label)
-        if key in device.waiting or label in device.choosing:
+        if device.waiting.setdefault(key, lane) is not lane or label in device.choosing:
             raise ValueError(two_wait(lane.device, label))
-        device.waiting[key], lane.waits_for = lane, (label, source, False)
+        lane.waits_for = label, source, False
         if message is not None:
             device.inbox[key] = message
 

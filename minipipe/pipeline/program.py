@@ -70,7 +70,21 @@ def cluster_of(
 
 
 def without_numbers(costs, n_stages):
-    """A `perform` for `program` that only takes its time, or `ticks`, and sends the bytes of `costs`."""
+    """A `perform` for `program` that only takes its time, and sends the bytes of `costs`."""
+    sent = sent_without_numbers(costs, n_stages)
+
+    def perform(action, inputs):
+        yield Compute(action)
+        results = []
+        for kind, stage, _ in action.parts:
+            results.append(sent[kind][stage])
+        return results
+
+    return perform
+
+
+def sent_without_numbers(costs, n_stages):
+    """What an action sends in a run without numbers: {kind: for each stage, {name: `Bytes`}}."""
     sizes = costs.bytes_sent(n_stages)
     sent = {kind: [{} for _ in range(n_stages)] for kind in RULES}
     for kind, rule in RULES.items():
@@ -78,9 +92,4 @@ def without_numbers(costs, n_stages):
             neighbour = stage + rule.way
             if neighbour != stage and 0 <= neighbour < n_stages and sizes[min(stage, neighbour)]:
                 results[MAIN] = Bytes(sizes[min(stage, neighbour)])
-
-    def perform(action, inputs, ticks=None):
-        yield Compute(action, ticks=ticks)
-        return [sent[kind][stage] for kind, stage, _ in action.parts]
-
-    return perform
+    return sent

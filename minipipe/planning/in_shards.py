@@ -3,7 +3,7 @@
 from ..checks import whole_number
 from ..cluster import Bytes, Compute, Link
 from ..collectives import Group, all_reduce
-from ..pipeline.program import cluster_of, programs_of, without_numbers
+from ..pipeline.program import cluster_of, programs_of, sent_without_numbers
 from ..pipeline.wires import Wires
 from ..schedules import Costs
 from ..schedules.costs import checked_costs
@@ -52,7 +52,7 @@ def _performing(wires, groups, costs, exchanges):
     """`perform`, as `program` takes it, on the devices of one shard. groups: {device: its `Group`}."""
     schedule = wires.schedule
     sizes, duration = costs.bytes_sent(schedule.n_stages), costs.duration(schedule.sharing)
-    at_the_end = without_numbers(costs, schedule.n_stages)
+    sent = sent_without_numbers(costs, schedule.n_stages)
 
     def perform(action, inputs):
         stages = [stage for kind, stage, _ in action.parts if RULES[kind].adds & GOING_THROUGH] * exchanges
@@ -60,6 +60,7 @@ def _performing(wires, groups, costs, exchanges):
         for stage in stages:
             yield Compute(action, ticks=ticks)
             yield from all_reduce(group, Bytes(round(sizes[stage])))
-        return (yield from at_the_end(action, inputs, ticks))
+        yield Compute(action, ticks=ticks)
+        return [sent[kind][stage] for kind, stage, _ in action.parts]
 
     return perform
