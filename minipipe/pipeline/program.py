@@ -2,6 +2,7 @@
 
 from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, checked_ports, links_between
 from ..collectives import OWNERS
+from ..schedules import Action
 from ..schedules.rules import CLOSING, MEETING, RULES
 from .closing import Closing
 from .wires import MAIN
@@ -9,6 +10,8 @@ from .wires import MAIN
 
 def program(order, wires, perform, close=()):
     """The pipeline on one device: receive what an action needs, perform it, send what it gives.
+
+    Messages are called as the actions that they come from.
 
     order: the actions of the device.
     wires: the `Wires` between the stages.
@@ -20,14 +23,16 @@ def program(order, wires, perform, close=()):
         inputs, parts = [], action.parts
         for part in parts:
             arrived = {}
-            for name, label, source in wires.into(part):
-                arrived[name] = yield Receive(label, source)
+            for name, message, stage, source in wires.into(part):
+                label = Action(message, stage, part.microbatch)
+                arrived[name] = yield Receive(f"{label} {name}" if name else label, source)
             inputs.append(arrived)
         results = yield from perform(action, inputs)
         inputs = arrived = None  # so that nothing is kept alive while the device waits for its next message
         for part, result in zip(parts, results):
-            for name, label, to in wires.out_of(part):
-                yield Send(label, result.get(name), to)
+            for name, message, _, to in wires.out_of(part):
+                label = part if message == part.kind else part._replace(kind=message)
+                yield Send(f"{label} {name}" if name else label, result.get(name), to)
         results = result = None
     yield from close
 

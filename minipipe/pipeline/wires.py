@@ -1,6 +1,5 @@
 """What travels between the stages of a schedule: from where to where, and by which name."""
 
-from ..schedules import Action
 from ..schedules.rules import RULES
 
 MAIN = ""  # what goes from stage to neighbouring stage, A or dA on the way back; skip connections have names
@@ -16,12 +15,12 @@ class Wires:
     ranks: for each device of the schedule, its number on the cluster; left out, the same. Where each stands
         for several devices, which share the work inside its layers, there are several `Wires`.
 
-    >>> from ..schedules import gpipe
+    >>> from ..schedules import Action, gpipe
     >>> wires = Wires(gpipe(4, 2), skips=[("s", 0, 2)])
     >>> wires.into(Action("F", 2, 1))
-    [('', Action(kind='F', stage=1, microbatch=1), 1), ('s', '0F1 s', 0)]
+    [('', 'F', 1, 1), ('s', 'F', 0, 0)]
     >>> wires.out_of(Action("I", 2, 1))
-    [('', Action(kind='B', stage=2, microbatch=1), 1), ('s', '2B1 s', 0)]
+    [('', 'B', 1, 1), ('s', 'B', 0, 0)]
     """
 
     def __init__(self, schedule, skips=(), ranks=None):
@@ -33,22 +32,14 @@ class Wires:
         self._before, self._behind = [before for before, _ in ends], [behind for _, behind in ends]
 
     def into(self, part):
-        """[(name, label of the message, device that sends it)] of all that an action waits for."""
+        """[(name, kind of the message, stage and device that send it)] of all that an action waits for."""
         kind, stage, i = part
-        arriving = []
-        for name, message, source, device in self._before[self._copy_of[i]][kind][stage]:
-            label = Action(message, source, i)  # messages are called as the actions that they come from
-            arriving.append((name, f"{label} {name}" if name else label, device))
-        return arriving
+        return self._before[self._copy_of[i]][kind][stage]
 
     def out_of(self, part):
-        """[(name, label of the message, device that gets it)] of all that an action sends."""
+        """[(name, kind of the message, stage and device that get it)] of all that an action sends."""
         kind, stage, i = part
-        leaving = []
-        for name, message, _, device in self._behind[self._copy_of[i]][kind][stage]:
-            label = part if message == kind else Action(message, stage, i)  # a gradient, or its half
-            leaving.append((name, f"{label} {name}" if name else label, device))
-        return leaving
+        return self._behind[self._copy_of[i]][kind][stage]
 
     def holders(self, stage):
         """The devices on the cluster that have a copy of the stage, in the order of the copies."""

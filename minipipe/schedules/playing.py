@@ -25,24 +25,23 @@ def play(schedule):
     an `S` and a `G` only start an exchange: that is over when all devices have come to it. Takes time in
     proportion to the number of actions.
     """
-    n_stages, n_microbatches = schedule.n_stages, schedule.n_microbatches
-    done = [bytearray(n_microbatches) for _ in range(n_stages)]
+    n_microbatches, copies = schedule.n_microbatches, schedule.copies
+    done = [bytearray(n_microbatches) for _ in range(schedule.n_stages)]
     closing = _Closing(schedule, done) if schedule.versions or schedule.kinds & (CLOSING | WIDE) else None
-    steps, waiting = _steps(done), {}  # (what is not done yet, stage, micro-batch) -> the device that waits
-    device_of, copies = schedule.device_of, schedule.copies
+    steps, stages_on = _steps(done), _stages_on(schedule)
+    waiting = {}  # (what is not done yet, stage, micro-batch) -> the device that waits for it
     heads, ready = [0] * len(schedule.devices), list(range(len(schedule.devices)))
     while ready:
         device = ready.pop()
-        order = schedule.devices[device]
+        order, own = schedule.devices[device], stages_on[device]
         for head in range(heads[device], len(order)):
             action = order[head]
             parts = (action,) if action[0].__class__ is str else action
             for kind, stage, i in parts:
-                if kind not in steps or not (0 <= stage < n_stages and 0 <= i < n_microbatches):
+                if kind not in steps or not 0 <= i < n_microbatches or stage not in own[copies[i]]:
                     break
-                needs, forbids, _, way, handed_on, heard = steps[kind]
-                state = done[stage][i]
-                if state & needs != needs or state & forbids or device_of[copies[i]][stage] != device:
+                looked_at, needs, _, way, handed_on, heard = steps[kind]
+                if done[stage][i] & looked_at != needs:
                     break
                 if heard[stage][i] & handed_on != handed_on:
                     waiting[handed_on, stage - way, i] = device
@@ -50,7 +49,6 @@ def play(schedule):
                 if closing and closing.holds_back(device, kind, stage, i):
                     break
             else:
-                heads[device] = head + 1
                 for kind, stage, i in parts:
                     _, _, adds, way, handed_on, _ = steps[kind]
                     done[stage][i] |= adds
@@ -60,6 +58,9 @@ def play(schedule):
                         ready += closing.after(device, action, kind, stage, i)
                 continue
             break
+        else:
+            head = len(order)
+        heads[device] = head
     left = [order[head:] for head, order in zip(heads, schedule.devices)]
     lanes = closing.lanes if closing else [()] * len(left)
     complete = all(state & WEIGHT for row in done for state in row)
@@ -69,14 +70,25 @@ def play(schedule):
 def _steps(done):
     """What `play` looks up for an action of each kind, from the rules and what is `done` on each stage.
 
-    {kind: (needs, forbids, adds, way, handed on, for each stage the row of that from which it hears)}
+    {kind: (needs and forbids, needs, adds, way, handed on, for each stage the row that it hears from)}
     """
     stages, everything = range(len(done)), bytes([255]) * len(done[0])  # both ends wait for nobody
     steps = {}
     for kind, rule in RULES.items():
         heard = [done[stage - rule.way] if stage - rule.way in stages else everything for stage in stages]
-        steps[kind] = rule.needs, rule.forbids, rule.adds, rule.way, rule.handed_on, heard
+        bits = rule.needs | rule.forbids, rule.needs, rule.adds
+        steps[kind] = *bits, rule.way, rule.handed_on, heard
     return steps
+
+
+def _stages_on(schedule):
+    """For each device, its stages: for each copy of the network, a set."""
+    found = [[frozenset()] * schedule.n_copies for _ in schedule.devices]
+    for copy, placed in enumerate(schedule.device_of):
+        for stage, device in placed.items():
+            if 0 <= stage < schedule.n_stages:
+                found[device][copy] |= {stage}
+    return found
 
 
 class _Closing:
