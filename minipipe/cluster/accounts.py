@@ -76,7 +76,10 @@ class Accounts:
     def _held(self, number):
         """{kind: bytes} of the device, and of what its lanes work with."""
         held = self._holdings[number]()
-        works = [lane.work for lane in self._devices[number].lanes if lane.work is not None]
+        works = []
+        for lane in self._devices[number].lanes:
+            if lane.work is not None:
+                works.append(lane.work)
         if type(held) is Counted:
             return dict(held) if works else held | NO_WORK
         return bytes_by_kind(held | {"work": works} if works else held)

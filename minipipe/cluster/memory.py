@@ -108,6 +108,8 @@ def sent_bytes(value):
 
 def own(value):
     """(copy, bytes): `value` with arrays that share nothing with it, and its `sent_bytes`."""
+    if type(value) is Bytes:
+        return Bytes(value.nbytes, value.itemsize), value.nbytes
     return _copied(value), sent_bytes(value)
 
 

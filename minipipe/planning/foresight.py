@@ -1,12 +1,13 @@
 """The bytes that the devices will hold in a run, foreseen from those of one micro-batch."""
 
 from collections import Counter
+from itertools import chain
 
 from ..cluster import Bytes, Compute, Counted
 from ..pipeline.closing import Tied
 from ..pipeline.wires import MAIN, Wires
 from ..schedules.counting import check_versions, updates
-from ..schedules.rules import CLOSING, RULES, works_on
+from ..schedules.rules import CLOSING, RULES, WIDE, works_on
 from .one_microbatch import Footprint
 from .stand_in import StandIn
 
@@ -32,15 +33,16 @@ class Foresight:
 
     def perform(self, action, inputs):
         """For `program`: an action that takes its time; arguments, results and messages have their bytes."""
-        parts = []
+        parts, results = [], []
         for kind, stage, i in action.parts:
-            parts.append((self.stages[stage, self.wires.device(stage, i)], kind, i))
-        for stand_in, kind, i in parts:
+            stand_in = self.stages[stage, self.wires.device(stage, i)]
             stand_in.take(kind, i)
+            parts.append((stand_in, kind, i))
+            results.append(self._sent[i][stage][RULES[kind].message])
         yield Compute(action, _act, parts)
-        for stand_in, *_ in parts:
+        for stand_in, _, _ in parts:
             stand_in.let_go()
-        return [self._sent[i][stage][RULES[kind].message] for kind, stage, i in action.parts]
+        return results
 
     def holdings(self):
         """For each device, a function that returns {kind: bytes}."""
@@ -160,9 +162,11 @@ def patterns_of(schedule):
     {(0, 0): 'FB', (0, 1): 'FB'}
     """
     kinds = {}
-    for _, part, _ in schedule.walk():
-        for i in works_on(part) if part.kind not in CLOSING else ():
-            kinds[part.stage, i] = kinds.get((part.stage, i), "") + part.kind[0]
+    for part in chain(*map(schedule.parts, range(len(schedule.devices)))):
+        kind, stage, last = part
+        for i in works_on(part) if kind in WIDE else (last,):
+            if kind not in CLOSING:
+                kinds[stage, i] = kinds.get((stage, i), "") + kind[0]
     return kinds
 
 
