@@ -1,5 +1,7 @@
 """Settings for all tests, and the switch that puts a known bug in: `pytest --bug gradient_scale`."""
 
+import sys
+
 import pytest
 from bugs import BUGS
 from hypothesis import settings
@@ -21,6 +23,14 @@ def one_thread():
     """For the tests' own products, too, whose bits are compared with minipipe's."""
     with blas_threads(1):
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_open_figures():
+    """Pyplot keeps figures until they are closed, and warns when there are more than twenty."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from on_engines import LOSS, mini_batch, network, work
 
 import minipipe as mp
 from minipipe.cluster import ANY, Compute, Receive, Send
-from minipipe.engines import Mpi, world
+from minipipe.engines import Mpi, mpi, world
 from minipipe.engines.clocks import Clock
 from minipipe.engines.overhead import OVERHEAD
 from minipipe.exact import rational
@@ -213,6 +213,12 @@ def synchronous(name):
     """The same where MPI stores no message."""
     pipeline_run.Mpi = partial(Mpi, synchronous=True)
     return RUNS[name]()
+
+
+def in_pieces(name):
+    """The same where each array that need not be copied is sent by itself, however small it is."""
+    mpi.LARGE = 0
+    return synchronous(name)
 
 
 def requests():
@@ -424,7 +430,7 @@ def too_few():
         pair(world().size + 1, 4)
 
 
-RUNS = {"schedules": schedules, "copies": copies}
+RUNS = {"schedules": schedules, "copies": copies, "zero": zero}
 
 if __name__ == "__main__":
     name, *arguments = sys.argv[1:]

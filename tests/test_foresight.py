@@ -11,6 +11,7 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe.functions import even_slices
+from minipipe.planning import measuring
 from minipipe.schedules import (
     RECOMPUTE, Action, Schedule, build, build_for_stages, names_for_stages, pipedream, with_recompute,
 )
@@ -154,6 +155,27 @@ def steps(ledger):
         if kinds != changes[-1][1]:
             changes.append((tick, kinds))
     return changes
+
+
+def test_several_that_measure_at_once_give_their_mean(monkeypatch):
+    """Each thread has layers of its own; of what they have measured, each number is the mean."""
+    counts, seconds = [], iter([1.0, 3.0])
+    one_micro_batch = measuring.one_micro_batch
+
+    def timed(stages, pattern, X, Y):
+        if not any(stages is one for one, _ in counts):
+            counts.append((stages, next(seconds)))
+        of_one = next(time for one, time in counts if one is stages)
+        performed = one_micro_batch(stages, pattern, X, Y)
+        return {place: action._replace(seconds=of_one) for place, action in performed.items()}
+
+    monkeypatch.setattr(measuring, "one_micro_batch", timed)
+    measured = mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=2, at_once=2)
+    assert all(getattr(measured.costs, kind) == [2.0, 2.0] for kind in "FBRIW")
+    assert measured.footprints == mp.footprints(LAYERS, LOSS, 2, (5,), 4)
+    assert measured.costs.message_bytes == [footprint.sent["F"] for footprint in measured.footprints]
+    with pytest.raises(ValueError, match="at_once"):
+        mp.measure(LAYERS, LOSS, 2, *mini_batch(4), at_once=0)
 
 
 def test_measured_costs_are_seconds_of_each_stage():

@@ -18,7 +18,7 @@ import pytest
 
 from minipipe.cluster import COMPUTE
 from minipipe.engines.gathering import merged
-from minipipe.engines.packing import pack, unpack
+from minipipe.engines.packing import in_pieces, pack, unpack
 from minipipe.layers.normalization import Moments
 
 RUNS = Path(__file__).parent / "mpi_runs.py"
@@ -98,6 +98,13 @@ def test_servers_and_clients_have_the_bits_of_the_cluster(n_ranks, n_runs):
 @pytest.mark.slow
 def test_nothing_relies_on_messages_that_mpi_stores(name, n_ranks):
     succeed(n_ranks, "synchronous", name)
+
+
+@on_ranks
+@pytest.mark.parametrize("name, n_ranks", [("copies", 2), pytest.param("zero", 3, marks=pytest.mark.slow)])
+def test_arrays_that_are_sent_without_a_copy_have_the_bits_of_the_cluster(name, n_ranks):
+    """Each by itself, behind a message that says what it is; MPI stores none of them."""
+    succeed(n_ranks, "in_pieces", name)
 
 
 @on_ranks
@@ -250,7 +257,15 @@ def test_a_value_arrives_as_it_was():
     value = {"a": [np.arange(6).reshape(3, 2)[::-1].T, np.float32(0.1), 1e300, float("inf")], (0, 1): None,
              3: Moments(2, np.ones(1), np.zeros(0)), "b": (True, False, -5, "text")}
     packed = pack(value, note=["label", 7])
-    again, note = unpack(packed.copy())
+    assert_as_it_was(value, packed, *unpack(packed.copy()))
+    header, *pieces = in_pieces(value, note=["label", 7])
+    rest = iter(pieces)
+    again = unpack(header.copy(), lambda n_bytes: next(rest).copy())
+    assert_as_it_was(value, header, *again)
+    assert [len(piece) for piece in pieces] == [48, 4, 8, 0] and next(rest, None) is None
+
+
+def assert_as_it_was(value, packed, again, note):
     assert note == ["label", 7] and list(again) == list(value)
     array, small, large, infinite = again["a"]
     assert np.array_equal(array, [[4, 2, 0], [5, 3, 1]])

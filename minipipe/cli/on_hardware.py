@@ -1,5 +1,6 @@
 """What the commands `threads` and `mpi` share: train on real hardware, and show the measured run."""
 
+from dataclasses import replace
 from functools import partial
 from statistics import median
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from ..cluster import duration
 from ..datasets import digits
+from ..engines import world
 from ..functions import accuracy, even_slices, leaves
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
@@ -14,6 +16,7 @@ from ..optimizers import SGD
 from ..parallel import Hybrid
 from ..pipeline import Pipeline
 from ..planning import measure, simulate
+from ..planning.measuring import KINDS, mean_of
 from ..plots import compare, text
 from ..schedules import BUILDERS, build, in_copies
 from ..training import fit
@@ -82,6 +85,10 @@ def train(options, engine, n_devices, kind, speaks=True):
         J = pipe.forward_backward(X, Y)
         traces.append(pipe.trace)
     gradients, parameters = pipe.gradients, pipe.layers
+    costs = None
+    if options.shards == 1:  # `measure` times whole layers
+        part = even_slices(X.shape[1], M)[0]
+        costs = _measured_at_once(engine, n_devices, layers, loss, schedule.n_stages, X[:, part], Y[:, part])
     if not speaks:
         return 0
     counted = new(parameters, loss, **setting)
@@ -90,13 +97,10 @@ def train(options, engine, n_devices, kind, speaks=True):
         f"J and every gradient of the {kind}, beside those of the simulated cluster:\n"
         f"  float32, m = {X.shape[1]}: {'equal (==)' if same else 'DIFFERENT'}\n"
     )
-    if options.shards > 1:  # `measure` times whole layers
-        _show({f"measured on {kind}": _median(traces)}, path)
-        return 0 if same else 1
-    part = even_slices(X.shape[1], M)[0]
-    costs = measure(layers, loss, schedule.n_stages, X[:, part], Y[:, part], dtype=np.float32).costs
-    runs = simulate(schedule, costs), _median(traces)
-    _show(dict(zip(["simulated with measured costs and free links", f"measured on {kind}"], runs)), path)
+    runs = {f"measured on {kind}": _median(traces)}
+    if costs is not None:
+        runs = {"simulated with measured costs and free links": simulate(schedule, costs)} | runs
+    _show(runs, path)
     return 0 if same else 1
 
 
@@ -116,6 +120,15 @@ def schedule_of(options, n_devices):
             f"{options.batch_size}: use fewer micro-batches, or a larger batch"
         )
     return in_copies(schedule, n_copies) if n_copies > 1 else schedule
+
+
+def _measured_at_once(engine, n_devices, *setting):
+    """The `Costs` that all devices measure at the same time, in the mean: they share a computer's memory."""
+    if engine != "mpi":
+        return measure(*setting, dtype=np.float32, at_once=n_devices).costs
+    mine = measure(*setting, dtype=np.float32).costs
+    of_ranks = world().gathered({kind: getattr(mine, kind) for kind in KINDS}, "the measured costs")
+    return mean_of([replace(mine, **costs) for costs in of_ranks])
 
 
 def _network(options, schedule, layers, loss, **setting):

@@ -50,14 +50,16 @@ class Send:
         overwrite its arrays afterwards.
     to: the number of a device. What a lane sends to its own device, another lane can receive, at no cost.
     n_bytes: the size of a message whose value is None, in a simulation; others have the size of their arrays.
+    stays: whether the sender leaves its arrays as they are to the end of the run; a process then need not
+        copy them before it sends them.
 
     The sender goes on at once, unless the link says otherwise.
     """
 
-    __slots__ = ("label", "value", "to", "n_bytes")
+    __slots__ = ("label", "value", "to", "n_bytes", "stays")
 
-    def __init__(self, label, value, to, n_bytes=0):
-        self.label, self.value, self.to, self.n_bytes = label, value, to, n_bytes
+    def __init__(self, label, value, to, n_bytes=0, stays=False):
+        self.label, self.value, self.to, self.n_bytes, self.stays = label, value, to, n_bytes, stays
 
 
 class Receive:

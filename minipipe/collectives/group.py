@@ -12,14 +12,15 @@ class Group:
     devices: the numbers of all devices of the group, the same list on each.
     name: what the labels of its messages begin with, if a device talks in several groups at once.
     gamma: ticks per byte that is added to another.
+    stays: whether the ranks leave what they send as it is to the end of the run, as for `Send`.
 
     All ranks of a group must call the same collectives in the same order: each call has a number, by
     which its messages find each other. MPI calls a group a communicator. Raises `ValueError` for a rank
     that is not there.
     """
 
-    def __init__(self, rank, devices, name="", gamma=0):
-        self.devices, self.name = list(whole_numbers("devices", devices, 0)), name
+    def __init__(self, rank, devices, name="", gamma=0, stays=False):
+        self.devices, self.name, self.stays = list(whole_numbers("devices", devices, 0)), name, stays
         self.gamma = real_number("gamma", gamma, least=0, clock=True)
         if len(set(self.devices)) < len(self.devices):
             raise ValueError(f"devices={self.devices} has a device twice: name each once")
@@ -34,7 +35,8 @@ class Group:
     def part(self, ranks):
         """A group of some of these ranks, this one among them."""
         name = f"{self.name}{self._n_calls} of {ranks[0]}: "
-        return Group(ranks.index(self.rank), [self.devices[rank] for rank in ranks], name, self.gamma)
+        devices = [self.devices[rank] for rank in ranks]
+        return Group(ranks.index(self.rank), devices, name, self.gamma, self.stays)
 
     def check(self, **rank):
         """The rank, given by its name, as a Python int; `ValueError` unless it is in the group."""
@@ -51,7 +53,7 @@ class Group:
 
     def send(self, to, label, value):
         """A request: send to the rank `to`, counted around the group."""
-        return Send(label, value, self.devices[to % self.size])
+        return Send(label, value, self.devices[to % self.size], stays=self.stays)
 
     def receive(self, source, label):
         """A request: receive from the rank `source`, counted around the group."""

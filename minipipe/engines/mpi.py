@@ -1,6 +1,8 @@
 """The programs of a cluster on MPI ranks: one process a device, on one computer or many."""
 
 from collections import deque
+from functools import partial
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -10,11 +12,12 @@ from ..cluster.errors import sent_twice, two_wait
 from .gathering import Half, merged
 from .kept_memory import keep_memory
 from .overhead import OVERHEAD
-from .packing import pack, unpack
+from .packing import in_pieces, pack, unpack
 from .patience import out_of_patience, patience
 from .world import Pause, world
 
-MESSAGE = 2  # the tag of all messages: what they are is said in them
+MESSAGE, PIECE = 2, 3  # the tags of messages, which say what they are, and of the arrays that follow one
+LARGE = 2**18  # bytes, from which on a copy takes longer than a second message
 
 
 class Mpi:
@@ -147,8 +150,10 @@ class Mpi:
         if to == self.rank:
             self._file(self.rank, str(label), row, own(value)[0])
             return
-        packed = pack(value, [str(label), row])
-        self._sending.append((self._send_bytes(packed, to, MESSAGE), packed))
+        note = [str(label), row]
+        pieces = in_pieces(value, note) if request.stays and n_bytes >= LARGE else [pack(value, note)]
+        for piece, tag in zip(pieces, chain([MESSAGE], repeat(PIECE))):
+            self._sending.append((self._send_bytes(piece, to, tag), piece))
 
     def _receive(self, lane, request):
         """Whether the message is there; if not, the lane will go on when it comes."""
@@ -180,11 +185,23 @@ class Mpi:
             message = self._world.comm.Improbe(MPI.ANY_SOURCE, MESSAGE, status)
             if message is None:
                 return moved
-            packed = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+            packed, source = np.empty(status.Get_count(MPI.BYTE), np.uint8), status.Get_source()
             message.Recv(packed)
-            value, (label, row) = unpack(packed)
-            self._file(status.Get_source(), label, row, value)
+            value, (label, row) = unpack(packed, partial(self._next_piece, source))
+            self._file(source, label, row, value)
             moved = True
+
+    def _next_piece(self, source, n_bytes):
+        """The next array, as a row of bytes, of the message that has come from this device."""
+        MPI, piece = self._world.MPI, np.empty(n_bytes, np.uint8)
+        status = MPI.Status()
+        self._world.comm.Recv(piece, source, PIECE, status)
+        if status.Get_count(MPI.BYTE) != n_bytes:
+            raise ValueError(
+                f"device {source} sends an array of {status.Get_count(MPI.BYTE)} bytes, not of {n_bytes}: "
+                "use one version on all ranks"
+            )
+        return piece
 
     def _file(self, source, label, row, value):
         """A message is there: a lane that waits for it goes on."""

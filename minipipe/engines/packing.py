@@ -3,7 +3,8 @@
     MAGIC, the length of the header (8 bytes each), the header, the arrays
 
 The header is JSON. It says of each array its dtype, its shape and where it begins, and of everything around
-the arrays what it is. So a receiver need not know what will come, and refuses what it cannot be.
+the arrays what it is. So a receiver need not know what will come, and refuses what it cannot be. Arrays need
+not be copied into the row: they can also follow it, each by itself.
 """
 
 import json
@@ -13,7 +14,7 @@ from math import prod
 
 import numpy as np
 
-MAGIC = np.frombuffer(b"minipipe", np.uint8)
+MAGIC, PIECES = (np.frombuffer(word, np.uint8) for word in (b"minipipe", b"inpieces"))
 START = 16  # where the header begins
 ALIGNED = 16  # arrays begin at multiples of that, as new ones do in memory
 KINDS = "biufc"  # numbers of a fixed size
@@ -33,13 +34,8 @@ def pack(value, note=None):
     ([array([[1., 0.],
            [0., 1.]]), {'a': (1, None)}], 'F0')
     """
-    arrays = []  # (where it begins behind the header, the array)
-    header = json.dumps([note, _described(value, arrays)]).encode()
-    begin = _next(START + len(header))
-    size = begin + (arrays[-1][0] + arrays[-1][1].nbytes if arrays else 0)
-    packed, end = np.empty(size, np.uint8), begin
-    packed[:8], packed[8:START] = MAGIC, np.frombuffer(np.int64(len(header)).tobytes(), np.uint8)
-    packed[START:begin] = np.frombuffer(header.ljust(begin - START), np.uint8)
+    packed, begin, arrays = _with_header(MAGIC, value, note)
+    end = begin
     for place, array in arrays:
         packed[end:begin + place] = 0  # equal values have equal bytes, in the gaps, too
         end = begin + place + array.nbytes
@@ -47,17 +43,47 @@ def pack(value, note=None):
     return packed
 
 
-def unpack(packed):
+def in_pieces(value, note=None):
+    """What `pack` puts into one row, as several: first the header, then each array, which is not copied.
+
+    value, note: as for `pack`.
+
+    >>> [len(piece) for piece in in_pieces([np.eye(2), (1, None)])]
+    [96, 32]
+    """
+    header, _, arrays = _with_header(PIECES, value, note)
+    return [header, *(np.ascontiguousarray(array).reshape(-1).view(np.uint8) for _, array in arrays)]
+
+
+def _with_header(magic, value, note):
+    """(a new row of bytes that begins with the header; where that ends; [(place behind it, array)])
+
+    magic: what the row begins with: `MAGIC`, and it has places for the arrays, or `PIECES`.
+    """
+    arrays = []
+    header = json.dumps([note, _described(value, arrays)]).encode()
+    begin = _next(START + len(header))
+    size = begin + (arrays[-1][0] + arrays[-1][1].nbytes if arrays and magic is MAGIC else 0)
+    packed = np.empty(size, np.uint8)
+    packed[:8], packed[8:START] = magic, np.frombuffer(np.int64(len(header)).tobytes(), np.uint8)
+    packed[START:begin] = np.frombuffer(header.ljust(begin - START), np.uint8)
+    return packed, begin, arrays
+
+
+def unpack(packed, next_piece=None):
     """(the value, the note) of which `pack` has made these bytes; the arrays lie in them.
+
+    next_piece: needed if it is the first row of `in_pieces`: `next_piece(n)` is the next, of n bytes.
 
     Raises `ValueError` for bytes that are something else, or too few or too many.
     """
     n = len(packed)
     length = int(packed[8:START].view(np.int64)[0]) if n >= START else -1
-    if n < START or not np.array_equal(packed[:8], MAGIC) or not 0 < length <= n - START:
+    magic = packed[:8].tobytes()
+    if magic not in (MAGIC.tobytes(), PIECES.tobytes()) or not 0 < length <= n - START:
         raise ValueError(f"{n} bytes arrived that are no message of minipipe: use one version on all ranks")
     note, described = json.loads(packed[START:START + length].tobytes())
-    reader = _Reader(packed, _next(START + length))
+    reader = _Reader(packed, _next(START + length), None if magic == MAGIC.tobytes() else next_piece)
     value = reader.read(described)
     if reader.end != n:
         raise ValueError(f"the message {note!r} says that it has {reader.end} bytes, but {n} arrived")
@@ -119,10 +145,10 @@ def _described(value, arrays):
 
 
 class _Reader:
-    """Reads the arrays that lie in `packed` from `begin` on. end: behind the last of them."""
+    """Reads the arrays that lie in `packed` from `begin` on, or that come. end: behind the last of them."""
 
-    def __init__(self, packed, begin):
-        self._packed, self._begin, self.end = packed, begin, begin
+    def __init__(self, packed, begin, next_piece):
+        self._packed, self._begin, self.end, self._next_piece = packed, begin, begin, next_piece
 
     def read(self, described):
         """The value that the header describes so."""
@@ -142,8 +168,11 @@ class _Reader:
         return _named_tuple(kind)(parts)
 
     def _array(self, dtype, shape, place):
+        n_bytes = dtype.itemsize * prod(shape)
+        if self._next_piece is not None:
+            return self._next_piece(n_bytes).view(dtype).reshape(shape)
         begin = self._begin + place
-        self.end = begin + dtype.itemsize * prod(shape)
+        self.end = begin + n_bytes
         if self.end > len(self._packed):
             raise ValueError(
                 f"an array of {dtype} with shape {tuple(shape)} needs {self.end} bytes, "

@@ -162,7 +162,8 @@ def _groups(placements, device):
     found = {}
     for stage, devices in enumerate(map(dict.fromkeys, zip(*placements, strict=True))):
         if device in devices and len(devices) > 1:
-            found[stage] = Group(list(devices).index(device), devices, f"stage {stage}: ")
+            rank = list(devices).index(device)  # sums and parameters are replaced in a run, never changed
+            found[stage] = Group(rank, devices, f"stage {stage}: ", stays=True)
     return found
 
 

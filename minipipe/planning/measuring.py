@@ -1,7 +1,8 @@
 """One micro-batch through each stage alone: how long each action takes, and how many bytes it needs."""
 
 from collections import defaultdict
-from statistics import median
+from concurrent.futures import ThreadPoolExecutor
+from statistics import fmean, median
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,9 @@ from ..sums import checked_accumulate
 from .one_microbatch import PATTERNS, footprint, in_network, one_micro_batch, stages_of
 
 
+KINDS = "FBRIW"  # of the actions that are timed
+
+
 class Measured(NamedTuple):
     """costs: `Costs` in seconds. footprints: a `Footprint` for each stage."""
 
@@ -26,7 +30,7 @@ class Measured(NamedTuple):
 
 def measure(
     layers, loss, n_stages, X, Y,
-    partition=None, dtype=np.float64, optimizer=None, n_rounds=5, accumulate="tree",
+    partition=None, dtype=np.float64, optimizer=None, n_rounds=5, accumulate="tree", at_once=1,
 ):
     """What the stages of a network need for a micro-batch: `Measured` seconds and bytes.
 
@@ -38,6 +42,8 @@ def measure(
     n_rounds: how often each action is timed, in each order that it occurs in (such as F B, or F R I W); its
         time is the median.
     accumulate: how gradients are summed over micro-batches, "tree" or "running", as for `Pipeline`.
+    at_once: how many threads measure at the same time, each a network of its own; the seconds are their mean.
+        Cores share the memory of a computer, so each is slower while the others work, as they do in a run.
 
     The result is for `simulate(schedule, measured.costs, link, measured.footprints)`, which then says how
     long a schedule with any number of such micro-batches takes, and how many bytes each device holds.
@@ -54,6 +60,11 @@ def measure(
     if optimizer is not None:
         checked_optimizer(optimizer)
     checked_accumulate(accumulate)
+    if whole_number("at_once", at_once, 1) > 1:
+        setting = layers, loss, n_stages, X, Y, partition, dtype, optimizer, n_rounds, accumulate
+        with computing(), ThreadPoolExecutor(at_once) as threads:
+            of_threads = list(threads.map(lambda _: measure(*setting), range(at_once)))
+        return Measured(mean_of([one.costs for one in of_threads]), of_threads[0].footprints)
     network = Network(layers, loss, dtype=dtype)
     X, Y = network.checked_batch(X, Y)
     counts = counts_of(partition, network.layers, n_stages, (X, Y), loss)
@@ -65,9 +76,15 @@ def measure(
         for actions in performed.values():
             for place, action in actions.items():
                 seconds[place].append(action.seconds)
-    times = {kind: [median(seconds[kind, stage]) for stage in range(n_stages)] for kind in "FBRIW"}
+    times = {kind: [median(seconds[kind, stage]) for stage in range(n_stages)] for kind in KINDS}
     names = dict(accumulate=accumulate, precision=floats(dtype).name)
     of_stages = [footprint(stage, performed, optimizer)._replace(**names) for stage in stages]
     footprints = in_network(of_stages, counts)
     sent = [of_stage.sent["F"] for of_stage in footprints]
     return Measured(Costs(**times, message_bytes=sent, unit=SECONDS), footprints)
+
+
+def mean_of(several):
+    """The `Costs` in the mean of those that several have measured at the same time."""
+    times = {kind: list(map(fmean, zip(*(getattr(one, kind) for one in several)))) for kind in KINDS}
+    return Costs(**times, message_bytes=several[0].message_bytes, unit=SECONDS)
