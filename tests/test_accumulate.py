@@ -106,6 +106,7 @@ def test_no_sum_is_put_into_an_array_that_a_users_layer_may_hold(accumulate):
     assert all(same(arrays, before) for arrays, before in GIVEN)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.data())
 def test_its_bytes_are_foreseen_at_every_tick(data):

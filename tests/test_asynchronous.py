@@ -114,6 +114,7 @@ def same(layers, others):
     return len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(streams(), st.sampled_from([mp.SGD(0.1), mp.SGD(0.05, momentum=0.9), mp.Adam(0.01)]), st.booleans())
 def test_gradients_are_those_of_the_update_rule(stream, optimizer, float32):
@@ -207,6 +208,7 @@ def test_a_stage_holds_as_many_versions_as_its_schedule_needs():
         assert held["weight versions"] == 0 and held["parameters"] == 8 * (64 * 8 + 8)
 
 
+@pytest.mark.slow
 def test_it_learns():
     """The digits, 4 passes of 89 mini-batches; delayed gradients cost little here."""
     X, Y = mp.datasets.digits().train

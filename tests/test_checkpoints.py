@@ -220,6 +220,7 @@ def test_a_truncated_file_is_refused(share, tmp_path_factory):
     refused(path, MODELS["D=2"](), mp.Adam(0.02), "it is no checkpoint of minipipe, or is damaged")
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True), bits=st.integers(1, 255))
 def test_a_file_with_a_wrong_byte_is_refused_or_has_the_same_arrays(place, bits, tmp_path_factory):

@@ -359,6 +359,7 @@ def test_fit_counts_and_times_the_precision_that_is_asked_for(capsys):
     assert 10 < speeds["mixed"] / speeds["float32"] < 16
 
 
+@pytest.mark.slow
 def test_fit_names_what_fits_and_what_would(capsys):
     """On one device the lowest peak is 1.09 MiB, on two 1015.29 KiB: the limits between, above and below."""
     status, out, _ = run(capsys, *LENET, "--memory", "1MiB", "--devices", "1", "2")
@@ -449,6 +450,7 @@ def test_validate_says_valid_or_all_faults(capsys, tmp_path):
     assert "row 2 (rank 1), column 1: '0Y0'" in complaint
 
 
+@pytest.mark.slow
 def test_export_writes_each_format_and_prints_what_is_text(capsys, tmp_path):
     schedule = build("zb-v", 2, 3)
     options = ["--schedule", "zb-v", "--devices", "2", "--micro-batches", "3"]

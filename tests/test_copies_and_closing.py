@@ -32,6 +32,7 @@ def positions(order, kind):
 
 # ---- all-reduces and updates that are put into an order
 
+@pytest.mark.slow
 def test_every_builder_can_have_all_reduces_and_updates():
     """One for each stage on each device that has it, named by the last of its micro-batches."""
     for plain in of_every_builder():

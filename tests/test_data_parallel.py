@@ -105,6 +105,7 @@ def sum_of_sizes(X, Y):
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", one_in(3, [
     mp.SGD(0.05, momentum=0.9), mp.SGD(0.05, momentum=0.9, nesterov=True, weight_decay=0.01),
     mp.RMSProp(0.01), mp.Adam(0.01), mp.AdamW(0.01),

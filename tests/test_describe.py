@@ -75,6 +75,7 @@ def test_amoebanet_d_has_the_published_sizes(D, exact):
     assert mp.describe(mp.models.amoebanet_d(18, D), (3, 224, 224)).parameters == exact
 
 
+@pytest.mark.slow
 def test_84_billion_parameters_are_described_in_a_second_and_little_memory():
     """Well below both limits; CPU time, the better of two, because other programs share the machine.
 

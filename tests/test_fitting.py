@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sampling import one_in
 
 import minipipe as mp
 from minipipe.planning import Setting
@@ -37,7 +38,7 @@ def rounded(makespan):
     return float(f"{float(makespan):.9g}")
 
 
-@pytest.mark.parametrize("K", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("K", one_in(3, [2, 1, 4]))
 def test_it_is_the_fastest_of_all_runs_that_fit(K):
     """Every schedule, M and mode, alone and as a real run; then for limits at every
     fifth peak, and just below.
@@ -69,6 +70,7 @@ def test_a_run_keeps_within_the_limit_and_not_within_a_byte_less():
         run(found, found.peak_bytes - 1, mp.Adam())
 
 
+@pytest.mark.slow
 def test_slow_links_and_overheads_change_what_is_fastest():
     """Where each action costs 1000 more, fewer micro-batches win; where links are slow, GPipe does."""
     (many,), (few,) = (fits(10**9, [4], seconds=lambda macs, more=more: macs + more) for more in (0, 100_000))
@@ -135,13 +137,14 @@ def test_whatever_is_sent_takes_its_time(layers, n_devices, link):
         assert_same_makespan(layers, np.ones((16, 8)), np.ones((16, 8)), n_devices, schedule, link)
 
 
+@pytest.mark.slow
 def test_half_of_a_pair_may_have_no_derivative_to_send():
     """What comes back to the last cell of AmoebaNet has no derivative by its second output."""
     X, Y = np.ones((3, 32, 32, 8)), np.ones((2, 8))
     assert_same_makespan(CELLS, X, Y, len(CELLS) - 2, "naive", mp.Link(bandwidth=1))
 
 
-@pytest.mark.parametrize("link", SLOW)
+@pytest.mark.parametrize("link", one_in(3, SLOW))
 def test_what_the_search_goes_by_is_no_more_than_the_makespan(link, monkeypatch):
     """Where nothing fits, everything is foreseen: each makespan is compared with its two lower bounds."""
     seen, foreseen = [], Network.foreseen

@@ -85,7 +85,7 @@ def in_halves(n_stages, n_microbatches):
 LINKS = [mp.Link(), mp.Link(latency=2), mp.Link(latency=1, bandwidth=64), mp.Link(latency=3, blocking=True)]
 
 
-@pytest.mark.parametrize("name, recompute", one_in(3, names_for_stages(4, 8), RECOMPUTE))
+@pytest.mark.parametrize("name, recompute", one_in(6, names_for_stages(4, 8), RECOMPUTE))
 def test_the_bytes_of_skip_connections_and_tied_weights_are_foreseen_at_every_tick(name, recompute):
     """What they send in between and at the end, over slow and blocking links."""
     schedule = with_recompute(build_for_stages(name, 4, 8), recompute)

@@ -107,6 +107,7 @@ def test_1f1b_keeps_min_of_M_and_K_minus_r_micro_batches(K, M):
         assert peaks(with_recompute(whole), (layers,) * K, m * M) == recomputed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "naive"])
 def test_recomputation_in_segments_keeps_an_input_for_each_and_the_caches_of_one(name):
     """n segments in each stage: N/M ((q n - 1) a + L/(K n) c), e more on the last device; q as above,

@@ -24,6 +24,7 @@ def said_by(capsys, *arguments):
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_every_command_says_the_same_of_zb_v(capsys, tmp_path):
     table, sizes = str(tmp_path / "zb-v.csv"), ["--devices", "4", "--micro-batches", "8"]
     ZB_V.to_csv(table)

@@ -161,6 +161,7 @@ def test_activation_memory_of_table_1_is_half_of_what_is_published_or_fits_no_de
             assert estimate.fullest > 2 * estimate.limit
 
 
+@pytest.mark.slow
 def test_as_many_blocks_fit_as_the_memory_of_the_fullest_device_says():
     fits = blocks_that_fit(1)
     fullest = [_estimate(Largest("Transformer", 1, True, (L,), 1, 1, 1)).fullest for L in (fits, fits + 1)]

@@ -78,6 +78,7 @@ def random_problem(rng, most_layers):
     return random_numbers(rng, n_layers), rng.randrange(1, n_layers + 1)
 
 
+@pytest.mark.slow
 def test_min_max_is_as_good_as_every_cut_on_thousands_of_instances():
     rng = random.Random(0)
     for _ in range(2000):
@@ -387,6 +388,7 @@ def test_measured_times_are_medians_that_a_disturbed_computer_does_not_change(mo
     }
 
 
+@pytest.mark.slow
 def test_partitioning_a_lopsided_network_by_time_is_as_much_faster_than_equal_counts_as_predicted():
     """Predicted from the layers, counted in simulations with the stages of each cut measured anew,
     by other code.

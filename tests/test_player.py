@@ -56,6 +56,7 @@ def test_the_still_picture_is_that_of_plot_and_stands_before_the_frame():
     assert pixels(still(TRACE)).shape[:2] == (int(height), int(width))
 
 
+@pytest.mark.slow
 def test_the_still_picture_of_a_schedule_has_its_name_above():
     assert SCHEDULE._repr_png_() == still(SCHEDULE)
     assert pixels(still(SCHEDULE)).shape[1] == pixels(still(mp.simulate(SCHEDULE))).shape[1]

@@ -67,6 +67,7 @@ def geometries(draw):
 
 @settings(max_examples=150)
 # one window, of padding and two of the three numbers
+@pytest.mark.slow
 @example(((3,), (3,), (3,), (1,)), 1, 1, False, pooling.CACHE_BYTES, 0)
 @given(
     geometries(), st.integers(1, 3), st.integers(1, 3), st.booleans(),

@@ -12,6 +12,7 @@ from minipipe.planning.profiles import TO_TRY, Profiled, arrange, profile_of, re
 HEADER = "name,forward,backward,weight backward,bytes\n"
 
 
+@pytest.mark.slow
 def test_no_schedule_with_a_name_is_faster():
     chance = random.Random(0)
     for _ in range(3):

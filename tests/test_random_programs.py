@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_programs import bytes_of, settings_of_runs
@@ -33,6 +34,7 @@ def test_a_slow_and_plain_cluster_does_the_same(setting):
     assert sorted(trace.messages) == sorted(sent)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(settings_of_runs(), st.booleans())
 def test_ticking_leaves_the_trace_of_running(setting, with_memory):
@@ -156,6 +158,7 @@ def test_work_on_the_critical_path_cannot_last_longer_without_the_run(setting, d
     assert ended(setting)[0].trace.makespan == cluster.trace.makespan + Fraction(1, 64)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(settings_of_runs())
 def test_memory_is_what_the_work_has_kept_and_the_messages_that_wait(setting):

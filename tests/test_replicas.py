@@ -63,6 +63,7 @@ def test_fifty_steps_leave_all_copies_equal_to_one_device(optimizer):
     assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"zero": 3, "buckets": 100}], ids=str)
 def test_fifty_updates_of_the_order_do_so_too(options):
     net = mp.DataParallel(network(), LOSS, 3, 6, optimizer=mp.Adam(0.01), **options)
@@ -147,6 +148,7 @@ def splits():
     }
 
 
+@pytest.mark.slow
 def test_the_file_is_the_same_however_the_optimizers_are_split_and_each_goes_on_from_it(tmp_path):
     files, after = {}, {}
     for name, make in splits().items():

@@ -60,6 +60,7 @@ def test_zero_bubble_h1_equals_its_closed_form_where_W_is_no_longer_than_F_and_I
         assert M < K or T == M * (F + I + W) + (K - 1) * (F + I - W), (K, M)
 
 
+@pytest.mark.slow
 def test_schedules_for_equal_passes_equal_their_closed_forms():
     """F = I = W = 1: ZB-H2 and ZB-V never wait between their first and their last action."""
     for K, M in SIZES:
@@ -156,6 +157,7 @@ def test_chimera_fills_the_gaps_within_a_unit_from_k_over_2_plus_1_to_k_micro_ba
         assert peak_microbatches(mp.simulate(chimera(8, M))) == [5, 6, 7, 8, 8, 7, 6, 5]
 
 
+@pytest.mark.slow
 def test_three_bubbles_equal_their_closed_forms():
     """F = I = W = 1 of a whole device, B = 2: from the makespan, and from when a device starts and ends.
 
@@ -296,6 +298,7 @@ def test_every_size_gives_a_schedule_without_faults_or_a_sentence():
                 assert schedule.n_stages == K * STAGES_PER_DEVICE.get(name, 1) and len(schedule.devices) == K
 
 
+@pytest.mark.slow
 def test_dropped_micro_batches():
     """Every stage has each micro-batch once in each pass, whatever legal K = 1..8 and M up to 4K are."""
     for builder in (v_half, v_min, dualpipe, dualpipe_v, chimera):

@@ -36,6 +36,7 @@ def test_counted_ticks_and_peaks_equal_the_closed_forms(costs):
             assert peak_microbatches(trace) == [peak(r) for r in range(K)], (name, K, M)
 
 
+@pytest.mark.slow
 def test_counted_bubbles_equal_the_closed_forms():
     """Counted with == : both sides are one correctly rounded division of the same fraction."""
     for K, M in SIZES:

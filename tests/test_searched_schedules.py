@@ -45,6 +45,7 @@ def requests(draw):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(requests())
 def test_no_name_has_a_shorter_longest_span_and_no_device_keeps_too_much(request):

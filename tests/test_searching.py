@@ -185,6 +185,7 @@ def requests(draw):
     return K, M, costs, limits, draw(st.booleans()), placement, draw(st.sampled_from([0, 0.25, 1, 6]))
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(requests())
 def test_no_search_loses_to_a_schedule_with_a_name(request):
@@ -206,6 +207,7 @@ def test_in_a_profile_of_a_gpu_the_search_proves_zb_h1_at_once():
     assert simulated(greedy, costs, 0.601) == found.makespan
 
 
+@pytest.mark.slow
 def test_a_search_starts_from_names_in_the_kinds_that_are_asked_for():
     """Interleaved 1F1B with four stages a device, where no halves are wanted, and with each B as I and W."""
     schedule = interleaved_one_f_one_b(4, 8, v=4)
@@ -258,7 +260,9 @@ def test_the_greedy_schedule_never_gets_stuck(data, K, M, halves):
 V = {K: [*range(K), *reversed(range(K))] for K in range(4, 9)}
 
 
-@pytest.mark.parametrize("K, M", [(4, 8), (5, 12), (7, 14), pytest.param(8, 16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("K, M", [
+    (4, 8), *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in [(5, 12), (7, 14), (8, 16)]),
+])
 def test_the_greedy_schedule_reaches_the_closed_forms(K, M):
     assert simulated(greedy_schedule(K, M, most_alive=[K - r for r in range(K)]), Costs()) == (M + K - 1) * 3
     for F, I, W in [(1, 1, 1), (2, 2, 1), (1, 2, 1)]:

@@ -20,6 +20,7 @@ LINKS = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.data(), st.integers(1, 4), st.integers(1, 5))
 def test_stepping_through_a_simulation_leaves_the_trace_of_running_it(data, n_stages, n_microbatches):

@@ -25,6 +25,7 @@ def test_a_graph_that_copies_meanwhile_is_measured_beside_one_after_the_other():
     assert ours > 0 and beside > 0 and 0.01 < ratio < 1000
 
 
+@pytest.mark.slow
 @on_ranks
 @pytest.mark.skipif(missing("mpi") is not None, reason="no second core")
 @pytest.mark.parametrize("case, engine", [pair for pair in ENGINES if pair[1] == "mpi"])

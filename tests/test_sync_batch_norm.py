@@ -52,6 +52,7 @@ def test_in_rational_arithmetic_ragged_copies_are_the_full_batch(data):
     assert np.array_equal(net.predict(X), full.predict(X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
     {"zero": 2, "buckets": 1}, pytest.param({}, marks=pytest.mark.slow),
 ], ids=["zero", "plain"])

@@ -79,6 +79,7 @@ def test_in_rational_arithmetic_all_splits_at_once_give_the_full_batchs_gradient
     assert equals_full_batch(net, X, Y)
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(st.data())
 def test_copies_of_shards_can_each_update_a_part(data):
@@ -139,6 +140,7 @@ def test_updates_by_the_devices_themselves_are_those_of_a_step(name):
     assert np.array_equal(own.predict(batches[0][0]), stepped.predict(batches[0][0]))
 
 
+@pytest.mark.slow
 def test_positions_of_a_sequence_are_split_between_the_blocks():
     """LayerNorm, dropout, biases and the residual stream: their gradients are added up over the devices."""
     layers, loss, X, Y = exact("transformer", 2)

@@ -40,6 +40,7 @@ def test_ids_are_places_in_the_alphabet(book):
     assert book.ids.dtype == np.int64 and [book.alphabet[i] for i in book.ids.tolist()] == list(book.text)
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1))
 def test_decode_undoes_encode(text):
     made = characters(text)

@@ -40,6 +40,7 @@ def mini_batch(m, dtype=np.float64, seed=0):
     return rng.standard_normal((2, m)).astype(dtype), rng.standard_normal((2, m)).astype(dtype)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.data())
 def test_in_rational_arithmetic_two_updates_are_those_of_the_full_batch(data):

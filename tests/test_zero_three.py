@@ -50,6 +50,7 @@ def bytes_sent(trace, device):
     return sum(message.n_bytes for message in sent if "costs" not in str(message.label))
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(st.data())
 def test_in_rational_arithmetic_two_updates_are_those_of_the_full_batch(data):
