@@ -159,19 +159,22 @@ def steps(ledger):
 
 def test_several_that_measure_at_once_give_their_mean(monkeypatch):
     """Each thread has layers of its own; of what they have measured, each number is the mean."""
-    counts, seconds = [], iter([1.0, 3.0])
+    networks, seconds = [], iter([1.0, 3.0])
     one_micro_batch = measuring.one_micro_batch
 
     def timed(stages, pattern, X, Y):
-        if not any(stages is one for one, _ in counts):
-            counts.append((stages, next(seconds)))
-        of_one = next(time for one, time in counts if one is stages)
+        if not any(stages is one for one, _ in networks):
+            networks.append((stages, next(seconds)))
+        of_one = next(time for one, time in networks if one is stages)
         performed = one_micro_batch(stages, pattern, X, Y)
         return {place: action._replace(seconds=of_one) for place, action in performed.items()}
 
     monkeypatch.setattr(measuring, "one_micro_batch", timed)
     measured = mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=2, at_once=2)
     assert all(getattr(measured.costs, kind) == [2.0, 2.0] for kind in "FBRIW")
+    first, second = ({id(part) for stage in stages for part in (*stage.parts, stage.loss)}
+                     for stages, _ in networks)
+    assert first & second == {id(None)}
     assert measured.footprints == mp.footprints(LAYERS, LOSS, 2, (5,), 4)
     assert measured.costs.message_bytes == [footprint.sent["F"] for footprint in measured.footprints]
     with pytest.raises(ValueError, match="at_once"):

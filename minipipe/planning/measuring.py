@@ -1,5 +1,6 @@
 """One micro-batch through each stage alone: how long each action takes, and how many bytes it needs."""
 
+import copy
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean, median
@@ -61,9 +62,10 @@ def measure(
         checked_optimizer(optimizer)
     checked_accumulate(accumulate)
     if whole_number("at_once", at_once, 1) > 1:
-        setting = layers, loss, n_stages, X, Y, partition, dtype, optimizer, n_rounds, accumulate
+        losses = [copy.copy(loss) for _ in range(at_once)]  # of layers, each network makes copies by itself
+        setting = n_stages, X, Y, partition, dtype, optimizer, n_rounds, accumulate
         with computing(), ThreadPoolExecutor(at_once) as threads:
-            of_threads = list(threads.map(lambda _: measure(*setting), range(at_once)))
+            of_threads = list(threads.map(lambda own: measure(layers, own, *setting), losses))
         return Measured(mean_of([one.costs for one in of_threads]), of_threads[0].footprints)
     network = Network(layers, loss, dtype=dtype)
     X, Y = network.checked_batch(X, Y)
