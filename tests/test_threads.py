@@ -170,7 +170,7 @@ def test_a_measured_trace_is_drawn_written_and_explained(tmp_path):
 
 
 @pytest.mark.parametrize("options, words", [
-    ([], "simulated with measured costs and free links"),
+    ([], "simulated with measured costs and links"),
     (["--replicas", "2", "--schedule", "gpipe"], "schedule gpipe in 2 copies"),
     (["--shards", "2"], "4 threads, 4 micro-batches, schedule 1f1b"),
 ])

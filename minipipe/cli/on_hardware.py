@@ -8,7 +8,7 @@ import numpy as np
 
 from ..cluster import duration
 from ..datasets import digits
-from ..engines import world
+from ..engines import Mpi, Threads, measured_link, world
 from ..functions import accuracy, even_slices, leaves
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
@@ -85,10 +85,10 @@ def train(options, engine, n_devices, kind, speaks=True):
         J = pipe.forward_backward(X, Y)
         traces.append(pipe.trace)
     gradients, parameters = pipe.gradients, pipe.layers
-    costs = None
+    hardware = None
     if options.shards == 1:  # `measure` times whole layers
         part = even_slices(X.shape[1], M)[0]
-        costs = _measured_at_once(engine, n_devices, layers, loss, schedule.n_stages, X[:, part], Y[:, part])
+        hardware = _measured(engine, n_devices, layers, loss, schedule.n_stages, X[:, part], Y[:, part])
     if not speaks:
         return 0
     counted = new(parameters, loss, **setting)
@@ -98,8 +98,8 @@ def train(options, engine, n_devices, kind, speaks=True):
         f"  float32, m = {X.shape[1]}: {'equal (==)' if same else 'DIFFERENT'}\n"
     )
     runs = {f"measured on {kind}": _median(traces)}
-    if costs is not None:
-        runs = {"simulated with measured costs and free links": simulate(schedule, costs)} | runs
+    if hardware is not None:
+        runs = {"simulated with measured costs and links": simulate(schedule, *hardware)} | runs
     _show(runs, path)
     return 0 if same else 1
 
@@ -122,13 +122,16 @@ def schedule_of(options, n_devices):
     return in_copies(schedule, n_copies) if n_copies > 1 else schedule
 
 
-def _measured_at_once(engine, n_devices, *setting):
-    """The `Costs` that all devices measure at the same time, in the mean: they share a computer's memory."""
-    if engine != "mpi":
-        return measure(*setting, dtype=np.float32, at_once=n_devices).costs
-    mine = measure(*setting, dtype=np.float32).costs
-    of_ranks = world().gathered({kind: getattr(mine, kind) for kind in KINDS}, "the measured costs")
-    return mean_of([replace(mine, **costs) for costs in of_ranks])
+def _measured(engine, n_devices, *setting):
+    """(`Costs`, `Link`): costs that all devices measure at the same time, in the mean, and their messages."""
+    if engine == "mpi":
+        mine = measure(*setting, dtype=np.float32).costs
+        of_ranks = world().gathered({kind: getattr(mine, kind) for kind in KINDS}, "the measured costs")
+        costs = mean_of([replace(mine, **of_rank) for of_rank in of_ranks])
+    else:
+        costs = measure(*setting, dtype=np.float32, at_once=n_devices).costs
+    machine = Mpi if engine == "mpi" else Threads
+    return costs, measured_link(machine, n_devices, max(costs.message_bytes))
 
 
 def _network(options, schedule, layers, loss, **setting):

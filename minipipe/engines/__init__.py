@@ -1,7 +1,8 @@
 """Other drivers of the programs that a cluster runs: on real hardware, in measured seconds."""
 
+from .links import measured_link
 from .mpi import Mpi, check_size
 from .threads import Threads
 from .world import world
 
-__all__ = ["Mpi", "Threads", "check_size", "world"]
+__all__ = ["Mpi", "Threads", "check_size", "measured_link", "world"]
