@@ -27,6 +27,8 @@ class Closing:
         schedule, self._device = wires.schedule, wires.ranks[device]
         self._stages, self._ties = stages, ties
         self._placements, self._last = wires.placements, schedule.n_microbatches - 1
+        places = {place for placement in wires.placements for place in enumerate(placement)}
+        self._own = sorted(stage for stage, there in places if there == self._device)
         self._has_sums, self._has_U = bool(adding(SUMMED, schedule.kinds)), "U" in schedule.kinds
         self._started = _named(action for action in schedule.devices[device] if action.kind in MEETING)
         self._sums = [action for action, _ in self._started if action.kind in adding(SUMMED)]
@@ -76,7 +78,7 @@ class Closing:
     def close(self):
         """A program: what the order has left to the end of the mini-batch."""
         if not self._has_sums and not self._has_U:
-            for stage in range(len(self._placements[0])):
+            for stage in self._own:
                 yield from self._all_reduce(stage, self._last)
         elif self._has_sums and not self._has_U:
             yield from self._wait_for(self._sums)

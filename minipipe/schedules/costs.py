@@ -62,6 +62,7 @@ class Costs:
         for each in fields(self):
             object.__setattr__(self, each.name, _in_python(getattr(self, each.name)))
         one_of("unit", self.unit, ["ticks", "seconds"])
+        object.__setattr__(self, "_tables", {})  # those that have been made: each run asks for the same one
 
     @classmethod
     def from_text(cls, text):
@@ -88,6 +89,12 @@ class Costs:
             these, or a cost is a `Fraction`, halves are fractions, too; otherwise floats, which are quicker,
             and as exact.
         """
+        key = tuple(sharing), frozenset(beside)
+        if key not in self._tables:
+            self._tables[key] = self._table(*key)
+        return dict(self._tables[key])
+
+    def _table(self, sharing, beside):
         table, n_stages = {}, len(sharing)
         for kind in ("F", "B", "R", "I", "W", "W*", "FB", "A", "U"):
             cost = self._given(kind)

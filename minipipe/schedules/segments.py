@@ -1,6 +1,6 @@
 """Recomputation in smaller pieces: a device's stage cut into several."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import accumulate, chain, zip_longest
 
 from ..checks import whole_numbers
@@ -56,7 +56,8 @@ def costs_in_segments(costs, schedule, n):
     checked_costs(costs).table(schedule.sharing)
     sent = costs.bytes_sent(schedule.n_stages)
     segments = {"message_bytes": [[0] * (length - 1) + [size] for size, length in zip(sent, n)]}
-    for name, cost in vars(costs).items():
+    for name in (field.name for field in fields(costs)):
+        cost = getattr(costs, name)
         if cost is not None and name not in (*segments, "unit"):
             parts = n if hasattr(cost, "__len__") else [a * b for a, b in zip(n, schedule.sharing)]
             whole = one_for_each(name, cost, "costs", schedule.n_stages, "stage")
