@@ -16,7 +16,7 @@ def program(order, wires, perform, close=()):
     order: the actions of the device.
     wires: the `Wires` between the stages.
     perform: `perform(action, inputs)` is a program, too. For each part of the action, inputs has {name: what
-        has arrived by this name}, and what it returns has {name: what is to be sent by this name}.
+        has arrived by this name}, and the list that it returns has {name: what is to be sent by this name}.
     close: the program that follows the last action.
     """
     for action in order:
@@ -29,11 +29,12 @@ def program(order, wires, perform, close=()):
             inputs.append(arrived)
         results = yield from perform(action, inputs)
         inputs = arrived = None  # so that nothing is kept alive while the device waits for its next message
-        for part, result in zip(parts, results):
+        for part in parts:
+            result = results.pop(0)
             for name, message, _, to in wires.out_of(part):
                 label = part if message == part.kind else part._replace(kind=message)
                 yield Send(f"{label} {name}" if name else label, result.get(name), to)
-        results = result = None
+        result = None
     yield from close
 
 

@@ -28,7 +28,7 @@ def play(schedule):
     n_microbatches, copies = schedule.n_microbatches, schedule.copies
     done = [bytearray(n_microbatches) for _ in range(schedule.n_stages)]
     closing = _Closing(schedule, done) if schedule.versions or schedule.kinds & (CLOSING | WIDE) else None
-    steps, stages_on = _steps(done), _stages_on(schedule)
+    (begins, ends), stages_on = _steps(done), _stages_on(schedule)
     waiting = {}  # (what is not done yet, stage, micro-batch) -> the device that waits for it
     heads, ready = [0] * len(schedule.devices), list(range(len(schedule.devices)))
     while ready:
@@ -38,9 +38,9 @@ def play(schedule):
             action = order[head]
             parts = (action,) if action[0].__class__ is str else action
             for kind, stage, i in parts:
-                if kind not in steps or not 0 <= i < n_microbatches or stage not in own[copies[i]]:
+                if kind not in begins or not 0 <= i < n_microbatches or stage not in own[copies[i]]:
                     break
-                looked_at, needs, _, way, handed_on, heard = steps[kind]
+                looked_at, needs, way, handed_on, heard = begins[kind]
                 if done[stage][i] & looked_at != needs:
                     break
                 if heard[stage][i] & handed_on != handed_on:
@@ -50,9 +50,9 @@ def play(schedule):
                     break
             else:
                 for kind, stage, i in parts:
-                    _, _, adds, way, handed_on, _ = steps[kind]
+                    adds, handed_on = ends[kind]
                     done[stage][i] |= adds
-                    if way and (handed_on, stage, i) in waiting:
+                    if handed_on and (handed_on, stage, i) in waiting:
                         ready.append(waiting.pop((handed_on, stage, i)))
                     elif closing:
                         ready += closing.after(device, action, kind, stage, i)
@@ -70,15 +70,16 @@ def play(schedule):
 def _steps(done):
     """What `play` looks up for an action of each kind, from the rules and what is `done` on each stage.
 
-    {kind: (needs and forbids, needs, adds, way, handed on, for each stage the row that it hears from)}
+    Two dicts, for its beginning {kind: (needs and forbids, needs, way, handed on, for each stage the row that
+    it hears from)}, and for its end {kind: (adds, handed on)}.
     """
     stages, everything = range(len(done)), bytes([255]) * len(done[0])  # both ends wait for nobody
-    steps = {}
+    begins, ends = {}, {}
     for kind, rule in RULES.items():
         heard = [done[stage - rule.way] if stage - rule.way in stages else everything for stage in stages]
-        bits = rule.needs | rule.forbids, rule.needs, rule.adds
-        steps[kind] = *bits, rule.way, rule.handed_on, heard
-    return steps
+        begins[kind] = rule.needs | rule.forbids, rule.needs, rule.way, rule.handed_on, heard
+        ends[kind] = rule.adds, rule.handed_on
+    return begins, ends
 
 
 def _stages_on(schedule):
