@@ -373,13 +373,20 @@ def test_own_copies_whatever_holds_arrays():
 
 def test_a_device_counts_in_numbers_of_its_own():
     """Another device that works at the same tick in floats does not make floats of exact fractions."""
-    def program(ticks):
-        for _ in range(3):
+    def program(device, ticks):
+        for number in range(3):
             yield Compute("work", ticks=ticks)
+            yield Send(f"end {number}", None, to=1 - device)
 
-    trace = Cluster([program(Fraction(1, 2)), program(0.5)]).run()
-    assert [span.end for span in trace.spans_of(0)] == [Fraction(1, 2), 1, Fraction(3, 2)]
-    assert all(type(span.end) is Fraction for span in trace.spans_of(0))
+    for exact in (0, 1):
+        ticks = [0.5, 0.5]
+        ticks[exact] = Fraction(1, 2)
+        trace = Cluster([program(device, of_device) for device, of_device in enumerate(ticks)]).run()
+        for device in (0, 1):
+            ends = [span.end for span in trace.spans_of(device)]
+            ends += [message.sent for message in trace.messages if message.source == device]
+            assert ends == [Fraction(1, 2), 1, Fraction(3, 2)] * 2
+            assert all(type(end) is type(ticks[device]) for end in ends)
 
 
 def test_after_a_run_the_clock_stands_at_its_end():

@@ -66,6 +66,16 @@ def test_one_slow_link_among_free_ones():
     assert makespan(link={(0, 1): mp.Link(latency=5)}) == makespan(link={(1, 0): mp.Link(latency=5)}) == 14
 
 
+def test_the_same_costs_are_exact_beside_a_third_and_quick_beside_whole_numbers():
+    """Half of a backward is a fraction beside a latency of a third, else a float; whichever comes first."""
+    for latencies in ([1, Fraction(1, 3)], [Fraction(1, 3), 1]):
+        costs, found = mp.Costs(F=1, B=1), {}
+        for latency in latencies:
+            trace = mp.simulate(mp.schedules.build("zb-h1", 2, 2), costs, mp.Link(latency=latency))
+            found[latency] = {type(span.end - span.start) for span in trace.spans if span.label.kind == "I"}
+        assert found == {1: {float}, Fraction(1, 3): {Fraction}}
+
+
 def test_message_sizes_need_bandwidth():
     """A message of 6 bytes occupies its link for 3 ticks: F0 is there at 4, F1 at 7, as it has to wait."""
     schedule = mp.Schedule.from_text(["F0 F1 B0 B1", "F0 F1 B0 B1"])

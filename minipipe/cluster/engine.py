@@ -135,7 +135,10 @@ class Cluster:
             raise DeadlockError(deadlock_message(waits))
 
     def _do(self, due, only_ends):
-        """Do what happens in one tick; each lane has its own number of it, others may count in floats."""
+        """Do what happens in one tick, or only end what is over, and start nothing.
+
+        Each lane goes on with its own number of the tick: others may count in floats.
+        """
         lanes, resuming, starting = self._lanes, due.resuming, due.starting
         while True:
             while resuming:
