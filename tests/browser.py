@@ -1,4 +1,4 @@
-"""A web page in a real browser, for tests; they are skipped where there is none."""
+"""A web page in a real browser, for tests, which are slow; they are skipped where there is none."""
 
 import json
 import re
@@ -11,7 +11,13 @@ import pytest
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
 )
-in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium or google-chrome on the PATH")
+there_is_one = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium or google-chrome on the PATH")
+
+
+def in_a_browser(test):
+    """The decorator of a test that needs one."""
+    return pytest.mark.slow(there_is_one(test))
+
 
 HARNESS = """<script>
 const errors = [], results = {errors};
