@@ -35,7 +35,7 @@ class Record:
         return 1 + self.lanes[-1][0] if self.lanes else 0
 
     def sends(self, label, source, to, now, n_bytes, lane, arrival=None):
-        """A message is sent; the index of its row."""
+        """A message is sent; the index of its row. arrival: when it arrives, if that is known."""
         messages = self.messages
         row = len(messages)
         messages += (label, source, to, now, arrival, None, n_bytes, lane, None)

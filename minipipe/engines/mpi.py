@@ -17,7 +17,7 @@ from .patience import out_of_patience, patience
 from .world import Pause, world
 
 MESSAGE, PIECE = 2, 3  # the tags of messages, which say what they are, and of the arrays that follow one
-LARGE = 2**18  # bytes, from which on a copy takes longer than a second message
+LARGE = 2**18  # bytes of a message, from which on its arrays are sent by themselves if they stay as they are
 
 
 class Mpi:
