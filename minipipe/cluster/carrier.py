@@ -3,9 +3,7 @@
 from collections import deque
 from math import inf
 
-from .links import Link, checked_ports, later, links_between, ticks_to_pass
-
-FREE = Link()
+from .links import FREE, checked_ports, later, links_between, ticks_to_pass
 
 
 class Message:

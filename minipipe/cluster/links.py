@@ -8,6 +8,11 @@ from ..checks import items_of, real_number, shown, whole_number
 MOST_LINKS = 4_000_000
 
 
+def _checked_bandwidth(bandwidth):
+    note = " bytes per tick: leave it out for no limit"
+    return real_number("bandwidth", bandwidth, above=0, note=note, infinite=True, clock=True)
+
+
 @dataclass(frozen=True)
 class Link:
     """A message of n bytes occupies its link for n / bandwidth ticks and arrives `latency` ticks after that.
@@ -39,6 +44,9 @@ class Link:
     def ticks_occupied(self, n_bytes):
         """How long a message of `n_bytes` keeps the link from the next one."""
         return ticks_to_pass(n_bytes, self.bandwidth)
+
+
+FREE = Link()  # every message arrives when it is sent
 
 
 @dataclass(frozen=True)
@@ -100,22 +108,21 @@ def links_between(link, n_devices):
     """
     n_devices = whole_number("n_devices", n_devices, 0)
     devices = range(n_devices)
-    if isinstance(link, Link) and link != Link() and n_devices**2 > MOST_LINKS:
+    if isinstance(link, Link) and link != FREE and n_devices**2 > MOST_LINKS:
         raise ValueError(
             f"a Link between each two of {shown(n_devices)} devices makes more than {MOST_LINKS:,}: "
             "pass a dict {(source, to): Link} of those that carry messages"
         )
     if isinstance(link, Link):
-        link = {} if link == Link() else {(source, to): link for source in devices for to in devices}
+        link = {} if link == FREE else {(source, to): link for source in devices for to in devices}
     if not isinstance(link, dict):
         raise ValueError(f"link={shown(link)} must be a Link, or a dict such as {{(0, 1): Link(latency=1)}}")
-    free = Link()
     for pair, value in link.items():
         if not (isinstance(pair, tuple) and len(pair) == 2 and all(device in devices for device in pair)):
             raise ValueError(f"there is no link {pair!r}: write (source, to) with devices 0..{n_devices - 1}")
         if not isinstance(value, Link):
             raise ValueError(f"the link {pair} is {value!r}: write for instance Link(latency=1)")
-    return {(source, to): value for (source, to), value in link.items() if source != to and value != free}
+    return {(source, to): value for (source, to), value in link.items() if source != to and value != FREE}
 
 
 def checked_ports(ports, n_devices):
@@ -143,8 +150,3 @@ def later(now, ticks):
     In Python, the `Fraction` 1/7 plus 0.0 is a float, which is a little less than 1/7.
     """
     return max(now, now + ticks)
-
-
-def _checked_bandwidth(bandwidth):
-    note = " bytes per tick: leave it out for no limit"
-    return real_number("bandwidth", bandwidth, above=0, note=note, infinite=True, clock=True)

@@ -165,16 +165,21 @@ class InStages(Network):
         return self._from_all_ranks
 
     def _gradients_of(self, stage):
-        """Its gradients; for the stage of another rank a pair of None for each layer."""
-        return self._sums_of(stage)[0]
+        """Its gradients, from the rank that has it where layers are in several parts.
 
-    def _sums_of(self, stage):
-        """(its gradients, its statistics); where layers are in several parts, from the rank that has it."""
+        Where they are not, for the stage of another rank a pair of None for each layer.
+        """
         if self._machine.engine == MPI and self._is_split():
-            return self._run.sums_of_all_ranks()[stage]
+            return self._run.sums_of_all_ranks()[stage][0]
         if self._machine.engine == MPI and stage not in self._stages_here():
-            return [(None, None)] * len(stage.layers), None
-        return stage.gradients(), stage.totals.statistics()
+            return [(None, None)] * len(stage.layers)
+        return stage.gradients()
+
+    def _statistics_of(self, stage):
+        """What its layers have counted; where layers are in several parts, from the rank that has it."""
+        if self._machine.engine == MPI and self._is_split():
+            return self._run.sums_of_all_ranks()[stage][1]
+        return stage.totals.statistics()
 
     def _on_devices(self):
         """What puts the stages of all copies on their devices: those of the last run, as they are now."""

@@ -260,10 +260,10 @@ class Pipeline(InStages):
         """Once for each run that came to its end: its gradients wait for a step, or its updates count."""
         if self._committed:
             return
-        self._run.or_restore(self._check_finite)
+        gradients = self._run.or_restore(self._finite_gradients)
         if self._optimizers is None:
-            self._gradients = self._summed_gradients()
-            self._counted = [(stage.parts, self._sums_of(stage)[1]) for stage in self._stages_here()]
+            self._gradients = gradients
+            self._counted = [(stage.parts, self._statistics_of(stage)) for stage in self._stages_here()]
         else:
             for own, stages in zip(self._optimizers, self._run.shards):  # those of other ranks stay
                 own[:] = [stage.optimizer or before for stage, before in zip(stages, own)]
@@ -273,11 +273,15 @@ class Pipeline(InStages):
             self._copies.agree(self.stages)
         self._committed = True
 
-    def _check_finite(self):
-        if self._optimizers is None:
-            check_finite_run(self.loss, self.J, self.layers, self._summed_gradients())
+    def _finite_gradients(self):
+        """Those of the run, or None if its updates have used them up; all that it has computed is finite."""
         for J in self.stages[-1].costs:
             check_finite_cost(self.loss, J)
+        if self._optimizers is not None:
+            return None
+        gradients = self._summed_gradients()
+        check_finite_run(self.loss, self.J, self.layers, gradients)
+        return gradients
 
     def _summed_gradients(self):
         return [pair for stage in self.stages for pair in self._gradients_of(stage)]
