@@ -161,7 +161,7 @@ def test_what_a_layer_hands_on_lies_in_one_piece_forward_and_backward(name):
     if layer.fork:
         dZ, skips["skip"] = dZ
     gradients = tree(lambda dZ: dZ.repeat(2, axis=-1)[..., ::2], dZ)
-    alone(backward_input_program(layers, gradients, skips, True, lambda index, dZ: None))
+    alone(backward_input_program(layers, gradients, skips, True, lambda index, half: None))
     met = [array for spy in below + above for array in leaves(spy.met)]
     assert len(met) == 2 * len(below + above)
     assert all(array.flags.c_contiguous for array in met)

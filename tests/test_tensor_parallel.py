@@ -207,7 +207,7 @@ def through(layers, A, dA, group):
     A = yield from driven(forward_program(layers, A, {}))
     if dA is None:
         return A
-    return A, (yield from driven(backward_input_program(layers, dA, {}, True, lambda index, dZ: None)))
+    return A, (yield from driven(backward_input_program(layers, dA, {}, True, lambda index, half: None)))
 
 
 def driven(work):

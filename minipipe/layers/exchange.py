@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-from ..functions import leaves
-
 
 class Exchange(NamedTuple):
     """What a layer that communicates asks for in the middle of a forward or a backward.
@@ -26,7 +24,7 @@ def exchanges_of(layers, loss, wants_dX):
     wants_dX: whether the derivative goes on below; if not, it ends at the first layer with parameters.
     """
     forward = sum(owner.exchanges[0] for owner in [*layers, loss] if owner is not None)
-    with_parameters = (index for index, layer in enumerate(layers) if leaves((layer.W, layer.b)))
+    with_parameters = (index for index, layer in enumerate(layers) if layer.has_parameters)
     first = 0 if wants_dX else next(with_parameters, len(layers))
     backward = sum(layer.exchanges[1] for layer in layers[first:])
     return {"F": forward, "R": forward, "B": backward, "I": backward}

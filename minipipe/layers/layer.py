@@ -60,6 +60,13 @@ class Layer:
     partial = False      # whether its gradients are one summand, of which each device of a group has another
     can_overflow = True  # whether finite numbers may become too large in a forward
 
+    @property
+    def has_parameters(self):
+        """Whether it, or a layer that it is made of, has a W or a b, drawn already."""
+        if self.layers:
+            return bool(leaves((self.W, self.b)))
+        return self.W is not None or self.b is not None
+
     def initialize(self, rng, dtype=np.float64):
         """Draw W, if it is still missing, from `rng`, a `numpy.random.Generator`; b then is 0."""
         shape_of_W, shape_of_b = self.parameter_shapes()
@@ -133,7 +140,7 @@ class Layer:
         self.check_forward(self.cache)
         self.check_dZ(dZ, self.output_shape(shape_of_input(self.cache)))
         cache = self.cache
-        if not leaves((self.W, self.b)):
+        if not self.has_parameters:
             self.cache = None
         return cache
 

@@ -90,8 +90,8 @@ def backward_through(layers, dA, skips, wants_dX=False):
     # Right for layers without parameters: None, or tuples of None
     gradients = [(layer.W, layer.b) for layer in layers]
 
-    def differentiate(index, dZ):
-        gradients[index] = weight_gradients(layers[index], put_aside(layers[index], dZ))
+    def differentiate(index, half):
+        gradients[index] = weight_gradients(layers[index], half)
 
     return alone(backward_input_program(layers, dA, skips, wants_dX, differentiate)), gradients
 
@@ -103,28 +103,29 @@ def backward_input_program(layers, dA, skips, wants_dX, then):
     dA: the derivative by the output of the last.
     skips: {name: derivative by what the Fork of that name has put aside}, which Joins fill and Forks empty.
     wants_dX: if not, dX is None, and nothing is computed below the first layer with parameters.
-    then: `then(index, dZ)` is called for each layer, from the last to the first, with the derivative by its
-        output.
+    then: `then(index, half)` is called for each layer, from the last to the first, with what it has
+        `put_aside` for its weight gradients.
     """
     first = 0
     if not wants_dX:
-        with_parameters = (index for index, layer in enumerate(layers) if leaves((layer.W, layer.b)))
+        with_parameters = (index for index, layer in enumerate(layers) if layer.has_parameters)
         first = next(with_parameters, len(layers))
         for layer in layers[:first]:
             layer.cache = None
     dA = in_one_piece(dA)
-    for index in reversed(range(first, len(layers))):
+    for index in range(len(layers) - 1, first - 1, -1):
         layer = layers[index]
         if layer.fork is not None:
             dA = dA, skips.pop(layer.fork)
         if layer.exchanges[1]:
             dA_prev = yield Exchange(layer, layer.backward_input(dA), dA)
+        elif index > first or wants_dX or layer.weight_after_input:
+            dA_prev = in_one_piece(layer.backward_input(dA))
         else:
-            wanted = index > first or wants_dX or layer.weight_after_input
-            dA_prev = in_one_piece(layer.backward_input(dA)) if wanted else None
+            dA_prev = None
         if index > first:
             returned(layer, "backward_input", "dA_prev", dA_prev)
-        then(index, dA)
+        then(index, put_aside(layer, dA))
         if layer.join is not None:
             dA_prev, skips[layer.join] = dA_prev
         dA = dA_prev
@@ -137,7 +138,7 @@ def put_aside(layer, dZ):
     dZ is None where backward_weight does not read it, and all of it for a layer without parameters.
     """
     cache, layer.cache = layer.cache, None
-    if not leaves((layer.W, layer.b)):
+    if not layer.has_parameters:
         return None
     return None if layer.weight_after_input else dZ, cache
 

@@ -9,7 +9,9 @@ import numpy as np
 from ..description import describe, parameters_of_layers, without_samples
 from ..layers import every_layer
 from ..layers.layer import checked_layers
-from ..layers.through import alone, backward_input_program, forward_through, handed_on, prepare_forward
+from ..layers.through import (
+    alone, backward_input_program, forward_through, handed_on, prepare_forward, weight_gradients,
+)
 from ..layers.statistics import take_statistics
 from ..network import Network
 from ..blas import computing
@@ -139,9 +141,8 @@ def _one_round(network, X, Y):
         F.append(lap())
         return A
 
-    def backward_weight(index, dZ):
-        layers[index].backward_weight(dZ)
-        layers[index].cache = None
+    def backward_weight(index, half):
+        weight_gradients(layers[index], half)
         B[index] += lap()
 
     A = forward_through(layers, X, {}, forward)

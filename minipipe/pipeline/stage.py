@@ -1,12 +1,12 @@
 """One part of the network, an object on its own: its layers, its stash, its gradients."""
 
 import copy
+from functools import partial
 
-from ..functions import leaves
 from ..layers import every_layer
 from ..layers.exchange import Exchange, exchanges_of
 from ..layers.through import (
-    backward_input_program, forward_program, handed_on, prepare_forward, put_aside, weight_gradients,
+    backward_input_program, forward_program, handed_on, prepare_forward, weight_gradients,
 )
 from ..layers.statistics import commit, take_statistics
 from .holdings import all_ours
@@ -92,7 +92,7 @@ class Stage:
         labels: its labels, in the last stage.
         keep_input_only: whether there will be a recompute.
         """
-        entering = dict(skips)
+        entering = dict(skips) if keep_input_only else None
         call = _without_cache if keep_input_only else handed_on
         A, J, statistics, caches = yield from self._through_layers(i, A_prev, skips, origin, labels, call)
         if J is not None:
@@ -113,11 +113,8 @@ class Stage:
     def backward(self, i, dA, skips):
         """(dA_prev, skips) of micro-batch i; its weight gradients go into the sum over micro-batches."""
         dA = self._begin_backward(i, dA)
-
-        def differentiate(index, dZ):
-            self._add_gradient(i, index, put_aside(self.layers[index], dZ))
-
-        dA_prev = yield from backward_input_program(self.layers, dA, skips, self.index > 0, differentiate)
+        add = partial(self._add_gradient, i)
+        dA_prev = yield from backward_input_program(self.layers, dA, skips, self.index > 0, add)
         self._used_version(i)
         return dA_prev, skips
 
@@ -128,10 +125,7 @@ class Stage:
         """
         dA = self._begin_backward(i, dA)
         halves = self.halves[i] = [None] * len(self.layers)
-
-        def keep(index, dZ):
-            halves[index] = put_aside(self.layers[index], dZ)
-
+        keep = halves.__setitem__
         dA_prev = yield from backward_input_program(self.layers, dA, skips, self.index > 0, keep)
         return dA_prev, skips
 
@@ -281,8 +275,7 @@ class Stage:
     def _gradient(self, i, index):
         """(dW, db) of the layer at `index`: its parameters, None or tuples of None, if it has none."""
         layer = self.layers[index]
-        has_parameters = leaves((layer.W, layer.b))
-        return self.totals.gradient(i, index) if has_parameters else (layer.W, layer.b)
+        return self.totals.gradient(i, index) if layer.has_parameters else (layer.W, layer.b)
 
     def _used_version(self, i):
         if self.versions is not None:
