@@ -14,7 +14,7 @@ from minipipe.functions import leaves
 from minipipe.partitioning import equal_counts
 from minipipe.sums import TreeSum
 from minipipe.pipeline.program import program
-from minipipe.pipeline.wires import MAIN, Wires
+from minipipe.pipeline.wires import Wires
 from minipipe.schedules import BUILDERS, build, build_for_stages, peak_microbatches, with_updates
 
 LAYERS = [mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 5), mp.Tanh(), mp.Linear(5, 3)]
@@ -206,8 +206,9 @@ def test_programs_let_go_of_what_they_have_received_and_sent():
     arrays = []
 
     def perform(action, inputs):
-        results = {MAIN: np.zeros(3), "b": np.zeros(3)}
-        arrays.extend(map(weakref.ref, [inputs[0][MAIN], inputs[0]["a"], results[MAIN], results["b"]]))
+        [(incoming, skips)] = inputs
+        results = np.zeros(3), {"b": np.zeros(3)}
+        arrays.extend(map(weakref.ref, [incoming, skips["a"], results[0], results[1]["b"]]))
         yield Compute(action)
         return [results]
 

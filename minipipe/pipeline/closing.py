@@ -49,7 +49,7 @@ class Closing:
                 if action.kind == "G" and self._is_waited_for:
                     self._coming[action.stage] = name
                 yield Send(f"the start of {name}", None, self._device)
-                return [{}]
+                return [(None, {})]
             for part in action.parts:
                 if part.stage in self._coming and RULES[part.kind].whole:
                     yield Receive(f"the end of {self._coming.pop(part.stage)}", self._device)

@@ -49,8 +49,13 @@ def grain_by_grain(line, grains, incoming, skips, work):
     work: `work(j, incoming, skips)`, the program of one grain.
     """
     if len(grains) == 1:
-        return (yield from work(grains[0], incoming, skips))
-    edges, results = line.edges(grains), []
-    for given in zip(grains, in_grains(incoming, edges), in_grains(skips, edges)):
-        results.append((yield from work(*given)))
+        return work(grains[0], incoming, skips)
+    edges = line.edges(grains)
+    return _one_by_one(zip(grains, in_grains(incoming, edges), in_grains(skips, edges)), work)
+
+
+def _one_by_one(grains, work):
+    results = []
+    for grain in grains:
+        results.append((yield from work(*grain)))
     return tuple(map(side_by_side, zip(*results)))

@@ -7,6 +7,8 @@ from ..schedules.rules import CLOSING, MEETING, RULES
 from .closing import Closing
 from .wires import MAIN
 
+NOTHING = None, {}  # what an action sends that sends nothing
+
 
 def program(order, wires, perform, close=()):
     """The pipeline on one device: receive what an action needs, perform it, send what it gives.
@@ -15,26 +17,33 @@ def program(order, wires, perform, close=()):
 
     order: the actions of the device.
     wires: the `Wires` between the stages.
-    perform: `perform(action, inputs)` is a program, too. For each part of the action, inputs has {name: what
-        has arrived by this name}, and the list that it returns has {name: what is to be sent by this name}.
+    perform: `perform(action, inputs)` is a program, too. For each part of the action, inputs has (incoming,
+        skips), what has come from the neighbouring stage, and {name: what a skip connection has brought};
+        and the list that it returns has (outgoing, skips), what is to be sent on in the same way.
     close: the program that follows the last action.
     """
     for action in order:
         inputs, parts = [], action.parts
         for part in parts:
-            arrived = {}
+            incoming, skips = None, {}
             for name, message, stage, source in wires.into(part):
                 label = Action(message, stage, part.microbatch)
-                arrived[name] = yield Receive(f"{label} {name}" if name else label, source)
-            inputs.append(arrived)
+                if name == MAIN:
+                    incoming = yield Receive(label, source)
+                else:
+                    skips[name] = yield Receive(f"{label} {name}", source)
+            inputs.append((incoming, skips))
         results = yield from perform(action, inputs)
-        inputs = arrived = None  # so that nothing is kept alive while the device waits for its next message
+        inputs = incoming = skips = None  # nothing is kept alive while the device waits for its next message
         for part in parts:
-            result = results.pop(0)
+            outgoing, skips = results.pop(0)
             for name, message, _, to in wires.out_of(part):
                 label = part if message == part.kind else part._replace(kind=message)
-                yield Send(f"{label} {name}" if name else label, result.get(name), to)
-        result = None
+                if name == MAIN:
+                    yield Send(label, outgoing, to)
+                else:
+                    yield Send(f"{label} {name}", skips.get(name), to)
+        outgoing = skips = None
     yield from close
 
 
@@ -90,12 +99,13 @@ def without_numbers(costs, n_stages):
 
 
 def sent_without_numbers(costs, n_stages):
-    """What an action sends in a run without numbers: {kind: for each stage, {name: `Bytes`}}."""
+    """What an action sends in a run without numbers: {kind: for each stage, (`Bytes` or None, {})}."""
     sizes = costs.bytes_sent(n_stages)
-    sent = {kind: [{} for _ in range(n_stages)] for kind in RULES}
+    sent = {kind: [NOTHING] * n_stages for kind in RULES}
     for kind, rule in RULES.items():
-        for stage, results in enumerate(sent[kind]):
+        results = sent[kind]
+        for stage in range(n_stages):
             neighbour = stage + rule.way
             if neighbour != stage and 0 <= neighbour < n_stages and sizes[min(stage, neighbour)]:
-                results[MAIN] = Bytes(sizes[min(stage, neighbour)])
+                results[stage] = Bytes(sizes[min(stage, neighbour)]), {}
     return sent

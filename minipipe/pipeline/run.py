@@ -9,13 +9,12 @@ from ..collectives import Group
 from ..engines import Mpi, Threads, world
 from ..functions import overflow_refused
 from ..layers.exchange import join_group
-from ..schedules.rules import works_on
+from ..schedules.rules import WIDE, works_on
 from ..schedules.shares import share
 from .grains import grain_by_grain
 from .holdings import Holdings, joined
 from .machine import MPI, THREADS
-from .program import cluster_of, programs_of
-from .wires import MAIN
+from .program import NOTHING, cluster_of, programs_of
 
 
 class Run:
@@ -158,62 +157,67 @@ class Run:
 
         Each of these takes the same part of the action's ticks.
         """
-        given = [(arrived.pop(MAIN, None), arrived) for arrived in inputs]
-        stages = [self.stages[index, wires.device(index, i)] for _, index, i in action.parts]
-        work, ticks = self._work(action.parts, stages, given), None
+        work, ticks = self._work(wires, action.parts, inputs), None
         if self._ticks is not None:
-            ticks = share(self._ticks(action), 1 + sum(map(self._n_exchanges, action.parts, stages)))
-        exchange, results = yield Compute(action, _go_on, work, None, given, ticks=ticks)
+            n_exchanges = sum([self._n_exchanges(wires, part) for part in action.parts])
+            ticks = share(self._ticks(action), 1 + n_exchanges)
+        exchange, results = yield Compute(action, _go_on, work, None, inputs, ticks=ticks)
         while exchange is not None:
             answer = yield from exchange.program
             exchange, results = yield Compute(action, _go_on, work, answer, ticks=ticks)
-        return [skips | {MAIN: outgoing} for outgoing, skips in results]
-
-    def _n_exchanges(self, part, stage):
-        """How many there are in a part of an action: as many in each grain."""
-        grains = sum(len(self._line.grains[microbatch]) for microbatch in works_on(part))
-        return grains * stage.n_exchanges.get(part.kind, 0)
-
-    def _work(self, parts, stages, given):
-        """A program that yields each `Exchange` and returns [(outgoing, skips)] of the parts of an action.
-
-        given: the (incoming, skips) of each.
-        """
-        results = []
-        for part, stage, inputs in zip(parts, stages, given, strict=True):
-            results.append((yield from self._work_on(part, stage, *inputs)))
         return results
 
-    def _work_on(self, part, stage, incoming, skips):
-        """(outgoing, skips) of one part of an action, for which its stage takes one grain after the other."""
-        line, (kind, _, i) = self._line, part
-        if kind == "U":
-            stage.update(line.grains[i][-1])
-            return None, {}
-        if kind == "X":
-            stage.owned.free()
-            return None, {}
-        if kind == "W*" and line.grain is None:
-            stage.late_weight_gradients()
-            return None, {}
-        grains = [j for microbatch in works_on(part) for j in line.grains[microbatch]]
-        work = partial(self._work_on_grain, stage, part)
-        return (yield from grain_by_grain(line, grains, incoming, skips, work))
+    def _n_exchanges(self, wires, part):
+        """How many there are in a part of an action: as many in each grain."""
+        kind, index, i = part
+        return len(self._grains(part)) * self.stages[index, wires.device(index, i)].n_exchanges.get(kind, 0)
 
-    def _work_on_grain(self, stage, part, j, incoming, skips):
-        origin, labels = self._line.origins[j], None if stage.loss is None else self._line.labels[j]
-        if part.kind == "F":
-            A_prev = self._line.take_inputs(j) if stage.index == 0 else incoming
-            return (yield from stage.forward(j, A_prev, skips, origin, labels, part[1:] in self._recomputed))
+    def _grains(self, part):
+        """The numbers of those on which a part of an action works."""
+        if part.kind in WIDE:
+            return [j for microbatch in works_on(part) for j in self._line.grains[microbatch]]
+        return self._line.grains[part.microbatch]
+
+    def _work(self, wires, parts, inputs):
+        """A program that yields each `Exchange` and returns [(outgoing, skips)] of the parts of an action.
+
+        inputs: the (incoming, skips) of each.
+        """
+        line, results = self._line, []
+        for part, (incoming, skips) in zip(parts, inputs, strict=True):
+            kind, index, i = part
+            stage, grains, result = self.stages[index, wires.device(index, i)], self._grains(part), NOTHING
+            if kind in ("F", "B", "I"):
+                work = partial(self._work_on, stage, part)
+                result = yield from grain_by_grain(line, grains, incoming, skips, work)
+            elif kind == "R":
+                for j in grains:
+                    yield from stage.recompute(j, line.origins[j], self._labels(stage, j))
+            elif kind == "U":
+                stage.update(grains[-1])
+            elif kind == "X":
+                stage.owned.free()
+            elif kind == "W*" and line.grain is None:
+                stage.late_weight_gradients()
+            else:
+                for j in grains:  # with a W*, too: along the tree of the grains
+                    stage.backward_weight(j)
+            results.append(result)
+        return results
+
+    def _work_on(self, stage, part, j, incoming, skips):
+        """The program by which grain j passes a stage, forward or backward."""
         if part.kind == "B":
-            return (yield from stage.backward(j, incoming, skips))
+            return stage.backward(j, incoming, skips)
         if part.kind == "I":
-            return (yield from stage.backward_input(j, incoming, skips))
-        if part.kind == "R":
-            yield from stage.recompute(j, origin, labels)
-        else:
-            stage.backward_weight(j)  # with a W*, too: along the tree of the grains
-        return None, {}
+            return stage.backward_input(j, incoming, skips)
+        A_prev = self._line.take_inputs(j) if stage.index == 0 else incoming
+        origin, input_only = self._line.origins[j], part[1:] in self._recomputed
+        return stage.forward(j, A_prev, skips, origin, self._labels(stage, j), input_only)
+
+    def _labels(self, stage, j):
+        """Those of grain j, in the last stage."""
+        return None if stage.loss is None else self._line.labels[j]
 
     def sums_of_all_ranks(self):
         """{stage: (its gradients, its statistics)} of all shards: a call that all ranks make."""

@@ -5,7 +5,8 @@ from itertools import chain
 
 from ..cluster import Bytes, Compute, Counted
 from ..pipeline.closing import Tied
-from ..pipeline.wires import MAIN, Wires
+from ..pipeline.program import NOTHING
+from ..pipeline.wires import Wires
 from ..schedules.counting import check_versions, updates
 from ..schedules.rules import CLOSING, RULES, WIDE, works_on
 from .one_microbatch import Footprint
@@ -114,11 +115,12 @@ def _stand_ins(wires, footprints):
 
 
 def _sent(footprint):
-    """{kind of message: {name: what a stage sends by this name}}"""
-    sent = {"": {}} | {message: {MAIN: Bytes(n_bytes)} for message, n_bytes in footprint.sent.items()}
+    """{kind of message: what a stage sends, (outgoing, {name of a skip connection: what leaves by it})}"""
+    sent = {message: (Bytes(n_bytes), {}) for message, n_bytes in footprint.sent.items()}
     for (message, name), n_bytes in footprint.skips.items():
-        sent[message][name] = Bytes(n_bytes)
-    return sent
+        _, skips = sent[message]
+        skips[name] = Bytes(n_bytes)
+    return {"": NOTHING} | sent
 
 
 def _for_each_microbatch(schedule, footprints):
