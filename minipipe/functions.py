@@ -40,19 +40,6 @@ def sigmoid(Z):
     return share
 
 
-def is_finite(array):
-    """Whether no number of an array is infinite or NaN; all others than floats are finite.
-
-    The sum of the squares tells so in one pass, unless it overflows where the numbers do not.
-
-    >>> is_finite(np.array([1e200, 1.0])), is_finite(np.array([np.inf, -np.inf])), is_finite(np.array([7]))
-    (True, False, True)
-    """
-    if array.dtype.kind != "f":
-        return True
-    return math.isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
-
-
 def overflow_refused():
     """A context without NumPy's warnings of overflows, for what refuses them in a sentence."""
     return np.errstate(over="ignore", invalid="ignore")

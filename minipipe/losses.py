@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from .checks import real_numbers, returned, shown, to_be_written, whole_number
-from .functions import is_finite, sigmoid
+from .checks import is_finite, real_numbers, returned, shown, to_be_written, whole_number
+from .functions import sigmoid
 
 __all__ = ["BinaryCrossEntropy", "MeanSquaredError", "SoftmaxCrossEntropy"]
 

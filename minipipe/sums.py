@@ -49,18 +49,17 @@ class TreeSum:
 
     def _put(self, level, place, term):
         """Merge `term` with its partner, that sum with its own, and so on, as long as they are there."""
-        n_places = -(-self.n // 2 ** level)
+        pending, last = self.pending, self.n - 1 >> level  # the last place at this level
         may_change = not self._keeps_terms  # a term may be somebody else's array, but a sum of two is ours
-        while n_places > 1:
-            partner = place ^ 1
-            if partner < n_places:
-                if (level, partner) not in self.pending:
-                    break
-                # a + b and b + a have the same bits
-                term = _sum(term, self.pending.pop((level, partner)), in_place=may_change)
+        while last:
+            partner = level, place ^ 1
+            if partner in pending:
+                term = _sum(term, pending.pop(partner), may_change)  # a + b and b + a have the same bits
                 may_change = True
-            level, place, n_places = level + 1, place // 2, (n_places + 1) // 2
-        self.pending[level, place] = term
+            elif partner[1] <= last:
+                break
+            level, place, last = level + 1, place >> 1, last >> 1
+        pending[level, place] = term
 
     @property
     def value(self):
@@ -141,12 +140,13 @@ def _complete(total, last):
 
 def _sum(a, b, in_place):
     """a + b; in_place: whether the arrays of `a` may take it up."""
+    if in_place and isinstance(a, np.ndarray) and a.dtype == b.dtype:
+        a += b
+        return a
     if a is None:
         return None
     if type(a) in (list, tuple):
         return type(a)([_sum(*pair, in_place) for pair in zip(a, b, strict=True)])
-    if in_place and isinstance(a, np.ndarray) and a.dtype == b.dtype:
-        return np.add(a, b, out=a)
     return a + b
 
 

@@ -108,8 +108,11 @@ def sent_bytes(value):
 
 def own(value):
     """(copy, bytes): `value` with arrays that share nothing with it, and its `sent_bytes`."""
-    if type(value) is Bytes:
+    kind = type(value)
+    if kind is Bytes:  # most messages are one of these two
         return Bytes(value.nbytes, value.itemsize), value.nbytes
+    if kind is np.ndarray:
+        return value.copy(), value.nbytes
     return _copied(value), sent_bytes(value)
 
 

@@ -6,8 +6,8 @@ from inspect import signature
 
 import numpy as np
 
-from ..checks import listed, shown, to_be_written
-from ..functions import is_finite, leaves, shape_of
+from ..checks import is_finite, listed, shown, to_be_written
+from ..functions import leaves, shape_of
 
 
 class Layer:

@@ -10,6 +10,7 @@ from ..collectives import (
 from ..schedules.rules import MEETING, RULES, SUMMED, adding
 from ..ties import sum_of_tied
 from .totals import Totals
+from .wires import NOTHING
 
 
 class Closing:
@@ -27,14 +28,16 @@ class Closing:
         schedule, self._device = wires.schedule, wires.ranks[device]
         self._stages, self._ties = stages, ties
         self._placements, self._last = wires.placements, schedule.n_microbatches - 1
-        places = {place for placement in wires.placements for place in enumerate(placement)}
-        self._own = sorted(stage for stage, there in places if there == self._device)
+        self._own = sorted({
+            stage for placement in wires.placements for stage, there in enumerate(placement)
+            if there == self._device
+        })
         self._has_sums, self._has_U = bool(adding(SUMMED, schedule.kinds)), "U" in schedule.kinds
         self._started = _named(action for action in schedule.devices[device] if action.kind in MEETING)
         self._sums = [action for action, _ in self._started if action.kind in adding(SUMMED)]
         self._is_waited_for = "X" in schedule.kinds  # the end of a gather
         self._to_start, self._coming = iter(self._started), {}  # stage -> the name of the gather under way
-        self._algorithm, self._groups = algorithm, _groups(self._placements, self._device)
+        self._algorithm, self._groups = algorithm, _groups(wires, self._own, self._device)
         self._over = set()  # the names of sums that this device knows to be over
 
     def around(self, perform):
@@ -49,7 +52,7 @@ class Closing:
                 if action.kind == "G" and self._is_waited_for:
                     self._coming[action.stage] = name
                 yield Send(f"the start of {name}", None, self._device)
-                return [(None, {})]
+                return [NOTHING]
             for part in action.parts:
                 if part.stage in self._coming and RULES[part.kind].whole:
                     yield Receive(f"the end of {self._coming.pop(part.stage)}", self._device)
@@ -159,13 +162,13 @@ def _end(action):
     return f"the end of the sum of stage {action.stage} up to micro-batch {action.microbatch}"
 
 
-def _groups(placements, device):
-    """{stage: the `Group` of the devices that have copies of it, in their order}, if this one shares it."""
+def _groups(wires, own, device):
+    """{stage: the `Group` of the devices that have copies of it, in their order}, of those in `own`."""
     found = {}
-    for stage, devices in enumerate(map(dict.fromkeys, zip(*placements, strict=True))):
-        if device in devices and len(devices) > 1:
-            rank = list(devices).index(device)  # sums and parameters are replaced in a run, never changed
-            found[stage] = Group(rank, devices, f"stage {stage}: ", stays=True)
+    for stage in own:
+        devices = wires.holders(stage)
+        if len(devices) > 1:  # sums and parameters are replaced in a run, never changed
+            found[stage] = Group(devices.index(device), devices, f"stage {stage}: ", stays=True)
     return found
 
 

@@ -5,9 +5,7 @@ from ..collectives import OWNERS
 from ..schedules import Action
 from ..schedules.rules import CLOSING, MEETING, RULES
 from .closing import Closing
-from .wires import MAIN
-
-NOTHING = None, {}  # what an action sends that sends nothing
+from .wires import MAIN, NOTHING
 
 
 def program(order, wires, perform, close=()):

@@ -14,7 +14,8 @@ from ..schedules.shares import share
 from .grains import grain_by_grain
 from .holdings import Holdings, joined
 from .machine import MPI, THREADS
-from .program import NOTHING, cluster_of, programs_of
+from .program import cluster_of, programs_of
+from .wires import NOTHING
 
 
 class Run:

@@ -3,6 +3,7 @@
 from ..schedules.rules import RULES
 
 MAIN = ""  # what goes from stage to neighbouring stage, A or dA on the way back; skip connections have names
+NOTHING = None, {}  # what a part of an action sends that sends nothing: no outgoing, and no skips
 
 
 class Wires:

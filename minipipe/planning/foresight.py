@@ -5,8 +5,7 @@ from itertools import chain
 
 from ..cluster import Bytes, Compute, Counted
 from ..pipeline.closing import Tied
-from ..pipeline.program import NOTHING
-from ..pipeline.wires import Wires
+from ..pipeline.wires import NOTHING, Wires
 from ..schedules.counting import check_versions, updates
 from ..schedules.rules import CLOSING, RULES, WIDE, works_on
 from .one_microbatch import Footprint
