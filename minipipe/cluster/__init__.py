@@ -1,7 +1,7 @@
 """Simulated hardware: devices that run programs, links between them, a clock, memory, and a run's trace.
 
 Where to read: `requests` is what a program can ask for, `examples` has four programs, `engine` runs them,
-`mail` hands their messages over, and `trace` is what has happened.
+`mail` hands their messages over, and `trace` is what has happened. `repeat` runs equals of them again.
 """
 
 from .critical_path import Step, critical_path, describe_path, duration, ticks
@@ -12,6 +12,7 @@ from .explanation import Explanation, IdlePart, explain
 from .links import Link, Port, checked_ports, links_between, ports
 from .memory import Buffers, Bytes, Counted, bytes_by_kind, own, sent_bytes
 from .record import SECONDS, TICKS
+from .repeat import Repeat
 from .requests import ANY, Compute, Label, Receive, Send
 from .spans import Idle, Message, Span
 from .trace import BUBBLES, Trace
@@ -19,7 +20,7 @@ from .trace import BUBBLES, Trace
 __all__ = [
     "ANY", "BUBBLES", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",
     "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "Port", "Receive",
-    "SECONDS", "Send", "Span", "Step", "TICKS", "Trace", "bytes_by_kind", "checked_ports", "critical_path",
-    "describe_path", "duration", "explain", "lane_name", "links_between", "own", "ports", "sent_bytes",
-    "ticks",
+    "Repeat", "SECONDS", "Send", "Span", "Step", "TICKS", "Trace", "bytes_by_kind", "checked_ports",
+    "critical_path", "describe_path", "duration", "explain", "lane_name", "links_between", "own", "ports",
+    "sent_bytes", "ticks",
 ]

@@ -30,7 +30,6 @@ class Cluster:
         result of a Compute while it lasts (before and after its function, whichever is more), and the
         messages that have arrived and were not received yet.
     memory_limit: bytes per device; past it, `MemoryLimitError`.
-    memory: the `memory` of an equal run before, which is taken for this one's: then nothing is counted.
     shares: for each device, of how many equal parts what it keeps of a micro-batch consists, where a label
         has an `alive` that counts them; by default 1.
     unit: what a tick is, "ticks" or "seconds"; the trace says so.
@@ -53,8 +52,8 @@ class Cluster:
     """
 
     def __init__(
-        self, programs, duration=None, link=Link(), holdings=None, memory_limit=None, ports=(), memory=None,
-        shares=None, unit=TICKS,
+        self, programs, duration=None, link=Link(), holdings=None, memory_limit=None, ports=(), shares=None,
+        unit=TICKS,
     ):
         self._devices, self._lanes = devices_of(programs)
         if memory_limit is not None and holdings is None:
@@ -66,15 +65,13 @@ class Cluster:
         self._agenda = Agenda()
         for lane in self._lanes:
             self._agenda.go_on(lane, 0)
-        self._record = Record(
+        self.record = Record(
             [(lane.device, lane.name) for lane in self._lanes], shares or [1] * len(self._devices), unit
         )
         self._accounts = None
         if holdings is not None:
-            self._accounts = Accounts(holdings, memory_limit, self._devices, self._record)
-        elif memory is not None:
-            self._record.memory = memory
-        self._mail = Mail(link, ports, self._devices, self._agenda, self._record, self._accounts)
+            self._accounts = Accounts(holdings, memory_limit, self._devices, self.record)
+        self._mail = Mail(link, ports, self._devices, self._agenda, self.record, self._accounts)
 
     def __getstate__(self):
         """What a copy or a pickle of a run that is over consists of: what has happened."""
@@ -86,19 +83,14 @@ class Cluster:
         return self.__dict__ | nothing
 
     @property
-    def memory(self):
-        """What each device has held so far, for an equal run to take over."""
-        return self._record.memory
-
-    @property
     def done(self):
         """Whether all programs have come to their end."""
-        return None not in self._record.finished
+        return None not in self.record.finished
 
     @property
     def trace(self):
         """The `Trace` of all that has happened so far."""
-        return Trace(self._record.snapshot())
+        return Trace(self.record.snapshot())
 
     def tick(self):
         """Move every device by one tick; returns whether there is more to do."""
@@ -196,7 +188,7 @@ class Cluster:
             self._accounts.after_receiving(lane.device, now)
 
     def _finish(self, lane, now):
-        self._record.finished[lane.number] = now
+        self.record.finished[lane.number] = now
         self._devices[lane.device].n_running -= 1
         self._count_received(lane, now)
         if self._accounts is not None:
@@ -218,5 +210,5 @@ class Cluster:
         elif self._accounts is not None:
             self._accounts.after_receiving(lane.device, now)
         end = now + ticks
-        self._record.spans += (lane.number, label, now, end)
+        self.record.spans += (lane.number, label, now, end)
         self._agenda.go_on(lane, end)

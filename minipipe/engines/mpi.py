@@ -54,7 +54,6 @@ class Mpi:
         self._patience, self._read = patience(), self._world.clock.read
         self._trace = self._begin = None
         self.done, self.failure = False, None
-        self.memory = []  # nobody counts bytes
 
     def __getstate__(self):
         """What a copy or a pickle of a run that is over consists of: what has happened."""

@@ -53,7 +53,6 @@ class Threads:
         self._held = {}  # row of a message -> the lane that waits until it is received
         self._begin = None
         self.failure = None  # the exception that has stopped the run
-        self.memory = []  # nobody counts bytes
 
     def __getstate__(self):
         """What a copy or a pickle of a run that is over consists of: what has happened."""

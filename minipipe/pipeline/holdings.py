@@ -63,24 +63,6 @@ def joined(holdings):
     return held
 
 
-def kind_of_run(stages, batches):
-    """What decides the bytes that a run of these stages holds: a key, equal for runs that hold equally many.
-
-    These are the shapes and dtypes of the mini-batches (X, Y), and for each stage its parameters and what its
-    optimizer keeps. None if a stage has layers of its user's own, which may keep what they like.
-    """
-    if not all(stage.is_ours for stage in stages):
-        return None
-    data = [(array.shape, array.dtype) for batch in batches for array in batch]
-    return tuple(data + [_kind_of_stage(stage) for stage in stages])
-
-
-def _kind_of_stage(stage):
-    weights, state = stage.weights(), stage.optimizer_state()
-    dtypes = tuple([array.dtype for array in weights if array is not None])
-    return dtypes, sum(Buffers(weights).values()), sum(Buffers(state).values())
-
-
 def all_ours(objects):
     """Whether all these layers and losses are minipipe's own.
 

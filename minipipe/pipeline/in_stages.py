@@ -28,6 +28,21 @@ class InStages(Network):
     parts, each rank works with its part, but has the whole, and gets the others' gradients after each run.
     """
 
+    @property
+    def n_stages(self):
+        """How many stages there are."""
+        return len(self.stages)
+
+    @property
+    def n_microbatches(self):
+        """The parts of each mini-batch."""
+        return self._n_microbatches
+
+    @property
+    def accumulate(self):
+        """How gradients are summed over them: "tree" or "running"."""
+        return self._machine.accumulate
+
     def check_step(self, optimizer):
         """Raise an error unless `optimizer` can make an update of this network."""
         checked_optimizer(optimizer)
@@ -138,6 +153,16 @@ class InStages(Network):
         if self._machine.engine == MPI:
             world().broadcast(None, 0, "rank 0's work on a file")
 
+    @property
+    def gradients(self):
+        """A list over the layers of `(dW, db)`, summed over the micro-batches of the last mini-batch."""
+        if self._gradients is None:
+            self._loaded_run().check()
+            raise RuntimeError(
+                f"the updates in the order of {self.schedule.name!r} have used the gradients up"
+            )
+        return self._collected_gradients()
+
     def own_gradients(self):
         """As for a `Network`; of the layers of other ranks, a pair of None for each."""
         return self.gradients if self._has_all() or self._gradients is None else self._gradients
@@ -163,6 +188,9 @@ class InStages(Network):
             ]
             self._from_all_ranks = [pair for part in parts for pair in part]
         return self._from_all_ranks
+
+    def _summed_gradients(self):
+        return [pair for stage in self.stages for pair in self._gradients_of(stage)]
 
     def _gradients_of(self, stage):
         """Its gradients, from the rank that has it where layers are in several parts.

@@ -16,15 +16,13 @@ from .batches import MicroBatches, checked_batches
 from .closing import tied_layers
 from .copies import Copies
 from .every_sqrt import EVERY_SQRT, every_sqrt
-from .holdings import kind_of_run
 from .in_stages import InStages
+from .known_runs import KnownRuns
 from .machine import CLUSTER, Machine
 from .orders import check_optimizer, checked_order, mode_of
 from .run import Run
 from .stage import Stage
 from .wires import Wires, skips_across_stages
-
-MOST_KINDS = 8  # of runs of which the bytes are remembered
 
 
 class Pipeline(InStages):
@@ -67,6 +65,10 @@ class Pipeline(InStages):
     the same parameters; only `step(optimizer)`, or the order's own updates at its end, change them. Wrong
     arguments and data raise `ValueError` at once, a schedule with faults `ScheduleError`. Source: Huang
     et al. 2018, arXiv 1811.06965.
+
+    A trace depends on the order, the costs and the shapes, not on the numbers. So the first mini-batch of its
+    shapes runs under the clock, and the next ones have its trace. With a memory_limit, layers of your own or
+    `tick`, each mini-batch is under the clock.
 
     `train(batches)` runs a list of mini-batches, with an update after each: one after another or, with an
     asynchronous schedule, one behind another, without ever waiting for the last of one before the next
@@ -115,7 +117,7 @@ class Pipeline(InStages):
         self._optimizers = [[copy.deepcopy(optimizer) for _ in stages] for stages in shards] or None
         self._of_devices = {}  # (stage, device) -> its optimizer, where the order makes the updates
         self._copies = Copies()
-        self._run = self._wires = self._memory_of = None
+        self._run = self._wires = self._known = None
         self._check_alike(counts)
 
     def forward_backward(self, X, Y):
@@ -131,7 +133,7 @@ class Pipeline(InStages):
             )
         order, batches = self._order_of_one(), checked_batches(self, [(X, Y)])
         self._prepare(order)
-        self._load(batches)
+        self._load(batches, self._shards())
 
     def tick(self):
         """Move every device by one tick; returns whether the mini-batch needs more of them.
@@ -169,36 +171,11 @@ class Pipeline(InStages):
         return costs
 
     @property
-    def n_stages(self):
-        """How many stages there are."""
-        return len(self.stages)
-
-    @property
-    def n_microbatches(self):
-        """The parts of each mini-batch."""
-        return self._n_microbatches
-
-    @property
-    def accumulate(self):
-        """How gradients are summed over them: "tree" or "running"."""
-        return self._machine.accumulate
-
-    @property
     def J(self):
         """The cost of the mini-batch that was run last."""
         self._loaded_run().check()
         last = self.stages[-1]
         return last.costs[-1] if last.costs else last.cost()
-
-    @property
-    def gradients(self):
-        """A list over the layers of `(dW, db)`, summed over the micro-batches of the last mini-batch."""
-        if self._gradients is None:
-            self._loaded_run().check()
-            raise RuntimeError(
-                f"the updates in the order of {self.schedule.name!r} have used the gradients up"
-            )
-        return self._collected_gradients()
 
     @property
     def trace(self):
@@ -214,29 +191,43 @@ class Pipeline(InStages):
     def run_to_the_end(self, order, batches):
         """Load mini-batches, which are checked already, and run them to their end.
 
-        Counting bytes takes longer than the run. So it is done in the first run of its kind, and what
-        that has held is taken for the others; with a memory limit it is always done.
+        Only the first of its kind runs under the clock, see `KnownRuns`; its trace is that of the others.
         """
         self._prepare(order)
-        kind = kind_of_run(self.stages, batches) if self._machine.memory_limit is None else None
-        self._load(batches, self._memory_of.get(kind))
-        self._run.to_the_end()
-        if kind is not None:
-            if len(self._memory_of) >= MOST_KINDS:
-                self._memory_of.clear()
-            self._memory_of[kind] = self._run.cluster.memory
+        shards = self._shards()
+        (stages, *_), _ = shards
+        kind = self._known.kind(stages, batches)
+        record = self._known.record(kind)
+        if record is None or not self._repeats(order, batches, shards, record):
+            self._load(batches, shards)
+            self._run.to_the_end()
+            self._known.keep(kind, self._run.cluster)
         self._commit()
+
+    def _repeats(self, order, batches, shards, record):
+        """Whether a run that is equal to one before comes to its end.
+
+        If it fails, it is undone, and left to the clock: then the trace says how far it comes.
+        """
+        self._load(batches, shards, record)
+        try:
+            self._run.to_the_end()
+        except Exception:
+            self._prepare(order)
+            return False
+        return True
 
     def _prepare(self, order):
         """Undo a run that has not come to its end, and make the `Wires` of `order`, unless they are there.
 
-        Runs of another order have held other bytes.
+        Runs of another order have another trace.
         """
         self.forget_run()
         self._committed = False
         if self._wires is None or self._wires[0].schedule != order:
             skips = skips_across_stages(self.skips, self._place_of)
-            self._wires, self._memory_of = [Wires(order, skips, ranks) for ranks in self._ranks(order)], {}
+            self._wires = [Wires(order, skips, ranks) for ranks in self._ranks(order)]
+            self._known = KnownRuns(self._machine)
 
     def _ranks(self, order):
         """For each shard of the network, the device on the cluster of each device of the schedule."""
@@ -246,13 +237,17 @@ class Pipeline(InStages):
         """For each shard of the network its stages; here it is whole. And the layers that are tied there."""
         return [self.stages], [tied_layers(self.ties, self._place_of)]
 
-    def _load(self, batches, memory=None):
-        """Make a run, with its clock at 0. memory: what an equal run has held, if that is known."""
-        shards, tied = self._shards()
+    def _load(self, batches, shards, record=None):
+        """Make a run, with its clock at 0.
+
+        shards: as `_shards` returns them.
+        record: that of an equal run before, if there was one.
+        """
+        shards, tied = shards
         line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, len(shards))
         self._run = Run(
             self._wires, shards, line, self._optimizers and self._optimizer_of, tied, self._machine,
-            self._on_devices(), memory,
+            self._on_devices(), record,
         )
         self.stages = tuple(shards[0])
 
@@ -282,9 +277,6 @@ class Pipeline(InStages):
         gradients = self._summed_gradients()
         check_finite_run(self.loss, self.J, self.layers, gradients)
         return gradients
-
-    def _summed_gradients(self):
-        return [pair for stage in self.stages for pair in self._gradients_of(stage)]
 
     def _loaded_run(self):
         if self._run is None:

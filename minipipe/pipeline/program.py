@@ -64,20 +64,20 @@ def programs_of(wires, perform, stages=None, ties=None, all_reduce=OWNERS):
 
 
 def cluster_of(
-    programs, schedule, costs, link, holdings=None, memory_limit=None, memory=None, ports=(), shares=None
+    programs, schedule, costs, link, holdings=None, memory_limit=None, ports=(), shares=None
 ):
     """A cluster that runs the programs of a schedule.
 
     programs: as `programs_of` gives them.
     costs, link: the ticks of its actions, and of its messages.
-    holdings, memory_limit, memory, ports: as for `Cluster`.
+    holdings, memory_limit, ports: as for `Cluster`.
     shares: for each device, how many stages share it; left out, as in the schedule.
     """
     links, ports = links_between(link, len(programs)), checked_ports(ports, len(programs))
     times = {time for one in links.values() for time in (one.latency, one.bandwidth)}
     times |= {port.bandwidth for port in ports}
     return Cluster(
-        programs, costs.duration(schedule.sharing, times), links, holdings, memory_limit, ports, memory,
+        programs, costs.duration(schedule.sharing, times), links, holdings, memory_limit, ports,
         shares=shares or schedule.stages_on, unit=costs.unit,
     )
 

@@ -4,7 +4,7 @@ import copy
 from functools import partial
 
 from ..blas import computing
-from ..cluster import Compute
+from ..cluster import Compute, Repeat
 from ..collectives import Group
 from ..engines import Mpi, Threads, world
 from ..functions import overflow_refused
@@ -29,13 +29,13 @@ class Run:
     ties: for each shard {name: the `Tied` layers}.
     machine: the `Machine`.
     on_devices: `on_devices(stages, placements)` is {(stage, device): the `Stage`} of all copies of a shard.
-    memory: what an equal run has held, so that this one need not count; None: count.
+    record: that of an equal run before, so that this one needs no clock and no counting; None without one.
 
     Where there are several shards, each device of the schedule stands for a group of devices, one a shard,
     which run the same order and talk to each other inside their actions.
     """
 
-    def __init__(self, wires, shards, line, optimizer_of, ties, machine, on_devices, memory=None):
+    def __init__(self, wires, shards, line, optimizer_of, ties, machine, on_devices, record=None):
         order = wires[0].schedule
         self._line, self._recomputed, self.shards = line, order.recomputed, shards
         self._is_shared = machine.engine == MPI  # by several processes, of which this is one
@@ -67,10 +67,12 @@ class Run:
             self._last, self._root = shards[0][-1], wires[0].placements[0][-1]
             self._sums = None
             return
-        holdings = None if memory is not None else self._holdings(len(programs))
+        if record is not None:
+            self.cluster = Repeat(programs, record)
+            return
         self.cluster = cluster_of(
-            programs, order, machine.costs, machine.link, holdings, machine.memory_limit, memory,
-            machine.ports, shares,
+            programs, order, machine.costs, machine.link, self._holdings(len(programs)),
+            machine.memory_limit, machine.ports, shares,
         )
 
     def to_the_end(self):
