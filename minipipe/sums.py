@@ -169,9 +169,10 @@ class SumForEach:
 
     def of(self, i):
         """The sum of the mini-batch that micro-batch i is part of."""
-        if i // self.n not in self.sums:
-            self.sums[i // self.n] = self._new()
-        return self.sums[i // self.n]
+        number = i // self.n
+        if number not in self.sums:
+            self.sums[number] = self._new()
+        return self.sums[number]
 
     def add(self, i, term):
         """Add the term of micro-batch i."""

@@ -52,7 +52,7 @@ class Repeat:
         """The `Trace` of the run before; `RuntimeError` unless this one has come to its end, too."""
         if not self.done:
             raise RuntimeError("this run has not come to its end, and nobody has timed it: start it again")
-        return Trace(self.record.snapshot())
+        return Trace(self.record)
 
     def run(self):
         """Go on to the end of all programs, and return the trace."""

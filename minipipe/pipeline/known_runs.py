@@ -42,6 +42,7 @@ class KnownRuns:
 
 
 def _kind_of_stage(stage):
-    weights, state = stage.weights(), stage.optimizer_state()
-    dtypes = tuple([array.dtype for array in weights if array is not None])
-    return dtypes, sum(Buffers(weights).values()), sum(Buffers(state).values())
+    """The dtypes of its parameters, and the bytes of all that it and its optimizer keep, one by one."""
+    weights = stage.weights()
+    dtypes = [array.dtype for array in weights if array is not None]
+    return *dtypes, *Buffers([weights, stage.optimizer_state()]).values()

@@ -45,18 +45,21 @@ def program(order, wires, perform, close=()):
     yield from close
 
 
-def programs_of(wires, perform, stages=None, ties=None, all_reduce=OWNERS):
+def programs_of(wires, perform_on, stages=None, ties=None, all_reduce=OWNERS):
     """The programs of the devices, one for each line of the schedule of `wires`, as a `Cluster` takes them.
 
-    wires, perform: as for `program`.
+    wires: as for `program`.
+    perform_on: `perform_on(device)` is the `perform` of a device on the cluster.
     stages, ties: as for `Closing`; left out in a run without numbers.
     all_reduce: the algorithm by which copies of a stage put their gradients together.
     """
     programs, schedule = [], wires.schedule
     for device, order in enumerate(schedule.devices):
         closing = Closing(wires, device, stages or {}, ties or {}, all_reduce)
-        performed = closing.around(perform) if schedule.kinds & CLOSING else perform
-        lanes = {COMPUTE: program(order, wires, performed, closing.close())}
+        perform = perform_on(wires.ranks[device])
+        if schedule.kinds & CLOSING:
+            perform = closing.around(perform)
+        lanes = {COMPUTE: program(order, wires, perform, closing.close())}
         if schedule.kinds & MEETING:
             lanes["communication"] = closing.communicate()
         programs.append(lanes)
@@ -83,7 +86,7 @@ def cluster_of(
 
 
 def without_numbers(costs, n_stages):
-    """A `perform` for `program` that only takes its time, and sends the bytes of `costs`."""
+    """A `perform_on` for `programs_of`: all devices only take their time, and send the bytes of `costs`."""
     sent = sent_without_numbers(costs, n_stages)
 
     def perform(action, inputs):
@@ -93,7 +96,7 @@ def without_numbers(costs, n_stages):
             results.append(sent[kind][stage])
         return results
 
-    return perform
+    return lambda device: perform
 
 
 def sent_without_numbers(costs, n_stages):

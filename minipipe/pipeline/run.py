@@ -1,6 +1,7 @@
 """One run of an order: its stages on their devices, the mini-batches, and the cluster that has the clock."""
 
 import copy
+from collections import defaultdict
 from functools import partial
 
 from ..blas import computing
@@ -50,8 +51,8 @@ class Run:
                 placed = on_devices(of_shard, shard.placements)
             self._begin(placed, optimizer_of and partial(optimizer_of, number), shard, machine.accumulate)
             self.stages |= placed
-            perform = partial(self._perform, shard)
-            programs |= zip(shard.ranks, programs_of(shard, perform, self.stages, tied, machine.all_reduce))
+            made = programs_of(shard, self._performing(placed), self.stages, tied, machine.all_reduce)
+            programs |= zip(shard.ranks, made)
             shares |= zip(shard.ranks, order.stages_on)
         if len(shards) > 1:
             self._in_groups(list(zip(*[shard.ranks for shard in wires])))
@@ -155,14 +156,23 @@ class Run:
                 for own in owned.values():
                     own.gather([vectors[device] for device in holders])
 
-    def _perform(self, wires, action, inputs):
+    def _performing(self, stages):
+        """`perform_on`, as `programs_of` takes it, for {(index, device): the `Stage`}."""
+        on_device = defaultdict(dict)
+        for (index, device), stage in stages.items():
+            on_device[device][index] = stage
+        return lambda device: partial(self._perform, on_device[device])
+
+    def _perform(self, stages, action, inputs):
         """For `program`: an action is one Compute, or several with exchanges between layers in between.
 
         Each of these takes the same part of the action's ticks.
+
+        stages: {index: the `Stage`} of the device.
         """
-        work, ticks = self._work(wires, action.parts, inputs), None
+        work, ticks = self._work(stages, action.parts, inputs), None
         if self._ticks is not None:
-            n_exchanges = sum([self._n_exchanges(wires, part) for part in action.parts])
+            n_exchanges = sum([self._n_exchanges(stages, part) for part in action.parts])
             ticks = share(self._ticks(action), 1 + n_exchanges)
         exchange, results = yield Compute(action, _go_on, work, None, inputs, ticks=ticks)
         while exchange is not None:
@@ -170,10 +180,9 @@ class Run:
             exchange, results = yield Compute(action, _go_on, work, answer, ticks=ticks)
         return results
 
-    def _n_exchanges(self, wires, part):
+    def _n_exchanges(self, stages, part):
         """How many there are in a part of an action: as many in each grain."""
-        kind, index, i = part
-        return len(self._grains(part)) * self.stages[index, wires.device(index, i)].n_exchanges.get(kind, 0)
+        return len(self._grains(part)) * stages[part.stage].n_exchanges.get(part.kind, 0)
 
     def _grains(self, part):
         """The numbers of those on which a part of an action works."""
@@ -181,15 +190,15 @@ class Run:
             return [j for microbatch in works_on(part) for j in self._line.grains[microbatch]]
         return self._line.grains[part.microbatch]
 
-    def _work(self, wires, parts, inputs):
+    def _work(self, stages, parts, inputs):
         """A program that yields each `Exchange` and returns [(outgoing, skips)] of the parts of an action.
 
         inputs: the (incoming, skips) of each.
         """
         line, results = self._line, []
         for part, (incoming, skips) in zip(parts, inputs, strict=True):
-            kind, index, i = part
-            stage, grains, result = self.stages[index, wires.device(index, i)], self._grains(part), NOTHING
+            kind, index, _ = part
+            stage, grains, result = stages[index], self._grains(part), NOTHING
             if kind in ("F", "B", "I"):
                 work = partial(self._work_on, stage, part)
                 result = yield from grain_by_grain(line, grains, incoming, skips, work)

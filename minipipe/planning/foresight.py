@@ -31,18 +31,23 @@ class Foresight:
         sent = {name: [_sent(of_stage) for of_stage in stages] for name, stages in sizes.items()}
         self._sent = [sent[id(stages)] for stages in footprints]
 
-    def perform(self, action, inputs):
-        """For `program`: an action that takes its time; arguments, results and messages have their bytes."""
-        parts, results = [], []
-        for kind, stage, i in action.parts:
-            stand_in = self.stages[stage, self.wires.device(stage, i)]
-            stand_in.take(kind, i)
-            parts.append((stand_in, kind, i))
-            results.append(self._sent[i][stage][RULES[kind].message])
-        yield Compute(action, _act, parts)
-        for stand_in, _, _ in parts:
-            stand_in.let_go()
-        return results
+    def perform_on(self, device):
+        """For `programs_of`: actions take their time; arguments, results and messages have their bytes."""
+        stages = {stage: stand_in for (stage, place), stand_in in self.stages.items() if place == device}
+
+        def perform(action, inputs):
+            parts, results = [], []
+            for kind, stage, i in action.parts:
+                stand_in = stages[stage]
+                stand_in.take(kind, i)
+                parts.append((stand_in, kind, i))
+                results.append(self._sent[i][stage][RULES[kind].message])
+            yield Compute(action, _act, parts)
+            for stand_in, _, _ in parts:
+                stand_in.let_go()
+            return results
+
+        return perform
 
     def holdings(self):
         """For each device, a function that returns {kind: bytes}."""

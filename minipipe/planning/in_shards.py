@@ -1,5 +1,7 @@
 """The run of a schedule without any arithmetic, where several devices share the work inside each layer."""
 
+from functools import partial
+
 from ..checks import whole_number
 from ..cluster import Bytes, Compute, Link
 from ..collectives import Group, all_reduce
@@ -49,18 +51,18 @@ def simulate_in_shards(schedule, n_shards, costs=Costs(), link=Link(), ports=(),
 
 
 def _performing(wires, groups, costs, exchanges):
-    """`perform`, as `program` takes it, on the devices of one shard. groups: {device: its `Group`}."""
+    """`perform_on`, as `programs_of` takes it, for one shard. groups: {device: its `Group`}."""
     schedule = wires.schedule
     sizes, duration = costs.bytes_sent(schedule.n_stages), costs.duration(schedule.sharing)
     sent = sent_without_numbers(costs, schedule.n_stages)
 
-    def perform(action, inputs):
+    def perform(group, action, inputs):
         stages = [stage for kind, stage, _ in action.parts if RULES[kind].adds & GOING_THROUGH] * exchanges
-        ticks, group = share(duration(action), 1 + len(stages)), groups[wires.device(*action.parts[0][1:])]
+        ticks = share(duration(action), 1 + len(stages))
         for stage in stages:
             yield Compute(action, ticks=ticks)
             yield from all_reduce(group, Bytes(round(sizes[stage])))
         yield Compute(action, ticks=ticks)
         return [sent[kind][stage] for kind, stage, _ in action.parts]
 
-    return perform
+    return lambda device: partial(perform, groups[device])

@@ -49,7 +49,7 @@ def simulation_of(schedule, costs=Costs(), link=Link(), footprints=None, all_red
         )
         return cluster_of(programs, schedule, costs, link, ports=ports)
     foreseen = Foresight(schedule, footprints)
-    programs = programs_of(foreseen.wires, foreseen.perform, foreseen.stages, foreseen.ties, all_reduce)
+    programs = programs_of(foreseen.wires, foreseen.perform_on, foreseen.stages, foreseen.ties, all_reduce)
     return cluster_of(programs, schedule, costs, link, foreseen.holdings(), ports=ports)
 
 
