@@ -28,10 +28,7 @@ class Closing:
         schedule, self._device = wires.schedule, wires.ranks[device]
         self._stages, self._ties = stages, ties
         self._placements, self._last = wires.placements, schedule.n_microbatches - 1
-        self._own = sorted({
-            stage for placement in wires.placements for stage, there in enumerate(placement)
-            if there == self._device
-        })
+        self._own = wires.stages_on(self._device)
         self._has_sums, self._has_U = bool(adding(SUMMED, schedule.kinds)), "U" in schedule.kinds
         self._started = _named(action for action in schedule.devices[device] if action.kind in MEETING)
         self._sums = [action for action, _ in self._started if action.kind in adding(SUMMED)]

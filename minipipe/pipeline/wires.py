@@ -1,5 +1,7 @@
 """What travels between the stages of a schedule: from where to where, and by which name."""
 
+from itertools import chain
+
 from ..schedules.rules import RULES
 
 MAIN = ""  # what goes from stage to neighbouring stage, A or dA on the way back; skip connections have names
@@ -28,6 +30,9 @@ class Wires:
         self.schedule = schedule
         self.ranks = range(len(schedule.devices)) if ranks is None else ranks
         self.placements = [[self.ranks[device] for device in placement] for placement in schedule.placements]
+        self._stages_on = {}
+        for stage, device in chain(*map(enumerate, self.placements)):
+            self._stages_on.setdefault(device, set()).add(stage)
         self._copy_of = schedule.copy_of or bytes(schedule.n_microbatches)
         ends = [_ends(placement, skips) for placement in self.placements]  # in each copy of the network
         self._before, self._behind = [before for before, _ in ends], [behind for _, behind in ends]
@@ -41,6 +46,10 @@ class Wires:
         """[(name, kind of the message, stage and device that get it)] of all that an action sends."""
         kind, stage, i = part
         return self._behind[self._copy_of[i]][kind][stage]
+
+    def stages_on(self, device):
+        """The stages of which a device on the cluster has a copy, in order."""
+        return sorted(self._stages_on.get(device, ()))
 
     def holders(self, stage):
         """The devices on the cluster that have a copy of the stage, in the order of the copies."""
