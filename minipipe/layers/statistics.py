@@ -6,9 +6,12 @@ def take_statistics(layers):
 
     None if none of them has counted anything.
     """
-    statistics = [layer.statistics for layer in layers]
-    if statistics.count(None) == len(statistics):
+    for layer in layers:
+        if layer.statistics is not None:
+            break
+    else:
         return None
+    statistics = [layer.statistics for layer in layers]
     for layer in layers:
         layer.statistics = None
     return statistics

@@ -29,9 +29,12 @@ class Closing:
         self._stages, self._ties = stages, ties
         self._placements, self._last = wires.placements, schedule.n_microbatches - 1
         self._own = wires.stages_on(self._device)
-        self._has_sums, self._has_U = bool(adding(SUMMED, schedule.kinds)), "U" in schedule.kinds
-        self._started = _named(action for action in schedule.devices[device] if action.kind in MEETING)
-        self._sums = [action for action, _ in self._started if action.kind in adding(SUMMED)]
+        summing = adding(SUMMED, schedule.kinds)
+        self._has_sums, self._has_U = bool(summing), "U" in schedule.kinds
+        self._started = []
+        if schedule.kinds & MEETING:
+            self._started = _named(action for action in schedule.devices[device] if action.kind in MEETING)
+        self._sums = [action for action, _ in self._started if action.kind in summing]
         self._is_waited_for = "X" in schedule.kinds  # the end of a gather
         self._to_start, self._coming = iter(self._started), {}  # stage -> the name of the gather under way
         self._algorithm, self._groups = algorithm, _groups(wires, self._own, self._device)

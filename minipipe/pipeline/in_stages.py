@@ -71,12 +71,15 @@ class InStages(Network):
 
         On one rank of several, it keeps nothing for others.
         """
-        here = self._stages_here()
-        for stage, layers in zip(self.stages, self._layers_of_stages()):
-            if stage not in here:
-                for key in [key for key in optimizer.memory if key[0] in layers]:
-                    del optimizer.memory[key]
-            stage.keep_optimizer_state(optimizer.memory_of(layers))
+        kept = {stage: [] for stage in self._stages_here()}
+        for key, arrays in list(optimizer.memory.items()):
+            of_stage = kept.get(self.stages[self._place_of[key[0]][0]])
+            if of_stage is None:
+                del optimizer.memory[key]
+            else:
+                of_stage.append(arrays)
+        for stage in self.stages:
+            stage.keep_optimizer_state(kept.get(stage, []))
 
     def optimizers(self, optimizer):
         """As for a `Network`; the optimizers of an order with updates are those of its stages."""
