@@ -287,6 +287,11 @@ def checkpoints(folder):
     first, resumed = mp.Pipeline(LAYERS, LOSS, K, 4, "1f1b", dtype=np.float32, engine="mpi"), mp.Adam(0.01)
     train(first, resumed, range(2))
     mp.save(path, first, resumed)
+    again, of_rank = mp.Pipeline(LAYERS, LOSS, K, 4, "1f1b", dtype=np.float32, engine="mpi"), mp.Adam(0.01)
+    mp.load(path, again, of_rank)
+    again.forward_backward(*mini_batch(15))
+    again.step(of_rank)  # from now on, each rank remembers what it needs for its own layers
+    assert {index for index, _, _ in of_rank.memory} <= set(again._layers_of_stages()[world().rank])
     second = mp.DataParallel(LAYERS, LOSS, K, 4, dtype=np.float32, seed=1, engine="mpi")
     resumed = mp.Adam(0.01)
     mp.load(path, second, resumed)
