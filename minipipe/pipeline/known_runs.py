@@ -13,7 +13,7 @@ class KnownRuns:
     """
 
     def __init__(self, machine):
-        self._is_known = machine.engine == CLUSTER and machine.memory_limit is None
+        self._can_repeat = machine.engine == CLUSTER and machine.memory_limit is None
         self._records = {}
 
     def kind(self, stages, batches):
@@ -23,7 +23,7 @@ class KnownRuns:
         its optimizer keeps. None if the run is to be watched: if memory is limited, or if a stage has layers
         of its user's own, which may keep what they like.
         """
-        if not (self._is_known and all(stage.is_ours for stage in stages)):
+        if not (self._can_repeat and all(stage.is_ours for stage in stages)):
             return None
         data = [(array.shape, array.dtype) for batch in batches for array in batch]
         return tuple(data + [_kind_of_stage(stage) for stage in stages])

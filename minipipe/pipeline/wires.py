@@ -5,7 +5,7 @@ from itertools import chain
 from ..schedules.rules import RULES
 
 MAIN = ""  # what goes from stage to neighbouring stage, A or dA on the way back; skip connections have names
-NOTHING = None, {}  # what a part of an action sends that sends nothing: no outgoing, and no skips
+NOTHING = None, {}  # (outgoing, skips) of what sends nothing; nobody writes into it
 
 
 class Wires:
