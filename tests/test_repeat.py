@@ -1,5 +1,6 @@
 """Runs without a clock, equal to one before: its trace, and the numbers of a run under the clock."""
 
+import pickle
 from functools import partial
 
 import numpy as np
@@ -122,6 +123,16 @@ def test_streams_repeat_themselves(without_clock, name):
         assert costs == watched.train([batch(12 + i % 2, seed + i / 8) for i in range(6)])
         assert repeated.trace == watched.trace
     assert equal(parameters(repeated), parameters(watched))
+
+
+def test_after_a_repeat_there_is_nothing_to_tick_and_it_can_be_copied():
+    pipe = mp.Pipeline(network(), LOSS, 3, 4, dtype=np.float32)
+    for _ in range(2):
+        J = pipe.forward_backward(*batch(13, 0))
+    twin = pickle.loads(pickle.dumps(pipe))
+    for each in (pipe, twin):
+        assert each.tick() is False and each.J == J and each.trace == pipe.trace
+        assert each.forward_backward(*batch(13, 0)) == J
 
 
 def test_what_overflows_in_a_repeat_is_undone_and_its_trace_says_how_far_it_came():

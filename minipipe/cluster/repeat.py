@@ -64,6 +64,10 @@ class Repeat:
         self.done = True
         return self.trace
 
+    def tick(self):
+        """Whether there is more to do, as for `Cluster`: not after `run`."""
+        return not self.done
+
     def _go_on(self, lane, answer, ready):
         """Serve the requests of one program, until it waits for a message or comes to its end.
 
