@@ -21,21 +21,23 @@ def program(order, wires, perform, close=()):
     close: the program that follows the last action.
     """
     for action in order:
-        inputs, parts = [], action.parts
-        for part in parts:
+        inputs, outlets = [], []
+        for part in action.parts:
+            waits_for, sends = wires.ends(part)
             incoming, skips = None, {}
-            for name, message, stage, source in wires.into(part):
+            for name, message, stage, source in waits_for:
                 label = Action(message, stage, part.microbatch)
                 if name == MAIN:
                     incoming = yield Receive(label, source)
                 else:
                     skips[name] = yield Receive(f"{label} {name}", source)
             inputs.append((incoming, skips))
+            outlets.append((part, sends))
         results = yield from perform(action, inputs)
         inputs = incoming = skips = None  # nothing is kept alive while the device waits for its next message
-        for part in parts:
+        for part, sends in outlets:
             outgoing, skips = results.pop(0)
-            for name, message, _, to in wires.out_of(part):
+            for name, message, _, to in sends:
                 label = part if message == part.kind else part._replace(kind=message)
                 if name == MAIN:
                     yield Send(label, outgoing, to)

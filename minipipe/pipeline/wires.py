@@ -20,9 +20,11 @@ class Wires:
 
     >>> from ..schedules import Action, gpipe
     >>> wires = Wires(gpipe(4, 2), skips=[("s", 0, 2)])
-    >>> wires.into(Action("F", 2, 1))
+    >>> waits_for, _ = wires.ends(Action("F", 2, 1))
+    >>> waits_for
     [('', 'F', 1, 1), ('s', 'F', 0, 0)]
-    >>> wires.out_of(Action("I", 2, 1))
+    >>> _, sends = wires.ends(Action("I", 2, 1))
+    >>> sends
     [('', 'B', 1, 1), ('s', 'B', 0, 0)]
     """
 
@@ -34,18 +36,16 @@ class Wires:
         for stage, device in chain(*map(enumerate, self.placements)):
             self._stages_on.setdefault(device, set()).add(stage)
         self._copy_of = schedule.copy_of or bytes(schedule.n_microbatches)
-        ends = [_ends(placement, skips) for placement in self.placements]  # in each copy of the network
-        self._before, self._behind = [before for before, _ in ends], [behind for _, behind in ends]
+        self._ends = [_ends(placement, skips) for placement in self.placements]  # in each copy of the network
 
-    def into(self, part):
-        """[(name, kind of the message, stage and device that send it)] of all that an action waits for."""
-        kind, stage, i = part
-        return self._before[self._copy_of[i]][kind][stage]
+    def ends(self, part):
+        """What a part of an action waits for and what it sends, two lists of rows.
 
-    def out_of(self, part):
-        """[(name, kind of the message, stage and device that get it)] of all that an action sends."""
+        The first are (name, kind of the message, stage and device that send it), the others (name, kind of
+        the message, stage and device that get it).
+        """
         kind, stage, i = part
-        return self._behind[self._copy_of[i]][kind][stage]
+        return self._ends[self._copy_of[i]][kind][stage]
 
     def stages_on(self, device):
         """The stages of which a device on the cluster has a copy, in order."""
@@ -73,14 +73,16 @@ def skips_across_stages(skips, places):
 def _ends(placement, skips):
     """What each kind of action on each stage waits for, and what it sends, where stages are on these devices.
 
-    Two dicts {kind: for each stage, rows of (name, kind of message, other stage, device of that)}.
+    {kind: for each stage, two lists of rows (name, kind of message, other stage, device of that)}.
     """
     stages = range(len(placement))
-    before, behind = ({kind: [[] for _ in stages] for kind in RULES} for _ in range(2))
+    ends = {kind: [([], []) for _ in stages] for kind in RULES}
     connections = [(MAIN, stage, stage + 1) for stage in stages[:-1]] + list(skips)
     for kind, rule in RULES.items():
         for name, begin, end in connections if rule.way else ():
             source, to = (begin, end) if rule.way > 0 else (end, begin)
-            before[kind][to].append((name, rule.message, source, placement[source]))
-            behind[kind][source].append((name, rule.message, to, placement[to]))
-    return before, behind
+            waits_for, _ = ends[kind][to]
+            waits_for.append((name, rule.message, source, placement[source]))
+            _, sends = ends[kind][source]
+            sends.append((name, rule.message, to, placement[to]))
+    return ends
