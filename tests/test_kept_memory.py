@@ -1,4 +1,4 @@
-"""What a micro-batch has freed is there for the next one, as soon as an engine of real processes has run."""
+"""What a micro-batch has freed is there for the next one, once threads have run, or a mini-batch again."""
 
 import subprocess
 import sys
@@ -30,13 +30,21 @@ def nothing():
     yield Compute("F0", lambda: None)
 
 by_default = faults()
-Threads([nothing()]).run()
+RUN
 print(by_default, faults())
+"""
+AGAIN = """
+import minipipe as mp
+pipe = mp.Pipeline([mp.Linear(1, 1)], mp.MeanSquaredError(), 1, 1)
+for _ in range(2):
+    pipe.forward_backward(np.ones((1, 1)), np.ones((1, 1)))
 """
 
 
-def test_memory_is_not_asked_for_again():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+@pytest.mark.parametrize("run", ["Threads([nothing()]).run()", AGAIN], ids=["threads", "a mini-batch again"])
+def test_memory_is_not_asked_for_again(run):
+    program = PROGRAM.replace("RUN", run)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     if done.stderr.strip() == "no setting":
         pytest.skip("this C library has no such setting")
     by_default, kept = map(int, done.stdout.split())

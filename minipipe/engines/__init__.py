@@ -1,8 +1,9 @@
 """Other drivers of the programs that a cluster runs: on real hardware, in measured seconds."""
 
+from .kept_memory import keep_memory
 from .links import measured_link
 from .mpi import Mpi, check_size
 from .threads import Threads
 from .world import world
 
-__all__ = ["Mpi", "Threads", "check_size", "measured_link", "world"]
+__all__ = ["Mpi", "Threads", "check_size", "keep_memory", "measured_link", "world"]

@@ -7,7 +7,7 @@ from functools import partial
 from ..blas import computing
 from ..cluster import Compute, Repeat
 from ..collectives import Group
-from ..engines import Mpi, Threads, world
+from ..engines import Mpi, Threads, keep_memory, world
 from ..functions import overflow_refused
 from ..layers.exchange import join_group
 from ..schedules.rules import WIDE, works_on
@@ -69,6 +69,7 @@ class Run:
             self._sums = None
             return
         if record is not None:
+            keep_memory()
             self.cluster = Repeat(programs, record)
             return
         self.cluster = cluster_of(
