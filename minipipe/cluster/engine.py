@@ -36,8 +36,9 @@ class Cluster:
 
     `tick()` moves all devices by one tick, `run()` to the end; a run costs time in proportion to the number
     of requests, not of ticks. A Compute's function is called at the start of its span. What has happened so
-    far is in `trace`. If no device can move, `DeadlockError` says who waits for whom. More programs, with
-    lanes and messages from anybody, are in `minipipe.cluster.examples`.
+    far is in `trace`; its `record` is what a `Repeat` takes over. If no device can move, `DeadlockError` says
+    who waits for whom. More programs, with lanes and messages from anybody, are in
+    `minipipe.cluster.examples`.
 
     >>> def left():
     ...     yield Compute("work")

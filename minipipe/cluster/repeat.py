@@ -12,9 +12,9 @@ from .trace import Trace
 class Repeat:
     """Devices that run programs again, of which a `Cluster` has run equals before.
 
-    programs: as for `Cluster`; each receives from devices that it names, and sends no label to one of them
-        twice. They may compute with other numbers, but have the same requests, with the same labels and as
-        many bytes.
+    programs: as for `Cluster`; each receives from devices that it names, and sends no label again before it
+        has had an answer to the first. They may compute with other numbers, but have the same requests, with
+        the same labels and as many bytes.
     record: that of the run before.
 
     When something happens follows from labels, costs, links and bytes, never from the numbers. So the trace

@@ -110,10 +110,6 @@ class Optimizer:
         self.memory, self.n_updates = memory, n_updates
         self.learning_rate, self.last_rate = learning_rate, last_rate
 
-    def memory_of(self, indices):
-        """The arrays that are remembered for the layers with these indices."""
-        return [arrays for (index, _, _), arrays in self.memory.items() if index in indices]
-
     def step(self, g, *memory):
         """(what to subtract from a parameter with gradient `g`, *what to remember instead of `memory`).
 

@@ -68,7 +68,8 @@ class Pipeline(InStages):
 
     A trace depends on the order, the costs and the shapes, not on the numbers. So the first mini-batch of its
     shapes runs under the clock, and the next ones have its trace. With a memory_limit, layers of your own or
-    `tick`, each mini-batch is under the clock.
+    `tick`, each mini-batch is under the clock. From the second on, the process keeps the memory that it has
+    freed.
 
     `train(batches)` runs a list of mini-batches, with an update after each: one after another or, with an
     asynchronous schedule, one behind another, without ever waiting for the last of one before the next

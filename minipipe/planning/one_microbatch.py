@@ -248,4 +248,4 @@ def numbers_kept(optimizer):
 
 def _kept_after_an_update(optimizer, layers, gradients):
     optimizer.update(layers, gradients)
-    return sum(Buffers(optimizer.memory_of(range(len(layers)))).values())
+    return sum(Buffers(list(optimizer.memory.values())).values())
