@@ -1,5 +1,6 @@
 """Sums over micro-batches: along a fixed tree, or in order of arrival."""
 
+from collections import defaultdict
 from functools import partial
 
 import numpy as np
@@ -38,17 +39,11 @@ class TreeSum:
         self.pending = {}  # (level, place) -> partial sum
         self._keeps_terms = keeps_terms
 
-    def add(self, i, term):
-        """Add term `i`, a number from 0 to n - 1 that was not added before."""
-        self._put(0, i, term)
+    def add(self, place, term, level=0):
+        """Add term number `place`, from 0 to n - 1, which was not added before; or a partial sum of a level.
 
-    def absorb(self, pending):
-        """Add what is `pending` in another sum of the same `n` terms, of which it has got others."""
-        for (level, place), term in pending.items():
-            self._put(level, place, term)
-
-    def _put(self, level, place, term):
-        """Merge `term` with its partner, that sum with its own, and so on, as long as they are there."""
+        It is merged with its partner, that sum with its own, and so on, as long as they are there.
+        """
         pending, last = self.pending, self.n - 1 >> level  # the last place at this level
         may_change = not self._keeps_terms  # a term may be somebody else's array, but a sum of two is ours
         while last:
@@ -60,6 +55,11 @@ class TreeSum:
                 break
             level, place, last = level + 1, place >> 1, last >> 1
         pending[level, place] = term
+
+    def absorb(self, pending):
+        """Add what is `pending` in another sum of the same `n` terms, of which it has got others."""
+        for (level, place), term in pending.items():
+            self.add(place, term, level)
 
     @property
     def value(self):
@@ -143,11 +143,9 @@ def _sum(a, b, in_place):
     if in_place and isinstance(a, np.ndarray) and a.dtype == b.dtype:
         a += b
         return a
-    if a is None:
-        return None
     if type(a) in (list, tuple):
-        return type(a)([_sum(*pair, in_place) for pair in zip(a, b, strict=True)])
-    return a + b
+        return type(a)([_sum(of_a, of_b, in_place) for of_a, of_b in zip(a, b, strict=True)])
+    return None if a is None else a + b
 
 
 class SumForEach:
@@ -165,18 +163,15 @@ class SumForEach:
     """
 
     def __init__(self, n, keeps_terms=True, kind=TreeSum):
-        self.n, self.sums, self._new = n, {}, partial(kind, n, keeps_terms)
+        self.n, self.sums = n, defaultdict(partial(kind, n, keeps_terms))
 
     def of(self, i):
         """The sum of the mini-batch that micro-batch i is part of."""
-        number = i // self.n
-        if number not in self.sums:
-            self.sums[number] = self._new()
-        return self.sums[number]
+        return self.sums[i // self.n]
 
     def add(self, i, term):
         """Add the term of micro-batch i."""
-        self.of(i).add(i % self.n, term)
+        self.sums[i // self.n].add(i % self.n, term)
 
     def has(self, i):
         """Whether a term of the mini-batch that micro-batch i is part of is there."""

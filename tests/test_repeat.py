@@ -75,7 +75,7 @@ def test_every_schedule_repeats_itself(without_clock, name, recompute):
 
 @pytest.mark.parametrize("options", [
     {"accumulate": "running"}, {"grain": 2}, {"all_reduce": "ring"}, {"link": mp.Link(rendezvous=True)},
-    {"ports": mp.cluster.ports(3, 32)},
+    {"ports": mp.cluster.ports(3, 32)}, {"link": mp.Link(blocking=True)},
 ], ids=str)
 def test_all_options_repeat_themselves(without_clock, options):
     order = in_copies(build("gpipe", 3, 4), 2) if "all_reduce" in options else build("gpipe", 3, 8)
@@ -123,6 +123,28 @@ def test_streams_repeat_themselves(without_clock, name):
         assert costs == watched.train([batch(12 + i % 2, seed + i / 8) for i in range(6)])
         assert repeated.trace == watched.trace
     assert equal(parameters(repeated), parameters(watched))
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", in_copies(build("1f1b", 3, 2), 2)], ids=["alone", "in copies"])
+def test_a_stage_is_handed_copies_in_a_repeat_too(without_clock, monkeypatch, schedule):
+    """None of the arrays that a layer gives is handed to one of another stage."""
+    pipe = mp.Pipeline(network(), LOSS, 3, 4, schedule, dtype=np.float32)
+    pipe.forward_backward(*batch(13, 0))
+    stage_of = {layer: stage.index for stage in pipe.stages for layer in stage.layers}
+    handed, given = [], []
+    for kind in set(map(type, stage_of)):
+        for method in ("forward", "backward_input"):
+            def watched(layer, A, called=getattr(kind, method)):
+                result = called(layer, A)
+                if layer in stage_of:
+                    handed.extend((stage_of[layer], array) for array in leaves(A))
+                    given.extend((stage_of[layer], array) for array in leaves(result))
+                return result
+
+            monkeypatch.setattr(kind, method, watched)
+    without_clock(partial(pipe.forward_backward, *batch(13, 0)))
+    shared = {(stage, other) for stage, A in handed for other, B in given if np.shares_memory(A, B)}
+    assert shared == {(0, 0), (1, 1), (2, 2)}
 
 
 def test_after_a_repeat_there_is_nothing_to_tick_and_it_can_be_copied():

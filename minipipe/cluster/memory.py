@@ -74,7 +74,7 @@ class Buffers(dict):
             if kind in WITHOUT_ARRAYS:
                 continue
             if kind is tuple or kind is list:
-                rest.extend(value)
+                rest += value
             elif isinstance(value, np.ndarray):
                 while isinstance(value.base, np.ndarray):
                     value = value.base

@@ -1,5 +1,7 @@
 """What the engine writes down while it runs, and the trace of a run reads."""
 
+from functools import cached_property
+
 TICKS, SECONDS = "ticks", "seconds"  # what a clock counts, and what it measures
 SENT, ARRIVED, RECEIVED, RECEIVER, MESSAGE_WIDTH = 3, 4, 5, 8, 9  # of the rows of messages
 
@@ -49,6 +51,12 @@ class Record:
         """The message of this row is received by a lane."""
         messages = self.messages
         messages[row + RECEIVED], messages[row + RECEIVER] = tick, lane
+
+    @cached_property
+    def begun(self):
+        """(device, action) in the order in which a finished run has begun them."""
+        starts = rows(self.spans, 4)
+        return [(self.lanes[lane][0], label) for lane, label, *_ in starts if hasattr(label, "parts")]
 
     def snapshot(self):
         """A record of what has happened so far, which does not change when the run goes on."""

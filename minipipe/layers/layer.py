@@ -223,9 +223,12 @@ def _in_code(value):
 def finite(owner, numbers, what):
     """`numbers`, if they are finite; else `FloatingPointError`.
 
+    numbers: an array, or a tuple of them.
     owner: the layer or loss that has computed them.
     what: what they are to it.
     """
+    if isinstance(numbers, tuple):
+        return tuple([finite(owner, array, what) for array in numbers])
     if is_finite(numbers):
         return numbers
     largest = float(np.finfo(numbers.dtype).max)

@@ -7,7 +7,6 @@ program itself: it yields an `Exchange`, and is resumed with what has come of it
 import numpy as np
 
 from ..checks import returned
-from ..functions import leaves
 from .exchange import Exchange
 from .layer import finite
 
@@ -37,11 +36,8 @@ def in_one_piece(A):
 
 def handed_on(layer, A_prev):
     """The output of `layer`, in one piece; `FloatingPointError` if it overflows."""
-    A = in_one_piece(layer.forward(A_prev))
-    if layer.can_overflow:
-        for part in leaves(A):
-            finite(layer, part, "its output")
-    return A
+    A = in_one_piece(returned(layer, "forward", "A", layer.forward(A_prev)))
+    return finite(layer, A, "its output") if layer.can_overflow else A
 
 
 def alone(program):
@@ -76,7 +72,7 @@ def forward_program(layers, A, skips, call=handed_on):
         if layer.exchanges[0]:
             A = yield Exchange(layer, layer.forward(A), A)
         else:
-            A = returned(layer, "forward", "A", call(layer, A))
+            A = call(layer, A)
         if layer.fork is not None:
             A, skips[layer.fork] = A
     return A
@@ -114,21 +110,20 @@ def backward_input_program(layers, dA, skips, wants_dX, then):
             layer.cache = None
     dA = in_one_piece(dA)
     for index in range(len(layers) - 1, first - 1, -1):
-        layer = layers[index]
+        layer, dZ = layers[index], dA
         if layer.fork is not None:
-            dA = dA, skips.pop(layer.fork)
+            dZ = dA, skips.pop(layer.fork)
         if layer.exchanges[1]:
-            dA_prev = yield Exchange(layer, layer.backward_input(dA), dA)
+            dA = yield Exchange(layer, layer.backward_input(dZ), dZ)
         elif index > first or wants_dX or layer.weight_after_input:
-            dA_prev = in_one_piece(layer.backward_input(dA))
+            dA = in_one_piece(layer.backward_input(dZ))
         else:
-            dA_prev = None
+            dA = None
         if index > first:
-            returned(layer, "backward_input", "dA_prev", dA_prev)
-        then(index, put_aside(layer, dA))
+            returned(layer, "backward_input", "dA_prev", dA)
+        then(index, put_aside(layer, dZ))
         if layer.join is not None:
-            dA_prev, skips[layer.join] = dA_prev
-        dA = dA_prev
+            dA, skips[layer.join] = dA
     return dA if wants_dX else None
 
 

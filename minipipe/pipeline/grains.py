@@ -1,5 +1,6 @@
-"""Arrays cut into grains, and put side by side again: samples are their last axis."""
+"""A micro-batch passes a stage in one go, or cut into grains: samples are the last axis of its arrays."""
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -40,18 +41,35 @@ def side_by_side(values):
     return in_one_piece(np.concatenate(values, axis=-1))
 
 
-def grain_by_grain(line, grains, incoming, skips, work):
-    """A program that returns the (outgoing, skips) of an action that takes one grain after the other.
+PASSING = "F", "R", "B", "I"  # the kinds of action by which a micro-batch passes a stage
 
+
+def passing(kind, stage, line, keep_input_only, i, incoming, skips):
+    """The program by which micro-batch i passes a stage, and which returns (outgoing, skips).
+
+    kind: one of `PASSING`.
     line: the `MicroBatches`.
-    grains: the numbers of consecutive grains.
-    incoming, skips: what the action has been given for all of them.
-    work: `work(j, incoming, skips)`, the program of one grain.
+    keep_input_only: whether, after an F, there will be an R.
+    incoming, skips: what it has been given for it.
     """
+    grains = line.grains[i]
     if len(grains) == 1:
-        return work(grains[0], incoming, skips)
-    edges = line.edges(grains)
+        return _grain(kind, stage, line, keep_input_only, grains[0], incoming, skips)
+    edges, work = line.edges(grains), partial(_grain, kind, stage, line, keep_input_only)
     return _one_by_one(zip(grains, in_grains(incoming, edges), in_grains(skips, edges)), work)
+
+
+def _grain(kind, stage, line, keep_input_only, j, incoming, skips):
+    """The same for grain j."""
+    if kind == "B":
+        return stage.backward(j, incoming, skips)
+    if kind == "I":
+        return stage.backward_input(j, incoming, skips)
+    labels = None if stage.loss is None else line.labels[j]
+    if kind == "R":
+        return stage.recompute(j, line.origins[j], labels)
+    A_prev = line.take_inputs(j) if stage.index == 0 else incoming
+    return stage.forward(j, A_prev, skips, line.origins[j], labels, keep_input_only)
 
 
 def _one_by_one(grains, work):

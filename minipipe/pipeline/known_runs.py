@@ -43,6 +43,5 @@ class KnownRuns:
 
 def _kind_of_stage(stage):
     """The dtypes of its parameters, and the bytes of all that it and its optimizer keep, one by one."""
-    weights = stage.weights()
-    dtypes = [array.dtype for array in weights if array is not None]
-    return *dtypes, *Buffers([weights, stage.optimizer_state()]).values()
+    weights = [array for array in stage.weights() if array is not None]
+    return *[array.dtype for array in weights], *Buffers([weights, stage.optimizer_state()]).values()

@@ -1,6 +1,6 @@
 """A schedule turned into programs for the devices of a cluster."""
 
-from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, checked_ports, links_between
+from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, checked_ports, links_between, own
 from ..collectives import OWNERS
 from ..schedules import Action
 from ..schedules.rules import CLOSING, MEETING, RULES
@@ -47,21 +47,44 @@ def program(order, wires, perform, close=()):
     yield from close
 
 
-def programs_of(wires, perform_on, stages=None, ties=None, all_reduce=OWNERS):
+def in_turn(turns, wires, work):
+    """What the programs of all devices do, up to their `close`, where nobody asks when: one action at a time.
+
+    turns: (device, action) of all, in an order in which each finds what it needs.
+    wires: as for `program`.
+    work: `work(device, part, incoming, skips)` does a part of an action, and returns its (outgoing, skips).
+    """
+    mail = {}  # (name, kind of message, stage that sends it, micro-batch) -> the receiver's own copy
+    for device, action in turns:
+        for part in action.parts:
+            _, stage, i = part
+            waits_for, sends = wires.ends(part)
+            arrived = {}
+            for name, message, source, _ in waits_for:
+                arrived[name] = mail.pop((name, message, source, i))
+            outgoing, skips = work(device, part, arrived.pop(MAIN, None), arrived)
+            for name, message, _, _ in sends:
+                mail[name, message, stage, i], _ = own(outgoing if name == MAIN else skips.get(name))
+
+
+def programs_of(wires, perform_on, stages=None, ties=None, all_reduce=OWNERS, only_close=False):
     """The programs of the devices, one for each line of the schedule of `wires`, as a `Cluster` takes them.
 
     wires: as for `program`.
     perform_on: `perform_on(device)` is the `perform` of a device on the cluster.
     stages, ties: as for `Closing`; left out in a run without numbers.
     all_reduce: the algorithm by which copies of a stage put their gradients together.
+    only_close: whether the actions of the schedule are done already, see `in_turn`.
     """
     programs, schedule = [], wires.schedule
+    if only_close and schedule.n_copies == 1 and not ties:
+        return programs  # there is nothing to add up
     for device, order in enumerate(schedule.devices):
         closing = Closing(wires, device, stages or {}, ties or {}, all_reduce)
         perform = perform_on(wires.ranks[device])
         if schedule.kinds & CLOSING:
             perform = closing.around(perform)
-        lanes = {COMPUTE: program(order, wires, perform, closing.close())}
+        lanes = {COMPUTE: program(() if only_close else order, wires, perform, closing.close())}
         if schedule.kinds & MEETING:
             lanes["communication"] = closing.communicate()
         programs.append(lanes)

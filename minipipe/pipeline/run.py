@@ -6,16 +6,16 @@ from functools import partial
 
 from ..blas import computing
 from ..cluster import Compute, Repeat
-from ..collectives import Group
 from ..engines import Mpi, Threads, keep_memory, world
 from ..functions import overflow_refused
-from ..layers.exchange import join_group
-from ..schedules.rules import WIDE, works_on
+from ..layers.through import alone
+from ..schedules.rules import CLOSING, WIDE, works_on
 from ..schedules.shares import share
-from .grains import grain_by_grain
+from .grains import PASSING, passing
+from .groups import join_copies, join_shards
 from .holdings import Holdings, joined
 from .machine import MPI, THREADS
-from .program import cluster_of, programs_of
+from .program import cluster_of, in_turn, programs_of
 from .wires import NOTHING
 
 
@@ -40,10 +40,12 @@ class Run:
         order = wires[0].schedule
         self._line, self._recomputed, self.shards = line, order.recomputed, shards
         self._is_shared = machine.engine == MPI  # by several processes, of which this is one
-        self._ticks, self._wires = None, wires
+        self._ticks, self._wires, self._turns = None, wires, None
         if len(shards) > 1 or any(True in layer.exchanges for stage in shards[0] for layer in stage.layers):
             self._ticks = machine.costs.duration(order.sharing)
-        self.stages, programs, shares = {}, {}, {}
+        elif record is not None and not order.kinds & CLOSING:
+            self._turns = record.begun
+        self.stages, self._on_device, programs, shares = {}, defaultdict(dict), {}, {}
         for number, (shard, of_shard, tied) in enumerate(zip(wires, shards, ties, strict=True)):
             if self._is_shared:
                 placed = _on_device(world().rank, of_shard, shard.placements)
@@ -51,13 +53,16 @@ class Run:
                 placed = on_devices(of_shard, shard.placements)
             self._begin(placed, optimizer_of and partial(optimizer_of, number), shard, machine.accumulate)
             self.stages |= placed
-            made = programs_of(shard, self._performing(placed), self.stages, tied, machine.all_reduce)
+            made = programs_of(
+                shard, self._performing(placed), self.stages, tied, machine.all_reduce,
+                only_close=self._turns is not None,
+            )
             programs |= zip(shard.ranks, made)
             shares |= zip(shard.ranks, order.stages_on)
         if len(shards) > 1:
-            self._in_groups(list(zip(*[shard.ranks for shard in wires])))
+            join_shards(self.stages, list(zip(*[shard.ranks for shard in wires])))
         elif self._ticks is not None:
-            self._over_copies(wires[0])
+            join_copies(self.stages, wires[0])
         programs, shares = ([found[rank] for rank in sorted(found)] for found in (programs, shares))
         if machine.engine == THREADS:
             self.cluster = Threads(programs, shares=shares)
@@ -80,10 +85,15 @@ class Run:
     def to_the_end(self):
         """Run all programs to their end. If that fails, the parameters are those before the run."""
         if not self._is_shared:
-            self.or_restore(self.cluster.run)
+            self.or_restore(self.cluster.run if self._turns is None else self._in_turn)
             return
         self.or_restore(partial(self.cluster.run, self._line.alike()))
         self._share_costs()
+
+    def _in_turn(self):
+        """Do the actions in the order of an equal run; then only what closes it is left to the programs."""
+        in_turn(self._turns, self._wires[0], self._do)
+        return self.cluster.run()
 
     def tick(self):
         """Move every device by one tick; returns whether there is more to do. If that fails, as above."""
@@ -159,10 +169,9 @@ class Run:
 
     def _performing(self, stages):
         """`perform_on`, as `programs_of` takes it, for {(index, device): the `Stage`}."""
-        on_device = defaultdict(dict)
         for (index, device), stage in stages.items():
-            on_device[device][index] = stage
-        return lambda device: partial(self._perform, on_device[device])
+            self._on_device[device][index] = stage
+        return lambda device: partial(self._perform, self._on_device[device])
 
     def _perform(self, stages, action, inputs):
         """For `program`: an action is one Compute, or several with exchanges between layers in between.
@@ -191,46 +200,41 @@ class Run:
             return [j for microbatch in works_on(part) for j in self._line.grains[microbatch]]
         return self._line.grains[part.microbatch]
 
+    def _do(self, device, part, incoming, skips):
+        """Do a part of an action, without an `Exchange`, and return its (outgoing, skips)."""
+        return alone(self._part(self._on_device[device], part, incoming, skips))
+
     def _work(self, stages, parts, inputs):
         """A program that yields each `Exchange` and returns [(outgoing, skips)] of the parts of an action.
 
         inputs: the (incoming, skips) of each.
         """
-        line, results = self._line, []
+        results = []
         for part, (incoming, skips) in zip(parts, inputs, strict=True):
-            kind, index, _ = part
-            stage, grains, result = stages[index], self._grains(part), NOTHING
-            if kind in ("F", "B", "I"):
-                work = partial(self._work_on, stage, part)
-                result = yield from grain_by_grain(line, grains, incoming, skips, work)
-            elif kind == "R":
-                for j in grains:
-                    yield from stage.recompute(j, line.origins[j], self._labels(stage, j))
-            elif kind == "U":
-                stage.update(grains[-1])
-            elif kind == "X":
-                stage.owned.free()
-            elif kind == "W*" and line.grain is None:
-                stage.late_weight_gradients()
-            else:
-                for j in grains:  # with a W*, too: along the tree of the grains
-                    stage.backward_weight(j)
-            results.append(result)
+            results.append((yield from self._part(stages, part, incoming, skips)))
         return results
 
-    def _work_on(self, stage, part, j, incoming, skips):
-        """The program by which grain j passes a stage, forward or backward."""
-        if part.kind == "B":
-            return stage.backward(j, incoming, skips)
-        if part.kind == "I":
-            return stage.backward_input(j, incoming, skips)
-        A_prev = self._line.take_inputs(j) if stage.index == 0 else incoming
-        origin, input_only = self._line.origins[j], part[1:] in self._recomputed
-        return stage.forward(j, A_prev, skips, origin, self._labels(stage, j), input_only)
+    def _part(self, stages, part, incoming, skips):
+        """The program of a part of an action, which returns its (outgoing, skips)."""
+        kind, index, i = part
+        if kind in PASSING:
+            keep_input_only = (index, i) in self._recomputed
+            return passing(kind, stages[index], self._line, keep_input_only, i, incoming, skips)
+        return self._staying(stages[index], part)
 
-    def _labels(self, stage, j):
-        """Those of grain j, in the last stage."""
-        return None if stage.loss is None else self._line.labels[j]
+    def _staying(self, stage, part):
+        """The same for a part that sends nothing, and never yields."""
+        yield from ()
+        if part.kind == "U":
+            stage.update(self._grains(part)[-1])
+        elif part.kind == "X":
+            stage.owned.free()
+        elif part.kind == "W*" and self._line.grain is None:
+            stage.late_weight_gradients()
+        else:
+            for j in self._grains(part):  # with a W*, too: along the tree of the grains
+                stage.backward_weight(j)
+        return NOTHING
 
     def sums_of_all_ranks(self):
         """{stage: (its gradients, its statistics)} of all shards: a call that all ranks make."""
@@ -257,26 +261,6 @@ class Run:
         for (_, device), stage in self.stages.items():
             on_device[device].append(Holdings(stage))
         return [joined(holdings) for holdings in on_device]
-
-    def _in_groups(self, groups):
-        """Hand each layer that communicates the group of the devices that share its stage.
-
-        groups: lists of the devices that stand for one device of the schedule, in the order of the shards.
-        """
-        of_device = {}
-        for number, devices in enumerate(groups):
-            for rank, device in enumerate(devices):
-                of_device[device] = Group(rank, devices, f"shards of device {number}: ")
-        for (index, device), stage in self.stages.items():
-            group = of_device[device]
-            stage.group = Group(group.rank, group.devices, f"sums of stage {index}: ")
-            join_group([*stage.layers, stage.loss] if stage.loss else stage.layers, of_device[device])
-
-    def _over_copies(self, wires):
-        """Hand each layer that communicates the group of the devices that have a copy of it."""
-        for (index, device), stage in self.stages.items():
-            devices = wires.holders(index)
-            join_group(stage.layers, Group(devices.index(device), devices, f"layers of stage {index}: "))
 
 
 def _go_on(work, answer, *held):

@@ -14,6 +14,7 @@ from .late_weights import late_gradients
 from .own_part import Owned
 from .totals import Totals
 from .versions import Versions
+from .wires import NOTHING
 
 
 def _without_cache(layer, A):
@@ -69,7 +70,7 @@ class Stage:
         """
         self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
         self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
-        self.halves = {}  # micro-batch -> what each layer has `put_aside` between the halves of a backward
+        self.halves = {}  # micro-batch -> {index of a layer: what it has `put_aside` between two halves}
         self.totals = Totals(n_microbatches, accumulate, keeps_terms=not self.is_ours)
         self.costs = []   # of the mini-batches whose update is done, in the last stage
         self.versions = None
@@ -82,7 +83,7 @@ class Stage:
             self.versions = Versions(wanted, self.weights())
         self.optimizer = optimizer if wanted is not None else self.optimizer
 
-    def forward(self, i, A_prev, skips, origin, labels=None, keep_input_only=False):
+    def forward(self, i, A_prev, skips, origin, labels=None, keep_input_only=False, is_known=False):
         """(A (n, m_i), skips) of micro-batch i; the last stage, which sends nothing on, has None for A.
 
         i: the number of the micro-batch.
@@ -91,24 +92,34 @@ class Stage:
         origin: the `Origin` of the micro-batch.
         labels: its labels, in the last stage.
         keep_input_only: whether there will be a recompute.
+        is_known: whether this is that recompute, so that J and the statistics have been added.
         """
-        entering = dict(skips) if keep_input_only else None
-        call = _without_cache if keep_input_only else handed_on
-        A, J, statistics, caches = yield from self._through_layers(i, A_prev, skips, origin, labels, call)
-        if J is not None:
-            self.totals.add_cost(i, J)
-        if statistics is not None:
+        self._use_version_of(i)
+        prepare_forward(self.parts, training=True, step=origin.step, first_sample=origin.first_sample)
+        kept, call = None, handed_on
+        if keep_input_only:
+            kept, call = (A_prev, dict(skips)), _without_cache
+        A = yield from forward_program(self.layers, A_prev, skips, call)
+        if self.loss is not None:
+            J = self.loss.forward(A, labels, origin.m)
+            if self.loss.exchanges[0]:
+                J = yield Exchange(self.loss, J, A)
+            if not is_known:
+                self.totals.add_cost(i, J)
+            A = None
+        statistics, caches = take_statistics(self.parts), self._take_caches()
+        if statistics is not None and not is_known:
             self.totals.add_statistics(i, statistics)
         if keep_input_only:
-            self.inputs[i] = A_prev, entering
+            self.inputs[i] = kept
         else:
             self.stash[i] = caches
         return A, skips
 
     def recompute(self, i, origin, labels=None):
         """The forward of micro-batch i again, from its input, for its caches; the rest is known already."""
-        *_, caches = yield from self._through_layers(i, *self.inputs.pop(i), origin, labels)
-        self.stash[i] = caches
+        yield from self.forward(i, *self.inputs.pop(i), origin, labels, is_known=True)
+        return NOTHING
 
     def backward(self, i, dA, skips):
         """(dA_prev, skips) of micro-batch i; its weight gradients go into the sum over micro-batches."""
@@ -124,15 +135,14 @@ class Stage:
         What the other half needs lies in `halves[i]` then.
         """
         dA = self._begin_backward(i, dA)
-        halves = self.halves[i] = [None] * len(self.layers)
-        keep = halves.__setitem__
+        keep = self.halves.setdefault(i, {}).__setitem__
         dA_prev = yield from backward_input_program(self.layers, dA, skips, self.index > 0, keep)
         return dA_prev, skips
 
     def backward_weight(self, i):
         """The second half: the weight gradients of micro-batch i, into their sum."""
         self._use_version_of(i)
-        for index, half in enumerate(self.halves.pop(i)):
+        for index, half in self.halves.pop(i).items():
             self._add_gradient(i, index, half)
         self._used_version(i)
 
@@ -140,10 +150,10 @@ class Stage:
         """The second half of all micro-batches at once: the sum of their weight gradients."""
         microbatches, gradients = sorted(self.halves), {}
         self._use_version_of(0)
-        for index, layer in enumerate(self.layers):
-            halves = [self.halves[i][index] for i in microbatches]
-            if halves[0] is not None:
-                gradients[index] = late_gradients(layer, halves)
+        for index, first in self.halves[microbatches[0]].items():
+            if first is not None:
+                halves = [self.halves[i][index] for i in microbatches]
+                gradients[index] = late_gradients(self.layers[index], halves)
         self.halves.clear()
         self.totals.replace_gradients(0, gradients)
         for i in microbatches:
@@ -235,21 +245,6 @@ class Stage:
 
     def __repr__(self):
         return f"Stage({self.index}, {list(self.layers)})"
-
-    def _through_layers(self, i, A, skips, origin, labels, call=handed_on):
-        """(A, J, what the layers have counted, their caches) of a forward.
-
-        In the last stage A is None; in all others J is, which is this micro-batch's part of the cost.
-        """
-        self._use_version_of(i)
-        prepare_forward(self.parts, training=True, step=origin.step, first_sample=origin.first_sample)
-        A, J = (yield from forward_program(self.layers, A, skips, call)), None
-        if self.loss is not None:
-            J = self.loss.forward(A, labels, origin.m)
-            if self.loss.exchanges[0]:
-                J = yield Exchange(self.loss, J, A)
-            A = None
-        return A, J, take_statistics(self.parts), self._take_caches()
 
     def _take_caches(self):
         caches = [owner.cache for owner in self._with_caches]

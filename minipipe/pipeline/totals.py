@@ -1,5 +1,6 @@
 """What a stage sums over the micro-batches of a mini-batch."""
 
+from collections import defaultdict
 from functools import partial
 
 from ..sums import SUMS, SumForEach
@@ -18,9 +19,9 @@ class Totals:
     """
 
     def __init__(self, n, accumulate="tree", keeps_terms=False):
-        self._new = partial(SumForEach, n, keeps_terms, SUMS[accumulate])
         self._new_sum = partial(SUMS[accumulate], n)
-        self._gradients = {}  # index of a layer in the stage -> the sums of its (dW, db)
+        # index of a layer in the stage -> the sums of its (dW, db)
+        self._gradients = defaultdict(partial(SumForEach, n, keeps_terms, SUMS[accumulate]))
         self._costs, self._statistics = SumForEach(n), SumForEach(n)
         self.part = None    # after a reduce-scatter: vectors, this device's part of the sum of the gradients
         self.of_tied = {}   # index of a tied layer in the stage -> the sum of the dW of all that share its W
@@ -28,7 +29,7 @@ class Totals:
 
     def add(self, i, index, gradient):
         """Add (dW, db) of micro-batch i to those of the layer at `index`."""
-        self._of_layer(index).add(i, gradient)
+        self._gradients[index].add(i, gradient)
         self.n_changes += 1
 
     def add_cost(self, i, J):
@@ -45,7 +46,7 @@ class Totals:
 
         The dW of tied layers is summed over all that share the W.
         """
-        dW, db = self._of_layer(index).of(i).value
+        dW, db = self._gradients[index].of(i).value
         return self.of_tied.get(index, dW), db
 
     def cost(self, i=0):
@@ -80,7 +81,7 @@ class Totals:
     def replace_gradients(self, i, gradients):
         """Take over {index of a layer: (dW, db)}, the sum of all devices that have the stage."""
         for index, gradient in (gradients or {}).items():
-            self._of_layer(index).of(i).complete(gradient)
+            self._gradients[index].of(i).complete(gradient)
         self.n_changes += 1
 
     def keep_part(self, i, part):
@@ -92,12 +93,12 @@ class Totals:
 
     def partial_gradients(self, i, indices):
         """{index of a layer: what is pending of its gradients}, for these layers."""
-        return {index: self._of_layer(index).of(i).pending for index in indices}
+        return {index: self._gradients[index].of(i).pending for index in indices}
 
     def replace_partial(self, i, pending):
         """Take over what `partial_gradients` has given, summed over the devices of a group."""
         for index, of_layer in pending.items():
-            self._of_layer(index).of(i).pending = of_layer
+            self._gradients[index].of(i).pending = of_layer
         self.n_changes += 1
 
     def pending(self, i):
@@ -119,8 +120,3 @@ class Totals:
         """How many partial sums are kept: (of the gradients of a layer, of statistics)."""
         of_gradients = max((sums.n_pending for sums in self._gradients.values()), default=0)
         return of_gradients, self._statistics.n_pending
-
-    def _of_layer(self, index):
-        if index not in self._gradients:
-            self._gradients[index] = self._new()
-        return self._gradients[index]

@@ -13,9 +13,10 @@ from ..layers.through import alone
 from ..meta import LIVE
 from ..partitioning.partition import cut
 from ..pipeline.batches import MicroBatches
-from ..pipeline.grains import grain_by_grain
+from ..pipeline.grains import PASSING, passing
 from ..pipeline.holdings import KEPT, Holdings
 from ..pipeline.stage import Stage
+from ..pipeline.wires import NOTHING
 from ..schedules.rules import RULES
 
 PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a stage
@@ -134,22 +135,14 @@ def _skips(stage, way):
 
 def _work(kind, stage, line, incoming, entering, keep_input_only):
     """A function that does an action of micro-batch 0, and returns (what is sent on, skips)."""
-    def of_grain(j, incoming, entering):
-        origin, labels = line.origins[j], None if stage.loss is None else line.labels[j]
-        if kind == "F":
-            A_prev = line.inputs[j] if stage.index == 0 else incoming
-            return (yield from stage.forward(j, A_prev, entering, origin, labels, keep_input_only))
-        if kind == "B":
-            return (yield from stage.backward(j, incoming, entering))
-        if kind == "I":
-            return (yield from stage.backward_input(j, incoming, entering))
-        if kind == "R":
-            yield from stage.recompute(j, origin, labels)
-        else:
+    def work():
+        if kind in PASSING:
+            return alone(passing(kind, stage, line, keep_input_only, 0, incoming, entering))
+        for j in line.grains[0]:
             stage.backward_weight(j)
-        return None, {}
+        return NOTHING
 
-    return lambda: alone(grain_by_grain(line, line.grains[0], incoming, entering, of_grain))
+    return work
 
 
 def _performed(stage, work, arguments, leaving):
