@@ -290,9 +290,6 @@ def to_be_written(part, base, method, answer):
     )
 
 
-def returned(part, method, answer, value):
-    """`value`, which a method of `part` has returned; `TypeError` if that is nothing."""
-    if value is None:
-        kind = type(part).__name__
-        raise TypeError(f"{kind}.{method} has returned None: end it with `return {answer}`")
-    return value
+def without_return(part, method, answer):
+    """The error for an object, a method of which has returned None. answer: what it returns."""
+    return TypeError(f"{type(part).__name__}.{method} has returned None: end it with `return {answer}`")

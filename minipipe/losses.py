@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from .checks import is_finite, real_numbers, returned, shown, to_be_written, whole_number
+from .checks import is_finite, real_numbers, shown, to_be_written, whole_number, without_return
 from .functions import sigmoid
 
 __all__ = ["BinaryCrossEntropy", "MeanSquaredError", "SoftmaxCrossEntropy"]
@@ -42,12 +42,17 @@ class Loss:
             Y = real_numbers("Y", Y)
         self.check(Y)
         J = self.cost(A, Y.astype(A.dtype, copy=False), m)
-        return returned(self, "cost", "J", J)
+        if J is None:
+            raise without_return(self, "cost", "J")
+        return J
 
     def backward(self):
         if self.cache is None:
             raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A, Y) first")
-        return returned(self, "derivative", "dA", self.derivative(*self.cache))
+        dA = self.derivative(*self.cache)
+        if dA is None:
+            raise without_return(self, "derivative", "dA")
+        return dA
 
     def cost(self, A, Y, m):
         """J, with all that `derivative` needs left in `cache`, a tuple."""

@@ -6,7 +6,7 @@ program itself: it yields an `Exchange`, and is resumed with what has come of it
 
 import numpy as np
 
-from ..checks import returned
+from ..checks import without_return
 from .exchange import Exchange
 from .layer import finite
 
@@ -36,7 +36,9 @@ def in_one_piece(A):
 
 def handed_on(layer, A_prev):
     """The output of `layer`, in one piece; `FloatingPointError` if it overflows."""
-    A = in_one_piece(returned(layer, "forward", "A", layer.forward(A_prev)))
+    A = in_one_piece(layer.forward(A_prev))
+    if A is None:
+        raise without_return(layer, "forward", "A")
     return finite(layer, A, "its output") if layer.can_overflow else A
 
 
@@ -119,8 +121,8 @@ def backward_input_program(layers, dA, skips, wants_dX, then):
             dA = in_one_piece(layer.backward_input(dZ))
         else:
             dA = None
-        if index > first:
-            returned(layer, "backward_input", "dA_prev", dA)
+        if dA is None and index > first:
+            raise without_return(layer, "backward_input", "dA_prev")
         then(index, put_aside(layer, dZ))
         if layer.join is not None:
             dA, skips[layer.join] = dA
@@ -143,6 +145,8 @@ def weight_gradients(layer, half):
     if half is None:
         return layer.W, layer.b  # None, or tuples of None
     dZ, layer.cache = half
-    gradients = returned(layer, "backward_weight", "dW, db", layer.backward_weight(dZ))
+    gradients = layer.backward_weight(dZ)
+    if gradients is None:
+        raise without_return(layer, "backward_weight", "dW, db")
     layer.cache = None
     return gradients

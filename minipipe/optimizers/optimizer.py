@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 
-from ..checks import not_zero_in, real_number, returned, to_be_written, truth
+from ..checks import not_zero_in, real_number, to_be_written, truth, without_return
 from ..functions import overflow_refused
 from ..layers.layer import finite
 from ..layers.normalization import Normalization
@@ -78,7 +78,10 @@ class Optimizer:
         is_excluded = self.weights_only and not is_weight(layer, key[1])
         if not is_excluded:
             g = self.before_step(W, g)
-        step, *remembered = returned(self, "step", "step, *memory", self.step(g, *memory))
+        answer = self.step(g, *memory)
+        if answer is None:
+            raise without_return(self, "step", "step, *memory")
+        step, *remembered = answer
         new, step = (W, step) if is_excluded else self.after_step(W, step)
         new = np.subtract(new, step, out=step if step.dtype == W.dtype else None)
         new = new.astype(W.dtype, copy=False)

@@ -77,7 +77,7 @@ class InStages(Network):
             if of_stage is None:
                 del optimizer.memory[key]
             else:
-                of_stage.append(arrays)
+                of_stage += arrays
         for stage in self.stages:
             stage.keep_optimizer_state(kept.get(stage, []))
 

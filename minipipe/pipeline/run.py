@@ -1,7 +1,6 @@
 """One run of an order: its stages on their devices, the mini-batches, and the cluster that has the clock."""
 
 import copy
-from collections import defaultdict
 from functools import partial
 
 from ..blas import computing
@@ -45,7 +44,7 @@ class Run:
             self._ticks = machine.costs.duration(order.sharing)
         elif record is not None and not order.kinds & CLOSING:
             self._turns = record.begun
-        self.stages, self._on_device, programs, shares = {}, defaultdict(dict), {}, {}
+        self.stages, programs, shares = {}, {}, {}
         for number, (shard, of_shard, tied) in enumerate(zip(wires, shards, ties, strict=True)):
             if self._is_shared:
                 placed = _on_device(world().rank, of_shard, shard.placements)
@@ -54,7 +53,7 @@ class Run:
             self._begin(placed, optimizer_of and partial(optimizer_of, number), shard, machine.accumulate)
             self.stages |= placed
             made = programs_of(
-                shard, self._performing(placed), self.stages, tied, machine.all_reduce,
+                shard, self._perform_on, self.stages, tied, machine.all_reduce,
                 only_close=self._turns is not None,
             )
             programs |= zip(shard.ranks, made)
@@ -167,22 +166,18 @@ class Run:
                 for own in owned.values():
                     own.gather([vectors[device] for device in holders])
 
-    def _performing(self, stages):
-        """`perform_on`, as `programs_of` takes it, for {(index, device): the `Stage`}."""
-        for (index, device), stage in stages.items():
-            self._on_device[device][index] = stage
-        return lambda device: partial(self._perform, self._on_device[device])
+    def _perform_on(self, device):
+        """For `programs_of`."""
+        return partial(self._perform, device)
 
-    def _perform(self, stages, action, inputs):
+    def _perform(self, device, action, inputs):
         """For `program`: an action is one Compute, or several with exchanges between layers in between.
 
         Each of these takes the same part of the action's ticks.
-
-        stages: {index: the `Stage`} of the device.
         """
-        work, ticks = self._work(stages, action.parts, inputs), None
+        work, ticks = self._work(device, action.parts, inputs), None
         if self._ticks is not None:
-            n_exchanges = sum([self._n_exchanges(stages, part) for part in action.parts])
+            n_exchanges = sum([self._n_exchanges(device, part) for part in action.parts])
             ticks = share(self._ticks(action), 1 + n_exchanges)
         exchange, results = yield Compute(action, _go_on, work, None, inputs, ticks=ticks)
         while exchange is not None:
@@ -190,9 +185,9 @@ class Run:
             exchange, results = yield Compute(action, _go_on, work, answer, ticks=ticks)
         return results
 
-    def _n_exchanges(self, stages, part):
+    def _n_exchanges(self, device, part):
         """How many there are in a part of an action: as many in each grain."""
-        return len(self._grains(part)) * stages[part.stage].n_exchanges.get(part.kind, 0)
+        return len(self._grains(part)) * self.stages[part.stage, device].n_exchanges.get(part.kind, 0)
 
     def _grains(self, part):
         """The numbers of those on which a part of an action works."""
@@ -202,25 +197,25 @@ class Run:
 
     def _do(self, device, part, incoming, skips):
         """Do a part of an action, without an `Exchange`, and return its (outgoing, skips)."""
-        return alone(self._part(self._on_device[device], part, incoming, skips))
+        return alone(self._part(device, part, incoming, skips))
 
-    def _work(self, stages, parts, inputs):
+    def _work(self, device, parts, inputs):
         """A program that yields each `Exchange` and returns [(outgoing, skips)] of the parts of an action.
 
         inputs: the (incoming, skips) of each.
         """
         results = []
         for part, (incoming, skips) in zip(parts, inputs, strict=True):
-            results.append((yield from self._part(stages, part, incoming, skips)))
+            results.append((yield from self._part(device, part, incoming, skips)))
         return results
 
-    def _part(self, stages, part, incoming, skips):
+    def _part(self, device, part, incoming, skips):
         """The program of a part of an action, which returns its (outgoing, skips)."""
         kind, index, i = part
+        stage = self.stages[index, device]
         if kind in PASSING:
-            keep_input_only = (index, i) in self._recomputed
-            return passing(kind, stages[index], self._line, keep_input_only, i, incoming, skips)
-        return self._staying(stages[index], part)
+            return passing(kind, stage, self._line, (index, i) in self._recomputed, i, incoming, skips)
+        return self._staying(stage, part)
 
     def _staying(self, stage, part):
         """The same for a part that sends nothing, and never yields."""
