@@ -125,13 +125,15 @@ def python_number(value):
 
 
 def is_finite(array):
-    """Whether no number of an array is infinite or NaN; all others than floats are finite.
+    """Whether no number of an array, or of a tuple of arrays, is infinite or NaN, as only floats can be.
 
     The sum of the squares tells so in one pass, unless it overflows where the numbers do not.
 
     >>> is_finite(np.array([1e200, 1.0])), is_finite(np.array([np.inf, -np.inf])), is_finite(np.array([7]))
     (True, False, True)
     """
+    if isinstance(array, tuple):
+        return all(map(is_finite, array))
     if array.dtype.kind != "f":
         return True
     return isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())

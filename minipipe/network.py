@@ -49,6 +49,7 @@ class Network:
             layer.initialize(np.random.default_rng([seed, index]), dtype)
             for part in every_layer([layer]):
                 part.index = index
+        self._all_layers = list(every_layer(self.layers))
         self._loss = loss
         self.n_steps = 0
         self._gradients = None
@@ -89,7 +90,7 @@ class Network:
         The network is not in training then, and nothing is cached.
         """
         X = checked_inputs(X)
-        prepare_forward(every_layer(self.layers), training=False)
+        prepare_forward(self._all_layers, training=False)
         with computing(), overflow_refused():
             A = forward_through(self.layers, X, skips={})
         for layer in self.layers:
@@ -114,7 +115,7 @@ class Network:
         """
         self.check_step(optimizer)
         gradients = self._clipped(clip, self.own_gradients())
-        before = [(layer, vars(layer).copy()) for layer in every_layer(self.layers)]
+        before = [(layer, vars(layer).copy()) for layer in self._all_layers]
         try:
             with overflow_refused():
                 for layers, statistics in self._counted:
@@ -227,7 +228,7 @@ class Sequential(Network):
         """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
         X, Y = self.checked_batch(X, Y)
         self._gradients, self._counted = None, []
-        m, all_layers = X.shape[-1], list(every_layer(self.layers))
+        m, all_layers = X.shape[-1], self._all_layers
         grains = grains_of(m, self.grain or m)
         total = TreeSum(len(grains))
         with computing(), overflow_refused():

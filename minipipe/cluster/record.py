@@ -54,9 +54,9 @@ class Record:
 
     @cached_property
     def begun(self):
-        """(device, action) in the order in which a finished run has begun them."""
-        starts = rows(self.spans, 4)
-        return [(self.lanes[lane][0], label) for lane, label, *_ in starts if hasattr(label, "parts")]
+        """(device, part of an action) in the order in which a finished run has begun them."""
+        starts = [(self.lanes[lane][0], label) for lane, label, *_ in rows(self.spans, 4)]
+        return [(device, part) for device, label in starts for part in getattr(label, "parts", ())]
 
     def snapshot(self):
         """A record of what has happened so far, which does not change when the run goes on."""

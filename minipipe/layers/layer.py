@@ -221,19 +221,22 @@ def _in_code(value):
 
 
 def finite(owner, numbers, what):
-    """`numbers`, if they are finite; else `FloatingPointError`.
+    """`numbers`, an array, if they are finite; else the error of `overflow`."""
+    if not is_finite(numbers):
+        raise overflow(owner, numbers, what)
+    return numbers
 
-    numbers: an array, or a tuple of them.
+
+def overflow(owner, numbers, what):
+    """The error for numbers that are not finite.
+
     owner: the layer or loss that has computed them.
+    numbers: an array, or a tuple of them.
     what: what they are to it.
     """
-    if isinstance(numbers, tuple):
-        return tuple([finite(owner, array, what) for array in numbers])
-    if is_finite(numbers):
-        return numbers
-    largest = float(np.finfo(numbers.dtype).max)
-    raise FloatingPointError(
-        f"{name_of(owner)}: {what} is not finite, since {numbers.dtype} ends at {largest:.2g}: "
+    dtype = leaves(numbers)[0].dtype
+    return FloatingPointError(
+        f"{name_of(owner)}: {what} is not finite, since {dtype} ends at {float(np.finfo(dtype).max):.2g}: "
         "use smaller numbers as data, a lower learning_rate or wider floats"
     )
 

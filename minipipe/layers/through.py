@@ -6,9 +6,9 @@ program itself: it yields an `Exchange`, and is resumed with what has come of it
 
 import numpy as np
 
-from ..checks import without_return
+from ..checks import is_finite, without_return
 from .exchange import Exchange
-from .layer import finite
+from .layer import overflow
 
 
 def prepare_forward(layers, training, step=0, first_sample=0):
@@ -39,7 +39,9 @@ def handed_on(layer, A_prev):
     A = in_one_piece(layer.forward(A_prev))
     if A is None:
         raise without_return(layer, "forward", "A")
-    return finite(layer, A, "its output") if layer.can_overflow else A
+    if layer.can_overflow and not is_finite(A):
+        raise overflow(layer, A, "its output")
+    return A
 
 
 def alone(program):
@@ -101,13 +103,12 @@ def backward_input_program(layers, dA, skips, wants_dX, then):
     dA: the derivative by the output of the last.
     skips: {name: derivative by what the Fork of that name has put aside}, which Joins fill and Forks empty.
     wants_dX: if not, dX is None, and nothing is computed below the first layer with parameters.
-    then: `then(index, half)` is called for each layer, from the last to the first, with what it has
-        `put_aside` for its weight gradients.
+    then: `then(index, half)` is called for each layer with parameters, from the last to the first, with what
+        it has `put_aside` for them.
     """
     first = 0
     if not wants_dX:
-        with_parameters = (index for index, layer in enumerate(layers) if layer.has_parameters)
-        first = next(with_parameters, len(layers))
+        first = first_with_parameters(layers)
         for layer in layers[:first]:
             layer.cache = None
     dA = in_one_piece(dA)
@@ -123,10 +124,17 @@ def backward_input_program(layers, dA, skips, wants_dX, then):
             dA = None
         if dA is None and index > first:
             raise without_return(layer, "backward_input", "dA_prev")
-        then(index, put_aside(layer, dZ))
+        half = put_aside(layer, dZ)
+        if half is not None:
+            then(index, half)
         if layer.join is not None:
             dA, skips[layer.join] = dA
     return dA if wants_dX else None
+
+
+def first_with_parameters(layers):
+    """The index of the first of `layers` that has any; without one, how many layers there are."""
+    return next((index for index, layer in enumerate(layers) if layer.has_parameters), len(layers))
 
 
 def put_aside(layer, dZ):

@@ -10,7 +10,7 @@ from ..description import describe, parameters_of_layers, without_samples
 from ..layers import every_layer
 from ..layers.layer import checked_layers
 from ..layers.through import (
-    alone, backward_input_program, forward_through, handed_on, prepare_forward, weight_gradients,
+    backward_through, first_with_parameters, forward_through, handed_on, prepare_forward,
 )
 from ..layers.statistics import take_statistics
 from ..network import Network
@@ -141,16 +141,15 @@ def _one_round(network, X, Y):
         F.append(lap())
         return A
 
-    def backward_weight(index, half):
-        weight_gradients(layers[index], half)
-        B[index] += lap()
-
     A = forward_through(layers, X, {}, forward)
     network.loss.forward(A, Y)
     F[-1] += lap()
     dA = network.loss.backward()
     B[-1] = lap()
-    alone(backward_input_program(layers, dA, {}, False, backward_weight))
+    skips, first = {}, first_with_parameters(layers)
+    for index in range(len(layers) - 1, first - 1, -1):
+        dA, _ = backward_through([layers[index]], dA, skips, index > first)
+        B[index] += lap()
     network.loss.cache = None
     take_statistics(all_layers)
     return list(map(Times, F, B))

@@ -1,6 +1,5 @@
 """A micro-batch passes a stage in one go, or cut into grains: samples are the last axis of its arrays."""
 
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -44,23 +43,22 @@ def side_by_side(values):
 PASSING = "F", "R", "B", "I"  # the kinds of action by which a micro-batch passes a stage
 
 
-def passing(kind, stage, line, keep_input_only, i, incoming, skips):
-    """The program by which micro-batch i passes a stage, and which returns (outgoing, skips).
+def passing(kind, stage, line, keep_input_only, grains, incoming, skips):
+    """The program by which consecutive grains pass a stage, one by one; it returns (outgoing, skips).
 
     kind: one of `PASSING`.
     line: the `MicroBatches`.
     keep_input_only: whether, after an F, there will be an R.
-    incoming, skips: what it has been given for it.
+    grains: their numbers.
+    incoming, skips: what the stage has been given for all of them.
     """
-    grains = line.grains[i]
-    if len(grains) == 1:
-        return _grain(kind, stage, line, keep_input_only, grains[0], incoming, skips)
-    edges, work = line.edges(grains), partial(_grain, kind, stage, line, keep_input_only)
-    return _one_by_one(zip(grains, in_grains(incoming, edges), in_grains(skips, edges)), work)
-
-
-def _grain(kind, stage, line, keep_input_only, j, incoming, skips):
-    """The same for grain j."""
+    if len(grains) > 1:
+        edges = line.edges(grains)
+        given = zip(in_grains(incoming, edges), in_grains(skips, edges), strict=True)
+        return _one_by_one(
+            passing(kind, stage, line, keep_input_only, [j], *of_j) for j, of_j in zip(grains, given)
+        )
+    j = grains[0]
     if kind == "B":
         return stage.backward(j, incoming, skips)
     if kind == "I":
@@ -72,8 +70,8 @@ def _grain(kind, stage, line, keep_input_only, j, incoming, skips):
     return stage.forward(j, A_prev, skips, line.origins[j], labels, keep_input_only)
 
 
-def _one_by_one(grains, work):
+def _one_by_one(programs):
     results = []
-    for grain in grains:
-        results.append((yield from work(*grain)))
+    for program in programs:
+        results.append((yield from program))
     return tuple(map(side_by_side, zip(*results)))

@@ -73,6 +73,8 @@ class InStages(Network):
         """
         kept = {stage: [] for stage in self._stages_here()}
         for key, arrays in list(optimizer.memory.items()):
+            if not arrays:
+                continue
             of_stage = kept.get(self.stages[self._place_of[key[0]][0]])
             if of_stage is None:
                 del optimizer.memory[key]

@@ -2,6 +2,7 @@
 
 from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, checked_ports, links_between, own
 from ..collectives import OWNERS
+from ..layers.through import alone
 from ..schedules import Action
 from ..schedules.rules import CLOSING, MEETING, RULES
 from .closing import Closing
@@ -47,24 +48,24 @@ def program(order, wires, perform, close=()):
     yield from close
 
 
-def in_turn(turns, wires, work):
+def in_turn(turns, wires, program_of):
     """What the programs of all devices do, up to their `close`, where nobody asks when: one action at a time.
 
-    turns: (device, action) of all, in an order in which each finds what it needs.
+    turns: (device, part of an action) of all, in an order in which each finds what it needs.
     wires: as for `program`.
-    work: `work(device, part, incoming, skips)` does a part of an action, and returns its (outgoing, skips).
+    program_of: `program_of(device, part, incoming, skips)` is the program of a part of an action; it yields
+        nothing, and returns (outgoing, skips).
     """
     mail = {}  # (name, kind of message, stage that sends it, micro-batch) -> the receiver's own copy
-    for device, action in turns:
-        for part in action.parts:
-            _, stage, i = part
-            waits_for, sends = wires.ends(part)
-            arrived = {}
-            for name, message, source, _ in waits_for:
-                arrived[name] = mail.pop((name, message, source, i))
-            outgoing, skips = work(device, part, arrived.pop(MAIN, None), arrived)
-            for name, message, _, _ in sends:
-                mail[name, message, stage, i], _ = own(outgoing if name == MAIN else skips.get(name))
+    for device, part in turns:
+        _, stage, i = part
+        waits_for, sends = wires.ends(part)
+        arrived = {}
+        for name, message, source, _ in waits_for:
+            arrived[name] = mail.pop((name, message, source, i))
+        outgoing, skips = alone(program_of(device, part, arrived.pop(MAIN, None), arrived))
+        for name, message, _, _ in sends:
+            mail[name, message, stage, i], _ = own(outgoing if name == MAIN else skips.get(name))
 
 
 def programs_of(wires, perform_on, stages=None, ties=None, all_reduce=OWNERS, only_close=False):

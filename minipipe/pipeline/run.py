@@ -7,7 +7,6 @@ from ..blas import computing
 from ..cluster import Compute, Repeat
 from ..engines import Mpi, Threads, keep_memory, world
 from ..functions import overflow_refused
-from ..layers.through import alone
 from ..schedules.rules import CLOSING, WIDE, works_on
 from ..schedules.shares import share
 from .grains import PASSING, passing
@@ -91,7 +90,7 @@ class Run:
 
     def _in_turn(self):
         """Do the actions in the order of an equal run; then only what closes it is left to the programs."""
-        in_turn(self._turns, self._wires[0], self._do)
+        in_turn(self._turns, self._wires[0], self._part)
         return self.cluster.run()
 
     def tick(self):
@@ -195,10 +194,6 @@ class Run:
             return [j for microbatch in works_on(part) for j in self._line.grains[microbatch]]
         return self._line.grains[part.microbatch]
 
-    def _do(self, device, part, incoming, skips):
-        """Do a part of an action, without an `Exchange`, and return its (outgoing, skips)."""
-        return alone(self._part(device, part, incoming, skips))
-
     def _work(self, device, parts, inputs):
         """A program that yields each `Exchange` and returns [(outgoing, skips)] of the parts of an action.
 
@@ -214,7 +209,8 @@ class Run:
         kind, index, i = part
         stage = self.stages[index, device]
         if kind in PASSING:
-            return passing(kind, stage, self._line, (index, i) in self._recomputed, i, incoming, skips)
+            keep_input_only, grains = (index, i) in self._recomputed, self._line.grains[i]
+            return passing(kind, stage, self._line, keep_input_only, grains, incoming, skips)
         return self._staying(stage, part)
 
     def _staying(self, stage, part):

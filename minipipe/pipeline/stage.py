@@ -150,10 +150,9 @@ class Stage:
         """The second half of all micro-batches at once: the sum of their weight gradients."""
         microbatches, gradients = sorted(self.halves), {}
         self._use_version_of(0)
-        for index, first in self.halves[microbatches[0]].items():
-            if first is not None:
-                halves = [self.halves[i][index] for i in microbatches]
-                gradients[index] = late_gradients(self.layers[index], halves)
+        for index in self.halves[microbatches[0]]:
+            halves = [self.halves[i][index] for i in microbatches]
+            gradients[index] = late_gradients(self.layers[index], halves)
         self.halves.clear()
         self.totals.replace_gradients(0, gradients)
         for i in microbatches:
@@ -247,8 +246,9 @@ class Stage:
         return f"Stage({self.index}, {list(self.layers)})"
 
     def _take_caches(self):
-        caches = [owner.cache for owner in self._with_caches]
+        caches = []
         for owner in self._with_caches:
+            caches.append(owner.cache)
             owner.cache = None
         return caches
 
@@ -264,8 +264,7 @@ class Stage:
 
     def _add_gradient(self, i, index, half):
         """Add the weight gradients of micro-batch i in one layer, from what it has `put_aside` for them."""
-        if half is not None:
-            self.totals.add(i, index, weight_gradients(self.layers[index], half))
+        self.totals.add(i, index, weight_gradients(self.layers[index], half))
 
     def _gradient(self, i, index):
         """(dW, db) of the layer at `index`: its parameters, None or tuples of None, if it has none."""

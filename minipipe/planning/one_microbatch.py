@@ -137,7 +137,7 @@ def _work(kind, stage, line, incoming, entering, keep_input_only):
     """A function that does an action of micro-batch 0, and returns (what is sent on, skips)."""
     def work():
         if kind in PASSING:
-            return alone(passing(kind, stage, line, keep_input_only, 0, incoming, entering))
+            return alone(passing(kind, stage, line, keep_input_only, line.grains[0], incoming, entering))
         for j in line.grains[0]:
             stage.backward_weight(j)
         return NOTHING
