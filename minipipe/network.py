@@ -49,7 +49,7 @@ class Network:
             layer.initialize(np.random.default_rng([seed, index]), dtype)
             for part in every_layer([layer]):
                 part.index = index
-        self._all_layers = list(every_layer(self.layers))
+        self._all_layers = list(every_layer(self.layers))  # with those that they are made of
         self._loss = loss
         self.n_steps = 0
         self._gradients = None
