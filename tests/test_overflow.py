@@ -146,3 +146,14 @@ def test_a_layer_of_a_user_is_looked_at():
 
     with np.errstate(over="ignore"), pytest.raises(FloatingPointError, match=r"Square\(\): its output"):
         handed_on(Square(), OUTLIER)
+
+
+def test_both_arrays_of_a_pair_are_looked_at():
+    class Squares(mp.layers.Layer):
+        def forward(self, A_prev):
+            return A_prev, A_prev * A_prev
+
+    with np.errstate(over="ignore"), pytest.raises(FloatingPointError, match=r"Squares\(\): its output"):
+        handed_on(Squares(), OUTLIER)
+    A, squares = handed_on(Squares(), OUTLIER / 1e5)
+    assert np.array_equal(A * A, squares)
