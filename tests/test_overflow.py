@@ -151,9 +151,9 @@ def test_a_layer_of_a_user_is_looked_at():
 def test_both_arrays_of_a_pair_are_looked_at():
     class Squares(mp.layers.Layer):
         def forward(self, A_prev):
-            return A_prev, A_prev * A_prev
+            return A_prev.astype(np.float64), A_prev * A_prev
 
-    with np.errstate(over="ignore"), pytest.raises(FloatingPointError, match=r"Squares\(\): its output"):
+    with np.errstate(over="ignore"), pytest.raises(FloatingPointError, match=r"output .* float32 ends at"):
         handed_on(Squares(), OUTLIER)
     A, squares = handed_on(Squares(), OUTLIER / 1e5)
-    assert np.array_equal(A * A, squares)
+    assert np.array_equal(A.astype(np.float32) ** 2, squares)

@@ -234,7 +234,7 @@ def overflow(owner, numbers, what):
     numbers: an array, or a tuple of them.
     what: what they are to it.
     """
-    dtype = leaves(numbers)[0].dtype
+    dtype = next(array.dtype for array in leaves(numbers) if not is_finite(array))
     return FloatingPointError(
         f"{name_of(owner)}: {what} is not finite, since {dtype} ends at {float(np.finfo(dtype).max):.2g}: "
         "use smaller numbers as data, a lower learning_rate or wider floats"

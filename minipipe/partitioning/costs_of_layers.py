@@ -150,7 +150,8 @@ def _one_round(network, X, Y):
     for index in range(len(layers) - 1, first - 1, -1):
         dA, _ = backward_through([layers[index]], dA, skips, index > first)
         B[index] += lap()
-    network.loss.cache = None
+    for owner in (*layers[:first], network.loss):
+        owner.cache = None
     take_statistics(all_layers)
     return list(map(Times, F, B))
 

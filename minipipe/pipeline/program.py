@@ -66,6 +66,7 @@ def in_turn(turns, wires, program_of):
         outgoing, skips = alone(program_of(device, part, arrived.pop(MAIN, None), arrived))
         for name, message, _, _ in sends:
             mail[name, message, stage, i], _ = own(outgoing if name == MAIN else skips.get(name))
+        outgoing = skips = arrived = None  # as in `program`
 
 
 def programs_of(wires, perform_on, stages=None, ties=None, all_reduce=OWNERS, only_close=False):
