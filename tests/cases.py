@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from every_layer import ALONE, BEGIN_WITH_TOKENS, LAYERS
+from layers.every_layer import ALONE, BEGIN_WITH_TOKENS, LAYERS
 from hypothesis import strategies as st
 
 import minipipe as mp

@@ -3,19 +3,19 @@
 import sys
 
 import pytest
-from bugs import BUGS
+from pitfalls.bugs import BUGS
 from hypothesis import settings
 
 from minipipe import blas_threads
 
-pytest.register_assert_rewrite("checkers")  # a failure shows the sentence
+pytest.register_assert_rewrite("notebooks.checkers")  # a failure shows the sentence
 settings.register_profile("minipipe", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("minipipe")
 
 
 def pytest_addoption(parser):
     parser.addoption("--bug", choices=sorted(BUGS),
-                     help="put this bug of tests/bugs.py into minipipe, and watch tests turn red")
+                     help="put this bug of tests/pitfalls/bugs.py into minipipe, and watch tests turn red")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,4 +1,4 @@
-"""The way from notebook 22 to the bugs of `tests/bugs.py`, and the checker of its exercise."""
+"""The way from notebook 22 to the bugs of `tests/pitfalls/bugs.py`, and the checker of its exercise."""
 
 import sys
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ def case(number):
     from pytest import MonkeyPatch
 
     with MonkeyPatch.context() as monkeypatch:
-        _of_the_tests("bugs").BUGS[CASES[number]](monkeypatch)
+        _of_the_tests("pitfalls.bugs").BUGS[CASES[number]](monkeypatch)
         yield
 
 
@@ -51,18 +51,18 @@ def proof(number):
     without, each really run.
     """
     name = CASES[number]
-    check = _of_the_tests("test_pitfalls").CHECKS[name]
+    check = _of_the_tests("pitfalls.test_pitfalls").CHECKS[name]
     with case(number):
         with_bug = "red" if _fails(check) else "green"
     without = "red" if _fails(check) else "green"
-    words = " ".join(_of_the_tests("bugs").BUGS[name].__doc__.split())
-    return (f"case {number}, {name}: {words}\n"
-            f"   tests/test_pitfalls.py::test_turns_red[{name}]: {with_bug} with the bug, {without} without")
+    words = " ".join(_of_the_tests("pitfalls.bugs").BUGS[name].__doc__.split())
+    test = f"tests/pitfalls/test_pitfalls.py::test_turns_red[{name}]"
+    return f"case {number}, {name}: {words}\n   {test}: {with_bug} with the bug, {without} without"
 
 
 def agree(copies):
     """Whether the copies of a network that has run hold the same gradients, bit for bit, in each stage."""
-    sums = _of_the_tests("checks_of_splits").sums_of_copies(copies)
+    sums = _of_the_tests("pitfalls.checks_of_splits").sums_of_copies(copies)
     return all((one is None and other is None) or np.array_equal(one, other)
                for first, *others in sums.values() for rest in others
                for one, other in zip(leaves(first), leaves(rest), strict=True))

@@ -1,0 +1,241 @@
+"""Parameter servers: synchronous ones are data parallelism, asynchronous ones do what their trace says."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.exact import Rational
+from minipipe.functions import leaves
+from minipipe.parallel.servers import Gradient, Update
+from minipipe.parallel.servers import mini_batches as line_of
+from asynchronous.server_cases import (
+    LAYERS, LOSS, THIRD, assert_equal, exact_layers, exact_mini_batches, mini_batches, sequential, weights,
+)
+
+# Synchronous
+
+
+@settings(max_examples=8)
+@given(st.integers(1, 4), st.integers(0, 2), st.sampled_from([1, 2, 3, 14]))
+def test_synchronous_servers_are_one_device_in_rational_numbers(n_workers, more, n_servers):
+    """Ragged parts, any number of workers and shards, momentum."""
+    batches, optimizer = exact_mini_batches(3), mp.SGD(Rational(1, 8), momentum=Rational(1, 2))
+    M = min(5, n_workers + more)
+    net = mp.ParameterServer(
+        exact_layers(), LOSS, n_workers, optimizer, n_servers=n_servers, n_microbatches=M
+    )
+    costs = net.train(batches)
+    reference, expected = sequential(exact_layers(), batches, optimizer.fresh())
+    assert costs == expected
+    assert_equal(weights(net), weights(reference))
+
+
+@pytest.mark.parametrize("n_workers, n_servers, M", [(1, 1, 4), (2, 3, 4), (3, 1, 4), (4, 16, 4), (3, 3, 3)])
+def test_synchronous_servers_have_the_bits_of_data_parallelism(n_workers, n_servers, M):
+    """On any floats, for the same micro-batches: dropout, batch norm's statistics and two trainings, too."""
+    layers = [mp.Linear(3, 4), mp.BatchNorm(4), mp.Dropout(0.3), mp.Tanh(), mp.Linear(4, 2)]
+    net = mp.ParameterServer(
+        layers, LOSS, n_workers, mp.Adam(0.01), n_servers=n_servers, n_microbatches=M, dtype=np.float32,
+        speeds=range(n_workers, 0, -1),
+    )
+    batches = mini_batches(5, 9, np.float32)
+    costs = net.train(batches[:2]) + net.train(batches[2:])
+    copies, optimizer, expected = mp.DataParallel(layers, LOSS, 2, M, dtype=np.float32), mp.Adam(0.01), []
+    for X, Y in batches:
+        expected.append(copies.forward_backward(X, Y))
+        copies.step(optimizer)
+    assert costs == expected and costs[0].dtype == np.float32
+    assert_equal(weights(net), weights(copies))
+    assert_equal([net.layers[1].running_mean, net.layers[1].running_var],
+                 [copies.layers[1].running_mean, copies.layers[1].running_var])
+    assert all(update.staleness == 0 and len(update.workers) == n_workers for update in net.updates)
+
+
+def test_tied_layers_stay_tied():
+    layers = [mp.Linear(3, 3, tie="W"), mp.Tanh(), mp.Linear(3, 3, tie="W"), mp.Linear(3, 2)]
+    batches = mini_batches(4)
+    for mode in ("sync", "async"):
+        net = mp.ParameterServer(layers, LOSS, 1, mp.SGD(0.1), mode)
+        net.train(batches)
+        assert_equal(weights(net), weights(sequential(layers, batches, mp.SGD(0.1))[0]))
+    with pytest.raises(ValueError, match="tear tied layers apart"):
+        mp.ParameterServer(layers, LOSS, 1, mp.SGD(0.1), n_servers=2)
+
+
+def test_backup_workers_are_counted_and_their_samples_lost():
+    """80 updates in 240 ticks without, 240 with one; what counts is scaled to the whole mini-batch."""
+    batches, speeds = exact_mini_batches(6, m=7), [1, 1, 1, Fraction(1, 3)]
+    plain = mp.ParameterServer(exact_layers(), LOSS, 4, mp.SGD(Rational(1, 8)), speeds=speeds)
+    plain.train(batches)
+    assert plain.trace.makespan == 6 * 3
+    net = mp.ParameterServer(exact_layers(), LOSS, 4, mp.SGD(Rational(1, 8)), speeds=speeds, backups=1)
+    costs = net.train(batches, keep_every=1)
+    assert [update.workers for update in net.updates] == [(0, 1, 2)] * 6
+    assert [(late.worker, late.batch) for late in net.late] == [(3, 0), (3, 3)]
+    ends = [span.end for span in net.trace.spans_of(0)]
+    assert ends == [1, 2, 3, 4, 5, 6] and net.trace.makespan == 6
+    computed = [span for span in net.trace.spans if isinstance(span.label, Gradient)]
+    assert len(computed) == sum(len(update.workers) for update in net.updates) + len(net.late)
+    for update, J in zip(net.updates, costs):
+        reference = mp.Sequential(exact_layers(), LOSS)
+        for array, value in zip(weights(reference), net.kept[update.read], strict=True):
+            array[...] = value
+        X, Y = batches[update.batch]
+        assert J == reference.forward_backward(X[:, :6], Y[:, :6])  # of 2, 2, 2 and 1 samples
+        reference.step(mp.SGD(Rational(1, 8)))
+        assert_equal(net.kept[update.number], weights(reference))
+
+
+# Asynchronous
+
+
+@pytest.mark.parametrize("mode, bound", [("async", None), ("ssp", 0), ("hogwild", None)])
+def test_one_worker_is_plain_sgd(mode, bound):
+    layers = [mp.Linear(3, 4), mp.BatchNorm(4), mp.Dropout(0.3), mp.Linear(4, 2)]
+    batches, optimizer = mini_batches(6), mp.SGD(0.1, momentum=0 if mode == "hogwild" else 0.9)
+    net = mp.ParameterServer(layers, LOSS, 1, optimizer, mode, bound=bound)
+    costs = net.train(batches)
+    reference, expected = sequential(layers, batches, optimizer.fresh())
+    assert costs == expected
+    assert_equal(weights(net), weights(reference))
+    assert np.array_equal(net.layers[1].running_var, reference.layers[1].running_var)
+
+
+def replayed(net, batches, optimizers, compensation=0):
+    """For each server, its part after each update, by the update rule and what the trace names alone."""
+    shares = [net._share(k, None) for k in range(net.n_servers)]  # the first weights, by the seed
+    versions = [[np.concatenate(share.part).copy()] for share in shares]
+    spans = sorted(net.trace.spans, key=lambda span: span.end)
+    read = {span.label.batch: span.label.versions for span in spans if isinstance(span.label, Gradient)}
+    devices = net._places.servers
+    while any(len(of_server) <= len(net.updates) for of_server in versions):
+        before = sum(map(len, versions))
+        for k, of_server in enumerate(versions):
+            updates = [s.label for s in net.trace.spans_of(devices[k]) if isinstance(s.label, Update)]
+            if len(of_server) > len(updates):
+                continue
+            update = updates[len(of_server) - 1]
+            seen = read[update.batch]
+            assert seen[k] == update.read and update.number == len(of_server)
+            if any(len(other) <= version for other, version in zip(versions, seen)):
+                continue
+            twin = mp.Sequential(LAYERS, LOSS)
+            flat = np.concatenate([other[version] for other, version in zip(versions, seen)])
+            start = 0
+            for array in weights(twin):
+                array[...] = flat[start:start + array.size].reshape(array.shape)
+                start += array.size
+            twin.forward_backward(*batches[update.batch])
+            sizes = np.cumsum([0, *(other[0].size for other in versions)])
+            g = np.concatenate([leaf.ravel() for leaf in leaves(twin.gradients)])[sizes[k]:sizes[k + 1]]
+            g = g + compensation * g * g * (of_server[-1] - of_server[seen[k]])
+            layer = mp.Linear(1, g.size, W=of_server[-1][:, None].copy(), b=np.zeros((g.size, 1)))
+            optimizers[k].update([layer], [(g[:, None], None)])
+            of_server.append(layer.W[:, 0])
+        assert sum(map(len, versions)) > before, "the trace names versions that do not exist yet"
+    return versions
+
+
+@pytest.mark.parametrize("mode, n_servers, options", [
+    ("async", 1, {}), ("async", 3, {"ports": mp.cluster.ports(3, 40), "update_ticks": 1}),
+    ("ssp", 1, {"bound": 1}), ("ssp", 2, {"bound": 1, "link": mp.Link(latency=0.25)}),
+    ("async", 1, {"compensation": 0.5}), ("async", 2, {"on_workers": True}),
+])
+def test_every_update_is_the_rule_applied_to_the_versions_that_the_trace_names(mode, n_servers, options):
+    """No update is lost or doubled, with random delays, on any floats, bit for bit."""
+    batches, optimizer = mini_batches(12), mp.SGD(0.1, momentum=0.5)
+    net = mp.ParameterServer(
+        LAYERS, LOSS, 4, optimizer, mode, n_servers=n_servers, speeds=[1, 2, 1, Fraction(1, 3)], delay=1,
+        seed=0, **options,
+    )
+    fresh = mp.ParameterServer(LAYERS, LOSS, 4, optimizer, mode, n_servers, options.get("bound"))
+    net.train(batches, keep_every=1)
+    fresh.trace, fresh.updates, fresh._places = net.trace, net.updates, net._places
+    parts = replayed(fresh, batches, [optimizer.fresh() for _ in range(n_servers)],
+                     options.get("compensation", 0))
+    for number in range(len(batches) + 1):
+        flat = np.concatenate([array.ravel() for array in net.kept[number]])
+        assert np.array_equal(flat, np.concatenate([of_server[number] for of_server in parts]))
+    assert sorted(update.batch for update in net.updates) == list(range(len(batches)))
+    assert max(update.staleness for update in net.updates) >= 2
+
+
+@pytest.mark.parametrize("n, speeds, staleness", [
+    (4, None, [0, 1, 2, 3, 3, 3, 3, 3]), (2, THIRD, [0, 0, 0, 3, 1, 0, 0, 3]), (1, None, [0] * 8),
+])
+def test_staleness_by_hand(n, speeds, staleness):
+    net = mp.ParameterServer(LAYERS, LOSS, n, mp.SGD(0.1), "async", speeds=speeds)
+    net.train(mini_batches(8))
+    assert [update.staleness for update in net.updates] == staleness
+
+
+def test_staleness_is_conserved():
+    """Of the finished gradients and of those under way together, (N - 1) times the updates."""
+    net = mp.ParameterServer(LAYERS, LOSS, 3, mp.SGD(0.01), "async",
+                             speeds=[Fraction(1, 2), Fraction(1, 3), Fraction(1, 5)])
+    net.train(mini_batches(62))
+    updates = net.updates[:60]
+    reads = dict.fromkeys(range(3), 0)  # the version that each worker has read last
+    reads |= {update.workers[0]: update.number for update in updates}
+    pending = sum(60 - version for version in reads.values())
+    assert sum(update.staleness for update in updates) + pending == 120
+
+
+# Stale-synchronous
+
+
+@pytest.mark.parametrize("bound, ends", [
+    (0, [1, 4, 7, 10, 13]), (2, [1, 2, 3, 4, 7, 10, 13]), (4, [1, 2, 3, 4, 5, 6, 7, 10]),
+])
+def test_who_is_ahead_by_more_than_the_bound_waits(bound, ends):
+    net = mp.ParameterServer(LAYERS, LOSS, 2, mp.SGD(0.1), "ssp", bound=bound, speeds=THIRD)
+    net.train(mini_batches(20))
+    assert [span.end for span in net.trace.spans_of(1)][:len(ends)] == ends
+
+
+@pytest.mark.parametrize("bound", [0, 1, 3])
+def test_clocks_at_reads_are_never_further_apart_than_the_bound_and_reach_it(bound):
+    n_workers = 3
+    net = mp.ParameterServer(LAYERS, LOSS, n_workers, mp.SGD(0.01), "ssp", bound=bound,
+                             speeds=[3, 1, Fraction(1, 4)], delay=0.5)
+    net.train(mini_batches(40))
+    clocks, apart = dict.fromkeys(range(n_workers), 0), []
+    for update in net.updates:
+        clocks[update.workers[0]] += 1
+        reader = [label for label in gradients_of(net) if label.versions == (update.number,)]
+        apart += [clocks[worker_of(net, label)] - min(clocks.values()) for label in reader]
+    assert max(apart) == bound
+    assert max(update.staleness for update in net.updates) <= (n_workers - 1) * (2 * bound + 1)
+
+
+def gradients_of(net):
+    return [span.label for span in net.trace.spans if isinstance(span.label, Gradient)]
+
+
+def worker_of(net, label):
+    return next(update.workers[0] for update in net.updates if update.batch == label.batch)
+
+
+def test_a_bound_of_0_is_synchronous():
+    """Each worker's gradient is applied by itself; without momentum, the sum is the same."""
+    n, batches = 3, exact_mini_batches(6, m=3)
+    rate = Rational(1, 24)
+    stale = mp.ParameterServer(exact_layers(), LOSS, n, mp.SGD(rate), "ssp", bound=0, speeds=[1, 2, 3])
+    stale.train(batches)
+    together = [tuple(np.concatenate([batch[side] for batch in batches[k:k + n]], axis=-1) for side in (0, 1))
+                for k in (0, 3)]
+    reference, _ = sequential(exact_layers(), together, mp.SGD(Rational(1, 8)))
+    assert_equal(weights(stale), weights(reference))
+
+
+def test_one_worker_meets_the_mini_batches_of_fit():
+    X, Y = (np.concatenate(side, axis=-1) for side in zip(*mini_batches(2, m=7)))
+    net = mp.ParameterServer(LAYERS, LOSS, 1, mp.SGD(0.1), seed=3)
+    net.train(line_of(X, Y, batch_size=4, n=8, seed=5))
+    reference = mp.Sequential(LAYERS, LOSS, seed=3)
+    mp.fit(reference, X, Y, mp.SGD(0.1), n_epochs=2, batch_size=4, seed=5, metric=lambda A, Y: 0, report=None)
+    assert_equal(weights(net), weights(reference))

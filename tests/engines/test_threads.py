@@ -1,0 +1,400 @@
+"""The programs on threads: the bits of the cluster, in seconds, and a trace that all readers understand."""
+
+import _thread
+import json
+import re
+import signal
+import threading
+import time
+from functools import partial
+
+import numpy as np
+from engines import on_engines
+import pytest
+from hypothesis import given, settings
+from engines.on_engines import LOSS, mini_batch, network, work
+from ticks.random_programs import settings_of_runs
+from sampling import one_in
+
+import minipipe as mp
+from minipipe import plots
+from minipipe.cli.main import main
+from minipipe.cluster import ANY, Compute, DeadlockError, Link, Receive, Send, Trace, describe_path
+from minipipe.cluster.record import Record
+from minipipe.engines import Threads
+from minipipe.engines.threads import OVERHEAD
+from minipipe.functions import leaves
+from minipipe.pipeline.program import programs_of, without_numbers
+from minipipe.pipeline.wires import Wires
+from minipipe.schedules import (
+    ASYNCHRONOUS, RECOMPUTE, Action, build, in_copies, names_for, names_for_stages, peak_microbatches,
+    with_all_reduce, with_updates,
+)
+
+LAYERS = network()
+pair = partial(on_engines.pair, "threads", layers=LAYERS)
+
+
+def assert_same_bits(simulated, measured):
+    ours, theirs = leaves(simulated.gradients), leaves(measured.gradients)
+    assert len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs))
+    assert simulated.J == measured.J
+
+
+@pytest.mark.parametrize("name, recompute", one_in(4, names_for_stages(4, 8), [*RECOMPUTE, "sqrt"]))
+def test_every_schedule_has_the_bits_of_the_cluster(name, recompute):
+    X, Y = mini_batch(19)
+    simulated, measured = pair(4, 8, name, recompute=recompute)
+    for pipe in (simulated, measured):
+        pipe.forward_backward(X, Y)
+    assert_same_bits(simulated, measured)
+    assert work(simulated.trace) == work(measured.trace)
+    assert peak_microbatches(simulated.trace) == peak_microbatches(measured.trace)
+    for pipe in (simulated, measured):  # BatchNorm's statistics, Dropout's step and Adam's memory go on alike
+        pipe.step(mp.Adam(0.01))
+        pipe.forward_backward(X, Y)
+    assert_same_bits(simulated, measured)
+
+
+@pytest.mark.parametrize("change", [lambda schedule: schedule, with_all_reduce, with_updates])
+@pytest.mark.parametrize("name", ["gpipe", "zb-v", "chimera"])
+def test_copies_have_the_bits_of_the_cluster(name, change):
+    schedule = change(in_copies(build(name, 2, 4), 3))
+    optimizer = mp.SGD(0.125, momentum=0.5) if "U" in schedule.kinds else None
+    simulated, measured = pair(schedule.n_stages, 12, schedule, optimizer=optimizer)
+    for pipe in (simulated, measured):
+        if optimizer is None:
+            pipe.forward_backward(*mini_batch(29))
+        else:
+            pipe.train([mini_batch(29), mini_batch(31)])
+    assert work(simulated.trace) == work(measured.trace) and simulated.J == measured.J
+    if optimizer is None:
+        assert_same_bits(simulated, measured)
+    weights = [leaves([(layer.W, layer.b) for layer in pipe.layers]) for pipe in (simulated, measured)]
+    assert all(map(np.array_equal, *weights))
+
+
+@pytest.mark.parametrize("name", ASYNCHRONOUS)
+def test_a_stream_has_the_bits_of_the_cluster(name):
+    batches = [mini_batch(m) for m in (12, 12, 13, 11, 12, 12)]
+    M = 4 if name == "pipedream-2bw" else 1
+    costs = [pipe.train(batches) for pipe in pair(4, M, name, optimizer=mp.SGD(0.01))]
+    assert costs[0] == costs[1]
+
+
+def test_schedules_that_rely_on_stored_messages_deadlock_where_a_rendezvous_makes_them():
+    """Two neighbours in 1F1B both send first, one an activation, the other a gradient; in GPipe, never."""
+
+    def deadlock(run):
+        try:
+            run()
+        except DeadlockError as error:
+            return str(error)
+
+    stuck = {}
+    for name in names_for(4, 8):
+        schedule = build(name, 4, 8)
+        programs = programs_of(Wires(schedule), without_numbers(mp.Costs(), schedule.n_stages))
+        stuck[name] = deadlock(Threads(programs, synchronous=True).run)
+        rendezvous = Link(rendezvous=True)
+        assert stuck[name] == deadlock(partial(mp.simulate, schedule, link=rendezvous))
+    assert stuck["gpipe"] is None and "a cycle" in stuck["1f1b"]
+
+
+# Random programs
+
+
+@settings(max_examples=100, deadline=None)
+@given(settings_of_runs(with_ports=False))
+def test_random_programs_do_on_threads_what_they_do_on_the_cluster(setting):
+    """The same work and messages, the same deadlocks; and the trace can be explained."""
+    setting.link, has_any = Link(), "ANY" in repr(setting) or "any device" in repr(setting)
+    cluster, threads = setting.cluster(), Threads(setting.generators())
+    stuck = []
+    for engine in (cluster, threads):
+        try:
+            engine.run()
+        except DeadlockError as error:
+            stuck.append(str(error))
+    assert len(stuck) in (0, 2)
+    assert has_any or not stuck or stuck[0] == stuck[1]
+    if not stuck:
+        assert threads.done
+        assert work(cluster.trace)[0] == work(threads.trace)[0]
+        assert_can_be_read(threads.trace)
+
+
+@settings(max_examples=100, deadline=None)
+@given(settings_of_runs(with_ports=False, any_source=False))
+def test_synchronous_sends_deadlock_where_a_rendezvous_does(setting):
+    setting.link = Link(rendezvous=True)
+    stuck = []
+    for engine in (setting.cluster(), Threads(setting.generators(), synchronous=True)):
+        try:
+            stuck.append(None)
+            engine.run()
+        except DeadlockError as error:
+            stuck[-1] = str(error)
+    assert stuck[0] == stuck[1]
+
+
+def assert_can_be_read(trace):
+    """Work and idle time tile each lane; the explanation tiles the idle time, the critical path the run."""
+    for device, lane in trace.lanes:
+        pieces = [(s.start, s.end) for s in trace.spans_of(device, lane) if s.end > s.start]
+        pieces += [(i.start, i.end) for i in trace.idle if (i.device, i.lane) == (device, lane)]
+        ends = [0, *(end for _, end in sorted(pieces))]
+        assert [start for start, _ in sorted(pieces)] == ends[:-1]
+        assert not pieces or ends[-1] == trace.makespan
+    for idle, parts in trace.explain().parts.items():
+        assert [idle.start, *(part.end for part in parts)] == [*(part.start for part in parts), idle.end]
+    steps = trace.critical_path()
+    if trace.makespan:
+        assert [step.start for step in steps] == [0, *(step.end for step in steps[:-1])]
+        assert steps[-1].end == trace.makespan
+    assert all(m.sent <= m.arrived <= m.received for m in trace.messages)
+
+
+def test_a_measured_trace_is_drawn_written_and_explained(tmp_path):
+    _, measured = pair(4, 8, "1f1b")
+    measured.forward_backward(*mini_batch(19))
+    trace = measured.trace
+    assert_can_be_read(trace)
+    axes = trace.plot(arrows=True, critical_path=True)
+    axes.figure.canvas.draw()
+    trace.to_html(tmp_path / "page.html")
+    trace.to_chrome_trace(tmp_path / "trace.json")
+    assert json.loads((tmp_path / "trace.json").read_text())
+    assert "device 3" in trace.to_text() and "waits" in str(trace.explain())
+    assert 0 < trace.makespan < 60 and 0 < trace.bubble("total") < 1
+
+
+@pytest.mark.parametrize("options, words", [
+    ([], "simulated with measured costs and links"),
+    (["--replicas", "2", "--schedule", "gpipe"], "schedule gpipe in 2 copies"),
+    (["--shards", "2"], "4 threads, 4 micro-batches, schedule 1f1b"),
+])
+def test_the_command_trains_on_threads_and_shows_the_run(options, words, tmp_path, capsys):
+    sizes = ["--devices", "4", "--micro-batches", "4", "--size", "16", "--epochs", "1"]
+    assert main(["threads", *sizes, *options, "--output", str(tmp_path / "both.png")]) == 0
+    out = capsys.readouterr().out
+    assert words in out and "float32, m = 256: equal (==)" in out and "seconds, a device computes" in out
+    assert (tmp_path / "both.png").stat().st_size > 10_000
+
+
+def test_devices_that_cannot_be_shared_are_refused(capsys):
+    assert main(["threads", "--devices", "4", "--replicas", "2", "--shards", "3"]) == 2
+    assert "--shards 3 cannot share 2 devices evenly: use a divisor of 2" in capsys.readouterr().err
+
+
+def test_a_measured_run_says_seconds_everywhere(tmp_path):
+    """No reader calls them ticks: text, pictures, explanation, critical path, page, Chrome's trace."""
+    simulated, measured = pair(4, 8, "1f1b")
+    X, Y = mini_batch(19)
+    for pipe in (simulated, measured):
+        pipe.forward_backward(X, Y)
+    trace, ticked = measured.trace, simulated.trace
+    assert (trace.unit, ticked.unit) == ("seconds", "ticks")
+    words = repr(trace), str(trace.explain()), repr(trace.explain()), describe_path(
+        trace.critical_path(), unit=trace.unit
+    )
+    assert all("seconds" in text and "tick" not in text for text in words)
+    assert trace.plot().get_xlabel() == "time (seconds)" and ticked.plot().get_xlabel() == "time (ticks)"
+    assert plots.alive(trace).get_xlabel() == "time (seconds)"
+    page = trace.to_html()
+    data = re.search(r'<script id="data" type="application/json">(.*)</script>', page)[1]
+    shown = json.loads(data)
+    assert shown["time"] == "second" and all("tick" not in span[-1] for span in shown["spans"])
+    assert f"over {trace.makespan:.6g} seconds" in page and "idle ticks" not in page
+    chrome = trace.to_chrome_trace()
+    assert chrome["otherData"]["second"] == "1 s"
+    ends = [event["ts"] + event["dur"] for event in chrome["traceEvents"] if event["ph"] == "X"]
+    last = 1e6 * max(span.end for span in trace.spans)
+    assert abs(max(ends) - last) <= 4 * 2**-53 * last  # four roundings
+    with pytest.raises(ValueError, match="measured in seconds: leave tick='1 ms' out"):
+        trace.to_chrome_trace(tick="1 ms")
+    with pytest.raises(ValueError, match="measured in seconds"):
+        plots.chrome_trace({"counted": ticked, "measured": trace}, tick="1 ms")
+
+
+def measured_trace(spans, n_devices=1):
+    record = Record([(device, "compute") for device in range(n_devices)], [1] * n_devices, "seconds")
+    for device, label, start, end in spans:
+        record.spans += (device, label, start, end)
+    record.finished = [max(end for *_, end in spans)] * n_devices
+    return Trace(record)
+
+
+def test_a_measured_timeline_takes_one_block_and_its_times_are_rounded():
+    """A box without room for its name has the letter of its kind; what is too short is left out."""
+    F, B = Action("F", 0, 12), Action("B", 0, 12)
+    trace = measured_trace([(0, OVERHEAD, 0, 0.001), (0, F, 0.001, 0.0031), (0, B, 0.0031, 0.0032),
+                            (0, B, 0.005, 0.0101)])
+    assert plots.text(trace, width=20).splitlines() == [
+        "ms        0    2.5  5    7.5  10", "device 0  ::F12-....B12-------"
+    ]
+    assert plots.text(trace, width=10).splitlines()[1] == "device 0  :F-..B12--"
+    for makespan in (3e-7, 0.0123, 1, 7, 4000):
+        trace = measured_trace([(0, F, 0, makespan)])
+        ruler, row = plots.text(trace).splitlines()
+        assert len(row) == 110 and 3 <= len(ruler.split()) <= 8
+
+
+def test_a_simulation_and_a_measured_run_share_one_axis_in_seconds():
+    simulated = mp.simulate(build("gpipe", 2, 2), mp.Costs(F=0.25, B=0.5, unit="seconds"))
+    measured = measured_trace([(0, Action("F", 0, 0), 0, 1.5), (1, Action("F", 1, 0), 1, 3.5)], 2)
+    figure = plots.compare(simulated, measured)
+    assert [ax.get_xlim() for ax in figure.axes] == [(0, 3.5)] * 2
+    assert [ax.get_xlabel() for ax in figure.axes] == ["", "time (seconds)"]
+    titles = [ax.get_title("left") for ax in figure.axes]
+    assert titles[0].startswith("simulated: 2.25 seconds") and titles[1].startswith("measured: 3.5 seconds")
+    figure = plots.compare({"GPipe": simulated}, measured)
+    assert figure.axes[0].get_title("left").startswith("GPipe: 2.25 seconds")
+    with pytest.raises(ValueError, match="simulated is in ticks, measured is in seconds: simulate with"):
+        plots.compare(mp.simulate(build("gpipe", 2, 2)), measured)
+
+
+def test_what_is_simulated_with_measured_costs_says_seconds():
+    costs = mp.measure(LAYERS[:2], LOSS, 2, mini_batch(4)[0], np.ones((8, 4), np.float32)).costs
+    assert mp.simulate(build("gpipe", 2, 2), costs).unit == costs.unit == "seconds"
+    assert mp.simulate(build("gpipe", 2, 2)).unit == mp.Costs().unit == "ticks"
+    with pytest.raises(ValueError, match="unit='hours' must be one of 'ticks', 'seconds'"):
+        mp.Costs(unit="hours")
+    with pytest.raises(ValueError, match="'unit=1' is not one cost"):
+        mp.Costs.from_text("unit=1")
+
+
+# What goes wrong
+
+
+def test_who_waits_too_long_for_work_that_does_not_end_is_named(monkeypatch):
+    monkeypatch.setenv("MINIPIPE_PATIENCE", "0.3")
+    end = threading.Event()
+
+    def busy():
+        yield Compute("endless work", end.wait)
+
+    threads = Threads([waits_for("news", 1), busy()])
+    words = "device 0 waits for news from device 1, device 1 works on endless work: for more than 0.3 seconds"
+    with pytest.raises(TimeoutError, match=words):
+        threads.run()
+    end.set()
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan"])
+def test_seconds_of_patience_are_a_number_above_0(monkeypatch, text):
+    monkeypatch.setenv("MINIPIPE_PATIENCE", text)
+    with pytest.raises(ValueError, match=f"MINIPIPE_PATIENCE='{text}' must be seconds, a number above 0"):
+        Threads([sends("a", 0)])
+
+
+def test_an_exception_in_one_program_ends_all_and_is_raised():
+    _, measured = pair(4, 8, "1f1b")
+    X, Y = mini_batch(19)
+    measured.forward_backward(X, Y)
+    before = leaves([(layer.W, layer.b) for layer in measured.layers])
+    broken = measured.stages[2]
+    broken.backward = None
+    begin = time.monotonic()
+    with pytest.raises(TypeError, match="'NoneType' object is not callable"):
+        measured.forward_backward(X, Y)
+    assert time.monotonic() - begin < 10
+    del broken.backward
+    J = measured.forward_backward(X, Y)
+    simulated, _ = pair(4, 8, "1f1b")
+    simulated.forward_backward(X, Y)
+    assert np.isfinite(J) and all(map(np.array_equal, before, leaves([(a.W, a.b) for a in measured.layers])))
+
+
+def test_the_users_interrupt_ends_all():
+    def left():
+        yield Compute("work", _thread.interrupt_main)
+        yield Receive("news", 1)
+
+    def right():
+        yield Compute("long work", time.sleep, 0.5)
+        yield Compute("never", time.sleep, 60)
+
+    threads, begin = Threads([left(), right()]), time.monotonic()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            threads.run()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert time.monotonic() < begin + 30  # no work begins any more
+    assert isinstance(threads.failure, KeyboardInterrupt) and not threads.done
+
+
+def test_a_sender_may_overwrite_what_it_has_sent():
+    got = []
+
+    def left():
+        array = np.ones(3)
+        yield Send("array", [array], to=1)
+        array[:] = np.nan
+        yield Send("go", None, to=1)
+
+    def right():
+        yield Receive("go", source=0)
+        got.append((yield Receive("array", source=0)))
+
+    Threads([left(), right()]).run()
+    assert np.array_equal(got[0][0], np.ones(3))
+
+
+def test_what_numpy_does_about_an_overflow_is_the_callers_wish():
+    def program():
+        yield Compute("overflow", np.multiply, np.float32(1e30), np.float32(1e30))
+
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        Threads([program()]).run()
+
+
+def waits_for(label, source):
+    yield Receive(label, source)
+
+
+def sends(label, to, times=1):
+    for _ in range(times):
+        yield Send(label, None, to)
+
+
+@pytest.mark.parametrize("programs, error, words", [
+    ([waits_for("a", 1), waits_for("b", 0)], DeadlockError,
+     "device 0 waits for a from device 1, device 1 waits for b from device 0: a cycle"),
+    ([waits_for("a", 1), sends("b", 0)], DeadlockError, "device 1 has finished without sending it"),
+    ([waits_for("a", ANY), sends("b", 0)], DeadlockError, "nobody sends that any more"),
+    ([waits_for("a", 2), sends("b", 0)], ValueError, "from device 2: devices are 0..1"),
+    ([sends("a", 2), sends("b", 0)], ValueError, "sends a to device 2: devices are 0..1"),
+    ([sends("a", 1, 2), sends("b", 0)], ValueError, "sends a to device 1 twice: name each message once"),
+    ([{"compute": waits_for("a", 1), "other": waits_for("a", 1)}, waits_for("b", 0)], ValueError,
+     "two lanes of device 0 wait for a"),
+    ([iter([1]).__iter__()], ValueError, "to run: give it a generator"),
+    ([(x for x in [1])], TypeError, "yielded 1: yield Compute, Send or Receive"),
+])
+def test_what_the_cluster_refuses_threads_refuse(programs, error, words):
+    with pytest.raises(error, match=words):
+        Threads(programs).run()
+
+
+def test_programs_run_once():
+    threads = Threads([sends("a", 0)])
+    threads.run()
+    with pytest.raises(RuntimeError, match="have been run"):
+        threads.run()
+
+
+@pytest.mark.parametrize("options, words", [
+    (dict(engine="gpu"), "engine='gpu' must be one of 'cluster', 'threads'"),
+    (dict(engine="threads", memory_limit=100), "memory_limit needs the bytes that only the cluster counts"),
+])
+def test_a_pipeline_refuses_what_threads_cannot(options, words):
+    with pytest.raises(ValueError, match=words):
+        mp.Pipeline(LAYERS, LOSS, 2, 2, **options)
+
+
+def test_threads_have_no_ticks():
+    _, measured = pair(2, 2)
+    with pytest.raises(ValueError, match="seconds, not ticks"):
+        measured.start(*mini_batch(4))

@@ -1,0 +1,323 @@
+"""Late W, the weight gradients of all micro-batches in one wide product: its time, its bytes, its bits."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cases import cases, cases_with_skips, eighths, networks_with, valid_schedules
+from layers.every_layer import ALONE, LAYERS, ready, same
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memory.test_foresight import CONNECTED, LOSS, assert_same_bytes, footprints, mini_batch
+from memory.test_foresight import LAYERS as MIXED
+from sampling import one_in
+
+import minipipe as mp
+from minipipe.exact import rational
+from minipipe.functions import even_slices, leaves
+from minipipe.layers.through import put_aside, weight_gradients
+from minipipe.pipeline.late_weights import late_gradients
+from minipipe.schedules import (
+    LATE_W, RECOMPUTE, Action, Schedule, build, build_for_stages, gpipe, in_copies, in_segments,
+    peak_microbatches, with_all_reduce, with_late_W, with_recompute, with_updates,
+)
+from minipipe.sums import TreeSum
+from minipipe.verification import equals_full_batch, equals_same_groups, same_bits, share_of_bound
+
+RUNS = [(1, "gpipe-late-w", False), (3, "1f1b-late-w", True), (4, "naive, late", "sqrt")]
+WITH_PARAMETERS = [name for name in LAYERS if leaves(ready(name)[0].W)]
+ORDERS = {**LATE_W} | {
+    f"{name}, late": lambda K, M, name=name: with_late_W(build_for_stages(name, K, M))
+    for name in ("naive", "eager-1f1b", "zb-h1", "gpipe-fifo")
+}
+
+
+@pytest.mark.parametrize("name", LATE_W)
+@pytest.mark.parametrize("F, I, W, late_W", [(1, 1, 1, None), (2, 3, 1, 1), (1, 2, 2, 1), (3, 1, 2, 5)])
+def test_the_makespan_is_its_closed_form_and_late_W_begins_where_input_gradients_end(name, F, I, W, late_W):
+    for K in range(1, 7):
+        for M in (1, 2, K, K + 1, 2 * K + 1):
+            trace = mp.simulate(build(name, K, M), mp.Costs(F=F, B=I + W, I=I, W=W, late_W=late_W))
+            each = W if late_W is None else late_W
+            assert trace.makespan == (M + K - 1) * (F + I) + M * each
+            assert peak_microbatches(trace) == [M] * K
+            for device in range(K):
+                *_, last = trace.spans_of(device)
+                assert (str(last.label), last.end - last.start) == (f"{device}W*{M - 1}", M * each)
+                assert last.start == (M + K - 1) * (F + I) - device * I
+
+
+def test_it_lies_between_1f1b_and_zero_bubble_and_reaches_the_speed_up_of_two_devices():
+    for K, M in [(2, 4), (4, 8), (8, 32)]:
+        T = {name: mp.simulate(build(name, K, M)).makespan for name in ("1f1b", "1f1b-late-w", "zb-h1")}
+        assert T["1f1b"] - T["1f1b-late-w"] == T["1f1b-late-w"] - T["zb-h1"] == K - 1
+    for M in (4, 8, 16):
+        assert mp.simulate(build("1f1b-late-w", 2, M)).makespan == 3 * M + 2   # of 6 M ticks on one device
+
+
+def test_costs_are_a_share_for_each_micro_batch():
+    costs = mp.Costs.from_text("F=1,B=2,late_W=3/5")
+    assert mp.simulate(build("1f1b-late-w", 2, 4), costs).spans_of(1)[-1].end == 5 * 2 - 1 + 4 * 5
+    halves = with_late_W(build("interleaved", 2, 4))
+    assert [span.end - span.start for span in mp.simulate(halves).spans_of(0)[-2:]] == [2, 2]
+    with pytest.raises(ValueError, match="stage 0: late_W"):
+        mp.simulate(build("1f1b-late-w", 2, 4), mp.Costs(late_W=0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=40)
+@given(case=st.one_of(cases(), cases_with_skips()), name=st.sampled_from(sorted(ORDERS)))
+def test_equal_bits_in_all_orders_partitions_and_recompute_modes_on_any_floats(case, name, dtype):
+    """The same micro-batches have the same A_prev and dZ, and so the same dW."""
+    layers, X, Y = case.random(dtype)
+    assert same_bits(case._replace(schedule=ORDERS[name]).pipeline(layers), X, Y)
+
+
+@settings(max_examples=40)
+@given(cases(), st.sampled_from(sorted(ORDERS)))
+def test_theorem_equal_to_the_full_batch_in_rational_arithmetic(case, name):
+    layers, X, Y = case.exact()
+    assert equals_full_batch(case._replace(schedule=ORDERS[name]).pipeline(layers), X, Y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=30)
+@given(case=cases(representable=True), name=st.sampled_from(sorted(ORDERS)))
+def test_equal_bits_to_one_full_width_batch_where_floats_need_no_rounding(case, name, dtype):
+    layers, X, Y = case.whole(dtype)
+    assert equals_full_batch(case._replace(schedule=ORDERS[name]).pipeline(layers), X, Y)
+
+
+@settings(max_examples=25)
+@given(st.data(), cases())
+def test_any_order_that_can_run_has_a_late_one(data, case):
+    layers, X, Y = case.exact()
+    schedule = data.draw(valid_schedules(len(case.partition), case.n_microbatches))
+    if schedule.n_copies > 1:
+        with pytest.raises(ValueError, match="takes in all micro-batches of one"):
+            with_late_W(schedule)
+        return
+    late = with_late_W(schedule)
+    assert late.faults() == [] and late.kinds <= {"F", "I", "W*"}
+    assert Schedule.from_text([" ".join(map(str, order)) for order in late.devices]).devices == late.devices
+    assert equals_full_batch(case._replace(schedule=late).pipeline(layers), X, Y)
+
+
+@pytest.mark.parametrize("name", one_in(3, ALONE))
+@settings(max_examples=2)
+@given(data=st.data())
+def test_theorem_every_layer_between_others(name, data):
+    drawn = data.draw(networks_with(name))
+    layers, X, Y = drawn.converted(eighths)
+    M = data.draw(st.integers(1, drawn.n_microbatches))
+    pipe = mp.Pipeline(
+        layers, mp.MeanSquaredError(), data.draw(st.integers(1, 3)), M, data.draw(st.sampled_from([*LATE_W])),
+        data.draw(st.booleans()),
+    )
+    equal_to = equals_same_groups if drawn.has_batch_norm else equals_full_batch
+    assert equal_to(pipe, X, Y)
+
+
+def halves_of(name, M, dtype, m=24):
+    """(layer, what it puts aside for each of M micro-batches, and for one with all samples)"""
+    layer, A_prev, dZ = ready(name, m, dtype)
+    found = []
+    for part in [*even_slices(m, M), slice(0, m)]:
+        layer.forward(A_prev[..., part].copy())
+        layer.backward_input(np.ascontiguousarray(dZ[..., part]))
+        found.append(put_aside(layer, np.ascontiguousarray(dZ[..., part])))
+    return layer, found[:-1], found[-1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", [name for name in WITH_PARAMETERS if LAYERS[name][0].joins_samples])
+def test_given_the_same_A_prev_and_dZ_dW_has_the_bits_of_the_full_batch_however_it_is_cut(name, dtype):
+    """On any floats: 24 samples in 1, 2, 5, 7 and 24 micro-batches, most of them ragged."""
+    for M in (1, 2, 5, 7, 24):
+        layer, halves, whole = halves_of(name, M, dtype)
+        assert same(late_gradients(layer, halves), weight_gradients(layer, whole))
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_PARAMETERS if not LAYERS[name][0].layers])
+def test_a_layer_without_a_wide_product_sums_along_the_tree(name):
+    kinds = mp.Linear, mp.Embedding, mp.layers.convolution.Kernel
+    joins = isinstance(LAYERS[name][0], kinds)
+    assert LAYERS[name][0].joins_samples == joins
+    if not joins:
+        layer, halves, _ = halves_of(name, 5, np.float64)
+        total = TreeSum(5)
+        for i, half in enumerate(halves):
+            total.add(i, weight_gradients(layer, half))
+        assert same(late_gradients(layer, halves), total.value)
+
+
+def exact_forward(dtype):
+    """A network that rounds nothing between its samples' numbers but elementwise, which no cut changes.
+
+    Each W has one power of two in every row and column, so a product is a product with that alone.
+    """
+    rng, layers = np.random.default_rng(0), []
+    for _ in range(4):
+        W = np.zeros((9, 9))
+        W[np.arange(9), rng.permutation(9)] = rng.choice([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0], 9)
+        b = rng.standard_normal((9, 1))
+        layers += [mp.Linear(9, 9, W=W.astype(dtype), b=b.astype(dtype)), mp.Tanh()]
+    return layers
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_bits_of_a_run_depend_on_no_M_K_order_or_recomputation(dtype):
+    """They are those of `Sequential`, on any floats, as A_prev and dZ are the same here for every cut.
+
+    Sums over micro-batches have others, or the test would prove nothing.
+    """
+    rng, layers = np.random.default_rng(1), exact_forward(dtype)
+    X, Y = rng.standard_normal((2, 9, 50)).astype(dtype)
+    whole = mp.Sequential(layers, mp.MeanSquaredError())
+    whole.forward_backward(X, Y)
+    for M in (1, 2, 3, 7, 16, 50):
+        for K, order, mode in RUNS:
+            pipe = mp.Pipeline(layers, mp.MeanSquaredError(), K, M, ORDERS[order], recompute=mode)
+            pipe.forward_backward(X, Y)
+            assert same(pipe.gradients, whole.gradients), (M, K, order)
+    summed = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 7)
+    summed.forward_backward(X, Y)
+    assert not same(summed.gradients, whole.gradients)
+
+
+@settings(max_examples=20)
+@given(cases(), st.sampled_from([*LATE_W]))
+def test_within_the_rounding_bound_and_the_same_bits_on_threads(case, name):
+    layers, X, Y = case.random(np.float64)
+    late = case._replace(schedule=name)
+    results = []
+    for engine in ("cluster", "threads"):
+        pipe = mp.Pipeline(
+            layers, late.loss, len(late.partition), late.n_microbatches, name, late.recompute,
+            partition=late.partition, engine=engine,
+        )
+        results.append((np.asarray(pipe.forward_backward(X, Y)), pipe.gradients))
+    assert same(*results)
+    if all(type(layer) in (mp.Linear, mp.ReLU, mp.Sigmoid, mp.Tanh) for layer in layers):
+        assert share_of_bound(late.pipeline(layers), X, Y) <= 1
+
+
+@pytest.mark.parametrize("recompute", RECOMPUTE)
+@pytest.mark.parametrize("name", LATE_W)
+def test_its_bytes_are_foreseen_at_every_tick(name, recompute):
+    """K = 4, 17 samples in 8 ragged micro-batches: layers with and without a wide product, skips, ties."""
+    schedule = with_recompute(build(name, 4, 8), recompute)
+    for layers, partition in [(MIXED, [2, 2, 3, 1]), (CONNECTED, [2, 3, 5, 4])]:
+        sizes = footprints(partition, 17, 8, layers=layers)
+        pipe = mp.Pipeline(layers, LOSS, 4, 8, schedule, partition=partition)
+        pipe.forward_backward(*mini_batch(17))
+        assert_same_bytes(mp.simulate(schedule, footprints=sizes), pipe.trace)
+
+
+def test_its_bytes_are_foreseen_where_the_order_updates_the_stages():
+    schedule, partition, adam = with_updates(build("1f1b-late-w", 4, 8)), [2, 2, 3, 1], mp.Adam()
+    pipe = mp.Pipeline(MIXED, LOSS, 4, 8, schedule, partition=partition, optimizer=adam)
+    pipe.train([mini_batch(17), mini_batch(17)])
+    assert_same_bytes(mp.simulate(schedule, footprints=footprints(partition, 17, 8, adam)), pipe.trace)
+
+
+def test_a_stage_keeps_every_A_prev_and_dZ_until_its_W_and_recomputation_saves_the_rest():
+    """Stage 0 has Linear(8, 8), Tanh, Tanh; 6 micro-batches of 5 samples.
+
+    In arrays of 8 * 5 numbers: 3 of each after its forward, or its recomputation, 2 after its input gradient.
+    """
+    layers = [mp.Linear(8, 8), mp.Tanh(), mp.Tanh()] * 2
+    X = np.random.default_rng(0).standard_normal((8, 30))
+    for recompute, most in [(False, 6 * 3), (True, 5 * 2 + 3)]:
+        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 6, "gpipe-late-w", recompute)
+        pipe.forward_backward(X, X)
+        ends = {str(span.label): span.end for span in pipe.trace.spans_of(0)}
+        caches = {tick: held.get("caches", 0) / (8 * 5 * 8) for tick, held in pipe.trace.ledger(0)}
+        assert (max(caches.values()), caches[ends["0I0"]], caches[ends["0W*5"]]) == (most, 6 * 2, 0)
+
+
+def test_an_update_behind_it_is_the_full_batchs():
+    layers = mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 2)], None).layers
+    layers = [layer.copy(eighths) for layer in layers]
+    X = eighths(np.random.default_rng(0).normal(size=(2, 6)))
+    pipe = mp.Pipeline(
+        layers, mp.MeanSquaredError(), 2, 3, with_updates(build("1f1b-late-w", 2, 3)),
+        optimizer=mp.SGD(rational(0.5)[()]),
+    )
+    net = mp.Sequential(layers, mp.MeanSquaredError())
+    for _ in range(2):
+        J = net.forward_backward(X, X)
+        net.step(mp.SGD(rational(0.5)[()]))
+        assert pipe.train([(X, X)]) == [J]
+    assert same([layer.W for layer in pipe.layers if layer.W is not None], [net.layers[0].W, net.layers[2].W])
+
+
+@pytest.mark.parametrize("lines, copy_of, words", [
+    ("F0 F1 I0 W*1 I1", (), "device 0: 0W*1 comes before 0I1, the other half, which it needs"),
+    ("F0 F1 W*1 I0 I1", (), "device 0: 0W*1 comes before 0I0, the other half, which it needs"),
+    ("F0 F1 I0 I1 W*0", (), "0W*0 leaves out micro-batches behind 0, but takes in all: write 0W*1"),
+    ("F0 F1 I0 I1 W0 W*1", (), "does 0W0 and also 0W*1, which takes it in (duplicated): use one of them"),
+    ("F0 F1 B0 I1 W*1", (), "does 0B0 and also its half 0W*1 (duplicated): use B, or I and W"),
+    ("F0 F1 I0 I1 W*1 W*1", (), "does 0W*1 2 times (duplicated): once is enough"),
+    ("F0 F1 I0 W*1", (), "never does 0I1 (missing)"),
+    ("F0 F1 I0 I1", (), "never does 0W1 (missing)"),
+    ("F0 F1 I0 I1 A1 W*1", (), "0A1 comes before the gradient of micro-batch 1 is complete"),
+    ("F0 F1 I0 I1 W*1 U0", (), "0U0 comes after the backward of micro-batch 1"),
+    ("F0 F1 I0 I1 W*1", (0, 1), "in one product, but copy_of has 2 copies of the network: use a W for each"),
+])
+def test_what_is_wrong_with_an_order_is_said(lines, copy_of, words):
+    faults = Schedule.from_text([lines], n_microbatches=2, copy_of=copy_of).faults()
+    assert any(words in fault for fault in faults), faults
+    assert not any("W*" in fault and "missing" in fault for fault in faults)
+
+
+def test_weights_that_change_on_the_way_copies_and_tables_are_refused_in_words():
+    late = build("1f1b-late-w", 2, 4)
+    moving = replace(late, versions=((0,) * 4,) * 2)
+    assert "versions say that weights change on the way" in moving.faults()[0]
+    for make, words in [
+        (lambda: in_copies(late, 2), "takes in all micro-batches of one copy"),
+        (lambda: with_late_W(late), "has late W already"),
+        (lambda: with_late_W(with_updates(gpipe(2, 4))), "has U, which takes in gradients"),
+        (lambda: with_late_W(with_all_reduce(gpipe(2, 4))), "has A, which takes in gradients"),
+        (lambda: with_late_W(build("chimera", 2, 4)), "has 2 copies of the network"),
+        (lambda: late.to_csv(), r"in one product \(0W\*3\), for which PyTorch's table has no cell"),
+        (lambda: Schedule.from_csv("0F0,0I0,0W*0"), r"'0W\*0' is not an action"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            make()
+    layers = [mp.Linear(2, 2), mp.Linear(2, 2)]
+    with pytest.raises(ValueError, match="updates weights but does not say which ones it works with"):
+        mp.Pipeline(
+            layers, mp.MeanSquaredError(), 2, 2, lambda K, M: with_updates(build("1f1b-late-w", K, M)),
+            optimizer=mp.SGD(0.1),
+        )
+
+
+def test_stages_with_and_without_it_go_together_and_so_do_updates_and_segments():
+    mixed = Schedule.from_text(["F0 F1 I0 I1 W*1", "F0 B0 F1 I1 W1"])
+    assert mixed.faults() == []
+    for schedule in (with_updates(mixed), with_all_reduce(mixed), in_segments(mixed, 2)):
+        assert schedule.faults() == [] and mp.simulate(schedule).makespan > 0
+    assert str(with_updates(build("gpipe-late-w", 1, 2))) == "device 0: 0F0 0F1 0I1 0I0 0W*1 0U1"
+    assert Action("W*", 0, 7).alive == -8
+    assert [action.kind for action in with_late_W(build("interleaved", 2, 2)).devices[1][-2:]] == ["W*", "W*"]
+
+
+def test_shards_of_a_layer_have_late_W_too():
+    """T = 2 devices inside each layer: `==` the full batch in rational numbers."""
+    layers = mp.Sequential([mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 4), mp.LayerNorm(4)], None).layers
+    X, Y = eighths(np.random.default_rng(0).normal(size=(2, 4, 5)))
+    net = mp.Hybrid(
+        [layer.copy(eighths) for layer in layers], mp.MeanSquaredError(), n_shards=2, n_stages=2,
+        n_microbatches=3, schedule="1f1b-late-w",
+    )
+    assert equals_full_batch(net, X, Y) and net.schedule.kinds == {"F", "I", "W*"}
+
+
+def test_pictures_name_it():
+    schedule = build("1f1b-late-w", 2, 3)
+    assert "W*2---" in mp.plots.text(mp.simulate(schedule))
+    page = schedule._repr_html_()
+    assert "weight gradients of all micro-batches on stage 1" in page and "0W*2" in page
+    assert schedule._repr_png_()[:4] == b"\x89PNG"

@@ -1,0 +1,330 @@
+"""Skip connections by name and tied weights: by hand, across stages, in messages, memory and time."""
+
+import numpy as np
+import pytest
+from cases import cases_with_skips, eighths, valid_schedules
+from layers.duals import dual
+from layers.every_layer import own_parameters, same
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.exact import rational
+from minipipe.functions import leaves
+from minipipe.schedules import BUILDERS, build_for_stages, names_for_stages, with_recompute
+from minipipe.verification import equals_full_batch, same_bits
+
+
+def whole(rng, *shape):
+    return rational(rng.integers(-12, 13, shape)) / 8
+
+
+def linear(rng, n_prev, n):
+    return mp.Linear(n_prev, n, W=whole(rng, n, n_prev), b=whole(rng, n, 1))
+
+
+# --- what they compute
+
+@pytest.mark.parametrize(
+    "how, block", [("add", mp.Residual), ("concat", lambda *layers: mp.Concat(layers, []))]
+)
+def test_a_fork_and_its_join_are_a_residual_or_a_concat(how, block):
+    rng = np.random.default_rng(0)
+    inner, last = [linear(rng, 3, 2), mp.Tanh(), linear(rng, 2, 3)], linear(rng, 3 if how == "add" else 6, 2)
+    X, Y = whole(rng, 3, 4), whole(rng, 2, 4)
+    by_name = mp.Sequential([mp.Fork("a"), *inner, mp.Join("a", how), last], mp.MeanSquaredError())
+    as_block = mp.Sequential([block(*inner), last], mp.MeanSquaredError())
+    assert by_name.forward_backward(X, Y) == as_block.forward_backward(X, Y)
+    for gradients in zip(*([leaves(part) for part in zip(*net.gradients)] for net in (by_name, as_block))):
+        assert same(*gradients)
+    assert np.array_equal(by_name.predict(X), as_block.predict(X))
+
+
+def test_overlapping_skip_connections_equal_the_chain_rule_by_hand():
+    """h1 = W1 x (Fork a), h2 = W2 h1 (Fork b), h3 = W3 h2 + h1 (Join a), z = W4 [h3 above h2] (Join b);
+    J = sum z * R.
+    """
+    rng = np.random.default_rng(0)
+    W1, W2, W3, W4 = parameters = [whole(rng, *shape) for shape in [(3, 2), (3, 3), (3, 3), (2, 6)]]
+    zeros = [rational(np.zeros((len(W), 1))) for W in parameters]
+    one, two, three, four = (mp.Linear(W.shape[1], len(W), W=W, b=b) for W, b in zip(parameters, zeros))
+    net = mp.Sequential(
+        [one, mp.Fork("a"), two, mp.Fork("b"), three, mp.Join("a"), mp.Join("b", "concat"), four],
+        mp.MeanSquaredError(),
+    )
+    X, Y = whole(rng, 2, 4), whole(rng, 2, 4)
+    J = net.forward_backward(X, Y)
+    h1 = W1 @ X
+    h2 = W2 @ h1
+    h3 = W3 @ h2 + h1
+    z = W4 @ np.vstack([h3, h2])
+    dz = (z - Y) / 4
+    dh3 = W4[:, :3].T @ dz
+    dh2 = W4[:, 3:].T @ dz + W3.T @ dh3
+    dh1 = dh3 + W2.T @ dh2
+    assert J == ((z - Y) ** 2).sum() / 8 and np.array_equal(net.predict(X), z)
+    expected = [dh1 @ X.T, dh2 @ h1.T, dh3 @ h2.T, dz @ np.vstack([h3, h2]).T]
+    assert same([dW for dW, _ in net.gradients if dW is not None], expected)
+
+
+@settings(max_examples=60)
+@given(cases_with_skips())
+def test_gradients_of_any_network_equal_dual_numbers_exactly(case):
+    """The slope of J where all parameters move at once along a random direction, tied ones along
+    the same one.
+    """
+    layers, X, Y = case.exact()
+    net = mp.Sequential(layers, case.loss)
+    J = net.forward_backward(X, Y)
+    twin, rng, expected, of_tied = mp.Sequential(layers, case.loss), np.random.default_rng(1), 0, {}
+    for layer, (dW, db) in zip(twin.layers, net.gradients):
+        for (part, name), gradient in zip(own_parameters(layer), leaves((dW, db)), strict=True):
+            D = rational(rng.integers(-4, 5, gradient.shape))
+            if layer.tie is not None and name == "W" and of_tied.setdefault(layer.tie, D) is not D:
+                D = of_tied[layer.tie]  # the sum of all dW has been counted already
+            else:
+                expected += (gradient * D).sum()
+            setattr(part, name, dual(getattr(part, name), D))
+    found = twin.forward_backward(X, Y)
+    assert found.value == J and found.slope == expected
+
+
+# --- in a pipeline
+
+NETWORK = [
+    mp.Linear(2, 4), mp.Fork("far"), mp.ReLU(), mp.Fork("near"), mp.Linear(4, 4), mp.Join("near"), mp.Tanh(),
+    mp.Linear(4, 4), mp.Join("far", "concat"), mp.Linear(8, 2),
+]
+
+
+def pipeline(
+    n_microbatches=3, partition=(2, 2, 3, 3), schedule="gpipe", recompute=False, layers=NETWORK,
+    loss=mp.MeanSquaredError(), **options,
+):
+    return mp.Pipeline(
+        layers, loss, len(partition), n_microbatches, schedule, recompute, partition=partition, **options
+    )
+
+
+def mini_batch(m=7, dtype=np.float64):
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((2, m)).astype(dtype), rng.standard_normal((2, m)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_skip_connection_is_a_message_of_its_own_size_between_its_two_ends(dtype):
+    """Stages 0 | 1 | 2 | 3: far goes from 0 to 3, near from 1 to 2, each with 4 rows; micro-batches of 3, 2,
+    2 samples. So do their derivatives, the other way round.
+    """
+    pipe = pipeline(dtype=dtype)
+    pipe.forward_backward(*mini_batch(dtype=dtype))
+    found = sorted(
+        (m.label, m.source, m.to, m.n_bytes) for m in pipe.trace.messages if isinstance(m.label, str)
+    )
+    expected = []
+    for name, begin, end in [("far", 0, 3), ("near", 1, 2)]:
+        for i, size in enumerate([3, 2, 2]):
+            n_bytes = 4 * size * np.dtype(dtype).itemsize
+            expected += [
+                (f"{begin}F{i} {name}", begin, end, n_bytes),
+                (f"{end}B{i} {name}", end, begin, n_bytes),
+            ]
+    assert found == sorted(expected)
+    others = [m for m in pipe.trace.messages if not isinstance(m.label, str)]
+    assert len(others) == 2 * 3 * 3 and all(abs(m.source - m.to) == 1 for m in others)
+
+
+def test_within_one_stage_nothing_is_sent():
+    pipe = pipeline(partition=[9, 1])
+    pipe.forward_backward(*mini_batch())
+    assert not [m for m in pipe.trace.messages if isinstance(m.label, str)]
+
+
+@pytest.mark.parametrize("recompute, held_by_2", [(False, {1: 1, 2: 4, 3: 6}), (True, {1: 1, 2: 3, 3: 5})])
+def test_bytes_held_count_what_was_put_aside(recompute, held_by_2):
+    """Three stages, Fork at the end of the first and Join at the beginning of the last; counted by hand,
+    in arrays of 8 x 2.
+
+    Device 0, tick 0: its input and its output, which is sent twice and is one array. Device 2: what was put
+    aside for micro-batch 0 is there at tick 1, and waits. At tick 2, F0: A_prev, the sum, which Linear keeps,
+    the error, which the loss keeps, and what was put aside for micro-batch 1; that for micro-batch
+    0 was let go of when it was added. At tick 3, F1: the sum and the error of micro-batch 0 besides.
+    With recomputation, only what enters is kept, both parts of it.
+    """
+    layers = [mp.Linear(8, 8), mp.Fork("a"), mp.Linear(8, 8), mp.Join("a"), mp.Linear(8, 8)]
+    pipe = pipeline(3, [2, 1, 2], recompute=recompute, layers=layers)
+    pipe.forward_backward(np.ones((8, 6)), np.ones((8, 6)))
+    array, parameters = 8 * 8 * 2, 8 * (64 + 8)
+    assert dict(pipe.trace.memory(0))[0] == parameters + 2 * array
+    held = dict(pipe.trace.memory(2))
+    assert {tick: (held[tick] - parameters) / array for tick in held_by_2} == held_by_2
+    assert [pipe.trace.memory(device)[-1][1] for device in range(3)] == [2 * parameters] * 3
+
+
+@pytest.mark.parametrize("schedule", BUILDERS)
+@pytest.mark.parametrize("recompute", [False, True])
+def test_simulated_ticks_are_those_of_the_run(schedule, recompute):
+    """Skip connections and ties follow paths that are there already, so over free links they cost no tick."""
+    layers = [mp.Linear(2, 2, tie="W"), mp.Fork("a"), mp.Linear(2, 2), mp.Linear(2, 2, tie="W"), mp.Join("a")]
+    for partition in ([1, 1, 1, 1, 1], [1, 2, 1, 1], [2, 1, 2], [1, 3, 1]):
+        if schedule not in names_for_stages(len(partition), 8):
+            assert len(partition) % 2 == 1  # two stages on each device
+            continue
+        pipe = pipeline(8, partition, schedule, recompute, layers)
+        pipe.forward_backward(*mini_batch(8))
+        order = build_for_stages(schedule, len(partition), 8)
+        simulated = mp.simulate(with_recompute(order) if recompute else order)
+        assert pipe.trace.spans == simulated.spans and pipe.trace.makespan == simulated.makespan
+
+
+def test_stepping_leaves_what_running_leaves():
+    whole_run, stepped = pipeline(schedule="1f1b", recompute=True), pipeline(schedule="1f1b", recompute=True)
+    J = whole_run.forward_backward(*mini_batch())
+    stepped.start(*mini_batch())
+    while stepped.tick():
+        pass
+    assert stepped.J == J
+    assert stepped.trace == whole_run.trace
+    assert same(leaves(stepped.gradients), leaves(whole_run.gradients))
+
+
+def test_what_has_been_sent_may_be_overwritten(monkeypatch):
+    """All that a device hands to the hardware becomes NaN once its program goes on; a Fork sends one
+    array twice.
+    """
+    from minipipe.cluster import mail
+
+    J, gradients = (clean := pipeline()).forward_backward(*mini_batch()), clean.gradients
+    sent, copy = [], mail.own
+
+    def copy_and_poison_the_one_before(value):
+        for array in sent:
+            if not np.may_share_memory(array, value):
+                array[...] = np.nan
+        sent[:] = [value]
+        return copy(value)
+
+    monkeypatch.setattr(mail, "own", copy_and_poison_the_one_before)
+    monkeypatch.setattr(
+        mp.Tanh,
+        "forward",
+        lambda self, Z: Z.copy() if setattr(self, "cache", np.tanh(Z)) else self.cache.copy(),
+    )
+    pipe = pipeline()
+    assert pipe.forward_backward(*mini_batch()) == J and same(leaves(pipe.gradients), leaves(gradients))
+
+
+@settings(max_examples=30)
+@given(st.data(), cases_with_skips())
+def test_any_schedule_that_can_run_carries_them(data, case):
+    layers, X, Y = case.random(np.float64)
+    schedule = data.draw(valid_schedules(len(case.partition), case.n_microbatches))
+    assert same_bits(case._replace(schedule=schedule).pipeline(layers), X, Y)
+
+
+def test_several_stages_on_one_device_need_no_link():
+    schedule = mp.Schedule.from_text(["0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 2B0 2F1 2B1"])
+    layers = [mp.Fork("a"), mp.Linear(2, 2, tie="W"), mp.Join("a"), mp.Linear(2, 2, tie="W")]
+    for partition in ([1, 2, 1], [2, 1, 1]):
+        pipe = pipeline(
+            2,
+            partition,
+            schedule,
+            layers=[layer.copy(eighths) for layer in mp.Sequential(layers, None).layers],
+        )
+        assert equals_full_batch(pipe, *map(eighths, mini_batch()))
+
+
+# --- errors
+
+WRONG = {
+    "no Join": ([mp.Fork("a")], r"Fork\('a'\) has no Join: add Join\('a'\) to the layers"),
+    "no Fork": ([mp.ReLU(), mp.Join("a")], r"Join\('a'\) has no Fork: add Fork\('a'\) to the layers"),
+    "Join first": (
+        [mp.Join("a"), mp.ReLU(), mp.Fork("a")],
+        r"Fork\('a'\) is layer 2, behind its Join, layer 0: change their order",
+    ),
+    "two Forks": (
+        [mp.Fork("a"), mp.Fork("a"), mp.Join("a")],
+        r"layers 0 and 1 both are Fork\('a'\): use each name for one Fork",
+    ),
+    "two Joins": (
+        [mp.Fork("a"), mp.Join("a"), mp.ReLU(), mp.Join("a")],
+        r"layers 1 and 3 both are Join\('a'\): use each name for one Join",
+    ),
+}
+
+
+@pytest.mark.parametrize("layers, message", WRONG.values(), ids=WRONG)
+def test_names_that_do_not_fit_are_refused_before_anything_runs(layers, message):
+    for make in (
+        lambda: mp.Sequential(layers, None),
+        lambda: mp.Pipeline(layers, mp.MeanSquaredError(), 1, 1),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: mp.Fork(""), r"name='' must be a text of at least 1 character"),
+        (lambda: mp.Join(3), r"name=3 must be a text"),
+        (lambda: mp.Join("a", how="multiply"), r"how='multiply' is not known: use \"add\" or \"concat\""),
+    ],
+)
+def test_wrong_names_are_refused_at_construction(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "how, shape, message",
+    [
+        (
+            "add",
+            (3,),
+            r"A_prev has shape \(3, 4\), and what the Fork has put aside \(2, 4\): make them equal",
+        ),
+        (
+            "concat",
+            (1, 2),
+            r"A_prev has shape \(1, 2, 4\), and what the Fork has put aside \(2, 4\): "
+            "make all axes but the first equal",
+        ),
+    ],
+)
+def test_a_join_of_shapes_that_do_not_fit_is_refused_with_both(how, shape, message):
+    between = mp.Linear(2, 3) if shape == (3,) else mp.Reshape(shape)
+    for partition in ([3], [1, 1, 1]):
+        pipe = pipeline(1, partition, layers=[mp.Fork("a"), between, mp.Join("a", how)])
+        with pytest.raises(ValueError, match=message):
+            pipe.forward_backward(np.ones((2, 4)), np.ones((2, 4)))
+
+
+class Watched(mp.Tanh):
+    """A Tanh that notes each of its backwards."""
+
+    backwards = 0
+
+    def backward_input(self, dA):
+        Watched.backwards += 1
+        return super().backward_input(dA)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "zb-h1"])
+def test_nothing_is_computed_below_the_first_layer_with_parameters(schedule, monkeypatch):
+    """Nobody wants the derivative by X; a Fork down there gets a derivative that nobody wants, either."""
+    layers = [
+        mp.Tanh(), Watched(), mp.Fork("a"), mp.Residual(mp.Tanh()), mp.Linear(2, 2), Watched(),
+        mp.Linear(2, 2), mp.Join("a"),
+    ]
+    layers = [layer.copy(eighths) for layer in mp.Sequential(layers, None).layers]
+    X, Y = (eighths(part) for part in mini_batch())
+    for partition in ([4, 2, 2], [2, 3, 3], [8]):
+        monkeypatch.setattr(Watched, "backwards", 0)
+        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), len(partition), 3, schedule, partition=partition)
+        pipe.forward_backward(X, Y)
+        assert Watched.backwards == 3  # of the second one, once for each micro-batch
+        assert [layer.cache for layer in pipe.layers if layer.cache is not None] == []
+        assert equals_full_batch(pipe, X, Y)

@@ -1,0 +1,194 @@
+"""The floors of the house: who may import whom, how long a module may be, and how long an import takes; the
+teaching material stands outside."""
+
+import ast
+import inspect
+import os
+import subprocess
+import sys
+import warnings
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import numpy
+import pytest
+
+import minipipe
+
+HOUSE = Path(minipipe.__file__).parent
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+EXERCISES = [path for path in sorted((NOTEBOOKS / "exercises").glob("*.py")) if path.stem != "__init__"]
+
+FLOORS = {
+    "checks": -1, "interrupted": -1, "watching": -1,
+    "functions": 0, "tiny": 0,
+    "layers": 1, "losses": 1, "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1, "meta": 1, "sums": 1,
+    "blas": 1, "ties": 1, "rates": 1,
+    "network": 2, "optimizers": 2, "training": 2, "models": 2, "description": 2, "collectives": 2,
+    "engines": 2,
+    "checkpoints": 3, "experiments": 3, "graph": 3, "noise": 3, "partitioning": 3,
+    "pipeline": 4,
+    "parallel": 5,
+    "planning": 6,
+    "verification": 7, "plots": 7, "papers": 7,
+    "figures": 8, "site": 8,
+    "cli": 9,
+}
+NEVER = {("plots", "pipeline")}                  # plots draw traces, whoever made them
+WHEN_CALLED = {("cluster", "plots"), ("schedules", "plots")}   # a trace and a schedule show themselves
+
+
+@cache
+def imports():
+    """[(room, room that it imports, whether inside a function, where)] for every import of the package by
+    itself.
+    """
+    found = []
+    for path in sorted(HOUSE.rglob("*.py")):
+        parts = path.relative_to(HOUSE).with_suffix("").parts
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        inside = {id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef)
+                  for node in ast.walk(function)}
+        for node in ast.walk(tree):
+            for target in targets(node, parts):
+                if parts[0] != target:
+                    found.append((parts[0], target, id(node) in inside, f"{path.name}:{node.lineno}"))
+    return found
+
+
+def targets(node, parts):
+    if isinstance(node, ast.Import):
+        return [alias.name.split(".")[1] for alias in node.names if alias.name.startswith("minipipe.")]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    if node.level == 0:
+        return [node.module.split(".")[1]] if node.module.startswith("minipipe.") else []
+    package = parts[:len(parts) - node.level]
+    full = (*package, *(node.module.split(".") if node.module else ()))
+    return [full[0]] if full else [alias.name for alias in node.names if alias.name != "__version__"]
+
+
+def test_a_room_imports_only_from_floors_below():
+    rooms = [found for found in imports() if found[0] not in ("__init__", "__main__")]
+    assert len(rooms) > 30
+    for room, target, in_function, where in rooms:
+        allowed = FLOORS[target] < FLOORS[room] and (room, target) not in NEVER
+        assert allowed or (in_function and (room, target) in WHEN_CALLED), (
+            f"{where}: {room} (floor {FLOORS[room]}) must not import {target} (floor {FLOORS[target]})"
+        )
+
+
+def test_the_cluster_and_the_schedules_know_nothing_of_networks():
+    outside = {room: set() for room in ("cluster", "schedules")}
+    for room, target, in_function, _ in imports():
+        if room in outside and not in_function:
+            outside[room].add(target)
+    assert outside == {"cluster": {"checks"}, "schedules": {"checks", "watching"}}
+
+
+def test_the_front_door_defines_nothing():
+    tree = ast.parse((HOUSE / "__init__.py").read_text(encoding="utf-8"))
+    assert not [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    assert minipipe.__all__ == sorted(set(minipipe.__all__))
+    assert all(hasattr(minipipe, name) for name in minipipe.__all__)
+
+
+def imported(path):
+    """The full names of all modules that the file imports, or imports from."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return whole | {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0}
+
+
+def test_the_package_does_without_the_teaching_material():
+    tests = Path(__file__).parents[1]
+    taught = {"exercises", "notebooks", "tests"} | {path.stem for path in tests.rglob("*.py")}
+    for path in HOUSE.rglob("*.py"):
+        assert not taught & {name.split(".")[0] for name in imported(path)}, path
+
+
+@pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
+def test_exercises_check_or_draw_for_a_notebook(path):
+    """They enter the package by its front door or by that of a room, and hold nothing that the package could
+    need.
+    """
+    for name in imported(path):
+        inside = name.startswith("minipipe.") and name.count(".") > 1
+        assert not inside, f"{path.name} imports from {name}, inside a room"
+    module = import_module(f"exercises.{path.stem}")
+    functions = [name for name, value in vars(module).items() if inspect.isfunction(value)
+                 and value.__module__ == module.__name__]
+    assert path.stem.endswith("_pictures") != any(name.startswith("check_") for name in functions)
+    cells = "".join(notebook.read_text(encoding="utf-8") for notebook in NOTEBOOKS.glob("*.ipynb"))
+    assert f"from exercises import {path.stem} as" in cells
+
+
+@pytest.mark.parametrize("module", ["minipipe.layers.linear", "exercises.zoo", "house.test_house", "test_x"])
+def test_a_warning_that_points_to_our_code_is_an_error(module):
+    with pytest.raises(UserWarning, match="ours"):
+        warnings.warn_explicit("ours", UserWarning, "file.py", 1, module)
+
+
+def test_an_overflow_inside_a_function_of_numpy_is_an_error():
+    with pytest.raises(RuntimeWarning, match="overflow"):
+        numpy.mean(numpy.full(2, numpy.finfo(float).max))
+
+
+def test_a_warning_with_a_stacklevel_counts_where_it_points_to():
+    def theirs():
+        warnings.warn("do not call this", DeprecationWarning, stacklevel=2)
+
+    with pytest.raises(DeprecationWarning):
+        theirs()
+
+
+@pytest.mark.parametrize("module", ["another.package", "_pytest.config", "numpy.lib", "pluggy._callers"])
+def test_a_warning_of_another_package_is_only_shown(module):
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.warn_explicit("theirs", DeprecationWarning, "file.py", 1, module)
+    assert [str(warning.message) for warning in shown] == ["theirs"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stacklevel, more", [(2, []), (2, ["-n1"]), (4, []), (4, ["-n1"])])
+def test_a_bug_can_be_put_in_beside_another_package_that_warns(tmp_path, stacklevel, more):
+    """Whichever code its warnings point to, even that of pytest, which imports and calls it."""
+    moments = ["addoption(parser)", "configure(config)", "collection_modifyitems(items)",
+               "runtest_setup(item)", "runtest_makereport(item)", "terminal_summary(terminalreporter)"]
+    warn = f"warnings.warn('old', DeprecationWarning, {stacklevel})"
+    hooks = "".join(f"def pytest_{moment}: {warn}\n" for moment in moments)
+    (tmp_path / "theirs.py").write_text(f"import warnings\n{warn}\n{hooks}")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    test = "tests/pitfalls/test_pitfalls.py::test_absent[gradient_scale]"
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "theirs", "--bug", "gradient_scale", *more, test],
+        capture_output=True, text=True, cwd=NOTEBOOKS.parent, env=os.environ | {"PYTHONPATH": path},
+    )
+    said = run.stdout + run.stderr
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED and "1 failed" in said, said
+
+
+def test_modules_stay_short():
+    paths = [*HOUSE.rglob("*.py"), *EXERCISES]
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    assert max(lengths.values()) <= 300, max(lengths, key=lengths.get)
+
+
+def test_the_import_is_quick_and_leaves_matplotlib_alone(tmp_path):
+    """At most one and a half times the CPU time that NumPy's own import takes; machines differ in speed.
+
+    In the best of three runs behind the one that compiles: Python keeps what it compiles, unless it is told
+    not to.
+    """
+    code = (
+        "import sys, time; begin = time.process_time(); import numpy; middle = time.process_time(); import "
+        "minipipe; assert 'matplotlib' not in sys.modules; print((time.process_time() - "
+        "middle) / (middle - begin))"
+    )
+    env = {name: value for name, value in os.environ.items()
+           if name != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
+    run = [sys.executable, "-c", code]
+    ratios = [float(subprocess.run(run, capture_output=True, text=True, check=True, env=env).stdout)
+              for _ in range(4)]
+    assert min(ratios[1:]) < 1.5

@@ -1,0 +1,470 @@
+"""Convolution and its transpose against loops over single numbers, against each other,
+and under micro-batching.
+"""
+
+import math
+import tracemalloc
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from cases import cuts
+from layers.every_layer import CONVOLUTIONS, same
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.exact import Rational, rational
+from minipipe.layers import banded_products, windows
+from minipipe.verification import equals_full_batch, same_bits
+
+OF_AXES = {1: mp.Conv1d, 2: mp.Conv2d, 3: mp.Conv3d}
+TRANSPOSED = {1: mp.ConvTranspose1d, 2: mp.ConvTranspose2d, 3: mp.ConvTranspose3d}
+
+every_convolution = pytest.mark.parametrize("layer, lengths", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
+
+
+def ready(layer, lengths, m=3, dtype=np.float64, seed=0):
+    """(a copy of `layer` with parameters, A_prev, dZ)"""
+    rng = np.random.default_rng(seed)
+    layer = layer.copy()
+    layer.initialize(rng, dtype)
+    if layer.b is not None:
+        layer.b = rng.standard_normal(layer.b.shape).astype(dtype)
+    A_prev = rng.standard_normal((layer.in_channels, *lengths, m)).astype(dtype)
+    return layer, A_prev, rng.standard_normal(layer.forward(A_prev).shape).astype(dtype)
+
+
+# --- against another implementation
+
+class Geometry(NamedTuple):
+    """A layer's options, and the lengths of the longer side: a convolution's input, a transposed
+    one's output.
+    """
+
+    transposed: bool
+    n_in: int
+    n_out: int
+    groups: int
+    bias: bool
+    lengths: tuple
+    kernel: tuple
+    stride: tuple
+    padding: tuple
+    dilation: tuple
+    m: int
+
+    def windows(self):
+        return tuple(
+            (n + 2 * p - d * (k - 1) - 1) // s + 1
+            for n, k, s, p, d in zip(self.lengths, self.kernel, self.stride, self.padding, self.dilation)
+        )
+
+    def remainder(self):
+        axes = zip(self.lengths, self.kernel, self.stride, self.padding, self.dilation)
+        return tuple((n + 2 * p - d * (k - 1) - 1) % s for n, k, s, p, d in axes)
+
+    def layer(self, transposed):
+        options = dict(
+            stride=self.stride, padding=self.padding, dilation=self.dilation, groups=self.groups,
+            bias=self.bias,
+        )
+        if transposed:
+            return TRANSPOSED[len(self.lengths)](
+                self.n_out, self.n_in, self.kernel, output_padding=self.remainder(), **options
+            )
+        return OF_AXES[len(self.lengths)](self.n_in, self.n_out, self.kernel, **options)
+
+
+@st.composite
+def geometries(draw):
+    n_axes, groups = draw(st.sampled_from([1, 2, 2, 2, 3])), draw(st.integers(1, 3))
+    most = {1: 9, 2: 5, 3: 3}[n_axes]
+
+    def per_axis(low, high):
+        return tuple(draw(st.lists(st.integers(low, high), min_size=n_axes, max_size=n_axes)))
+
+    kernel, stride, padding, dilation = per_axis(1, 3), per_axis(1, 3), per_axis(0, 3), per_axis(1, 3)
+    lengths = tuple(
+        max(n, d * (k - 1) + 1 - 2 * p) for n, k, p, d in zip(per_axis(1, most), kernel, padding, dilation)
+    )
+    return Geometry(
+        draw(st.booleans()), groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2)), groups,
+        draw(st.booleans()), lengths, kernel, stride, padding, dilation, draw(st.integers(1, 3)),
+    )
+
+
+def meetings(g):
+    """(o, c, c within its group, p, i, q) for every weight and place: window p of output o sees place q of c
+    through W[o, c, i].
+    """
+    for o in range(g.n_out):
+        for c_in_group in range(g.n_in // g.groups):
+            c = o // (g.n_out // g.groups) * (g.n_in // g.groups) + c_in_group
+            for p in np.ndindex(*g.windows()):
+                for i in np.ndindex(*g.kernel):
+                    q = tuple(
+                        a * s + b * d - pad for a, b, s, d, pad in zip(p, i, g.stride, g.dilation, g.padding)
+                    )
+                    if all(0 <= place < n for place, n in zip(q, g.lengths)):
+                        yield (o, *p), (c, *q), (o, c_in_group, *i)
+
+
+def by_loops(g, W, b, A_prev, dZ):
+    """(Z, dA_prev, dW, db), one product of numbers at a time."""
+    Z, dA_prev, dW = (
+        np.zeros(dZ.shape, dZ.dtype),
+        np.zeros(A_prev.shape, dZ.dtype),
+        np.zeros(W.shape, dZ.dtype),
+    )
+    for short, long, weight in meetings(g):
+        into, out_of = (long, short) if g.transposed else (short, long)
+        for k in range(g.m):
+            Z[(*into, k)] += W[weight] * A_prev[(*out_of, k)]
+            dA_prev[(*out_of, k)] += W[weight] * dZ[(*into, k)]
+            dW[weight] += dZ[(*into, k)] * A_prev[(*out_of, k)]
+    if b is None:
+        return Z, dA_prev, dW, None
+    return Z + b, dA_prev, dW, np.array([sum(channel.flat) for channel in dZ]).reshape(b.shape)
+
+
+ROWS_OF_PADDING = Geometry(  # the first band lies above the array, and the last below
+    transposed=False,
+    n_in=1,
+    n_out=1,
+    groups=1,
+    bias=False,
+    lengths=(4, 1),
+    kernel=(1, 1),
+    stride=(1, 1),
+    padding=(3, 0),
+    dilation=(1, 1),
+    m=1,
+)
+
+
+def ways():
+    """Rows of windows by themselves or all in one; in parts or whole; a fold, or a convolution with the
+    reversed kernel.
+    """
+    return st.fixed_dictionaries(
+        {
+            "LEAST_COLUMNS": st.sampled_from([1, 10**9]),
+            "SMALL_PRODUCT": st.sampled_from([1, 30, 10**9]),
+            "LEAST_PART": st.just(1),
+            "COST_OF_ADDING": st.sampled_from([0, 10**9]),
+        }
+    )
+
+
+def whole_numbers(rng, shape, convert):
+    return convert(rng.integers(-4, 5, shape))
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [np.float32, np.float64, lambda array: rational(array) / 7],
+    ids=["float32", "float64", "exact"],
+)
+@settings(max_examples=60)
+@example(g=ROWS_OF_PADDING, buffer_bytes=1, way={"LEAST_COLUMNS": 1, "COST_OF_ADDING": 0}, seed=0)
+@given(
+    g=geometries(),
+    buffer_bytes=st.sampled_from([1, 300, 2000, windows.BUFFER_BYTES]),
+    way=ways(),
+    seed=st.integers(0, 99),
+)
+def test_equals_loops_over_single_numbers(convert, g, buffer_bytes, way, seed):
+    """On whole numbers, or exact ones, no operation rounds, so == is right: for any band, down to one number
+    wide, and for each way of computing, the choice among which depends on sizes alone.
+    """
+    rng = np.random.default_rng(seed)
+    layer = g.layer(g.transposed)
+    layer.W = whole_numbers(rng, layer.shape_of_W(), convert)
+    layer.b = (
+        whole_numbers(rng, (layer.out_channels, *(1,) * (len(g.lengths) + 1)), convert) if g.bias else None
+    )
+    long, short = (g.n_in, *g.lengths, g.m), (g.n_out, *g.windows(), g.m)
+    A_prev, dZ = (
+        whole_numbers(rng, shape, convert) for shape in ((short, long) if g.transposed else (long, short))
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "BUFFER_BYTES", buffer_bytes)
+        for name, value in way.items():
+            patch.setattr(banded_products, name, value)
+        results = layer.forward(A_prev), *layer.backward(dZ)
+    assert same(results, by_loops(g, layer.W, layer.b, A_prev, dZ))
+    assert all(result is None or result.dtype == A_prev.dtype for result in results)
+    if A_prev.dtype == object:
+        assert all(isinstance(number, Rational) for result in results[:3] for number in result.flat)
+
+
+@settings(max_examples=150)
+@given(geometries(), st.integers(0, 99))
+def test_the_transposed_convolution_is_the_adjoint(g, seed):
+    """<conv(X), Y> == <X, conv_transpose(Y)>, exactly, for multiples of 1/16."""
+    rng = np.random.default_rng(seed)
+    convolution, transposed = g._replace(bias=False).layer(False), g._replace(bias=False).layer(True)
+    convolution.W = transposed.W = rng.integers(-64, 65, convolution.shape_of_W()) / 16
+    X = rng.integers(-64, 65, (g.n_in, *g.lengths, g.m)) / 16
+    Y = rng.integers(-64, 65, (g.n_out, *g.windows(), g.m)) / 16
+    assert (convolution.forward(X) * Y).sum() == (X * transposed.forward(Y)).sum()
+
+
+def test_one_dimension_by_hand():
+    layer = mp.Conv1d(1, 1, 3, stride=2, padding=1)
+    layer.W, layer.b = np.array([[[1.0, 10.0, 100.0]]]), np.array([[[0.5]]])
+    A_prev = np.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 4, 1)
+    assert layer.forward(A_prev).ravel().tolist() == [0 + 10 + 200 + 0.5, 2 + 30 + 400 + 0.5]
+
+
+@pytest.mark.parametrize(
+    "kernel, dilation, expected",
+    [(3, 1, [3, 6, 9, 12, 9]), (4, 1, [6, 10, 14, 12, 9]), (2, 3, [3, 5, 7, 3, 4])],
+)
+def test_same_keeps_the_length_and_puts_the_odd_zero_behind(kernel, dilation, expected):
+    """Sums of `kernel` neighbours of 1 2 3 4 5, which is the rule of PyTorch for even spans."""
+    layer = mp.Conv1d(1, 1, kernel, padding="same", dilation=dilation, bias=False)
+    layer.W = np.ones((1, 1, kernel))
+    assert layer.forward(np.arange(1.0, 6.0).reshape(1, 5, 1)).ravel().tolist() == expected
+
+
+# --- more than the contract of every layer
+
+@every_convolution
+@pytest.mark.parametrize("m", [1, 3])
+def test_backward_equals_central_differences(layer, lengths, m):
+    """The slope of J = sum(R * Z) along a random direction D, by (J(+1) - J(-1)) / 2, in float64.
+
+    J is linear in A_prev, in W and in b, so the quotient is exact for any step, apart from rounding.
+    Each value is a sum of at most n = W.size + dZ.size + A_prev.size products, so each of the three that are
+    compared is off by at most gamma(n + 3) times the sum S of absolute values, which the layer computes from
+    absolute values.
+    """
+    layer, A_prev, R = ready(layer, lengths, m)
+    dA_prev, dW, db = layer.backward(R)
+    rng = np.random.default_rng(1)
+    gamma = 1.01 * (layer.W.size + R.size + A_prev.size + 3) * np.finfo(float).eps / 2
+    for name, derivative in [("A_prev", dA_prev), ("W", dW), ("b", db)]:
+        if derivative is None:
+            continue
+        D = rng.standard_normal(derivative.shape)
+
+        def J(step, absolute=np.array):
+            twin = layer.copy(absolute)
+            inputs = absolute(A_prev)
+            if name == "A_prev":
+                inputs = inputs + step * absolute(D)
+            else:
+                setattr(twin, name, getattr(twin, name) + step * absolute(D))
+            return (absolute(R) * twin.forward(inputs)).sum()
+
+        assert abs((J(1) - J(-1)) / 2 - (derivative * D).sum()) <= 2 * gamma * J(1, abs)
+
+
+@every_convolution
+def test_writes_into_no_array_that_it_was_handed_and_caches_the_input_alone(layer, lengths):
+    layer, A_prev, dZ = ready(layer, lengths)
+    A_prev.flags.writeable = dZ.flags.writeable = layer.W.flags.writeable = False
+    layer.forward(A_prev)
+    assert layer.cache is A_prev
+    layer.backward(dZ)
+
+
+@every_convolution
+def test_takes_arrays_that_are_not_contiguous_and_gives_the_same_bits(layer, lengths):
+    layer, A_prev, dZ = ready(layer, lengths)
+    expected = layer.forward(A_prev), *layer.backward(dZ)
+    for spread in (
+        lambda A: np.repeat(A, 2, axis=-1)[..., ::2],
+        lambda A: A[::-1].copy()[::-1],
+        lambda A: A.T.copy().T,
+    ):
+        assert same((layer.forward(spread(A_prev)), *layer.backward(spread(dZ))), expected)
+
+
+def test_whole_numbers_as_data_do_not_round_the_weights():
+    layer = mp.Conv1d(1, 1, 1)
+    layer.W, layer.b = np.array([[[0.5]]]), np.array([[[0.25]]])
+    assert layer.forward(np.array([[[1, 2]]])).tolist() == [[[0.75, 1.25]]]
+
+
+@pytest.mark.parametrize(
+    "layer, lengths, fan_in",
+    [
+        (mp.Conv2d(32, 32, 5, groups=2), (12, 12), 16 * 25),
+        (mp.ConvTranspose2d(32, 32, 4, stride=2, groups=2), (6, 6), 16 * 16 / 4),
+    ],
+)
+def test_initialisation_is_he_with_the_inputs_of_an_output(layer, lengths, fan_in):
+    """W has variance 2 / fan-in / its share; n numbers scatter by sqrt(2/n), five times that is allowed.
+
+    Then inputs with mean square 1 give outputs with mean square 2, apart from the edges.
+    """
+    layer.initialize(np.random.default_rng(0), np.float32)
+    assert layer.W.dtype == layer.b.dtype == np.float32 and not layer.b.any()
+    assert abs(layer.W.var() * fan_in / 2 - 1) < 5 * math.sqrt(2 / layer.W.size)
+    Z = layer.forward(np.random.default_rng(1).standard_normal((32, *lengths, 16)))[:, 2:-2, 2:-2]
+    assert 1.8 < (Z * Z).mean() < 2.2
+
+
+# --- memory
+
+@pytest.mark.parametrize("layer, lengths, m, buffer_bytes", [
+    (mp.Conv2d(32, 32, 3, padding=1), (32, 32), 32, windows.BUFFER_BYTES),
+    (mp.Conv2d(16, 16, 7, padding=3, stride=2), (32, 32), 16, 2**18),
+    (mp.Conv2d(64, 64, (3, 7), padding="same", groups=64), (1, 256), 4, 2**17),
+    (mp.Conv3d(8, 8, 3, padding=1), (4, 16, 16), 16, 2**18),
+    (mp.ConvTranspose2d(32, 16, 4, stride=2, padding=1), (16, 16), 8, 2**18),
+], ids=repr)
+def test_the_column_matrix_never_exists_as_a_whole(layer, lengths, m, buffer_bytes, monkeypatch):
+    """The peak of forward and backward beyond their arguments is at most 2.2 times input plus output,
+    results included.
+
+    The smaller arrays come with a buffer that is smaller in proportion.
+    """
+    monkeypatch.setattr(windows, "BUFFER_BYTES", buffer_bytes)
+    layer, A_prev, dZ = ready(layer, lengths, m, np.float32)
+    layer.cache = None
+    tracemalloc.start()
+    try:
+        Z = layer.forward(A_prev)
+        gradients = layer.backward(dZ)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert Z.nbytes + gradients[0].nbytes <= peak <= 2.2 * (A_prev.nbytes + Z.nbytes)
+
+
+# --- micro-batches
+
+NETWORK = [
+    mp.Conv2d(1, 2, 3, padding=1), mp.ReLU(), mp.Conv2d(2, 2, 2, stride=2, groups=2, bias=False), mp.Tanh(),
+    mp.ConvTranspose2d(2, 1, 2, stride=3, bias=False), mp.Sigmoid(), mp.Flatten(), mp.Linear(25, 2),
+]
+
+
+def pipeline(data, layers, m):
+    partition, n_microbatches, schedule, recompute = data.draw(cuts(len(layers), m))
+    return mp.Pipeline(
+        layers, mp.SoftmaxCrossEntropy(), len(partition), n_microbatches, schedule, recompute,
+        partition=partition,
+    )
+
+
+def mini_batch(m):
+    rng = np.random.default_rng(m)
+    return rng.integers(-4, 5, (1, 5, 5, m)), mp.one_hot(rng.integers(0, 2, m), 2)
+
+
+@settings(max_examples=10)
+@given(st.data(), st.integers(1, 5))
+def test_theorem_micro_batches_equal_the_full_batch_in_rational_arithmetic(data, m):
+    """The gaps that the transposed convolution leaves are rational zeros, or the Sigmoid behind it could not
+    take them.
+    """
+    layers = [
+        layer.copy(lambda p: rational(np.round(8 * p) / 8)) for layer in mp.Sequential(NETWORK, None).layers
+    ]
+    X, Y = mini_batch(m)
+    assert equals_full_batch(pipeline(data, layers, m), rational(X), rational(Y))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@settings(max_examples=20)
+@given(data=st.data(), m=st.integers(1, 9))
+def test_all_schedules_partitions_and_recompute_modes_give_the_same_bits(dtype, data, m):
+    X, Y = mini_batch(m)
+    layers = mp.Sequential(NETWORK, None, dtype=dtype).layers
+    assert same_bits(pipeline(data, layers, m), (X / 3).astype(dtype), Y.astype(dtype))
+
+
+def test_a_network_with_weights_and_no_bias_trains():
+    net = mp.Sequential(NETWORK, mp.SoftmaxCrossEntropy())
+    X, Y = mini_batch(8)
+    before = net.forward_backward(X, Y)
+    optimizer = mp.SGD(learning_rate=0.1, momentum=0.5)
+    for _ in range(60):
+        net.forward_backward(X, Y)
+        net.step(optimizer)
+    assert net.forward_backward(X, Y) < before / 2
+
+
+# --- errors
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (
+            lambda: mp.Conv2d(4, 6, 3, groups=4),
+            r"groups=4 does not divide both in_channels=4 and out_channels=6: use a divisor of 2",
+        ),
+        (lambda: mp.Conv2d(0, 6, 3), r"in_channels=0 must be at least 1"),
+        (
+            lambda: mp.Conv2d(1, 1, (3, 3, 3)),
+            r"kernel_size=\(3, 3, 3\) has 3 numbers for 2 spatial axes: give one per axis",
+        ),
+        (lambda: mp.Conv1d(1, 1, 0), r"kernel_size=0 must be at least 1 on each axis, got 0"),
+        (
+            lambda: mp.Conv2d(1, 1, 3, stride=(1, 0)),
+            r"stride=\(1, 0\) must be at least 1 on each axis, got 0",
+        ),
+        (lambda: mp.Conv1d(1, 1, 3, padding=-1), r"padding=-1 must be at least 0 on each axis, got -1"),
+        (lambda: mp.Conv1d(1, 1, 3, dilation=0), r"dilation=0 must be at least 1"),
+        (
+            lambda: mp.Conv1d(1, 1, 2.5),
+            r"kernel_size=2.5 must be a whole number, or a tuple of one per spatial axis",
+        ),
+        (lambda: mp.Conv1d(1, 1, 3, padding="full"), r"padding='full' is not known: use \"same\""),
+        (
+            lambda: mp.Conv1d(1, 1, 3, padding="same", stride=2),
+            r"padding=\"same\" keeps the length, which stride=\(2,\) cannot",
+        ),
+        (lambda: mp.ConvTranspose1d(1, 1, 3, padding="same"), r"padding=\"same\" is for convolutions"),
+        (
+            lambda: mp.ConvTranspose1d(1, 1, 3, stride=2, output_padding=2),
+            r"output_padding=2 must be below the larger of stride=2 and dil",
+        ),
+    ],
+)
+def test_wrong_options_are_refused_at_construction(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_wrong_arrays_are_refused_with_both_numbers():
+    layer, A_prev, dZ = ready(mp.Conv2d(3, 2, 3, padding=1), (5, 5))
+    with pytest.raises(ValueError, match=r"needs A_prev of shape \(3, H, W, m\), got \(3, 5, 3\)"):
+        layer.forward(A_prev[:, 0])
+    with pytest.raises(ValueError, match=r"needs A_prev of shape \(3, H, W, m\), got \(2, 5, 5, 3\)"):
+        layer.forward(A_prev[:2])
+    with pytest.raises(
+        ValueError,
+        match=r"spans \(5, 5\) places does not fit .* lengths \(6, 2\) "
+        r"with padding \(\(1, 1\), \(1, 1\)\): 5 > 2 \+ 2",
+    ):
+        ready(mp.Conv2d(3, 2, 5, padding=1), (6, 2))
+    with pytest.raises(
+        ValueError,
+        match=r"lengths \(1,\) would become \(-1,\), but each must be at least 1: use less padding",
+    ):
+        ready(mp.ConvTranspose1d(1, 1, 1, padding=1), (1,))
+    with pytest.raises(
+        ValueError, match=r"dZ has shape \(2, 4, 5, 3\), but the output had shape \(2, 5, 5, 3\)"
+    ):
+        layer.backward(dZ[:, 1:])
+    with pytest.raises(RuntimeError, match="call forward"):
+        layer.copy().backward(dZ)
+    for bias in (True, False):
+        with pytest.raises(RuntimeError, match="has no parameters yet"):
+            mp.Conv2d(3, 2, 3, bias=bias).forward(A_prev)
+
+
+def test_flatten_is_its_own_way_back():
+    layer, A_prev = mp.Flatten(), np.arange(24.0).reshape(2, 3, 2, 2)
+    A = layer.forward(A_prev)
+    assert A.shape == (12, 2) and A[:, 1].tolist() == A_prev[..., 1].ravel().tolist()
+    dA_prev, dW, db = layer.backward(A)
+    assert np.array_equal(dA_prev, A_prev) and dW is db is None
+    with pytest.raises(ValueError, match=r"dZ has shape \(2, 3, 2, 2\), but the output had shape \(12, 2\)"):
+        layer.backward(A_prev)

@@ -1,0 +1,116 @@
+"""The README's table of defaults that differ from PyTorch's: our column is what the code does."""
+
+from inspect import Parameter, signature
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minipipe as mp
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+TABLE = README.partition("### Defaults that differ from PyTorch's")[2].partition("\n#")[0]
+N = 300
+
+
+def default(function, name):
+    return signature(function).parameters[name].default
+
+
+def drawn(layer, seed=0):
+    layer = layer.copy()
+    layer.initialize(np.random.default_rng(seed))
+    return layer
+
+
+def has_variance(W, variance):
+    """The mean square of n normal numbers is off by more than 5 sqrt(2 / n) once in a million times."""
+    return abs((W * W).mean() / variance - 1) < 5 * np.sqrt(2 / W.size)
+
+
+def uniform_never(W):
+    """A uniform distribution of this variance ends at sqrt(3) standard deviations."""
+    return abs(W).max() > 2.5 * W.std()
+
+
+def by_he(layer, n_prev):
+    W = drawn(layer).W
+    return has_variance(W, 2 / n_prev) and uniform_never(W)
+
+
+def biases():
+    layers = [mp.Linear(3, 4), mp.Conv2d(2, 3, 3), mp.ConvTranspose1d(2, 3, 3), mp.LayerNorm(3),
+              mp.BatchNorm(3), mp.GroupNorm(1, 3), *mp.MultiHeadAttention(4, 2).layers]
+    return not any(drawn(layer).b.any() for layer in layers)
+
+
+def block():
+    wanted = "LayerNorm", "MultiHeadAttention", "LayerNorm", "Linear", "GELU", "Linear"
+    parts = [part.layers[1] for part in mp.TransformerBlock(8, 2).layers]
+    layers = [layer for part in parts for layer in part.layers]
+    return tuple(type(layer).__name__ for layer in layers) == wanted and layers[3].n == 4 * 8
+
+
+def cost(loss, A, Y):
+    return float(loss.forward(np.full((3, 2), A), np.full((3, 2), Y)))
+
+
+def first_weights(**seed):
+    return mp.Sequential([mp.Linear(2, 2)], None, **seed).layers[0].W
+
+
+ROWS = {  # the row: (our column, whether the code does so)
+    "order of the axes": ("samples last", lambda: mp.Linear(3, 2).output_shape((3, 7)) == (2, 7)),
+    "dtype": ("float64", lambda: first_weights().dtype == default(mp.Pipeline, "dtype") == np.float64),
+    "what is drawn": (
+        "the same for the same seed, which is 0",
+        lambda: np.array_equal(first_weights(), first_weights(seed=0)) and first_weights(seed=1)[0, 0] != 0
+        and not np.array_equal(first_weights(), first_weights(seed=1)),
+    ),
+    "W of `Linear`, `Conv`": (
+        "N(0, 2 / n_prev), He's",
+        lambda: by_he(mp.Linear(N, N), N) and by_he(mp.Conv2d(30, 40, 3), 30 * 9),
+    ),
+    "b of all layers": ("0, nothing is drawn", biases),
+    "W of `Embedding`": ("N(0, 1 / d)", lambda: has_variance(drawn(mp.Embedding(N, 50)).W, 1 / 50)),
+    "W of `MultiHeadAttention`": (
+        "N(0, 2 / (n_prev + n)), Xavier's",
+        lambda: all(has_variance(drawn(part).W, 2 / (2 * N)) for part in mp.MultiHeadAttention(N, 2).layers),
+    ),
+    "`GELU`": ('approximate="tanh"', lambda: mp.GELU().approximate == "tanh"),
+    "`MeanSquaredError`": (
+        "1/(2m), summed over outputs", lambda: cost(mp.MeanSquaredError(), 2.0, 0.0) == 3 * 2 * 4 / (2 * 2)
+    ),
+    "`BinaryCrossEntropy`": (
+        "1/m, summed over outputs",
+        lambda: abs(cost(mp.BinaryCrossEntropy(), 0.5, 1.0) - 3 * np.log(2)) < 1e-12,
+    ),
+    "`TransformerBlock`": ("normalisation first, GELU, 4 d hidden units, no dropout", block),
+    "`SGD`": ("a learning rate must be given", lambda: default(mp.SGD, "learning_rate") is Parameter.empty),
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_our_column_is_what_the_code_does(row):
+    words, holds = ROWS[row]
+    (line,) = [line for line in TABLE.splitlines() if line.startswith(f"| {row} |")]
+    assert line.split(" | ")[1] == words and holds()
+
+
+def test_no_row_stands_untested():
+    lines = [line for line in TABLE.splitlines() if line.startswith("| ") and "---" not in line]
+    assert [line.split(" | ")[0].removeprefix("| ") for line in lines[1:]] == list(ROWS)
+
+
+def test_what_the_table_leaves_out_has_pytorchs_defaults():
+    """As torch.nn and torch.optim document them in version 2."""
+    for function, name, value in (
+        (mp.Adam, "learning_rate", 1e-3), (mp.Adam, "betas", (0.9, 0.999)), (mp.Adam, "epsilon", 1e-8),
+        (mp.Adam, "weight_decay", 0), (mp.AdamW, "weight_decay", 0.01), (mp.AdamW, "epsilon", 1e-8),
+        (mp.RMSProp, "learning_rate", 0.01), (mp.RMSProp, "rho", 0.99), (mp.RMSProp, "epsilon", 1e-8),
+        (mp.SGD, "momentum", 0), (mp.SGD, "nesterov", False), (mp.BatchNorm, "momentum", 0.1),
+        (mp.BatchNorm, "epsilon", 1e-5), (mp.LayerNorm, "epsilon", 1e-5), (mp.GroupNorm, "epsilon", 1e-5),
+        (mp.LeakyReLU, "negative_slope", 0.01), (mp.Conv2d, "bias", True), (mp.Conv2d, "stride", 1),
+        (mp.Conv2d, "padding", 0), (mp.Conv2d, "groups", 1), (mp.MaxPool2d, "padding", 0),
+    ):
+        assert default(function, name) == value

@@ -1,0 +1,331 @@
+"""What every layer has to keep, whatever its formula is; and Linear against loops over single numbers."""
+
+import math
+
+import numpy as np
+import pytest
+from layers.duals import dual, slopes
+from layers.every_layer import (
+    BEGIN_WITH_TOKENS,
+    LAYERS,
+    NEED_COMPANY,
+    arrays_in,
+    own_parameters,
+    ready,
+    same,
+    tree,
+    unread_between_the_halves,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minipipe as mp
+from minipipe.functions import leaves, shape_of
+from minipipe.layers import every_layer as parts_of
+from minipipe.layers.through import put_aside
+
+every_layer = pytest.mark.parametrize("name", LAYERS)
+
+
+@every_layer
+@pytest.mark.parametrize("m", [1, 5])
+def test_backward_equals_central_differences(name, m):
+    """The slope of J = sum(R * A) along a random direction D, by (J(+h) - J(-h)) / 2h, in float64:
+    for A_prev, and for each parameter, those of layers inside of layers included.
+
+    The difference quotient is off by h^2/6 times the third derivative along D, plus rounding u J / h. With
+    h = 1e-5 and numbers of size up to about 30 both stay below 1e-7.
+    """
+    if m == 1 and name in NEED_COMPANY:
+        return
+    layer, A_prev, R = ready(name, m)
+    layer.forward(A_prev)
+    dA_prev, dW, db = layer.backward(R)
+    rng, h = np.random.default_rng(1), 1e-5
+
+    def check(derivative, moved):
+        D = tree(lambda d: rng.standard_normal(d.shape), derivative)
+
+        def J(step):
+            return sum((r * A).sum() for r, A in zip(leaves(R), leaves(moved(tree(lambda d: step * d, D)))))
+
+        assert (
+            abs((J(h) - J(-h)) / (2 * h) - sum((d * D).sum() for d, D in zip(leaves(derivative), leaves(D))))
+            < 1e-7
+        )
+
+    if name in BEGIN_WITH_TOKENS:
+        assert dA_prev is None
+    else:
+        check(dA_prev, lambda step: layer.copy().forward(tree(np.add, A_prev, step)))
+    names, gradients = own_parameters(layer), leaves((dW, db))
+    assert len(names) == len(gradients)
+    for place, ((_, which), gradient) in enumerate(zip(names, gradients)):
+
+        def moved(step, place=place, which=which):
+            twin = layer.copy()
+            part = own_parameters(twin)[place][0]
+            setattr(part, which, getattr(part, which) + step)
+            return twin.forward(A_prev)
+
+        check(gradient, moved)
+
+
+@every_layer
+def test_backward_equals_dual_numbers_exactly(name):
+    """The slope of sum(R * A), where A_prev and all parameters move at once along a random direction,
+    in rational numbers.
+    """
+    layer, A_prev, R = ready(name, m=2)
+    layer = layer.copy(mp.exact.rational)
+    A_prev, R = tree(mp.exact.rational, A_prev), tree(mp.exact.rational, R)
+    A = layer.forward(A_prev)
+    dA_prev, dW, db = layer.backward(R)
+    twin, rng = layer.copy(), np.random.default_rng(2)
+
+    def direction(array):
+        return mp.exact.rational(rng.integers(-4, 5, array.shape))
+
+    moved = []
+    for part, which in own_parameters(twin):
+        moved.append(direction(getattr(part, which)))
+        setattr(part, which, dual(getattr(part, which), moved[-1]))
+    expected = sum((d * D).sum() for d, D in zip(leaves((dW, db)), moved, strict=True))
+    inputs = A_prev
+    if dA_prev is not None:
+        D = tree(direction, A_prev)
+        inputs = tree(dual, A_prev, D)
+        expected += sum((d * D).sum() for d, D in zip(leaves(dA_prev), leaves(D), strict=True))
+    found = twin.forward(inputs)
+    assert all(np.array_equal(mine, true) for mine, true in zip(leaves(found), leaves(A), strict=True))
+    assert sum((r * slopes(A)).sum() for r, A in zip(leaves(R), leaves(found))) == expected
+
+
+@every_layer
+def test_rational_numbers_stay_rational_and_close_to_the_floats(name):
+    """No float is among them.
+
+    The float result is off by at most 2000 units in the last place of the largest of all results:
+    generous for a few dozen operations, and far below what a wrong constant would change.
+    """
+    layer, A_prev, dZ = ready(name)
+    if not layer.layers and name not in BEGIN_WITH_TOKENS:
+        A_prev = tree(lambda A: 8 * A, A_prev)  # up to where GELU is straight
+    twin, exact = layer.copy(mp.exact.rational), mp.exact.rational
+    results = leaves((layer.forward(A_prev), layer.backward(dZ)))
+    truth = leaves((twin.forward(tree(exact, A_prev)), twin.backward(tree(exact, dZ))))
+    bound = mp.exact.Rational(max(abs(mine).max() for mine in results) * 2000 * np.finfo(float).eps)
+    for mine, true in zip(results, truth, strict=True):
+        assert all(type(value) is mp.exact.Rational for value in true.flat)
+        assert np.all(abs(exact(mine) - true) <= bound)
+
+
+@every_layer
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_dtype_of_the_data_is_the_dtype_of_the_result(name, dtype):
+    """Tokens are not such data: behind them, A has the dtype of W."""
+    for parameters in (np.float32, np.float64):
+        twin, _, _ = ready(name, dtype=parameters)
+        _, A_prev, dZ = ready(name, dtype=dtype)
+        expected = parameters if name in BEGIN_WITH_TOKENS else dtype
+        assert all(A.dtype == expected for A in leaves(twin.forward(A_prev)))
+        dZ = tree(lambda d: d.astype(expected), dZ)
+        assert all(part.dtype == expected for part in leaves(twin.backward(dZ)))
+
+
+@every_layer
+def test_shapes_are_known_before_anything_is_computed(name):
+    layer, A_prev, dZ = ready(name)
+    assert shape_of(layer.forward(A_prev)) == LAYERS[name][0].output_shape(shape_of(A_prev))
+    drawn = tuple(
+        tree(lambda parameter: None if parameter is None else Shape(parameter), part)
+        for part in (layer.W, layer.b)
+    )
+    told = LAYERS[name][0].parameter_shapes()
+    assert str(drawn) == str(told)
+    assert [d.shape for d in leaves(layer.backward(dZ)[1:])] == [
+        parameter.shape for parameter in leaves((layer.W, layer.b))
+    ]
+
+
+class Shape:
+    """Written as the shape of an array, and no tuple, so that `tree` takes it for a leaf."""
+
+    def __init__(self, array):
+        self.shape = array.shape
+
+    def __repr__(self):
+        return repr(self.shape)
+
+
+@every_layer
+def test_backward_is_its_two_halves_and_each_half_stands_alone(name):
+    layer, A_prev, dZ = ready(name)
+    layer.forward(A_prev)
+    dA_prev, dW, db = layer.backward(dZ)
+    assert same(layer.backward(dZ), (dA_prev, dW, db))  # another dZ may follow
+    for halves in (("input", "weight"), ("weight",), ("input",)):
+        layer.forward(A_prev)
+        for half in halves:
+            assert (
+                same(layer.backward_weight(dZ), (dW, db))
+                if half == "weight"
+                else same(layer.backward_input(dZ), dA_prev)
+            )
+    _, other, _ = ready(name, seed=1)
+    layer.forward(other)
+    layer.backward(dZ)
+    layer.forward(A_prev)
+    assert same(layer.backward_weight(dZ), (dW, db))  # nothing is left of the forward before
+
+
+@every_layer
+def test_writes_into_no_array_that_it_was_handed(name):
+    layer, A_prev, dZ = ready(name)
+    for array in leaves((A_prev, dZ, layer.W, layer.b)):
+        array.flags.writeable = False
+    layer.forward(A_prev)
+    layer.backward(dZ)
+
+
+def spread(array):
+    """The same numbers in every second place of a larger array, along each axis."""
+    every_second = (slice(None, None, 2),) * array.ndim
+    wide = np.zeros([2 * n for n in array.shape], array.dtype)
+    wide[every_second] = array
+    return wide[every_second]
+
+
+@every_layer
+def test_takes_arrays_that_are_not_contiguous(name):
+    """In rational numbers, because floats may be added up in another order there: with gaps, or the first
+    axis closest.
+    """
+    layer, A_prev, dZ = ready(name, m=2)
+    layer = layer.copy(mp.exact.rational)
+    A_prev, dZ = tree(mp.exact.rational, A_prev), tree(mp.exact.rational, dZ)
+    expected = layer.forward(A_prev), layer.backward(dZ)
+    for spoilt in (spread, np.asfortranarray):
+        assert same((layer.forward(tree(spoilt, A_prev)), layer.backward(tree(spoilt, dZ))), expected)
+
+
+@every_layer
+def test_many_micro_batches_pass_through_one_layer(name):
+    """The cache is one value that can be taken out, before and after the first half of backward,
+    and put back.
+    """
+    layer, A_prev, dZ = ready(name)
+    _, other, other_dZ = ready(name, seed=1, m=3)
+    layer.forward(A_prev)
+    expected = layer.backward(dZ)
+    for begun in (False, True):
+        layer.forward(A_prev)
+        if begun:
+            layer.backward_input(dZ)
+        cache, layer.cache = layer.cache, None
+        layer.forward(other)
+        layer.backward(other_dZ)
+        layer.cache = cache
+        assert begun or same(layer.backward_input(dZ), expected[0])
+        assert same(layer.backward_weight(dZ), expected[1:])
+
+
+@every_layer
+def test_between_the_halves_only_what_the_second_reads_is_kept(name):
+    """Each array that is left, spoilt, would spoil dW or db; and none is a part of a larger one.
+
+    A layer by itself has none left that no parameter needs.
+    """
+    layer, A_prev, dZ = ready(name)
+    assert not unread_between_the_halves(layer, A_prev, dZ)
+    layer.forward(A_prev)
+    layer.backward_input(dZ)
+    if not own_parameters(layer):
+        assert not arrays_in(layer.cache) and put_aside(layer, dZ) is None
+
+
+@every_layer
+def test_a_copy_shares_nothing_that_changes(name):
+    layer, A_prev, dZ = ready(name)
+    layer.forward(A_prev)
+    before = layer.backward(dZ)
+    twin = layer.copy()
+    assert all(part.cache is None and part.statistics is None for part in parts_of([twin]))
+    assert not {id(part) for part in parts_of([layer])} & {id(part) for part in parts_of([twin])}
+    for parameter in leaves((twin.W, twin.b)):
+        parameter += 1
+    _, other, other_dZ = ready(name, seed=1)
+    twin.forward(other)
+    twin.backward(other_dZ)
+    assert same(layer.backward(dZ), before)
+
+
+@every_layer
+def test_wrong_calls_say_what_is_wrong(name):
+    layer, A_prev, dZ = ready(name)
+    layer.forward(A_prev)
+    with pytest.raises(ValueError, match=r"dZ has shape \(?\(7, 5\).* but the output had shape"):
+        layer.backward(tree(lambda d: np.zeros((7, 5)), dZ))
+    layer = layer.copy()
+    for half in (layer.backward, layer.backward_input, *([layer.backward_weight] if leaves(layer.W) else [])):
+        with pytest.raises(RuntimeError, match="backward needs the cache of a forward: call forward"):
+            half(dZ)
+    if leaves(layer.W):
+        with pytest.raises(
+            RuntimeError, match=r"has no parameters yet: call initialize\(rng\), or put it into a Sequential"
+        ):
+            LAYERS[name][0].copy().forward(A_prev)
+
+
+def test_linear_equals_loops_over_single_numbers():
+    """On whole numbers, where no operation rounds, so that == is right."""
+    rng = np.random.default_rng(0)
+    W, b, A, dZ = (rng.integers(-4, 5, shape).astype(float) for shape in [(2, 3), (2, 1), (3, 4), (2, 4)])
+    layer = mp.Linear(3, 2, W=W, b=b)
+    Z = [[sum(W[i, j] * A[j, k] for j in range(3)) + b[i, 0] for k in range(4)] for i in range(2)]
+    assert np.array_equal(layer.forward(A), Z)
+    dA, dW, db = layer.backward(dZ)
+    assert np.array_equal(
+        dA, [[sum(W[i, j] * dZ[i, k] for i in range(2)) for k in range(4)] for j in range(3)]
+    )
+    assert np.array_equal(
+        dW, [[sum(dZ[i, k] * A[j, k] for k in range(4)) for j in range(3)] for i in range(2)]
+    )
+    assert np.array_equal(db, [[sum(dZ[i, k] for k in range(4))] for i in range(2)])
+
+
+def test_linear_refuses_wrong_shapes_with_both_numbers():
+    with pytest.raises(ValueError, match=r"Linear\(3, 2\) needs A_prev of shape \(3, m\), got \(4, 5\)"):
+        mp.Linear(3, 2, W=np.zeros((2, 3)), b=np.zeros((2, 1))).forward(np.zeros((4, 5)))
+    with pytest.raises(ValueError, match=r"W has shape \(3, 2\), but Linear\(3, 2\) needs \(2, 3\)"):
+        mp.Linear(3, 2, W=np.zeros((3, 2)))
+    with pytest.raises(ValueError, match=r"n_prev=0 must be at least 1"):
+        mp.Linear(0, 2)
+    with pytest.raises(RuntimeError, match="has no parameters yet"):
+        mp.Linear(3, 2).forward(np.zeros((3, 1)))
+
+
+@pytest.mark.parametrize("draw, variance", [(mp.he, 2 / 300), (mp.xavier, 2 / 500)])
+def test_initialisation_has_the_variance_of_the_papers(draw, variance):
+    """The variance of n normal numbers scatters by sqrt(2/n) of itself: here 0.6 %, five times
+    that is allowed.
+    """
+    W = draw(np.random.default_rng(0), 300, 200)
+    assert W.shape == (200, 300)
+    assert abs(W.var() / variance - 1) < 5 * math.sqrt(2 / W.size)
+
+
+def test_whole_numbers_as_data_do_not_round_the_weights():
+    layer = mp.Linear(1, 1, W=[[0.5]], b=[[0.25]])
+    assert np.array_equal(layer.forward(np.array([[1, 2]])), [[0.75, 1.25]])
+
+
+@settings(max_examples=50)
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_even_slices_cover_everything_once(length, n_parts):
+    from minipipe.functions import even_slices
+
+    parts = even_slices(length, n_parts)
+    assert [i for part in parts for i in range(length)[part]] == list(range(length))
+    sizes = [part.stop - part.start for part in parts]
+    assert len(sizes) == n_parts and max(sizes) - min(sizes) <= 1 and sizes == sorted(sizes, reverse=True)

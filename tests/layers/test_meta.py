@@ -1,0 +1,428 @@
+"""Arrays without numbers: whatever a layer does with them, shapes, bytes and views are those of arrays
+with numbers.
+"""
+
+import numpy as np
+import pytest
+from layers.every_layer import ALONE, BEGIN_WITH_TOKENS, LAYERS, NEED_COMPANY
+from sampling import one_in
+
+import minipipe as mp
+from minipipe.meta import MetaArray
+from minipipe.partitioning import equal_counts
+from minipipe.planning.without_numbers import WithoutNumbers
+
+LOSS = mp.MeanSquaredError()
+LARGE = {  # name: (layers, shape of a sample, stages)
+    "LeNet-5": (mp.models.lenet5(), (1, 28, 28), 3),
+    "ResNet": (mp.models.resnet(), (3, 8, 8), 3),
+    "AmoebaNet-D": (mp.models.amoebanet_d(3, 16, n_classes=10), (3, 32, 32), 3),
+    "Transformer": (mp.models.transformer(n_tokens=5, d=4, n_heads=2, n_layers=2, n_places=3), (3,), 2),
+}
+EACH_LARGE = [pytest.param(name, marks=[pytest.mark.slow] * (name == "AmoebaNet-D")) for name in LARGE]
+
+
+def measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer=None, loss=LOSS):
+    """(footprints from arrays with numbers, footprints without)"""
+    X = (
+        np.zeros((*shape, m), int)
+        if tokens
+        else np.random.default_rng(0).standard_normal((*shape, m)).astype(dtype)
+    )
+    Y = np.zeros((*mp.describe(layers, shape).rows[-1].output_shape, m), dtype)
+    measured = mp.measure(
+        layers, loss, n_stages, X, Y, dtype=dtype, optimizer=optimizer, n_rounds=1
+    ).footprints
+    return measured, mp.footprints(layers, loss, n_stages, shape, m, dtype=dtype, optimizer=optimizer)
+
+
+@pytest.mark.parametrize("name, sizes", one_in(3, ALONE, [(1, np.float32), (4, np.float64), (6, np.float32)]))
+def test_every_layer_needs_the_bytes_that_are_foreseen(name, sizes):
+    """In a stage of its own, and in one with neighbours, whose arrays it may share.
+
+    m = 1 has layouts that no other m has; the bytes for m = 6 are made of those for 2 and 3.
+    """
+    layer, shape = LAYERS[name]
+    tokens = name in BEGIN_WITH_TOKENS
+    layers = [layer, mp.Tanh()] if tokens else [mp.Tanh(), layer, mp.Tanh()]
+    m, dtype = sizes
+    for n_stages, optimizer in ((1, mp.Adam()), (len(layers), None)):
+        if m > 1 or name not in NEED_COMPANY:
+            measured, foreseen = measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer)
+            assert foreseen == measured
+
+
+@pytest.mark.parametrize("name", EACH_LARGE)
+def test_every_model_needs_the_bytes_that_are_foreseen(name):
+    layers, shape, n_stages = LARGE[name]
+    optimizer = mp.SGD(0.1, momentum=0.5)
+    measured, foreseen = measured_and_foreseen(
+        layers, shape, n_stages, 5, np.float32, name == "Transformer", optimizer
+    )
+    assert foreseen == measured
+
+
+@pytest.mark.parametrize("name", EACH_LARGE)
+def test_what_a_stage_keeps_is_what_its_footprint_says(name):
+    """The caches after a forward are those after a recomputation; m = 5 is made of 2 and 3.
+
+    The last cells of this AmoebaNet-D have one place, of which one sample has no variance.
+    """
+    layers, shape, n_stages = LARGE[name]
+    for m in (2, 5) if name == "AmoebaNet-D" else (1, 2, 5):
+        network = WithoutNumbers(layers, mp.SoftmaxCrossEntropy(), shape, np.float32, optimizer=None)
+        counts = equal_counts(len(layers), n_stages)
+        footprints = network.footprints(counts, m, ["FB", "FRB"])
+        network.known.clear()
+        stashed = [footprint.actions["FRB"]["F"][2]["stashed inputs"] for footprint in footprints]
+        for pattern, kind in (("FB", "F"), ("FRB", "R")):
+            caches = [footprint.actions[pattern][kind][2]["caches"] for footprint in footprints]
+            assert network.kept(counts, m) == list(zip(stashed, caches)) and min(caches) > 0
+
+
+def test_of_equal_stages_only_the_last_keeps_the_cache_of_the_loss():
+    """A Linear keeps its input, 4 numbers; the MeanSquaredError its error, 4 more."""
+    network = WithoutNumbers([mp.Linear(4, 4)] * 3, LOSS, (4,), np.float32, optimizer=None)
+    assert network.kept([1, 1, 1], 1) == [(16, 16), (16, 16), (16, 32)]
+
+
+@pytest.mark.parametrize(
+    "loss", [mp.SoftmaxCrossEntropy(), mp.BinaryCrossEntropy(), mp.BinaryCrossEntropy(from_logits=True)]
+)
+def test_every_loss_needs_the_bytes_that_are_foreseen(loss):
+    layers, X = [mp.Linear(3, 2), mp.Sigmoid()], np.ones((3, 4))
+    measured = mp.measure(layers, loss, 1, X, np.full((2, 4), 0.5), n_rounds=1).footprints
+    assert mp.footprints(layers, loss, 1, (3,), 4) == measured
+
+
+def test_views_are_views_where_those_of_numbers_are():
+    """Each of these, with A of numbers and without, has the same shape, and shares A's memory or not."""
+    for A in (np.ones((6, 4, 2)), np.ones((6, 4, 1)), np.ones((1, 4, 1))):
+        for change in (
+            lambda A: A.reshape(-1),
+            lambda A: A.T.reshape(-1),
+            lambda A: A.swapaxes(0, 1).reshape(A.shape[1], -1),
+            lambda A: A[:, 1:3],
+            lambda A: A[..., 0],
+            lambda A: A[0],
+            lambda A: A[:, None],
+            lambda A: A[:, 1:3].reshape(-1),
+            lambda A: A.transpose(2, 0, 1),
+            lambda A: np.moveaxis(A, -1, 0).ravel(),
+            lambda A: A.copy(),
+            lambda A: A * 2.0,
+            lambda A: np.ascontiguousarray(A.transpose(2, 0, 1), like=A),
+            lambda A: A.astype(A.dtype, copy=False),
+            lambda A: A.astype(np.float32, copy=False),
+            lambda A: A.repeat(2, 1),
+            lambda A: A.take(np.array([[0, 1]]), axis=1),
+            lambda A: A[:, np.array([2, 2, 0])],
+            lambda A: np.concatenate([A, A], axis=1),
+            lambda A: A.sum(axis=(0, 2)),
+            lambda A: A.mean(axis=1, keepdims=True),
+            lambda A: A.max(),
+            lambda A: np.split(A, len(A))[-1],
+            lambda A: A > 0,
+            lambda A: (A > 0).sum(axis=0),
+            lambda A: np.where(A > 0, A, 0.0),
+            lambda A: np.broadcast_to(A[:1], A.shape),
+            lambda A: np.flip(A, 1),
+            lambda A: abs(A),
+            lambda A: A.repeat(2, -1),
+            lambda A: A.repeat(3, -2),
+            lambda A: A.take([0, 0], axis=-1),
+            lambda A: A.take(np.array([[0]]), axis=-3),
+            lambda A: np.concatenate([A, A], axis=-1),
+            lambda A: np.concatenate([A, A, A], -2),
+            lambda A: np.split(A, 2, axis=1)[0],
+            lambda A: np.split(A, [1], axis=-2)[1],
+            lambda A: np.clip(A, 0, 1),
+            lambda A: np.clip(A, np.zeros((5, 1, 1, 1)), None),
+            lambda A: np.clip(A.astype(np.float32), np.zeros(1), 1),
+            lambda A: np.expand_dims(A, (0, 2)),
+            lambda A: np.add.reduceat(A, [0, 0]),
+            lambda A: A.swapaxes(1, 2) @ np.ones((4, 5)),
+        ):
+            result, meta = change(A), MetaArray(A.shape, A.dtype)
+            without = change(meta)
+            assert (without.shape, without.dtype, without.nbytes) == (
+                result.shape,
+                result.dtype,
+                result.nbytes,
+            )
+            assert (without.owner is meta) == np.shares_memory(A, result)
+
+
+def test_what_depends_on_numbers_is_refused():
+    A = MetaArray((3, 4))
+    with pytest.raises(
+        TypeError,
+        match="how many numbers a mask leaves is not known without the numbers: multiply by the mask",
+    ):
+        A[A > 0]
+    with pytest.raises(
+        TypeError,
+        match=r"MetaArray\(\(3, 4\), float64\) has no numbers that NumPy could read: make arrays .* with np",
+    ):
+        np.array(A)
+    for number in (A.max(), A[:1, 0]):
+        with pytest.raises(
+            TypeError, match=r"whether MetaArray\(\(1?,?\), float64\) is true depends on its numbers"
+        ):
+            A * 2 if number else A
+    with pytest.raises(
+        TypeError, match=r"of shapes \(3,\) and \(3, 4\) is only known for matrices: reshape to \(1, n\)"
+    ):
+        np.ones(3) @ A
+    with pytest.raises(TypeError, match="modf"):
+        np.modf(A)
+    with pytest.raises(TypeError, match=r"no implementation found for 'numpy\.sort'"):
+        np.sort(A)
+    with pytest.raises(
+        ValueError, match=r"matrices of shapes \(3, 4\) and \(3, 4\) have no product: make 4 and 3 equal"
+    ):
+        A @ A
+    with pytest.raises(ValueError, match="cannot reshape array of size 12 into shape"):
+        A.reshape(5, -1)
+    with pytest.raises(ValueError, match=r"could not be broadcast together|shape mismatch"):
+        A + MetaArray((4, 3))
+
+
+class Doubled(mp.Layer):
+    """A user's layer, without a repr and with what no file can hold."""
+
+    def __init__(self, times):
+        self.times, self.function = times, lambda A: 2 * A
+
+    def forward(self, A_prev):
+        self.cache = [self.function(A_prev) for _ in range(self.times)]
+        return self.cache[0]
+
+    def backward_input(self, dZ):
+        return 2 * dZ
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [
+            mp.Conv2d(2, 2, 3, padding=1),
+            mp.Conv2d(2, 2, 3, padding=2, dilation=2),
+            mp.Conv2d(2, 2, 3, padding=1),
+            mp.Conv2d(2, 2, 3, padding=1, groups=2),
+        ],
+        [
+            mp.TransformerBlock(4, 2),
+            mp.TransformerBlock(4, 2, n_hidden=5),
+            mp.TransformerBlock(4, 2),
+            mp.TransformerBlock(4, 2, dropout=0.5),
+        ],
+        [Doubled(1), Doubled(2), Doubled(1), Doubled(3)],
+    ],
+    ids=["Conv2d", "TransformerBlock", "a user's"],
+)
+def test_stages_that_look_alike_are_counted_once_only_if_they_are(layers):
+    """Layers with one name and different options; the second stage with what it is given, the others alike
+    in the middle.
+    """
+    shape = (2, 5, 5) if isinstance(layers[0], mp.Conv2d) else (4, 3)
+    layers = [mp.Tanh(), *layers, mp.Tanh()]
+    for counts in ([1] * 6, [1, 2, 2, 1], [2, 2, 2]):
+        X = np.random.default_rng(0).standard_normal((*shape, 2))
+        measured = mp.measure(layers, LOSS, len(counts), X, X, counts, n_rounds=1).footprints
+        assert mp.footprints(layers, LOSS, len(counts), shape, 2, counts) == measured
+
+
+@pytest.mark.slow  # AmoebaNet's cells
+def test_stages_that_are_alike_but_for_what_comes_back_are_not_looked_up():
+    """Two equal cells of AmoebaNet: what comes back to the second one has no derivative by its second output.
+    """
+    layers = mp.models.amoebanet_d(12, 8, n_classes=2)
+    counts = [len(layers) - 5, 1, 1, 3]
+    X, Y = np.random.default_rng(0).standard_normal((3, 32, 32, 2)), np.ones((2, 2))
+    measured = mp.measure(layers, LOSS, 4, X, Y, counts, n_rounds=1).footprints
+    assert mp.footprints(layers, LOSS, 4, (3, 32, 32), 2, counts) == measured
+    assert measured[1].actions != measured[2].actions
+
+
+def test_nothing_is_allocated():
+    """A network of 4 terabytes, and its gradients, with micro-batches of a terabyte."""
+    layers = [mp.Linear(10**6, 10**6), mp.ReLU(), mp.Linear(10**6, 2)]
+    first, second = mp.footprints(layers, LOSS, 2, (10**6,), m=250_000, partition=[2, 1], dtype=np.float32)
+    assert first.parameters == first.gradients == 4 * (10**12 + 10**6)
+    assert first.sent["F"] == second.sent["B"] == 10**12
+    assert second.parameters == 4 * (2 * 10**6 + 2)
+
+
+def test_bad_sizes_of_footprints_are_refused():
+    layers = [mp.Linear(3, 2), mp.Linear(2, 1)]
+    for arguments, message in (
+        ((layers, LOSS, 0, (3,), 4), "n_stages=0 must be at least 1"),
+        ((layers, LOSS, 2, (3,), 0), "m=0 must be at least 1"),
+        ((layers, LOSS, 2, (5,), 4), r"layers\[0\], Linear\(3, 2\), does not fit"),
+        ((layers, LOSS, 3, (3,), 4), "n_stages=3 does not fit 2 layers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            mp.footprints(*arguments)
+    with pytest.raises(ValueError, match="partition='time' measures, which takes numbers"):
+        mp.footprints(layers, LOSS, 2, (3,), 4, partition="time")
+    for loss in (None, mp.MeanSquaredError):
+        with pytest.raises(ValueError, match=f"loss is {loss}, but a backward begins at the loss"):
+            mp.footprints(layers, loss, 2, (3,), 4)
+    for options, message in (
+        (dict(patterns="FB"), "patterns='FB' must be a list of names out of FB, FIW, FRB, FRIW"),
+        (dict(patterns=[]), r"patterns is an empty list"),
+        (dict(patterns=["FB", "BF"]), r"patterns=\['FB', 'BF'\] must be a list of names out of"),
+        (dict(patterns=None), "patterns=None must be a list"),
+        (dict(dtype=int), "dtype=<class 'int'> must be one of floats, such as np.float32"),
+        (dict(optimizer="adam"), r"optimizer is 'adam': pass an object, such as SGD\(learning_rate=0.1\)"),
+        (dict(optimizer=mp.Adam), "optimizer is <class 'minipipe.optimizers.adaptive.Adam'>: pass an object"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            mp.footprints(layers, LOSS, 2, (3,), 4, **options)
+    for nothing in ([], None, mp.Linear(3, 2)):
+        with pytest.raises(
+            ValueError,
+            match=r"layers is an empty list|layers=.* must be a list",
+        ):
+            mp.footprints(nothing, LOSS, 1, (3,), 4)
+
+
+def test_one_time_iterators_and_used_optimizers_do():
+    """A generator of layers or patterns is read once; an optimizer that has its memory is counted as one
+    that will have it.
+    """
+    layers, optimizer = [mp.Linear(3, 2), mp.Tanh(), mp.Linear(2, 1)], mp.Adam()
+    pipe = mp.Pipeline(layers, LOSS, 2, 2)
+    for _ in range(2):
+        pipe.forward_backward(np.ones((3, 4)), np.ones((1, 4)))
+        pipe.step(optimizer)
+    fresh = mp.footprints(layers, LOSS, 2, (3,), 4, optimizer=mp.Adam())
+    assert (
+        mp.footprints(
+            iter(layers), LOSS, 2, (3,), 4, optimizer=optimizer, patterns=iter(["FB", "FIW", "FRB", "FRIW"])
+        )
+        == fresh
+    )
+    assert (
+        mp.measure(
+            layers, LOSS, 2, np.ones((3, 4)), np.ones((1, 4)), optimizer=optimizer, n_rounds=1
+        ).footprints
+        == fresh
+    )
+    assert [footprint.optimizer_state for footprint in fresh] == [2 * 8 * (3 * 2 + 2), 2 * 8 * (2 * 1 + 1)]
+
+
+def test_numpys_whole_numbers_count_as_pythons():
+    """np.int32(2**20) samples of 3,000 numbers overflowed, and m=np.int64(8) made the loss's derivative
+    of float32 one of float64.
+    """
+    layers = [mp.Linear(3000, 3000), mp.Linear(3000, 2)]
+    for m in (4, 2**20):
+        assert mp.footprints(layers, LOSS, 2, (np.int32(3000),), np.int32(m)) == mp.footprints(
+            layers, LOSS, 2, (3000,), m
+        )
+    small = mp.footprints(layers, LOSS, 1, (3000,), np.int64(1), dtype=np.float32)
+    assert small == mp.footprints(layers, LOSS, 1, (3000,), 1, dtype=np.float32)
+    assert mp.describe([mp.Linear(2**17, 2**17)], (np.int32(2**17),)).macs == 2**34
+
+
+class Own(mp.Layer):
+    """A layer whose forward is `function`, and whose W is drawn by `draw`."""
+
+    def __init__(self, function, draw=lambda rng: None):
+        self.function, self.draw = function, draw
+
+    def initialize(self, rng, dtype=np.float64):
+        self.W = self.draw(rng)
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return self.function(A_prev)
+
+    def backward_input(self, dZ):
+        return dZ * 1
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (
+            Own(lambda A: np.sort(A, axis=0)),
+            r"Own\(<lambda>\) cannot be counted without numbers: "
+            "no implementation found for 'numpy.sort'.* or mp.measure",
+        ),
+        (
+            Own(lambda A: A - A.std()),
+            "'MetaArray' object has no attribute 'std'.* or mp.measure, which runs the layers with numbers",
+        ),
+        (
+            Own(lambda A: A[A > 0]),
+            "how many numbers a mask leaves is not known .*: multiply by the mask. Use functions",
+        ),
+        (Own(lambda A: A[7]), r"Own\(<lambda>\) cannot be counted without numbers: index 7 is out of bounds"),
+        (
+            mp.Residual(Own(lambda A: np.einsum("ij->ji", A).T)),
+            r"^Own\(<lambda>\) cannot be counted without numbers.*numpy.einsum",
+        ),
+        (
+            Own(None, lambda rng: np.linalg.qr(rng.standard_normal(size=(3, 3), dtype=np.float32))[0]),
+            r"Own\(None, draw=<lambda>\) cannot .*numpy.linalg.qr",
+        ),
+        (
+            Own(lambda A: A * np.ones(A.shape)),
+            r"Own\(<lambda>\) ends a stage with MetaArray\(\(3, 2\), float64\), "
+            r"but .* say MetaArray\(\(3, 2\), float32\)",
+        ),
+        (
+            Own(lambda A: A[:2]),
+            r"Own\(<lambda>\) ends a stage with MetaArray\(\(2, 2\), float32\), "
+            r"but output_shape .* say MetaArray\(\(3, 2\), float32\)",
+        ),
+    ],
+)
+def test_layers_that_cannot_be_counted_are_named_with_a_remedy(layer, message):
+    with pytest.raises(ValueError, match=message):
+        mp.footprints([layer, mp.Tanh()], LOSS, 2, (3,), 4, dtype=np.float32)
+
+
+class OwnBackward(mp.Layer):
+    """A layer whose backward is `function`."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return A_prev * 1
+
+    def backward_input(self, dZ):
+        return self.function(dZ)
+
+
+class OwnLoss(mp.MeanSquaredError):
+    """A loss whose backward sorts."""
+
+    def backward(self):
+        return np.sort(super().backward())
+
+
+def test_layers_and_losses_that_cannot_go_backward_are_named_too():
+    failing = OwnBackward(lambda dZ: np.sort(dZ))
+    for layer in (failing, mp.Residual(failing)):
+        with pytest.raises(ValueError, match=r"^OwnBackward\(<lambda>\) cannot be counted .*numpy.sort"):
+            mp.footprints([mp.Linear(3, 3), layer, mp.Tanh()], LOSS, 1, (3,), 4)
+    with pytest.raises(ValueError, match=r"^the loss cannot be counted .*numpy.sort"):
+        mp.footprints([mp.Linear(3, 1)], OwnLoss(), 1, (3,), 4)
+
+
+def test_a_layer_of_ones_own_is_counted():
+    """Its W, drawn with a size by name, its views, and what it writes into an array of its own."""
+    def forward(A):
+        Z = np.zeros_like(A)
+        Z[0] = A[0]
+        return Z[::-1]
+
+    layers = [mp.Linear(3, 3), Own(forward, lambda rng: rng.standard_normal(size=(3, 3))), mp.Tanh()]
+    measured, foreseen = measured_and_foreseen(layers, (3,), 2, 4, np.float64, tokens=False)
+    assert foreseen == measured

@@ -1,0 +1,142 @@
+"""What a layer needs for a moment comes on top of the bytes that are counted, and is foreseen, too."""
+
+import gc
+
+import numpy as np
+import pytest
+from memory.real_peaks import real_peaks
+from memory.test_foresight import CONNECTED, LAYERS
+from sampling import one_in
+
+import minipipe as mp
+from minipipe.meta import LIVE, MetaArray
+from minipipe.planning import temporaries
+from minipipe.planning.foresight import patterns_of
+
+SOFTMAX = mp.SoftmaxCrossEntropy()
+SLACK = 128 * 2**10  # of Python's own objects: AmoebaNet's take up to 97 KiB, whatever the number of samples
+rng = np.random.default_rng(0)
+
+
+def classes(n, *shape):
+    return mp.one_hot(rng.integers(0, n, shape), n, np.float32)
+
+
+def digits_like(m):
+    return rng.standard_normal((784, m)).astype(np.float32), classes(10, m)
+
+
+def images(m):
+    return rng.standard_normal((3, 32, 32, m)).astype(np.float32), classes(10, m)
+
+
+def tokens(m, T=64):
+    return rng.integers(0, 65, (T, m)), classes(65, T, m)
+
+
+MLP = mp.models.mlp([784, 512, 512, 512, 10])
+TRANSFORMER = mp.models.transformer(65, 64, 4, 4, 64)
+RUNS = {
+    "mlp": (MLP, digits_like(256), 4, 8, "1f1b", "never"),
+    "mlp on 2 devices": (MLP, digits_like(256), 2, 8, "1f1b", "never"),
+    "transformer, recomputed": (TRANSFORMER, tokens(32), 4, 8, "1f1b", "always"),
+    "transformer, selective": (TRANSFORMER, tokens(32), 4, 8, "1f1b", "selective"),
+    "transformer in halves": (TRANSFORMER, tokens(32), 4, 8, "zb-h1", "never"),
+    "resnet": (mp.models.resnet(), images(16), 4, 8, "1f1b", "never"),
+    "resnet, both directions": (mp.models.resnet(), images(16), 4, 4, "chimera", "except_last"),
+    "lenet5": (mp.models.lenet5(), (rng.standard_normal((1, 28, 28, 64)).astype(np.float32), classes(10, 64)),
+               3, 4, "gpipe", "always"),
+    "amoebanet": (mp.models.amoebanet_d(3, 16, n_classes=10), images(8), 3, 2, "1f1b", "never"),
+}
+
+
+@pytest.mark.parametrize("name", one_in(4, RUNS))
+def test_no_action_of_a_run_needs_more_than_is_counted_and_foreseen(name, monkeypatch):
+    """By NumPy's own tracing, for each kind of action on each stage; and not much less either."""
+    layers, (X, Y), K, M, schedule, recompute = RUNS[name]
+    pipe = mp.Pipeline(layers, SOFTMAX, K, M, schedule, recompute, dtype=np.float32, memory_limit=10**9)
+    pipe.forward_backward(X, Y)  # what Python remembers from a first run is no array
+    with real_peaks(monkeypatch) as found:
+        pipe.forward_backward(X, Y)
+    layers = mp.recomputing(layers) if recompute == "selective" else layers
+    partition = [len(stage.layers) for stage in pipe.stages]
+    patterns = sorted(set(patterns_of(pipe.schedule).values()))
+    shape, m = X.shape[:-1], X.shape[-1] // M
+    of_stages = temporaries(layers, SOFTMAX, K, shape, m, partition, np.float32, patterns)
+    insides = {}
+    for (device, kind, stage), (before, after, held) in found.items():
+        inside = held - max(before, after)
+        assert inside <= of_stages[stage][kind] + SLACK
+        insides[stage] = max(insides.get(stage, 0), inside)
+        assert held <= pipe.trace.peak_bytes()[device] + max(of_stages[stage].values()) + SLACK
+    for stage, inside in insides.items():
+        used = {kind for _, kind, index in found if index == stage}
+        assert inside >= 0.7 * max(of_stages[stage][kind] for kind in used) - SLACK
+
+
+def test_the_counted_bytes_alone_are_not_enough(monkeypatch):
+    """A run within its memory_limit exceeds it for a moment; with the temporaries on top it does not."""
+    X, Y = digits_like(256)
+    pipe = mp.Pipeline(MLP, SOFTMAX, 4, 8, "1f1b", dtype=np.float32)
+    pipe.forward_backward(X, Y)
+    limit = max(pipe.trace.peak_bytes())
+    pipe = mp.Pipeline(MLP, SOFTMAX, 4, 8, "1f1b", dtype=np.float32, memory_limit=limit)
+    with real_peaks(monkeypatch) as found:
+        pipe.forward_backward(X, Y)
+    real = max(held for _, _, held in found.values())
+    inside = max(temporaries(MLP, SOFTMAX, 4, (784,), 32, dtype=np.float32)[0].values())
+    assert 1.2 * limit < real <= limit + inside + SLACK
+
+
+def test_gradients_are_added_layer_by_layer():
+    """One layer's dW at a time is there beside the sums, not those of the whole stage."""
+    layers = [mp.Linear(100, 100) for _ in range(8)]
+    (stage,) = temporaries(layers, mp.MeanSquaredError(), 1, (100,), 4, patterns=["FB"])
+    one = 8 * 100 * 101
+    assert one <= stage["B"] < 1.2 * one
+
+
+def test_where_a_forward_will_be_recomputed_no_layers_cache_waits_for_the_last():
+    layers = [mp.Tanh() for _ in range(8)]
+    layers = [mp.Linear(10, 10), *layers, mp.Linear(10, 10)]
+    (stage,) = temporaries(layers, mp.MeanSquaredError(), 1, (10,), 1000, patterns=["FRB"])
+    assert stage["F"] <= 3 * 8 * 10 * 1000  # not 10
+
+
+@pytest.mark.parametrize(("layer", "n_arrays"), [(mp.GELU(), 2), (mp.Sigmoid(), 2), (mp.LayerNorm(50), 2),
+                                                (mp.SiLU(), 2)])
+def test_inside_an_activation_few_arrays_of_its_size_are_there(layer, n_arrays):
+    """Beside its input, its output and what it keeps. GELU had 5."""
+    layers, n_bytes = [mp.Linear(50, 50), layer, mp.Linear(50, 50)], 8 * 50 * 1000
+    stages = temporaries(layers, mp.MeanSquaredError(), 3, (50,), 1000, patterns=["FB"])
+    assert stages[1]["F"] <= n_arrays * n_bytes * 1.1
+
+
+@pytest.mark.parametrize("layers", [LAYERS, CONNECTED], ids=["layers", "connected"])
+def test_each_kind_of_action_has_its_number_on_each_stage(layers):
+    stages = temporaries(layers, SOFTMAX, 3, (5,), 4)
+    assert [sorted(stage) for stage in stages] == [["B", "F", "I", "R", "W"]] * 3
+    assert stages == temporaries(layers, SOFTMAX, 3, (5,), 4)
+    of_layers = temporaries(layers, SOFTMAX, len(layers), (5,), 4, precision="float32")
+    assert len(of_layers) == len(layers) and all(min(layer.values()) >= 0 for layer in of_layers)
+
+
+def test_arrays_without_numbers_are_gone_when_nobody_has_them():
+    """An array that referred to itself would wait for Python's collector, and count for too long."""
+    gc.disable()
+    try:
+        before = LIVE.mark()
+        A = MetaArray((30, 4), np.float32)
+        B = np.exp(A[:10] * 2).reshape(4, 10)
+        assert LIVE.now - before == 4 * (120 + 40) and LIVE.peak - before == 4 * (120 + 40 + 40)
+        del A, B
+        assert LIVE.now == before
+    finally:
+        gc.enable()
+
+
+def test_what_fits_says_how_much_comes_on_top():
+    of_network = MLP, SOFTMAX, (784,), 256, 10**9, [4], [8], ["1f1b"], ["never"]
+    (fit,) = mp.what_fits(*of_network)
+    of_stages = temporaries(MLP, SOFTMAX, 4, (784,), 32, fit.partition, np.float32, ["FB"])
+    assert fit.inside_bytes == max(max(stage.values()) for stage in of_stages) > 4 * 784 * 512

@@ -1,0 +1,282 @@
+"""The form of a notebook: what its first and its last cell say, predictions with collapsed outputs, exercises
+with a hint and, behind it, a solution. `faults(path)` names each cell that breaks a rule.
+"""
+
+import ast
+import json
+import linecache
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+from notebooks.refresh import COVER
+
+from exercises import predicted
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+COLLAPSED = {"collapsed": True, "jupyter": {"outputs_hidden": True}}  # the classic view reads the first
+PREDICT = "**Predict:**"
+EXERCISE = re.compile(r"^print\(exercises\.check_", re.MULTILINE)
+HELP = re.compile(
+    r"^\*\*(?P<number>\d+)\. .+\n\n"
+    r"<details><summary>Hint</summary>\n\n(?P<hint>(?:(?!<details>).)+)\n\n"
+    r"<details><summary>Solution</summary>\n\n(?:(?!```).)*```python\n(?P<solution>(?:(?!```).)+)```\n\n"
+    r"</details>\n</details>\Z",
+    re.MULTILINE | re.DOTALL,
+)
+DRAWN = re.compile(r"<(Figure|Trace|Schedule)\b")
+CELL = "<a cell>"
+ASKED = ("IPython.display",)   # what a solution does without: the tests run where it is not installed
+
+
+def cells_of(path):
+    return json.loads(path.read_text(encoding="utf-8"))["cells"]
+
+
+def source(cell):
+    return "".join(cell["source"])
+
+
+def is_exercise(cell):
+    return cell["cell_type"] == "code" and EXERCISE.search(source(cell)) is not None
+
+
+def is_prediction(cell):
+    return cell["cell_type"] == "markdown" and PREDICT in source(cell)
+
+
+def faults(name, cells):
+    """What breaks a rule in a notebook with that file name: a list of "cell number: what"."""
+    found = [*first_cell(name, cells[0]), *last_cell(name, cells[-1])]
+    for place, cell in enumerate(cells):
+        before = cells[place - 1] if place else {"cell_type": "none", "source": []}
+        found += [f"cell {place}: {fault}" for fault in [*predictions(before, cell), *pictures(cell)]]
+        if is_exercise(cell):
+            found += [f"cell {place - 1}: {fault}" for fault in exercises(before)]
+        if is_prediction(cell) and (place + 1 == len(cells) or cells[place + 1]["cell_type"] != "code"):
+            found.append(f"cell {place}: a Predict stands right above the code that answers it")
+    numbers = [int(HELP.search(source(cell))["number"]) for cell in cells if HELP.search(source(cell))]
+    if numbers != list(range(1, len(numbers) + 1)):
+        found.append(f"the exercises have the numbers {numbers}: count them from 1")
+    for what, present in [("a Predict", any(map(is_prediction, cells))),
+                          ("a prediction to write down (`yours = None`)",
+                           any("yours = None" in source(cell) for cell in cells)),
+                          ("an exercise", any(map(is_exercise, cells)))]:
+        if not present:
+            found.append(f"there is no cell with {what}")
+    return found
+
+
+def first_cell(name, cell):
+    number = name[:2]
+    rules = {
+        f"starts with '# {number} · '": rf"\A# {number} · \S",
+        "lists what you will know, below '**At the end you will know**'":
+            r"^\*\*At the end you will know\*\*\n\n- ",
+        "says what you need, in a sentence that begins with 'You need'": r"\bYou need ",
+        "names the minutes that it takes, as 'About 20 minutes'": r"\bAbout \d+\s+minutes\b",
+    }
+    return [f"cell 0: it {rule}" for rule, pattern in rules.items()
+            if cell["cell_type"] != "markdown" or not re.search(pattern, source(cell), re.MULTILINE)]
+
+
+def last_cell(name, cell):
+    text, last = source(cell), "the last cell"
+    if cell["cell_type"] != "markdown" or not text.startswith("## What to read next\n"):
+        yield f"{last}: it starts with '## What to read next'"
+    others = re.findall(r"\]\((\w+)\.ipynb\)", text)
+    if not others:
+        yield f"{last}: it has a link to another notebook"
+    for other in others:
+        if not (ROOT / "notebooks" / f"{other}.ipynb").exists() or f"{other}.ipynb" == name:
+            yield f"{last}: there is no other notebook {other}.ipynb"
+    for file in re.findall(r"`((?:minipipe|tests|notebooks)/[\w/]+(?:\.py)?)`", text):
+        if not (ROOT / file).exists():
+            yield f"{last}: there is no {file}"
+
+
+def predictions(before, cell):
+    """The faults of a cell as far as they concern its outputs, and the prediction above."""
+    hidden = {key: cell["metadata"].get(key) for key in COLLAPSED} == COLLAPSED
+    shown = not any(key in cell["metadata"] for key in COLLAPSED)
+    asked = cell["cell_type"] == "code" and is_prediction(before)
+    if source(before).count(PREDICT) > 1:
+        yield "the cell above has two Predicts: the first has nothing below it"
+    if asked and not [output for output in cell["outputs"] if output != COVER]:
+        yield "it shows nothing, but a Predict stands above it"
+    if asked and cell["outputs"][:1] != [COVER]:
+        yield f"JupyterLab shows the first line of what is folded away: let refresh.py write {COVER['data']}"
+    if asked and not hidden:
+        yield f"its outputs stand below a Predict: collapse them, with the metadata {COLLAPSED}"
+    if not asked and not shown:
+        yield "its outputs are collapsed, but no Predict stands above it"
+    if cell["cell_type"] != "code":
+        return
+    n_written, n_compared = (len(re.findall(pattern, source(cell), re.MULTILINE))
+                             for pattern in (r"\byours\b.* = None\b", r"\bpredicted\("))
+    if (n_written > 0) != (n_compared > 0):
+        yield "a prediction `yours = None` and its comparison `predicted(yours, ...)` stand in one cell"
+    if n_written and not asked:
+        yield "it asks for `yours`, but no Predict stands above it"
+    if "yours = " in source(cell) and not n_written:
+        yield "`yours` is filled: it starts as None"
+    yield from away(cell)
+
+
+def away(cell):
+    """The faults of a cell that tells what it asks for: in an assertion, or as the example beside `yours`."""
+    texts = "".join("".join(output.get("text", "")) for output in cell["outputs"])
+    answer = re.search(r"You have not predicted it: it is (.*)\.$", texts, re.MULTILINE)
+    if not answer:
+        return
+    answer = value_of(answer[1])
+    compared = [value_of(ast.unparse(side)) for node in ast.walk(ast.parse(without_magic(source(cell))))
+                if isinstance(node, ast.Assert) for side in sides_of(node)]
+    if any(alike(side, answer) for side in compared):
+        yield "an assertion names what is to be predicted: assert a formula, or assert it later"
+    parts = [part for part in answer if long(part)] if isinstance(answer, list) else []
+    if parts and all(any(alike(side, part) for side in compared) for part in parts):
+        yield "an assertion names the numbers to be predicted: assert a formula, or assert them later"
+    example = re.search(r"^yours = None +#.*\bas ([^,:;]+|\[.*\])$", source(cell), re.MULTILINE)
+    if example and met(value_of(example[1]), answer):
+        yield f"the example beside `yours`, {example[1]}, is what is to be predicted: take another one"
+
+
+def sides_of(assertion):
+    """What the comparisons of an assertion compare, each as a node; a tuple's parts, too."""
+    for node in ast.walk(assertion):
+        if isinstance(node, ast.Compare):
+            for side in (node.left, *node.comparators):
+                yield side
+                yield from side.elts if isinstance(side, ast.Tuple) else ()
+
+
+def value_of(text):
+    """The value that `text` writes out in Python; the text itself if it does not."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def long(value):
+    """Whether a value has more to say than one digit, which many a formula has, too."""
+    return not isinstance(value, (int, float)) or abs(value) >= 10 or value != int(value)
+
+
+def alike(side, answer):
+    """Whether a value written into an assertion is the answer, or as near as a prediction has to be."""
+    return long(answer) and isinstance(side, (str, list, tuple, int, float)) and met(side, answer)
+
+
+def met(yours, answer):
+    return predicted(yours, answer).startswith("As you predicted")
+
+
+def without_magic(code):
+    return "\n".join(line for line in code.splitlines() if not line.startswith("%"))
+
+
+def pictures(cell):
+    """The faults of a cell's outputs where they are looked at without scripts, as on GitHub."""
+    for output in cell.get("outputs", []):
+        data = output.get("data", {})
+        scripts = sorted(set(data) - {"text/plain", "image/png"})
+        if scripts:
+            yield f"it shows {', '.join(scripts)}, which GitHub does not: leave the picture and the text"
+        if DRAWN.match("".join(data.get("text/plain", ""))) and "image/png" not in data:
+            yield "it draws something, but the picture of it is not in the file"
+
+
+def exercises(before):
+    """The faults of the cell in which an exercise is set."""
+    if before["cell_type"] != "markdown" or not HELP.search(source(before)):
+        yield ("an exercise ends with a hint and, behind it, a solution: '**1. Title.** ...', "
+               "'<details><summary>Hint</summary>', '<details><summary>Solution</summary>' and '```python', "
+               "with empty lines between, and '</details>' twice")
+
+
+# ---------------------------------------------------------------- solutions
+
+
+@dataclass
+class Exercise:
+    """imports: the code that the notebook begins with; stub: what the learner finds; check: the call that
+    judges an answer; solution: the answer that the notebook gives.
+    """
+
+    imports: str
+    stub: str
+    check: str
+    solution: str
+
+    def sentence(self, answer):
+        """What the checker says when `answer` is the code above it."""
+        return eval(self.check, run(self.imports + "\n" + answer))
+
+    def checker(self):
+        """The function that judges an answer."""
+        return eval(ast.unparse(ast.parse(self.check).body[0].value.func), run(self.imports))
+
+    def empty(self):
+        """An answer with None for each function and each value of the stub."""
+        names = [name for node in ast.parse(self.stub).body
+                 for name in ([node.name] if hasattr(node, "name") else map(ast.unparse, node.targets))]
+        return "\n".join(f"{name} = None" for name in names)
+
+    def raising(self):
+        """The stub with an error in each of its functions; None if it has none."""
+        tree = ast.parse(self.stub)
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        for function in functions:
+            function.body = ast.parse("left, right = {}, 'nothing'\nreturn left[right]").body
+        return ast.unparse(tree) if functions else None
+
+
+def exercises_of(path):
+    """All `Exercise`s of a notebook."""
+    cells = cells_of(path)
+    imports = imports_of(source(next(cell for cell in cells if cell["cell_type"] == "code")))
+    found = []
+    for before, cell in zip(cells, cells[1:]):
+        if is_exercise(cell):
+            body = ast.parse(source(cell)).body
+            judged = next(node for node in body if EXERCISE.match(ast.unparse(node)))
+            stub = "\n".join(map(ast.unparse, body[:body.index(judged)]))
+            check, solution = ast.unparse(judged.value.args[0]), HELP.search(source(before))["solution"]
+            found.append(Exercise(imports, stub, check, solution))
+    return found
+
+
+def imports_of(code):
+    """Those of the code's first lines that import something that the tests have."""
+    nodes = [node for node in ast.parse(without_magic(code)).body
+             if isinstance(node, (ast.Import, ast.ImportFrom))]
+    return "\n".join(ast.unparse(node) for node in nodes if getattr(node, "module", None) not in ASKED)
+
+
+def run(code):
+    """The names that `code` defines, run as Jupyter runs a cell: Python knows its lines, though there is no
+    file.
+    """
+    linecache.cache[CELL] = (len(code), None, code.splitlines(keepends=True), CELL)
+    names = {"__name__": "notebook"}
+    exec(compile(code, CELL, "exec"), names)
+    return names
+
+
+@cache
+def solutions(number):
+    """What the solutions in the notebook with that number define, each under its name.
+
+    >>> solutions("01").dz_of(0.5, 1)
+    -0.375
+    """
+    [path] = [path for path in NOTEBOOKS if path.name.startswith(number)]
+    found = {}
+    for exercise in exercises_of(path):
+        found |= run(exercise.imports + "\n" + exercise.solution)
+    return SimpleNamespace(**found)

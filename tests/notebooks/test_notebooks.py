@@ -1,0 +1,158 @@
+"""Every notebook runs from top to bottom without an error, and its saved outputs are those of the run; so
+does the command that saves them anew, which changes nothing else."""
+
+import json
+import re
+from base64 import b64encode
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from notebooks import refresh
+from matplotlib.image import imsave
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+@pytest.fixture
+def run():
+    reason = "needs the notebooks extra: pip install '.[test,notebooks]'"
+    for package in ("nbformat", "nbclient", "ipykernel"):
+        pytest.importorskip(package, reason=reason)
+    return refresh.run
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs_and_its_outputs_are_fresh(path, run):
+    saved, fresh = code_cells(json.loads(path.read_text(encoding="utf-8"))), code_cells(run(path))
+    for old, new in zip(saved, fresh, strict=True):
+        assert old["execution_count"] == new["execution_count"]
+        texts = [[refresh.text_of(output) for output in refresh.merged(cell["outputs"])]
+                 for cell in (new, old)]
+        remedy = f"if these are right: python3 tests/notebooks/refresh.py notebooks/{path.name}"
+        assert texts[0] == texts[1], remedy
+
+
+def test_the_readme_lists_all_notebooks():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[(\w+)\]\(notebooks/(\w+)\.ipynb\) \|", readme, re.MULTILINE)
+    assert rows == [(path.stem, path.stem) for path in NOTEBOOKS]
+    assert f"[{len(NOTEBOOKS)} notebooks](#the-notebooks)" in readme
+
+
+def test_the_map_has_all_notebooks():
+    first, *others = [path.stem for path in NOTEBOOKS]
+    cells = json.loads((ROOT / "notebooks" / f"{first}.ipynb").read_text(encoding="utf-8"))["cells"]
+    texts = ("".join(cell["source"]) for cell in cells)
+    [map_cell] = [text for text in texts if text.startswith("## The map")]
+    assert re.findall(r"^\| \[\d\d\]\((\w+)\.ipynb\)", map_cell, re.MULTILINE) == others
+
+
+def test_titles_and_links_name_the_number_of_the_file():
+    for path in NOTEBOOKS:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+        assert texts[0].startswith(f"# {path.stem[:2]} · ")
+        for label, stem in re.findall(r"\[(\d\d)[^\]]*\]\((\w+)\.ipynb", "\n".join(texts)):
+            assert stem in {other.stem for other in NOTEBOOKS}
+            assert label == stem[:2], f"{path.name}: the link to {stem} is called {label}"
+
+
+def printed(text):
+    return {"name": "stdout", "output_type": "stream", "text": text.splitlines(keepends=True)}
+
+
+def shown(text, **more):
+    return {"data": {"text/plain": [text], **more}, "metadata": {}, "output_type": "display_data"}
+
+
+def drawn(pixels, software="matplotlib"):
+    file = BytesIO()
+    imsave(file, pixels, format="png", metadata={"Software": software})
+    return shown("<Figure size 640x480 with 1 Axes>", **{"image/png": b64encode(file.getvalue()).decode()})
+
+
+def book(*cells):
+    """A notebook as a dict, with a cell for each list of outputs."""
+    return {
+        "nbformat": 4, "metadata": {"title": "ours", "kernelspec": {"name": "python3"}}, "nbformat_minor": 5,
+        "cells": [{"source": ["# say"], "cell_type": "markdown", "id": "first", "metadata": {}}, *(
+            {"id": f"cell-{place}", "cell_type": "code", "metadata": {"tags": ["kept"]}, "source": ["..."],
+             "outputs": outputs, "execution_count": place + 1}
+            for place, outputs in enumerate(cells)
+        )],
+    }
+
+
+def after(path, saved, *runs):
+    """The text of the file `path` with the cells `saved`, refreshed by runs with these cells, and whether it
+    has changed.
+    """
+    text = json.dumps(book(*saved), indent=3, ensure_ascii=False)
+    path.write_text(text, encoding="utf-8")
+    runs = iter(runs)
+    refresh.refresh(path, lambda path: book(*next(runs)))
+    new = path.read_text(encoding="utf-8")
+    return json.loads(new), new != text
+
+
+PLAIN = np.ones((30, 40, 3))
+MARKED = np.where(np.arange(40)[:, None] == 7, 0, PLAIN)  # with one black column
+
+
+@pytest.mark.parametrize("saved, fresh", [
+    ([printed("3 ticks\n")], [printed("3 ticks\n")]),
+    ([printed("one\n"), printed("two\n")], [printed("one\ntwo\n")]),
+    ([printed("J = 0.1000000000001")], [printed("J = 0.1")]),
+    ([shown("<f at 0x7fa21cb0>")], [shown("<f at 0x7f77aab0>")]),
+    ([drawn(MARKED)], [drawn(MARKED, "another version")]),
+], ids=["same", "cut", "decimals", "address", "picture"])
+def test_what_says_the_same_stays_as_it_is_saved(tmp_path, saved, fresh):
+    assert not after(tmp_path / "ours.ipynb", [saved], [fresh], [fresh])[1]
+
+
+@pytest.mark.parametrize("saved, fresh", [
+    ([printed("3 ticks\n")], [printed("4 ticks\n")]),
+    ([printed("J = 0.1")], [printed("J = 0.2")]),
+    ([printed("J = 0.1")], []),
+    ([], [printed("J = 0.1")]),
+    ([drawn(PLAIN)], [drawn(MARKED)]),
+    ([drawn(PLAIN)], [drawn(PLAIN[1:])]),
+    ([printed("1"), drawn(PLAIN), printed("2")], [printed("1"), drawn(PLAIN), printed("3")]),
+], ids=["number", "decimals", "fewer", "more", "picture", "size", "one of three"])
+def test_what_has_changed_is_saved_and_nothing_else(tmp_path, saved, fresh):
+    others = [printed("as before")]
+    assert after(tmp_path / "ours.ipynb", [others, saved], [others, fresh],
+                 [others, fresh]) == (book(others, fresh), True)
+    assert not after(tmp_path / "ours.ipynb", [others, fresh], [others, fresh], [others, fresh])[1]
+
+
+def test_what_is_folded_away_is_saved_behind_a_line_that_gives_nothing_away(run, tmp_path):
+    notebook = book([], [printed("3\n")])
+    for cell, code in zip(notebook["cells"], ["# say", "a = 3", "print(a)"]):
+        cell["source"] = [code]
+    notebook["cells"][2]["metadata"] = {"jupyter": {"outputs_hidden": True}}
+    notebook["metadata"]["kernelspec"]["display_name"] = "Python 3"
+    (tmp_path / "ours.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    nothing, shown = code_cells(run(tmp_path / "ours.ipynb"))
+    assert nothing["outputs"] == [] and shown["outputs"] == [refresh.COVER, printed("3\n")]
+
+
+def test_what_differs_from_run_to_run_stays_as_it_is_saved(tmp_path):
+    saved, fresh, again = ([printed(f"{ms} ms\n"), drawn(PLAIN * grey)]
+                           for ms, grey in [(1.5, 1), (1.7, 0.5), (1.2, 0)])
+    assert not after(tmp_path / "ours.ipynb", [saved], [fresh], [again])[1]
+    assert after(tmp_path / "ours.ipynb", [saved], [fresh], [fresh])[1]
+
+
+def test_a_cell_added_above_moves_the_numbers_on(tmp_path):
+    saved = {"data": {"text/plain": ["7"]}, "execution_count": 1, "metadata": {},
+             "output_type": "execute_result"}
+    fresh = saved | {"execution_count": 2}
+    assert after(tmp_path / "ours.ipynb", [[], [saved]], [[], [fresh]]) == (book([], [fresh]), True)

@@ -1,0 +1,181 @@
+"""All notebooks have one form; a test names the cell that breaks a rule of it, and each rule is broken here
+once. Their solutions solve, and their stubs are told to be not solved yet.
+"""
+
+from copy import deepcopy
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from notebooks.reading_time import reading_of, said
+from notebooks.refresh import COVER
+from notebooks.template import COLLAPSED, NOTEBOOKS, cells_of, exercises_of, faults
+
+EACH = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+@EACH
+def test_a_notebook_keeps_the_form(path):
+    assert faults(path.name, cells_of(path)) == []
+
+
+@EACH
+def test_it_takes_as_many_minutes_as_it_says(path):
+    cells = cells_of(path)
+    assert said(cells) == 5 * round(reading_of(cells).minutes / 5)
+
+
+@EACH
+def test_solutions_solve_and_stubs_do_not(path):
+    for exercise in exercises_of(path):
+        assert exercise.sentence(exercise.stub).startswith("Not solved yet: ")
+        assert exercise.sentence(exercise.solution).startswith("Right: ")
+
+
+@EACH
+def test_an_empty_answer_is_not_solved_yet(path):
+    for exercise in exercises_of(path):
+        assert exercise.sentence(exercise.empty()).startswith("Not solved yet: ")
+
+
+def test_wrong_answers_to_every_exercise_are_tried():
+    tests = [import_module(path.stem) for path in (Path(__file__).parents[1] / "exercises").glob("test_*.py")]
+    tried = {check for test in tests for check in test.CHECKERS}
+    assert tried == {exercise.checker() for path in NOTEBOOKS for exercise in exercises_of(path)}
+
+
+@EACH
+def test_an_answer_that_raises_is_told_its_line(path):
+    for exercise in exercises_of(path):
+        if exercise.raising():
+            sentence = exercise.sentence(exercise.raising())
+            assert "stopped with KeyError: 'nothing', in line " in sentence
+            assert " of your cell: `return left[right]`." in sentence
+
+
+def markdown(text):
+    return {"cell_type": "markdown", "metadata": {}, "source": text}
+
+
+def code(text, metadata=None, outputs=({"text": "2"},)):
+    return {"cell_type": "code", "metadata": metadata or {}, "source": text, "outputs": [*outputs]}
+
+
+FIRST = """# 04 · A title
+
+**At the end you will know**
+
+- something.
+
+You need nothing. About 20 minutes."""
+SET = """## Exercises
+
+**1. Add.** Write it.
+
+<details><summary>Hint</summary>
+
+Think.
+
+<details><summary>Solution</summary>
+
+```python
+answer = 2
+```
+
+</details>
+</details>"""
+LAST = "## What to read next\n\n- [01](01_one_neuron.ipynb), and `minipipe/tiny.py`"
+GOOD = [
+    markdown(FIRST),
+    code("import minipipe"),
+    markdown("**Predict:** how many?"),
+    code("yours = None\nprint(predicted(yours, 2))", COLLAPSED, [COVER, {"text": "2"}]),
+    markdown(SET),
+    code("answer = None\nprint(exercises.check_answer(answer))"),
+    markdown(LAST),
+]
+
+
+def test_the_form_itself_has_no_fault():
+    assert faults("04_a_title.ipynb", GOOD) == []
+
+
+def changed(place, old, new):
+    """GOOD with `old` replaced by `new` in the source of one cell."""
+    cells = deepcopy(GOOD)
+    assert old in cells[place]["source"]
+    cells[place]["source"] = cells[place]["source"].replace(old, new)
+    return cells
+
+
+def with_cell(place, cell):
+    return GOOD[:place] + [cell] + GOOD[place + 1:]
+
+
+def asked(line, answer):
+    """GOOD with a line in the cell that compares a prediction with this answer."""
+    said = {"text": [f"You have not predicted it: it is {answer}.\n"]}
+    return with_cell(3, code(f"yours = None\n{line}\nprint(predicted(yours, T))", COLLAPSED, [COVER, said]))
+
+
+@pytest.mark.parametrize("line, answer", [
+    ("assert T == 6 * 16", "96"),
+    ("assert T == 9", "9"),
+    ("assert right is True", "True"),
+    ("assert runs['gpipe'] < runs['1f1b']", "gpipe"),
+    ("assert T == 96", "[96, 0.75]"),
+    ("yours = None  # how many, as [3, 3]", "[1, 7]"),
+])
+def test_a_formula_or_another_number_gives_nothing_away(line, answer):
+    assert faults("04_a_title.ipynb", asked(line, answer)) == []
+
+
+@pytest.mark.parametrize("cells, named", [
+    (changed(0, "# 04", "# 05"), "cell 0: it starts with '# 04 · '"),
+    (changed(0, "**At the end you will know**", "You will know"), "cell 0: it lists what you will know"),
+    (changed(0, "You need", "Bring"), "cell 0: it says what you need"),
+    (changed(0, "About 20 minutes", "Quick"), "cell 0: it names the minutes"),
+    (with_cell(3, code(GOOD[3]["source"])), "cell 3: its outputs stand below a Predict: collapse them"),
+    (with_cell(3, code(GOOD[3]["source"], {"jupyter": {"outputs_hidden": True}})), "cell 3: its outputs"),
+    (with_cell(3, code(GOOD[3]["source"], {"collapsed": True})), "cell 3: its outputs stand below a Predict"),
+    (with_cell(3, code(GOOD[3]["source"], COLLAPSED, [])), "cell 3: it shows nothing, but a Predict"),
+    (with_cell(3, code(GOOD[3]["source"], COLLAPSED, [COVER])), "cell 3: it shows nothing, but a Predict"),
+    (with_cell(3, code(GOOD[3]["source"], COLLAPSED)), "cell 3: JupyterLab shows the first line"),
+    (with_cell(1, code("import minipipe", COLLAPSED)), "cell 1: its outputs are collapsed, but no Predict"),
+    (changed(2, "many?", "many? **Predict:** and how long?"), "cell 3: the cell above has two Predicts"),
+    (GOOD[:3] + GOOD[4:], "cell 2: a Predict stands right above the code that answers it"),
+    (changed(3, "print(predicted(yours, 2))", "print(2)"), "cell 3: a prediction `yours = None` and"),
+    (changed(3, "yours = None", ""), "cell 3: a prediction `yours = None` and"),
+    (changed(3, "yours = None", "yours = 2"), "cell 3: `yours` is filled"),
+    *((asked(line, answer), f"cell 3: {fault}") for line, answer, fault in [
+        ("assert T == 96", "96", "an assertion names what"),
+        ("assert T / 16 == 6 * 16 == 96", "96.0", "an assertion names what"),
+        ("assert round(T, 2) == 3.15", "3.154", "an assertion names what"),
+        ("assert name == 'gpipe' and T > 2", "gpipe", "an assertion names what"),
+        ("assert (T, left) == ([1, 0], 3)", "[1.0, 0.0]", "an assertion names what"),
+        ("assert T == 96\nassert left == 0.75", "[96, 1, 0.75]", "an assertion names the numbers"),
+        ("yours = None  # in %, such as 95", "95.0", "the example beside `yours`, 95, is"),
+        ("yours = None  # how many, as [1, 7]", "[1, 7]", "the example beside `yours`, [1, 7], is"),
+    ]),
+    (changed(2, "**Predict:**", "And"), "cell 3: it asks for `yours`, but no Predict stands above it"),
+    (changed(3, GOOD[3]["source"], "print(2)"), "there is no cell with a prediction to write down"),
+    (changed(2, "**Predict:**", "And"), "there is no cell with a Predict"),
+    (with_cell(1, code("run", outputs=[{"data": {"text/html": "<script>", "image/png": "..."}}])),
+     "cell 1: it shows text/html, which GitHub does not"),
+    (with_cell(1, code("run", outputs=[{"data": {"text/plain": ["<Trace of 4 devices>"]}}])),
+     "cell 1: it draws something, but the picture"),
+    (changed(4, "<summary>Hint</summary>", ""), "cell 4: an exercise ends with a hint"),
+    (changed(4, "Think.\n\n", ""), "cell 4: an exercise ends with a hint"),
+    (changed(4, "<summary>Solution</summary>", ""), "cell 4: an exercise ends with a hint"),
+    (changed(4, "```python\nanswer = 2\n```", "Two."), "cell 4: an exercise ends with a hint"),
+    (changed(4, "</details>\n</details>", "</details>\n</details>\nNow you."), "cell 4: an exercise ends"),
+    (GOOD[:5] + GOOD[5:6] * 2 + GOOD[6:], "cell 5: an exercise ends with a hint"),
+    (changed(4, "**1. ", "**2. "), "the exercises have the numbers [2]: count them from 1"),
+    (GOOD[:5] + GOOD[6:], "there is no cell with an exercise"),
+    (changed(6, "## What to read next", "The end"), "the last cell: it starts with '## What to read next'"),
+    (changed(6, "[01](01_one_neuron.ipynb)", "01"), "the last cell: it has a link to another notebook"),
+    (changed(6, "01_one_neuron", "01_two_neurons"), "the last cell: there is no other notebook"),
+    (changed(6, "minipipe/tiny.py", "minipipe/large.py"), "the last cell: there is no minipipe/large.py"),
+])
+def test_the_cell_that_breaks_a_rule_is_named(cells, named):
+    assert any(fault.startswith(named) for fault in faults("04_a_title.ipynb", cells))

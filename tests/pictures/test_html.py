@@ -1,0 +1,442 @@
+"""The web page of a run: its data are the trace, nothing in it leaves the file, and a real browser can step
+through it.
+"""
+
+import json
+import math
+import re
+from dataclasses import replace
+from fractions import Fraction
+from html import escape, unescape
+
+import numpy as np
+import pytest
+from pictures.browser import browse, in_a_browser
+from ticks.lanes import with_all_reduces
+
+import minipipe as mp
+from minipipe.cluster import BUBBLES, COMPUTE, Trace, describe_path
+from minipipe.cluster.record import Record
+from minipipe.plots import html
+from minipipe.plots.html import page_data
+from minipipe.plots.places import places_of
+from minipipe.schedules import Action, Overlap, Schedule, build, peak_microbatches
+
+
+def trace_of(*spans, n_devices=1):
+    """A finished trace of rows (device, label, start, end)."""
+    record = Record([(device, COMPUTE) for device in range(n_devices)], [1] * n_devices)
+    record.spans = [entry for span in spans for entry in span]
+    record.finished = [
+        max((end for device, _, _, end in spans if device == number), default=0)
+        for number in range(n_devices)
+    ]
+    return Trace(record)
+
+
+def data_in(page):
+    """The data of a page, read as a browser would: up to the first end of a script element."""
+    return json.loads(
+        re.search(r'<script id="data" type="application/json">(.*?)</script', page, re.DOTALL).group(1)
+    )
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "interleaved", "zb-v"])
+def test_the_page_holds_the_trace(name):
+    trace = mp.simulate(build(name, 4, 8), mp.Costs(F=1, B=2), mp.Link(latency=1))
+    data = data_in(trace.to_html())
+    assert [(device, start, end, label) for device, start, end, label, *_ in data["spans"]] == [
+        (span.device, span.start, span.end, str(span.label)) for span in trace.spans
+    ]
+    assert [tuple(parts[0][:3]) for *_, parts, _ in data["spans"]] == [span.label for span in trace.spans]
+    explanation = trace.explain()
+    assert [(device, start, end, f"device {device} {why}") for device, start, end, why in data["idle"]] == [
+        (idle.device, idle.start, idle.end, explanation.describe(idle)) for idle in trace.idle
+    ]
+    assert [(step[2], step[3]) for step in data["path"]] == [(s.start, s.end) for s in trace.critical_path()]
+    assert [tuple(message) for message in data["messages"]] == [
+        (str(message.label), message.source, message.to, message.sent, message.arrived)
+        for message in trace.messages
+    ]
+    assert data["makespan"] == trace.makespan and data["devices"] == trace.n_devices
+    assert [max(alive for _, alive in curve) for curve in data["memory"]] == peak_microbatches(trace)
+    assert all(curve[-1][1] == 0 for curve in data["memory"]) and data["unit"] == "micro-batches alive"
+
+
+def test_stages_and_copies_of_a_device_are_told_apart():
+    two_stages = page_data(mp.simulate(build("zb-v", 2, 4)))
+    places = {(device, part[1], part[4]) for device, *_, parts, _ in two_stages["spans"] for part in parts}
+    assert places == {(0, 0, 0), (0, 3, 1), (1, 1, 0), (1, 2, 1)}
+    both_ways = Schedule.from_text(["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"], copy_of=(0, 1))
+    two_copies = page_data(mp.simulate(both_ways))
+    assert {tuple(part[1:]) for *_, parts, _ in two_copies["spans"] for part in parts} == {
+        # stage, micro-batch, copy, place on its device
+        (0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 1, 1), (1, 1, 1, 1),
+    }
+    assert two_copies["most_stages"] == 2
+
+
+def test_an_all_reduce_belongs_to_the_copy_that_its_device_has():
+    page = page_data(with_all_reduces(mp.simulate(build("chimera", 4, 4))))
+    assert page["most_stages"] == 2 and page["lanes"][:2] == [[0, "device 0"], [0, "communication"]]
+    for row, kinds in ((0, "FB"), (1, "A")):
+        assert {
+            (kind, stage, *where)
+            for number, *_, parts, _ in page["spans"]
+            if number == row
+            for kind, stage, _, *where in parts
+        } == {(kind, stage, stage // 3, stage // 3) for kind in kinds for stage in (0, 3)}
+
+
+@pytest.mark.parametrize("devices_swapped", [False, True])
+def test_the_page_and_the_picture_agree_on_the_stages_of_a_device(devices_swapped):
+    schedule = build("chimera", 4, 8)
+    trace = mp.simulate(replace(schedule, devices=schedule.devices[::-1]) if devices_swapped else schedule)
+    spans = page_data(trace)["spans"]
+    places = {(device, part[1]): part[4] for device, *_, parts, _ in spans for part in parts}
+    assert places == places_of(trace).of
+
+
+def test_an_overlap_has_two_parts_and_both_count():
+    overlap = Overlap(Action("F", 0, 1), Action("B", 0, 0))
+    trace = trace_of((0, Action("F", 0, 0), 0, 1), (0, overlap, 1, 4), (0, Action("B", 0, 1), 4, 6))
+    data = page_data(trace)
+    assert [[part[0] for part in parts] for *_, parts, _ in data["spans"]] == [["F"], ["F", "B"], ["B"]]
+    assert data["memory"] == [[[0, 1], [1, 2], [4, 1], [6, 0]]]
+
+
+def test_a_run_with_arrays_shows_its_bytes():
+    pipe = mp.Pipeline(
+        [mp.Linear(4, 4), mp.ReLU(), mp.Linear(4, 2)],
+        loss=mp.MeanSquaredError(),
+        n_stages=2,
+        n_microbatches=2,
+    )
+    X, Y = mp.datasets.digits().train
+    pipe.forward_backward(X[:4, :6], Y[:2, :6])
+    data = data_in(pipe.trace.to_html())
+    assert data["unit"] == "bytes"
+    assert [[tuple(point) for point in curve] for curve in data["memory"]] == [
+        pipe.trace.memory(device) for device in (0, 1)
+    ]
+
+
+def test_times_may_be_fractions_and_actions_may_take_none():
+    trace = trace_of(
+        (0, Action("F", 0, 0), Fraction(0), Fraction(1, 4)),
+        (0, Action("B", 0, 0), Fraction(1, 4), Fraction(3, 4)),
+        (0, Action("U", 0, 0), Fraction(3, 4), Fraction(3, 4)),
+    )
+    data = data_in(trace.to_html())
+    assert [span[1:3] for span in data["spans"]] == [[0, 0.25], [0.25, 0.75], [0.75, 0.75]]
+    assert (data["makespan"], data["step"]) == (0.75, 0.25)
+
+
+@pytest.mark.parametrize(
+    "end, step",
+    [(5, 1), (10_000, 1), (10_001, 100), (12.5, 0.5), (12.75, 0.25), (5000.5, 1), (Fraction(37, 3), 1),
+     (0.3, 0.001), (2e-6, 1e-8)],
+)
+def test_the_step_suits_the_length_of_the_run(end, step):
+    assert math.isclose(page_data(trace_of((0, "work", 0, end)))["step"], step)
+
+
+def test_a_run_of_which_nothing_has_happened_yet():
+    data = data_in(trace_of(n_devices=2).to_html())
+    assert (data["makespan"], data["spans"], data["memory"], data["path"]) == (0, [], [], [])
+    page = trace_of(n_devices=2).to_html()
+    assert "(nothing has been computed yet)" in page and "bubble: " not in page
+
+
+NASTY = [
+    "</script><script>alert(1)</script>",
+    "<!-- <script>",
+    "{{data}}",
+    "\u2028 \ud800 \\u003c & \" ' `${now}`",
+]
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_labels_and_titles_cannot_leave_the_data(nasty):
+    page = trace_of((0, nasty, 0, 1)).to_html(title=nasty)
+    data = data_in(page)
+    assert data["spans"][0][3] == nasty and data["spans"][0][5].startswith(f"{nasty}, work")
+    title = unescape(re.search(r"<title>(.*?)</title>", page, re.DOTALL)[1])
+    assert title == nasty.replace("\ud800", "\ufffd"), "half a pair of UTF-16 is no character"
+    assert page.encode()
+    assert page.count("</script>") == trace_of((0, "work", 0, 1)).to_html().count("</script>") == 2
+
+
+def test_the_page_needs_no_network(tmp_path):
+    trace = mp.simulate(build("1f1b", 2, 2))
+    page = html(trace, title="Two stages")
+    assert not re.search(r"https?:|//[a-z]|\bsrc=|@import|url\(|\bimport\b|fetch|XMLHttp", page)
+    assert re.findall(r'href="([^"]*)"', page) == ["data:,"]
+    assert trace.to_html(tmp_path / "run.html", "Two stages") is None
+    assert (tmp_path / "run.html").read_text(encoding="utf-8") == page
+
+
+def test_title_figures_and_reasons_stand_in_the_page_before_any_script_runs():
+    trace = mp.simulate(build("1f1b", 2, 3), mp.Costs(F=[1, 2]), mp.Link(latency=1))
+    page = re.sub(r"<script.*?</script>", "", trace.to_html(title="A <run>"), flags=re.DOTALL)
+    assert "<title>A &lt;run&gt;</title>" in page and "<h1>A &lt;run&gt;</h1>" in page
+    assert f'aria-label="Timeline of 2 devices over {trace.makespan} ticks"' in page
+    for of, words in BUBBLES.items():
+        assert f"<dt>bubble: {escape(words)}</dt><dd>{100 * trace.bubble(of):.1f} %</dd>" in page
+    reasons = f"{trace.explain()}\n\nthe critical path:\n{describe_path(trace.critical_path())}"
+    assert f"<pre>{escape(reasons)}</pre>" in page and "imbalance" in reasons
+
+
+def test_titles_have_exact_fractions():
+    trace = mp.simulate(Schedule.from_text(["0F0 1F0 2F0 2B0 1B0 0B0"]))
+    titles = [title for *_, title in page_data(trace)["spans"]]
+    assert titles[1] == "1F0, forward of micro-batch 0 on stage 1\ntick 1/3 to 2/3 (1/3 ticks)"
+    assert titles[3] == "2B0, backward of micro-batch 0 on stage 2\ntick 1 to 5/3 (2/3 ticks)"
+
+
+def test_every_step_of_a_run_has_a_page():
+    pipe = mp.Pipeline([mp.Linear(2, 2)] * 4, mp.MeanSquaredError(), 4, 3, "zb-v", link=mp.Link(latency=0.25))
+    pipe.start(np.ones((2, 6)), np.ones((2, 6)))
+    while pipe.tick():
+        data = page_data(pipe.trace)
+        assert all(row[-1] for row in data["spans"] + data["idle"])
+        assert not data["path"] or data["path"][-1][3] == data["makespan"]
+
+
+# ---- in a browser ----
+
+WALK = """
+const tip = () => $("tip").hidden ? null : $("tip").textContent;
+const point = (type, device, time) => {
+  const box = canvas.getBoundingClientRect();
+  const [clientX, clientY] = [box.left + x(time), box.top + rowTop(device) + 5];
+  canvas.dispatchEvent(new PointerEvent(type, {clientX, clientY, bubbles: true}));
+};
+const colour = () => [...pen.getImageData(2, 2, 1, 1).data].slice(0, 3);
+// the colour of the page a quarter of the way along a message's arrow
+const onTheWay = ({start, end, source, to}) =>
+  pen.getImageData(x(start + (end - start) / 4), 0.75 * middle(source) + 0.25 * middle(to), 1, 1).data[0];
+
+results.begin = now;
+results.keys = [
+  ["Home"], ["ArrowRight"], ["ArrowRight", true], ["ArrowLeft"], ["ArrowLeft", true], ["ArrowLeft"], ["End"],
+  ["ArrowRight"], ["ArrowLeft"],
+].map(([name, shiftKey]) => { key(name, {shiftKey}); return now; });
+$("slider").value = 7.3;
+$("slider").dispatchEvent(new Event("input"));
+const valueText = $("slider").getAttribute("aria-valuetext");
+results.slid = [now, $("now").textContent, valueText, $("status").textContent];
+
+results.hover = [[0, 0.5], [2, 1.5], [0, 25.5], [3, 31.5], [0, 12.5], [3, 47.5]].map(([device, time]) => {
+  point("pointermove", device, time);
+  return tip();
+});
+point("pointerleave", 0, 0);
+results.left = tip();
+point("click", 2, 9.2);
+results.clicked = [now, chosen];
+
+canvas.focus();
+key("ArrowDown");
+key("ArrowRight");
+results.focus = [tip(), $("status").textContent];
+canvas.blur();
+results.blurred = tip();
+
+key("Home"); key("ArrowRight"); key("ArrowRight");
+const before = underWay().map(onTheWay);
+results.silent = underWay().map(message => message.label);
+$("messages").click();
+const areSeen = colours => colours.map(colour => colour > 60);
+const isPressed = $("messages").getAttribute("aria-pressed");
+results.arrows = [areSeen(before), areSeen(underWay().map(onTheWay)), isPressed, $("status").textContent];
+
+const small = canvas.toDataURL();
+key("+"); key("+");
+results.zoomed = [view.from, view.to, canvas.toDataURL() !== small];
+key("End");
+results.followed = [view.from <= now && now <= view.to, view.to - view.from];
+key("0");
+results.unzoomed = [view.from, view.to];
+
+const light = colour();
+$("theme").click();
+results.theme = [light, colour(), getComputedStyle(document.body).backgroundColor];
+results.unnamed = [...document.querySelectorAll("button, select, input, canvas")]
+  .filter(one => !(one.getAttribute("aria-label") || one.matches("button") && one.textContent.trim()))
+  .map(one => one.id);
+const heading = document.querySelector("h1").textContent;
+results.title = [document.title, heading, $("figures").innerText.split(/\\s*\\n\\s*/)];
+results.legend = [...$("legend").children].map(item => item.textContent);
+
+// without a window there are no frames
+window.requestAnimationFrame = frame => setTimeout(() => frame(performance.now()), 16);
+key("Home");
+key(" ");
+results.plays = [playing, $("play").textContent];
+setTimeout(() => {
+  key(" ");
+  results.played = [now, playing, $("play").textContent];
+  goTo(data.makespan - 2);
+  key(" ");
+  setTimeout(() => { results.over = [now, playing, $("play").textContent]; report(); }, 1000);
+}, 1500);
+"""
+
+
+@in_a_browser
+def test_a_reader_can_walk_through_a_run(tmp_path):
+    trace = mp.simulate(build("1f1b", 4, 8), mp.Costs(F=1, B=2), mp.Link(latency=1))
+    end = trace.makespan
+    seen = browse(tmp_path, trace.to_html(title="1F1B <&> 'friends'"), WALK, "--virtual-time-budget=4000")
+    assert seen["begin"] == end
+    assert seen["keys"] == [0, 1, 11, 10, 0, 0, end, end, end - 1]
+    busy = sum(span.start <= 7 < span.end for span in trace.spans)
+    travelling = sum(message.sent <= 7 <= message.arrived for message in trace.messages)
+    assert seen["slid"][:3] == [7, f"7 / {end}", f"tick 7 of {end}"]
+    assert seen["slid"][3].startswith(f"Tick 7: {busy} of 4 devices compute, {travelling} message")
+    for (device, time), tip in zip(
+        [(0, 0.5), (2, 1.5), (0, 25.5), (3, 31.5), (0, 12.5), (3, 47.5)], seen["hover"]
+    ):
+        assert tip.startswith(f"device {device}: {answer(trace, device, time)}")
+    assert seen["left"] is None and seen["blurred"] is None
+    assert seen["clicked"] == [9, 2]
+    assert answer(trace, 3, 10) in seen["focus"][0]
+    assert seen["focus"][1] == "Tick 10: " + seen["focus"][0].replace("\n", "; ")
+    assert seen["silent"] == [
+        str(message.label) for message in reversed(trace.messages) if message.sent <= 2 <= message.arrived
+    ]
+    n_arrows = len(seen["silent"])
+    # dark only once they are asked for
+    assert seen["arrows"][:3] == [[True] * n_arrows, [False] * n_arrows, "true"] and n_arrows > 0
+    begin, stop, redrawn = seen["zoomed"]
+    assert begin <= 2 <= stop and stop - begin == end / 4 and redrawn
+    assert seen["followed"] == [True, end / 4] and seen["unzoomed"] == [0, end]
+    assert seen["theme"] == [[255, 255, 255], [20, 23, 28], "rgb(20, 23, 28)"]
+    assert seen["unnamed"] == []
+    assert seen["title"][:2] == ["1F1B <&> 'friends'"] * 2
+    assert set(seen["title"][2]) >= {
+        f"{end} ticks",
+        *(f"{100 * trace.bubble(of):.1f} %" for of in BUBBLES),
+    }
+    assert seen["legend"] == ["Fforward", "Bbackward", "\u00a0micro-batches alive, at most 4"]
+    assert seen["plays"] == [True, "Pause"]
+    # 1.5 seconds of 4 ticks, to the last whole one
+    assert seen["played"][0] in (5, 6) and seen["played"][1:] == [False, "Play"]
+    assert seen["over"] == [end, False, "Play"]
+
+
+def answer(trace, device, time):
+    """What the page must say of a device at a time."""
+    for span in trace.spans_of(device):
+        if span.start <= time < span.end:
+            name = {"F": "forward", "B": "backward"}[span.label.kind]
+            return (
+                f"{span.label}, {name} of micro-batch {span.label.microbatch} on stage {span.label.stage}\n"
+                f"tick {span.start} to {span.end} ({span.end - span.start} tick"
+            )
+    idle = next(idle for idle in trace.idle if idle.device == device and idle.start <= time < idle.end)
+    return trace.explain().predicate(idle)
+
+
+PATH = """
+key("End");
+results.last = $("status").textContent;
+results.shown = underWay().map(({label}) => label);
+key("Home");
+results.first = underWay().map(({label}) => label);
+const outline = (row, time) => pen.getImageData(x(time), rowTop(row), 1, 1).data[0];
+const places = [[0, 0.8], [1, 2.5], [0, 2.5]];
+results.before = places.map(([row, time]) => outline(row, time) < 60);
+$("path").click();
+key("End");
+results.after = places.map(([row, time]) => outline(row, time) < 60);
+results.pressed = $("path").getAttribute("aria-pressed");
+key("p");
+results.off = places.map(([row, time]) => outline(row, time) < 60);
+results.why = $("why").textContent;
+report();
+"""
+
+
+@in_a_browser
+def test_the_critical_path_is_outlined_and_nothing_is_under_way_when_all_is_over(tmp_path):
+    """The last message arrives at tick 11, where the last tick begins; the run ends at 35/3."""
+    trace = mp.simulate(build("gpipe", 2, 4), mp.Costs(F=Fraction(5, 3), B=Fraction(2, 3)))
+    assert trace.makespan == Fraction(35, 3) and trace.messages[-1].arrived == 11
+    seen = browse(tmp_path, trace.to_html(), PATH)
+    assert seen["last"] == "Tick 11.667: 0 of 2 devices compute, 0 messages are under way."
+    assert seen["shown"] == [] and seen["first"] == []
+    assert seen["before"] == seen["off"] == [False] * 3 and seen["pressed"] == "true"
+    assert seen["after"] == [True, True, False], "the second forward of device 0 is not on the path"
+    assert "the critical path:" in seen["why"] and "idle ticks" in seen["why"]
+
+
+SCRUB = """
+results.boxes = data.spans.length;
+const time = [];
+key("Home");
+for (let i = 0; i < 60; i++) {
+  const start = performance.now();
+  key("ArrowRight", {shiftKey: i % 2 === 0});
+  pen.getImageData(0, 0, 1, 1);  // waits until the picture is painted
+  time.push(performance.now() - start);
+}
+results.now = now;
+results.zooms = ["+", "+", "-", "-"].map(name => {
+  const start = performance.now();
+  key(name);
+  pen.getImageData(0, 0, 1, 1);
+  return performance.now() - start;
+});
+results.steps = time.sort((a, b) => a - b);
+report();
+"""
+
+
+@in_a_browser
+def test_a_large_run_scrubs_smoothly(tmp_path):
+    trace = mp.simulate(build("zb-h1", 32, 128), mp.Costs(F=1, B=2))
+    seen = browse(tmp_path, trace.to_html(), SCRUB)
+    assert seen["boxes"] == 3 * 32 * 128 and seen["now"] == 30 * 10 + 30
+    # milliseconds; the middle one, because other programs share the machine
+    assert 0 < seen["steps"][30] < 100
+    assert 0 < min(seen["zooms"]) < 400  # here every visible box is drawn again
+
+
+@in_a_browser
+def test_labels_of_any_kind_are_drawn(tmp_path):
+    trace = trace_of(
+        (0, Overlap(Action("F", 0, 1), Action("B", 1, 0)), 0, 3),
+        (0, Action("U", 1, 0), 3, 3),
+        (0, Action("F", 1, 1), 3, 4),
+        (1, "</script><b>a long name that fits no box</b>", 0, Fraction(1, 2)),
+        (1, ("a", 1), Fraction(1, 2), 4),
+        n_devices=2,
+    )
+    script = """
+    results.tips = [[0, 1], [0, 3], [1, 0.1], [1, 4]].map(([row, time]) => {
+      probe = {row, time, reach: 0.1};
+      draw();
+      return $("tip").innerText;
+    });
+    const pixel = (device, time, down) =>
+      [...pen.getImageData(x(time), rowTop(device) + down, 1, 1).data].slice(0, 3);
+    probe = null; draw();
+    results.halves = [pixel(0, 0.1, 2), pixel(0, 0.1, 28), pixel(0, 3.1, 2)];
+    results.bold = document.querySelectorAll("b").length;
+    report();
+    """
+    seen = browse(tmp_path, trace.to_html(), script)
+    assert (
+        "0F1&1B0, forward of micro-batch 1 on stage 0 and, at once, backward of micro-batch 0 on stage 1"
+        in seen["tips"][0]
+    )
+    assert "1U0, update after micro-batch 0 on stage 1\nat tick 3" in seen["tips"][1]
+    assert "1F1, forward" in seen["tips"][1]
+    assert "</script><b>a long name that fits no box</b>, work\ntick 0 to 1/2 (1/2 ticks)" in seen["tips"][2]
+    assert "('a', 1), work" in seen["tips"][3]
+    # "#56B4E9", and two thirds of it for the device's second stage
+    bright, second = [86, 180, 233], [57, 119, 154]
+    assert seen["halves"] == [bright, [141, 62, 0], second]
+    assert seen["bold"] == 0

@@ -1,0 +1,517 @@
+"""Pictures and text say what the trace says."""
+
+import itertools
+import xml.etree.ElementTree as ElementTree
+from fractions import Fraction
+
+import matplotlib
+import numpy as np
+import pytest
+from ticks.lanes import with_all_reduces
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.quiver import Quiver
+from sampling import one_in
+
+import minipipe as mp
+from minipipe import plots
+from minipipe.cluster import COMPUTE, Label
+from minipipe.cluster.record import Record
+from minipipe.plots.colours import STYLES, ink, shade
+from minipipe.plots.rows import HEIGHT
+from minipipe.schedules import (
+    alive_microbatches,
+    build,
+    peak_microbatches,
+    with_recompute,
+)
+
+matplotlib.use("Agg")
+
+
+def axes():
+    return Figure().add_subplot()
+
+
+def both_ways():
+    """Two copies of the network, and an overlap; micro-batch 2 passes through the second copy."""
+    lines = ["0F0 0F1 1F2 0F3&1B2 0B0 0B1 0B3", "0F2 1F0 1F1 1B0 1B1 1F3 1B3 0B2"]
+    return mp.Schedule.from_text(lines, copy_of=(0, 0, 1, 0))
+
+
+def hand_made(*spans):
+    """A trace of rows of device, label, start, end."""
+    n_devices = 1 + max(device for device, *_ in spans)
+    record = Record([(device, COMPUTE) for device in range(n_devices)], [1] * n_devices)
+    for span in spans:
+        record.spans += span
+    return mp.Trace(record)
+
+
+def drawn(ax, kind, lane=0, n_lanes=1):
+    """The (left, right, device) of the boxes of one kind, in one stage of the devices, by their colour."""
+    found = []
+    for collection in ax.collections:
+        if to_hex(collection.get_facecolor()[0]) == shade(kind, lane, n_lanes):
+            boxes = [path.get_extents() for path in collection.get_paths()]
+            found += [(box.x0, box.x1, round((box.y0 + box.y1) / 2, 9)) for box in boxes]
+    return sorted(found)
+
+
+def labels_of(legend):
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def test_text_of_gpipe_with_three_stages():
+    assert mp.simulate(build("gpipe", 3, 2)).to_text() == (
+        "tick      0         5         10\n"
+        "device 0  F0F1............B1--B0--\n"
+        "device 1  ..F0F1......B1--B0--....\n"
+        "device 2  ....F0F1B1--B0--........"
+    )
+
+
+def test_text_goes_on_below_when_it_is_wide():
+    assert plots.text(mp.simulate(build("gpipe", 2, 2)), width=12) == (
+        "tick      0         5\n"
+        "device 0  F0F1......B1\n"
+        "device 1  ..F0F1B1--B0\n"
+        "\n"
+        "tick      6\n"
+        "device 0  --B0--\n"
+        "device 1  --...."
+    )
+
+
+def test_text_in_columns_of_half_a_tick():
+    trace = mp.simulate(build("gpipe", 2, 1), mp.Costs(F=0.5, B=1.5))
+    assert trace.to_text().splitlines()[1:] == ["device 0  F0........B0----", "device 1  ..F0B0----......"]
+
+
+def test_text_of_very_unequal_durations_stays_short():
+    assert len(mp.simulate(build("gpipe", 2, 2), mp.Costs(F=1, B=10**6)).to_text()) < 30_000
+
+
+def test_text_names_the_stage_where_a_device_has_several():
+    trace = mp.simulate(mp.Schedule.from_text("0F0 1F0 1B0 0B0"))
+    assert trace.to_text().splitlines()[1] == "device 0  0F0 1F0 1B0---- 0B0----"
+
+
+def test_text_of_overlaps_is_short_where_device_and_micro_batch_tell_the_stage():
+    trace = mp.simulate(both_ways(), mp.Costs(FB=2))
+    assert trace.to_text().splitlines()[1:] == [
+        "device 0  F0-F1-F2-F3&B2-B0----B1----...B3----", "device 1  F2-F0-F1-B0----B1----F3-B3----B2----",
+    ]
+    same = mp.Schedule.from_text("0F0 1F0 0F1&1B0 1F1 1B1 0B0 0B1")
+    assert (
+        mp.simulate(same).to_text().splitlines()[1].startswith("device 0  0F0 1F0 0F1&1B0---- 1F1 1B1---- ")
+    )
+
+
+def test_text_of_work_that_takes_no_time_hides_nothing():
+    row = "device 1  ..F0B0-{}F1B1-{}"
+    order = ["F0 F1 B0 U0 B1 U1", "F0 B0 U0 F1 B1 U1"]
+    text = mp.simulate(mp.Schedule.from_text(order, versions=[(0, 0), (0, 1)])).to_text()
+    assert text.splitlines()[2].startswith(row.format("U", "U"))
+    assert mp.simulate(build("1f1b", 2, 2)).to_text().splitlines()[2].startswith(row.format("-", "-"))
+    full = mp.simulate(mp.Schedule.from_text("F0 B0 U0"), mp.Costs(F=1, B=1)).to_text()
+    assert full.splitlines()[1] == "device 0  F0B0", "no room: the update is left out"
+    assert plots.text(hand_made((0, "nothing", 3, 3))) == "(nothing has been computed yet)"
+
+
+def test_text_of_other_programs_uses_their_labels():
+    def program():
+        yield mp.Compute("all-reduce")
+
+    assert "all-reduce" in mp.Cluster([program()]).run().to_text()
+    assert mp.Cluster([]).trace.to_text() == "(nothing has been computed yet)"
+
+
+def test_the_timeline_has_a_box_and_a_number_for_every_action_and_draws_into_the_axes_it_is_given():
+    trace = mp.simulate(with_recompute(build("1f1b", 3, 4)))
+    ax = axes()
+    assert trace.plot(ax=ax) is ax
+    assert sum(len(collection.get_paths()) for collection in ax.collections) == len(trace.spans) == 36
+    written = sorted((text.get_text(), text.get_position()) for text in ax.texts)
+    assert written == sorted(
+        (str(s.label.microbatch), ((s.start + s.end) / 2, s.device)) for s in trace.spans
+    )
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["forward", "backward", "recompute"]
+    assert ax.get_xlabel() == "time (ticks)" and [tick.get_text() for tick in ax.get_yticklabels()] == [
+        "device 0",
+        "device 1",
+        "device 2",
+    ]
+    assert ax.get_xlim() == (0, trace.makespan) and ax.yaxis_inverted()
+
+
+def test_until_shows_what_has_happened_so_far():
+    trace = mp.simulate(build("gpipe", 3, 4))
+    ax = trace.plot(ax=axes(), until=5.5)
+    boxes = [path.get_extents() for collection in ax.collections for path in collection.get_paths()]
+    assert len(boxes) == len([s for s in trace.spans if s.start < 5.5])
+    assert max(box.x1 for box in boxes) == 5.5
+    assert not trace.plot(ax=axes(), until=0).collections
+
+
+def test_new_axes_are_made_only_when_none_are_given():
+    import matplotlib.pyplot as plt
+
+    before = plt.get_fignums()
+    mp.simulate(build("gpipe", 2, 2)).plot(ax=axes())
+    assert plt.get_fignums() == before
+    ax = mp.simulate(build("gpipe", 2, 2)).plot()
+    assert ax.figure.number not in before
+    plt.close(ax.figure)
+
+
+def test_memory_curves_are_those_of_the_trace():
+    X, Y = (part[:, :8] for part in mp.datasets.digits().train)
+    pipe = mp.Pipeline([mp.Linear(64, 10), mp.ReLU()], mp.SoftmaxCrossEntropy(), 2, 4)
+    pipe.forward_backward(X, Y)
+    ax = plots.memory(pipe.trace, ax=axes())
+    for device, line in enumerate(ax.lines):
+        assert list(zip(*line.get_data()))[-1] == (
+            pipe.trace.makespan,
+            pipe.trace.memory(device)[-1][1] / 1024,
+        )
+        assert list(zip(*line.get_data()))[:-1] == [
+            (tick, size / 1024) for tick, size in pipe.trace.memory(device)
+        ]
+        assert max(line.get_ydata()) * 1024 == pipe.trace.peak_bytes()[device]
+    with pytest.raises(ValueError, match="counted no memory"):
+        plots.memory(mp.simulate(build("gpipe", 2, 2)), ax=axes())
+
+
+def test_the_layers_of_a_ledger_are_its_kinds_and_add_up_to_the_memory():
+    X, Y = (part[:, :8] for part in mp.datasets.digits().train)
+    pipe = mp.Pipeline(
+        [mp.Linear(64, 10), mp.ReLU()], mp.SoftmaxCrossEntropy(), 2, 4, recompute=True,
+        link=mp.Link(latency=1),
+    )
+    pipe.forward_backward(X, Y)
+    ax = plots.ledger(pipe.trace, 0, ax=axes())
+    kinds = ["parameters", "gradients", "stashed inputs", "caches", "work", "messages"]
+    assert [layer.get_label() for layer in ax.collections] == [
+        kind for kind in kinds if any(kind in held for _, held in pipe.trace.ledger(0))
+    ]
+    top = ax.collections[-1].get_paths()[0].vertices
+    for tick, n_bytes in pipe.trace.memory(0):
+        assert max(y for x, y in top if x == tick) >= n_bytes / 1024
+    assert max(y for _, y in top) == pipe.trace.peak_bytes()[0] / 1024 and ax.get_xlim() == (
+        0,
+        pipe.trace.makespan,
+    )
+    with pytest.raises(ValueError, match="counted no memory"):
+        plots.ledger(mp.simulate(build("gpipe", 2, 2)), 0, ax=axes())
+    for device in (2, -1, "0"):
+        with pytest.raises(
+            ValueError, match=f"device={device!r} is not one of the trace: its devices are 0 to 1"
+        ):
+            plots.ledger(pipe.trace, device, ax=axes())
+
+
+def test_an_overlap_is_one_box_in_two_halves_the_forward_above():
+    ax = mp.simulate(both_ways(), mp.Costs(FB=2)).plot(ax=axes())
+    assert (3, 5, -0.2) in drawn(ax, "F", 0, 2) and (3, 5, 0.2) in drawn(ax, "B", 1, 2)
+    assert {(text.get_text(), text.get_position()) for text in ax.texts} >= {
+        ("3", (4, -0.2)),
+        ("2", (4, 0.2)),
+    }
+    # of 15 spans one has two halves
+    assert sum(len(collection.get_paths()) for collection in ax.collections) == 15 + 1
+
+
+def test_updates_are_lines_and_those_that_take_time_are_boxes():
+    schedule = mp.Schedule.from_text(["F0 F1 B0 B1 U1", "F0 B0 F1 B1 U1"])
+    trace = with_all_reduces(mp.simulate(schedule, mp.Costs(U=[0, 0.5])))
+    ax = trace.plot(ax=axes())
+    assert drawn(ax, "U") == [(7, 7.5, 1.65), (9, 9, 0)]
+    assert drawn(ax, "A") == [(9, 10, 0.75), (10, 11, 2.4)]
+    lines = [boxes for boxes in ax.collections if to_hex(boxes.get_facecolor()[0]) == shade("U", 0, 1)]
+    assert {boxes.get_linewidth()[0] for boxes in lines} == {2}
+    assert labels_of(ax.get_legend()) == ["forward", "backward", "all-reduce", "update"]
+    assert len(ax.texts) == 8, "an all-reduce and an update belong to no micro-batch: they have no number"
+
+
+@pytest.mark.parametrize("name", ["zb-v", "interleaved"])
+def test_the_second_stage_of_a_device_is_darker_with_white_numbers_and_in_the_legend(name):
+    trace = mp.simulate(build(name, 2, 4))
+    ax = trace.plot(ax=Figure(figsize=(12, 3)).add_subplot())
+    for lane in range(2):
+        forwards = [s for s in trace.spans if s.label.kind == "F" and (s.label.stage != s.device) == lane]
+        assert drawn(ax, "F", lane, 2) == sorted((s.start, s.end, s.device) for s in forwards)
+        assert len(forwards) == 8
+    colours = {
+        ((s.start + s.end) / 2, s.device): "black" if s.label.stage == s.device else "white"
+        for s in trace.spans
+    }
+    assert {text.get_position(): text.get_color() for text in ax.texts} == colours
+    assert labels_of(ax.get_legend())[-1] == "device's 1st, 2nd stage"
+
+
+def test_two_copies_of_the_network_differ_in_shade_on_all_devices():
+    trace = mp.simulate(both_ways())
+    ax = trace.plot(ax=axes())
+    for lane, copy in ((0, (0, 1, 3)), (1, (2,))):
+        expected = [
+            (s.start, s.end, s.device)
+            for s in trace.spans
+            if s.label.kind == "B" and s.label.microbatch in copy
+        ]
+        assert set(drawn(ax, "B", lane, 2)) >= set(expected)
+    assert labels_of(ax.get_legend())[-1] == "network's 1st, 2nd copy"
+
+
+def test_four_stages_of_a_device_have_four_shades():
+    trace = mp.simulate(mp.schedules.interleaved_one_f_one_b(2, 2, 4))
+    ax = trace.plot(ax=axes())
+    assert [len(drawn(ax, "F", lane, 4)) for lane in range(4)] == [4, 4, 4, 4]
+    assert len({shade("F", lane, 4) for lane in range(4)}) == 4
+    assert labels_of(ax.get_legend())[-1] == "device's 1st to 4th stage"
+
+
+def test_labels_of_other_programs_are_written_where_they_fit():
+    trace = hand_made((0, "all-reduce", 0, 10), (0, "broadcast", 10, 10.5), (1, 7, 0, 10))
+    ax = trace.plot(ax=axes())
+    assert [text.get_text() for text in ax.texts] == ["all-reduce", "7"] and labels_of(ax.get_legend()) == [
+        "other work"
+    ]
+
+
+def test_numbers_shrink_to_fit_and_are_left_out_where_they_would_be_illegible():
+    sizes = []
+    for width in (12, 2.4, 1.2):
+        ax = Figure(figsize=(width, 2)).add_subplot()
+        mp.simulate(build("gpipe", 2, 8)).plot(ax=ax, legend=False)
+        sizes.append([text.get_fontsize() for text in ax.texts])
+    assert sizes[0] == [8] * 32
+    assert len(sizes[1]) == 32
+    assert len(set(sizes[1])) == 1
+    assert 6 <= min(sizes[1]) < 8
+    assert len(sizes[2]) == 16, "there is room in the backwards only"
+
+
+def test_arrows_go_from_sender_when_sent_to_receiver_when_arrived():
+    trace = mp.simulate(build("1f1b", 3, 4), link=mp.Link(latency=0.5))
+    rows = {}
+    for which in (True, "waited"):
+        (quiver,) = [
+            found for found in trace.plot(ax=axes(), arrows=which).collections if isinstance(found, Quiver)
+        ]
+        x, y = quiver.get_offsets().T
+        # an arrow leaves the middle of both rows, where the numbers are, free
+        inwards = np.sign(quiver.V) * HEIGHT / 4
+        rows[which] = sorted(
+            zip(x, np.round(y - inwards, 9), x + quiver.U, np.round(y + quiver.V + inwards, 9))
+        )
+    assert rows[True] == sorted((m.sent, m.source, m.arrived, m.to) for m in trace.messages)
+    assert len(rows[True]) == 16
+    waited = [
+        m
+        for m in trace.messages
+        if any((i.device, i.end, i.message) == (m.to, m.received, m.label) for i in trace.idle)
+    ]
+    assert rows["waited"] == sorted((m.sent, m.source, m.arrived, m.to) for m in waited)
+    assert 0 < len(waited) < 16
+    (early,) = [
+        found
+        for found in trace.plot(ax=axes(), arrows=True, until=3).collections
+        if isinstance(found, Quiver)
+    ]
+    assert len(early.U) == len([m for m in trace.messages if m.arrived <= 3])
+    assert not [found for found in trace.plot(ax=axes()).collections if isinstance(found, Quiver)]
+    with pytest.raises(ValueError, match="arrows='some' is not a choice"):
+        trace.plot(ax=axes(), arrows="some")
+
+
+@pytest.mark.slow
+def test_memory_below_the_timeline_is_micro_batches_where_no_bytes_were_counted():
+    trace = mp.simulate(build("zb-v", 2, 4))
+    upper, lower = trace.plot(ax=Figure().subplots(2, sharex=True), memory=True, title="ZB-V")
+    assert upper.get_title("left") == "ZB-V" and upper.get_xlim() == lower.get_xlim() == (0, trace.makespan)
+    assert lower.get_ylabel() == "micro-batches alive"
+    for device, line in enumerate(lower.lines):
+        assert list(zip(*line.get_data()))[1:-1] == alive_microbatches(trace, device)
+        assert max(line.get_ydata()) == peak_microbatches(trace)[device] <= lower.get_ylim()[1]
+    assert len(lower.lines) == 2
+    _, lower = trace.plot(ax=Figure().subplots(2, sharex=True), memory=True, until=5)
+    assert max(tick for line in lower.lines for tick in line.get_xdata()) == 5
+    assert lower.get_xlim()[1] == trace.makespan
+    with pytest.raises(ValueError, match="names no forwards"):
+        hand_made((0, "work", 0, 1)).plot(ax=Figure().subplots(2), memory=True)
+
+
+def test_memory_below_the_timeline_is_bytes_where_they_were_counted():
+    X, Y = (part[:, :8] for part in mp.datasets.digits().train)
+    pipe = mp.Pipeline([mp.Linear(64, 10), mp.ReLU()], mp.SoftmaxCrossEntropy(), 2, 4)
+    pipe.forward_backward(X, Y)
+    _, lower = plots.timeline_with_memory(pipe.trace, Figure().subplots(2, sharex=True))
+    assert lower.get_ylabel() == "memory (KiB)"
+    assert [max(line.get_ydata()) * 1024 for line in lower.lines] == pipe.trace.peak_bytes()
+
+
+def test_a_shared_memory_axis_holds_all_curves():
+    figure = Figure()
+    for ax, n_microbatches in zip(figure.subplots(2, sharey=True), (8, 2)):
+        plots.alive(mp.simulate(build("gpipe", 2, n_microbatches)), ax=ax)
+    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim() and figure.axes[0].get_ylim()[1] > 8
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-v", "looped"])
+def test_micro_batches_alive_are_those_whose_backward_is_to_come(name):
+    trace = mp.simulate(build(name, 4, 4))
+    for device in range(trace.n_devices):
+        last = {s.label[1:]: s.end for s in trace.spans_of(device) if s.label.kind in "BW"}
+        for tick, alive in alive_microbatches(trace, device):
+            begun = {s.label[1:] for s in trace.spans_of(device) if s.label.kind == "F" and s.start <= tick}
+            kept = [place for place in begun if last[place] > tick]
+            assert alive * trace.shares[device] == len(kept)
+
+
+def test_arrows_and_the_critical_path_are_in_the_legend_if_they_are_drawn():
+    slow, kinds = mp.simulate(build("gpipe", 2, 3), link=mp.Link(latency=1)), ["forward", "backward"]
+    for drawn, others in [
+        ({"arrows": True}, ["message"]), ({"arrows": "waited"}, ["message waited for"]),
+        ({"arrows": True, "until": 1}, []), ({"critical_path": True, "until": 1}, ["critical path"]),
+        ({"arrows": True, "critical_path": True, "memory": False}, ["message", "critical path"]),
+    ]:
+        until = drawn.get("until")
+        assert labels_of(slow.plot(**drawn).get_legend()) == kinds[:1 if until else 2] + others
+    assert slow.plot(critical_path=True, legend=False).get_legend() is None
+    ax = plots.timeline(slow)
+    for _ in range(2):
+        plots.critical_path(slow, ax)
+    assert labels_of(ax.get_legend()) == [*kinds, "critical path"]
+    alone = mp.simulate(build("gpipe", 1, 3))
+    for traces, others in ([alone, slow], ["message"]), ([alone], []):
+        legend, = plots.compare(dict(enumerate(traces)), arrows=True).legends
+        assert labels_of(legend) == kinds + others
+
+
+def test_a_comparison_has_one_time_axis_titles_and_one_legend():
+    traces = {name: mp.simulate(build(name, 4, 4)) for name in ("gpipe", "zb-v", "zb-h1")}
+    figure = plots.compare(traces)
+    longest = max(trace.makespan for trace in traces.values())
+    assert [ax.get_xlim() for ax in figure.axes] == [(0, longest)] * 3
+    assert [ax.get_title("left") for ax in figure.axes] == [
+        f"{name}: {trace.makespan:g} ticks, idle {100 * trace.bubble('total'):.0f} % of the time"
+        for name, trace in traces.items()
+    ]
+    assert figure.axes[0].get_title("left") == "gpipe: 21 ticks, idle 43 % of the time"
+    assert [ax.get_xlabel() for ax in figure.axes] == ["", "", "time (ticks)"]
+    legend, = figure.legends
+    assert labels_of(legend) == [
+        "forward", "backward", "input gradient", "weight gradient", "device's 1st, 2nd stage",
+    ]
+    assert not [ax for ax in figure.axes if ax.get_legend()]
+    for ax, trace in zip(figure.axes, traces.values()):
+        strips = [path.get_extents() for path in ax.collections[-1].get_paths()]
+        assert {(strip.x0, strip.x1) for strip in strips} == {(0, trace.makespan)} and len(
+            strips
+        ) == trace.n_devices
+        assert ax.collections[-1].get_zorder() < ax.collections[0].get_zorder()
+        assert len(ax.texts) == len(trace.spans)
+    with pytest.raises(ValueError, match="nothing to compare"):
+        plots.compare({})
+    with pytest.raises(ValueError, match=r"pass {name: trace}"):
+        plots.compare(next(iter(traces.values())))
+    fractions = mp.simulate(
+        build("gpipe", 2, 2), mp.Costs(F=Fraction(1, 3), B=Fraction(2, 3)), mp.Link(latency=Fraction(1, 3))
+    )
+    assert (
+        plots.compare({"fractions": fractions}, arrows=True)
+        .axes[0]
+        .get_title(loc="left")
+        .startswith("fractions: 3.66667 ticks")
+    )
+    with pytest.raises(ValueError, match="nothing has been computed"):
+        plots.compare({"empty": mp.Cluster([]).trace})
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_film_uncovers_what_has_happened(memory, tmp_path):
+    trace = mp.simulate(build("1f1b", 2, 2))
+    animation = plots.animate(trace, memory=memory, ticks_per_frame=4)
+    axes, times = animation._fig.axes, list(animation.new_frame_seq())
+    assert times[:3] == [0, 4, 8] and set(times[3:]) == {trace.makespan} == {9}
+    boxes, numbers = axes[0].collections[0], axes[0].collections[-2]
+    assert len(numbers.get_offsets()) == len(trace.spans) and not axes[0].texts
+    for now in (4, 8, 9):
+        running, *lines = animation._func(now)
+        edge = axes[0].transData.transform((now, 0))[0]
+        for artist in (boxes, numbers, *axes[-1].lines[:memory * 2]):
+            # pixels: one affine map computed in two ways
+            assert artist.get_clip_box().x1 == pytest.approx(edge)
+        assert [line.get_xdata() for line in lines] == [[now, now]] * (1 + memory)
+        expected = [(s.start, s.end, s.device) for s in trace.spans if s.start <= now < s.end]
+        outlines = [path.get_extents() for path in running.get_paths()]
+        assert sorted((box.x0, box.x1, (box.y0 + box.y1) / 2) for box in outlines) == sorted(expected)
+    animation.pause()
+    animation._draw_was_started = True  # else matplotlib warns that this film was never shown
+    with pytest.raises(ValueError, match="does not advance"):
+        plots.animate(trace, ticks_per_frame=0)
+    with pytest.raises(ValueError, match=r"frames of .* ticks, above 100,000: use at least"):
+        plots.animate(trace, ticks_per_frame=1e-9)
+    with pytest.raises(ValueError, match="in frames of inf ticks does not advance"):
+        plots.animate(trace, ticks_per_frame=float("inf"))
+
+
+@pytest.mark.slow
+def test_a_film_is_a_file_and_a_player(tmp_path, monkeypatch):
+    from PIL import Image
+
+    monkeypatch.setattr("minipipe.plots.animation.HOLD", 1)
+    animation = plots.animate(mp.simulate(build("gpipe", 2, 1)), ticks_per_frame=3)
+    animation._fig.set_dpi(20)
+    animation.save(tmp_path / "run.gif", writer="pillow")
+    with Image.open(tmp_path / "run.gif") as film:
+        assert film.n_frames == 3
+    assert "<input" in animation.to_jshtml()
+
+
+def luminance(colour):
+    return 0.2126 * to_rgb(colour)[0] + 0.7152 * to_rgb(colour)[1] + 0.0722 * to_rgb(colour)[2]
+
+
+@pytest.mark.parametrize("kinds", [("F", "B"), ("F", "R"), ("B", "R")])
+def test_colours_differ_in_brightness_too(kinds):
+    dark, light = sorted(luminance(STYLES[kind]["facecolor"]) for kind in kinds)
+    assert light - dark > 0.1
+
+
+@pytest.mark.parametrize("kind", "FBIWRA")
+def test_the_second_stage_is_darker_and_its_numbers_white(kind):
+    light, dark = shade(kind, 0, 2), shade(kind, 1, 2)
+    assert luminance(light) - luminance(dark) > 0.15 and (ink(light), ink(dark)) == ("black", "white")
+
+
+# Machado et al. 2009, table 1
+DEUTERANOPIA = [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]
+PROTANOPIA = [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]
+
+
+@pytest.mark.parametrize("sight", [DEUTERANOPIA, PROTANOPIA])
+def test_colour_blind_readers_can_tell_kinds_and_stages_apart(sight):
+    seen = {
+        (kind, lane): np.array(sight) @ to_rgb(shade(kind, lane, 2)) for kind in "FBIWRA" for lane in range(2)
+    }
+    for one, other in itertools.combinations(seen, 2):
+        assert np.linalg.norm(seen[one] - seen[other]) > 0.12, (one, other)  # black and white are 1.7 apart
+
+
+@pytest.mark.parametrize("title", one_in(3, ["a\x00b\ud800c\x1b\uffff", "two\nlines", 3]))
+def test_a_picture_can_be_drawn_and_saved_whatever_characters_its_texts_have(tmp_path, title):
+    """An SVG with a control character is no XML; a label, a kind of work, the name of a lane."""
+    def program():
+        yield mp.Compute(Label("work \x00\ud800", "kind \x01"), ticks=2)
+        yield mp.Compute("more\x02", ticks=2)
+
+    trace = mp.Cluster([{"compute": program(), "lane \x03\ud800": program()}]).run()
+    for legend in (True, False):
+        figure = trace.plot(title=title, legend=legend).figure
+        for name in ("run.svg", "run.png"):
+            figure.savefig(tmp_path / name)
+        ElementTree.parse(tmp_path / "run.svg")
+    shown = str(title).translate(dict.fromkeys([0, 0x1B, 0xD800, 0xFFFF], "\ufffd"))
+    assert trace.plot(title=title).get_title(loc="left") == shown

@@ -1,0 +1,177 @@
+"""The engine against random programs: it does what a slow, plain one does, and can explain all of it."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ticks.random_programs import bytes_of, settings_of_runs
+from ticks.slow_cluster import SlowCluster
+
+from minipipe.cluster import DeadlockError, Span
+
+
+def ended(setting, kept=None):
+    """The cluster after its run, and whether it came to a deadlock."""
+    cluster = setting.cluster(kept)
+    try:
+        cluster.run()
+    except DeadlockError:
+        return cluster, True
+    return cluster, False
+
+
+@settings(max_examples=200)
+@given(settings_of_runs())
+def test_a_slow_and_plain_cluster_does_the_same(setting):
+    """The same work at the same ticks, the same messages at the same ticks, and the same deadlocks."""
+    cluster, stuck = ended(setting)
+    slow = SlowCluster(setting.generators(), setting.link, setting.ports).run()
+    trace = cluster.trace
+    assert stuck == slow.stuck
+    assert sorted(trace.spans) == sorted(slow.spans)
+    sent = [message.row for message in slow.messages if message.source != message.to]
+    assert sorted(trace.messages) == sorted(sent)
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(settings_of_runs(), st.booleans())
+def test_ticking_leaves_the_trace_of_running(setting, with_memory):
+    """Work, messages, reasons, queues and memory; and a second run is the same as the first."""
+
+    def kept():
+        return [[] for _ in setting.programs] if with_memory else None
+
+    cluster, stuck = ended(setting, kept())
+    assert ended(setting, kept())[0].trace == cluster.trace
+    stepped, stopped = setting.cluster(kept()), False
+    try:
+        while stepped.tick():
+            assert all(span.start < stepped.now for span in stepped.trace.spans)
+            assert stepped.now < 1000
+    except DeadlockError as error:
+        stopped = True
+        assert str(error) == str(cluster.failure)
+    assert stopped == stuck and stepped.trace == cluster.trace
+    assert stepped.trace.asked == cluster.trace.asked and stepped.trace.awaited == cluster.trace.awaited
+
+
+@settings(max_examples=100)
+@given(settings_of_runs())
+def test_work_and_idle_spans_tile_each_lane_and_the_explanation_tiles_the_idle_spans(setting):
+    cluster, stuck = ended(setting)
+    if stuck:
+        return
+    trace = cluster.trace
+    for lane in trace.lanes:
+        spans = [(span.start, span.end) for span in trace.spans_of(*lane)]
+        idle = [(idle.start, idle.end) for idle in trace.idle if (idle.device, idle.lane) == lane]
+        assert all(start < end for start, end in idle)
+        edges = sorted(spans + idle)
+        assert [0, *(end for _, end in edges)] == [*(start for start, _ in edges), trace.makespan]
+    explanation = trace.explain()
+    assert list(explanation.parts) == trace.idle
+    for idle, parts in explanation.parts.items():
+        assert [idle.start, *(part.end for part in parts)] == [*(part.start for part in parts), idle.end]
+    str(explanation)
+
+
+@settings(max_examples=60)
+@given(settings_of_runs())
+def test_each_instant_is_blamed_on_what_the_definitions_say(setting):
+    """The span or the message at the end of the chain of those who wait for each other, looked for anew."""
+    cluster, stuck = ended(setting)
+    if stuck:
+        return
+    trace = cluster.trace
+    for idle, parts in trace.explain().parts.items():
+        for part in parts:
+            if part.cause != "drain":
+                assert part.blame == blame_at(trace, idle, (part.start + part.end) / 2)
+
+
+def blame_at(trace, idle, now):
+    """What is in the way of the lane that is `idle` at the instant `now`, which is no edge of anything."""
+    while True:
+        message = trace.awaited[idle]
+        if idle.reason == "rendezvous":
+            lane = trace.asked[message][1:]
+        elif message.sent < now:
+            return message
+        else:
+            lane = message.source, message.lane
+        for span in trace.spans_of(*lane):
+            if span.start < now < span.end:
+                return span
+        others = [other for other in trace.awaited if (other.device, other.lane) == lane]
+        idle = next(other for other in others if other.start < now < other.end)
+
+
+@settings(max_examples=100)
+@given(settings_of_runs())
+def test_the_critical_path_goes_from_the_beginning_to_the_end(setting):
+    """Without a gap in time; from lane to lane over a message, or from who asked for one to who had it."""
+    cluster, stuck = ended(setting)
+    trace = cluster.trace
+    path = trace.critical_path()
+    if stuck:
+        return
+    assert [0, *(step.end for step in path)] == [*(step.start for step in path), trace.makespan]
+    for step, following in zip(path, path[1:]):
+        second = following.what
+        lanes = let_go_on(trace, step)
+        if type(second) is Span:
+            assert second[::4] in lanes
+        elif type(step.what) is Span:
+            assert (second.source, second.lane) in lanes or trace.asked.get(second, ())[1:] in lanes
+
+
+def let_go_on(trace, step):
+    """The lanes that can have gone on because of `step`: its own, and those that one of them has asked."""
+    if type(step.what) is Span:
+        lanes = {step.what[::4]}
+    else:
+        message = step.what
+        lanes = {(message.source, message.lane)} | {lane for lane in trace.lanes if lane[0] == message.to}
+    asked = [
+        (asker, (message.source, message.lane))
+        for message, (tick, *asker) in trace.asked.items() if tick == step.end
+    ]
+    for _ in asked:
+        lanes |= {sender for asker, sender in asked if tuple(asker) in lanes}
+    return lanes
+
+
+@settings(max_examples=80)
+@given(settings_of_runs(any_source=False, with_ports=False, most_lanes=1), st.data())
+def test_work_on_the_critical_path_cannot_last_longer_without_the_run(setting, data):
+    cluster, stuck = ended(setting)
+    steps = [step for step in cluster.trace.critical_path() if type(step.what) is Span]
+    if stuck or not steps:
+        return
+    label = data.draw(st.sampled_from([step.what.label for step in steps]))
+    for lanes in setting.programs:
+        for request in lanes["compute"]:
+            if request.label == label:
+                request.ticks += Fraction(1, 64)
+    assert ended(setting)[0].trace.makespan == cluster.trace.makespan + Fraction(1, 64)
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(settings_of_runs())
+def test_memory_is_what_the_work_has_kept_and_the_messages_that_wait(setting):
+    """Each Compute keeps an array from its start on; a message counts from its arrival to its receipt."""
+    kept = [[] for _ in setting.programs]
+    trace = ended(setting, kept)[0].trace
+    for device in range(trace.n_devices):
+        for tick, held in trace.ledger(device):
+            spans = [span for span in trace.spans_of(device) if span.start <= tick]
+            waiting = [
+                message for message in trace._message_at.values()
+                if message.to == device and message.arrived is not None and message.arrived <= tick
+                and (message.received is None or tick < message.received)
+            ]
+            assert held.get("kept", 0) == sum(bytes_of(span.label) for span in spans)
+            assert held.get("messages", 0) == sum(message.n_bytes for message in waiting)

@@ -1,0 +1,444 @@
+"""Every lane that was used has a row, in every picture; and what programs do has colours and names."""
+
+import json
+
+import matplotlib
+import pytest
+from pictures.browser import browse, in_a_browser
+from ticks.lanes import COMMUNICATION, copies_that_add_their_gradients, ring, trace_of_lanes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.quiver import Quiver
+
+import minipipe as mp
+from minipipe import plots
+from minipipe.cluster import COMPUTE, Label, Port
+from minipipe.plots.boxes import boxes
+from minipipe.plots.colours import STYLES, shade, styles_of
+from minipipe.plots.html import page_data
+from minipipe.plots.places import places_of
+from minipipe.plots.rows import ends_of, height_of, rows_of
+from minipipe.schedules import Action, build
+
+matplotlib.use("Agg")
+LANES = [(device, lane) for device in range(3) for lane in (COMPUTE, COMMUNICATION)]
+NAMES = ["device 0", COMMUNICATION, "device 1", COMMUNICATION, "device 2", COMMUNICATION]
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return copies_that_add_their_gradients()
+
+
+def axes():
+    return Figure(figsize=(8, 4)).add_subplot()
+
+
+def spans_as(trace, row):
+    """Sorted (left, right, middle) of all spans, in the row that `row` gives for a (device, lane)."""
+    return sorted((span.start, span.end, row[span.device, span.lane]) for span in trace.spans)
+
+
+def extents(collection):
+    found = [path.get_extents() for path in collection.get_paths()]
+    return [(box.x0, box.x1, round((box.y0 + box.y1) / 2, 9)) for box in found]
+
+
+def middles(trace):
+    return {lane: round(row.middle, 9) for lane, row in rows_of(trace).items()}
+
+
+def idle_lane():
+    """Two devices with a lane beside that hands on what it gets, and works on nothing."""
+    def compute(r):
+        yield mp.Compute("work")
+        yield mp.Send("news", None, to=r)
+
+    def hand_on(r):
+        yield mp.Receive("news", source=r)
+
+    return mp.Cluster([{COMMUNICATION: hand_on(r), COMPUTE: compute(r)} for r in range(2)]).run()
+
+
+# ---- rows ----
+
+def test_the_rows_of_a_device_are_together_and_the_one_that_computes_is_the_first(trace):
+    rows = rows_of(trace)
+    assert list(rows) == LANES and [row.name for row in rows.values()] == NAMES
+    upside_down = trace_of_lanes((0, COMMUNICATION, "a", 0, 1), (0, COMPUTE, "b", 0, 1))
+    assert list(rows_of(upside_down)) == LANES[:2]
+    edges = [(row.middle - row.height / 2, row.middle + row.height / 2) for row in rows.values()]
+    gaps = [top - bottom for (_, bottom), (top, _) in zip(edges, edges[1:])]
+    assert all(0 < within < between for within, between in zip(gaps[::2], gaps[1::2]))
+    assert edges[0][0] > -0.5 and edges[-1][1] < height_of(rows) - 0.5
+
+
+def test_devices_with_one_lane_have_rows_of_1():
+    rows = rows_of(mp.simulate(build("gpipe", 3, 2)))
+    assert [(row.name, row.middle, row.height) for row in rows.values()] == [
+        ("device 0", 0, 0.8), ("device 1", 1, 0.8), ("device 2", 2, 0.8),
+    ]
+    assert height_of(rows) == 3 and height_of({}) == 0
+
+
+def test_a_lane_that_was_not_used_has_no_row():
+    trace = idle_lane()
+    assert list(rows_of(trace)) == [(0, COMPUTE), (1, COMPUTE)]
+    assert "lanes" not in page_data(trace) and page_data(trace)["messages"] == []
+    assert trace.to_text().splitlines()[1:] == ["device 0  work", "device 1  work"]
+    ax = trace.plot(ax=axes(), arrows=True, critical_path=True)
+    assert [name.get_text() for name in ax.get_yticklabels()] == ["device 0", "device 1"]
+
+
+def test_a_message_knows_the_lanes_that_have_sent_and_received_it(trace):
+    assert {(message.lane, message.to_lane) for message in trace.messages} == {(COMMUNICATION, COMMUNICATION)}
+
+    def send():
+        yield mp.Send("order", None, to=1)
+        yield mp.Send("more", None, to=1)
+
+    def beside():
+        yield mp.Receive("order", source=0)
+
+    def work():
+        yield mp.Compute("work")
+
+    orders = mp.Cluster([send(), {COMPUTE: work(), COMMUNICATION: beside()}]).run().messages
+    assert [message.to_lane for message in orders] == [COMMUNICATION, None]
+    assert [message.lane for message in orders] == [COMPUTE, COMPUTE]
+    rows = {(0, COMPUTE): 0, (1, COMPUTE): 1, (1, COMMUNICATION): 2}
+    assert [ends_of(message, rows) for message in orders] == [
+        ((0, COMPUTE), (1, COMMUNICATION)), ((0, COMPUTE), (1, COMPUTE)),
+    ]
+
+
+# ---- still pictures and films ----
+
+def test_boxes_are_in_the_row_of_their_lane(trace):
+    ax = trace.plot(ax=axes())
+    drawn = sorted(box for collection in ax.collections for box in extents(collection))
+    assert drawn == spans_as(trace, middles(trace))
+    names = ax.get_yticklabels()
+    assert [name.get_text() for name in names] == NAMES and names[0].get_size() > names[1].get_size()
+    assert list(ax.get_yticks()) == [row.middle for row in rows_of(trace).values()]
+    assert ax.get_ylim() == (height_of(rows_of(trace)) - 0.5, -0.5)
+
+
+def test_an_all_reduce_that_takes_no_time_is_a_line_in_the_colour_of_those_that_take_time():
+    trace = copies_that_add_their_gradients(ticks_of_A=0)
+    lines = [boxes for boxes in trace.plot(ax=axes()).collections if boxes.get_linewidth()[0] == 2]
+    rows = middles(trace)
+    for stage, place in ((0, 0), (1, 1)):
+        colour = shade("A", place, 2)
+        (found,) = [extents(boxes) for boxes in lines if to_hex(boxes.get_edgecolor()[0]) == colour]
+        spans = [span for span in trace.spans if span.label[:2] == ("A", stage)]
+        assert sorted(found) == sorted((s.start, s.start, rows[s.device, COMMUNICATION]) for s in spans)
+
+
+def test_a_comparison_has_a_strip_and_room_for_each_row(trace):
+    figure = plots.compare({"one lane": mp.simulate(build("gpipe", 3, 2)), "two lanes": trace})
+    tracks = [extents(ax.collections[-1]) for ax in figure.axes]
+    assert tracks[0] == [(0, 12, row) for row in range(3)]
+    assert tracks[1] == [(0, trace.makespan, middle) for middle in middles(trace).values()]
+    assert figure.axes[1].get_gridspec().get_height_ratios() == [3 + 1.1, height_of(rows_of(trace)) + 1.1]
+
+
+def test_arrows_go_from_the_lane_that_sends_to_the_lane_that_receives(trace):
+    ax = trace.plot(ax=axes(), arrows=True)
+    (quiver,) = [found for found in ax.collections if isinstance(found, Quiver)]
+    x, y = quiver.get_offsets().T
+    for left, top, right, bottom, message in zip(x, y, x + quiver.U, y + quiver.V, trace.messages):
+        assert (left, right) == (message.sent, message.arrived)
+        for device, height in ((message.source, top), (message.to, bottom)):
+            row = rows_of(trace)[device, COMMUNICATION]
+            # heights below 10 and a quarter of a row: three roundings, each within 10 * 2**-53
+            assert abs(height - row.middle) == pytest.approx(row.height / 4, rel=0, abs=3 * 10 * 2**-53)
+
+
+def test_the_critical_path_changes_the_row_where_a_lane_waits_for_another(trace):
+    ax = axes()
+    trace.plot(ax=ax, critical_path=True)
+    outlined = [patch.get_bbox() for patch in ax.patches if isinstance(patch, Rectangle)]
+    rows = middles(trace)
+    assert [(box.x0, box.x1, round((box.y0 + box.y1) / 2, 9)) for box in outlined] == [
+        (0, 2, rows[2, COMPUTE]), (2, 5, rows[2, COMPUTE]), (5, 8, rows[2, COMPUTE]),
+        (9, 10, rows[1, COMMUNICATION]), (11, 12, rows[0, COMMUNICATION]),
+    ]
+    first = ax.lines[0]  # device 2 starts its all-reduce
+    assert list(first.get_xdata()) == [8, 8]
+    assert rows[2, COMPUTE] < first.get_ydata()[0] < first.get_ydata()[1] < rows[2, COMMUNICATION]
+
+
+def test_a_film_outlines_boxes_in_the_row_of_their_lane(trace):
+    animation = plots.animate(trace, ticks_per_frame=3)
+    running, *_ = animation._func(9)
+    expected = [
+        (span.start, span.end, middles(trace)[span.device, span.lane])
+        for span in trace.spans if span.start <= 9 < span.end
+    ]
+    assert sorted(extents(running)) == sorted(expected) and len(expected) == 3
+    animation.pause()
+    animation._draw_was_started = True  # else matplotlib warns that this film was never shown
+
+
+# ---- text ----
+
+def test_text_has_a_row_for_each_lane():
+    assert copies_that_add_their_gradients().to_text() == (
+        "tick           0                   5                   10\n"
+        "device 0       0F0---- 1F0 1B0 0B0---- ..............U.......U.\n"
+        "communication  ....................................1A0 ....0A0\n"
+        "device 1       0F1---- 1F1---- 1B1---- 0B1---- ......U.......U.\n"
+        "communication  ....................................1A1 ....0A1\n"
+        "device 2       0F2---- 1F2-------- 1B2-------- 0B2---U ......U.\n"
+        "communication  ................................1A2 ........0A2"
+    )
+
+
+def test_text_shows_an_all_reduce_that_takes_no_time():
+    assert copies_that_add_their_gradients(ticks_of_A=0).to_text().splitlines()[5:] == [
+        "device 2       0F2---- 1F2-------- 1B2-------- 0B2---U ....",
+        "communication  ..............................A.......A.....",
+    ]
+
+
+def test_text_shows_that_a_program_has_done_something_in_no_time():
+    row = ring(2).to_text().splitlines()[1]
+    assert row == "device 0  ............add 1 ..........|."
+
+
+# ---- the page ----
+
+def test_the_page_has_rows_of_lanes(trace):
+    data = json.loads(json.dumps(page_data(trace)))
+    assert data["lanes"] == [[device, name] for (device, _), name in zip(LANES, NAMES)]
+    row = {lane: number for number, lane in enumerate(LANES)}
+    assert sorted((start, end, row) for row, start, end, *_ in data["spans"]) == spans_as(trace, row)
+    assert [(number, start, end) for number, start, end, *_ in data["idle"]] == [
+        (row[idle.device, idle.lane], idle.start, idle.end) for idle in trace.idle
+    ]
+    assert [(source, to) for _, source, to, *_ in data["messages"]] == [
+        (2 * message.source + 1, 2 * message.to + 1) for message in trace.messages
+    ]
+    assert data["devices"] == len(data["memory"]) == 3
+
+
+WALK = """
+key("Home");
+for (let i = 0; i < 9; i++) key("ArrowRight");
+results.status = $("status").textContent;
+const ask = (row, time) => { probe = {row, time, reach: 0}; draw(); return $("tip").textContent; };
+results.tips = [ask(4, 8.5), ask(5, 8.5), ask(1, 8), ask(1, 10.5)];
+probe = null; draw();
+const pixel = (row, time) => [...pen.getImageData(x(time), rowTop(row) + 3, 1, 1).data].slice(0, 3);
+results.colours = [pixel(5, 8.1), pixel(4, 8.1)];
+const point = (row, down) => {
+  const box = canvas.getBoundingClientRect();
+  const [clientX, clientY] = [box.left + x(9.2), box.top + rowTop(row) + down];
+  canvas.dispatchEvent(new PointerEvent("click", {clientX, clientY, bubbles: true}));
+  return chosen;
+};
+results.clicked = [0, 1, 2, 5].map(row => point(row, 5));
+canvas.focus();
+choose(0);
+results.down = [0, 1, 2].map(() => { key("ArrowDown"); return $("tip").textContent.split(":")[0]; });
+results.tops = rows.map(row => row.top);
+results.strips = rows.map(row => row.last && row.memory.length > 0);
+results.legend = [...$("legend").children].map(item => item.textContent);
+report();
+"""
+
+
+@in_a_browser
+def test_a_reader_can_walk_through_the_lanes(trace, tmp_path):
+    seen = browse(tmp_path, trace.to_html(), WALK)
+    assert seen["status"] == (
+        "Tick 9: 1 of 3 devices compute, communication works on 2, 2 messages are under way."
+    )
+    of_lane = [idle for idle in trace.idle if (idle.device, idle.lane) == (0, "communication")]
+    why = [trace.explain().predicate(idle) for idle in of_lane if idle.end > 8]
+    for tip, begin in zip(seen["tips"], [
+        "device 2: 0B2, backward of micro-batch 2 on stage 0 of copy 2\ntick 8 to 10",
+        "device 2 communication: 1A2, all-reduce of micro-batch 2 on stage 1 of copy 2\ntick 8 to 9",
+        f"device 0 communication: {why[0]}\nmicro-batches",
+        f"device 0 communication: {why[1]}\nmicro-batches",
+    ]):
+        assert tip.startswith(begin)
+    assert all("micro-batches alive" in tip for tip in seen["tips"])
+    assert seen["colours"][0] != seen["colours"][1] == [213, 94, 0]
+    assert seen["clicked"] == [0, 1, 2, 5]
+    assert seen["down"] == ["device 0 communication", "device 1", "device 1 communication"]
+    pitches = [below - above for above, below in zip(seen["tops"], seen["tops"][1:])]
+    assert pitches == pitches[:2] * 2 + pitches[:1] and 0 < pitches[0] < pitches[1]
+    assert seen["strips"] == [False, True] * 3
+    assert seen["legend"] == [
+        "Fforward", "Bbackward", "Aall-reduce", "Uupdate", "Fdarker: further stage of the device",
+        "\u00a0micro-batches alive, at most 2",
+    ]
+
+
+@in_a_browser
+def test_the_page_says_why_a_sender_waits(tmp_path):
+    def send():
+        yield mp.Send("news", None, to=1)
+
+    def receive():
+        yield mp.Compute("work", ticks=5)
+        yield mp.Receive("news", source=0)
+
+    tips = {}
+    for name, link in (("send", mp.Link(latency=3, blocking=True)), ("rendezvous", mp.Link(rendezvous=True))):
+        page = mp.Cluster([send(), receive()], link=link).run().to_html()
+        script = 'probe = {row: 0, time: 1, reach: 0}; draw(); results.tip = $("tip").textContent; report();'
+        (tmp_path / name).mkdir()
+        tips[name] = browse(tmp_path / name, page, script)["tip"]
+    assert tips == {
+        "send": "device 0: waits 3 ticks, from 0 to 3, for news to arrive at device 1: link 3 (0 -> 1: news)",
+        "rendezvous": "device 0: waits 5 ticks, from 0 to 5, for news to be asked for by device 1: "
+        "wait 5 (device 1: work)",
+    }
+
+
+# ---- the Chrome trace ----
+
+def test_lanes_are_threads_of_their_own(trace):
+    events = trace.to_chrome_trace(tick="1 us")["traceEvents"]
+    threads = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert list(threads.values()) == [
+        "device 0", "device 0 communication", "device 1", "device 1 communication",
+        "device 2", "device 2 communication",
+    ]
+    number = {lane: thread for thread, lane in zip(threads, LANES)}
+    assert number == {lane: place for place, lane in enumerate(LANES, 1)}
+    boxes = [event for event in events if event["ph"] == "X"]
+    found = [(box["ts"], box["ts"] + box["dur"], box["tid"]) for box in boxes]
+    assert sorted(found) == spans_as(trace, number)
+    ends = [event["tid"] for event in events if event["ph"] in "sf"]
+    assert len(ends) == 2 * 6, "in the exchange of stage 1 no lane has worked before its send"
+    assert set(ends) == {2, 4, 6}
+
+
+# ---- why a lane is idle ----
+
+def test_the_explanation_has_rows_of_lanes_below_the_sums_which_are_of_devices(trace):
+    explanation = trace.explain()
+    assert explanation.totals() == {"fill": 0, "wait": 5, "imbalance": 1, "link": 6}
+    busy = [sum(span.end - span.start for span in trace.spans_of(device, COMPUTE)) for device in range(3)]
+    assert sum(explanation.totals().values()) == 3 * trace.makespan - sum(busy)
+    lines = str(explanation).splitlines()
+    assert [line.split("  ")[0] for line in lines[1:9]] == [
+        "device 0", "device 1", "device 2", "all", "of 3 x 12 ticks",
+        "device 0 communication", "device 1 communication", "device 2 communication",
+    ]
+    for lane in LANES:
+        own = [idle for idle in trace.idle if (idle.device, idle.lane) == lane]
+        parts = [part for idle in own for part in explanation.parts[idle]]
+        work = sum(span.end - span.start for span in trace.spans_of(*lane))
+        assert sum(part.end - part.start for part in parts) + work == trace.makespan
+
+
+# ---- kinds of work of programs ----
+
+def test_labels_of_a_kind_have_a_colour_and_an_entry_in_the_legend():
+    ax = ring().plot(ax=axes())
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["add", "copy"]
+    colours = {to_hex(boxes.get_facecolor()[0]): len(boxes.get_paths()) for boxes in ax.collections}
+    assert colours == {STYLES["A"]["facecolor"].lower(): 12, STYLES["W"]["facecolor"].lower(): 12}
+    assert sorted(text.get_text() for text in ax.texts) == sorted(str(span.label) for span in ring().spans)
+
+
+def test_kinds_of_programs_get_colours_that_no_other_work_has():
+    trace = trace_of_lanes(
+        (0, COMPUTE, Action("F", 0, 0), 0, 1), (0, COMMUNICATION, Label("gather 0", "gather"), 0, 1),
+        (0, COMPUTE, Label("sum", "A"), 1, 2), (0, COMPUTE, Label("", ""), 2, 3),
+    )
+    styles = styles_of([trace])
+    assert styles.keys() - STYLES.keys() == {"gather"} and styles["gather"]["label"] == "gather"
+    taken = {STYLES[kind]["facecolor"] for kind in "FA"}
+    assert styles["gather"]["facecolor"] not in taken
+    assert [(box.kind, box.text) for box in boxes(trace)] == [
+        ("F", "0"), ("A", "sum"), ("gather", "gather 0"), (None, ""),
+    ]
+    many = trace_of_lanes(*((0, COMPUTE, Label(f"{n}", f"kind {n}"), n, n + 1) for n in range(8)))
+    assert [box.kind for box in boxes(many)] == [f"kind {n}" for n in range(6)] + [None, None]
+    assert len({box.colour for box in boxes(many)}) == 7
+
+
+def test_runs_that_are_compared_share_their_colours():
+    first = trace_of_lanes((0, COMPUTE, Label("a", "add"), 0, 1), (0, COMPUTE, Label("b", "copy"), 1, 2))
+    second = trace_of_lanes((0, COMPUTE, Label("b", "copy"), 0, 2))
+    figure = plots.compare({"first": first, "second": second})
+    copies = [to_hex(ax.collections[place].get_facecolor()[0]) for ax, place in zip(figure.axes, (1, 0))]
+    assert copies[0] == copies[1] == STYLES["W"]["facecolor"].lower()
+
+
+@pytest.mark.parametrize("label", [Label("store", "copy"), "store"])
+def test_work_of_a_program_that_takes_no_time_is_a_thick_line_with_its_name_before_it(label):
+    trace = trace_of_lanes((0, COMPUTE, "add", 0, 2), (0, COMPUTE, label, 6, 6), (0, COMPUTE, "end", 6, 8))
+    ax = trace.plot(ax=axes())
+    (line,) = [found for found in ax.collections if (6, 6, 0) in extents(found)]
+    assert line.get_linewidth()[0] == 2 and to_hex(line.get_edgecolor()[0]) == to_hex(line.get_facecolor()[0])
+    (name,) = [text for text in ax.texts if text.get_text() == "store"]
+    assert 2 < name.get_position()[0] < 6
+    no_room = trace_of_lanes((0, COMPUTE, "add", 0, 6), (0, COMPUTE, label, 6, 6))
+    assert [text.get_text() for text in no_room.plot(ax=axes()).texts] == ["add"]
+
+
+def test_the_page_and_the_chrome_trace_know_kinds_of_programs():
+    data = page_data(ring())
+    assert [data["kinds"][kind] for kind in ("add", "copy")] == [["#CC79A7", "add"], ["#009E73", "copy"]]
+    assert {tuple(part) for *_, parts, _ in data["spans"] for part in parts} == {
+        ("add", None, None, 0, 0), ("copy", None, None, 0, 0),
+    }
+    boxes = [event for event in ring().to_chrome_trace()["traceEvents"] if event["ph"] == "X"]
+    assert {(event["name"][:-2], event["cat"]) for event in boxes} == {("add", "add"), ("copy", "copy")}
+
+
+@in_a_browser
+def test_the_page_of_a_ring_names_its_work(tmp_path):
+    script = """
+    results.tips = [[0, 2.5], [0, 11]].map(([row, time]) => {
+      probe = {row, time, reach: 0.1}; draw(); return $("tip").textContent;
+    });
+    results.legend = [...$("legend").children].map(item => item.textContent);
+    report();
+    """
+    seen = browse(tmp_path, ring().to_html(), script)
+    assert seen["tips"][0].startswith("device 0: add 3, add\ntick 2 to 3")
+    assert "copy 0, copy\nat tick 11" in seen["tips"][1]
+    assert seen["legend"] == ["\u00a0add", "\u00a0copy"]
+
+
+# ---- copies, and runs that are not over ----
+
+def test_the_shades_of_copies_on_devices_of_their_own_are_those_of_stages(trace):
+    places = places_of(trace)
+    assert (places.n, places.n_copies, places.shared) == (2, 3, False)
+    assert places.copy_of == {0: 0, 1: 1, 2: 2} and places.copy_at[2, 1] == 2
+    names = [text.get_text() for text in trace.plot(ax=axes()).get_legend().get_texts()]
+    assert names == ["forward", "backward", "all-reduce", "update", "device's 1st, 2nd stage"]
+    assert places_of(mp.simulate(build("chimera", 4, 4))).shared
+
+
+def test_a_message_that_nobody_knows_the_arrival_of_is_left_out():
+    ports = [Port(1, sends=[0])]
+    cluster = mp.Cluster([send_twice(), receive_twice()], ports=ports)
+    for _ in range(3):
+        cluster.tick()
+    assert [message.arrived for message in cluster.trace.messages] == [4, None]
+    assert [label for label, *_ in page_data(cluster.trace)["messages"]] == ["first"]
+    ax = cluster.trace.plot(ax=axes(), arrows=True)
+    (quiver,) = [found for found in ax.collections if isinstance(found, Quiver)]
+    assert len(quiver.U) == 1
+
+
+def send_twice():
+    yield mp.Compute("work")
+    for name in ("first", "second"):
+        yield mp.Send(name, None, to=1, n_bytes=3)
+
+
+def receive_twice():
+    for name in ("first", "second"):
+        yield mp.Receive(name, source=0)
