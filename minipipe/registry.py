@@ -1,0 +1,59 @@
+"""Rooms that are extended by a new file: what is registered there is found, and listed nowhere by hand."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+
+class Registry(dict):
+    """{name: entry} of one room, filled by the decorators in the room's files.
+
+    room: the full name of the package whose files are searched, such as "minipipe.layers".
+    facts: a frozen dataclass of what each entry states about itself. A fact that is left out and has no
+        default is a `TypeError` where the entry is defined.
+
+    As a decorator it registers a class or a function, under `name` or under its own name. Outside the room,
+    it does so when its file is imported, or its cell is run.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Facts:
+    ...     source: str
+    >>> ORDERS = Registry("minipipe.schedules", Facts)
+    >>> @ORDERS("all-at-once", source="no known paper")
+    ... def all_at_once(n_devices):
+    ...     return [0] * n_devices
+    >>> ORDERS["all-at-once"](3), ORDERS.facts["all-at-once"].source
+    ([0, 0, 0], 'no known paper')
+    """
+
+    def __init__(self, room, facts):
+        super().__init__()
+        self.room, self.facts, self._kind = room, {}, facts
+
+    def __call__(self, name=None, **facts):
+        """Return a decorator that registers what it decorates, with these facts."""
+        facts = self._kind(**facts)
+
+        def register(entry):
+            key = entry.__name__ if name is None else name
+            before = self.get(key)
+            if before is not None and _place(before) != _place(entry):
+                raise ValueError(
+                    f"{key!r} is registered twice in {self.room}: by {'.'.join(_place(before))} and by "
+                    f"{'.'.join(_place(entry))}: choose another name"
+                )
+            self[key], self.facts[key] = entry, facts
+            return entry
+
+        return register
+
+    def load(self):
+        """Import every file of the room, so that all its entries are here; return the registry."""
+        for module in iter_modules(import_module(self.room).__path__):
+            import_module(f"{self.room}.{module.name}")
+        return self
+
+
+def _place(entry):
+    """Return where an entry is defined; a cell of a notebook that runs again defines the same one."""
+    return entry.__module__, entry.__qualname__
