@@ -1,0 +1,119 @@
+"""The claim: gradients summed over micro-batches equal the full batch's exactly, however the work is split.
+
+All numbers are fractions, so nothing is rounded, and "equal" means ==. The other folders of `tests/` hold
+the same for random networks, every layer, every option, and floats.
+"""
+
+import numpy as np
+import pytest
+
+import minipipe as mp
+from minipipe.exact import rational
+from minipipe.schedules import LATE_W, RECOMPUTE, names_for_stages
+
+# One small network: 2 inputs, 4 hidden units twice, 2 outputs; m = 6 samples, one a column.
+W1, b1 = rational([[1, -2], [3, 1], [-1, 2], [2, 2]]) / 2, rational([[1], [0], [-1], [2]]) / 4
+W2, b2 = rational([[1, 0, 2, -1], [-1, 3, 1, 0], [2, 1, -2, 1], [0, 1, 1, 1]]) / 3, rational([[1]] * 4) / 2
+W3, b3 = rational([[1, 2, -1, 1], [-2, 1, 1, 0]]) / 2, rational([[1], [-1]]) / 3
+X = rational([[1, -1, 2, 0, 3, -2], [2, 1, -1, 1, 0, 1]]) / 2
+Y = rational([[1, 0, 1, 2, -1, 0], [0, 1, 1, -1, 2, 1]])
+m = 6
+
+
+def network():
+    layers = [mp.Linear(2, 4, W=W1, b=b1), mp.ReLU(), mp.Linear(4, 4, W=W2, b=b2), mp.ReLU()]
+    return [*layers, mp.Linear(4, 2, W=W3, b=b3)]
+
+
+def forward_and_backward(X, Y):
+    """J = 1/2m sum (A - Y)^2 and each layer's (dW, db), where m is the whole mini-batch's, whatever X is."""
+    layers, A = network(), X
+    for layer in layers:
+        A = layer.forward(A)
+    J, dA, gradients = ((A - Y) ** 2).sum() / (2 * m), (A - Y) / m, []
+    for layer in reversed(layers):
+        dA, dW, db = layer.backward(dA)
+        gradients.insert(0, (dW, db))
+    return J, gradients
+
+
+def assert_equals_full_batch(J, gradients):
+    expected_J, expected = forward_and_backward(X, Y)
+    assert_equal("J", np.array(J), np.array(expected_J))
+    assert len(gradients) == len(expected), f"gradients of {len(gradients)} layers for {len(expected)}"
+    for index, (found, right) in enumerate(zip(gradients, expected)):
+        for name, mine, true in zip(("dW", "db"), found, right, strict=True):
+            if true is None:
+                assert mine is None, f"{name} of layer {index} is {mine}, but it has no such parameter"
+            else:
+                assert_equal(f"{name} of layer {index}", mine, true)
+
+
+def assert_equal(name, found, expected):
+    shapes = np.shape(found), expected.shape
+    assert shapes[0] == shapes[1], f"{name} differs: found shape {shapes[0]} expected {shapes[1]}"
+    wrong = found != expected
+    assert not wrong.any(), (
+        f"{name} differs: found {found[wrong][0]} expected {expected[wrong][0]}, the first of {wrong.sum()}\n"
+        f"found\n{found.astype(str)}\nexpected\n{expected.astype(str)}"
+    )
+
+
+def assert_a_run_equals_full_batch(net):
+    assert_equals_full_batch(net.forward_backward(X, Y), net.gradients)
+
+
+SIZES = [(6,), (3, 3), (2, 2, 2), (1, 2, 3), (5, 1), (1,) * 6]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids="sizes {}".format)
+def test_a_plain_loop_over_micro_batches_equals_the_full_batch(sizes):
+    J, gradients, first = 0, None, 0
+    for size in sizes:
+        part = slice(first, first + size)
+        J_i, terms = forward_and_backward(X[:, part], Y[:, part])
+        sums = gradients or [(0, 0)] * len(terms)
+        gradients = [(None, None) if dW is None else (sum_dW + dW, sum_db + db)
+                     for (sum_dW, sum_db), (dW, db) in zip(sums, terms)]
+        J, first = J + J_i, first + size
+    assert_equals_full_batch(J, gradients)
+
+
+@pytest.mark.parametrize("M", range(1, 7), ids="M={}".format)
+@pytest.mark.parametrize("K", range(1, 6), ids="K={}".format)
+def test_K_stages_and_M_micro_batches_equal_the_full_batch(K, M):
+    assert_a_run_equals_full_batch(mp.Pipeline(network(), mp.MeanSquaredError(), K, M))
+
+
+@pytest.mark.parametrize("recompute", RECOMPUTE, ids="recompute {}".format)
+@pytest.mark.parametrize("schedule", [*names_for_stages(4, 4), *LATE_W])
+def test_every_schedule_equals_the_full_batch(schedule, recompute):
+    assert_a_run_equals_full_batch(mp.Pipeline(network(), mp.MeanSquaredError(), 4, 4, schedule, recompute))
+
+
+@pytest.mark.parametrize("n_replicas", [1, 2, 3, 6], ids="D={}".format)
+def test_D_copies_that_share_the_samples_equal_the_full_batch(n_replicas):
+    assert_a_run_equals_full_batch(mp.DataParallel(network(), mp.MeanSquaredError(), n_replicas))
+
+
+@pytest.mark.parametrize("n_shards", [1, 2, 4], ids="T={}".format)
+def test_T_shards_of_every_layer_equal_the_full_batch(n_shards):
+    assert_a_run_equals_full_batch(mp.TensorParallel(network(), mp.MeanSquaredError(), n_shards))
+
+
+def test_copies_of_shards_of_stages_equal_the_full_batch():
+    net = mp.Hybrid(network(), mp.MeanSquaredError(), n_replicas=2, n_shards=2, n_stages=2, n_microbatches=4)
+    assert_a_run_equals_full_batch(net)
+
+
+@pytest.mark.parametrize("wrong, words", [
+    (lambda J, gradients: (J * 2, gradients), "J differs: found"),
+    (lambda J, gradients: (J, [(dW, db) if dW is None else (dW * 2, db) for dW, db in gradients]),
+     "dW of layer 0 differs: found"),
+    (lambda J, gradients: (J, [*gradients[:-1], (gradients[-1][0], gradients[-1][1] + rational(1) / 10**9)]),
+     "db of layer 4 differs: found"),
+    (lambda J, gradients: (J, gradients[:-1]), "gradients of 4 layers for 5"),
+], ids=["J twice too large", "dW twice too large", "a billionth in one db", "a layer left out"])
+def test_this_proof_can_fail(wrong, words):
+    with pytest.raises(AssertionError, match=words):
+        assert_equals_full_batch(*wrong(*forward_and_backward(X, Y)))
