@@ -29,7 +29,8 @@ class Hybrid(Pipeline):
     schedule: for one copy of the network, a name or a `Schedule` of K stages and M / D micro-batches; or a
         `Schedule` of all D copies and M micro-batches.
     sequence: whether what stands between the parts of a Transformer's blocks is split by positions, too.
-    rows: whether convolutions are split by the rows of the image, see `Shard`.
+    rows: whether convolutions are split by the rows of the image, see `Shard`. Both `sequence` and `rows` are
+        refused with ZeRO, an order with `S`.
     order: which devices are neighbours, the fastest axis first: "tp-dp-pp" has the number
         t + T (d + D k), "tp-pp-dp" t + T (k + K d).
     all other arguments: as for `Pipeline`.
@@ -69,6 +70,13 @@ class Hybrid(Pipeline):
             costs, link, memory_limit, optimizer, engine, accumulate, all_reduce, ports, grain,
         )
         self._words = self._shard(0).words
+        split = [option for option, is_on in self._split.items() if is_on]
+        if self._T > 1 and split and "S" in self.schedule.kinds:
+            raise ValueError(
+                f"{split[0]}=True with n_shards={self._T} and the S (ZeRO) of {self.schedule.name!r}: "
+                "each shard has a summand of the gradients, and a reduce-scatter sums over replicas alone: "
+                f"use {split[0]}=False, or an order without S"
+            )
         if self._T > 1 and optimizer is not None and optimizer.needs_whole_parameters:
             raise ValueError(
                 f"{type(optimizer).__name__} looks at whole parameters, of which each of {self._T} shards "

@@ -315,3 +315,20 @@ def test_tied_weights_are_refused():
     layers = [mp.Linear(2, 2, tie="w"), mp.Tanh(), mp.Linear(2, 2, tie="w")]
     with pytest.raises(ValueError, match="tie='w': the gradient of tied weights is a sum over layers"):
         mp.DataParallel(layers, LOSS, 2, optimizer=mp.SGD(0.1), zero=1)
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+@pytest.mark.parametrize(("n_replicas", "order"), [
+    (2, data_parallel(2, 2, 2)), (2, in_copies(build("1f1b", 2, 1), 2)), (1, build("chimera", 2, 2)),
+])
+@pytest.mark.parametrize(("option", "layer"), [
+    ("sequence", mp.TransformerBlock(2, 2)), ("rows", mp.Conv1d(1, 1, 3, padding=1)),
+])
+def test_shards_whose_gradients_are_summands_are_refused(level, n_replicas, order, option, layer):
+    """A reduce-scatter adds up what replicas have, not what the shards of each of them have."""
+    words = f"{option}=True with n_shards=2 and the S .*: use {option}=False, or an order without S"
+    with pytest.raises(ValueError, match=words):
+        mp.Hybrid(
+            [layer, mp.Flatten()], LOSS, n_replicas, 2, 2, 2, with_zero(order, level), optimizer=mp.SGD(0.1),
+            **{option: True},
+        )
