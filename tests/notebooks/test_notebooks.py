@@ -1,5 +1,8 @@
-"""Every notebook runs from top to bottom without an error, and its saved outputs are those of the run; so
-does the command that saves them anew, which changes nothing else."""
+"""Every notebook runs from top to bottom without an error, and its saved outputs are those of the run; the
+command that saves them anew changes nothing else.
+
+The runs have the marker `notebooks`. What can be told without a run is in `test_template.py`.
+"""
 
 import json
 import re
@@ -13,6 +16,7 @@ from notebooks import refresh
 from matplotlib.image import imsave
 
 ROOT = Path(__file__).parents[2]
+RUNS = [pytest.mark.notebooks, pytest.mark.slow]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
@@ -28,7 +32,7 @@ def run():
     return refresh.run
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [pytest.param(path, marks=RUNS, id=path.stem) for path in NOTEBOOKS])
 def test_notebook_runs_and_its_outputs_are_fresh(path, run):
     saved, fresh = code_cells(json.loads(path.read_text(encoding="utf-8"))), code_cells(run(path))
     for old, new in zip(saved, fresh, strict=True):
@@ -133,6 +137,8 @@ def test_what_has_changed_is_saved_and_nothing_else(tmp_path, saved, fresh):
     assert not after(tmp_path / "ours.ipynb", [others, fresh], [others, fresh], [others, fresh])[1]
 
 
+@pytest.mark.notebooks
+@pytest.mark.slow
 def test_what_is_folded_away_is_saved_behind_a_line_that_gives_nothing_away(run, tmp_path):
     notebook = book([], [printed("3\n")])
     for cell, code in zip(notebook["cells"], ["# say", "a = 3", "print(a)"]):

@@ -17,8 +17,7 @@ from minipipe.site.grid import Grid
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 
-for needed in notebooks.NEEDED:
-    pytest.importorskip(needed)
+pytestmark = pytest.mark.skipif(bool(notebooks.why_not()), reason=str(notebooks.why_not()))
 
 
 def png():
