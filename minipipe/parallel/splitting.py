@@ -12,9 +12,12 @@ from ..layers.activations import Elementwise
 from ..layers.convolution import Convolution
 from ..layers.pooling import Pool
 from ..losses import SoftmaxCrossEntropy
+from ..ties import ties_of
 from .exchanges import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
 from .parts import Bias, DropoutPart, EmbeddingPart, SoftmaxCrossEntropyPart
 from .rows import by_rows, goes_by_rows
+
+COMPUTING = ("forward", "backward", "backward_input", "backward_weight", "through", "derivatives")
 
 
 class Shard:
@@ -42,15 +45,17 @@ class Shard:
       The gradients of their parameters, and of biases there, are sums over the devices, and are added up at
       the end.
     - With `rows`, convolutions by the rows of the image, and their gradients are such sums, too.
-    - All else, layers of one's own, and what has fewer units than there are devices, is whole on each device.
+    - All else, layers of one's own, what has fewer units than there are devices, and what is tied to one of
+      these, is whole on each device.
     """
 
     def __init__(self, layers, loss, rank, size, sequence=False, rows=False):
         self.rank, self.size, self._sequence, self._rows = rank, size, sequence, rows
         self._by_positions = False  # whether what the next layer gets is split so
+        self._tied = {name: [layers[index] for index in tied] for name, tied in ties_of(layers).items()}
         self.held, self.words = {}, ["whole"] * len(layers)
         self.loss, self._logits = copy.copy(loss), None
-        is_second = len(layers) - 1 in dict(_pairs(layers, self._is_splittable)).values()
+        is_second = len(layers) - 1 in self._pairs(layers).values()
         by_classes = type(loss) is SoftmaxCrossEntropy and self._is_splittable(layers[-1], Linear)
         if by_classes and not is_second:
             self.loss, self._logits = SoftmaxCrossEntropyPart(layers[-1].n), layers[-1]
@@ -78,7 +83,7 @@ class Shard:
 
     def _each(self, layers, place, words, is_top=False):
         """For each of consecutive layers, what this device has instead; in `words`, how each is split."""
-        found, pairs = [], dict(_pairs(layers, self._is_splittable))
+        found, pairs = [], self._pairs(layers)
         between = {i for first, second in pairs.items() for i in range(first + 1, second)}
         for index, layer in enumerate(layers):
             before = self._changed_split(layer) if is_top and (self._sequence or self._rows) else []
@@ -96,10 +101,10 @@ class Shard:
 
     def _changed_split(self, layer):
         """The exchange before a layer of the network for which the positions must be split, or whole."""
-        by_positions = _goes_by_positions(layer) and (self._by_positions or _attends(layer))
+        by_positions = self._goes_by_positions(layer) and (self._by_positions or _attends(layer))
         if self._rows:
-            on_numbers = self._by_positions and isinstance(layer, (Elementwise, Dropout))
-            by_positions = goes_by_rows(layer) or on_numbers
+            on_numbers = isinstance(layer, Elementwise) or type(layer) is Dropout
+            by_positions = goes_by_rows(layer) or (self._by_positions and on_numbers)
         if layer is self._logits or self._by_positions == by_positions:
             return []
         self._by_positions = not self._by_positions
@@ -126,17 +131,13 @@ class Shard:
             return [Copied(), self._by_outputs(layer), Gathered()], "by outputs, gathered"
         if type(layer) is MultiHeadAttention:
             return self._by_heads(layer), "by heads"
-        if type(layer) is Embedding and layer.n_tokens >= self.size:
+        if self._is_splittable(layer, Embedding):
             part = EmbeddingPart(layer, self._runs(layer.n_tokens)[self.rank])
             self._hold(layer, W=(part, 0))
             return [part, Summed()], "by tokens"
         if self._by_positions and not layer.layers:
             return [self._run_of(layer)], "by rows" if self._rows else "by positions"
-        inner = layer.layers
-        if isinstance(layer, Residual):
-            inner = layer.layers[1].layers
-        elif not isinstance(layer, Chain):
-            return self._whole(layer), "whole"
+        inner = _inner(layer)
         words = [None] * len(inner)
         parts = list(chain(*self._each(inner, f"{place}.", words)))
         if set(words) <= {"whole"}:
@@ -205,11 +206,51 @@ class Shard:
                 setattr(part, name, size)
         return part
 
+    def _goes_by_positions(self, layer):
+        """Whether positions can go through it one by one; in residual parts, attention and pairs gather them.
+        """
+        inner = _inner(layer)
+        if isinstance(layer, Residual):
+            in_pairs = chain(*self._pairs(inner).items())
+            alone = [part for index, part in enumerate(inner) if index not in set(in_pairs)]
+            kinds = LayerNorm, Dropout, MultiHeadAttention
+            return all(type(part) in kinds or isinstance(part, Elementwise) for part in alone) and bool(inner)
+        if inner:
+            return all(map(self._goes_by_positions, inner))
+        return type(layer) in (LayerNorm, Dropout)
+
+    def _pairs(self, layers):
+        """{index: index} of two layers of one kind with activations or pooling in between, pair after pair.
+
+        The first is split by its outputs, so the second can be by its inputs.
+        """
+        found, index = {}, 0
+        while index < len(layers):
+            kind = next((k for k in (Linear, Convolution) if self._is_splittable(layers[index], k)), None)
+            second = index + 1
+            while second < len(layers) and _acts_on_units(layers[second]):
+                second += 1
+            if kind and second < len(layers) and self._fits(layers[index], layers[second], kind):
+                found[index] = second
+                index = second
+            index += 1
+        return found
+
+    def _fits(self, first, second, kind):
+        of_kind = isinstance(second, kind) and self._can_be_split(second)
+        return of_kind and first.tie is None and second.tie is None
+
     def _is_splittable(self, layer, *kinds):
-        """Whether it is one of these kinds, has a unit for each device, and does not divide them itself."""
+        """Whether it is one of these kinds, and it and all layers tied to it have a unit for each device."""
+        return isinstance(layer, kinds) and all(
+            self._can_be_split(one) and len(one.W) >= self.size for one in self._tied.get(layer.tie, [layer])
+        )
+
+    def _can_be_split(self, layer):
+        """Whether it is minipipe's own, with one group of channels, and does not go by rows."""
         if self._rows and goes_by_rows(layer):
             return False
-        return isinstance(layer, kinds) and _can_be_split(layer) and len(layer.W) >= self.size
+        return type(layer) in (Linear, Embedding, Conv1d, Conv2d, Conv3d) and getattr(layer, "groups", 1) == 1
 
     def _runs(self, n):
         return even_slices(n, self.size)
@@ -224,44 +265,12 @@ def _attends(layer):
     return any(isinstance(part, MultiHeadAttention) for part in every_layer([layer]))
 
 
-def _goes_by_positions(layer):
-    """Whether positions can go through it one by one; in residual parts, attention and pairs gather them."""
-    if isinstance(layer, Residual):
-        inner = layer.layers[1].layers
-        pairs = dict(_pairs(inner, isinstance))
-        linears = [index for index, part in enumerate(inner) if isinstance(part, Linear)]
-        alone = set(linears) - set(pairs) - set(pairs.values())
-        kinds = (LayerNorm, Dropout, MultiHeadAttention, Linear, Elementwise)
-        return not alone and all(isinstance(part, kinds) for part in inner)
-    if isinstance(layer, Chain):
-        return bool(layer.layers) and all(map(_goes_by_positions, layer.layers))
-    return isinstance(layer, (LayerNorm, Dropout))
-
-
-def _pairs(layers, is_splittable):
-    """(index, index) of two layers of one kind with activations or pooling in between, pair after pair.
-
-    The first is split by its outputs, so the second can be by its inputs.
-    """
-    index = 0
-    while index < len(layers):
-        kind = next((k for k in (Linear, Convolution) if is_splittable(layers[index], k)), None)
-        second = index + 1
-        while second < len(layers) and _acts_on_units(layers[second]):
-            second += 1
-        if kind and second < len(layers) and _fits(layers[index], layers[second], kind):
-            yield index, second
-            index = second
-        index += 1
-
-
-def _fits(first, second, kind):
-    return isinstance(second, kind) and _can_be_split(second) and first.tie is None and second.tie is None
-
-
-def _can_be_split(layer):
-    """Whether it is a Linear or a convolution of minipipe's own, with one group of channels."""
-    return type(layer) in (Linear, Conv1d, Conv2d, Conv3d) and getattr(layer, "groups", 1) == 1
+def _inner(layer):
+    """The layers that a `Residual` or a `Chain` is made of; none, if its class computes something else."""
+    kind = next((kind for kind in (Residual, Chain) if isinstance(layer, kind)), None)
+    if kind is None or any(getattr(type(layer), name) is not getattr(kind, name) for name in COMPUTING):
+        return ()
+    return layer.layers[1].layers if kind is Residual else layer.layers
 
 
 def _acts_on_units(layer):

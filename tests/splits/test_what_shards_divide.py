@@ -1,0 +1,116 @@
+"""What shards divide, and what stays whole: one function decides, for pairs, ties, positions and rows."""
+
+import numpy as np
+import pytest
+from cases import eighths
+
+import minipipe as mp
+from minipipe.layers import Chain
+from minipipe.verification import equals_full_batch
+
+LOSS, CLASSES = mp.MeanSquaredError(), mp.SoftmaxCrossEntropy()
+
+
+class MyLinear(mp.Linear):
+    """A layer of one's own, even if it computes what its base does."""
+
+
+class MyDropout(mp.Dropout):
+    """Also."""
+
+
+class MyAttention(mp.MultiHeadAttention):
+    """Also."""
+
+
+class Twice:
+    """Twice what the block does that it is mixed into."""
+
+    def through(self, A_prev):
+        return 2 * super().through(A_prev)
+
+    def derivatives(self, dZ):
+        return super().derivatives(2 * dZ)
+
+
+class TwiceResidual(Twice, mp.Residual):
+    pass
+
+
+class TwiceChain(Twice, Chain):
+    pass
+
+
+def attends(*more, attention=mp.MultiHeadAttention):
+    return mp.Residual(mp.LayerNorm(2), attention(2, 2), *more)
+
+
+SEQUENCES = {
+    "fewer hidden units than shards": [mp.TransformerBlock(2, 2, n_hidden=1)],
+    "a pair, half of one's own": [
+        attends(), mp.Residual(mp.LayerNorm(2), mp.Linear(2, 2), mp.ReLU(), MyLinear(2, 2))
+    ],
+    "dropout of one's own": [attends(MyDropout(0.5)), MyDropout(0.5)],
+    "attention of one's own": [attends(attention=MyAttention), attends(), attends(attention=MyAttention)],
+    "a residual of one's own": [
+        attends(), TwiceResidual(mp.LayerNorm(2), mp.Linear(2, 2), mp.ReLU(), mp.Linear(2, 2))
+    ],
+    "a chain of one's own": [attends(), TwiceChain(mp.Linear(2, 2), mp.ReLU(), mp.Linear(2, 2))],
+    "a pair of convolutions": [
+        attends(), mp.Residual(mp.Conv1d(2, 2, 3, padding=1), mp.ReLU(), mp.Conv1d(2, 2, 3, padding=1))
+    ],
+}
+
+
+def exact(layers, loss, X, Y):
+    """Rational numbers for a network and its mini-batch."""
+    layers = [layer.copy(eighths) for layer in mp.Sequential(layers, loss).layers]
+    return layers, loss, X if X.dtype.kind == "i" else eighths(X), eighths(Y)
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_a_sequence_has_the_full_batchs_gradients(name, sequence):
+    rng = np.random.default_rng(0)
+    layers, loss, X, Y = exact(
+        [*SEQUENCES[name], mp.Linear(2, 1)], LOSS, rng.standard_normal((2, 2, 2)),
+        rng.standard_normal((1, 2, 2)),
+    )
+    assert equals_full_batch(mp.TensorParallel(layers, loss, 2, sequence=sequence), X, Y)
+
+
+IMAGES = {
+    "rows behind a convolution that has none": [
+        mp.Conv2d(1, 2, 2, stride=2), mp.ReLU(), mp.Conv2d(2, 2, 3, padding=1)
+    ],
+    "dropout of one's own": [
+        mp.Conv2d(1, 1, 3, padding=1), MyDropout(0.5), mp.Conv2d(1, 2, 3, padding=1), mp.MaxPool2d(2)
+    ],
+}
+
+
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_has_the_full_batchs_gradients(name, rows):
+    rng = np.random.default_rng(0)
+    layers, loss, X, Y = exact(
+        [*IMAGES[name], mp.AvgPool2d(2), mp.Flatten()], LOSS, rng.standard_normal((1, 4, 4, 2)),
+        rng.standard_normal((2, 2)),
+    )
+    assert equals_full_batch(mp.TensorParallel(layers, loss, 2, rows=rows), X, Y)
+
+
+@pytest.mark.parametrize("loss", [LOSS, CLASSES])
+@pytest.mark.parametrize(("kind", "how"), [
+    (mp.Linear, {LOSS: "by outputs, gathered", CLASSES: "by outputs, up to the loss"}),
+    (MyLinear, {LOSS: "whole", CLASSES: "whole"}),
+])
+def test_tied_layers_are_divided_alike(kind, how, loss):
+    rng = np.random.default_rng(0)
+    tokens, labels = rng.integers(0, 5, (2, 2, 3))
+    layers, loss, X, Y = exact(
+        [mp.Embedding(5, 2, tie="w"), mp.Tanh(), kind(2, 5, tie="w")], loss, tokens, mp.one_hot(labels, 5)
+    )
+    net = mp.TensorParallel(layers, loss, 2)
+    assert equals_full_batch(net, X, Y)
+    assert net.split == ["whole" if how[loss] == "whole" else "by tokens", "whole", how[loss]]
