@@ -281,17 +281,18 @@ def one_of(name, value, known):
 
 
 def to_be_written(part, base, method, answer):
-    """The error for an object whose class lacks a method that `base` leaves to it.
+    """Return the error for an object whose class lacks a method that its base leaves to it.
 
-    method: with its arguments. answer: what it returns.
+    base: the name of the base. method: with its arguments. answer: what it returns.
     """
     kind = type(part).__name__
     return NotImplementedError(
-        f"{kind} has no {method.partition('(')[0]}: write `def {method}` in class {kind}({base.__name__}), "
+        f"{kind} has no {method.partition('(')[0]}: write `def {method}` in class {kind}({base}), "
         f"which returns {answer}"
     )
 
 
-def without_return(part, method, answer):
-    """The error for an object, a method of which has returned None. answer: what it returns."""
-    return TypeError(f"{type(part).__name__}.{method} has returned None: end it with `return {answer}`")
+def without_return(part, method, answer, returned=None):
+    """Return the error for a method that has `returned` something else than its `answer`."""
+    name = f"{type(part).__name__}.{method}"
+    return TypeError(f"{name} has returned {shown(returned)}: end it with `return {answer}`")

@@ -56,11 +56,11 @@ class Loss:
 
     def cost(self, A, Y, m):
         """J, with all that `derivative` needs left in `cache`, a tuple."""
-        raise to_be_written(self, Loss, "cost(self, A, Y, m)", "J, and leaves self.cache")
+        raise to_be_written(self, "Loss", "cost(self, A, Y, m)", "J, and leaves self.cache")
 
     def derivative(self, *cache):
         """dA."""
-        raise to_be_written(self, Loss, "derivative(self, *cache)", "dA")
+        raise to_be_written(self, "Loss", "derivative(self, *cache)", "dA")
 
     def check(self, Y):
         """Raise `ValueError` for labels that this cost cannot have."""

@@ -8,9 +8,10 @@ import numpy as np
 
 from ..checks import is_finite, listed, shown, to_be_written
 from ..functions import leaves, shape_of
+from .halves import Halves, check_halves
 
 
-class Layer:
+class Layer(Halves):
     """One formula, forward and backward, without a loop over samples.
 
     Samples are the last axis: `A_prev` is `(n_prev, m)`, the output `A` is `(n, m)`.
@@ -19,6 +20,8 @@ class Layer:
         backward(dZ)            -> (dA_prev, dW, db)
         backward_input(dZ)      -> dA_prev
         backward_weight(dZ)     -> (dW, db)
+
+    A class writes `forward` and either `backward` or its two halves, see `Halves`.
 
     `dZ` is the derivative of the cost by this layer's output and has the output's shape. Two rules
     make micro-batches work. A layer never divides by m: the loss has done that, so gradients of
@@ -50,7 +53,6 @@ class Layer:
     layers = ()          # the layers that this one is made of
     fork = join = None   # the name of the skip connection that leaves or enters here, see `Fork` and `Join`
     tie = None           # layers with the same `tie` share one W
-    weight_after_input = False  # whether backward_weight reads what backward_input has left, and no dZ
     joins_samples = False  # whether the cache that backward_weight reads is an array with the samples last
     statistics = None    # what a forward in training has counted, for `commit` at the end of the mini-batch
     training, step, first_sample = True, 0, 0
@@ -77,33 +79,21 @@ class Layer:
 
     def draw(self, rng):
         """W in float64, in any shape of as many numbers."""
-        raise to_be_written(self, Layer, "draw(self, rng)", "W in float64")
+        raise to_be_written(self, "Layer", "draw(self, rng)", "W in float64")
 
     def forward(self, A_prev):
-        raise to_be_written(self, Layer, "forward(self, A_prev)", "A")
-
-    def backward_input(self, dZ):
-        raise to_be_written(self, Layer, "backward_input(self, dZ)", "dA_prev")
-
-    def backward(self, dZ):
-        """Both halves. The cache then is as before, so another dZ may follow."""
-        cache = self.cache
-        derivatives = self.backward_input(dZ), *self.backward_weight(dZ)
-        self.cache = cache
-        return derivatives
-
-    def backward_weight(self, dZ):
-        if self.parameter_shapes() != (None, None):
-            raise to_be_written(self, Layer, "backward_weight(self, dZ)", "(dW, db)")
-        return None, None
+        raise to_be_written(self, "Layer", "forward(self, A_prev)", "A")
 
     def output_shape(self, shape):
         """The shape of A for an A_prev of `shape`, samples included; `ValueError` if that does not fit."""
         return shape
 
     def parameter_shapes(self):
-        """The shapes of `(W, b)`, known before they are drawn; None for one that the layer does not have."""
-        return None, None
+        """The shapes of `(W, b)`, known before they are drawn; None for one that the layer does not have.
+
+        Written by layers that leave W to `initialize`; those that the constructor has set have their shapes.
+        """
+        return tuple(None if array is None else array.shape for array in (self.W, self.b))
 
     def macs(self, shape):
         """Multiply-accumulates in the products of a forward for an A_prev of `shape`.
@@ -262,6 +252,8 @@ def checked_layers(layers):
             raise ValueError(
                 f"layers[{index}] is {shown(layer)}: pass a layer object, such as Linear(2, 3) or ReLU()"
             )
+    for kind in {type(layer) for layer in every_layer(layers)}:
+        check_halves(kind)
     return layers
 
 

@@ -118,7 +118,7 @@ class Optimizer:
 
         These are new arrays: the first of them takes up the parameter's new value.
         """
-        raise to_be_written(self, Optimizer, "step(self, g, *memory)", "(what to subtract, *memory)")
+        raise to_be_written(self, "Optimizer", "step(self, g, *memory)", "(what to subtract, *memory)")
 
     def _check(self, parameters):
         for (index, name, _), (_, W, g) in parameters.items():

@@ -87,7 +87,7 @@ class NoReturnedStep(NoStep):
     (Nothing(), None, None, NotImplementedError,
      "Nothing has no forward: write `def forward(self, A_prev)` in class Nothing(Layer)"),
     (Half(), None, None, NotImplementedError,
-     "Half has no backward_input: write `def backward_input(self, dZ)` in class Half(Layer)"),
+     "Half has no backward: write `def backward(self, dZ)` in class Half(Layer), which returns (dA_prev, "),
     (Slope(), None, None, NotImplementedError, "Slope has no backward_weight: write `def backward"),
     (Undrawn(), None, None, NotImplementedError, "Undrawn has no draw: write `def draw(self, rng)`"),
     (Mute(), None, None, TypeError, "Mute.forward has returned None: end it with `return A`"),

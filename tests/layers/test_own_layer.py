@@ -1,0 +1,243 @@
+"""A layer of six lines, with `forward` and a whole `backward`, works wherever the package's own do.
+
+It is the fully connected layer of `minipipe.tiny`, its parameters set in the constructor, or a scale whose
+parameter is drawn. All numbers are fractions, and the reference is `Linear` in a full batch.
+"""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import minipipe as mp
+from minipipe.exact import Rational, rational
+from minipipe.functions import leaves
+from minipipe.layers.through import put_aside
+from minipipe.schedules import ASYNCHRONOUS, LATE_W, RECOMPUTE, Action, Schedule, names_for_stages
+
+
+class Tiny(mp.Layer):
+    def __init__(self, W, b):
+        self.W, self.b = W, b
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return self.W @ A_prev + self.b
+
+    def backward(self, dZ):
+        return self.W.T @ dZ, dZ @ self.cache.T, dZ.sum(axis=1, keepdims=True)
+
+
+class Scale(mp.Layer):
+    """A = W A_prev, one number of W for each row."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def parameter_shapes(self):
+        return (self.n, 1), None
+
+    def draw(self, rng):
+        return rng.integers(1, 4, self.n) / 2
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return self.W * A_prev
+
+    def backward(self, dZ):
+        return self.W * dZ, (dZ * self.cache).sum(axis=1, keepdims=True), None
+
+
+class Bend(mp.Layer):
+    """A ReLU without halves, and without parameters."""
+
+    def forward(self, Z):
+        self.cache = Z
+        return np.maximum(Z, 0)
+
+    def backward(self, dA):
+        return dA * (self.cache > 0), None, None
+
+
+def fractions(*shape, seed):
+    return rational(np.random.default_rng(seed).integers(-4, 5, shape)) / 4
+
+
+X, Y = fractions(2, 6, seed=0), fractions(2, 6, seed=1)
+SIZES = [(2, 3), (3, 3), (3, 3), (3, 2)]
+
+
+def network(linear, bend):
+    layers = []
+    for seed, (n_prev, n) in enumerate(SIZES):
+        layers += [linear(fractions(n, n_prev, seed=seed), fractions(n, 1, seed=seed + 9)), bend()]
+    return layers
+
+
+def same_with_halves():
+    return network(lambda W, b: mp.Linear(*W.shape[::-1], W=W, b=b), mp.ReLU)
+
+
+def tiny():
+    return network(Tiny, Bend)
+
+
+def two_updates(net, optimizer):
+    """Train `net`, by `optimizer` unless it has one; return both costs and all parameters."""
+    costs = []
+    for _ in range(2):
+        if optimizer is None:
+            costs += net.train([(X, Y)])
+        else:
+            costs.append(net.forward_backward(X, Y))
+            net.step(optimizer)
+    return [np.array(costs), *leaves([(layer.W, layer.b) for layer in net.layers])]
+
+
+def sgd():
+    return mp.SGD(Rational(1, 2), momentum=Rational(1, 4))
+
+
+LOSS = mp.MeanSquaredError()
+FULL_BATCH = two_updates(mp.Sequential(same_with_halves(), LOSS), sgd())
+
+
+def assert_two_updates_equal_full_batch(net, optimizer=None):
+    for found, expected in zip(two_updates(net, optimizer), FULL_BATCH, strict=True):
+        assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("recompute", RECOMPUTE)
+@pytest.mark.parametrize("schedule", [*names_for_stages(4, 6), *LATE_W])
+def test_it_equals_the_full_batch_in_every_schedule(schedule, recompute):
+    assert_two_updates_equal_full_batch(mp.Pipeline(tiny(), LOSS, 4, 6, schedule, recompute), sgd())
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("zero", [None, 1, 2, 3])
+def test_it_equals_the_full_batch_in_copies_that_share_parameters(zero, recompute):
+    optimizer = None if zero is None else sgd()
+    net = mp.DataParallel(tiny(), LOSS, 3, 6, zero=zero, optimizer=optimizer, buckets=1, recompute=recompute)
+    assert_two_updates_equal_full_batch(net, sgd() if zero is None else None)
+
+
+@pytest.mark.parametrize("n_replicas, n_shards, n_stages", [(1, 2, 1), (2, 1, 2), (1, 2, 2), (2, 2, 2)])
+def test_it_equals_the_full_batch_in_every_split(n_replicas, n_shards, n_stages):
+    net = mp.Hybrid(tiny(), LOSS, n_replicas, n_shards, n_stages, n_microbatches=4)
+    assert_two_updates_equal_full_batch(net, sgd())
+
+
+def test_it_equals_the_full_batch_inside_of_blocks():
+    found, expected = (
+        [mp.Chain(*layers[:2]), mp.Residual(*layers[2:6]), *layers[6:]]
+        for layers in (tiny(), same_with_halves())
+    )
+    expected = two_updates(mp.Sequential(expected, LOSS), sgd())
+    found = two_updates(mp.Pipeline(found, LOSS, 2, 3, "zb-h1"), sgd())
+    assert all(map(np.array_equal, found, expected)) and len(found) == len(expected)
+
+
+def test_it_equals_the_full_batch_with_a_parameter_server():
+    assert_two_updates_equal_full_batch(mp.ParameterServer(tiny(), LOSS, 3, sgd()))
+
+
+@pytest.mark.parametrize("schedule", ASYNCHRONOUS)
+def test_it_trains_as_one_with_halves_does_where_nothing_is_flushed(schedule):
+    found, expected = (
+        mp.AsynchronousPipeline(layers, LOSS, 4, sgd(), schedule, 4 if schedule == "pipedream-2bw" else 1)
+        for layers in (tiny(), same_with_halves())
+    )
+    batches = [(X, Y)] * 4
+    assert found.train(batches) == expected.train(batches)
+    for mine, theirs in zip(found.layers, expected.layers, strict=True):
+        assert np.array_equal(mine.W, theirs.W) and np.array_equal(mine.b, theirs.b)
+
+
+def test_its_halves_are_its_whole_and_leave_gradients_alone():
+    layer, dZ = tiny()[0], fractions(3, 6, seed=2)
+    layer.forward(X)
+    whole = layer.backward(dZ)
+    assert layer.cache is X
+    for halves in ("IW", "W", "I"):
+        layer.forward(X)
+        for half in halves:
+            if half == "I":
+                assert np.array_equal(layer.backward_input(dZ), whole[0])
+            else:
+                assert all(map(np.array_equal, layer.backward_weight(dZ), whole[1:]))
+    layer.forward(X)
+    layer.backward_input(dZ)
+    kept_dZ, cache = put_aside(layer, dZ)
+    assert kept_dZ is None and all(map(np.array_equal, cache, whole[1:]))
+    bend = Bend()
+    bend.forward(X)
+    bend.backward_input(X)
+    assert bend.cache is None and put_aside(bend, X) is None
+
+
+def test_halves_made_from_a_whole_keep_dW_and_db_between_them():
+    """Bytes of the caches after I0, I1, W0 and W1.
+
+    Of each micro-batch, A_prev and the loss's A - Y (2, 2) are 64 bytes before I, and dW (2, 2) and db (2, 1)
+    are 48 until W.
+    """
+    order = Schedule((tuple(Action(kind, 0, i) for kind in "FIW" for i in range(2)),), 1, 2)
+    pipe = mp.Pipeline([Tiny(np.ones((2, 2)), np.ones((2, 1)))], LOSS, 1, 2, order)
+    pipe.forward_backward(np.ones((2, 4)), np.ones((2, 4)))
+    caches = [held.get("caches", 0) for _, held in pipe.trace.ledger(0)]
+    assert caches[-4:] == [64 + 48, 2 * 48, 48, 0]
+
+
+def test_a_drawn_parameter_is_drawn_in_the_dtype_of_the_network():
+    net = mp.Sequential([Scale(2)], LOSS, dtype=np.float32)
+    assert net.layers[0].W.dtype == np.float32 and net.layers[0].W.shape == (2, 1)
+    assert net.layers[0].b is None and tiny()[0].parameter_shapes() == ((3, 2), (3, 1))
+    twin = pickle.loads(pickle.dumps(net))
+    batch = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
+    assert twin.forward_backward(*batch) == net.forward_backward(*batch)
+
+
+class Recursive(mp.Layer):
+    def forward(self, A_prev):
+        return A_prev
+
+    def backward(self, dZ):
+        return self.backward_input(dZ), None, None
+
+
+class Super(Recursive):
+    def backward(self, dZ):
+        return super(Recursive, self).backward(dZ)
+
+
+class One(Recursive):
+    def backward(self, dZ):
+        return dZ
+
+
+class SecondHalf(Recursive):
+    """It writes the second half alone, so a network has the first from the whole."""
+
+    backward = mp.Layer.backward
+
+    def backward_weight(self, dZ):
+        return None, None
+
+
+class Shadowed(mp.Linear):
+    def backward(self, dZ):
+        return super().backward(2 * dZ)
+
+
+@pytest.mark.parametrize("layer, error, words", [
+    (Recursive(), NotImplementedError, "Recursive has no backward_input: write `def backward_input"),
+    (Super(), NotImplementedError, "Super has no backward: write `def backward(self, dZ)` in class Super"),
+    (One(), TypeError, "end it with `return dA_prev, dW, db`"),
+    (SecondHalf(), NotImplementedError, "SecondHalf has no backward_input"),
+    (Shadowed(2, 2), TypeError, "Shadowed writes backward, but a network calls backward_input, which is "
+     "Linear's: write backward_input and backward_weight in Shadowed, or derive it from Layer"),
+], ids=lambda value: type(value).__name__ if isinstance(value, mp.Layer) else "")
+def test_what_cannot_be_made_from_the_other_is_said(layer, error, words):
+    with pytest.raises(error) as caught:
+        mp.Sequential([mp.Linear(2, 2), layer], LOSS).forward_backward(np.ones((2, 3)), np.ones((2, 3)))
+    assert words in str(caught.value)
