@@ -1,0 +1,301 @@
+"""Settings as rows of data, and the one function that builds the network of a row.
+
+A row is a dict of plain values, one for each name in `OPTIONS`, so it can be printed, pasted and run again.
+The net of pairs draws rows, and goldens are recorded of rows. Only this file knows how minipipe is called:
+where a constructor changes, `network` changes, and no test.
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import minipipe as mp
+from minipipe.exact import Rational, rational
+from minipipe.functions import leaves
+from minipipe.layers import ReLU, every_layer
+from minipipe.schedules import (
+    ASYNCHRONOUS, BUILDERS, LATE_W, build_for_stages, data_parallel, in_copies, with_all_reduce, with_updates,
+    with_zero,
+)
+
+OPTIONS = {  # name: its values; a row that leaves a name out has the first
+    "network": ("perceptron", "image", "normal", "image normal", "tokens", "signal"),
+    "ties": (False, True),
+    "dropout": (False, True),
+    "dtype": ("rational", "float64", "float32"),
+    "schedule": ("1f1b", *(name for name in BUILDERS if name != "1f1b"), "data-parallel", *LATE_W,
+                 *ASYNCHRONOUS),
+    "D": (1, 2, 3),                      # copies of the network
+    "T": (1, 2, 3),                      # shards of each layer
+    "K": (1, 2, 3, 4),                   # stages
+    "M": (1, 2, 3, 4, 6),                # micro-batches of all copies
+    "cut": ("even", "front", "back"),    # where the stages with more layers are
+    "place": ("tp-dp-pp", "pp-dp-tp"),
+    "samples": ("equal", "ragged"),      # in the micro-batches
+    "grain": (None, 1, 2),
+    "recompute": ("never", "always", "except_last", "sqrt", "selective"),
+    "zero": (None, 1, 2, 3),
+    "buckets": (None, 64, "ddp", "stages"),
+    "sync_batch_norm": (False, True),
+    "sequence": (False, True),
+    "rows": (False, True),
+    "accumulate": ("tree", "running"),
+    "all_reduce": ("owners", "naive", "tree", "doubling", "halving", "ring"),
+    "optimizer": ("sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "lars", "lamb"),
+    "weights_only": (False, True),
+    "updates": ("step", "order"),        # by step(optimizer), or as actions U
+    "clip": (None, 0.25),
+    "how": ("forward_backward", "tick", "train", "fit"),
+    "again": (False, True),              # each mini-batch is run twice; where that updates, a call for each
+    "checkpoint": (False, True),         # in the middle: the rest is trained by another network
+    "n_updates": (2, 3),
+    "engine": ("cluster", "threads"),
+    "links": ("free", "slow"),
+}
+DEFAULTS = {name: values[0] for name, values in OPTIONS.items()} | {"seed": 0}
+
+
+def filled(row):
+    """Return `row` with the default of each name that it leaves out."""
+    return DEFAULTS | row
+
+
+class Rounded(ReLU):
+    """A ReLU that rounds rational numbers, both ways, so that they do not grow long from layer to layer.
+
+    A rounding is a function of one number, so exact equations of sums over samples stay exact.
+    """
+
+    def forward(self, Z):
+        return rounded(super().forward(Z))
+
+    def backward_input(self, dA):
+        return rounded(super().backward_input(dA))
+
+
+def rounded(array):
+    """Return rational numbers with 1024 below the line; without numbers, an array as it is."""
+    if array.dtype != object:
+        return array
+    return rational([round(x * 1024) for x in array.flat]).reshape(array.shape) / 1024
+
+
+def layers_of(row):
+    """Return (layers, loss, shape of a sample); weights and keys are drawn, from the seed of the row."""
+    tied, words = ({"tie": name} if row["ties"] else {} for name in ("W", "words"))
+    drop = [mp.Dropout(0.25)] if row["dropout"] else []
+    bend = Rounded if row["dtype"] == "rational" else ReLU
+    head = [mp.Linear(3, 3, **tied), bend(), *drop, mp.Linear(3, 3, **tied)]
+    layers, shape = {
+        "perceptron": ([mp.Linear(2, 4), bend(), mp.Linear(4, 3), mp.Fork("skip"), *head,
+                        mp.Join("skip")], (2,)),
+        "normal": ([mp.Linear(2, 4), mp.BatchNorm(4), bend(), mp.Linear(4, 3), *head], (2,)),
+        "tokens": ([mp.Embedding(5, 4, **words), mp.PositionalEmbedding(4, 2), *drop,
+                    mp.Residual(mp.LayerNorm(4), bend(), mp.MultiHeadAttention(4, 2, causal=True), *drop),
+                    bend(),
+                    mp.Residual(mp.LayerNorm(4), mp.Linear(4, 3), bend(), mp.Linear(3, 4), *drop),
+                    bend(), mp.Linear(4, 5, **words)], (2,)),
+        "image": ([mp.Conv2d(1, 2, 3, padding=1), bend(), mp.Conv2d(2, 2, (3, 1), padding=(1, 0)),
+                   bend(), mp.MaxPool2d((2, 2)), mp.Flatten(), mp.Linear(4, 3), *head], (1, 4, 2)),
+        "image normal": ([mp.Conv2d(1, 2, (1, 2)), mp.BatchNorm(2), bend(), mp.Flatten(), mp.Linear(8, 3),
+                          *head], (1, 4, 2)),
+        "signal": ([mp.Conv1d(1, 3, 2), bend(), mp.Conv1d(3, 2, 2),
+                    mp.Residual(mp.Conv1d(2, 2, 1), bend()), mp.GlobalAvgPool(), mp.Linear(2, 3), *head],
+                   (1, 4)),
+    }[row["network"]]
+    loss = mp.SoftmaxCrossEntropy() if row["network"] == "tokens" else mp.MeanSquaredError()
+    drawn = mp.Sequential(layers, loss, seed=row["seed"]).layers
+    return [layer.copy(numbers(row)) for layer in drawn], loss, shape
+
+
+def numbers(row):
+    """Return a function that converts an array to the dtype of the row, or to rational numbers."""
+    if row["dtype"] == "rational":
+        return lambda array: rational(np.round(8 * array) / 8)
+    return np.dtype(row["dtype"]).type
+
+
+def batches_of(row):
+    """Return the mini-batches (X, Y), one for each update.
+
+    A micro-batch has 2 samples, or one more, as batch norm needs them, and at least 1 grain.
+    """
+    rng, number = np.random.default_rng([row["seed"], 1]), numbers(row)
+    m = row["M"] * max(2, row["grain"] or 0) + (row["samples"] == "ragged")
+    shape = layers_of(row)[2]
+    if row["network"] == "tokens":
+        X = rng.integers(0, 5, (row["n_updates"], *shape, m))
+        Y = mp.one_hot(rng.integers(0, 5, (row["n_updates"], 2, m)), 5).swapaxes(0, 1)
+    else:
+        X, Y = (rng.standard_normal((row["n_updates"], *size, m)) for size in (shape, (3,)))
+    return [(number(x), number(y)) for x, y in zip(X, Y, strict=True)]
+
+
+def optimizer_of(row):
+    """Return a new optimizer of the row, with exact numbers for rational networks."""
+    number = Rational if row["dtype"] == "rational" else float
+    rate, half, decay = number(1) / 8, number(1) / 2, number(1) / 16
+    rest = {"weight_decay": decay, "weights_only": row["weights_only"]}
+    small = {"epsilon": number(1) / 64}
+    return {
+        "sgd": lambda: mp.SGD(rate, **rest),
+        "momentum": lambda: mp.SGD(rate, half, rate_inside=True, decoupled=True, **rest),
+        "nesterov": lambda: mp.SGD(rate, half, nesterov=True, **rest),
+        "rmsprop": lambda: mp.RMSProp(rate, half, **small, **rest),
+        "adam": lambda: mp.Adam(rate, (half, number(3) / 4), **small, **rest),
+        "adamw": lambda: mp.AdamW(rate, (half, number(3) / 4), **small, **rest),
+        "lars": lambda: mp.LARS(rate, half, trust=half, **rest),
+        "lamb": lambda: mp.LAMB(rate, (half, number(3) / 4), **small, **rest),
+    }[row["optimizer"]]()
+
+
+def clip_of(row):
+    """Return the longest norm of the gradients, or None."""
+    return row["clip"] and (Rational(row["clip"]) if row["dtype"] == "rational" else row["clip"])
+
+
+def refuse_without_constructor(row, name, condition):
+    """Raise `ValueError` for an argument that none of today's constructors takes together with others."""
+    if row[name] != OPTIONS[name][0] and condition:
+        value = row[name]
+        raise ValueError(f"{name}={value!r} is an argument of DataParallel alone: use it, without K and T")
+
+
+def order_of(row):
+    """Return the schedule of all copies: a name, or a `Schedule` where the row adds something to it."""
+    name, D, K, M = (row[key] for key in ("schedule", "D", "K", "M"))
+    is_as_it_is = D == 1 and not (row["zero"] or row["buckets"])
+    if is_as_it_is and (name in ASYNCHRONOUS or (name != "data-parallel" and row["updates"] == "step")):
+        return name
+    if name == "data-parallel":
+        order = data_parallel(D, M, K)
+    else:
+        if M % D:
+            raise ValueError(f"M={M} micro-batches over D={D} copies: use a multiple of {D}")
+        order = in_copies(build_for_stages(name, K, M // D), D)
+    if row["zero"]:
+        return with_zero(order, row["zero"])
+    if row["buckets"]:
+        order = with_all_reduce(order)
+    return with_updates(order) if row["updates"] == "order" else order
+
+
+def counts_of(row, n_layers):
+    """Return how many layers each of K stages has."""
+    K = row["K"]
+    if row["cut"] == "even" or K > n_layers:
+        return None
+    rest = [1] * (K - 1)
+    return [n_layers - K + 1, *rest] if row["cut"] == "front" else [*rest, n_layers - K + 1]
+
+
+def network(row, layers, loss):
+    """Return the network of a row; `ValueError` where minipipe, or its constructors of today, refuse it."""
+    options = {"optimizer": optimizer_of(row) if has_updates(row) else None, "engine": row["engine"],
+               "recompute": row["recompute"], "accumulate": row["accumulate"]}
+    if row["dtype"] != "rational":
+        options["dtype"] = row["dtype"]
+    if row["links"] == "slow":
+        devices = range(row["T"])  # those of the first stage share a port
+        options |= {"link": mp.Link(latency=1, bandwidth=256), "ports": [mp.Port(64, sends=devices)]}
+    D, T, K, M = (row[name] for name in "DTKM")
+    if row["schedule"] == "data-parallel" and K == T == 1:
+        return mp.DataParallel(
+            layers, loss, D, M, row["all_reduce"], None if row["buckets"] == "stages" else row["buckets"],
+            grain=row["grain"], zero=row["zero"], sync_batch_norm=row["sync_batch_norm"], **options,
+        )
+    for name in ("sync_batch_norm", "buckets"):
+        refuse_without_constructor(row, name, row[name] != "stages")
+    if row["schedule"] == "gpipe" and D == K == 1 and T > 1 and row["grain"] is None:
+        return mp.TensorParallel(layers, loss, T, M, sequence=row["sequence"], rows=row["rows"], **options)
+    partition = counts_of(row, len(layers))
+    options |= {"partition": partition, "all_reduce": row["all_reduce"], "grain": row["grain"]}
+    if D == T == 1 and not row["sequence"] and not row["rows"]:
+        return mp.Pipeline(layers, loss, K, M, order_of(row), **options)
+    return mp.Hybrid(
+        layers, loss, D, T, K, M, order_of(row), row["place"], sequence=row["sequence"], rows=row["rows"],
+        **options,
+    )
+
+
+def trained(row):
+    """Train the network of a row; return {name: number or array} of all that this shows, in order."""
+    layers, loss, _ = layers_of(row)
+    net, optimizer, found = network(row, layers, loss), None if has_updates(row) else optimizer_of(row), {}
+    for part, batches in enumerate(parts_of(row)):
+        if part and row["checkpoint"]:
+            net, optimizer = reloaded(row, net, optimizer)
+        HOW[row["how"]](row, net, optimizer, batches, found)
+    for index, layer in enumerate(every_layer(net.layers)):
+        for name in layer.arrays if not layer.layers else ():
+            if getattr(layer, name) is not None:
+                found[f"{name} of layer {index}, {type(layer).__name__}"] = getattr(layer, name)
+    found["prediction"] = net.predict(batches_of(row)[0][0])
+    return found
+
+
+def parts_of(row):
+    """Return the mini-batches in one list, or in two where there is a break between."""
+    batches = batches_of(row)
+    return [batches[:1], batches[1:]] if row["again"] or row["checkpoint"] else [batches]
+
+
+def has_updates(row):
+    """Return whether the order of the row makes the updates."""
+    return bool(row["updates"] == "order" or row["zero"] or row["schedule"] in ASYNCHRONOUS)
+
+
+def reloaded(row, net, optimizer):
+    """Return a new network and optimizer that go on from a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        mp.save(Path(folder) / "net.npz", net, optimizer)
+        layers, loss, _ = layers_of(row | {"seed": row["seed"] + 1})
+        net, optimizer = network(row, layers, loss), optimizer and optimizer_of(row)
+        mp.load(Path(folder) / "net.npz", net, optimizer)
+    return net, optimizer
+
+
+def by_steps(row, net, optimizer, batches, found):
+    """Run each mini-batch, by the clock or to its end; then step, unless the order has updates."""
+    for X, Y in batches:
+        for _ in range(1 if has_updates(row) or not row["again"] else 2):
+            if row["how"] == "tick":
+                net.start(X, Y)
+                while net.tick():
+                    pass
+            else:
+                net.forward_backward(X, Y)
+        t = net.n_steps - has_updates(row)
+        found[f"J of mini-batch {t}"] = net.J
+        if has_updates(row):
+            if row["clip"] is not None:
+                raise ValueError("clip is an argument of step and fit alone: leave updates to them")
+            continue
+        for index, pair in enumerate(net.gradients):
+            for name, gradient in zip(("dW", "db"), map(leaves, pair)):
+                found |= {f"{name} of layer {index}.{k}, mini-batch {t}": g for k, g in enumerate(gradient)}
+        found[f"norm of the gradients of mini-batch {t}"] = net.gradient_norm()
+        net.step(optimizer, clip_of(row))
+
+
+def by_train(row, net, optimizer, batches, found):
+    """Hand all mini-batches to `train`."""
+    if row["clip"] is not None:
+        raise ValueError("clip is an argument of step and fit alone: leave updates to them")
+    first = net.n_steps
+    found |= {f"J of mini-batch {first + t}": J for t, J in enumerate(net.train(batches))}
+
+
+def by_fit(row, net, optimizer, batches, found):
+    """Let `fit` train for an epoch; the data are such that its shuffling gives these mini-batches."""
+    X, Y = (np.concatenate(arrays, axis=-1) for arrays in zip(*batches))
+    order = np.argsort(np.random.default_rng([0, 1]).permutation(X.shape[-1]))
+    epoch, = mp.fit(
+        net, X[..., order], Y[..., order], optimizer or optimizer_of(row), 1, batches[0][0].shape[-1],
+        report=None, clip=clip_of(row),
+    )
+    found[f"mean J up to mini-batch {net.n_steps}"] = epoch.J
+
+
+HOW = {"forward_backward": by_steps, "tick": by_steps, "train": by_train, "fit": by_fit}
