@@ -3,12 +3,17 @@
 `equals_full_batch(pipe, X, Y)`: equal with `==`, in rational numbers, or in floats that need no rounding.
 `equals_same_groups(pipe, X, Y)`: the same, compared with a plain loop over the micro-batches: for BatchNorm.
 `same_bits(pipe, X, Y)`: on any floats, equal to the same micro-batches on one device. `share_of_bound(pipe,
-X, Y)`: on any floats, the difference to the full batch as a share of the rounding bound.
+X, Y)`: on any floats, the difference to the full batch as a share of the rounding bound. What the first three
+compare is returned by `against_full_batch`, `against_same_groups` and `against_one_device`.
 """
 
 from .rounding import Bounds, rounding_bounds
-from .verdicts import equals_full_batch, equals_same_groups, same_bits, share_of_bound
+from .verdicts import (
+    against_full_batch, against_one_device, against_same_groups, equals_full_batch, equals_same_groups,
+    same_bits, share_of_bound,
+)
 
 __all__ = [
-    "Bounds", "equals_full_batch", "equals_same_groups", "rounding_bounds", "same_bits", "share_of_bound",
+    "Bounds", "against_full_batch", "against_one_device", "against_same_groups", "equals_full_batch",
+    "equals_same_groups", "rounding_bounds", "same_bits", "share_of_bound",
 ]

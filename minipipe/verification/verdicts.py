@@ -22,8 +22,13 @@ def equals_full_batch(pipe, X, Y):
     With BatchNorm it does not hold, because the statistics are those of the micro-batches:
     see `equals_same_groups`.
     """
+    return _equal(*against_full_batch(pipe, X, Y))
+
+
+def against_full_batch(pipe, X, Y):
+    """Return (J, gradients) of `pipe` and (J, gradients) of one full-width batch."""
     reference = _run(_like(pipe, Sequential(pipe.layers, pipe.loss)), X, Y)
-    return _equal(_run(pipe, X, Y), reference)
+    return _run(pipe, X, Y), reference
 
 
 def equals_same_groups(pipe, X, Y):
@@ -32,6 +37,11 @@ def equals_same_groups(pipe, X, Y):
     The reference is a plain loop, without stages, schedule or recomputation; with a `grain`, over the grains.
     Must hold where `equals_full_batch` must, and for networks with BatchNorm, too.
     """
+    return _equal(*against_same_groups(pipe, X, Y))
+
+
+def against_same_groups(pipe, X, Y):
+    """Return (J, gradients) of `pipe` and (J, gradients) of a plain loop over its micro-batches or grains."""
     X, Y = pipe.checked_batch(X, Y)
     reference = _like(pipe, Sequential(pipe.layers, pipe.loss))
     with computing():
@@ -41,7 +51,7 @@ def equals_same_groups(pipe, X, Y):
         total = sum_of_tied([sums[index][0] for index in indices])
         for index in indices:
             sums[index][0] = total
-    return _equal(_run(pipe, X, Y), (J, sums))
+    return _run(pipe, X, Y), (J, sums)
 
 
 def _part_by_part(pipe, layers, X, Y):
@@ -64,13 +74,18 @@ def same_bits(pipe, X, Y):
     BLAS (see `minipipe.blas_threads`). With late W, so has the one stage; with a `grain`, the reference is
     `Sequential` with that grain.
     """
+    return _equal(*against_one_device(pipe, X, Y))
+
+
+def against_one_device(pipe, X, Y):
+    """Return (J, gradients) of `pipe` and (J, gradients) of one device with its micro-batches or grains."""
     if pipe.grain is None:
         schedule = "gpipe-late-w" if "W*" in pipe.schedule.kinds else "gpipe"
         one_device = Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches, schedule)
     else:
         one_device = Sequential(pipe.layers, pipe.loss, grain=pipe.grain)
     reference = _run(_like(pipe, one_device), X, Y)
-    return _equal(_run(pipe, X, Y), reference)
+    return _run(pipe, X, Y), reference
 
 
 def share_of_bound(pipe, X, Y):

@@ -77,7 +77,7 @@ def test_trained_parameters_have_the_bits_of_one_device_for_all_splits_with_as_m
 
     def fit_and_keep(net, *args, **options):
         fit(net, *args, **options)
-        trained[split] = tuple(array.tobytes() for array in parameters(net.layers))
+        trained[split] = tuple(array.tobytes() for array in parameters(net.layers).values())
 
     monkeypatch.setattr("minipipe.cli.train.fit", fit_and_keep)
     monkeypatch.setattr("minipipe.cli.train._prove", lambda *args: True)

@@ -5,6 +5,7 @@ from functools import reduce
 import numpy as np
 import pytest
 from cases import cases, compositions, valid_schedules
+from compared import assert_equals_full_batch, assert_same, difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory.test_foresight import (
@@ -24,7 +25,6 @@ from minipipe.schedules import (
     with_updates,
 )
 from minipipe.sums import SUMS
-from minipipe.verification import equals_full_batch
 
 DENSE = mp.Sequential([mp.Linear(5, 6), mp.Tanh(), mp.Linear(6, 3)], LOSS).layers
 
@@ -33,14 +33,14 @@ DENSE = mp.Sequential([mp.Linear(5, 6), mp.Tanh(), mp.Linear(6, 3)], LOSS).layer
 @given(cases())
 def test_in_rational_arithmetic_a_running_sum_equals_the_full_batch(case):
     layers, X, Y = case.exact()
-    assert equals_full_batch(case.pipeline(layers, "running"), X, Y)
+    assert_equals_full_batch(case.pipeline(layers, "running"), X, Y)
 
 
 @settings(max_examples=60)
 @given(cases(representable=True))
 def test_where_floats_need_no_rounding_a_running_sum_has_the_bits_of_the_full_batch(case):
     layers, X, Y = case.whole(np.float32)
-    assert equals_full_batch(case.pipeline(layers, "running"), X, Y)
+    assert_equals_full_batch(case.pipeline(layers, "running"), X, Y)
 
 
 def gradients(schedule, X, Y, accumulate="running", layers=DENSE):
@@ -65,18 +65,14 @@ def added(terms):
     return reduce(lambda total, term: [a + b for a, b in zip(total, term, strict=True)], terms)
 
 
-def same(mine, its):
-    return all(map(np.array_equal, mine, its))
-
-
 def test_it_adds_in_order_of_arrival():
     X, Y = mini_batch(24)
     of_each = terms(X, Y, 6)
     for name, order in (("gpipe-fifo", range(6)), ("gpipe", reversed(range(6)))):
-        assert same(gradients(build(name, 1, 6), X, Y), added([of_each[i] for i in order]))
+        assert_same(gradients(build(name, 1, 6), X, Y), added([of_each[i] for i in order]))
     found = {name: gradients(build(name, 1, 6), X, Y) for name in ("gpipe", "gpipe-fifo")}
-    assert not same(found["gpipe"], found["gpipe-fifo"])  # so the bits do depend on the schedule
-    assert same(*(gradients(build(name, 1, 6), X, Y, "tree") for name in found))
+    assert difference(found["gpipe"], found["gpipe-fifo"])  # so the bits do depend on the schedule
+    assert_same(*(gradients(build(name, 1, 6), X, Y, "tree") for name in found))
 
 
 @pytest.mark.parametrize("D", [2, 3, 5])
@@ -84,7 +80,7 @@ def test_the_buffers_of_copies_are_added_in_the_order_of_the_copies(D):
     X, Y = mini_batch(24)
     schedule, of_each = in_copies(build("1f1b", 1, 2), D), terms(X, Y, 2 * D)
     of_copies = [added(of_each[2 * copy:2 * copy + 2]) for copy in range(D)]
-    assert same(gradients(schedule, X, Y), added(of_copies))
+    assert_same(gradients(schedule, X, Y), added(of_copies))
 
 
 GIVEN = []  # (gradients, copies of them)
@@ -105,7 +101,7 @@ def test_no_sum_is_put_into_an_array_that_a_users_layer_may_hold(accumulate):
     GIVEN.clear()
     gradients(build("1f1b", 3, 5), *mini_batch(15), accumulate, layers)
     assert len(GIVEN) == 10
-    assert all(same(arrays, before) for arrays, before in GIVEN)
+    assert_same(*zip(*GIVEN))
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ or not at all.
 import numpy as np
 import pytest
 from cases import cuts, eighths
+from compared import assert_equals_same_groups, assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from minipipe.exact import Rational, rational
 from minipipe.functions import even_slices
 from minipipe.layers.normalization import Moments
 from minipipe.schedules import with_recompute
-from minipipe.verification import equals_full_batch, equals_same_groups
+from minipipe.verification import equals_full_batch
 
 NETWORK = [
     mp.Linear(2, 3), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 2), mp.BatchNorm(2, momentum=0.25),
@@ -58,14 +59,6 @@ def train(model, X, Y):
     return J
 
 
-def equal(left, right):
-    return all(
-        np.array_equal(a, b) and a.dtype == b.dtype
-        for pair in zip(left, right, strict=True)
-        for a, b in zip(*pair)
-    )
-
-
 def by_loops(pipe, X):
     """What the running statistics will be after the mini-batch X: for each BatchNorm, all numbers
     that enter it.
@@ -108,7 +101,7 @@ def test_running_statistics_are_those_of_the_whole_mini_batch(data, m):
         X, Y = mini_batch(size)
         expected = by_loops(pipe, X)
         train(pipe, X, Y)
-        assert equal(running(pipe), expected)
+        assert_same(running(pipe), expected)
 
 
 def test_sequential_counts_its_one_batch():
@@ -117,7 +110,7 @@ def test_sequential_counts_its_one_batch():
         X, Y = mini_batch(size)
         train(whole, X, Y)
         train(pipe, X, Y)
-    assert equal(running(whole), running(pipe))
+    assert_same(running(whole), running(pipe))
 
 
 @settings(max_examples=25)
@@ -125,7 +118,7 @@ def test_sequential_counts_its_one_batch():
 def test_gradients_are_those_of_the_micro_batches(data, m):
     partition, n_microbatches, schedule, recompute = data.draw(cuts(6, m // 2))
     pipe = pipeline(n_microbatches, partition, schedule, recompute)
-    assert equals_same_groups(pipe, *mini_batch(m))
+    assert_equals_same_groups(pipe, *mini_batch(m))
 
 
 def test_gradients_are_not_those_of_the_full_batch_unless_it_is_one_micro_batch():
@@ -144,7 +137,7 @@ def test_running_statistics_have_the_same_bits_in_all_schedules_and_partitions(d
     other = pipeline(n_microbatches, partition, schedule, recompute, dtype)
     for model in (one, other):
         train(model, X, Y)
-    assert equal(running(one), running(other))
+    assert_same(running(one), running(other))
 
 
 @pytest.mark.parametrize("recompute", [False, True])
@@ -155,13 +148,13 @@ def test_stepping_past_the_end_counts_once(recompute):
     before = running(stepped)
     stepped.start(X, Y)
     while stepped.tick():
-        assert equal(running(stepped), before)
+        assert_same(running(stepped), before)
     for _ in range(3):
         stepped.tick()
-    assert equal(running(stepped), before)
+    assert_same(running(stepped), before)
     for _ in range(2):
         stepped.step(Still(1))
-        assert equal(running(stepped), running(whole))
+        assert_same(running(stepped), running(whole))
 
 
 def too_large(pipe):
@@ -210,10 +203,10 @@ def test_a_run_that_does_not_come_to_its_end_counts_nothing_and_leaves_nothing_b
     pipe, fresh = (pipeline(3, recompute=recompute, convert=np.float64) for _ in range(2))
     before = running(pipe)
     fail(pipe)
-    assert equal(running(pipe), before)
+    assert_same(running(pipe), before)
     for model in (pipe, fresh):
         train(model, *mini_batch(7, np.float64))
-    assert equal(running(pipe), running(fresh))
+    assert_same(running(pipe), running(fresh))
 
 
 def test_predictions_use_the_running_statistics_and_change_nothing():
@@ -227,7 +220,8 @@ def test_predictions_use_the_running_statistics_and_change_nothing():
             A = layer.W * (A - layer.running_mean) / root + layer.b
         else:
             A = layer.copy().forward(A)
-    assert np.array_equal(pipe.predict(X), A) and equal(running(pipe), before)
+    assert_same(running(pipe), before)
+    assert np.array_equal(pipe.predict(X), A)
     assert np.array_equal(pipe.predict(X[:, 1:2]), A[:, 1:2])
 
 
@@ -244,9 +238,10 @@ def test_statistics_wait_for_the_step(make):
     before, A = running(model), model.predict(first[0])
     for batch in (first, second):
         model.forward_backward(*batch)
-        assert equal(running(model), before) and np.array_equal(model.predict(first[0]), A)
+        assert_same(running(model), before)
+        assert np.array_equal(model.predict(first[0]), A)
     model.step(Still(1))
-    assert equal(running(model), running(only_second))
+    assert_same(running(model), running(only_second))
     assert np.array_equal(model.predict(first[0]), only_second.predict(first[0]))
     assert not np.array_equal(model.predict(first[0]), A)
 

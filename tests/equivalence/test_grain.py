@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from cases import cases, cases_with_skips, compositions, neighbours_of, networks_with
-from layers.every_layer import ALONE, same
+from compared import assert_all_same, assert_same, difference
+from layers.every_layer import ALONE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory.test_foresight import CONNECTED, LOSS, assert_same_bytes
@@ -57,7 +58,7 @@ def test_any_split_has_the_bits_of_one_device_on_any_floats(data, case, grain, d
     """Random networks, with skip connections and ties, M, K, copies, schedules, recomputation, partitions."""
     layers, X, Y = case.random(dtype)
     pipe = drawn_split(data, layers, case.loss, -(-case.m // grain), grain, ["cluster", "cluster", "threads"])
-    assert same(result(pipe, X, Y), result(mp.Sequential(layers, case.loss, grain=grain), X, Y))
+    assert_same(result(pipe, X, Y), result(mp.Sequential(layers, case.loss, grain=grain), X, Y))
 
 
 @pytest.mark.parametrize("name", one_in(3, ALONE))
@@ -76,7 +77,7 @@ def test_every_layer_has_the_bits_of_one_device_in_any_split(name, data, dtype):
     pipe.n_steps = 3
     net = mp.Sequential(layers, mp.MeanSquaredError(), grain=grain)
     net.n_steps = 3
-    assert same(result(pipe, X, Y), result(net, X, Y))
+    assert_same(result(pipe, X, Y), result(net, X, Y))
 
 
 def test_the_reference_is_a_plain_loop_over_the_grains_added_along_the_tree():
@@ -91,7 +92,7 @@ def test_the_reference_is_a_plain_loop_over_the_grains_added_along_the_tree():
             part = X[:, start:stop].copy()
             of_J = loss.forward(forward_through(net.layers, part, {}), Y[:, start:stop].copy(), 50)
             total.add(k, (of_J, backward_through(net.layers, loss.backward(), {})[1]))
-    assert same((J, gradients), (np.asarray(total.value[0]), total.value[1]))
+    assert_same((J, gradients), (np.asarray(total.value[0]), total.value[1]))
 
 
 def test_the_bits_on_real_digits_depend_on_the_grain_alone():
@@ -104,14 +105,14 @@ def test_the_bits_on_real_digits_depend_on_the_grain_alone():
         (1, 7, "gpipe"), (1, 1, "gpipe"), (2, 3, "1f1b"), (3, 4, "zb-h1"), (5, 7, "1f1b"), (4, 2, "zb-v"),
     ]:
         pipe = mp.Pipeline(layers, loss, K, M, schedule, K > 2, dtype=np.float32, grain=16)
-        assert same(result(pipe, X, Y), one), (K, M, schedule)
+        assert_same(result(pipe, X, Y), one, f"K={K}, M={M}, {schedule}: the result")
     for D, M, buckets in [(1, None, None), (2, None, None), (3, 6, 8000), (5, None, 1), (7, 7, "ddp")]:
         pipe = mp.DataParallel(layers, loss, D, M, buckets=buckets, dtype=np.float32, grain=16)
-        assert same(result(pipe, X, Y), one), (D, M, buckets)
+        assert_same(result(pipe, X, Y), one, f"D={D}, M={M}, buckets={buckets}: the result")
     for other in (None, 15, 32, 100):
-        assert not same(result(mp.Sequential(layers, loss, dtype=np.float32, grain=other), X, Y), one)
+        assert difference(result(mp.Sequential(layers, loss, dtype=np.float32, grain=other), X, Y), one)
     for M in (2, 4, 7):
-        assert not same(result(mp.Pipeline(layers, loss, 2, M, dtype=np.float32), X, Y), one)
+        assert difference(result(mp.Pipeline(layers, loss, 2, M, dtype=np.float32), X, Y), one)
 
 
 def test_with_shards_of_layers_the_bits_do_not_depend_on_the_other_two_dimensions():
@@ -120,7 +121,7 @@ def test_with_shards_of_layers_the_bits_do_not_depend_on_the_other_two_dimension
     for D, K, M in [(1, 1, 1), (2, 2, 6), (1, 3, 7), (3, 1, 3)]:
         net = mp.Hybrid(MLP, mp.SoftmaxCrossEntropy(), D, 2, K, M, grain=7)
         found.append(result(net, X, Y))
-    assert all(same(one, found[0]) for one in found)
+    assert_all_same(found)
 
 
 def test_trained_parameters_are_equal_bit_by_bit():
@@ -138,7 +139,7 @@ def test_trained_parameters_are_equal_bit_by_bit():
             net.forward_backward(*mini_batch(40, seed=step))
             net.step(optimizer)
         ends.append([getattr(layer, name) for layer in every_layer(net.layers) for name in layer.arrays])
-    assert all(same(end, ends[0]) for end in ends)
+    assert_all_same(ends)
 
 
 def test_an_order_with_updates_trains_to_the_same_bits_and_so_does_late_W():
@@ -153,7 +154,7 @@ def test_an_order_with_updates_trains_to_the_same_bits_and_so_does_late_W():
             MLP, mp.SoftmaxCrossEntropy(), 4, 3, with_updates(schedule), optimizer=mp.Adam(), grain=16
         )
         assert pipe.train([(X, Y)] * 3) == costs
-        assert same([layer.W for layer in pipe.layers], [layer.W for layer in net.layers])
+        assert_same([layer.W for layer in pipe.layers], [layer.W for layer in net.layers])
 
 
 def test_a_stream_without_a_flush_has_the_same_bits_for_any_M():

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cases import cases, cases_with_skips, eighths, networks_with, valid_schedules
-from layers.every_layer import ALONE, LAYERS, ready, same
+from compared import assert_equals_full_batch, assert_same, assert_same_bits, difference
+from layers.every_layer import ALONE, LAYERS, ready
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory.test_foresight import CONNECTED, LOSS, assert_same_bytes, footprints, mini_batch
@@ -22,7 +23,7 @@ from minipipe.schedules import (
     peak_microbatches, with_all_reduce, with_late_W, with_recompute, with_updates,
 )
 from minipipe.sums import TreeSum
-from minipipe.verification import equals_full_batch, equals_same_groups, same_bits, share_of_bound
+from minipipe.verification import equals_full_batch, equals_same_groups, share_of_bound
 
 RUNS = [(1, "gpipe-late-w", False), (3, "1f1b-late-w", True), (4, "naive, late", "sqrt")]
 WITH_PARAMETERS = [name for name in LAYERS if leaves(ready(name)[0].W)]
@@ -70,14 +71,14 @@ def test_costs_are_a_share_for_each_micro_batch():
 def test_equal_bits_in_all_orders_partitions_and_recompute_modes_on_any_floats(case, name, dtype):
     """The same micro-batches have the same A_prev and dZ, and so the same dW."""
     layers, X, Y = case.random(dtype)
-    assert same_bits(case._replace(schedule=ORDERS[name]).pipeline(layers), X, Y)
+    assert_same_bits(case._replace(schedule=ORDERS[name]).pipeline(layers), X, Y)
 
 
 @settings(max_examples=40)
 @given(cases(), st.sampled_from(sorted(ORDERS)))
 def test_theorem_equal_to_the_full_batch_in_rational_arithmetic(case, name):
     layers, X, Y = case.exact()
-    assert equals_full_batch(case._replace(schedule=ORDERS[name]).pipeline(layers), X, Y)
+    assert_equals_full_batch(case._replace(schedule=ORDERS[name]).pipeline(layers), X, Y)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -85,7 +86,7 @@ def test_theorem_equal_to_the_full_batch_in_rational_arithmetic(case, name):
 @given(case=cases(representable=True), name=st.sampled_from(sorted(ORDERS)))
 def test_equal_bits_to_one_full_width_batch_where_floats_need_no_rounding(case, name, dtype):
     layers, X, Y = case.whole(dtype)
-    assert equals_full_batch(case._replace(schedule=ORDERS[name]).pipeline(layers), X, Y)
+    assert_equals_full_batch(case._replace(schedule=ORDERS[name]).pipeline(layers), X, Y)
 
 
 @settings(max_examples=25)
@@ -100,7 +101,7 @@ def test_any_order_that_can_run_has_a_late_one(data, case):
     late = with_late_W(schedule)
     assert late.faults() == [] and late.kinds <= {"F", "I", "W*"}
     assert Schedule.from_text([" ".join(map(str, order)) for order in late.devices]).devices == late.devices
-    assert equals_full_batch(case._replace(schedule=late).pipeline(layers), X, Y)
+    assert_equals_full_batch(case._replace(schedule=late).pipeline(layers), X, Y)
 
 
 @pytest.mark.parametrize("name", one_in(3, ALONE))
@@ -135,7 +136,7 @@ def test_given_the_same_A_prev_and_dZ_dW_has_the_bits_of_the_full_batch_however_
     """On any floats: 24 samples in 1, 2, 5, 7 and 24 micro-batches, most of them ragged."""
     for M in (1, 2, 5, 7, 24):
         layer, halves, whole = halves_of(name, M, dtype)
-        assert same(late_gradients(layer, halves), weight_gradients(layer, whole))
+        assert_same(late_gradients(layer, halves), weight_gradients(layer, whole))
 
 
 @pytest.mark.parametrize("name", [name for name in WITH_PARAMETERS if not LAYERS[name][0].layers])
@@ -148,7 +149,7 @@ def test_a_layer_without_a_wide_product_sums_along_the_tree(name):
         total = TreeSum(5)
         for i, half in enumerate(halves):
             total.add(i, weight_gradients(layer, half))
-        assert same(late_gradients(layer, halves), total.value)
+        assert_same(late_gradients(layer, halves), total.value)
 
 
 def exact_forward(dtype):
@@ -179,10 +180,10 @@ def test_the_bits_of_a_run_depend_on_no_M_K_order_or_recomputation(dtype):
         for K, order, mode in RUNS:
             pipe = mp.Pipeline(layers, mp.MeanSquaredError(), K, M, ORDERS[order], recompute=mode)
             pipe.forward_backward(X, Y)
-            assert same(pipe.gradients, whole.gradients), (M, K, order)
+            assert_same(pipe.gradients, whole.gradients, f"M={M}, K={K}, {order}: gradients")
     summed = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 7)
     summed.forward_backward(X, Y)
-    assert not same(summed.gradients, whole.gradients)
+    assert difference(summed.gradients, whole.gradients)
 
 
 @settings(max_examples=20)
@@ -197,7 +198,7 @@ def test_within_the_rounding_bound_and_the_same_bits_on_threads(case, name):
             partition=late.partition, engine=engine,
         )
         results.append((np.asarray(pipe.forward_backward(X, Y)), pipe.gradients))
-    assert same(*results)
+    assert_same(*results)
     if all(type(layer) in (mp.Linear, mp.ReLU, mp.Sigmoid, mp.Tanh) for layer in layers):
         assert share_of_bound(late.pipeline(layers), X, Y) <= 1
 
@@ -249,7 +250,7 @@ def test_an_update_behind_it_is_the_full_batchs():
         J = net.forward_backward(X, X)
         net.step(mp.SGD(rational(0.5)[()]))
         assert pipe.train([(X, X)]) == [J]
-    assert same([layer.W for layer in pipe.layers if layer.W is not None], [net.layers[0].W, net.layers[2].W])
+    assert_same([layer.W for layer in pipe.layers if layer.W is not None], [net.layers[0].W, net.layers[2].W])
 
 
 @pytest.mark.parametrize("lines, copy_of, words", [

@@ -19,6 +19,9 @@ from cases import (
     networks_with,
     valid_schedules,
 )
+from compared import (
+    assert_all_same, assert_equals_full_batch, assert_equals_same_groups, assert_same, assert_same_bits,
+)
 from layers.every_layer import ALONE, BEGIN_WITH_TOKENS, LAYERS, ready, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +33,7 @@ from minipipe.layers.layer import Layer
 from minipipe.layers.recomputing import can_recompute
 from minipipe.layers.through import alone, backward_input_program, forward_through
 from minipipe.schedules import RECOMPUTE
-from minipipe.verification import equals_full_batch, equals_same_groups, same_bits, share_of_bound
+from minipipe.verification import equals_full_batch, equals_same_groups, share_of_bound
 
 
 @settings(max_examples=80)
@@ -38,7 +41,7 @@ from minipipe.verification import equals_full_batch, equals_same_groups, same_bi
 def test_theorem_equal_to_the_full_batch_in_rational_arithmetic(case):
     """Every layer, loss, split, schedule, recomputed or not: no number is off by anything."""
     layers, X, Y = case.exact()
-    assert equals_full_batch(case.pipeline(layers), X, Y)
+    assert_equals_full_batch(case.pipeline(layers), X, Y)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -46,7 +49,7 @@ def test_theorem_equal_to_the_full_batch_in_rational_arithmetic(case):
 @given(case=cases(representable=True))
 def test_equal_bits_to_one_full_width_batch_where_floats_need_no_rounding(case, dtype):
     layers, X, Y = case.whole(dtype)
-    assert equals_full_batch(case.pipeline(layers), X, Y)
+    assert_equals_full_batch(case.pipeline(layers), X, Y)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -54,7 +57,7 @@ def test_equal_bits_to_one_full_width_batch_where_floats_need_no_rounding(case, 
 @given(case=cases())
 def test_equal_bits_in_all_schedules_partitions_and_recompute_modes_on_any_floats(case, dtype):
     layers, X, Y = case.random(dtype)
-    assert same_bits(case.pipeline(layers), X, Y)
+    assert_same_bits(case.pipeline(layers), X, Y)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -72,7 +75,7 @@ def test_any_schedule_that_can_run_gives_the_same_bits(data, case):
     layers, X, Y = case.random(np.float64)
     schedule = data.draw(valid_schedules(len(case.partition), case.n_microbatches))
     assert schedule.faults() == []
-    assert same_bits(case._replace(schedule=schedule).pipeline(layers), X, Y)
+    assert_same_bits(case._replace(schedule=schedule).pipeline(layers), X, Y)
 
 
 @pytest.mark.slow
@@ -88,20 +91,12 @@ def test_equal_bits_on_real_digits_of_real_size(dtype):
             partition=partition,
         )
         results.append(J_and_gradients(pipe, X, Y))
-    assert all(equal(result, results[0]) for result in results)
+    assert_all_same(results)
 
 
 def J_and_gradients(model, X, Y):
     """[J, dW, db, dW, db, ...] of a mini-batch."""
     return [np.asarray(model.forward_backward(X, Y)), *leaves(model.gradients)]
-
-
-def equal(result, reference):
-    """Whether two of them are equal, and equal in dtype, array by array."""
-    return all(
-        mine.dtype == its.dtype and np.array_equal(mine, its)
-        for mine, its in zip(result, reference, strict=True)
-    )
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -122,7 +117,7 @@ def test_theorem_every_layer_between_others_in_any_cut(name, data):
 def test_every_layer_between_others_has_the_same_bits_in_any_cut(name, data, dtype):
     drawn = data.draw(networks_with(name))
     layers, X, Y = drawn.converted(dtype)
-    assert same_bits(drawn_pipeline(data, layers, mp.MeanSquaredError(), drawn.n_microbatches), X, Y)
+    assert_same_bits(drawn_pipeline(data, layers, mp.MeanSquaredError(), drawn.n_microbatches), X, Y)
 
 
 @pytest.mark.parametrize("name", one_in(3, ALONE))
@@ -132,7 +127,7 @@ def test_every_layer_next_to_every_cut_has_the_same_bits(name, data, dtype):
     """Between two products, which round a view with gaps in another way than a copy of it."""
     drawn = data.draw(neighbours_of(name))
     layers, X, Y = drawn.converted(dtype)
-    assert same_bits(drawn_pipeline(data, layers, mp.MeanSquaredError(), drawn.n_microbatches), X, Y)
+    assert_same_bits(drawn_pipeline(data, layers, mp.MeanSquaredError(), drawn.n_microbatches), X, Y)
 
 
 class WithGaps(Layer):
@@ -206,7 +201,7 @@ def test_images_pass_through_every_partition_schedule_and_recomputation(number, 
     reference = J_and_gradients(one_device, number(X), number(Y))
     for partition, schedule, recompute in every_setting(len(layers), 3):
         pipe = mp.Pipeline(twins, loss, len(partition), 3, schedule, recompute, partition=partition)
-        assert equal(J_and_gradients(pipe, number(X), number(Y)), reference)
+        assert_same(J_and_gradients(pipe, number(X), number(Y)), reference)
 
 
 @settings(max_examples=60)
@@ -216,7 +211,7 @@ def test_theorem_skip_connections_and_ties_may_cross_any_cut(case):
     of layers between.
     """
     layers, X, Y = case.exact()
-    assert equals_full_batch(case.pipeline(layers), X, Y)
+    assert_equals_full_batch(case.pipeline(layers), X, Y)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -224,7 +219,7 @@ def test_theorem_skip_connections_and_ties_may_cross_any_cut(case):
 @given(case=cases_with_skips())
 def test_equal_bits_wherever_skip_connections_and_ties_are_cut(case, dtype):
     layers, X, Y = case.random(dtype)
-    assert same_bits(case.pipeline(layers), X, Y)
+    assert_same_bits(case.pipeline(layers), X, Y)
 
 
 SEQUENCES = {  # tokens in, a column of five logits for each place out
@@ -251,7 +246,7 @@ def test_theorem_attention_in_any_cut_is_equal_to_the_full_batch(name, data, m):
     """In rational numbers, dropout, tied words and skip connections included; sequences of 2 places."""
     X, Y = tokens(m)
     layers = [layer.copy(eighths) for layer in mp.Sequential(SEQUENCES[name], None).layers]
-    assert equals_full_batch(
+    assert_equals_full_batch(
         drawn_pipeline(data, layers, mp.SoftmaxCrossEntropy(), m), mp.exact.rational(X), mp.exact.rational(Y)
     )
 
@@ -263,7 +258,7 @@ def test_theorem_attention_in_any_cut_is_equal_to_the_full_batch(name, data, m):
 def test_attention_has_the_same_bits_in_any_cut(name, dtype, data, m):
     X, Y = tokens(m)
     layers = mp.Sequential(SEQUENCES[name], None, dtype=dtype).layers
-    assert same_bits(drawn_pipeline(data, layers, mp.SoftmaxCrossEntropy(), m), X, Y.astype(dtype))
+    assert_same_bits(drawn_pipeline(data, layers, mp.SoftmaxCrossEntropy(), m), X, Y.astype(dtype))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -276,7 +271,7 @@ def test_shares_that_attention_makes_again_have_the_same_bits_in_every_schedule(
     for partition, schedule, _ in list(every_setting(len(layers), 3))[::2]:
         pipe = mp.Pipeline(layers, loss, len(partition), 3, schedule, "selective", partition=partition)
         assert any(part.recomputes for stage in pipe.stages for part in stage.parts)
-        assert equal(J_and_gradients(pipe, X, Y.astype(dtype)), reference)
+        assert_same(J_and_gradients(pipe, X, Y.astype(dtype)), reference)
 
 
 def test_shares_that_attention_makes_again_have_the_same_bits_in_a_stream():
@@ -287,7 +282,7 @@ def test_shares_that_attention_makes_again_have_the_same_bits_in_a_stream():
         pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 1, "pipedream", mode, optimizer=mp.SGD(0.1))
         costs = pipe.train([tokens(m) for m in (3, 2, 4, 3)])
         weights.append([np.asarray(costs), *leaves([(layer.W, layer.b) for layer in pipe.layers])])
-    assert equal(*weights)
+    assert_same(*weights)
 
 
 NORMALISED = [
@@ -318,7 +313,7 @@ def test_theorem_with_batch_norm_equal_to_the_sum_over_the_micro_batches(data, m
     """
     X, Y = images(m)
     layers = [layer.copy(eighths) for layer in mp.Sequential(NORMALISED, None).layers]
-    assert equals_same_groups(
+    assert_equals_same_groups(
         drawn_pipeline(data, layers, mp.MeanSquaredError(), m // 2), eighths(X), eighths(Y)
     )
 
@@ -329,7 +324,7 @@ def test_theorem_with_batch_norm_equal_to_the_sum_over_the_micro_batches(data, m
 def test_batch_norm_has_the_same_bits_in_any_cut(dtype, data, m):
     X, Y = images(m)
     layers = mp.Sequential(NORMALISED, None, dtype=dtype).layers
-    assert same_bits(
+    assert_same_bits(
         drawn_pipeline(data, layers, mp.MeanSquaredError(), m // 2), X.astype(dtype), Y.astype(dtype)
     )
 

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from compared import assert_same_bits
 
 import minipipe as mp
 from minipipe.functions import leaves
@@ -11,7 +12,6 @@ from minipipe.schedules import (
     build, build_for_stages, costs_in_segments, gpipe, in_segments, names_for_stages, peak_microbatches,
     pipedream, with_recompute,
 )
-from minipipe.verification import same_bits
 
 KEPT = ("stashed inputs", "caches")
 
@@ -27,7 +27,7 @@ def test_segments_give_the_same_bits_in_the_same_time(name):
         mp.Linear(3, 2),
     ]
     for mode in ("never", "always"):
-        assert same_bits(mp.Pipeline(layers, mp.MeanSquaredError(), 6, 4, schedule, mode), X, Y)
+        assert_same_bits(mp.Pipeline(layers, mp.MeanSquaredError(), 6, 4, schedule, mode), X, Y)
     whole, in_parts = mp.simulate(build_for_stages(name, 2, 4)), mp.simulate(schedule)
     assert in_parts.makespan == whole.makespan
     assert peak_microbatches(in_parts) == peak_microbatches(whole)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from cases import cases_with_skips, eighths, valid_schedules
+from compared import assert_equals_full_batch, assert_same, assert_same_bits
 from layers.duals import dual
-from layers.every_layer import own_parameters, same
+from layers.every_layer import own_parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,6 @@ import minipipe as mp
 from minipipe.exact import rational
 from minipipe.functions import leaves
 from minipipe.schedules import BUILDERS, build_for_stages, names_for_stages, with_recompute
-from minipipe.verification import equals_full_batch, same_bits
 
 
 def whole(rng, *shape):
@@ -36,7 +36,7 @@ def test_a_fork_and_its_join_are_a_residual_or_a_concat(how, block):
     as_block = mp.Sequential([block(*inner), last], mp.MeanSquaredError())
     assert by_name.forward_backward(X, Y) == as_block.forward_backward(X, Y)
     for gradients in zip(*([leaves(part) for part in zip(*net.gradients)] for net in (by_name, as_block))):
-        assert same(*gradients)
+        assert_same(*gradients)
     assert np.array_equal(by_name.predict(X), as_block.predict(X))
 
 
@@ -64,7 +64,7 @@ def test_overlapping_skip_connections_equal_the_chain_rule_by_hand():
     dh1 = dh3 + W2.T @ dh2
     assert J == ((z - Y) ** 2).sum() / 8 and np.array_equal(net.predict(X), z)
     expected = [dh1 @ X.T, dh2 @ h1.T, dh3 @ h2.T, dz @ np.vstack([h3, h2]).T]
-    assert same([dW for dW, _ in net.gradients if dW is not None], expected)
+    assert_same([dW for dW, _ in net.gradients if dW is not None], expected)
 
 
 @settings(max_examples=60)
@@ -185,7 +185,7 @@ def test_stepping_leaves_what_running_leaves():
         pass
     assert stepped.J == J
     assert stepped.trace == whole_run.trace
-    assert same(leaves(stepped.gradients), leaves(whole_run.gradients))
+    assert_same(leaves(stepped.gradients), leaves(whole_run.gradients))
 
 
 def test_what_has_been_sent_may_be_overwritten(monkeypatch):
@@ -211,7 +211,7 @@ def test_what_has_been_sent_may_be_overwritten(monkeypatch):
         lambda self, Z: Z.copy() if setattr(self, "cache", np.tanh(Z)) else self.cache.copy(),
     )
     pipe = pipeline()
-    assert pipe.forward_backward(*mini_batch()) == J and same(leaves(pipe.gradients), leaves(gradients))
+    assert_same((pipe.forward_backward(*mini_batch()), pipe.gradients), (J, gradients))
 
 
 @settings(max_examples=30)
@@ -219,7 +219,7 @@ def test_what_has_been_sent_may_be_overwritten(monkeypatch):
 def test_any_schedule_that_can_run_carries_them(data, case):
     layers, X, Y = case.random(np.float64)
     schedule = data.draw(valid_schedules(len(case.partition), case.n_microbatches))
-    assert same_bits(case._replace(schedule=schedule).pipeline(layers), X, Y)
+    assert_same_bits(case._replace(schedule=schedule).pipeline(layers), X, Y)
 
 
 def test_several_stages_on_one_device_need_no_link():
@@ -232,7 +232,7 @@ def test_several_stages_on_one_device_need_no_link():
             schedule,
             layers=[layer.copy(eighths) for layer in mp.Sequential(layers, None).layers],
         )
-        assert equals_full_batch(pipe, *map(eighths, mini_batch()))
+        assert_equals_full_batch(pipe, *map(eighths, mini_batch()))
 
 
 # --- errors
@@ -327,4 +327,4 @@ def test_nothing_is_computed_below_the_first_layer_with_parameters(schedule, mon
         pipe.forward_backward(X, Y)
         assert Watched.backwards == 3  # of the second one, once for each micro-batch
         assert [layer.cache for layer in pipe.layers if layer.cache is not None] == []
-        assert equals_full_batch(pipe, X, Y)
+        assert_equals_full_batch(pipe, X, Y)

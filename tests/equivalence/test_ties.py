@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from cases import eighths
-from layers.every_layer import same
+from compared import assert_all_same, assert_same
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
@@ -36,7 +36,7 @@ def test_tied_layers_get_the_sum_of_their_gradients():
             else mp.Sequential(layers, mp.MeanSquaredError())
         )
         net.forward_backward(X, Y)
-        assert same(tuple(net.gradients), ((dW, db[0]), (dW, db[1])))
+        assert_same(tuple(net.gradients), ((dW, db[0]), (dW, db[1])))
 
 
 LANGUAGE = [
@@ -67,7 +67,7 @@ def test_tied_layers_stay_equal_in_every_cut(make):
         assert np.array_equal(W[0], W[5]) and np.array_equal(W[1], W[3]) and np.array_equal(W[1], W[4])
         results.append(W)
     assert not np.array_equal(results[0][0], mp.Sequential(LANGUAGE, None).layers[0].W)
-    assert all(same(result, results[0]) for result in results)
+    assert_all_same(results)
 
 
 def test_a_tie_is_a_message_there_and_one_back():

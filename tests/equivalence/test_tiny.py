@@ -12,6 +12,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from compared import assert_all_same, assert_same
 
 import minipipe as mp
 from minipipe import tiny
@@ -57,13 +58,6 @@ def gradients_of(stages):
     return [part for pair in pairs for part in pair]
 
 
-def equal(result, reference):
-    """Whether J, dW, db, ... are equal and of one dtype, array by array."""
-    pairs = zip(map(np.asarray, result), map(np.asarray, reference))
-    same = all(mine.dtype == its.dtype and np.array_equal(mine, its) for mine, its in pairs)
-    return same and len(result) == len(reference)
-
-
 def of_package(model, X, Y):
     J = model.forward_backward(X, Y)
     return [J, *(part for pair in model.gradients for part in pair if part is not None)]
@@ -85,7 +79,7 @@ def check_equals_the_package(tiny, numbers, m, settings):
             reference = of_package(pipe, X, Y)
             J, stages, actions = tiny.run(small, X, Y, K, M, getattr(tiny, order))
             result = [J, *gradients_of(stages)]
-            assert equal(result, reference) and equal(result, full), (K, M, schedule)
+            assert_all_same([reference, full], result)
             assert actions == ticks(pipe.trace)
             assert [stage.most_stashed for stage in stages] == peak_microbatches(pipe.trace)
             assert not any(stage.stash for stage in stages)
@@ -114,7 +108,7 @@ def check_any_floats_give_the_bits_of_a_plain_loop(tiny):
             for i in [i for kind, i in getattr(tiny, order)(0, K, M) if kind == "B"]:
                 J_of[i], dA = tiny.cost(loop.forward(i, X_parts[i]), Y_parts[i], m=11)
                 loop.backward(i, dA)
-            assert equal([J, *gradients_of(stages)], [sum(J_of[i] for i in range(M)), *gradients_of([loop])])
+            assert_same([J, *gradients_of(stages)], [sum(J_of[i] for i in range(M)), *gradients_of([loop])])
 
 
 def check_any_floats_are_within_the_rounding_bound(tiny):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from cases import eighths
-from layers.every_layer import same
+from compared import assert_same
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
@@ -64,7 +64,7 @@ def test_add_is_the_sum_of_its_branches(shape):
     outputs, *expected = by_hand(branches, A_prev, lambda outputs: [dZ] * 3)
     for place in np.ndindex(A.shape):
         assert A[place] == sum(output[place] for output in outputs)
-    assert same(results, expected)
+    assert_same(results, expected)
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (3, 2, 2)])
@@ -76,7 +76,7 @@ def test_concat_puts_its_branches_one_below_the_other(shape):
     outputs, *expected = by_hand(branches, A_prev, lambda outputs: [dZ[:2], dZ[2:3], dZ[3:]])
     for row, (branch, of_branch) in enumerate([(0, 0), (0, 1), (1, 0), (2, 0), (2, 1), (2, 2)]):
         assert np.array_equal(A[row], outputs[branch][of_branch])
-    assert same(results, expected)
+    assert_same(results, expected)
 
 
 def test_residual_adds_what_entered_to_what_its_layers_make_of_it():
@@ -86,7 +86,7 @@ def test_residual_adds_what_entered_to_what_its_layers_make_of_it():
     A, (dA_prev, dW, db) = layer.forward(A_prev), layer.backward(dZ)
     (output,), through, dW_inner, db_inner = by_hand([inner], A_prev, lambda outputs: [dZ])
     assert np.array_equal(A, A_prev + output) and np.array_equal(dA_prev, dZ + through)
-    assert same(dW, ((), *dW_inner)) and same(db, ((), *db_inner))
+    assert_same((dW, db), (((), *dW_inner), ((), *db_inner)))
 
 
 def test_branches_without_layers_hand_on_what_they_get():
@@ -210,8 +210,9 @@ def test_an_optimizer_steps_a_transformer_block_as_it_steps_its_parts(optimizer)
         nested = tuple(nested_gradients(twin, gradients, place) for place in (0, 1))
         of_block.update([mp.ReLU(), block], [(None, None), nested])
         of_parts.update(parts, [gradients[part] for part in parts])
-    assert same((frozen.W, frozen.b), (before.W, before.b))
-    assert len(parts) == 8 and same((block.W, block.b), (twin.W, twin.b))
+    assert_same((frozen.W, frozen.b), (before.W, before.b))
+    assert len(parts) == 8
+    assert_same((block.W, block.b), (twin.W, twin.b))
     assert len({id(array) for array in leaves((block.W, block.b, twin.W, twin.b))}) == 4 * 8
 
 
@@ -228,7 +229,7 @@ def test_gradients_of_another_form_change_nothing():
     for dW in [(right,), (right, np.ones((2, 3))), ((right, right), None)]:
         with pytest.raises(ValueError):
             mp.SGD(0.5).update([layer], [(dW, None)])
-        assert same((layer.W, layer.b), (before.W, before.b))
+        assert_same((layer.W, layer.b), (before.W, before.b))
     with pytest.raises(ValueError, match=r"layer 0: W has shape \(\), but its gradient has \(2, 2\)"):
         mp.SGD(0.5).update([mp.ReLU()], [(right, None)])
 
@@ -255,7 +256,8 @@ def test_fit_trains_them_in_a_pipeline_with_the_bits_of_one_device(optimizer):
     X, Y = rng.standard_normal((2, 7)), rng.standard_normal((1, 7))
     whole = fitted(mp.Sequential(TRAINED, mp.MeanSquaredError()), X, Y, optimizer(1.0), 4)
     pipe = fitted(mp.Pipeline(TRAINED, mp.MeanSquaredError(), 4, 1, recompute=True), X, Y, optimizer(1.0), 4)
-    assert whole[0] == pipe[0] and whole[0][0] != whole[0][1] and same(whole[1], pipe[1])
+    assert whole[0] == pipe[0] and whole[0][0] != whole[0][1]
+    assert_same(whole[1], pipe[1])
 
 
 def test_fit_trains_them_with_ragged_micro_batches_exactly():
@@ -270,7 +272,7 @@ def test_fit_trains_them_with_ragged_micro_batches_exactly():
             mp.Pipeline(layers, mp.MeanSquaredError(), 3, 2, "1f1b", recompute=True),
         )
     ]
-    assert results[0][0] == results[1][0] and same(results[0][1], results[1][1])
+    assert_same(*results)
 
 
 # --- errors

@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from cases import cuts
-from layers.every_layer import CONVOLUTIONS, same
+from compared import assert_equals_full_batch, assert_same, assert_same_bits
+from layers.every_layer import CONVOLUTIONS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.layers import banded_products, windows
-from minipipe.verification import equals_full_batch, same_bits
 
 OF_AXES = {1: mp.Conv1d, 2: mp.Conv2d, 3: mp.Conv3d}
 TRANSPOSED = {1: mp.ConvTranspose1d, 2: mp.ConvTranspose2d, 3: mp.ConvTranspose3d}
@@ -193,7 +193,7 @@ def test_equals_loops_over_single_numbers(convert, g, buffer_bytes, way, seed):
         for name, value in way.items():
             patch.setattr(banded_products, name, value)
         results = layer.forward(A_prev), *layer.backward(dZ)
-    assert same(results, by_loops(g, layer.W, layer.b, A_prev, dZ))
+    assert_same(results, by_loops(g, layer.W, layer.b, A_prev, dZ))
     assert all(result is None or result.dtype == A_prev.dtype for result in results)
     if A_prev.dtype == object:
         assert all(isinstance(number, Rational) for result in results[:3] for number in result.flat)
@@ -280,7 +280,7 @@ def test_takes_arrays_that_are_not_contiguous_and_gives_the_same_bits(layer, len
         lambda A: A[::-1].copy()[::-1],
         lambda A: A.T.copy().T,
     ):
-        assert same((layer.forward(spread(A_prev)), *layer.backward(spread(dZ))), expected)
+        assert_same((layer.forward(spread(A_prev)), *layer.backward(spread(dZ))), expected)
 
 
 def test_whole_numbers_as_data_do_not_round_the_weights():
@@ -367,7 +367,7 @@ def test_theorem_micro_batches_equal_the_full_batch_in_rational_arithmetic(data,
         layer.copy(lambda p: rational(np.round(8 * p) / 8)) for layer in mp.Sequential(NETWORK, None).layers
     ]
     X, Y = mini_batch(m)
-    assert equals_full_batch(pipeline(data, layers, m), rational(X), rational(Y))
+    assert_equals_full_batch(pipeline(data, layers, m), rational(X), rational(Y))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -376,7 +376,7 @@ def test_theorem_micro_batches_equal_the_full_batch_in_rational_arithmetic(data,
 def test_all_schedules_partitions_and_recompute_modes_give_the_same_bits(dtype, data, m):
     X, Y = mini_batch(m)
     layers = mp.Sequential(NETWORK, None, dtype=dtype).layers
-    assert same_bits(pipeline(data, layers, m), (X / 3).astype(dtype), Y.astype(dtype))
+    assert_same_bits(pipeline(data, layers, m), (X / 3).astype(dtype), Y.astype(dtype))
 
 
 def test_a_network_with_weights_and_no_bias_trains():

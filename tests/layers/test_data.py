@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from compared import assert_same
 from layers.duals import dual, slopes
-from layers.every_layer import same
 from layers.test_overflow import state
 
 import minipipe as mp
@@ -74,7 +74,8 @@ def test_data_that_are_no_finite_numbers_are_refused_and_move_nothing(name, make
             trained(model, *data)
     with pytest.raises(ValueError, match=f"X.*{words}"):
         model.predict(spoil(X))
-    assert same(state(model), before) and model.n_steps == n_steps
+    assert_same(state(model), before)
+    assert model.n_steps == n_steps
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -100,7 +101,7 @@ def test_objects_that_are_plain_numbers_are_floats(make):
     for _ in range(2):
         J = trained(plain, X, Y, optimizers[0])
         assert trained(as_objects, objects(X), objects(Y, 0), optimizers[1]) == J
-        assert same(state(as_objects), state(plain))
+        assert_same(state(as_objects), state(plain))
     truths = np.array([[True, False], [1, 0]], dtype=object)
     assert np.array_equal(plain.predict(truths), plain.predict(np.eye(2)[[0, 0]]))
 
@@ -109,7 +110,7 @@ def test_all_numbers_are_exact_if_one_is():
     net = mp.Sequential([layer.copy(rational) for layer in mp.Sequential(LAYERS, LOSS).layers], LOSS)
     J, gradients = net.forward_backward(rational(X), rational(Y)), net.gradients
     mixed = objects(X, Fraction(2))
-    assert net.forward_backward(mixed, objects(Y, Fraction(0))) == J and same(net.gradients, gradients)
+    assert_same((net.forward_backward(mixed, objects(Y, Fraction(0))), net.gradients), (J, gradients))
     assert all(type(value) is Rational for value in net.predict(mixed).flat)
 
 
@@ -122,7 +123,8 @@ def test_an_epsilon_that_is_0_in_the_gradients_dtype_is_refused_with_one_that_is
     before = state(net)
     with pytest.raises(ValueError, match="epsilon=1e-08 is 0 in float16: use a larger one, such as 1e-03"):
         net.step(optimizer)
-    assert same(state(net), before) and optimizer.memory == {} and net.n_steps == 0
+    assert_same(state(net), before)
+    assert optimizer.memory == {} and net.n_steps == 0
     net.step(make(0.01, epsilon=1e-3))
     assert all(np.isfinite(array).all() for array in state(net) if array is not None)
     assert make(0.01, epsilon=1e-300).epsilon == 1e-300  # float64 has it
@@ -177,7 +179,7 @@ def test_validation_data_are_a_pair(validation):
     before = state(net)
     with pytest.raises(ValueError, match=r"(?s)validation=.* must be a pair \(X, Y\)"):
         mp.fit(net, X, Y, mp.SGD(0.1), 1, 2, validation=validation, report=None)
-    assert same(state(net), before)
+    assert_same(state(net), before)
 
 
 def test_a_training_that_could_make_no_step_moves_nothing():
@@ -188,6 +190,7 @@ def test_a_training_that_could_make_no_step_moves_nothing():
     for model in (pipe, MODELS["without a flush"]()):
         with pytest.raises(RuntimeError, match="a step would be a second update; use train"):
             mp.fit(model, X, Y, mp.SGD(0.1), 1, 4, report=None)
-    assert same(state(pipe), before) and pipe.n_steps == 0
+    assert_same(state(pipe), before)
+    assert pipe.n_steps == 0
     with pytest.raises(ValueError, match="pass an object, such as SGD"):
         mp.fit(mp.Sequential(LAYERS, LOSS), X, Y, mp.SGD, 1, 4, report=None)

@@ -4,11 +4,11 @@ import re
 
 import numpy as np
 import pytest
+from compared import assert_equals_same_groups
 
 import minipipe as mp
 from minipipe.functions import leaves
 from minipipe.layers import every_layer
-from minipipe.verification import equals_same_groups
 
 M = 8  # samples
 MODELS = {  # layers, shape of a sample, shape of an output
@@ -85,7 +85,7 @@ def test_gradients_are_the_micro_batches_own_wherever_the_network_is_cut(name, d
             layers, mp.SoftmaxCrossEntropy(), len(counts), 2, schedule, recompute, dtype=dtype,
             partition=counts,
         )
-        assert equals_same_groups(pipe, X, Y)
+        assert_equals_same_groups(pipe, X, Y)
         assert pipe.J.dtype == dtype and all(part.dtype == dtype for part in leaves(pipe.gradients))
 
 

@@ -6,7 +6,8 @@ variance, tanh of infinity is 1. The cost then looks like any other.
 
 import numpy as np
 import pytest
-from layers.every_layer import LAYERS, ready, same, tree
+from compared import assert_same
+from layers.every_layer import LAYERS, ready, tree
 
 import minipipe as mp
 from minipipe.functions import leaves
@@ -90,7 +91,8 @@ def test_an_overflow_is_refused_by_name_and_moves_nothing(make, name):
     before, n_steps = state(model), model.n_steps
     with pytest.raises(FloatingPointError, match=words):
         trained(model, X, ZEROS)
-    assert same(state(model), before) and model.n_steps == n_steps
+    assert_same(state(model), before)
+    assert model.n_steps == n_steps
 
 
 @pytest.mark.parametrize("make", [on_one_device, in_a_pipeline])
@@ -120,7 +122,8 @@ def test_running_statistics_that_overflow_refuse_the_step(make):
     before, optimizer = state(model), mp.SGD(0.1, momentum=0.9)
     with pytest.raises(FloatingPointError, match=r"layer 2, BatchNorm.*: running_var is not finite"):
         model.step(optimizer)
-    assert same(state(model), before) and model.n_steps == 0 and not optimizer.memory
+    assert_same(state(model), before)
+    assert model.n_steps == 0 and not optimizer.memory
 
 
 SEEN = mp.Chain, mp.Embedding  # the layers of a Chain are; tokens are not numbers

@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+from compared import assert_same
 from asynchronous.server_cases import LOSS, THIRD, exact_layers, exact_mini_batches, sequential, weights
 
 import minipipe as mp
@@ -10,10 +11,6 @@ from minipipe.exact import Rational, rational
 
 RATE = Rational(1, 8)
 STEADY = rational([[1]]), rational([[100]])  # far from what a layer of 0 says
-
-
-def equal(ours, theirs):
-    return len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs))
 
 
 def constant_gradients(mode, n_workers=2, **options):
@@ -82,12 +79,12 @@ def with_a_backup():
 def check_late_gradients_count_as_fresh():
     net, expected = with_a_backup()
     assert {update.workers for update in net.updates} == {(0, 1)} and len(net.late) == 2
-    assert equal(weights(net), weights(expected))
+    assert_same(weights(net), weights(expected))
 
 
 def check_backups_do_not_change_the_divisor():
     net, expected = with_a_backup()
-    assert equal(weights(net), weights(expected))
+    assert_same(weights(net), weights(expected))
 
 
 def check_shards_sent_to_the_wrong_server():
@@ -96,7 +93,7 @@ def check_shards_sent_to_the_wrong_server():
     batches = [(rational([[1, 2]]), rational([[0, 1]]))] * 2
     net = mp.ParameterServer(layers, LOSS, 2, mp.SGD(RATE), n_servers=2)
     net.train(batches)
-    assert equal(weights(net), weights(sequential(layers, batches, mp.SGD(RATE))[0]))
+    assert_same(weights(net), weights(sequential(layers, batches, mp.SGD(RATE))[0]))
 
 
 def clients(*sizes):
@@ -104,7 +101,7 @@ def clients(*sizes):
     return [(rational(rng.integers(-2, 3, (3, n))), rational(rng.integers(-2, 3, (2, n)))) for n in sizes]
 
 
-def is_gradient_descent(n_rounds=1, **options):
+def assert_is_gradient_descent(n_rounds=1, **options):
     """Rounds of full passes: the bits of one device that has all samples of those who report."""
     data = clients(1, 2, 4)
     net = mp.FederatedAveraging(exact_layers(), LOSS, data, mp.SGD(RATE), **options)
@@ -112,15 +109,15 @@ def is_gradient_descent(n_rounds=1, **options):
     for done in net.train(n_rounds):
         chosen = [data[k] for k in done.reported]
         batches.append([np.concatenate(side, axis=-1) for side in zip(*chosen)])
-    return equal(weights(net), weights(sequential(exact_layers(), batches, mp.SGD(RATE))[0]))
+    assert_same(weights(net), weights(sequential(exact_layers(), batches, mp.SGD(RATE))[0]))
 
 
 def check_clients_averaged_alike():
-    assert is_gradient_descent()
+    assert_is_gradient_descent()
 
 
 def check_divided_by_all_clients():
-    assert is_gradient_descent(fraction=0.6)
+    assert_is_gradient_descent(fraction=0.6)
 
 
 def check_running_statistics_stay_behind():
@@ -132,12 +129,12 @@ def check_running_statistics_stay_behind():
 
 
 def check_clients_go_on_with_their_own_weights():
-    assert is_gradient_descent(2)
+    assert_is_gradient_descent(2)
 
 
 def check_outer_gradient_reversed():
     """Outer SGD of rate 1 is the average."""
-    assert is_gradient_descent(2, outer=mp.SGD(1))
+    assert_is_gradient_descent(2, outer=mp.SGD(1))
 
 
 def check_masks_of_the_missing_stay():
@@ -148,7 +145,7 @@ def check_masks_of_the_missing_stay():
         )
         assert len(net.round().reported) == 2
         plain.append(weights(net))
-    assert equal(*plain)
+    assert_same(*plain)
 
 
 def check_secure_sum_passes_the_modulus():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from cases import eighths
-from compared import equal, parameters
+from compared import assert_all_same, assert_equals_full_batch, assert_same, parameters
 
 import minipipe as mp
 from minipipe.cluster import Cluster, DeadlockError, Receive, Send
@@ -41,17 +41,17 @@ def sums_of_copies(net):
 
 def check_hook_gets_the_parameter():
     """Copies with different samples have the full batch's gradient, and their weights stay."""
-    assert equals_full_batch(mp.DataParallel(exact(LAYERS), LOSS, 2), *mini_batch(5))
+    assert_equals_full_batch(mp.DataParallel(exact(LAYERS), LOSS, 2), *mini_batch(5))
 
 
 def check_only_the_containers_own_parameters():
     layers = [mp.Linear(3, 4), mp.Residual(mp.Linear(4, 4), mp.Tanh()), mp.Linear(4, 4)]
-    assert equals_full_batch(mp.DataParallel(exact(layers), LOSS, 2), *mini_batch(5))
+    assert_equals_full_batch(mp.DataParallel(exact(layers), LOSS, 2), *mini_batch(5))
 
 
 def check_replicas_agree_on_a_wrong_gradient():
     """2 copies of 2 stages, each with 2 micro-batches."""
-    assert equals_full_batch(two_copies_of_two_stages(), *mini_batch(8))
+    assert_equals_full_batch(two_copies_of_two_stages(), *mini_batch(8))
 
 
 def two_copies_of_two_stages():
@@ -84,7 +84,7 @@ def check_padded_sampler():
 def check_uneven_ends():
     """3 micro-batches on one copy, 2 on the other."""
     try:
-        assert equals_full_batch(mp.DataParallel(exact(LAYERS), LOSS, 2, 5), *mini_batch(5))
+        assert_equals_full_batch(mp.DataParallel(exact(LAYERS), LOSS, 2, 5), *mini_batch(5))
     except DeadlockError as error:
         raise AssertionError("the copies wait for each other") from error
 
@@ -103,7 +103,7 @@ def check_synchronised_at_the_wrong_micro_batch():
             assert sum(sent) == 8 * sum(sum(numbers_sent("owners", D, n)) for n in sizes), (name, D)
 
 
-def buckets_have_the_same_bits(D):
+def assert_buckets_have_the_same_bits(D):
     """In float32, for buckets of one layer up to all of them."""
     X, Y = mini_batch(8 * D, convert=np.float32)
     results = []
@@ -111,12 +111,12 @@ def buckets_have_the_same_bits(D):
         net = mp.DataParallel(LAYERS, LOSS, D, buckets=cap, dtype=np.float32)
         net.forward_backward(X, Y)
         results.append(net.gradients)
-    return all(equal(result, results[0]) for result in results)
+    assert_all_same(results)
 
 
 def check_bits_change_with_buckets():
     """3 copies: the sum of 2 numbers has the same bits in any order."""
-    assert buckets_have_the_same_bits(3)
+    assert_buckets_have_the_same_bits(3)
 
 
 def check_collectives_in_different_orders():
@@ -164,7 +164,7 @@ def check_everybody_saves():
     with tempfile.TemporaryDirectory() as folder:
         mp.save(Path(folder) / "net.npz", stepped)
         mp.load(Path(folder) / "net.npz", loaded)
-    assert equal(parameters(own.layers), parameters(loaded.layers))
+    assert_same(parameters(own.layers), parameters(loaded.layers))
 
 
 def synchronised_batch_norm():
@@ -174,11 +174,11 @@ def synchronised_batch_norm():
 
 
 def check_statistics_averaged_over_copies():
-    assert equals_full_batch(*synchronised_batch_norm())
+    assert_equals_full_batch(*synchronised_batch_norm())
 
 
 def check_synchronised_forward_only():
-    assert equals_full_batch(*synchronised_batch_norm())
+    assert_equals_full_batch(*synchronised_batch_norm())
 
 
 def check_bias_added_by_every_shard():
@@ -186,19 +186,19 @@ def check_bias_added_by_every_shard():
     for layer in layers[::2]:
         layer.b = layer.b + 1
     for T in (2, 3):
-        assert equals_full_batch(mp.TensorParallel(layers, LOSS, T), *mini_batch(3))
+        assert_equals_full_batch(mp.TensorParallel(layers, LOSS, T), *mini_batch(3))
 
 
 def check_input_gradient_not_reduced():
     """It shows in the layers below the second pair; the first layer's dA_prev is nobody's."""
     layers = exact(LAYERS + LAYERS[2:])
-    assert equals_full_batch(mp.TensorParallel(layers, LOSS, 2), *mini_batch(3))
+    assert_equals_full_batch(mp.TensorParallel(layers, LOSS, 2), *mini_batch(3))
 
 
 def check_a_mask_for_each_shard():
     """Between two pairs of layers, where all devices have all units."""
     layers = exact([*LAYERS[:3], mp.Dropout(0.5), *LAYERS[2:]])
-    assert equals_full_batch(mp.TensorParallel(layers, LOSS, 2), *mini_batch(3))
+    assert_equals_full_batch(mp.TensorParallel(layers, LOSS, 2), *mini_batch(3))
 
 
 def sequence_parallel(dropout=0.0):
@@ -209,17 +209,17 @@ def sequence_parallel(dropout=0.0):
 
 
 def check_norm_gradients_not_summed():
-    assert equals_full_batch(*sequence_parallel())
+    assert_equals_full_batch(*sequence_parallel())
 
 
 def check_norm_gradients_averaged():
-    assert equals_full_batch(*sequence_parallel())
+    assert_equals_full_batch(*sequence_parallel())
 
 
 def check_one_mask_for_all_positions():
-    assert equals_full_batch(*sequence_parallel(dropout=0.25))
+    assert_equals_full_batch(*sequence_parallel(dropout=0.25))
 
 
 def check_vocabulary_edge():
     """The last token of all occurs, and the shares do not divide the tokens."""
-    assert equals_full_batch(*sequence_parallel())
+    assert_equals_full_batch(*sequence_parallel())

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+from compared import assert_all_same, assert_equals_full_batch, assert_same_bits
 from pitfalls import checks_of_large_batches
 from pitfalls import checks_of_servers
 from pitfalls import checks_of_splits
@@ -18,7 +19,7 @@ from minipipe.exact import Rational, rational
 from minipipe.functions import leaves
 from minipipe.partitioning import loads
 from minipipe.schedules import build, peak_microbatches
-from minipipe.verification import equals_full_batch, same_bits
+from minipipe.verification import equals_full_batch
 
 LAYERS = [mp.Linear(3, 4), mp.ReLU(), mp.Linear(4, 4), mp.ReLU(), mp.Linear(4, 4)]
 
@@ -40,22 +41,22 @@ def float_mini_batch(m, dtype=np.float64):
 
 
 def check_gradient_scale():
-    assert equals_full_batch(
+    assert_equals_full_batch(
         mp.Pipeline(exact_layers(), mp.SoftmaxCrossEntropy(), 2, 4), *exact_mini_batch(8)
     )
 
 
 def check_unequal_microbatches():
-    assert equals_full_batch(
+    assert_equals_full_batch(
         mp.Pipeline(exact_layers(), mp.SoftmaxCrossEntropy(), 2, 3), *exact_mini_batch(8)
     )
     copies = mp.DataParallel(exact_layers(), mp.SoftmaxCrossEntropy(), 3)
-    assert equals_full_batch(copies, *exact_mini_batch(8))
+    assert_equals_full_batch(copies, *exact_mini_batch(8))
 
 
 def check_reused_receive_buffer():
     pipe = mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 5, 4, "gpipe")
-    assert same_bits(pipe, *float_mini_batch(8))
+    assert_same_bits(pipe, *float_mini_batch(8))
 
 
 def check_in_place_backward():
@@ -305,14 +306,17 @@ def test_copies_that_agree_may_all_be_wrong(monkeypatch):
     net = checks_of_splits.two_copies_of_two_stages()
     assert not equals_full_batch(net, X, Y)
     for copies in checks_of_splits.sums_of_copies(net).values():
-        assert len(copies) == 2 and checks_of_splits.equal(*copies)
-    assert equals_full_batch(mp.DataParallel(net.layers, net.loss, 2, 4), X, Y)
+        assert len(copies) == 2
+        assert_all_same(copies)
+    assert_equals_full_batch(mp.DataParallel(net.layers, net.loss, 2, 4), X, Y)
 
 
 def test_two_copies_hide_in_which_order_they_are_added(monkeypatch):
     BUGS["bits_change_with_buckets"](monkeypatch)
-    found = [checks_of_splits.buckets_have_the_same_bits(D) for D in (2, 3, 5)]
-    assert found == [True, False, False]
+    checks_of_splits.assert_buckets_have_the_same_bits(2)
+    for D in (3, 5):
+        with pytest.raises(AssertionError, match="differs at"):
+            checks_of_splits.assert_buckets_have_the_same_bits(D)
 
 
 def test_what_the_bugs_of_shards_make_of_a_gradient_of_4(monkeypatch):

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cases import eighths, valid_schedules
-from compared import equal, parameters
+from compared import assert_all_same, assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory.test_foresight import steps
@@ -47,12 +47,12 @@ def test_three_copies_on_three_devices_equal_the_full_batch_and_one_device(M):
     full = mp.Sequential(exact, LOSS)
     J = full.forward_backward(X, Y)
     mine, pipe = run(dealt(M, 3), X, Y, exact)
-    assert mine == J and equal(pipe.gradients, full.gradients)
+    assert_same((mine, pipe.gradients), (J, full.gradients))
     for dtype in (np.float32, np.float64):
         X, Y = mini_batch(m, dtype)
         J, one = run(gpipe(1, M), X, Y, dtype=dtype)
         mine, pipe = run(dealt(M, 3), X, Y, dtype=dtype)
-        assert mine == J and equal(pipe.gradients, one.gradients)
+        assert_same((mine, pipe.gradients), (J, one.gradients))
         assert all(dW.dtype == dtype for dW in leaves(pipe.gradients))
 
 
@@ -66,7 +66,7 @@ def test_copies_of_any_pipeline_have_the_bits_of_one_device(name, change):
     X, Y = mini_batch(29)
     J, one = run(gpipe(1, 12), X, Y)
     mine, pipe = run(schedule, X, Y, link=mp.Link(latency=1, bandwidth=64))
-    assert mine == J and equal(pipe.gradients, one.gradients)
+    assert_same((mine, pipe.gradients), (J, one.gradients))
 
 
 @pytest.mark.parametrize("optimizer", [mp.SGD(0.125, momentum=0.5), mp.Adam(0.01)], ids=["SGD", "Adam"])
@@ -83,11 +83,12 @@ def test_an_order_with_updates_trains_as_step_does(name, optimizer):
     for schedule in map(with_updates, of_one):
         pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, schedule, optimizer=optimizer)
         assert pipe.train(batches) == costs and pipe.n_steps == 3 and pipe.J == costs[-1]
-        assert equal(parameters(pipe.layers), parameters(plain.layers))
+        assert_same(parameters(pipe.layers), parameters(plain.layers))
         of_copies = {}
         for (index, _), stage in pipe._run.stages.items():
             of_copies.setdefault(index, []).append(stage.weights())
-        assert all(equal(weights, copies[0]) for copies in of_copies.values() for weights in copies)
+        for copies in of_copies.values():
+            assert_all_same(copies)
         with pytest.raises(RuntimeError, match="have used the gradients up"):
             pipe.gradients  # noqa: B018
         with pytest.raises(RuntimeError, match="updates the stages itself: a step would be a second update"):
@@ -105,10 +106,10 @@ def test_any_order_that_can_run_gives_the_bits_of_one_device(data):
     one.step(mp.SGD(0.125))
     link = data.draw(st.sampled_from([mp.Link(), mp.Link(latency=1), mp.Link(bandwidth=16)]))
     mine, pipe = run(with_all_reduce(schedule), X, Y, link=link)
-    assert mine == J and equal(pipe.gradients, one.gradients)
+    assert_same((mine, pipe.gradients), (J, one.gradients))
     mine, pipe = run(with_updates(schedule), X, Y, link=link, optimizer=mp.SGD(0.125))
     assert mine == J
-    assert equal(parameters(pipe.layers), parameters(one.layers))
+    assert_same(parameters(pipe.layers), parameters(one.layers))
 
 
 def test_copies_with_a_stage_on_one_device_share_it():
@@ -119,11 +120,12 @@ def test_copies_with_a_stage_on_one_device_share_it():
     J, one = run(gpipe(1, 4), X, Y)
     for schedule in (shared, with_all_reduce(shared)):
         mine, pipe = run(schedule, X, Y)
-        assert mine == J and equal(pipe.gradients, one.gradients) and len(pipe._run.stages) == 3
+        assert_same((mine, pipe.gradients), (J, one.gradients))
+        assert len(pipe._run.stages) == 3
     trained = mp.Pipeline(LAYERS, LOSS, 2, 4, with_updates(shared), optimizer=mp.SGD(0.5))
     one.step(mp.SGD(0.5))
     assert trained.train([(X, Y)]) == [J]
-    assert equal(parameters(trained.layers), parameters(one.layers))
+    assert_same(parameters(trained.layers), parameters(one.layers))
 
 
 def test_an_all_reduce_travels_while_the_stages_below_it_still_compute():
@@ -180,7 +182,7 @@ def test_tied_layers_are_updated_with_the_sum_in_the_order_too():
     for plain in (build("1f1b", 3, 4), in_copies(build("1f1b", 3, 2), 2), on_one_device):
         pipe = mp.Pipeline(layers, LOSS, 3, 4, with_updates(plain), optimizer=mp.SGD(0.5))
         assert pipe.train([(X, Y)]) == [J]
-        assert equal(pipe.layers[0].W, pipe.layers[2].W) and equal(pipe.layers[0].W, reference.layers[0].W)
+        assert_all_same([pipe.layers[0].W, pipe.layers[2].W], reference.layers[0].W)
     early = Schedule.from_text(["0F0 1F0 2F0 2B0 2U0 1B0 1U0 0B0 0U0"])
     with pytest.raises(ValueError, match="put all its U behind all other actions"):
         mp.Pipeline(layers, LOSS, 3, 1, early, optimizer=mp.SGD(0.5))
@@ -209,10 +211,11 @@ def test_a_run_that_fails_in_an_order_with_updates_leaves_the_parameters():
     X, Y = mini_batch(16)
     with pytest.raises(FloatingPointError, match=r"MeanSquaredError\(\): the cost is not finite"):
         pipe.forward_backward(X, Y * 1e300)
-    assert equal([layer.W for layer in pipe.layers if layer.W is not None], before) and pipe.n_steps == 1
+    assert_same([layer.W for layer in pipe.layers if layer.W is not None], before)
+    assert pipe.n_steps == 1
     schedule = with_updates(build("1f1b", 4, 8))
     stopped = mp.Pipeline(LAYERS, LOSS, 4, 8, schedule, optimizer=mp.SGD(0.1), memory_limit=400)
     before = [layer.W.copy() for layer in stopped.layers if layer.W is not None]
     with pytest.raises(mp.MemoryLimitError):
         stopped.train([mini_batch(16)])
-    assert equal([layer.W for layer in stopped.layers if layer.W is not None], before)
+    assert_same([layer.W for layer in stopped.layers if layer.W is not None], before)

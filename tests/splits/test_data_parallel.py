@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cases import eighths
-from compared import equal
+from compared import assert_all_same, assert_equals_full_batch, assert_same, difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import one_in
@@ -16,7 +16,6 @@ from minipipe.collectives import ALL_REDUCES, all_reduce_ticks
 from minipipe.functions import leaves
 from minipipe.parallel import in_buckets
 from minipipe.schedules import build, data_parallel, gpipe, in_copies
-from minipipe.verification import equals_full_batch
 
 LOSS = mp.MeanSquaredError()
 LAYERS = mp.Sequential(
@@ -50,7 +49,7 @@ def test_in_rational_arithmetic_the_sum_over_the_copies_is_the_full_batchs_gradi
         [layer.copy(eighths) for layer in LAYERS], LOSS, D, M, data.draw(st.sampled_from(list(ALL_REDUCES))),
         data.draw(st.sampled_from([None, 1, 100, "ddp"])), recompute=data.draw(st.booleans()),
     )
-    assert equals_full_batch(net, X, Y)
+    assert_equals_full_batch(net, X, Y)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -61,7 +60,7 @@ def test_any_floats_have_the_bits_of_one_device_with_the_same_micro_batches(D, d
     J = one.forward_backward(X, Y)
     for buckets in (None, 1, 300, 600, 10**6):
         net = mp.DataParallel(LAYERS, LOSS, D, 8, buckets=buckets, dtype=dtype)
-        assert net.forward_backward(X, Y) == J and equal(net.gradients, one.gradients)
+        assert_same((net.forward_backward(X, Y), net.gradients), (J, one.gradients))
         assert all(gradient.dtype == dtype for gradient in leaves(net.gradients))
 
 
@@ -76,11 +75,12 @@ def test_every_copy_gets_the_same_bits(all_reduce):
         stages = {}
         for (index, _), stage in pipe._run.stages.items():
             stages.setdefault(index, []).append(stage.gradients())
-        assert all(equal(copy, copies[0]) for copies in stages.values() for copy in copies)
+        for copies in stages.values():
+            assert_all_same(copies)
         one = one_device(4 * D, dtype=np.float32)
         assert one.forward_backward(X, Y) == J  # costs always meet along the tree
         if all_reduce == "owners" or (D in (2, 4) and all_reduce in ("doubling", "halving", "tree")):
-            assert equal(pipe.gradients, one.gradients)
+            assert_same(pipe.gradients, one.gradients)
 
 
 def test_the_bits_of_a_ring_depend_on_the_number_of_copies():
@@ -89,7 +89,7 @@ def test_the_bits_of_a_ring_depend_on_the_number_of_copies():
     one.forward_backward(X, Y)
     net = mp.DataParallel(LAYERS, LOSS, 3, 8, "ring", dtype=np.float32)
     net.forward_backward(X, Y)
-    assert not equal(net.gradients, one.gradients)
+    assert difference(net.gradients, one.gradients)
     for mine, its in zip(leaves(net.gradients), leaves(one.gradients), strict=True):
         bound = 2 * 8 * np.finfo(np.float32).eps * sum_of_sizes(X, Y)  # two sums of 8 terms, in any order
         assert np.all(np.abs(mine.astype(np.float64) - its) <= bound)
@@ -120,8 +120,9 @@ def test_copies_that_make_their_own_updates_stay_equal_in_all_bits_over_50_steps
         assert one.forward_backward(X, Y) == J
         one.step(its)
         copies = [leaves([(layer.W, layer.b) for layer in layers]) for layers in net.replicas]
-        assert len(copies) == 3 and all(equal(copy, copies[0]) for copy in copies)
-        assert equal(copies[0], leaves([(layer.W, layer.b) for layer in one.layers]))
+        assert len(copies) == 3
+        assert_all_same(copies)
+        assert_same(copies[0], leaves([(layer.W, layer.b) for layer in one.layers]))
     arrays = [array for copy in copies for array in copy]
     assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
     assert all(np.array_equal(layers[1].running_var, one.layers[1].running_var) for layers in net.replicas)
@@ -133,7 +134,7 @@ def test_masks_and_local_statistics_do_not_depend_on_the_number_of_copies():
     for D in (1, 2, 3, 6):
         net = mp.DataParallel(NORMAL, LOSS, D, 6)
         results.append((net.forward_backward(X, Y), net.gradients))
-    assert all(J == results[0][0] and equal(gradients, results[0][1]) for J, gradients in results)
+    assert_all_same(results)
 
 
 # Bytes and ticks

@@ -5,11 +5,10 @@ from itertools import product
 
 import numpy as np
 import pytest
+from compared import assert_all_same, assert_same, state
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.functions import leaves
-from minipipe.layers import every_layer
 from minipipe.schedules import build, in_copies, with_updates, with_zero
 
 LOSS = mp.MeanSquaredError()
@@ -29,16 +28,6 @@ def network():
     ]
 
 
-def state(layers):
-    """Parameters and running statistics."""
-    parts = list(every_layer(layers))
-    return leaves([[getattr(part, name) for name in part.arrays] for part in parts])
-
-
-def equal(a, b):
-    return len(a) == len(b) and all(map(np.array_equal, a, b))
-
-
 def one_device(optimizer):
     """After each step of one device with the same micro-batches."""
     net = mp.Pipeline(network(), LOSS, 1, 6)
@@ -56,10 +45,10 @@ def test_fifty_steps_leave_all_copies_equal_to_one_device(optimizer):
         net.forward_backward(X, Y)
         net.step(own)
         copies = net.replicas
-        assert all(equal(state(layers), expected) for layers in copies)
+        assert_all_same(map(state, copies), expected)
         assert met is None or all(a is b for one, other in zip(met, copies) for a, b in zip(one, other))
         met = copies
-    arrays = [array for layers in copies for array in state(layers)]
+    arrays = [array for layers in copies for array in state(layers).values()]
     assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
 
 
@@ -69,19 +58,19 @@ def test_fifty_updates_of_the_order_do_so_too(options):
     net = mp.DataParallel(network(), LOSS, 3, 6, optimizer=mp.Adam(0.01), **options)
     for expected in one_device(mp.Adam(0.01)):
         net.train([(X, Y)])
-        assert all(equal(state(layers), expected) for layers in net.replicas)
+        assert_all_same(map(state, net.replicas), expected)
 
 
 def test_copies_that_share_devices_step_too():
     """Chimera: both copies of each of two stages, on two devices."""
     net = mp.Pipeline(network(), LOSS, 2, 6, "chimera")
     optimizer = mp.Adam(0.01)
-    for number, expected in zip(range(5), one_device(mp.Adam(0.01))):
+    for _, expected in zip(range(5), one_device(mp.Adam(0.01))):
         net.forward_backward(X, Y)
         net.step(optimizer)
-        assert equal(state(net.layers), expected), number
+        assert_same(state(net.layers), expected)
         for (s, _), stage in net._run.stages.items():
-            assert equal(state(stage.layers), state(net.stages[s].layers))
+            assert_same(state(stage.layers), state(net.stages[s].layers))
 
 
 def test_what_is_assigned_between_two_steps_all_copies_take_over():
@@ -95,7 +84,7 @@ def test_what_is_assigned_between_two_steps_all_copies_take_over():
             model.layers[1].running_mean = model.layers[1].running_mean + 1
         model.forward_backward(X, Y)
         model.step(mp.Adam(0.02))  # another one, which remembers nothing yet
-    assert all(equal(state(layers), state(one.layers)) for layers in net.replicas)
+    assert_all_same(map(state, net.replicas), state(one.layers))
 
 
 def test_what_is_changed_in_place_is_refused():
@@ -116,7 +105,7 @@ def test_a_step_that_is_refused_moves_no_copy():
     before = [state(layers) for layers in net.replicas]
     with pytest.raises(FloatingPointError):
         net.step(mp.SGD(1e308))
-    assert all(equal(state(layers), own) for layers, own in zip(net.replicas, before))
+    assert_same(list(map(state, net.replicas)), before)
 
 
 @pytest.mark.parametrize("options", [{}, {"zero": 1}], ids=str)
@@ -129,7 +118,7 @@ def test_after_a_run_that_failed_all_copies_go_on_from_before_it(options):
             with suppress(FloatingPointError):
                 net.train([batch])
         states.append([state(layers) for layers in net.replicas])
-    assert all(equal(copy, states[1][0]) for copies in states for copy in copies)
+    assert_all_same(copy for copies in states for copy in copies)
 
 
 # Files
@@ -168,7 +157,7 @@ def test_the_file_is_the_same_however_the_optimizers_are_split_and_each_goes_on_
         net.train([(X, X)])  # it has another past, of which nothing must be left
         mp.load(tmp_path / saved, net)
         net.train([(X, Y)] * 2)
-        assert equal(state(net.layers), after[saved]), (saved, name)
+        assert_same(state(net.layers), after[saved], f"{name} after loading {saved}")
 
 
 def test_what_shards_remember_goes_through_a_file_without_a_change(tmp_path):
@@ -196,4 +185,4 @@ def test_what_shards_remember_goes_through_a_file_without_a_change(tmp_path):
         mp.load(second, other)
         for model in (net, other):
             model.train([(X, Y)] * 2)
-        assert equal(state(net.layers), state(other.layers))
+        assert_same(state(net.layers), state(other.layers))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from cases import eighths
+from compared import assert_equals_full_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +11,6 @@ import minipipe as mp
 from minipipe.exact import Rational
 from minipipe.functions import leaves
 from minipipe.schedules import replicated_stages, with_all_reduce, with_recompute, with_updates
-from minipipe.verification import equals_full_batch
 
 LOSS = mp.MeanSquaredError()
 LAYERS = mp.Sequential(
@@ -37,7 +37,7 @@ def test_in_rational_arithmetic_the_gradients_are_the_full_batchs(replicas, M, m
     order = with_recompute(replicated_stages(replicas, M), "always" if recompute else "never")
     layers = [layer.copy(eighths) for layer in LAYERS]
     net = mp.Pipeline(layers, LOSS, len(replicas), M, order)
-    assert equals_full_batch(net, *map(eighths, mini_batch(M + more)))
+    assert_equals_full_batch(net, *map(eighths, mini_batch(M + more)))
 
 
 @pytest.mark.parametrize("change", [lambda order: order, with_all_reduce], ids=["at the end", "in the order"])

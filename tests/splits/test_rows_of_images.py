@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from cases import eighths
+from compared import assert_equals_full_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import Rational
-from minipipe.verification import equals_full_batch
 
 LOSS = mp.MeanSquaredError()
 
@@ -37,7 +37,7 @@ def test_in_rational_arithmetic_the_gradients_are_the_full_batchs(data):
     layers[-1] = exact([mp.Linear(6, 2)])[0]
     net = mp.Hybrid(layers, LOSS, D, T, K, 2, rows=True, recompute=data.draw(st.booleans()))
     assert T == 1 or (net.split[:5] == ["by rows"] * 5 and net.split[5] == "whole")
-    assert equals_full_batch(net, X, Y)
+    assert_equals_full_batch(net, X, Y)
 
 
 def test_training_goes_on_as_on_one_device():

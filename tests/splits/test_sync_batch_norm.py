@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 from cases import eighths
-from compared import equal
+from compared import assert_all_same, assert_same, state
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import Rational
-from minipipe.functions import leaves
 
 LOSS = mp.MeanSquaredError()
 
@@ -27,12 +26,6 @@ def mini_batch(m, convert=eighths, seed=0):
     return convert(rng.standard_normal((2, m))), convert(rng.standard_normal((1, m)))
 
 
-def state(layers):
-    arrays = [(layer.W, layer.b) for layer in layers]
-    return leaves(arrays + [(layer.running_mean, layer.running_var) for layer in layers
-                            if isinstance(layer, mp.BatchNorm)])
-
-
 @settings(max_examples=25)
 @given(st.data())
 def test_in_rational_arithmetic_ragged_copies_are_the_full_batch(data):
@@ -45,10 +38,10 @@ def test_in_rational_arithmetic_ragged_copies_are_the_full_batch(data):
     )
     full = mp.Sequential(network(eighths), LOSS)
     assert net.forward_backward(X, Y) == full.forward_backward(X, Y)
-    assert equal(net.gradients, full.gradients)
+    assert_same(net.gradients, full.gradients)
     for model in (net, full):
         model.step(mp.SGD(Rational(1, 4)))
-    assert equal(state(net.layers), state(full.layers))
+    assert_same(state(net.layers), state(full.layers))
     assert np.array_equal(net.predict(X), full.predict(X))
 
 
@@ -65,7 +58,7 @@ def test_copies_that_update_themselves_train_as_the_full_batch(options):
         X, Y = mini_batch(m)
         assert net.train([(X, Y)]) == [full.forward_backward(X, Y)]
         full.step(mp.SGD(Rational(1, 4)))
-    assert all(equal(state(layers), state(full.layers)) for layers in net.replicas)
+    assert_all_same(map(state, net.replicas), state(full.layers))
 
 
 def test_the_golden_shards():
@@ -101,10 +94,10 @@ def test_all_copies_and_engines_have_the_same_bits(dtype):
         )
         costs = net.train([(X, Y), (X, Y)])
         copies = [state(copy) for copy in net.replicas]
-        assert all(equal(copy, copies[0]) for copy in copies)
-        assert all(array.dtype == dtype for array in copies[0])
+        assert_all_same(copies)
+        assert all(array.dtype == dtype for array in copies[0].values())
         results.append((costs, copies[0]))
-    assert results[0][0] == results[1][0] and equal(results[0][1], results[1][1])
+    assert_same(*results)
 
 
 def test_an_action_takes_its_ticks_and_two_messages_of_statistics_a_layer():

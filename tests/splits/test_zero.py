@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cases import eighths
-from compared import equal, parameters
+from compared import assert_all_same, assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import one_in
@@ -58,7 +58,7 @@ def test_in_rational_arithmetic_two_updates_are_those_of_the_full_batch(data):
         X, Y = map(eighths, mini_batch(data.draw(st.integers(M, 2 * M)), seed=seed))
         assert net.train([(X, Y)]) == [full.forward_backward(X, Y)]
         full.step(optimizer)
-    assert all(equal(parameters(layers), parameters(full.layers)) for layers in net.replicas)
+    assert_all_same(map(parameters, net.replicas), parameters(full.layers))
 
 
 @pytest.mark.parametrize("optimizer, split", one_in(5, [
@@ -77,9 +77,10 @@ def test_any_floats_have_the_bits_of_plain_data_parallelism(optimizer, split):
         batch = mini_batch(25, np.float32, seed)
         assert net.train([batch]) == plain.train([batch])
         copies = [parameters(layers) for layers in net.replicas]
-        assert len(copies) == D and all(equal(copy, parameters(plain.layers)) for copy in copies)
-        assert all(array.dtype == np.float32 for array in copies[0])
-    arrays = [array for copy in copies for array in copy]
+        assert len(copies) == D
+        assert_all_same(copies, parameters(plain.layers))
+        assert all(array.dtype == np.float32 for array in copies[0].values())
+    arrays = [array for copy in copies for array in copy.values()]
     assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
     assert np.array_equal(net.layers[1].running_var, plain.layers[1].running_var)
 
@@ -92,8 +93,8 @@ def test_copies_of_a_pipeline_can_have_it_too(level, engine):
     results = []
     for order in (with_updates(two), with_zero(two, level)):
         pipe = mp.Pipeline(LAYERS, LOSS, 2, 6, order, optimizer=mp.Adam(0.01), engine=engine)
-        results.append([pipe.train([mini_batch(13), mini_batch(14)]), *parameters(pipe.layers)])
-    assert equal(*results)
+        results.append([pipe.train([mini_batch(13), mini_batch(14)]), parameters(pipe.layers)])
+    assert_same(*results)
 
 
 @pytest.mark.parametrize("zero", [2, 3])
@@ -107,7 +108,7 @@ def test_a_run_that_fails_changes_neither_parameters_nor_the_parts_of_the_optimi
 
     X, Y = mini_batch(9)
     good, bad = (X, Y), (X, Y * 1e200)
-    assert equal(trained(good, bad, good), trained(good, good))
+    assert_same(trained(good, bad, good), trained(good, good))
 
 
 # Bytes

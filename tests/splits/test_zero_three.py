@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cases import eighths
+from compared import assert_all_same, assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.cluster import ports
 from minipipe.exact import Rational
-from minipipe.functions import leaves
 from minipipe.schedules import Action, Schedule, ScheduleError, build, data_parallel, in_copies, with_zero
 
 LOSS = mp.MeanSquaredError()
@@ -26,14 +26,6 @@ FOUR = [mp.Linear(*sizes, bias=False) for sizes in [(15, 16), (16, 15)] * 2]  # 
 def mini_batch(m, seed=0):
     rng = np.random.default_rng([seed, m])
     return rng.standard_normal((2, m)), rng.standard_normal((2, m))
-
-
-def parameters(layers):
-    return leaves([(layer.W, layer.b) for layer in layers])
-
-
-def equal(a, b):
-    return len(a) == len(b) and all(map(np.array_equal, a, b))
 
 
 def of_four(N, n, prefetch, **options):
@@ -69,7 +61,7 @@ def test_in_rational_arithmetic_two_updates_are_those_of_the_full_batch(data):
         full.step(optimizer)
     for stage in net._run.stages.values():
         whole = full.layers[sum(len(before.layers) for before in net.stages[:stage.index]):]
-        assert equal(parameters(stage.layers), parameters(whole[:len(stage.layers)]))
+        assert_same(parameters(stage.layers), parameters(whole[:len(stage.layers)]))
 
 
 def test_between_two_runs_all_parameters_can_be_read_and_changed():
@@ -81,7 +73,7 @@ def test_between_two_runs_all_parameters_can_be_read_and_changed():
         model.layers[0].W = model.layers[0].W / 2
     assert np.array_equal(net.predict(X), plain.predict(X))
     assert net.train([(X, Y)]) == plain.train([(X, Y)])
-    assert all(equal(parameters(layers), parameters(plain.layers)) for layers in net.replicas)
+    assert_all_same(map(parameters, net.replicas), parameters(plain.layers))
 
 
 def test_a_device_has_no_numbers_of_what_it_has_freed():
@@ -91,7 +83,7 @@ def test_a_device_has_no_numbers_of_what_it_has_freed():
     seen = set()
     while net.tick():
         for stage in net._run.stages.values():
-            arrays = parameters(stage.layers)
+            arrays = parameters(stage.layers).values()
             gone = [not any(array.strides) and np.isnan(array).all() for array in arrays]
             assert len(set(gone)) <= 1 and gone.count(False) == len(stage.owned.whole)
             seen |= {(stage.index, one) for one in gone}

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from compared import equal
+from compared import assert_same, state
 from hypothesis import given, settings
 from engines.on_engines import LOSS, mini_batch, network
 from ticks.random_programs import settings_of_runs
@@ -53,16 +53,11 @@ def assert_repeats(without_clock, make, m=19):
         run = partial(repeated.forward_backward, *batch(m, seed))
         J = without_clock(run) if seed in (1, 3) else run()
         assert J == watched.forward_backward(*batch(m, seed)) == watched.J
-        assert equal(repeated.gradients, watched.gradients)
+        assert_same(repeated.gradients, watched.gradients)
         assert repeated.trace == watched.trace
         for pipe, adam in zip((repeated, watched), adams):
             pipe.step(mp.SGD(0.01) if seed == 0 else adam)
-    assert equal(parameters(repeated), parameters(watched))
-
-
-def parameters(pipe):
-    """All of them, with running statistics."""
-    return [getattr(layer, name) for layer in pipe.layers for name in layer.arrays]
+    assert_same(state(repeated.layers), state(watched.layers))
 
 
 @pytest.mark.parametrize("name, recompute", one_in(4, names_for_stages(4, 8), [*RECOMPUTE, "sqrt"]))
@@ -108,7 +103,7 @@ def test_orders_with_updates_repeat_themselves(without_clock, name, change):
         costs = without_clock(run) if seed > 1 else run()
         assert costs == watched.train([batch(19, seed)])
         assert repeated.trace == watched.trace
-    assert equal(parameters(repeated), parameters(watched))
+    assert_same(state(repeated.layers), state(watched.layers))
 
 
 @pytest.mark.parametrize("name", ASYNCHRONOUS)
@@ -122,7 +117,7 @@ def test_streams_repeat_themselves(without_clock, name):
         costs = without_clock(run) if seed == 2 else run()
         assert costs == watched.train([batch(12 + i % 2, seed + i / 8) for i in range(6)])
         assert repeated.trace == watched.trace
-    assert equal(parameters(repeated), parameters(watched))
+    assert_same(state(repeated.layers), state(watched.layers))
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", in_copies(build("1f1b", 3, 2), 2)], ids=["alone", "in copies"])
@@ -162,13 +157,13 @@ def test_what_overflows_in_a_repeat_is_undone_and_its_trace_says_how_far_it_came
     found = []
     for pipe in pair(partial(mp.Pipeline, layers, LOSS, 3, 4, dtype=np.float32)):
         pipe.forward_backward(*batch(13, 0))
-        before, whole = leaves(parameters(pipe)), pipe.trace
+        before, whole = state(pipe.layers), pipe.trace
         X, Y = batch(13, 0)
         X[:, -1] = 3e38
         with pytest.raises(FloatingPointError) as refused:
             pipe.forward_backward(X, Y)
         assert refused.value.__context__ is None
-        assert equal(parameters(pipe), before)
+        assert_same(state(pipe.layers), before)
         assert len(pipe.trace.spans) < len(whole.spans)
         found.append((str(refused.value), pipe.trace))
         with pytest.raises(RuntimeError, match="stopped with an error"):
@@ -199,13 +194,14 @@ def test_a_repeat_that_fails_once_is_undone_on_all_devices_and_run_under_the_clo
         costs = failing.train([batch(19, 2)])
     assert len(calls) == 8 and costs == other.train([batch(19, 2)])
     assert failing.train([batch(19, 3)]) == other.train([batch(19, 3)])
-    assert equal(parameters(failing), parameters(other)) and failing.trace == other.trace
+    assert_same(state(failing.layers), state(other.layers))
+    assert failing.trace == other.trace
 
 
 def test_a_repeat_that_is_interrupted_is_undone_and_has_no_trace(monkeypatch):
     pipe = mp.Pipeline(network(), LOSS, 3, 4, dtype=np.float32)
     J = pipe.forward_backward(*batch(13, 0))
-    before, whole = leaves(parameters(pipe)), pipe.trace
+    before, whole = state(pipe.layers), pipe.trace
 
     def interrupt(dZ):
         raise KeyboardInterrupt
@@ -216,7 +212,7 @@ def test_a_repeat_that_is_interrupted_is_undone_and_has_no_trace(monkeypatch):
             pipe.forward_backward(*batch(13, 1))
     with pytest.raises(RuntimeError, match="nobody has timed it: start it again"):
         assert pipe.trace
-    assert equal(parameters(pipe), before)
+    assert_same(state(pipe.layers), before)
     assert pipe.forward_backward(*batch(13, 0)) == J and pipe.trace == whole
 
 

@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 import pytest
+from compared import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,10 +64,6 @@ def state(model, optimizer=None):
     return leaves([arrays, remembered, numbers, model.n_steps])
 
 
-def equal(left, right):
-    return len(left) == len(right) and all(map(np.array_equal, left, right))
-
-
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_training_goes_on_as_without_the_interruption_whatever_the_split(kind, tmp_path):
     """K = 4, then two copies, then one device, then threads: dropout, running statistics, tied weights."""
@@ -84,7 +81,7 @@ def test_training_goes_on_as_without_the_interruption_whatever_the_split(kind, t
             mp.save(tmp_path / "net.npz", model, resumed)
             model, resumed = MODELS[name](seed=number + 5), OPTIMIZERS[kind]()
             mp.load(tmp_path / "net.npz", model, resumed)
-    assert equal(state(whole, optimizer), state(model, resumed))
+    assert_same(state(whole, optimizer), state(model, resumed))
 
 
 def test_sequential_goes_on_as_without_the_interruption(tmp_path):
@@ -100,7 +97,7 @@ def test_sequential_goes_on_as_without_the_interruption(tmp_path):
     again, resumed = mp.Sequential(layers, LOSS, seed=2, dtype=np.float32), mp.Adam(0.01)
     mp.load(tmp_path / "again.npz", again, resumed)
     train(again, resumed, range(2, 4))
-    assert equal(state(whole, optimizer), state(again, resumed))
+    assert_same(state(whole, optimizer), state(again, resumed))
 
 
 @pytest.mark.parametrize("change", [lambda order: with_updates(with_all_reduce(order)), with_updates])
@@ -121,7 +118,7 @@ def test_optimizers_of_an_order_with_updates_go_on_too(change, tmp_path):
     second = made(2, 2, seed=3)
     mp.load(tmp_path / "net.npz", second)
     second.train(batches(range(3, 6)))
-    assert equal(state(whole), state(second))
+    assert_same(state(whole), state(second))
     mp.save(tmp_path / "a.npz", whole)
     mp.save(tmp_path / "b.npz", second)
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
@@ -176,7 +173,7 @@ def test_a_load_undoes_a_run_that_is_under_way(tmp_path):
     for _ in range(7):
         model.tick()
     mp.load(tmp_path / "net.npz", model)
-    assert equal(before, state(model))
+    assert_same(before, state(model))
     J = model.forward_backward(*mini_batch(0))
     assert J == MODELS["K=4"]().forward_backward(*mini_batch(0))
 
@@ -208,7 +205,8 @@ def refused(path, model, optimizer, words):
     before = state(model, optimizer)
     with pytest.raises(ValueError, match=words) as error:
         mp.load(path, model, optimizer)
-    assert "\n" not in str(error.value) and equal(before, state(model, optimizer))
+    assert "\n" not in str(error.value)
+    assert_same(before, state(model, optimizer))
 
 
 @settings(max_examples=40, deadline=None)
@@ -235,9 +233,10 @@ def test_a_file_with_a_wrong_byte_is_refused_or_has_the_same_arrays(place, bits,
     try:
         mp.load(path, model)
     except ValueError as error:
-        assert str(path) in str(error) and equal(before, state(model))
+        assert str(path) in str(error)
+        assert_same(before, state(model))
     else:
-        assert equal(state(model), state(original))
+        assert_same(state(model), state(original))
 
 
 @pytest.mark.parametrize("content, words", [
