@@ -211,8 +211,8 @@ class Shard:
         """
         inner = _inner(layer)
         if isinstance(layer, Residual):
-            in_pairs = chain(*self._pairs(inner).items())
-            alone = [part for index, part in enumerate(inner) if index not in set(in_pairs)]
+            in_pairs = set(chain(*self._pairs(inner).items()))
+            alone = [part for index, part in enumerate(inner) if index not in in_pairs]
             kinds = LayerNorm, Dropout, MultiHeadAttention
             return all(type(part) in kinds or isinstance(part, Elementwise) for part in alone) and bool(inner)
         if inner:
