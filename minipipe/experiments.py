@@ -5,10 +5,12 @@ As in Goyal et al. 2017, arXiv 1706.02677: momentum 0.9, weight decay, the rate 
 """
 
 import statistics
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from .arguments import argument
 from .checks import one_of, real_number, whole_number
 from .functions import accuracy
 from .layers import BatchNorm, Linear, ReLU
@@ -23,7 +25,8 @@ WARM_UPS = {"gradual": GradualWarmUp, "constant": ConstantWarmUp, "none": None}
 LAST = 5  # epochs of which the error is the median
 
 
-class Recipe(NamedTuple):
+@dataclass(frozen=True)
+class Recipe:
     """What all trainings of an experiment share.
 
     base: the learning rate for `reference` samples in a mini-batch.
@@ -38,6 +41,10 @@ class Recipe(NamedTuple):
     n_epochs: int = 45
     warm_up: float = 8
     weight_decay: float = 1e-4
+
+    def __post_init__(self):
+        for name, value in vars(self).items():
+            object.__setattr__(self, name, argument(f"Recipe.{name}", value))
 
     def rate(self, batch_size, rule="linear", warm_up="gradual"):
         """The learning rate, a function of the epochs done, for mini-batches of so many samples.

@@ -21,6 +21,7 @@ Sources: Karimireddy et al. 2019, arXiv 1901.09847 (feedback, scaled sign); Lin 
 
 import numpy as np
 
+from ..arguments import argument
 from ..checks import real_number, truth, whole_number
 from ..functions import leaves, norm, sum_in_order
 from .calls import all_gather, all_reduce
@@ -188,7 +189,7 @@ class Quantised(Compressor):
 
     def __init__(self, levels=127, bucket=512, seed=0):
         self.levels, self.bucket = whole_number("levels", levels, 1, 127), whole_number("bucket", bucket, 1)
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(argument("seed", seed))
 
     def encode(self, array):
         flat, levels, norms = array.ravel(), [], []

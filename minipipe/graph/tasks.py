@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from ..checks import is_plain, listed, real_number, shown, whole_number
+from ..arguments import argument
+from ..checks import is_plain, listed, real_number, shown
 from ..cluster import COMPUTE
 
 
@@ -98,7 +99,7 @@ class TaskGraph:
                     )
                 self.successors[before].append(number)
         named = 1 + max((lane[0] for lane in self.lanes if lane is not None), default=0)
-        self.n_devices = named if n_devices is None else whole_number("n_devices", n_devices, 1)
+        self.n_devices = named if n_devices is None else argument("list_schedule.n_devices", n_devices)
         if named > self.n_devices:
             raise ValueError(f"a task is on device {named - 1}, but n_devices={self.n_devices}: use {named}")
         for task, lane in zip(self.tasks, self.lanes):

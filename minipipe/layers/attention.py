@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from ..arguments import argument
 from ..checks import real_number, whole_number
 from ..functions import constant
 from .activations import GELU
@@ -57,7 +58,7 @@ class MultiHeadAttention(Block):
         d, n_heads = whole_number("d", d, 1), whole_number("n_heads", n_heads, 1)
         if d % n_heads:
             raise ValueError(f"n_heads={n_heads} does not divide d={d}: use a divisor of {d}")
-        self.d, self.n_heads, self.causal = d, n_heads, causal
+        self.d, self.n_heads, self.causal = d, n_heads, argument("causal", causal)
         super().__init__([Linear(d, d, xavier) for _ in range(4)])
 
     def through(self, A_prev):
@@ -165,4 +166,5 @@ class TransformerBlock(Chain):
             Residual(LayerNorm(d), MultiHeadAttention(d, n_heads, causal), *drop()),
             Residual(LayerNorm(d), Linear(d, units, he), GELU(), Linear(units, d, xavier), *drop()),
         )
-        self.d, self.n_heads, self.n_hidden, self.causal, self.dropout = d, n_heads, n_hidden, causal, dropout
+        self.d, self.n_heads, self.n_hidden, self.dropout = d, n_heads, n_hidden, dropout
+        self.causal = argument("causal", causal)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from ..arguments import argument
 from ..checks import whole_number
 from .banded_products import convolve, convolve_transposed, correlate
 from .initialization import he
@@ -35,7 +36,7 @@ class Kernel(Layer):
                 f"and out_channels={out_channels}: use a divisor of {math.gcd(in_channels, out_channels)}"
             )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.windows, self.bias = windows, bias
+        self.windows, self.bias = windows, argument("bias", bias)
 
     def draw(self, rng):
         n_prev = self.in_channels // self.groups * math.prod(self.windows.kernel_size)
@@ -55,7 +56,7 @@ class Kernel(Layer):
         if self.b is None:
             return dW, None
         rows = np.ascontiguousarray(dZ, like=dZ).reshape(len(dZ), -1)
-        ones = np.ones((rows.shape[1], 1), dZ.dtype)  # row sums as a matrix product, as in Linear
+        ones = np.full((rows.shape[1], 1), 1, dZ.dtype, like=dZ)  # row sums as a matrix product, as in Linear
         return dW, (rows @ ones).reshape(self.b.shape)
 
     def output_shape(self, shape):

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from ..arguments import argument
 from ..checks import checked_name, whole_number
 from .initialization import he
 from .layer import Layer, as_dtype_of
@@ -49,6 +50,7 @@ class Linear(Layer):
             raise ValueError(f"initialization={initialization!r} must be a function, such as he or xavier")
         self.initialization, self.tie = initialization, None if tie is None else checked_name("tie", tie)
         self.W = self.checked_parameter("W", W, (self.n, self.n_prev))
+        bias = argument("bias", bias)
         if b is not None and not bias:
             raise ValueError("b is given, but bias=False says that there is none: leave one of them out")
         self.bias, self.b = bias, self.checked_parameter("b", b, (self.n, 1))
@@ -73,7 +75,7 @@ class Linear(Layer):
         if self.b is None:
             return dZ @ A_prev.T, None
         # row sums as a matrix product: several times faster than sum
-        ones = np.ones((dZ.shape[1], 1), dZ.dtype)
+        ones = np.full((dZ.shape[1], 1), 1, dZ.dtype, like=dZ)  # a rehearsal makes no array
         return dZ @ A_prev.T, dZ @ ones
 
     def output_shape(self, shape):

@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 
+from ..arguments import argument
 from ..checks import not_zero_in, real_number, to_be_written, truth, without_return
 from ..functions import overflow_refused
 from ..layers.layer import finite
@@ -36,7 +37,7 @@ class Optimizer:
     needs_whole_parameters = False  # whether a step depends on all numbers of a parameter at once
 
     def __init__(self, learning_rate, weight_decay, decoupled, weights_only=False):
-        self.learning_rate, self.decoupled = learning_rate, decoupled
+        self.learning_rate, self.decoupled = learning_rate, argument("decoupled", decoupled)
         self.weights_only = truth("weights_only", weights_only)
         self.weight_decay = real_number("weight_decay", weight_decay, least=0)
         self.last_rate = self.learning_rate

@@ -9,6 +9,7 @@ from ..description import parameters_of_layers
 from ..layers.layer import checked_layers
 from ..pipeline import Pipeline, Stage
 from ..schedules import Costs, data_parallel, with_all_reduce, with_updates, with_zero
+from ..schedules.zero import checked_level
 from .buckets import CAPS, in_buckets
 from .synchronised import synchronised
 
@@ -74,7 +75,7 @@ class DataParallel(Pipeline):
             raise ValueError(
                 f"zero={zero} divides what an optimizer remembers: pass optimizer=..., such as Adam()"
             )
-        if zero is not None and n_replicas > 1:
+        if zero is not None and checked_level(zero) and n_replicas > 1:
             schedule = with_zero(schedule, zero)
         elif buckets is not None and n_replicas > 1:
             schedule = with_all_reduce(schedule)

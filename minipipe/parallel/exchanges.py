@@ -50,8 +50,8 @@ class Exchanging(Layer):
         positions, along other axes than the first.
         """
         n, size = A.shape[axis], self.group.size
-        if axis and n % size:
-            raise ValueError(f"{n} positions over {size} shards: use a number of shards that divides {n}")
+        if axis:
+            check_positions(n, size)
         before = (slice(None),) * axis
         return [A[(*before, part)] for part in even_slices(A.shape[axis], self.group.size)]
 
@@ -60,6 +60,12 @@ class Exchanging(Layer):
         parts = [part.copy() for part in self.parts(A, axis)]
         total = yield from reduce_scatter(self.group, parts, "owners")
         return finite(self, total, "the sum over the devices")
+
+
+def check_positions(n, size):
+    """Raise `ValueError` unless `size` shards divide n positions."""
+    if n % size:
+        raise ValueError(f"{n} positions over {size} shards: use a number of shards that divides {n}")
 
 
 class Copied(Exchanging):

@@ -4,14 +4,17 @@ from itertools import accumulate, chain, pairwise, permutations, product
 
 import numpy as np
 
+from ..arguments import argument
 from ..checks import one_of, truth, whole_number
 from ..cluster import Link
 from ..collectives import OWNERS
 from ..layers.parameters import parameters_with
+from ..layers.through import forward_through
 from ..pipeline import Pipeline, Stage
 from ..pipeline.closing import Tied
 from ..pipeline.copies import Copies
 from ..schedules import Costs, Schedule, build_for_stages, data_parallel, in_copies
+from .exchanges import check_positions
 from .joining import joined_gradients, joined_optimizer, optimizer_of_shard, take_parameters
 from .splitting import Shard
 
@@ -58,8 +61,8 @@ class Hybrid(Pipeline):
         engine="cluster", accumulate="tree", grain=None, sequence=False,
         rows=False,
     ):
-        D = self._D = whole_number("n_replicas", n_replicas, 1)
-        self._T = whole_number("n_shards", n_shards, 1)
+        D = self._D = argument("n_replicas", n_replicas)
+        self._T = argument("n_shards", n_shards)
         K = whole_number("n_stages", n_stages, 1)
         M = D if n_microbatches is None else whole_number("n_microbatches", n_microbatches, 1)
         self._remembered = {}  # (id of a layer, name of a parameter) -> what an optimizer keeps for it
@@ -69,7 +72,9 @@ class Hybrid(Pipeline):
             layers, loss, K, M, _schedule(schedule, D, K, M), recompute, seed, dtype, partition, sample,
             costs, link, memory_limit, optimizer, engine, accumulate, all_reduce, ports, grain,
         )
-        self._words = self._shard(0).words
+        first = self._shard(0)
+        first.check()
+        self._words, self._parted = first.words, first.parted
         split = [option for option, is_on in self._split.items() if is_on]
         if self._T > 1 and split and "S" in self.schedule.kinds:
             raise ValueError(
@@ -82,6 +87,21 @@ class Hybrid(Pipeline):
                 f"{type(optimizer).__name__} looks at whole parameters, of which each of {self._T} shards "
                 "has a part: leave optimizer out, and use step(optimizer)"
             )
+
+    def checked_batch(self, X, Y):
+        """Return X and Y as a `Network` does; refuse positions, or rows, that the shards do not divide."""
+        X, Y = super().checked_batch(X, Y)
+
+        parted = [self.layers[index] for index in self._parted]
+
+        def check(layer, shape):
+            if layer in parted:
+                check_positions(shape[1], self._T)
+            return layer.output_shape(shape)
+
+        if parted:
+            forward_through(self.layers, X.shape, {}, call=check)
+        return X, Y
 
     @property
     def split(self):
@@ -246,8 +266,8 @@ def in_nodes(n_devices, node_size, inside, between):
 
 def _schedule(schedule, D, K, M):
     """The order of D copies of the network, each of K stages."""
-    if K == 1 and D > 1 and isinstance(schedule, str):
-        return data_parallel(D, M)
+    if K == 1 and D > 1 and isinstance(schedule, str) and schedule == "1f1b":
+        return data_parallel(D, M)  # the same order, and M need not be a multiple of D
     if M % D:
         raise ValueError(f"n_microbatches={M} over {D} replicas of {K} stages: use a multiple of {D}")
     if isinstance(schedule, str):

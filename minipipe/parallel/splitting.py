@@ -51,6 +51,7 @@ class Shard:
 
     def __init__(self, layers, loss, rank, size, sequence=False, rows=False):
         self.rank, self.size, self._sequence, self._rows = rank, size, sequence, rows
+        self.parted = []  # the indices of the layers before which positions, or rows, are split
         self._by_positions = False  # whether what the next layer gets is split so
         self._tied = {name: [layers[index] for index in tied] for name, tied in ties_of(layers).items()}
         self.held, self.words = {}, ["whole"] * len(layers)
@@ -62,6 +63,22 @@ class Shard:
         self.layers = self._each(layers, "", self.words, is_top=True)
         if self._by_positions:
             self.layers[-1].append(Gathered(1))
+
+    def check(self):
+        """Raise `ValueError` if `size`, `sequence` or `rows` would change nothing."""
+        if self.size == 1:
+            return
+        if all(words == "whole" for words in self.words):
+            raise ValueError(
+                f"n_shards={self.size} splits none of these {len(self.words)} layers: use fewer shards than "
+                "a layer has units, or n_replicas or n_stages instead"
+            )
+        if self._sequence and self._rows:
+            raise ValueError("sequence=True and rows=True: positions are split one way, so use one of them")
+        if (self._sequence or self._rows) and not self.parted:
+            kept = "rows", "convolutions that keep the number of rows"
+            name, needed = kept if self._rows else ("sequence", "blocks with attention, which the shards divide")
+            raise ValueError(f"{name}=True splits nothing here: it needs {needed}, so leave it out")
 
     def parts_of(self, arrays, layers):
         """The part of these `layers` of the shard of what is kept for the network's parameters.
@@ -87,6 +104,8 @@ class Shard:
         between = {i for first, second in pairs.items() for i in range(first + 1, second)}
         for index, layer in enumerate(layers):
             before = self._changed_split(layer) if is_top and (self._sequence or self._rows) else []
+            if before and self._by_positions:
+                self.parted.append(index)
             if index in pairs:
                 parts, how = [self._enter(), self._by_outputs(layer)], "by outputs"
             elif index in pairs.values():

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..checks import whole_number, whole_numbers
+from ..checks import shown, whole_number, whole_numbers
 from ..functions import even_slices
 from .bisection import bisected
 from .dynamic_programming import best_cut, integers
@@ -21,7 +21,13 @@ def loads(costs, counts):
     >>> loads([10, 10, 10, 10, 11, 11], [3, 3])
     [30, 32]
     """
-    costs, counts = iter(checked("costs", costs)), whole_numbers("counts", counts, 0)
+    costs, counts = checked("costs", costs), whole_numbers("counts", counts, 0)
+    if sum(counts) != len(costs):
+        raise ValueError(
+            f"counts={shown(counts)} adds up to {sum(counts)} layers, but costs has {len(costs)}: "
+            "give each layer a stage"
+        )
+    costs = iter(costs)
     return [sum(next(costs) for _ in range(count)) for count in counts]
 
 

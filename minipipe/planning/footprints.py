@@ -74,9 +74,9 @@ def temporaries(
     >>> from minipipe.losses import MeanSquaredError
     >>> layers = [Linear(100, 50), ReLU(), Linear(50, 1)]
     >>> temporaries(layers, MeanSquaredError(), 3, (100,), m=8, patterns=["FB"])[0]
-    {'B': 40400, 'F': 0}
-    >>> 8 * (50 * 100 + 50)     # dW and db, until they are added to their sum
-    40400
+    {'B': 40464, 'F': 0}
+    >>> 8 * (50 * 100 + 50 + 8)     # dW and db, until they are added to their sum; and ones, for the sum db
+    40464
     """
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, None, precision=precision)

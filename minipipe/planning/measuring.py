@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arguments import argument
 from ..blas import computing
 from ..checks import floats, whole_number
 from ..cluster import SECONDS
@@ -57,11 +58,11 @@ def measure(
     >>> measured.footprints[0].parameters, measured.costs.message_bytes  # 8 (2 * 3 + 2), and 8 * 2 * 4
     (64, [64, 0])
     """
-    n_stages, n_rounds = whole_number("n_stages", n_stages, 1), whole_number("n_rounds", n_rounds, 1)
+    n_stages, n_rounds = whole_number("n_stages", n_stages, 1), argument("n_rounds", n_rounds)
     if optimizer is not None:
         checked_optimizer(optimizer)
     checked_accumulate(accumulate)
-    if whole_number("at_once", at_once, 1) > 1:
+    if argument("at_once", at_once) > 1:
         losses = [copy.copy(loss) for _ in range(at_once)]  # of layers, each network makes copies by itself
         setting = n_stages, X, Y, partition, dtype, optimizer, n_rounds, accumulate
         with computing(), ThreadPoolExecutor(at_once) as threads:

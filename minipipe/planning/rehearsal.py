@@ -4,7 +4,8 @@ from itertools import product
 
 import numpy as np
 
-from ..checks import function, whole_number
+from ..arguments import argument
+from ..checks import function
 from ..layers import every_layer
 from ..layers.layer import checked_layers
 from ..meta import MetaArray
@@ -36,7 +37,7 @@ def rehearse(build, layers, loss, input_shape, m, dtype=np.float64, optimizer=No
     >>> [n_bytes / 1e12 for n_bytes in trace.peak_bytes(["parameters"])[:2]]     # 8 bytes of 2 * 10**12 / 8
     [2.000009, 2.000009]
     """
-    m = whole_number("m", m, 1)
+    m = argument("m", m)
     known = WithoutNumbers(checked_layers(layers), loss, input_shape, dtype, optimizer)
     network, batch = function("build", build)(without_arrays(layers, dtype), loss), known.sample(m)
     if not isinstance(network, Pipeline):

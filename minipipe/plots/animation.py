@@ -2,6 +2,7 @@
 
 from math import inf
 
+from ..arguments import argument
 from .canvas import new_figure
 from .memory import heights, timeline_with_memory
 from .rows import height_of, rows_of
@@ -27,6 +28,7 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
 
     Everything is drawn once and uncovered by moving the edge of a clipping box.
     """
+    argument("trace", trace)
     from matplotlib.animation import FuncAnimation
     from matplotlib.collections import PolyCollection
 

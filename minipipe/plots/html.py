@@ -7,6 +7,7 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
+from ..arguments import argument
 from ..cluster import BUBBLES, Span, describe_path, duration, ticks
 from ..schedules import alive_microbatches
 from .boxes import UNNUMBERED
@@ -32,6 +33,7 @@ def html(trace, path=None, title=None):
     >>> html(simulate(gpipe(2, 3)))[:15]
     '<!doctype html>'
     """
+    argument("trace", trace)
     # in a JSON string "\u003c" is "<", and no label can end the script element in which the data lies
     data = json.dumps(page_data(trace), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     page = filled(template(), page_pieces(trace, title) | {"data": data})

@@ -1,5 +1,6 @@
 """What one device holds, over time, by kind: parameters, gradients, stashes, caches, messages."""
 
+from ..arguments import argument
 from .canvas import label
 from .timeline import new_axes
 
@@ -28,6 +29,7 @@ def ledger(trace, device, ax=None, title=None, legend=True):
     The unit of the y axis is KiB (1,024 bytes). "gradients" are the sums over micro-batches, "work" is what
     an action is given and makes while it lasts.
     """
+    argument("trace", trace)
     entries = trace.ledger(device)
     ax = new_axes(trace) if ax is None else ax
     ticks = [*(float(tick) for tick, _ in entries), float(trace.makespan)]  # matplotlib knows no fractions

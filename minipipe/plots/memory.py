@@ -3,6 +3,7 @@
 The curves stand alone, or under the timeline.
 """
 
+from ..arguments import argument
 from ..schedules import alive_microbatches
 from .canvas import label
 from .rows import height_of, rows_of
@@ -23,6 +24,7 @@ def memory(trace, ax=None, title=None, legend=True, until=None):
 
     The unit of the y axis is KiB (1,024 bytes).
     """
+    argument("trace", trace)
     curves = [
         [(tick, n_bytes / 1024) for tick, n_bytes in trace.memory(device)]
         for device in range(trace.n_devices)
@@ -42,6 +44,7 @@ def alive(trace, ax=None, title=None, legend=True, until=None):
     `minipipe.schedules.alive_microbatches` says what is counted. Curves of one height lie side by side,
     a line's width apart.
     """
+    argument("trace", trace)
     curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
     if not any(curves):
         raise ValueError("this run names no forwards of micro-batches: only a schedule's labels do")
@@ -66,6 +69,7 @@ def timeline_with_memory(trace, axes=None, until=None, title=None, legend=True, 
     The curves are those of `memory` if the run counted bytes, else those of `alive`. Returns the pair
     of matplotlib axes.
     """
+    argument("trace", trace)
     upper, lower = _new_pair(trace) if axes is None else axes
     timeline(trace, upper, until, title, legend, arrows)
     curves = memory if counts_bytes(trace) else alive

@@ -3,6 +3,7 @@
 from fractions import Fraction
 from math import ceil, gcd, lcm
 
+from ..arguments import argument
 from ..cluster import SECONDS
 from ..checks import whole_number
 from .boxes import UNNUMBERED
@@ -26,6 +27,7 @@ def text(trace, width=100):
     fine; then times are rounded to columns. A timeline of more than `width` characters goes on in a second
     block below. Where times are seconds, `width` columns are the whole run, see `in_seconds`.
     """
+    argument("trace", trace)
     width = whole_number("width", width, 1)
     spans = [span for span in trace.spans if span.end > span.start]
     if not spans:

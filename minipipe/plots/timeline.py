@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from operator import add
 
+from ..arguments import argument
 from ..cluster import COMPUTE
 from . import legend as legends
 from .arrows import arrows as draw_arrows
@@ -40,6 +41,7 @@ def timeline(
     the later ones are darker, with white numbers. A thick line is work that takes no time, such as an
     update; one that takes time is as wide as that.
     """
+    argument("trace", trace)
     if ax is None:
         ax = new_axes(trace)
     rows = rows_of(trace)

@@ -39,9 +39,7 @@ def with_zero(schedule, level, prefetch=1):
     >>> print(*with_zero(two, 3, prefetch=0).devices[0])
     0G0 0F0 0X0 1G0 1F0 1X0 1G0 1B0 1X0 1S0 0G0 0B0 0X0 0S0 1U0 0U0
     """
-    if python_number(level) not in (1, 2, 3):
-        raise ValueError(f"zero={shown(level)} must be 1, 2 or 3")
-    prefetch = whole_number("prefetch", prefetch, 0)
+    level, prefetch = checked_level(level), whole_number("prefetch", prefetch, 0)
     summed = with_all_reduce(schedule)
     devices = []
     for order in summed.devices:
@@ -55,6 +53,13 @@ def with_zero(schedule, level, prefetch=1):
         devices.append((*work, *ends))
     found = replace(schedule, devices=tuple(devices), name=f"{schedule.name}+zero {level}")
     return found.validate() if level == 3 else found
+
+
+def checked_level(level):
+    """Return `level` if ZeRO has it; raise `ValueError` for anything else."""
+    if python_number(level) not in (1, 2, 3):
+        raise ValueError(f"zero={shown(level)} must be 1, 2 or 3")
+    return level
 
 
 def _in_parts(order, prefetch):

@@ -91,4 +91,7 @@ def test_rows_that_do_not_fit_are_refused(rows, words):
 
 def test_what_changes_the_number_of_rows_is_not_split_so():
     layers = [mp.Conv2d(1, 2, 3), mp.Conv2d(2, 2, 3, stride=2, padding=1), mp.Conv2d(2, 2, 2, padding="same")]
-    assert "by rows" not in mp.TensorParallel(layers, LOSS, 2, rows=True).split
+    with pytest.raises(ValueError, match="rows=True splits nothing here: it needs convolutions"):
+        mp.TensorParallel(layers, LOSS, 2, rows=True)
+    kept = mp.TensorParallel([mp.Conv2d(1, 1, 3, padding=1), *layers], LOSS, 2, rows=True)
+    assert [words.startswith("by rows") for words in kept.split] == [True, False, False, False]

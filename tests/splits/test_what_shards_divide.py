@@ -46,11 +46,11 @@ def attends(*more, attention=mp.MultiHeadAttention):
 
 
 SEQUENCES = {
-    "fewer hidden units than shards": [mp.TransformerBlock(2, 2, n_hidden=1)],
+    "fewer hidden units than shards": [attends(), mp.TransformerBlock(2, 2, n_hidden=1)],
     "a pair, half of one's own": [
         attends(), mp.Residual(mp.LayerNorm(2), mp.Linear(2, 2), mp.ReLU(), MyLinear(2, 2))
     ],
-    "dropout of one's own": [attends(MyDropout(0.5)), MyDropout(0.5)],
+    "dropout of one's own": [attends(), attends(MyDropout(0.5)), MyDropout(0.5)],
     "attention of one's own": [attends(attention=MyAttention), attends(), attends(attention=MyAttention)],
     "a residual of one's own": [
         attends(), TwiceResidual(mp.LayerNorm(2), mp.Linear(2, 2), mp.ReLU(), mp.Linear(2, 2))
@@ -109,8 +109,10 @@ def test_tied_layers_are_divided_alike(kind, how, loss):
     rng = np.random.default_rng(0)
     tokens, labels = rng.integers(0, 5, (2, 2, 3))
     layers, loss, X, Y = exact(
-        [mp.Embedding(5, 2, tie="w"), mp.Tanh(), kind(2, 5, tie="w")], loss, tokens, mp.one_hot(labels, 5)
+        [mp.Embedding(5, 2, tie="w"), mp.Linear(2, 2), mp.Tanh(), kind(2, 5, tie="w")], loss, tokens,
+        mp.one_hot(labels, 5),
     )
     net = mp.TensorParallel(layers, loss, 2)
     assert equals_full_batch(net, X, Y)
-    assert net.split == ["whole" if how[loss] == "whole" else "by tokens", "whole", how[loss]]
+    of_tokens = "whole" if how[loss] == "whole" else "by tokens"
+    assert net.split == [of_tokens, "by outputs, gathered", "whole", how[loss]]

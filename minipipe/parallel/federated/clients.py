@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ...arguments import argument
 from ...checks import listed, real_number, truth, whole_number
 from ...network import checked_inputs
 
@@ -34,7 +35,7 @@ def clients_of(X, Y, n_clients, skewed=False, sizes=None, seed=0):
     if len(sizes) != K:
         raise ValueError(f"sizes has {len(sizes)} numbers for {K} clients: give each one")
     sizes = [real_number(f"sizes[{k}]", size, above=0) for k, size in enumerate(sizes)]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(argument("seed", seed))
     order, owners = rng.permutation(m), np.arange(K)
     if skewed:
         order = order[np.argsort(Y[:, order].argmax(axis=0), kind="stable")]

@@ -6,6 +6,9 @@ nothing else is in the way. A server's part passes a port in c = n / (s b) ticks
 
 from fractions import Fraction
 
+from ...arguments import argument
+from ...checks import listed
+
 
 def round_ticks(times, n_bytes, bandwidth, n_servers=1, latency=0, update=0):
     """The ticks of one round, from weights on all workers to new weights on all of them.
@@ -23,7 +26,9 @@ def round_ticks(times, n_bytes, bandwidth, n_servers=1, latency=0, update=0):
     >>> int(round_ticks([5, 5, 5], n_bytes=8, bandwidth=4)), int(round_ticks([5, 5, 50], 8, 4))
     (17, 58)
     """
-    N, c = len(times), Fraction(n_bytes) / (n_servers * Fraction(bandwidth))
+    times = [argument("ticks", t) for t in listed("times", times)]
+    N, c = len(times), _ticks_of_a_part(n_bytes, bandwidth, n_servers)
+    latency, update = argument("latency", latency), argument("update", update)
     gathered = max(t + (N - i) * c for i, t in enumerate(sorted(times)))
     return gathered + N * c + 2 * latency + update
 
@@ -44,7 +49,11 @@ def synchronous_ticks(
     >>> int(synchronous_ticks(1, 3, 5, n_bytes=8, bandwidth=4)), int(synchronous_ticks(11, 3, 5, 8, 4))
     (17, 147)
     """
-    N, s, c = n_workers, n_servers, Fraction(n_bytes) / (n_servers * Fraction(bandwidth))
+    n_rounds, ticks = argument("n_rounds", n_rounds), argument("ticks", ticks)
+    N, s, c = argument("n_workers", n_workers), n_servers, _ticks_of_a_part(n_bytes, bandwidth, n_servers)
+    if N < s:
+        raise ValueError(f"n_servers={s} exceeds n_workers={N}: use at most {N} servers, or `round_ticks`")
+    latency, update = argument("latency", latency), argument("update", update)
     of_all = ticks + 2 * latency + update
     return (n_rounds - 1) * (of_all + (N + s) * c) + of_all + 2 * N * c
 
@@ -55,7 +64,8 @@ def bytes_through_server(n_workers, n_bytes, n_servers=1):
     >>> int(bytes_through_server(32, 100, n_servers=4))
     800
     """
-    return n_workers * Fraction(n_bytes, n_servers)
+    n_workers, n_servers = argument("n_workers", n_workers), argument("n_servers", n_servers)
+    return n_workers * Fraction(argument("n_bytes", n_bytes)) / n_servers
 
 
 def bytes_on_workers(n_workers, n_bytes):
@@ -64,4 +74,11 @@ def bytes_on_workers(n_workers, n_bytes):
     >>> int(bytes_on_workers(32, 100_000_000))
     193750000
     """
-    return 2 * Fraction(n_workers - 1, n_workers) * n_bytes
+    n_workers = argument("n_workers", n_workers)
+    return 2 * Fraction(n_workers - 1, n_workers) * Fraction(argument("n_bytes", n_bytes))
+
+
+def _ticks_of_a_part(n_bytes, bandwidth, n_servers):
+    """Return c = n / (s b), the ticks that the part of one server takes through a port."""
+    n_bytes, bandwidth = argument("n_bytes", n_bytes), argument("bandwidth", bandwidth)
+    return Fraction(n_bytes) / (argument("n_servers", n_servers) * Fraction(bandwidth))

@@ -4,7 +4,8 @@ from itertools import count, islice
 
 import numpy as np
 
-from ...checks import whole_number
+from ...arguments import argument
+from ...checks import real_numbers
 from ...functions import even_slices
 from ...training import shuffled
 
@@ -21,8 +22,15 @@ def mini_batches(X, Y, batch_size, n, seed=0):
     >>> [part.tolist() for part, _ in mini_batches(X, X, batch_size=2, n=3)]
     [[[3.0, 0.0]], [[2.0, 1.0]], [[2.0, 1.0]]]
     """
-    m, batch_size = X.shape[-1], whole_number("batch_size", batch_size, 1)
+    X, Y = real_numbers("X", X), real_numbers("Y", Y)
+    if not X.shape or X.shape[-1:] != Y.shape[-1:] or not X.shape[-1]:
+        raise ValueError(
+            f"X of shape {X.shape} and Y of shape {Y.shape}: give both "
+            "the same samples, at least 1, as their last axis"
+        )
+    m, batch_size = X.shape[-1], argument("batch_size", batch_size)
+    n, seed = argument("mini_batches.n", n), argument("seed", seed)
     parts = even_slices(m, -(-m // batch_size))
     line = ((shuffled(m, seed, epoch), part) for epoch in count(1) for part in parts)
-    chosen = (order[part] for order, part in islice(line, whole_number("n", n, 1)))
+    chosen = (order[part] for order, part in islice(line, n))
     return [(np.take(X, at, axis=-1), np.take(Y, at, axis=-1)) for at in chosen]
