@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from cases import every_setting
+from compared import assert_within
 from layers.every_layer import unread_between_the_halves
 
 import minipipe as mp
@@ -145,7 +146,8 @@ def test_derivatives_equal_central_differences(cell, shapes):
             return sum(part.sum() for part in terms), sum(abs(part).sum() for part in terms)
 
         slope, error = slope_by_differences(J, h=1e-6)
-        assert error < 1e-3 and abs(slope - (derivative * D).sum()) <= error
+        assert error < 1e-3  # slopes are of the order of 1: the bound lets nothing pass that is wrong
+        assert_within(slope, (derivative * D).sum(), bound=error, because="twice the step is off by as much")
 
 
 def test_derivatives_of_a_whole_network_equal_central_differences():
@@ -169,7 +171,8 @@ def test_derivatives_of_a_whole_network_equal_central_differences():
 
     slope, error = slope_by_differences(J, h=1e-8)
     expected = sum((g * D).sum() for g, D in zip(gradients, directions))
-    assert error < 1e-3 * abs(expected) and abs(slope - expected) <= error
+    assert error < abs(expected) / 1000  # so no part of the gradient is missing that is a thousandth of it
+    assert_within(slope, expected, bound=error, because="twice the step is off by as much")
 
 
 def linear_cell(n_prev, n_before):

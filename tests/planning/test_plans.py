@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from compared import assert_within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import one_in
@@ -66,7 +67,7 @@ def test_no_setting_that_the_search_skips_is_faster(seed, n_shards):
             schedules=schedules, n_shards=n_shards, n_microbatches=[1, 2, 4], n_buckets=[1, 2], n_best=3,
         )
         expected = sorted(makespan for makespan, peak in runs if peak <= limit)[:3]
-        assert [float(one.makespan) for one in plans.found] == pytest.approx(expected, rel=1e-12)
+        assert [float(one.makespan) for one in plans.found] == expected
         assert all(one.peak_bytes <= limit for one in plans.found)
 
 
@@ -110,7 +111,8 @@ def test_a_run_of_a_plan_takes_its_ticks_and_its_bytes(n_replicas, n_shards, zer
         pipe.train([(X, X)])
         pipe.train([(X, X)])
     assert (pipe.trace.makespan, max(pipe.trace.peak_bytes())) == (best.makespan, best.peak_bytes)
-    assert sum(best.shares.values()) == pytest.approx(1)
+    # three quotients, two of them of differences, and two additions
+    assert_within(sum(best.shares.values()), 1.0, roundings=7)
 
 
 def test_a_shard_has_its_part_of_the_work_and_its_place():

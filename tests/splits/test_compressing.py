@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from compared import assert_same, assert_within
 
 from minipipe.cluster import Cluster, Compute, Receive, Send
 from minipipe.collectives import (
@@ -135,24 +136,29 @@ def test_a_gradient_of_zeros_and_one_of_less_rank_are_no_trouble():
     for convert in (rational, np.asarray):
         zeros, ones = convert(np.zeros((4, 3))), convert(np.ones((4, 3)))
         found, _, _ = steps([[[zeros]], [[ones]]], lambda rank: LowRank(2), n_ranks=1)
-        assert (found[0][0][0] == 0).all() and np.allclose(found[1][0][0].astype(float), 1, rtol=1e-14)
+        assert (found[0][0][0] == 0).all()
+        if convert is rational:
+            assert_same(found[1][0][0], ones)
+        else:
+            # the columns of 4 x 2 numbers become orthogonal to some 3 * 4 * 2 roundings (Higham 2002, theorem
+            # 19.4), which come in twice, and two products add 4 and 2 terms of at most 2
+            assert_within(found[1][0][0], ones, roundings=2 * 24 + 6, of=2)
     (found,), _, _ = steps([[[np.zeros(4)]]], lambda rank: Quantised(2), n_ranks=1)
     assert (found[0][0] == 0).all()
 
 
-@pytest.mark.parametrize("levels, square", [(1, 35), (2, 55 / 2), (4, 205 / 8)])
+@pytest.mark.parametrize("levels, square", [(1, 35), (2, Rational(55, 2)), (4, Rational(205, 8))])
 def test_rounding_at_random_is_right_on_average(levels, square):
-    """(3, 4), over all outcomes with their probabilities: E Q = v, and E |Q|^2 the golden ones; no rounding
-    of the few dyadic shares but of 3/5 and 4/5.
-    """
-    v = np.array([3.0, 4.0])
+    """(3, 4), over all outcomes with their probabilities: E Q = v, and E |Q|^2 the golden ones."""
+    v = rational([3, 4])
     low, up, size = Quantised(levels).rounding(v)
-    mean, mean_square = np.zeros(2), 0.0
+    mean, mean_square = 0 * v, 0
     for bits in product((0, 1), repeat=2):
         p = np.prod(np.where(bits, up, 1 - up))
-        Q = size * (low + bits) / levels
+        Q = size * (low + rational(bits)) / levels
         mean, mean_square = mean + p * Q, mean_square + p * (Q @ Q)
-    assert np.allclose(mean, v, rtol=1e-14) and abs(mean_square - square) < 1e-13
+    assert_same(mean, v)
+    assert mean_square == square
 
 
 def test_drawn_levels_are_those_of_the_rounding():

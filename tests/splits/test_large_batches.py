@@ -78,20 +78,26 @@ def test_the_gap_is_of_second_order_in_the_rate():
     assert abs(ratio - 4) < Rational(1, 2**8)
 
 
-def constant_gradient(n_steps, rate, momentum, number=Rational):
-    layer = mp.Linear(1, 1, W=np.array([[number(0)]]), bias=False)
+def constant_gradient(n_steps, rate, momentum):
+    layer = mp.Linear(1, 1, W=rational([[0]]), bias=False)
     optimizer = mp.SGD(rate, momentum)
     for _ in range(n_steps):
-        optimizer.update([layer], [(np.array([[number(1)]]), None)])
+        optimizer.update([layer], [(rational([[1]]), None)])
     return layer.W[0, 0]
 
 
 def test_with_momentum_the_rule_is_not_exact_even_for_a_constant_gradient():
-    """The large batch lags by (k - 1) rate g m / (1 - m)^2 in the end: 630 for m = 9/10 and k = 8."""
+    """The large batch lags by (k - 1) rate g m / (1 - m)^2 in the end: 630 for m = 9/10 and k = 8.
+
+    After n steps, with (k (1 - m^n) - (1 - m^(k n))) instead of (k - 1).
+    """
     assert constant_gradient(2, Rational(1), Rational(1, 2)) == Rational(-5, 2)
     assert constant_gradient(1, Rational(2), Rational(1, 2)) == -2
-    lag = constant_gradient(400, 8.0, 0.9, float) - constant_gradient(3200, 1.0, 0.9, float)
-    assert abs(lag - 630) < 1e-8
+    m = Rational(9, 10)
+    for n in (1, 2, 5):
+        lag = constant_gradient(n, Rational(8), m) - constant_gradient(8 * n, Rational(1), m)
+        assert lag == (8 * (1 - m**n) - (1 - m ** (8 * n))) * m / (1 - m) ** 2
+    assert 7 * m / (1 - m) ** 2 == 630
 
 
 def variance(k, rate):
