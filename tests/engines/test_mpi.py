@@ -1,190 +1,109 @@
 """The programs on MPI ranks: the bits of the cluster, in seconds; every mistake ends the job in a sentence.
 
-What runs on the ranks is in `mpi_runs.py`; each test starts that by `mpiexec`.
+What runs on the ranks is in `mpi_checks.py` and `mpi_mistakes.py`. One job runs all checks with the same
+number of ranks, see `jobs.py`.
 """
 
-import os
-import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
+from contextlib import nullcontext
 from importlib.util import find_spec
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from engines.jobs import MISTAKES, SOON, fail, on_ranks, start
 
+from minipipe.cli import mpi
+from minipipe.cli.main import main
 from minipipe.cluster import COMPUTE
 from minipipe.engines.gathering import merged
 from minipipe.engines.packing import in_pieces, pack, unpack
 from minipipe.layers.normalization import Moments
 
-RUNS = Path(__file__).parent / "mpi_runs.py"
-MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]]))
-MISSING = [name for name, found in (("mpi4py", find_spec("mpi4py")), ("mpiexec", MPIEXEC)) if not found]
-REASON = f"no {' and no '.join(MISSING)}: in a virtual environment, pip install minipipe[mpi]"
-on_ranks = pytest.mark.skipif(bool(MISSING), reason=REASON)
-SOON = 10  # seconds in which a job with a mistake is over
 
-
-def start(n_ranks, *command, **variables):
-    path = os.pathsep.join([str(RUNS.parents[1]), os.environ.get("PYTHONPATH", "")])  # for the helpers
-    settings = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": path, **variables}
-    return subprocess.Popen(
-        [MPIEXEC, "-n", str(n_ranks), sys.executable, *map(str, command)], env=settings, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )
-
-
-def succeed(n_ranks, name, *arguments, seconds=300):
-    process = start(n_ranks, "-m", "mpi4py", RUNS, name, *arguments)
-    out, errors = process.communicate(timeout=seconds)
-    assert process.returncode == 0, errors[-3000:]
-    return out
-
-
-def fail(n_ranks, *command, **variables):
-    """(the exit status, the lines on stderr) of a job that is over soon; one rank alone has said them."""
-    process, begin = start(n_ranks, *command, **variables), time.monotonic()
-    _, errors = process.communicate(timeout=60)
-    assert time.monotonic() < begin + SOON + 5, errors  # 5 to start
-    assert "Traceback" not in errors
-    assert errors.count("minipipe: error:") <= 1
-    return process.returncode, [line for line in errors.splitlines() if line and "Abort(" not in line]
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @on_ranks
-@pytest.mark.parametrize("n_ranks", [pytest.param(2, marks=pytest.mark.slow), 3,
-                                     pytest.param(4, marks=pytest.mark.slow)])
-def test_every_schedule_has_the_bits_of_the_cluster(n_ranks):
-    """In every mode of recomputation; J, gradients, parameters, statistics, the trace without its times."""
-    assert int(succeed(n_ranks, "schedules").split()[0]) >= 14
+@pytest.mark.parametrize("check, n_ranks, n_runs", [
+    ("schedules never", 2, 14), *(slow("schedules", n_ranks, 14) for n_ranks in (2, 3, 4)),
+    ("copies", 2, 18), slow("copies", 3, 18), slow("copies", 4, 18),
+    ("zero", 2, 9), slow("zero", 3, 9), ("zero", 4, 15),
+    ("shards", 2, 6), slow("shards", 4, 12), ("servers", 3, 9), slow("servers", 4, 11),
+    slow("synchronous schedules", 2, 14), slow("synchronous copies", 4, 18),
+    ("in_pieces copies", 2, 18), slow("in_pieces zero", 3, 9),
+])
+def test_ranks_have_the_bits_of_the_cluster(check, n_ranks, n_runs, answer):
+    """n_runs: how many there are at least."""
+    assert answer >= n_runs
 
 
 @on_ranks
-@pytest.mark.parametrize("n_ranks", [2, pytest.param(3, marks=pytest.mark.slow), 4])
-def test_copies_and_streams_have_the_bits_of_the_cluster(n_ranks):
-    """All-reduces and updates in the order and outside, all algorithms, buckets, and without a flush."""
-    assert int(succeed(n_ranks, "copies").split()[0]) >= 18
+@pytest.mark.parametrize("check, n_ranks", [("clipped", 3), ("requests", 2), ("requests", 4), ("clocks", 4)])
+def test_programs_of_any_kind_run_on_ranks(check, n_ranks, answer):
+    assert answer is None
 
 
 @on_ranks
-def test_gradients_are_clipped_by_the_norm_over_all_ranks():
-    succeed(3, "clipped")
-
-
-@on_ranks
-@pytest.mark.parametrize("n_ranks, n_runs", [(2, 9), pytest.param(3, 9, marks=pytest.mark.slow), (4, 15)])
-def test_copies_with_parts_of_the_parameters_have_the_bits_of_the_cluster(n_ranks, n_runs):
-    """ZeRO 1 to 3, with what is remembered of all parts; buckets; synchronised batch norm."""
-    assert int(succeed(n_ranks, "zero").split()[0]) == n_runs
-
-
-@on_ranks
-@pytest.mark.parametrize("n_ranks, n_runs", [(2, 6), pytest.param(4, 12, marks=pytest.mark.slow)])
-def test_layers_in_parts_have_the_bits_of_the_cluster(n_ranks, n_runs):
-    assert int(succeed(n_ranks, "shards").split()[0]) == n_runs
-
-
-@on_ranks
-@pytest.mark.parametrize("n_ranks, n_runs", [(3, 9), pytest.param(4, 11, marks=pytest.mark.slow)])
-def test_servers_and_clients_have_the_bits_of_the_cluster(n_ranks, n_runs):
-    assert int(succeed(n_ranks, "servers").split()[0]) == n_runs
-
-
-@on_ranks
-@pytest.mark.parametrize("name, n_ranks", [("schedules", 2), ("copies", 4)])
-@pytest.mark.slow
-def test_nothing_relies_on_messages_that_mpi_stores(name, n_ranks):
-    succeed(n_ranks, "synchronous", name)
-
-
-@on_ranks
-@pytest.mark.parametrize("name, n_ranks", [("copies", 2), pytest.param("zero", 3, marks=pytest.mark.slow)])
-def test_arrays_that_are_sent_without_a_copy_have_the_bits_of_the_cluster(name, n_ranks):
-    """Each by itself, behind a message that says what it is; MPI stores none of them."""
-    succeed(n_ranks, "in_pieces", name)
-
-
-@on_ranks
-@pytest.mark.parametrize("n_ranks", [2, 4])
-def test_programs_of_any_kind_run_on_ranks(n_ranks):
-    """Lanes, any source, values of all kinds; what nobody receives, although MPI stores nothing."""
-    succeed(n_ranks, "requests")
-
-
-@on_ranks
-@pytest.mark.parametrize("n_ranks", [2, 4])
-def test_a_training_goes_on_from_ranks_to_copies_to_one_device(n_ranks, tmp_path):
-    succeed(n_ranks, "checkpoints", tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["net.npz"]
-
-
-@on_ranks
-def test_clocks_that_run_apart_are_read_as_one():
-    succeed(4, "clocks")
+@pytest.mark.parametrize("check, n_ranks", [("checkpoints", 2), ("checkpoints", 4)])
+def test_a_training_goes_on_from_ranks_to_copies_to_one_device(check, n_ranks, answer):
+    assert answer == ["net.npz"]
 
 
 # What goes wrong
 
 
 @on_ranks
-@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("check, n_ranks, words", [
+    ("refusal deadlocked", 2, "1B0"),
+    ("refusal other_data", 3, "ranks 0 and 2 differ in the mini-batches: run one program with the same"),
+    ("refusal split_with_updates", 2,
+     "layers in several parts are updated by step(optimizer): leave optimizer out"),
+    ("refusal in_ticks", 2, "mpi know seconds, not ticks"),
+    ("refusal too_few", 3,
+     "4 devices need a process each, but 3 processes have been started: begin the command with mpiexec -n 4"),
+    ("refusal silent", 2, "waits for news from device {other}: for more than 0.5 seconds"),
+])
+def test_what_cannot_run_is_refused_on_every_rank(check, n_ranks, words, answer):
+    for rank, sentence in enumerate(answer):
+        assert words.format(other=1 - rank) in sentence
+
+
+@on_ranks
+@pytest.mark.parametrize("rank", [slow(0), 1, slow(2)])
 def test_an_exception_on_any_rank_ends_all_with_its_message(rank):
     words = ["minipipe: error: integer division or modulo by zero"]
-    assert fail(3, RUNS, "broken", "exception", rank) == (2, words)
+    assert fail(3, MISTAKES, "broken", "exception", rank) == (2, words)
 
 
 @on_ranks
-def test_an_error_that_nobody_expects_is_named():
-    status, (line,) = fail(2, RUNS, "broken", "bug", 1)
-    assert status == 2 and line == "minipipe: error: TypeError: 'NoneType' object is not callable"
-
-
-@on_ranks
-@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("rank", [slow(0), 1, slow(2)])
 def test_a_rank_that_is_killed_ends_all(rank):
-    assert fail(3, RUNS, "broken", "killed", rank)[0] not in (0, None)
+    assert fail(3, MISTAKES, "broken", "killed", rank)[0] not in (0, None)
 
 
 @on_ranks
-def test_one_rank_speaks_for_all():
-    assert fail(4, RUNS, "everywhere") == (2, ["minipipe: error: everybody says this"])
-
-
-@on_ranks
-@pytest.mark.parametrize("name, words", [
-    ("endless", "device 0 waits for news from device 1: for more than 0.5 seconds"),
-    ("silent", "device 0 waits for news from device 1: for more than 0.5 seconds"),
-    ("forgetful", "rank 0 waits for the other ranks in collecting the gradients for more than 0.5 seconds"),
+@pytest.mark.parametrize("n_ranks, mistake, patience, sentence", [
+    (2, ["broken", "bug", 1], 60, "TypeError: 'NoneType' object is not callable"),
+    (4, ["everywhere"], 60, "everybody says this"),
+    (2, ["endless"], 0.5, "device 0 waits for news from device 1: for more than 0.5 seconds"),
+    (2, ["forgetful"], 0.5, "rank 0 waits for the other ranks in collecting the gradients for more than 0.5"),
+    (2, ["in_rational_numbers"], 60, "numbers of object have no fixed size, so processes cannot send them"),
+    (2, ["twice"], 60, "device 0 sends news to device 1 twice: name each message once"),
 ])
-def test_a_rank_that_waits_for_ever_is_told_what_for(name, words):
-    status, (line,) = fail(2, RUNS, name, MINIPIPE_PATIENCE="0.5")
-    assert status == 2 and words in line
-
-
-@on_ranks
-@pytest.mark.parametrize("name, n_ranks, words", [
-    ("deadlocked", 2, "1B0"),
-    ("other_data", 3, "ranks 0 and 2 differ in the mini-batches: run one program with the same arguments"),
-    ("in_rational_numbers", 2, "numbers of object have no fixed size, so processes cannot send them"),
-    ("twice", 2, "device 0 sends news to device 1 twice: name each message once"),
-    ("split_with_updates", 2, "layers in several parts are updated by step(optimizer): leave optimizer out"),
-    ("in_ticks", 2, "mpi know seconds, not ticks"),
-    ("too_few", 3, "4 devices need a process each, but 3 processes have been started: begin the command with "
-     "mpiexec -n 4"),
-])
-def test_what_cannot_run_is_refused_on_one_rank_alone(name, n_ranks, words):
-    status, lines = fail(n_ranks, RUNS, name)
-    assert status == 2 and words in "\n".join(lines) and lines[0].startswith("minipipe: error:")
+def test_one_rank_says_what_has_ended_all(n_ranks, mistake, patience, sentence):
+    status, (line,) = fail(n_ranks, MISTAKES, *mistake, MINIPIPE_PATIENCE=str(patience))
+    assert status == 2 and line.startswith(f"minipipe: error: {sentence}")
 
 
 @on_ranks
 def test_ctrl_c_ends_all():
-    process = start(2, RUNS, "endless")
-    time.sleep(4)
+    process = start(2, MISTAKES, "endless")
+    assert process.stdout.readline() == "it begins\n"
     begin = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
@@ -206,35 +125,33 @@ def test_the_command_trains_on_ranks_and_compares(tmp_path):
 
 
 @on_ranks
-def test_the_command_trains_layers_in_parts(tmp_path):
-    sizes = ["--size", "16", "--epochs", "1", "--shards", "2", "--micro-batches", "4"]
-    process = start(4, "-m", "minipipe", "mpi", *sizes, "--output", tmp_path / "measured.png")
-    out, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    assert "4 processes, 4 micro-batches" in out and "equal (==)" in out and out.count("device 3") == 1
-
-
-@on_ranks
-def test_the_command_trains_copies(tmp_path):
-    sizes = ["--size", "16", "--epochs", "1", "--replicas", "2", "--micro-batches", "4"]
-    command = ["-m", "minipipe", "mpi", *sizes, "--schedule", "gpipe", "--output", tmp_path / "both.png"]
-    process = start(4, *command)
-    out, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    assert "4 processes, 8 micro-batches, schedule gpipe in 2 copies" in out and "equal (==)" in out
+@pytest.mark.parametrize("check, n_ranks, words", [
+    ("command --shards 2", 4, "4 processes, 4 micro-batches"),
+    ("command --replicas 2 --schedule gpipe", 4, "4 processes, 8 micro-batches, schedule gpipe in 2 copies"),
+])
+def test_the_command_trains_shards_and_copies(check, n_ranks, words, answer):
+    assert words in answer and "equal (==)" in answer and "device 3  " in answer
 
 
 @on_ranks
 @pytest.mark.parametrize("arguments, words", [
     (["--epochs", "x"], "argument --epochs: invalid int value: 'x'"),
     (["--schedule", "nope"], "unknown schedule 'nope'"),
-    (["--replicas", "2"], "--replicas 2 cannot share 3 devices evenly: use a divisor of 3"),
-    (["--shards", "2"], "--shards 2 cannot share 3 devices evenly: use a divisor of 3"),
-    (["--batch-size", "4"], "exceeds --batch-size 4"),
 ])
 def test_a_wrong_argument_is_said_once(arguments, words):
     status, lines = fail(3, "-m", "minipipe", "mpi", *arguments)
     assert status == 2 and words in lines[-1] and len([line for line in lines if "error" in line]) == 1
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--replicas", "2"], "--replicas 2 cannot share 3 devices evenly: use a divisor of 3"),
+    (["--shards", "2"], "--shards 2 cannot share 3 devices evenly: use a divisor of 3"),
+    (["--batch-size", "4"], "exceeds --batch-size 4"),
+])
+def test_a_wrong_split_is_refused(monkeypatch, capsys, arguments, words):
+    monkeypatch.setattr(mpi, "world", lambda: SimpleNamespace(size=3, rank=0, job=nullcontext))
+    assert main(["mpi", *arguments]) == 2
+    assert words in capsys.readouterr().err
 
 
 @on_ranks

@@ -1,7 +1,7 @@
 """What `minipipe bench` measures on two devices, here with small layers: that it measures, not how fast."""
 
 import pytest
-from engines.test_mpi import on_ranks
+from engines.jobs import on_ranks
 
 from minipipe.cli import bench, speed_up
 from minipipe.cli.benchmarks import ROWS

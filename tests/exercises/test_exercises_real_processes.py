@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from notebooks.checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
 from notebooks.template import solutions
-from engines.test_mpi import on_ranks
+from engines.jobs import on_ranks
 
 import minipipe as mp
 from exercises import real_processes_pictures as pictures

@@ -1,22 +1,15 @@
-"""What `test_mpi.py` starts on several ranks: `mpiexec -n N python mpi_runs.py NAME`."""
+"""Checks on ranks: J, gradients, parameters and traces have the bits of the cluster, see `mpi_checks.py`."""
 
-import os
-import signal
-import sys
 from functools import partial
-from pathlib import Path
-from time import perf_counter, sleep
+from unittest.mock import patch
 
 import numpy as np
 from engines import on_engines
 from engines.on_engines import LOSS, mini_batch, network, work
 
 import minipipe as mp
-from minipipe.cluster import ANY, Compute, Receive, Send
 from minipipe.engines import Mpi, mpi, world
-from minipipe.engines.clocks import Clock
 from minipipe.engines.overhead import OVERHEAD
-from minipipe.exact import rational
 from minipipe.functions import leaves
 from minipipe.layers import every_layer
 from minipipe.pipeline import run as pipeline_run
@@ -72,12 +65,12 @@ def compare(simulated, ranks, optimizer=None, batches=None):
     equal(weights(simulated), weights(ranks))
 
 
-def schedules():
-    """Every schedule with a name that fits, in every mode of recomputation."""
+def schedules(*modes):
+    """Every schedule with a name that fits, in these modes of recomputation, or in all."""
     K = world().size
     names = names_for(K, 8)
     for name in names:
-        for recompute in [*RECOMPUTE, "sqrt"]:
+        for recompute in modes or [*RECOMPUTE, "sqrt"]:
             schedule = build(name, K, 8)
             compare(*pair(schedule.n_stages, 8, name, recompute=recompute), [mp.Adam(0.01), mp.Adam(0.01)])
     simulated, ranks = pair(K, 8, "1f1b")
@@ -86,7 +79,7 @@ def schedules():
     assert_can_be_read(ranks.trace)
     assert ranks.trace.unit == "seconds" and 0 < ranks.trace.makespan < 60
     equal(*[pipe.predict(mini_batch(5)[0]) for pipe in (simulated, ranks)])
-    return f"{len(names)} schedules"
+    return len(names)
 
 
 def clipped():
@@ -135,7 +128,7 @@ def copies():
     pipes = [mp.Pipeline(UNTIED, LOSS, K, 4, "1f1b", grain=5, dtype=np.float32, engine=engine)
              for engine in ("cluster", "mpi")]
     compare(*pipes, [mp.Adam(0.01), mp.Adam(0.01)])
-    return f"{done + 2} runs"
+    return done + 2
 
 
 def zero():
@@ -154,7 +147,7 @@ def zero():
                                  engine=engine, **options) for engine in ("cluster", "mpi")]
         compare(*pipes, batches=[mini_batch(37), mini_batch(41)])
         done += 1
-    return f"{done} runs"
+    return done
 
 
 def remembered(pipe, optimizer):
@@ -176,7 +169,7 @@ def shards():
             compare(*pipes, [mp.Adam(0.01), mp.Adam(0.01)])
             equal(*[pipe.predict(mini_batch(5)[0]) for pipe in pipes])
             done += 1
-    return f"{done} runs"
+    return done
 
 
 def servers():
@@ -206,239 +199,18 @@ def servers():
         assert rounds[0] == rounds[1]
         equal(*map(weights, nets))
         done += 1
-    return f"{done} runs"
+    return done
 
 
 def synchronous(name):
-    """The same where MPI stores no message."""
-    pipeline_run.Mpi = partial(Mpi, synchronous=True)
-    return RUNS[name]()
+    """Another check where MPI stores no message."""
+    with patch.object(pipeline_run, "Mpi", partial(Mpi, synchronous=True)):
+        return globals()[name]()
 
 
 def in_pieces(name):
-    """The same where each array that need not be copied is sent by itself, however small it is."""
-    mpi.LARGE = 0
-    return synchronous(name)
-
-
-def requests():
-    """Programs without any network: lanes, messages from anybody, values of all kinds, arrays overwritten."""
-    got, rank = {}, world().rank
-
-    def first():
-        array = np.arange(12.0).reshape(3, 4)[:, ::2]  # not contiguous
-        of = {"a": (1, None), (2, "b"): np.float32(2.5)}
-        yield Send("value", [array, of, "text", True, 0.1, np.zeros((0, 3), ">i2")], to=1)
-        array[:] = np.nan
-        yield Send("go", None, to=1)
-        found = []
-        for _ in range(world().size - 1):
-            found.append((yield Receive("hello", source=ANY)))
-        got["any"] = sorted(found)
-
-    def talk():
-        yield Send("of the other lane", np.ones(2), to=0)
-
-    def listen():
-        got["lane"] = yield Receive("of the other lane", source=0)
-
-    def second():
-        yield Receive("go", source=0)
-        got["value"] = yield Receive("value", source=0)
-        yield Send("hello", 1, to=0)
-
-    def other(number):
-        yield Compute("work", sum, range(1000 * number))
-        yield Send("hello", number, to=0)
-        yield Send("nobody receives that", np.ones(10), to=1)
-
-    programs = [{"compute": first(), "communication": talk(), "more": listen()}, second()]
-    programs += [other(number) for number in range(2, world().size)]
-    Mpi(programs).run()
-    Mpi([sends_only(number) for number in range(world().size)], synchronous=True).run()
-    if rank == 0:
-        assert got["any"] == [(number, number) for number in range(1, world().size)]
-        assert np.array_equal(got["lane"], [1, 1])
-    if rank == 1:
-        array, of, text, true, number, empty = got["value"]
-        assert np.array_equal(array, [[0, 2], [4, 6], [8, 10]])
-        assert (text, true, number) == ("text", True, 0.1)
-        assert list(of) == ["a", (2, "b")] and of["a"] == (1, None) and type(of[2, "b"]) is np.float32
-        assert empty.shape == (0, 3) and empty.dtype == np.dtype(">i2")
-    return "done"
-
-
-def sends_only(rank):
-    """More than MPI stores, to the next rank, which never asks for it."""
-    yield Send("much", np.ones(10**6), to=(rank + 1) % world().size)
-
-
-def checkpoints(folder):
-    """K ranks in a pipeline save; as many copies go on, and save; `Sequential` on one rank goes on."""
-    K, path = world().size, Path(folder) / "net.npz"
-
-    def train(model, optimizer, steps):
-        for t in steps:
-            model.forward_backward(*mini_batch(13 + t))
-            model.step(optimizer)
-
-    whole, optimizer = mp.Pipeline(LAYERS, LOSS, 1, 4, dtype=np.float32), mp.Adam(0.01)
-    train(whole, optimizer, range(6))
-    first, resumed = mp.Pipeline(LAYERS, LOSS, K, 4, "1f1b", dtype=np.float32, engine="mpi"), mp.Adam(0.01)
-    train(first, resumed, range(2))
-    mp.save(path, first, resumed)
-    again, of_rank = mp.Pipeline(LAYERS, LOSS, K, 4, "1f1b", dtype=np.float32, engine="mpi"), mp.Adam(0.01)
-    mp.load(path, again, of_rank)
-    again.forward_backward(*mini_batch(15))
-    again.step(of_rank)  # from now on, each rank remembers what it needs for its own layers
-    assert {index for index, _, _ in of_rank.memory} <= set(again._layers_of_stages()[world().rank])
-    second = mp.DataParallel(LAYERS, LOSS, K, 4, dtype=np.float32, seed=1, engine="mpi")
-    resumed = mp.Adam(0.01)
-    mp.load(path, second, resumed)
-    train(second, resumed, range(2, 4))
-    mp.save(path, second, resumed)
-    last, resumed = mp.Pipeline(LAYERS, LOSS, 1, 4, dtype=np.float32, seed=2), mp.Adam(0.01)
-    mp.load(path, last, resumed)
-    train(last, resumed, range(4, 6))
-    equal(weights(whole), weights(last))
-    equal([optimizer.memory[key] for key in sorted(optimizer.memory)],
-          [resumed.memory[key] for key in sorted(resumed.memory)])
-    return "done"
-
-
-def clocks():
-    """Ranks with clocks that are ahead or behind, and run too fast or too slow, agree on the time."""
-    rank = world().rank
-    lead, drift = [0.0, 1234.5, -77.0, 1e5][rank], [0, 3e-3, -5e-3, 1e-2][rank]
-    clock = Clock(world().comm, lambda: lead + (1 + drift) * perf_counter())
-    clock.compare(begin=True)
-    sleep(0.3)
-    inside = clock.read(), perf_counter()
-    sleep(0.3)
-    clock.compare()
-    error = clock.common(inside[0]) - inside[1]  # of one computer, whose ranks share perf_counter
-    assert abs(error) < 2e-4, error
-    same = Clock(world().comm)
-    same.compare()
-    assert same.common(5.0) == 5.0
-    return "done"
-
-
-# What goes wrong
-
-
-def broken(kind, which):
-    """An error on one rank in the middle of a run."""
-    pipe = pair(world().size, 4)[1]
-    pipe.forward_backward(*mini_batch(37))
-    if world().rank == int(which):
-        stage = pipe.stages[world().rank]
-        stage.backward = {
-            "exception": lambda *_: 1 // 0, "killed": lambda *_: os.kill(os.getpid(), signal.SIGKILL),
-            "bug": None,
-        }[kind]
-    with world().job():
-        pipe.forward_backward(*mini_batch(37))
-
-
-def everywhere():
-    """The same error on all ranks."""
-    with world().job():
-        raise ValueError("everybody says this")
-
-
-def endless():
-    """A rank that computes for ever, and one that waits for it."""
-    def waits():
-        yield Receive("news", source=1)
-
-    def works():
-        yield Compute("endless work", sleep, 1000)
-
-    with world().job():
-        Mpi([waits(), works()]).run()
-
-
-def silent():
-    """Both wait, and nobody sends."""
-    def waits(source):
-        yield Receive("news", source)
-
-    with world().job():
-        Mpi([waits(1), waits(0)]).run()
-
-
-def twice():
-    """A message of one name is sent again before it is received."""
-    def sends():
-        yield Send("news", np.ones(3), to=1)
-        yield Send("news", np.ones(3), to=1)
-        yield Send("end", None, to=1)
-
-    def receives():
-        yield Receive("end", source=0)
-
-    with world().job():
-        Mpi([sends(), receives()]).run()
-
-
-def split_with_updates():
-    """The optimizers of parts on ranks."""
-    with world().job():
-        order = with_updates(build("gpipe", 1, 1))
-        mp.Hybrid(UNTIED, LOSS, 1, world().size, 1, 1, order, optimizer=mp.SGD(0.1), engine="mpi")
-
-
-def forgetful():
-    """Rank 1 does not ask for the gradients."""
-    pipe = pair(world().size, 4)[1]
-    with world().job():
-        pipe.forward_backward(*mini_batch(37))
-        if world().rank == 0:
-            pipe.gradients  # noqa: B018
-        else:
-            sleep(1000)
-
-
-def other_data():
-    """Ranks with other mini-batches."""
-    pipe = pair(world().size, 4)[1]
-    with world().job():
-        pipe.forward_backward(*mini_batch(37 + world().rank // 2))
-
-
-def deadlocked():
-    """A schedule whose devices would wait for each other is refused before any of them starts."""
-    with world().job():
-        order = mp.Schedule.from_text(["F0 F1 B1 B0", "B0 F0 F1 B1"])
-        mp.Pipeline(LAYERS, LOSS, 2, 2, order, engine="mpi")
-
-
-def in_rational_numbers():
-    """Which have no fixed size."""
-    layers = [mp.Linear(1, 1, W=rational([[2]]), b=rational([[0]])) for _ in range(2)]
-    with world().job():
-        pipe = mp.Pipeline(layers, LOSS, 2, 1, engine="mpi")
-        pipe.forward_backward(rational([[1, 2]]), rational([[1, 2]]))
-
-
-def in_ticks():
-    """What only the cluster knows."""
-    pipe = pair(world().size, 4)[1]
-    with world().job():
-        pipe.start(*mini_batch(37))
-
-
-def too_few():
-    """More devices than ranks."""
-    with world().job():
-        pair(world().size + 1, 4)
-
-
-RUNS = {"schedules": schedules, "copies": copies, "zero": zero}
-
-if __name__ == "__main__":
-    name, *arguments = sys.argv[1:]
-    answer = globals()[name](*arguments)
-    if world().rank == 0:
-        print(answer)
+    """Another check where each array that need not be copied is sent by itself, however small it is, behind a
+    message that says what it is; MPI stores none of them.
+    """
+    with patch.object(mpi, "LARGE", 0):
+        return synchronous(name)

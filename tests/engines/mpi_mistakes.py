@@ -1,0 +1,86 @@
+"""Jobs that a mistake ends: `mpiexec -n N python mpi_mistakes.py NAME`, a function here, and arguments."""
+
+import os
+import signal
+import sys
+from time import sleep
+
+import numpy as np
+from engines.mpi_bits import pair
+from engines.on_engines import LOSS, mini_batch
+
+import minipipe as mp
+from minipipe.cluster import Compute, Receive, Send
+from minipipe.engines import Mpi, world
+from minipipe.exact import rational
+
+
+def broken(kind, which):
+    """An error on one rank in the middle of a run."""
+    pipe = pair(world().size, 4)[1]
+    pipe.forward_backward(*mini_batch(37))
+    if world().rank == int(which):
+        stage = pipe.stages[world().rank]
+        stage.backward = {
+            "exception": lambda *_: 1 // 0, "killed": lambda *_: os.kill(os.getpid(), signal.SIGKILL),
+            "bug": None,
+        }[kind]
+    with world().job():
+        pipe.forward_backward(*mini_batch(37))
+
+
+def everywhere():
+    """The same error on all ranks."""
+    with world().job():
+        raise ValueError("everybody says this")
+
+
+def endless():
+    """A rank that computes for ever, and one that waits for it."""
+    def waits():
+        yield Receive("news", source=1)
+
+    def works():
+        print("it begins", flush=True)
+        yield Compute("endless work", sleep, 1000)
+
+    with world().job():
+        Mpi([waits(), works()]).run()
+
+
+def forgetful():
+    """Rank 1 does not ask for the gradients."""
+    pipe = pair(world().size, 4)[1]
+    with world().job():
+        pipe.forward_backward(*mini_batch(37))
+        if world().rank == 0:
+            pipe.gradients  # noqa: B018
+        else:
+            sleep(1000)
+
+
+def twice():
+    """A message of one name is sent again before it is received."""
+    def sends():
+        yield Send("news", np.ones(3), to=1)
+        yield Send("news", np.ones(3), to=1)
+        yield Send("end", None, to=1)
+
+    def receives():
+        yield Receive("end", source=0)
+
+    with world().job():
+        Mpi([sends(), receives()]).run()
+
+
+def in_rational_numbers():
+    """Which have no fixed size."""
+    layers = [mp.Linear(1, 1, W=rational([[2]]), b=rational([[0]])) for _ in range(2)]
+    with world().job():
+        pipe = mp.Pipeline(layers, LOSS, 2, 1, engine="mpi")
+        pipe.forward_backward(rational([[1, 2]]), rational([[1, 2]]))
+
+
+if __name__ == "__main__":
+    name, *arguments = sys.argv[1:]
+    globals()[name](*arguments)
