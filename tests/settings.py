@@ -15,17 +15,17 @@ from minipipe.exact import Rational, rational
 from minipipe.functions import leaves
 from minipipe.layers import ReLU, every_layer
 from minipipe.schedules import (
-    ASYNCHRONOUS, BUILDERS, LATE_W, build_for_stages, data_parallel, in_copies, with_all_reduce, with_updates,
-    with_zero,
+    build_for_stages, data_parallel, in_copies, names_having, with_all_reduce, with_updates, with_zero,
 )
 
+ASYNCHRONOUS = names_having(flush=False)
 OPTIONS = {  # name: its values; a row that leaves a name out has the first
     "network": ("perceptron", "image", "normal", "image normal", "tokens", "signal"),
     "ties": (False, True),
     "dropout": (False, True),
     "dtype": ("rational", "float64", "float32"),
-    "schedule": ("1f1b", *(name for name in BUILDERS if name != "1f1b"), "data-parallel", *LATE_W,
-                 *ASYNCHRONOUS),
+    "schedule": ("1f1b", *(name for name in names_having(flush=True, late_w=False) if name != "1f1b"),
+                 "data-parallel", *names_having(late_w=True), *ASYNCHRONOUS),
     "D": (1, 2, 3),                      # copies of the network
     "T": (1, 2, 3),                      # shards of each layer
     "K": (1, 2, 3, 4),                   # stages

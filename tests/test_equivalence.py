@@ -9,7 +9,7 @@ import pytest
 
 import minipipe as mp
 from minipipe.exact import rational
-from minipipe.schedules import LATE_W, RECOMPUTE, names_for_stages
+from minipipe.schedules import RECOMPUTE, names_for_stages, names_having
 
 # One small network: 2 inputs, 4 hidden units twice, 2 outputs; m = 6 samples, one a column.
 W1, b1 = rational([[1, -2], [3, 1], [-1, 2], [2, 2]]) / 2, rational([[1], [0], [-1], [2]]) / 4
@@ -86,7 +86,7 @@ def test_K_stages_and_M_micro_batches_equal_the_full_batch(K, M):
 
 
 @pytest.mark.parametrize("recompute", RECOMPUTE, ids="recompute {}".format)
-@pytest.mark.parametrize("schedule", [*names_for_stages(4, 4), *LATE_W])
+@pytest.mark.parametrize("schedule", [*names_for_stages(4, 4), *names_having(late_w=True)])
 def test_every_schedule_equals_the_full_batch(schedule, recompute):
     assert_a_run_equals_full_batch(mp.Pipeline(network(), mp.MeanSquaredError(), 4, 4, schedule, recompute))
 

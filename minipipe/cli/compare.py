@@ -2,7 +2,7 @@
 
 from ..cluster import BUBBLES, ticks
 from ..plots import compare
-from ..schedules import ASYNCHRONOUS, BUILDERS, LATE_W, peak_microbatches
+from ..schedules import SCHEDULES, peak_microbatches
 from .options import (
     add_hardware, add_picture, add_simulated_splits, add_sizes, in_replicas, named, read, sizes_from,
     split_trace_of,
@@ -10,7 +10,7 @@ from .options import (
 from .output import checked_picture, devices_of, write
 
 PURPOSE = "run several schedules on the same devices: a table, and a picture on one time axis"
-EPILOG = f"""names: {', '.join([*BUILDERS, *LATE_W, *ASYNCHRONOUS])}
+EPILOG = f"""names: {', '.join(SCHEDULES)}
 
 Costs are those of a device's share of the network: where a schedule has v stages on each, a stage costs 1/v
 of it, and so does what it keeps of a micro-batch. The peak is the most micro-batches alive on one device.

@@ -15,7 +15,7 @@ from ..papers import A100, H100, P100, TPU_V2, TPU_V3, V100
 from ..planning import PRECISIONS, what_fits
 from ..planning.fitting import DEVICES as TO_TRY
 from ..planning.fitting import MODES, modes_for
-from ..schedules import BUILDERS
+from ..schedules import names_having
 from ..watching import say
 from ..sums import SUMS
 
@@ -45,6 +45,7 @@ TEXTS = {"running": "gradients in one running buffer", "tree": "gradients along 
 HEADER = "devices  micro-batches  schedule     recompute        samples/s  fullest device  and inside, to"
 UNITS = {"": 1, "B": 1, **{f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)},
          **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}}
+NAMES = names_having(flush=True, late_w=False)
 COMMON = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "v-half")
 
 
@@ -82,7 +83,7 @@ def add_options(parser):
         help="how many; they divide the mini-batch (default: all powers of two that do, up to 64)",
     )
     parser.add_argument("--schedules", nargs="+", default=COMMON, metavar="NAME",
-                        help=f"out of {', '.join(BUILDERS)}; or all (default: {' '.join(COMMON)})")
+                        help=f"out of {', '.join(NAMES)}; or all (default: {' '.join(COMMON)})")
     parser.add_argument(
         "--recompute",
         nargs="+",
@@ -115,7 +116,7 @@ def run(options):
     """Print the table, row by row as it is found, and what follows from it; 1 if nothing fits."""
     limit, layers = bytes_from(options.memory), layers_from(options.model)
     device, shape = DEVICES[options.device], input_shape_from(options)
-    schedules = tuple(BUILDERS) if options.schedules == ["all"] else options.schedules
+    schedules = NAMES if options.schedules == ["all"] else options.schedules
     of_network = describe(layers, shape)
     modes = modes_for(layers) if options.recompute is None else options.recompute
     print(

@@ -18,7 +18,7 @@ from ..pipeline import Pipeline
 from ..planning import measure, simulate
 from ..planning.measuring import KINDS, mean_of
 from ..plots import compare, text
-from ..schedules import BUILDERS, build, in_copies
+from ..schedules import build, in_copies, names_having
 from ..training import fit
 from .options import SCHEDULE, add_picture, add_splits, add_training
 from .output import checked_picture, write
@@ -29,7 +29,7 @@ N_RUNS = 7  # of which the one with the median makespan is shown
 def add_options(parser):
     parser.add_argument(
         "--schedule", default=SCHEDULE, metavar="NAME",
-        help=f"one of {', '.join(BUILDERS)} (default: %(default)s)",
+        help=f"one of {', '.join(names_having(flush=True, late_w=False))} (default: %(default)s)",
     )
     parser.add_argument(
         "--micro-batches", type=int, default=8, metavar="M",

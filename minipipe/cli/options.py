@@ -7,10 +7,8 @@ from ..cluster import Link
 from ..planning import simulate, simulate_in_shards
 from ..planning.in_shards import EXCHANGES
 from ..schedules import (
-    ASYNCHRONOUS,
-    BUILDERS,
-    LATE_W,
     RECOMPUTE,
+    SCHEDULES,
     Costs,
     Schedule,
     build,
@@ -36,7 +34,7 @@ def add_schedule(parser):
     which.add_argument(
         "--schedule",
         metavar="NAME",
-        help=f"one of {', '.join([*BUILDERS, *LATE_W, *ASYNCHRONOUS])} (default: {SCHEDULE})",
+        help=f"one of {', '.join(SCHEDULES)} (default: {SCHEDULE})",
     )
     which.add_argument(
         "--order",

@@ -13,7 +13,7 @@ from ..optimizers import SGD
 from ..parallel import DataParallel
 from ..pipeline import Pipeline
 from ..planning import footprints, simulate
-from ..schedules import BUILDERS
+from ..schedules import build
 
 
 def numbers(*shape):
@@ -77,7 +77,7 @@ def all_reduce_of(n_ranks):
 
 def simulation(name, n_devices, n_microbatches, with_bytes=False):
     """A function that simulates this schedule; with the bytes of a Linear(4, 4) on each stage, or without."""
-    schedule = BUILDERS[name](n_devices, n_microbatches)
+    schedule = build(name, n_devices, n_microbatches)
     layers = [Linear(4, 4)] * n_devices
     sizes = footprints(layers, MeanSquaredError(), n_devices, (4,), m=4) if with_bytes else None
     return lambda: simulate(schedule, footprints=sizes)

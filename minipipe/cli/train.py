@@ -9,7 +9,7 @@ from ..optimizers import SGD
 from ..parallel import Hybrid
 from ..planning import temporaries
 from ..planning.foresight import patterns_of
-from ..schedules import BUILDERS, LATE_W, STAGES_PER_DEVICE, names_for_stages
+from ..schedules import names_for_stages, names_having, stages_per_device
 from ..training import fit
 from ..verification import equals_full_batch, same_bits, share_of_bound
 from .options import SCHEDULE, add_picture, add_recompute, add_sizes, add_splits, add_training, sizes_from
@@ -24,7 +24,7 @@ def add_options(parser):
         "--schedule",
         default=SCHEDULE,
         metavar="NAME",
-        help=f"one of {', '.join([*BUILDERS, *LATE_W])} (default: %(default)s)",
+        help=f"one of {', '.join(names_having(flush=True))} (default: %(default)s)",
     )
     add_splits(
         parser,
@@ -45,7 +45,7 @@ def run(options):
             "use at most that many, or a larger batch"
         )
     (X, Y), (X_test, Y_test) = digits()
-    n_stages = devices * STAGES_PER_DEVICE.get(options.schedule, 1)
+    n_stages = devices * stages_per_device(options.schedule)
 
     def network(layers, schedule=options.schedule):
         return Hybrid(

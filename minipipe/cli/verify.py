@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..layers.recomputing import SELECTIVE, can_recompute
 from ..parallel import Hybrid
-from ..schedules import BUILDERS, LATE_W, names_for_stages
+from ..schedules import names_for_stages, names_having
 from ..verification.examples import EXAMPLES, verdicts
 from ..watching import say, with_progress
 from .options import add_splits
@@ -24,6 +24,7 @@ EPILOG = """examples:
 SIZES = [  # K, and of one copy M and m; 3 and 5 do not divide 8. A power of 2 keeps dyadic numbers exact
     (1, 4, 8), (2, 3, 8), (2, 4, 8), (4, 2, 8), (4, 5, 8),
 ]
+NAMES = names_having(flush=True)
 SPLITS = [(3, 1), (1, 2), (2, 2)]  # D, T; with one schedule and fewer sizes
 OF_SPLITS = ["1f1b"], SIZES[:2]
 
@@ -117,7 +118,7 @@ def run(options):
 
 def _trials(D, T):
     """All `Trial`s with D copies on T shards; if that is one device a stage, those of `SPLITS`, too."""
-    splits = [(D, T, [*BUILDERS, *LATE_W], SIZES)]
+    splits = [(D, T, NAMES, SIZES)]
     if D == T == 1:
         splits += [(*split, *OF_SPLITS) for split in SPLITS]
     return [trial for split in splits for trial in _trials_of(*split)]
@@ -134,7 +135,7 @@ def _trials_of(D, T, schedules, sizes):
 
 
 def _exists(schedule, D, K, M):
-    return D == 1 if schedule in LATE_W else schedule in names_for_stages(K, M)
+    return D == 1 if schedule in names_having(late_w=True) else schedule in names_for_stages(K, M)
 
 
 def _row_of_all(name, found):

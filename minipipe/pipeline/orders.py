@@ -1,12 +1,15 @@
 """The order of actions that a pipeline runs: of one mini-batch, or of a stream of many without a flush."""
 
 from functools import partial
+from inspect import signature
 from itertools import zip_longest
 
 from ..checks import one_of
 from ..layers.recomputing import SELECTIVE
 from ..optimizers import checked_optimizer
-from ..schedules import ASYNCHRONOUS, RECOMPUTE, Schedule, build_for_stages, pipedream_2bw, with_recompute
+from ..schedules import (
+    RECOMPUTE, SCHEDULES, Schedule, build_for_stages, is_name, names_having, with_recompute,
+)
 from ..schedules.counting import check_versions, updates
 from .every_sqrt import EVERY_SQRT
 
@@ -26,7 +29,7 @@ def checked_order(schedule, n_stages, n_microbatches, mode):
     an update of each stage for each of them.
 
     schedule: a name, a `Schedule`, or a function (n_stages, number of micro-batches) -> `Schedule`. A
-        function whose order has updates goes on without a flush; so do the names in `ASYNCHRONOUS`.
+        function whose order has updates goes on without a flush; so do the names without a flush.
     n_stages: its stages.
     n_microbatches: the parts of a mini-batch.
     mode: of recomputation, by its name.
@@ -64,13 +67,21 @@ def _builder(schedule, n):
         return lambda n_stages, n_microbatches: schedule
     if callable(schedule) and not isinstance(schedule, type):
         return schedule
-    if isinstance(schedule, str) and schedule == "pipedream-2bw":
-        return partial(pipedream_2bw, per_update=n)
-    if isinstance(schedule, str) and schedule in ASYNCHRONOUS and n != 1:
-        raise ValueError(
-            f"n_microbatches={n}: {schedule!r} makes an update after each, so use 1; or 'pipedream-2bw'"
-        )
+    if is_name(schedule) and not SCHEDULES.facts[schedule].flush:
+        if _updates_after_several(schedule):
+            return partial(SCHEDULES[schedule], per_update=n)
+        if n != 1:
+            others = [name for name in names_having(flush=False) if _updates_after_several(name)]
+            raise ValueError(
+                f"n_microbatches={n}: {schedule!r} makes an update after each, so use 1; or "
+                f"{' or '.join(map(repr, others))}"
+            )
     return partial(build_for_stages, schedule)
+
+
+def _updates_after_several(name):
+    """Tell whether the builder of this name takes `per_update`, the micro-batches before each update."""
+    return "per_update" in signature(SCHEDULES[name]).parameters
 
 
 def _made(make, n_stages, n_microbatches):

@@ -31,7 +31,7 @@ class Pipeline(InStages):
     layers, loss, seed, dtype: as for `Sequential`.
     n_stages: K, the parts that the layers are cut into.
     n_microbatches: M, the parts that each mini-batch is cut into, ragged ones if need be.
-    schedule: one of the names in `minipipe.schedules.BUILDERS`, `LATE_W` or `ASYNCHRONOUS`; a `Schedule`; or
+    schedule: one of the names in `minipipe.schedules.SCHEDULES`; a `Schedule`; or
         a function (n_stages, number of micro-batches) -> `Schedule`.
     recompute: True or "always", keep only each stage's input and compute its forward again before the
         backward; "except_last", for all but the last micro-batch; "sqrt", always, but keep an input for

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..cluster import Link
 from ..optimizers import checked_optimizer
-from ..schedules import ASYNCHRONOUS, Costs
+from ..schedules import Costs, names_having
 from .pipeline import Pipeline
 
 
@@ -41,10 +41,10 @@ class AsynchronousPipeline(Pipeline):
         dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None,
         accumulate="tree",
     ):
-        if isinstance(schedule, str) and schedule not in ASYNCHRONOUS:
+        names = names_having(flush=False)
+        if isinstance(schedule, str) and schedule not in names:
             raise ValueError(
-                f"schedule={schedule!r} is not asynchronous: use one of {', '.join(ASYNCHRONOUS)}, "
-                "or a Pipeline"
+                f"schedule={schedule!r} is not asynchronous: use one of {', '.join(names)}, or a Pipeline"
             )
         super().__init__(
             layers, loss, n_stages, n_microbatches, schedule, seed=seed, dtype=dtype, partition=partition,

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ..checks import listed, whole_number
-from ..schedules import STAGES_PER_DEVICE
+from ..schedules import stages_per_device
 
 
 class Candidate(NamedTuple):
@@ -49,7 +49,7 @@ def candidates(
         K, m = n_devices // (D * T), batch_size // (D * M)
         for name in schedules if K > 1 else schedules[:1]:  # on one device, there is one order
             in_parts = buckets if K == 1 and D > 1 else [1]
-            for v in in_parts if K == 1 else [STAGES_PER_DEVICE.get(name, 1)]:
+            for v in in_parts if K == 1 else [stages_per_device(name)]:
                 of_name = levels if D > 1 else [None]
                 if v == 1 and 1 in of_name:  # with one stage, 2 is 1
                     of_name = [level for level in of_name if level != 2]

@@ -11,7 +11,7 @@ from ..layers.layer import checked_layers
 from ..layers.recomputing import SELECTIVE, can_recompute, recomputing
 from ..partitioning import costs_of_layers
 from ..pipeline.every_sqrt import EVERY_SQRT
-from ..schedules import BUILDERS, RECOMPUTE
+from ..schedules import RECOMPUTE, names_having
 from .choosing import Network, best_of
 from .without_numbers import WithoutNumbers
 
@@ -24,7 +24,7 @@ MOST_SAMPLES = 10**12  # of a mini-batch: far more than anybody has, and far les
 
 def what_fits(
     layers, loss, input_shape, batch_size, memory_limit,
-    n_devices=None, n_microbatches=None, schedules=tuple(BUILDERS), recompute=None,
+    n_devices=None, n_microbatches=None, schedules=None, recompute=None,
     seconds=float, link=Link(), partition="macs", dtype=np.float32, optimizer=None,
     accumulate="running", precision=None,
 ):
@@ -80,7 +80,8 @@ def what_fits(
     if n_devices is None:
         n_devices = [K for K in DEVICES if K <= len(layers)]
     n_devices = [_checked_devices(K, len(layers)) for K in listed("n_devices", n_devices)]
-    schedules = chosen("schedules", schedules, BUILDERS)
+    names = names_having(flush=True, late_w=False)
+    schedules = chosen("schedules", names if schedules is None else schedules, names)
     recompute = modes_for(layers) if recompute is None else chosen("recompute", recompute, MODES)
     if not callable(seconds):
         raise ValueError(f"seconds={seconds!r} must be a function (multiply-accumulates) -> time")

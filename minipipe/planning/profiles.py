@@ -9,13 +9,12 @@ from ..checks import checked_name, chosen, listed, real_number, whole_number
 from ..cluster import Link
 from ..partitioning import min_max
 from ..schedules import (
-    BUILDERS, STAGES_PER_DEVICE, Costs, Schedule, build, greedy_schedule, peak_microbatches,
+    Costs, Schedule, build, greedy_schedule, names_having, peak_microbatches, stages_per_device,
 )
 from .simulation import simulate
 
 COLUMNS = ("name", "forward", "backward", "weight backward", "bytes")
 GREEDY = "greedy"  # no name of a schedule, but a search by rules
-TO_TRY = (*(name for name in BUILDERS if name not in ("chimera", "dualpipe")), GREEDY)
 
 
 class Profiled(NamedTuple):
@@ -88,13 +87,19 @@ def profile_of(measured, names):
     return _checked([Profiled(str(name), *numbers) for name, *numbers in rows])
 
 
-def arrange(profile, n_devices, n_microbatches, link=Link(), schedules=TO_TRY, most_alive=None, unit="ticks"):
+def names_to_try():
+    """Return the names that `arrange` tries: of schedules with a flush and one copy, and "greedy"."""
+    return [*names_having(flush=True, late_w=False, copies=1), GREEDY]
+
+
+def arrange(profile, n_devices, n_microbatches, link=Link(), schedules=None, most_alive=None, unit="ticks"):
     """The fastest schedule for measured costs: the best of all names and of a search by rules, `Arranged`.
 
     profile: a list of `Profiled`.
     n_devices, n_microbatches: K and M.
     link: between any two devices.
-    schedules: names out of `BUILDERS` with one copy of the network, and "greedy", see `greedy_schedule`.
+    schedules: names of schedules with a flush and one copy of the network, and "greedy", see
+        `greedy_schedule`; left out, all.
     most_alive: the micro-batches whose activations a device can keep, in shares of the device; None: any.
     unit: of the times, "ticks" or "seconds".
 
@@ -109,8 +114,9 @@ def arrange(profile, n_devices, n_microbatches, link=Link(), schedules=TO_TRY, m
     profile = _checked(profile)
     n_devices, M = whole_number("n_devices", n_devices, 1), whole_number("n_microbatches", n_microbatches, 1)
     found, reasons = [], []
-    for name in chosen("schedules", schedules, TO_TRY):
-        n_stages = n_devices * STAGES_PER_DEVICE.get(name, 1)
+    to_try = names_to_try()
+    for name in chosen("schedules", to_try if schedules is None else schedules, to_try):
+        n_stages = n_devices * stages_per_device(name)
         try:
             partition = min_max([layer.F + layer.I + layer.W for layer in profile], n_stages)
             costs = _costs(profile, partition, unit)

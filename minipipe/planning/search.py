@@ -8,7 +8,7 @@ import numpy as np
 from ..checks import chosen, listed, whole_number
 from ..layers.layer import checked_layers
 from ..pipeline.orders import treats_all_alike
-from ..schedules import BUILDERS, RECOMPUTE
+from ..schedules import RECOMPUTE, names_having
 from ..watching import with_progress
 from .candidates import candidates
 from .fitting import MOST_MICROBATCHES, MOST_SAMPLES
@@ -18,15 +18,19 @@ from .pricing import Pricing
 from .without_numbers import WithoutNumbers
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1", "zb-v")
-OF_ONE_COPY = [name for name in BUILDERS if name not in ("chimera", "dualpipe")]
 NOT_TRIED = [
-    "schedules with two copies of the network on the same devices (chimera, dualpipe)",
+    f"schedules with two copies of the network on the same devices ({', '.join(names_having(copies=2))})",
     "micro-batches that are no powers of two, or more than 64 for a copy",
     "stages of one copy on unequally many devices (see replicated_stages and meshed_stages)",
 ]
 NO_SHARDS = "devices that share the work inside layers: pass n_shards=[1, 2], for instance"
 NO_SEQUENCE = "shards of positions, or of the rows of images (Hybrid's sequence and rows)"
 UNEQUAL = "copies or shards of a stage on devices of unequal speed"
+
+
+def of_one_copy():
+    """Return the names of the schedules that can be planned: a flush, and one copy of the network."""
+    return names_having(flush=True, late_w=False, copies=1)
 
 
 def plan(
@@ -79,7 +83,7 @@ def plan(
     network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision)
     pricing = Pricing(network, layers, loss, partition, cluster)
     batch_size = whole_number("batch_size", batch_size, 1, MOST_SAMPLES)
-    names = chosen("schedules", schedules, OF_ONE_COPY), chosen("recompute", recompute, RECOMPUTE)
+    names = chosen("schedules", schedules, of_one_copy()), chosen("recompute", recompute, RECOMPUTE)
     powers = [2**power for power in range(MOST_MICROBATCHES.bit_length())]
     settings = candidates(
         cluster.size, batch_size, *names, _levels(zero, layers, optimizer), n_replicas,

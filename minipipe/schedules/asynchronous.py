@@ -7,8 +7,20 @@ Those have used older weights. Each builder says which weights a stage uses for 
 from ..checks import whole_number
 from .building import forwards_and_backwards, in_turn, schedule_of
 from .limits import check_sizes
+from .registry import SCHEDULES
+
+PIPEDREAM = "Harlap et al. 2018, arXiv 1806.03377; Narayanan et al. 2019, SOSP"
 
 
+def _without_end(K, M, F, B):
+    return (M + K - 1) * (F + B)
+
+
+def _alive(K, M, device):
+    return min(M, K - device)
+
+
+@SCHEDULES("pipedream", makespan=_without_end, alive=_alive, source=PIPEDREAM, flush=False)
 def pipedream(n_devices, n_microbatches, vertical_sync=False):
     """1F1B without an end: each micro-batch is a whole mini-batch, and each backward brings an update.
 
@@ -26,8 +38,6 @@ def pipedream(n_devices, n_microbatches, vertical_sync=False):
 
     vertical_sync: whether every stage uses the version of stage 0, t - n + 1, so that a micro-batch meets one
         set of weights; then every stage keeps up to K versions.
-
-    Source: Harlap et al. 2018, arXiv 1806.03377; Narayanan et al. 2019, SOSP.
     """
     name = "pipedream-vertical" if vertical_sync else "pipedream"
     n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
@@ -36,6 +46,24 @@ def pipedream(n_devices, n_microbatches, vertical_sync=False):
     return _endless(name, n_devices, n_microbatches, 1, versions)
 
 
+@SCHEDULES("pipedream-vertical", makespan=_without_end, alive=_alive, source=PIPEDREAM, flush=False)
+def pipedream_vertical(n_devices, n_microbatches):
+    """PipeDream with vertical sync: every stage uses the version of stage 0.
+
+    Stage 0 of K works with the weights after t - K + 1 updates, and so does every other stage: a micro-batch
+    meets one set of weights, and every stage keeps up to K versions. Makespan and micro-batches alive are
+    those of `pipedream`: (M + K - 1)(F + B) ticks for M mini-batches, and K - r.
+    """
+    return pipedream(n_devices, n_microbatches, vertical_sync=True)
+
+
+@SCHEDULES(
+    "pipedream-2bw",
+    makespan=_without_end,
+    alive=_alive,
+    source="Narayanan et al. 2020, arXiv 2006.09503",
+    flush=False,
+)
 def pipedream_2bw(n_devices, n_microbatches, per_update=None):
     """PipeDream with an update after every `per_update` micro-batches, K if left out; it keeps two versions.
 
@@ -44,7 +72,6 @@ def pipedream_2bw(n_devices, n_microbatches, per_update=None):
     All micro-batches of mini-batch t use the weights after t - 1 updates, which is one update behind: the
     newest ones that every stage has when it begins with mini-batch t. `per_update` must be at least K, and
     divide M; else `ValueError`. Makespan (M + K - 1)(F + B) ticks for M micro-batches.
-    Source: Narayanan et al. 2020, arXiv 2006.09503.
     """
     n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
     per_update = n_devices if per_update is None else whole_number("per_update", per_update)

@@ -5,12 +5,106 @@ first half of the micro-batches passes copy 0, the second half copy 1, and the g
 added. Each device has two stages, each of them as long as with one copy, so parameters take twice the memory.
 """
 
+from fractions import Fraction
+
 from .actions import Action
 from .building import schedule_of
 from .limits import check_sizes
+from .registry import SCHEDULES
 from .turns import Turns
 
 
+def _of_folded(K, M, F, I, W):
+    return M * (F + I + W) + Fraction(K - 1, 2) * (F + 2 * I - W) if F == I >= W else None
+
+
+@SCHEDULES(
+    "dualpipe-v",
+    makespan=_of_folded,
+    alive=lambda K, M, device: K + Fraction(1, 2),
+    source="Sea AI Lab's and DeepSeek's DualPipeV; the V of Qi et al. 2024, arXiv 2405.15362",
+    stages_per_device=2,
+)
+def dualpipe_v(n_devices, n_microbatches):
+    """DualPipe cut in half: one copy of the network in a V, whose arms are DualPipe's two directions.
+
+        F0 F1 F2 f0 i0 w0 f1 F3&b1 f2&B0 b2 f3&B1 b3 I2 W2 I3 W3        (order of device 0 of 2, M = 4)
+        F0 f0 F1 f1 F2 b0 f2&B0 F3&b1 f3&B1 b2 B2 i3 I3 w3 W3           (order of device 1)
+
+    A large letter is stage r of device r, a small one stage 2K - 1 - r. For F = I >= W, with F, B and F&B
+    those of both stages together and F&B between max(F, B) and F + B, the device that is idle longest is idle
+    for (K - 1)(F&B + B - 3W) / 2 ticks. `without_overlaps` gives M (F + B) + (K - 1) F / 2 ticks for I <= W,
+    I <= F <= B. K + 1/2 micro-batches are alive on every device, and 2K + 1 of its two stages. M must be at
+    least 2K, or `ValueError`.
+    """
+    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
+    if n_microbatches < 2 * n_devices:
+        raise ValueError(
+            f"n_microbatches={n_microbatches} is too few for dualpipe-v on {n_devices} devices: use at least "
+            f"{2 * n_devices}"
+        )
+
+    def order(r):
+        return _eight_steps(Turns(r, 2 * n_devices - 1 - r), n_devices, r, n_microbatches)
+
+    return schedule_of("dualpipe-v", n_devices, n_microbatches, order, v=2)
+
+
+def _of_both_ways(K, M, F, I, W):
+    """Return the makespan if F&B takes F + B, so that all devices are idle equally long."""
+    return M * (F + I + W) + Fraction(K - 2, 2) * (F + 2 * I - W) if F == I >= W else None
+
+
+@SCHEDULES(
+    "dualpipe",
+    makespan=_of_both_ways,
+    alive=lambda K, M, device: K + 1,
+    source="DeepSeek-V3, arXiv 2412.19437, section 3.2.1",
+    copies=2,
+)
+def dualpipe(n_devices, n_microbatches):
+    """A forward in one direction runs together with a backward in the other: each hides the other's messages.
+
+        F0 f2 F1 b2 f3&B0 b3 I1 W1        (device 0 of 2, M = 4: large letters are copy 0, small ones copy 1)
+        f2 F0 f3 B0 F1&b2 B1 i3 w3        (order of device 1)
+
+    The forward and backward that overlap, F&B, take FB ticks. For F = I >= W and F&B between max(F, B) and F
+    + B, the device that is idle longest is idle for (K/2 - 1)(F&B + B - 3W) ticks, and with F&B = F + B, all
+    are; then the makespan is that much more than M (F + B). K + 1 micro-batches are alive on every device. K
+    and M must be even and M >= 2K, or `ValueError`.
+    """
+    K, n_microbatches = _checked_both_ways("dualpipe", n_devices, n_microbatches, 2)
+    half = n_microbatches // 2
+
+    def order(r):
+        if r < K // 2:
+            return _eight_steps(Turns(r, K - 1 - r, first=(0, half)), K // 2, r, half)
+        return _eight_steps(Turns(K - 1 - r, r, first=(half, 0)), K // 2, K - 1 - r, half)
+
+    return schedule_of("dualpipe", K, n_microbatches, order, copy_of=(0,) * half + (1,) * half)
+
+
+def _of_chimera(K, M, F, B):
+    x, y = min(F, B), max(F, B)
+    if M <= K:
+        return K * x + (K + M - 2) * y
+    if M % K == 0:
+        return K * x + (2 * K - 2) * y + (M // K - 1) * (2 * x + (2 * K - 2) * y)
+    return (2 * K * -(-M // K) + M % K - 2) * x if x == y else None
+
+
+def _alive_in_chimera(K, M, device):
+    n = min(M, K) // 2  # of each direction
+    return min(n, K - device) + min(n, device + 1)
+
+
+@SCHEDULES(
+    "chimera",
+    makespan=_of_chimera,
+    alive=_alive_in_chimera,
+    source="Li and Hoefler 2021, arXiv 2107.06925, sections 3.1 and 3.5",
+    copies=2,
+)
 def chimera(n_devices, n_microbatches):
     """Two 1F1B pipelines in opposite directions, each of which works in the gaps of the other.
 
@@ -28,7 +122,6 @@ def chimera(n_devices, n_microbatches):
     For F = B = 1 the makespan is 2M + K - 2 ticks if K divides M, else 2K ceil(M / K) + m - 2 with m = M mod
     K. Where F and B differ, let x be the shorter and y the longer. Then M <= K takes K x + (K + M - 2) y
     ticks; and where K divides M, each further unit another 2x + (2K - 2) y, of which (K - 2)(y - x) are idle.
-    Source: Li and Hoefler 2021, arXiv 2107.06925, sections 3.1 and 3.5.
     """
     n_devices, n_microbatches = _checked_both_ways("chimera", n_devices, n_microbatches, 0)
     K, half = n_devices, n_microbatches // 2
@@ -44,55 +137,6 @@ def chimera(n_devices, n_microbatches):
         return [action for _, action in sorted(slots.items())]
 
     return schedule_of("chimera", K, n_microbatches, order, copy_of=(0,) * half + (1,) * half)
-
-
-def dualpipe(n_devices, n_microbatches):
-    """A forward in one direction runs together with a backward in the other: each hides the other's messages.
-
-        F0 f2 F1 b2 f3&B0 b3 I1 W1        (device 0 of 2, M = 4: large letters are copy 0, small ones copy 1)
-        f2 F0 f3 B0 F1&b2 B1 i3 w3        (order of device 1)
-
-    The forward and backward that overlap, F&B, take FB ticks. For F = I >= W and F&B between max(F, B) and F
-    + B, the device that is idle longest is idle for (K/2 - 1)(F&B + B - 3W) ticks, and with F&B = F + B, all
-    are; then the makespan is that much more than M (F + B). K + 1 micro-batches are alive on every device. K
-    and M must be even and M >= 2K, or `ValueError`.
-    Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.1.
-    """
-    K, n_microbatches = _checked_both_ways("dualpipe", n_devices, n_microbatches, 2)
-    half = n_microbatches // 2
-
-    def order(r):
-        if r < K // 2:
-            return _eight_steps(Turns(r, K - 1 - r, first=(0, half)), K // 2, r, half)
-        return _eight_steps(Turns(K - 1 - r, r, first=(half, 0)), K // 2, K - 1 - r, half)
-
-    return schedule_of("dualpipe", K, n_microbatches, order, copy_of=(0,) * half + (1,) * half)
-
-
-def dualpipe_v(n_devices, n_microbatches):
-    """DualPipe cut in half: one copy of the network in a V, whose arms are DualPipe's two directions.
-
-        F0 F1 F2 f0 i0 w0 f1 F3&b1 f2&B0 b2 f3&B1 b3 I2 W2 I3 W3        (order of device 0 of 2, M = 4)
-        F0 f0 F1 f1 F2 b0 f2&B0 F3&b1 f3&B1 b2 B2 i3 I3 w3 W3           (order of device 1)
-
-    A large letter is stage r of device r, a small one stage 2K - 1 - r. For F = I >= W, with F, B and F&B
-    those of both stages together and F&B between max(F, B) and F + B, the device that is idle longest is idle
-    for (K - 1)(F&B + B - 3W) / 2 ticks. `without_overlaps` gives M (F + B) + (K - 1) F / 2 ticks for I <= W,
-    I <= F <= B. K + 1/2 micro-batches are alive on every device, and 2K + 1 of its two stages. M must be at
-    least 2K, or `ValueError`.
-    Source: Sea AI Lab's and DeepSeek's DualPipeV; the V of Qi et al. 2024, arXiv 2405.15362.
-    """
-    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
-    if n_microbatches < 2 * n_devices:
-        raise ValueError(
-            f"n_microbatches={n_microbatches} is too few for dualpipe-v on {n_devices} devices: use at least "
-            f"{2 * n_devices}"
-        )
-
-    def order(r):
-        return _eight_steps(Turns(r, 2 * n_devices - 1 - r), n_devices, r, n_microbatches)
-
-    return schedule_of("dualpipe-v", n_devices, n_microbatches, order, v=2)
 
 
 def _eight_steps(turns, K, r, M):

@@ -4,20 +4,30 @@ The next micro-batch does the same 6 slots later. How long a micro-batch stays o
 decides how many are alive at once, and with that the memory. Two stages on each device are placed in a V, as
 in ZB-V: device r of K has stage r and, on the way back, stage 2K - 1 - r. A slot is the time of one pass (F,
 I or W) through one stage.
-
-Source: Qi et al. 2024, arXiv 2405.15362, Pipeline Parallelism with Controllable Memory.
 """
 
+from fractions import Fraction
 from itertools import accumulate
 
 from .actions import Action
 from .limits import check_sizes
+from .registry import SCHEDULES
 from .rules import before
 from .schedule import Schedule
 
+PAPER = "Qi et al. 2024, arXiv 2405.15362, Pipeline Parallelism with Controllable Memory"
 PERIOD = 6  # slots: F, I and W of two stages
 
 
+def _of_half(K, M, F, I, W):
+    if not (M >= K > 1 and F == I == W):
+        return None
+    return 3 * M * F + max(Fraction(3 * K - (4 if K % 2 else 7), 2), Fraction(K - 1, 2)) * F
+
+
+@SCHEDULES(
+    "v-half", makespan=_of_half, alive=lambda K, M: min(M, (K + 2) // 2), source=PAPER, stages_per_device=2
+)
 def v_half(n_devices, n_microbatches):
     """About half of 1F1B's memory, in less time: the forward takes two slots a device out, and one back.
 
@@ -34,15 +44,24 @@ def v_half(n_devices, n_microbatches):
     return _repeated("v-half", block, n_microbatches, (n_devices + 2) // 2, ahead=n_devices % 2 == 0)
 
 
+def _of_min(K, M, F, I, W):
+    if K == 1 or (M < K and K % 3 == 0) or not F == I == W:
+        return None
+    return 3 * M * F + (Fraction(4 * K - 5, 2) - (K % 3 == 0)) * F
+
+
+@SCHEDULES(
+    "v-min", makespan=_of_min, alive=lambda K, M: min(M, (K + 4) // 3), source=PAPER, stages_per_device=2
+)
 def v_min(n_devices, n_microbatches):
     """About a third of 1F1B's memory, the least that a V allows: one slot a device, out and back.
 
         F . . f i . . I        (the block of 2 devices)
         . F f . . i I .
 
-    With M micro-batches, at most min(M, (K + 4) // 3) are alive on a device. The makespan for F = I = W and M
-    >= K > 1 is M (F + B) + (4K - 5)/2 F ticks, and F less where 3 divides K, if F is that of both stages
-    together.
+    With M micro-batches, at most min(M, (K + 4) // 3) are alive on a device. The makespan for F = I = W and
+    K > 1 is M (F + B) + (4K - 5)/2 F ticks, and F less where 3 divides K and M >= K, if F is that of both
+    stages together.
     """
     n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
     block = _block(n_devices, climb=1, wait=0 if n_devices % 3 else 2, turn=0)

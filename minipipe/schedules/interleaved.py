@@ -5,11 +5,21 @@ v times as many messages. Rows are devices, time runs to the right; `F` is a for
 stage, `f` one of its second.
 """
 
+from fractions import Fraction
+
 from .actions import Action
-from .building import halved, in_turn, schedule_of
+from .building import in_turn, schedule_of
 from .limits import check_sizes
+from .registry import SCHEDULES
 
 
+@SCHEDULES(
+    "interleaved",
+    makespan=lambda K, M, F, B: (M + Fraction(K - 1, 2)) * (F + B) if M % K == 0 else None,
+    alive=lambda K, M, device: Fraction(min(2 * M, 3 * K - 1 - 2 * device), 2) if M % K == 0 else None,
+    source="Narayanan et al. 2021, arXiv 2104.04473",
+    stages_per_device=2,
+)
 def interleaved_one_f_one_b(n_devices, n_microbatches, v=2):
     """1F1B over v stages a device, in groups of g micro-batches that pass one stage before the next.
 
@@ -21,17 +31,23 @@ def interleaved_one_f_one_b(n_devices, n_microbatches, v=2):
     Where K divides M, g = K, and the makespan is (M + (K - 1)/v)(F + B) ticks, if F and B are those of all
     the device's stages together. In general, there are M // K rounds of g = M / (M // K); `ValueError` where
     that is no whole number.
-    Source: Narayanan et al. 2021, arXiv 2104.04473.
     """
-    group = _group(n_devices, n_microbatches, v)
+    group = group_of(n_devices, n_microbatches, v)
 
     def order(r):
         warm_up = 2 * (n_devices - r - 1) + (v - 1) * group
-        return in_turn(*_turns(n_devices, n_microbatches, v, group, r), warm_up)
+        return in_turn(*in_groups(n_devices, n_microbatches, v, group, r), warm_up)
 
     return schedule_of("interleaved", n_devices, n_microbatches, order, v)
 
 
+@SCHEDULES(
+    "looped",
+    makespan=lambda K, M, F, B: (M + Fraction(K - 1, 2)) * (F + B) if M >= K else None,
+    alive=lambda K, M, device: M,
+    source="Lamy-Poirier 2022, arXiv 2211.05953",
+    stages_per_device=2,
+)
 def looped_breadth_first(n_devices, n_microbatches, v=2):
     """All micro-batches through a device's first stage, then through its second, ...; and all the way back.
 
@@ -39,7 +55,7 @@ def looped_breadth_first(n_devices, n_microbatches, v=2):
            F0 F1 F2 F3 f0 f1 f2 f3 b3 b2 b1 b0 B3 B2 B1 B0
 
     For M >= K the makespan is (M + (K - 1)/v)(F + B) ticks; all M micro-batches are alive. A stage's
-    gradients are complete, and can be sent, long before the end. Source: Lamy-Poirier 2022, arXiv 2211.05953.
+    gradients are complete, and can be sent, long before the end.
     """
 
     def order(r):
@@ -49,30 +65,15 @@ def looped_breadth_first(n_devices, n_microbatches, v=2):
     return schedule_of("looped", n_devices, n_microbatches, order, v)
 
 
-def interleaved_zero_bubble(n_devices, n_microbatches, v=2):
-    """Interleaved 1F1B with the backward in halves: I at once, as the stage before waits for it, and W later.
-
-    Device r of K warms up with (K - r - 1) + (v - 1) g forwards, and does its W with a delay of r, so that
-    what would be a bubble is filled. Makespan M (F + B) + (K - 1)/2 (F + I - W) ticks for v = 2 and F = I =
-    W. Source: PyTorch's ScheduleInterleavedZeroBubble; Qi et al. 2023, arXiv 2401.10241.
-    """
-    group = _group(n_devices, n_microbatches, v)
-
-    def order(r):
-        warm_up = (n_devices - r - 1) + (v - 1) * group
-        return halved(in_turn(*_turns(n_devices, n_microbatches, v, group, r), warm_up), delay=r)
-
-    return schedule_of("interleaved-zb", n_devices, n_microbatches, order, v)
-
-
-def _turns(n_devices, n_microbatches, v, group, r):
-    """The forwards of device r in order, and the backwards."""
+def in_groups(n_devices, n_microbatches, v, group, r):
+    """Return the forwards of device r in order, and its backwards."""
     turns = [((k // group) % v, k // (group * v) * group + k % group) for k in range(n_microbatches * v)]
     forwards = [Action("F", c * n_devices + r, i) for c, i in turns]
     return forwards, [Action("B", (v - 1 - c) * n_devices + r, i) for c, i in turns]
 
 
-def _group(n_devices, n_microbatches, v):
+def group_of(n_devices, n_microbatches, v):
+    """Return the micro-batches of a group; `ValueError` where the rounds do not divide M."""
     n_devices, n_microbatches, v, _ = check_sizes(n_devices, n_microbatches, v)
     rounds = max(1, n_microbatches // n_devices)
     if n_microbatches % rounds:

@@ -1,13 +1,11 @@
-"""Late W: the weight gradients of all micro-batches in one wide product, where it fills the drain.
-
-Source: we know of no paper that has it.
-"""
+"""Late W: the weight gradients of all micro-batches in one wide product, where it fills the drain."""
 
 from dataclasses import replace
 
 from .actions import Action
 from .changes import refuse
 from .one_stage_each import gpipe, one_f_one_b
+from .registry import SCHEDULES
 
 
 def with_late_W(schedule):
@@ -47,6 +45,13 @@ def with_late_W(schedule):
     return replace(schedule, devices=tuple(devices), name=f"{schedule.name}-late-w")
 
 
+def _of_late_w(K, M, F, I, W):
+    return (M + K - 1) * (F + I) + M * W
+
+
+@SCHEDULES(
+    "gpipe-late-w", makespan=_of_late_w, alive=lambda K, M, device: M, source="no known paper", late_w=True
+)
 def gpipe_late_w(n_stages, n_microbatches):
     """GPipe with late W: what goes back are input gradients alone, and W* fills the drain.
 
@@ -60,6 +65,9 @@ def gpipe_late_w(n_stages, n_microbatches):
     return with_late_W(gpipe(n_stages, n_microbatches))
 
 
+@SCHEDULES(
+    "1f1b-late-w", makespan=_of_late_w, alive=lambda K, M, device: M, source="no known paper", late_w=True
+)
 def one_f_one_b_late_w(n_stages, n_microbatches):
     """1F1B with late W: the makespan of `gpipe_late_w`, with fewer caches.
 

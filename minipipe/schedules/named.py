@@ -1,12 +1,12 @@
 """The schedules with a name that answer a request: a search that starts from them never loses to one."""
 
 from dataclasses import replace
+from functools import partial
+from inspect import signature
 
 from .actions import Action
-from .interleaved import interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first
-from .names import BUILDERS, STAGES_PER_DEVICE
+from .registry import SCHEDULES, names_having
 
-INTERLEAVED = (interleaved_one_f_one_b, looped_breadth_first, interleaved_zero_bubble)
 INSTEAD = {"B": "IW", "I": "B", "W": ""}  # kind -> what does its work, where the order has no such kind
 NAMES = {"FB": "+whole", "FIW": "+halves"}  # what is added to a name then
 
@@ -19,9 +19,11 @@ def named_schedules(request):
     """
     n_devices, n_microbatches = len(request.limits), request.n_microbatches
     v = request.n_stages // n_devices
-    builders = [BUILDERS[name] for name in BUILDERS if STAGES_PER_DEVICE.get(name, 1) == v]
-    if v > 2:
-        builders = [lambda K, M, build=build: build(K, M, v) for build in INTERLEAVED]
+    builders = [SCHEDULES[name] for name in names_having(flush=True, late_w=False, stages_per_device=v)]
+    if v > 2:  # those that can be built for any number of stages on each device
+        builders = [
+            partial(builder, v=v) for builder in SCHEDULES.values() if "v" in signature(builder).parameters
+        ]
     found = []
     for build in builders:
         try:

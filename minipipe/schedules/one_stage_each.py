@@ -2,8 +2,15 @@
 
 from .actions import Action
 from .building import forwards_and_backwards, in_turn, schedule_of
+from .registry import SCHEDULES
 
 
+@SCHEDULES(
+    "naive",
+    makespan=lambda K, M, F, B: K * M * (F + B),
+    alive=lambda K, M, device: 1,
+    source="Huang et al. 2018, arXiv 1811.06965, figure 2(b), which shows it to be improved on",
+)
 def naive(n_stages, n_microbatches):
     """One device works at a time: each micro-batch goes all the way up and down before the next.
 
@@ -12,7 +19,6 @@ def naive(n_stages, n_microbatches):
               F0B0           F1B1
 
     Makespan K M (F + B) ticks for K stages and M micro-batches; 1 micro-batch is alive per device.
-    Source: Huang et al. 2018, arXiv 1811.06965, figure 2(b), which shows it to be improved on.
     """
 
     def order(r):
@@ -21,6 +27,17 @@ def naive(n_stages, n_microbatches):
     return schedule_of("naive", n_stages, n_microbatches, order)
 
 
+def _filled_and_drained(K, M, F, B):
+    """Return the makespan of a pipeline that fills once and drains once: K - 1 turns more than M."""
+    return (M + K - 1) * (F + B)
+
+
+@SCHEDULES(
+    "gpipe",
+    makespan=_filled_and_drained,
+    alive=lambda K, M, device: M,
+    source="Huang et al. 2018, arXiv 1811.06965",
+)
 def gpipe(n_stages, n_microbatches, backward_order="lifo"):
     """All forwards, then all backwards (fill and drain).
 
@@ -30,7 +47,6 @@ def gpipe(n_stages, n_microbatches, backward_order="lifo"):
 
     backward_order: "lifo" runs the last micro-batch back first, as the paper's figure does, "fifo" the
     first one. Makespan (M + K - 1)(F + B) ticks; M micro-batches are alive on every device, either way.
-    Source: Huang et al. 2018, arXiv 1811.06965.
     """
     if backward_order not in ("lifo", "fifo"):
         raise ValueError(f"backward_order={backward_order!r} must be 'lifo' or 'fifo'")
@@ -43,6 +59,30 @@ def gpipe(n_stages, n_microbatches, backward_order="lifo"):
     return schedule_of(name, n_stages, n_microbatches, order)
 
 
+@SCHEDULES(
+    "gpipe-fifo",
+    makespan=_filled_and_drained,
+    alive=lambda K, M, device: M,
+    source="Huang et al. 2018, arXiv 1811.06965",
+)
+def gpipe_fifo(n_stages, n_microbatches):
+    """GPipe with the first micro-batch back first.
+
+        F0 F1 F2             B0 B1 B2
+           F0 F1 F2       B0 B1 B2
+              F0 F1 F2 B0 B1 B2
+
+    Makespan (M + K - 1)(F + B) ticks; M micro-batches are alive on every device.
+    """
+    return gpipe(n_stages, n_microbatches, backward_order="fifo")
+
+
+@SCHEDULES(
+    "1f1b",
+    makespan=_filled_and_drained,
+    alive=lambda K, M, device: min(M, K - device),
+    source="Narayanan et al. 2020, arXiv 2006.09503; Fan et al. 2020, arXiv 2007.01045",
+)
 def one_f_one_b(n_stages, n_microbatches):
     """Warm up, then one forward and one backward in turn (1F1B, PipeDream-flush, DAPPLE).
 
@@ -52,7 +92,6 @@ def one_f_one_b(n_stages, n_microbatches):
 
     Device r of K warms up with min(K - r - 1, M) forwards. Makespan (M + K - 1)(F + B) ticks, as
     GPipe's; but only min(M, K - r) micro-batches are alive on device r.
-    Source: Narayanan et al. 2020, arXiv 2006.09503; Fan et al. 2020, arXiv 2007.01045.
     """
 
     def order(r):
@@ -61,6 +100,12 @@ def one_f_one_b(n_stages, n_microbatches):
     return schedule_of("1f1b", n_stages, n_microbatches, order)
 
 
+@SCHEDULES(
+    "eager-1f1b",
+    makespan=_filled_and_drained,
+    alive=lambda K, M, device: min(M, 2 * (K - device) - 1),
+    source="Fan et al. 2020, arXiv 2007.01045, where it is schedule B",
+)
 def eager_one_f_one_b(n_stages, n_microbatches):
     """1F1B with as many forwards ahead as a gradient takes to come back: for links that are slow.
 
@@ -71,7 +116,6 @@ def eager_one_f_one_b(n_stages, n_microbatches):
     Device r of K warms up with min(2(K - r - 1), M) forwards. Makespan (M + K - 1)(F + B) ticks, as 1F1B's,
     with min(M, 2(K - r) - 1) micro-batches alive on device r; but a message that takes time delays fewer
     actions.
-    Source: Fan et al. 2020, arXiv 2007.01045, where it is schedule B.
     """
 
     def order(r):

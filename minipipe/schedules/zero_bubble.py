@@ -1,12 +1,22 @@
-"""Schedules with the backward in halves: the stage before waits for I only, so W can fill a bubble.
+"""Schedules with the backward in halves: the stage before waits for I only, so W can fill a bubble."""
 
-Source of all: Qi et al. 2023, arXiv 2401.10241.
-"""
+from fractions import Fraction
 
 from .building import forwards_and_backwards, halved, in_turn, schedule_of
+from .interleaved import group_of, in_groups
+from .registry import SCHEDULES
 from .turns import Turns
 
+PAPER = "Qi et al. 2023, arXiv 2401.10241"
 
+
+def _of_h1(K, M, F, I, W):
+    if M < K or W > min(F, I):
+        return None
+    return M * (F + I + W) + (K - 1) * (F + I - W)
+
+
+@SCHEDULES("zb-h1", makespan=_of_h1, alive=lambda K, M, device: min(M, K), source=PAPER)
 def zero_bubble_h1(n_devices, n_microbatches):
     """1F1B's order, with I where it has B and W delayed by r on device r: a smaller bubble.
 
@@ -27,6 +37,12 @@ def zero_bubble_h1(n_devices, n_microbatches):
     return schedule_of("zb-h1", n_devices, n_microbatches, order)
 
 
+@SCHEDULES(
+    "zb-h2",
+    makespan=lambda K, M, F, I, W: 3 * M * F + (K - 1) * F if M >= 2 * K - 1 and F == I == W else None,
+    alive=lambda K, M, device: min(M, 2 * K - 1),
+    source=PAPER,
+)
 def zero_bubble_h2(n_devices, n_microbatches):
     """So many forwards ahead that, with W to fill in, no device waits between its first and last action.
 
@@ -41,13 +57,24 @@ def zero_bubble_h2(n_devices, n_microbatches):
     return schedule_of("zb-h2", n_devices, n_microbatches, order)
 
 
+def _of_v(K, M, F, I, W):
+    return 3 * M * F + Fraction(K - 1, 2) * F if M >= 2 * K - 1 and F == I == W else None
+
+
+@SCHEDULES(
+    "zb-v",
+    makespan=_of_v,
+    alive=lambda K, M, device: K if M >= 2 * K - 1 else None,
+    source=f"{PAPER}, section 6",
+    stages_per_device=2,
+)
 def zero_bubble_v(n_devices, n_microbatches):
     """Two stages on each device, placed in a V: device r has stage r and, on the way back, stage 2K - 1 - r.
 
     The last device has both middle stages, the first one the first and the last: a micro-batch's backward
     begins where its forward has ended, on device 0. Makespan M (F + B) + (K - 1) F / 2 ticks for F = I = W
     and M >= 2K - 1, if F is that of both stages together; K micro-batches are alive on every device, as on
-    1F1B's first. Section 6 of the paper.
+    1F1B's first.
 
     Built for at least 2K - 1 micro-batches; what is too much is left out.
     """
@@ -68,3 +95,26 @@ def zero_bubble_v(n_devices, n_microbatches):
         return [action for action in turns.actions if action.microbatch < n_microbatches]
 
     return schedule_of("zb-v", n_devices, n_microbatches, order, v=2)
+
+
+@SCHEDULES(
+    "interleaved-zb",
+    makespan=lambda K, M, F, I, W: 3 * M * F + Fraction(K - 1, 2) * F if M % K == 0 and F == I == W else None,
+    alive=lambda K, M, device: K if M % K == 0 else None,
+    source=f"PyTorch's ScheduleInterleavedZeroBubble; {PAPER}",
+    stages_per_device=2,
+)
+def interleaved_zero_bubble(n_devices, n_microbatches, v=2):
+    """Interleaved 1F1B with the backward in halves: I at once, as the stage before waits for it, and W later.
+
+    Device r of K warms up with (K - r - 1) + (v - 1) g forwards, and does its W with a delay of r, so that
+    what would be a bubble is filled. Makespan M (F + B) + (K - 1)/2 (F + I - W) ticks for v = 2 and F = I =
+    W where K divides M; then K micro-batches are alive on every device.
+    """
+    group = group_of(n_devices, n_microbatches, v)
+
+    def order(r):
+        warm_up = (n_devices - r - 1) + (v - 1) * group
+        return halved(in_turn(*in_groups(n_devices, n_microbatches, v, group, r), warm_up), delay=r)
+
+    return schedule_of("interleaved-zb", n_devices, n_microbatches, order, v)

@@ -5,9 +5,9 @@ from itertools import product
 
 from ..cluster import BUBBLES, Link
 from ..planning import simulate
-from ..schedules import ASYNCHRONOUS, BUILDERS, LATE_W, Costs, build, peak_microbatches
+from ..schedules import SCHEDULES, Costs, build, peak_microbatches
 
-NAMES = (*BUILDERS, *LATE_W, *ASYNCHRONOUS)
+NAMES = tuple(SCHEDULES)
 HALVES = {"I", "W", "W*"}  # kinds of action: a schedule without any does not depend on the share of W
 
 

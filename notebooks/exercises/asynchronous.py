@@ -2,7 +2,7 @@
 
 from math import pi, sin
 
-from minipipe.schedules import ASYNCHRONOUS, peak_versions, pipedream
+from minipipe.schedules import build, peak_versions, pipedream
 from . import called, judged, numbers, same
 
 
@@ -142,7 +142,7 @@ def check_versions_kept(versions_kept):
         (lambda name, K, r: 2,
          "That is 2bw's number. PipeDream updates after each mini-batch, and must keep more."),
     ]
-    right = [peak_versions(ASYNCHRONOUS[name](K, 4 * K))[r] for name, K, r in cases]
+    right = [peak_versions(build(name, K, 4 * K))[r] for name, K, r in cases]
     return judged(versions_kept, ("schedule", "K", "r"), cases, right, mistakes) or (
         "Right: K - r, K and 2. Only the last does not grow with the number of stages.")
 

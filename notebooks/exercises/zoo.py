@@ -3,7 +3,7 @@
 from functools import cache
 
 from minipipe import Costs, simulate
-from minipipe.schedules import BUILDERS, peak_microbatches, zero_bubble_h1
+from minipipe.schedules import build, peak_microbatches, zero_bubble_h1
 from . import called, judged, short
 
 NAMES = [
@@ -28,7 +28,7 @@ def measured(n_devices, n_microbatches):
     found = {}
     for name in NAMES:
         try:
-            schedule = BUILDERS[name](n_devices, n_microbatches)
+            schedule = build(name, n_devices, n_microbatches)
         except ValueError:  # it does not exist for these sizes
             continue
         trace = simulate(schedule)

@@ -18,7 +18,7 @@ from minipipe.cli.main import COMMANDS, command_line, main
 from minipipe.cluster import ticks
 from minipipe.layers.recomputing import can_recompute
 from minipipe.planning import simulate_in_shards
-from minipipe.schedules import BUILDERS, build, in_copies, names_for_stages, with_all_reduce
+from minipipe.schedules import build, in_copies, names_for_stages, names_having, with_all_reduce
 from minipipe.schedules.searching import Found
 from minipipe.verification.examples import EXAMPLES
 
@@ -49,7 +49,8 @@ def test_the_main_job_trains_proves_and_draws(capsys, tmp_path):
         "equal (==); only exp and log are rounded, once each"
         in out
     )
-    assert f"the bits of {len(BUILDERS)} schedules and of one device are equal (==)" in out
+    n_names = len(names_having(flush=True, late_w=False))
+    assert f"the bits of {n_names} schedules and of one device are equal (==)" in out
     assert "device 3  ......F0B0--F1B1--" in out and "makespan                                33 ticks" in out
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -106,7 +107,7 @@ def test_a_wrong_gradient_makes_the_main_job_say_so_and_fail(capsys, tmp_path, m
 
 def one_device(monkeypatch, sizes, schedules):
     """`verify` tries these schedules alone, with one device a stage."""
-    for name, value in dict(SIZES=[sizes], BUILDERS=schedules, LATE_W=[], SPLITS=[]).items():
+    for name, value in dict(SIZES=[sizes], NAMES=schedules, SPLITS=[]).items():
         monkeypatch.setattr(f"minipipe.cli.verify.{name}", value)
 
 
@@ -149,7 +150,7 @@ def test_each_single_negative_verdict_makes_the_command_fail(
     for name, good in verdicts.items():
         judged = judge if name == verdict else lambda pipe, X, Y, good=good: good
         monkeypatch.setattr(f"{module}.{name}", judged)
-    one_device(monkeypatch, (1, 1, 8), BUILDERS)
+    one_device(monkeypatch, (1, 1, 8), names_having(flush=True, late_w=False))
     monkeypatch.setattr("minipipe.cli.train.print_trace", lambda trace: None)
     monkeypatch.setattr("minipipe.cli.train.save", lambda trace, path, title: print(title))
     arguments = (
@@ -492,8 +493,7 @@ def test_verify_sums_up_each_schedule_and_shows_all_runs_if_asked(capsys, monkey
 def test_verify_splits_samples_and_layers_too_and_knows_late_w(capsys, monkeypatch):
     """Where layers are in parts, the bits are others; late W has one copy of the network."""
     monkeypatch.setattr("minipipe.cli.verify.EXAMPLES", EXAMPLES[:1])
-    one_device(monkeypatch, (2, 3, 8), ["gpipe"])
-    monkeypatch.setattr("minipipe.cli.verify.LATE_W", ["1f1b-late-w"])
+    one_device(monkeypatch, (2, 3, 8), ["gpipe", "1f1b-late-w"])
     monkeypatch.setattr("minipipe.cli.verify.SPLITS", [(3, 1), (2, 2)])
     monkeypatch.setattr("minipipe.cli.verify.OF_SPLITS", (["1f1b"], [(2, 3, 8)]))
     monkeypatch.setattr("minipipe.cli.verify.MODES", ["never"])

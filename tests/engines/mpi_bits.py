@@ -14,7 +14,7 @@ from minipipe.functions import leaves
 from minipipe.layers import every_layer
 from minipipe.pipeline import run as pipeline_run
 from minipipe.schedules import (
-    ASYNCHRONOUS, RECOMPUTE, build, in_copies, names_for, with_all_reduce, with_updates, with_zero,
+    RECOMPUTE, build, in_copies, names_for, names_having, with_all_reduce, with_updates, with_zero,
 )
 
 LAYERS, UNTIED = network(tie="W"), network()
@@ -120,7 +120,7 @@ def copies():
     pipes = [mp.DataParallel(LAYERS, LOSS, K, buckets=100, dtype=np.float32, engine=engine)
              for engine in ("cluster", "mpi")]
     compare(*pipes, [mp.Adam(0.01), mp.Adam(0.01)])
-    for name in ASYNCHRONOUS:
+    for name in names_having(flush=False):
         M = K if name == "pipedream-2bw" else 1
         batches = [mini_batch(m) for m in (12, 12, 13, 11, 12, 12)]
         compare(*pair(K, M, name, layers=UNTIED, optimizer=mp.SGD(0.01)), batches=batches)

@@ -27,7 +27,7 @@ from minipipe.functions import leaves
 from minipipe.pipeline.program import programs_of, without_numbers
 from minipipe.pipeline.wires import Wires
 from minipipe.schedules import (
-    ASYNCHRONOUS, RECOMPUTE, Action, build, in_copies, names_for, names_for_stages, peak_microbatches,
+    RECOMPUTE, Action, build, in_copies, names_for, names_for_stages, names_having, peak_microbatches,
     with_all_reduce, with_updates,
 )
 
@@ -74,7 +74,7 @@ def test_copies_have_the_bits_of_the_cluster(name, change):
     assert all(map(np.array_equal, *weights))
 
 
-@pytest.mark.parametrize("name", ASYNCHRONOUS)
+@pytest.mark.parametrize("name", names_having(flush=False))
 def test_a_stream_has_the_bits_of_the_cluster(name):
     batches = [mini_batch(m) for m in (12, 12, 13, 11, 12, 12)]
     M = 4 if name == "pipedream-2bw" else 1

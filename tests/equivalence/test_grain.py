@@ -17,7 +17,7 @@ from minipipe.functions import grains_of, leaves
 from minipipe.layers import every_layer
 from minipipe.layers.through import backward_through, forward_through, prepare_forward
 from minipipe.schedules import (
-    LATE_W, RECOMPUTE, build_for_stages, in_copies, in_segments, names_for_stages, with_all_reduce,
+    RECOMPUTE, build_for_stages, in_copies, in_segments, names_for_stages, names_having, with_all_reduce,
     with_recompute, with_updates,
 )
 from minipipe.sums import TreeSum
@@ -41,7 +41,7 @@ def drawn_split(data, layers, loss, n_grains, grain, engines=("cluster",)):
     partition = data.draw(compositions(len(layers)))
     M = data.draw(st.integers(1, n_grains))
     copies = data.draw(st.integers(1, min(3, n_grains // M)))
-    names = [*names_for_stages(len(partition), M), *(LATE_W if copies == 1 else ())]
+    names = [*names_for_stages(len(partition), M), *(names_having(late_w=True) if copies == 1 else ())]
     schedule = in_copies(build_for_stages(data.draw(st.sampled_from(names)), len(partition), M), copies)
     if data.draw(st.booleans()):
         schedule = with_all_reduce(schedule)

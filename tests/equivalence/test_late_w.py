@@ -19,15 +19,16 @@ from minipipe.functions import even_slices, leaves
 from minipipe.layers.through import put_aside, weight_gradients
 from minipipe.pipeline.late_weights import late_gradients
 from minipipe.schedules import (
-    LATE_W, RECOMPUTE, Action, Schedule, build, build_for_stages, gpipe, in_copies, in_segments,
-    peak_microbatches, with_all_reduce, with_late_W, with_recompute, with_updates,
+    RECOMPUTE, SCHEDULES, Action, Schedule, build, build_for_stages, gpipe, in_copies, in_segments,
+    names_having, peak_microbatches, with_all_reduce, with_late_W, with_recompute, with_updates,
 )
 from minipipe.sums import TreeSum
 from minipipe.verification import equals_full_batch, equals_same_groups, share_of_bound
 
 RUNS = [(1, "gpipe-late-w", False), (3, "1f1b-late-w", True), (4, "naive, late", "sqrt")]
 WITH_PARAMETERS = [name for name in LAYERS if leaves(ready(name)[0].W)]
-ORDERS = {**LATE_W} | {
+LATE_W = names_having(late_w=True)
+ORDERS = {name: SCHEDULES[name] for name in LATE_W} | {
     f"{name}, late": lambda K, M, name=name: with_late_W(build_for_stages(name, K, M))
     for name in ("naive", "eager-1f1b", "zb-h1", "gpipe-fifo")
 }

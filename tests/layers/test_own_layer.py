@@ -13,7 +13,7 @@ import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.functions import leaves
 from minipipe.layers.through import put_aside
-from minipipe.schedules import ASYNCHRONOUS, LATE_W, RECOMPUTE, Action, Schedule, names_for_stages
+from minipipe.schedules import RECOMPUTE, Action, Schedule, names_for_stages, names_having
 
 
 class Tiny(mp.Layer):
@@ -108,7 +108,7 @@ def assert_two_updates_equal_full_batch(net, optimizer=None):
 
 
 @pytest.mark.parametrize("recompute", RECOMPUTE)
-@pytest.mark.parametrize("schedule", [*names_for_stages(4, 6), *LATE_W])
+@pytest.mark.parametrize("schedule", [*names_for_stages(4, 6), *names_having(late_w=True)])
 def test_it_equals_the_full_batch_in_every_schedule(schedule, recompute):
     assert_two_updates_equal_full_batch(mp.Pipeline(tiny(), LOSS, 4, 6, schedule, recompute), sgd())
 
@@ -141,7 +141,7 @@ def test_it_equals_the_full_batch_with_a_parameter_server():
     assert_two_updates_equal_full_batch(mp.ParameterServer(tiny(), LOSS, 3, sgd()))
 
 
-@pytest.mark.parametrize("schedule", ASYNCHRONOUS)
+@pytest.mark.parametrize("schedule", names_having(flush=False))
 def test_it_trains_as_one_with_halves_does_where_nothing_is_flushed(schedule):
     found, expected = (
         mp.AsynchronousPipeline(layers, LOSS, 4, sgd(), schedule, 4 if schedule == "pipedream-2bw" else 1)

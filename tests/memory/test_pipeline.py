@@ -15,7 +15,7 @@ from minipipe.partitioning import equal_counts
 from minipipe.sums import TreeSum
 from minipipe.pipeline.program import program
 from minipipe.pipeline.wires import Wires
-from minipipe.schedules import BUILDERS, build, build_for_stages, peak_microbatches, with_updates
+from minipipe.schedules import build, build_for_stages, names_having, peak_microbatches, with_updates
 
 LAYERS = [mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 5), mp.Tanh(), mp.Linear(5, 3)]
 
@@ -30,7 +30,7 @@ def pipeline(n_stages=3, n_microbatches=4, schedule="gpipe", recompute=False, **
     return mp.Pipeline(LAYERS, loss, n_stages, n_microbatches, schedule, recompute, **options)
 
 
-@pytest.mark.parametrize("schedule", BUILDERS)
+@pytest.mark.parametrize("schedule", names_having(flush=True, late_w=False))
 @pytest.mark.parametrize("recompute", [False, True])
 def test_ticking_leaves_the_trace_cost_and_gradients_of_running(schedule, recompute):
     X, Y = mini_batch()
@@ -48,7 +48,7 @@ def test_ticking_leaves_the_trace_cost_and_gradients_of_running(schedule, recomp
 
 def test_a_run_with_numbers_takes_the_ticks_of_a_simulation():
     """Same clock, same schedule: the spans of the real run are those of the run without arithmetic."""
-    for schedule in BUILDERS:
+    for schedule in names_having(flush=True, late_w=False):
         pipe = pipeline(n_stages=4, n_microbatches=8, schedule=schedule)
         pipe.forward_backward(*mini_batch())
         simulated = mp.simulate(build_for_stages(schedule, 4, 8))

@@ -18,7 +18,7 @@ from minipipe.cluster import BUBBLES, Link
 from minipipe.plots.html import page_data, page_pieces
 from minipipe.schedules import build, peak_microbatches
 from minipipe.site import notebooks, write_site
-from minipipe.site.grid import NAMES, Grid
+from minipipe.site.grid import Grid
 from minipipe.site.words import words_of
 
 SMALL = Grid(
@@ -100,19 +100,6 @@ def test_what_cannot_be_built_says_why_in_the_engines_words(small):
         build("chimera", 3, 4)
     assert known["refused"]["chimera"] == {"3 4": str(refused.value)}
     assert known["refused"]["1f1b"] == {}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_schedule_has_an_idea_a_rule_and_a_source(name):
-    words = words_of(name)
-    assert all(words[:3]) and words.idea.startswith("<p>") and "Source" not in "".join(words)
-    assert "arxiv.org" in words.source or "no paper" in words.source
-    assert re.search("Makespan|makespan|ticks", words.rule)
-
-
-def test_a_schedule_that_an_argument_makes_says_what_the_argument_does():
-    ideas = [words_of(name).idea for name in NAMES]
-    assert len(set(ideas)) == len(NAMES)
 
 
 def test_the_page_of_a_schedule_says_all_without_a_script(small):

@@ -25,7 +25,7 @@ from minipipe.layers.statistics import commit
 from minipipe.partitioning import solvers
 from minipipe.pipeline import Stage
 from minipipe.pipeline.batches import MicroBatches
-from minipipe.schedules import Action, Schedule, bidirectional, names, schedule, validation
+from minipipe.schedules import SCHEDULES, Action, Schedule, bidirectional, schedule, validation
 from minipipe.schedules.building import schedule_of
 from minipipe.sums import TreeSum
 
@@ -164,14 +164,14 @@ def dropout_differs_on_recomputation(monkeypatch):
 
 def missing_and_phantom_actions(monkeypatch):
     """The last device of 1F1B lists its forwards as 1..M instead of 0..M-1."""
-    right = names.BUILDERS["1f1b"]
+    right = SCHEDULES["1f1b"]
 
     def wrong(n_stages, n_microbatches):
         devices = right(n_stages, n_microbatches).devices
         last = tuple(Action(kind, s, i + 1 if kind == "F" else i) for kind, s, i in devices[-1])
         return Schedule((*devices[:-1], last), n_stages, n_microbatches, "1f1b")
 
-    monkeypatch.setitem(names.BUILDERS, "1f1b", wrong)
+    monkeypatch.setitem(SCHEDULES, "1f1b", wrong)
 
 
 def duplicated_action_passes(monkeypatch):
@@ -197,7 +197,7 @@ def dropped_micro_batches(monkeypatch):
     """A schedule in two directions cuts M into units of K, and forgets what is left."""
     right = bidirectional.chimera
     monkeypatch.setitem(
-        names.BUILDERS,
+        SCHEDULES,
         "chimera",
         lambda n_devices, n_microbatches: replace(
             right(n_devices, max(n_devices, n_microbatches // n_devices * n_devices)),
@@ -215,9 +215,9 @@ def three_bubbles_one_name(monkeypatch):
 
 def one_f_one_b_has_a_smaller_bubble(monkeypatch):
     """GPipe is compared with 1F1B at twice as many micro-batches, "since there is memory for them"."""
-    right = names.BUILDERS["1f1b"]
+    right = SCHEDULES["1f1b"]
     monkeypatch.setitem(
-        names.BUILDERS, "1f1b", lambda n_devices, n_microbatches: right(n_devices, 2 * n_microbatches)
+        SCHEDULES, "1f1b", lambda n_devices, n_microbatches: right(n_devices, 2 * n_microbatches)
     )
 
 
@@ -235,7 +235,7 @@ def hang_when_M_is_less_than_K(monkeypatch):
 
         return schedule_of("1f1b", n_stages, n_microbatches, order)
 
-    monkeypatch.setitem(names.BUILDERS, "1f1b", for_many_microbatches)
+    monkeypatch.setitem(SCHEDULES, "1f1b", for_many_microbatches)
 
 
 def gradients_kept_M_wide(monkeypatch):

@@ -23,9 +23,9 @@ import minipipe as mp  # noqa: E402
 from minipipe.planning import Footprint  # noqa: E402
 from minipipe.planning.one_microbatch import PATTERNS  # noqa: E402
 from minipipe.schedules import (  # noqa: E402
-    ASYNCHRONOUS,
-    BUILDERS,
+    SCHEDULES,
     in_copies,
+    names_having,
     with_all_reduce,
     with_recompute,
     with_updates,
@@ -38,10 +38,10 @@ NAMES = (
     "pipedream", "pipedream-vertical", "pipedream-2bw",
 )
 CLOSED = {  # all-reduces and updates in the order
-    "gpipe-U": lambda K, M: with_updates(BUILDERS["gpipe"](K, M)),
-    "1f1b-in-2-copies-A-U": lambda K, M: with_updates(with_all_reduce(in_copies(BUILDERS["1f1b"](K, M), 2))),
-    "zb-v-in-2-copies-A": lambda K, M: with_all_reduce(in_copies(BUILDERS["zb-v"](K, M), 2)),
-    "chimera-A-U": lambda K, M: with_updates(with_all_reduce(BUILDERS["chimera"](K, M))),
+    "gpipe-U": lambda K, M: with_updates(SCHEDULES["gpipe"](K, M)),
+    "1f1b-in-2-copies-A-U": lambda K, M: with_updates(with_all_reduce(in_copies(SCHEDULES["1f1b"](K, M), 2))),
+    "zb-v-in-2-copies-A": lambda K, M: with_all_reduce(in_copies(SCHEDULES["zb-v"](K, M), 2)),
+    "chimera-A-U": lambda K, M: with_updates(with_all_reduce(SCHEDULES["chimera"](K, M))),
 }
 SIZES = ((1, 3), (2, 2), (2, 5), (3, 6), (4, 4), (4, 8))  # (devices, micro-batches)
 
@@ -100,7 +100,7 @@ def label(case):
 def schedule_of(name, K, M, recompute="never"):
     if name not in (*NAMES, *CLOSED):
         raise ValueError(f"there is no {name!r} among {', '.join((*NAMES, *CLOSED))}")
-    return with_recompute((CLOSED | BUILDERS | ASYNCHRONOUS)[name](K, M), recompute)
+    return with_recompute((CLOSED | SCHEDULES)[name](K, M), recompute)
 
 
 def lines(case):
@@ -109,7 +109,7 @@ def lines(case):
     schedule = schedule_of(name, K, M, recompute)
     footprints = None
     if counted == "footprints":
-        footprints = _footprints(schedule.n_stages, tied=name not in ASYNCHRONOUS)
+        footprints = _footprints(schedule.n_stages, tied=name not in names_having(flush=False))
     trace = mp.simulate(schedule, COSTS[costs](schedule.n_stages), LINKS[link], footprints)
     found = [f"makespan {_text(trace.makespan)}"]
     for device, what, start, end, lane in trace.spans:

@@ -11,8 +11,8 @@ import minipipe as mp
 from minipipe.cli.main import main
 from minipipe.plots.html import page_data
 from minipipe.schedules import (
-    BUILDERS, alive_microbatches, build, greedy_schedule, in_copies, in_segments, interleaved_one_f_one_b,
-    peak_microbatches,
+    alive_microbatches, build, greedy_schedule, in_copies, in_segments, interleaved_one_f_one_b,
+    names_having, peak_microbatches,
 )
 
 ZB_V = build("zb-v", 4, 8)  # M (F + B) + (K - 1) F / 2 = 25.5 ticks, and K = 4 alive
@@ -51,7 +51,7 @@ def test_runs_pictures_and_pages_say_the_same_of_zb_v():
     assert page["makespan"] == 25.5 and max(amount for _, amount in page["memory"][0]) == 4
 
 
-@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("name", names_having(flush=True, late_w=False))
 def test_a_device_works_for_as_long_whatever_the_schedule(name):
     """M (F + B) ticks, as exact in thirds as in whole ticks; M micro-batches alive are M."""
     trace = mp.simulate(build(name, 2, 8), mp.Costs(F=1, B=2))

@@ -1,7 +1,8 @@
-"""All schedules but naive, GPipe and 1F1B: published makespans and peaks against counted ticks, with ==."""
+"""Schedules against what was published of them: values, orders and bubbles, counted with ==.
 
-import re
-from collections import Counter
+The closed forms of makespans and peaks stand in the registry; `test_every_schedule` counts them.
+"""
+
 from fractions import Fraction
 
 import pytest
@@ -9,10 +10,9 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe.schedules import (
-    BUILDERS, STAGES_PER_DEVICE, build, build_for_stages, chimera, dualpipe, dualpipe_v, eager_one_f_one_b,
-    gpipe, interleaved_one_f_one_b, interleaved_zero_bubble, looped_breadth_first, names_for,
-    names_for_stages, one_f_one_b, peak_microbatches, v_half, v_min, with_recompute, without_overlaps,
-    zero_bubble_h1, zero_bubble_h2, zero_bubble_v,
+    build, build_for_stages, chimera, dualpipe, dualpipe_v, eager_one_f_one_b, gpipe,
+    interleaved_one_f_one_b, looped_breadth_first, names_for, names_for_stages, one_f_one_b,
+    peak_microbatches, v_half, v_min, without_overlaps, zero_bubble_h1, zero_bubble_h2, zero_bubble_v,
 )
 from minipipe.schedules.controllable_memory import _block
 
@@ -37,14 +37,11 @@ SIZES = [(K, M) for K in range(1, 9) for M in (*range(1, 2 * K + 2), 3 * K, 4 * 
 
 
 @pytest.mark.parametrize("costs", one_in(4, COSTS))
-def test_schedules_with_whole_backwards_equal_their_closed_forms(costs):
+def test_interleaved_schedules_with_v_stages_a_device_equal_their_closed_forms(costs):
     F, I, W = costs
-    B = I + W
     for K, M in SIZES:
-        peak = [min(M, 2 * (K - r) - 1) for r in range(K)]
-        assert counted(eager_one_f_one_b(K, M), F, I, W) == ((M + K - 1) * (F + B), peak), (K, M)
-        for v in (1, 2, 3):
-            T = (M + Fraction(K - 1, v)) * (F + B)
+        for v in (1, 3):  # v = 2 is what the names stand for
+            T = (M + Fraction(K - 1, v)) * (F + I + W)
             if M % K == 0:
                 peak = [Fraction(min(M * v, (v - 1) * K + 2 * (K - 1 - r) + 1), v) for r in range(K)]
                 assert counted(interleaved_one_f_one_b(K, M, v), F, I, W) == (T, peak), (K, M, v)
@@ -52,38 +49,12 @@ def test_schedules_with_whole_backwards_equal_their_closed_forms(costs):
                 assert counted(looped_breadth_first(K, M, v), F, I, W) == (T, [M] * K), (K, M, v)
 
 
-@pytest.mark.parametrize("F, I, W", [(1, 1, 1), (2, 3, 1), (3, 2, 2)])
-def test_zero_bubble_h1_equals_its_closed_form_where_W_is_no_longer_than_F_and_I(F, I, W):
-    for K, M in SIZES:
-        T, peak = counted(zero_bubble_h1(K, M), F, I, W)
-        assert peak == [min(M, K)] * K
-        assert M < K or T == M * (F + I + W) + (K - 1) * (F + I - W), (K, M)
-
-
-@pytest.mark.slow
-def test_schedules_for_equal_passes_equal_their_closed_forms():
-    """F = I = W = 1: ZB-H2 and ZB-V never wait between their first and their last action."""
-    for K, M in SIZES:
-        if M >= 2 * K - 1:
-            for schedule, fill, most in [
-                (zero_bubble_h2(K, M), K - 1, 2 * K - 1), (zero_bubble_v(K, M), Fraction(K - 1, 2), K),
-            ]:
-                T, peak = counted(schedule, 1, 1, 1)
-                assert T == 3 * M + fill and max(peak) == most, (schedule.name, K, M)
+def test_zb_h2_and_zb_v_never_wait_between_their_first_and_their_last_action():
+    """F = I = W = 1."""
+    for K in range(1, 6):
+        for M in (2 * K - 1, 2 * K, 4 * K):
+            for schedule in (zero_bubble_h2(K, M), zero_bubble_v(K, M)):
                 assert mp.simulate(schedule, mp.Costs(F=1, B=2)).bubble("span") == 0
-        if M % K == 0:
-            assert counted(interleaved_zero_bubble(K, M), 1, 1, 1)[0] == 3 * M + Fraction(K - 1, 2)
-
-
-def test_v_half_and_v_min_equal_their_closed_forms():
-    """F = I = W = 1, M >= K. The fill of a V takes at least (K - 1)/2 F; V-Half with K = 2 needs no more."""
-    for K in range(2, 9):
-        half = max(Fraction(3 * K - (4 if K % 2 else 7), 2), Fraction(K - 1, 2))
-        least = Fraction(4 * K - 5, 2) - (K % 3 == 0)
-        for M in (K, K + 1, 2 * K - 1, 2 * K, 4 * K):
-            for builder, more, most in [(v_half, half, (K + 2) // 2), (v_min, least, (K + 4) // 3)]:
-                T, peak = counted(builder(K, M), 1, 1, 1)
-                assert (T, max(peak)) == (3 * M + more, min(M, most)), (builder, K, M)
 
 
 def test_no_two_passes_of_a_building_block_meet_in_a_slot():
@@ -97,15 +68,6 @@ def test_no_two_passes_of_a_building_block_meet_in_a_slot():
         assert meet(K, climb=2, wait=0, turn=1) == (half > 0)
         assert meet(K, climb=1, wait=0, turn=0) == (least > 0)
         assert K == 1 or meet(K, climb=2, wait=half, turn=0)
-
-
-def test_few_micro_batches_of_v_half_and_v_min_keep_their_peak_too():
-    """M < K. Memory is a matter of order, not of costs."""
-    for K in range(2, 9):
-        for M in range(1, K):
-            assert max(counted(v_half(K, M), 3, 1, 2)[1]) == min(M, (K + 2) // 2)
-            assert max(counted(v_min(K, M), 3, 1, 2)[1]) == min(M, (K + 4) // 3)
-            assert K % 3 == 0 or counted(v_min(K, M), 1, 1, 1)[0] == 3 * M + Fraction(4 * K - 5, 2)
 
 
 @pytest.mark.parametrize("F, I, W, FB", [(1, 1, 1, 3), (2, 2, 1, 5), (3, 3, 2, 6), (1, 1, 1, 2)])
@@ -132,24 +94,14 @@ def test_dualpipe_v_without_overlaps_has_the_makespan_of_zb_v(F, I, W):
             assert T == M * (F + I + W) + Fraction(K - 1, 2) * F and peak == [K + Fraction(1, 2)] * K, (K, M)
 
 
-@pytest.mark.parametrize("F, B", [(1, 1), (1, 2), (2, 1), (2, 3), (1, 3)])
-def test_chimera_equals_its_closed_forms(F, B):
-    x, y = sorted((F, B))
+def test_bubbles_of_chimera_equal_their_closed_forms():
+    """F = B = 1, and K divides M."""
     for K in (2, 4, 6, 8):
-        for M in range(2, 4 * K + 1, 2):
-            trace = mp.simulate(chimera(K, M), mp.Costs(F=F, B=B))
-            n = min(M, K) // 2
-            assert peak_microbatches(trace) == [min(n, K - r) + min(n, r + 1) for r in range(K)]
-            if M <= K:
-                assert trace.makespan == K * x + (K + M - 2) * y
-            elif M % K == 0:
-                assert trace.makespan == K * x + (2 * K - 2) * y + (M // K - 1) * (2 * x + (2 * K - 2) * y)
-            if x == y and M % K == 0:
-                assert trace.makespan == (2 * M + K - 2) * x
-                assert trace.bubble("total") == (K - 2) / (2 * M + K - 2)
-                assert trace.bubble("ideal") == (K - 2) / (2 * M)
-            elif x == y:
-                assert trace.makespan == (2 * K * -(-M // K) + M % K - 2) * x
+        for M in (K, 2 * K, 4 * K):
+            trace = mp.simulate(chimera(K, M), mp.Costs(F=1, B=1))
+            assert trace.makespan == 2 * M + K - 2
+            assert trace.bubble("total") == (K - 2) / (2 * M + K - 2)
+            assert trace.bubble("ideal") == (K - 2) / (2 * M)
 
 
 def test_chimera_fills_the_gaps_within_a_unit_from_k_over_2_plus_1_to_k_micro_batches():
@@ -194,18 +146,21 @@ def test_three_bubbles_of_the_schedules_in_a_v():
         assert (trace.bubble("span") == 0) == (name == "zb-v")
 
 
-@pytest.mark.parametrize("name, small, large", [  # (makespan, peak) for K = 4, M = 8 and for K = 8, M = 32
-    ("naive", (96, 1), (768, 1)), ("gpipe", (33, 8), (117, 32)), ("gpipe-fifo", (33, 8), (117, 32)),
-    ("1f1b", (33, 4), (117, 8)), ("eager-1f1b", (33, 7), (117, 15)),
-    ("interleaved", (28.5, 5.5), (106.5, 11.5)), ("looped", (28.5, 8), (106.5, 32)),
-    ("zb-h1", (27, 4), (103, 8)), ("zb-h2", (27, 7), (103, 15)), ("zb-v", (25.5, 4), (99.5, 8)),
-    ("interleaved-zb", (25.5, 4), (99.5, 8)), ("v-half", (26.5, 3), (104.5, 5)),
-    ("v-min", (29.5, 2), (109.5, 4)),
-    ("dualpipe-v", (27, 4.5), (103, 8.5)), ("dualpipe", (26, 5), (102, 9)), ("chimera", (30, 4), (126, 8)),
-])
-def test_published_values(name, small, large):
+PUBLISHED = {  # (makespan, peak) for K = 4, M = 8 and for K = 8, M = 32
+    "naive": ((96, 1), (768, 1)), "gpipe": ((33, 8), (117, 32)), "gpipe-fifo": ((33, 8), (117, 32)),
+    "1f1b": ((33, 4), (117, 8)), "eager-1f1b": ((33, 7), (117, 15)),
+    "interleaved": ((28.5, 5.5), (106.5, 11.5)), "looped": ((28.5, 8), (106.5, 32)),
+    "zb-h1": ((27, 4), (103, 8)), "zb-h2": ((27, 7), (103, 15)), "zb-v": ((25.5, 4), (99.5, 8)),
+    "interleaved-zb": ((25.5, 4), (99.5, 8)), "v-half": ((26.5, 3), (104.5, 5)),
+    "v-min": ((29.5, 2), (109.5, 4)), "dualpipe-v": ((27, 4.5), (103, 8.5)),
+    "dualpipe": ((26, 5), (102, 9)), "chimera": ((30, 4), (126, 8)),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_values(name):
     """F = I = W = 1, B = 2, free links."""
-    for (K, M), expected in [((4, 8), small), ((8, 32), large)]:
+    for (K, M), expected in zip([(4, 8), (8, 32)], PUBLISHED[name], strict=True):
         T, peak = counted(build(name, K, M), 1, 1, 1)
         assert (T, max(peak)) == expected
 
@@ -214,12 +169,6 @@ def test_published_values_of_dualpipe_v_without_overlaps():
     for (K, M), expected in [((4, 8), (25.5, 4.5)), ((8, 32), (99.5, 8.5))]:
         T, peak = counted(without_overlaps(dualpipe_v(K, M)), 1, 1, 1)
         assert (T, max(peak)) == expected
-
-
-@pytest.mark.parametrize("name", BUILDERS)
-def test_every_name_has_its_published_value(name):
-    rows = [row for mark in test_published_values.pytestmark for row in mark.args[1]]
-    assert [row[0] for row in rows].count(name) == 1
 
 
 @pytest.mark.parametrize("schedule, T", [
@@ -282,39 +231,12 @@ def test_orders_are_those_of_the_papers():
         assert schedule.placement == [0, 1, 2, 0, 1, 2]
 
 
-def test_every_size_gives_a_schedule_without_faults_or_a_sentence():
-    """K = 1..5, M = 1..11, with recomputation, too; those that have no constraint give one for every size."""
-    for name, builder in BUILDERS.items():
-        for K in range(1, 6):
-            for M in range(1, 12):
-                try:
-                    schedule = builder(K, M)
-                except ValueError as error:
-                    assert not LEGAL[name](K, M)
-                    nearest = int(re.search(r"use (?:at least )?(\d+)", str(error))[1])
-                    assert LEGAL[name](K, nearest) or LEGAL[name](nearest, nearest * 2), error
-                    continue
-                assert name not in LEGAL or LEGAL[name](K, M)
-                assert schedule.faults() == with_recompute(schedule).faults() == [], (name, K, M)
-                assert schedule.n_stages == K * STAGES_PER_DEVICE.get(name, 1) and len(schedule.devices) == K
-
-
-@pytest.mark.slow
-def test_dropped_micro_batches():
-    """Every stage has each micro-batch once in each pass, whatever legal K = 1..8 and M up to 4K are."""
-    for builder in (v_half, v_min, dualpipe, dualpipe_v, chimera):
-        legal = LEGAL.get(builder.__name__.replace("_", "-"), lambda K, M: True)
-        sizes = [(K, M) for K in range(1, 9) for M in range(1, 4 * K + 1) if legal(K, M)]
-        for K, M in sizes:
-            schedule = builder(K, M)
-            counts = Counter(part for device in range(K) for part in schedule.parts(device))
-            stages = range(schedule.n_stages)
-            whole = {(s, i) for s in stages for i in range(M) if ("B", s, i) in counts}
-            kinds = {(s, i): "FB" if (s, i) in whole else "FIW" for s in stages for i in range(M)}
-            once = {(kind, *place) for place, of_place in kinds.items() for kind in of_place}
-            assert counts.keys() == once and set(counts.values()) == {1}, (builder, K, M)
-            if M in (2 * K, 2 * K + 1, 4 * K):
-                assert schedule.faults() == with_recompute(schedule).faults() == []
+def test_sizes_are_refused_where_there_is_no_schedule_and_nowhere_else():
+    """K = 1..5, M = 1..11. New names are not in this table; what they refuse must say what fits instead."""
+    for K in range(1, 6):
+        for M in range(1, 12):
+            legal = {name for name in PUBLISHED if name not in LEGAL or LEGAL[name](K, M)}
+            assert legal == PUBLISHED.keys() & set(names_for(K, M)), (K, M)
 
 
 def test_sizes_that_do_not_fit_name_the_nearest_that_does():

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 import minipipe as mp
 from cases import valid_schedules
 from minipipe.schedules import (
-    ASYNCHRONOUS, BUILDERS, Action, Costs, Overlap, Schedule, ScheduleError, ScheduleWarning,
+    Action, Costs, Overlap, Schedule, ScheduleError, ScheduleWarning,
     alive_microbatches, build, costs_in_segments, gpipe, in_copies, in_segments, looped_breadth_first,
-    names_for, one_f_one_b, peak_microbatches, peak_versions, pipedream, staleness, with_all_reduce,
-    with_recompute, with_updates, without_overlaps,
+    names_for, names_having, one_f_one_b, peak_microbatches, peak_versions, pipedream, staleness,
+    with_all_reduce, with_recompute, with_updates, without_overlaps,
 )
 from minipipe.schedules.playing import play
 from minipipe.schedules.rules import CLOSING, RULES
@@ -23,7 +23,7 @@ SIZES = [(1, 1), (2, 4), (4, 8), (3, 5)]
 
 
 def of_every_builder():
-    return [build(name, K, M) for name in BUILDERS for K, M in SIZES if name in names_for(K, M)]
+    return [build(name, K, M) for K, M in SIZES for name in names_for(K, M)]
 
 
 def positions(order, kind):
@@ -190,7 +190,7 @@ def test_updates_behind_the_last_backward_are_synchronous_and_those_under_way_ar
     assert peak_versions(at_the_end) == [1, 1]
     under_way = Schedule.from_text("F0 B0 U0 F1 B1 U1", versions=[(0, 1)]).validate()
     assert under_way.asynchronous and under_way.versions == ((0, 1),)
-    for name in ASYNCHRONOUS:
+    for name in names_having(flush=False):
         assert build(name, 3, 6).asynchronous and not build(name, 1, 1).asynchronous
     assert not any(schedule.asynchronous for schedule in of_every_builder())
 

@@ -16,7 +16,7 @@ from minipipe.cluster import Cluster, Compute, DeadlockError, Receive, Repeat, S
 from minipipe.functions import leaves
 from minipipe.parallel import DataParallel, Hybrid, TensorParallel
 from minipipe.schedules import (
-    ASYNCHRONOUS, RECOMPUTE, build, in_copies, names_for_stages, with_all_reduce, with_updates, with_zero,
+    RECOMPUTE, build, in_copies, names_for_stages, names_having, with_all_reduce, with_updates, with_zero,
 )
 
 NEVER_REACHED = 10**15  # bytes: with a limit, each run is under the clock
@@ -106,7 +106,7 @@ def test_orders_with_updates_repeat_themselves(without_clock, name, change):
     assert_same(state(repeated.layers), state(watched.layers))
 
 
-@pytest.mark.parametrize("name", ASYNCHRONOUS)
+@pytest.mark.parametrize("name", names_having(flush=False))
 def test_streams_repeat_themselves(without_clock, name):
     M = 4 if name == "pipedream-2bw" else 1
     make = partial(mp.Pipeline, network(), LOSS, 4, M, name, optimizer=mp.SGD(0.01, momentum=0.5),

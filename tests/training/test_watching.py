@@ -114,7 +114,7 @@ def test_an_epoch_says_how_long_it_takes(stderr):
 ])
 def test_commands_say_how_long_they_take(stderr, capsys, monkeypatch, command, words):
     monkeypatch.setattr("minipipe.cli.verify.SIZES", [(2, 2, 8)])
-    for name, few in (("BUILDERS", ["gpipe"]), ("LATE_W", []), ("SPLITS", [])):
+    for name, few in (("NAMES", ["gpipe"]), ("SPLITS", [])):
         monkeypatch.setattr(f"minipipe.cli.verify.{name}", few)
     assert main(command.split()) == 0
     lines = shown(stderr)

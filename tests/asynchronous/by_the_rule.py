@@ -1,0 +1,52 @@
+"""Training with older weights as the update rules of the papers say it, in plain loops."""
+
+import numpy as np
+
+import minipipe as mp
+from minipipe.functions import even_slices
+
+
+def by_the_rule(layers, loss, partition, batches, optimizer, n, rule):
+    """(costs, layers after the last update), with no pipeline at all.
+
+    w(t + 1) = w(t) - update(grad f(w_0(..), w_1(..), ...)), where `rule` says the version of each stage.
+    """
+    ends = np.cumsum(partition)
+    stage_of = [int(np.searchsorted(ends, index, side="right")) for index in range(len(layers))]
+    history = [mp.Sequential(layers, loss).layers]  # one list of layers after each update
+    costs = []
+    for t, (X, Y) in enumerate(batches):
+        versions = [rule(len(partition), stage, t) for stage in stage_of]
+        at = [history[version][index].copy() for index, version in enumerate(versions)]
+        parts = []
+        for part in even_slices(X.shape[-1], n):
+            A = X[..., part]
+            for layer in at:
+                A = layer.forward(A)
+            J, dA, gradients = loss.forward(A, Y[..., part], X.shape[-1]), loss.backward(), []
+            for layer in reversed(at):
+                dA, dW, db = layer.backward(dA)
+                gradients.insert(0, (dW, db))
+            parts.append((J, gradients))
+        J, gradients = pairwise_sum(parts)
+        newest = [layer.copy() for layer in history[-1]]
+        optimizer.update(newest, gradients)
+        history.append(newest)
+        costs.append(J)
+    return costs, history[-1]
+
+
+def pairwise_sum(terms):
+    """((0 + 1) + (2 + 3)) + ..., neighbours first."""
+    while len(terms) > 1:
+        left_over = terms[-1:] if len(terms) % 2 else []
+        terms = [added(a, b) for a, b in zip(terms[::2], terms[1::2])] + left_over
+    return terms[0]
+
+
+def added(a, b):
+    """The sum of two (J, gradients)."""
+    gradients = [
+        tuple(None if g is None else g + h for g, h in zip(*pair)) for pair in zip(a[1], b[1])
+    ]
+    return a[0] + b[0], gradients

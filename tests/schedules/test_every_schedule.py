@@ -1,0 +1,267 @@
+"""What every schedule with a name must hold, and what it states about itself against what is counted.
+
+A new schedule is found here by its decorator. `-k its-name` runs its own tests.
+"""
+
+import re
+import warnings
+from collections import Counter
+from copy import deepcopy
+from functools import cache
+from inspect import signature
+
+import numpy as np
+import pytest
+from asynchronous.by_the_rule import by_the_rule
+from engines.on_engines import work
+
+import minipipe as mp
+from minipipe.cli.main import main
+from minipipe.cluster import ticks
+from minipipe.exact import rational
+from minipipe.functions import leaves
+from minipipe.schedules import (
+    SCHEDULES, Schedule, ScheduleError, ScheduleWarning, build, names_having, peak_microbatches,
+    with_recompute,
+)
+from minipipe.site import write_site
+from minipipe.site.grid import NAMES, Grid
+from minipipe.site.words import words_of
+from minipipe.verification import equals_full_batch, same_bits
+
+FACTS = SCHEDULES.facts
+EVERY = pytest.mark.parametrize("name", SCHEDULES)
+SIZES = tuple(
+    (K, M) for K in range(1, 5) for M in sorted({*range(1, 2 * K + 2), 3 * K, 4 * K - 1, 4 * K})
+)
+LARGER = tuple(
+    (K, M) for K in range(5, 9) for M in sorted({1, K - 1, K, K + 1, 2 * K - 1, 2 * K, 4 * K})
+)
+COSTS = [(1, 1, 1), (2, 2, 1), (3, 1, 2), (3, 1, 1)]  # F, I, W of a device: B > F, B = F, B < F
+
+
+@cache
+def orders_of(name, sizes=SIZES):
+    """{(K, M): schedule} for all of these sizes for which there is one."""
+    orders = {}
+    for K, M in sizes:
+        try:
+            orders[K, M] = build(name, K, M)
+        except ValueError:
+            continue
+    return orders
+
+
+def sizes_of(name):
+    """The largest of these sizes, on 2 devices and on 4."""
+    found = [max((size for size in orders_of(name) if size[0] == K), default=None) for K in (2, 4)]
+    return [size for size in found if size]
+
+
+@EVERY
+def test_each_size_gives_an_order_without_faults_or_a_sentence_with_one_that_does(name):
+    for K, M in SIZES:
+        if (K, M) in orders_of(name):
+            order = orders_of(name)[K, M]
+            assert order.faults() == with_recompute(order).faults() == [], (K, M)
+            assert (order.name, order.n_microbatches) == (name, M)
+            continue
+        with pytest.raises(ValueError) as refused:
+            build(name, K, M)
+        remedy = re.search(r"use (?:at least )?(\d+)", str(refused.value))
+        assert remedy, f"K={K}, M={M}: {refused.value!r} does not say which number to use instead"
+        instead = int(remedy[1])
+        sizes = [(K, instead), (instead, 2 * instead)]  # another M, or another K
+        assert any(exists(name, *size) for size in sizes), f"K={K}, M={M}: {refused.value}"
+    assert sizes_of(name), f"{name} is a schedule for none of {SIZES}"
+
+
+def exists(name, K, M):
+    try:
+        return bool(build(name, K, M))
+    except ValueError:
+        return False
+
+
+@EVERY
+def test_each_stage_does_every_micro_batch_once(name):
+    for order in orders_of(name).values():
+        counts = Counter(part for device in range(len(order.devices)) for part in order.parts(device))
+        assert set(counts.values()) == {1}
+        for kind, other in ("F", "F"), ("B", "I"):
+            done = [part[1:] for part in counts if part.kind in (kind, other)]
+            every = [(stage, i) for stage in range(order.n_stages) for i in range(order.n_microbatches)]
+            assert sorted(done) == every
+
+
+@EVERY
+def test_its_orders_are_what_its_decorator_says(name):
+    facts = FACTS[name]
+    for (K, M), order in orders_of(name).items():
+        assert (len(order.devices), order.n_stages) == (K, K * facts.stages_per_device)
+        assert order.n_copies == (facts.copies if M > 1 else 1)
+        assert ("U" not in order.kinds) == facts.flush
+        assert ("W*" in order.kinds) == facts.late_w
+    assert re.search(r"arXiv \d{4}\.\d{5}|SOSP|^no known paper$", facts.source), facts.source
+
+
+@EVERY
+@pytest.mark.parametrize("costs", COSTS, ids="F={0[0]} I={0[1]} W={0[2]}".format)
+def test_its_closed_forms_are_counted(name, costs):
+    assert_counted(name, costs, SIZES)
+
+
+@pytest.mark.slow
+@EVERY
+@pytest.mark.parametrize("costs", COSTS, ids="F={0[0]} I={0[1]} W={0[2]}".format)
+def test_its_closed_forms_are_counted_on_many_devices(name, costs):
+    assert_counted(name, costs, LARGER)
+
+
+def assert_counted(name, costs, sizes):
+    """Compare makespan and peaks of simulated runs with the closed forms, wherever these hold."""
+    facts, (F, I, W) = FACTS[name], costs
+    for (K, M), order in orders_of(name, sizes).items():
+        trace = mp.simulate(order, mp.Costs(F=F, B=I + W, I=I, W=W))
+        ticks, peaks, counted = facts.ticks(K, M, F, I, W), facts.peaks(K, M), peak_microbatches(trace)
+        if ticks is not None:
+            assert trace.makespan == ticks, f"makespan of {name}: K={K}, M={M}, F={F}, I={I}, W={W}"
+        if peaks is not None:
+            assert (counted if len(peaks) == K else [max(counted)]) == peaks, f"alive: {name}, K={K}, M={M}"
+
+
+@EVERY
+@pytest.mark.parametrize("form", ["makespan", "alive"])
+def test_a_closed_form_says_something_for_equal_passes_and_many_micro_batches(name, form):
+    """F = I = W and M = 4K, on 2 devices and on 4; a form that holds nowhere would never be counted."""
+    if getattr(FACTS[name], form) is None:
+        return
+    for K in (2, 4):
+        said = FACTS[name].ticks(K, 4 * K) if form == "makespan" else FACTS[name].peaks(K, 4 * K)
+        assert said is not None, f"{form} of {name} does not hold for K={K}, M={4 * K}"
+
+
+# Runs with numbers
+
+
+LAYERS = [
+    mp.Linear(3, 4), mp.Tanh(), mp.Linear(4, 4), mp.Sigmoid(), mp.Linear(4, 3), mp.ReLU(), mp.Linear(3, 3),
+    mp.Linear(3, 2),
+]
+LOSS = mp.MeanSquaredError()
+
+
+def mini_batch(m):
+    rng = np.random.default_rng(m)
+    return rng.standard_normal((3, m)), rng.standard_normal((2, m))
+
+
+def pipeline(name, K, M, layers=LAYERS, **options):
+    return mp.Pipeline(layers, LOSS, K * FACTS[name].stages_per_device, M, name, **options)
+
+
+WITH_A_FLUSH = pytest.mark.parametrize("name", names_having(flush=True))
+WITHOUT = pytest.mark.parametrize("name", names_having(flush=False))
+
+
+@WITH_A_FLUSH
+@pytest.mark.parametrize("recompute", ["never", "always"])
+def test_a_run_has_the_bits_of_gpipe(name, recompute):
+    """With a late W, dW is one wide product: then the bits are those of GPipe with a late W."""
+    for K, M in sizes_of(name):
+        pipe = pipeline(name, K, M, recompute=recompute, dtype=np.float32)
+        X, Y = (A.astype(np.float32) for A in mini_batch(2 * M + 1))
+        assert same_bits(pipe, X, Y), f"K={K}, M={M}"
+        assert pipe.schedule.name.startswith(name)
+
+
+@WITH_A_FLUSH
+def test_a_rational_run_equals_the_full_batch(name):
+    K, M = sizes_of(name)[0]
+    layers = [mp.Linear(3, 3), mp.ReLU(), mp.Linear(3, 2), mp.Linear(2, 2)]
+    layers = [layer.copy(rational) for layer in mp.Sequential(layers, LOSS).layers]
+    X, Y = (rational(np.round(8 * A).astype(int)) for A in mini_batch(M + 1))
+    assert equals_full_batch(pipeline(name, K, M, layers), X, Y)
+
+
+@WITH_A_FLUSH
+def test_threads_do_the_work_of_the_cluster_with_its_bits(name):
+    K, M = sizes_of(name)[-1]
+    pipes = [pipeline(name, K, M, engine=engine) for engine in ("cluster", "threads")]
+    assert len({pipe.forward_backward(*mini_batch(2 * M + 1)) for pipe in pipes}) == 1
+    simulated, measured = (leaves(pipe.gradients) for pipe in pipes)
+    assert len(simulated) == len(measured) == 10 and all(map(np.array_equal, simulated, measured))
+    assert work(pipes[0].trace) == work(pipes[1].trace)
+
+
+@WITHOUT
+@pytest.mark.parametrize("engine", ["cluster", "threads"])
+def test_a_run_without_a_flush_uses_the_versions_of_its_order(name, engine):
+    """A plain loop over mini-batches, whose layers are those after as many updates as `versions` says."""
+    K, optimizer = 4, mp.SGD(0.125, momentum=0.5)
+    n = K if "per_update" in signature(SCHEDULES[name]).parameters else 1
+    batches = [mini_batch(m) for m in (8, 8, 9, 11, 8, 8, 8, 8)]
+    pipe = pipeline(name, K, n, optimizer=deepcopy(optimizer), engine=engine)
+    costs = pipe.train(batches)
+    versions = build(name, K, n * len(batches)).versions
+    partition = [len(stage.layers) for stage in pipe.stages]
+    expected, layers = by_the_rule(
+        LAYERS, LOSS, partition, batches, optimizer, n, lambda K, stage, t: versions[stage][n * t]
+    )
+    assert costs == expected
+    ours, theirs = (leaves([(layer.W, layer.b) for layer in of]) for of in (pipe.layers, layers))
+    assert len(ours) == len(theirs) == 10 and all(map(np.array_equal, ours, theirs))
+
+
+# What is written and shown
+
+
+@EVERY
+def test_it_comes_back_from_its_text(name):
+    for order in orders_of(name).values():
+        lines = [line.partition(": ")[2] for line in str(order).splitlines()]
+        again = Schedule.from_text(lines, order.n_microbatches, name, order.copy_of, order.versions)
+        assert again == order
+
+
+@EVERY
+def test_it_comes_back_from_pytorchs_table_unless_that_cannot_hold_it(name):
+    for order in orders_of(name).values():
+        if order.asynchronous or FACTS[name].late_w:
+            with pytest.raises(ScheduleError):
+                order.to_csv()
+            continue
+        if not FACTS[name].flush:  # of one device or one mini-batch: the table leaves out a U at the end
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ScheduleWarning)  # PyTorch has one copy of the network
+            table = order.to_csv()
+        assert Schedule.from_csv(table, order.n_microbatches, name, order.copy_of) == order
+
+
+@EVERY
+def test_compare_has_a_row_of_its_run(name, capsys, monkeypatch):
+    monkeypatch.setattr("minipipe.cli.compare.compare", lambda traces: None)  # the picture, which takes long
+    monkeypatch.setattr("minipipe.cli.compare.write", lambda picture, path: None)
+    K, M = sizes_of(name)[-1]
+    assert main(["compare", name, "--devices", str(K), "--micro-batches", str(M)]) == 0
+    row = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(f"{name} "))
+    trace = mp.simulate(build(name, K, M), mp.Costs(F=1, B=2))
+    assert (row[1], row[-1]) == (ticks(trace.makespan), str(len(trace.messages)))
+
+
+@EVERY
+def test_the_site_has_its_page_with_an_idea_a_rule_and_a_source(name, tmp_path):
+    K, M = sizes_of(name)[-1]
+    write_site(
+        tmp_path, grid=Grid((name,), (K,), (M,), shares=(0.5,), latencies=(0,)), report=lambda line: None
+    )
+    page, words = (tmp_path / "schedules" / f"{name}.html").read_text(encoding="utf-8"), words_of(name)
+    assert all(words[:3]) and all(part in page for part in words)
+    assert re.search("Makespan|makespan|ticks", words.rule)
+    assert name in NAMES
+
+
+def test_every_idea_is_its_own():
+    ideas = [words_of(name).idea for name in SCHEDULES]
+    assert len(set(ideas)) == len(ideas)
