@@ -1,7 +1,21 @@
 """Rooms that are extended by a new file: what is registered there is found, and listed nowhere by hand."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What a layer, a loss or an optimizer states about itself.
+
+    examples: a function that returns a list for the tests: objects, or pairs (object, what it takes).
+    source: the paper or book that it is from, or "no known paper".
+    """
+
+    examples: Callable
+    source: str
 
 
 class Registry(dict):
@@ -52,6 +66,21 @@ class Registry(dict):
         for module in iter_modules(import_module(self.room).__path__):
             import_module(f"{self.room}.{module.name}")
         return self
+
+    def examples(self):
+        """Return {name: example} of all entries, whose facts are `Examples`.
+
+        The name is the object as it prints, and where it has been met before, what it takes as well.
+        """
+        found = {}
+        for name in self:
+            for example in self.facts[name].examples():
+                shown, *takes = example if isinstance(example, tuple) else (example,)
+                key = f"{shown!r} of {takes[0]}" if repr(shown) in found else repr(shown)
+                if key in found:
+                    raise ValueError(f"{key} is an example of {name} already: leave one of them out")
+                found[key] = example
+        return found
 
 
 def _place(entry):

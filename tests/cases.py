@@ -6,12 +6,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from layers.every_layer import ALONE, BEGIN_WITH_TOKENS, LAYERS
+from layers.every_layer import ALONE, LAYERS, TOKENS
 from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import rational
-from minipipe.layers import every_layer
 from minipipe.layers.activations import Elementwise
 from minipipe.schedules import RECOMPUTE, Action, Overlap, Schedule, build_for_stages, names_for_stages
 from minipipe.verification.rounding import FORWARD
@@ -119,23 +118,23 @@ def networks_with(draw, name):
     Before each of them, a Linear and a Reshape make a sample of the shape that it takes; one that takes
     tokens is the first.
     """
-    other = draw(st.sampled_from([name for name in SMALL if name not in BEGIN_WITH_TOKENS]))
-    names = [name, other] if name in BEGIN_WITH_TOKENS else draw(st.permutations([name, other]))
+    other = draw(st.sampled_from([name for name in SMALL if name not in TOKENS]))
+    names = [name, other] if name in TOKENS else draw(st.permutations([name, other]))
     rng = np.random.default_rng(draw(st.integers(0, 999)))
     m = draw(st.integers(2, 4))
-    if name in BEGIN_WITH_TOKENS:
-        X = rng.integers(0, BEGIN_WITH_TOKENS[name], (*LAYERS[name][1], m))
+    if name in TOKENS:
+        X = rng.integers(0, TOKENS[name], (*LAYERS[name][1], m))
     else:
         X = rng.standard_normal((2, m))
     network, width = [], 2
     for part in names:
         layer, shape = LAYERS[part]
-        if part not in BEGIN_WITH_TOKENS:
+        if part not in TOKENS:
             network += [mp.Linear(width, math.prod(shape)), mp.Reshape(shape)]
         network += [layer, mp.Flatten()]
         width = math.prod(layer.output_shape((*shape, m))[:-1])
     layers = mp.Sequential([*network, mp.Linear(width, 2)], None).layers
-    has_batch_norm = any(isinstance(layer, mp.BatchNorm) for layer in every_layer(layers))
+    has_batch_norm = not all(layer.alone_per_sample for layer in layers)
     most = m // 2 if has_batch_norm else m  # one sample may have no variance
     return Data(layers, X, rng.standard_normal((2, m)), most, has_batch_norm)
 
@@ -150,13 +149,13 @@ def neighbours_of(draw, name):
     rng, m = np.random.default_rng(draw(st.integers(0, 999))), draw(st.integers(2, 9))
     output_shape = layer.output_shape((*shape, m))
     layers = [layer, mp.Linear(output_shape[0], 2)]
-    if name in BEGIN_WITH_TOKENS:
-        X = rng.integers(0, BEGIN_WITH_TOKENS[name], (*shape, m))
+    if name in TOKENS:
+        X = rng.integers(0, TOKENS[name], (*shape, m))
     else:
         layers.insert(0, mp.Linear(1, shape[0]))
         X = rng.standard_normal((1, *shape[1:], m))
     layers = mp.Sequential(layers, None).layers
-    has_batch_norm = any(isinstance(layer, mp.BatchNorm) for layer in every_layer(layers))
+    has_batch_norm = not all(layer.alone_per_sample for layer in layers)
     Y = rng.standard_normal((2, *output_shape[1:]))
     return Data(layers, X, Y, m // 2 if has_batch_norm else m, has_batch_norm)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..checks import one_of, real_number
 from ..functions import constant, masked, sigmoid
-from .layer import Layer
+from .layer import LAYERS, Layer
 
 
 class Elementwise(Layer):
@@ -26,6 +26,7 @@ class Elementwise(Layer):
         return cache
 
 
+@LAYERS(examples=lambda: [(ReLU(), (4,))], source="Nair and Hinton 2010")
 class ReLU(Elementwise):
     """A = max(Z, 0).  dZ = dA where Z > 0, else 0 (at Z = 0, too).
 
@@ -45,6 +46,7 @@ class ReLU(Elementwise):
         return masked(dA, self.cached(dA))
 
 
+@LAYERS(examples=lambda: [(Sigmoid(), (4,))], source="no known paper")
 class Sigmoid(Elementwise):
     """A = 1 / (1 + e^-Z).  dZ = dA * A * (1 - A).
 
@@ -65,6 +67,7 @@ class Sigmoid(Elementwise):
         return A * (1 - A)
 
 
+@LAYERS(examples=lambda: [(Tanh(), (4,))], source="no known paper")
 class Tanh(Elementwise):
     """A = tanh(Z).  dZ = dA * (1 - A^2).
 
@@ -82,6 +85,7 @@ class Tanh(Elementwise):
         return 1 - A * A
 
 
+@LAYERS(examples=lambda: [(LeakyReLU(), (4,))], source="Maas, Hannun, Ng 2013")
 class LeakyReLU(Elementwise):
     """A = Z where Z > 0, else negative_slope * Z.  dZ = dA or negative_slope * dA, in the same positions.
 
@@ -103,6 +107,7 @@ class LeakyReLU(Elementwise):
         return Z * self.cache
 
 
+@LAYERS(examples=lambda: [(Softplus(), (4,))], source="Dugas et al. 2001, NIPS 13")
 class Softplus(Elementwise):
     """A = log(1 + e^Z), a smooth ReLU.  dZ = dA * sigmoid(Z).
 
@@ -120,6 +125,7 @@ class Softplus(Elementwise):
         return Z * (Z > 0) + np.log1p(np.exp(-abs(Z)))
 
 
+@LAYERS(examples=lambda: [(SiLU(), (4,))], source="arXiv 1702.03118")
 class SiLU(Elementwise):
     """A = Z * S with S = sigmoid(Z), also called swish.  dZ = dA * (S + A * (1 - S)).
 
@@ -139,6 +145,7 @@ class SiLU(Elementwise):
         return A
 
 
+@LAYERS(examples=lambda: [(GELU(), (4,)), (GELU(approximate="none"), (4,))], source="arXiv 1606.08415")
 class GELU(Elementwise):
     """A = Z * P with P = P(N(0, 1) <= Z), the share of normally distributed numbers below Z.
 
@@ -219,6 +226,7 @@ def _gelu_by_tanh(Z):
     return share, U
 
 
+@LAYERS(examples=lambda: [(Softmax(), (4,))], source="Bridle 1990")
 class Softmax(Layer):
     """A = e^Z / (sum of e^Z over axis 0): a sample's features, or a pixel's channels, become shares of 1.
 

@@ -14,11 +14,16 @@ from .activations import GELU
 from .blocks import Block, Chain, Residual
 from .dropout import Dropout
 from .initialization import he, xavier
-from .layer import finite
+from .layer import LAYERS, finite
 from .linear import Linear
 from .normalization import LayerNorm
 
 
+@LAYERS(source="arXiv 1706.03762", examples=lambda: [
+    (MultiHeadAttention(6, 3), (6, 5)),
+    (MultiHeadAttention(4, 2, causal=True), (4, 3)),
+    (MultiHeadAttention(3, 1, causal=True), (3, 1)),  # one position
+])
 class MultiHeadAttention(Block):
     """Each position gathers values from all positions, in shares by how well its query fits their keys.
 
@@ -137,6 +142,10 @@ class MultiHeadAttention(Block):
         return self.d * T**2 * m if self.recomputes else 0
 
 
+@LAYERS(
+    examples=lambda: [(TransformerBlock(4, 2, n_hidden=5, causal=True, dropout=0.25), (4, 3))],
+    source="arXiv 1706.03762",
+)
 class TransformerBlock(Chain):
     """B = A_prev + attention(LayerNorm(A_prev)),  A = B + W2 GELU(W1 LayerNorm(B) + b1) + b2, all (d, T, m).
 

@@ -6,7 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ..functions import shape_of, sum_in_order
-from .layer import Layer, every_layer
+from .activations import Tanh
+from .convolution import Conv2d
+from .dropout import Dropout
+from .embedding import Embedding, PositionalEmbedding
+from .layer import LAYERS, Layer, every_layer
+from .linear import Linear
+from .normalization import BatchNorm, LayerNorm
 from .through import forward_through, in_one_piece, put_aside, weight_gradients
 
 
@@ -47,6 +53,7 @@ class Block(Layer):
             met.add(id(layer))
         self.cache = None
 
+    alone_per_sample = property(lambda self: all(layer.alone_per_sample for layer in self.layers))
     W = property(lambda self: tuple(layer.W for layer in self.layers))
     b = property(lambda self: tuple(layer.b for layer in self.layers))
 
@@ -106,6 +113,10 @@ class BlockCache(NamedTuple):
     halves: list | None
 
 
+@LAYERS(source="no known paper", examples=lambda: [
+    (Chain(Linear(3, 5), Tanh(), Linear(5, 2)), (3,)),
+    (Chain(Embedding(7, 4), PositionalEmbedding(4, 5), Linear(4, 3)), (5,)),
+])
 class Chain(Block):
     """Layers one after another, as one layer: A = f_n(... f_1(A_prev)). Without layers, A = A_prev.
 
@@ -122,6 +133,7 @@ class Chain(Block):
     """
 
     can_overflow = False  # its layers are asked one by one
+    takes = property(lambda self: self.layers[0].takes if self.layers else "numbers")
 
     def __init__(self, *layers):
         super().__init__(layers)
@@ -195,6 +207,9 @@ class Branches(Block):
         return [list(branch.layers) for branch in self.layers]
 
 
+@LAYERS(source="no known paper", examples=lambda: [(
+    Add([Linear(3, 2)], [Linear(3, 4), Dropout(0.5), Linear(4, 2)], [Tanh(), Linear(3, 2)]), (3,),
+)])
 class Add(Branches):
     """A = the sum of the branches' outputs, which have one shape.
 
@@ -223,6 +238,10 @@ class Add(Branches):
         return shapes[0]
 
 
+@LAYERS(source="arXiv 1512.03385", examples=lambda: [
+    (Residual(Linear(3, 5), Tanh(), Linear(5, 3)), (3,)),
+    (Residual(Conv2d(2, 2, 3, padding=1), Residual(BatchNorm(2), Tanh())), (2, 3, 4)),
+])
 class Residual(Add):
     """A = A_prev + f(A_prev), for f the layers one after another, whose output has the shape of A_prev.
 
@@ -243,6 +262,11 @@ class Residual(Add):
         return self.layers[1].layers
 
 
+@LAYERS(source="arXiv 1409.4842", examples=lambda: [
+    (Concat([], [Linear(3, 2), LayerNorm(2)], Tanh()), (3,)),
+    (Concat([], [Linear(3, 2)]), (3,)),
+    (Concat([Linear(3, 2)], [Residual(Linear(3, 3))]), (3, 5)),
+])
 class Concat(Branches):
     """A = the branches' outputs one below the other, along axis 0: features, or channels.
 

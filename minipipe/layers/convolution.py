@@ -8,7 +8,7 @@ from ..arguments import argument
 from ..checks import whole_number
 from .banded_products import convolve, convolve_transposed, correlate
 from .initialization import he
-from .layer import Layer, as_dtype_of
+from .layer import LAYERS, Layer, as_dtype_of
 from .windows import ARGUMENTS, Windows
 
 
@@ -135,6 +135,10 @@ class Convolution(Kernel):
         return correlate(dZ, A_prev, self.windows, self.groups)
 
 
+@LAYERS(source="LeCun et al. 1989, Neural Computation 1(4)", examples=lambda: [
+    (Conv1d(2, 3, 5), (2, 8)),
+    (Conv1d(1, 2, 3, stride=2, padding=3, dilation=4), (1, 9)),
+])
 class Conv1d(Convolution):
     """Convolution over one axis: A_prev (C, L, m), W (O, C / groups, kernel), Z (O, L', m).
 
@@ -155,6 +159,15 @@ class Conv1d(Convolution):
     n_axes = 1
 
 
+@LAYERS(source="LeCun et al. 1989, Neural Computation 1(4)", examples=lambda: [
+    (Conv2d(2, 3, (3, 2)), (2, 5, 7)),
+    (Conv2d(1, 2, (4, 3), padding="same", dilation=(1, 2)), (1, 3, 5)),
+    (Conv2d(4, 6, (2, 3), stride=(2, 3), padding=(1, 2), dilation=(3, 1), groups=2), (4, 7, 9)),
+    (Conv2d(4, 6, (2, 3), padding=1, groups=2), (4, 3, 4)),
+    (Conv2d(3, 6, 3, padding=1, groups=3, bias=False), (3, 5, 3)),  # depthwise
+    (Conv2d(3, 2, 1), (3, 3, 4)),
+    (Conv2d(1, 1, 1, stride=3), (1, 7, 5)),  # gaps between windows
+])
 class Conv2d(Convolution):
     """Convolution over images: A_prev (C, H, W, m), W (O, C / groups, *kernel_size), Z (O, H', W', m).
 
@@ -167,6 +180,10 @@ class Conv2d(Convolution):
     n_axes = 2
 
 
+@LAYERS(
+    examples=lambda: [(Conv3d(2, 2, (2, 3, 1), stride=(1, 2, 1), padding=1, groups=2), (2, 3, 5, 2))],
+    source="LeCun et al. 1989, Neural Computation 1(4)",
+)
 class Conv3d(Convolution):
     """Convolution over volumes.
 

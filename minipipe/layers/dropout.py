@@ -7,9 +7,13 @@ import numpy as np
 
 from ..checks import real_number
 from ..functions import constant
-from .layer import Layer
+from .layer import LAYERS, Layer
 
 
+@LAYERS(
+    examples=lambda: [(Dropout(0.25), (9,)), (Dropout(0.5), (3, 5)), (Dropout(0), (3,))],
+    source="Srivastava et al. 2014, JMLR 15",
+)
 class Dropout(Layer):
     """A = A_prev * D / (1 - p)  in training, where each number of D is 0 with probability p, else 1.
 

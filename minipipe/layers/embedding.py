@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..checks import checked_name, whole_number
-from .layer import Layer, as_dtype_of
+from .layer import LAYERS, Layer, as_dtype_of
 
 
 class Vectors(Layer):
@@ -15,6 +15,10 @@ class Vectors(Layer):
         return rng.standard_normal(self.parameter_shapes()[0]) / math.sqrt(self.d)
 
 
+@LAYERS(
+    examples=lambda: [(Embedding(7, 3), (5,)), (Embedding(3, 4), ())],
+    source="Bengio et al. 2003, JMLR 3",
+)
 class Embedding(Vectors):
     """A[:, t, k] = W[token, :]  for the token in A_prev[t, k]: a vector for each of `n_tokens` tokens.
 
@@ -41,6 +45,7 @@ class Embedding(Vectors):
 
     can_overflow = False
     joins_samples = True
+    takes = "tokens"
 
     def __init__(self, n_tokens, d, tie=None):
         self.n_tokens, self.d = whole_number("n_tokens", n_tokens, 1), whole_number("d", d, 1)
@@ -88,6 +93,7 @@ class Embedding(Vectors):
         return (self.n_tokens, self.d), None
 
 
+@LAYERS(examples=lambda: [(PositionalEmbedding(3, 7), (3, 5))], source="arXiv 1705.03122")
 class PositionalEmbedding(Vectors):
     """A[:, t, k] = A_prev[:, t, k] + W[:, t]: a learned vector for each position, for Transformers.
 

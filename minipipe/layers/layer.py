@@ -1,17 +1,19 @@
 """The contract that every layer keeps."""
 
 import copy
-from functools import cache
-from inspect import signature
 
 import numpy as np
 
+from ..as_code import AsCode
 from ..checks import is_finite, listed, shown, to_be_written
 from ..functions import leaves, shape_of
+from ..registry import Examples, Registry
 from .halves import Halves, check_halves
 
+LAYERS = Registry("minipipe.layers", Examples)  # examples: (layer, shape of a sample), or of a pair of them
 
-class Layer(Halves):
+
+class Layer(AsCode, Halves):
     """One formula, forward and backward, without a loop over samples.
 
     Samples are the last axis: `A_prev` is `(n_prev, m)`, the output `A` is `(n, m)`.
@@ -41,6 +43,8 @@ class Layer(Halves):
     `parameter_shapes()` and `macs(shape)`; and `macs_again(shape)`, what its backward will recompute. Where
     A_prev or A is a pair of arrays, so is its shape, and its derivative.
 
+    What other rooms must know of a layer, it says itself, in the attributes below. `LAYERS` registers it.
+
     Before a forward, a network says whether it is in `training`, after how many updates (`step`), and which
     position in the mini-batch the first sample of A_prev has (`first_sample`).
     """
@@ -49,6 +53,9 @@ class Layer(Halves):
     b = None
     cache = None
     arrays = ("W", "b")  # what `copy` converts
+    decays = ("W",)      # the parameters that have weight decay, too, where an optimizer's is `weights_only`
+    takes = "numbers"    # or "tokens"
+    alone_per_sample = True  # whether a sample's A depends on that sample alone
     drawn = ()           # other arrays that a checkpoint needs: those that `initialize` has drawn
     layers = ()          # the layers that this one is made of
     fork = join = None   # the name of the skip connection that leaves or enters here, see `Fork` and `Join`
@@ -175,39 +182,6 @@ class Layer(Halves):
         if value.shape != shape:
             raise ValueError(f"{name} has shape {value.shape}, but {self!r} needs {shape}")
         return value
-
-    def argument(self, name):
-        """What the constructor took as `name`, or an equal of it: the attribute of that name."""
-        return getattr(self, name, ...)
-
-    def __repr__(self):
-        """The call that makes such a layer: what it needs, and what differs from its default.
-
-        Arrays, such as given parameters, are left out.
-        """
-        words = []
-        for name, parameter in _parameters_of(type(self)).items():
-            value = self.argument(name)
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                words += map(repr, value)
-            elif parameter.default is parameter.empty:
-                words.append(_in_code(value))
-            elif not (value is ... or isinstance(value, np.ndarray) or value == parameter.default):
-                words.append(f"{name}={_in_code(value)}")
-        return f"{type(self).__name__}({', '.join(words)})"
-
-
-@cache
-def _parameters_of(kind):
-    """What the constructor of a class takes: looked up once, since a large network has many layers alike."""
-    return signature(kind).parameters
-
-
-def _in_code(value):
-    """`value` as it is written in code: functions by their name."""
-    if value is ...:
-        return "..."
-    return getattr(value, "__name__", None) or repr(value)
 
 
 def finite(owner, numbers, what):

@@ -7,9 +7,13 @@ import numpy as np
 from ..arguments import argument
 from ..checks import checked_name, whole_number
 from .initialization import he
-from .layer import Layer, as_dtype_of
+from .layer import LAYERS, Layer, as_dtype_of
 
 
+@LAYERS(
+    examples=lambda: [(Linear(4, 3), (4,)), (Linear(1, 1), (1,)), (Linear(4, 3), (4, 3))],
+    source="Rumelhart, Hinton, Williams 1986",
+)
 class Linear(Layer):
     """Z = W A_prev + b,  W (n, n_prev), b (n, 1), A_prev (n_prev, m), Z (n, m).
 

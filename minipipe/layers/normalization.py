@@ -9,7 +9,7 @@ import numpy as np
 
 from ..checks import not_zero_in, real_number, whole_number
 from ..functions import constant
-from .layer import Layer, as_dtype_of, finite
+from .layer import LAYERS, Layer, as_dtype_of, finite
 
 
 class Normalization(Layer):
@@ -31,6 +31,7 @@ class Normalization(Layer):
     """
 
     weight_after_input = True
+    decays = ()  # a scale and a shift multiply no input of the network
 
     def __init__(self, n, epsilon=1e-5):
         self.n = whole_number("n", n, 1)
@@ -112,6 +113,7 @@ class NormalizationCache(NamedTuple):
     gradients: tuple | None
 
 
+@LAYERS(examples=lambda: [(LayerNorm(5), (5,)), (LayerNorm(5), (5, 3))], source="arXiv 1607.06450")
 class LayerNorm(Normalization):
     """The `Normalization` in which the n numbers of one sample, at one position of it, are a group.
 
@@ -129,6 +131,11 @@ class LayerNorm(Normalization):
         return A, 0
 
 
+@LAYERS(source="arXiv 1803.08494", examples=lambda: [
+    (GroupNorm(2, 6), (6,)),
+    (GroupNorm(3, 6), (6, 3, 2)),
+    (GroupNorm(3, 3), (3, 7)),  # instance normalisation
+])
 class GroupNorm(Normalization):
     """The `Normalization` in which n / n_groups channels of a sample, with all their positions, are a group.
 
@@ -150,6 +157,7 @@ class GroupNorm(Normalization):
         return A.reshape(self.n_groups, -1, A.shape[-1]), 1
 
 
+@LAYERS(examples=lambda: [(BatchNorm(3), (3,)), (BatchNorm(3), (3, 5, 2))], source="arXiv 1502.03167")
 class BatchNorm(Normalization):
     """The `Normalization` in which a row, with all positions and samples of the micro-batch, is a group.
 
@@ -179,6 +187,7 @@ class BatchNorm(Normalization):
     """
 
     arrays = ("W", "b", "running_mean", "running_var")
+    alone_per_sample = False
     running_mean = running_var = None
 
     def __init__(self, n, epsilon=1e-5, momentum=0.1, gamma=1):

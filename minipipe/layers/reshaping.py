@@ -6,7 +6,7 @@ import numpy as np
 
 from ..checks import items_of, shown, whole_numbers
 from ..functions import constant
-from .layer import Layer
+from .layer import LAYERS, Layer
 
 
 class Rearranged(Layer):
@@ -22,6 +22,7 @@ class Rearranged(Layer):
         return dZ.reshape(self.cached(dZ, tuple))
 
 
+@LAYERS(examples=lambda: [(Flatten(), (2, 5, 7))], source="no known paper")
 class Flatten(Rearranged):
     """A (n, m) from A_prev (..., m): all numbers of a sample in one column, n their number.
 
@@ -36,6 +37,7 @@ class Flatten(Rearranged):
         return math.prod(shape[:-1]), shape[-1]
 
 
+@LAYERS(examples=lambda: [(Reshape((7, 2, 5)), (2, 5, 7))], source="no known paper")
 class Reshape(Rearranged):
     """A (*shape, m) from A_prev (..., m) with as many numbers in a sample; dA_prev is dZ in the old shape.
 
@@ -60,6 +62,7 @@ class Reshape(Rearranged):
         return *self.shape, shape[-1]
 
 
+@LAYERS(examples=lambda: [(Pad([(0, 1), 2]), (2, 5, 7)), (Pad([(1, 0)]), (3, 1))], source="no known paper")
 class Pad(Layer):
     """Zeros around the spatial axes, those between the first (channels) and the last (samples).
 

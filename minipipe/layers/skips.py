@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..checks import checked_name
-from .layer import Layer
+from .layer import LAYERS, Layer
 
 
 class Pair(Layer):
@@ -27,6 +27,7 @@ class Pair(Layer):
         return shape, shape
 
 
+@LAYERS(examples=lambda: [(Fork("skip"), (3, 5))], source="arXiv 1512.03385")
 class Fork(Pair):
     """The `Pair` that hands A_prev on, and also to the `Join` of the same name.
 
@@ -47,6 +48,10 @@ class Fork(Pair):
         return self.fork
 
 
+@LAYERS(
+    examples=lambda: [(Join("skip"), ((3, 5), (3, 5))), (Join("skip", how="concat"), ((3, 5), (2, 5)))],
+    source="arXiv 1512.03385",
+)
 class Join(Layer):
     """Takes in what the `Fork` of the same name has put aside: forward((A_prev, S)) -> A.
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from .banded_products import convolve, convolve_transposed, correlate
 from .convolution import Kernel
-from .layer import as_dtype_of
+from .layer import LAYERS, as_dtype_of
 from .windows import Windows, per_axis, shortest
 
 
@@ -92,6 +92,10 @@ class TransposedConvolution(Kernel):
         return correlate(A_prev, dZ, self.windows, self.groups)
 
 
+@LAYERS(
+    examples=lambda: [(ConvTranspose1d(2, 3, 3, stride=2, padding=1, output_padding=1), (2, 5))],
+    source="arXiv 1603.07285",
+)
 class ConvTranspose1d(TransposedConvolution):
     """Transposed convolution over one axis: A_prev (C, L, m), W (C, O / groups, kernel), Z (O, L', m).
 
@@ -104,6 +108,10 @@ class ConvTranspose1d(TransposedConvolution):
     n_axes = 1
 
 
+@LAYERS(source="arXiv 1603.07285", examples=lambda: [
+    (ConvTranspose2d(4, 2, (3, 2), padding=(1, 0), groups=2, dilation=2), (4, 3, 5)),
+    (ConvTranspose2d(2, 2, 1, stride=3, output_padding=2, bias=False), (2, 3, 2)),
+])
 class ConvTranspose2d(TransposedConvolution):
     """Transposed convolution over images.
 
@@ -118,6 +126,10 @@ class ConvTranspose2d(TransposedConvolution):
     n_axes = 2
 
 
+@LAYERS(
+    examples=lambda: [(ConvTranspose3d(1, 2, 2, stride=(1, 2, 3)), (1, 2, 3, 1))],
+    source="arXiv 1603.07285",
+)
 class ConvTranspose3d(TransposedConvolution):
     """Transposed convolution over volumes.
 

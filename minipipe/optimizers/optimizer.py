@@ -8,7 +8,6 @@ from ..arguments import argument
 from ..checks import not_zero_in, real_number, to_be_written, truth, without_return
 from ..functions import overflow_refused
 from ..layers.layer import finite
-from ..layers.normalization import Normalization
 from ..layers.parameters import parameters_with
 
 
@@ -76,7 +75,7 @@ class Optimizer:
     def _after(self, key, layer, W, g):
         """(layer, its parameter after this update, what is remembered of it then)"""
         memory = self.memory.get(key) or [np.zeros_like(g) for _ in range(self.n_memories)]
-        is_excluded = self.weights_only and not is_weight(layer, key[1])
+        is_excluded = self.weights_only and key[1] not in layer.decays
         if not is_excluded:
             g = self.before_step(W, g)
         answer = self.step(g, *memory)
@@ -150,12 +149,3 @@ def checked_optimizer(optimizer):
             "pass an object, such as SGD(learning_rate=0.1), or one of a subclass of Optimizer"
         )
     return optimizer
-
-
-def is_weight(layer, name):
-    """Whether a parameter is one that multiplies inputs: no b, and no scale of a normalisation.
-
-    layer: that has it.
-    name: "W" or "b".
-    """
-    return name == "W" and not isinstance(layer, Normalization)

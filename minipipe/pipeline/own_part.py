@@ -16,6 +16,8 @@ class OwnPart:
     W: a vector, numbers of one array.
     """
 
+    decays = ("W",)
+
     def __init__(self, W):
         self.W = W
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..description import describe
 from ..functions import grains_of
 from ..checks import whole_number
-from ..layers import Embedding, every_layer
+from ..layers import every_layer
 from ..meta import MetaArray
 from ..optimizers import checked_optimizer
 from ..sums import checked_accumulate
@@ -126,8 +126,8 @@ class WithoutNumbers:
     def sample(self, m):
         """(X, Y) of m samples."""
         X, Y = (arrays(shape, m, self.dtype) for shape in (self.shapes[0], self.shapes[-1]))
-        if isinstance(next(layer for layer in every_layer(self.layers) if not layer.layers), Embedding):
-            X = np.zeros(X.shape)  # tokens are looked at
+        if self.layers[0].takes == "tokens":  # they are looked at
+            X = np.zeros(X.shape)
         return X, Y
 
     def _stages(self, counts, m):

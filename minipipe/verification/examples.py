@@ -52,7 +52,7 @@ class Example(NamedTuple):
 
     @property
     def has_batch_norm(self):
-        return any(isinstance(layer, BatchNorm) for layer in self.layers)
+        return not all(layer.alone_per_sample for layer in self.layers)
 
 
 class Verdicts(NamedTuple):

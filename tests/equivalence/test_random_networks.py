@@ -22,7 +22,7 @@ from cases import (
 from compared import (
     assert_all_same, assert_equals_full_batch, assert_equals_same_groups, assert_same, assert_same_bits,
 )
-from layers.every_layer import ALONE, BEGIN_WITH_TOKENS, LAYERS, ready, tree
+from layers.every_layer import ALONE, LAYERS, TOKENS, ready, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import one_in
@@ -147,7 +147,7 @@ class WithGaps(Layer):
 def test_what_a_layer_hands_on_lies_in_one_piece_forward_and_backward(name):
     """A user's layer, too: as it would arrive behind a cut."""
     layer, A_prev, dZ = ready(name)
-    below = [WithGaps() for _ in range(0 if name in BEGIN_WITH_TOKENS else 2)]
+    below = [WithGaps() for _ in range(0 if name in TOKENS else 2)]
     above = [WithGaps() for _ in range(2)]
     layers, skips = [*below, layer, *above], {}
     if layer.join:

@@ -23,7 +23,7 @@ EXERCISES = [path for path in sorted((NOTEBOOKS / "exercises").glob("*.py")) if 
 FLOORS = {
     "checks": -2,
     "arguments": -1, "interrupted": -1, "registry": -1, "watching": -1,
-    "functions": 0, "tiny": 0,
+    "as_code": 0, "functions": 0, "tiny": 0,
     "layers": 1, "losses": 1, "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1, "meta": 1, "sums": 1,
     "blas": 1, "ties": 1, "rates": 1,
     "network": 2, "optimizers": 2, "training": 2, "models": 2, "description": 2, "collectives": 2,

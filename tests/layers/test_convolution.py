@@ -10,17 +10,21 @@ import numpy as np
 import pytest
 from cases import cuts
 from compared import assert_equals_full_batch, assert_same, assert_same_bits
-from layers.every_layer import CONVOLUTIONS
+from layers.every_layer import LAYERS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.layers import banded_products, windows
+from minipipe.layers.convolution import Kernel
 
 OF_AXES = {1: mp.Conv1d, 2: mp.Conv2d, 3: mp.Conv3d}
 TRANSPOSED = {1: mp.ConvTranspose1d, 2: mp.ConvTranspose2d, 3: mp.ConvTranspose3d}
 
+CONVOLUTIONS = {  # name: (layer, spatial lengths)
+    name: (layer, shape[1:]) for name, (layer, shape) in LAYERS.items() if isinstance(layer, Kernel)
+}
 every_convolution = pytest.mark.parametrize("layer, lengths", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
 
 

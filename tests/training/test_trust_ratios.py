@@ -116,6 +116,27 @@ def test_biases_and_norms_may_be_left_without_decay(kind):
         assert moved == [True, *[not weights_only] * 2, False, not weights_only, False]  # b of norms is 0
 
 
+class RootMeanSquare(mp.Layer):
+    """A normalisation of one's own, but for its division, which says that its W is no weight."""
+
+    decays = ()
+
+    def __init__(self):
+        self.W, self.b = np.ones((2, 1)), np.ones((2, 1))
+
+
+class Shift(RootMeanSquare):
+    decays = ("b",)
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_a_layer_of_ones_own_says_what_decays_where_weights_only(weights_only):
+    layers, zeros = [RootMeanSquare(), Shift()], np.zeros((2, 1))
+    mp.SGD(0.5, weight_decay=0.5, weights_only=weights_only).update(layers, [(zeros, zeros)] * 2)
+    moved = [not np.array_equal(array, np.ones((2, 1))) for layer in layers for array in (layer.W, layer.b)]
+    assert moved == [not weights_only, not weights_only, not weights_only, True]
+
+
 def problem(t, W, b):
     """Gradients of a least squares problem that changes with t, as in the run with PyTorch."""
     A = np.array([[math.cos(2 * i + 5 * k + t) for k in range(4)] for i in range(3)])

@@ -1,0 +1,110 @@
+"""What can be extended by one file is found: every layer, loss and optimizer of the package is registered."""
+
+from dataclasses import dataclass
+from importlib import import_module
+
+import pytest
+
+import minipipe as mp
+from minipipe.layers import LAYERS, Layer
+from minipipe.registry import Examples, Registry
+
+ROOMS = [(LAYERS, Layer)]
+every_room = pytest.mark.parametrize("registry, base", ROOMS, ids=[base.__name__ for _, base in ROOMS])
+
+
+def classes_below(base):
+    for kind in base.__subclasses__():
+        yield kind
+        yield from classes_below(kind)
+
+
+@every_room
+def test_every_class_of_the_room_is_registered_or_the_base_of_one_that_is(registry, base):
+    for kind in classes_below(base):
+        if kind.__module__.startswith(f"{registry.room}."):
+            registered = [name for name, entry in registry.items() if issubclass(entry, kind)]
+            assert registered, f"{kind.__name__} of {kind.__module__}: give it a decorator"
+
+
+@every_room
+def test_the_package_hands_on_every_entry_of_the_room(registry, base):
+    for name, kind in registry.items():
+        if kind.__module__.startswith(f"{registry.room}."):
+            assert name in mp.__all__ and getattr(mp, name) is kind
+
+
+@every_room
+def test_each_entry_states_examples_of_itself(registry, base):
+    for name, kind in registry.items():
+        examples = registry.facts[name].examples()
+        assert examples and all(type(shown) is kind for shown, *_ in map(as_tuple, examples)), name
+        assert registry.facts[name].source
+
+
+def as_tuple(example):
+    return example if isinstance(example, tuple) else (example,)
+
+
+def test_a_missing_fact_is_an_error_where_the_entry_is_defined():
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'source'"):
+        @LAYERS(examples=lambda: [])
+        class Forgotten(Layer):
+            pass
+    assert "Forgotten" not in LAYERS
+
+
+def test_a_fact_that_nobody_knows_is_an_error():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'exmples'"):
+        LAYERS(exmples=lambda: [], source="no known paper")
+
+
+def test_two_entries_of_one_name_are_refused_with_both_places():
+    registry = Registry("minipipe.layers", Examples)
+
+    def entry(module):
+        kind = type("Same", (), {})
+        kind.__module__ = module
+        return kind
+
+    register = registry(examples=lambda: [], source="no known paper")
+    first = register(entry("a"))
+    with pytest.raises(ValueError, match=r"'Same' is registered twice .* by a\.Same and by b"):
+        register(entry("b"))
+    assert registry == {"Same": first}
+    again = register(entry("a"))  # a cell of a notebook that runs again
+    assert registry["Same"] is again
+
+
+def test_the_files_of_a_room_are_found(tmp_path, monkeypatch):
+    """A file beside the others is all that a new entry needs."""
+    room = tmp_path / "found_room"
+    room.mkdir()
+    (room / "__init__.py").write_text(
+        "from minipipe.registry import Examples, Registry\nALL = Registry('found_room', Examples)\n"
+    )
+    (room / "one.py").write_text(
+        "from . import ALL\n@ALL('a name', examples=list, source='a book')\ndef function():\n    return 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    found = import_module("found_room").ALL
+    assert found == {}
+    assert found.load() is found and found["a name"]() == 1 and found.facts["a name"].source == "a book"
+
+
+def test_examples_that_print_alike_are_told_apart_by_what_they_take():
+    @dataclass
+    class Thing:
+        n: int
+
+    registry = Registry("minipipe.layers", Examples)
+    registry(
+        "thing", examples=lambda: [(Thing(1), (2,)), (Thing(1), (3,)), Thing(2)], source="no known paper"
+    )(Thing)
+    assert [name.rpartition("locals>.")[2] for name in registry.examples()] == [
+        "Thing(n=1)", "Thing(n=1) of (3,)", "Thing(n=2)",
+    ]
+    examples = [(Thing(2), 1)] * 3
+    registry("twice", examples=lambda: examples, source="no known paper")(Thing)
+    with pytest.raises(ValueError, match="is an example of twice already: leave one of them out"):
+        registry.examples()
