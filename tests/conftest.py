@@ -4,12 +4,16 @@ import sys
 
 import pytest
 from pitfalls.bugs import BUGS
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from minipipe import blas_threads
 
 pytest.register_assert_rewrite("notebooks.checkers")  # a failure shows the sentence
-settings.register_profile("minipipe", deadline=None, derandomize=True, print_blob=True)
+# Networks in fractions take up to minutes to shrink: a failing property shows the first one that it finds.
+# `pytest --hypothesis-profile shrink` looks for the smallest.
+AS_FOUND = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
+settings.register_profile("shrink", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("minipipe", settings.get_profile("shrink"), phases=AS_FOUND)
 settings.load_profile("minipipe")
 
 
