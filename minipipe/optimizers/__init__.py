@@ -4,13 +4,15 @@ In every equation W stands for any parameter (each W and each b), g for its grad
 by m since the loss has done that, t for the number of the update, from 1. The hyper-parameters may be floats,
 or `exact.Rational` for a network of rational numbers.
 
+Each file of this room registers its optimizers in `OPTIMIZERS`; they are found there, and `minipipe` hands
+them on. A test carries out the equations of each docstring, in rational numbers.
+
 Where to read: `optimizer` has the walk over the parameters, `sgd` and `adaptive` the optimizers that take
 each number by itself, `by_parameter` those for large mini-batches, which look at a parameter as a whole.
 """
 
-from .adaptive import Adam, AdamW, RMSProp
-from .by_parameter import LAMB, LARS
-from .optimizer import Optimizer, checked_optimizer  # noqa: F401 (for subclasses, and for other rooms)
-from .sgd import SGD
+from .optimizer import OPTIMIZERS, Optimizer, checked_optimizer  # noqa: F401 (for other rooms, and subclasses)
 
-__all__ = ["LAMB", "LARS", "SGD", "Adam", "AdamW", "RMSProp"]
+globals().update(OPTIMIZERS.load())
+
+__all__ = sorted(OPTIMIZERS)

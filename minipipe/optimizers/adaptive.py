@@ -3,9 +3,13 @@
 import numpy as np
 
 from ..checks import listed, real_number
-from .optimizer import Optimizer
+from .optimizer import OPTIMIZERS, Optimizer
 
 
+@OPTIMIZERS(
+    examples=lambda: [RMSProp(0.125, rho=0.5), RMSProp(0.125, rho=0.5, weight_decay=0.25, decoupled=True)],
+    source="Tieleman and Hinton 2012",
+)
 class RMSProp(Optimizer):
     """Divide each gradient by the root of its recent mean square.
 
@@ -36,6 +40,10 @@ class RMSProp(Optimizer):
         return step, v
 
 
+@OPTIMIZERS(
+    examples=lambda: [Adam(0.125), Adam(0.125, betas=(0.5, 0.75), weight_decay=0.25)],
+    source="arXiv 1412.6980",
+)
 class Adam(Optimizer):
     """Momentum over RMSProp, both averages corrected for their start at 0.
 
@@ -84,8 +92,16 @@ class Adam(Optimizer):
         return step, m, v
 
 
+@OPTIMIZERS(
+    examples=lambda: [AdamW(0.125), AdamW(0.125, betas=(0.5, 0.75), weight_decay=0.25)],
+    source="arXiv 1711.05101",
+)
 class AdamW(Adam):
-    """Adam with decoupled weight decay: W = W - learning_rate * weight_decay * W - (Adam's step).
+    """Adam with decoupled weight decay.
+
+        m = beta1 * m + (1 - beta1) * g          m^ = m / (1 - beta1^t)
+        v = beta2 * v + (1 - beta2) * g^2        v^ = v / (1 - beta2^t)
+        W = W - learning_rate * weight_decay * W - learning_rate * m^ / (sqrt(v^) + epsilon)
 
     learning_rate: above 0.
     betas: (beta1, beta2), the shares of the past that are kept, each from 0 to below 1.

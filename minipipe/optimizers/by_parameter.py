@@ -3,9 +3,14 @@
 from ..checks import listed, real_number
 from ..functions import norm
 from .adaptive import Adam
+from .optimizer import OPTIMIZERS
 from .sgd import SGD
 
 
+@OPTIMIZERS(
+    examples=lambda: [LARS(0.25, 0.5), LARS(0.25, 0.5, weight_decay=0.25, trust=0.5)],
+    source="arXiv 1708.03888",
+)
 class LARS(SGD):
     """SGD with momentum, in which each parameter has a learning rate of its own.
 
@@ -53,10 +58,16 @@ class LARS(SGD):
         return local * super().before_step(W, g)
 
 
+@OPTIMIZERS(
+    examples=lambda: [LAMB(0.25), LAMB(0.25, betas=(0.5, 0.75), weight_decay=0.25)],
+    source="arXiv 1904.00962",
+)
 class LAMB(Adam):
     """Adam, in which the length of each parameter's step goes with that of the parameter.
 
-        r = m^ / (sqrt(v^) + epsilon) + weight_decay * W                m^, v^ as in `Adam`
+        m = beta1 * m + (1 - beta1) * g          m^ = m / (1 - beta1^t)
+        v = beta2 * v + (1 - beta2) * g^2        v^ = v / (1 - beta2^t)
+        r = m^ / (sqrt(v^) + epsilon) + weight_decay * W
         W = W - learning_rate * ||W|| / ||r|| * r                       1 for the ratio where one of them is 0
 
     learning_rate: above 0, the share of ||W|| that a step has.

@@ -5,13 +5,17 @@ import copy
 import numpy as np
 
 from ..arguments import argument
+from ..as_code import AsCode
 from ..checks import not_zero_in, real_number, to_be_written, truth, without_return
 from ..functions import overflow_refused
 from ..layers.layer import finite
 from ..layers.parameters import parameters_with
+from ..registry import Examples, Registry
+
+OPTIMIZERS = Registry("minipipe.optimizers", Examples)  # examples: optimizers
 
 
-class Optimizer:
+class Optimizer(AsCode):
     """What all optimizers share: the walk over the parameters, weight decay, the memory of past gradients.
 
     learning_rate: above 0; it may be changed between updates.

@@ -1,19 +1,29 @@
 """Stochastic gradient descent."""
 
 from ..checks import real_number, truth
-from .optimizer import Optimizer
+from .optimizer import OPTIMIZERS, Optimizer
 
 
+@OPTIMIZERS(
+    examples=lambda: [
+        SGD(0.125), SGD(0.125, 0.5), SGD(0.125, 0.5, nesterov=True), SGD(0.125, 0.5, rate_inside=True),
+        SGD(0.125, 0.5, nesterov=True, rate_inside=True), SGD(0.125, 0.5, weight_decay=0.25),
+        SGD(0.125, 0.5, weight_decay=0.25, decoupled=True),
+    ],
+    source="Polyak 1964",
+)
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum in one of two forms.
+    """Stochastic gradient descent, with momentum in one of two forms, each with or without a look ahead.
 
-        u = momentum * u + g                     W = W - learning_rate * u        rate_inside=False
-        v = momentum * v + learning_rate * g     W = W - v                        rate_inside=True
+        u = momentum * u + g                    W = W - learning_rate * u
+        u = momentum * u + g                    W = W - learning_rate * (g + momentum * u)    nesterov=True
+        v = momentum * v + learning_rate * g    W = W - v                                     rate_inside=True
+        v = momentum * v + learning_rate * g
+        W = W - learning_rate * g - momentum * v                            nesterov=True, rate_inside=True
 
     learning_rate: above 0.
     momentum: the share of the past that is kept, 0 <= momentum < 1.
-    nesterov: whether to look one step ahead, and use g + momentum * u (or learning_rate * g + momentum * v)
-        for u (or v).
+    nesterov: whether to look one step ahead.
     rate_inside: which of the two forms.
     weight_decay, decoupled, weights_only: see `Optimizer`.
 

@@ -7,9 +7,11 @@ import pytest
 
 import minipipe as mp
 from minipipe.layers import LAYERS, Layer
+from minipipe.losses import LOSSES, Loss
+from minipipe.optimizers import OPTIMIZERS, Optimizer
 from minipipe.registry import Examples, Registry
 
-ROOMS = [(LAYERS, Layer)]
+ROOMS = [(LAYERS, Layer), (LOSSES, Loss), (OPTIMIZERS, Optimizer)]
 every_room = pytest.mark.parametrize("registry, base", ROOMS, ids=[base.__name__ for _, base in ROOMS])
 
 

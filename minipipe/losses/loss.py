@@ -1,0 +1,86 @@
+"""What every loss shares, and where 1/m comes from.
+
+J = 1/m sum of L(a, y) over the m samples of the *whole* mini-batch. A micro-batch passes fewer columns
+than m but divides by the same m, so J = J_1 + J_2 + ... and dW = dW_1 + dW_2 + ... over micro-batches,
+whatever their sizes.
+"""
+
+import numpy as np
+
+from ..as_code import AsCode
+from ..checks import is_finite, real_numbers, shown, to_be_written, whole_number, without_return
+from ..registry import Examples, Registry
+
+LOSSES = Registry("minipipe.losses", Examples)  # examples: (loss, "numbers", "classes" or "bits" as labels)
+MOST_SAMPLES = 10**12  # of a mini-batch
+
+
+class Loss(AsCode):
+    """A cost of predictions `A` (n, m) against labels `Y` of the same shape.
+
+        forward(A, Y, m)  -> J     this micro-batch's part of the cost, divided by m
+        backward()        -> dA    its derivative by A, which carries the factor 1/m
+
+    `m` is the size of the whole mini-batch; left out, it is the number of columns of `A`. `cache` is the
+    one value that `backward` needs. The dtype of `A` is the dtype of both results. `forward` raises
+    `ValueError` where the shapes differ, and for labels that this cost cannot have.
+    """
+
+    cache = None
+    takes = "numbers"         # or "probabilities", predictions between 0 and 1
+    exchanges = False, False  # whether forward and backward are programs, which talk to other devices
+
+    def forward(self, A, Y, m=None):
+        A, Y = _array("A", A), _array("Y", Y)
+        m = A.shape[-1] if m is None else whole_number("m", m, 1, MOST_SAMPLES)
+        if A.shape != Y.shape:
+            raise ValueError(self._shape_message(A.shape, Y.shape))
+        if A.dtype.kind in "iub":
+            A = A.astype(np.float64)
+        if Y.dtype == object:
+            Y = real_numbers("Y", Y)
+        self.check(Y)
+        J = self.cost(A, Y.astype(A.dtype, copy=False), m)
+        if J is None:
+            raise without_return(self, "cost", "J")
+        return J
+
+    def backward(self):
+        if self.cache is None:
+            raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A, Y) first")
+        dA = self.derivative(*self.cache)
+        if dA is None:
+            raise without_return(self, "derivative", "dA")
+        return dA
+
+    def cost(self, A, Y, m):
+        """J, with all that `derivative` needs left in `cache`, a tuple."""
+        raise to_be_written(self, "Loss", "cost(self, A, Y, m)", "J, and leaves self.cache")
+
+    def derivative(self, *cache):
+        """dA."""
+        raise to_be_written(self, "Loss", "derivative(self, *cache)", "dA")
+
+    def check(self, Y):
+        """Raise `ValueError` for labels that this cost cannot have."""
+        if not is_finite(Y):
+            raise ValueError(f"{self!r}: the labels hold NaN or infinity: clean the data first")
+
+    def _shape_message(self, shape, shape_of_labels):
+        message = f"{self!r}: the labels have shape {shape_of_labels}, but the predictions have {shape}: "
+        if len(shape_of_labels) == 1 and shape[0] == 1:
+            return message + "make them one row with Y.reshape(1, -1)"
+        if len(shape_of_labels) == 1:
+            one_hot = f"minipipe.one_hot(labels, n_classes={shape[0]})"
+            return message + f"turn class numbers into columns with {one_hot}"
+        return message + "one column of labels for each sample, one row for each output"
+
+
+def _array(name, values):
+    """`values`, if that is an array of numbers or one without; a list becomes one."""
+    is_array = not isinstance(values, (type, np.ma.MaskedArray)) and getattr(values, "ndim", 0)
+    if not is_array or values.dtype.kind not in "fiubO":
+        values = real_numbers(name, values)
+    if not values.ndim:
+        raise ValueError(f"{name}={shown(values)} is one number: pass an array of shape (n, m)")
+    return values
