@@ -85,7 +85,7 @@ class MetaArray(NDArrayOperatorsMixin):
     size = property(lambda self: math.prod(self.shape))
     nbytes = property(lambda self: self.size * self.dtype.itemsize)
     T = property(lambda self: self.transpose())
-    flags = property(lambda self: self._layout.flags)
+    strides = property(lambda self: self._layout.strides)
     flat = property(lambda self: np.zeros(1, self.dtype), doc="One number for all.")
 
     def __len__(self):

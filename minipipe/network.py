@@ -11,7 +11,9 @@ from .layers import every_layer
 from .layers.layer import checked_layers, finite
 from .layers.skips import skip_routes
 from .layers.statistics import commit, take_statistics
-from .layers.through import backward_through, forward_through, in_one_piece, prepare_forward
+from .layers.through import (
+    backward_through, forward_through, in_one_piece, parameters_in_one_piece, prepare_forward,
+)
 from .blas import computing
 from .sums import TreeSum
 from .ties import each_once, share, sum_of_tied, ties_of
@@ -90,6 +92,7 @@ class Network:
         The network is not in training then, and nothing is cached.
         """
         X = checked_inputs(X)
+        parameters_in_one_piece(self._all_layers)
         prepare_forward(self._all_layers, training=False)
         with computing(), overflow_refused():
             A = forward_through(self.layers, X, skips={})
@@ -230,11 +233,13 @@ class Sequential(Network):
         self._gradients, self._counted = None, []
         m, all_layers = X.shape[-1], self._all_layers
         grains = grains_of(m, self.grain or m)
+        parameters_in_one_piece(all_layers)
         total = TreeSum(len(grains))
         with computing(), overflow_refused():
             for k, part in enumerate(grains):
                 prepare_forward(all_layers, training=True, step=self.n_steps, first_sample=part.start)
-                total.add(k, self._pass(in_one_piece(X[..., part]), Y[..., part], m, all_layers))
+                samples, labels = in_one_piece((X[..., part], Y[..., part]))
+                total.add(k, self._pass(samples, labels, m, all_layers))
             J, gradients, statistics = total.value
             gradients = self._with_ties(gradients)
         check_finite_run(self.loss, J, self.layers, gradients)

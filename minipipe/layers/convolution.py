@@ -9,6 +9,7 @@ from ..checks import whole_number
 from .banded_products import convolve, convolve_transposed, correlate
 from .initialization import he
 from .layer import LAYERS, Layer, as_dtype_of
+from .through import in_one_piece
 from .windows import ARGUMENTS, Windows
 
 
@@ -52,10 +53,10 @@ class Kernel(Layer):
 
     def backward_weight(self, dZ):
         A_prev = self.cached(dZ)
-        dW = self.product_for_W(dZ, A_prev).reshape(self.shape_of_W())
+        dW = in_one_piece(self.product_for_W(dZ, A_prev).reshape(self.shape_of_W()))
         if self.b is None:
             return dW, None
-        rows = np.ascontiguousarray(dZ, like=dZ).reshape(len(dZ), -1)
+        rows = dZ.reshape(len(dZ), -1)
         ones = np.full((rows.shape[1], 1), 1, dZ.dtype, like=dZ)  # row sums as a matrix product, as in Linear
         return dW, (rows @ ones).reshape(self.b.shape)
 

@@ -54,7 +54,7 @@ class Embedding(Vectors):
     def forward(self, A_prev):
         self.checked_input(A_prev)
         self.cache = self._checked(A_prev)
-        return np.ascontiguousarray(np.moveaxis(self.W[self.cache], -1, 0), like=self.W)
+        return np.moveaxis(self.W[self.cache], -1, 0).copy()
 
     def backward_input(self, dZ):
         self.cached(dZ)

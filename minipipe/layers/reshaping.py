@@ -94,7 +94,7 @@ class Pad(Layer):
         return A
 
     def backward_input(self, dZ):
-        return dZ[self._inside(self.cached(dZ, tuple))]
+        return dZ[self._inside(self.cached(dZ, tuple))].copy()
 
     def output_shape(self, shape):
         if len(shape) != len(self.widths) + 2:

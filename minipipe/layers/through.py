@@ -1,8 +1,13 @@
 """Forward and backward through consecutive layers, as networks and stages do it.
 
+Whatever goes into a layer, leaves it, or is a parameter is made to lie `in_one_piece` here, and nowhere else.
+
 Some layers talk to other devices in the middle of a forward or a backward. So the way through the layers is a
 program itself: it yields an `Exchange`, and is resumed with what has come of it.
 """
+
+import math
+from functools import cache
 
 import numpy as np
 
@@ -24,14 +29,45 @@ def prepare_forward(layers, training, step=0, first_sample=0):
 
 
 def in_one_piece(A):
-    """`A`, or a copy of it if it is a view with gaps; so of each array in a tuple; None stays None.
+    """`A` as it is, if it lies in memory as a new array does; else a copy. None stays None.
 
-    BLAS rounds a product of the same numbers differently where they lie differently. Across a cut they arrive
-    in one piece, as every message does; so whatever a layer hands on is in one piece, too.
+    In a tuple or a list, this holds for each array.
+
+    BLAS rounds a product of the same numbers differently where they lie differently. A message arrives in one
+    piece, and so does a file. So whatever leaves a layer, each gradient, each parameter and what an optimizer
+    remembers is in one piece, too: no cut, copy or file shows in the bits.
+
+    >>> row = np.ones((1, 3))
+    >>> in_one_piece(row) is row, row.T.strides, in_one_piece(row.T).strides
+    (True, (8, 24), (8, 8))
     """
-    if isinstance(A, tuple):
+    if A is None:
+        return None
+    if isinstance(A, (tuple, list)):
         return tuple(map(in_one_piece, A))
-    return A if A is None or A.flags.c_contiguous else np.ascontiguousarray(A, like=A)
+    if A.strides == _strides(A.shape, A.dtype.itemsize):
+        return A
+    # NumPy takes an axis of length 1 for contiguous whatever its stride is, and BLAS does not
+    return np.ascontiguousarray(A, like=A).reshape(-1).reshape(A.shape)
+
+
+@cache
+def _strides(shape, itemsize):
+    """The strides of a new array."""
+    return tuple(itemsize * math.prod(shape[axis + 1:]) for axis in range(len(shape)))
+
+
+def parameters_in_one_piece(layers):
+    """Give `layers` a copy of each parameter that was assigned as a view, such as W.T.
+
+    layers: a flat list, as `every_layer` gives.
+    """
+    for layer in layers:
+        for name in layer.arrays:
+            array = getattr(layer, name)
+            piece = in_one_piece(array)
+            if piece is not array:
+                setattr(layer, name, piece)
 
 
 def handed_on(layer, A_prev):
@@ -157,4 +193,4 @@ def weight_gradients(layer, half):
     if gradients is None:
         raise without_return(layer, "backward_weight", "dW, db")
     layer.cache = None
-    return gradients
+    return in_one_piece(gradients)

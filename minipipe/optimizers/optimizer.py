@@ -10,6 +10,7 @@ from ..checks import not_zero_in, real_number, to_be_written, truth, without_ret
 from ..functions import overflow_refused
 from ..layers.layer import finite
 from ..layers.parameters import parameters_with
+from ..layers.through import in_one_piece
 from ..registry import Examples, Registry
 
 OPTIMIZERS = Registry("minipipe.optimizers", Examples)  # examples: optimizers
@@ -88,9 +89,9 @@ class Optimizer(AsCode):
         step, *remembered = answer
         new, step = (W, step) if is_excluded else self.after_step(W, step)
         new = np.subtract(new, step, out=step if step.dtype == W.dtype else None)
-        new = new.astype(W.dtype, copy=False)
+        new = in_one_piece(new.astype(W.dtype, copy=False))
         pairs = zip(remembered, memory, strict=True)
-        remembered = [array.astype(old.dtype, copy=False) for array, old in pairs]
+        remembered = [in_one_piece(array.astype(old.dtype, copy=False)) for array, old in pairs]
         finite(layer, new, f"{key[1]} after this update")
         for array in remembered:
             finite(layer, array, f"what {type(self).__name__} remembers for {key[1]}")

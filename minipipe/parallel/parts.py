@@ -60,7 +60,7 @@ class DropoutPart(Dropout):
     def _kept(self, shape):
         d, n, *rest = shape
         whole = super()._kept((d, n * self._size, *rest))
-        return np.ascontiguousarray(whole[:, n * self._rank:n * (self._rank + 1)])
+        return whole[:, n * self._rank:n * (self._rank + 1)].copy()
 
 
 class EmbeddingPart(Embedding):
@@ -81,7 +81,7 @@ class EmbeddingPart(Embedding):
         inside = (tokens >= self.run.start) & (tokens < self.run.stop)
         self.cache = np.where(inside, tokens - self.run.start, n)
         W = np.concatenate([self.W, self.W[:1] * 0])
-        return np.ascontiguousarray(np.moveaxis(W[self.cache], -1, 0), like=W)
+        return np.moveaxis(W[self.cache], -1, 0).copy()
 
     def backward_weight(self, dZ):
         n = len(self.W)

@@ -4,11 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..layers.through import in_one_piece
-
 
 def in_grains(value, edges):
-    """`value` for each grain: its samples alone, in one piece; so of each array in a dict; None stays None.
+    """`value` for each grain: its samples alone, a copy; so of each array in a dict; None stays None.
 
     edges: where the grains begin, and the end of the last.
 
@@ -23,7 +21,7 @@ def _samples(value, part):
         return None
     if isinstance(value, dict):
         return {name: _samples(array, part) for name, array in value.items()}
-    return in_one_piece(value[..., part])
+    return value[..., part].copy()
 
 
 def side_by_side(values):
@@ -37,7 +35,7 @@ def side_by_side(values):
         return first
     if isinstance(first, dict):
         return {name: side_by_side([value[name] for value in values]) for name in first}
-    return in_one_piece(np.concatenate(values, axis=-1))
+    return np.concatenate(values, axis=-1)
 
 
 PASSING = "F", "R", "B", "I"  # the kinds of action by which a micro-batch passes a stage

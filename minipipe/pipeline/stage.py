@@ -6,7 +6,8 @@ from functools import partial
 from ..layers import every_layer
 from ..layers.exchange import Exchange, exchanges_of
 from ..layers.through import (
-    backward_input_program, forward_program, handed_on, prepare_forward, weight_gradients,
+    backward_input_program, forward_program, handed_on, parameters_in_one_piece, prepare_forward,
+    weight_gradients,
 )
 from ..layers.statistics import commit, take_statistics
 from .holdings import all_ours
@@ -68,6 +69,7 @@ class Stage:
         optimizer: what makes these versions.
         place: the arguments of `Owned` behind the layers, where the device updates a part of the parameters.
         """
+        parameters_in_one_piece(self.parts)
         self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
         self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
         self.halves = {}  # micro-batch -> {index of a layer: what it has `put_aside` between two halves}

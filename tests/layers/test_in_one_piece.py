@@ -1,0 +1,210 @@
+"""What leaves a layer, gradients, parameters and what optimizers remember lie in memory as new arrays do.
+
+BLAS rounds a product of the same numbers differently where they lie differently, on some processors. So these
+tests look at the strides of each array, and not at its numbers.
+"""
+
+import copy
+
+import numpy as np
+import pytest
+from compared import assert_same, parameters, state
+from layers.every_layer import ALONE, BEGIN_WITH_TOKENS, LAYERS, NEED_COMPANY, ready, tree
+from sampling import one_in
+
+import minipipe as mp
+from minipipe.exact import rational
+from minipipe.functions import leaves
+from minipipe.layers.through import backward_through, forward_through
+from minipipe.meta import MetaArray
+
+LOSS = mp.MeanSquaredError()
+
+
+def assert_in_one_piece(arrays, name):
+    for number, array in enumerate(leaves(arrays)):
+        new = np.empty(array.shape, array.dtype)
+        assert array.strides == new.strides, f"array {number} of {name} has strides {array.strides}"
+
+
+KINDS = {
+    "float32": np.float32,
+    "float64": np.float64,
+    "fractions": rational,
+    "no numbers": lambda array: MetaArray(array.shape, array.dtype),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_leaves_a_layer(name, kind):
+    """All that its four methods return; one sample and one position have layouts of their own."""
+    if name in BEGIN_WITH_TOKENS and kind == "no numbers":
+        kind = "float64"  # tokens are numbers
+    for m in (1, 3) if name not in NEED_COMPANY else (3,):
+        layer, A_prev, dZ = ready(name, m)
+        layer, A_prev, dZ = layer.copy(KINDS[kind]), tree(KINDS[kind], A_prev), tree(KINDS[kind], dZ)
+        assert_in_one_piece(layer.forward(A_prev), "A")
+        for what, array in zip(("dA_prev", "dW", "db"), layer.backward(dZ), strict=True):
+            assert_in_one_piece(array, what)
+        layer.forward(A_prev)
+        assert_in_one_piece([layer.backward_input(dZ), layer.backward_weight(dZ)], "the halves")
+
+
+class Turned(mp.Layer):
+    """A = W A_prev, a layer of one's own, all of whose results are views of arrays that lie the other way."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def parameter_shapes(self):
+        return (self.n, self.n), None
+
+    def draw(self, rng):
+        return rng.standard_normal((self.n, self.n))
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return (A_prev.T @ self.W.T).T
+
+    def backward_input(self, dZ):
+        return (dZ.T @ self.W).T
+
+    def backward_weight(self, dZ):
+        return (self.cache @ dZ.T).T, None
+
+
+@pytest.fixture
+def met(monkeypatch):
+    """A list of all that a `Linear` is handed or works with, and of the labels that a loss is handed."""
+    arrays = []
+
+    def watch(kind, name):
+        method = getattr(kind, name)
+
+        def watched(self, *args):
+            arrays.extend([*args[:2 if kind is mp.MeanSquaredError else 1], getattr(self, "W", None)])
+            return method(self, *args)
+
+        monkeypatch.setattr(kind, name, watched)
+
+    watch(mp.Linear, "forward")
+    watch(mp.Linear, "backward_input")
+    watch(mp.MeanSquaredError, "forward")
+    return arrays
+
+
+@pytest.mark.parametrize("in_network", [lambda *layers: layers, lambda *layers: [mp.Chain(*layers)]])
+@pytest.mark.parametrize("m", [1, 4])
+def test_what_leaves_a_layer_of_ones_own(m, in_network, met):
+    net = mp.Sequential(in_network(Turned(3), mp.Linear(3, 3), Turned(3), mp.Linear(3, 3)), LOSS)
+    forward_through(net.layers, np.ones((3, m)), {})
+    _, gradients = backward_through(net.layers, np.ones((m, 3)).T, {})
+    assert len(leaves(met)) == 2 * 2 * 2
+    assert_in_one_piece([met, gradients], "what the layers hand on")
+
+
+@pytest.mark.parametrize("optimizer", [
+    mp.SGD(0.1, momentum=0.5, nesterov=True), mp.Adam(0.1), mp.LARS(0.1), mp.LAMB(0.1)
+])
+def test_what_an_update_leaves(optimizer):
+    """Of gradients and a parameter that lie the other way."""
+    layer = mp.Linear(3, 3, bias=False)
+    layer.W = np.arange(9.0).reshape(3, 3).T
+    optimizer.update([layer], [(layer.W - 5, None)])
+    assert_in_one_piece([layer.W, list(optimizer.memory.values())], "an update")
+
+
+def remembered(net, optimizer):
+    """The memory of the optimizers of a network, or of the one that makes its steps."""
+    return [one.memory[key] for one, _ in net.optimizers(optimizer) for key in one.memory]
+
+
+def layers_of(net):
+    return [net.layers, *getattr(net, "replicas", ())]
+
+
+NETWORKS = {
+    "one device": mp.Sequential,
+    "pipeline": lambda layers, loss: mp.Pipeline(layers, loss, min(2, len(layers)), 2),
+    "pipeline with a grain": lambda layers, loss: mp.Pipeline(layers, loss, 1, 2, grain=2),
+    "late W": lambda layers, loss: mp.Pipeline(layers, loss, 1, 2, "gpipe-late-w"),
+    "replicas": lambda layers, loss: mp.DataParallel(layers, loss, 2),
+    "replicas by a ring": lambda layers, loss: mp.DataParallel(layers, loss, 2, all_reduce="ring"),
+    "shards": lambda layers, loss: mp.TensorParallel(layers, loss, 2),
+    "ZeRO": lambda layers, loss: mp.DataParallel(layers, loss, 2, optimizer=mp.Adam(0.1), zero=3),
+}
+
+
+@pytest.mark.parametrize("name, split", one_in(3, ALONE, NETWORKS))
+def test_gradients_parameters_and_memory_after_updates_a_file_and_an_exchange(name, split, tmp_path):
+    layer, X, _ = ready(name, m=4)
+    if split == "shards" and getattr(layer, "n_heads", 2) % 2:
+        split = "replicas"  # two shards do not divide the heads
+    layers = [layer, mp.Flatten(), Turned(int(np.prod(layer.output_shape(X.shape)[:-1])))]
+    Y = np.random.default_rng(0).standard_normal(mp.Sequential(layers, LOSS).predict(X).shape)
+    optimizer, path = mp.Adam(0.1), tmp_path / "net.npz"
+    net = NETWORKS[split](layers, LOSS)
+
+    def update():
+        if split == "ZeRO":
+            net.train([(X, Y)])
+        else:
+            net.forward_backward(X, Y)
+            assert_in_one_piece(net.gradients, "the gradients")
+            net.step(optimizer)
+        for layers in layers_of(net):
+            assert_in_one_piece(list(state(layers).values()), "the parameters")
+        assert_in_one_piece(remembered(net, optimizer), "the memory")
+
+    update()
+    used = () if split == "ZeRO" else (optimizer,)
+    mp.save(path, net, *used)
+    update()
+    mp.load(path, net, *used)
+    assert_in_one_piece(list(state(net.layers).values()), "the parameters in a file")
+    assert_in_one_piece(remembered(net, optimizer), "the memory in a file")
+    update()
+
+
+@pytest.mark.parametrize("split", NETWORKS)
+def test_parameters_that_are_assigned_as_views(split, met):
+    """A run, a prediction and an update work with copies of them, which have the same numbers."""
+    X = Y = np.random.default_rng(0).standard_normal((3, 4))
+    values = np.arange(9.0).reshape(3, 3) / 8
+    for train in (False, True):
+        net = NETWORKS[split]([mp.Linear(3, 3), mp.Tanh(), Turned(3), mp.BatchNorm(3)], LOSS)
+        net.layers[0].W, net.layers[0].b, net.layers[2].W = values.T, values[:, :1], np.asfortranarray(values)
+        expected = copy.deepcopy(parameters(net.layers))
+        if not train:
+            net.predict(X)
+            assert_same(parameters(net.layers), expected)
+        elif split == "ZeRO":
+            net.train([(X, Y)])
+        else:
+            net.forward_backward(X, Y)
+            assert_same(parameters(net.layers), expected)
+            net.step(mp.SGD(0.1))
+        for layers in layers_of(net) if train else [net.layers]:
+            assert_in_one_piece(list(parameters(layers).values()), "the parameters")
+    assert_in_one_piece(met, "what a Linear works with")
+
+
+WAYS = {
+    "the other way": lambda A: A.T.copy().T, "with gaps": lambda A: A.repeat(2, axis=-1)[..., ::2],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("m", [1, 12])
+def test_data_that_lie_another_way(m, way, met):
+    """One device and a pipeline hand on copies in one piece."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((5, m)), rng.standard_normal((3, m))
+    layers = mp.Sequential([mp.Linear(5, 6), mp.Tanh(), mp.Linear(6, 3)], None).layers
+    for net in (mp.Sequential(layers, LOSS, grain=4), mp.Pipeline(layers, LOSS, 2, -(-m // 4), grain=4)):
+        J = net.forward_backward(X, Y)
+        gradients = net.gradients
+        assert net.forward_backward(WAYS[way](X), WAYS[way](Y)) == J
+        assert_same(net.gradients, gradients)
+    assert_in_one_piece(met, "what layers and losses are handed")
