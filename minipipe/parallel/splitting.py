@@ -76,8 +76,9 @@ class Shard:
         if self._sequence and self._rows:
             raise ValueError("sequence=True and rows=True: positions are split one way, so use one of them")
         if (self._sequence or self._rows) and not self.parted:
-            kept = "rows", "convolutions that keep the number of rows"
-            name, needed = kept if self._rows else ("sequence", "blocks with attention, which the shards divide")
+            name, needed = "sequence", "blocks with attention, which the shards divide"
+            if self._rows:
+                name, needed = "rows", "convolutions that keep the number of rows"
             raise ValueError(f"{name}=True splits nothing here: it needs {needed}, so leave it out")
 
     def parts_of(self, arrays, layers):
