@@ -141,7 +141,8 @@ def test_gradients_parameters_and_memory_after_updates_a_file_and_an_exchange(na
     layer, X, _ = ready(name, m=4)
     if split == "shards" and getattr(layer, "n_heads", 2) % 2:
         split = "replicas"  # two shards do not divide the heads
-    layers = [layer, mp.Flatten(), Turned(int(np.prod(layer.output_shape(X.shape)[:-1])))]
+    n = int(np.prod(layer.output_shape(X.shape)[:-1]))
+    layers = [layer, mp.Flatten(), Turned(n), mp.Linear(n, 2)]
     Y = np.random.default_rng(0).standard_normal(mp.Sequential(layers, LOSS).predict(X).shape)
     optimizer, path = mp.Adam(0.1), tmp_path / "net.npz"
     net = NETWORKS[split](layers, LOSS)

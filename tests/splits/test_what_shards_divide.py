@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from cases import eighths
+from compared import assert_equals_full_batch
 
 import minipipe as mp
 from minipipe.layers import Chain
-from minipipe.verification import equals_full_batch
 
 LOSS, CLASSES = mp.MeanSquaredError(), mp.SoftmaxCrossEntropy()
 
@@ -68,6 +68,12 @@ def exact(layers, loss, X, Y):
     return layers, loss, X if X.dtype.kind == "i" else eighths(X), eighths(Y)
 
 
+def test_positions_go_through_both_parts_of_a_block():
+    net = mp.TensorParallel([mp.TransformerBlock(2, 2, n_hidden=2), mp.Linear(2, 1)], LOSS, 2, sequence=True)
+    words = "((by positions, by heads), (by positions, by outputs, unit by unit, by inputs))"
+    assert net.split == [words, "whole"]
+
+
 @pytest.mark.parametrize("sequence", [False, True])
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_a_sequence_has_the_full_batchs_gradients(name, sequence):
@@ -76,7 +82,7 @@ def test_a_sequence_has_the_full_batchs_gradients(name, sequence):
         [*SEQUENCES[name], mp.Linear(2, 1)], LOSS, rng.standard_normal((2, 2, 2)),
         rng.standard_normal((1, 2, 2)),
     )
-    assert equals_full_batch(mp.TensorParallel(layers, loss, 2, sequence=sequence), X, Y)
+    assert_equals_full_batch(mp.TensorParallel(layers, loss, 2, sequence=sequence), X, Y)
 
 
 IMAGES = {
@@ -97,7 +103,7 @@ def test_an_image_has_the_full_batchs_gradients(name, rows):
         [*IMAGES[name], mp.AvgPool2d(2), mp.Flatten()], LOSS, rng.standard_normal((1, 4, 4, 2)),
         rng.standard_normal((2, 2)),
     )
-    assert equals_full_batch(mp.TensorParallel(layers, loss, 2, rows=rows), X, Y)
+    assert_equals_full_batch(mp.TensorParallel(layers, loss, 2, rows=rows), X, Y)
 
 
 @pytest.mark.parametrize("loss", [LOSS, CLASSES])
@@ -113,6 +119,6 @@ def test_tied_layers_are_divided_alike(kind, how, loss):
         mp.one_hot(labels, 5),
     )
     net = mp.TensorParallel(layers, loss, 2)
-    assert equals_full_batch(net, X, Y)
+    assert_equals_full_batch(net, X, Y)
     of_tokens = "whole" if how[loss] == "whole" else "by tokens"
     assert net.split == [of_tokens, "by outputs, gathered", "whole", how[loss]]
