@@ -35,6 +35,7 @@ class Layer(AsCode, Halves):
 
     The dtype of the input is the dtype of the result. A layer writes into no array that it was
     handed; the input must stay unchanged until `backward`, because `cache` may refer to it.
+    Whatever leaves a layer in a network, and each parameter, lies `in_one_piece`: a view is copied.
 
     `W` and `b` are None in a layer without parameters, and `dW` and `db` then are None too. A layer made of
     `layers` has tuples of theirs instead.

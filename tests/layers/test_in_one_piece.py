@@ -9,7 +9,7 @@ import copy
 import numpy as np
 import pytest
 from compared import assert_same, parameters, state
-from layers.every_layer import ALONE, BEGIN_WITH_TOKENS, LAYERS, NEED_COMPANY, ready, tree
+from layers.every_layer import ALONE, LAYERS, ready, tree
 from sampling import one_in
 
 import minipipe as mp
@@ -39,9 +39,10 @@ KINDS = {
 @pytest.mark.parametrize("name", LAYERS)
 def test_what_leaves_a_layer(name, kind):
     """All that its four methods return; one sample and one position have layouts of their own."""
-    if name in BEGIN_WITH_TOKENS and kind == "no numbers":
+    example, _ = LAYERS[name]
+    if example.takes == "tokens" and kind == "no numbers":
         kind = "float64"  # tokens are numbers
-    for m in (1, 3) if name not in NEED_COMPANY else (3,):
+    for m in (1, 3) if example.alone_per_sample else (3,):
         layer, A_prev, dZ = ready(name, m)
         layer, A_prev, dZ = layer.copy(KINDS[kind]), tree(KINDS[kind], A_prev), tree(KINDS[kind], dZ)
         assert_in_one_piece(layer.forward(A_prev), "A")
