@@ -2,7 +2,7 @@
 
 import math
 
-from .rings import ring_gather
+from .exchanging import ring_gather
 from .vectors import cut, joined
 
 

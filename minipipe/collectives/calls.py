@@ -1,20 +1,16 @@
 """What a program says to talk to all the others: each of these is a program, for `yield from`."""
 
-from functools import reduce as fold
+from functools import partial, reduce as fold
 
 from ..checks import listed, one_of
 from ..sums import TreeSum
-from . import summing
 from .broadcasting import binomial, chain, distances, reduce_to, scatter_and_gather
-from .exchanging import exchanged
-from .rings import ring_add, ring_gather
+from .exchanging import exchanged, ring_add, ring_gather
+from .owners import OWNERS, at_owners, own_chunk, to_owners
+from .registry import ALL_REDUCES
 from .vectors import added, flattened, unflattened
 
-OWNERS = "owners"
-ALL_REDUCES = {
-    "naive": summing.naive, "tree": summing.tree, "doubling": summing.doubling,
-    "halving": summing.halving, "ring": summing.ring, OWNERS: summing.owners,
-}
+TWO_LEVEL = "two-level"
 
 
 def all_reduce(group, value, algorithm=OWNERS, node_size=None):
@@ -22,9 +18,9 @@ def all_reduce(group, value, algorithm=OWNERS, node_size=None):
 
     group: the `Group`, of this rank.
     value: arrays or numbers, or lists, tuples and dicts of them; of one form on all ranks. It stays as it is.
-    algorithm: "naive", "tree", "doubling", "halving", "ring", "owners", or "two-level"; they differ in
-        ticks, bytes and, with floats, in the order of the additions: see `minipipe.collectives.summing`.
-    node_size: for "two-level", how many ranks are in a node with fast links; it divides their number.
+    algorithm: "naive", "tree", "doubling", "halving", "ring", "owners", "two-level", or the name of another
+        one in `ALL_REDUCES`; they differ in ticks, bytes and, with floats, in the order of the additions.
+    node_size: for "two-level" alone, how many ranks are in a node with fast links; it divides their number.
 
     The result has the same bits on all ranks.
 
@@ -41,11 +37,12 @@ def all_reduce(group, value, algorithm=OWNERS, node_size=None):
     >>> len(trace.messages)
     12
     """
-    vectors = flattened(value)
-    if one_of("algorithm", algorithm, [*ALL_REDUCES, "two-level"]) == "two-level":
-        vectors = yield from summing.two_level(group, vectors, node_size)
-    else:
-        vectors = yield from ALL_REDUCES[algorithm](group, vectors)
+    program = ALL_REDUCES[one_of("algorithm", algorithm, ALL_REDUCES)]
+    if node_size is not None:
+        if algorithm != TWO_LEVEL:
+            raise ValueError(f"node_size={node_size} is for {TWO_LEVEL!r}, not {algorithm!r}: leave it out")
+        program = partial(program, node_size=node_size)
+    vectors = yield from program(group, flattened(value))
     return unflattened(vectors, value)
 
 
@@ -71,7 +68,7 @@ def all_reduce_sum_and_gather(group, total, value, algorithm=OWNERS):
         its own; with the others, in messages before.
     """
     if algorithm == OWNERS:
-        return (yield from summing.at_owners(group, total, value))
+        return (yield from at_owners(group, total, value))
     values = [None] * group.size
     if value is not None:
         values = yield from exchanged(group, lambda rank: value, group.begin("values"))
@@ -88,7 +85,7 @@ def reduce_scatter_sum_and_gather(group, total, value):
     total, value: as for `all_reduce_sum_and_gather`, the first half of which this is, with "owners": the bits
         are the same.
     """
-    return (yield from summing.own_chunk(group, total, group.begin("owners reduce-scatter"), value))
+    return (yield from own_chunk(group, total, group.begin("owners reduce-scatter"), value))
 
 
 def broadcast(group, value, root=0, algorithm="binomial", n_segments=None):
@@ -159,7 +156,7 @@ def reduce_scatter(group, values, algorithm="ring"):
         yield from ring_add(group, chunks, rank - 1, label)
         return unflattened(chunks[rank], values[rank])
     of_ranks = [{(0, rank): chunk} for chunk in chunks]
-    total, _ = yield from summing.to_owners(group, of_ranks, TreeSum(size), label)
+    total, _ = yield from to_owners(group, of_ranks, TreeSum(size), label)
     return unflattened(total, values[rank])
 
 

@@ -83,7 +83,17 @@ def lengths(n_numbers, n):
     >>> lengths(5, 3)
     [2, 2, 1]
     """
-    return [n_numbers // n + (c < n_numbers % n) for c in range(n)]
+    return [length(n_numbers, n, c) for c in range(n)]
+
+
+def length(n_numbers, n, c):
+    """Return how many of `n_numbers` are in chunk c of n: the first chunks are longer by one."""
+    return n_numbers // n + (c < n_numbers % n)
+
+
+def begin(n_numbers, n, c):
+    """Return how many numbers are in the chunks before chunk c of n."""
+    return c * (n_numbers // n) + min(c, n_numbers % n)
 
 
 def added(a, b):
