@@ -125,28 +125,6 @@ def test_adaptive_optimizers_in_floats_are_as_near_as_rounding_allows(kind, step
     )
 
 
-EVERY = [
-    mp.SGD(0.1), mp.SGD(0.1, 0.9), mp.SGD(0.1, 0.9, nesterov=True, rate_inside=True), mp.RMSProp(0.1),
-    mp.Adam(0.1), mp.AdamW(0.1), mp.SGD(0.1, 0.9, weight_decay=0.1), mp.Adam(0.1, weight_decay=0.1),
-]
-
-
-@pytest.mark.parametrize("optimizer", EVERY, ids=lambda optimizer: type(optimizer).__name__)
-def test_every_optimizer_learns_and_keeps_float32(optimizer):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((2, 40)).astype(np.float32)
-    Y = mp.one_hot((X[0] > X[1]).astype(int), 2)
-    net = mp.Sequential(
-        [mp.Linear(2, 4), mp.Tanh(), mp.Linear(4, 2)], mp.SoftmaxCrossEntropy(), dtype=np.float32
-    )
-    costs = []
-    for _ in range(30):
-        costs.append(net.forward_backward(X, Y))
-        net.step(optimizer)
-    assert costs[-1] < costs[0] / 2
-    assert all(layer.W is None or layer.W.dtype == layer.b.dtype == np.float32 for layer in net.layers)
-
-
 def test_scaling_the_loss_is_scaling_the_learning_rate_only_without_weight_decay():
     """Goyal et al., section 2.2 and remark 1: W - rate decay W - rate k g is not W - k rate decay W - k
     rate g.

@@ -176,26 +176,6 @@ def test_twenty_steps_end_where_pytorch_ends(optimizer, W, b):
     assert_within(ends[0], np.hstack([W, b]), roundings=2 * 20 * 100, of=2)
 
 
-@pytest.mark.parametrize("kind", [mp.LARS, mp.LAMB])
-def test_they_keep_float32_and_train_a_pipeline_with_the_bits_of_one_device(kind):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((4, 24)).astype(np.float32)
-    Y = mp.one_hot((X[0] > X[1]).astype(int), 2, np.float32)
-    layers = [mp.Linear(4, 6), mp.BatchNorm(6), mp.ReLU(), mp.Linear(6, 2)]
-    nets = [
-        mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), K, 4, schedule, dtype=np.float32)
-        for K, schedule in ((1, "gpipe"), (3, "1f1b"))
-    ]
-    for net in nets:
-        optimizer = kind(0.1)
-        for _ in range(3):
-            net.forward_backward(X, Y)
-            net.step(optimizer)
-    for one, other in zip(*(net.layers for net in nets)):
-        assert one.W is None or (one.W.dtype == np.float32 and np.array_equal(one.W, other.W)
-                                 and np.array_equal(one.b, other.b))
-
-
 @pytest.mark.parametrize("make, words", [
     (lambda: mp.LARS(0), "learning_rate=0 must be above 0"),
     (lambda: mp.LARS(1, trust=0), "trust=0 must be above 0"),

@@ -1,0 +1,242 @@
+"""What every registered optimizer keeps, whatever its formula is: its equations, its memory, its splits."""
+
+import numpy as np
+import pytest
+from compared import assert_same
+from sampling import one_in
+from training.equations import exact, forms_of, updated
+
+import minipipe as mp
+from minipipe.exact import rational
+from minipipe.functions import leaves
+from minipipe.layers import every_layer
+from minipipe.optimizers import OPTIMIZERS
+from minipipe.schedules import build, in_copies, with_updates, with_zero
+
+EXAMPLES = OPTIMIZERS.examples()
+every_optimizer = pytest.mark.parametrize("optimizer", EXAMPLES.values(), ids=EXAMPLES)
+some_optimizers = pytest.mark.parametrize("optimizer", one_in(3, EXAMPLES.values()), ids=repr)
+LOSS = mp.SoftmaxCrossEntropy()
+
+
+def fractions(*shape, seed):
+    return rational(np.random.default_rng(seed).integers(-6, 7, shape)) / 4
+
+
+def network():
+    return [
+        mp.Linear(3, 5), mp.BatchNorm(5), mp.Residual(mp.Linear(5, 5), mp.Tanh()), mp.LayerNorm(5),
+        mp.Linear(5, 2, bias=False),
+    ]
+
+
+def mini_batch(seed, dtype=np.float32, m=12):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((3, m)).astype(dtype), mp.one_hot(rng.integers(0, 2, m), 2, dtype)
+
+
+def state(layers):
+    """All parameters and running statistics."""
+    return [getattr(layer, name) for layer in every_layer(layers) for name in layer.arrays]
+
+
+def trained(net, optimizer, n_updates=3, first=0):
+    """Train `net`, by `optimizer` or by its own; return the costs and its state."""
+    costs = []
+    for seed in range(first, first + n_updates):
+        if optimizer is None:
+            costs += net.train([mini_batch(seed)])
+        else:
+            costs.append(net.forward_backward(*mini_batch(seed)))
+            net.step(optimizer)
+    return costs, state(net.layers)
+
+
+@every_optimizer
+def test_updates_are_those_of_the_equations_in_its_docstring(optimizer):
+    """Of three gradients for a W and a b, in rational numbers; in the last, one of two rows is 0."""
+    own, dW = exact(optimizer), [fractions(2, 3, seed=seed) for seed in (1, 2, 5)]
+    dW[-1][0] = 0 * dW[-1][0]
+    own.weights_only = False
+    W, b = fractions(2, 3, seed=3), fractions(2, 1, seed=4)
+    layer, db = mp.Linear(3, 2, W=W, b=b), [g[:, :1] for g in dW]
+    for pair in zip(dW, db):
+        own.update([mp.ReLU(), layer], [(None, None), pair])
+    assert_same(layer.W, updated(own, W, dW), "W")
+    assert_same(layer.b, updated(own, b, db), "b")
+
+
+@every_optimizer
+def test_it_remembers_as_many_arrays_as_it_says_and_writes_into_none_that_it_was_handed(optimizer):
+    optimizer, layer = optimizer.fresh(), mp.Linear(3, 2, W=np.ones((2, 3)), b=np.ones((2, 1)))
+    for _ in range(2):
+        gradients = np.full((2, 3), 0.5), np.full((2, 1), 0.25)
+        handed = [layer.W, layer.b, *gradients, *leaves(list(optimizer.memory.values()))]
+        for array in handed:
+            array.flags.writeable = False
+        optimizer.update([layer], [gradients])
+        kept = [layer.W, layer.b, *leaves(list(optimizer.memory.values()))]
+        assert [len(arrays) for arrays in optimizer.memory.values()] == [optimizer.n_memories] * 2
+        assert not any(np.shares_memory(new, old) for new in kept for old in handed)
+        assert not any(np.shares_memory(a, b) for i, a in enumerate(kept) for b in kept[:i])
+        assert all(array.flags.c_contiguous for array in kept)
+
+
+@every_optimizer
+def test_it_learns_and_keeps_float32(optimizer):
+    optimizer, (X, _) = optimizer.fresh(), mini_batch(0, m=40)
+    Y = mp.one_hot((X[0] > X[1]).astype(int), 2, np.float32)
+    net = mp.Sequential([mp.Linear(3, 4), mp.Tanh(), mp.Linear(4, 2)], LOSS, dtype=np.float32)
+    costs = []
+    for _ in range(30):
+        costs.append(net.forward_backward(X, Y))
+        net.step(optimizer)
+    assert costs[-1] < costs[0]
+    arrays = [*state(net.layers), *leaves(list(optimizer.memory.values()))]
+    assert {array.dtype for array in arrays if array is not None} == {np.dtype(np.float32)}
+
+
+@every_optimizer
+def test_what_does_not_decay_does_not_depend_on_the_decay(optimizer):
+    """With `weights_only`, b of a Linear, and W and b of a LayerNorm; while W of a Linear does."""
+    layers = mp.Sequential([mp.Linear(3, 3, b=np.ones((3, 1))), mp.LayerNorm(3)], None).layers
+    gradients = [(np.full((3, 3), 0.5), np.full((3, 1), 0.5)), (np.full((3, 1), 0.25), np.full((3, 1), 0.5))]
+    ends = []
+    for decay in (0, 0.25):
+        twins, own = [layer.copy() for layer in layers], optimizer.fresh()
+        own.weights_only, own.weight_decay = True, decay
+        for _ in range(2):
+            own.update(twins, gradients)
+        ends.append([array for layer in twins for array in (layer.W, layer.b)])
+    same = [np.array_equal(*pair) for pair in zip(*ends)]
+    assert same == [False, True, True, True]
+
+
+@every_optimizer
+def test_a_refused_update_moves_nothing(optimizer):
+    """The last of its gradients is not a number, or has another shape: after one update, and before any."""
+    layers = mp.Sequential([mp.Linear(3, 3), mp.Linear(3, 2)], None).layers
+    good = [(np.ones((3, 3)), np.ones((3, 1))), (np.ones((2, 3)), np.ones((2, 1)))]
+    not_finite = [good[0], (good[1][0], np.full((2, 1), np.nan))]
+    optimizer = optimizer.fresh()
+    for n_updates in range(2):
+        before = [state(layers), dict(optimizer.memory), optimizer.n_updates, optimizer.last_rate]
+        for wrong, error in (
+            (not_finite, FloatingPointError), ([good[0], good[0]], ValueError), (good[:1], ValueError),
+        ):
+            with pytest.raises(error):
+                optimizer.update(layers, wrong)
+            after = [state(layers), dict(optimizer.memory), optimizer.n_updates, optimizer.last_rate]
+            assert_same(after, before)
+            assert optimizer.n_updates == n_updates
+        optimizer.update(layers, good)
+
+
+@every_optimizer
+def test_it_goes_on_from_a_checkpoint_with_the_same_bits(optimizer, tmp_path):
+    """The rate changes before the checkpoint, since some optimizers remember the one before."""
+    one, own = mp.Sequential(network(), LOSS, dtype=np.float32), optimizer.fresh()
+    trained(one, own, 2)
+    own.learning_rate = own.learning_rate / 2
+    mp.save(tmp_path / "net.npz", one, own)
+    expected = trained(one, own, first=2)
+    other, resumed = mp.Pipeline(network(), LOSS, 1, 1, seed=9, dtype=np.float32), optimizer.fresh()
+    mp.load(tmp_path / "net.npz", other, resumed)
+    assert resumed.learning_rate == own.learning_rate and resumed.n_updates == 2
+    assert_same(trained(other, resumed, first=2), expected)
+
+
+@every_optimizer
+def test_it_prints_as_the_call_that_makes_it(optimizer):
+    again = eval(repr(optimizer), vars(mp) | {type(optimizer).__name__: type(optimizer)})
+    assert repr(again) == repr(optimizer) and vars(again) == vars(optimizer)
+
+
+@every_optimizer
+def test_its_numbers_are_updated_together_only_where_it_says_so(optimizer):
+    """W in two parts is updated as W in one, unless the optimizer needs whole parameters."""
+    W, g = np.array([[1.0, 2.0, -1.0, 3.0]]), np.array([[0.5, -2.0, 4.0, 1.0]])
+
+    def after(*columns):
+        layers = [mp.Linear(W[:, part].shape[1], 1, W=W[:, part], bias=False) for part in columns]
+        own = optimizer.fresh()
+        for _ in range(2):
+            own.update(layers, [(g[:, part], None) for part in columns])
+        return np.hstack([layer.W for layer in layers])
+
+    same = np.array_equal(after(slice(0, 1), slice(1, 4)), after(slice(0, 4)))
+    assert same != optimizer.needs_whole_parameters
+
+
+@some_optimizers
+def test_stages_and_copies_have_the_bits_of_one_device(optimizer):
+    """Two updates and more of 3 stages, 2 copies of 2 stages, and 3 copies, in float32, for three seeds."""
+    def reference():
+        return mp.Pipeline(network(), LOSS, 1, 6, dtype=np.float32)
+
+    expected = trained(reference(), optimizer.fresh())
+    splits = [
+        mp.Pipeline(network(), LOSS, 3, 6, "1f1b", dtype=np.float32),
+        mp.Pipeline(network(), LOSS, 2, 6, "zb-h1", True, dtype=np.float32, engine="threads"),
+        mp.Hybrid(network(), LOSS, 2, 1, 2, n_microbatches=6, dtype=np.float32),
+        mp.DataParallel(network(), LOSS, 3, 6, dtype=np.float32),
+    ]
+    for net in splits:
+        assert_same(trained(net, optimizer.fresh()), expected, repr(net)[:20])
+
+
+@pytest.mark.parametrize("optimizer, zero", one_in(3, EXAMPLES.values(), [1, 2, 3]), ids=repr)
+def test_parts_of_parameters_have_the_bits_of_the_whole(optimizer, zero):
+    """ZeRO on copies, and on copies of stages; refused where the numbers of a parameter belong together."""
+    def copies():
+        own = optimizer.fresh()
+        return mp.DataParallel(network(), LOSS, 3, 6, zero=zero, optimizer=own, dtype=np.float32)
+
+    def stages():
+        order = with_zero(in_copies(build("1f1b", 2, 3), 2), zero)
+        return mp.Pipeline(network(), LOSS, 2, 6, order, dtype=np.float32, optimizer=optimizer.fresh())
+
+    if optimizer.needs_whole_parameters or optimizer.weights_only:
+        for make in (copies, stages):
+            with pytest.raises(ValueError, match=type(optimizer).__name__):
+                make()
+        return
+    expected = trained(mp.Pipeline(network(), LOSS, 1, 6, dtype=np.float32), optimizer.fresh())
+    for make in (copies, stages):
+        assert_same(trained(make(), None), expected)
+
+
+@pytest.mark.parametrize("optimizer, n_servers", one_in(2, EXAMPLES.values(), [1, 2]), ids=repr)
+def test_a_parameter_server_has_the_bits_of_one_device(optimizer, n_servers):
+    def server():
+        return mp.ParameterServer(
+            network(), LOSS, 3, optimizer.fresh(), n_servers=n_servers, n_microbatches=6, dtype=np.float32
+        )
+
+    if n_servers > 1 and (optimizer.needs_whole_parameters or optimizer.weights_only):
+        with pytest.raises(ValueError, match=type(optimizer).__name__):
+            server()
+        return
+    expected = trained(mp.Pipeline(network(), LOSS, 1, 6, dtype=np.float32), optimizer.fresh())
+    assert_same(trained(server(), None), expected)
+
+
+@some_optimizers
+def test_updates_within_the_order_have_the_bits_of_updates_after_it(optimizer):
+    order = with_updates(build("1f1b", 2, 6))
+    net = mp.Pipeline(network(), LOSS, 2, 6, order, dtype=np.float32, optimizer=optimizer.fresh())
+    expected = trained(mp.Pipeline(network(), LOSS, 1, 6, dtype=np.float32), optimizer.fresh())
+    assert_same(trained(net, None), expected)
+
+
+def test_every_form_in_the_docstrings_is_that_of_an_example():
+    """So that no line of equations stands there that no test carries out."""
+    shown = {type(optimizer) for optimizer in EXAMPLES.values()}
+    for kind in shown:
+        options = [form.options for form in forms_of(kind)]
+        assert options and options[0] == {}
+        for option in options:
+            assert any(
+                type(optimizer) is kind and all(getattr(optimizer, k) == v for k, v in option.items())
+                for optimizer in EXAMPLES.values()
+            )
