@@ -2,7 +2,7 @@
 
 tasks: what there is to do, and what must be over before.
 listing: list scheduling, which says where and when.
-accesses, recording: the graph of calls of plain functions, and its runs.
+accesses, containers, recording: the graph of calls of plain functions, and its runs.
 training: a mini-batch of a network as tasks.
 asynchronous: calls that begin at once, in the background.
 """

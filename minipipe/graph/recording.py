@@ -13,6 +13,7 @@ from ..checks import listed, one_of, shown
 from ..cluster import COMPUTE, Cluster
 from ..engines import Threads
 from .accesses import Accesses
+from .containers import mapped, nodes, snapshot
 from .listing import earliest_finish, list_schedule
 from .programs import programs_of
 from .tasks import Task
@@ -44,15 +45,16 @@ class Later:
 
 
 class _Call:
-    """A recorded call: function, args, out, and the arrays and `Later`s that it writes.
+    """A recorded call: function, args, out, what it reads besides, and what it writes.
 
     result: what it has returned. is_over: whether it has.
     """
 
-    __slots__ = ("args", "function", "is_over", "name", "out", "result", "writes")
+    __slots__ = ("args", "function", "is_over", "name", "out", "reads", "result", "writes")
 
-    def __init__(self, name, function, args, out, writes):
-        self.name, self.function, self.args, self.out, self.writes = name, function, args, out, writes
+    def __init__(self, name, function, args, out, reads, writes):
+        self.name, self.function, self.args, self.out = name, function, args, out
+        self.reads, self.writes = reads, writes
         self.result, self.is_over = None, False
 
 
@@ -95,10 +97,12 @@ class Graph:
         """Record `function(*args)`, or `function(*args, out=out)`; returns its `Later`, or `out`.
 
         function: any function. What it reads are the arrays and `Later`s among its arguments, and `reads`;
-            what it writes are `out` and `writes`. If it is a method, its object counts as written, with the
-            arrays that this holds. What a closure holds, or an object among the arguments, is not seen:
-            name it.
-        args: handed on as they are, arrays that are only read as views that cannot be written.
+            what it writes are `out` and `writes`. Those inside of lists, tuples and dicts count, too, and
+            those of a `functools.partial`, whose `out` is written. If it is a method, its object counts as
+            written, with the arrays that this holds. What a closure holds, or another object among the
+            arguments, is not seen: name it.
+        args: handed on as they are now, arrays that are only read as views that cannot be written. A list or
+            dict with arrays that the function changes must be among `writes`.
         out: an array or a `Later` that the result is written into.
         reads, writes: more of what is read and written: arrays, `Later`s, or any objects.
         ticks: that it takes on the cluster; for a call on any device, a tuple may have one for each.
@@ -108,27 +112,30 @@ class Graph:
         """
         checked_function("function", function)
         reads, writes = listed("reads", reads, 0), listed("writes", writes, 0)
-        owner = getattr(function, "__self__", None)
+        inner, reads = function, [function, *args, *reads]
+        while isinstance(inner, partial):
+            writes.append(inner.keywords.get("out"))
+            inner = inner.func
+        owner = getattr(inner, "__self__", None)
         if owner is not None and not isinstance(owner, types.ModuleType):
             writes += [owner, *_arrays_of(owner)]
         if out is not None:
             writes.append(out)
-        used = [*args, *reads, *writes]
-        for one in used:
+        for one in nodes([reads, writes]):
             if isinstance(one, Later) and one._graph is not self:
                 raise ValueError("a Later of another graph is handed to this one: use its value")
-        kind = kind or _name_of(function)
-        number, name = len(self.tasks), f"{_name_of(function)} {len(self.tasks)}" if name is None else name
+        kind = kind or _name_of(inner)
+        number, name = len(self.tasks), f"{_name_of(inner)} {len(self.tasks)}" if name is None else name
         task, before = Task(name, ticks, (), self._lane, kind), set()
-        for read in [one for one in args if isinstance(one, (Later, np.ndarray))] + reads:
+        for read in _things(reads):
             before |= self._accesses.reads(number, self._thing(read))
             self._remember(read)
-        for written in writes:
+        for written in [one for one in nodes(writes) if one is not None and one is not writes]:
             self._remember(written)
             before |= self._accesses.writes(number, self._thing(written))
         self.tasks.append(task._replace(after=tuple(sorted(before))))
-        written = [one for one in writes if isinstance(one, (Later, np.ndarray))]
-        call = _Call(name, function, args, out, written)
+        function, args = snapshot((function, args), _is_thing, kept=writes)
+        call = _Call(name, function, args, out, _things(reads), writes)
         self._calls.append(call)
         self._accesses.writes(number, call)
         return Later(self, call) if out is None else out
@@ -193,20 +200,37 @@ class Graph:
 
 def make(call):
     """Call the function of a task now."""
-    args, writes = ([_resolved(one) for one in given] for given in (call.args, call.writes))
-    read = [_read_only(arg, writes) for arg in args]
+    read, writes = (_things(mapped(_resolved, things)) for things in (call.reads, call.writes))
+    given = mapped(lambda leaf: _read_only(_resolved(leaf), writes), [call.function, call.args], call.writes)
+    function, args = given
+    before = list(map(id, nodes(given, call.writes)))
     try:
-        more = {} if call.out is None else {"out": _resolved(call.out)}
-        result = call.function(*read, **more)
+        more = {} if call.out is None else {"out": mapped(_resolved, call.out)}
+        result = function(*args, **more)
     except ValueError as error:
         if "read-only" not in str(error):
             raise
-        raise ValueError(
-            f"task {call.name!r} writes into an array that it was only said to read: name it in writes"
-        ) from error
+        raise _written(call, "an array") from error
+    if before != list(map(id, nodes(given, call.writes))):
+        raise _written(call, "a list or a dict")
     if call.out is None:
-        call.result = _own(result, [arg for arg in args if isinstance(arg, np.ndarray)])
+        call.result = mapped(lambda leaf: _own(leaf, read + writes), result)
     call.is_over = True
+
+
+def _written(call, what):
+    return ValueError(
+        f"task {call.name!r} writes into {what} that it was only said to read: name it in writes"
+    )
+
+
+def _is_thing(one):
+    return isinstance(one, (Later, np.ndarray))
+
+
+def _things(value):
+    """The arrays and `Later`s in `value`, at any depth."""
+    return list(filter(_is_thing, nodes(value)))
 
 
 def _resolved(one):
@@ -231,18 +255,16 @@ def _read_only(arg, writes):
     return view
 
 
-def _own(result, args):
-    """The result; where it is, or holds, a view of an argument, with a copy in its place."""
-    if isinstance(result, (tuple, list)) and not hasattr(result, "_fields"):
-        return type(result)(_own(part, args) for part in result)
-    if isinstance(result, np.ndarray) and any(np.may_share_memory(result, arg) for arg in args):
+def _own(result, things):
+    """A copy of the result, if it is a view of one of these arrays."""
+    if isinstance(result, np.ndarray) and any(np.may_share_memory(result, one) for one in things):
         return result.copy()
     return result
 
 
 def _arrays_of(owner):
     values = vars(owner).values() if hasattr(owner, "__dict__") else ()
-    return [value for value in values if isinstance(value, np.ndarray)]
+    return [value for value in nodes(list(values)) if isinstance(value, np.ndarray)]
 
 
 def _sum(array):

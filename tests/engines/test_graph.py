@@ -1,9 +1,11 @@
 """Calls recorded as tasks give the sequential program's numbers in every order that the graph allows."""
 
 import random
+from functools import partial
 
 import numpy as np
 import pytest
+from compared import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,6 +93,130 @@ def test_every_legal_order_gives_the_numbers_of_the_program(program, chance, exa
         chance.shuffle(priority)
         graph.run(engine, orders=graph.schedule(priority=priority).orders)
         assert same(made, buffer, expected), engine
+
+
+def total(parts):
+    """The sum of arrays in a dict of lists."""
+    return sum(part.sum() for some in parts.values() for part in some)
+
+
+def ends(parts):
+    """Views of its arguments in a dict, which a graph copies."""
+    return {"first": parts[0][:1], "last": parts[-1][-1:]}
+
+
+def called(pair):
+    return pair[0]()
+
+
+NESTED = {  # name: (function, args, more) for two arrays of one shape and a `Later`
+    "concatenate": lambda a, b, later: (np.concatenate, ([a, b],), {}),
+    "stack": lambda a, b, later: (partial(np.stack, axis=1), ((a, b),), {}),
+    "einsum": lambda a, b, later: (partial(np.einsum, "i,i->i"), (a, b), {}),
+    "dict": lambda a, b, later: (total, ({"some": [a], "others": [later, b]},), {}),
+    "partial": lambda a, b, later: (partial(np.add, a), (b,), {}),
+    "partial in a tuple": lambda a, b, later: (called, ((partial(np.subtract, a, b), a),), {}),
+    "out of a partial": lambda a, b, later: (partial(np.add, a, 1, out=b), (), {}),
+    "out as a tuple": lambda a, b, later: (np.negative, (a,), dict(out=(b,))),
+    "views in a dict": lambda a, b, later: (ends, ([a, b],), {}),
+    "written in a list": lambda a, b, later: (doubled, ([a, {"b": b}],), dict(writes=[a, b])),
+}
+
+
+def doubled(parts):
+    parts[0][...] *= 2
+    parts[1]["b"][...] -= 1
+
+
+nested_steps = st.lists(
+    st.tuples(st.sampled_from(sorted(NESTED)), views, views, st.integers(0, 2)), min_size=2, max_size=10
+)
+
+
+@settings(max_examples=60)
+@given(nested_steps, st.randoms(use_true_random=False))
+def test_arrays_in_lists_tuples_dicts_and_partials_are_read_and_written(program, chance):
+    """In every legal order, on one device, on the cluster and on threads, with the numbers of the program."""
+    def performed(buffer, call):
+        made = [np.ones(1)]
+        for name, left, right, device in program:
+            n = min(len(buffer[left]), len(buffer[right]))
+            function, args, how = NESTED[name](buffer[left][:n], buffer[right][:n], made[-1])
+            made.append(call(device, function, args, **how))
+            if made[-1] is None or name.startswith(("out", "written", "views")):
+                made[-1:] = []
+        return made[1:]
+
+    def now(device, function, args, **how):
+        return function(*args, **{key: value for key, value in how.items() if key == "out"})
+
+    expected = np.arange(1.0, SIZE + 1)
+    values = performed(expected, now)
+    for engine in ("one", "cluster", "threads"):
+        graph, buffer = Graph(), np.arange(1.0, SIZE + 1)
+
+        def record(device, function, args, **how):
+            with graph.on(device):
+                return graph.call(function, *args, **how)
+
+        made = performed(buffer, record)
+        priority = chance.sample(range(len(graph.tasks)), len(graph.tasks))
+        graph.run(engine, orders=graph.schedule(priority=priority).orders)
+        assert_same(buffer, expected, f"the buffer of {engine}")
+        assert_same([later.value for later in made], values, f"what the calls on {engine} return")
+
+
+def test_a_list_is_read_as_it_was_when_the_call_was_recorded():
+    graph, parts = Graph(), [np.ones(2)]
+    with graph.on(0):
+        parts.append(graph.call(np.multiply, parts[0], 3))
+    with graph.on(1):
+        later = graph.call(np.concatenate, parts)
+    parts.clear()
+    graph.run()
+    assert later.value.tolist() == [1, 1, 3, 3]
+
+
+@pytest.mark.parametrize("given", [[], [np.ones(1)]])
+def test_a_list_that_a_call_changes_must_be_named(given):
+    def append(values):
+        values.append(1)
+
+    graph = Graph()
+    graph.call(append, given, name="log")
+    with pytest.raises(ValueError, match="task 'log' writes into a list or a dict that it was only"):
+        graph.run()
+    graph, named = Graph(), list(given)
+    graph.call(append, named, writes=[named])
+    graph.call(append, named, writes=[named])
+    assert graph.tasks[1].after == (0,)
+    graph.run("one")
+    assert named[-2:] == [1, 1]
+
+
+def test_what_a_call_returns_is_no_view_of_what_it_reads_elsewhere():
+    """Of an array in a list, in a partial, of the object of a method, or of one that is named in reads."""
+    class Holder:
+        def __init__(self):
+            self.values = [np.ones(2)]
+
+        def first(self):
+            return self.values[0][:1]
+
+    A, holder = np.ones(2), Holder()
+    functions = {
+        "in a list": (lambda parts: parts[0][:1], ([A],), ()),
+        "in a partial": (partial(np.ndarray.__getitem__, A, slice(1)), (), ()),
+        "of an object": (holder.first, (), ()),
+        "named in reads": (lambda: A[:1], (), (A,)),
+    }
+    graph = Graph()
+    made = {
+        name: graph.call(function, *args, reads=reads) for name, (function, args, reads) in functions.items()
+    }
+    graph.run()
+    for name, later in made.items():
+        assert not any(np.shares_memory(later.value, array) for array in (A, *holder.values)), name
 
 
 @settings(max_examples=50)
