@@ -8,7 +8,7 @@ import threading
 from contextlib import contextmanager, nullcontext
 from functools import cache
 
-from .checks import whole_number
+from .arguments import argument
 
 
 class _OfThisThread(threading.local):
@@ -35,7 +35,7 @@ def blas_threads(n):
     >>> with blas_threads(4):           # for products of matrices with thousands of rows
     ...     J = Sequential([Linear(2, 1)], MeanSquaredError()).forward_backward(np.eye(2), np.ones((1, 2)))
     """
-    n = whole_number("n", n, 1)
+    n = argument("blas_threads.n", n)
     with _libraries().limit(limits=n, user_api="blas"):
         _chosen.depth += 1
         try:

@@ -5,6 +5,7 @@ Numbers leave as Python's own: those of NumPy overflow.
 
 import operator
 import os
+import sys
 from fractions import Fraction
 from math import inf, isfinite
 from numbers import Real
@@ -14,7 +15,6 @@ import numpy as np
 
 # With these, no sum of ticks, and no product or quotient of two numbers, becomes infinite.
 SMALLEST, LARGEST = 1e-100, 10**100
-MOST_LAYERS = 10_000  # of a network with a name
 PYTHONS = frozenset([int, float, Fraction])
 LONGEST = 100  # characters of a value that an error shows
 
@@ -48,6 +48,8 @@ def whole_number(name, value, least=None, most=None):
         raise ValueError(f"{name}={shown(number)} must be at least {least}")
     if most is not None and number > most:
         raise ValueError(f"{name}={shown(number)} must be at most {most:,}")
+    if abs(number) > LARGEST:
+        raise ValueError(f"{name}={shown(number)} must be at most {LARGEST:g}, and no less than minus that")
     return number
 
 
@@ -86,6 +88,8 @@ def real_number(
         raise ValueError(f"{name}={shown(value)} must be {kind}{what}{note}")
     if abs(number) == inf and not infinite:
         raise ValueError(f"{name}={shown(value)} must be finite")
+    if sys.float_info.max < abs(number) < inf:
+        raise ValueError(f"{name}={shown(value)} must be finite, and no more than a float can hold")
     if clock and not (number in (0, inf) or SMALLEST <= number <= LARGEST):
         raise ValueError(
             f"{name}={shown(value)} is out of reach of the clock: use a number from {SMALLEST} to {LARGEST:g}"
@@ -232,12 +236,6 @@ def listed(name, values, least=1):
     if len(items) < least:
         raise ValueError(f"{name} is an empty list: give it at least one")
     return items
-
-
-def tuples(name, rows):
-    """A tuple of tuples; `ValueError` for what is not a list of lists."""
-    rows = listed(name, rows, least=0)
-    return tuple(tuple(listed(f"{name}[{number}]", row, least=0)) for number, row in enumerate(rows))
 
 
 def items_of(values):

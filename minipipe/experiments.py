@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .arguments import argument
-from .checks import one_of, real_number, whole_number
+from .checks import one_of
 from .functions import accuracy
 from .layers import BatchNorm, Linear, ReLU
 from .losses import SoftmaxCrossEntropy
@@ -87,7 +87,7 @@ def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", se
     """
     (X, Y), test = data
     net = Sequential(layers, SoftmaxCrossEntropy(), seed, X.dtype, grain)
-    rate = recipe.rate(whole_number("batch_size", batch_size, 1), rule, warm_up)
+    rate = recipe.rate(argument("batch_size", batch_size), rule, warm_up)
     optimizer, epochs = SGD(recipe.base, 0.9, weight_decay=recipe.weight_decay), []
 
     def score(A, Y):
@@ -134,8 +134,8 @@ def steps_to_target(layers, data, batch_size, rates, target, most=2000, seed=0):
     Returns (most + 1, None) if no rate gets there.
     """
     (X, Y), _ = data
-    target = real_number("target", target, above=0)
-    best, of_best = whole_number("most", most, 1) + 1, None
+    target = argument("target", target)
+    best, of_best = argument("most", most) + 1, None
     for rate in rates:
         net = Sequential(layers, SoftmaxCrossEntropy(), seed, X.dtype)
         steps = _steps(net, X, Y, batch_size, rate, target, best)

@@ -4,7 +4,8 @@ import copy
 
 import numpy as np
 
-from .checks import floats, real_number, real_numbers, shown, whole_number
+from .arguments import argument
+from .checks import floats, real_numbers, shown
 from .exact import Rational, rational
 from .functions import grains_of, leaves, overflow_refused, root, scaled, sum_of_squares
 from .layers import every_layer
@@ -37,11 +38,11 @@ class Network:
     """
 
     def __init__(self, layers, loss, seed=0, dtype=np.float64, grain=None):
-        self._grain = None if grain is None else whole_number("grain", grain, 1)
+        self._grain = None if grain is None else argument("grain", grain)
         layers = checked_layers(layers)
         if isinstance(loss, type) or not (loss is None or hasattr(loss, "backward")):
             raise ValueError(f"loss is {loss!r}: pass a loss object, such as MeanSquaredError()")
-        dtype, seed = floats(dtype), whole_number("seed", seed, 0)
+        dtype, seed = floats(dtype), argument("seed", seed)
         self._layers = tuple(layer.copy() for layer in layers)
         self.skips = skip_routes(self.layers)
         self.ties = ties_of(self.layers)
@@ -151,7 +152,7 @@ class Network:
         """The gradients with which `step` makes its update. gradients: of one of the network's copies."""
         if clip is None:
             return gradients
-        clip, length = real_number("clip", clip, above=0), self.gradient_norm()
+        clip, length = argument("clip", clip), self.gradient_norm()
         return scaled(gradients, clip / length) if length > clip else gradients
 
     def collect(self, optimizer=None):

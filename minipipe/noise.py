@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .checks import real_number, whole_number
+from .arguments import argument
+from .checks import whole_number
 
 
 class Noise(NamedTuple):
@@ -43,7 +44,7 @@ def noise_from_two(small, large, of_small, of_large):
     >>> noise_from_two(1, 4, Fraction(5), Fraction(4))
     Noise(square=Fraction(11, 3), trace=Fraction(4, 3))
     """
-    small = whole_number("small", small, 1)
+    small = argument("small", small)
     large = whole_number("large", large)
     if large <= small:
         raise ValueError(f"large={large} must exceed small={small}: one size of mini-batches tells nothing")
@@ -59,8 +60,8 @@ def measured_noise(model, X, Y, small=16, large=128, n_repeats=60, seed=0):
     small, large, n_repeats: the sizes of the mini-batches, and how many of each.
     """
     X, Y = model.checked_batch(X, Y)
-    rng, squares = np.random.default_rng(whole_number("seed", seed, 0)), []
-    whole_number("n_repeats", n_repeats, 1)
+    rng, squares = np.random.default_rng(argument("seed", seed)), []
+    argument("n_repeats", n_repeats)
     for size in (small, large):
         own = []
         for _ in range(n_repeats):
@@ -85,7 +86,7 @@ def steps_and_samples(batch, critical):
     >>> steps_and_samples(400, 100)
     (1.25, 5.0)
     """
-    ratio = Fraction(whole_number("batch", batch, 1)) / Fraction(real_number("critical", critical, above=0))
+    ratio = Fraction(argument("batch", batch)) / Fraction(argument("critical", critical))
     return float(1 + 1 / ratio), float(1 + ratio)
 
 
@@ -102,5 +103,5 @@ def noise_of_updates(learning_rate, batch, n_samples):
     >>> noise_of_updates(Fraction(1, 50), 32, 1437), noise_of_updates(Fraction(1, 10), 160, 1437)
     (Fraction(281, 320), Fraction(1277, 1600))
     """
-    batch = whole_number("batch", batch, 1, whole_number("n_samples", n_samples, 1))
-    return real_number("learning_rate", learning_rate, above=0) * (Fraction(n_samples, batch) - 1)
+    batch = whole_number("batch", batch, 1, argument("n_samples", n_samples))
+    return argument("learning_rate", learning_rate) * (Fraction(n_samples, batch) - 1)

@@ -19,7 +19,8 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from numbers import Real
 
-from .checks import function, listed, real_number, shown, whole_number
+from .arguments import argument
+from .checks import function, listed, real_number, shown
 
 __all__ = [
     "ConstantWarmUp", "Cosine", "GradualWarmUp", "StepDecay", "linear_scaled", "rates_of",
@@ -99,8 +100,8 @@ class Cosine:
 
     def __post_init__(self):
         _checked_rate("rate", self.rate)
-        real_number("last", self.last, least=0)
-        real_number("n_epochs", self.n_epochs, above=0)
+        argument("last", self.last)
+        argument("rates.n_epochs", self.n_epochs)
 
     def __call__(self, t):
         share = min(t / self.n_epochs, 1)
@@ -123,7 +124,7 @@ class WarmUp:
     def __post_init__(self):
         _check_rate("then", self.then)
         _checked_rate("start", self.start)
-        real_number("n_epochs", self.n_epochs, above=0)
+        argument("rates.n_epochs", self.n_epochs)
 
     def __call__(self, t):
         return value_at(self.then, t) if t >= self.n_epochs else self.before(t)
@@ -208,7 +209,7 @@ def _warm_up_of(rate):
 
 
 def _ratio(batch, reference):
-    return Fraction(whole_number("batch", batch, 1), whole_number("reference", reference, 1))
+    return Fraction(argument("batch", batch), argument("reference", reference))
 
 
 def _check_rate(name, value):

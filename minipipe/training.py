@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .checks import function, real_number, shown, whole_number
+from .arguments import argument
+from .checks import function, shown
 from .functions import accuracy, even_slices
 from .blas import computing
 from .rates import rates_of
@@ -72,11 +73,11 @@ def fit(
         validation = model.checked_batch(*validation)
         metric(model.predict(validation[0]), validation[1])
     m = X.shape[-1]
-    n_epochs, seed = whole_number("n_epochs", n_epochs, 1), whole_number("seed", seed, 0)
+    n_epochs, seed = argument("n_epochs", n_epochs), argument("seed", seed)
     of_epochs = _batches_of_epochs(model, m, batch_size, n_epochs)
     step, rates = partial(_train_on, model, optimizer, clip), repeat(repeat(None))
     if clip is not None:
-        real_number("clip", clip, above=0)
+        argument("clip", clip)
     if learning_rate is not None:
         exact = isinstance(optimizer.learning_rate, Fraction)
         rates = rates_of(learning_rate, list(map(len, of_epochs)), exact)
@@ -116,7 +117,7 @@ def _batches_of_epochs(model, m, batch_size, n_epochs):
 
 
 def _checked_batches(model, m, batch_size):
-    batch_size = whole_number("batch_size", batch_size, 1)
+    batch_size = argument("batch_size", batch_size)
     batches = even_slices(m, -(-m // batch_size))
     smallest = batches[-1].stop - batches[-1].start
     n_microbatches = getattr(model, "n_microbatches", 1)

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from ..arguments import argument
 from ..checks import items_of, real_number, shown, whole_number
 
 MOST_LINKS = 4_000_000
@@ -37,7 +38,7 @@ class Link:
     rendezvous: bool = False
 
     def __post_init__(self):
-        latency = real_number("latency", self.latency, least=0, note=" ticks", clock=True)
+        latency = argument("latency", self.latency)
         object.__setattr__(self, "latency", latency)
         object.__setattr__(self, "bandwidth", _checked_bandwidth(self.bandwidth))
 
@@ -92,7 +93,7 @@ def ports(n_devices, bandwidth):
     [Port(bandwidth=16, sends=(0,), receives=()), Port(bandwidth=16, sends=(), receives=(0,))]
     """
     found = []
-    for r in range(whole_number("n_devices", n_devices, 1, MOST_LINKS)):
+    for r in range(argument("ports.n_devices", n_devices)):
         found += [Port(bandwidth, sends=(r,)), Port(bandwidth, receives=(r,))]
     return found
 

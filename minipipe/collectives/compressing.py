@@ -22,7 +22,7 @@ Sources: Karimireddy et al. 2019, arXiv 1901.09847 (feedback, scaled sign); Lin 
 import numpy as np
 
 from ..arguments import argument
-from ..checks import real_number, truth, whole_number
+from ..checks import whole_number
 from ..functions import leaves, norm, sum_in_order
 from .calls import all_gather, all_reduce
 
@@ -77,8 +77,8 @@ class MomentumFeedback(Feedback):
 
     def __init__(self, compressor, momentum=0.9, masked=True, is_on=True):
         super().__init__(compressor, is_on)
-        self.momentum = real_number("momentum", momentum, least=0, below=1)
-        self.masked, self._u = truth("masked", masked), None
+        self.momentum = argument("momentum", momentum)
+        self.masked, self._u = argument("masked", masked), None
 
     def all_reduce(self, group, arrays):
         """As for `Feedback`."""
@@ -118,7 +118,7 @@ class TopK(Compressor):
     """
 
     def __init__(self, k):
-        self.k = real_number("k", k, above=0)
+        self.k = argument("TopK.k", k)
         if self.k >= 1:
             self.k = whole_number("k", k)
 
@@ -188,7 +188,7 @@ class Quantised(Compressor):
     """
 
     def __init__(self, levels=127, bucket=512, seed=0):
-        self.levels, self.bucket = whole_number("levels", levels, 1, 127), whole_number("bucket", bucket, 1)
+        self.levels, self.bucket = argument("levels", levels), argument("bucket", bucket)
         self._rng = np.random.default_rng(argument("seed", seed))
 
     def encode(self, array):
@@ -232,7 +232,7 @@ class LowRank(Compressor):
     """
 
     def __init__(self, rank=1, seed=0):
-        self.rank, self._seed = whole_number("rank", rank, 1), whole_number("seed", seed, 0)
+        self.rank, self._seed = argument("rank", rank), argument("seed", seed)
         self._Q = {}  # index of an array -> the Q to begin with
 
     def exchange(self, group, arrays):

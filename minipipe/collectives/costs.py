@@ -4,10 +4,9 @@ N ranks, n bytes each; alpha = latency, beta = ticks per byte on the way, gamma 
 added; each rank has a port in and a port out. Each all-reduce states its own, beside its program.
 """
 
-from ..checks import one_of, real_number, whole_number
+from ..arguments import argument
+from ..checks import one_of, real_number
 from .registry import ALL_REDUCES
-
-MOST_RANKS = 10**6  # that a list has a number for
 
 
 def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0):
@@ -26,7 +25,7 @@ def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0):
     [584, 696, 296]
     """
     one_of("algorithm", algorithm, ALL_REDUCES)
-    N, n = whole_number("N", N, 1), real_number("n", n, least=0)
+    N, n = argument("N", N), argument("all_reduce_ticks.n", n)
     alpha, beta, gamma = (
         real_number(name, value, least=0)
         for name, value in (("alpha", alpha), ("beta", beta), ("gamma", gamma))
@@ -41,7 +40,7 @@ def numbers_sent(algorithm, N, n):
     ([15, 16, 15, 14], [24, 8, 16, 8, 24, 8, 16, 8])
     """
     one_of("algorithm", algorithm, ALL_REDUCES)
-    N, n = whole_number("N", N, 1, MOST_RANKS), whole_number("n", n, 0)
+    N, n = argument("numbers_sent.N", N), argument("numbers_sent.n", n)
     if N == 1:
         return [0]
     return [ALL_REDUCES.facts[algorithm].numbers_sent(rank, N, n) for rank in range(N)]

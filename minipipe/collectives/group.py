@@ -1,6 +1,7 @@
 """Who takes part in a collective, and what one of them can ask for."""
 
-from ..checks import real_number, shown, whole_number, whole_numbers
+from ..arguments import argument
+from ..checks import shown, whole_number, whole_numbers
 from ..cluster import Compute, Label, Receive, Send, sent_bytes
 from .vectors import added
 
@@ -21,7 +22,7 @@ class Group:
 
     def __init__(self, rank, devices, name="", gamma=0, stays=False):
         self.devices, self.name, self.stays = list(whole_numbers("devices", devices, 0)), name, stays
-        self.gamma = real_number("gamma", gamma, least=0, clock=True)
+        self.gamma = argument("gamma", gamma)
         if len(set(self.devices)) < len(self.devices):
             raise ValueError(f"devices={self.devices} has a device twice: name each once")
         self.rank = self.check(rank=rank)

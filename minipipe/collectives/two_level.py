@@ -4,7 +4,7 @@ from fractions import Fraction
 from functools import cache
 from math import isqrt
 
-from ..checks import whole_number
+from ..arguments import argument
 from .exchanging import ring_add, ring_gather
 from .registry import ALL_REDUCES
 from .ring import ring, ring_numbers, ring_ticks
@@ -45,7 +45,7 @@ def two_level(group, vectors, node_size=None):
     """
     if node_size is None:
         node_size = default_node_size(group.size)
-    node_size = whole_number("node_size", node_size, 1)
+    node_size = argument("node_size", node_size)
     if group.size % node_size:
         raise ValueError(f"node_size={node_size} does not divide {group.size} ranks: choose one that does")
     label = group.begin("two-level all-reduce")

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..checks import real_number, shown, whole_number
+from ..arguments import argument
+from ..checks import shown, whole_number
 from ..functions import one_hot
 
 MOST_CHARACTERS = 0x110000  # that Unicode has
@@ -52,7 +53,7 @@ class Text(NamedTuple):
         >>> [part.text for part in characters("a mad tea-party").split(test_share=0.4)]
         ['a mad tea', '-party']
         """
-        length, share = len(self.text), real_number("test_share", test_share, least=0, most=1)
+        length, share = len(self.text), argument("test_share", test_share)
         n_test = int(share * length)
         if min(n_test, length - n_test) < 2:
             raise ValueError(
@@ -139,7 +140,7 @@ def bigram_cross_entropy(train_ids, test_ids, n):
     >>> bool(bigram_cross_entropy([0, 1, 0], [0, 1, 0], n=2) == -np.log(2 / 3))
     True
     """
-    n = whole_number("n", n, 1, MOST_CHARACTERS)
+    n = argument("bigram_cross_entropy.n", n)
     train_ids, test_ids = _checked_ids("train_ids", train_ids, n, 2), _checked_ids("test_ids", test_ids, n, 2)
     counts = np.bincount(train_ids[:-1] * n + train_ids[1:], minlength=n * n).reshape(n, n)
     P = (counts + 1) / (counts.sum(axis=1, keepdims=True) + n)

@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from ..checks import listed, whole_number
+from ..arguments import argument
+from ..checks import listed
 from ..cluster import COMPUTE
 from ..schedules import Action, Schedule
 from .tasks import Task
@@ -53,7 +54,7 @@ def training_tasks(
     """
     F, I, W = listed("F", F), listed("I", I), None if W is None else listed("W", W)
     last = "I" if W is None else "W"
-    n_layers, M = len(F), whole_number("n_microbatches", n_microbatches, 1)
+    n_layers, M = len(F), argument("n_microbatches", n_microbatches)
     for name, given in (("I", I), ("W", W), ("devices", devices), ("all_reduce", all_reduce)):
         if given is not None and len(given) != n_layers:
             raise ValueError(f"{name} has {len(given)} numbers for {n_layers} layers: give one for each")

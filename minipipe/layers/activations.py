@@ -10,7 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..checks import one_of, real_number
+from ..arguments import argument
+from ..checks import one_of
 from ..functions import constant, masked, sigmoid
 from .layer import LAYERS, Layer
 
@@ -100,7 +101,7 @@ class LeakyReLU(Elementwise):
     can_overflow = False
 
     def __init__(self, negative_slope=0.01):
-        self.negative_slope = real_number("negative_slope", negative_slope, least=0, most=1)
+        self.negative_slope = argument("negative_slope", negative_slope)
 
     def forward(self, Z):
         self.cache = np.maximum((Z > 0).astype(Z.dtype), constant(self.negative_slope, Z))

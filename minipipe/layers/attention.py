@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from ..arguments import argument
-from ..checks import real_number, whole_number
+
 from ..functions import constant
 from .activations import GELU
 from .blocks import Block, Chain, Residual
@@ -60,7 +60,7 @@ class MultiHeadAttention(Block):
     recomputes = False
 
     def __init__(self, d, n_heads, causal=False):
-        d, n_heads = whole_number("d", d, 1), whole_number("n_heads", n_heads, 1)
+        d, n_heads = argument("d", d), argument("n_heads", n_heads)
         if d % n_heads:
             raise ValueError(f"n_heads={n_heads} does not divide d={d}: use a divisor of {d}")
         self.d, self.n_heads, self.causal = d, n_heads, argument("causal", causal)
@@ -168,9 +168,9 @@ class TransformerBlock(Chain):
     """
 
     def __init__(self, d, n_heads, n_hidden=None, causal=False, dropout=0):
-        d = whole_number("d", d, 1)
+        d = argument("d", d)
         units = 4 * d if n_hidden is None else n_hidden
-        drop = (lambda: [Dropout(dropout)]) if real_number("dropout", dropout, least=0, below=1) else list
+        drop = (lambda: [Dropout(dropout)]) if argument("dropout", dropout) else list
         super().__init__(
             Residual(LayerNorm(d), MultiHeadAttention(d, n_heads, causal), *drop()),
             Residual(LayerNorm(d), Linear(d, units, he), GELU(), Linear(units, d, xavier), *drop()),

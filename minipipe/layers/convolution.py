@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..arguments import argument
-from ..checks import whole_number
+
 from .banded_products import convolve, convolve_transposed, correlate
 from .initialization import he
 from .layer import LAYERS, Layer, as_dtype_of
@@ -28,9 +28,9 @@ class Kernel(Layer):
     joins_samples = True
 
     def __init__(self, in_channels, out_channels, windows, groups, bias):
-        in_channels = whole_number("in_channels", in_channels, 1)
-        out_channels = whole_number("out_channels", out_channels, 1)
-        groups = whole_number("groups", groups, 1)
+        in_channels = argument("in_channels", in_channels)
+        out_channels = argument("out_channels", out_channels)
+        groups = argument("groups", groups)
         if in_channels % groups or out_channels % groups:
             raise ValueError(
                 f"groups={groups} does not divide both in_channels={in_channels} "

@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 
-from ..checks import checked_name, whole_number
+from ..arguments import argument
+from ..checks import checked_name
 from .layer import LAYERS, Layer, as_dtype_of
 
 
@@ -48,7 +49,7 @@ class Embedding(Vectors):
     takes = "tokens"
 
     def __init__(self, n_tokens, d, tie=None):
-        self.n_tokens, self.d = whole_number("n_tokens", n_tokens, 1), whole_number("d", d, 1)
+        self.n_tokens, self.d = argument("n_tokens", n_tokens), argument("d", d)
         self.tie = None if tie is None else checked_name("tie", tie)
 
     def forward(self, A_prev):
@@ -111,7 +112,7 @@ class PositionalEmbedding(Vectors):
     """
 
     def __init__(self, d, n_places):
-        self.d, self.n_places = whole_number("d", d, 1), whole_number("n_places", n_places, 1)
+        self.d, self.n_places = argument("d", d), argument("n_places", n_places)
 
     def forward(self, A_prev):
         self.checked_input(A_prev)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..arguments import argument
-from ..checks import checked_name, whole_number
+from ..checks import checked_name
 from .initialization import he
 from .layer import LAYERS, Layer, as_dtype_of
 
@@ -49,7 +49,7 @@ class Linear(Layer):
     joins_samples = True
 
     def __init__(self, n_prev, n, initialization=he, W=None, b=None, tie=None, bias=True):
-        self.n_prev, self.n = whole_number("n_prev", n_prev, 1), whole_number("n", n, 1)
+        self.n_prev, self.n = argument("n_prev", n_prev), argument("n", n)
         if not callable(initialization):
             raise ValueError(f"initialization={initialization!r} must be a function, such as he or xavier")
         self.initialization, self.tie = initialization, None if tie is None else checked_name("tie", tie)

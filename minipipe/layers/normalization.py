@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..checks import not_zero_in, real_number, whole_number
+from ..arguments import argument
+from ..checks import not_zero_in, real_number
 from ..functions import constant
 from .layer import LAYERS, Layer, as_dtype_of, finite
 
@@ -34,7 +35,7 @@ class Normalization(Layer):
     decays = ()  # a scale and a shift multiply no input of the network
 
     def __init__(self, n, epsilon=1e-5):
-        self.n = whole_number("n", n, 1)
+        self.n = argument("n", n)
         note = ": it keeps equal numbers from being divided by 0"
         self.epsilon = real_number("epsilon", epsilon, above=0, note=note)
 
@@ -149,7 +150,7 @@ class GroupNorm(Normalization):
 
     def __init__(self, n_groups, n, epsilon=1e-5):
         super().__init__(n, epsilon)
-        self.n_groups = whole_number("n_groups", n_groups, 1)
+        self.n_groups = argument("n_groups", n_groups)
         if self.n % self.n_groups:
             raise ValueError(f"n_groups={n_groups} does not divide the n={n} channels: use a divisor of {n}")
 
@@ -192,7 +193,7 @@ class BatchNorm(Normalization):
 
     def __init__(self, n, epsilon=1e-5, momentum=0.1, gamma=1):
         super().__init__(n, epsilon)
-        self.gamma = real_number("gamma", gamma)
+        self.gamma = argument("BatchNorm.gamma", gamma)
         note = ": it is the share of the newest mini-batch"
         self.momentum = real_number("momentum", momentum, above=0, most=1, note=note)
 

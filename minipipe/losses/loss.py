@@ -8,11 +8,11 @@ whatever their sizes.
 import numpy as np
 
 from ..as_code import AsCode
-from ..checks import is_finite, real_numbers, shown, to_be_written, whole_number, without_return
+from ..arguments import argument
+from ..checks import is_finite, real_numbers, shown, to_be_written, without_return
 from ..registry import Examples, Registry
 
 LOSSES = Registry("minipipe.losses", Examples)  # examples: (loss, "numbers", "classes" or "bits" as labels)
-MOST_SAMPLES = 10**12  # of a mini-batch
 
 
 class Loss(AsCode):
@@ -32,7 +32,7 @@ class Loss(AsCode):
 
     def forward(self, A, Y, m=None):
         A, Y = _array("A", A), _array("Y", Y)
-        m = A.shape[-1] if m is None else whole_number("m", m, 1, MOST_SAMPLES)
+        m = A.shape[-1] if m is None else argument("m", m)
         if A.shape != Y.shape:
             raise ValueError(self._shape_message(A.shape, Y.shape))
         if A.dtype.kind in "iub":

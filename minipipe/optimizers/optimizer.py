@@ -6,7 +6,7 @@ import numpy as np
 
 from ..arguments import argument
 from ..as_code import AsCode
-from ..checks import not_zero_in, real_number, to_be_written, truth, without_return
+from ..checks import not_zero_in, to_be_written, without_return
 from ..functions import overflow_refused
 from ..layers.layer import finite
 from ..layers.parameters import parameters_with
@@ -42,8 +42,8 @@ class Optimizer(AsCode):
 
     def __init__(self, learning_rate, weight_decay, decoupled, weights_only=False):
         self.learning_rate, self.decoupled = learning_rate, argument("decoupled", decoupled)
-        self.weights_only = truth("weights_only", weights_only)
-        self.weight_decay = real_number("weight_decay", weight_decay, least=0)
+        self.weights_only = argument("weights_only", weights_only)
+        self.weight_decay = argument("weight_decay", weight_decay)
         self.last_rate = self.learning_rate
         self.memory = {}  # (index of the layer, "W" or "b", position in it) -> arrays
         self.n_updates = 0
@@ -54,7 +54,7 @@ class Optimizer(AsCode):
 
     @learning_rate.setter
     def learning_rate(self, value):
-        self._learning_rate = real_number("learning_rate", value, above=0)
+        self._learning_rate = argument("learning_rate", value)
 
     def update(self, layers, gradients):
         """Give `layers` new parameters; `gradients` is a list of `(dW, db)`, one per layer.

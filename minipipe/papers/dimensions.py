@@ -7,7 +7,8 @@ from fractions import Fraction
 from math import inf
 from typing import NamedTuple
 
-from ..checks import real_number, whole_number
+from ..arguments import argument
+from ..checks import real_number
 
 
 class EqualLayers(NamedTuple):
@@ -85,15 +86,15 @@ def all_dimensions(layers, batch_size, n_devices, node_size, inside, between, me
     >>> len(found), found[0]
     (40, Dimensions(D=4, T=1, P=2, M=4, b=1, time=63.0, n_bytes=136.0))
     """
-    n_layers = whole_number("n_layers", layers.n_layers, 1)
+    n_layers = argument("n_layers", layers.n_layers)
     for name, number in [*zip(layers._fields[1:], layers[1:]), ("inside", inside), ("between", between)]:
         real_number(name, number, least=0)
-    whole_number("node_size", node_size, 1)
+    argument("node_size", node_size)
     found = []
-    for T in _divisors(whole_number("n_devices", n_devices, 1)):
+    for T in _divisors(argument("n_devices", n_devices)):
         for D in _divisors(n_devices // T):
             P = n_devices // (T * D)
-            if n_layers % P == 0 and whole_number("batch_size", batch_size, 1) % D == 0:
+            if n_layers % P == 0 and argument("batch_size", batch_size) % D == 0:
                 found += [
                     in_dimensions(layers, D, T, P, batch_size // (D * b), b, node_size, inside, between)
                     for b in _divisors(batch_size // D)

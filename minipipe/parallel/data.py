@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ..checks import floats, real_number, truth, whole_number
+from ..arguments import argument
+from ..checks import floats, real_number
 from ..cluster import Link
 from ..collectives import OWNERS
 from ..description import parameters_of_layers
@@ -61,11 +62,11 @@ class DataParallel(Pipeline):
         engine="cluster", accumulate="tree", grain=None, zero=None,
         sync_batch_norm=False,
     ):
-        layers, n_replicas = checked_layers(layers), whole_number("n_replicas", n_replicas, 1)
-        M = n_replicas if n_microbatches is None else whole_number("n_microbatches", n_microbatches, 1)
+        layers, n_replicas = checked_layers(layers), argument("n_replicas", n_replicas)
+        M = n_replicas if n_microbatches is None else argument("n_microbatches", n_microbatches)
         counts = [len(layers)] if buckets is None else _counts(layers, buckets, dtype)
         schedule = data_parallel(n_replicas, M, len(counts))
-        sync_batch_norm = truth("sync_batch_norm", sync_batch_norm)
+        sync_batch_norm = argument("sync_batch_norm", sync_batch_norm)
         if sync_batch_norm and (M % n_replicas or grain is not None):
             raise ValueError(
                 f"sync_batch_norm=True with n_microbatches={M} over {n_replicas} replicas and grain={grain}: "

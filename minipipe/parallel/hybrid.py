@@ -5,7 +5,7 @@ from itertools import accumulate, chain, pairwise, permutations, product
 import numpy as np
 
 from ..arguments import argument
-from ..checks import one_of, truth, whole_number
+from ..checks import one_of
 from ..cluster import Link
 from ..collectives import OWNERS
 from ..layers.parameters import parameters_with
@@ -63,10 +63,10 @@ class Hybrid(Pipeline):
     ):
         D = self._D = argument("n_replicas", n_replicas)
         self._T = argument("n_shards", n_shards)
-        K = whole_number("n_stages", n_stages, 1)
-        M = D if n_microbatches is None else whole_number("n_microbatches", n_microbatches, 1)
+        K = argument("n_stages", n_stages)
+        M = D if n_microbatches is None else argument("n_microbatches", n_microbatches)
         self._remembered = {}  # (id of a layer, name of a parameter) -> what an optimizer keeps for it
-        self._split = {"sequence": truth("sequence", sequence), "rows": truth("rows", rows)}
+        self._split = {"sequence": argument("sequence", sequence), "rows": argument("rows", rows)}
         self._order = one_of("order", order, ["-".join(axes) for axes in permutations(AXES)])
         super().__init__(
             layers, loss, K, M, _schedule(schedule, D, K, M), recompute, seed, dtype, partition, sample,
@@ -258,8 +258,8 @@ def in_nodes(n_devices, node_size, inside, between):
     >>> links[0, 1].latency, links[1, 2].latency
     (1, 10)
     """
-    whole_number("n_devices", n_devices, 1)
-    whole_number("node_size", node_size, 1)
+    argument("n_devices", n_devices)
+    argument("node_size", node_size)
     pairs = permutations(range(n_devices), 2)
     return {(r, s): inside if r // node_size == s // node_size else between for r, s in pairs}
 

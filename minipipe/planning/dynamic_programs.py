@@ -5,7 +5,8 @@ from functools import cache
 from math import inf
 from typing import NamedTuple
 
-from ..checks import real_number, whole_number, whole_numbers
+from ..arguments import argument
+from ..checks import whole_numbers
 from ..partitioning.integers import checked, sums
 
 
@@ -43,11 +44,11 @@ def replicated_stages(times, output_bytes, parameter_bytes, bandwidth, n_devices
     >>> replicated_stages([4, 4, 2], [8, 4, 1], [1, 1, 30], 4, 4)
     Shared(stages=[(2, 3), (1, 1)], time=Fraction(8, 3))
     """
-    times, n_devices = checked("times", times), whole_number("n_devices", n_devices, 1)
+    times, n_devices = checked("times", times), argument("n_devices", n_devices)
     n_layers = len(times)
     output_bytes = checked("output_bytes", output_bytes, n_layers)
     parameter_bytes = checked("parameter_bytes", parameter_bytes, n_layers)
-    bandwidth = Fraction(real_number("bandwidth", bandwidth, above=0))
+    bandwidth = Fraction(argument("replicated_stages.bandwidth", bandwidth))
     T, w = (sums(map(Fraction, numbers)) for numbers in (times, parameter_bytes))
 
     def of_stage(i, j, m):
@@ -94,8 +95,8 @@ def meshed_stages(stage_time, n_layers, n_devices, n_microbatches, sizes=None):
     >>> meshed_stages(lambda first, end, d, n_behind: sum(work[first:end]) / d + d - 1, 4, 4, 4)
     Shared(stages=[(2, 2), (2, 2)], time=25.0)
     """
-    n_layers, n_devices = whole_number("n_layers", n_layers, 1), whole_number("n_devices", n_devices, 1)
-    M = whole_number("n_microbatches", n_microbatches, 1)
+    n_layers, n_devices = argument("n_layers", n_layers), argument("n_devices", n_devices)
+    M = argument("n_microbatches", n_microbatches)
     if sizes is None:
         sizes = [2**power for power in range(n_devices.bit_length())]
     sizes = sorted(set(whole_numbers("sizes", sizes, 1)))

@@ -6,6 +6,7 @@ from math import gcd
 import numpy as np
 
 from ..cluster import Link
+from ..arguments import argument
 from ..checks import bytes_of_memory, chosen, listed, whole_number
 from ..layers.layer import checked_layers
 from ..layers.recomputing import SELECTIVE, can_recompute, recomputing
@@ -18,8 +19,6 @@ from .without_numbers import WithoutNumbers
 MODES = (*RECOMPUTE, EVERY_SQRT, SELECTIVE)
 DEVICES = (1, 2, 4, 8)
 MOST_MICROBATCHES = 64
-
-MOST_SAMPLES = 10**12  # of a mini-batch: far more than anybody has, and far less than would overflow
 
 
 def what_fits(
@@ -118,7 +117,7 @@ def modes_for(layers):
 
 def _checked_sizes(batch_size, n_microbatches):
     """[(micro-batches, samples of each)]"""
-    batch_size = whole_number("batch_size", batch_size, 1, MOST_SAMPLES)
+    batch_size = argument("batch_size", batch_size)
     if n_microbatches is None:
         powers = [2**power for power in range(MOST_MICROBATCHES.bit_length())]
         n_microbatches = [M for M in powers if batch_size % M == 0]

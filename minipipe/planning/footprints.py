@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ..checks import chosen, whole_number
+from ..arguments import argument
+from ..checks import chosen
 from ..layers.layer import checked_layers
 from ..partitioning.partition import counts_of
 from .one_microbatch import PATTERNS
@@ -81,12 +82,12 @@ def temporaries(
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, None, precision=precision)
     counts = _counts(network, layers, n_stages, partition)
-    return network.temporaries(counts, whole_number("m", m, 1), patterns)
+    return network.temporaries(counts, argument("m", m), patterns)
 
 
 def _counts(network, layers, n_stages, partition):
     """How many layers each stage has."""
-    n_stages = whole_number("n_stages", n_stages, 1)
+    n_stages = argument("n_stages", n_stages)
     if isinstance(partition, str) and partition == "time":
         raise ValueError(
             "partition='time' measures, which takes numbers: "

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from ..checks import whole_number
+from ..arguments import argument
 from ..cluster import Bytes, Compute, Link
 from ..collectives import Group, all_reduce
 from ..pipeline.program import cluster_of, programs_of, sent_without_numbers
@@ -35,8 +35,8 @@ def simulate_in_shards(schedule, n_shards, costs=Costs(), link=Link(), ports=(),
     """
     checked_costs(costs)
     checked_schedule(schedule).validate()
-    whole_number("exchanges", exchanges, 0)
-    if whole_number("n_shards", n_shards, 1) == 1:
+    argument("exchanges", exchanges)
+    if argument("n_shards", n_shards) == 1:
         exchanges = 0
     programs, shares = {}, {}
     for shard in range(n_shards):

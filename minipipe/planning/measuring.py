@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arguments import argument
 from ..blas import computing
-from ..checks import floats, whole_number
+from ..checks import floats
 from ..cluster import SECONDS
 from ..network import Network
 from ..optimizers import checked_optimizer
@@ -58,7 +58,7 @@ def measure(
     >>> measured.footprints[0].parameters, measured.costs.message_bytes  # 8 (2 * 3 + 2), and 8 * 2 * 4
     (64, [64, 0])
     """
-    n_stages, n_rounds = whole_number("n_stages", n_stages, 1), argument("n_rounds", n_rounds)
+    n_stages, n_rounds = argument("n_stages", n_stages), argument("n_rounds", n_rounds)
     if optimizer is not None:
         checked_optimizer(optimizer)
     checked_accumulate(accumulate)

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from ..checks import bytes_of_memory, function, listed, real_number, whole_number
+from ..arguments import argument
+from ..checks import bytes_of_memory, function, listed, real_number
 from ..cluster import Link
 from ..cluster.links import checked_ports
 from ..parallel import in_nodes
@@ -33,8 +34,8 @@ class Nodes:
     speeds: tuple = ()
 
     def __post_init__(self):
-        whole_number("n_nodes", self.n_nodes, 1)
-        whole_number("n_devices", self.n_devices, 1)
+        argument("n_nodes", self.n_nodes)
+        argument("n_devices", self.n_devices)
         bytes_of_memory(self.memory)
         function("seconds", self.seconds)
         object.__setattr__(self, "ports", tuple(checked_ports(self.ports, self.size)))

@@ -4,7 +4,8 @@ from dataclasses import replace
 from functools import cache
 from itertools import accumulate
 
-from ..checks import listed, whole_number
+from ..arguments import argument
+from ..checks import listed
 from ..cluster import Link
 from ..description import parameters_of_layers, weights_of_layers
 from ..parallel.splitting import Shard
@@ -63,7 +64,7 @@ class Pricing:
     def possible_shards(self, numbers):
         """Those of the numbers of shards into which the layers can be split; `ValueError` if none is."""
         possible, refused = [], None
-        for T in [whole_number("n_shards", T, 1) for T in listed("n_shards", numbers)]:
+        for T in [argument("n_shards", T) for T in listed("n_shards", numbers)]:
             try:
                 self._of_a_shard(T)
                 possible.append(T)

@@ -5,7 +5,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from ..checks import checked_name, chosen, listed, real_number, whole_number
+from ..arguments import argument
+from ..checks import checked_name, chosen, listed, real_number
 from ..cluster import Link
 from ..partitioning import min_max
 from ..schedules import (
@@ -112,7 +113,7 @@ def arrange(profile, n_devices, n_microbatches, link=Link(), schedules=None, mos
     ('zb-v', 51, [1, 1, 1, 1, 1, 1, 1, 1])
     """
     profile = _checked(profile)
-    n_devices, M = whole_number("n_devices", n_devices, 1), whole_number("n_microbatches", n_microbatches, 1)
+    n_devices, M = argument("n_devices", n_devices), argument("n_microbatches", n_microbatches)
     found, reasons = [], []
     to_try = names_to_try()
     for name in chosen("schedules", to_try if schedules is None else schedules, to_try):

@@ -5,13 +5,14 @@ from itertools import count
 
 import numpy as np
 
-from ..checks import chosen, listed, whole_number
+from ..arguments import argument
+from ..checks import chosen, listed
 from ..layers.layer import checked_layers
 from ..pipeline.orders import treats_all_alike
 from ..schedules import RECOMPUTE, names_having
 from ..watching import with_progress
 from .candidates import candidates
-from .fitting import MOST_MICROBATCHES, MOST_SAMPLES
+from .fitting import MOST_MICROBATCHES
 from .nodes import Nodes
 from .plans import Plans
 from .pricing import Pricing
@@ -82,7 +83,7 @@ def plan(
     layers = checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision)
     pricing = Pricing(network, layers, loss, partition, cluster)
-    batch_size = whole_number("batch_size", batch_size, 1, MOST_SAMPLES)
+    batch_size = argument("batch_size", batch_size)
     names = chosen("schedules", schedules, of_one_copy()), chosen("recompute", recompute, RECOMPUTE)
     powers = [2**power for power in range(MOST_MICROBATCHES.bit_length())]
     settings = candidates(
@@ -96,7 +97,7 @@ def plan(
             f"n_shards={n_shards} with precision={network.precision.name!r}: the bytes of shards are counted "
             "as a run has them, so leave precision out, or take n_shards=[1]"
         )
-    return _best_of(settings, pricing, cluster.memory, optimizer, whole_number("n_best", n_best, 1))
+    return _best_of(settings, pricing, cluster.memory, optimizer, argument("n_best", n_best))
 
 
 def _levels(zero, layers, optimizer):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..description import describe
 from ..functions import grains_of
-from ..checks import whole_number
+from ..arguments import argument
 from ..layers import every_layer
 from ..meta import MetaArray
 from ..optimizers import checked_optimizer
@@ -74,7 +74,7 @@ class WithoutNumbers:
         self.layers = [layer.copy() for layer in layers]  # initialized in those stages that are counted
         self.loss, self.dtype, self.optimizer = copy.copy(loss), dtype, optimizer
         self.accumulate = checked_accumulate(accumulate)
-        self.grain = None if grain is None else whole_number("grain", grain, 1)
+        self.grain = None if grain is None else argument("grain", grain)
         for layer in every_layer(self.layers):
             say_who_fails(layer, repr(layer), ("initialize", "forward", "backward_input", "backward_weight"))
         say_who_fails(self.loss, "the loss", ("forward", "backward"))
@@ -236,7 +236,7 @@ def of_samples(m, count, few=3):
     >>> of_samples(6, lambda m: [100 + 8 * m])
     [148]
     """
-    m = whole_number("m", m, 1)
+    m = argument("m", m)
     return count(m) if m <= few else evenly(m, count(2), count(3))
 
 

@@ -5,7 +5,7 @@ from math import ceil, gcd, lcm
 
 from ..arguments import argument
 from ..cluster import SECONDS
-from ..checks import whole_number
+
 from .boxes import UNNUMBERED
 from .colours import STYLES, parts_of
 from .rows import rows_of
@@ -28,7 +28,7 @@ def text(trace, width=100):
     block below. Where times are seconds, `width` columns are the whole run, see `in_seconds`.
     """
     argument("trace", trace)
-    width = whole_number("width", width, 1)
+    width = argument("width", width)
     spans = [span for span in trace.spans if span.end > span.start]
     if not spans:
         return "(nothing has been computed yet)"

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ..checks import whole_number
+from ..arguments import argument
 from .actions import Action, Overlap
 from .limits import check_number_of_actions
 from .rules import INPUT, MEETING, RULES, WEIGHT
@@ -80,7 +80,7 @@ def in_copies(schedule, n):
     (0, 0, 1, 1)
     """
     checked_schedule(schedule)
-    n = whole_number("n", n, 1)
+    n = argument("n", n)
     check_number_of_actions(n * sum(map(len, schedule.devices)))
     if n == 1:
         return schedule

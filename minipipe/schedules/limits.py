@@ -3,7 +3,8 @@
 import math
 from numbers import Real
 
-from ..checks import items_of, real_number, shown, whole_number
+from ..arguments import argument
+from ..checks import items_of, shown, whole_number
 
 MOST_ACTIONS = 4_000_000  # of all devices, F and B counted as two; a run of them takes gigabytes
 
@@ -17,7 +18,7 @@ def check_sizes(n_devices, n_microbatches, v=1, latency=0):
     sizes = {"n_devices": n_devices, "n_microbatches": n_microbatches, "v": v}
     sizes = [whole_number(name, size, 1) for name, size in sizes.items()]
     check_number_of_actions(2 * math.prod(sizes))
-    return *sizes, real_number("latency", latency, least=0, note=" ticks", clock=True)
+    return *sizes, argument("latency", latency)
 
 
 def check_number_of_actions(n):

@@ -2,7 +2,7 @@
 
 from difflib import get_close_matches
 
-from ..checks import whole_number
+from ..arguments import argument
 from .limits import check_sizes
 from .registry import SCHEDULES, names_having
 
@@ -55,7 +55,7 @@ def build_for_stages(name, n_stages, n_microbatches):
     >>> len(build_for_stages("1f1b", 4, 8).devices), len(build_for_stages("zb-v", 4, 8).devices)
     (4, 2)
     """
-    n_stages = whole_number("n_stages", n_stages, 1)
+    n_stages = argument("n_stages", n_stages)
     v = stages_per_device(name)
     if n_stages % v:
         below, above = n_stages - n_stages % v, n_stages - n_stages % v + v

@@ -5,7 +5,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..checks import real_number, shown, whole_numbers
+from ..arguments import argument
+from ..checks import shown, whole_numbers
 from .costs import checked_costs
 from .limits import check_sizes, limits_of
 
@@ -66,7 +67,7 @@ def request_of(
     costs.bytes_sent(len(placement))
     if objective not in OBJECTIVES:
         raise ValueError(f"objective={shown(objective)} must be one of {', '.join(map(repr, OBJECTIVES))}")
-    kinds, kept = "FIW" if halves else "FB", Fraction(real_number("kept_for_W", kept_for_W, least=0, most=1))
+    kinds, kept = "FIW" if halves else "FB", Fraction(argument("kept_for_W", kept_for_W))
     whole = kept.denominator
     keeps = {"F": whole, "B": -whole, "I": kept.numerator - whole, "W": -kept.numerator}
     ticks, keeps = ({kind: of[kind] for kind in kinds} for of in (table, keeps))

@@ -8,7 +8,7 @@ from numbers import Integral
 from operator import attrgetter
 from pathlib import Path
 
-from ..checks import listed, shown, tuples
+from ..checks import listed, shown
 from .actions import Action, Overlap, ScheduleError, parse
 from .csv_format import parse_table, read_table, table_text
 from .deducing import copies_of, n_microbatches_of
@@ -56,13 +56,12 @@ class Schedule:
 
     def __post_init__(self):
         """Lists become tuples; `ValueError` for what is no list, or holds what is no action."""
-        devices = tuples("devices", self.devices)
+        devices, versions = (_tuples(name, getattr(self, name)) for name in ("devices", "versions"))
         strange = [one for one in chain(*devices) if not isinstance(one, (Action, Overlap))]
         if strange:
             raise ScheduleError(f"{shown(strange[0])} is no action: use Schedule.from_text(['F0 B0', ...])")
-        object.__setattr__(self, "devices", devices)
-        object.__setattr__(self, "copy_of", tuple(listed("copy_of", self.copy_of, 0)))
-        object.__setattr__(self, "versions", tuples("versions", self.versions))
+        copy_of = tuple(listed("copy_of", self.copy_of, 0))
+        vars(self).update(devices=devices, copy_of=copy_of, versions=versions)
 
     @classmethod
     def from_text(cls, lines, n_microbatches=None, name="custom", copy_of=(), versions=()):
@@ -294,3 +293,8 @@ def checked_schedule(schedule):
             "n_microbatches)"
         )
     return schedule
+
+
+def _tuples(name, rows):
+    """Return `rows` as a tuple of tuples; raise `ValueError` for what is not a list of lists."""
+    return tuple(tuple(listed(f"{name}[{k}]", row, 0)) for k, row in enumerate(listed(name, rows, 0)))

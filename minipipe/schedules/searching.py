@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ..checks import whole_number
+from ..arguments import argument
 from ..watching import with_progress
 from .actions import Action
 from .costs import Costs
@@ -73,7 +73,7 @@ def best_schedule(
       for that F, except the same stage's next B.
     """
     request = request_of(n_devices, n_microbatches, costs, most_alive, halves, latency)
-    most_nodes = whole_number("most_nodes", most_nodes, 1)
+    most_nodes = argument("most_nodes", most_nodes)
     if costs.A is not None or costs.U is not None:
         raise ValueError("the search orders F, B, I and W only: leave A and U out of its costs")
     whole, unit = request.in_whole_ticks()

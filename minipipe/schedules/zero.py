@@ -3,7 +3,8 @@
 from dataclasses import replace
 from itertools import chain
 
-from ..checks import python_number, shown, whole_number
+from ..arguments import argument
+from ..checks import python_number, shown
 from .actions import Action
 from .changes import with_all_reduce
 from .rules import CLOSING
@@ -39,7 +40,7 @@ def with_zero(schedule, level, prefetch=1):
     >>> print(*with_zero(two, 3, prefetch=0).devices[0])
     0G0 0F0 0X0 1G0 1F0 1X0 1G0 1B0 1X0 1S0 0G0 0B0 0X0 0S0 1U0 0U0
     """
-    level, prefetch = checked_level(level), whole_number("prefetch", prefetch, 0)
+    level, prefetch = checked_level(level), argument("prefetch", prefetch)
     summed = with_all_reduce(schedule)
     devices = []
     for order in summed.devices:

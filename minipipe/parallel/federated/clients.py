@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...arguments import argument
-from ...checks import listed, real_number, truth, whole_number
+from ...checks import listed, real_number
 from ...network import checked_inputs
 
 SHARDS = 2  # of each client in a skewed split
@@ -27,10 +27,10 @@ def clients_of(X, Y, n_clients, skewed=False, sizes=None, seed=0):
     [np.int64(2), np.int64(2)]
     """
     X, Y = checked_inputs(X), np.asarray(Y)
-    m, K = X.shape[-1], whole_number("n_clients", n_clients, 1)
+    m, K = X.shape[-1], argument("n_clients", n_clients)
     if Y.ndim != 2 or Y.shape[-1] != m:
         raise ValueError(f"{m} samples but labels of shape {Y.shape}: pass one-hot columns, one for each")
-    n_runs = K * (SHARDS if truth("skewed", skewed) else 1)
+    n_runs = K * (SHARDS if argument("skewed", skewed) else 1)
     sizes = [1] * K if sizes is None else listed("sizes", sizes)
     if len(sizes) != K:
         raise ValueError(f"sizes has {len(sizes)} numbers for {K} clients: give each one")

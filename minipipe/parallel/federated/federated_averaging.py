@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...checks import function, items_of, listed, real_number, shown, truth, whole_number
+from ...arguments import argument
+from ...checks import function, items_of, listed, shown
 from ...cluster import Link, checked_ports
 from ...collectives.vectors import unflattened
 from ...functions import accuracy, leaves
@@ -92,16 +93,16 @@ class FederatedAveraging(Network):
         dtype=np.float64, link=Link(), ports=(), engine="cluster",
     ):
         super().__init__(layers, loss, seed, dtype)
-        self._seed, self._optimizer = whole_number("seed", seed, 0), checked_optimizer(optimizer)
+        self._seed, self._optimizer = argument("seed", seed), checked_optimizer(optimizer)
         self._outer = None if outer is None else checked_optimizer(outer).fresh()
-        batch_size = None if batch_size is None else whole_number("batch_size", batch_size, 1)
-        self._n_epochs = whole_number("n_epochs", n_epochs, 1)
-        n_steps = None if n_steps is None else whole_number("n_steps", n_steps, 1)
+        batch_size = None if batch_size is None else argument("batch_size", batch_size)
+        self._n_epochs = argument("n_epochs", n_epochs)
+        n_steps = None if n_steps is None else argument("n_steps", n_steps)
         if n_steps is not None and self._n_epochs > 1:
             raise ValueError(f"n_steps={n_steps} and n_epochs={n_epochs}: give one of them")
-        proximal = real_number("proximal", proximal, least=0)
-        self._drop_out = real_number("drop_out", drop_out, least=0, below=1)
-        self._secure, self._keeps_memory = truth("secure", secure), truth("keep_memory", keep_memory)
+        proximal = argument("proximal", proximal)
+        self._drop_out = argument("drop_out", drop_out)
+        self._secure, self._keeps_memory = argument("secure", secure), argument("keep_memory", keep_memory)
         self.clients = [
             Client(k, X, Y, self.layers, self.loss, batch_size, n_steps, proximal, self._seed)
             for k, (X, Y) in enumerate(self._checked_clients(clients))
@@ -129,7 +130,7 @@ class FederatedAveraging(Network):
         metric: the score is `metric(net.predict(X), Y)`.
         report: called with one line per round; None for silence.
         """
-        n_rounds, metric = whole_number("n_rounds", n_rounds, 1), function("metric", metric)
+        n_rounds, metric = argument("n_rounds", n_rounds), function("metric", metric)
         validation = None if validation is None else self.checked_batch(*validation)
         history = []
         for _ in range(n_rounds):
@@ -231,7 +232,7 @@ class FederatedAveraging(Network):
 
     def _checked_share(self, fraction, K):
         """How many clients a round has."""
-        n = round(K * real_number("fraction", fraction, above=0, most=1))
+        n = round(K * argument("fraction", fraction))
         if not n:
             raise ValueError(f"fraction={fraction} of {K} clients selects nobody: use at least {1 / K:g}")
         if self._secure and n < 2:

@@ -4,7 +4,8 @@ import copy
 
 import numpy as np
 
-from ...checks import listed, one_of, real_number, truth, whole_number, whole_numbers
+from ...arguments import argument
+from ...checks import listed, one_of, whole_number, whole_numbers
 from ...cluster import Link, checked_ports
 from ...collectives.vectors import flattened, joined
 from ...functions import even_slices, leaves
@@ -70,12 +71,12 @@ class ParameterServer(Network):
         seed=0, dtype=np.float64, link=Link(), ports=(), engine="cluster",
     ):
         super().__init__(layers, loss, seed, dtype)
-        N = self.n_workers = whole_number("n_workers", n_workers, 1)
-        s = self.n_servers = whole_number("n_servers", n_servers, 1)
+        N = self.n_workers = argument("n_workers", n_workers)
+        s = self.n_servers = argument("n_servers", n_servers)
         self.mode, self._optimizer = one_of("mode", mode, MODES), checked_optimizer(optimizer)
-        self._bound = None if bound is None else whole_number("bound", bound, 0)
-        self._backups = whole_number("backups", backups, 0)
-        self._compensation = real_number("compensation", compensation, least=0)
+        self._bound = None if bound is None else argument("bound", bound)
+        self._backups = argument("backups", backups)
+        self._compensation = argument("compensation", compensation)
         self.n_microbatches = self._checked_microbatches(n_microbatches)
         self._check_mode()
         n_parameters = sum(vector.size for vector in self._vectors())
@@ -86,11 +87,11 @@ class ParameterServer(Network):
             )
         if s > 1 and self.ties:
             raise ValueError(f"n_servers={s} would tear tied layers apart: use 1 server")
-        if truth("on_workers", on_workers) and s > N:
+        if argument("on_workers", on_workers) and s > N:
             raise ValueError(f"n_servers={s} on the devices of {N} workers: use at most {N}")
         self._places = Places.of(s, N, on_workers)
         self._pace = Pace(N, ticks, speeds, delay, seed)
-        self._update_ticks = real_number("update_ticks", update_ticks, least=0, clock=True)
+        self._update_ticks = argument("update_ticks", update_ticks)
         n_devices = 1 + max(self._places.servers + self._places.workers)
         self._engine, self._link = checked_engine(engine, link, n_devices), link
         self._ports = checked_ports(ports, n_devices)
@@ -110,7 +111,7 @@ class ParameterServer(Network):
         array for each.
         """
         batches = checked_batches(self, batches)
-        keep_every = None if keep_every is None else whole_number("keep_every", keep_every, 1)
+        keep_every = None if keep_every is None else argument("keep_every", keep_every)
         orders = self._checked_arrivals(arrivals, len(batches))
         shares = [self._share(k, keep_every) for k in range(self.n_servers)]
         programs = self._programs(shares, batches, orders)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...arguments import argument
 from ...checks import listed, real_number, shown, whole_number
 
 
@@ -68,7 +69,7 @@ class Pace:
     """
 
     def __init__(self, n_workers, ticks=1, speeds=None, delay=0, seed=0):
-        ticks = real_number("ticks", ticks, least=0, clock=True)
+        ticks = argument("ticks", ticks)
         speeds = [1] * n_workers if speeds is None else listed("speeds", speeds)
         if len(speeds) != n_workers:
             raise ValueError(f"speeds has {len(speeds)} numbers for {n_workers} workers: give each one")
@@ -82,8 +83,8 @@ class Pace:
             _divided(ticks, real_number(f"speeds[{worker}]", speed, above=0, clock=True))
             for worker, speed in enumerate(speeds)
         ]
-        self._delay = real_number("delay", delay, least=0, note=" ticks", clock=True)
-        self._seed = whole_number("seed", seed, 0)
+        self._delay = argument("delay", delay)
+        self._seed = argument("seed", seed)
 
     def of(self, worker, number):
         """The ticks of gradient `number` of a worker, from 0 on."""
