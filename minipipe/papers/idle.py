@@ -66,8 +66,7 @@ def idle_times(K, M, v=2, T_F=1, T_B=1, T_W=1):
         ("ZB-H2", zero_bubble_h2, zero_bubble_h2_idle),
     ]:
         trace = simulate(builder(K, M), costs)
-        spans = trace.spans_of(0)
-        idle = spans[-1].end - spans[0].start - trace.busy_ticks()[0]
+        idle = trace.spans_of(0)[-1].end - trace.busy_ticks()[0]  # it begins at once
         rows += [
             Idle(name, "ticks idle, first device", formula(K, T_F, T_B, T_W), idle),
             Idle(name, "micro-batches alive", peaks[name.lower()], max(peak_microbatches(trace))),

@@ -62,6 +62,14 @@ def test_the_average_is_weighted_by_samples():
     assert average[0] == J == Rational(7, 4)
 
 
+def test_the_sum_goes_by_the_clients_and_not_by_who_was_first():
+    """((0 + 1) + (2 + 3)) / 4 of 2^55, 4, -2^55, 4 is 1 in floats: 2^53 + 1 = 2^53, but 1 - 2^53 is exact."""
+    sent = {0: 2.0**55, 1: 4.0, 2: -(2.0**55), 3: 4.0}
+    uploads = {k: Upload(5, [np.array([sent[k]])], sent[k]) for k in (1, 3, 0, 2)}
+    (average,), J = averaged(uploads)
+    assert average.tolist() == [1] and J == 1
+
+
 def test_only_the_chosen_clients_count():
     """Which sum up to 1, of all that there are."""
     data = exact_clients(1, 2, 3, 4, 5)

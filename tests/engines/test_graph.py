@@ -367,6 +367,18 @@ def test_a_mistake_inside_a_call_in_the_background_comes_out_at_synchronize():
     assert begun == ["the call returns"]
 
 
+def test_a_call_in_the_background_is_one_of_device_0_unless_it_is_on_another():
+    with Asynchronous() as later:
+        later.call(np.ones, 2, name="first")
+        with later.on(1):
+            later.call(np.ones, 2, name="there")
+        with later.on(0):
+            later.call(np.ones, 2, name="here")
+        trace = later.synchronize()
+    found = {str(span.label): (span.device, span.lane) for span in trace.spans}
+    assert found == {"first": (0, "compute"), "there": (1, "compute"), "here": (0, "compute")}
+
+
 @pytest.mark.filterwarnings("error")
 def test_what_cannot_be_handed_over_is_said():
     graph = Graph()

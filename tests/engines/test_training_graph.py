@@ -59,6 +59,22 @@ def test_parameters_are_gathered_ahead(g):
     assert run_listed(two, found.orders).makespan == found.makespan
 
 
+def test_messages_leave_the_device_of_their_layer():
+    """Layers 0 and 1 are on device 0, layer 2 on device 1: a micro-batch is sent once there and once back."""
+    tasks = training_tasks([1, 2, 3], [4, 5, 6], n_microbatches=2, devices=[0, 0, 1], transfer=7)
+    names = [str(task.name) for task in tasks]
+    sent = {name: task for name, task in zip(names, tasks) if task.kind in ("send", "back")}
+    lanes = {name: (task.ticks, task.lane, [names[n] for n in task.after]) for name, task in sent.items()}
+    assert lanes == {
+        name: (7, (device, "communication"), [after])
+        for i in range(2) for name, device, after in [(f"1send{i}", 0, f"1F{i}"), (f"2back{i}", 1, f"2I{i}")]
+    }
+    after = {name: {names[n] for n in task.after} for name, task in zip(names, tasks)}
+    assert after["2F1"] == {"1send1"} and after["1F1"] == {"0F1"} and after["0F1"] == set()
+    assert after["1I1"] == {"2back1", "1F1"} and after["0I1"] == {"1I1", "0F1"}
+    assert not any(task.kind in ("send", "back") for task in training_tasks([1, 1], [1, 1], devices=[0, 1]))
+
+
 def trained(graph, layers, loss, X, Y, M, rate):
     """One step of gradient descent with M micro-batches, as calls; gradients are added up in their order."""
     totals = {}

@@ -163,6 +163,14 @@ def test_what_the_search_goes_by_is_no_more_than_the_makespan(link, monkeypatch)
     assert {*SCHEDULES, "naive"} == set(seen)
 
 
+def test_what_cannot_be_the_fastest_is_not_foreseen(monkeypatch):
+    """A naive device works as long as one of GPipe, but waits for the other: nobody counts its bytes."""
+    seen, foreseen = [], Network.foreseen
+    monkeypatch.setattr(Network, "foreseen", lambda *given: seen.append(given[1]) or foreseen(*given))
+    mp.what_fits(LAYERS, LOSS, (16,), BATCH, 10**9, [2], [4], ["naive", "gpipe"], ["never"])
+    assert [choice.setting.schedule for choice in seen] == ["gpipe"]
+
+
 def test_tied_weights_and_skip_connections_count():
     """A Transformer with one matrix for both ends, and a skip from its first block to its last."""
     layers = mp.models.transformer(n_tokens=7, d=8, n_heads=2, n_layers=4, n_places=5, tied=True)

@@ -13,7 +13,7 @@ from sampling import one_in
 import minipipe as mp
 from minipipe.partitioning.partition import cut
 from minipipe.planning import Nodes, plan
-from minipipe.planning.candidates import candidates
+from minipipe.planning.candidates import Candidate, candidates
 from minipipe.planning.exposed import least_with_buckets
 from minipipe.planning.pricing import Pricing
 from minipipe.planning.without_numbers import WithoutNumbers
@@ -187,12 +187,35 @@ def test_what_would_not_run_is_not_tried(layers, shape, optimizer, n_shards):
         assert pipe.trace.makespan == one.makespan
 
 
+@pytest.mark.parametrize("layers, T, cluster, bound, makespan", [
+    (network(2), 1, Nodes(1, 2, mp.Link(bandwidth=1 / 4)), 5632, 5632),
+    # a pair sends less than the shape of its gradients says, and shards send parts
+    ([mp.Linear(16, 16), mp.Fork("s"), mp.Linear(16, 16), mp.Join("s")], 1,
+     Nodes(1, 4, mp.Link(bandwidth=1 / 4)), 4614, 7180),
+    ([mp.Linear(16, 16), mp.Linear(16, 16)], 2, Nodes(2, 2, mp.Link(), mp.Link(bandwidth=1 / 4)), 2304, 2816),
+], ids=["layers", "pairs", "shards"])
+def test_bytes_count_in_the_bound_where_they_are_known(layers, T, cluster, bound, makespan):
+    without = WithoutNumbers(layers, LOSS, (16,), np.float32, None, "running")
+    pricing = Pricing(without, layers, LOSS, "macs", cluster)
+    K = cluster.size // T
+    one = Candidate(1, T, K, 2, 2, "1f1b", K, "never", None)
+    assert (pricing.alone(one), pricing.simulated(one, None).makespan) == (bound, makespan)
+
+
 def test_what_cannot_be_is_said():
     layers = network(2)
     with pytest.raises(ValueError, match="4 devices in a node and no link between them: give it inside=Link"):
         Nodes(1, 4)
     with pytest.raises(ValueError, match="2 nodes and no link between them: give it between=Link"):
         Nodes(2, 1)
+    for wrong, words in (
+        ({"n_nodes": 0}, "n_nodes=0 must be at least 1"), ({"n_nodes": 1.5}, "n_nodes=1.5 must be"),
+        ({"n_devices": 0}, "n_devices=0 must be at least 1"), ({"n_devices": "2"}, "n_devices='2' must be"),
+        ({"memory": 0}, "memory_limit=0 must be"), ({"memory": "1GB"}, "memory_limit='1GB' must be"),
+        ({"seconds": 3}, "seconds=3 must be"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Nodes(**wrong)
     with pytest.raises(ValueError, match="speeds has 3 numbers for 2 devices: give one for each, or none"):
         Nodes(1, 2, mp.Link(), speeds=(1, 2, 1))
     with pytest.raises(ValueError, match="speeds=0 must be"):

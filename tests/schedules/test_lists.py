@@ -20,6 +20,17 @@ def listed(n_devices, order=range(1, 10), **how):
     return list_schedule(graham(**how), n_devices, [n - 1 for n in order]).makespan
 
 
+def test_the_busiest_lane_has_a_way_there_and_a_way_on():
+    """Lane 1 cannot begin before 1, has 13 ticks to do, and 2 follow its last task at the least."""
+    tasks = {
+        "a": (1, [], 0), "e": (4, ["a"], 0), "b": (7, ["a"], 1), "c": (6, ["e"], 1), "d": (2, ["b"], 2),
+        "f": (4, ["c"], 2),
+    }
+    assert TaskGraph(from_names(tasks)).bounds() == (15, 8, 1 + 13 + 2)
+    anywhere = from_names(tasks | {"g": ((6, 3, 9),)})  # the fastest of its devices counts, and no lane
+    assert TaskGraph(anywhere).bounds() == (15, 9, 16)
+
+
 def test_grahams_anomalies():
     """Golden 28: more devices, shorter tasks, fewer dependencies and another list are all slower."""
     assert listed(3) == 12

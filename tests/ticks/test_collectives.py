@@ -213,6 +213,22 @@ def test_the_other_collectives_give_what_their_names_say(N):
                for r, got in enumerate(found))
 
 
+@pytest.mark.parametrize("N", SIZES)
+def test_a_broadcast_sends_nothing_twice(N):
+    """In a binomial tree from place 0, place p > 0 is the head of min(lowest bit of p, N - p) places."""
+    values, root = [np.arange(N)] * N, N // 3
+    place = {(root + p) % N: p for p in range(N)}
+    heads = {rank: min(p & -p, N - p) for rank, p in place.items() if p}
+    for algorithm, n_bytes in (("binomial", dict.fromkeys(heads, 8 * N)),
+                               ("scatter", {rank: 8 * chunks for rank, chunks in heads.items()})):
+        messages = run(broadcast, values, root, algorithm)[1].messages
+        down = [m for m in messages if ": gather" not in str(m.label)]
+        assert len(down) == len(heads) and {m.to: m.n_bytes for m in down} == n_bytes
+        assert all(place[m.source] == place[m.to] & (place[m.to] - 1) for m in down)
+        assert len(messages) == N - 1 + (N * (N - 1) if algorithm == "scatter" else 0)
+    assert len(run(broadcast, values, root, "chain", 3)[1].messages) == 3 * (N - 1)
+
+
 @pytest.mark.parametrize("args, blocking, ticks", [
     (["binomial"], False, 3 * (100 + 256)),                  # 1068
     (["scatter"], False, 10 * 100 + 2 * 224),                # 1448

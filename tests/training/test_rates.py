@@ -1,6 +1,7 @@
 """Learning rates that move: the published curves, in rational numbers, and how the training follows them."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -59,6 +60,19 @@ def test_a_gradual_warm_up_meets_a_rate_that_moves_without_a_jump():
     assert_within(rate(2 - 2**-40), top, bound=2**-41, because="both move by less than half in an epoch")
     assert rate(0) == 0.125
     assert rate(1) == (0.125 + rate(2)) / 2
+
+
+def test_the_times_of_updates_are_floats_unless_fractions_are_asked_for():
+    seen = []
+    rates_of(lambda t: seen.append(t) or 1, [3, 2])
+    assert seen == [0, 1 / 3, 2 / 3, 1, 1.5]
+    rates_of(lambda t: seen.append(t) or 1, [3], exact=True)
+    assert seen[5:] == [0, Fraction(1, 3), Fraction(2, 3)]
+
+
+def test_a_warm_up_may_last_as_long_as_the_training():
+    assert rates_of(GradualWarmUp(1, 0.5, n_epochs=2), [1, 1]) == [[0.5], [0.75]]
+    assert rates_of(0.5, [1, 2]) == [[0.5], [0.5, 0.5]]
 
 
 def test_cosine_is_half_a_wave_and_stays_down():
