@@ -69,7 +69,7 @@ def training_tasks(
 
     def arrived(kind, source, to, i, what):
         """The name of what brings `what` from one layer to another."""
-        if what is None or devices[source] == devices[to] or not transfer:
+        if devices[source] == devices[to] or not transfer:
             return what
         return add((kind, source, i), transfer, (devices[source], LINK), what)
 

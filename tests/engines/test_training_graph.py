@@ -57,6 +57,8 @@ def test_parameters_are_gathered_ahead(g):
     # only the first gather is waited for, and what others last longer than the layer before them
     assert found.makespan == g + n * f + (n - 1) * max(0, g - f) + n * b + max(0, g - f)
     assert run_listed(two, found.orders).makespan == found.makespan
+    of_two = training_tasks([f] * n, [b] * n, n_microbatches=2, gather=[g] * n)
+    assert sum(task.kind == "G" for task in of_two) == 2 * n  # the next micro-batch finds them there
 
 
 def test_messages_leave_the_device_of_their_layer():

@@ -88,15 +88,18 @@ def test_a_precision_of_ones_own():
             counted(wrong)
 
 
-@pytest.mark.parametrize("device, gib, peak, peak_16, latency, bandwidth, early", [
-    (TPU_V2, 8, 22.5, 0, 0, 62, True), (TPU_V3, 16, 61.5, 0, 0, 82, True),  # a core is half of a chip
-    (P100, 16, 9.3, 18.7, 18e-6, 1 / (1 / 12.8 + 1 / 11.7), False), (V100, 32, 15.7, 125, 2e-6, 150, False),
-    (A100, 80, 19.5, 312, 0, 300, False), (H100, 80, 67, 989, 0, 380, False),
+@pytest.mark.parametrize("device, gib, peak, share, peak_16, latency, bandwidth, early", [
+    (TPU_V2, 8, 22.5, 0.5, 0, 0, 62, True), (TPU_V3, 16, 61.5, 0.5, 0, 0, 82, True),  # a core is half of a chip
+    (P100, 16, 9.3, 0.1, 18.7, 18e-6, 1 / (1 / 12.8 + 1 / 11.7), False),
+    (V100, 32, 15.7, 0.48, 125, 2e-6, 150, False),
+    (A100, 80, 19.5, 0.44, 312, 0, 300, False), (H100, 80, 67, 0.43, 989, 0, 380, False),
 ], ids=lambda given: getattr(given, "name", None))
-def test_devices_are_those_of_their_data_sheets(device, gib, peak, peak_16, latency, bandwidth, early):
+def test_devices_are_those_of_their_data_sheets(
+    device, gib, peak, share, peak_16, latency, bandwidth, early
+):
     """GiB, TFLOP/s with 32 and 16 bits, seconds, GB/s; a copy through the host is the device's own work."""
     assert device.memory == gib * 2**30 and device.early is early
-    assert (device.peak, device.peak_16) == (peak * 10**12, peak_16 * 10**12)
+    assert (device.peak, device.peak_16) == (peak * 10**12, peak_16 * 10**12) and device.share == share
     assert device.link.latency == latency and device.link.blocking is (device is P100)
     assert abs(device.link.bandwidth - bandwidth * 10**9) < 1e-5  # the rounding of 10^9 times a float
 

@@ -29,6 +29,7 @@ def test_the_busiest_lane_has_a_way_there_and_a_way_on():
     assert TaskGraph(from_names(tasks)).bounds() == (15, 8, 1 + 13 + 2)
     anywhere = from_names(tasks | {"g": ((6, 3, 9),)})  # the fastest of its devices counts, and no lane
     assert TaskGraph(anywhere).bounds() == (15, 9, 16)
+    assert TaskGraph(from_names({"g": (4,)})).bounds() == (4, 4, 0)
 
 
 def test_grahams_anomalies():
