@@ -304,7 +304,11 @@ def test_the_share_of_the_peak_matters_as_little_as_is_said(family, size, device
 def test_stated_idle_times_equal_the_counted_ones():
     for K, M in [(2, 4), (4, 8), (4, 16), (8, 16)]:
         for T_F, T_B, T_W in [(1, 1, 1), (2, 2, 1), (3, 3, 2)]:
-            for row in idle_times(K, M, 2, T_F, T_B, T_W):
+            rows = idle_times(K, M, 2, T_F, T_B, T_W)
+            assert [row.schedule for row in rows] == [
+                "GPipe", "1F1B", "1F1B, v = 2", "Chimera", "ZB-H1", "ZB-H1", "ZB-H2", "ZB-H2"
+            ]
+            for row in rows:
                 assert float(row.stated) == row.counted, (K, M, row)
     for K in (4, 8):
         rows = [row for _, _, *rows in chimera_table(K) for row in rows]
