@@ -10,6 +10,7 @@ from minipipe.layers import LAYERS, Layer
 from minipipe.losses import LOSSES, Loss
 from minipipe.optimizers import OPTIMIZERS, Optimizer
 from minipipe.registry import Examples, Registry
+from house.stubs import PACKAGES, path_of, stub_of
 
 ROOMS = [(LAYERS, Layer), (LOSSES, Loss), (OPTIMIZERS, Optimizer)]
 every_room = pytest.mark.parametrize("registry, base", ROOMS, ids=[base.__name__ for _, base in ROOMS])
@@ -110,3 +111,14 @@ def test_examples_that_print_alike_are_told_apart_by_what_they_take():
     registry("twice", examples=lambda: examples, source="no known paper")(Thing)
     with pytest.raises(ValueError, match="is an example of twice already: leave one of them out"):
         registry.examples()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_stubs_for_editors_are_as_fresh_ones(package):
+    written = path_of(package).read_text(encoding="utf-8")
+    assert written == stub_of(package), "run `python3 tests/house/stubs.py`"
+
+
+def test_a_stub_has_every_name_of_the_package():
+    lines = stub_of("minipipe").splitlines()
+    assert {line.split()[-1] for line in lines if " as " in line} >= set(mp.__all__)

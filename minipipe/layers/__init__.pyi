@@ -1,0 +1,50 @@
+# Made from the registries by `python3 tests/house/stubs.py`: do not edit.
+
+from .activations import GELU as GELU
+from .activations import LAYERS as LAYERS
+from .activations import LeakyReLU as LeakyReLU
+from .activations import ReLU as ReLU
+from .activations import SiLU as SiLU
+from .activations import Sigmoid as Sigmoid
+from .activations import Softmax as Softmax
+from .activations import Softplus as Softplus
+from .activations import Tanh as Tanh
+from .attention import MultiHeadAttention as MultiHeadAttention
+from .attention import TransformerBlock as TransformerBlock
+from .blocks import Add as Add
+from .blocks import Block as Block
+from .blocks import Chain as Chain
+from .blocks import Concat as Concat
+from .blocks import Residual as Residual
+from .convolution import Conv1d as Conv1d
+from .convolution import Conv2d as Conv2d
+from .convolution import Conv3d as Conv3d
+from .dropout import Dropout as Dropout
+from .embedding import Embedding as Embedding
+from .embedding import PositionalEmbedding as PositionalEmbedding
+from .initialization import he as he
+from .initialization import xavier as xavier
+from .layer import Layer as Layer
+from .layer import every_layer as every_layer
+from .linear import Linear as Linear
+from .normalization import BatchNorm as BatchNorm
+from .normalization import GroupNorm as GroupNorm
+from .normalization import LayerNorm as LayerNorm
+from .pooling import AvgPool1d as AvgPool1d
+from .pooling import AvgPool2d as AvgPool2d
+from .pooling import AvgPool3d as AvgPool3d
+from .pooling import GlobalAvgPool as GlobalAvgPool
+from .pooling import MaxPool1d as MaxPool1d
+from .pooling import MaxPool2d as MaxPool2d
+from .pooling import MaxPool3d as MaxPool3d
+from .recomputing import recomputing as recomputing
+from .reshaping import Flatten as Flatten
+from .reshaping import Pad as Pad
+from .reshaping import Reshape as Reshape
+from .skips import Fork as Fork
+from .skips import Join as Join
+from .transposed_convolution import ConvTranspose1d as ConvTranspose1d
+from .transposed_convolution import ConvTranspose2d as ConvTranspose2d
+from .transposed_convolution import ConvTranspose3d as ConvTranspose3d
+
+__all__: list[str]
