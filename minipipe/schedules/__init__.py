@@ -27,7 +27,8 @@ from .segments import costs_in_segments, in_segments
 from .searching import Found, best_schedule
 from .zero import with_zero
 
-SCHEDULES.load()
+_BUILT = {builder.__name__: builder for builder in SCHEDULES.load().values()}
+globals().update(_BUILT)
 
 __all__ = [
     "Action", "Costs", "Found", "Overlap", "RECOMPUTE", "SCHEDULES", "Schedule", "ScheduleError",
@@ -41,3 +42,4 @@ __all__ = [
     "with_late_W", "with_recompute", "with_updates", "with_zero", "without_overlaps", "zero_bubble_h1",
     "zero_bubble_h2", "zero_bubble_v",
 ]
+__all__ += sorted(_BUILT.keys() - {*__all__})

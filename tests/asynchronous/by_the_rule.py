@@ -1,9 +1,17 @@
 """Training with older weights as the update rules of the papers say it, in plain loops."""
 
+from inspect import signature
+
 import numpy as np
 
 import minipipe as mp
 from minipipe.functions import even_slices
+from minipipe.schedules import SCHEDULES
+
+
+def per_update(name, K):
+    """The micro-batches of an update on K devices: K for a builder that can make it after several, else 1."""
+    return K if "per_update" in signature(SCHEDULES[name]).parameters else 1
 
 
 def by_the_rule(layers, loss, partition, batches, optimizer, n, rule):

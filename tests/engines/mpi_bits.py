@@ -4,6 +4,7 @@ from functools import partial
 from unittest.mock import patch
 
 import numpy as np
+from asynchronous.by_the_rule import per_update
 from engines import on_engines
 from engines.on_engines import LOSS, mini_batch, network, work
 
@@ -121,7 +122,7 @@ def copies():
              for engine in ("cluster", "mpi")]
     compare(*pipes, [mp.Adam(0.01), mp.Adam(0.01)])
     for name in names_having(flush=False):
-        M = K if name == "pipedream-2bw" else 1
+        M = per_update(name, K)
         batches = [mini_batch(m) for m in (12, 12, 13, 11, 12, 12)]
         compare(*pair(K, M, name, layers=UNTIED, optimizer=mp.SGD(0.01)), batches=batches)
         done += 1

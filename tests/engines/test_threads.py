@@ -9,6 +9,7 @@ import time
 from functools import partial
 
 import numpy as np
+from asynchronous.by_the_rule import per_update
 from engines import on_engines
 import pytest
 from hypothesis import given, settings
@@ -77,7 +78,7 @@ def test_copies_have_the_bits_of_the_cluster(name, change):
 @pytest.mark.parametrize("name", names_having(flush=False))
 def test_a_stream_has_the_bits_of_the_cluster(name):
     batches = [mini_batch(m) for m in (12, 12, 13, 11, 12, 12)]
-    M = 4 if name == "pipedream-2bw" else 1
+    M = per_update(name, 4)
     costs = [pipe.train(batches) for pipe in pair(4, M, name, optimizer=mp.SGD(0.01))]
     assert costs[0] == costs[1]
 

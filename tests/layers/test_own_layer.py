@@ -8,6 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
+from asynchronous.by_the_rule import per_update
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
@@ -144,7 +145,7 @@ def test_it_equals_the_full_batch_with_a_parameter_server():
 @pytest.mark.parametrize("schedule", names_having(flush=False))
 def test_it_trains_as_one_with_halves_does_where_nothing_is_flushed(schedule):
     found, expected = (
-        mp.AsynchronousPipeline(layers, LOSS, 4, sgd(), schedule, 4 if schedule == "pipedream-2bw" else 1)
+        mp.AsynchronousPipeline(layers, LOSS, 4, sgd(), schedule, per_update(schedule, 4))
         for layers in (tiny(), same_with_halves())
     )
     batches = [(X, Y)] * 4

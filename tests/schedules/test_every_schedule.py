@@ -7,12 +7,12 @@ import re
 import warnings
 from collections import Counter
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
-from inspect import signature
 
 import numpy as np
 import pytest
-from asynchronous.by_the_rule import by_the_rule
+from asynchronous.by_the_rule import by_the_rule, per_update
 from engines.on_engines import work
 
 import minipipe as mp
@@ -21,8 +21,8 @@ from minipipe.cluster import ticks
 from minipipe.exact import rational
 from minipipe.functions import leaves
 from minipipe.schedules import (
-    SCHEDULES, Schedule, ScheduleError, ScheduleWarning, build, names_having, peak_microbatches,
-    with_recompute,
+    SCHEDULES, Schedule, ScheduleError, ScheduleWarning, build, names_for, names_having,
+    peak_microbatches, with_recompute,
 )
 from minipipe.site import write_site
 from minipipe.site.grid import NAMES, Grid
@@ -157,7 +157,8 @@ def mini_batch(m):
 
 
 def pipeline(name, K, M, layers=LAYERS, **options):
-    return mp.Pipeline(layers, LOSS, K * FACTS[name].stages_per_device, M, name, **options)
+    n_stages = K * SCHEDULES.facts[name].stages_per_device
+    return mp.Pipeline(layers, LOSS, n_stages, M, name, **options)
 
 
 WITH_A_FLUSH = pytest.mark.parametrize("name", names_having(flush=True))
@@ -199,7 +200,7 @@ def test_threads_do_the_work_of_the_cluster_with_its_bits(name):
 def test_a_run_without_a_flush_uses_the_versions_of_its_order(name, engine):
     """A plain loop over mini-batches, whose layers are those after as many updates as `versions` says."""
     K, optimizer = 4, mp.SGD(0.125, momentum=0.5)
-    n = K if "per_update" in signature(SCHEDULES[name]).parameters else 1
+    n = per_update(name, K)
     batches = [mini_batch(m) for m in (8, 8, 9, 11, 8, 8, 8, 8)]
     pipe = pipeline(name, K, n, optimizer=deepcopy(optimizer), engine=engine)
     costs = pipe.train(batches)
@@ -260,6 +261,27 @@ def test_the_site_has_its_page_with_an_idea_a_rule_and_a_source(name, tmp_path):
     assert all(words[:3]) and all(part in page for part in words)
     assert re.search("Makespan|makespan|ticks", words.rule)
     assert name in NAMES
+
+
+def test_the_room_hands_on_every_builder():
+    for builder in SCHEDULES.values():
+        name = builder.__name__
+        assert name in mp.schedules.__all__ and getattr(mp.schedules, name) is builder, name
+
+
+def test_a_schedule_of_a_notebook_works_by_its_name(monkeypatch):
+    """Its cell may run again."""
+    monkeypatch.setattr(SCHEDULES, "facts", dict(SCHEDULES.facts))
+    monkeypatch.setitem(SCHEDULES, "mine", None)
+    del SCHEDULES["mine"]  # and monkeypatch deletes what takes its place
+    for _ in range(2):
+        @SCHEDULES("mine", makespan=None, alive=lambda K, M, device: M, source="no known paper")
+        def of_a_notebook(n_devices, n_microbatches):
+            return replace(mp.schedules.gpipe(n_devices, n_microbatches), name="mine")
+
+    assert mp.schedules.build_for_stages("mine", 2, 4).name == "mine" and "mine" in names_for(2, 4)
+    assert same_bits(pipeline("mine", 2, 4), *mini_batch(9))
+    assert FACTS["gpipe"].ticks(2, 4) == 15 and SCHEDULES.facts["mine"].ticks(2, 4) is None
 
 
 def test_every_idea_is_its_own():

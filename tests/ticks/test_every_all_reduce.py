@@ -142,3 +142,30 @@ def test_copies_of_a_network_have_the_gradients_of_the_full_batch(name, D, bucke
     layers = [layer.copy(rational) for layer in mp.Sequential(LAYERS, LOSS).layers]
     X, Y = (rational(np.random.default_rng(D).integers(-8, 8, (2, 11))) for _ in range(2))
     assert_equals_full_batch(mp.DataParallel(layers, LOSS, D, D + 2, name, buckets), X, Y)
+
+
+def test_an_all_reduce_of_a_notebook_works_by_its_name(monkeypatch):
+    monkeypatch.setattr(ALL_REDUCES, "facts", dict(ALL_REDUCES.facts))
+    monkeypatch.setitem(ALL_REDUCES, "mine", None)
+    del ALL_REDUCES["mine"]  # and monkeypatch deletes what takes its place
+
+    @ALL_REDUCES("mine", ticks=lambda N, n, alpha, beta, gamma: N, numbers_sent=lambda rank, N, n: rank,
+                 order="own", source="no known paper")
+    def of_a_notebook(group, vectors):
+        return (yield from ALL_REDUCES["ring"](group, vectors))
+
+    assert (all_reduce_ticks("mine", 3, 6), numbers_sent("mine", 3, 6)) == (3, [0, 1, 2])
+    X, Y = (np.random.default_rng(D).integers(-8, 8, (2, 11)) for D in range(2))
+    nets = [mp.DataParallel(LAYERS, LOSS, 3, 5, name) for name in ("mine", "ring")]
+    assert_all_same([(net.forward_backward(X, Y), net.gradients) for net in nets])
+
+
+@pytest.mark.parametrize("fact, words", [
+    (dict(order="any"), "order='any' must be one of 'tree', 'tree of 2^k', 'ranks', 'own'"),
+    (dict(exact="sometimes"), "exact='sometimes' must be one of 'any N', '2^k'"),
+])
+def test_a_fact_that_means_nothing_is_refused(fact, words):
+    facts = dict(ticks=min, numbers_sent=min, order="own", source="no known paper") | fact
+    with pytest.raises(ValueError) as refused:
+        ALL_REDUCES("mine", **facts)
+    assert words in str(refused.value)

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from asynchronous.by_the_rule import per_update
 from compared import assert_same, state
 from hypothesis import given, settings
 from engines.on_engines import LOSS, mini_batch, network
@@ -108,7 +109,7 @@ def test_orders_with_updates_repeat_themselves(without_clock, name, change):
 
 @pytest.mark.parametrize("name", names_having(flush=False))
 def test_streams_repeat_themselves(without_clock, name):
-    M = 4 if name == "pipedream-2bw" else 1
+    M = per_update(name, 4)
     make = partial(mp.Pipeline, network(), LOSS, 4, M, name, optimizer=mp.SGD(0.01, momentum=0.5),
                    dtype=np.float32)
     repeated, watched = pair(make)
