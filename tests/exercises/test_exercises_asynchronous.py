@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from notebooks.checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from notebooks.checkers import are_named, are_right, of_each
 from notebooks.template import solutions
 
 from exercises.asynchronous import check_next_weights, check_version_used, check_versions_kept
@@ -43,9 +43,6 @@ test_solutions = are_right(SOLUTIONS)
 
 
 # ---------------------------------------------------------------- stubs, and what is no answer at all
-
-test_stubs = are_not_solved_yet(CHECKERS, [(check, lambda *three: None) for check in CHECKERS])
-test_junk = is_refused(CHECKERS)
 
 
 @pytest.mark.parametrize("check", CHECKERS)

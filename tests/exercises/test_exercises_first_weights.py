@@ -5,7 +5,7 @@ of a layer.
 from math import sqrt
 
 import numpy as np
-from notebooks.checkers import are_named, are_not_solved_yet, are_right, is_refused
+from notebooks.checkers import are_named, are_right
 from matplotlib.figure import Figure
 from notebooks.template import solutions
 
@@ -19,7 +19,6 @@ test_solutions = are_right([
     (check_left_of_signal, solutions("04").left_of),
     (check_left_of_signal, lambda sigma, n, l: (sigma * sqrt(n) / sqrt(2)) ** l),
 ])
-test_stubs = are_not_solved_yet(CHECKERS, [(check_left_of_signal, lambda sigma, n, l: None)])
 test_mistakes = are_named([(check_left_of_signal, *pair) for pair in [
     (lambda sigma, n, l: (sigma * sqrt(n)) ** l, "The half is missing"),
     (lambda sigma, n, l: (n * sigma * sigma / 2) ** l, "the rms is the root of them"),
@@ -30,7 +29,6 @@ test_mistakes = are_named([(check_left_of_signal, *pair) for pair in [
     (lambda sigma, n, l: (sqrt(n) * sigma / 2) ** l, "under the root it is sqrt(1/2)"),
     (lambda sigma, n, l: 1, "With sigma = 0.01, n = 256, l = 10 the count is"),
 ]])
-test_junk = is_refused(CHECKERS)
 
 
 def test_the_shapes_in_the_picture_are_those_of_the_arrays():

@@ -4,7 +4,7 @@ from fractions import Fraction
 from math import ceil, floor
 
 import numpy as np
-from notebooks.checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from notebooks.checkers import are_named, are_right, of_each
 from notebooks.template import solutions
 
 from exercises import gpipe_by_numbers
@@ -54,16 +54,6 @@ def test_what_a_right_answer_is_told_is_true():
     assert all(f"{K / 2 * fill_and_drain(2, 32) / fill_and_drain(K, 32):.3f} for K = {K}" in sentence
                for K in (4, 8))
     assert f"are {3.4 / 1.8:.3f} and {6.3 / 1.8:g}" in sentence
-
-
-# ---------------------------------------------------------------- stubs, as they stand in the notebook
-
-STUBS = [
-    (check_memory, lambda L, d, V, s: None),
-    (check_relative, lambda K, M: None),
-    (check_fewest, lambda K, share: None),
-]
-test_stubs = are_not_solved_yet(CHECKERS, STUBS)
 
 
 # ---------------------------------------------------------------- typical wrong answers
@@ -132,9 +122,6 @@ test_mistakes = are_named(of_each(CHECKERS, (MEMORY, RELATIVE, FEWEST)))
 def test_the_papers_rule_leaves_a_bubble_just_below_a_fifth():
     bubbles = [Fraction(K - 1, 4 * K + K - 1) for K in (2, 8, 1000)]
     assert bubbles == sorted(bubbles) and bubbles[-1] < Fraction(1, 5) < bubbles[-1] + Fraction(1, 1000)
-
-
-test_junk = is_refused(CHECKERS)
 
 
 def test_the_right_answers_are_counted_not_computed(monkeypatch):

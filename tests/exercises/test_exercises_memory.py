@@ -4,7 +4,7 @@ from fractions import Fraction
 from math import sqrt
 
 import numpy as np
-from notebooks.checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from notebooks.checkers import are_named, are_right, of_each
 from notebooks.template import solutions
 
 from exercises import memory
@@ -31,16 +31,6 @@ SOLUTIONS = [
     (check_held, lambda K, M, r, b, L, a, c: np.float64(held(K, M, r, b, L, a, c))),
 ]
 test_solutions = are_right(SOLUTIONS)
-
-
-# ---------------------------------------------------------------- stubs, as they stand in the notebook
-
-STUBS = [
-    (check_peak, lambda N, M, L, K, n, a, c: None),
-    (check_segments, lambda L, a, c, q: None),
-    (check_held, lambda K, M, r, b, L, a, c: None),
-]
-test_stubs = are_not_solved_yet(CHECKERS, STUBS)
 
 
 # ---------------------------------------------------------------- typical wrong answers
@@ -108,7 +98,6 @@ HELD = [
     (480, "Pass the function itself"),
 ]
 test_mistakes = are_named(of_each(CHECKERS, (PEAK, SEGMENTS, HELD)))
-test_junk = is_refused(CHECKERS)
 
 
 def test_the_right_answers_are_counted_not_computed(monkeypatch):

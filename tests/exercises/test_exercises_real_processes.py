@@ -4,7 +4,7 @@ picture of a job on ranks."""
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from notebooks.checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from notebooks.checkers import are_named, are_right, of_each
 from notebooks.template import solutions
 from engines.jobs import on_ranks
 
@@ -28,15 +28,6 @@ def listens_first(rank, value):
 test_solutions = are_right([
     (check_speed_up, notebook.speed_up), (check_lead, notebook.lead), (check_swap, notebook.swap),
     (check_swap, listens_first),
-])
-
-
-def returns_nothing(rank, value):
-    yield from ()
-
-
-test_stubs = are_not_solved_yet(CHECKERS, [
-    (check_speed_up, lambda K, M: None), (check_lead, lambda t0, t1, t2: None), (check_swap, returns_nothing),
 ])
 
 
@@ -84,7 +75,6 @@ test_mistakes = are_named(of_each(CHECKERS, [
         (raises, "Your program stopped with IndexError"),
     ],
 ]))
-test_junk = is_refused(CHECKERS)
 
 
 def test_the_recorded_picture_stands_in_where_there_is_no_mpi(monkeypatch):

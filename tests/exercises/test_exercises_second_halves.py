@@ -4,7 +4,7 @@ wrong answers.
 
 from math import pi, sin
 
-from notebooks.checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from notebooks.checkers import are_named, are_right, of_each
 from notebooks.template import solutions
 
 from exercises.asynchronous import check_largest_rate
@@ -28,9 +28,6 @@ test_solutions = are_right([
     (check_layers_allowed, layers_allowed),
     (check_layers_allowed, lambda room, each, K, M, r: int(room / min(M, K - r) / each)),
 ])
-test_stubs = are_not_solved_yet(CHECKERS, [
-    (check_largest_rate, lambda K, s, h: None), (check_bound, lambda base, K, M: None),
-    (check_layers_allowed, lambda room, each, K, M, r: None)])
 test_mistakes = are_named(of_each(CHECKERS, [
     [
         (lambda K, s, h: 2 / h, "without delay"),
@@ -64,4 +61,3 @@ test_mistakes = are_named(of_each(CHECKERS, [
         (lambda base, K, M: 7, "the count is"),
     ],
 ]))
-test_junk = is_refused(CHECKERS)

@@ -1,6 +1,6 @@
 """Solutions of the exercises in notebook 36, and what their checkers say to typical wrong answers."""
 
-from notebooks.checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from notebooks.checkers import are_named, are_not_solved_yet, are_right, of_each
 from notebooks.template import solutions
 
 import minipipe as mp
@@ -16,8 +16,7 @@ test_solutions = are_right([
      lambda sizes, N, m, w: sum((N - 1) * m * w * n for n in (*sizes[1:], *sizes[1:-1]))),
     (check_split_of_each_layer, CHOICE),
 ])
-test_stubs = are_not_solved_yet(CHECKERS, [
-    (check_bytes_of_layer_split, lambda sizes, N, m, w: None),
+test_stubs = are_not_solved_yet([
     (check_split_of_each_layer, dict.fromkeys(LENET)),
     (check_split_of_each_layer, CHOICE | {"dense 2": None}),
 ])
@@ -41,7 +40,6 @@ test_mistakes = are_named(of_each(CHECKERS, [
         ({"conv 1": "data"}, "Write a dict with the four layers"),
     ],
 ]))
-test_junk = is_refused(CHECKERS)
 
 
 def test_the_parameters_of_lenet_are_those_of_its_layers():

@@ -1,6 +1,6 @@
 """Solutions of the exercises in notebook 39, and what their checkers say to typical wrong answers."""
 
-from notebooks.checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from notebooks.checkers import are_named, are_right, of_each
 from notebooks.template import solutions
 
 import minipipe as mp
@@ -12,9 +12,6 @@ RANK, STEP = solutions("39").rank, solutions("39").step
 
 test_solutions = are_right([
     (check_rank, RANK), (check_rank, lambda t, d, k, T, D: (k * D + d) * T + t), (check_step, STEP),
-])
-test_stubs = are_not_solved_yet(CHECKERS, [
-    (check_rank, lambda t, d, k, T, D: None), (check_step, lambda P, M, F, B, sums: None),
 ])
 test_mistakes = are_named(of_each(CHECKERS, [
     [
@@ -30,7 +27,6 @@ test_mistakes = are_named(of_each(CHECKERS, [
          "You have forgotten the bubble"),
     ],
 ]))
-test_junk = is_refused(CHECKERS)
 
 
 def test_the_numbers_are_those_of_the_package_and_the_ticks_those_of_a_run():

@@ -5,7 +5,7 @@ answers.
 from fractions import Fraction
 
 import numpy as np
-from notebooks.checkers import are_named, are_not_solved_yet, are_right, is_refused, of_each
+from notebooks.checkers import are_named, are_right, of_each
 from notebooks.template import solutions
 
 import minipipe as mp
@@ -77,17 +77,6 @@ def test_past_half_a_step_eager_1f1b_no_longer_hides_its_links():
         for F, B in [(1, 2), (3, 1), (2, 2)]:
             half = Fraction(F + B, 2)
             assert more_ticks(K, F, B, half) == 0 and more_ticks(K, F, B, half + Fraction(1, 100)) > 0
-
-
-# ---------------------------------------------------------------- stubs, as they stand in the notebooks
-
-STUBS = [
-    (check_zb_h1, lambda K, M, F, I, W: None),
-    (check_choose, lambda runs, limit: None),
-    (check_hidden, lambda K, F, B: None),
-    (check_blocking, lambda K, M, F, B, c: None),
-]
-test_stubs = are_not_solved_yet(CHECKERS, STUBS)
 
 
 # ---------------------------------------------------------------- typical wrong answers
@@ -168,7 +157,6 @@ BLOCKING = [
     (53, "Pass the function itself"),
 ]
 test_mistakes = are_named(of_each(CHECKERS, (H1, CHOOSE, WHICH, HIDDEN, BLOCKING)))
-test_junk = is_refused(CHECKERS)
 
 
 def test_the_right_makespans_are_counted_not_computed(monkeypatch):

@@ -1,5 +1,5 @@
 """What the tests of all exercises ask of a checker: each function makes a test, which pytest finds under the
-name given to it.
+name given to it. It runs once for each checker, and names all answers that are judged wrongly.
 
     test_mistakes = are_named([(check_sum, lambda a, b: a - b, "Add them")])
 """
@@ -18,19 +18,13 @@ JUNK = [
 
 
 def are_right(solutions):
-    """A test that each (check, solution) is told to be right."""
-    @pytest.mark.parametrize("check, solution", solutions)
-    def test(check, solution):
-        assert check(solution).startswith("Right: ")
-    return test
+    """Return a test that each (check, solution) is told to be right."""
+    return _each(solutions, lambda sentence: sentence.startswith("Right: "))
 
 
-def are_not_solved_yet(checkers, stubs=()):
-    """A test that each (check, stub), and None for each check, is told to be not solved yet."""
-    @pytest.mark.parametrize("check, stub", [*stubs, *((check, None) for check in checkers)])
-    def test(check, stub):
-        assert check(stub).startswith("Not solved yet: ")
-    return test
+def are_not_solved_yet(stubs):
+    """Return a test that each (check, stub) is told to be not solved yet."""
+    return _each(stubs, lambda sentence: sentence.startswith("Not solved yet: "))
 
 
 def of_each(checkers, answers):
@@ -39,21 +33,46 @@ def of_each(checkers, answers):
 
 
 def are_named(wrong):
-    """A test that for each (check, answer, words) the sentence has these words, which name the mistake."""
-    @pytest.mark.parametrize("check, answer, words", wrong)
-    def test(check, answer, words):
-        sentence = check(answer)
-        assert words in sentence and "\n" not in sentence
+    """Return a test that for each (check, answer, words) the sentence has the words that name the mistake."""
+    def good(sentence, words):
         # the error has no full stop
-        assert sentence[-1] in ".?)" or "stopped with" in sentence or "cannot be read" in sentence
+        ends = sentence[-1] in ".?)" or "stopped with" in sentence or "cannot be read" in sentence
+        return words in sentence and "\n" not in sentence and ends
+    return _each(wrong, good)
+
+
+def are_refused(checkers, junk):
+    """Return a test that every check has a sentence for all `junk`, and takes nothing of it for right."""
+    return _each([(check, answer) for check in checkers for answer in junk], is_refusal)
+
+
+def is_refusal(sentence):
+    """Tell whether a checker has said in one line what is wrong."""
+    return isinstance(sentence, str) and "\n" not in sentence and not sentence.startswith("Right")
+
+
+def _each(cases, is_good):
+    """Return a test of each check in `cases`, (check, answer, *words): is_good(what it says, *words)."""
+    answers = {}
+    for check, *case in cases:
+        answers.setdefault(check, []).append(case)
+
+    @pytest.mark.parametrize("check", answers, ids=lambda check: check.__name__)
+    def test(check):
+        faults = judged_wrongly(check, answers[check], is_good)
+        assert not faults, "\n".join(faults)
     return test
 
 
-def is_refused(checkers, junk=JUNK):
-    """A test that every check has a sentence for all `junk`, and takes nothing of it for right."""
-    @pytest.mark.parametrize("check", checkers)
-    @pytest.mark.parametrize("answer", junk)
-    def test(check, answer):
-        sentence = check(answer)
-        assert isinstance(sentence, str) and "\n" not in sentence and not sentence.startswith("Right")
-    return test
+def judged_wrongly(check, answers, is_good):
+    """Return a line for each (answer, *words) to which `check` raises or says what is not `is_good`."""
+    faults = []
+    for place, (answer, *words) in enumerate(answers):
+        try:
+            sentence = check(answer)
+        except Exception as error:  # the checker's own mistake, told with the answer
+            faults.append(f"answer {place}, {answer!r}: {check.__name__} raises {error!r}")
+        else:
+            if not is_good(sentence, *words):
+                faults.append(f"answer {place}, {answer!r}: {check.__name__} says {sentence!r}, not {words}")
+    return faults

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from notebooks.checkers import JUNK, is_refusal, judged_wrongly
 from notebooks.reading_time import reading_of, said
 from notebooks.refresh import COVER
 from notebooks.template import COLLAPSED, NOTEBOOKS, cells_of, exercises_of, faults
@@ -36,6 +37,14 @@ def test_solutions_solve_and_stubs_do_not(path):
 def test_an_empty_answer_is_not_solved_yet(path):
     for exercise in exercises_of(path):
         assert exercise.sentence(exercise.empty()).startswith("Not solved yet: ")
+        assert exercise.checker()(None).startswith("Not solved yet: ")
+
+
+@EACH
+def test_junk_is_refused_in_a_sentence(path):
+    answers = [(answer,) for answer in JUNK]
+    faults = [judged_wrongly(exercise.checker(), answers, is_refusal) for exercise in exercises_of(path)]
+    assert not any(faults), faults
 
 
 def test_wrong_answers_to_every_exercise_are_tried():
