@@ -17,7 +17,7 @@ class Copies:
         self._stages = {}    # (stage, device) -> `Stage`
         self._memories = {}  # (stage, device) -> what an optimizer remembers for it
         self._known = {}     # (stage, place in it) -> the first copy's array there, as all have it
-        self._stepped = None  # of the last step's optimizer: where its memory lies, and its updates
+        self._stepped = {}, 0  # of the last step's optimizer: its memory, and how many updates it had made
 
     def on_devices(self, stages, placements):
         """{(stage, device): the `Stage`}; copies of the network with a stage on one device share it."""
@@ -58,7 +58,8 @@ class Copies:
 
     def optimizers(self, optimizer, stages):
         """{(stage, device): the optimizer of that copy}, for the step that `optimizer` is about to make."""
-        if self._stepped is None or self._stepped != (id(optimizer.memory), optimizer.n_updates):
+        memory, n_updates = self._stepped
+        if memory is not optimizer.memory or n_updates != optimizer.n_updates:
             self._memories = {}  # it was another one, or has been read out of a file
         found, first = {}, 0
         for stage in stages:
@@ -82,7 +83,7 @@ class Copies:
             optimizers[place].update(stage.layers, clipped(stage.gradients()))
             self._memories[place] = optimizers[place].memory
             stage.keep_optimizer_state(list(optimizers[place].memory.values()))
-        self._stepped = id(optimizer.memory), optimizer.n_updates
+        self._stepped = optimizer.memory, optimizer.n_updates  # held: no other can take its place in memory
         self.agree(first)
 
 

@@ -219,3 +219,22 @@ def test_a_run_that_fails_in_an_order_with_updates_leaves_the_parameters():
     with pytest.raises(mp.MemoryLimitError):
         stopped.train([mini_batch(16)])
     assert_same([layer.W for layer in stopped.layers if layer.W is not None], before)
+
+
+def test_an_optimizer_where_a_dead_one_lay_is_another_one():
+    """It comes with a memory of its own, after as many updates: the copies forget that of the dead one."""
+    X, Y = mini_batch(4)
+    net, other = mp.DataParallel(LAYERS, LOSS, 2), mp.Sequential(LAYERS, LOSS)
+    dead = mp.Adam(0.1)
+    net.forward_backward(X, Y)
+    net.step(dead)
+    address = id(dead.memory)
+    del dead
+    kept = []
+    while len(kept) < 100 and (not kept or id(kept[-1].memory) != address):
+        kept.append(mp.Adam(0.1))
+    other.forward_backward(-X, Y)
+    other.step(kept[-1])
+    net.forward_backward(X, Y)
+    net.step(kept[-1])
+    assert_all_same([parameters(layers) for layers in net.replicas])
