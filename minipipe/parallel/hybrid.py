@@ -65,7 +65,7 @@ class Hybrid(Pipeline):
         self._T = argument("n_shards", n_shards)
         K = argument("n_stages", n_stages)
         M = D if n_microbatches is None else argument("n_microbatches", n_microbatches)
-        self._remembered = {}  # (id of a layer, name of a parameter) -> what an optimizer keeps for it
+        self._remembered = {}  # what an optimizer keeps for the whole network's parameters
         self._split = {"sequence": argument("sequence", sequence), "rows": argument("rows", rows)}
         self._order = one_of("order", order, ["-".join(axes) for axes in permutations(AXES)])
         super().__init__(
@@ -125,9 +125,7 @@ class Hybrid(Pipeline):
         if self._T == 1:
             super().keep_optimizer_state(optimizer)
         else:
-            owners = parameters_with(self.layers, [(layer.W, layer.b) for layer in self.layers])
-            memory = getattr(optimizer, "memory", {})
-            self._remembered = {(id(owners[key][0]), key[1]): arrays for key, arrays in memory.items()}
+            self._remembered = dict(getattr(optimizer, "memory", {}))
 
     def optimizers(self, optimizer):
         if self._optimizers is None or self._T == 1:
@@ -183,9 +181,11 @@ class Hybrid(Pipeline):
         self._parts = [self._shard(t) for t in range(self._T)]
         counts = list(map(len, self._layers_of_stages()))
         made = [_stages(shard.layers, counts, shard.loss) for shard in self._parts]
+        owners = parameters_with(self.layers, [(layer.W, layer.b) for layer in self.layers])
+        arrays = {(id(owners[key][0]), key[1]): arrays for key, arrays in self._remembered.items()}
         for stages, shard in zip(made, self._parts, strict=True):
             for stage in stages:
-                stage.keep_optimizer_state(shard.parts_of(self._remembered, stage.parts))
+                stage.keep_optimizer_state(shard.parts_of(arrays, stage.parts))
         self._made = made  # for each of `_parts`, its stages
         return made, list(map(self._tied_in, made))
 

@@ -54,7 +54,7 @@ class Shard:
         self.parted = []  # the indices of the layers before which positions, or rows, are split
         self._by_positions = False  # whether what the next layer gets is split so
         self._tied = {name: [layers[index] for index in tied] for name, tied in ties_of(layers).items()}
-        self.held, self.words = {}, ["whole"] * len(layers)
+        self.held, self._held_of, self.words = {}, {}, ["whole"] * len(layers)  # _held_of: id -> layer
         self.loss, self._logits = copy.copy(loss), None
         is_second = len(layers) - 1 in self._pairs(layers).values()
         by_classes = type(loss) is SoftmaxCrossEntropy and self._is_splittable(layers[-1], Linear)
@@ -80,6 +80,12 @@ class Shard:
             if self._rows:
                 name, needed = "rows", "convolutions that keep the number of rows"
             raise ValueError(f"{name}=True splits nothing here: it needs {needed}, so leave it out")
+
+    def __setstate__(self, state):
+        """Take the state of a copy, or of a pickle, whose layers are other objects with other ids."""
+        vars(self).update(state)
+        self.held = {(id(self._held_of[old]), name): place for (old, name), place in self.held.items()}
+        self._held_of = {id(layer): layer for layer in self._held_of.values()}
 
     def parts_of(self, arrays, layers):
         """The part of these `layers` of the shard of what is kept for the network's parameters.
@@ -277,7 +283,7 @@ class Shard:
 
     def _hold(self, layer, **places):
         for name, (holder, axis) in places.items():
-            self.held[id(layer), name] = holder, axis
+            self.held[id(layer), name], self._held_of[id(layer)] = (holder, axis), layer
 
 
 def _attends(layer):

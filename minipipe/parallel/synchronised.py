@@ -31,11 +31,21 @@ class SynchronisedBatchNorm(BatchNorm):
     Where `BatchNorm` needs 2 numbers in a row, here all copies together do.
     """
 
+    __slots__ = ("_layer",)  # beside the attributes, which are the layer's
     exchanges = True, True
     group = None  # the `Group` of the devices that have a copy of it, which a run hands over
 
     def __init__(self, layer):
+        self._layer = layer
         self.__dict__ = layer.__dict__
+
+    def __reduce__(self):
+        """Copies and pickles are made of the layer, so that one of both shares its attributes, too."""
+        return SynchronisedBatchNorm, (self._layer,)
+
+    def copy(self, *convert):
+        """A `SynchronisedBatchNorm` of a copy of the layer."""
+        return SynchronisedBatchNorm(self._layer.copy(*convert))
 
     def forward(self, A_prev):
         """A program, in training."""
@@ -68,11 +78,16 @@ class SynchronisedBatchNorm(BatchNorm):
 def synchronised(layer):
     """The layer; a `SynchronisedBatchNorm` of it, if it is a `BatchNorm`.
 
-    `ValueError` for a layer with a `BatchNorm` inside.
+    `ValueError` for a layer with a `BatchNorm` inside, or a subclass, which may compute something else.
     """
-    if isinstance(layer, BatchNorm):
+    if type(layer) is BatchNorm:
         return SynchronisedBatchNorm(layer)
     inside = next((part for part in every_layer([layer]) if isinstance(part, BatchNorm)), None)
+    if inside is layer:
+        raise ValueError(
+            f"{layer!r} is a BatchNorm of your own, of which nobody knows what copies must exchange: "
+            "use BatchNorm, or sync_batch_norm=False"
+        )
     if inside is not None:
         raise ValueError(
             f"{inside!r} is inside {layer!r}, but only layers of the network itself talk to other devices: "

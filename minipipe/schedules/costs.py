@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from functools import partial
 
 from ..checks import checked_name, items_of, one_of, python_number, real_number, shown
 from .actions import Overlap
@@ -119,16 +120,7 @@ class Costs:
         """
         n_stages = len(sharing)
         table = {kind: [0] * n_stages for kind in CLOSING} | self.table(sharing, beside)
-        forwards, backwards, together = table["F"], table["B"], table.get("FB")
-
-        def ticks(action):
-            if action.__class__ is Overlap:
-                forward, backward = action[0][1], action[1][1]
-                return forwards[forward] + backwards[backward] if together is None else together[forward]
-            kind, stage, _ = action
-            return table[kind][stage] if kind != "W*" else table[kind][stage] * len(works_on(action))
-
-        return ticks
+        return partial(_ticks, table)  # not a closure: a network that has run can be pickled
 
     def _given(self, kind):
         return getattr(self, FIELDS.get(kind, kind))
@@ -136,6 +128,16 @@ class Costs:
     def bytes_sent(self, n_stages):
         """For each stage, the bytes of the message that it sends on."""
         return _per_stage("message_bytes", self.message_bytes, n_stages, may_be_0=True, unit="bytes")
+
+
+def _ticks(table, action):
+    """Return the ticks of an action, from those of each kind in each stage."""
+    if action.__class__ is Overlap:
+        forward, backward = action[0][1], action[1][1]
+        together = table.get("FB")
+        return table["F"][forward] + table["B"][backward] if together is None else together[forward]
+    kind, stage, _ = action
+    return table[kind][stage] if kind != "W*" else table[kind][stage] * len(works_on(action))
 
 
 def checked_costs(costs):
