@@ -18,14 +18,14 @@ from minipipe.schedules import (
     build_for_stages, data_parallel, in_copies, names_having, with_all_reduce, with_updates, with_zero,
 )
 
-ASYNCHRONOUS = names_having(flush=False)
+ASYNCHRONOUS, LATE_W = names_having(flush=False), names_having(late_w=True)
 OPTIONS = {  # name: its values; a row that leaves a name out has the first
     "network": ("perceptron", "image", "normal", "image normal", "tokens", "signal"),
     "ties": (False, True),
     "dropout": (False, True),
     "dtype": ("rational", "float64", "float32"),
     "schedule": ("1f1b", *(name for name in names_having(flush=True, late_w=False) if name != "1f1b"),
-                 "data-parallel", *names_having(late_w=True), *ASYNCHRONOUS),
+                 "data-parallel", *LATE_W, *ASYNCHRONOUS),
     "D": (1, 2, 3),                      # copies of the network
     "T": (1, 2, 3),                      # shards of each layer
     "K": (1, 2, 3, 4),                   # stages
@@ -135,7 +135,7 @@ def batches_of(row):
 def optimizer_of(row):
     """Return a new optimizer of the row, with exact numbers for rational networks."""
     number = Rational if row["dtype"] == "rational" else float
-    rate, half, decay = number(1) / 8, number(1) / 2, number(1) / 16
+    rate, half, decay = number(1) / 32, number(1) / 2, number(1) / 16
     rest = {"weight_decay": decay, "weights_only": row["weights_only"]}
     small = {"epsilon": number(1) / 64}
     return {
@@ -165,8 +165,10 @@ def refuse_without_constructor(row, name, condition):
 def order_of(row):
     """Return the schedule of all copies: a name, or a `Schedule` where the row adds something to it."""
     name, D, K, M = (row[key] for key in ("schedule", "D", "K", "M"))
-    is_as_it_is = D == 1 and not (row["zero"] or row["buckets"])
-    if is_as_it_is and (name in ASYNCHRONOUS or (name != "data-parallel" and row["updates"] == "step")):
+    is_as_it_is = D == 1 or K > 1  # otherwise a schedule is a run of micro-batches for each copy
+    if is_as_it_is and not (row["zero"] or row["buckets"]) and name != "data-parallel" and (
+        row["updates"] == "step" or name in ASYNCHRONOUS
+    ):
         return name
     if name == "data-parallel":
         order = data_parallel(D, M, K)
@@ -183,46 +185,58 @@ def order_of(row):
 
 def counts_of(row, n_layers):
     """Return how many layers each of K stages has."""
-    K = row["K"]
-    if row["cut"] == "even" or K > n_layers:
-        return None
-    rest = [1] * (K - 1)
+    K, rest = row["K"], [1] * (row["K"] - 1)
+    if row["cut"] == "even":
+        return [n_layers // K + (stage < n_layers % K) for stage in range(K)]
     return [n_layers - K + 1, *rest] if row["cut"] == "front" else [*rest, n_layers - K + 1]
 
 
 def network(row, layers, loss):
-    """Return the network of a row; `ValueError` where minipipe, or its constructors of today, refuse it."""
+    """Return the network of a row; without a schedule, a `Sequential`.
+
+    Raise `ValueError` where minipipe, or its constructors of today, refuse the row.
+    """
     options = {"optimizer": optimizer_of(row) if has_updates(row) else None, "engine": row["engine"],
                "recompute": row["recompute"], "accumulate": row["accumulate"]}
     if row["dtype"] != "rational":
         options["dtype"] = row["dtype"]
+    if row["clip"] and has_updates(row):
+        raise ValueError("clip is an argument of step and fit alone: leave the updates to them")
+    if row["schedule"] is None:
+        return mp.Sequential(layers, loss, dtype=options.get("dtype", "float64"), grain=row["grain"])
     if row["links"] == "slow":
         devices = range(row["T"])  # those of the first stage share a port
         options |= {"link": mp.Link(latency=1, bandwidth=256), "ports": [mp.Port(64, sends=devices)]}
     D, T, K, M = (row[name] for name in "DTKM")
-    if row["schedule"] == "data-parallel" and K == T == 1:
+    is_split = T > 1 or row["sequence"] or row["rows"]
+    if row["schedule"] == "data-parallel" and K == 1 and not is_split and row["buckets"] != "stages":
         return mp.DataParallel(
-            layers, loss, D, M, row["all_reduce"], None if row["buckets"] == "stages" else row["buckets"],
-            grain=row["grain"], zero=row["zero"], sync_batch_norm=row["sync_batch_norm"], **options,
+            layers, loss, D, M, row["all_reduce"], row["buckets"], grain=row["grain"], zero=row["zero"],
+            sync_batch_norm=row["sync_batch_norm"], **options,
         )
     for name in ("sync_batch_norm", "buckets"):
         refuse_without_constructor(row, name, row[name] != "stages")
-    if row["schedule"] == "gpipe" and D == K == 1 and T > 1 and row["grain"] is None:
+    order = order_of(row)
+    if order == "gpipe" and D == K == 1 and T > 1 and row["grain"] is None and row["all_reduce"] == "owners":
         return mp.TensorParallel(layers, loss, T, M, sequence=row["sequence"], rows=row["rows"], **options)
-    partition = counts_of(row, len(layers))
-    options |= {"partition": partition, "all_reduce": row["all_reduce"], "grain": row["grain"]}
-    if D == T == 1 and not row["sequence"] and not row["rows"]:
-        return mp.Pipeline(layers, loss, K, M, order_of(row), **options)
+    partition = counts_of(row, len(layers))  # even parts are the default
+    options["partition"] = None if row["cut"] == "even" else partition
+    options |= {"all_reduce": row["all_reduce"], "grain": row["grain"]}
+    if D == 1 and not is_split:
+        return mp.Pipeline(layers, loss, K, M, order, **options)
     return mp.Hybrid(
-        layers, loss, D, T, K, M, order_of(row), row["place"], sequence=row["sequence"], rows=row["rows"],
+        layers, loss, D, T, K, M, order, row["place"], sequence=row["sequence"], rows=row["rows"],
         **options,
     )
 
 
-def trained(row):
-    """Train the network of a row; return {name: number or array} of all that this shows, in order."""
-    layers, loss, _ = layers_of(row)
-    net, optimizer, found = network(row, layers, loss), None if has_updates(row) else optimizer_of(row), {}
+def trained(row, found=None):
+    """Train the network of a row; return {name: number or array} of all that this shows, in order.
+
+    found: a dict that gets these names and values, so that they are there even if an error comes.
+    """
+    found, (layers, loss, _) = {} if found is None else found, layers_of(row)
+    net, optimizer = network(row, layers, loss), None if has_updates(row) else optimizer_of(row)
     for part, batches in enumerate(parts_of(row)):
         if part and row["checkpoint"]:
             net, optimizer = reloaded(row, net, optimizer)
@@ -263,14 +277,13 @@ def by_steps(row, net, optimizer, batches, found):
             if row["how"] == "tick":
                 net.start(X, Y)
                 while net.tick():
-                    pass
+                    J = None
+                J = net.J
             else:
-                net.forward_backward(X, Y)
+                J = net.forward_backward(X, Y)
         t = net.n_steps - has_updates(row)
-        found[f"J of mini-batch {t}"] = net.J
+        found[f"J of mini-batch {t}"] = J
         if has_updates(row):
-            if row["clip"] is not None:
-                raise ValueError("clip is an argument of step and fit alone: leave updates to them")
             continue
         for index, pair in enumerate(net.gradients):
             for name, gradient in zip(("dW", "db"), map(leaves, pair)):
@@ -281,8 +294,6 @@ def by_steps(row, net, optimizer, batches, found):
 
 def by_train(row, net, optimizer, batches, found):
     """Hand all mini-batches to `train`."""
-    if row["clip"] is not None:
-        raise ValueError("clip is an argument of step and fit alone: leave updates to them")
     first = net.n_steps
     found |= {f"J of mini-batch {first + t}": J for t, J in enumerate(net.train(batches))}
 

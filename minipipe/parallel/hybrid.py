@@ -13,7 +13,9 @@ from ..layers.through import forward_through
 from ..pipeline import Pipeline, Stage
 from ..pipeline.closing import Tied
 from ..pipeline.copies import Copies
-from ..schedules import Costs, Schedule, build_for_stages, data_parallel, in_copies
+from ..schedules import (
+    SCHEDULES, Costs, Schedule, build_for_stages, data_parallel, in_copies, is_name,
+)
 from .exchanges import check_positions
 from .joining import joined_gradients, joined_optimizer, optimizer_of_shard, take_parameters
 from .splitting import Shard
@@ -75,6 +77,11 @@ class Hybrid(Pipeline):
         first = self._shard(0)
         first.check()
         self._words, self._parted = first.words, first.parted
+        if self._stream is not None and grain is not None and any(self._split.values()):
+            raise ValueError(
+                f"grain={grain} with sequence={sequence}, rows={rows} and {self.schedule.name!r}, which has "
+                "no flush: sums over shards are counted in micro-batches there, so leave grain out"
+            )
         split = [option for option, is_on in self._split.items() if is_on]
         if self._T > 1 and split and "S" in self.schedule.kinds:
             raise ValueError(
@@ -265,8 +272,15 @@ def in_nodes(n_devices, node_size, inside, between):
 
 
 def _schedule(schedule, D, K, M):
-    """The order of D copies of the network, each of K stages."""
-    if K == 1 and D > 1 and isinstance(schedule, str) and schedule == "1f1b":
+    """The order of D copies of the network, each of K stages; of one copy, what `Pipeline` takes for it."""
+    if D == 1:
+        return schedule
+    if is_name(schedule) and not SCHEDULES.facts[schedule].flush:
+        raise ValueError(
+            f"schedule={schedule!r} over {D} replicas: an order without a flush is for one copy of the "
+            "network, so use n_replicas=1, or another schedule"
+        )
+    if K == 1 and isinstance(schedule, str) and schedule == "1f1b":
         return data_parallel(D, M)  # the same order, and M need not be a multiple of D
     if M % D:
         raise ValueError(f"n_microbatches={M} over {D} replicas of {K} stages: use a multiple of {D}")

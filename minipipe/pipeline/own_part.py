@@ -68,7 +68,8 @@ def in_one(layers, optimizers):
     """The optimizer of all parameters of `layers`, from those of all ranks for their parts."""
     whole, parameters = copy.copy(optimizers[0]), _by_key(layers)
     of_ranks = [list(one.memory.values()) for one in optimizers]
-    if not any(of_ranks):
+    if not whole.n_memories or not any(of_ranks):
+        whole.memory = {}  # that of a rank has the numbers of its parts as keys
         return whole
     of_parameters = zip(*(
         joined([[kept[n] for kept in of_rank] for of_rank in of_ranks], flattened(list(parameters.values())))
