@@ -14,13 +14,11 @@ from minipipe.exact import rational
 from minipipe.layers.activations import Elementwise
 from minipipe.schedules import RECOMPUTE, Action, Overlap, Schedule, build_for_stages, names_for_stages
 from minipipe.verification.rounding import FORWARD
+from minipipe.verification.rounding import LOSSES as ROUNDING_OF_LOSSES
 
-LOSSES = {
-    "mean squared error": mp.MeanSquaredError(),
-    "softmax": mp.SoftmaxCrossEntropy(),
-    "binary": mp.BinaryCrossEntropy(),
-    "binary from logits": mp.BinaryCrossEntropy(from_logits=True),
-}
+LABELS = {type(loss): labels for loss, labels in mp.losses.LOSSES.examples().values()}
+LOSSES = [loss for loss, _ in mp.losses.LOSSES.examples().values()]
+BOUNDED_LOSSES = [loss for loss in LOSSES if type(loss) in ROUNDING_OF_LOSSES]
 ACTIVATIONS = [layer for layer, _ in LAYERS.values() if isinstance(layer, (Elementwise, mp.Softmax))]
 BOUNDED = [layer for layer in ACTIVATIONS if type(layer) in FORWARD]  # those that have a rounding bound
 # rational numbers grow long in larger ones
@@ -50,7 +48,7 @@ class Case(NamedTuple):
         rng = np.random.default_rng(self.seed)
         layers = mp.Sequential(self.layers, self.loss, seed=self.seed, dtype=dtype).layers
         n_first, n_last = layers[0].n_prev, next(layer.n for layer in reversed(layers) if layer.W is not None)
-        if isinstance(self.loss, mp.SoftmaxCrossEntropy):
+        if LABELS[type(self.loss)] == "classes":
             Y = mp.one_hot(rng.integers(0, n_last, self.m), n_last)
         else:
             Y = rng.integers(0, 2, (n_last, self.m))
@@ -80,7 +78,7 @@ def eighths(array):
 
 
 @st.composite
-def cases(draw, representable=False, activations=ACTIVATIONS):
+def cases(draw, representable=False, activations=ACTIVATIONS, losses=LOSSES):
     """Networks of 1 to 3 weight layers; `representable` ones need no rounding on small whole numbers."""
     sizes = draw(st.lists(st.integers(1, 3), min_size=2, max_size=4))
     activations = [mp.ReLU()] if representable else activations
@@ -89,8 +87,8 @@ def cases(draw, representable=False, activations=ACTIVATIONS):
         layers.append(mp.Linear(n_prev, n))
         if draw(st.booleans()):
             layers.append(draw(st.sampled_from(activations)))
-    loss = LOSSES["mean squared error"] if representable else draw(st.sampled_from(list(LOSSES.values())))
-    if loss is LOSSES["binary"]:
+    loss = draw(st.sampled_from([mp.MeanSquaredError()] if representable else losses))
+    if loss.takes == "probabilities":
         layers.append(mp.Sigmoid())
     m = draw(st.sampled_from([1, 2, 4, 8, 16])) if representable else draw(st.integers(1, 9))
     return Case(layers, loss, m, *draw(cuts(len(layers), most=m)), draw(st.integers(0, 999)))
@@ -184,7 +182,7 @@ def cases_with_skips(draw, layers=("linear", "bend", "normal", "drop", "block"))
     if draw(st.booleans()):
         _tie(draw, network)
     m = draw(st.integers(1, 6))
-    loss = draw(st.sampled_from([LOSSES["mean squared error"], LOSSES["softmax"]]))
+    loss = draw(st.sampled_from([mp.MeanSquaredError(), mp.SoftmaxCrossEntropy()]))
     return Case(network, loss, m, *draw(cuts(len(network), most=m)), draw(st.integers(0, 999)))
 
 

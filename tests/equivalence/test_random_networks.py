@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from cases import (
     BOUNDED,
+    BOUNDED_LOSSES,
     cases,
     cases_with_skips,
     cuts,
@@ -62,7 +63,7 @@ def test_equal_bits_in_all_schedules_partitions_and_recompute_modes_on_any_float
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @settings(max_examples=80)
-@given(case=cases(activations=BOUNDED))
+@given(case=cases(activations=BOUNDED, losses=BOUNDED_LOSSES))
 def test_within_the_derived_rounding_bound_of_the_full_batch_on_any_floats(case, dtype):
     layers, X, Y = case.random(dtype)
     assert share_of_bound(case.pipeline(layers), X, Y) <= 1

@@ -1,27 +1,145 @@
 """Every cost against its definition, central differences, and its promises about 1/m."""
 
+import copy
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from compared import assert_all_same, assert_same, assert_within
 
 import minipipe as mp
-from minipipe.exact import rational
+from minipipe.exact import Rational, rational
+from minipipe.losses import LOSSES
 
-P = [[0.2, 0.7, 0.4, 0.9], [0.8, 0.3, 0.6, 0.5]]
-LOSSES = {
-    "mean squared error": (mp.MeanSquaredError(), P),
-    "softmax": (mp.SoftmaxCrossEntropy(), [[2.0, -1.0, 0.0, 3.0], [0.5, 1.0, 0.0, -2.0]]),
-    "binary": (mp.BinaryCrossEntropy(), P),
-    "binary from logits": (
-        mp.BinaryCrossEntropy(from_logits=True),
-        [[2.0, -1.0, 0.0, 3.0], [0.5, 1.0, 0.0, -2.0]],
-    ),
-}
-Y = np.array([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]])
-every_loss = pytest.mark.parametrize("loss, A", LOSSES.values(), ids=LOSSES)
+EXAMPLES = LOSSES.examples()
+every_loss = pytest.mark.parametrize("loss, labels", EXAMPLES.values(), ids=EXAMPLES)
+shapes = pytest.mark.parametrize("shape", [(2, 4), (3, 2, 4)], ids=str)
 
+
+def mini_batch(loss, labels, shape=(2, 4), dtype=np.float64, seed=0):
+    """(A, Y) such as the loss takes, with samples last."""
+    rng = np.random.default_rng(seed)
+    A = rng.uniform(0.125, 0.875, shape) if loss.takes == "probabilities" else 2 * rng.standard_normal(shape)
+    if labels == "classes":
+        Y = mp.one_hot(rng.integers(0, shape[0], shape[1:]), shape[0])
+    elif labels == "bits":
+        Y = rng.integers(0, 2, shape).astype(float)
+    else:
+        Y = rng.standard_normal(shape)
+    return A.astype(dtype), Y.astype(dtype)
+
+
+# --- what every registered loss keeps
+
+@every_loss
+@shapes
+def test_derivative_equals_central_differences(loss, labels, shape):
+    """For h = 1e-5, h^2/6 times the third derivative and rounding over h both stay below 1e-7.
+
+    The third derivative is below 2000: those of -log(a) / m from a = 1/8 on are 2 / (a^3 m), at most 256.
+    """
+    (A, Y), h = mini_batch(loss, labels, shape), 1e-5
+    loss.forward(A, Y)
+    dA = loss.backward()
+    for place in np.ndindex(A.shape):
+        step = np.zeros_like(A)
+        step[place] = h
+        slope = (loss.forward(A + step, Y) - loss.forward(A - step, Y)) / (2 * h)
+        assert_within(slope, dA[place], bound=1e-7, because="the third derivative, and rounding over h")
+
+
+@every_loss
+@shapes
+def test_parts_with_the_whole_m_add_up(loss, labels, shape):
+    """J = J_1 + J_2 and dA side by side, in rational arithmetic, for a ragged split."""
+    A, Y = map(rational, mini_batch(loss, labels, shape))
+    J = loss.forward(A, Y)
+    dA = loss.backward()
+    parts = []
+    for part in (slice(0, 3), slice(3, 4)):
+        parts.append((loss.forward(A[..., part], Y[..., part], m=4), loss.backward()))
+    assert_same(J, parts[0][0] + parts[1][0])
+    assert_same(dA, np.concatenate([part[1] for part in parts], axis=-1))
+    assert type(J) is Rational and all(type(number) is Rational for number in dA.flat)
+
+
+@every_loss
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_keeps_the_dtype_of_the_predictions_and_what_it_was_handed(loss, labels, dtype):
+    A, Y = mini_batch(loss, labels)  # labels in float64
+    A = A.astype(dtype)
+    for array in (A, Y):
+        array.flags.writeable = False
+    J, dA = loss.forward(A, Y), loss.backward()
+    assert J.dtype == dA.dtype == dtype and dA.shape == A.shape and dA.flags.c_contiguous
+    assert_same(loss.backward(), dA)  # the cache is as before
+
+
+@every_loss
+def test_wrong_labels_are_refused(loss, labels):
+    A, Y = mini_batch(loss, labels)
+    for wrong in (Y[:1], Y[:, :3], Y[0]):
+        with pytest.raises(ValueError, match=r"the labels have shape .*, but the predictions have \(2, 4\)"):
+            loss.forward(A, wrong)
+    outside = {"numbers": [np.nan, np.inf], "bits": [np.nan, -1, 2], "classes": [np.nan, 2]}[labels]
+    for number in outside:
+        wrong = Y.copy()
+        wrong[0, 1] = number
+        with pytest.raises(ValueError, match="labels"):
+            loss.forward(A, wrong)
+
+
+@every_loss
+def test_one_object_serves_many_micro_batches(loss, labels):
+    """Its cache is one value that can be taken out and put back, also into a copy."""
+    loss = copy.copy(loss)
+    loss.cache = None
+    with pytest.raises(RuntimeError, match="backward needs the cache of a forward"):
+        loss.backward()
+    (A, Y), other = mini_batch(loss, labels), mini_batch(loss, labels, seed=1)
+    loss.forward(A, Y)
+    expected, cache = loss.backward(), loss.cache
+    loss.forward(*other)
+    assert not np.array_equal(loss.backward(), expected)
+    loss.cache = cache
+    assert_same(pickle.loads(pickle.dumps(loss)).backward(), expected)
+
+
+@every_loss
+def test_it_prints_as_the_call_that_makes_it(loss, labels):
+    assert repr(eval(repr(loss), {type(loss).__name__: type(loss)})) == repr(loss)
+
+
+@every_loss
+def test_in_the_last_stage_it_equals_the_full_batch(loss, labels):
+    """Of stages, copies and shards, in rational numbers."""
+    last = [mp.Sigmoid()] if loss.takes == "probabilities" else []
+    layers = mp.Sequential([mp.Linear(3, 4), mp.Tanh(), mp.Linear(4, 2), *last], None).layers
+    layers = [layer.copy(rational) for layer in layers]
+    X = rational(np.random.default_rng(0).integers(-3, 4, (3, 6))) / 2
+    Y = rational(mini_batch(loss, labels, (2, 6))[1])
+    runs = []
+    for net in (
+        mp.Sequential(layers, loss), mp.Pipeline(layers, loss, 3, 4, "1f1b", True),
+        mp.Pipeline(layers, loss, 2, 3, "zb-h1"), mp.DataParallel(layers, loss, 3),
+        mp.TensorParallel(layers, loss, 2),
+    ):
+        runs.append([net.forward_backward(X, Y), net.gradients])
+    assert_all_same(runs)
+
+
+@every_loss
+def test_its_bytes_are_foreseen(loss, labels):
+    last = [mp.Sigmoid()] if loss.takes == "probabilities" else []
+    layers, X = [mp.Linear(3, 2), *last], np.ones((3, 5), np.float32)
+    _, Y = mini_batch(loss, labels, (2, 5), np.float32)
+    measured = mp.measure(layers, loss, 1, X, Y, dtype=np.float32, n_rounds=1).footprints
+    assert mp.footprints(layers, loss, 1, (3,), 5, dtype=np.float32) == measured
+
+
+# --- those of the package
 
 def by_definition(loss, a, y):
     """The cost of one sample, in plain Python."""
@@ -34,46 +152,16 @@ def by_definition(loss, a, y):
     return -sum(q * math.log(p) + (1 - q) * math.log(1 - p) for p, q in zip(a, y))
 
 
-@every_loss
-def test_equals_its_definition(loss, A):
+@pytest.mark.parametrize("loss, labels", [
+    (mp.MeanSquaredError(), "numbers"), (mp.SoftmaxCrossEntropy(), "classes"),
+    (mp.BinaryCrossEntropy(), "bits"), (mp.BinaryCrossEntropy(from_logits=True), "bits"),
+], ids=repr)
+def test_equals_its_definition(loss, labels):
     """A few dozen operations on numbers below 8, each right to 4 units in the last place."""
-    J = loss.forward(np.array(A), Y)
-    expected = sum(by_definition(loss, a, y) for a, y in zip(np.array(A).T.tolist(), Y.T.tolist())) / 4
+    A, Y = mini_batch(loss, labels)
+    J = loss.forward(A, Y)
+    expected = sum(by_definition(loss, a, y) for a, y in zip(A.T.tolist(), Y.T.tolist())) / 4
     assert abs(J - expected) <= 40 * 8 * 8 * np.finfo(float).eps / 2
-
-
-@every_loss
-def test_derivative_equals_central_differences(loss, A):
-    """h^2/6 times the third derivative (below 100 here) and rounding over h both stay below 1e-7 at h = 1e-5.
-    """
-    A, h = np.array(A), 1e-5
-    loss.forward(A, Y)
-    dA = loss.backward()
-    for place in np.ndindex(A.shape):
-        step = np.zeros_like(A)
-        step[place] = h
-        assert abs((loss.forward(A + step, Y) - loss.forward(A - step, Y)) / (2 * h) - dA[place]) < 1e-7
-
-
-@every_loss
-def test_parts_with_the_whole_m_add_up(loss, A):
-    """J = J_1 + J_2 and dA side by side, in rational arithmetic, for a ragged split."""
-    exact = mp.exact.rational
-    A, labels = exact(A), exact(Y)
-    J = loss.forward(A, labels)
-    dA = loss.backward()
-    parts = []
-    for part in (slice(0, 3), slice(3, 4)):
-        parts.append((loss.forward(A[:, part], labels[:, part], m=4), loss.backward()))
-    assert J == parts[0][0] + parts[1][0]
-    assert np.array_equal(dA, np.hstack([part[1] for part in parts]))
-
-
-@every_loss
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_keeps_the_dtype_of_the_predictions(loss, A, dtype):
-    J = loss.forward(np.array(A, dtype), Y)  # labels in float64
-    assert J.dtype == loss.backward().dtype == dtype
 
 
 def test_binary_after_a_sigmoid_has_the_derivative_of_the_textbook():
