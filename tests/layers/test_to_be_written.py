@@ -110,13 +110,13 @@ def test_a_missing_method_is_named_with_its_class(kind, layer, loss, optimizer, 
     assert words in str(caught.value)
 
 
-OTHER = {  # a value that is no default, for each optional argument that some layer has
+OTHER = {  # a value that is no default, for each optional argument that layers of the package have
     "stride": 4, "padding": 1, "dilation": 2, "groups": 2, "bias": False, "output_padding": 1, "epsilon": 0.5,
     "momentum": 0.5, "gamma": 0, "p": 0.25, "negative_slope": 0.5, "causal": True, "dropout": 0.25,
     "n_hidden": 3, "how": "concat", "tie": "name", "initialization": xavier, "approximate": "none",
 }
 BESIDE = {"output_padding": {"stride": 2}}
-NEEDED = {"name": "skip", "widths": [1], "shape": (2, 3), "kernel_size": 3}  # all others are sizes: 4
+NEEDED = {"widths": [1], "shape": (2, 3), "kernel_size": 3}  # other sizes are 4, and the rest an example's
 
 
 def again(layer):
@@ -137,10 +137,15 @@ def test_the_repr_names_every_argument_that_differs_from_its_default(name):
     kind = getattr(mp, name)
     arguments = signature(kind).parameters.values()
     named = [argument for argument in arguments if argument.kind is argument.POSITIONAL_OR_KEYWORD]
-    needed = [NEEDED.get(argument.name, 4) for argument in named if argument.default is argument.empty]
+    example, *_ = mp.layers.LAYERS.facts[name].examples()[0]
+    needed = []
+    for argument in named:
+        if argument.default is argument.empty:
+            shown = example.argument(argument.name)
+            needed.append(NEEDED.get(argument.name, 4 if isinstance(shown, int) else shown))
     assert "=" not in repr(kind(*needed))
     for argument in named:
-        if argument.default is not argument.empty and argument.name not in ("W", "b"):
+        if argument.default is not argument.empty and argument.name in OTHER:
             value = OTHER[argument.name]
             layer = kind(*needed, **{argument.name: value}, **BESIDE.get(argument.name, {}))
             assert f"{argument.name}={getattr(value, '__name__', None) or repr(value)}" in repr(layer)

@@ -78,7 +78,7 @@ def _begins(token):
 
 
 def updated(optimizer, W, gradients):
-    """Return W after updates with these gradients, by the equations of the optimizer's docstring.
+    """Return (W, {name: what the last update has made}) after updates with these gradients, by the equations.
 
     Weight decay that its equations do not have is that of `Optimizer`: decoupled, W - learning_rate *
     weight_decay * W before the step, or else coupled, g + weight_decay * W.
@@ -100,7 +100,7 @@ def updated(optimizer, W, gradients):
             values[name] = eval(expression, values)
         made = {name: values[name] for name, _ in form.equations}
         W = values["W"]
-    return W
+    return W, made
 
 
 def _is_for(form, optimizer):
