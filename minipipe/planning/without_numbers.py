@@ -76,8 +76,8 @@ class WithoutNumbers:
         self.accumulate = checked_accumulate(accumulate)
         self.grain = None if grain is None else argument("grain", grain)
         for layer in every_layer(self.layers):
-            say_who_fails(layer, repr(layer), ("initialize", "forward", "backward_input", "backward_weight"))
-        say_who_fails(self.loss, "the loss", ("forward", "backward"))
+            say_who_fails(layer, ("initialize", "forward", "backward_input", "backward_weight"))
+        say_who_fails(self.loss, ("forward", "backward"), "the loss")
         self.known = {}
 
     def footprints(self, counts, m, patterns=PATTERNS):
