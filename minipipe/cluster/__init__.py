@@ -7,7 +7,7 @@ Where to read: `requests` is what a program can ask for, `examples` has four pro
 from .critical_path import Step, critical_path, describe_path, duration, ticks
 from .devices import COMPUTE, lane_name
 from .engine import Cluster
-from .errors import DeadlockError, MemoryLimitError
+from .errors import DeadlockError, MemoryLimitError, UnreceivedError
 from .explanation import Explanation, IdlePart, explain
 from .links import Link, Port, checked_ports, links_between, ports
 from .memory import Buffers, Bytes, Counted, bytes_by_kind, own, sent_bytes
@@ -20,7 +20,7 @@ from .trace import BUBBLES, Trace
 __all__ = [
     "ANY", "BUBBLES", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",
     "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "Port", "Receive",
-    "Repeat", "SECONDS", "Send", "Span", "Step", "TICKS", "Trace", "bytes_by_kind", "checked_ports",
-    "critical_path", "describe_path", "duration", "explain", "lane_name", "links_between", "own", "ports",
-    "sent_bytes", "ticks",
+    "Repeat", "SECONDS", "Send", "Span", "Step", "TICKS", "Trace", "UnreceivedError", "bytes_by_kind",
+    "checked_ports", "critical_path", "describe_path", "duration", "explain", "lane_name", "links_between",
+    "own", "ports", "sent_bytes", "ticks",
 ]

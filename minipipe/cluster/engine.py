@@ -7,7 +7,7 @@ from ..checks import bytes_of_memory, is_plain, real_number
 from .accounts import Accounts
 from .agenda import Agenda
 from .devices import devices_of
-from .errors import DeadlockError, Wait, deadlock_message
+from .errors import DeadlockError, Wait, check_all_received, deadlock_message
 from .links import Link
 from .mail import Mail
 from .record import TICKS, Record
@@ -37,8 +37,8 @@ class Cluster:
     `tick()` moves all devices by one tick, `run()` to the end; a run costs time in proportion to the number
     of requests, not of ticks. A Compute's function is called at the start of its span. What has happened so
     far is in `trace`; its `record` is what a `Repeat` takes over. If no device can move, `DeadlockError` says
-    who waits for whom. More programs, with lanes and messages from anybody, are in
-    `minipipe.cluster.examples`.
+    who waits for whom; if all have finished and a message was not received, `UnreceivedError` names it.
+    More programs, with lanes and messages from anybody, are in `minipipe.cluster.examples`.
 
     >>> def left():
     ...     yield Compute("work")
@@ -111,6 +111,8 @@ class Cluster:
             raise RuntimeError(f"this run has stopped with an error ({self.failure}): start a new one")
         try:
             self._advance(until)
+            if self.done:
+                check_all_received(dict(enumerate(self._devices)))
         except BaseException as error:
             self.failure = error
             raise

@@ -14,6 +14,10 @@ class MemoryLimitError(MemoryError):
     """A device held more bytes than its limit: the message lists what it was holding."""
 
 
+class UnreceivedError(RuntimeError):
+    """All devices have finished, and messages are left that none of them has received."""
+
+
 class Wait(NamedTuple):
     """A lane waits for the message `label` from the device `other`, which may be `ANY`.
 
@@ -59,6 +63,21 @@ def deadlock_message(waits):
     else:
         end = f"and device {last.other} has finished without {'asking for' if last.asked else 'sending'} it"
     return f"deadlock: {', '.join(map(str, path))}: {end}"
+
+
+def check_all_received(devices):
+    """Raise `UnreceivedError` if a message lies in an inbox, with its sender and its label.
+
+    devices: {number: the `Device`}, whose programs have all come to their end.
+    """
+    left = [(source, label, to) for to, device in devices.items() for source, label in device.inbox]
+    if left:
+        source, label, to = left[0]
+        others = f", and {len(left) - 1} more messages are left" if len(left) > 1 else ""
+        raise UnreceivedError(
+            f"device {source} has sent {label} to device {to}, which has finished without receiving it"
+            f"{others}: add a Receive of each, or leave out the Send"
+        )
 
 
 def sent_twice(source, label, to):

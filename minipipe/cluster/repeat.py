@@ -3,7 +3,7 @@
 from collections import deque
 
 from .devices import devices_of
-from .errors import sent_twice
+from .errors import check_all_received, sent_twice
 from .memory import own
 from .requests import Compute, Send
 from .trace import Trace
@@ -61,6 +61,7 @@ class Repeat:
             self._go_on(*ready.popleft(), ready)
         if any(device.waiting for device in self._devices):
             raise RuntimeError("these programs wait for messages that nobody sends: they are no equals")
+        check_all_received(dict(enumerate(self._devices)))
         self.done = True
         return self.trace
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..cluster import ANY, Compute, Receive, Send, Trace, own, sent_bytes
 from ..cluster.devices import devices_of
-from ..cluster.errors import sent_twice, two_wait
+from ..cluster.errors import check_all_received, sent_twice, two_wait
 from .gathering import Half, merged
 from .kept_memory import keep_memory
 from .overhead import OVERHEAD
@@ -87,6 +87,8 @@ class Mpi:
             lane.since = self._begin
         try:
             self._serve_all()
+            self._take_messages()
+            check_all_received({self.rank: self._device})
         except BaseException as error:
             self.failure = error
             raise

@@ -6,7 +6,9 @@ from time import perf_counter
 
 from ..cluster import ANY, Compute, DeadlockError, Receive, Send, Trace, own
 from ..cluster.devices import devices_of
-from ..cluster.errors import Wait, deadlock_message, sent_twice, two_wait, which_devices
+from ..cluster.errors import (
+    UnreceivedError, Wait, check_all_received, deadlock_message, sent_twice, two_wait, which_devices,
+)
 from ..cluster.record import SECONDS, Record
 from .kept_memory import keep_memory
 from .overhead import OVERHEAD
@@ -95,6 +97,11 @@ class Threads:
             self._record.spans += spans
         if self.failure is not None:
             raise self.failure
+        try:
+            check_all_received(dict(enumerate(self._devices)))
+        except UnreceivedError as error:
+            self.failure = error
+            raise
         return self.trace
 
     def _drive(self, lane):

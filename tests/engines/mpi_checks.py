@@ -16,13 +16,14 @@ from time import perf_counter, sleep
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from engines import mpi_bits
 from engines.mpi_bits import LAYERS, UNTIED, equal, pair, weights
 from engines.on_engines import LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.cli.main import main
-from minipipe.cluster import ANY, Compute, Receive, Send
+from minipipe.cluster import ANY, Compute, Receive, Send, UnreceivedError
 from minipipe.engines import Mpi, world
 from minipipe.engines.clocks import Clock
 from minipipe.engines.patience import PATIENCE
@@ -58,12 +59,12 @@ def requests():
     def other(number):
         yield Compute("work", sum, range(1000 * number))
         yield Send("hello", number, to=0)
-        yield Send("nobody receives that", np.ones(10), to=1)
 
     programs = [{"compute": first(), "communication": talk(), "more": listen()}, second()]
     programs += [other(number) for number in range(2, world().size)]
     Mpi(programs).run()
-    Mpi([sends_only(number) for number in range(world().size)], synchronous=True).run()
+    with pytest.raises(UnreceivedError, match=f"has sent much to device {rank}, which has finished without"):
+        Mpi([sends_only(number) for number in range(world().size)], synchronous=True).run()
     if rank == 0:
         assert got["any"] == [(number, number) for number in range(1, world().size)]
         assert np.array_equal(got["lane"], [1, 1])

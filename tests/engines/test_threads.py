@@ -20,7 +20,9 @@ from sampling import one_in
 import minipipe as mp
 from minipipe import plots
 from minipipe.cli.main import main
-from minipipe.cluster import ANY, Compute, DeadlockError, Link, Receive, Send, Trace, describe_path
+from minipipe.cluster import (
+    ANY, Compute, DeadlockError, Link, Receive, Send, Trace, UnreceivedError, describe_path,
+)
 from minipipe.cluster.record import Record
 from minipipe.engines import Threads
 from minipipe.engines.threads import OVERHEAD
@@ -373,6 +375,7 @@ def sends(label, to, times=1):
      "two lanes of device 0 wait for a"),
     ([iter([1]).__iter__()], ValueError, "to run: give it a generator"),
     ([(x for x in [1])], TypeError, "yielded 1: yield Compute, Send or Receive"),
+    ([waits_for("a", 1), sends("a", 0), sends("b", 0)], UnreceivedError, "device 2 has sent b to device 0"),
 ])
 def test_what_the_cluster_refuses_threads_refuse(programs, error, words):
     with pytest.raises(error, match=words):
@@ -380,7 +383,7 @@ def test_what_the_cluster_refuses_threads_refuse(programs, error, words):
 
 
 def test_programs_run_once():
-    threads = Threads([sends("a", 0)])
+    threads = Threads([waits_for("a", 1), sends("a", 0)])
     threads.run()
     with pytest.raises(RuntimeError, match="have been run"):
         threads.run()

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.cluster import (
-    Cluster, Compute, DeadlockError, Idle, Link, MemoryLimitError, Message, Receive, Send,
+    Cluster, Compute, DeadlockError, Idle, Link, MemoryLimitError, Message, Receive, Repeat, Send,
+    UnreceivedError,
 )
 from minipipe.cluster.memory import own
 
@@ -81,6 +82,7 @@ def test_messages_are_listed_by_the_tick_in_which_they_were_sent():
         for tick in range(ticks):
             yield Compute(tick)
         yield Send("x", 1, to=to)
+        yield Receive("x", source=to)
 
     trace = Cluster([program(3, 1), program(1, 0)]).run()
     assert [(message.source, message.sent) for message in trace.messages] == [(1, 1), (0, 3)]
@@ -377,6 +379,8 @@ def test_a_device_counts_in_numbers_of_its_own():
         for number in range(3):
             yield Compute("work", ticks=ticks)
             yield Send(f"end {number}", None, to=1 - device)
+        for number in range(3):
+            yield Receive(f"end {number}", source=1 - device)
 
     for exact in (0, 1):
         ticks = [0.5, 0.5]
@@ -397,3 +401,54 @@ def test_after_a_run_the_clock_stands_at_its_end():
     cluster = Cluster([program()])
     cluster.tick()
     assert cluster.now == 1 and cluster.run().makespan == cluster.now == 7
+
+
+# A message that nobody receives
+
+
+def forgetful():
+    """Device 0 sends two messages, of which device 1 receives one."""
+    def left():
+        yield Send("news", 1, to=1)
+        yield Send("more", 2, to=1)
+
+    return [left(), receives_news()]
+
+
+def receives_news():
+    yield Receive("news", source=0)
+
+
+@pytest.mark.parametrize("link", [Link(), Link(latency=9), Link(bandwidth=1, blocking=True)])
+def test_a_message_that_nobody_receives_is_an_error_at_the_end(link):
+    """Also one that is still on its way then. What has happened is in the trace."""
+    cluster = Cluster(forgetful(), link=link)
+    words = "device 0 has sent more to device 1, which has finished without receiving it: add a Receive"
+    with pytest.raises(UnreceivedError, match=words):
+        cluster.run()
+    assert cluster.done and [message.label for message in cluster.trace.messages] == ["news", "more"]
+    with pytest.raises(RuntimeError, match="this run has stopped with an error"):
+        cluster.run()
+    stepped = Cluster(forgetful(), link=link)
+    with pytest.raises(UnreceivedError, match=words):
+        while stepped.tick():
+            pass
+
+
+def test_it_is_one_in_a_repeated_run_too():
+    def left():
+        yield Send("news", 1, to=1)
+
+    first = Cluster([left(), receives_news()])
+    first.run()
+    with pytest.raises(UnreceivedError, match="device 0 has sent more to device 1"):
+        Repeat(forgetful(), first.record).run()
+
+
+def test_of_several_that_nobody_receives_their_number_is_told():
+    def left():
+        for number in range(3):
+            yield Send(number, None, to=1)
+
+    with pytest.raises(UnreceivedError, match="without receiving it, and 2 more messages are left"):
+        Cluster([left(), (nothing for nothing in ())]).run()

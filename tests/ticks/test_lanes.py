@@ -83,7 +83,7 @@ def test_a_message_that_comes_earlier_is_taken_though_another_has_been_sent_when
     """At tick 3, one is on its way until tick 10; that of device 2 is sent at tick 5, and there at 6."""
     link = {(1, 0): Link(latency=10), (2, 0): Link(latency=1)}
     senders = tell(Send("x", 1, 0)), tell(Compute("five", ticks=5), Send("x", 2, 0))
-    assert sources_of(1, *senders, link=link) == ([(2, 2)], [6])
+    assert sources_of(2, *senders, link=link) == ([(2, 2), (1, 1)], [6, 10])
 
 
 def test_a_lane_hands_things_to_the_lane_beside_at_no_cost():

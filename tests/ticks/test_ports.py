@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from minipipe.cluster import ANY, Cluster, Compute, DeadlockError, Link, Port, Receive, Send, examples, ports
+from minipipe.cluster import (
+    ANY, Cluster, Compute, DeadlockError, Link, Port, Receive, Send, UnreceivedError, examples, ports,
+)
 from minipipe.cluster.carrier import Carrier
 from minipipe.collectives import Group, all_reduce
 from minipipe.meta import MetaArray
@@ -29,9 +31,14 @@ def test_gpus_on_one_bus_at_tick_each_other():
 
 
 def arrivals(*senders, ports):
-    """{(source, to): the tick at which its message is there}, of `at_tick` programs; 5 devices in all."""
-    trace = Cluster([*senders, *(at_tick(0) for _ in range(5 - len(senders)))], ports=ports).run()
-    return {(message.source, message.to): message.arrived for message in trace.messages}
+    """{(source, to): the tick at which its message is there}, of `at_tick` programs; 5 devices in all.
+
+    Nobody receives them.
+    """
+    cluster = Cluster([*senders, *(at_tick(0) for _ in range(5 - len(senders)))], ports=ports)
+    with pytest.raises(UnreceivedError):
+        cluster.run()
+    return {(message.source, message.to): message.arrived for message in cluster.trace.messages}
 
 
 def at_tick(ticks, *to):

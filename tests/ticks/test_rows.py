@@ -13,7 +13,7 @@ from matplotlib.quiver import Quiver
 
 import minipipe as mp
 from minipipe import plots
-from minipipe.cluster import COMPUTE, Label, Port
+from minipipe.cluster import COMPUTE, Label, Port, UnreceivedError
 from minipipe.plots.boxes import boxes
 from minipipe.plots.colours import STYLES, shade, styles_of
 from minipipe.plots.html import page_data
@@ -104,7 +104,10 @@ def test_a_message_knows_the_lanes_that_have_sent_and_received_it(trace):
     def work():
         yield mp.Compute("work")
 
-    orders = mp.Cluster([send(), {COMPUTE: work(), COMMUNICATION: beside()}]).run().messages
+    cluster = mp.Cluster([send(), {COMPUTE: work(), COMMUNICATION: beside()}])
+    with pytest.raises(UnreceivedError):
+        cluster.run()
+    orders = cluster.trace.messages
     assert [message.to_lane for message in orders] == [COMMUNICATION, None]
     assert [message.lane for message in orders] == [COMPUTE, COMPUTE]
     rows = {(0, COMPUTE): 0, (1, COMPUTE): 1, (1, COMMUNICATION): 2}
