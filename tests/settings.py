@@ -106,7 +106,8 @@ def layers_of(row):
     }[row["network"]]
     loss = mp.SoftmaxCrossEntropy() if row["network"] == "tokens" else mp.MeanSquaredError()
     drawn = mp.Sequential(layers, loss, seed=row["seed"]).layers
-    return [layer.copy(numbers(row)) for layer in drawn], loss, shape
+    number = numbers(row)
+    return [layer.copy(lambda W: number(W / 2)) for layer in drawn], loss, shape  # smaller, to stay finite
 
 
 def numbers(row):
@@ -135,7 +136,7 @@ def batches_of(row):
 def optimizer_of(row):
     """Return a new optimizer of the row, with exact numbers for rational networks."""
     number = Rational if row["dtype"] == "rational" else float
-    rate, half, decay = number(1) / 32, number(1) / 2, number(1) / 16
+    rate, half, decay = number(1) / 64, number(1) / 2, number(1) / 16
     rest = {"weight_decay": decay, "weights_only": row["weights_only"]}
     small = {"epsilon": number(1) / 64}
     return {
@@ -241,11 +242,11 @@ def trained(row, found=None):
         if part and row["checkpoint"]:
             net, optimizer = reloaded(row, net, optimizer)
         HOW[row["how"]](row, net, optimizer, batches, found)
+    found["prediction"] = net.predict(batches_of(row)[0][0])  # on MPI ranks, this brings all parameters here
     for index, layer in enumerate(every_layer(net.layers)):
         for name in layer.arrays if not layer.layers else ():
             if getattr(layer, name) is not None:
                 found[f"{name} of layer {index}, {type(layer).__name__}"] = getattr(layer, name)
-    found["prediction"] = net.predict(batches_of(row)[0][0])
     return found
 
 

@@ -20,6 +20,7 @@ import pytest
 from engines import mpi_bits
 from engines.mpi_bits import LAYERS, UNTIED, equal, pair, weights
 from engines.on_engines import LOSS, mini_batch
+from pairs.on_ranks import pairs  # noqa: F401 (a check)
 
 import minipipe as mp
 from minipipe.cli.main import main

@@ -36,6 +36,7 @@ def slow(*values):
     ("shards", 2, 6), slow("shards", 4, 12), ("servers", 3, 9), slow("servers", 4, 11),
     slow("synchronous schedules", 2, 14), slow("synchronous copies", 4, 18),
     ("in_pieces copies", 2, 18), slow("in_pieces zero", 3, 9),
+    *(slow("pairs 30", n_ranks, 12) for n_ranks in (2, 3, 4)),
 ])
 def test_ranks_have_the_bits_of_the_cluster(check, n_ranks, n_runs, answer):
     """n_runs: how many there are at least."""

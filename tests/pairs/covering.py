@@ -16,7 +16,7 @@ AT_CALLS = ("dtype", "grain", "samples", "checkpoint", "engine", "how")  # what 
 TRAINS = {"how": "train", "updates": "order"}
 COPIES = {"schedule": "data-parallel", "D": 2, "M": 2}
 NEEDS = {  # (option, value): values of other options without which it is refused
-    **{("D", D): {"M": 2 * D} for D in (2, 3)},
+    **{("D", D): {"M": D} for D in (2, 3)},
     **{("zero", level): COPIES for level in (1, 2, 3)},
     **{("buckets", size): COPIES for size in (64, "ddp")},
     ("sync_batch_norm", True): COPIES | {"network": "normal"},
@@ -24,7 +24,8 @@ NEEDS = {  # (option, value): values of other options without which it is refuse
     ("rows", True): {"network": "image", "T": 2},
     ("recompute", "selective"): {"network": "tokens"},
     ("how", "train"): TRAINS,
-    **{("schedule", name): {"K": 2, "M": 4} for name in OPTIONS["schedule"] if name != "data-parallel"},
+    **{("schedule", name): {"K": 2, "M": 4 if name.startswith("dualpipe") else 2}
+       for name in OPTIONS["schedule"] if name not in ("1f1b", "data-parallel")},
     **{("schedule", name): TRAINS | {"K": 2, "M": 1 if name != "pipedream-2bw" else 2}
        for name in ASYNCHRONOUS},
 }
@@ -122,8 +123,8 @@ def candidates(pair, wanted, rng, sentences):
 
 def drawn(rng):
     """Return a row in which a few options, with their needs, have random values."""
-    names = rng.sample([*OPTIONS], rng.randint(2, 8))
-    values = {name: rng.choice(OPTIONS[name]) for name in names}
+    names = {"network", "dtype", *rng.sample([*OPTIONS], rng.randint(2, 6))}
+    values = {name: rng.choice(OPTIONS[name]) for name in OPTIONS if name in names}
     needs = {}
     for pair in values.items():
         needs |= NEEDS.get(pair, {})

@@ -15,7 +15,7 @@ from minipipe.functions import leaves
 from minipipe.layers import every_layer
 from minipipe.layers.normalization import Normalization
 
-HALF, RATE, DECAY, EPSILON = (Rational(1, n) for n in (2, 32, 16, 64))
+HALF, RATE, DECAY, EPSILON = (Rational(1, n) for n in (2, 64, 16, 64))
 
 
 class Masked(mp.Dropout):

@@ -1,6 +1,6 @@
 """Every pair of values of two options gives exactly the right numbers, or is refused in a sentence.
 
-A row that fails is printed; `outcome(filled(row))` runs it again. With
+The table is in `tests/pairs.md`. A row that fails is printed; `outcome(filled(row))` runs it again. With
 PAIRS_SEED=1, 2, ... in the environment other rows are drawn.
 """
 
@@ -8,8 +8,9 @@ import os
 from random import Random
 
 import pytest
+from pairs.bugs import FOUND_BY
 from pairs.covering import drawn
-from pairs.outcomes import outcome
+from pairs.outcomes import Wrong, outcome
 
 SEED = int(os.environ.get("PAIRS_SEED", "0"))
 WERE_WRONG = {  # what the net has found, in rows as it printed them
@@ -31,5 +32,13 @@ def test_what_was_wrong_is_right_or_refused(what):
 def test_random_settings_are_right_or_refused():
     """Through two updates or more, against a plain loop in fractions, or the bits of one device."""
     rng = Random(SEED)
-    ran = [outcome(drawn(rng)).oracle for _ in range(50)]
+    ran = [outcome(drawn(rng)).oracle for _ in range(40)]
     assert {"a plain loop", "Sequential(grain)"} <= {*ran}
+
+
+@pytest.mark.parametrize("bug", FOUND_BY)
+def test_the_net_catches_a_bug_of_a_pair(bug, monkeypatch):
+    outcome(FOUND_BY[bug])
+    bug(monkeypatch)
+    with pytest.raises(Wrong):
+        outcome(FOUND_BY[bug])
