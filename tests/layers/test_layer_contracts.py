@@ -1,0 +1,138 @@
+"""Each registered layer does what its traits say, and is the same in parts, shards, files and pickles."""
+
+import pickle
+
+import numpy as np
+import pytest
+from compared import assert_same
+from layers.every_layer import ALONE, LAYERS, TOKENS, own_parameters, ready, tree
+from sampling import one_in
+
+import minipipe as mp
+from minipipe.exact import rational
+from minipipe.functions import leaves
+from minipipe.layers import every_layer as parts_of
+from minipipe.layers.through import prepare_forward, put_aside
+
+every_layer = pytest.mark.parametrize("name", LAYERS)
+
+
+def exact(name, m=5):
+    """`ready` in rational numbers; tokens stay as they are."""
+    layer, A_prev, dZ = ready(name, m)
+    A_prev = A_prev if name in TOKENS else tree(rational, A_prev)
+    return layer.copy(rational), A_prev, tree(rational, dZ)
+
+
+@every_layer
+def test_micro_batches_add_up_where_a_sample_is_alone(name):
+    """A and dA_prev of three samples and of two lie side by side, and dW and db add up: `==` to all five.
+
+    Where `alone_per_sample` is False, the first three have another A.
+    """
+    layer, A_prev, dZ = exact(name)
+
+    def run(samples):
+        prepare_forward(list(parts_of([layer])), training=True, first_sample=samples.start)
+        A = layer.forward(tree(lambda array: array[..., samples], A_prev))
+        return A, *layer.backward(tree(lambda array: array[..., samples], dZ))
+
+    whole, first, second = run(slice(0, 5)), run(slice(0, 3)), run(slice(3, 5))
+    A = tree(lambda a, b: np.concatenate([a, b], axis=-1), first[0], second[0])
+    if not layer.alone_per_sample:
+        assert not np.array_equal(A, whole[0])
+        return
+    assert_same(A, whole[0], "A")
+    if whole[1] is not None:
+        dA_prev = tree(lambda a, b: np.concatenate([a, b], axis=-1), first[1], second[1])
+        assert_same(dA_prev, whole[1], "dA_prev")
+    assert_same(tree(np.add, first[2:], second[2:]), whole[2:], "dW, db")
+
+
+@every_layer
+def test_its_second_half_needs_no_dZ_only_where_it_says_so(name):
+    layer, A_prev, dZ = ready(name)
+    layer.forward(A_prev)
+    expected = layer.backward(dZ)[1:]
+    layer.backward_input(dZ)
+    if not own_parameters(layer):
+        assert put_aside(layer, dZ) is None
+    elif layer.weight_after_input:
+        assert_same(layer.backward_weight(None), expected)
+    else:
+        with pytest.raises((AttributeError, TypeError, ValueError), match=r"None|shape"):
+            layer.backward_weight(None)
+
+
+@every_layer
+def test_what_decays_is_a_parameter_of_its_own(name):
+    layer, _ = LAYERS[name]
+    for part in parts_of([layer]):
+        assert set(part.decays) <= {"W", "b"}
+
+
+@every_layer
+def test_what_takes_tokens_has_no_derivative_by_them(name):
+    layer, A_prev, dZ = ready(name)
+    layer.forward(A_prev)
+    assert (layer.backward(dZ)[0] is None) == (layer.takes == "tokens") == (name in TOKENS)
+    assert layer.takes in ("numbers", "tokens")
+
+
+@every_layer
+def test_it_is_the_same_from_a_pickle(name):
+    """With the cache of a forward that waits for its backward."""
+    layer, A_prev, dZ = ready(name)
+    layer.forward(A_prev)
+    twin = pickle.loads(pickle.dumps(layer))
+    assert_same(twin.backward(dZ), layer.backward(dZ))
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_it_computes_the_same_from_a_file(name, tmp_path):
+    """In training, with what is random in it, and in a prediction."""
+    layer, _ = LAYERS[name]
+    one, other = (mp.Sequential([layer], None, seed=seed) for seed in (1, 2))
+    mp.save(tmp_path / "net.npz", one)
+    mp.load(tmp_path / "net.npz", other)
+    _, A_prev, _ = ready(name)
+    for training in (True, False):
+        outputs = []
+        for net in (one, other):
+            prepare_forward(list(parts_of(net.layers)), training)
+            outputs.append(net.layers[0].forward(A_prev))
+        assert_same(*outputs)
+
+
+def between_products(name, m):
+    """(layers, X, Y): the layer between two Linear, which act at each position, in rational numbers."""
+    layer, shape = LAYERS[name]
+    rng, output_shape = np.random.default_rng(0), layer.output_shape((*shape, m))
+    layers = [layer, mp.Linear(output_shape[0], 2)]
+    if name in TOKENS:
+        X = rng.integers(0, TOKENS[name], (*shape, m))
+    else:
+        layers.insert(0, mp.Linear(1, shape[0]))
+        X = rational(rng.integers(-4, 5, (1, *shape[1:], m))) / 4
+    layers = [part.copy(rational) for part in mp.Sequential(layers, None).layers]
+    return layers, X, rational(rng.integers(-2, 3, (2, *output_shape[1:])))
+
+
+def shards_of(layers):
+    """2 or 3 devices, which must divide the heads of an attention; 1 if there is one head."""
+    heads = [part.n_heads for part in parts_of(layers) if isinstance(part, mp.MultiHeadAttention)]
+    return next((T for T in (2, 3) if not any(n % T for n in heads)), 1)
+
+
+@pytest.mark.parametrize("name", one_in(2, ALONE))
+def test_in_shards_stages_and_copies_it_equals_one_device(name):
+    """J and all gradients, of the same micro-batches; two samples each, so that all have a variance."""
+    layers, X, Y = between_products(name, 4)
+    loss = mp.MeanSquaredError()
+    nets = [mp.Pipeline(layers, loss, 1, 2)]
+    nets.append(mp.TensorParallel(layers, loss, shards_of(layers), 2))
+    nets.append(mp.Pipeline(layers, loss, 2, 2, "zb-h1", True))
+    nets.append(mp.Hybrid(layers, loss, 2, 1, 2, n_microbatches=2))
+    runs = [[net.forward_backward(X, Y), leaves(net.gradients)] for net in nets]
+    for net, run in zip(nets[1:], runs[1:]):
+        assert_same(run, runs[0], type(net).__name__)
