@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.exact import rational
 from minipipe.layers.activations import Elementwise
-from minipipe.schedules import RECOMPUTE, Action, Overlap, Schedule, build_for_stages, names_for_stages
+from minipipe.collectives import ALL_REDUCES
+from minipipe.layers.recomputing import can_recompute
+from minipipe.schedules import (
+    Action, Overlap, Schedule, build_for_stages, in_copies, in_segments, names_for_stages,
+    with_all_reduce, with_late_W,
+)
 from minipipe.verification.rounding import FORWARD
 from minipipe.verification.rounding import LOSSES as ROUNDING_OF_LOSSES
 
@@ -26,50 +31,34 @@ SMALL = [name for name in ALONE if math.prod(LAYERS[name][1]) <= 9]
 
 
 class Case(NamedTuple):
-    """A network with its loss, the size of its mini-batch, and one way to run it in a pipeline."""
+    """A network, its loss and a mini-batch; least: how many samples each micro-batch must have."""
 
     layers: list
     loss: object
-    m: int
-    partition: list
-    n_microbatches: int
-    schedule: str
-    recompute: str
-    seed: int
+    X: np.ndarray
+    Y: np.ndarray
+    least: int
 
-    def pipeline(self, layers, accumulate="tree"):
-        return mp.Pipeline(
-            layers, self.loss, len(self.partition), self.n_microbatches, self.schedule, self.recompute,
-            partition=self.partition, accumulate=accumulate,
-        )
+    @property
+    def m(self):
+        return self.X.shape[-1]
 
-    def random(self, dtype):
-        """(layers, X, Y) with normally distributed numbers."""
-        rng = np.random.default_rng(self.seed)
-        layers = mp.Sequential(self.layers, self.loss, seed=self.seed, dtype=dtype).layers
-        n_first, n_last = layers[0].n_prev, next(layer.n for layer in reversed(layers) if layer.W is not None)
-        if LABELS[type(self.loss)] == "classes":
-            Y = mp.one_hot(rng.integers(0, n_last, self.m), n_last)
-        else:
-            Y = rng.integers(0, 2, (n_last, self.m))
-        return layers, rng.standard_normal((n_first, self.m)).astype(dtype), Y.astype(dtype)
+    def converted(self, number):
+        """(layers, X, Y) with other numbers; `number(array)` converts, as `eighths` and `np.float32` do."""
+        return [layer.copy(number) for layer in self.layers], number(self.X), number(self.Y)
 
-    def exact(self):
-        """The same as rational numbers with small denominators."""
-        layers, X, Y = self.random(np.float64)
-        return [layer.copy(eighths) for layer in layers], eighths(X), rational(Y)
 
-    def whole(self, dtype):
-        """The same with weights -1, 0, 1 and inputs -2..2. With ReLU, mean squared error, m a power of two up
-        to 16, and at most 3 layers of at most 3 units, each value is a multiple of 1/(2m) and below 2^24 of
-        them, so float32 holds every intermediate result exactly: |Z| <= 2 * 3 + 1, then 22, then 67, and
-        2m J <= 16 * 3 * 68^2 < 2^18."""
-        layers, X, Y = self.random(np.float64)
-        return (
-            [layer.copy(lambda p: np.sign(p).astype(dtype)) for layer in layers],
-            np.clip(np.round(X), -2, 2).astype(dtype),
-            Y.astype(dtype),
-        )
+def case(layers, loss, X, Y, seed=0):
+    """A `Case` whose weights are drawn; with batch norm, as one sample may have no variance, 2 at least."""
+    layers = mp.Sequential(layers, None, seed=seed).layers
+    return Case(layers, loss, X, Y, 1 if all(layer.alone_per_sample for layer in layers) else 2)
+
+
+def labels(rng, loss, n, m):
+    """Random Y for this loss: one of n classes, or n bits."""
+    if LABELS[type(loss)] == "classes":
+        return mp.one_hot(rng.integers(0, n, m), n)
+    return rng.integers(0, 2, (n, m)).astype(float)
 
 
 def eighths(array):
@@ -79,38 +68,35 @@ def eighths(array):
 
 @st.composite
 def cases(draw, representable=False, activations=ACTIVATIONS, losses=LOSSES):
-    """Networks of 1 to 3 weight layers; `representable` ones need no rounding on small whole numbers."""
-    sizes = draw(st.lists(st.integers(1, 3), min_size=2, max_size=4))
+    """Networks of 1 to 3 weight layers; `representable` ones need no rounding, in float32 either.
+
+    Their weights are -1, 0 and 1, their inputs -2..2. With ReLU, mean squared error and m a power of two up
+    to 16, each value is a multiple of 1/(2m) and below 2^24 of them: |Z| <= 2 * 3 + 1, then 22, then 67,
+    and 2m J <= 16 * 3 * 68^2 < 2^18.
+    """
+    sizes = [draw(st.sampled_from([2, 3, 1])) for _ in range(draw(st.sampled_from([3, 4, 2])))]
     activations = [mp.ReLU()] if representable else activations
     layers = []
     for n_prev, n in pairwise(sizes):
         layers.append(mp.Linear(n_prev, n))
-        if draw(st.booleans()):
+        if not draw(st.booleans()):
             layers.append(draw(st.sampled_from(activations)))
     loss = draw(st.sampled_from([mp.MeanSquaredError()] if representable else losses))
     if loss.takes == "probabilities":
         layers.append(mp.Sigmoid())
-    m = draw(st.sampled_from([1, 2, 4, 8, 16])) if representable else draw(st.integers(1, 9))
-    return Case(layers, loss, m, *draw(cuts(len(layers), most=m)), draw(st.integers(0, 999)))
-
-
-class Data(NamedTuple):
-    """A network with a mini-batch of floats or tokens, and the most micro-batches that it can be cut into."""
-
-    layers: list
-    X: np.ndarray
-    Y: np.ndarray
-    n_microbatches: int
-    has_batch_norm: bool
-
-    def converted(self, number):
-        """(layers, X, Y) with other numbers; `number(array)` converts, as `eighths` and `np.float32` do."""
-        return [layer.copy(number) for layer in self.layers], number(self.X), number(self.Y)
+    m = draw(st.sampled_from([4, 8, 2, 16, 1] if representable else [5, 7, 3, 4, 6, 2, 8, 9, 1]))
+    seed = draw(st.integers(0, 999))
+    rng = np.random.default_rng(seed)
+    drawn = case(layers, loss, rng.standard_normal((sizes[0], m)), labels(rng, loss, sizes[-1], m), seed)
+    if representable:
+        X = np.clip(np.round(drawn.X), -2, 2)
+        return drawn._replace(layers=[layer.copy(np.sign) for layer in drawn.layers], X=X)
+    return drawn
 
 
 @st.composite
 def networks_with(draw, name):
-    """`Data` for a network with this layer of `every_layer.LAYERS` and a small one, in this order
+    """A `Case` of a network with this layer of `every_layer.LAYERS` and a small one, in this order
     or the other.
 
     Before each of them, a Linear and a Reshape make a sample of the shape that it takes; one that takes
@@ -131,15 +117,12 @@ def networks_with(draw, name):
             network += [mp.Linear(width, math.prod(shape)), mp.Reshape(shape)]
         network += [layer, mp.Flatten()]
         width = math.prod(layer.output_shape((*shape, m))[:-1])
-    layers = mp.Sequential([*network, mp.Linear(width, 2)], None).layers
-    has_batch_norm = not all(layer.alone_per_sample for layer in layers)
-    most = m // 2 if has_batch_norm else m  # one sample may have no variance
-    return Data(layers, X, rng.standard_normal((2, m)), most, has_batch_norm)
+    return case([*network, mp.Linear(width, 2)], mp.MeanSquaredError(), X, rng.standard_normal((2, m)))
 
 
 @st.composite
 def neighbours_of(draw, name):
-    """`Data` for this layer of `every_layer.LAYERS` directly between two Linear, which act at each position.
+    """A `Case` of this layer of `every_layer.LAYERS` directly between two Linear, which act at each position.
 
     A layer that takes tokens is the first, and has one behind it.
     """
@@ -152,10 +135,7 @@ def neighbours_of(draw, name):
     else:
         layers.insert(0, mp.Linear(1, shape[0]))
         X = rng.standard_normal((1, *shape[1:], m))
-    layers = mp.Sequential(layers, None).layers
-    has_batch_norm = not all(layer.alone_per_sample for layer in layers)
-    Y = rng.standard_normal((2, *output_shape[1:]))
-    return Data(layers, X, Y, m // 2 if has_batch_norm else m, has_batch_norm)
+    return case(layers, mp.MeanSquaredError(), X, rng.standard_normal((2, *output_shape[1:])))
 
 
 @st.composite
@@ -181,9 +161,11 @@ def cases_with_skips(draw, layers=("linear", "bend", "normal", "drop", "block"))
     network.append(mp.Linear(width, 2))
     if draw(st.booleans()):
         _tie(draw, network)
-    m = draw(st.integers(1, 6))
+    m = draw(st.sampled_from([4, 5, 3, 6, 2, 1]))
     loss = draw(st.sampled_from([mp.MeanSquaredError(), mp.SoftmaxCrossEntropy()]))
-    return Case(network, loss, m, *draw(cuts(len(network), most=m)), draw(st.integers(0, 999)))
+    seed = draw(st.integers(0, 999))
+    rng = np.random.default_rng(seed)
+    return case(network, loss, rng.standard_normal((2, m)), labels(rng, loss, 2, m), seed)
 
 
 def _join(draw, network, width, forks):
@@ -224,23 +206,108 @@ def _tie(draw, network):
                 layer.tie = "tied"
 
 
+SEQUENCES = [  # tokens in, a column of five logits for each place out
+    [
+        mp.Embedding(5, 4, tie="words"), mp.PositionalEmbedding(4, 3), mp.Dropout(0.25),
+        mp.TransformerBlock(4, 2, 3, causal=True, dropout=0.5), mp.LayerNorm(4), mp.Linear(4, 5, tie="words"),
+    ],
+    [
+        mp.Embedding(5, 2), mp.Fork("past"), mp.MultiHeadAttention(2, 1), mp.Join("past"), mp.Fork("far"),
+        mp.Linear(2, 2), mp.Tanh(), mp.Join("far", "concat"), mp.GroupNorm(2, 4), mp.Linear(4, 5),
+    ],
+]
+
+
 @st.composite
-def cuts(draw, n_layers, most, modes=tuple(RECOMPUTE)):
-    """(partition, M, schedule, recompute) for a pipeline of so many layers with up to `most` micro-batches.
+def sequences(draw, most=3):
+    """Attention, dropout, tied words and skip connections; sequences of 2 places."""
+    m = most - draw(st.integers(0, most - 1))
+    rng = np.random.default_rng(m)
+    tokens, Y = rng.integers(0, 5, (2, m)), mp.one_hot(rng.integers(0, 5, (2, m)), 5)
+    return case(draw(st.sampled_from(SEQUENCES)), mp.SoftmaxCrossEntropy(), tokens, Y)
+
+
+NORMALISED = [
+    mp.Conv2d(1, 2, 2), mp.BatchNorm(2), mp.ReLU(), mp.Fork("skip"), mp.Dropout(0.25),
+    mp.Residual(mp.Pad([1, 0]), mp.Conv2d(2, 2, (3, 1)), mp.BatchNorm(2)), mp.Join("skip", "concat"),
+    mp.GroupNorm(2, 4), mp.GlobalAvgPool(), mp.Concat([mp.Linear(4, 2), mp.BatchNorm(2)], []),
+    mp.Linear(6, 2),
+]
+
+
+@st.composite
+def normalised_images(draw, most=5):
+    """Convolutions, and batch norm in blocks and between them."""
+    m = most - draw(st.integers(0, most - 2))
+    rng = np.random.default_rng(m)
+    X, Y = rng.standard_normal((1, 3, 3, m)), rng.standard_normal((2, m))
+    return case(NORMALISED, mp.MeanSquaredError(), X, Y)
+
+
+# Hypothesis prefers the first of several values, and 0 and False, so what is interesting comes first.
+#
+# What a pipeline may be told, and whether the bits of one device stay, on any floats; otherwise the result is
+# `==` where nothing rounds.
+MODES = ["except_last", "sqrt", "selective", "always", "never"]
+OPTIONS = {
+    "accumulate": (["running", "tree"], {"tree"}),
+    "all_reduce": ([*ALL_REDUCES], {"owners"}),
+    "engine": (["cluster", "cluster", "threads"], {"cluster", "threads"}),
+    "recompute": (MODES, MODES),
+}
+
+
+@st.composite
+def pipelines(draw, case, number, nothing_rounds):
+    """(a pipeline with any cut, order and options for this case, its X, its Y), at any step of a training.
+
+    number: converts all numbers. nothing_rounds: whether sums may be added in any order.
     """
-    partition, n_microbatches = draw(compositions(n_layers)), draw(st.integers(1, most))
-    return (
-        partition,
-        n_microbatches,
-        draw(st.sampled_from(names_for_stages(len(partition), n_microbatches))),
-        draw(st.sampled_from(modes)),
+    layers, X, Y = case.converted(number)
+    grains = [grain for grain in range(case.least, 5) if not 0 < case.m % grain < case.least]
+    grain = draw(st.sampled_from([None, None, None, *grains]))
+    most = case.m // case.least if grain is None else -(-case.m // grain)
+    partition, n_copies = draw(compositions(len(layers))), draw(st.sampled_from([1, 2, 3]))
+    n_copies = min(n_copies, most)
+    M = most // n_copies
+    M -= draw(st.integers(0, M - 1))
+    schedule = draw(orders(len(partition), M, n_copies))
+    options = {
+        name: draw(st.sampled_from([value for value in values if nothing_rounds or value in keep_bits]))
+        for name, (values, keep_bits) in OPTIONS.items()
+    }
+    if options["recompute"] == "selective" and not can_recompute(layers):
+        options["recompute"] = "always"
+    if grain is not None:
+        options |= dict(accumulate="tree", all_reduce="owners")
+    pipe = mp.Pipeline(
+        layers, case.loss, len(partition), schedule.n_microbatches, schedule, partition=partition,
+        grain=grain, **options,
     )
+    pipe.n_steps = draw(st.integers(0, 3))
+    return pipe, X, Y
+
+
+@st.composite
+def orders(draw, n_stages, n_microbatches, n_copies):
+    """Any schedule that can run, or one with a name, in segments; with late W, or in copies."""
+    if draw(st.booleans()):
+        schedule = draw(valid_schedules(n_stages, n_microbatches))
+    else:
+        n_segments = draw(st.sampled_from([n for n in (1, 2, 3) if n_stages % n == 0]))
+        sizes = n_stages // n_segments, n_microbatches
+        schedule = build_for_stages(draw(st.sampled_from(names_for_stages(*sizes))), *sizes)
+        schedule = in_segments(schedule, n_segments)
+    if n_copies == schedule.n_copies == 1 and not draw(st.booleans()):
+        schedule = with_late_W(schedule)
+    schedule = in_copies(schedule, n_copies)
+    return with_all_reduce(schedule) if draw(st.booleans()) else schedule
 
 
 @st.composite
 def compositions(draw, total):
     """`total` as a list of positive parts: where to cut a network of `total` layers."""
-    cuts = sorted(draw(st.sets(st.integers(1, total - 1)))) if total > 1 else []
+    cuts = [place for place in range(1, total) if not draw(st.booleans())]
     return [stop - start for start, stop in zip([0, *cuts], [*cuts, total])]
 
 

@@ -1,5 +1,6 @@
 """Two results are the same, or the first difference is told by name, with both values."""
 
+from fractions import Fraction
 from numbers import Number
 
 import numpy as np
@@ -35,7 +36,6 @@ def difference(found, expected, name=NAME):
 
     >>> difference({"dW": [1, None]}, {"dW": [1, 2]})
     'part 1 of dW differs: found None, expected 2'
-    >>> from fractions import Fraction
     >>> print(difference(np.array([Fraction(1, 2)]), np.array([Fraction(1, 4)]), "db"))
     db differs at [0], in 1 of 1 entries: found 1/2, expected 1/4
     found:
@@ -179,5 +179,7 @@ def _form(value):
 def _text(value):
     """Return fractions as 3/8, and floats with all digits by which they can differ."""
     if isinstance(value, np.ndarray):
-        return np.array2string(value, floatmode="unique", formatter={"object": str})
+        return np.array2string(value, floatmode="unique", formatter={"object": _text})
+    if isinstance(value, Fraction) and len(str(value)) > 40:
+        return f"a fraction of {len(str(value))} characters, about {float(value)!r}"
     return str(value) if isinstance(value, (Number, np.generic)) else repr(value)

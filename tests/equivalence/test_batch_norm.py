@@ -4,14 +4,14 @@ or not at all.
 
 import numpy as np
 import pytest
-from cases import cuts, eighths
-from compared import assert_equals_same_groups, assert_same
+from cases import case, eighths, pipelines
+from compared import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
-from minipipe.functions import even_slices
+from minipipe.functions import even_slices, grains_of
 from minipipe.layers.normalization import Moments
 from minipipe.schedules import with_recompute
 from minipipe.verification import equals_full_batch
@@ -20,6 +20,7 @@ NETWORK = [
     mp.Linear(2, 3), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 2), mp.BatchNorm(2, momentum=0.25),
     mp.Linear(2, 1),
 ]
+LOSS = mp.MeanSquaredError()
 PLACES = [index for index, layer in enumerate(NETWORK) if isinstance(layer, mp.BatchNorm)]
 
 
@@ -67,7 +68,8 @@ def by_loops(pipe, X):
     for place in PLACES:
         before = [layer.copy() for layer in pipe.layers[:place]]
         entering = []
-        for part in even_slices(X.shape[-1], pipe.n_microbatches):
+        m, grain = X.shape[-1], pipe.grain
+        for part in even_slices(m, pipe.n_microbatches) if grain is None else grains_of(m, grain):
             A = X[..., part]
             for layer in before:
                 A = layer.forward(A)
@@ -92,13 +94,11 @@ def by_loops(pipe, X):
 @settings(max_examples=25)
 @given(st.data(), st.integers(2, 9))
 def test_running_statistics_are_those_of_the_whole_mini_batch(data, m):
-    """In rational numbers; ragged micro-batches of at least 2 samples, and a second mini-batch
-    that is shorter.
-    """
-    partition, n_microbatches, schedule, recompute = data.draw(cuts(6, m // 2))
-    pipe = pipeline(n_microbatches, partition, schedule, recompute)
-    for size in (m, data.draw(st.integers(2 * n_microbatches, m))):
-        X, Y = mini_batch(size)
+    """In rational numbers; ragged micro-batches of at least 2 samples, and a second mini-batch."""
+    drawn = case(NETWORK, LOSS, *mini_batch(m, np.array))
+    pipe, *_ = data.draw(pipelines(drawn, eighths, nothing_rounds=True))
+    for seed in range(2):
+        X, Y = mini_batch(m, seed=seed)
         expected = by_loops(pipe, X)
         train(pipe, X, Y)
         assert_same(running(pipe), expected)
@@ -113,14 +113,6 @@ def test_sequential_counts_its_one_batch():
     assert_same(running(whole), running(pipe))
 
 
-@settings(max_examples=25)
-@given(st.data(), st.integers(2, 9))
-def test_gradients_are_those_of_the_micro_batches(data, m):
-    partition, n_microbatches, schedule, recompute = data.draw(cuts(6, m // 2))
-    pipe = pipeline(n_microbatches, partition, schedule, recompute)
-    assert_equals_same_groups(pipe, *mini_batch(m))
-
-
 def test_gradients_are_not_those_of_the_full_batch_unless_it_is_one_micro_batch():
     """This is GPipe's rule, and a reason to prefer LayerNorm or GroupNorm."""
     X, Y = mini_batch(6)
@@ -131,10 +123,11 @@ def test_gradients_are_not_those_of_the_full_batch_unless_it_is_one_micro_batch(
 @settings(max_examples=20)
 @given(data=st.data())
 def test_running_statistics_have_the_same_bits_in_all_schedules_and_partitions(dtype, data):
-    X, Y = mini_batch(11, dtype)
-    partition, n_microbatches, schedule, recompute = data.draw(cuts(6, 5))
-    one = pipeline(n_microbatches, [6], "gpipe", False, dtype)
-    other = pipeline(n_microbatches, partition, schedule, recompute, dtype)
+    drawn = case(NETWORK, LOSS, *mini_batch(11, np.array))
+    other, X, Y = data.draw(pipelines(drawn, dtype, nothing_rounds=False))
+    one = mp.Pipeline(other.layers, LOSS, 1, other.n_microbatches)
+    if other.grain is not None:
+        one = mp.Sequential(other.layers, LOSS, grain=other.grain)
     for model in (one, other):
         train(model, X, Y)
     assert_same(running(one), running(other))

@@ -2,11 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import cases, cases_with_skips, compositions, neighbours_of, networks_with
 from compared import assert_all_same, assert_same, difference
-from layers.every_layer import ALONE
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from memory.test_foresight import CONNECTED, LOSS, assert_same_bytes
 from memory.test_foresight import LAYERS as MIXED
 from memory.test_foresight import mini_batch as of_five
@@ -17,8 +13,7 @@ from minipipe.functions import grains_of, leaves
 from minipipe.layers import every_layer
 from minipipe.layers.through import backward_through, forward_through, prepare_forward
 from minipipe.schedules import (
-    RECOMPUTE, build_for_stages, in_copies, in_segments, names_for_stages, names_having, with_all_reduce,
-    with_recompute, with_updates,
+    RECOMPUTE, build_for_stages, in_segments, with_recompute, with_updates,
 )
 from minipipe.sums import TreeSum
 
@@ -34,50 +29,6 @@ def result(net, X, Y):
     """(J, gradients, what the layers have counted)"""
     J = np.asarray(net.forward_backward(X, Y))
     return J, net.gradients, list(map(np.asarray, leaves([counted for _, counted in net._counted])))
-
-
-def drawn_split(data, layers, loss, n_grains, grain, engines=("cluster",)):
-    """A pipeline of these layers in any number of stages and copies, by any schedule."""
-    partition = data.draw(compositions(len(layers)))
-    M = data.draw(st.integers(1, n_grains))
-    copies = data.draw(st.integers(1, min(3, n_grains // M)))
-    names = [*names_for_stages(len(partition), M), *(names_having(late_w=True) if copies == 1 else ())]
-    schedule = in_copies(build_for_stages(data.draw(st.sampled_from(names)), len(partition), M), copies)
-    if data.draw(st.booleans()):
-        schedule = with_all_reduce(schedule)
-    return mp.Pipeline(
-        layers, loss, len(partition), M * copies, schedule, data.draw(st.sampled_from(list(RECOMPUTE))),
-        partition=partition, grain=grain, engine=data.draw(st.sampled_from(engines)),
-    )
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@settings(max_examples=40)
-@given(data=st.data(), case=st.one_of(cases(), cases_with_skips()), grain=st.integers(1, 4))
-def test_any_split_has_the_bits_of_one_device_on_any_floats(data, case, grain, dtype):
-    """Random networks, with skip connections and ties, M, K, copies, schedules, recomputation, partitions."""
-    layers, X, Y = case.random(dtype)
-    pipe = drawn_split(data, layers, case.loss, -(-case.m // grain), grain, ["cluster", "cluster", "threads"])
-    assert_same(result(pipe, X, Y), result(mp.Sequential(layers, case.loss, grain=grain), X, Y))
-
-
-@pytest.mark.parametrize("name", one_in(3, ALONE))
-@settings(max_examples=2)
-@given(data=st.data(), dtype=st.sampled_from([np.float32, np.float64]))
-def test_every_layer_has_the_bits_of_one_device_in_any_split(name, data, dtype):
-    """Alone, and between two Linear; batch norm's statistics are those of the grain, wherever it is."""
-    drawn = data.draw(data.draw(st.sampled_from([networks_with, neighbours_of]))(name))
-    layers, X, Y = drawn.converted(dtype)
-    m = X.shape[-1]
-    grain = data.draw(st.integers(2 if drawn.has_batch_norm else 1, m))
-    if drawn.has_batch_norm and m % grain == 1:
-        X, Y = X[..., :-1], Y[..., :-1]
-    n_grains = -(-X.shape[-1] // grain)
-    pipe = drawn_split(data, layers, mp.MeanSquaredError(), n_grains, grain)
-    pipe.n_steps = 3
-    net = mp.Sequential(layers, mp.MeanSquaredError(), grain=grain)
-    net.n_steps = 3
-    assert_same(result(pipe, X, Y), result(net, X, Y))
 
 
 def test_the_reference_is_a_plain_loop_over_the_grains_added_along_the_tree():

@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import cases, cases_with_skips, eighths, networks_with, valid_schedules
-from compared import assert_equals_full_batch, assert_same, assert_same_bits, difference
-from layers.every_layer import ALONE, LAYERS, ready
+from cases import eighths, valid_schedules
+from compared import assert_same, difference
+from layers.every_layer import LAYERS, ready
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory.test_foresight import CONNECTED, LOSS, assert_same_bytes, footprints, mini_batch
 from memory.test_foresight import LAYERS as MIXED
-from sampling import one_in
 
 import minipipe as mp
 from minipipe.exact import rational
@@ -23,15 +22,13 @@ from minipipe.schedules import (
     names_having, peak_microbatches, with_all_reduce, with_late_W, with_recompute, with_updates,
 )
 from minipipe.sums import TreeSum
-from minipipe.verification import equals_full_batch, equals_same_groups, share_of_bound
+from minipipe.verification import equals_full_batch
 
 RUNS = [(1, "gpipe-late-w", False), (3, "1f1b-late-w", True), (4, "naive, late", "sqrt")]
 WITH_PARAMETERS = [name for name in LAYERS if leaves(ready(name)[0].W)]
 LATE_W = names_having(late_w=True)
-ORDERS = {name: SCHEDULES[name] for name in LATE_W} | {
-    f"{name}, late": lambda K, M, name=name: with_late_W(build_for_stages(name, K, M))
-    for name in ("naive", "eager-1f1b", "zb-h1", "gpipe-fifo")
-}
+ORDERS = {name: SCHEDULES[name] for name in LATE_W}
+ORDERS |= {"naive, late": lambda K, M: with_late_W(build_for_stages("naive", K, M))}
 
 
 @pytest.mark.parametrize("name", LATE_W)
@@ -66,35 +63,10 @@ def test_costs_are_a_share_for_each_micro_batch():
         mp.simulate(build("1f1b-late-w", 2, 4), mp.Costs(late_W=0))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @settings(max_examples=40)
-@given(case=st.one_of(cases(), cases_with_skips()), name=st.sampled_from(sorted(ORDERS)))
-def test_equal_bits_in_all_orders_partitions_and_recompute_modes_on_any_floats(case, name, dtype):
-    """The same micro-batches have the same A_prev and dZ, and so the same dW."""
-    layers, X, Y = case.random(dtype)
-    assert_same_bits(case._replace(schedule=ORDERS[name]).pipeline(layers), X, Y)
-
-
-@settings(max_examples=40)
-@given(cases(), st.sampled_from(sorted(ORDERS)))
-def test_theorem_equal_to_the_full_batch_in_rational_arithmetic(case, name):
-    layers, X, Y = case.exact()
-    assert_equals_full_batch(case._replace(schedule=ORDERS[name]).pipeline(layers), X, Y)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@settings(max_examples=30)
-@given(case=cases(representable=True), name=st.sampled_from(sorted(ORDERS)))
-def test_equal_bits_to_one_full_width_batch_where_floats_need_no_rounding(case, name, dtype):
-    layers, X, Y = case.whole(dtype)
-    assert_equals_full_batch(case._replace(schedule=ORDERS[name]).pipeline(layers), X, Y)
-
-
-@settings(max_examples=25)
-@given(st.data(), cases())
-def test_any_order_that_can_run_has_a_late_one(data, case):
-    layers, X, Y = case.exact()
-    schedule = data.draw(valid_schedules(len(case.partition), case.n_microbatches))
+@given(st.data(), st.integers(1, 4), st.integers(1, 6))
+def test_any_order_that_can_run_has_a_late_one(data, n_stages, n_microbatches):
+    schedule = data.draw(valid_schedules(n_stages, n_microbatches))
     if schedule.n_copies > 1:
         with pytest.raises(ValueError, match="takes in all micro-batches of one"):
             with_late_W(schedule)
@@ -102,22 +74,6 @@ def test_any_order_that_can_run_has_a_late_one(data, case):
     late = with_late_W(schedule)
     assert late.faults() == [] and late.kinds <= {"F", "I", "W*"}
     assert Schedule.from_text([" ".join(map(str, order)) for order in late.devices]).devices == late.devices
-    assert_equals_full_batch(case._replace(schedule=late).pipeline(layers), X, Y)
-
-
-@pytest.mark.parametrize("name", one_in(3, ALONE))
-@settings(max_examples=2)
-@given(data=st.data())
-def test_theorem_every_layer_between_others(name, data):
-    drawn = data.draw(networks_with(name))
-    layers, X, Y = drawn.converted(eighths)
-    M = data.draw(st.integers(1, drawn.n_microbatches))
-    pipe = mp.Pipeline(
-        layers, mp.MeanSquaredError(), data.draw(st.integers(1, 3)), M, data.draw(st.sampled_from([*LATE_W])),
-        data.draw(st.booleans()),
-    )
-    equal_to = equals_same_groups if drawn.has_batch_norm else equals_full_batch
-    assert equal_to(pipe, X, Y)
 
 
 def halves_of(name, M, dtype, m=24):
@@ -185,23 +141,6 @@ def test_the_bits_of_a_run_depend_on_no_M_K_order_or_recomputation(dtype):
     summed = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 7)
     summed.forward_backward(X, Y)
     assert difference(summed.gradients, whole.gradients)
-
-
-@settings(max_examples=20)
-@given(cases(), st.sampled_from([*LATE_W]))
-def test_within_the_rounding_bound_and_the_same_bits_on_threads(case, name):
-    layers, X, Y = case.random(np.float64)
-    late = case._replace(schedule=name)
-    results = []
-    for engine in ("cluster", "threads"):
-        pipe = mp.Pipeline(
-            layers, late.loss, len(late.partition), late.n_microbatches, name, late.recompute,
-            partition=late.partition, engine=engine,
-        )
-        results.append((np.asarray(pipe.forward_backward(X, Y)), pipe.gradients))
-    assert_same(*results)
-    if all(type(layer) in (mp.Linear, mp.ReLU, mp.Sigmoid, mp.Tanh) for layer in layers):
-        assert share_of_bound(late.pipeline(layers), X, Y) <= 1
 
 
 @pytest.mark.parametrize("recompute", RECOMPUTE)

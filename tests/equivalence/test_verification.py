@@ -28,7 +28,7 @@ def pipe_and_batch():
 @given(case=cases(activations=BOUNDED, losses=BOUNDED_LOSSES))
 def test_one_evaluation_is_within_its_bound_of_the_true_value(case, dtype):
     """Truth is the same network in rational arithmetic, whose exp and log are right to 64 bits."""
-    layers, X, Y = case.random(dtype)
+    layers, X, Y = case.converted(dtype)
     for error, bound in errors_and_bounds(layers, case.loss, X, Y):
         assert np.all(error <= bound)
 
