@@ -124,7 +124,9 @@ def test_it_equals_the_full_batch_in_copies_that_share_parameters(zero, recomput
 
 @pytest.mark.parametrize("n_replicas, n_shards, n_stages", [(1, 2, 1), (2, 1, 2), (1, 2, 2), (2, 2, 2)])
 def test_it_equals_the_full_batch_in_every_split(n_replicas, n_shards, n_stages):
-    net = mp.Hybrid(tiny(), LOSS, n_replicas, n_shards, n_stages, n_microbatches=4)
+    """Each device of a group has it whole, beside a Linear that is divided."""
+    layers = [*same_with_halves()[:2], *tiny()[2:]]
+    net = mp.Hybrid(layers, LOSS, n_replicas, n_shards, n_stages, n_microbatches=4)
     assert_two_updates_equal_full_batch(net, sgd())
 
 
