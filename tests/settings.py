@@ -75,9 +75,7 @@ class Rounded(ReLU):
 
 
 def rounded(array):
-    """Return rational numbers with 1024 below the line; without numbers, an array as it is."""
-    if array.dtype != object:
-        return array
+    """Return rational numbers with 1024 below the line."""
     return rational([round(x * 1024) for x in array.flat]).reshape(array.shape) / 1024
 
 
@@ -118,10 +116,7 @@ def numbers(row):
 
 
 def batches_of(row):
-    """Return the mini-batches (X, Y), one for each update.
-
-    A micro-batch has 2 samples, or one more, as batch norm needs them, and at least 1 grain.
-    """
+    """Return the mini-batches (X, Y); a micro-batch has 2 samples, as batch norm needs them, or a grain."""
     rng, number = np.random.default_rng([row["seed"], 1]), numbers(row)
     m = row["M"] * max(2, row["grain"] or 0) + (row["samples"] == "ragged")
     shape = layers_of(row)[2]
@@ -153,14 +148,7 @@ def optimizer_of(row):
 
 def clip_of(row):
     """Return the longest norm of the gradients, or None."""
-    return row["clip"] and (Rational(row["clip"]) if row["dtype"] == "rational" else row["clip"])
-
-
-def refuse_without_constructor(row, name, condition):
-    """Raise `ValueError` for an argument that none of today's constructors takes together with others."""
-    if row[name] != OPTIONS[name][0] and condition:
-        value = row[name]
-        raise ValueError(f"{name}={value!r} is an argument of DataParallel alone: use it, without K and T")
+    return row["clip"] and (Rational if row["dtype"] == "rational" else float)(row["clip"])
 
 
 def order_of(row):
@@ -197,11 +185,12 @@ def network(row, layers, loss):
 
     Raise `ValueError` where minipipe, or its constructors of today, refuse the row.
     """
-    options = {"optimizer": optimizer_of(row) if has_updates(row) else None, "engine": row["engine"],
+    has_U = row["updates"] == "order"
+    options = {"optimizer": optimizer_of(row) if has_U else None, "engine": row["engine"],
                "recompute": row["recompute"], "accumulate": row["accumulate"]}
     if row["dtype"] != "rational":
         options["dtype"] = row["dtype"]
-    if row["clip"] and has_updates(row):
+    if row["clip"] and has_U:
         raise ValueError("clip is an argument of step and fit alone: leave the updates to them")
     if row["schedule"] is None:
         return mp.Sequential(layers, loss, dtype=options.get("dtype", "float64"), grain=row["grain"])
@@ -216,7 +205,8 @@ def network(row, layers, loss):
             sync_batch_norm=row["sync_batch_norm"], **options,
         )
     for name in ("sync_batch_norm", "buckets"):
-        refuse_without_constructor(row, name, row[name] != "stages")
+        if row[name] not in (False, None, "stages"):
+            raise ValueError(f"{name} is an argument of DataParallel alone: use that, without K and T")
     order = order_of(row)
     if order == "gpipe" and D == K == 1 and T > 1 and row["grain"] is None and row["all_reduce"] == "owners":
         return mp.TensorParallel(layers, loss, T, M, sequence=row["sequence"], rows=row["rows"], **options)
@@ -224,11 +214,13 @@ def network(row, layers, loss):
     options["partition"] = None if row["cut"] == "even" else partition
     options |= {"all_reduce": row["all_reduce"], "grain": row["grain"]}
     if D == 1 and not is_split:
+        others = "engine", "recompute", "all_reduce", "grain", "links"
+        if order in ASYNCHRONOUS and has_U and all(row[name] == DEFAULTS[name] for name in others):
+            few = {name: value for name, value in options.items() if name not in others}
+            return mp.AsynchronousPipeline(layers, loss, K, schedule=order, n_microbatches=M, **few)
         return mp.Pipeline(layers, loss, K, M, order, **options)
-    return mp.Hybrid(
-        layers, loss, D, T, K, M, order, row["place"], sequence=row["sequence"], rows=row["rows"],
-        **options,
-    )
+    options |= {"sequence": row["sequence"], "rows": row["rows"]}
+    return mp.Hybrid(layers, loss, D, T, K, M, order, row["place"], **options)
 
 
 def trained(row, found=None):
@@ -237,7 +229,7 @@ def trained(row, found=None):
     found: a dict that gets these names and values, so that they are there even if an error comes.
     """
     found, (layers, loss, _) = {} if found is None else found, layers_of(row)
-    net, optimizer = network(row, layers, loss), None if has_updates(row) else optimizer_of(row)
+    net, optimizer = network(row, layers, loss), None if row["updates"] == "order" else optimizer_of(row)
     for part, batches in enumerate(parts_of(row)):
         if part and row["checkpoint"]:
             net, optimizer = reloaded(row, net, optimizer)
@@ -256,11 +248,6 @@ def parts_of(row):
     return [batches[:1], batches[1:]] if row["again"] or row["checkpoint"] else [batches]
 
 
-def has_updates(row):
-    """Return whether the order of the row makes the updates."""
-    return bool(row["updates"] == "order" or row["zero"] or row["schedule"] in ASYNCHRONOUS)
-
-
 def reloaded(row, net, optimizer):
     """Return a new network and optimizer that go on from a file."""
     with tempfile.TemporaryDirectory() as folder:
@@ -273,18 +260,17 @@ def reloaded(row, net, optimizer):
 
 def by_steps(row, net, optimizer, batches, found):
     """Run each mini-batch, by the clock or to its end; then step, unless the order has updates."""
+    has_U = row["updates"] == "order"
     for X, Y in batches:
-        for _ in range(1 if has_updates(row) or not row["again"] else 2):
+        for _ in range(2 if row["again"] and not has_U else 1):
             if row["how"] == "tick":
                 net.start(X, Y)
                 while net.tick():
-                    J = None
-                J = net.J
-            else:
-                J = net.forward_backward(X, Y)
-        t = net.n_steps - has_updates(row)
+                    pass
+            J = net.J if row["how"] == "tick" else net.forward_backward(X, Y)
+        t = net.n_steps - has_U
         found[f"J of mini-batch {t}"] = J
-        if has_updates(row):
+        if has_U:
             continue
         for index, pair in enumerate(net.gradients):
             for name, gradient in zip(("dW", "db"), map(leaves, pair)):
@@ -300,13 +286,12 @@ def by_train(row, net, optimizer, batches, found):
 
 
 def by_fit(row, net, optimizer, batches, found):
-    """Let `fit` train for an epoch; the data are such that its shuffling gives these mini-batches."""
+    """Let `fit` train for an epoch, with data that its shuffling puts into these mini-batches."""
     X, Y = (np.concatenate(arrays, axis=-1) for arrays in zip(*batches))
     order = np.argsort(np.random.default_rng([0, 1]).permutation(X.shape[-1]))
-    epoch, = mp.fit(
-        net, X[..., order], Y[..., order], optimizer or optimizer_of(row), 1, batches[0][0].shape[-1],
-        report=None, clip=clip_of(row),
-    )
+    X, Y, size = X[..., order], Y[..., order], batches[0][0].shape[-1]
+    optimizer = optimizer or optimizer_of(row)
+    epoch, = mp.fit(net, X, Y, optimizer, 1, size, report=None, clip=clip_of(row))
     found[f"mean J up to mini-batch {net.n_steps}"] = epoch.J
 
 

@@ -89,7 +89,7 @@ FOUND_BY = {
     mask_by_device: COPIES | {"dropout": True},
     decay_of_b: {"network": "image", "weights_only": True, "optimizer": "adam"},
     lost_sample: {"M": 2, "samples": "ragged"},
-    stale_gather: COPIES | {"zero": 3, "n_updates": 3},
+    stale_gather: COPIES | {"zero": 3, "updates": "order", "n_updates": 3},
     equal_weights: {"network": "image normal", "M": 2, "samples": "ragged"},
     no_stash: {"schedule": "pipedream", "K": 3, "how": "train", "updates": "order", "n_updates": 3},
 }

@@ -12,12 +12,14 @@ from pairs.outcomes import outcome
 from settings import ASYNCHRONOUS, OPTIONS, filled, layers_of, network
 
 SEEDS = 1000  # of weights and data
+LARGE = 32    # rows above this `size` are not grown
 AT_CALLS = ("dtype", "grain", "samples", "checkpoint", "engine", "how")  # what may be refused after the door
 TRAINS = {"how": "train", "updates": "order"}
 COPIES = {"schedule": "data-parallel", "D": 2, "M": 2}
+ZERO = COPIES | {"updates": "order"}
 NEEDS = {  # (option, value): values of other options without which it is refused
     **{("D", D): {"M": D} for D in (2, 3)},
-    **{("zero", level): COPIES for level in (1, 2, 3)},
+    **{("zero", level): ZERO for level in (1, 2, 3)},
     **{("buckets", size): COPIES for size in (64, "ddp")},
     ("sync_batch_norm", True): COPIES | {"network": "normal"},
     ("sequence", True): {"network": "tokens", "T": 2},
@@ -67,10 +69,18 @@ def grown(row, pair, wanted, rng):
         scores = {value: rng.random() + sum(two in wanted for two in pairs_with(row, name, value))
                   for value in OPTIONS[name]}
         for value in sorted(scores, key=scores.get, reverse=True)[:3]:
-            if value == row[name] or not refusal(row | {name: value}):
-                row = row | {name: value}
+            changed = row | {name: value}
+            if value == row[name] or not (size(changed) > LARGE or refusal(changed)):
+                row = changed
                 break
     return row | {"seed": rng.randrange(SEEDS)}
+
+
+def size(row):
+    """Return how much work a row is, about."""
+    slow = 3 if row["dtype"] == "rational" else 1
+    slow *= 4 if row["network"] == "tokens" else 1
+    return row["D"] * row["T"] * row["K"] * row["M"] * slow
 
 
 def pairs_with(row, name, value):
