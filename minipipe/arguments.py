@@ -4,77 +4,13 @@ A door asks `argument("n_rounds", n_rounds)`. A function in which the name means
 its own, "function.name". The hostile tests of tests/doors draw from the same rows.
 """
 
-import sys
-from dataclasses import dataclass
+from .kinds import Each, Function, Has, Made, Real, Truth, Whole
 
-from .checks import real_number, shown, truth, whole_number
-
-MOST = 10**9  # devices, micro-batches, units: more than any run could hold
 MOST_LAYERS = 10_000  # of a network with a name
 MOST_RANKS = 10**6  # of a group that meets
 MOST_THREADS = 1000
 MOST_ACTIONS = 4_000_000  # of a schedule, of all devices: a run of them takes gigabytes
 MOST_SAMPLES = 10**12  # of a mini-batch: far more than anybody has, and far less than would overflow
-
-
-@dataclass(frozen=True)
-class Whole:
-    """A whole number from `least` to `most`; None for no lower bound."""
-
-    least: int | None = 1
-    most: int = MOST
-
-    def checked(self, name, value):
-        """Return `value` as a Python int; raise `ValueError` if it is not one within the bounds."""
-        return whole_number(name, value, self.least, self.most)
-
-
-@dataclass(frozen=True)
-class Real:
-    """A real number. Each field as for `real_number`; a bound of None is no bound."""
-
-    least: float | None = None
-    above: float | None = None
-    below: float | None = None
-    most: float | None = None
-    note: str = ""
-    infinite: bool = False
-    clock: bool = False
-
-    def checked(self, name, value):
-        """Return `value` as a Python number; raise `ValueError` if it is not one within the bounds."""
-        return real_number(name, value, **vars(self))
-
-
-@dataclass(frozen=True)
-class Truth:
-    """True or False, or 1 or 0."""
-
-    def checked(self, name, value):
-        """Return `value` as a bool; raise `ValueError` for anything else."""
-        return truth(name, value)
-
-
-@dataclass(frozen=True)
-class Made:
-    """An object of a class.
-
-    module, kind: the names of the class and of its module, since a room above this one has it. Whoever has
-        such an object has imported its module.
-    how: how to get one.
-    """
-
-    module: str
-    kind: str
-    how: str
-
-    def checked(self, name, value):
-        """Return `value`; raise `ValueError` if it is not an object of the class."""
-        kind = getattr(sys.modules.get(self.module), self.kind, ())
-        if not isinstance(value, kind):
-            raise ValueError(f"{name}={shown(value)} is not a {self.kind}: {self.how}")
-        return value
-
 
 COUNT, COUNT_OR_0, TRUTH = Whole(), Whole(0), Truth()
 TICKS = Real(least=0, note=" ticks", clock=True)
@@ -83,23 +19,30 @@ ABOVE_0, AT_LEAST_0 = Real(above=0), Real(least=0)
 SHARE, SHARE_OR_1 = Real(least=0, below=1), Real(least=0, most=1)
 SAMPLES, RANKS = Whole(most=MOST_SAMPLES), Whole(most=MOST_RANKS)
 OF_NAMED_NETWORKS = Whole(most=MOST_LAYERS)
+LINK = Made("minipipe.cluster.links", "Link", "pass one, such as Link(latency=1)")
+AXES = Has(("plot", "set_xlim"), "pass matplotlib axes, such as those of plt.subplots()")
 
 ARGUMENTS = {
     # how many
+    "all_dimensions.n_devices": RANKS,
     "amoebanet_d.L": Whole(None, MOST_LAYERS),
+    "amoebanet_d.D": Whole(None, 10**6),
     "at_once": Whole(most=MOST_THREADS),
     "backups": COUNT_OR_0,
     "batch": SAMPLES,
     "batch_size": SAMPLES,
     "bigram_cross_entropy.n": Whole(most=0x110000),  # characters that Unicode has
     "blas_threads.n": Whole(most=MOST_THREADS),
+    "blocks_that_fit.n_devices": Whole(2, 1000),
     "bound": COUNT_OR_0,
     "bucket": COUNT,
     "d": COUNT,
     "exchanges": COUNT_OR_0,
     "grain": SAMPLES,
     "groups": COUNT,
+    "index": COUNT_OR_0,
     "in_channels": COUNT,
+    "in_nodes.n_devices": Whole(most=2000),  # a Link for each two
     "keep_every": COUNT,
     "levels": Whole(1, 127),
     "list_schedule.n_devices": Whole(most=MOST_ACTIONS),
@@ -141,14 +84,47 @@ ARGUMENTS = {
     "small": SAMPLES,
     "transformer.n_layers": OF_NAMED_NETWORKS,
     "width": COUNT,
+    "measured_link.n_bytes": Whole(0, 2**40),
+    "measured_link.n_devices": RANKS,
+    "describe_path.most": COUNT,
+    # in papers: D copies, T shards, P stages, K devices with v stages each, M micro-batches of b samples;
+    # a Transformer of s places, width h and a heads on t devices
+    "a": COUNT,
+    "b": SAMPLES,
+    "B": SAMPLES,
+    "D": RANKS,
+    "h": COUNT,
+    "K": RANKS,
+    "M": COUNT,
+    "P": RANKS,
+    "s": COUNT,
+    "t": RANKS,
+    "T": RANKS,
+    "v": RANKS,
     # times, bytes and speeds
     "all_reduce_ticks.n": AT_LEAST_0,
     "bandwidth": Real(above=0, note=" bytes per tick", clock=True),
     "delay": TICKS,
     "gamma": TICKS,
+    "EqualLayers.again": AT_LEAST_0,
+    "EqualLayers.exchanged": AT_LEAST_0,
+    "EqualLayers.gradients": AT_LEAST_0,
+    "EqualLayers.parted": AT_LEAST_0,
+    "EqualLayers.state": AT_LEAST_0,
+    "EqualLayers.whole": AT_LEAST_0,
+    "EqualLayers.work": AT_LEAST_0,
+    "in_dimensions.between": AT_LEAST_0,
+    "in_dimensions.inside": AT_LEAST_0,
     "latency": TICKS,
     "n_bytes": BYTES,
     "replicated_stages.bandwidth": ABOVE_0,
+    "choices.memory": Real(above=0, note=" bytes", infinite=True),
+    "memory_limit": Real(above=0, note=" bytes, such as 8 * 2**30", infinite=True),
+    "put_off": COUNT_OR_0,
+    "T_B": TICKS,
+    "T_comm": TICKS,
+    "T_F": TICKS,
+    "T_W": TICKS,
     "ticks": TICKS,
     "update": TICKS,
     "update_ticks": TICKS,
@@ -158,7 +134,11 @@ ARGUMENTS = {
     "compensation": AT_LEAST_0,
     "critical": ABOVE_0,
     "last": AT_LEAST_0,
+    "text_of_rates.bound": AT_LEAST_0,
     "learning_rate": ABOVE_0,
+    "learning_rates.n_updates": Whole(most=10**5),
+    "learning_rates.n_epochs": Whole(most=10**4),
+    "published": ABOVE_0,
     "proximal": AT_LEAST_0,
     "rates.n_epochs": ABOVE_0,
     "seed": Whole(0, 2**128 - 1),
@@ -166,7 +146,12 @@ ARGUMENTS = {
     "TopK.k": ABOVE_0,
     "trust": ABOVE_0,
     "weight_decay": AT_LEAST_0,
+    "animate.interval": ABOVE_0,
+    "longest": TICKS,
+    "ticks_per_frame": Real(infinite=True),
+    "until": TICKS,
     # shares
+    "base_share": SHARE,
     "drop_out": SHARE,
     "dropout": SHARE,
     "fraction": Real(above=0, most=1),
@@ -178,9 +163,12 @@ ARGUMENTS = {
     "test_share": SHARE_OR_1,
     # yes or no
     "bias": TRUTH,
+    "animate.memory": TRUTH,
     "causal": TRUTH,
+    "classic": TRUTH,
     "decoupled": TRUTH,
     "keep_memory": TRUTH,
+    "legend": TRUTH,
     "masked": TRUTH,
     "nesterov": TRUTH,
     "on_workers": TRUTH,
@@ -188,6 +176,7 @@ ARGUMENTS = {
     "secure": TRUTH,
     "sequence": TRUTH,
     "skewed": TRUTH,
+    "sources": TRUTH,
     "sync_batch_norm": TRUTH,
     "tied": TRUTH,
     "weights_only": TRUTH,
@@ -197,9 +186,53 @@ ARGUMENTS = {
     "Recipe.reference": SAMPLES,
     "Recipe.warm_up": ABOVE_0,
     "Recipe.weight_decay": AT_LEAST_0,
-    # objects
+    # objects, and functions
+    "axes": Each(AXES, 1),
+    "ax": AXES,
+    "build": Function(),
+    "cut.costs": Each(AT_LEAST_0, 1),
+    "cut.counts": Each(COUNT_OR_0, 1),
+    "styles": Has(("items", "get"), "leave it out, or write {kind: colour and words}"),
+    "describe_path.path": Each(Has(("what", "start", "end"), "critical_path(trace) makes a list of them")),
+    "engine": Function(),
+    "group": Made("minipipe.collectives.group", "Group", "Group(rank, devices) makes one"),
+    "holdings": Each(Function()),
+    "part_of": Function(),
+    "rng": Has(("standard_normal",), "np.random.default_rng(seed) makes one"),
+    "stage_time": Function(),
+    "total": Has(("pending", "n"), "add terms to a TreeSum or a RunningSum of minipipe.sums"),
+    "world": Has(("size",), "minipipe.engines.world() returns it"),
+    "cells": Each(Made("minipipe.papers.throughput", "Compared", "table_2() makes a list of them")),
+    "device": Made("minipipe.papers.devices", "Device", "take one such as minipipe.papers.TPU_V3"),
+    "estimates": Each(Made("minipipe.papers.largest", "Estimate", "table_1() makes a list of them")),
+    "in_dimensions.layers": Made("minipipe.papers.dimensions", "EqualLayers", "EqualLayers(...) makes one"),
+    "profiles": Each(Made("minipipe.papers.published", "Profile", "minipipe.papers.ZERO_BUBBLE has some")),
+    "rates": Each(Made("minipipe.papers.zero_bubble", "Rate", "zero_bubble_table() makes a list")),
+    "row": Made("minipipe.papers.narayanan", "Published", "minipipe.papers.narayanan.TABLE has some"),
+    "text_of_hardware.rows": Each(Made("minipipe.papers.hardware", "Hardware", "papers.HARDWARE has some")),
+    "in_nodes.between": LINK,
+    "in_nodes.inside": LINK,
+    "link": LINK,
+    "measured": Has(("costs",), "measure(layers, ...) makes one"),
+    "Stage.layers": Each(Has(("forward", "backward_input", "layers"), "pass layers, such as ReLU()")),
+    "Stage.loss": Has(("forward", "backward", "cache"), "pass one, such as MeanSquaredError()"),
+    "player.run": Made("minipipe.cluster.trace", "Trace", "pass a Trace or a Schedule"),
     "trace": Made("minipipe.cluster.trace", "Trace", "take the trace of a network, or simulate(schedule)"),
 }
+
+
+def arguments(**values):
+    """Return a list of the values, each as the row of its name wants it.
+
+    >>> arguments(K=4, M=8)
+    [4, 8]
+    """
+    return [argument(name, value) for name, value in values.items()]
+
+
+def optional(name, value):
+    """Return None for None, and what `argument` returns for all else."""
+    return None if value is None else argument(name, value)
 
 
 def argument(name, value):

@@ -84,7 +84,7 @@ def real_number(
     given = [(bound, words, holds) for bound, words, holds in bounds if bound is not None]
     if number is None or number != number or not all(holds(number, bound) for bound, _, holds in given):
         kind = "a number, " if number is None else ""
-        what = " and ".join(f"{words} {bound}" for bound, words, _ in given)
+        what = " and ".join(f"{words} {bound}" for bound, words, _ in given) or "finite"
         raise ValueError(f"{name}={shown(value)} must be {kind}{what}{note}")
     if abs(number) == inf and not infinite:
         raise ValueError(f"{name}={shown(value)} must be finite")

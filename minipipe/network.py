@@ -41,7 +41,7 @@ class Network:
         self._grain = None if grain is None else argument("grain", grain)
         layers = checked_layers(layers)
         if isinstance(loss, type) or not (loss is None or hasattr(loss, "backward")):
-            raise ValueError(f"loss is {loss!r}: pass a loss object, such as MeanSquaredError()")
+            raise ValueError(f"loss is {shown(loss)}: pass a loss object, such as MeanSquaredError()")
         dtype, seed = floats(dtype), argument("seed", seed)
         self._layers = tuple(layer.copy() for layer in layers)
         self.skips = skip_routes(self.layers)

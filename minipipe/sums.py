@@ -5,6 +5,8 @@ from functools import partial
 
 import numpy as np
 
+from .checks import shown
+
 
 class TreeSum:
     """The sum of `n` terms, added along one fixed binary tree.
@@ -127,7 +129,7 @@ SUMS = {"tree": TreeSum, "running": RunningSum}  # ways to accumulate gradients,
 def checked_accumulate(accumulate):
     """`accumulate`, if it is the name of one of `SUMS`."""
     if not (isinstance(accumulate, str) and accumulate in SUMS):
-        raise ValueError(f"accumulate={accumulate!r} is not known: use one of {', '.join(SUMS)}")
+        raise ValueError(f"accumulate={shown(accumulate)} is not known: use one of {', '.join(SUMS)}")
     return accumulate
 
 

@@ -1,5 +1,6 @@
 """What each device holds, in bytes, whenever that changes."""
 
+from ..arguments import argument
 from .errors import MemoryLimitError, memory_message
 from .memory import Counted, bytes_by_kind
 
@@ -15,6 +16,7 @@ class Accounts:
     """
 
     def __init__(self, holdings, limit, devices, record):
+        holdings = argument("holdings", holdings)
         if len(holdings) != len(devices):
             count = f"{len(holdings)} functions for {len(devices)} devices"
             raise ValueError(f"holdings has {count}: pass one for each")

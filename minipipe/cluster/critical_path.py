@@ -3,6 +3,7 @@
 from itertools import groupby
 from typing import NamedTuple
 
+from ..arguments import argument
 from .devices import lane_name
 from .record import TICKS
 from .spans import Message, Span
@@ -44,6 +45,7 @@ def critical_path(trace):
     device 0  0B1 0B0      5 to 9
     work 9 + links 0 = 9 ticks
     """
+    argument("trace", trace)
     ends = {(idle.device, idle.lane, idle.end): _released_by(trace, idle) for idle in trace.awaited}
     ends |= {(span.device, span.lane, span.end): span for span in trace.spans if span.end > span.start}
     now = trace.makespan
@@ -84,6 +86,7 @@ def describe_path(path, most=6, unit=TICKS):
     most: a stay of more spans than that is shortened to its first and last ones.
     unit: that of the trace.
     """
+    path, most = argument("describe_path.path", path), argument("describe_path.most", most)
     rows = []
     for where, steps in groupby((step for step in path if step.end > step.start), key=_where):
         steps = list(steps)

@@ -1,6 +1,6 @@
 """Where the devices and their programs stand."""
 
-from ..checks import listed
+from ..checks import listed, whole_numbers
 
 COMPUTE = "compute"  # the lane of a device that runs one program
 
@@ -89,3 +89,13 @@ def _lanes_of(program, number):
                 "of a function with yield makes one, or leave the lane out"
             )
     return lanes
+
+
+def shares_of(shares, n_devices):
+    """Return for each device how many stages share it: 1, unless `shares` says otherwise."""
+    if shares is None:
+        return [1] * n_devices
+    shares = list(whole_numbers("shares", shares, 0))
+    if len(shares) != n_devices:
+        raise ValueError(f"shares has {len(shares)} numbers for {n_devices} devices: give one for each")
+    return shares

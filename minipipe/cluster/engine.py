@@ -3,10 +3,10 @@
 from heapq import heappop, heappush
 from math import inf
 
-from ..checks import bytes_of_memory, is_plain, real_number
+from ..checks import bytes_of_memory, function, is_plain, real_number
 from .accounts import Accounts
 from .agenda import Agenda
-from .devices import devices_of
+from .devices import devices_of, shares_of
 from .errors import DeadlockError, Wait, check_all_received, deadlock_message
 from .links import Link
 from .mail import Mail
@@ -62,12 +62,12 @@ class Cluster:
         memory_limit = None if memory_limit is None else bytes_of_memory(memory_limit)
         self.now = 0
         self.failure = None  # the exception that has stopped the run
-        self._duration = duration or (lambda label: 1)
+        self._duration = (lambda label: 1) if duration is None else function("duration", duration)
         self._agenda = Agenda()
         for lane in self._lanes:
             self._agenda.go_on(lane, 0)
         self.record = Record(
-            [(lane.device, lane.name) for lane in self._lanes], shares or [1] * len(self._devices), unit
+            [(lane.device, lane.name) for lane in self._lanes], shares_of(shares, len(self._devices)), unit
         )
         self._accounts = None
         if holdings is not None:

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from itertools import accumulate
 from math import inf
 
+from ..checks import items_of, python_number, shown
 from .devices import COMPUTE
 
 
@@ -14,7 +15,8 @@ def held_back(trace, most_alive):
     Raises `ValueError` if they are not as many as the devices, or not at least 1. The rule is in
     `minipipe.cluster.explanation`.
     """
-    limits = list(most_alive) if hasattr(most_alive, "__len__") else [most_alive] * trace.n_devices
+    limits = items_of(most_alive)
+    limits = [most_alive] * trace.n_devices if limits is None else limits
     if len(limits) != trace.n_devices:
         count = f"{len(limits)} limits for {trace.n_devices} devices"
         raise ValueError(f"most_alive has {count}: give one, or one for each")
@@ -28,8 +30,8 @@ def held_back(trace, most_alive):
             waits[idle.device].append(idle)
     found = {}
     for device, limit in enumerate(limits):
-        if not limit >= 1:
-            name = f"most_alive={limit} on device {device}"
+        if python_number(limit) is None or not limit >= 1:
+            name = f"most_alive={shown(limit)} on device {device}"
             raise ValueError(f"{name} lets no micro-batch through: use at least 1")
         room = limit * trace.shares[device]
         found |= _held_back(trace.spans_of(device, COMPUTE), waits[device], sorted(received[device]), room)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import permutations
 
 from ..arguments import argument
 from ..checks import items_of, real_number, shown, whole_number
@@ -126,14 +127,30 @@ def links_between(link, n_devices):
     return {(source, to): value for (source, to), value in link.items() if source != to and value != FREE}
 
 
+def in_nodes(n_devices, node_size, inside, between):
+    """{(source, to): Link} for devices in nodes of `node_size`, numbered node by node.
+
+    inside, between: the `Link` of two devices in one node, and in two.
+
+    >>> links = in_nodes(4, 2, Link(latency=1), Link(latency=10))
+    >>> links[0, 1].latency, links[1, 2].latency
+    (1, 10)
+    """
+    node_size, n_devices = argument("node_size", node_size), argument("in_nodes.n_devices", n_devices)
+    inside, between = argument("in_nodes.inside", inside), argument("in_nodes.between", between)
+    pairs = permutations(range(n_devices), 2)
+    return {(r, s): inside if r // node_size == s // node_size else between for r, s in pairs}
+
+
 def checked_ports(ports, n_devices):
     """`ports` as a list; `ValueError` for what is not a port of these devices."""
+    n_devices = whole_number("n_devices", n_devices, 0)
     items = items_of(ports)
     ports = [ports] if items is None else items
     for port in ports:
         if not isinstance(port, Port):
             wanted = "a list of Port(bandwidth, sends=[...], receives=[...])"
-            raise ValueError(f"ports has {port!r}: pass {wanted}")
+            raise ValueError(f"ports has {shown(port)}: pass {wanted}")
         for device in (*port.sends, *port.receives):
             if device not in range(n_devices):
                 raise ValueError(f"{port} is of device {device}: devices are 0..{n_devices - 1}")

@@ -47,6 +47,8 @@ def bytes_by_kind(holdings):
     >>> bytes_by_kind({"stash": [A, (A, None)], "work": {"view": A[:, :1]}})
     {'stash': 48, 'work': 0}
     """
+    if not isinstance(holdings, dict):
+        raise ValueError(f"holdings={shown(holdings)} must be a dict {{kind: arrays}}")
     seen = {}
     n_bytes = {}
     total = 0
@@ -100,7 +102,10 @@ def sent_bytes(value):
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        return sum(map(sent_bytes, value))
+        try:
+            return sum(map(sent_bytes, value))
+        except RecursionError:
+            raise ValueError(f"value={shown(value)} contains itself: send a tree of arrays") from None
     if hasattr(value, "owner"):
         return value.nbytes if value.shape else 0  # as above
     return value.nbytes if isinstance(value, (np.ndarray, Bytes)) else 0
@@ -113,7 +118,10 @@ def own(value):
         return Bytes(value.nbytes, value.itemsize), value.nbytes
     if kind is np.ndarray:
         return value.copy(), value.nbytes
-    return _copied(value), sent_bytes(value)
+    try:
+        return _copied(value), sent_bytes(value)
+    except RecursionError:
+        raise ValueError(f"value={shown(value)} contains itself: send a tree of arrays") from None
 
 
 def _copied(value):

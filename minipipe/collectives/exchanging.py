@@ -1,5 +1,7 @@
 """All ranks send at once: each to all others, or to the next one in a ring."""
 
+from ..arguments import argument
+
 
 def exchanged(group, part_of, label):
     """What all ranks have for this one, a list in the order of the ranks.
@@ -9,6 +11,8 @@ def exchanged(group, part_of, label):
     Each sends to the next rank first, then to the one after that, so that they do not all queue at one port:
     alpha + (N - 1) n beta for n bytes to each.
     """
+    argument("group", group)
+    argument("part_of", part_of)
     size, rank = group.size, group.rank
     for step in range(1, size):
         yield group.send(rank + step, label, part_of((rank + step) % size))

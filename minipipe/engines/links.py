@@ -5,6 +5,7 @@ from statistics import median
 
 import numpy as np
 
+from ..arguments import argument
 from ..cluster import Link, Receive, Send
 
 
@@ -23,6 +24,9 @@ def measured_link(engine, n_devices, n_bytes, n_rounds=20):
     >>> measured_link(partial(Cluster, link=Link(latency=4, bandwidth=64)), 2, 129)
     Link(latency=4.0, bandwidth=64.0, blocking=False, rendezvous=False)
     """
+    argument("engine", engine)
+    n_devices = argument("measured_link.n_devices", n_devices)
+    n_bytes, n_rounds = argument("measured_link.n_bytes", n_bytes), argument("n_rounds", n_rounds)
     if n_devices == 1 or n_bytes <= 1:
         return Link()
     machine = engine([_there_and_back(device, n_bytes, n_rounds) for device in range(n_devices)])

@@ -6,8 +6,10 @@ from itertools import chain, repeat
 
 import numpy as np
 
+from ..arguments import argument
+from ..checks import listed, truth
 from ..cluster import ANY, Compute, Receive, Send, Trace, own, sent_bytes
-from ..cluster.devices import devices_of
+from ..cluster.devices import devices_of, shares_of
 from ..cluster.errors import check_all_received, sent_twice, two_wait
 from .gathering import Half, merged
 from .kept_memory import keep_memory
@@ -39,18 +41,19 @@ class Mpi:
     """
 
     def __init__(self, programs, synchronous=False, shares=None, labels=()):
-        self._world, programs = world(), list(programs)
+        self._world, programs = world(), listed("programs", programs, least=0)
         check_size(self._world, len(programs))
         self.rank = self._world.rank
         devices, lanes = devices_of(programs)
         self._n_devices, self._device = len(devices), devices[self.rank]
         self._lanes = self._device.lanes
         self._all_lanes = [(lane.device, lane.name) for lane in lanes]
-        self._shares = shares or [1] * len(devices)
-        self._send_bytes = self._world.comm.Issend if synchronous else self._world.comm.Isend
+        self._shares = shares_of(shares, len(devices))
+        send, send_synchronously = self._world.comm.Isend, self._world.comm.Issend
+        self._send_bytes = send_synchronously if truth("synchronous", synchronous) else send
         self._sending = []  # (request, the bytes that it sends)
         self._ready = deque(self._lanes)
-        self._half, self._labels = Half(), {str(label): label for label in labels}
+        self._half, self._labels = Half(), {str(label): label for label in listed("labels", labels, least=0)}
         self._patience, self._read = patience(), self._world.clock.read
         self._trace = self._begin = None
         self.done, self.failure = False, None
@@ -247,6 +250,8 @@ class Mpi:
 
 def check_size(world, n_devices):
     """`ValueError` unless there is one process for each device."""
+    argument("world", world)
+    n_devices = argument("n_devices", n_devices)
     if world.size != n_devices:
         started = "1 process has" if world.size == 1 else f"{world.size} processes have"
         raise ValueError(

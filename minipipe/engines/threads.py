@@ -4,8 +4,9 @@ import contextvars
 import threading
 from time import perf_counter
 
+from ..checks import truth
 from ..cluster import ANY, Compute, DeadlockError, Receive, Send, Trace, own
-from ..cluster.devices import devices_of
+from ..cluster.devices import devices_of, shares_of
 from ..cluster.errors import (
     UnreceivedError, Wait, check_all_received, deadlock_message, sent_twice, two_wait, which_devices,
 )
@@ -45,9 +46,9 @@ class Threads:
 
     def __init__(self, programs, synchronous=False, shares=None):
         self._devices, self._lanes = devices_of(programs)
-        self._synchronous = synchronous
+        self._synchronous = truth("synchronous", synchronous)
         lanes = [(lane.device, lane.name) for lane in self._lanes]
-        self._record = Record(lanes, shares or [1] * len(self._devices), SECONDS)
+        self._record = Record(lanes, shares_of(shares, len(self._devices)), SECONDS)
         self._patience = patience()
         self._lock = threading.Lock()  # for all that several threads change
         self._changed = [threading.Condition(self._lock) for _ in self._lanes]  # to wake one of them

@@ -3,7 +3,7 @@
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ..checks import listed
+from ..checks import listed, whole_numbers
 from ..cluster import COMPUTE
 from .tasks import Bounds, TaskGraph
 
@@ -156,6 +156,6 @@ def earliest_finish(tasks, n_devices=None):
 
 def _checked_priority(priority, n_tasks):
     priority = listed("priority", priority, least=0)
-    if sorted(priority) != list(range(n_tasks)):
+    if sorted(whole_numbers("priority", priority, 0)) != list(range(n_tasks)):
         raise ValueError(f"priority must have each of the numbers 0 to {n_tasks - 1} of the tasks once")
     return priority

@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+from .tasks import TaskGraph
+from ..checks import listed, shown, whole_number
+from ..arguments import MOST_RANKS
 from ..cluster import COMPUTE, Cluster, Compute, Label, Receive, Send
 
 
@@ -28,6 +31,8 @@ def programs_of(tasks, orders, functions=None):
 
     A lane waits for a task of another one by a message without bytes, on links that are free.
     """
+    tasks = TaskGraph(tasks).tasks
+    orders = checked_orders(orders, len(tasks))
     lane_of = {number: lane for lane, numbers in orders.items() for number in numbers}
     wanted = {number: {} for number in lane_of}  # {number: {lane that waits for it: None}}
     for number, lane in lane_of.items():
@@ -40,6 +45,19 @@ def programs_of(tasks, orders, functions=None):
     for lanes in devices:
         lanes.setdefault(COMPUTE, iter_of_nothing())
     return devices
+
+
+def checked_orders(orders, n_tasks):
+    """Return `orders` if it is {(device, lane): numbers of tasks}; raise `ValueError` for anything else."""
+    if not isinstance(orders, dict):
+        raise ValueError(f"orders={shown(orders)} must be a dict {{(device, lane): numbers of tasks}}")
+    for lane, numbers in orders.items():
+        if not (isinstance(lane, tuple) and len(lane) == 2):
+            raise ValueError(f"orders has {shown(lane)}: write (device, lane)")
+        whole_number("device", lane[0], 0, MOST_RANKS)
+        for number in listed(f"orders[{lane}]", numbers, least=0):
+            whole_number(f"orders[{lane}]", number, 0, n_tasks - 1)
+    return orders
 
 
 def _program(lane, numbers, tasks, lane_of, wanted, functions):

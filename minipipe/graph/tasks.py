@@ -51,10 +51,13 @@ def from_names(tasks):
     >>> from_names({"load": (2,), "work": (3, ["load"], 0)})[1]
     Task(name='work', ticks=3, after=(0,), lane=0, kind='')
     """
+    if not isinstance(tasks, dict):
+        raise ValueError(f"tasks={shown(tasks)} must be a dict {{name: (ticks, names before, lane)}}")
     numbers = {name: number for number, name in enumerate(tasks)}
     found = []
-    for name, (ticks, *more) in tasks.items():
-        before = more[0] if more else ()
+    for name, task in tasks.items():
+        ticks, *more = listed(f"tasks[{shown(name)}]", task)
+        before = listed(f"what comes before {shown(name)}", more[0], least=0) if more else ()
         unknown = [other for other in before if other not in numbers]
         if unknown:
             raise ValueError(

@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
+from ..schedules.limits import check_number_of_actions
+from .programs import checked_orders
 from ..arguments import argument
-from ..checks import listed
+from ..checks import listed, shown, whole_number, whole_numbers
 from ..cluster import COMPUTE
 from ..schedules import Action, Schedule
 from .tasks import Task
@@ -55,7 +57,19 @@ def training_tasks(
     F, I, W = listed("F", F), listed("I", I), None if W is None else listed("W", W)
     last = "I" if W is None else "W"
     n_layers, M = len(F), argument("n_microbatches", n_microbatches)
-    for name, given in (("I", I), ("W", W), ("devices", devices), ("all_reduce", all_reduce)):
+    check_number_of_actions(3 * n_layers * M)
+    devices = None if devices is None else whole_numbers("devices", devices, 0)
+    all_reduce = None if all_reduce is None else listed("all_reduce", all_reduce)
+    gather = None if gather is None else listed("gather", gather)
+    if isinstance(rooms, dict):
+        whole_number("rooms", rooms.get("layers"), 1)
+    elif rooms is not None:
+        rooms = whole_numbers("rooms", rooms, 1)
+    given_lists = {
+        "I": I, "W": W, "devices": devices, "all_reduce": all_reduce, "gather": gather,
+        "rooms": None if isinstance(rooms, dict) else rooms,
+    }
+    for name, given in given_lists.items():
         if given is not None and len(given) != n_layers:
             raise ValueError(f"{name} has {len(given)} numbers for {n_layers} layers: give one for each")
     devices = [0] * n_layers if devices is None else list(devices)
@@ -127,6 +141,10 @@ def schedule_of(tasks, orders, name="listed"):
     device 0: 0F0 0F1 0B0 0B1
     device 1: 1F0 1F1 1B0 1B1
     """
+    tasks = listed("tasks", tasks)
+    if not all(isinstance(getattr(task, "name", None), Part) for task in tasks):
+        raise ValueError(f"tasks={shown(tasks)} must be those of `training_tasks`, whose names are parts")
+    orders = checked_orders(orders, len(tasks))
     kinds = {"F": "F", "W": "W", "I": "I" if any(task.name[0] == "W" for task in tasks) else "B"}
     devices = []
     for lane in sorted(lane for lane in orders if lane[1] == COMPUTE):

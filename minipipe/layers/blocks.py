@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..checks import listed, shown
 from ..functions import shape_of, sum_in_order
 from .activations import Tanh
 from .convolution import Conv2d
@@ -32,12 +33,12 @@ class Block(Layer):
     weight_after_input = True
 
     def __init__(self, layers):
-        self.layers = tuple(layers)
+        self.layers = tuple(listed("layers", layers, least=0))
         met = set()
         for layer in every_layer(self.layers):
             if not isinstance(layer, Layer):
                 raise ValueError(
-                    f"{type(self).__name__} is made of layers, got {layer!r}: "
+                    f"{type(self).__name__} is made of layers, got {shown(layer)}: "
                     "pass layer objects, such as ReLU()"
                 )
             if layer.fork or layer.join or layer.tie:

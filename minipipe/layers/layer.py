@@ -175,7 +175,10 @@ class Layer(AsCode, Halves):
         """
         if value is None:
             return None
-        value = np.array(value)
+        try:
+            value = np.array(value)
+        except ValueError as error:  # lists of different lengths
+            raise ValueError(f"{name}={shown(value)} is not an array: {error}") from None
         if value.dtype.kind in "iub":
             value = value.astype(np.float64)
         if value.dtype.kind not in "fO" or (value.dtype.kind == "f" and not np.isfinite(value).all()):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..arguments import argument
-from ..checks import checked_name
+from ..checks import checked_name, shown
 from .initialization import he
 from .layer import LAYERS, Layer, as_dtype_of
 
@@ -51,7 +51,7 @@ class Linear(Layer):
     def __init__(self, n_prev, n, initialization=he, W=None, b=None, tie=None, bias=True):
         self.n_prev, self.n = argument("n_prev", n_prev), argument("n", n)
         if not callable(initialization):
-            raise ValueError(f"initialization={initialization!r} must be a function, such as he or xavier")
+            raise ValueError(f"initialization={shown(initialization)} must be a function, such as he")
         self.initialization, self.tie = initialization, None if tie is None else checked_name("tie", tie)
         self.W = self.checked_parameter("W", W, (self.n, self.n_prev))
         bias = argument("bias", bias)

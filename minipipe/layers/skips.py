@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..checks import checked_name
+from ..checks import checked_name, shown
 from .layer import LAYERS, Layer
 
 
@@ -66,7 +66,7 @@ class Join(Layer):
 
     def __init__(self, name, how="add"):
         if not isinstance(how, str) or how not in ("add", "concat"):
-            raise ValueError(f'how={how!r} is not known: use "add" or "concat"')
+            raise ValueError(f'how={shown(how)} is not known: use "add" or "concat"')
         self.join, self.how = checked_name("name", name), how
 
     def argument(self, name):

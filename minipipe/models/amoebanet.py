@@ -1,7 +1,6 @@
 """AmoebaNet-D, the image network that GPipe was tried on."""
 
 from ..arguments import argument
-from ..checks import whole_number
 from ..layers import (
     AvgPool2d,
     BatchNorm,
@@ -44,7 +43,7 @@ def amoebanet_d(L, D, n_classes=1000, input_channels=3):
     >>> [str(layer) for layer in amoebanet_d(3, 16)[3:7]]
     ['ReductionCell(8)', 'ReductionCell(16)', 'NormalCell(16)', 'ReductionCell(32)']
     """
-    L, D = argument("amoebanet_d.L", L), whole_number("D", D)
+    L, D = argument("amoebanet_d.L", L), argument("amoebanet_d.D", D)
     if L < 3 or L % 3:
         raise ValueError(f"L={L} normal cells must be a multiple of 3, since there are three parts of L / 3")
     if D < 8 or D % 8:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..arguments import argument
 from ..as_code import AsCode
-from ..checks import not_zero_in, to_be_written, without_return
+from ..checks import not_zero_in, shown, to_be_written, without_return
 from ..functions import overflow_refused
 from ..layers.layer import finite
 from ..layers.parameters import parameters_with
@@ -150,7 +150,7 @@ def checked_optimizer(optimizer):
     """`optimizer`, if it is one."""
     if not isinstance(optimizer, Optimizer):
         raise ValueError(
-            f"optimizer is {optimizer!r}: "
+            f"optimizer is {shown(optimizer)}: "
             "pass an object, such as SGD(learning_rate=0.1), or one of a subclass of Optimizer"
         )
     return optimizer

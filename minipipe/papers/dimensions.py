@@ -7,8 +7,7 @@ from fractions import Fraction
 from math import inf
 from typing import NamedTuple
 
-from ..arguments import argument
-from ..checks import real_number
+from ..arguments import argument, arguments
 
 
 class EqualLayers(NamedTuple):
@@ -65,6 +64,10 @@ def in_dimensions(layers, D, T, P, M, b, node_size, inside, between):
     1F1B. Layers are not cut, messages between stages are free, and nothing overlaps; `plan` simulates all
     that. Whole numbers and fractions stay exact.
     """
+    _check(layers)
+    D, T, P, M, b, node_size = arguments(D=D, T=T, P=P, M=M, b=b, node_size=node_size)
+    inside = argument("in_dimensions.inside", inside)
+    between = argument("in_dimensions.between", between)
     n, per_shard = Fraction(layers.n_layers, P), Fraction(1, T)
     of_shards, of_copies = (inside if group <= node_size else between for group in (T, T * D))
     t = b * per_shard * layers.work + 2 * (T - 1) * b * per_shard * layers.exchanged * of_shards
@@ -86,21 +89,27 @@ def all_dimensions(layers, batch_size, n_devices, node_size, inside, between, me
     >>> len(found), found[0]
     (40, Dimensions(D=4, T=1, P=2, M=4, b=1, time=63.0, n_bytes=136.0))
     """
-    n_layers = argument("n_layers", layers.n_layers)
-    for name, number in [*zip(layers._fields[1:], layers[1:]), ("inside", inside), ("between", between)]:
-        real_number(name, number, least=0)
-    argument("node_size", node_size)
+    n_layers = _check(layers).n_layers
+    batch_size, memory_limit = arguments(batch_size=batch_size, memory_limit=memory_limit)
     found = []
-    for T in _divisors(argument("n_devices", n_devices)):
+    for T in _divisors(argument("all_dimensions.n_devices", n_devices)):
         for D in _divisors(n_devices // T):
             P = n_devices // (T * D)
-            if n_layers % P == 0 and argument("batch_size", batch_size) % D == 0:
+            if n_layers % P == 0 and batch_size % D == 0:
                 found += [
                     in_dimensions(layers, D, T, P, batch_size // (D * b), b, node_size, inside, between)
                     for b in _divisors(batch_size // D)
                 ]
     found = [one for one in found if one.n_bytes <= memory_limit]
     return sorted(found, key=lambda one: (one.time, one.n_bytes))
+
+
+def _check(layers):
+    """Return `layers`; raise `ValueError` unless these are `EqualLayers` with numbers that can be."""
+    argument("n_layers", argument("in_dimensions.layers", layers).n_layers)
+    for name, number in zip(layers._fields[1:], layers[1:]):
+        argument(f"EqualLayers.{name}", number)
+    return layers
 
 
 def _divisors(n):

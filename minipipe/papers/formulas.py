@@ -5,9 +5,10 @@ T_F, T_B, T_W: the time of a micro-batch's forward on a device, of its input gra
 """
 
 from fractions import Fraction
+from itertools import repeat
 
-import numpy as np
-
+from ..checks import items_of, one_of
+from ..arguments import argument, arguments
 from ..cluster import Link
 from ..schedules import Costs
 
@@ -18,6 +19,7 @@ def gpipe_bubble(K, M):
     >>> gpipe_bubble(4, 8)
     Fraction(3, 11)
     """
+    K, M = arguments(K=K, M=M)
     return Fraction(K - 1, M + K - 1)
 
 
@@ -26,6 +28,7 @@ def chimera_bubble(K, M):
 
     Source: arXiv 2107.06925, table 2.
     """
+    K, M = arguments(K=K, M=M)
     return Fraction(K - 2, 2 * M + K - 2)
 
 
@@ -34,6 +37,7 @@ def megatron_bubble(K, M, v=1):
 
     Source: arXiv 2104.04473, section 2.2.
     """
+    K, M, v = arguments(K=K, M=M, v=v)
     return Fraction(K - 1, v * M)
 
 
@@ -48,6 +52,9 @@ def megatron_parameters(n_layers, d, n_tokens, n_places):
     >>> megatron_parameters(96, 12288, 51200, 2048)      # GPT-3
     174615822336
     """
+    n_layers, d, n_tokens, n_places = arguments(
+        n_layers=n_layers, d=d, n_tokens=n_tokens, n_places=n_places
+    )
     return n_layers * (12 * d * d + 13 * d) + (n_tokens + n_places) * d
 
 
@@ -65,6 +72,8 @@ def megatron_activations(s, b, h, a, t=1, sequence=False, recompute="none"):
     >>> megatron_activations(2048, 1, 12288, 96)         # GPT-3
     Fraction(2868903936, 1)
     """
+    s, b, h, a, t, sequence = arguments(s=s, b=b, h=h, a=a, t=t, sequence=sequence)
+    one_of("recompute", recompute, ("none", "selective", "full"))
     if recompute == "full":
         return 2 * s * b * h
     shares = Fraction(5 * a * s, h) if recompute == "none" else 0
@@ -81,6 +90,7 @@ def zero_bubble_h1_idle(K, T_F, T_B, T_W):
 
     In 1F1B T_W is added. Source: arXiv 2401.10241.
     """
+    K, T_F, T_B, T_W = arguments(K=K, T_F=T_F, T_B=T_B, T_W=T_W)
     return (K - 1) * (T_F + T_B - T_W)
 
 
@@ -92,6 +102,7 @@ def zero_bubble_h2_idle(K, T_F, T_B, T_W):
 
     Source: arXiv 2401.10241.
     """
+    K, T_F, T_B, T_W = arguments(K=K, T_F=T_F, T_B=T_B, T_W=T_W)
     return (K - 1) * (T_F + T_B - 2 * T_W)
 
 
@@ -111,6 +122,8 @@ def zero_bubble_span(K, M, T_F, T_B, T_W, T_comm, put_off):
     >>> print(f"{1 - 24 * (18.522 + 18.086 + 9.337) / bound:.4f}")     # the paper's searched schedule: 0.0433
     0.0433
     """
+    K, M, put_off = arguments(K=K, M=M, put_off=put_off)
+    T_F, T_B, T_W, T_comm = arguments(T_F=T_F, T_B=T_B, T_W=T_W, T_comm=T_comm)
     there_and_back = (K - 1) * (T_F + T_B + 2 * T_comm)
     return M * (T_F + T_B + T_W) + max(0, there_and_back - (put_off - 1) * T_W)
 
@@ -120,6 +133,7 @@ def zero_bubble_peaks(K):
 
     Source: as above.
     """
+    K = argument("K", K)
     return {"1f1b": K, "zb-h1": K, "zb-h2": 2 * K - 1}
 
 
@@ -134,8 +148,21 @@ def costs_of(T_F, T_B, T_W, T_comm=0):
     >>> costs.F, costs.B, costs.I, costs.W, link.latency
     (3, [3, 5], [2, 4], 1, 0.5)
     """
-    if np.ndim(T_B) and np.ndim(T_W) and len(T_B) != len(T_W):
+    T_F, T_B, T_W = _times("T_F", T_F), _times("T_B", T_B), _times("T_W", T_W)
+    are_lists = isinstance(T_B, list), isinstance(T_W, list)
+    if all(are_lists) and len(T_B) != len(T_W):
         raise ValueError(
             f"T_B has {len(T_B)} times and T_W {len(T_W)}: give each one number, or one per stage"
         )
-    return Costs(F=T_F, B=np.add(T_B, T_W).tolist(), I=T_B, W=T_W), Link(latency=T_comm)
+    if any(are_lists):
+        both = (times if isinstance(times, list) else repeat(times) for times in (T_B, T_W))
+        B = [I + W for I, W in zip(*both)]
+    else:
+        B = T_B + T_W
+    return Costs(F=T_F, B=B, I=T_B, W=T_W), Link(latency=T_comm)
+
+
+def _times(name, times):
+    """Return one time, or a list with one per stage, as Python's numbers."""
+    items = items_of(times)
+    return argument(name, times) if items is None else [argument(name, time) for time in items]

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ..arguments import argument, arguments
 from ..planning import simulate
 from ..schedules import (
     chimera,
@@ -46,6 +47,7 @@ def idle_times(K, M, v=2, T_F=1, T_B=1, T_W=1):
     T_F, T_B, T_W: the times of a forward, an input gradient and a weight gradient; Chimera has
         T_F = T_B + T_W here, as in its paper.
     """
+    K, M, v = arguments(K=K, M=M, v=v)
     costs, equal = costs_of(T_F, T_B, T_W)[0], costs_of(2, 1, 1)[0]
     peaks = zero_bubble_peaks(K)
     rows = [
@@ -84,6 +86,7 @@ def chimera_table(K):
 
     Source: Li, Hoefler 2021, arXiv 2107.06925.
     """
+    K = argument("K", K)
     costs = costs_of(2, 1, 1)[0]
     rows = []
     for name, builder, copies, bubble, alive in [

@@ -16,6 +16,7 @@ multiply-accumulates. Working memory of an operation, and messages, are not coun
 from functools import lru_cache
 from typing import NamedTuple
 
+from ..arguments import argument
 from ..partitioning import histogram
 from ..partitioning.partition import cut
 from .devices import TPU_V2, TPU_V3
@@ -86,6 +87,8 @@ def blocks_that_fit(n_devices, device=TPU_V3):
     cache. What a block takes is what a stage with 2 of them takes more than one with 1. Raises `ValueError`
     if a device is full without any block.
     """
+    n_devices = argument("blocks_that_fit.n_devices", n_devices)
+    argument("device", device)
     n_blocks = 0
     for stage, (one, two) in enumerate(zip(*(_stages_of_blocks(n_devices, n) for n in (1, 2)))):
         of_a_block = two - one

@@ -5,6 +5,7 @@ Source: Narayanan et al. 2021, arXiv 2104.04473, table 1 and figure 13.
 
 from typing import NamedTuple
 
+from ..arguments import argument, arguments
 from .dimensions import EqualLayers, all_dimensions, in_dimensions
 from .formulas import megatron_parameters
 
@@ -55,6 +56,7 @@ def equal_layers(n_layers, h):
     of 2 s h bytes over the shards. Gradients have 2 bytes a parameter; all that is kept for it has 16 (Adam,
     mixed precision). The input of each layer is kept, and of the one that is recomputed, 34 s h bytes.
     """
+    n_layers, h = arguments(n_layers=n_layers, h=h)
     parameters = megatron_parameters(n_layers, h, V, S) / n_layers
     return EqualLayers(
         n_layers, work=96 * S * h**2 / SPEED, exchanged=6 * 2 * S * h, gradients=2 * parameters,
@@ -68,6 +70,9 @@ def estimate(n_layers, h, T, P, D, b, B):
     >>> [round(estimate(32, 20480, T, 64 // T, 1, 1, 32).time, 1) for T in (2, 4, 8, 16, 32)]
     [16.8, 12.7, 10.8, 19.8, 29.3]
     """
+    D, b, B = arguments(D=D, b=b, B=B)
+    if B < D * b:
+        raise ValueError(f"B={B} sequences are fewer than D b = {D} x {b}: use at least {D * b}")
     return in_dimensions(equal_layers(n_layers, h), D, T, P, B // (D * b), b, NODE, 1 / INSIDE, 1 / BETWEEN)
 
 
@@ -75,6 +80,7 @@ def choices(row, memory=MEMORY):
     """Every way to divide a row's GPUs that fits into `memory`, with up to 8 sequences in a micro-batch, the
     fastest first.
     """
+    memory, row = argument("choices.memory", memory), argument("row", row)
     layers = equal_layers(row.n_layers, row.h)
     found = all_dimensions(layers, row.B, row.n_gpus, NODE, 1 / INSIDE, 1 / BETWEEN, memory)
     return [one for one in found if row.n_heads % one.T == 0 and one.b <= 8]

@@ -4,6 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..arguments import argument
 from ..description import describe
 from ..losses import SoftmaxCrossEntropy
 from ..models import amoebanet_d, transformer
@@ -17,20 +18,23 @@ FAMILIES = {  # what makes (layers, shape of a sample) from a size
 }
 
 
-@lru_cache
 def amoebanet(L, D):
     """The `Description` of AmoebaNet-D (L, D) for 224 x 224 images and 1000 classes."""
-    return describe(*FAMILIES["AmoebaNet-D"](L, D))
+    return _described("AmoebaNet-D", argument("amoebanet_d.L", L), argument("amoebanet_d.D", D))
 
 
-@lru_cache
 def transformer_family(n_layers):
     """The `Description` of the Transformer of table 1: d = 2048, 32 heads, 32,000 tokens, sequences of 1024.
 
     >>> [transformer_family(L).parameters for L in (3, 13, 103)]
     [282182912, 785765632, 5318010112]
     """
-    return describe(*FAMILIES["Transformer"](n_layers))
+    return _described("Transformer", argument("transformer.n_layers", n_layers))
+
+
+@lru_cache
+def _described(family, *size):
+    return describe(*FAMILIES[family](*size))
 
 
 def without_numbers(family, size):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from ..arguments import argument, arguments
 from ..partitioning import equal_counts, histogram
 from ..partitioning.partition import cut
 from ..planning import simulate
@@ -156,18 +157,21 @@ def _relative(share, K, M, base_share):
     return M * _makespan(seconds(2, base_share), 1, early=True) / _makespan(seconds(K, share), M, early=True)
 
 
-@lru_cache
 def equal_stages(K, M):
     """Throughput relative to K = 2, M = 1 if all stages cost the same and messages nothing.
 
     A pair: with recomputation before the gradient is there, and when it is.
     """
+    return _equal_stages(*arguments(K=K, M=M))
+
+
+@lru_cache
+def _equal_stages(K, M):
     return tuple(
         M * _makespan([1 / 2] * 2, 1, early) / _makespan([1 / K] * K, M, early) for early in (True, False)
     )
 
 
-@lru_cache
 def slowest_share(K, M, published, base_share=None):
     """The share of a network's time that the slowest of K stages takes, if that explains a cell of table 2.
 
@@ -177,6 +181,15 @@ def slowest_share(K, M, published, base_share=None):
 
     By bisection.
     """
+    K, M, published = arguments(K=K, M=M, published=published)
+    if K < 2:
+        raise ValueError(f"K={K}: throughputs are relative to 2 stages, so use at least 2")
+    base_share = None if base_share is None else argument("base_share", base_share)
+    return _slowest_share(K, M, published, base_share)
+
+
+@lru_cache
+def _slowest_share(K, M, published, base_share):
     low, high = 1 / K, 1 - 1e-9
     for _ in range(30):
         share = (low + high) / 2

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ..arguments import argument
 from ..planning import simulate
 from ..schedules import build, greedy_schedule
 from .formulas import costs_of
@@ -37,6 +38,7 @@ def zero_bubble_table(profiles=ZERO_BUBBLE):
     the paper's memory: what is kept of a micro-batch counts 1 from F to I, and `Profile.kept_for_W` from I to
     W; ZB-1p and ZB-V have room for p micro-batches, ZB-2p for 2p.
     """
+    profiles = argument("profiles", profiles)
     return [_rate(profile, column) for profile in profiles for column in profile.rates]
 
 

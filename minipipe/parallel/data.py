@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..arguments import argument
-from ..checks import floats, real_number
+from ..checks import floats, real_number, shown
 from ..cluster import Link
 from ..collectives import OWNERS
 from ..description import parameters_of_layers
@@ -74,7 +74,7 @@ class DataParallel(Pipeline):
             )
         if zero is not None and optimizer is None:
             raise ValueError(
-                f"zero={zero} divides what an optimizer remembers: pass optimizer=..., such as Adam()"
+                f"zero={shown(zero)} divides what an optimizer remembers: pass optimizer=..., such as Adam()"
             )
         if zero is not None and checked_level(zero) and n_replicas > 1:
             schedule = with_zero(schedule, zero)

@@ -256,21 +256,6 @@ class TensorParallel(Hybrid):
         )
 
 
-def in_nodes(n_devices, node_size, inside, between):
-    """{(source, to): Link} for devices in nodes of `node_size`, numbered node by node.
-
-    inside, between: the `Link` of two devices in one node, and in two.
-
-    >>> links = in_nodes(4, 2, Link(latency=1), Link(latency=10))
-    >>> links[0, 1].latency, links[1, 2].latency
-    (1, 10)
-    """
-    argument("n_devices", n_devices)
-    argument("node_size", node_size)
-    pairs = permutations(range(n_devices), 2)
-    return {(r, s): inside if r // node_size == s // node_size else between for r, s in pairs}
-
-
 def _schedule(schedule, D, K, M):
     """The order of D copies of the network, each of K stages; of one copy, what `Pipeline` takes for it."""
     if D == 1:

@@ -69,17 +69,13 @@ class Shard:
         if self.size == 1:
             return
         if all(words == "whole" for words in self.words):
-            raise ValueError(
-                f"n_shards={self.size} splits none of these {len(self.words)} layers: use fewer shards than "
-                "a layer has units, or n_replicas or n_stages instead"
-            )
+            raise ValueError(f"n_shards={self.size} splits none of these {len(self.words)} layers: use fewer")
         if self._sequence and self._rows:
             raise ValueError("sequence=True and rows=True: positions are split one way, so use one of them")
-        if (self._sequence or self._rows) and not self.parted:
-            name, needed = "sequence", "blocks with attention, which the shards divide"
-            if self._rows:
-                name, needed = "rows", "convolutions that keep the number of rows"
-            raise ValueError(f"{name}=True splits nothing here: it needs {needed}, so leave it out")
+        if self._sequence and not self.parted:
+            raise ValueError("sequence=True splits nothing here: it needs blocks of attention: leave it out")
+        if self._rows and not self.parted:
+            raise ValueError("rows=True splits nothing here: it needs convolutions that keep the rows")
 
     def __setstate__(self, state):
         """Take the state of a copy, or of a pickle, whose layers are other objects with other ids."""

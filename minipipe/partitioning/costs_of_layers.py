@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arguments import argument
 from ..description import describe, parameters_of_layers, without_samples
 from ..layers import every_layer
 from ..layers.layer import checked_layers
@@ -115,6 +116,7 @@ def times_of_layers(layers, loss, X, Y, n_rounds=5):
     >>> times[0].B, times[1].F > times[2].F > 0
     (0.0, True)
     """
+    n_rounds = argument("n_rounds", n_rounds)
     network = Network(layers, loss)
     X, Y = network.checked_batch(X, Y)
     with computing():

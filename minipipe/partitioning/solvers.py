@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..arguments import argument
 from ..checks import shown, whole_number, whole_numbers
 from ..functions import even_slices
 from .bisection import bisected
@@ -37,6 +38,7 @@ def equal_counts(n_layers, n_stages):
     >>> equal_counts(7, 4)
     [2, 2, 2, 1]
     """
+    n_layers = argument("n_layers", n_layers)
     n_stages = whole_number("n_stages", n_stages)
     if not 1 <= n_stages <= n_layers:
         raise ValueError(

@@ -3,6 +3,7 @@
 import copy
 from functools import partial
 
+from ..arguments import argument, optional
 from ..layers import every_layer
 from ..layers.exchange import Exchange, exchanges_of
 from ..layers.through import (
@@ -47,7 +48,8 @@ class Stage:
     """
 
     def __init__(self, index, layers, loss=None):
-        self.index, self.layers, self.loss = index, tuple(layers), loss
+        self.index, self.loss = argument("index", index), optional("Stage.loss", loss)
+        self.layers = tuple(argument("Stage.layers", layers))
         self.parts = list(every_layer(self.layers))
         self.parameters = [(layer, name) for layer in self.parts for name in layer.arrays]
         self._statistics = [place for place in self.parameters if place[1] not in ("W", "b")]

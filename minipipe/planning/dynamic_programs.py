@@ -6,7 +6,7 @@ from math import inf
 from typing import NamedTuple
 
 from ..arguments import argument
-from ..checks import whole_numbers
+from ..checks import shown, whole_numbers
 from ..partitioning.integers import checked, sums
 
 
@@ -100,7 +100,9 @@ def meshed_stages(stage_time, n_layers, n_devices, n_microbatches, sizes=None):
     if sizes is None:
         sizes = [2**power for power in range(n_devices.bit_length())]
     sizes = sorted(set(whole_numbers("sizes", sizes, 1)))
-    time = cache(stage_time)
+    if not sizes or sizes[0] > n_devices:
+        raise ValueError(f"sizes={shown(sizes)} are all above n_devices={n_devices}: use smaller ones")
+    time = cache(argument("stage_time", stage_time))
     most = min(n_layers, n_devices // sizes[0])
     limits = sorted({
         time(first, end, size, behind)

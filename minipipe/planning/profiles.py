@@ -2,11 +2,10 @@
 
 import csv
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 from ..arguments import argument
-from ..checks import checked_name, chosen, listed, real_number
+from ..checks import checked_name, chosen, listed, path_of, real_number
 from ..cluster import Link
 from ..partitioning import min_max
 from ..schedules import (
@@ -56,7 +55,7 @@ def read_profile(path):
     Times are in any one unit; backward is that of the gradient of the input alone. `ValueError` for what
     cannot be read, with the line.
     """
-    path = Path(path)
+    path = path_of("path", path)
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
@@ -83,7 +82,9 @@ def read_profile(path):
 
 def profile_of(measured, names):
     """A list of `Profiled` from `measure(layers, loss, len(layers), X, Y)`, with one layer in each stage."""
-    costs = measured.costs
+    costs, names = argument("measured", measured).costs, listed("names", names)
+    if len(names) != len(costs.F):
+        raise ValueError(f"names has {len(names)} names for {len(costs.F)} layers: give each one")
     rows = zip(names, costs.F, costs.I, costs.W, costs.message_bytes, strict=True)
     return _checked([Profiled(str(name), *numbers) for name, *numbers in rows])
 
@@ -112,7 +113,7 @@ def arrange(profile, n_devices, n_microbatches, link=Link(), schedules=None, mos
     >>> best.schedule.name, best.makespan, best.partition
     ('zb-v', 51, [1, 1, 1, 1, 1, 1, 1, 1])
     """
-    profile = _checked(profile)
+    profile, link = _checked(profile), argument("link", link)
     n_devices, M = argument("n_devices", n_devices), argument("n_microbatches", n_microbatches)
     found, reasons = [], []
     to_try = names_to_try()

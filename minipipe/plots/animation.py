@@ -2,7 +2,7 @@
 
 from math import inf
 
-from ..arguments import argument
+from ..arguments import argument, optional
 from .canvas import new_figure
 from .memory import heights, timeline_with_memory
 from .rows import height_of, rows_of
@@ -28,6 +28,8 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
 
     Everything is drawn once and uncovered by moving the edge of a clipping box.
     """
+    interval, memory = argument("animate.interval", interval), argument("animate.memory", memory)
+    ticks_per_frame = optional("ticks_per_frame", ticks_per_frame)
     argument("trace", trace)
     from matplotlib.animation import FuncAnimation
     from matplotlib.collections import PolyCollection

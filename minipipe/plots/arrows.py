@@ -1,5 +1,6 @@
 """The messages of a run, as arrows over its timeline."""
 
+from ..checks import shown
 from .rows import ends_of, rows_of
 
 CHOICES = (False, True, "waited")
@@ -31,9 +32,9 @@ def arrows(ax, trace, which=True, until=None):
 
 def messages_of(trace, which=True, until=None):
     """The messages that `arrows` draws; `ValueError` for another choice than these."""
-    if which not in CHOICES:
+    if not isinstance(which, (bool, str)) or which not in CHOICES:
         raise ValueError(
-            f"arrows={which!r} is not a choice: "
+            f"arrows={shown(which)} is not a choice: "
             "use False, True or 'waited', for those that a device waited for"
         )
     messages = [

@@ -2,6 +2,8 @@
 
 from unicodedata import category
 
+from ..checks import shown
+
 
 def new_figure(width, height):
     """A matplotlib `Figure` of so many inches, which needs no display."""
@@ -18,9 +20,9 @@ def label(ax, title, x, y="", pad=None):
     x, y: the names, with units.
     pad: points between the axes and the title; matplotlib's own if None.
     """
-    ax.set(xlabel=x, ylabel=y)
+    ax.set(xlabel=printable(x), ylabel=printable(y))
     ax.spines[["top", "right"]].set_visible(False)
-    if title:
+    if title is not None:
         ax.set_title(printable(title), loc="left", fontsize=11, pad=pad)
 
 
@@ -30,4 +32,12 @@ def printable(text):
     >>> print(printable("F0 \\x00"))
     F0 \ufffd
     """
-    return "".join(c if c == "\n" or category(c)[0] != "C" else "\ufffd" for c in str(text))
+    return "".join(c if c == "\n" or category(c)[0] != "C" else "\ufffd" for c in words_of(text))
+
+
+def words_of(value):
+    """Return `value` as a text; of a number with too many digits, as errors show it."""
+    try:
+        return str(value)
+    except ValueError:
+        return shown(value)

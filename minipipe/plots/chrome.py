@@ -7,8 +7,10 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from math import inf
-from pathlib import Path
 
+from .canvas import words_of
+from ..arguments import argument
+from ..checks import path_of, shown
 from ..cluster import COMPUTE, SECONDS, TICKS, lane_name
 from .colours import STYLES
 from .memory import counts_bytes
@@ -36,6 +38,8 @@ def chrome_trace(runs, path=None, tick=None):
     """
     if not isinstance(runs, dict):
         runs = {"run": runs}
+    for trace in runs.values():
+        argument("trace", trace)
     time, tick = _time_of(runs, tick)
     unit = _microseconds(tick)
     names, events = [], []
@@ -49,19 +53,19 @@ def chrome_trace(runs, path=None, tick=None):
     chrome = {"traceEvents": names + events, "displayTimeUnit": "ms", "otherData": told}
     if path is None:
         return chrome
-    Path(path).write_text(json.dumps(chrome), encoding="utf-8")
+    path_of("path", path).write_text(json.dumps(chrome), encoding="utf-8")
 
 
 def _time_of(runs, tick):
     """(the unit of the runs' time, how long it is shown)"""
     measured = [name for name, trace in runs.items() if trace.unit == SECONDS]
     if measured and tick is not None:
-        raise ValueError(f"{measured[0]!r} is measured in seconds: leave tick={tick!r} out")
+        raise ValueError(f"{measured[0]!r} is measured in seconds: leave tick={shown(tick)} out")
     return (SECONDS, "1 s") if measured else (TICKS, "1 ms" if tick is None else tick)
 
 
 def _microseconds(tick):
-    match = re.fullmatch(r"\s*([\d.]+)\s*(ns|us|ms|s)\s*", str(tick), re.ASCII)
+    match = re.fullmatch(r"\s*([\d.]+)\s*(ns|us|ms|s)\s*", words_of(tick), re.ASCII)
     try:
         unit = float(match[1]) * MICROSECONDS[match[2]]
     except (TypeError, ValueError):

@@ -2,6 +2,7 @@
 
 from operator import add
 
+from ..arguments import argument
 from . import legend as legends
 from .arrows import entries_of_arrows
 from .boxes import boxes
@@ -29,8 +30,10 @@ def compare(traces, measured=None, arrows=False):
     """
     if measured is not None:
         traces = {**(traces if isinstance(traces, dict) else {"simulated": traces}), "measured": measured}
-    if not traces or not isinstance(traces, dict):
+    if not isinstance(traces, dict) or not traces:
         raise ValueError("there is nothing to compare: pass {name: trace} with at least one trace")
+    for trace in traces.values():
+        argument("trace", trace)
     longest = max(trace.makespan for trace in traces.values())
     units = {name: trace.unit for name, trace in traces.items()}
     if len(set(units.values())) > 1:

@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from ..arguments import argument
+from ..arguments import argument, optional
 from .legend import add_to_legend
 from .rows import ends_of, rows_of
 
@@ -21,6 +21,8 @@ def critical_path(trace, ax, until=None):
     the sender went on after it, on a blocking link. Where one lane of a device has waited for another, it
     leads from row to row, too. A legend that the timeline has says so.
     """
+    argument("ax", ax)
+    until = optional("until", until)
     argument("trace", trace)
     from matplotlib.lines import Line2D
     from matplotlib.patches import Rectangle

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from ..arguments import argument
+from ..checks import items_of, listed, real_number, shown
 from .canvas import label
 from .memory import COLOURS
 
@@ -23,16 +25,24 @@ def curves(series, ax=None, x="", y="", title=None):
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['sync']
     """
-    if not series:
+    if not isinstance(series, dict) or not series:
         raise ValueError("there is nothing to draw: pass {name: [(x, y), ...]} with at least one curve")
     ax = _axes(ax)
     for number, (name, points) in enumerate(series.items()):
-        at, values = zip(*((float(left), float(height)) for left, height in points), strict=True)
+        at, values = zip(*_points(name, points), strict=True)
         ax.plot(at, values, STYLES_OF_LINES[number % len(STYLES_OF_LINES)],
                 color=COLOURS[number % len(COLOURS)], label=name)
     ax.legend(frameon=False, fontsize=9)
     label(ax, title, x, y)
     return ax
+
+
+def _points(name, points):
+    """Return the points of a curve, at least one, as pairs of floats."""
+    found = [items_of(point) for point in listed(f"series[{shown(name)}]", points)]
+    if any(point is None or len(point) != 2 for point in found):
+        raise ValueError(f"series[{shown(name)}]={shown(points)} must be a list of pairs (x, y)")
+    return [tuple(float(real_number("series", number)) for number in point) for point in found]
 
 
 def staleness(updates, ax=None, title=None):
@@ -44,7 +54,7 @@ def staleness(updates, ax=None, title=None):
 
     The share of each run's updates stands above each staleness, with the runs beside each other.
     """
-    if not updates or not all(updates.values()):
+    if not isinstance(updates, dict) or not updates or not all(map(items_of, updates.values())):
         raise ValueError("there is nothing to draw: pass {name: updates}, with at least one update each")
     ax, width = _axes(ax), 0.8 / len(updates)
     for number, (name, of_run) in enumerate(updates.items()):
@@ -61,7 +71,7 @@ def staleness(updates, ax=None, title=None):
 
 def _axes(ax):
     if ax is not None:
-        return ax
+        return argument("ax", ax)
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=(6.5, 3.2), layout="constrained")[1]

@@ -1,7 +1,8 @@
 """A cut of a network: the cost of each layer, the stages behind, and the one that all others wait for."""
 
-from math import isfinite
 
+from ..checks import listed
+from ..arguments import argument, optional
 from .canvas import label
 
 BACKGROUNDS = ("#FFFFFF", "#E4E4E4")        # of the stages in turn
@@ -28,7 +29,9 @@ def cut(costs, counts, names=None, ax=None, title=None, unit=None):
     >>> [text.get_text() for text in ax.texts]
     ['1.65', '0.35']
     """
-    costs, counts = list(costs), list(counts)
+    costs, counts = argument("cut.costs", costs), argument("cut.counts", counts)
+    names = None if names is None else listed("names", names)
+    optional("ax", ax)
     _check(costs, counts, names)
     if ax is None:
         from matplotlib import pyplot
@@ -58,9 +61,7 @@ def cut(costs, counts, names=None, ax=None, title=None, unit=None):
 
 
 def _check(costs, counts, names):
-    if not costs or any(not isfinite(cost) or cost < 0 for cost in costs):
-        raise ValueError(f"costs={costs} must be at least 1 number, and all finite and at least 0")
-    if sum(counts) != len(costs) or any(count < 0 for count in counts):
+    if sum(counts) != len(costs):
         raise ValueError(
             f"counts={counts} adds up to {sum(counts)} for {len(costs)} costs: "
             "together the stages have every layer"

@@ -5,8 +5,9 @@ import math
 import re
 from html import escape
 from importlib import resources
-from pathlib import Path
 
+from .canvas import words_of
+from ..checks import path_of
 from ..arguments import argument
 from ..cluster import BUBBLES, Span, describe_path, duration, ticks
 from ..schedules import alive_microbatches
@@ -39,7 +40,7 @@ def html(trace, path=None, title=None):
     page = filled(template(), page_pieces(trace, title) | {"data": data})
     if path is None:
         return page
-    Path(path).write_text(page, encoding="utf-8")
+    path_of("path", path).write_text(page, encoding="utf-8")
 
 
 def template():
@@ -66,7 +67,7 @@ def page_texts(trace, title=None, explanation=None):
     explanation = trace.explain() if explanation is None else explanation
     path = describe_path(trace.critical_path(), unit=trace.unit)
     return {
-        "title": str("" if title is None else title) or f"A run on {trace.n_devices} devices",
+        "title": words_of("" if title is None else title) or f"A run on {trace.n_devices} devices",
         "label": f"Timeline of {trace.n_devices} devices over {duration(trace.makespan, trace.unit)}",
         "why": f"{explanation}\n\nthe critical path:\n{path}",
     }

@@ -1,6 +1,6 @@
 """What one device holds, over time, by kind: parameters, gradients, stashes, caches, messages."""
 
-from ..arguments import argument
+from ..arguments import argument, optional
 from .canvas import label
 from .timeline import new_axes
 
@@ -29,6 +29,8 @@ def ledger(trace, device, ax=None, title=None, legend=True):
     The unit of the y axis is KiB (1,024 bytes). "gradients" are the sums over micro-batches, "work" is what
     an action is given and makes while it lasts.
     """
+    optional("ax", ax)
+    legend = argument("legend", legend)
     argument("trace", trace)
     entries = trace.ledger(device)
     ax = new_axes(trace) if ax is None else ax

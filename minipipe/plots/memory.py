@@ -3,7 +3,7 @@
 The curves stand alone, or under the timeline.
 """
 
-from ..arguments import argument
+from ..arguments import argument, optional
 from ..schedules import alive_microbatches
 from .canvas import label
 from .rows import height_of, rows_of
@@ -24,6 +24,8 @@ def memory(trace, ax=None, title=None, legend=True, until=None):
 
     The unit of the y axis is KiB (1,024 bytes).
     """
+    optional("ax", ax)
+    until, legend = optional("until", until), argument("legend", legend)
     argument("trace", trace)
     curves = [
         [(tick, n_bytes / 1024) for tick, n_bytes in trace.memory(device)]
@@ -44,6 +46,8 @@ def alive(trace, ax=None, title=None, legend=True, until=None):
     `minipipe.schedules.alive_microbatches` says what is counted. Curves of one height lie side by side,
     a line's width apart.
     """
+    optional("ax", ax)
+    until, legend = optional("until", until), argument("legend", legend)
     argument("trace", trace)
     curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
     if not any(curves):
@@ -70,7 +74,10 @@ def timeline_with_memory(trace, axes=None, until=None, title=None, legend=True, 
     of matplotlib axes.
     """
     argument("trace", trace)
-    upper, lower = _new_pair(trace) if axes is None else axes
+    pair = _new_pair(trace) if axes is None else argument("axes", axes)
+    if len(pair) != 2:
+        raise ValueError(f"axes has {len(pair)} axes: pass a pair, for the timeline and for the memory")
+    upper, lower = pair
     timeline(trace, upper, until, title, legend, arrows)
     curves = memory if counts_bytes(trace) else alive
     curves(trace, lower, None, legend, until)

@@ -4,6 +4,7 @@ from base64 import b64encode
 from html import escape
 from io import BytesIO
 
+from ..arguments import argument
 from ..planning import simulate
 from ..schedules import Schedule, ScheduleError
 from .html import html
@@ -44,7 +45,7 @@ def still(run):
 
 def _traced(run):
     """(its trace, the title of its picture)"""
-    return (simulate(run), run.name) if isinstance(run, Schedule) else (run, None)
+    return (simulate(run), run.name) if isinstance(run, Schedule) else (argument("player.run", run), None)
 
 
 def _drawn(trace, title):

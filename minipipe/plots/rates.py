@@ -1,5 +1,7 @@
 """Learning rates over the epochs, before any training."""
 
+from ..checks import shown
+from ..arguments import argument
 from ..rates import rates_of
 from .canvas import label, new_figure
 
@@ -22,6 +24,10 @@ def learning_rates(rates, n_epochs, n_updates):
 
 def draw_rates(ax, rates, n_epochs, n_updates):
     """The same on axes that are there."""
+    if not isinstance(rates, dict) or not rates:
+        raise ValueError(f"rates={shown(rates)} must be a dict {{name: rate}} with at least one")
+    n_epochs = argument("learning_rates.n_epochs", n_epochs)
+    n_updates = argument("learning_rates.n_updates", n_updates)
     times = [epoch + i / n_updates for epoch in range(n_epochs) for i in range(n_updates)]
     for place, (name, rate) in enumerate(rates.items()):
         values = sum(rates_of(rate, [n_updates] * n_epochs), [])

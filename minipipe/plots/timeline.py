@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from operator import add
 
-from ..arguments import argument
+from ..arguments import argument, optional
 from ..cluster import COMPUTE
 from . import legend as legends
 from .arrows import arrows as draw_arrows
@@ -41,6 +41,10 @@ def timeline(
     the later ones are darker, with white numbers. A thick line is work that takes no time, such as an
     update; one that takes time is as wide as that.
     """
+    optional("ax", ax)
+    optional("styles", styles)
+    until, longest = optional("until", until), optional("longest", longest)
+    legend = argument("legend", legend)
     argument("trace", trace)
     if ax is None:
         ax = new_axes(trace)

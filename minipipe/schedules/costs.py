@@ -168,7 +168,7 @@ def _in_python(cost):
     """A number, or a list of them, in Python's numbers, and a list of our own; what is neither is kept."""
     items = items_of(cost)
     if items is not None:
-        return [_in_python(part) for part in items]
+        return [part if python_number(part) is None else python_number(part) for part in items]
     number = python_number(cost)
     return cost if number is None else number
 

@@ -1,10 +1,9 @@
 """The sizes and limits that make sense, for those who make schedules."""
 
 import math
-from numbers import Real
 
 from ..arguments import argument
-from ..checks import items_of, shown, whole_number
+from ..checks import items_of, python_number, shown, whole_number
 
 MOST_ACTIONS = 4_000_000  # of all devices, F and B counted as two; a run of them takes gigabytes
 
@@ -64,9 +63,9 @@ def limits_of(most_alive, stages_on, n_microbatches):
 
 def check_most_alive(limit, device):
     """`ValueError` for a limit that lets nothing through."""
-    if not isinstance(limit, Real):
-        raise ValueError(f"most_alive={limit!r} on device {device} must be a number of micro-batches")
+    if python_number(limit) is None:
+        raise ValueError(f"most_alive={shown(limit)} on device {device} must be a number of micro-batches")
     if not limit >= 1:
         raise ValueError(
-            f"most_alive={limit} on device {device} lets no micro-batch through: use at least 1"
+            f"most_alive={shown(limit)} on device {device} lets no micro-batch through: use at least 1"
         )

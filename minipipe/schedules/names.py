@@ -2,6 +2,7 @@
 
 from difflib import get_close_matches
 
+from ..checks import shown
 from ..arguments import argument
 from .limits import check_sizes
 from .registry import SCHEDULES, names_having
@@ -23,7 +24,8 @@ def build(name, n_devices, n_microbatches):
     """
     if not isinstance(name, str):
         raise ValueError(
-            f"schedule={name!r} is not a name: pass one of {', '.join(SCHEDULES)}, or Schedule.from_text(...)"
+            f"schedule={shown(name)} is not a name: pass one of {', '.join(SCHEDULES)}, "
+            "or Schedule.from_text(...)"
         )
     if name not in SCHEDULES:
         nearest = get_close_matches(name.lower(), SCHEDULES, n=1, cutoff=0.4)

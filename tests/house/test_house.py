@@ -21,7 +21,7 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 EXERCISES = [path for path in sorted((NOTEBOOKS / "exercises").glob("*.py")) if path.stem != "__init__"]
 
 FLOORS = {
-    "checks": -2,
+    "checks": -3, "kinds": -2,
     "arguments": -1, "interrupted": -1, "registry": -1, "watching": -1,
     "as_code": 0, "functions": 0, "tiny": 0,
     "layers": 1, "losses": 1, "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1, "meta": 1, "sums": 1,

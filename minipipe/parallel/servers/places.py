@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...arguments import argument
-from ...checks import listed, real_number, shown, whole_number
+from ...checks import listed, python_number, real_number, shown, whole_number
 
 
 class Places(NamedTuple):
@@ -74,7 +74,7 @@ class Pace:
         if len(speeds) != n_workers:
             raise ValueError(f"speeds has {len(speeds)} numbers for {n_workers} workers: give each one")
         for worker, speed in enumerate(speeds):
-            if speed == 0:
+            if python_number(speed) == 0:
                 raise ValueError(
                     f"speeds[{worker}]=0: worker {worker} would never finish a gradient; give it a speed "
                     "above 0, or leave it out"
@@ -100,9 +100,12 @@ def speeds_with(n_workers, slower):
     >>> speeds_with(3, {1: 4})
     [1, Fraction(1, 4), 1]
     """
+    n_workers = argument("n_workers", n_workers)
+    if not isinstance(slower, dict):
+        raise ValueError(f"slower={shown(slower)} must be a dict {{worker: how many times as long it takes}}")
     for worker, times in slower.items():
         whole_number("slow worker", worker, 0, n_workers - 1)
-        if times == 0:
+        if python_number(times) == 0:
             raise ValueError(f"worker {worker} takes {shown(times)} times as long: use a number above 0")
         real_number(f"times of worker {worker}", times, above=0, clock=True)
     return [_divided(1, slower.get(worker, 1)) for worker in range(n_workers)]
