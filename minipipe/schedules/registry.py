@@ -7,6 +7,24 @@ from inspect import signature
 from ..registry import Registry
 
 
+COSTS = "F", "B", "I", "W"
+
+
+def check_parameters(name, function, which, allowed):
+    """Raise `ValueError` unless a closed form takes K, M and some of the `allowed`, or there is none.
+
+    name: of the fact.
+    which: what the allowed ones are.
+    """
+    if function is None:
+        return
+    parameters = [*signature(function).parameters]
+    if parameters[:2] != ["K", "M"] or not {*parameters[2:]} <= {*allowed}:
+        raise ValueError(
+            f"{name} takes {', '.join(parameters)}: use K, M, and {which} {', '.join(allowed)}"
+        )
+
+
 @dataclass(frozen=True)
 class ScheduleFacts:
     """What a schedule states about itself. Contract tests hold it to every fact.
@@ -31,6 +49,10 @@ class ScheduleFacts:
     flush: bool = True
     late_w: bool = False
 
+    def __post_init__(self):
+        check_parameters("makespan", self.makespan, "of the costs", COSTS)
+        check_parameters("alive", self.alive, "of the others", ("device",))
+
     def ticks(self, K, M, F=1, I=1, W=1):
         """Return the makespan by the closed form, or None if it does not hold. B = I + W.
 
@@ -39,7 +61,7 @@ class ScheduleFacts:
         """
         if self.makespan is None:
             return None
-        costs = {"F": F, "B": I + W, "I": I, "W": W}
+        costs = dict(zip(COSTS, (F, I + W, I, W), strict=True))
         needed = [*signature(self.makespan).parameters][2:]  # after K and M
         return self.makespan(K, M, **{name: costs[name] for name in needed})
 
