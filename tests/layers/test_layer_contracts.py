@@ -12,6 +12,7 @@ import minipipe as mp
 from minipipe.exact import rational
 from minipipe.functions import leaves
 from minipipe.layers import every_layer as parts_of
+from minipipe.layers.convolution import Kernel
 from minipipe.layers.through import prepare_forward, put_aside
 
 every_layer = pytest.mark.parametrize("name", LAYERS)
@@ -62,6 +63,22 @@ def test_its_second_half_needs_no_dZ_only_where_it_says_so(name):
     else:
         with pytest.raises((AttributeError, TypeError, ValueError), match=r"None|shape"):
             layer.backward_weight(None)
+
+
+@every_layer
+def test_its_products_are_as_many_for_each_sample(name):
+    """`macs` and `macs_again` are whole numbers, above 0 where there is a Linear, convolution or attention."""
+    layer, shape = LAYERS[name]
+    is_pair = bool(shape) and isinstance(shape[0], tuple)
+
+    def of(m):
+        return tuple((*part, m) for part in shape) if is_pair else (*shape, m)
+
+    for count in (layer.macs, layer.macs_again):
+        assert type(count(of(1))) is int
+        assert [count(of(m)) for m in (1, 2, 7)] == [m * count(of(1)) for m in (1, 2, 7)]
+    if any(isinstance(part, (mp.Linear, Kernel, mp.MultiHeadAttention)) for part in parts_of([layer])):
+        assert layer.macs(of(1)) > 0
 
 
 @every_layer
