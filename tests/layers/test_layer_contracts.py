@@ -67,7 +67,7 @@ def test_its_second_half_needs_no_dZ_only_where_it_says_so(name):
 
 @every_layer
 def test_its_products_are_as_many_for_each_sample(name):
-    """`macs` and `macs_again` are whole numbers, above 0 where there is a Linear, convolution or attention."""
+    """`macs` and `macs_again` are whole numbers; above 0 in a Linear, convolution or attention."""
     layer, shape = LAYERS[name]
     is_pair = bool(shape) and isinstance(shape[0], tuple)
 
