@@ -48,10 +48,9 @@ def imports():
     found = []
     for path in sorted(HOUSE.rglob("*.py")):
         parts = path.relative_to(HOUSE).with_suffix("").parts
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        inside = {id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef)
+        inside = {id(node) for function in nodes_of(path) if isinstance(function, ast.FunctionDef)
                   for node in ast.walk(function)}
-        for node in ast.walk(tree):
+        for node in nodes_of(path):
             for target in targets(node, parts):
                 if parts[0] != target:
                     found.append((parts[0], target, id(node) in inside, f"{path.name}:{node.lineno}"))
@@ -96,9 +95,15 @@ def test_the_front_door_defines_nothing():
     assert all(hasattr(minipipe, name) for name in minipipe.__all__)
 
 
+@cache
+def nodes_of(path):
+    """Return all nodes of the file's syntax tree."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def imported(path):
     """The full names of all modules that the file imports, or imports from."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    nodes = nodes_of(path)
     whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     return whole | {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0}
 

@@ -1,14 +1,14 @@
 """Matrix products use one thread while minipipe computes, and before and after as many as before.
 
-BLAS has one setting for the whole process, which is one thread here. So each look at it takes a new process,
-in which it begins with three.
+BLAS has one setting for the whole process, which is one thread here. So a look at it takes a new process,
+in which runs take turns, and each begins with three threads.
 """
 
+import json
 import subprocess
 import sys
 
 import pytest
-from sampling import one_in
 
 import minipipe as mp
 
@@ -82,17 +82,32 @@ with mp.blas_threads(1):
 }
 
 
-def run(code):
-    subprocess.run([sys.executable, "-c", BEGIN + code], check=True)
+ALL = """
+import json, sys, traceback
+failed = {}
+for name, code in json.load(sys.stdin).items():
+    try:
+        exec(code, {})
+    except BaseException:
+        failed[name] = traceback.format_exc()
+print(json.dumps(failed))
+"""
 
 
-@pytest.mark.parametrize("name", one_in(3, RUNS))
-def test_minipipe_computes_with_one_thread_and_gives_the_others_back(name):
-    run(RUNS[name] + END)
+def failures(codes):
+    """Return {name: its error} of those `codes`, {name: code}, that fail in a process of their own."""
+    done = subprocess.run([sys.executable, "-c", ALL], input=json.dumps(codes), text=True,
+                          capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
-def test_a_block_of_your_own_decides_for_all_that_it_holds():
-    run("""
+def test_minipipe_computes_with_one_thread_and_gives_the_others_back():
+    assert failures({name: BEGIN + code + END for name, code in RUNS.items()}) == {}
+
+
+OF_YOUR_OWN = {
+    "a block decides for all that it holds": """
 with mp.blas_threads(2):
     pipe.forward_backward(X, Y)
     with mp.blas_threads(1):
@@ -102,22 +117,25 @@ assert seen and all(set(found) <= {2} for found in seen), seen
 assert threads() == before, threads()
 pipe.forward_backward(X, Y)
 assert set(seen[-1]) <= {1}, seen[-1]
-""")
+""",
+    "layers called by hand use the threads that there are": "layers[1].forward(X)\nassert seen == [before]",
+}
 
 
-def test_layers_called_by_hand_use_the_threads_that_there_are():
-    run("layers[1].forward(X)\nassert seen == [before]")
+def test_a_block_of_your_own_decides_and_layers_by_hand_take_what_there_is():
+    assert failures({name: BEGIN + code for name, code in OF_YOUR_OWN.items()}) == {}
 
 
 def test_the_libraries_are_looked_for_once():
-    run("""
+    code = """
 import threadpoolctl
 controller, made = threadpoolctl.ThreadpoolController, []
 threadpoolctl.ThreadpoolController = lambda: made.append(controller()) or made[-1]
 for _ in range(3):
     mp.Sequential(layers[:1], None).predict(X)
 assert len(made) == 1
-""")
+"""
+    assert failures({"once": BEGIN + code}) == {}
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, "2", None])
