@@ -38,7 +38,7 @@ def no_open_figures():
 
 
 @pytest.fixture(autouse=True)
-def chosen_bug(request, monkeypatch):
+def chosen_bug(request):
     name = request.config.getoption("--bug")
     if name:
-        BUGS[name](monkeypatch)
+        BUGS[name](request.getfixturevalue("monkeypatch"))
