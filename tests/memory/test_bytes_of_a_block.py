@@ -145,17 +145,21 @@ def test_a_block_keeps_what_is_published_for_W(s, b, h, a, dropout):
     assert kept_by_a_block(s, b, h, a, dropout=dropout)["W"] == 0
 
 
-def peaks(layers, loss, shape, K, M, m, partition=None, kinds=KEPT):
-    """{schedule: for each device, the most bytes of these kinds}"""
+def runs_of(layers, loss, shape, K, M, m, partition=None):
+    """Return (the footprints of the stages, {schedule: its simulated run})."""
     sizes = mp.footprints(layers, loss, K, shape, m, partition, np.float32, patterns=["FB", "FIW"])
-    runs = {name: mp.simulate(build(name, K, M), footprints=sizes) for name in ("1f1b", "zb-h1")}
+    return sizes, {name: mp.simulate(build(name, K, M), footprints=sizes) for name in ("1f1b", "zb-h1")}
+
+
+def peaks(runs, kinds=KEPT):
+    """Return {schedule: for each device, the most bytes of these kinds}."""
     return {name: trace.peak_bytes(kinds) for name, trace in runs.items()}
 
 
 def test_zb_h1_holds_no_more_than_1f1bs_first_device_in_a_large_transformer():
     """24 blocks, d = 1024, 1024 positions, 2 samples: after F, one keeps 1/4 GiB of a micro-batch."""
     blocks = [mp.TransformerBlock(1024, 16, causal=True) for _ in range(24)]
-    found = peaks(blocks, mp.MeanSquaredError(), (1024, 1024), K=4, M=8, m=2)
+    found = peaks(runs_of(blocks, mp.MeanSquaredError(), (1024, 1024), K=4, M=8, m=2)[1])
     GiB = {name: [round(n / 2**30, 2) for n in of_devices] for name, of_devices in found.items()}
     assert GiB == {"1f1b": [6.0, 4.5, 3.0, 1.51], "zb-h1": [6.0, 5.25, 4.5, 3.76]}
     assert max(found["zb-h1"]) == max(found["1f1b"])
@@ -173,7 +177,8 @@ CASES = {  # name: (layers, loss, shape of a sample, layers of each stage)
 def test_zb_h1_keeps_no_more_than_1f1bs_fullest_device(name, M):
     """Of activations. In all, one message more: ZB-H1's device 0 gets its next dA before it is free."""
     layers, loss, shape, partition = CASES[name]
-    found, in_all = (peaks(layers, loss, shape, 4, M, 4, partition, kinds) for kinds in (KEPT, None))
+    sizes, runs = runs_of(layers, loss, shape, 4, M, 4, partition)
+    found, in_all = peaks(runs), peaks(runs, None)
     assert max(found["zb-h1"]) == max(found["1f1b"])
-    message = mp.footprints(layers, loss, 4, shape, 4, partition, np.float32, patterns=["FB"])[0].sent["F"]
+    message = sizes[0].sent["F"]
     assert max(in_all["zb-h1"]) == max(in_all["1f1b"]) + (message if M > 4 else 0)
