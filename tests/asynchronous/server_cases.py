@@ -34,10 +34,6 @@ def weights(net):
     return leaves([(layer.W, layer.b) for layer in net.layers])
 
 
-def assert_equal(ours, theirs):
-    assert len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs))
-
-
 def sequential(layers, batches, optimizer, **options):
     net, costs = mp.Sequential(layers, LOSS, **options), []
     for X, Y in batches:

@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from compared import assert_same, difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.parallel.federated.secure import R, from_whole, mask, masked, secret, summed, to_whole
 from minipipe.parallel.federated.uploads import Upload, averaged
-from asynchronous.server_cases import LAYERS, LOSS, assert_equal, exact_layers, sequential, weights
+from asynchronous.server_cases import LAYERS, LOSS, exact_layers, sequential, weights
 
 HALF = Rational(1, 2)
 
@@ -51,7 +52,7 @@ def test_fedsgd_is_gradient_descent_on_all_samples(sizes, n_rounds):
     net = mp.FederatedAveraging(exact_layers(), LOSS, data, rate)
     net.train(n_rounds)
     reference, _ = sequential(exact_layers(), [together(data)] * n_rounds, rate)
-    assert_equal(weights(net), weights(reference))
+    assert_same(weights(net), weights(reference))
 
 
 def test_the_average_is_weighted_by_samples():
@@ -78,7 +79,7 @@ def test_only_the_chosen_clients_count():
     assert len(done.chosen) == 2 and done.reported == done.chosen
     batch = together([data[k] for k in done.chosen])
     reference, _ = sequential(exact_layers(), [batch], mp.SGD(Rational(1, 8)))
-    assert_equal(weights(net), weights(reference))
+    assert_same(weights(net), weights(reference))
     assert {net.round().chosen for _ in range(5)} != {done.chosen}
 
 
@@ -94,7 +95,7 @@ def test_one_client_with_all_samples_is_plain_sgd():
         parts = [order[:4], order[4:8], order[8:]]
         batches += [(X[:, part], Y[:, part]) for part in parts]
     reference, _ = sequential(layers, batches, mp.SGD(0.1), seed=3)
-    assert_equal(weights(net), weights(reference))
+    assert_same(weights(net), weights(reference))
     assert np.array_equal(net.layers[1].running_var, reference.layers[1].running_var)
 
 
@@ -206,7 +207,7 @@ def test_local_steps_take_one_mini_batch_after_the_other():
         orders = [np.random.default_rng([1, k, number]).permutation(4)[part] for k in (0, 1)]
         batches.append(together([(X[:, at], Y[:, at]) for (X, Y), at in zip(data, orders)]))
     reference, _ = sequential(exact_layers(), batches, rate)
-    assert_equal(weights(net), weights(reference))
+    assert_same(weights(net), weights(reference))
 
 
 def test_clients_keep_their_memory_if_they_are_asked_to():
@@ -217,9 +218,9 @@ def test_clients_keep_their_memory_if_they_are_asked_to():
 
     data = clients(5)
     reference, _ = sequential(LAYERS, data * 3, mp.SGD(0.1, momentum=0.5))
-    assert_equal(trained(keep_memory=True), weights(reference))
+    assert_same(trained(keep_memory=True), weights(reference))
     plain, _ = sequential(LAYERS, data * 3, mp.SGD(0.1))
-    assert_equal(trained(), weights(plain))
+    assert_same(trained(), weights(plain))
 
 
 # Masks
@@ -252,7 +253,7 @@ def test_a_round_with_masks_is_a_round_without(drop_out):
         done = net.round()
         assert done.reported == ((0, 1, 2, 3) if drop_out == 0 else (0, 1, 3))
         nets.append(net)
-    assert_equal(*map(weights, nets))
+    assert_same(*map(weights, nets))
 
 
 def test_too_few_who_report_change_nothing():
@@ -262,7 +263,7 @@ def test_too_few_who_report_change_nothing():
         for _ in range(8):
             before = [array.copy() for array in weights(net)]
             done = net.round()
-            moved = not all(map(np.array_equal, before, weights(net)))
+            moved = difference(weights(net), before) is not None
             assert moved == bool(done.reported) and (not moved or len(done.reported) >= enough)
             assert (done.J is None) == (not moved)
 
@@ -297,7 +298,7 @@ def test_rounds_have_the_same_bits_on_threads(options):
     ]
     rounds = [net.train(3, clients(5)[0], lambda A, Y: float(A.sum())) for net in nets]
     assert [done._replace(ticks=0) for done in rounds[0]] == [done._replace(ticks=0) for done in rounds[1]]
-    assert_equal(*map(weights, nets))
+    assert_same(*map(weights, nets))
 
 
 def test_clients_share_nothing_that_a_pass_changes():
@@ -314,7 +315,7 @@ def test_a_round_that_fails_changes_nothing():
     before = [array.copy() for array in weights(net)]
     with pytest.raises(FloatingPointError, match="is not finite"):
         net.round()
-    assert_equal(weights(net), before)
+    assert_same(weights(net), before)
     assert net.n_rounds == 0 and [one.position for one in net.clients] == [0, 0]
 
 

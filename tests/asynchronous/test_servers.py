@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from compared import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from minipipe.functions import leaves
 from minipipe.parallel.servers import Gradient, Update
 from minipipe.parallel.servers import mini_batches as line_of
 from asynchronous.server_cases import (
-    LAYERS, LOSS, THIRD, assert_equal, exact_layers, exact_mini_batches, mini_batches, sequential, weights,
+    LAYERS, LOSS, THIRD, exact_layers, exact_mini_batches, mini_batches, sequential, weights,
 )
 
 # Synchronous
@@ -31,7 +32,7 @@ def test_synchronous_servers_are_one_device_in_rational_numbers(n_workers, more,
     costs = net.train(batches)
     reference, expected = sequential(exact_layers(), batches, optimizer.fresh())
     assert costs == expected
-    assert_equal(weights(net), weights(reference))
+    assert_same(weights(net), weights(reference))
 
 
 @pytest.mark.parametrize("n_workers, n_servers, M", [(1, 1, 4), (2, 3, 4), (3, 1, 4), (4, 16, 4), (3, 3, 3)])
@@ -49,8 +50,8 @@ def test_synchronous_servers_have_the_bits_of_data_parallelism(n_workers, n_serv
         expected.append(copies.forward_backward(X, Y))
         copies.step(optimizer)
     assert costs == expected and costs[0].dtype == np.float32
-    assert_equal(weights(net), weights(copies))
-    assert_equal([net.layers[1].running_mean, net.layers[1].running_var],
+    assert_same(weights(net), weights(copies))
+    assert_same([net.layers[1].running_mean, net.layers[1].running_var],
                  [copies.layers[1].running_mean, copies.layers[1].running_var])
     assert all(update.staleness == 0 and len(update.workers) == n_workers for update in net.updates)
 
@@ -61,7 +62,7 @@ def test_tied_layers_stay_tied():
     for mode in ("sync", "async"):
         net = mp.ParameterServer(layers, LOSS, 1, mp.SGD(0.1), mode)
         net.train(batches)
-        assert_equal(weights(net), weights(sequential(layers, batches, mp.SGD(0.1))[0]))
+        assert_same(weights(net), weights(sequential(layers, batches, mp.SGD(0.1))[0]))
     with pytest.raises(ValueError, match="tear tied layers apart"):
         mp.ParameterServer(layers, LOSS, 1, mp.SGD(0.1), n_servers=2)
 
@@ -87,7 +88,7 @@ def test_backup_workers_are_counted_and_their_samples_lost():
         X, Y = batches[update.batch]
         assert J == reference.forward_backward(X[:, :6], Y[:, :6])  # of 2, 2, 2 and 1 samples
         reference.step(mp.SGD(Rational(1, 8)))
-        assert_equal(net.kept[update.number], weights(reference))
+        assert_same(net.kept[update.number], weights(reference))
 
 
 # Asynchronous
@@ -101,7 +102,7 @@ def test_one_worker_is_plain_sgd(mode, bound):
     costs = net.train(batches)
     reference, expected = sequential(layers, batches, optimizer.fresh())
     assert costs == expected
-    assert_equal(weights(net), weights(reference))
+    assert_same(weights(net), weights(reference))
     assert np.array_equal(net.layers[1].running_var, reference.layers[1].running_var)
 
 
@@ -229,7 +230,7 @@ def test_a_bound_of_0_is_synchronous():
     together = [tuple(np.concatenate([batch[side] for batch in batches[k:k + n]], axis=-1) for side in (0, 1))
                 for k in (0, 3)]
     reference, _ = sequential(exact_layers(), together, mp.SGD(Rational(1, 8)))
-    assert_equal(weights(stale), weights(reference))
+    assert_same(weights(stale), weights(reference))
 
 
 def test_one_worker_meets_the_mini_batches_of_fit():
@@ -238,4 +239,4 @@ def test_one_worker_meets_the_mini_batches_of_fit():
     net.train(line_of(X, Y, batch_size=4, n=8, seed=5))
     reference = mp.Sequential(LAYERS, LOSS, seed=3)
     mp.fit(reference, X, Y, mp.SGD(0.1), n_epochs=2, batch_size=4, seed=5, metric=lambda A, Y: 0, report=None)
-    assert_equal(weights(net), weights(reference))
+    assert_same(weights(net), weights(reference))

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from compared import assert_same
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
@@ -11,7 +12,7 @@ from minipipe.functions import leaves
 from minipipe.parallel.servers import (
     bytes_on_workers, bytes_through_server, round_ticks, speeds_with, synchronous_ticks,
 )
-from asynchronous.server_cases import LAYERS, LOSS, assert_equal, mini_batches, weights
+from asynchronous.server_cases import LAYERS, LOSS, mini_batches, weights
 
 N_BYTES = 26 * 8  # of the weights of LAYERS
 
@@ -99,7 +100,7 @@ def test_synchronous_servers_have_the_same_bits_on_threads(options):
             for engine in ("cluster", "threads")]
     costs = [net.train(mini_batches(4)) for net in nets]
     assert costs[0] == costs[1] and nets[0].updates == nets[1].updates and nets[1].trace.unit == "seconds"
-    assert_equal(*map(weights, nets))
+    assert_same(*map(weights, nets))
 
 
 @pytest.mark.parametrize("mode, options", [
@@ -115,7 +116,7 @@ def test_a_run_on_threads_is_repeated_on_the_cluster_to_the_bit(mode, options):
     costs = measured.train(batches)
     assert again.train(batches, arrivals=measured.arrivals) == costs
     assert again.updates == measured.updates and again.arrivals == measured.arrivals
-    assert_equal(weights(again), weights(measured))
+    assert_same(weights(again), weights(measured))
 
 
 def test_a_run_that_fails_changes_nothing():
@@ -127,7 +128,7 @@ def test_a_run_that_fails_changes_nothing():
         batches[2] = batches[2][0] * 1e200, batches[2][1] * 1e200
         with pytest.raises(FloatingPointError, match="is not finite"):
             net.train(batches)
-        assert_equal(weights(net), before)
+        assert_same(weights(net), before)
         assert net.n_steps == 2 and net.updates is updates
 
 
@@ -170,7 +171,7 @@ def test_hogwild_loses_exactly_the_named_updates(update_ticks):
         gradients[update.number] = leaves(twin.gradients)
         expected = [start - rate * sum(of) for start, *of in
                     zip(net.kept[0], *(gradients[number] for number in stays[update.number]), strict=True)]
-        assert_equal(net.kept[update.number], expected)
+        assert_same(net.kept[update.number], expected)
 
 
 @pytest.mark.parametrize("target, meet", [(np.ones((4, 1)), True), (None, False)])

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from compared import assert_same, difference, parameters
 
 import minipipe as mp
 from minipipe.checks import is_plain, real_number, whole_number
@@ -403,14 +404,14 @@ def test_a_run_under_way_is_not_copied_and_one_that_is_over_is():
             make(pipe)
     while pipe.tick():
         pass
-    before = [layer.W.copy() for layer in pipe.layers[::2]]
+    before = parameters([layer.copy() for layer in pipe.layers])
     for make in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
         twin = make(pipe)
         assert twin.J == pipe.J and twin.trace == pipe.trace
         twin.step(mp.SGD(0.1))
         assert twin.forward_backward(X, Y) < pipe.J
-        assert not np.array_equal(twin.layers[0].W, before[0]) and twin.stages[0].layers[0] is twin.layers[0]
-        assert all(np.array_equal(layer.W, W) for layer, W in zip(pipe.layers[::2], before))
+        assert difference(parameters(twin.layers), before) and twin.stages[0].layers[0] is twin.layers[0]
+        assert_same(parameters(pipe.layers), before)
 
 
 def test_a_pipeline_that_has_failed_and_one_without_a_flush_can_be_copied_too():

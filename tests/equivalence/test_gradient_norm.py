@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from cases import eighths
-from compared import assert_within
+from compared import assert_same, assert_within, parameters
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
@@ -57,8 +57,8 @@ def test_a_clipped_step_is_the_same_however_the_network_is_split(split):
         net.step(mp.SGD(Rational(1)), clip=clip)
         for layer, W, (dW, _) in zip(net.layers, before, gradients):
             assert W is None or np.array_equal(layer.W, W - dW * (clip / norm))
-        ends.append(leaves([(layer.W, layer.b) for layer in net.layers]))
-    assert all(map(np.array_equal, *ends))
+        ends.append(parameters(net.layers))
+    assert_same(*ends)
 
 
 @pytest.mark.parametrize("make", [

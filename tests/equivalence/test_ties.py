@@ -147,4 +147,4 @@ def test_copies_may_share_some_of_the_devices_that_have_tied_layers():
         pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 2, order)
         pipe.forward_backward(X, X)
         found.append([dW for dW, _ in pipe.gradients])
-    assert all(map(np.array_equal, *found))
+    assert_same(*found)

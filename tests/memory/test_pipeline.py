@@ -5,6 +5,7 @@ from math import ceil
 
 import numpy as np
 import pytest
+from compared import assert_all_same, assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,8 +43,7 @@ def test_ticking_leaves_the_trace_cost_and_gradients_of_running(schedule, recomp
         ticks += 1
     assert stepped.trace == whole.trace and ticks == ceil(whole.trace.makespan)
     assert stepped.J == J
-    for mine, theirs in zip(stepped.gradients, whole.gradients):
-        assert (mine[0] is theirs[0] is None) or all(map(np.array_equal, mine, theirs))
+    assert_same(stepped.gradients, whole.gradients)
 
 
 def test_a_run_with_numbers_takes_the_ticks_of_a_simulation():
@@ -100,8 +100,7 @@ def test_parameters_that_a_layer_has_are_kept():
 
 def test_weights_depend_on_the_place_of_the_layer_alone():
     for n_stages in (1, 2, 5):
-        pairs = zip(pipeline(n_stages).layers, pipeline(3).layers)
-        assert all(a.W is None or np.array_equal(a.W, b.W) for a, b in pairs)
+        assert_same(parameters(pipeline(n_stages).layers), parameters(pipeline(3).layers))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -137,8 +136,7 @@ def test_every_buffer_may_be_overwritten_after_it_was_sent(monkeypatch):
     monkeypatch.setattr(mail, "own", copy_and_poison)
     pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 5, 4)
     assert pipe.forward_backward(X, Y) == J and poisoned == 2 * 4 * 4
-    for mine, theirs in zip(pipe.gradients, clean.gradients):
-        assert (mine[0] is None) or all(map(np.array_equal, mine, theirs))
+    assert_same(pipe.gradients, clean.gradients)
 
 
 @pytest.mark.parametrize("schedule, alive", [("gpipe", [8, 8, 8]), ("1f1b", [3, 2, 1]), ("naive", [1, 1, 1])])
@@ -233,8 +231,7 @@ def test_except_last_equals_always_and_saves_one_recomputation_on_each_stage(sch
         J = pipe.forward_backward(X, Y)
         recomputed = [span.label for span in pipe.trace.spans if span.label.kind == "R"]
         runs[mode] = J, leaves(pipe.gradients), recomputed
-    for J, gradients, _ in runs.values():
-        assert J == runs["never"][0] and all(map(np.array_equal, gradients, runs["never"][1]))
+    assert_all_same(run[:2] for run in runs.values())
     counts = {mode: len(recomputed) for mode, (_, _, recomputed) in runs.items()}
     assert counts == {"never": 0, False: 0, "always": 4 * 4, True: 4 * 4, "except_last": 4 * 3}
     assert {action.microbatch for action in runs["except_last"][2]} == {0, 1, 2}
@@ -545,12 +542,12 @@ def test_asking_in_the_middle_of_a_run():
 def test_a_run_that_fails_leaves_the_parameters_as_they_were_and_the_pipeline_usable():
     X, Y = mini_batch()
     pipe = pipeline(memory_limit=500)
-    before = [layer.copy() for layer in pipe.layers]
+    before = parameters([layer.copy() for layer in pipe.layers])
     with pytest.raises(mp.MemoryLimitError, match="above its limit of 500"):
         pipe.forward_backward(X, Y)
     with pytest.raises(ValueError):
         pipe.forward_backward(X[:3], Y)
-    assert all(a.W is None or np.array_equal(a.W, b.W) for a, b in zip(before, pipe.layers))
+    assert_same(parameters(pipe.layers), before)
     free = pipeline()
     with pytest.raises(ValueError):
         free.forward_backward(X[:3], Y)

@@ -2,6 +2,7 @@
 
 import numpy as np
 from cases import eighths
+from compared import J_and_gradients, assert_same
 
 import minipipe as mp
 from minipipe.cluster import Cluster
@@ -29,8 +30,7 @@ def check_statistics_over_the_wrong_group():
     X, Y = mini_batch(4)
     layers = [mp.BatchNorm(3), mp.Linear(3, 4)]
     nets = mp.DataParallel(layers, LOSS, 2), mp.Pipeline(layers, LOSS, 1, 2)
-    of_workers, of_microbatches = ([net.forward_backward(X, Y), *leaves(net.gradients)] for net in nets)
-    assert all(map(np.array_equal, of_workers, of_microbatches))
+    assert_same(*(J_and_gradients(net, X, Y) for net in nets))
 
 
 def orders_of_training(n_epochs=2):
@@ -71,7 +71,7 @@ def check_clipping_per_shard():
     layers = mp.Sequential([mp.Linear(3, 4), mp.ReLU(), mp.Linear(4, 4)], None).layers
     net = mp.Pipeline([layer.copy(eighths) for layer in layers], LOSS, 3, 2)
     steps, length = step_of(net, X, Y, clip=Rational(1, 8)), net.gradient_norm()
-    assert all(np.array_equal(step, g / (8 * length)) for step, g in zip(steps, leaves(net.gradients)))
+    assert_same(steps, [g / (8 * length) for g in leaves(net.gradients)])
 
 
 def check_norm_counts_shared_weights_twice():

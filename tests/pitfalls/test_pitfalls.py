@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from compared import assert_all_same, assert_equals_full_batch, assert_same_bits
+from compared import J_and_gradients, assert_all_same, assert_equals_full_batch, assert_same, assert_same_bits
 from pitfalls import checks_of_large_batches
 from pitfalls import checks_of_servers
 from pitfalls import checks_of_splits
@@ -16,7 +16,6 @@ from pitfalls.bugs import BUGS
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
-from minipipe.functions import leaves
 from minipipe.partitioning import loads
 from minipipe.schedules import build, peak_microbatches
 from minipipe.verification import equals_full_batch
@@ -154,8 +153,7 @@ def check_dropout_differs_on_recomputation():
         mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 4, recompute=recompute)
         for recompute in (False, True)
     ]
-    results = [(pipe.forward_backward(*float_mini_batch(8)), leaves(pipe.gradients)) for pipe in pipes]
-    assert results[0][0] == results[1][0] and all(map(np.array_equal, results[0][1], results[1][1]))
+    assert_same(*(J_and_gradients(pipe, *float_mini_batch(8)) for pipe in pipes))
 
 
 def check_missing_and_phantom_actions():

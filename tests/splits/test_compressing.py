@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from compared import assert_same, assert_within
+from compared import assert_all_same, assert_same, assert_within
 
 from minipipe.cluster import Cluster, Compute, Receive, Send
 from minipipe.collectives import (
@@ -64,7 +64,7 @@ def test_what_was_sent_and_what_is_left_are_all_gradients(make):
         everything = sum(gradient[index] for of_ranks in gradients for gradient in of_ranks)
         assert np.array_equal(sent + left, everything)
     for of_ranks in found:
-        assert all(np.array_equal(a, b) for other in of_ranks[1:] for a, b in zip(of_ranks[0], other))
+        assert_all_same(of_ranks)
     if make is not COMPRESSORS["rank 2"]:
         assert any((feedback.left[0] != 0).any() for feedback in feedbacks)
 
@@ -73,8 +73,8 @@ def test_what_was_sent_and_what_is_left_are_all_gradients(make):
 def test_float32_stays_and_all_ranks_have_the_same_bits(make):
     found, feedbacks, _ = steps(random_gradients(3, lambda array: array.astype(np.float32) / 7), make)
     for of_ranks in found:
-        for other in of_ranks:
-            assert all(a.dtype == np.float32 and np.array_equal(a, b) for a, b in zip(of_ranks[0], other))
+        assert_all_same(of_ranks)
+        assert all(array.dtype == np.float32 for array in of_ranks[0])
     assert all(e.dtype == np.float32 for feedback in feedbacks for e in feedback.left)
 
 

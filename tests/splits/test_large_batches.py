@@ -10,6 +10,7 @@ from math import comb
 import numpy as np
 import pytest
 from cases import eighths
+from compared import assert_all_same, assert_same, state
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
@@ -52,7 +53,7 @@ def test_the_exact_gap_of_linear_scaling(k):
     rng = np.random.default_rng(k)
     batches = [(eighths(rng.standard_normal((2, 2))), eighths(rng.standard_normal((1, 2)))) for _ in range(k)]
     small, large, gap = small_and_large(layers, batches, Rational(1, 4))
-    assert all(np.array_equal(b - a, d) for a, b, d in zip(small, large, gap))
+    assert_same([b - a for a, b in zip(small, large, strict=True)], gap)
     assert any((d != 0).any() for d in gap)
 
 
@@ -236,8 +237,8 @@ def test_accumulation_and_workers_have_the_same_bits(dtype):
             optimizer.learning_rate = rate
             J = net.forward_backward(X, Y)
             net.step(optimizer, clip=0.75)
-        ends.append([J, *weights(net), net.layers[1].running_mean, net.layers[1].running_var])
-    assert all(np.array_equal(*pair) for other in ends[1:] for pair in zip(ends[0], other))
+        ends.append((J, state(net.layers)))
+    assert_all_same(ends)
 
 
 def test_batch_norm_of_each_worker_is_a_loop_over_the_shards():
@@ -247,9 +248,7 @@ def test_batch_norm_of_each_worker_is_a_loop_over_the_shards():
     X, Y = eighths(rng.standard_normal((2, 9))), eighths(rng.standard_normal((2, 9)))
     net = mp.DataParallel(layers, LOSS, 3)
     looped = [gradients(mp.Sequential(layers, LOSS), X[:, j:j + 3], Y[:, j:j + 3]) for j in (0, 3, 6)]
-    assert all(
-        np.array_equal(whole, sum(parts) / 3) for whole, parts in zip(gradients(net, X, Y), zip(*looped))
-    )
+    assert_same(gradients(net, X, Y), [sum(parts) / 3 for parts in zip(*looped, strict=True)])
 
 
 def test_the_golden_variances():

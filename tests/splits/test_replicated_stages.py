@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 from cases import eighths
-from compared import assert_equals_full_batch
+from compared import J_and_gradients, assert_equals_full_batch, assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import Rational
-from minipipe.functions import leaves
 from minipipe.schedules import replicated_stages, with_all_reduce, with_recompute, with_updates
 
 LOSS = mp.MeanSquaredError()
@@ -45,8 +44,7 @@ def test_any_floats_have_the_bits_of_one_device(change):
     X, Y = mini_batch(17)
     one = mp.Pipeline(LAYERS, LOSS, 1, 8)
     net = mp.Pipeline(LAYERS, LOSS, 3, 8, change(replicated_stages([3, 2, 1], 8)))
-    assert net.forward_backward(X, Y) == one.forward_backward(X, Y)
-    assert all(map(np.array_equal, leaves(net.gradients), leaves(one.gradients)))
+    assert_same(J_and_gradients(net, X, Y), J_and_gradients(one, X, Y))
 
 
 def test_updates_of_all_replicas_are_those_of_the_full_batch():
@@ -59,9 +57,8 @@ def test_updates_of_all_replicas_are_those_of_the_full_batch():
         assert net.train([(X, Y)]) == [full.forward_backward(X, Y)]
         full.step(optimizer)
     for stage in net._run.stages.values():
-        same = net.stages[stage.index].layers
-        assert all(map(np.array_equal, leaves([s.W for s in stage.layers]), leaves([s.W for s in same])))
-    assert all(np.array_equal(a.W, b.W) for a, b in zip(net.layers, full.layers) if a.W is not None)
+        assert_same(parameters(stage.layers), parameters(net.stages[stage.index].layers))
+    assert_same(parameters(net.layers), parameters(full.layers))
 
 
 @pytest.mark.parametrize("replicas, ahead", [

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from cases import eighths
-from compared import assert_equals_full_batch
+from compared import assert_equals_full_batch, assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,7 +49,7 @@ def test_training_goes_on_as_on_one_device():
         assert net.forward_backward(X, Y) == full.forward_backward(X, Y)
         for model in (net, full):
             model.step(mp.SGD(Rational(1, 8)))
-    assert all(np.array_equal(a.W, b.W) and np.array_equal(a.b, b.b) for a, b in zip(net.layers, full.layers))
+    assert_same(parameters(net.layers), parameters(full.layers))
 
 
 def bytes_sent(trace, word):

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from compared import assert_within
+from compared import assert_same, assert_within, parameters
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
@@ -149,10 +149,10 @@ def test_a_batch_that_grows_in_the_place_of_a_rate_that_falls():
 def test_rates_that_no_training_can_use_are_refused_before_the_first_step(rate, words):
     X, Y = data()
     net = mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy())
-    before = [layer.copy() for layer in net.layers]
+    before = parameters([layer.copy() for layer in net.layers])
     with pytest.raises(ValueError, match=words):
         mp.fit(net, X, Y, mp.SGD(0.1), 2, 8, learning_rate=rate, report=None)
-    assert all(a.W is None or np.array_equal(a.W, b.W) for a, b in zip(before, net.layers))
+    assert_same(parameters(net.layers), before)
 
 
 @pytest.mark.parametrize("make, words", [
