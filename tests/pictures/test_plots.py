@@ -19,6 +19,7 @@ from minipipe.cluster import COMPUTE, Label
 from minipipe.cluster.record import Record
 from minipipe.plots.colours import STYLES, ink, shade
 from minipipe.plots.rows import HEIGHT
+from minipipe.plots.timeline import figure_size
 from minipipe.schedules import (
     alive_microbatches,
     build,
@@ -145,6 +146,12 @@ def test_the_timeline_has_a_box_and_a_number_for_every_action_and_draws_into_the
     assert ax.get_xlim() == (0, trace.makespan) and ax.yaxis_inverted()
 
 
+def test_a_figure_is_as_wide_as_its_shortest_box_needs():
+    """1F1B with F = 4, B = 2 takes 66 ticks: 33 columns of 0.24 inches, and an inch beside them."""
+    trace = mp.simulate(build("1f1b", 4, 8), mp.Costs(F=4, B=2))
+    assert figure_size([trace], 4) == (0.24 * 33 + 1, 0.45 * 4 + 1.1)
+
+
 def test_until_shows_what_has_happened_so_far():
     trace = mp.simulate(build("gpipe", 3, 4))
     ax = trace.plot(ax=axes(), until=5.5)
@@ -181,6 +188,15 @@ def test_memory_curves_are_those_of_the_trace():
         assert max(line.get_ydata()) * 1024 == pipe.trace.peak_bytes()[device]
     with pytest.raises(ValueError, match="counted no memory"):
         plots.memory(mp.simulate(build("gpipe", 2, 2)), ax=axes())
+
+
+@pytest.mark.parametrize("K, points", [(2, 2), (6, 1)])
+def test_curves_of_one_height_lie_side_by_side(K, points):
+    """2 points apart, or 6 over all where these are many."""
+    ax = plots.alive(mp.simulate(build("gpipe", K, 4)), ax=axes())
+    begin = ax.transData.transform((0, 0))
+    shifts = [(line.get_transform().transform((0, 0)) - begin) * 72 / ax.figure.dpi for line in ax.lines]
+    assert np.round(shifts, 9).tolist() == [[0, points * number] for number in range(K)]  # sums of pixels
 
 
 def test_the_layers_of_a_ledger_are_its_kinds_and_add_up_to_the_memory():

@@ -89,7 +89,7 @@ def test_a_precision_of_ones_own():
 
 
 @pytest.mark.parametrize("device, gib, peak, share, peak_16, latency, bandwidth, early", [
-    (TPU_V2, 8, 22.5, 0.5, 0, 0, 62, True), (TPU_V3, 16, 61.5, 0.5, 0, 0, 82, True),  # a core is half of a chip
+    (TPU_V2, 8, 22.5, 0.5, 0, 0, 62, True), (TPU_V3, 16, 61.5, 0.5, 0, 0, 82, True),  # half of a chip each
     (P100, 16, 9.3, 0.1, 18.7, 18e-6, 1 / (1 / 12.8 + 1 / 11.7), False),
     (V100, 32, 15.7, 0.48, 125, 2e-6, 150, False),
     (A100, 80, 19.5, 0.44, 312, 0, 300, False), (H100, 80, 67, 0.43, 989, 0, 380, False),

@@ -255,6 +255,20 @@ def test_messages_that_wait_count_at_the_receiver():
     assert dict(trace.memory(1))[0.25] == 40 and trace.memory(1)[-1][1] == 0
 
 
+def test_what_a_program_receives_last_is_counted():
+    kept = []
+
+    def left():
+        yield Compute("make")
+        yield Send("x", np.zeros(40, np.uint8), to=1)
+
+    def right():
+        kept.append((yield Receive("x", source=0)))
+
+    trace = Cluster([left(), right()], holdings=[dict, lambda: {"kept": kept}]).run()
+    assert trace.ledger(1)[-1] == (1, {"kept": 40})
+
+
 def test_the_memory_limit_stops_the_run_and_lists_what_was_held():
     def program(kept):
         for i in range(5):
