@@ -228,6 +228,11 @@ def trained(row, found=None):
 
     found: a dict that gets these names and values, so that they are there even if an error comes.
     """
+    return run(row, found)[0]
+
+
+def run(row, found=None):
+    """Train the network of a row; return what `trained` does, the network, and its optimizer or None."""
     found, (layers, loss, _) = {} if found is None else found, layers_of(row)
     net, optimizer = network(row, layers, loss), None if row["updates"] == "order" else optimizer_of(row)
     for part, batches in enumerate(parts_of(row)):
@@ -235,11 +240,27 @@ def trained(row, found=None):
             net, optimizer = reloaded(row, net, optimizer)
         HOW[row["how"]](row, net, optimizer, batches, found)
     found["prediction"] = net.predict(batches_of(row)[0][0])  # on MPI ranks, this brings all parameters here
-    for index, layer in enumerate(every_layer(net.layers)):
-        for name in layer.arrays if not layer.layers else ():
-            if getattr(layer, name) is not None:
-                found[f"{name} of layer {index}, {type(layer).__name__}"] = getattr(layer, name)
-    return found
+    found.update(arrays_of(net))
+    return found, net, optimizer
+
+
+def arrays_of(net):
+    """Return {name: array} of the parameters, statistics and keys of a network."""
+    return {
+        f"{name} of layer {index}, {type(layer).__name__}": getattr(layer, name)
+        for index, layer in enumerate(every_layer(net.layers)) if not layer.layers
+        for name in layer.arrays if getattr(layer, name) is not None
+    }
+
+
+def memories_of(net, optimizer):
+    """Return {name: array} of what the optimizers of a network remember."""
+    return {
+        f"memory {number} of {name} of layer {layers[index]}.{position}": array
+        for part, layers in net.collect(optimizer)
+        for (index, name, position), remembered in sorted(part.memory.items())
+        for number, array in enumerate(remembered)
+    }
 
 
 def parts_of(row):
@@ -252,9 +273,14 @@ def reloaded(row, net, optimizer):
     """Return a new network and optimizer that go on from a file."""
     with tempfile.TemporaryDirectory() as folder:
         mp.save(Path(folder) / "net.npz", net, optimizer)
-        layers, loss, _ = layers_of(row | {"seed": row["seed"] + 1})
-        net, optimizer = network(row, layers, loss), optimizer and optimizer_of(row)
-        mp.load(Path(folder) / "net.npz", net, optimizer)
+        return loaded(row, Path(folder) / "net.npz")
+
+
+def loaded(row, path):
+    """Return a new network of a row, and its optimizer or None, with what is in a file."""
+    layers, loss, _ = layers_of(row | {"seed": row["seed"] + 1})
+    net, optimizer = network(row, layers, loss), None if row["updates"] == "order" else optimizer_of(row)
+    mp.load(path, net, optimizer)
     return net, optimizer
 
 

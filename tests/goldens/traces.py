@@ -1,28 +1,16 @@
-"""What `simulate` says of every schedule, as it was when it was last found right:
+"""What `simulate` says of every schedule: ticks, messages, why devices wait, and the bytes that they hold.
 
-    python3 tests/schedules/goldens.py                                            records all cases anew
-    python3 tests/schedules/goldens.py 1f1b/4/8/ints/latency/never/footprints     prints the trace of one case
-
-`goldens.json` holds a short hash of each case's trace: ticks, messages, why devices wait, and, where there
-are footprints, the bytes that they hold. Record anew when a change of these is meant, and say in the commit
-what has changed and why it is right.
+A case is "schedule K M", such as "1f1b 4 8"; a part is "costs/link/recompute/what bytes are counted".
 """
 
-import hashlib
-import json
-import sys
 from fractions import Fraction
 from functools import cache
 from itertools import product
-from pathlib import Path
 
-FILE = Path(__file__).with_suffix(".json")
-sys.path.insert(0, str(FILE.parents[2]))
-
-import minipipe as mp  # noqa: E402
-from minipipe.planning import Footprint  # noqa: E402
-from minipipe.planning.one_microbatch import PATTERNS  # noqa: E402
-from minipipe.schedules import (  # noqa: E402
+import minipipe as mp
+from minipipe.planning import Footprint
+from minipipe.planning.one_microbatch import PATTERNS
+from minipipe.schedules import (
     SCHEDULES,
     in_copies,
     names_having,
@@ -31,7 +19,7 @@ from minipipe.schedules import (  # noqa: E402
     with_updates,
 )
 
-# A list of its own, so that a new schedule breaks nothing. Put it here, too, when its order is settled.
+# A list of its own, so that a new schedule breaks nothing: put it here, too, when its order is settled.
 NAMES = (
     "naive", "gpipe", "gpipe-fifo", "1f1b", "eager-1f1b", "interleaved", "looped", "zb-h1", "zb-h2", "zb-v",
     "interleaved-zb", "v-half", "v-min", "dualpipe-v", "dualpipe", "chimera",
@@ -72,28 +60,25 @@ RECOMPUTE = ("never", "always")
 BYTES = ("messages", "footprints")  # those of messages, by the costs; or of all that is held
 
 
-def sizes_of(name):
-    """Those `SIZES` for which the schedule exists."""
-    return [size for size in SIZES if _exists(name, *size)]
+def cases():
+    """Return "schedule K M" for all sizes for which the schedules exist."""
+    return [f"{name} {K} {M}" for name in (*NAMES, *CLOSED) for K, M in SIZES if _exists(name, K, M)]
 
 
-def cases(name, K, M):
-    """All combinations for one schedule: (name, K, M, costs, link, recompute, bytes)."""
-    return [(name, K, M, *choice) for choice in product(COSTS, LINKS, RECOMPUTE, BYTES)]
+def parts(case, few=False):
+    """Return {part: lines} for each of the costs, links, recompute modes and kinds of bytes; or for four.
 
-
-def few_cases(name, K, M):
-    """Some of `cases`: over all sizes, each of the costs meets each of the links."""
-    turn = SIZES.index((K, M))
-    found = []
-    for number, costs in enumerate(COSTS):
-        link = list(LINKS)[(number + turn) % len(LINKS)]
-        found.append((name, K, M, costs, link, RECOMPUTE[turn % 2], BYTES[(number + turn // 2) % 2]))
-    return found
-
-
-def label(case):
-    return "/".join(map(str, case))
+    The few of all sizes have each of the costs with each of the links.
+    """
+    name, K, M = case.split()
+    choices = list(product(COSTS, LINKS, RECOMPUTE, BYTES))
+    if few:
+        turn = SIZES.index((int(K), int(M)))
+        choices = [
+            (costs, list(LINKS)[(number + turn) % 4], RECOMPUTE[turn % 2], BYTES[(number + turn // 2) % 2])
+            for number, costs in enumerate(COSTS)
+        ]
+    return {"/".join(choice): sorted(lines(name, int(K), int(M), *choice)) for choice in choices}
 
 
 @cache
@@ -103,54 +88,32 @@ def schedule_of(name, K, M, recompute="never"):
     return with_recompute((CLOSED | SCHEDULES)[name](K, M), recompute)
 
 
-def lines(case):
-    """The trace of a case as text, one line for each thing that happened; 3, 3.0 and Fraction(3) are "3"."""
-    name, K, M, costs, link, recompute, counted = case
+def lines(name, K, M, costs, link, recompute, counted):
+    """Return the trace as text, one line for each thing that happened; 3, 3.0 and Fraction(3) are "3"."""
     schedule = schedule_of(name, K, M, recompute)
     footprints = None
     if counted == "footprints":
-        footprints = _footprints(schedule.n_stages, tied=name not in names_having(flush=False))
+        footprints = footprints_of(name, schedule.n_stages)
     trace = mp.simulate(schedule, COSTS[costs](schedule.n_stages), LINKS[link], footprints)
-    found = [f"makespan {_text(trace.makespan)}"]
+    return [line for of_kind in lines_of(trace, footprints is not None).values() for line in of_kind]
+
+
+def lines_of(trace, counted):
+    """Return {what: lines} of a trace; its bytes only if they were counted."""
+    spans = [f"makespan {_text(trace.makespan)}"]
     for device, what, start, end, lane in trace.spans:
-        found.append(f"device {device} {lane}: {what} from {_text(start)} to {_text(end)}")
+        spans.append(f"device {device} {lane}: {what} from {_text(start)} to {_text(end)}")
+    messages = []
     for what, source, to, sent, arrived, received, n_bytes, lane, _ in trace.messages:
         ticks = f"sent {_text(sent)} arrived {_text(arrived)} received {_text(received)}"
-        found.append(f"message {what} from {source} {lane} to {to}: {ticks} bytes {_text(n_bytes)}")
+        messages.append(f"message {what} from {source} {lane} to {to}: {ticks} bytes {_text(n_bytes)}")
+    idle = []
     for device, start, end, reason, what, source, lane in trace.idle:
         ticks = f"from {_text(start)} to {_text(end)}"
-        found.append(f"device {device} {lane}: idle {ticks}: {reason} {what} {source}")
-    if footprints is not None:
-        for device in range(trace.n_devices):
-            found += _held(device, trace.ledger(device))
-    return found
-
-
-def hash_of(case):
-    """Of what happens, not of the order in which a trace lists what happens in the same tick."""
-    return hashlib.sha256("\n".join(sorted(lines(case))).encode()).hexdigest()[:8]
-
-
-def read():
-    """{case: hash} of all cases that were recorded."""
-    found = {}
-    for name, of_sizes in json.loads(FILE.read_text(encoding="utf-8")).items():
-        for size, hashes in of_sizes.items():
-            K, M = map(int, size.split())
-            found |= zip(cases(name, K, M), hashes.split(), strict=True)
-    return found
-
-
-def record():
-    """Write the hashes of all cases, a line for each schedule and size."""
-    names = []
-    for name in (*NAMES, *CLOSED):
-        rows = []
-        for K, M in sizes_of(name):
-            hashes = " ".join(hash_of(case) for case in cases(name, K, M))
-            rows.append(f'  "{K} {M}": "{hashes}"')
-        names.append(f'"{name}": {{\n' + ",\n".join(rows) + "\n}")
-    FILE.write_text("{\n" + ",\n".join(names) + "\n}\n", encoding="utf-8")
+        idle.append(f"device {device} {lane}: idle {ticks}: {reason} {what} {source}")
+    held = [line for device in range(trace.n_devices if counted else 0)
+            for line in _held(device, trace.ledger(device))]
+    return {"spans": spans, "messages": messages, "idle": idle, "bytes": held}
 
 
 @cache
@@ -178,11 +141,12 @@ def _exists(name, K, M):
 
 
 @cache
-def _footprints(n, tied):
-    """Of n stages, with a skip from the first to the last, which share a W.
+def footprints_of(name, n):
+    """Return footprints of n stages, with a skip from the first to the last, which share a W where they may.
 
     Made up, so that no layer's caches matter.
     """
+    tied = name not in names_having(flush=False)
     return [_footprint(stage, n, tied) for stage in range(n)]
 
 
@@ -214,16 +178,3 @@ def _footprint(stage, n, tied):
         tied=tied_here,
         actions=actions,
     )
-
-
-def main(arguments):
-    if not arguments:
-        record()
-        return
-    for argument in arguments:
-        name, K, M, *choice = argument.split("/")
-        print("\n".join(lines((name, int(K), int(M), *choice))))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,0 +1,133 @@
+"""What the package computes and says is what was found right once.
+
+What a case is, and how to see one in full or to record all of them anew, says `recorded.py`.
+"""
+
+import json
+from fractions import Fraction
+
+import pytest
+from engines.jobs import on_ranks, start
+from goldens import recorded, traces, training
+from goldens.recorded import KINDS, differences, hashes
+
+RECORDED = recorded.read()
+
+
+def assert_as_recorded(kind, cases, **options):
+    """Compare each case with what was recorded of it; `few` parts are compared with those alone."""
+    found = []
+    for case in cases:
+        ours = hashes(kind, case, **options)
+        theirs = RECORDED[kind][case]
+        if options.get("few"):
+            theirs = {part: theirs[part] for part in ours if part in theirs}
+        found += differences(kind, case, theirs, ours)
+    if found:
+        pytest.fail("\n".join([
+            f"{len(found)} parts are not those that were recorded. If the change is meant, "
+            f"`python3 tests/goldens/recorded.py record {kind}` records them anew.", *found[:20],
+        ]), pytrace=False)
+
+
+def one_in(n, kind):
+    """Return the recorded cases in parts of n, of which the first one alone is run always."""
+    cases = list(RECORDED[kind])
+    return [
+        pytest.param(cases[k::n], id=f"part {k}", marks=[pytest.mark.slow] * (k > 0)) for k in range(n)
+    ]
+
+
+@pytest.mark.parametrize("cases", one_in(2, "traces"))
+def test_traces_have_the_ticks_messages_reasons_and_bytes(cases):
+    assert_as_recorded("traces", cases, few=True)
+
+
+@pytest.mark.slow
+def test_traces_have_them_for_all_costs_and_links():
+    assert_as_recorded("traces", RECORDED["traces"])
+
+
+@pytest.mark.parametrize("cases", one_in(12, "numbers"))
+def test_trainings_have_the_numbers_and_the_runs(cases):
+    assert_as_recorded("numbers", cases)
+    assert_as_recorded("runs", cases)
+
+
+@pytest.mark.slow
+def test_threads_have_the_numbers():
+    """Everything but the trace, which is of seconds."""
+    of_threads = {f"{case} engine=threads": case for case in RECORDED["numbers"]
+                  if training.row_of(case)["links"] == "free" and training.row_of(case)["how"] != "tick"}
+    for case, same in list(of_threads.items())[::3]:
+        assert not differences("numbers", case, RECORDED["numbers"][same], hashes("numbers", case))
+
+
+@on_ranks
+@pytest.mark.slow
+@pytest.mark.parametrize("n_ranks", [2, 4, 8])
+def test_ranks_have_the_numbers(n_ranks):
+    assert not json.loads(on_n_ranks(n_ranks, n_cases=12))
+
+
+def on_n_ranks(n_ranks, n_cases):
+    """Return what rank 0 says of some rows that take as many devices."""
+    rows = {case: training.row_of(case) for case in RECORDED["numbers"]}
+    fitting = [case for case, row in rows.items() if row["D"] * row["T"] * row["K"] == n_ranks
+               and row["links"] == "free" and row["how"] in ("forward_backward", "train", "fit")]
+    process = start(n_ranks, "-m", "mpi4py", recorded.__file__, "ranks", *fitting[::len(fitting) // n_cases])
+    out, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors[-3000:]
+    return out
+
+
+@pytest.mark.parametrize("cases", one_in(6, "refusals"))
+def test_what_was_refused_is_refused_in_the_same_words(cases):
+    """Must change where the rebuild makes it right: then the case moves to those of numbers."""
+    assert_as_recorded("refusals", cases)
+
+
+@pytest.mark.parametrize("cases", one_in(6, "texts"))
+def test_texts_are_the_same(cases):
+    assert_as_recorded("texts", cases)
+
+
+@pytest.mark.parametrize("case", RECORDED["files"])
+def test_files_of_an_earlier_version_are_read_and_go_on(case):
+    assert_as_recorded("files", [case])
+
+
+def test_nothing_that_was_recorded_is_left_out():
+    """A schedule that no longer exists for some size is a change, too."""
+    assert {*RECORDED["traces"]} == {*traces.cases()} and {*RECORDED} == {*KINDS}
+
+
+def test_what_differs_is_said_with_how_to_see_it():
+    show = "python3 tests/goldens/recorded.py show numbers 'D=2 K=2'"
+    assert differences("numbers", "D=2 K=2", {"J": "1", "spans": "2"}, {"J": "3", "dW of layer 0": "2"}) == [
+        f"numbers of 'D=2 K=2': J differs: {show} 'J'",
+        f"numbers of 'D=2 K=2': spans is gone: {show} 'spans'",
+        f"numbers of 'D=2 K=2': dW of layer 0 is new: {show} 'dW of layer 0'",
+    ]
+
+
+def test_a_few_parts_have_all_choices():
+    few = [part.split("/") for case in traces.cases() if case.startswith("1f1b ")
+           for part in traces.parts(case, few=True)]
+    assert {(costs, link) for costs, link, _, _ in few} == {
+        (costs, link) for costs in traces.COSTS for link in traces.LINKS
+    }
+    assert {tuple(part[2:]) for part in few} == {
+        (mode, counted) for mode in traces.RECOMPUTE for counted in traces.BYTES
+    }
+
+
+def test_equal_numbers_have_one_text(monkeypatch):
+    """An int, a float and a fraction that are equal leave the same trace."""
+    texts = []
+    for number in (int, float, Fraction):
+        costs = traces.COSTS["ints"](4)
+        equal = type(costs)(F=number(1), B=number(2), A=number(1), U=number(1), message_bytes=4)
+        monkeypatch.setitem(traces.COSTS, "ints", lambda n, equal=equal: equal)
+        texts.append(traces.lines("1f1b", 4, 4, "ints", "queueing", "never", "messages"))
+    assert texts[0] == texts[1] == texts[2]

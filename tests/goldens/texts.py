@@ -1,0 +1,113 @@
+"""What is said: the explanation, text and page of each schedule's run, and what commands print.
+
+A case is "schedule K M", or a command as it is typed.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from goldens import traces
+
+import minipipe as mp
+from minipipe.cli.main import main
+from minipipe.schedules import build
+
+COMMANDS = """
+timeline --schedule zb-h1 --recompute --output run.svg
+timeline --order "0F0 0F1 0B0 0B1" "1F0 1B0 1F1 1B1" --latency 1 --output run.svg
+compare --devices 2 --micro-batches 4 --latency 0.5 --output runs.svg
+explain --schedule 1f1b --devices 4 --micro-batches 8 --costs F=2,B=3,message_bytes=4 --bandwidth 2
+explain --schedule interleaved --replicas 2 --shards 2 --exchanges 2 --most-alive 4
+explain --schedule nonsense
+export --schedule zb-v --format csv
+export --schedule chimera --format text --latency 1
+export --schedule gpipe --micro-batches 2 --devices 2 --format chrome
+validate sound.csv --micro-batches 8 --most-alive 4
+validate faulty.csv
+search --devices 2 --micro-batches 4 --most-alive 2
+search --greedy --halves --devices 4 --micro-batches 8 --stages-per-device 2
+fit --memory 1MiB --devices 1 2 --micro-batches 4 --model "mlp([20, 30, 10])" --input 20 --optimizer adam
+fit --memory 4KiB --devices 2 --micro-batches 4 --model "mlp([20, 30, 10])" --input 20
+plan --memory 1GiB --devices 2 --batch 8 --schedules 1f1b --model "mlp([20, 30, 10])" --input 20
+plan --profile profile.csv --devices 2 --micro-batches 4
+papers formulas
+papers hardware
+papers devices
+"""
+OF_FLOATS = """
+server --mode async --workers 3 --gradients 30 --slow 1=4 --output run.svg
+federated --rounds 2 --clients 4 --output run.svg
+batch-size --samples 200 --sizes 32 64 --epochs 1 --seeds 1 --warm-up 0 --output run.svg
+--epochs 1 --devices 2 --micro-batches 4 --replicas 2 --output run.svg
+verify
+"""
+FILES = {  # that the commands find in their folder
+    "sound.csv": build("1f1b", 4, 8).to_csv(),
+    "faulty.csv": "0F0,0B0\n1B0,1F0\n",
+    "profile.csv": "name,forward,backward,weight backward,bytes\na,1,2,1,4\nb,2,3,2,8\nc,1,1,1,0\n",
+}
+SECONDS = re.compile(r"\d+(\.\d+)? (s|ms)\b")  # of a clock
+
+
+def cases():
+    """Return every schedule with the most micro-batches of `traces`, and every command."""
+    largest = {case.split()[0]: case for case in traces.cases()}
+    return [*largest.values(), *COMMANDS.strip().splitlines()]
+
+
+def floats(cases):
+    """Return the commands that train in floats, whatever the others are."""
+    return OF_FLOATS.strip().splitlines()
+
+
+def parts(case):
+    """Return {part: lines} of a run, or of what a command prints."""
+    if case in (COMMANDS + OF_FLOATS).splitlines():
+        return _said(case)
+    name, K, M = case.split()
+    schedule = traces.schedule_of(name, int(K), int(M))
+    footprints = traces.footprints_of(name, schedule.n_stages)
+    costs = traces.COSTS["ints"](schedule.n_stages)
+    trace = mp.simulate(schedule, costs, traces.LINKS["latency"], footprints)
+    page = trace.to_html()
+    return {
+        "explain": str(trace.explain()).splitlines(),
+        "critical path": [str(step) for step in trace.critical_path()],
+        "text": trace.to_text().splitlines(),
+        "data of the page": re.search(r'type="application/json">(.*?)</script>', page)[1].split("],["),
+        "order": str(schedule).splitlines(),
+    }
+
+
+@contextlib.contextmanager
+def _inside(folder):
+    """Work in a folder: `contextlib.chdir`, which Python 3.10 has not."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@cache
+def _said(command):
+    printed, complained = io.StringIO(), io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, _inside(folder):
+        for name, text in FILES.items():
+            Path(name).write_text(text)
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complained):
+            try:
+                status = main(shlex.split(command))
+            except SystemExit as exit:
+                status = exit.code
+        written = sorted(str(path) for path in Path().rglob("*") if path.is_file())
+    said = {"printed": printed, "complained": complained}
+    said = {part: SECONDS.sub("some s", text.getvalue()).splitlines() for part, text in said.items()}
+    return said | {"status and files": [str(status), *written]}

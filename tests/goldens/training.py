@@ -1,0 +1,161 @@
+"""What trainings compute and show: numbers, and ticks, messages and bytes of the last mini-batch.
+
+A case is a row of `settings` as text, without its defaults, such as "D=2 K=2 zero=1".
+"""
+
+import random
+import re
+import sys
+from ast import literal_eval
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from goldens.traces import lines_of
+from settings import DEFAULTS, OPTIONS, filled, memories_of, run
+
+import minipipe as mp
+
+ALWAYS = {"M": 4, "n_updates": 3, "optimizer": "momentum"}
+SPLITS = [  # a device, copies, stages, shards, and several of them
+    {}, {"D": 2, "schedule": "data-parallel"}, {"K": 2}, {"T": 2}, {"D": 2, "K": 2}, {"T": 2, "K": 2},
+    {"D": 2, "T": 2, "K": 2},
+]
+OF_NETWORKS = {  # options that only some networks have
+    "sync_batch_norm": ("normal", "image normal"), "rows": ("image", "signal"),
+    "zero": ("perceptron", "image"),
+}
+ALONE = {  # schedules that update weights under way
+    "pipedream": {"M": 1, "how": "train", "updates": "order"},
+    "pipedream-vertical": {"M": 1, "how": "train", "updates": "order"},
+    "pipedream-2bw": {"how": "train", "updates": "order"},
+}
+WITH = {"zero": {"updates": "order"}}  # what an option needs
+TOKENS = {"network": "tokens", "n_updates": 2}  # their fractions grow long
+ELSEWHERE = (*ALWAYS, "network", "dtype", "schedule", "D", "T", "K", "engine", "checkpoint", "sequence")
+N_RANDOM = 60
+sys.set_int_max_str_digits(0)  # fractions are as long as they are
+
+
+def cases():
+    """Return the rows that minipipe does not refuse."""
+    return [row for row in _rows() if not isinstance(_trained(row), ValueError)]
+
+
+def refused():
+    """Return the rows that minipipe refuses, and not `settings`."""
+    return [row for row in _rows() if isinstance(_trained(row), ValueError) and _is_ours(_trained(row))]
+
+
+def floats(rows):
+    """Return `rows` in floats, whose bits are only compared with those of an earlier commit."""
+    of_64 = [f"{row} dtype=float64" for row in rows]
+    of_32 = [f"{row} dtype=float32" for row in list(rows)[::4]]
+    saved = [_case(split | {"checkpoint": True, "dtype": "float64"}) for split in SPLITS]  # no rational file
+    return [*of_64, *of_32, *saved, *(f"{row} engine=threads" for row in of_64[::4])]
+
+
+def numbers(case):
+    """Return {part: lines} of J, gradients, parameters, what optimizers remember, and a prediction."""
+    found = _trained(case)
+    if isinstance(found, ValueError):
+        raise found
+    return found[0]
+
+
+def runs(case):
+    """Return {part: lines} of the last mini-batch's trace: spans, messages, idle time, bytes."""
+    found = _trained(case)
+    if isinstance(found, ValueError):
+        raise found
+    return found[1]
+
+
+def refusal(case):
+    """Return the sentence by which a row is refused; a refusal is recorded to be seen, not to be kept."""
+    found = _trained(case)
+    return {"sentence": [f"{type(found).__name__}: {found}" if isinstance(found, ValueError) else "none"]}
+
+
+def row_of(case):
+    """Return the row that a text stands for."""
+    words = (word.split("=") for word in case.split())
+    return filled(ALWAYS | {name: _value(text) for name, text in words})
+
+
+@cache
+def _trained(case):
+    """Return ({part: lines} of the numbers, {part: lines} of the trace), or the `ValueError` of a refusal."""
+    row = row_of(case)
+    try:
+        found, net, optimizer = run(row)
+    except ValueError as error:
+        return error
+    parts = {}
+    try:
+        found |= memories_of(net, optimizer)
+    except ValueError as error:
+        parts["memory, which must change"] = [f"refused: {error}"]
+    for name, number in found.items():
+        part, batch = re.fullmatch(r"(.+?)(?:(?: of|,| up to) mini-batch (\d+))?", name).groups()
+        parts.setdefault(part, []).extend(lines_of_number(number, batch))
+    shown = {}
+    if row["engine"] == "cluster":
+        shown = lines_of(net.trace, counted=True)
+    return parts, shown
+
+
+def lines_of_number(number, batch=None):
+    """Return a line for the shape of an array, and one for each of its rows; of floats, all digits."""
+    array = np.asarray(number)
+    rows = array.reshape(-1, array.shape[-1] if array.ndim else 1)
+    said = "" if batch is None else f"mini-batch {batch}, "
+    return [f"{said}shape {array.shape}, {array.dtype}", *(" ".join(map(str, row.tolist())) for row in rows)]
+
+
+def _is_ours(error):
+    """Return whether minipipe has raised an error, and not `settings`."""
+    while error.__traceback__.tb_next:
+        error = error.with_traceback(error.__traceback__.tb_next)
+    return Path(mp.__file__).parent in Path(error.__traceback__.tb_frame.f_code.co_filename).parents
+
+
+def _value(text):
+    try:
+        return literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text.replace("+", " ")
+
+
+def _case(row):
+    """Return the text of a row."""
+    said = DEFAULTS | ALWAYS
+    words = {name: str(value).replace(" ", "+") for name, value in row.items() if value != said[name]}
+    return " ".join(f"{name}={word}" for name, word in words.items()) or "K=1"
+
+
+@cache
+def _rows():
+    """Return every schedule and option on every split, and some rows drawn at random."""
+    schedules = [{"schedule": name} | ALONE.get(name, {}) | split for name in OPTIONS["schedule"]
+                 for split in [*SPLITS[2:], {"K": 4}] if name != "data-parallel"]
+    schedules += [row | {"M": 8} for row in schedules if row.get("K") == 4 or "D" in row]
+    networks = [{"network": name} | split
+                for name in OPTIONS["network"] if name != "tokens" for split in SPLITS]
+    tokens = [TOKENS | split for split in SPLITS]
+    options = [
+        {"network": network, option: value} | WITH.get(option, {}) | split
+        for option, values in OPTIONS.items()
+        if option not in ELSEWHERE
+        for value in values[1:] for network in OF_NETWORKS.get(option, ("perceptron",)) for split in SPLITS
+    ]
+    tokens += [TOKENS | option | split for option in ({"recompute": "selective"}, {"sequence": True})
+               for split in SPLITS[3::2]]
+    optimizers = [{"optimizer": name} | split for name in OPTIONS["optimizer"] for split in SPLITS[::3]]
+    chance = random.Random(0)
+    drawn = []
+    for number in range(N_RANDOM):
+        row = {name: chance.choice(OPTIONS[name]) for name in chance.sample(list(OPTIONS), 6)}
+        drawn.append(row | {"seed": number, "dtype": "rational", "engine": "cluster"})
+    rows = [*SPLITS, *schedules, *networks, *options, *tokens, *optimizers, *drawn]
+    return list(dict.fromkeys(_case(row) for row in rows))
