@@ -8,6 +8,7 @@ from cases import eighths, valid_schedules
 from compared import assert_all_same, assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from splits.one_network import LOSS, mini_batch
 from memory.test_foresight import steps
 
 import minipipe as mp
@@ -18,12 +19,6 @@ from minipipe.schedules import (
 )
 
 LAYERS = mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3), mp.Tanh(), mp.Linear(3, 2)], None).layers
-LOSS = mp.MeanSquaredError()
-
-
-def mini_batch(m, dtype=np.float64):
-    rng = np.random.default_rng(m)
-    return rng.standard_normal((2, m)).astype(dtype), rng.standard_normal((2, m)).astype(dtype)
 
 
 def run(schedule, X, Y, layers=LAYERS, **options):

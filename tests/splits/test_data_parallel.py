@@ -9,6 +9,7 @@ from compared import assert_all_same, assert_equals_full_batch, assert_same, dif
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import one_in
+from splits.one_network import LAYERS, LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.cluster import ports
@@ -17,20 +18,10 @@ from minipipe.functions import leaves
 from minipipe.parallel import in_buckets
 from minipipe.schedules import build, data_parallel, gpipe, in_copies
 
-LOSS = mp.MeanSquaredError()
-LAYERS = mp.Sequential(
-    [mp.Linear(2, 8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 8), mp.ReLU(), mp.Linear(8, 2)],
-    None,
-).layers
 NORMAL = mp.Sequential(
     [mp.Linear(2, 8), mp.BatchNorm(8), mp.ReLU(), mp.Dropout(0.25), mp.Linear(8, 2)], None
 ).layers
 KINDS = pytest.mark.parametrize("all_reduce", ALL_REDUCES)
-
-
-def mini_batch(m, dtype=np.float64, seed=0):
-    rng = np.random.default_rng([seed, m])
-    return rng.standard_normal((2, m)).astype(dtype), rng.standard_normal((2, m)).astype(dtype)
 
 
 def one_device(M, layers=LAYERS, **options):

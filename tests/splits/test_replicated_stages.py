@@ -6,21 +6,16 @@ from cases import eighths
 from compared import J_and_gradients, assert_equals_full_batch, assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from splits.one_network import LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.exact import Rational
 from minipipe.schedules import replicated_stages, with_all_reduce, with_recompute, with_updates
 
-LOSS = mp.MeanSquaredError()
 LAYERS = mp.Sequential(
     [mp.Linear(2, 6), mp.ReLU(), mp.Linear(6, 5), mp.Tanh(), mp.Linear(5, 4), mp.Linear(4, 2)], None
 ).layers
 REPLICAS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
-
-
-def mini_batch(m):
-    rng = np.random.default_rng(m)
-    return rng.standard_normal((2, m)), rng.standard_normal((2, m))
 
 
 @settings(max_examples=40)

@@ -10,6 +10,7 @@ from compared import assert_all_same, assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import one_in
+from splits.one_network import LAYERS, LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.cluster import ports
@@ -20,12 +21,7 @@ from minipipe.schedules import (
     with_zero,
 )
 
-LOSS = mp.MeanSquaredError()
 KEPT = ("parameters", "gradients", "optimizer state")
-LAYERS = mp.Sequential(
-    [mp.Linear(2, 8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 8), mp.ReLU(), mp.Linear(8, 2)],
-    None,
-).layers
 
 
 def blocks():
@@ -33,11 +29,6 @@ def blocks():
         mp.Linear(2, 7), mp.BatchNorm(7), mp.Residual(mp.Linear(7, 7), mp.Tanh(), mp.Linear(7, 7)),
         mp.Dropout(0.25), mp.Linear(7, 2),
     ]
-
-
-def mini_batch(m, dtype=np.float64, seed=0):
-    rng = np.random.default_rng([seed, m])
-    return rng.standard_normal((2, m)).astype(dtype), rng.standard_normal((2, m)).astype(dtype)
 
 
 @pytest.mark.slow

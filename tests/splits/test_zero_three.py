@@ -8,24 +8,15 @@ from cases import eighths
 from compared import assert_all_same, assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from splits.one_network import LAYERS, LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.cluster import ports
 from minipipe.exact import Rational
 from minipipe.schedules import Action, Schedule, ScheduleError, build, data_parallel, in_copies, with_zero
 
-LOSS = mp.MeanSquaredError()
-LAYERS = mp.Sequential(
-    [mp.Linear(2, 8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 8), mp.ReLU(), mp.Linear(8, 2)],
-    None,
-).layers
 OTHER = "0G1 0F1 0X1 0G1 0B1 0X1 0S1 0U1"  # the order of device 1
 FOUR = [mp.Linear(*sizes, bias=False) for sizes in [(15, 16), (16, 15)] * 2]  # of 240 parameters each
-
-
-def mini_batch(m, seed=0):
-    rng = np.random.default_rng([seed, m])
-    return rng.standard_normal((2, m)), rng.standard_normal((2, m))
 
 
 def of_four(N, n, prefetch, **options):

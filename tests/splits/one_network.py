@@ -1,0 +1,16 @@
+"""The network and the mini-batches of the tests of copies and of ZeRO."""
+
+import numpy as np
+
+import minipipe as mp
+
+LOSS = mp.MeanSquaredError()
+LAYERS = mp.Sequential(
+    [mp.Linear(2, 8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 8), mp.ReLU(), mp.Linear(8, 2)],
+    None,
+).layers
+
+
+def mini_batch(m, dtype=np.float64, seed=0):
+    rng = np.random.default_rng([seed, m])
+    return rng.standard_normal((2, m)).astype(dtype), rng.standard_normal((2, m)).astype(dtype)
