@@ -4,6 +4,8 @@ import copy
 
 import numpy as np
 
+from ..functions import leaves
+
 
 class Copies:
     """The stages of all copies of a network but the first one's, from run to run.
@@ -17,7 +19,7 @@ class Copies:
         self._stages = {}    # (stage, device) -> `Stage`
         self._memories = {}  # (stage, device) -> what an optimizer remembers for it
         self._known = {}     # (stage, place in it) -> the first copy's array there, as all have it
-        self._stepped = {}, 0  # of the last step's optimizer: its memory, and how many updates it had made
+        self._stepped = []  # the arrays that the last step's optimizer remembered after it, held to know them
 
     def on_devices(self, stages, placements):
         """{(stage, device): the `Stage`}; copies of the network with a stage on one device share it."""
@@ -58,8 +60,8 @@ class Copies:
 
     def optimizers(self, optimizer, stages):
         """{(stage, device): the optimizer of that copy}, for the step that `optimizer` is about to make."""
-        memory, n_updates = self._stepped
-        if memory is not optimizer.memory or n_updates != optimizer.n_updates:
+        arrays = leaves(list(optimizer.memory.values()))
+        if len(arrays) != len(self._stepped) or any(a is not b for a, b in zip(arrays, self._stepped)):
             self._memories = {}  # it was another one, or has been read out of a file
         found, first = {}, 0
         for stage in stages:
@@ -83,7 +85,7 @@ class Copies:
             optimizers[place].update(stage.layers, clipped(stage.gradients()))
             self._memories[place] = optimizers[place].memory
             stage.keep_optimizer_state(list(optimizers[place].memory.values()))
-        self._stepped = optimizer.memory, optimizer.n_updates  # held: no other can take its place in memory
+        self._stepped = leaves(list(optimizer.memory.values()))
         self.agree(first)
 
 

@@ -233,3 +233,22 @@ def test_an_optimizer_where_a_dead_one_lay_is_another_one():
     net.forward_backward(X, Y)
     net.step(kept[-1])
     assert_all_same([parameters(layers) for layers in net.replicas])
+
+
+@pytest.mark.parametrize("forget", [
+    lambda memory: memory.clear(),
+    lambda memory: memory.update({key: [0 * array for array in arrays] for key, arrays in memory.items()}),
+])
+def test_copies_take_over_what_is_assigned_to_the_memory_of_an_optimizer(forget):
+    """As in a warm restart, which begins with a momentum of 0."""
+    X, Y = mini_batch(4)
+    net, one = mp.DataParallel(LAYERS, LOSS, 2), mp.Pipeline(LAYERS, LOSS, 1, 2)
+    for model in (net, one):
+        optimizer = mp.SGD(0.1, momentum=0.5)
+        for _ in range(2):
+            model.forward_backward(X, Y)
+            model.step(optimizer)
+            forget(optimizer.memory)
+        model.forward_backward(X, Y)
+        model.step(optimizer)
+    assert_all_same([parameters(layers) for layers in (*net.replicas, one.layers)])
