@@ -8,7 +8,7 @@ from .kinds import Each, Function, Has, Made, Real, Truth, Whole
 
 MOST_LAYERS = 10_000  # of a network with a name
 MOST_RANKS = 10**6  # of a group that meets
-MOST_THREADS = 1000
+MOST_THREADS = 64
 MOST_ACTIONS = 4_000_000  # of a schedule, of all devices: a run of them takes gigabytes
 MOST_SAMPLES = 10**12  # of a mini-batch: far more than anybody has, and far less than would overflow
 
@@ -52,6 +52,9 @@ ARGUMENTS = {
     "n": COUNT,
     "N": RANKS,
     "n_best": COUNT,
+    "meshed_stages.n_devices": Whole(most=1000),
+    "meshed_stages.n_layers": Whole(most=1000),
+    "n_classes": Whole(None, 10**7),
     "n_clients": RANKS,
     "n_devices": COUNT,
     "n_epochs": Whole(most=10**6),
@@ -80,6 +83,7 @@ ARGUMENTS = {
     "prefetch": COUNT_OR_0,
     "rank": COUNT,
     "reference": SAMPLES,
+    "replicated_stages.n_devices": Whole(most=1000),
     "resnet.depth": Whole(None, MOST_LAYERS),
     "small": SAMPLES,
     "transformer.n_layers": OF_NAMED_NETWORKS,
@@ -141,6 +145,7 @@ ARGUMENTS = {
     "published": ABOVE_0,
     "proximal": AT_LEAST_0,
     "rates.n_epochs": ABOVE_0,
+    "rates_of.n_updates": Each(COUNT_OR_0),
     "seed": Whole(0, 2**128 - 1),
     "target": ABOVE_0,
     "TopK.k": ABOVE_0,
@@ -167,6 +172,8 @@ ARGUMENTS = {
     "causal": TRUTH,
     "classic": TRUTH,
     "decoupled": TRUTH,
+    "exact": TRUTH,
+    "halves": TRUTH,
     "keep_memory": TRUTH,
     "legend": TRUTH,
     "masked": TRUTH,
@@ -179,6 +186,7 @@ ARGUMENTS = {
     "sources": TRUTH,
     "sync_batch_norm": TRUTH,
     "tied": TRUTH,
+    "vertical_sync": TRUTH,
     "weights_only": TRUTH,
     # the fields of a recipe
     "Recipe.base": ABOVE_0,
@@ -203,7 +211,7 @@ ARGUMENTS = {
     "total": Has(("pending", "n"), "add terms to a TreeSum or a RunningSum of minipipe.sums"),
     "world": Has(("size",), "minipipe.engines.world() returns it"),
     "cells": Each(Made("minipipe.papers.throughput", "Compared", "table_2() makes a list of them")),
-    "device": Made("minipipe.papers.devices", "Device", "take one such as minipipe.papers.TPU_V3"),
+    "blocks_that_fit.device": Made("minipipe.papers.devices", "Device", "take one such as papers.TPU_V3"),
     "estimates": Each(Made("minipipe.papers.largest", "Estimate", "table_1() makes a list of them")),
     "in_dimensions.layers": Made("minipipe.papers.dimensions", "EqualLayers", "EqualLayers(...) makes one"),
     "profiles": Each(Made("minipipe.papers.published", "Profile", "minipipe.papers.ZERO_BUBBLE has some")),
@@ -212,7 +220,11 @@ ARGUMENTS = {
     "text_of_hardware.rows": Each(Made("minipipe.papers.hardware", "Hardware", "papers.HARDWARE has some")),
     "in_nodes.between": LINK,
     "in_nodes.inside": LINK,
-    "link": LINK,
+    "arrange.link": LINK,
+    "what_fits.link": LINK,
+    "model": Has(("check_step", "checked_batch"), "pass a network, such as Sequential(layers, loss)"),
+    "pipe": Has(("checked_batch", "forward_backward", "step"), "pass a network, such as a Pipeline"),
+    "grid": Made("minipipe.site.grid", "Grid", "Grid() makes the standard one"),
     "measured": Has(("costs",), "measure(layers, ...) makes one"),
     "Stage.layers": Each(Has(("forward", "backward_input", "layers"), "pass layers, such as ReLU()")),
     "Stage.loss": Has(("forward", "backward", "cache"), "pass one, such as MeanSquaredError()"),

@@ -136,6 +136,8 @@ def _state_of(optimizer):
 
 def _write(path, arrays):
     """Into a file beside it first, which then takes its name."""
+    if not path.name:
+        raise ValueError(f"path={str(path)!r} names no file: add a name")
     if not path.parent.is_dir():
         raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")

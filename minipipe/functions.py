@@ -7,7 +7,8 @@ from functools import reduce
 
 import numpy as np
 
-from .checks import known_dtype, real_numbers, whole_number
+from .arguments import argument
+from .checks import known_dtype, real_numbers, shown
 
 
 def constant(value, Z):
@@ -159,7 +160,7 @@ def one_hot(labels, n_classes, dtype=np.float64):
     >>> one_hot([[2, 0], [1, 1]], n_classes=3).shape
     (3, 2, 2)
     """
-    labels, n_classes = np.asarray(labels), whole_number("n_classes", n_classes)
+    labels, n_classes = _array("labels", labels), argument("n_classes", n_classes)
     if labels.ndim < 1 or labels.dtype.kind not in "iu":
         raise ValueError(
             f"labels must be whole numbers of shape (..., m), got shape {labels.shape} of {labels.dtype}"
@@ -170,6 +171,14 @@ def one_hot(labels, n_classes, dtype=np.float64):
             f"but n_classes={n_classes} allows 0 to {n_classes - 1}"
         )
     return (np.arange(n_classes).reshape(-1, *labels.ndim * [1]) == labels).astype(known_dtype(dtype))
+
+
+def _array(name, values):
+    """Return `values` as an array; raise `ValueError` for lists of different lengths."""
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name}={shown(values)} is not an array: {error}") from None
 
 
 def accuracy(A, Y):

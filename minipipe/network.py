@@ -8,7 +8,7 @@ from .arguments import argument
 from .checks import floats, real_numbers, shown
 from .exact import Rational, rational
 from .functions import grains_of, leaves, overflow_refused, root, scaled, sum_of_squares
-from .layers import every_layer
+from .layers import Layer, every_layer
 from .layers.layer import checked_layers, finite
 from .layers.skips import skip_routes
 from .layers.statistics import commit, take_statistics
@@ -40,7 +40,7 @@ class Network:
     def __init__(self, layers, loss, seed=0, dtype=np.float64, grain=None):
         self._grain = None if grain is None else argument("grain", grain)
         layers = checked_layers(layers)
-        if isinstance(loss, type) or not (loss is None or hasattr(loss, "backward")):
+        if isinstance(loss, (type, Layer)) or not (loss is None or hasattr(loss, "backward")):
             raise ValueError(f"loss is {shown(loss)}: pass a loss object, such as MeanSquaredError()")
         dtype, seed = floats(dtype), argument("seed", seed)
         self._layers = tuple(layer.copy() for layer in layers)

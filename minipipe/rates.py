@@ -178,6 +178,7 @@ def rates_of(rate, n_updates, exact=False):
     """
     if not isinstance(rate, Real):
         function("learning_rate", rate)
+    n_updates, exact = argument("rates_of.n_updates", n_updates), argument("exact", exact)
     longest = _warm_up_of(rate)
     if longest > len(n_updates):
         raise ValueError(

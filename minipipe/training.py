@@ -61,6 +61,7 @@ def fit(
     `FloatingPointError` before a step in which anything overflows; the parameters then are those of the step
     before.
     """
+    argument("model", model)
     model.check_step(optimizer)
     X, Y = model.checked_batch(X, Y)
     function("metric", metric)

@@ -3,9 +3,10 @@
 from itertools import groupby
 from typing import NamedTuple
 
+from ..checks import one_of, python_number, real_number
 from ..arguments import argument
 from .devices import lane_name
-from .record import TICKS
+from .record import SECONDS, TICKS
 from .spans import Message, Span
 
 
@@ -86,6 +87,7 @@ def describe_path(path, most=6, unit=TICKS):
     most: a stay of more spans than that is shortened to its first and last ones.
     unit: that of the trace.
     """
+    one_of("unit", unit, [TICKS, SECONDS])
     path, most = argument("describe_path.path", path), argument("describe_path.most", most)
     rows = []
     for where, steps in groupby((step for step in path if step.end > step.start), key=_where):
@@ -110,6 +112,7 @@ def _where(step):
 
 def ticks(number):
     """A number of ticks for a reader: fractions as they are, floats with six digits."""
+    number = real_number("number", number)
     return f"{number:.6g}" if isinstance(number, float) else str(number)
 
 
@@ -119,4 +122,5 @@ def duration(number, unit):
     >>> duration(1, "ticks"), duration(0.00123456789, "seconds")
     ('1 tick', '0.00123457 seconds')
     """
-    return f"{ticks(number)} {unit[:-1] if number == 1 else unit}"
+    one_of("unit", unit, [TICKS, SECONDS])
+    return f"{ticks(number)} {unit[:-1] if python_number(number) == 1 else unit}"

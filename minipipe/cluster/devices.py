@@ -1,6 +1,6 @@
 """Where the devices and their programs stand."""
 
-from ..checks import listed, whole_numbers
+from ..checks import checked_name, listed, whole_number, whole_numbers
 
 COMPUTE = "compute"  # the lane of a device that runs one program
 
@@ -11,6 +11,7 @@ def lane_name(device, lane):
     >>> lane_name(2, "compute"), lane_name(2, "communication")
     ('device 2', 'device 2 communication')
     """
+    device, lane = whole_number("device", device, 0), checked_name("lane", lane)
     return f"device {device}" if lane == COMPUTE else f"device {device} {lane}"
 
 

@@ -3,6 +3,7 @@
 from functools import cached_property
 from numbers import Integral
 
+from ..checks import shown
 from .devices import COMPUTE
 from .record import MESSAGE_WIDTH, changes_of_memory, rows
 from .spans import Idle, Message, Span
@@ -209,7 +210,7 @@ class Trace:
     def _check_device(self, device):
         if not isinstance(device, Integral) or device not in range(self.n_devices):
             known = f"its devices are 0 to {self.n_devices - 1}"
-            raise ValueError(f"device={device!r} is not one of the trace: {known}")
+            raise ValueError(f"device={shown(device)} is not one of the trace: {known}")
 
     @cached_property
     def _memory_by_device(self):

@@ -3,7 +3,7 @@
 from functools import partial, reduce as fold
 
 from ..arguments import argument
-from ..checks import listed, one_of
+from ..checks import listed, one_of, shown
 from ..sums import TreeSum
 from .broadcasting import binomial, chain, distances, reduce_to, scatter_and_gather
 from .exchanging import exchanged, ring_add, ring_gather
@@ -42,7 +42,8 @@ def all_reduce(group, value, algorithm=OWNERS, node_size=None):
     program = ALL_REDUCES[one_of("algorithm", algorithm, ALL_REDUCES)]
     if node_size is not None:
         if algorithm != TWO_LEVEL:
-            raise ValueError(f"node_size={node_size} is for {TWO_LEVEL!r}, not {algorithm!r}: leave it out")
+            words = f"is for {TWO_LEVEL!r}, not {algorithm!r}: leave it out"
+            raise ValueError(f"node_size={shown(node_size)} {words}")
         program = partial(program, node_size=node_size)
     vectors = yield from program(group, flattened(value))
     return unflattened(vectors, value)

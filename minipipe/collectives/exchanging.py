@@ -1,5 +1,6 @@
 """All ranks send at once: each to all others, or to the next one in a ring."""
 
+from ..checks import checked_name
 from ..arguments import argument
 
 
@@ -11,6 +12,7 @@ def exchanged(group, part_of, label):
     Each sends to the next rank first, then to the one after that, so that they do not all queue at one port:
     alpha + (N - 1) n beta for n bytes to each.
     """
+    checked_name("label", label)
     argument("group", group)
     argument("part_of", part_of)
     size, rank = group.size, group.rank

@@ -17,7 +17,10 @@ def flattened(value):
     [array([1., 0., 0., 1.]), array([3.])]
     """
     vectors = []
-    _mapped(lambda leaf: vectors.append(_array(leaf).reshape(-1)), value)
+    try:
+        _mapped(lambda leaf: vectors.append(_array(leaf).reshape(-1)), value)
+    except RecursionError:
+        raise ValueError(f"value={shown(value)} contains itself: send a tree of arrays") from None
     return vectors
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arguments import argument
-from ..checks import shown, whole_number
+from ..checks import real_numbers, shown, whole_number
 from ..functions import one_hot
 
 MOST_CHARACTERS = 0x110000  # that Unicode has
@@ -161,7 +161,7 @@ def _encoded(text, alphabet):
 
 
 def _checked_ids(name, ids, n, at_least):
-    ids = np.asarray(ids)
+    ids = real_numbers(name, ids)
     if ids.ndim != 1 or len(ids) < at_least or (ids.size and ids.dtype.kind not in "iu"):
         raise ValueError(
             f"{name}: shape {ids.shape} of {ids.dtype}, expected one row of at least {at_least} whole numbers"

@@ -35,12 +35,13 @@ class Block(Layer):
     def __init__(self, layers):
         self.layers = tuple(listed("layers", layers, least=0))
         met = set()
-        for layer in every_layer(self.layers):
+        for layer in self.layers:
             if not isinstance(layer, Layer):
                 raise ValueError(
                     f"{type(self).__name__} is made of layers, got {shown(layer)}: "
                     "pass layer objects, such as ReLU()"
                 )
+        for layer in every_layer(self.layers):
             if layer.fork or layer.join or layer.tie:
                 raise ValueError(
                     f"{layer!r} stands inside a layer made of layers: "

@@ -217,7 +217,9 @@ def name_of(owner):
 
 def every_layer(layers):
     """`layers`, and after each one those that it is made of, at any depth."""
-    for layer in layers:
+    for layer in listed("layers", layers, least=0):
+        if not hasattr(layer, "layers"):
+            raise ValueError(f"{shown(layer)} is not a layer: pass layer objects, such as ReLU()")
         yield layer
         yield from every_layer(layer.layers)
 

@@ -1,6 +1,6 @@
 """Fully connected networks."""
 
-from ..checks import whole_numbers
+from ..checks import shown, whole_numbers
 from ..layers import Layer, Linear, ReLU, he
 
 
@@ -24,7 +24,7 @@ def mlp(sizes, activation=ReLU, initialization=he):
         )
     if isinstance(activation, Layer) or not callable(activation):
         raise ValueError(
-            f"activation={activation!r} must make a layer when called: pass a class, such as ReLU"
+            f"activation={shown(activation)} must make a layer when called: pass a class, such as ReLU"
         )
     layers = []
     for n_prev, n in zip(sizes, sizes[1:]):

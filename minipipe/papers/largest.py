@@ -88,7 +88,7 @@ def blocks_that_fit(n_devices, device=TPU_V3):
     if a device is full without any block.
     """
     n_devices = argument("blocks_that_fit.n_devices", n_devices)
-    argument("device", device)
+    argument("blocks_that_fit.device", device)
     n_blocks = 0
     for stage, (one, two) in enumerate(zip(*(_stages_of_blocks(n_devices, n) for n in (1, 2)))):
         of_a_block = two - one

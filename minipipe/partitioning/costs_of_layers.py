@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..checks import shown
 from ..arguments import argument
 from ..description import describe, parameters_of_layers, without_samples
 from ..layers import every_layer
@@ -63,7 +64,7 @@ def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss
         return checked("by", by, len(layers))
     if not callable(by) and by not in KINDS:
         raise ValueError(
-            f"by={by!r} is not known: use one of {', '.join(map(repr, KINDS))}, "
+            f"by={shown(by)} is not known: use one of {', '.join(map(repr, KINDS))}, "
             "a function (layer, input_shape), or a list of costs"
         )
     if by == "parameters":

@@ -44,7 +44,7 @@ def replicated_stages(times, output_bytes, parameter_bytes, bandwidth, n_devices
     >>> replicated_stages([4, 4, 2], [8, 4, 1], [1, 1, 30], 4, 4)
     Shared(stages=[(2, 3), (1, 1)], time=Fraction(8, 3))
     """
-    times, n_devices = checked("times", times), argument("n_devices", n_devices)
+    times, n_devices = checked("times", times), argument("replicated_stages.n_devices", n_devices)
     n_layers = len(times)
     output_bytes = checked("output_bytes", output_bytes, n_layers)
     parameter_bytes = checked("parameter_bytes", parameter_bytes, n_layers)
@@ -95,7 +95,8 @@ def meshed_stages(stage_time, n_layers, n_devices, n_microbatches, sizes=None):
     >>> meshed_stages(lambda first, end, d, n_behind: sum(work[first:end]) / d + d - 1, 4, 4, 4)
     Shared(stages=[(2, 2), (2, 2)], time=25.0)
     """
-    n_layers, n_devices = argument("n_layers", n_layers), argument("n_devices", n_devices)
+    n_layers = argument("meshed_stages.n_layers", n_layers)
+    n_devices = argument("meshed_stages.n_devices", n_devices)
     M = argument("n_microbatches", n_microbatches)
     if sizes is None:
         sizes = [2**power for power in range(n_devices.bit_length())]

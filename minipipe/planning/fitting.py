@@ -7,7 +7,7 @@ import numpy as np
 
 from ..cluster import Link
 from ..arguments import argument
-from ..checks import bytes_of_memory, chosen, listed, whole_number
+from ..checks import bytes_of_memory, chosen, listed, shown, whole_number
 from ..layers.layer import checked_layers
 from ..layers.recomputing import SELECTIVE, can_recompute, recomputing
 from ..partitioning import costs_of_layers
@@ -83,7 +83,8 @@ def what_fits(
     schedules = chosen("schedules", names if schedules is None else schedules, names)
     recompute = modes_for(layers) if recompute is None else chosen("recompute", recompute, MODES)
     if not callable(seconds):
-        raise ValueError(f"seconds={seconds!r} must be a function (multiply-accumulates) -> time")
+        raise ValueError(f"seconds={shown(seconds)} must be a function (multiply-accumulates) -> time")
+    argument("what_fits.link", link)
     memory_limit = bytes_of_memory(memory_limit)
     of_layers = costs_of_layers(layers, partition, input_shape)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..checks import floats
+from ..checks import floats, shown
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,6 @@ def precision_of(precision, dtype):
         return precision
     if not (isinstance(precision, str) and precision in PRECISIONS):
         raise ValueError(
-            f"precision={precision!r} is not known: use one of {', '.join(PRECISIONS)}, or a Precision"
+            f"precision={shown(precision)} is not known: use one of {', '.join(PRECISIONS)}, or a Precision"
         )
     return PRECISIONS[precision]

@@ -113,7 +113,9 @@ def arrange(profile, n_devices, n_microbatches, link=Link(), schedules=None, mos
     >>> best.schedule.name, best.makespan, best.partition
     ('zb-v', 51, [1, 1, 1, 1, 1, 1, 1, 1])
     """
-    profile, link = _checked(profile), argument("link", link)
+    if most_alive is not None:
+        real_number("most_alive", most_alive, above=0, infinite=True)
+    profile, link = _checked(profile), argument("arrange.link", link)
     n_devices, M = argument("n_devices", n_devices), argument("n_microbatches", n_microbatches)
     found, reasons = [], []
     to_try = names_to_try()

@@ -6,7 +6,7 @@ from itertools import count
 import numpy as np
 
 from ..arguments import argument
-from ..checks import chosen, listed
+from ..checks import chosen, listed, python_number, shown
 from ..layers.layer import checked_layers
 from ..pipeline.orders import treats_all_alike
 from ..schedules import RECOMPUTE, names_having
@@ -79,7 +79,7 @@ def plan(
     4 copies on 1 device, 4 buckets, 4 micro-batches, 1f1b, recompute never, ZeRO-3
     """
     if not isinstance(cluster, Nodes):
-        raise ValueError(f"cluster={cluster!r} must be Nodes(n_nodes, n_devices, inside=Link(...), ...)")
+        raise ValueError(f"cluster={shown(cluster)} must be Nodes(n_nodes, n_devices, inside=Link(...), ...)")
     layers = checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision)
     pricing = Pricing(network, layers, loss, partition, cluster)
@@ -103,8 +103,8 @@ def plan(
 def _levels(zero, layers, optimizer):
     """Those of ZeRO that there can be: no device updates a part of what is tied, or must be known whole."""
     levels = listed("zero", zero)
-    if any(isinstance(level, bool) or level not in (None, 1, 2, 3) for level in levels):
-        raise ValueError(f"zero={zero!r} must be a list out of None, 1, 2 and 3")
+    if any(level is not None and python_number(level) not in (1, 2, 3) for level in levels):
+        raise ValueError(f"zero={shown(zero)} must be a list out of None, 1, 2 and 3")
     is_tied = any(layer.tie for layer in layers)
     if is_tied or optimizer is None or not treats_all_alike(optimizer):
         if None not in levels:

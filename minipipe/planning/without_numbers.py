@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..checks import shown
 from ..description import describe
 from ..functions import grains_of
 from ..arguments import argument
-from ..layers import every_layer
+from ..layers import Layer, every_layer
 from ..meta import MetaArray
 from ..optimizers import checked_optimizer
 from ..sums import checked_accumulate
@@ -55,9 +56,10 @@ class WithoutNumbers:
     def __init__(
         self, layers, loss, input_shape, dtype, optimizer, accumulate="tree", precision=None, grain=None
     ):
-        if isinstance(loss, type) or not hasattr(loss, "backward"):
+        if isinstance(loss, (type, Layer)) or not hasattr(loss, "backward"):
             raise ValueError(
-                f"loss is {loss!r}, but a backward begins at the loss: pass one, such as MeanSquaredError()"
+                f"loss is {shown(loss)}, but a backward begins at the loss: pass one, such as "
+                "MeanSquaredError()"
             )
         if optimizer is not None:
             checked_optimizer(optimizer)

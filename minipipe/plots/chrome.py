@@ -70,10 +70,10 @@ def _microseconds(tick):
         unit = float(match[1]) * MICROSECONDS[match[2]]
     except (TypeError, ValueError):
         raise ValueError(
-            f"tick={tick!r} is not a length of time: write a number and ns, us, ms or s, such as '1 ms'"
+            f"tick={shown(tick)} is not a length of time: write a number and ns, us, ms or s, such as '1 ms'"
         ) from None
     if not 0 < unit < inf:
-        raise ValueError(f"tick={tick!r} must be a time above 0")
+        raise ValueError(f"tick={shown(tick)} must be a time above 0")
     return _plain(unit)
 
 

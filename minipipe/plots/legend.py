@@ -40,7 +40,7 @@ def draw(ax, handles, labels, title):
     width = ax.bbox.width * 72 / ax.figure.dpi
     n_columns = _columns(labels, width)
     n_rows = -(-len(labels) // n_columns)
-    if title:
+    if title is not None:
         title = printable(title)
         beside = n_rows == 1 and _width(labels, n_columns) + 6.5 * len(title) < width
         ax.set_title(title, loc="left", fontsize=11, pad=6 if beside else 10 + 1.55 * FONT_SIZE * n_rows)

@@ -4,6 +4,7 @@ Those have used older weights. Each builder says which weights a stage uses for 
 `versions[stage][i]` is the number of updates in them.
 """
 
+from ..arguments import argument
 from ..checks import whole_number
 from .building import forwards_and_backwards, in_turn, schedule_of
 from .limits import check_sizes
@@ -39,6 +40,7 @@ def pipedream(n_devices, n_microbatches, vertical_sync=False):
     vertical_sync: whether every stage uses the version of stage 0, t - n + 1, so that a micro-batch meets one
         set of weights; then every stage keeps up to K versions.
     """
+    vertical_sync = argument("vertical_sync", vertical_sync)
     name = "pipedream-vertical" if vertical_sync else "pipedream"
     n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
     delays = [n_devices - 1 if vertical_sync else n_devices - 1 - stage for stage in range(n_devices)]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from ..checks import shown
 from ..arguments import argument
 from .actions import Action, Overlap
 from .limits import check_number_of_actions
@@ -31,7 +32,7 @@ def with_recompute(schedule, mode="always"):
     if not isinstance(mode, (str, bool)) or mode not in RECOMPUTE:
         modes = ", ".join(map(repr, RECOMPUTE))
         raise ValueError(
-            f"recompute={mode!r} must be one of {modes}, True or False; "
+            f"recompute={shown(mode)} must be one of {modes}, True or False; "
             "or 'sqrt' or 'selective', for a Pipeline"
         )
     if mode == "never":

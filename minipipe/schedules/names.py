@@ -88,6 +88,7 @@ def names_for_stages(n_stages, n_microbatches):
 
 
 def _existing(make, n, n_microbatches):
+    n, n_microbatches = argument("n_devices", n), argument("n_microbatches", n_microbatches)
     names = names_having(flush=True, late_w=False)
     return [name for name in names if _exists(make, name, n, n_microbatches)]
 

@@ -1,5 +1,6 @@
 """Schedules with one stage on each device. Rows are devices, time runs to the right."""
 
+from ..checks import shown
 from .actions import Action
 from .building import forwards_and_backwards, in_turn, schedule_of
 from .registry import SCHEDULES
@@ -48,8 +49,8 @@ def gpipe(n_stages, n_microbatches, backward_order="lifo"):
     backward_order: "lifo" runs the last micro-batch back first, as the paper's figure does, "fifo" the
     first one. Makespan (M + K - 1)(F + B) ticks; M micro-batches are alive on every device, either way.
     """
-    if backward_order not in ("lifo", "fifo"):
-        raise ValueError(f"backward_order={backward_order!r} must be 'lifo' or 'fifo'")
+    if not isinstance(backward_order, str) or backward_order not in ("lifo", "fifo"):
+        raise ValueError(f"backward_order={shown(backward_order)} must be 'lifo' or 'fifo'")
     name, step = ("gpipe", -1) if backward_order == "lifo" else ("gpipe-fifo", 1)
 
     def order(r):

@@ -65,9 +65,9 @@ def request_of(
     limits = limits_of(most_alive, stages_on, n_microbatches)
     table = checked_costs(costs).table([stages_on[device] for device in placement], [latency])
     costs.bytes_sent(len(placement))
-    if objective not in OBJECTIVES:
+    if not isinstance(objective, str) or objective not in OBJECTIVES:
         raise ValueError(f"objective={shown(objective)} must be one of {', '.join(map(repr, OBJECTIVES))}")
-    kinds, kept = "FIW" if halves else "FB", Fraction(argument("kept_for_W", kept_for_W))
+    kinds, kept = "FIW" if argument("halves", halves) else "FB", Fraction(argument("kept_for_W", kept_for_W))
     whole = kept.denominator
     keeps = {"F": whole, "B": -whole, "I": kept.numerator - whole, "W": -kept.numerator}
     ticks, keeps = ({kind: of[kind] for kind in kinds} for of in (table, keeps))

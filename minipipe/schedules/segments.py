@@ -52,7 +52,8 @@ def costs_in_segments(costs, schedule, n):
     >>> costs.F, costs.B, costs.message_bytes
     ([2, Fraction(3, 2), Fraction(3, 2)], [4, 2, 2], [8, 0, 8])
     """
-    n = _for_each_stage(n, schedule.n_stages)
+    n = _for_each_stage(n, checked_schedule(schedule).n_stages)
+    check_number_of_actions(sum(n))
     checked_costs(costs).table(schedule.sharing)
     sent = costs.bytes_sent(schedule.n_stages)
     segments = {"message_bytes": [[0] * (length - 1) + [size] for size, length in zip(sent, n)]}

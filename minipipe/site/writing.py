@@ -4,8 +4,9 @@ import json
 import shutil
 from html import escape
 from importlib import resources
-from pathlib import Path
 
+from ..arguments import argument
+from ..checks import function, path_of
 from ..cluster import BUBBLES
 from ..plots import text
 from ..plots.html import filled, page_data, page_pieces, template
@@ -32,6 +33,8 @@ def write_site(folder, notebooks=None, grid=Grid(), report=print):
 
     Raises `ValueError` for a folder with other files, or one of notebooks without any, or inside `folder`.
     """
+    argument("grid", grid)
+    function("report", report)
     folder = checked_folder(folder)
     paths = checked_notebooks(notebooks, folder)
     for name in FOLDERS:
@@ -150,7 +153,7 @@ def write_schedules(folder, grid, standard, shell):
 
 def checked_folder(folder):
     """`folder` as a `Path`, or `ValueError` if files of somebody else would be among those of the site."""
-    folder = Path(folder)
+    folder = path_of("folder", folder)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"cannot write a site to {folder}: it is a file; name a folder")
     index = folder / "index.html"
@@ -166,7 +169,7 @@ def checked_folder(folder):
 def checked_notebooks(folder, site):
     """The notebooks in `folder`, by name; none if it is None. `ValueError` if there are none, or in `site`.
     """
-    paths = [] if folder is None else sorted(Path(folder).glob("*.ipynb"))
+    paths = [] if folder is None else sorted(path_of("notebooks", folder).glob("*.ipynb"))
     if folder is not None and not paths:
         raise ValueError(f"there are no notebooks in {folder}: name a folder with files *.ipynb, or none")
     if paths and paths[0].resolve().is_relative_to(site.resolve()):

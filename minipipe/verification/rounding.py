@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..checks import listed, real_numbers, shown
 from ..functions import sigmoid
 from ..layers import Linear, ReLU, Sigmoid, Tanh
 from ..losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
@@ -43,6 +44,9 @@ def rounding_bounds(layers, loss, X, Y):
     Where rounding could move a ReLU's input across 0, the slope there counts as unknown, and the bound
     is large.
     """
+    if type(loss) not in LOSSES:
+        raise ValueError(f"no rounding bound is derived for loss={shown(loss)}")
+    layers, X, Y = listed("layers", layers), real_numbers("X", X), real_numbers("Y", Y)
     known = ", ".join(kind.__name__ for kind in FORWARD)
     for layer in layers:
         if type(layer) not in FORWARD:

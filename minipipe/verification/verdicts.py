@@ -5,6 +5,7 @@ Each verdict runs `pipe` on the mini-batch X, Y, so that `pipe.trace` is the tra
 
 import numpy as np
 
+from ..arguments import argument
 from ..functions import even_slices, grains_of, leaves, sum_in_order
 from ..layers import every_layer
 from ..layers.through import backward_through, forward_through, prepare_forward
@@ -27,6 +28,7 @@ def equals_full_batch(pipe, X, Y):
 
 def against_full_batch(pipe, X, Y):
     """Return (J, gradients) of `pipe` and (J, gradients) of one full-width batch."""
+    argument("pipe", pipe)
     reference = _run(_like(pipe, Sequential(pipe.layers, pipe.loss)), X, Y)
     return _run(pipe, X, Y), reference
 
@@ -42,6 +44,7 @@ def equals_same_groups(pipe, X, Y):
 
 def against_same_groups(pipe, X, Y):
     """Return (J, gradients) of `pipe` and (J, gradients) of a plain loop over its micro-batches or grains."""
+    argument("pipe", pipe)
     X, Y = pipe.checked_batch(X, Y)
     reference = _like(pipe, Sequential(pipe.layers, pipe.loss))
     with computing():
@@ -79,6 +82,7 @@ def same_bits(pipe, X, Y):
 
 def against_one_device(pipe, X, Y):
     """Return (J, gradients) of `pipe` and (J, gradients) of one device with its micro-batches or grains."""
+    argument("pipe", pipe)
     if pipe.grain is None:
         schedule = "gpipe-late-w" if "W*" in pipe.schedule.kinds else "gpipe"
         one_device = Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches, schedule)
@@ -94,6 +98,7 @@ def share_of_bound(pipe, X, Y):
     Must be at most 1 for any floats: each of the two evaluations is within its bound of the true value.
     Raises `ValueError` where rounding could change a result by any amount.
     """
+    argument("pipe", pipe)
     X, Y = pipe.checked_batch(X, Y)
     J, gradients = _run(pipe, X, Y)
     J_full, gradients_full = _run(_like(pipe, Sequential(pipe.layers, pipe.loss)), X, Y)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...arguments import argument
-from ...checks import listed, real_number
+from ...checks import listed, real_number, real_numbers
 from ...network import checked_inputs
 
 SHARDS = 2  # of each client in a skewed split
@@ -26,7 +26,7 @@ def clients_of(X, Y, n_clients, skewed=False, sizes=None, seed=0):
     >>> [Y_k.any(axis=-1).sum() for _, Y_k in clients_of(X, Y, 2, skewed=True)]
     [np.int64(2), np.int64(2)]
     """
-    X, Y = checked_inputs(X), np.asarray(Y)
+    X, Y = checked_inputs(X), real_numbers("Y", Y)
     m, K = X.shape[-1], argument("n_clients", n_clients)
     if Y.ndim != 2 or Y.shape[-1] != m:
         raise ValueError(f"{m} samples but labels of shape {Y.shape}: pass one-hot columns, one for each")

@@ -1,0 +1,287 @@
+"""Good values for the arguments of every public callable, made anew each time.
+
+An argument is looked up as "callable.argument" and then by its own name; what is in neither table keeps its
+default. So a new callable with arguments of known names needs no row here.
+"""
+
+import inspect
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+from tempfile import mkdtemp
+
+import numpy as np
+
+import minipipe as mp
+from minipipe import experiments, papers, parallel
+from minipipe.collectives import Group
+from minipipe.graph import Task, list_schedule
+from minipipe.planning import Profiled
+from minipipe.registry import Registry
+from minipipe.site.grid import Grid
+from minipipe.schedules import Action, data_parallel, gpipe, in_copies, one_f_one_b
+
+X, Y = np.arange(8.0).reshape(2, 4) / 8, np.ones((2, 4))
+LOSS = mp.MeanSquaredError()
+
+
+def layers():
+    return [mp.Linear(2, 4), mp.ReLU(), mp.Linear(4, 2)]
+
+
+def network():
+    net = mp.Sequential(layers(), LOSS)
+    net.forward_backward(X, Y)
+    return net
+
+
+def pipeline():
+    pipe = mp.Pipeline(layers(), LOSS, 2, 2)
+    pipe.forward_backward(X, Y)
+    return pipe
+
+
+def programs():
+    def sender():
+        yield mp.Compute("work")
+        yield mp.Send("news", 1, to=1)
+
+    def receiver():
+        yield mp.Receive("news", 0)
+
+    return [sender(), receiver()]
+
+
+def total():
+    from minipipe.sums import TreeSum
+
+    tree = TreeSum(2)
+    tree.add(0, np.ones(4))
+    tree.add(1, np.ones(4))
+    return tree
+
+
+def tasks():
+    return [Task("a", 2, (), 0), Task("b", 1, (0,), 0)]
+
+
+def trace(**options):
+    return mp.simulate(gpipe(2, 2), **options)
+
+
+@lru_cache
+def measured():
+    return mp.measure(layers(), LOSS, 2, X, Y, n_rounds=1)
+
+
+@lru_cache
+def folder():
+    return Path(mkdtemp())
+
+
+def axes():
+    from matplotlib.figure import Figure
+
+    return Figure().add_subplot()
+
+
+def saved():
+    path = folder() / "network.npz"
+    mp.save(path, network())
+    return path
+
+
+def profile():
+    return [Profiled("a", 1, 1, 1, 8), Profiled("b", 1, 1, 1, 8)]
+
+
+def profile_file():
+    path = folder() / "profile.csv"
+    path.write_text("name,forward,backward,weight backward,bytes\na,1,1,1,8\n")
+    return path
+
+
+GOOD = {  # name of an argument -> a function that makes a good value
+    "A": lambda: X, "X": lambda: X, "Y": lambda: Y, "layers": layers, "loss": lambda: LOSS,
+    "optimizer": lambda: mp.SGD(0.1), "n_stages": lambda: 2, "n_microbatches": lambda: 2,
+    "n_replicas": lambda: 2, "n_shards": lambda: 2, "n_devices": lambda: 2, "n_workers": lambda: 2,
+    "input_shape": lambda: (2,), "m": lambda: 4, "batch_size": lambda: 4, "n_epochs": lambda: 1,
+    "seed": lambda: 0, "schedule": lambda: gpipe(2, 2), "trace": trace,
+    "traces": lambda: {"one": trace(), "two": trace()}, "costs": lambda: mp.Costs(),
+    "link": lambda: mp.Link(), "n_rounds": lambda: 1, "kernel_size": lambda: 2, "in_channels": lambda: 1,
+    "out_channels": lambda: 1, "d": lambda: 4, "n_heads": lambda: 2, "n_tokens": lambda: 5,
+    "n_places": lambda: 4, "n_prev": lambda: 2, "n": lambda: 2, "name": lambda: "name", "programs": programs,
+    "label": lambda: "label", "value": lambda: np.ones(4), "group": lambda: Group(0, [0, 1]),
+    "path": lambda: folder() / "file", "memory_limit": lambda: 10**9, "bandwidth": lambda: 8,
+    "n_bytes": lambda: 8, "n_clients": lambda: 2, "n_classes": lambda: 2, "learning_rate": lambda: 0.1,
+    "tasks": tasks, "ticks": lambda: 1, "orders": lambda: list_schedule(tasks()).orders,
+    "n_layers": lambda: 4, "node_size": lambda: 2, "inside": lambda: mp.Link(), "between": lambda: mp.Link(),
+    "K": lambda: 2, "M": lambda: 4, "D": lambda: 2, "T": lambda: 2, "P": lambda: 2, "b": lambda: 1,
+    "B": lambda: 8, "L": lambda: 18, "h": lambda: 8, "s": lambda: 8, "a": lambda: 2, "T_F": lambda: 1,
+    "T_B": lambda: 1, "T_W": lambda: 1, "T_comm": lambda: 0, "N": lambda: 4,
+    "rng": lambda: np.random.default_rng(0), "model": network, "pipe": pipeline, "run": pipeline,
+    "clients": lambda: mp.clients_of(X, Y, 2), "algorithm": lambda: "ring", "rank": lambda: 0,
+    "base": lambda: 0.1, "batch": lambda: 32, "rate": lambda: 0.1, "then": lambda: 0.1, "start": lambda: 0.01,
+    "at": lambda: [1, 2], "n_updates": lambda: [2, 2, 2, 2, 2, 2], "counts": lambda: [1, 1], "folder": folder,
+    "text": lambda: "banana", "kind": lambda: "F", "stage": lambda: 0, "microbatch": lambda: 0,
+    "compressor": lambda: mp.collectives.TopK(0.5), "k": lambda: 0.5, "total": total,
+    "values": lambda: [np.ones(2), np.ones(2)], "device": lambda: 0,
+    "holdings": lambda: [lambda: {"stash": []}] * 2, "shape": lambda: (2, 1), "widths": lambda: [1],
+    "p": lambda: 0.5, "labels": lambda: [0, 1], "branches": lambda: ([mp.ReLU()], [mp.Tanh()]),
+    "number": lambda: 3, "unit": lambda: "ticks", "source": lambda: 0, "to": lambda: 1,
+    "lane": lambda: "compute", "reference": lambda: 32, "world": lambda: None,
+    "forward": lambda: Action("F", 0, 1), "backward": lambda: Action("B", 0, 0), "ax": axes,
+    "n_groups": lambda: 2, "n_servers": lambda: 1, "names": lambda: ["a", "b"],
+    "series": lambda: {"J": [1.0, 0.5]}, "published": lambda: 2.0, "index": lambda: 0,
+    "replicas": lambda: [2, 1], "level": lambda: 1, "sizes": lambda: [2, 3, 2], "bound": lambda: 0.1,
+    "measured": measured, "build": lambda: lambda layers, loss: mp.Pipeline(layers, loss, 2, 2),
+    "data": lambda: ((X, Y), (X, Y)), "recipe": lambda: experiments.Recipe(n_epochs=3, warm_up=1),
+}
+EXCEPTIONS = {
+    "AsynchronousPipeline.schedule": lambda: "pipedream", "Block.layers": layers,
+    "Cluster.duration": lambda: lambda label: 1, "Compute.function": lambda: lambda *args: 1,
+    "Compute.args": lambda: (1,), "Chain.layers": layers, "Residual.layers": lambda: [mp.ReLU()],
+    "Embedding.d": lambda: 2, "Mpi.labels": lambda: (), "Mpi.programs": lambda: [idle()],
+    "Schedule.devices": lambda: gpipe(2, 2).devices, "Shared.stages": lambda: [],
+    "Hybrid.schedule": lambda: "1f1b", "Pipeline.schedule": lambda: "1f1b", "Send.label": lambda: "label",
+    "all_dimensions.layers": lambda: equal_layers(), "Stage.loss": lambda: LOSS,
+    "all_dimensions.inside": lambda: 1, "all_dimensions.between": lambda: 2,
+    "all_dimensions.batch_size": lambda: 8, "in_dimensions.inside": lambda: 1,
+    "in_dimensions.between": lambda: 2, "in_dimensions.layers": lambda: equal_layers(),
+    "all_reduce_ticks.algorithm": lambda: "ring", "all_reduce_sum.algorithm": lambda: "owners",
+    "all_reduce_sum_and_gather.algorithm": lambda: "owners", "all_reduce.algorithm": lambda: "owners",
+    "broadcast.algorithm": lambda: "binomial", "numbers_sent.algorithm": lambda: "ring",
+    "amoebanet_d.L": lambda: 3, "amoebanet_d.D": lambda: 16, "amoebanet.D": lambda: 208,
+    "transformer_family.n_layers": lambda: 3, "resnet.depth": lambda: 8,
+    "bytes_by_kind.holdings": lambda: {"stash": []},
+    "bigram_cross_entropy.train_ids": lambda: np.array([0, 1, 0]),
+    "bigram_cross_entropy.test_ids": lambda: np.array([1, 0]),
+    "checked_ports.ports": lambda: [mp.Port(8, [0])], "choices.row": lambda: papers.narayanan.TABLE[0],
+    "curves.series": lambda: {"J": ([1, 2], [1.0, 0.5])}, "cut.costs": lambda: [1, 2],
+    "loads.costs": lambda: [1, 2], "histogram.costs": lambda: [1, 2], "min_max.costs": lambda: [1, 2],
+    "min_variance.costs": lambda: [1, 2], "describe_path.path": lambda: mp.cluster.critical_path(trace()),
+    "exchanged.part_of": lambda: lambda r: np.ones(1), "with_zero.schedule": lambda: data_parallel(2, 2),
+    "with_all_reduce.schedule": lambda: in_copies(gpipe(1, 2), 2), "fit.report": lambda: None,
+    "fit.validation": lambda: (X, Y), "in_buckets.sizes": lambda: [8, 16],
+    "learning_rates.rates": lambda: {"one": 0.1}, "learning_rates.n_updates": lambda: 4,
+    "learning_rates.n_epochs": lambda: 2, "list_schedule.tasks": tasks, "load.path": saved,
+    "read_profile.path": profile_file, "player.run": trace, "still.run": trace,
+    "staleness.updates": lambda: {"one": [parallel.servers.Update(0, 0, (0,), 0, 0)]},
+    "chrome_trace.runs": lambda: {"one": trace()}, "mnist.folder": lambda: mnist(),
+    "plan.cluster": lambda: mp.Nodes(1, 2, inside=mp.Link()), "plan.batch_size": lambda: 4,
+    "plan.precision": lambda: "float32", "arrange.profile": profile, "profile_of.names": lambda: ["a", "b"],
+    "replicated_stages.times": lambda: [1, 2, 1], "replicated_stages.output_bytes": lambda: [8, 8, 8],
+    "replicated_stages.parameter_bytes": lambda: [8, 8, 8],
+    "meshed_stages.stage_time": lambda: lambda *args: 1, "simulate_in_shards.schedule": lambda: gpipe(2, 2),
+    "round_ticks.times": lambda: [1, 2], "links_between.link": mp.Link, "speeds_with.slower": lambda: {0: 2},
+    "slowest_share.K": lambda: 4, "text_of_cells.cells": list,
+    "text_of_hardware.rows": lambda: list(papers.HARDWARE.values())[:1], "text_of_largest.estimates": list,
+    "text_of_rates.rates": list, "training_tasks.F": lambda: [1, 1], "training_tasks.I": lambda: [2, 2],
+    "zero_bubble_span.put_off": lambda: 0, "zero_bubble_table.profiles": lambda: [],
+    "Adam.betas": lambda: (0.9, 0.99), "MomentumFeedback.compressor": lambda: mp.collectives.TopK(0.5),
+    "GroupNorm.n": lambda: 4, "Precision.numbers": lambda: 4, "Precision.state": lambda: 4,
+    "equal_counts.n_layers": lambda: 4, "Hardware.latency": lambda: 1e-6,
+    "from_names.tasks": lambda: {"a": (1,), "b": (1, ["a"])}, "mlp.sizes": lambda: [2, 3, 2],
+    "transformer.n_layers": lambda: 1, "Device.share": lambda: 0.5, "Device.peak": lambda: 1e12,
+    "Device.memory": lambda: 2**30, "Device.early": lambda: True, "Device.source": lambda: "here",
+    "EqualLayers.work": lambda: 1, "EqualLayers.exchanged": lambda: 1, "EqualLayers.gradients": lambda: 1,
+    "EqualLayers.state": lambda: 1, "EqualLayers.whole": lambda: 1, "every_layer.layers": layers,
+    "costs_in_segments.n": lambda: 2, "peak_versions.schedule": lambda: mp.schedules.pipedream(2, 4),
+    "staleness.schedule": lambda: mp.schedules.pipedream(2, 4), "all_to_all.values": lambda: [1, 2],
+    "reduce_scatter_sum_and_gather.value": lambda: 1, "Buffers.value": lambda: (), "Bytes.nbytes": lambda: 8,
+    "MultiHeadAttention.n": lambda: 4, "with_late_W.schedule": lambda: mp.schedules.zero_bubble_h1(2, 2),
+    "earliest_finish.tasks": tasks, "run_listed.tasks": tasks, "Task.after": lambda: (), "Graph.x": lambda: 1,
+    "critical_path.ax": axes, "ledger.trace": lambda: pipeline().trace,
+    "memory.trace": lambda: pipeline().trace, "text_of_rates.bound": lambda: 0.1,
+    "Group.devices": lambda: [0, 1], "LowRank.rank": lambda: 1, "blas_threads.n": lambda: 1,
+    "gpipe.n_stages": lambda: 2, "best_schedule.most_nodes": lambda: 10, "Conv1d.n": lambda: 1,
+    "Costs.F": lambda: 1, "mini_batches.n": lambda: 2, "BatchNorm.n": lambda: 2,
+    "interleaved_one_f_one_b.n_microbatches": lambda: 4, "chimera.n_microbatches": lambda: 4,
+    "dualpipe.n_microbatches": lambda: 4, "without_overlaps.schedule": lambda: one_f_one_b(2, 2),
+    "measured_link.engine": lambda: mp.engines.Threads,
+    "write_site.grid": lambda: Grid(("gpipe",), (2,), (2,), (0.5,), (0,)), "write_site.report": lambda: str,
+    "rounding_bounds.layers": lambda: network().layers, "build.name": lambda: "gpipe",
+    "build_for_stages.name": lambda: "gpipe", "dualpipe_v.n_microbatches": lambda: 4, "Profiled.F": lambda: 1,
+    "Profiled.I": lambda: 1, "Profiled.W": lambda: 1, "write_site.folder": lambda: folder() / "site",
+    "Port.sends": lambda: [0], "Trace.record": lambda: trace()._record,
+    "recomputing.layers": lambda: [mp.TransformerBlock(4, 2)], "check_size.world": mp.engines.world,
+    "check_size.n_devices": lambda: 1, "Hardware.how": lambda: "measured", "Hardware.bandwidth": lambda: 1e9,
+    "Hardware.name": lambda: "a wire", "schedule_of.tasks": lambda: network_tasks(),
+    "schedule_of.orders": lambda: list_schedule(network_tasks()).orders, "cifar10.folder": lambda: cifar(),
+    "Overlap.forward": lambda: Action("F", 0, 1),
+}
+
+
+# plain records that the package makes, and nobody hands in; and what holds a run together
+RECORDS = {
+    "Arranged", "Bounds", "Buffers",
+    "Cell", "Compared", "Counted", "Dataset", "Dimensions", "Estimate", "Explanation",
+    "First", "Footprint", "Found", "Gradient", "Idle", "IdlePart", "Late", "Later", "Listed", "Measured",
+    "Message", "Pair", "Plan", "Plans", "Repeat", "Round", "Setting", "Shared", "Span", "Step", "Text",
+    "Times", "Trace", "Update", "graph.Bounds", "verification.Bounds",
+}
+
+
+def network_tasks():
+    return mp.graph.training_tasks([1, 1], [2, 2])
+
+
+def idle():
+    yield mp.Compute("work")
+
+
+def mnist():
+    for name in ("train", "t10k"):
+        header = bytes([0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 28, 0, 0, 0, 28])
+        (folder() / f"{name}-images-idx3-ubyte").write_bytes(header + bytes(784))
+        (folder() / f"{name}-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 1, 7]))
+    return folder()
+
+
+def cifar():
+    for name in [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]:
+        (folder() / f"{name}.bin").write_bytes(bytes(3073))
+    return folder()
+
+
+def equal_layers():
+    return papers.EqualLayers(4, 1, 1, 1, 1, 1)
+
+
+def public():
+    """Return {name: callable} of all that is in an `__all__`; of equal names, the second as "room.name"."""
+    found, met = {}, set()
+    modules = [module.name for module in walk_packages(mp.__path__, "minipipe.")]
+    rooms = [name for name in modules if not name.endswith("__main__")]
+    for room in ["minipipe", *rooms]:
+        module = import_module(room)
+        for name in getattr(module, "__all__", ()):
+            entry = getattr(module, name)
+            is_met = id(entry) in met or name in RECORDS or isinstance(entry, Registry)
+            if callable(entry) and not is_met:
+                met.add(id(entry))
+                found[name if name not in found else f"{room.removeprefix('minipipe.')}.{name}"] = entry
+    return found
+
+
+def parameters_of(entry):
+    """Return the parameters of a callable; none for an exception, which takes what any exception takes."""
+    if isinstance(entry, type) and issubclass(entry, BaseException):
+        return {}
+    try:
+        parameters = inspect.signature(entry).parameters
+        return {name: one for name, one in parameters.items() if one.kind is not one.VAR_KEYWORD}
+    except ValueError:
+        return {}
+
+
+def example(name, parameter):
+    """Return a function that makes a good value of an argument, or None if it keeps its default."""
+    short = name.rpartition(".")[2]
+    for key, table in ((f"{name}.{parameter.name}", EXCEPTIONS), (f"{short}.{parameter.name}", EXCEPTIONS)):
+        if key in table:
+            return table[key]
+    if parameter.default is parameter.empty:
+        return GOOD.get(parameter.name)
+    return None
