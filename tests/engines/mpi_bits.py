@@ -4,6 +4,7 @@ from functools import partial
 from unittest.mock import patch
 
 import numpy as np
+from compared import assert_same
 from asynchronous.by_the_rule import per_update
 from engines import on_engines
 from engines.on_engines import LOSS, mini_batch, network, work
@@ -11,7 +12,6 @@ from engines.on_engines import LOSS, mini_batch, network, work
 import minipipe as mp
 from minipipe.engines import Mpi, mpi, world
 from minipipe.engines.overhead import OVERHEAD
-from minipipe.functions import leaves
 from minipipe.layers import every_layer
 from minipipe.pipeline import run as pipeline_run
 from minipipe.schedules import (
@@ -20,11 +20,6 @@ from minipipe.schedules import (
 
 LAYERS, UNTIED = network(tie="W"), network()
 pair = partial(on_engines.pair, "mpi", layers=LAYERS)
-
-
-def equal(ours, theirs):
-    ours, theirs = leaves(ours), leaves(theirs)
-    assert len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs)), (ours, theirs)
 
 
 def weights(pipe):
@@ -54,16 +49,16 @@ def compare(simulated, ranks, optimizer=None, batches=None):
         X, Y = mini_batch(37)
         for _ in range(2):  # the second time with moments, and with statistics that have moved
             costs = [pipe.forward_backward(X, Y) for pipe in (simulated, ranks)]
-            equal(*costs)
-            equal(simulated.gradients, ranks.gradients)
+            assert_same(*costs)
+            assert_same(simulated.gradients, ranks.gradients)
             for pipe, own in zip((simulated, ranks), optimizer):
                 pipe.step(own)
     else:
-        equal(*[pipe.train(batches) for pipe in (simulated, ranks)])
-    equal(simulated.J, ranks.J)
+        assert_same(*[pipe.train(batches) for pipe in (simulated, ranks)])
+    assert_same(simulated.J, ranks.J)
     assert simulated.n_steps == ranks.n_steps
     assert work(simulated.trace) == work(ranks.trace)
-    equal(weights(simulated), weights(ranks))
+    assert_same(weights(simulated), weights(ranks))
 
 
 def schedules(*modes):
@@ -79,7 +74,7 @@ def schedules(*modes):
         pipe.forward_backward(*mini_batch(19))
     assert_can_be_read(ranks.trace)
     assert ranks.trace.unit == "seconds" and 0 < ranks.trace.makespan < 60
-    equal(*[pipe.predict(mini_batch(5)[0]) for pipe in (simulated, ranks)])
+    assert_same(*[pipe.predict(mini_batch(5)[0]) for pipe in (simulated, ranks)])
     return len(names)
 
 
@@ -96,8 +91,8 @@ def clipped():
                 pipe.forward_backward(*mini_batch(37))
                 assert pipe.gradient_norm() > 0.01
                 pipe.step(optimizer, clip=0.01)
-        equal(simulated.gradient_norm(), ranks.gradient_norm())
-        equal(weights(simulated), weights(ranks))
+        assert_same(simulated.gradient_norm(), ranks.gradient_norm())
+        assert_same(weights(simulated), weights(ranks))
 
 
 def copies():
@@ -141,7 +136,7 @@ def zero():
             for optimizer in (mp.SGD(0.125, momentum=0.5), mp.Adam(0.01)):
                 pipes = pair(order.n_stages, 3 * n_copies, order, layers=UNTIED, optimizer=optimizer)
                 compare(*pipes, batches=[mini_batch(37), mini_batch(41)])
-                equal(*[remembered(pipe, optimizer) for pipe in pipes])
+                assert_same(*[remembered(pipe, optimizer) for pipe in pipes])
                 done += 1
     for options in (dict(zero=3, buckets=100), dict(zero=2, buckets=100), dict(sync_batch_norm=True)):
         pipes = [mp.DataParallel(UNTIED, LOSS, K, 2 * K, dtype=np.float32, optimizer=mp.Adam(0.01),
@@ -168,7 +163,7 @@ def shards():
             pipes = [mp.Hybrid(layers, LOSS, D, T, n_stages, 4, order=order, dtype=np.float32, engine=engine)
                      for engine in ("cluster", "mpi")]
             compare(*pipes, [mp.Adam(0.01), mp.Adam(0.01)])
-            equal(*[pipe.predict(mini_batch(5)[0]) for pipe in pipes])
+            assert_same(*[pipe.predict(mini_batch(5)[0]) for pipe in pipes])
             done += 1
     return done
 
@@ -187,10 +182,10 @@ def servers():
                 costs = nets[0].train(part, keep_every=1)
                 assert nets[1].train(part, keep_every=1, arrivals=nets[0].arrivals) == costs
                 assert nets[0].updates == nets[1].updates
-                equal(*[[net.kept[t] for t in range(len(part))] for net in nets])
+                assert_same(*[[net.kept[t] for t in range(len(part))] for net in nets])
                 assert {str(s.label) for s in nets[0].trace.spans} - {OVERHEAD.text} == {
                     str(s.label) for s in nets[1].trace.spans}
-            equal(*map(weights, nets))
+            assert_same(*map(weights, nets))
             done += 1
     clients = [tuple(part.astype(np.float64) for part in mini_batch(3 + k)) for k in range(2 * K - 2)]
     for options in ({}, {"secure": K > 2, "drop_out": 0.2}, {"outer": mp.SGD(0.7, momentum=0.9)}):
@@ -198,7 +193,7 @@ def servers():
                 for engine in ("cluster", "mpi")]
         rounds = [[done._replace(ticks=0) for done in net.train(3)] for net in nets]
         assert rounds[0] == rounds[1]
-        equal(*map(weights, nets))
+        assert_same(*map(weights, nets))
         done += 1
     return done
 

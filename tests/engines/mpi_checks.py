@@ -17,9 +17,9 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from compared import assert_within
+from compared import assert_same, assert_within
 from engines import mpi_bits
-from engines.mpi_bits import LAYERS, UNTIED, equal, pair, weights
+from engines.mpi_bits import LAYERS, UNTIED, pair, weights
 from engines.on_engines import LOSS, mini_batch
 from pairs.on_ranks import pairs  # noqa: F401 (a check)
 
@@ -111,9 +111,9 @@ def checkpoints():
     last, resumed = mp.Pipeline(LAYERS, LOSS, 1, 4, dtype=np.float32, seed=2), mp.Adam(0.01)
     mp.load(path, last, resumed)
     train(last, resumed, range(4, 6))
-    equal(weights(whole), weights(last))
-    equal([optimizer.memory[key] for key in sorted(optimizer.memory)],
-          [resumed.memory[key] for key in sorted(resumed.memory)])
+    assert_same(weights(whole), weights(last))
+    assert_same([optimizer.memory[key] for key in sorted(optimizer.memory)],
+                [resumed.memory[key] for key in sorted(resumed.memory)])
     return [path.name for path in path.parent.iterdir()]
 
 

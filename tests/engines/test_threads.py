@@ -12,6 +12,7 @@ import numpy as np
 from asynchronous.by_the_rule import per_update
 from engines import on_engines
 import pytest
+from compared import assert_same, parameters
 from hypothesis import given, settings
 from engines.on_engines import LOSS, mini_batch, network, work
 from ticks.random_programs import settings_of_runs
@@ -26,7 +27,6 @@ from minipipe.cluster import (
 from minipipe.cluster.record import Record
 from minipipe.engines import Threads
 from minipipe.engines.threads import OVERHEAD
-from minipipe.functions import leaves
 from minipipe.pipeline.program import programs_of, without_numbers
 from minipipe.pipeline.wires import Wires
 from minipipe.schedules import (
@@ -39,9 +39,7 @@ pair = partial(on_engines.pair, "threads", layers=LAYERS)
 
 
 def assert_same_bits(simulated, measured):
-    ours, theirs = leaves(simulated.gradients), leaves(measured.gradients)
-    assert len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs))
-    assert simulated.J == measured.J
+    assert_same((measured.J, measured.gradients), (simulated.J, simulated.gradients))
 
 
 @pytest.mark.parametrize("name, recompute", one_in(4, names_for_stages(4, 8), [*RECOMPUTE, "sqrt"]))
@@ -73,8 +71,7 @@ def test_copies_have_the_bits_of_the_cluster(name, change):
     assert work(simulated.trace) == work(measured.trace) and simulated.J == measured.J
     if optimizer is None:
         assert_same_bits(simulated, measured)
-    weights = [leaves([(layer.W, layer.b) for layer in pipe.layers]) for pipe in (simulated, measured)]
-    assert all(map(np.array_equal, *weights))
+    assert_same(parameters(measured.layers), parameters(simulated.layers))
 
 
 @pytest.mark.parametrize("name", names_having(flush=False))
@@ -295,7 +292,7 @@ def test_an_exception_in_one_program_ends_all_and_is_raised():
     _, measured = pair(4, 8, "1f1b")
     X, Y = mini_batch(19)
     measured.forward_backward(X, Y)
-    before = leaves([(layer.W, layer.b) for layer in measured.layers])
+    before = parameters(measured.layers)
     broken = measured.stages[2]
     broken.backward = None
     begin = time.monotonic()
@@ -306,7 +303,8 @@ def test_an_exception_in_one_program_ends_all_and_is_raised():
     J = measured.forward_backward(X, Y)
     simulated, _ = pair(4, 8, "1f1b")
     simulated.forward_backward(X, Y)
-    assert np.isfinite(J) and all(map(np.array_equal, before, leaves([(a.W, a.b) for a in measured.layers])))
+    assert np.isfinite(J)
+    assert_same(parameters(measured.layers), before)
 
 
 def test_the_users_interrupt_ends_all():
