@@ -8,6 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
+from compared import assert_same
 from asynchronous.by_the_rule import per_update
 
 import minipipe as mp
@@ -137,7 +138,7 @@ def test_it_equals_the_full_batch_inside_of_blocks():
     )
     expected = two_updates(mp.Sequential(expected, LOSS), sgd())
     found = two_updates(mp.Pipeline(found, LOSS, 2, 3, "zb-h1"), sgd())
-    assert all(map(np.array_equal, found, expected)) and len(found) == len(expected)
+    assert_same(found, expected)
 
 
 def test_it_equals_the_full_batch_with_a_parameter_server():
@@ -167,11 +168,12 @@ def test_its_halves_are_its_whole_and_leave_gradients_alone():
             if half == "I":
                 assert np.array_equal(layer.backward_input(dZ), whole[0])
             else:
-                assert all(map(np.array_equal, layer.backward_weight(dZ), whole[1:]))
+                assert_same(layer.backward_weight(dZ), whole[1:])
     layer.forward(X)
     layer.backward_input(dZ)
     kept_dZ, cache = put_aside(layer, dZ)
-    assert kept_dZ is None and all(map(np.array_equal, cache, whole[1:]))
+    assert kept_dZ is None
+    assert_same(cache, whole[1:])
     bend = Bend()
     bend.forward(X)
     bend.backward_input(X)
