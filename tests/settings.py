@@ -198,7 +198,7 @@ def network(row, layers, loss):
         devices = range(row["T"])  # those of the first stage share a port
         options |= {"link": mp.Link(latency=1, bandwidth=256), "ports": [mp.Port(64, sends=devices)]}
     D, T, K, M = (row[name] for name in "DTKM")
-    is_split = T > 1 or row["sequence"] or row["rows"]
+    is_split = T > 1 or row["sequence"] or row["rows"] or (D == 1 and row["zero"])
     if row["schedule"] == "data-parallel" and K == 1 and not is_split and row["buckets"] != "stages":
         return mp.DataParallel(
             layers, loss, D, M, row["all_reduce"], row["buckets"], grain=row["grain"], zero=row["zero"],

@@ -25,7 +25,9 @@ NEEDS = {  # (option, value): values of other options without which it is refuse
     ("sequence", True): {"network": "tokens", "T": 2},
     ("rows", True): {"network": "image", "T": 2},
     ("recompute", "selective"): {"network": "tokens"},
+    ("M", 3): {"D": 3},
     ("how", "train"): TRAINS,
+    ("checkpoint", True): {"dtype": "float64"},
     **{("schedule", name): {"K": 2, "M": 4 if name.startswith("dualpipe") else 2}
        for name in OPTIONS["schedule"] if name not in ("1f1b", "data-parallel")},
     **{("schedule", name): TRAINS | {"K": 2, "M": 1 if name != "pipedream-2bw" else 2}
@@ -56,7 +58,9 @@ def refusal(row):
 def beginnings(pair):
     """Yield rows with this pair and the needs of its values, of the one or the other first, or of neither."""
     of_both = [NEEDS.get(part, {}) for part in pair]
-    for needs in (of_both[0] | of_both[1], of_both[1] | of_both[0], *of_both, {}):
+    both = of_both[0] | of_both[1]
+    more = [both | {"M": M} for M in (4, 6, 12)]  # two copies, two directions: some orders need many
+    for needs in (both, of_both[1] | of_both[0], *more, *of_both, {}):
         yield filled(needs | dict(pair))
 
 
@@ -102,33 +106,27 @@ def covered(seed, run=outcome, pairs=None):
     for pair in rng.sample(pairs, len(pairs)):
         if pair not in wanted:
             continue
-        sentences = []
-        for row in candidates(pair, wanted, rng, sentences):
-            result = run(row)
-            if result.refusal is None:
+        for row in candidates(pair, wanted, rng):
+            if run(row).refusal is None:
                 rows.append(row)
                 ran.update(pairs_of(row))
                 wanted.difference_update(pairs_of(row))
                 break
-            sentences.append(result.refusal)
         else:
-            refused[pair] = sentences[0]
+            start = next(beginnings(pair))
+            refused[pair] = refusal(start) or run(start).refusal
             wanted.discard(pair)
     return ran, {pair: sentence for pair, sentence in refused.items() if pair not in ran}, rows
 
 
-def candidates(pair, wanted, rng, sentences):
-    """Yield rows with this pair that the door lets in, fuller ones first; `sentences` gets its refusals."""
+def candidates(pair, wanted, rng):
+    """Yield rows with this pair that the door lets in, fuller ones first."""
     for start in beginnings(pair):
-        sentence = refusal(start)
-        if sentence:
-            sentences.append(sentence)
-            continue
-        row = grown(start, pair, wanted, rng)
-        yield row
-        fixed = dict(pair)
-        yield row | {name: start[name] for name in AT_CALLS if name not in fixed}
-        yield start
+        if not refusal(start):
+            row = grown(start, pair, wanted, rng)
+            yield row
+            yield row | {name: start[name] for name in AT_CALLS if name not in dict(pair)}
+            yield start
 
 
 def drawn(rng):

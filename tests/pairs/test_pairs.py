@@ -9,8 +9,10 @@ from random import Random
 
 import pytest
 from pairs.bugs import FOUND_BY
-from pairs.covering import drawn
+from pairs.covering import all_pairs, covered, drawn
 from pairs.outcomes import Wrong, outcome
+from pairs.table import FILE, text_of
+from settings import OPTIONS
 
 SEED = int(os.environ.get("PAIRS_SEED", "0"))
 WERE_WRONG = {  # what the net has found, in rows as it printed them
@@ -43,3 +45,12 @@ def test_the_net_catches_a_bug_of_a_pair(bug, monkeypatch):
     bug(monkeypatch)
     with pytest.raises(Wrong):
         outcome(FOUND_BY[bug])
+
+
+@pytest.mark.slow
+def test_every_pair_is_right_or_refused_as_the_table_says():
+    """If only sentences or options have changed, write it anew: `python3 tests/pairs/table.py`."""
+    ran, refused, rows = covered(SEED)
+    assert len(rows) > len(OPTIONS)
+    assert {*all_pairs()} <= {*ran, *refused}
+    assert text_of(refused) == FILE.read_text()
