@@ -16,6 +16,9 @@ COUNT, COUNT_OR_0, TRUTH = Whole(), Whole(0), Truth()
 TICKS = Real(least=0, note=" ticks", clock=True)
 BYTES = Real(least=0, note=" bytes", clock=True)
 ABOVE_0, AT_LEAST_0 = Real(above=0), Real(least=0)
+BANDWIDTH = Real(
+    above=0, note=" bytes per tick: leave it out for no limit", infinite=True, clock=True
+)
 SHARE, SHARE_OR_1 = Real(least=0, below=1), Real(least=0, most=1)
 SAMPLES, RANKS = Whole(most=MOST_SAMPLES), Whole(most=MOST_RANKS)
 OF_NAMED_NETWORKS = Whole(most=MOST_LAYERS)
@@ -120,6 +123,8 @@ ARGUMENTS = {
     "in_dimensions.between": AT_LEAST_0,
     "in_dimensions.inside": AT_LEAST_0,
     "latency": TICKS,
+    "Link.bandwidth": BANDWIDTH,
+    "Port.bandwidth": BANDWIDTH,
     "n_bytes": BYTES,
     "replicated_stages.bandwidth": ABOVE_0,
     "choices.memory": Real(above=0, note=" bytes", infinite=True),
@@ -133,6 +138,7 @@ ARGUMENTS = {
     "update": TICKS,
     "update_ticks": TICKS,
     # numbers of a training
+    "BatchNorm.momentum": Real(above=0, most=1, note=": it is the share of the newest mini-batch"),
     "BatchNorm.gamma": Real(),
     "clip": ABOVE_0,
     "compensation": AT_LEAST_0,

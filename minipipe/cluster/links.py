@@ -5,14 +5,9 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from ..arguments import argument
-from ..checks import items_of, real_number, shown, whole_number
+from ..checks import items_of, shown, whole_number
 
 MOST_LINKS = 4_000_000
-
-
-def _checked_bandwidth(bandwidth):
-    note = " bytes per tick: leave it out for no limit"
-    return real_number("bandwidth", bandwidth, above=0, note=note, infinite=True, clock=True)
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,7 @@ class Link:
     def __post_init__(self):
         latency = argument("latency", self.latency)
         object.__setattr__(self, "latency", latency)
-        object.__setattr__(self, "bandwidth", _checked_bandwidth(self.bandwidth))
+        object.__setattr__(self, "bandwidth", argument("Link.bandwidth", self.bandwidth))
 
     def ticks_occupied(self, n_bytes):
         """How long a message of `n_bytes` keeps the link from the next one."""
@@ -74,7 +69,7 @@ class Port:
     receives: tuple = ()
 
     def __post_init__(self):
-        object.__setattr__(self, "bandwidth", _checked_bandwidth(self.bandwidth))
+        object.__setattr__(self, "bandwidth", argument("Link.bandwidth", self.bandwidth))
         for name in ("sends", "receives"):
             devices = getattr(self, name)
             items = items_of(devices)

@@ -194,8 +194,7 @@ class BatchNorm(Normalization):
     def __init__(self, n, epsilon=1e-5, momentum=0.1, gamma=1):
         super().__init__(n, epsilon)
         self.gamma = argument("BatchNorm.gamma", gamma)
-        note = ": it is the share of the newest mini-batch"
-        self.momentum = real_number("momentum", momentum, above=0, most=1, note=note)
+        self.momentum = argument("BatchNorm.momentum", momentum)
 
     def draw(self, rng):
         return np.full(self.n, float(self.gamma))

@@ -144,7 +144,7 @@ class ParameterServer(Network):
             return 1
         if n_microbatches is None:
             return self.n_workers
-        return whole_number("n_microbatches", n_microbatches, self.n_workers)
+        return whole_number("n_microbatches", argument("n_microbatches", n_microbatches), self.n_workers)
 
     def _check_mode(self):
         mode, s = self.mode, self.n_servers
