@@ -16,6 +16,7 @@ from minipipe.cli import bench, benchmarks, train
 from minipipe.cli.fit import bytes_from
 from minipipe.cli.main import COMMANDS, command_line, main
 from minipipe.cluster import ticks
+from minipipe.interrupted import STATUS
 from minipipe.layers.recomputing import can_recompute
 from minipipe.planning import simulate_in_shards
 from minipipe.schedules import build, in_copies, names_having, with_all_reduce
@@ -32,6 +33,14 @@ def run(capsys, *arguments):
     except SystemExit as exit:
         status = exit.code
     return status, *capsys.readouterr()
+
+
+def test_an_interrupt_is_one_line(capsys, monkeypatch):
+    def stopped(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("minipipe.cli.explain.run", stopped)
+    assert run(capsys, "explain") == (STATUS, "", "minipipe: stopped\n")
 
 
 def test_the_main_job_trains_proves_and_draws(capsys, tmp_path):
