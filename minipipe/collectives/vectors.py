@@ -128,6 +128,10 @@ def _array(leaf):
     if isinstance(leaf, Bytes):
         return leaf
     array = leaf if hasattr(leaf, "owner") else np.asarray(leaf)  # an array without numbers stays as it is
-    if array.dtype == object and None in map(python_number, array.reshape(-1)):
+    is_row = array.ndim > 0 and not hasattr(leaf, "shape")  # of something that is neither list nor array
+    no_numbers = array.dtype.kind not in "fiubcO" or (
+        array.dtype == object and None in map(python_number, array.reshape(-1))
+    )
+    if is_row or no_numbers:
         raise ValueError(f"{shown(leaf)} is neither a number nor an array of some: send those, or lists")
     return array
