@@ -90,7 +90,8 @@ def all_dimensions(layers, batch_size, n_devices, node_size, inside, between, me
     (40, Dimensions(D=4, T=1, P=2, M=4, b=1, time=63.0, n_bytes=136.0))
     """
     n_layers = _check(layers).n_layers
-    batch_size, memory_limit = arguments(batch_size=batch_size, memory_limit=memory_limit)
+    batch_size = argument("all_dimensions.batch_size", batch_size)
+    memory_limit = argument("memory_limit", memory_limit)
     found = []
     for T in _divisors(argument("all_dimensions.n_devices", n_devices)):
         for D in _divisors(n_devices // T):

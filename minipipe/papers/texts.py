@@ -22,7 +22,7 @@ def text_of_cells(cells, bound=None):
     * off by more than 3 %
     """
     cells = argument("cells", cells)
-    bound = None if bound is None else argument("text_of_rates.bound", bound)
+    bound = None if bound is None else float(argument("text_of_cells.bound", bound))
     lines = [f"{'':13}{'K':>2}{'M':>4}{'published':>11}{'simulated':>11}{'error':>10}"]
     for cell in cells:
         mark = cell.reason if bound is None or abs(cell.error) <= bound else f"* {cell.reason}"

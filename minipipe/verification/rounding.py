@@ -47,6 +47,8 @@ def rounding_bounds(layers, loss, X, Y):
     if type(loss) not in LOSSES:
         raise ValueError(f"no rounding bound is derived for loss={shown(loss)}")
     layers, X, Y = listed("layers", layers), real_numbers("X", X), real_numbers("Y", Y)
+    if X.ndim != 2 or Y.ndim != 2:
+        raise ValueError(f"X and Y have {X.ndim} and {Y.ndim} axes: bounds are derived for (n, m)")
     known = ", ".join(kind.__name__ for kind in FORWARD)
     for layer in layers:
         if type(layer) not in FORWARD:

@@ -82,7 +82,7 @@ def same_bits(pipe, X, Y):
 
 def against_one_device(pipe, X, Y):
     """Return (J, gradients) of `pipe` and (J, gradients) of one device with its micro-batches or grains."""
-    argument("pipe", pipe)
+    argument("against_one_device.pipe", pipe)
     if pipe.grain is None:
         schedule = "gpipe-late-w" if "W*" in pipe.schedule.kinds else "gpipe"
         one_device = Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches, schedule)

@@ -29,7 +29,7 @@ def mini_batches(X, Y, batch_size, n, seed=0):
             "the same samples, at least 1, as their last axis"
         )
     m, batch_size = X.shape[-1], argument("batch_size", batch_size)
-    n, seed = argument("n", n), argument("seed", seed)
+    n, seed = argument("mini_batches.n", n), argument("seed", seed)
     parts = even_slices(m, -(-m // batch_size))
     line = ((shuffled(m, seed, epoch), part) for epoch in count(1) for part in parts)
     chosen = (order[part] for order, part in islice(line, n))
