@@ -48,6 +48,7 @@ OURS = ValueError, TypeError, RuntimeError, FloatingPointError, NotImplementedEr
 SECONDS, BYTES = 20, 6 * 2**30
 # plain data that are checked where they are used, and arguments whose names have a row that is another one's
 OTHER_ROWS = {
+    "in_segments",
     "Compute", "ConstantWarmUp", "Cosine", "Costs", "Device", "EqualLayers", "GradualWarmUp", "Group",
     "Hardware", "Precision", "Profiled", "Schedule", "Send", "Task", "TensorParallel",
     "alive_microbatches", "all_reduce_ticks", "bytes_by_kind", "checked_ports", "costs_in_segments",
