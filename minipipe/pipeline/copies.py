@@ -4,7 +4,6 @@ import copy
 
 import numpy as np
 
-from ..functions import leaves
 
 
 class Copies:
@@ -19,7 +18,7 @@ class Copies:
         self._stages = {}    # (stage, device) -> `Stage`
         self._memories = {}  # (stage, device) -> what an optimizer remembers for it
         self._known = {}     # (stage, place in it) -> the first copy's array there, as all have it
-        self._stepped = []  # the arrays that the last step's optimizer remembered after it, held to know them
+        self._stepped = {}  # what the last step's optimizer remembered after it, held to know it again
 
     def on_devices(self, stages, placements):
         """{(stage, device): the `Stage`}; copies of the network with a stage on one device share it."""
@@ -60,8 +59,7 @@ class Copies:
 
     def optimizers(self, optimizer, stages):
         """{(stage, device): the optimizer of that copy}, for the step that `optimizer` is about to make."""
-        arrays = leaves(list(optimizer.memory.values()))
-        if len(arrays) != len(self._stepped) or any(a is not b for a, b in zip(arrays, self._stepped)):
+        if not _are_identical(optimizer.memory, self._stepped):
             self._memories = {}  # it was another one, or has been read out of a file
         found, first = {}, 0
         for stage in stages:
@@ -85,13 +83,21 @@ class Copies:
             optimizers[place].update(stage.layers, clipped(stage.gradients()))
             self._memories[place] = optimizers[place].memory
             stage.keep_optimizer_state(list(optimizers[place].memory.values()))
-        self._stepped = leaves(list(optimizer.memory.values()))
+        self._stepped = {key: list(arrays) for key, arrays in optimizer.memory.items()}
         self.agree(first)
 
 
 def _places(stage):
     """(layer, name) of the arrays that copies have alike: parameters, statistics, the keys of dropout."""
     return [(layer, name) for layer in stage.parts for name in (*layer.arrays, *layer.drawn)]
+
+
+def _are_identical(memory, known):
+    """Tell whether two memories have the same keys, even of no arrays, and the very same arrays."""
+    return memory.keys() == known.keys() and all(
+        len(arrays) == len(known[key]) and all(a is b for a, b in zip(arrays, known[key]))
+        for key, arrays in memory.items()
+    )
 
 
 def _memory_of(optimizer, indices):

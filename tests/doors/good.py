@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 from tempfile import mkdtemp
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -205,7 +206,8 @@ EXCEPTIONS = {
     "build_for_stages.name": lambda: "gpipe", "dualpipe_v.n_microbatches": lambda: 4, "Profiled.F": lambda: 1,
     "Profiled.I": lambda: 1, "Profiled.W": lambda: 1, "write_site.folder": lambda: folder() / "site",
     "Port.sends": lambda: [0], "Trace.record": lambda: trace()._record,
-    "recomputing.layers": lambda: [mp.TransformerBlock(4, 2)], "check_size.world": mp.engines.world,
+    "recomputing.layers": lambda: [mp.TransformerBlock(4, 2)],
+    "check_size.world": lambda: SimpleNamespace(size=1),
     "check_size.n_devices": lambda: 1, "Hardware.how": lambda: "measured", "Hardware.bandwidth": lambda: 1e9,
     "Hardware.name": lambda: "a wire", "schedule_of.tasks": lambda: network_tasks(),
     "schedule_of.orders": lambda: list_schedule(network_tasks()).orders, "cifar10.folder": lambda: cifar(),

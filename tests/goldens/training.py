@@ -34,7 +34,6 @@ WITH = {"zero": {"updates": "order"}}  # what an option needs
 TOKENS = {"network": "tokens", "n_updates": 2}  # their fractions grow long
 ELSEWHERE = (*ALWAYS, "network", "dtype", "schedule", "D", "T", "K", "engine", "checkpoint", "sequence")
 N_RANDOM = 60
-sys.set_int_max_str_digits(0)  # fractions are as long as they are
 
 
 def cases():
@@ -106,11 +105,17 @@ def _trained(case):
 
 
 def lines_of_number(number, batch=None):
-    """Return a line for the shape of an array, and one for each of its rows; of floats, all digits."""
+    """Return a line for the shape of an array, and one for each of its rows, with all digits."""
     array = np.asarray(number)
     rows = array.reshape(-1, array.shape[-1] if array.ndim else 1)
     said = "" if batch is None else f"mini-batch {batch}, "
-    return [f"{said}shape {array.shape}, {array.dtype}", *(" ".join(map(str, row.tolist())) for row in rows)]
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)  # fractions are as long as they are
+    try:
+        texts = [" ".join(map(str, row.tolist())) for row in rows]
+    finally:
+        sys.set_int_max_str_digits(limit)
+    return [f"{said}shape {array.shape}, {array.dtype}", *texts]
 
 
 def _is_ours(error):

@@ -520,8 +520,8 @@ BAD = {
         lambda: plots.cut([1, 2, 3], [1, 1]),
         "counts=[1, 1] adds up to 2 for 3 costs",
     ),
-    "a picture of no cost": (lambda: plots.cut([], []), "at least 1 number"),
-    "a picture with a negative cost": (lambda: plots.cut([1, -1], [1, 1]), "all finite and at least 0"),
+    "a picture of no cost": (lambda: plots.cut([], []), "costs is an empty list: give it at least one"),
+    "a picture with a negative cost": (lambda: plots.cut([1, -1], [1, 1]), "costs[1]=-1 must be at least 0"),
     "a picture with other names": (lambda: plots.cut([1, 2], [1, 1], ["a"]), "1 names for 2 costs"),
 }
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from cases import valid_schedules
+from minipipe.cluster import Trace
 from minipipe.schedules import (
     Action, Costs, Overlap, Schedule, ScheduleError, ScheduleWarning,
     alive_microbatches, build, costs_in_segments, gpipe, in_copies, in_segments, looped_breadth_first,
@@ -340,7 +341,17 @@ def test_an_action_in_two_spans_is_alive_once():
     spans = [SimpleNamespace(label=label, start=start, end=end) for label, start, end in [
         (F, 0, 1), (F, 3, 4), (I, 4, 5), (W, 5, 6), ("sum", 6, 7), (W, 8, 9), (Action("A", 0, 0), 9, 10),
     ]]
-    trace = SimpleNamespace(spans_of=lambda device: spans, n_devices=1, shares=[1])
+
+    class OfSpans(Trace):
+        n_devices, shares = 1, [1]
+
+        def __init__(self):
+            """Make a trace of no run."""
+
+        def spans_of(self, device):
+            return spans
+
+    trace = OfSpans()
     assert alive_microbatches(trace, 0) == [(0, 1), (9, 0)] and peak_microbatches(trace) == [1]
 
 
