@@ -36,7 +36,7 @@ ARGUMENTS = {
     "batch_size": SAMPLES,
     "bigram_cross_entropy.n": Whole(most=0x110000),  # characters that Unicode has
     "blas_threads.n": Whole(most=MOST_THREADS),
-    "blocks_that_fit.n_devices": Whole(2, 1000),
+    "blocks_that_fit.n_devices": Whole(most=1000),
     "bound": COUNT_OR_0,
     "bucket": COUNT,
     "d": COUNT,

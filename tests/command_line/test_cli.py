@@ -382,7 +382,7 @@ def test_fit_names_what_fits_and_what_would(capsys):
     assert "rmsprop, float32, gradients along the tree\n" in out
     status, out, _ = run(capsys, *LENET[:-2], "--memory", "1MiB", "--devices", "2")
     assert status == 0 and "rmsprop, float32, gradients in one running buffer\n" in out
-    assert " 734.68 KiB      189.00 KiB\n" in out and "up to so many more inside a layer's action" in out
+    assert " 734.68 KiB      189.01 KiB\n" in out and "up to so many more inside a layer's action" in out
     assert "recompute never, accumulate running\n" in out
     status, out, _ = run(capsys, *LENET, "--memory", "500 KB", "--devices", "1", "2")
     remedy = "give each device 1015.29 KiB, which is the lowest on 2 devices, or try more devices"

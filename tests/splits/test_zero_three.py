@@ -47,7 +47,7 @@ def test_in_rational_arithmetic_two_updates_are_those_of_the_full_batch(data):
     net = mp.Pipeline(layers, LOSS, K, M, order, recompute, optimizer=optimizer)
     full = mp.Sequential(layers, LOSS)
     for seed in range(2):
-        X, Y = map(eighths, mini_batch(data.draw(st.integers(M, 2 * M)), seed))
+        X, Y = map(eighths, mini_batch(data.draw(st.integers(M, 2 * M)), seed=seed))
         assert net.train([(X, Y)]) == [full.forward_backward(X, Y)]
         full.step(optimizer)
     for stage in net._run.stages.values():
