@@ -38,21 +38,21 @@ def slow(*values):
     ("in_pieces copies", 2, 18), slow("in_pieces zero", 3, 9),
     *(slow("pairs 30", n_ranks, 12) for n_ranks in (2, 3, 4)),
 ])
-def test_ranks_have_the_bits_of_the_cluster(check, n_ranks, n_runs, answer):
+def test_ranks_have_the_bits_of_the_cluster(check, n_ranks, n_runs, answer_of_ranks):
     """n_runs: how many there are at least."""
-    assert answer() >= n_runs
+    assert answer_of_ranks() >= n_runs
 
 
 @on_ranks
 @pytest.mark.parametrize("check, n_ranks", [("clipped", 3), ("requests", 2), ("requests", 4), ("clocks", 4)])
-def test_programs_of_any_kind_run_on_ranks(check, n_ranks, answer):
-    assert answer() is None
+def test_programs_of_any_kind_run_on_ranks(check, n_ranks, answer_of_ranks):
+    assert answer_of_ranks() is None
 
 
 @on_ranks
 @pytest.mark.parametrize("check, n_ranks", [("checkpoints", 2), ("checkpoints", 4)])
-def test_a_training_goes_on_from_ranks_to_copies_to_one_device(check, n_ranks, answer):
-    assert answer() == ["net.npz"]
+def test_a_training_goes_on_from_ranks_to_copies_to_one_device(check, n_ranks, answer_of_ranks):
+    assert answer_of_ranks() == ["net.npz"]
 
 
 # What goes wrong
@@ -69,8 +69,8 @@ def test_a_training_goes_on_from_ranks_to_copies_to_one_device(check, n_ranks, a
      "4 devices need a process each, but 3 processes have been started: begin the command with mpiexec -n 4"),
     ("refusal silent", 2, "waits for news from device {other}: for more than 0.5 seconds"),
 ])
-def test_what_cannot_run_is_refused_on_every_rank(check, n_ranks, words, answer):
-    for rank, sentence in enumerate(answer()):
+def test_what_cannot_run_is_refused_on_every_rank(check, n_ranks, words, answer_of_ranks):
+    for rank, sentence in enumerate(answer_of_ranks()):
         assert words.format(other=1 - rank) in sentence
 
 
@@ -130,8 +130,8 @@ def test_the_command_trains_on_ranks_and_compares(tmp_path):
     ("command --shards 2", 4, "4 processes, 4 micro-batches"),
     ("command --replicas 2 --schedule gpipe", 4, "4 processes, 8 micro-batches, schedule gpipe in 2 copies"),
 ])
-def test_the_command_trains_shards_and_copies(check, n_ranks, words, answer):
-    out = answer()
+def test_the_command_trains_shards_and_copies(check, n_ranks, words, answer_of_ranks):
+    out = answer_of_ranks()
     assert words in out and "equal (==)" in out and "device 3  " in out
 
 
