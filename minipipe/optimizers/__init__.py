@@ -11,7 +11,7 @@ Where to read: `optimizer` has the walk over the parameters, `sgd` and `adaptive
 each number by itself, `by_parameter` those for large mini-batches, which look at a parameter as a whole.
 """
 
-from .optimizer import OPTIMIZERS, Optimizer, checked_optimizer  # noqa: F401 (for other rooms, and subclasses)
+from .optimizer import OPTIMIZERS, Optimizer, checked_optimizer  # noqa: F401 (for subclasses and rooms)
 
 globals().update(OPTIMIZERS.load())
 
