@@ -1,7 +1,8 @@
 """All examples of all registered layers, and how to make one of them ready to run.
 
-The tests of what every layer has to keep, of equivalence and of arrays without numbers take their layers from
-`LAYERS`. A new layer is found there, since its file states its examples.
+The tests of equivalence and of arrays without numbers take their layers from `LAYERS`. A new layer is found
+there, since its file states its examples. What every layer has to keep holds for those of `CONTRACT`, which
+has layers of the models as well.
 """
 
 import numpy as np
@@ -11,8 +12,24 @@ from minipipe.cluster import Buffers
 from minipipe.functions import leaves
 from minipipe.layers import every_layer
 from minipipe.layers.through import put_aside, weight_gradients
+from minipipe.models.cells import Shift
+
+
+def linear_cell(n_prev, n_before):
+    """A cell for features instead of images, without batch norm, so that samples are alone in it."""
+    fits = [mp.Linear(n_prev, 2), mp.Linear(n_before, 2)]
+    sums = [
+        ((mp.ReLU(), 0), (mp.Linear(2, 2), 1)),
+        ((mp.Chain(), 2), (mp.ReLU(), 0)),
+        ((mp.Chain(mp.Linear(2, 2), mp.ReLU()), 1), (mp.Chain(), 3)),
+    ]
+    return mp.models.Cell("LinearCell", fits, sums, concatenated=(0, 2, 4))
+
 
 LAYERS = mp.layers.LAYERS.examples()  # {name: (layer, shape of a sample)}, where a Join has two samples
+CONTRACT = LAYERS | {
+    "LinearCell": (linear_cell(3, 4), ((3,), (4,))), "Shift()": (Shift(), (2, 4, 3)),
+}
 TOKENS = {  # {name: how many tokens there are}, for layers that take tokens
     name: next(part.n_tokens for part in every_layer([layer]) if not part.layers)
     for name, (layer, _) in LAYERS.items() if layer.takes == "tokens"
@@ -20,6 +37,11 @@ TOKENS = {  # {name: how many tokens there are}, for layers that take tokens
 ALONE = [  # those that a network may hold by themselves, with samples that have an axis
     name for name, (layer, shape) in LAYERS.items() if shape and not layer.fork and not layer.join
 ]
+
+
+def is_pair(shape):
+    """Tell whether a layer takes two samples, of these shapes."""
+    return bool(shape) and isinstance(shape[0], tuple)
 
 
 def tree(function, *values):
@@ -91,7 +113,7 @@ def own_parameters(layer):
 def ready(name, m=5, dtype=np.float64, seed=0):
     """(a copy of the layer with parameters none of which is 0 or 1, A_prev, dZ)"""
     rng = np.random.default_rng(seed)
-    layer, shape = LAYERS[name]
+    layer, shape = CONTRACT[name]
     layer = layer.copy()
     layer.initialize(rng, dtype)
     for part, which in own_parameters(layer):
@@ -103,7 +125,7 @@ def ready(name, m=5, dtype=np.float64, seed=0):
 
     if name in TOKENS:
         A_prev = rng.integers(0, TOKENS[name], (*shape, m)).astype(dtype)
-    elif layer.join:
+    elif is_pair(shape):
         A_prev = tuple(normal((*of_one, m)) for of_one in shape)
     else:
         A_prev = normal((*shape, m))

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from compared import assert_same
-from layers.every_layer import ALONE, LAYERS, TOKENS, own_parameters, ready, tree
+from layers.every_layer import ALONE, CONTRACT, LAYERS, TOKENS, is_pair, own_parameters, ready, tree
 from sampling import one_in
 
 import minipipe as mp
@@ -15,7 +15,7 @@ from minipipe.layers import every_layer as parts_of
 from minipipe.layers.convolution import Kernel
 from minipipe.layers.through import prepare_forward, put_aside
 
-every_layer = pytest.mark.parametrize("name", LAYERS)
+every_layer = pytest.mark.parametrize("name", CONTRACT)
 
 
 def exact(name, m=5):
@@ -68,11 +68,10 @@ def test_its_second_half_needs_no_dZ_only_where_it_says_so(name):
 @every_layer
 def test_its_products_are_as_many_for_each_sample(name):
     """`macs` and `macs_again` are whole numbers; above 0 in a Linear, convolution or attention."""
-    layer, shape = LAYERS[name]
-    is_pair = bool(shape) and isinstance(shape[0], tuple)
+    layer, shape = CONTRACT[name]
 
     def of(m):
-        return tuple((*part, m) for part in shape) if is_pair else (*shape, m)
+        return tuple((*part, m) for part in shape) if is_pair(shape) else (*shape, m)
 
     for count in (layer.macs, layer.macs_again):
         assert type(count(of(1))) is int
@@ -83,7 +82,7 @@ def test_its_products_are_as_many_for_each_sample(name):
 
 @every_layer
 def test_what_decays_is_a_parameter_of_its_own(name):
-    layer, _ = LAYERS[name]
+    layer, _ = CONTRACT[name]
     for part in parts_of([layer]):
         assert set(part.decays) <= {"W", "b"}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from layers.duals import dual, slopes
 from layers.every_layer import (
-    LAYERS,
+    CONTRACT,
     TOKENS,
     arrays_in,
     own_parameters,
@@ -23,11 +23,11 @@ from minipipe.functions import leaves, shape_of
 from minipipe.layers import every_layer as parts_of
 from minipipe.layers.through import put_aside
 
-every_layer = pytest.mark.parametrize("name", LAYERS)
+every_layer = pytest.mark.parametrize("name", CONTRACT)
 
 
 @pytest.mark.parametrize("name, m", [
-    (name, m) for name, (layer, _) in LAYERS.items() for m in (1 if layer.alone_per_sample else 2, 5)
+    (name, m) for name, (layer, _) in CONTRACT.items() for m in (1 if layer.alone_per_sample else 2, 5)
 ])
 def test_backward_equals_central_differences(name, m):
     """The slope of J = sum(R * A) along a random direction D, by (J(+h) - J(-h)) / 2h, in float64:
@@ -134,12 +134,12 @@ def test_the_dtype_of_the_data_is_the_dtype_of_the_result(name, dtype):
 @every_layer
 def test_shapes_are_known_before_anything_is_computed(name):
     layer, A_prev, dZ = ready(name)
-    assert shape_of(layer.forward(A_prev)) == LAYERS[name][0].output_shape(shape_of(A_prev))
+    assert shape_of(layer.forward(A_prev)) == CONTRACT[name][0].output_shape(shape_of(A_prev))
     drawn = tuple(
         tree(lambda parameter: None if parameter is None else Shape(parameter), part)
         for part in (layer.W, layer.b)
     )
-    told = LAYERS[name][0].parameter_shapes()
+    told = CONTRACT[name][0].parameter_shapes()
     assert str(drawn) == str(told)
     assert [d.shape for d in leaves(layer.backward(dZ)[1:])] == [
         parameter.shape for parameter in leaves((layer.W, layer.b))
@@ -272,7 +272,7 @@ def test_wrong_calls_say_what_is_wrong(name):
         with pytest.raises(
             RuntimeError, match=r"has no parameters yet: call initialize\(rng\), or put it into a Sequential"
         ):
-            LAYERS[name][0].copy().forward(A_prev)
+            CONTRACT[name][0].copy().forward(A_prev)
 
 
 def test_linear_equals_loops_over_single_numbers():
