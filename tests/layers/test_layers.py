@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from compared import assert_same
 from layers.duals import dual, slopes
 from layers.every_layer import (
     CONTRACT,
@@ -19,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.functions import leaves, shape_of
+from minipipe.functions import even_slices, leaves, shape_of
 from minipipe.layers import every_layer as parts_of
 from minipipe.layers.through import put_aside
 
@@ -292,37 +293,46 @@ def test_linear_equals_loops_over_single_numbers():
     assert np.array_equal(db, [[sum(dZ[i, k] for k in range(4))] for i in range(2)])
 
 
-def test_linear_refuses_wrong_shapes_with_both_numbers():
-    with pytest.raises(ValueError, match=r"Linear\(3, 2\) needs A_prev of shape \(3, m\), got \(4, 5\)"):
-        mp.Linear(3, 2, W=np.zeros((2, 3)), b=np.zeros((2, 1))).forward(np.zeros((4, 5)))
-    with pytest.raises(ValueError, match=r"W has shape \(3, 2\), but Linear\(3, 2\) needs \(2, 3\)"):
-        mp.Linear(3, 2, W=np.zeros((3, 2)))
-    with pytest.raises(ValueError, match=r"n_prev=0 must be at least 1"):
-        mp.Linear(0, 2)
-    with pytest.raises(RuntimeError, match="has no parameters yet"):
-        mp.Linear(3, 2).forward(np.zeros((3, 1)))
+@pytest.mark.parametrize("make, words", [
+    (lambda: mp.Linear(3, 2).forward(np.zeros((4, 5))),
+     r"Linear\(3, 2\) needs A_prev of shape \(3, m\), got \(4, 5\)"),
+    (lambda: mp.Linear(3, 2, W=np.zeros((3, 2))), r"W has shape \(3, 2\), but Linear\(3, 2\) needs \(2, 3\)"),
+    (lambda: mp.Linear(0, 2), "n_prev=0 must be at least 1"),
+])
+def test_linear_refuses_wrong_shapes_with_both_numbers(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
 
 
-@pytest.mark.parametrize("draw, variance", [(mp.he, 2 / 300), (mp.xavier, 2 / 500)])
-def test_initialisation_has_the_variance_of_the_papers(draw, variance):
-    """The variance of n normal numbers scatters by sqrt(2/n) of itself: here 0.6 %, five times
-    that is allowed.
+@pytest.mark.parametrize("layer, variance", [
+    (mp.Linear(300, 200), 2 / 300), (mp.Linear(300, 200, initialization=mp.xavier), 2 / 500),
+    (mp.Conv2d(32, 32, 5, groups=2), 2 / (16 * 25)),
+    (mp.ConvTranspose2d(32, 32, 4, stride=2, groups=2), 2 / (16 * 16 / 4)),
+    (mp.Embedding(300, 50), 1 / 50), (mp.PositionalEmbedding(50, 300), 1 / 50),
+], ids=repr)
+def test_initialisation_has_the_variance_of_the_papers(layer, variance):
+    """He's 2 / fan-in, where the fan-in of a transposed convolution is its share of the kernel; Xavier's.
+
+    The variance of n normal numbers scatters by sqrt(2/n) of itself: five times that is allowed.
     """
-    W = draw(np.random.default_rng(0), 300, 200)
-    assert W.shape == (200, 300)
-    assert abs(W.var() / variance - 1) < 5 * math.sqrt(2 / W.size)
+    layer.initialize(np.random.default_rng(0), np.float32)
+    assert layer.W.dtype == np.float32 and layer.W.shape == layer.parameter_shapes()[0]
+    assert abs(layer.W.var() / variance - 1) < 5 * math.sqrt(2 / layer.W.size)
+    assert layer.b is None or (layer.b.dtype == np.float32 and not layer.b.any())
 
 
-def test_whole_numbers_as_data_do_not_round_the_weights():
-    layer = mp.Linear(1, 1, W=[[0.5]], b=[[0.25]])
-    assert np.array_equal(layer.forward(np.array([[1, 2]])), [[0.75, 1.25]])
+@pytest.mark.parametrize("name", ["Linear(4, 3)", "Conv1d(2, 3, 5)", "LayerNorm(5)"])
+def test_whole_numbers_as_data_do_not_round_the_weights(name):
+    layer, A_prev, _ = ready(name)
+    found, expected = (
+        layer.forward(tree(lambda A: np.round(A).astype(dtype), A_prev)) for dtype in (int, float)
+    )
+    assert_same(found, expected)
 
 
 @settings(max_examples=50)
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_even_slices_cover_everything_once(length, n_parts):
-    from minipipe.functions import even_slices
-
     parts = even_slices(length, n_parts)
     assert [i for part in parts for i in range(length)[part]] == list(range(length))
     sizes = [part.stop - part.start for part in parts]
