@@ -4,10 +4,8 @@ import re
 
 import numpy as np
 import pytest
-from compared import assert_equals_same_groups
 
 import minipipe as mp
-from minipipe.functions import leaves
 from minipipe.layers import every_layer
 
 M = 8  # samples
@@ -29,15 +27,13 @@ every_model = pytest.mark.parametrize(
 )
 
 
-def mini_batch(name, dtype=np.float64):
+def mini_batch(name):
     _, input_shape, _ = MODELS[name]
     rng = np.random.default_rng(0)
     if name == "transformer":
         X = rng.integers(0, 3, (*input_shape, M))
-        return X, np.moveaxis(np.eye(3, dtype=dtype)[(X + 1) % 3], -1, 0)
-    return rng.standard_normal((*input_shape, M)).astype(dtype), mp.one_hot(rng.integers(0, 3, M), 3).astype(
-        dtype
-    )
+        return X, mp.one_hot((X + 1) % 3, 3)
+    return rng.standard_normal((*input_shape, M)), mp.one_hot(rng.integers(0, 3, M), 3)
 
 
 @every_model
@@ -55,38 +51,12 @@ def test_learns_a_mini_batch_through_a_pipeline(name):
     of what it was.
     """
     X, Y = mini_batch(name)
-    for seed in range(3):
-        pipe = mp.Pipeline(
-            MODELS[name][0], mp.SoftmaxCrossEntropy(), n_stages=3, n_microbatches=2, schedule="1f1b",
-            seed=seed,
-        )
-        optimizer, J = mp.Adam(0.01), [pipe.forward_backward(X, Y)]
-        while J[-1] > J[0] / 2 and len(J) < 40:
-            pipe.step(optimizer)
-            J.append(pipe.forward_backward(X, Y))
-        assert J[-1] <= J[0] / 2
-
-
-@every_model
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_gradients_are_the_micro_batches_own_wherever_the_network_is_cut(name, dtype):
-    """A sum of two micro-batches has one order only, so a plain loop over them gives the same bits,
-    on one device or several. Batch norm is among them.
-    """
-    X, Y = mini_batch(name, dtype)
-    layers = MODELS[name][0]
-    for counts, schedule, recompute in [
-        ([len(layers)], "gpipe", False),
-        ([1] * len(layers), "gpipe", False),
-        ([1, len(layers) - 1], "1f1b", True),
-        ([len(layers) - 1, 1], "gpipe", True),
-    ]:
-        pipe = mp.Pipeline(
-            layers, mp.SoftmaxCrossEntropy(), len(counts), 2, schedule, recompute, dtype=dtype,
-            partition=counts,
-        )
-        assert_equals_same_groups(pipe, X, Y)
-        assert pipe.J.dtype == dtype and all(part.dtype == dtype for part in leaves(pipe.gradients))
+    pipe = mp.Pipeline(MODELS[name][0], mp.SoftmaxCrossEntropy(), 3, 2, "1f1b")
+    optimizer, J = mp.Adam(0.01), [pipe.forward_backward(X, Y)]
+    while J[-1] > J[0] / 2 and len(J) < 40:
+        pipe.step(optimizer)
+        J.append(pipe.forward_backward(X, Y))
+    assert J[-1] <= J[0] / 2
 
 
 SIZES = {  # an independent count, term by term, and the number
@@ -100,20 +70,9 @@ SIZES = {  # an independent count, term by term, and the number
     "lenet5, classic": (
         mp.models.lenet5((1, 32, 32), padding=(0, 0), classic=True),
         (1, 32, 32),
-        6 * (25 + 1)
-        + 6 * 2
-        + 16 * (6 * 25 + 1)
-        + 16 * 2
-        + 120 * (16 * 25 + 1)
-        + 84 * (120 + 1)
-        + 10 * (84 + 1),
+        # the sub-sampling of 1998 has a coefficient and a bias for each channel
+        61_706 + 6 * 2 + 16 * 2,
         61_750,
-    ),
-    "lenet5, digits": (
-        mp.models.lenet5((1, 8, 8), kernel_size=3, padding=(1, 1)),
-        (64,),
-        6 * (9 + 1) + 16 * (6 * 9 + 1) + 120 * (16 * 4 + 1) + 84 * (120 + 1) + 10 * (84 + 1),
-        19_754,
     ),
     "lenet5, wide": (
         mp.models.lenet5((1, 8, 8), kernel_size=3, padding=(1, 1), channels=(12, 32)),
@@ -124,19 +83,11 @@ SIZES = {  # an independent count, term by term, and the number
     "resnet": (
         mp.models.resnet(20),
         (3, 32, 32),
-        9 * 3 * 16
-        + 6 * 9 * 16 * 16
-        + 9 * 16 * 32
-        + 5 * 9 * 32 * 32
-        + 9 * 32 * 64
-        + 5 * 9 * 64 * 64  # 3 x 3
-        # shortcuts
-        + 16 * 32
-        + 32 * 64
-        # batch norm
+        # 3 x 3, shortcuts, batch norm, Linear
+        9 * (3 * 16 + 6 * 16 * 16 + 16 * 32 + 5 * 32 * 32 + 32 * 64 + 5 * 64 * 64)
+        + 16 * 32 + 32 * 64
         + 2 * (7 * 16 + 7 * 32 + 7 * 64)
-        + 64 * 10
-        + 10,
+        + 64 * 10 + 10,
         272_474,
     ),
     "transformer": (
@@ -245,15 +196,6 @@ def test_a_transformer_does_not_look_ahead():
     other[-1] = (other[-1] + 1) % 5
     before, after = net.predict(tokens), net.predict(other)
     assert np.array_equal(before[:, :-1], after[:, :-1]) and not np.array_equal(before[:, -1], after[:, -1])
-
-
-def test_tied_weights_stay_tied_through_training():
-    X, Y = mini_batch("transformer")
-    pipe = mp.Pipeline(MODELS["transformer"][0], mp.SoftmaxCrossEntropy(), 4, 2)
-    for _ in range(3):
-        pipe.forward_backward(X, Y)
-        pipe.step(mp.SGD(0.5))
-    assert np.array_equal(pipe.layers[0].W, pipe.layers[-1].W)
 
 
 @pytest.mark.parametrize(
