@@ -56,12 +56,6 @@ def test_activations_equal_other_formulas_number_by_number(layer, g, slope):
     assert np.all(abs(dZ - np.vectorize(slope)(Z)) <= bound)
 
 
-def test_relu_has_slope_zero_at_zero():
-    layer = mp.ReLU()
-    layer.forward(np.array([[-1.0, 0.0, 1.0]]))
-    assert np.array_equal(layer.backward_input(np.ones((1, 3))), [[0, 0, 1]])
-
-
 def test_sigmoid_of_huge_numbers_neither_overflows_nor_loses_its_small_values():
     A = mp.Sigmoid().forward(np.array([[-700.0, -1e6, 1e6]]))
     assert A[0, 0] == math.exp(-700) and A[0, 1] == 0 and A[0, 2] == 1
@@ -75,12 +69,6 @@ def test_sigmoid_of_huge_numbers_neither_overflows_nor_loses_its_small_values():
 def test_slopes_at_zero_are_those_of_the_docstrings(layer, slope):
     layer.forward(np.zeros((1, 1)))
     assert layer.backward_input(np.ones((1, 1))).item() == slope
-
-
-def test_gelu_is_close_to_the_normal_distribution_that_it_stands_for():
-    """The paper's exact form is z Phi(z); the tanh form differs by less than 0.0005."""
-    Z = np.linspace(-6, 6, 1201).reshape(1, -1)
-    assert 1e-4 < abs(mp.GELU().forward(Z) - mp.GELU(approximate="none").forward(Z)).max() < 5e-4
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -125,13 +113,6 @@ def test_softmax_equals_loops_with_the_whole_jacobian():
             assert abs(dZ[j, k] - sum(terms)) <= 20 * np.finfo(float).eps * abs(dA[:, k]).sum()
 
 
-def test_shares_of_a_rational_softmax_add_up_to_exactly_one():
-    rng = np.random.default_rng(0)
-    Z, dA = (mp.exact.rational(rng.integers(-20, 20, (3, 2, 4))) / 8 for _ in range(2))
-    layer = mp.Softmax()
-    assert np.all(layer.forward(Z).sum(axis=0) == 1) and np.all(layer.backward_input(dA).sum(axis=0) == 0)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
     "layer, low, high",
@@ -160,13 +141,6 @@ def test_huge_numbers_neither_overflow_nor_lose_the_asymptotes(layer, low, high,
     assert np.array_equal(A, [[1], [0], [0]])
 
 
-@pytest.mark.parametrize("name", ["erf", "", None, ["tanh"], True])
-def test_other_forms_of_gelu_are_refused(name):
-    with pytest.raises(ValueError, match=r"approximate=.* must be one of 'tanh', 'none'"):
-        mp.GELU(approximate=name)
-
-
-@pytest.mark.parametrize("slope", [-0.1, 1.5, float("nan")])
-def test_impossible_slopes_are_refused(slope):
-    with pytest.raises(ValueError, match=f"negative_slope={slope} must be at least 0 and at most 1"):
-        mp.LeakyReLU(slope)
+def test_other_forms_of_gelu_are_refused():
+    with pytest.raises(ValueError, match="approximate='erf' must be one of 'tanh', 'none'"):
+        mp.GELU(approximate="erf")

@@ -86,15 +86,6 @@ def test_of_equal_stages_only_the_last_keeps_the_cache_of_the_loss():
     assert network.kept([1, 1, 1], 1) == [(16, 16), (16, 16), (16, 32)]
 
 
-@pytest.mark.parametrize(
-    "loss", [mp.SoftmaxCrossEntropy(), mp.BinaryCrossEntropy(), mp.BinaryCrossEntropy(from_logits=True)]
-)
-def test_every_loss_needs_the_bytes_that_are_foreseen(loss):
-    layers, X = [mp.Linear(3, 2), mp.Sigmoid()], np.ones((3, 4))
-    measured = mp.measure(layers, loss, 1, X, np.full((2, 4), 0.5), n_rounds=1).footprints
-    assert mp.footprints(layers, loss, 1, (3,), 4) == measured
-
-
 def test_views_are_views_where_those_of_numbers_are():
     """Each of these, with A of numbers and without, has the same shape, and shares A's memory or not."""
     for A in (np.ones((6, 4, 2)), np.ones((6, 4, 1)), np.ones((1, 4, 1))):
