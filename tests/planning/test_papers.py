@@ -413,9 +413,9 @@ def test_the_command_prints_every_cell(capsys, monkeypatch):
         assert all(f"{100 * error:+.1f} %" in out for error in estimate.errors)
     assert "3.50 times as fast, as published, and 3.52 times by simulation" in out
     assert all(name in out for name in HARDWARE)
-    status, out, _ = run(capsys, "papers", "3")
+    status, out, _ = run(capsys, "papers 3")
     assert status == 0 and "table 3" in out and "table 2" not in out
-    status, _, complaint = run(capsys, "papers", "4")
+    status, _, complaint = run(capsys, "papers 4")
     assert status == 2
     tables = "1, 2, 3, formulas, zero-bubble, plans, hardware, devices"
     assert f"there is no table '4': choose from {tables}" in complaint

@@ -1,0 +1,256 @@
+"""The commands that train, prove, measure and draw, as a user meets them."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_line.test_cli import run
+from compared import parameters
+from matplotlib.figure import Figure
+from pitfalls.bugs import BUGS
+
+from minipipe.cli import bench, benchmarks, train
+from minipipe.layers.recomputing import can_recompute
+from minipipe.schedules import names_having
+from minipipe.verification.examples import EXAMPLES
+
+SLOW = pytest.mark.slow
+PNG = b"\x89PNG"
+ONE_OF_EACH = [  # without and with batch norm
+    next(example for example in EXAMPLES if example.has_batch_norm == has) for has in (False, True)
+]
+
+
+@SLOW
+def test_the_main_job_trains_proves_and_draws(capsys, tmp_path):
+    """As a user starts it, but for a fifth of the epochs: at least 94 % of the test digits, in under 45
+    seconds of CPU time.
+    """
+    picture = tmp_path / "run.png"
+    begin = time.process_time()
+    status, out, _ = run(capsys, f"--epochs 6 --output {picture}")
+    assert status == 0 and time.process_time() - begin < 45
+    assert out.count("epoch ") == 6 and "s left" in out
+    assert float(out.split("test accuracy ")[1].split(" %")[0]) >= 94
+    assert "rational numbers, m = 11 in 8 ragged micro-batches: equal (==); only exp and log are round" in out
+    n_names = len(names_having(flush=True, late_w=False))
+    assert f"the bits of {n_names} schedules and of one device are equal (==)" in out
+    assert "device 3  ......F0B0--F1B1--" in out and "makespan                                33 ticks" in out
+    assert picture.read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("devices, split, words", [
+    (2, "", "2 devices"),
+    (2, "--replicas 2 --shards 2", "8 devices: 2 replicas x 2 shards x 2"),
+    pytest.param(1, "--replicas 2", "2 devices: 2 replicas x 1 shards x 1", marks=SLOW),
+    pytest.param(1, "--shards 2", "2 devices: 1 replicas x 2 shards x 1", marks=SLOW),
+])
+def test_the_main_job_splits_the_data_the_layers_and_the_network(capsys, tmp_path, devices, split, words):
+    """All come to the same test accuracy in this epoch, prove their gradients and draw the run."""
+    picture = tmp_path / "run.png"
+    sizes = f"--devices {devices} --micro-batches 2 --epochs 1"
+    status, out, _ = run(capsys, f"{sizes} {split} --output {picture}")
+    assert status == 0 and f"{words}, 2 micro-batches" in out
+    assert out.split("test accuracy ")[1].split(" %")[0] == "79.44"
+    assert "equal (==); only exp and log are rounded" in out
+    assert ("schedules and of one device are equal (==)" in out) == ("--shards" not in split)
+    assert "device 0  F0" in out and picture.read_bytes().startswith(PNG)
+
+
+@SLOW  # eight trainings
+def test_trained_parameters_have_the_bits_of_one_device_for_all_splits_with_as_many_shards(
+    capsys, tmp_path, monkeypatch
+):
+    """Copies and stages change no bit in two epochs of digits; shards change bits, but no score."""
+    trained, scores, fit = {}, set(), train.fit
+
+    def fit_and_keep(net, *args, **options):
+        fit(net, *args, **options)
+        trained[split] = tuple(array.tobytes() for array in parameters(net.layers).values())
+
+    monkeypatch.setattr("minipipe.cli.train.fit", fit_and_keep)
+    monkeypatch.setattr("minipipe.cli.train._prove", lambda *args: True)
+    splits = [(1, 1, 1), (4, 1, 1), (1, 1, 4), (2, 1, 2), (1, 2, 1), (2, 2, 2), (4, 2, 1), (1, 2, 4)]
+    for split in splits:
+        D, T, K = split
+        sizes = f"--replicas {D} --shards {T} --devices {K} --epochs 2"
+        status, out, _ = run(capsys, f"{sizes} --output {tmp_path / 'run.png'}")
+        assert status == 0
+        scores.add(out.split("test accuracy ")[1].split(" %")[0])
+    assert len(scores) == 1 and len(set(trained.values())) == 2
+    assert all((trained[split] == trained[1, split[1], 1]) for split in splits)
+
+
+def one_device(monkeypatch, sizes, schedules):
+    """`verify` tries these schedules alone, with one device a stage."""
+    for name, value in dict(SIZES=[sizes], NAMES=schedules, SPLITS=[]).items():
+        monkeypatch.setattr(f"minipipe.cli.verify.{name}", value)
+
+
+def n_modes(example):
+    """Never, always; and within attention, where that is."""
+    return 2 + can_recompute(example.layers)
+
+
+@pytest.mark.parametrize(
+    "room, verdict, answer, words",
+    [
+        ("train", "same_bits", False, "gradients WRONG"),
+        ("train", "share_of_bound", 1.5, "gradients WRONG"),
+        ("train", "equals_full_batch", False, "m = 3 in 2 ragged micro-batches: DIFFERENT"),
+        ("verify", "same_bits", False, "\n0 of 4 runs hold"),
+        ("verify", "share_of_bound", 1.5, "\n2 of 4 runs hold"),      # without a bound: batch norm's
+        ("verify", "equals_full_batch", False, "\n2 of 4 runs hold"),  # batch norm's, without that claim
+        ("verify", "equals_same_groups", False, "\n2 of 4 runs hold"),
+    ],
+)
+def test_each_single_negative_verdict_makes_the_command_fail(
+    capsys, tmp_path, monkeypatch, room, verdict, answer, words
+):
+    """On two networks, one with batch norm, each with and without recomputation."""
+    def judge(pipe, X, Y):
+        pipe.forward_backward(X, Y)
+        return answer
+
+    verdicts = {"same_bits": True, "share_of_bound": 0.5, "equals_full_batch": True}
+    if room == "verify":
+        verdicts["equals_same_groups"] = True
+    module = {"train": "minipipe.cli.train", "verify": "minipipe.verification.examples"}[room]
+    for name, good in verdicts.items():
+        judged = judge if name == verdict else lambda pipe, X, Y, good=good: good
+        monkeypatch.setattr(f"{module}.{name}", judged)
+    monkeypatch.setattr("minipipe.cli.verify.EXAMPLES", ONE_OF_EACH)
+    one_device(monkeypatch, (1, 1, 8), ["gpipe"])
+    monkeypatch.setattr("minipipe.cli.train.print_trace", lambda trace: None)
+    monkeypatch.setattr("minipipe.cli.train.save", lambda trace, path, title: print(title))
+    job = {"train": f"--epochs 1 --micro-batches 2 --output {tmp_path / 'x.png'}", "verify": "verify"}[room]
+    status, out, _ = run(capsys, job)
+    assert status == 1 and words in out
+    assert room == "verify" or "gradients WRONG" in out
+
+
+@SLOW
+def test_verify_sums_up_each_schedule_and_shows_all_runs_if_asked(capsys, monkeypatch):
+    one_device(monkeypatch, (4, 3, 8), ["1f1b", "zb-v"])
+    linear = [example for example in EXAMPLES if example.name.startswith("Linear")]
+    n_runs = sum(map(n_modes, EXAMPLES))
+    for options, n_rows in [("", 0), ("--all", len(linear) * 2 * 2)]:
+        status, out, _ = run(capsys, f"verify {options}")
+        rows = [line for line in out.splitlines() if " %" in line and line.startswith("Linear")]
+        assert status == 0 and len(rows) == n_rows and " NO" not in out
+        of_schedules = [line.split()[:5] for line in out.splitlines() if line.startswith(("1f1b", "zb-v"))]
+        assert of_schedules == [[name, str(n_runs), "yes", "yes", "yes"] for name in ("1f1b", "zb-v")]
+        assert out.endswith(f"\n\n{2 * n_runs} of {2 * n_runs} runs hold in every strength\n")
+
+
+def test_verify_splits_samples_and_layers_too_and_knows_late_w(capsys, monkeypatch):
+    """Where layers are in parts, the bits are others; late W has one copy of the network."""
+    monkeypatch.setattr("minipipe.cli.verify.EXAMPLES", EXAMPLES[:1])
+    one_device(monkeypatch, (2, 3, 8), ["gpipe", "1f1b-late-w"])
+    monkeypatch.setattr("minipipe.cli.verify.SPLITS", [(3, 1), (2, 2)])
+    monkeypatch.setattr("minipipe.cli.verify.OF_SPLITS", (["1f1b"], [(2, 3, 8)]))
+    monkeypatch.setattr("minipipe.cli.verify.MODES", ["never"])
+    status, out, _ = run(capsys, "verify")
+    found = [line[:22].rstrip() + ":" + " ".join(line[22:].split()[:4])
+             for line in out.splitlines() if line.endswith(" %")]
+    assert status == 0 and found == [
+        "gpipe:1 yes yes yes", "1f1b-late-w:1 yes yes yes", "1f1b:2 yes yes yes",
+        "1 replicas x 1 shards:2 yes yes yes", "3 replicas x 1 shards:1 yes yes yes",
+        "2 replicas x 2 shards:1 yes yes -",
+    ]
+    status, out, _ = run(capsys, "verify --replicas 2 --shards 3 --all")
+    row = "Linear ReLU, mean squared error     gpipe           2  3  2  6  16  never        yes     yes     -"
+    assert status == 0 and row in out and "1 of 1 runs hold" in out
+
+
+def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
+    """With BatchNorm, the reference has the same loss, and the bug with it."""
+    BUGS["gradient_scale"](monkeypatch)
+    monkeypatch.setattr("minipipe.cli.verify.EXAMPLES", ONE_OF_EACH)
+    one_device(monkeypatch, (2, 3, 8), ["gpipe"])
+    status, out, _ = run(capsys, "verify")
+    failing = [line for line in out.splitlines() if " NO " in line and line.startswith(ONE_OF_EACH[0].name)]
+    assert len(failing) == 2 and "gpipe                      4      NO" in out
+    assert status == 1 and "2 of 4 runs" in out
+
+
+@pytest.mark.parametrize("words, sentences", [
+    ("server --mode async --slow 1=4 --gradients 26",
+     ["4 workers, mode async, 26 updates of 32 samples", "worker 0  0@0--", "staleness",
+      "makespan                 8 ticks"]),
+    ("server --workers 2 --backups 1 --slow 1=5/2 --gradients 12",
+     ["mode sync, 6 updates of 64 samples", "thrown away, too late    3 gradients"]),
+    ("server --mode hogwild --update-ticks 1 --gradients 8", ["over others' writes"]),
+    ("server --mode ssp --bound 1 --workers 2 --threads --gradients 6",
+     ["repeated on the cluster, in the order of arrival: the same bits", "time (s)"]),
+    ("server --servers 2 --bandwidth 65536 --latency 0.5 --gradients 4", ["server 1"]),
+    ("federated --clients 100 --fraction 0.1 --epochs 1 --skewed --rounds 1",
+     ["digits of 1 to 3 classes each; 10 in a round", "bytes back"]),
+    ("federated --secure --drop-out 0.2 --epochs 1 --rounds 2 --target 20",
+     ["20 % reached in round", "bytes back"]),
+])
+def test_servers_and_clients_train_and_say_what_happened(capsys, monkeypatch, words, sentences):
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, dpi: print("drawn into", path))
+    status, out, _ = run(capsys, words)
+    assert status == 0 and all(sentence in out for sentence in sentences), out
+    assert "drawn into " in out
+
+
+@pytest.mark.parametrize("command", ["server --gradients 4", "federated --clients 20 --epochs 1 --rounds 1"])
+def test_servers_and_clients_are_drawn(capsys, tmp_path, command):
+    picture = tmp_path / "run.png"
+    assert run(capsys, f"{command} --output {picture}")[0] == 0
+    assert picture.read_bytes().startswith(PNG)
+
+
+@SLOW
+def test_figures_are_made_by_one_command(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("minipipe.cli.output.DOTS_PER_INCH", 20)  # nobody looks at them here
+    status, _, _ = run(capsys, f"figures --folder {tmp_path / 'figures'}")
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    kept = {path.name for path in (Path(__file__).parents[2] / "figures").iterdir()}
+    assert status == 0 and names == kept - {"error_against_batch_size.png"}  # which `batch-size` draws
+
+
+@SLOW
+def test_bench_prints_one_table_with_every_row_and_without_pytorch_says_why_there_is_no_ratio(
+    capsys, monkeypatch, tmp_path
+):
+    """One round of each. The processes that measure find a PyTorch that cannot be imported."""
+    (tmp_path / "torch.py").write_text("raise ImportError")
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    )
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(bench, "PATIENCE", 0)
+    monkeypatch.setattr(bench, "ROWS", [row for row in benchmarks.ROWS if row.in_both])  # two devices: below
+    status, out, _ = run(capsys, "bench")
+    header, *rows, reason = out.splitlines()[2:]
+    assert status == 0 and header.split() == ["what", "ours", "beside", "ratio", "Zen", "asked"]
+    assert [row[:67].rstrip() for row in rows] == [row.what for row in bench.ROWS]
+    for line, row in zip(rows, bench.ROWS):
+        ours, unit, *beside, ratio, zen, asked = line[67:].replace("<= ", "").split()
+        assert float(ours) > 0
+        assert unit == row.unit
+        assert asked == ("-" if row.asked is None else f"{row.asked:.2f}")
+        if row.beside == "PyTorch":
+            assert beside == ["no", "PyTorch"] and ratio == zen == "-"
+        else:
+            assert " ".join(beside[:-2]) == row.beside and beside[-1] == row.unit
+            assert float(ratio) > 0 and float(zen) > 0
+            # memory does not depend on the kernels
+            assert row.unit == "ms" or float(ratio) == float(zen) <= row.asked
+    assert "PyTorch: it is not installed" in reason
+
+
+def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkeypatch):
+    """Ratios 1, 2, 1; the medians 4 and 2 would have given 2."""
+    clock, order = iter([1, 1, 4, 2, 9, 9]), []
+    monkeypatch.setattr(
+        benchmarks, "milliseconds", lambda run, in_a_row: order.append((run(), in_a_row)) or next(clock)
+    )
+    measure = benchmarks.pairs(lambda: (lambda: "ours", lambda: "its"))
+    assert measure(n_rounds=3, in_a_row=5) == (4, 2, 1)
+    assert order == [("ours", 5), ("its", 5)] * 3
