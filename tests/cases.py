@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from layers.every_layer import ALONE, LAYERS, TOKENS
 from hypothesis import strategies as st
+from settings import rounded
 
 import minipipe as mp
 from minipipe.exact import rational
@@ -64,6 +65,19 @@ def labels(rng, loss, n, m):
 def eighths(array):
     """Rational numbers with 8 below the line, near those of `array`."""
     return rational(np.round(8 * array) / 8)
+
+
+class Rounding(Elementwise):
+    """A = Z, and dZ = dA, with rational numbers rounded to 1/1024, so that they do not grow in each layer.
+
+    A rounding is a function of one number, so exact equations of sums over samples stay exact.
+    """
+
+    def forward(self, Z):
+        return rounded(Z)
+
+    def backward_input(self, dA):
+        return rounded(dA)
 
 
 @st.composite

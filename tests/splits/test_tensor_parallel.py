@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from cases import eighths
+from cases import Rounding, eighths
 from compared import assert_equals_full_batch, assert_same, assert_within, difference, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,6 +34,19 @@ TRANSFORMER = [
     mp.Residual(mp.LayerNorm(4), mp.MultiHeadAttention(4, 4), mp.Dropout(0.25)),
     mp.LayerNorm(4), mp.Linear(4, 7, tie="words"),
 ]
+SHORT_TRANSFORMER = [  # for rational numbers, which would grow from layer to layer
+    mp.Embedding(7, 4, tie="words"), mp.PositionalEmbedding(4, 4),
+    mp.Chain(
+        mp.Residual(mp.LayerNorm(4), Rounding(), mp.MultiHeadAttention(4, 2, causal=True), Rounding()),
+        mp.Residual(
+            mp.LayerNorm(4), Rounding(), mp.Linear(4, 6), mp.GELU(), Rounding(), mp.Linear(6, 4), Rounding()
+        ),
+    ),
+    mp.Residual(
+        mp.LayerNorm(4), Rounding(), mp.MultiHeadAttention(4, 4), mp.Dropout(0.25), Rounding()
+    ),
+    mp.LayerNorm(4), mp.Linear(4, 7, tie="words"),
+]
 LOGITS = [mp.Linear(3, 4), mp.LayerNorm(4), mp.Linear(4, 5)]
 
 
@@ -52,6 +65,7 @@ def samples(name, m):
 
 def exact(name, m):
     layers, loss, X, Y = samples(name, m)
+    layers = SHORT_TRANSFORMER if name == "transformer" else layers
     layers = [layer.copy(eighths) for layer in mp.Sequential(layers, loss).layers]
     return layers, loss, X if X.dtype.kind == "i" else eighths(X), eighths(Y)
 
@@ -59,14 +73,13 @@ def exact(name, m):
 SIZES = {"mlp": (2, 3, 4), "cnn": (2, 3), "transformer": (2,), "logits": (2, 3, 4)}
 
 
-@settings(max_examples=8)
+@settings(max_examples=16)
 @given(st.data())
 def test_in_rational_arithmetic_all_splits_at_once_give_the_full_batchs_gradient(data):
     """D copies of K stages on groups of T devices, ragged, with every schedule and recomputation mode."""
     name = data.draw(st.sampled_from(list(SIZES)))
-    most = 2 if name == "transformer" else 3  # its rational numbers are long
-    T, D = data.draw(st.sampled_from(SIZES[name])), data.draw(st.integers(1, most))
-    K, M = data.draw(st.integers(1, 3)), D * data.draw(st.integers(1, most))
+    T, D = data.draw(st.sampled_from(SIZES[name])), data.draw(st.integers(1, 3))
+    K, M = data.draw(st.integers(1, 3)), D * data.draw(st.integers(1, 3))
     schedules = names_for_stages(K, M // D)
     layers, loss, X, Y = exact(name, data.draw(st.integers(M, M + 1)))
     net = mp.Hybrid(
@@ -141,19 +154,18 @@ def test_updates_by_the_devices_themselves_are_those_of_a_step(name):
     assert np.array_equal(own.predict(batches[0][0]), stepped.predict(batches[0][0]))
 
 
-@pytest.mark.slow
 def test_positions_of_a_sequence_are_split_between_the_blocks():
     """LayerNorm, dropout, biases and the residual stream: their gradients are added up over the devices."""
     layers, loss, X, Y = exact("transformer", 2)
     net = mp.Hybrid(layers, loss, n_shards=2, n_stages=2, n_microbatches=2, sequence=True)
-    assert net.split[2:4] == [
-        "((by positions, by heads), (by positions, by outputs, unit by unit, by inputs))",
-        "(by positions, by heads, by positions)",
-    ]
     assert_equals_full_batch(net, X, Y)
     layers, loss, X, Y = samples("transformer", 4)
     order = mp.schedules.with_updates(mp.schedules.build("1f1b", 2, 2))
     own = mp.Hybrid(layers, loss, 1, 2, 2, 2, order, optimizer=mp.Adam(0.1), sequence=True)
+    assert own.split[2:4] == [
+        "((by positions, by heads), (by positions, by outputs, unit by unit, by inputs))",
+        "(by positions, by heads, by positions)",
+    ]
     stepped, adam = mp.Hybrid(layers, loss, 1, 2, 2, 2, sequence=True), mp.Adam(0.1)
     for J in own.train([(X, Y)] * 3):
         assert stepped.forward_backward(X, Y) == J
