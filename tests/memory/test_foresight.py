@@ -1,6 +1,7 @@
 """The bytes that a simulation foresees are those of the arrays that a run really holds."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,20 +11,21 @@ from hypothesis import strategies as st
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.functions import even_slices
-from minipipe.planning import measuring
+from minipipe.pipeline.batches import MicroBatches
+from minipipe.planning import Measured, measuring
 from minipipe.schedules import (
-    RECOMPUTE, Action, Schedule, build, build_for_stages, names_for_stages, pipedream, with_recompute,
+    RECOMPUTE, Action, Schedule, build, build_for_stages, data_parallel, in_copies, names_having, pipedream,
+    with_all_reduce, with_updates, with_zero,
 )
 
 LAYERS = [
     mp.Linear(5, 8), mp.BatchNorm(8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(),
     mp.Residual(mp.Linear(8, 8), mp.Dropout(0.5)), mp.LayerNorm(8), mp.Linear(8, 3),
 ]
-CONNECTED = [  # two skip connections, and two W in several places each
-    mp.Linear(5, 8), mp.Fork("skip"), mp.Linear(8, 8, tie="W"), mp.Tanh(),
+CONNECTED = [  # two skip connections, two W in several places each, and a block
+    mp.Linear(5, 8), mp.Fork("skip"), mp.Linear(8, 8, tie="W"), mp.BatchNorm(8),
     mp.Fork("other"), mp.Linear(8, 8, tie="V"), mp.Join("skip"),
-    mp.ReLU(), mp.Linear(8, 8, tie="W"), mp.Join("other", how="concat"),
+    mp.Residual(mp.Linear(8, 8), mp.Dropout(0.5)), mp.Linear(8, 8, tie="W"), mp.Join("other", how="concat"),
     mp.Linear(16, 8), mp.Linear(8, 8, tie="V"), mp.Linear(8, 8, tie="W"), mp.Linear(8, 3),
 ]
 LOSS = mp.SoftmaxCrossEntropy()
@@ -34,14 +36,26 @@ def mini_batch(m):
     return rng.standard_normal((5, m)), mp.one_hot(rng.integers(0, 3, m), 3)
 
 
-def footprints(partition, m, n_microbatches, optimizer=None, layers=LAYERS):
+def footprints(partition, m, n_microbatches, optimizer=None, layers=LAYERS, **options):
     """For each micro-batch of a mini-batch of m samples, the footprints of its size, without numbers."""
-    sizes = [part.stop - part.start for part in even_slices(m, n_microbatches)]
+    line = MicroBatches([mini_batch(m)], n_microbatches, 0, options.get("grain"))
+    sizes = [sum(line.labels[j].shape[-1] for j in grains) for grains in line.grains]
     of_size = {
-        size: mp.footprints(layers, LOSS, len(partition), (5,), size, partition, optimizer=optimizer)
+        size: mp.footprints(
+            layers, LOSS, len(partition), (5,), size, partition, optimizer=optimizer, **options
+        )
         for size in set(sizes)
     }
     return [of_size[size] for size in sizes]
+
+
+def steps(ledger):
+    """Where a ledger changes."""
+    changes = [ledger[0]]
+    for tick, kinds in ledger[1:]:
+        if kinds != changes[-1][1]:
+            changes.append((tick, kinds))
+    return changes
 
 
 def assert_same_bytes(foreseen, held):
@@ -52,23 +66,38 @@ def assert_same_bytes(foreseen, held):
         assert steps(foreseen.ledger(device)) == steps(held.ledger(device))
 
 
-@pytest.mark.parametrize("name, recompute", one_in(3, names_for_stages(4, 8), RECOMPUTE))
-def test_the_bytes_of_every_schedule_are_foreseen_at_every_tick(name, recompute):
-    """K = 4 stages of 1 to 3 layers, 17 samples in 8 ragged micro-batches.
+def assert_foreseen(
+    schedule, M, m, layers, partition=None, recompute="never", optimizer=None, counted=None, **machine
+):
+    """A run of mini-batches of m samples has the ticks, messages and bytes that a simulation foresees.
 
-    Before the first update, and after it, with Adam's state.
+    partition: 4 stages without it.
+    optimizer: of an order that makes the updates itself; it has its state from a run before.
+    counted: options of `Pipeline` and of `footprints`. machine: those of `Pipeline` and of `simulate`.
     """
-    schedule = with_recompute(build_for_stages(name, 4, 8), recompute)
-    link, partition = mp.Link(latency=1), [2, 2, 3, 1]
-    pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, schedule, partition=partition, link=link)
-    for optimizer in (None, mp.Adam()):
-        pipe.forward_backward(*mini_batch(17))
-        sizes = footprints(partition, 17, 8, optimizer)
-        foreseen = mp.simulate(schedule, link=link, footprints=sizes)
-        assert_same_bytes(foreseen, pipe.trace)
-        assert foreseen == pipe.trace
-        if optimizer is None:
-            pipe.step(mp.Adam())
+    n_stages, counted = 4 if partition is None else len(partition), counted or {}
+    pipe = mp.Pipeline(
+        layers, LOSS, n_stages, M, schedule, recompute, partition=partition, optimizer=optimizer, **counted,
+        **machine,
+    )
+    n_batches = 7 if pipe.schedule.asynchronous else 1
+    if optimizer is None:
+        pipe.forward_backward(*mini_batch(m))
+    else:
+        pipe.train([mini_batch(m)])
+        pipe.train([mini_batch(m)] * n_batches)
+    partition = [len(stage.layers) for stage in pipe.stages]
+    sizes = n_batches * footprints(partition, m, M, optimizer, layers, **counted)
+    foreseen = mp.simulate(pipe.schedule, footprints=sizes, **machine)
+    assert foreseen.spans == pipe.trace.spans and foreseen.idle == pipe.trace.idle
+    assert_same_bytes(foreseen, pipe.trace)
+
+
+@pytest.mark.parametrize("name, recompute", one_in(3, names_having(flush=True), RECOMPUTE))
+def test_the_bytes_of_every_schedule_are_foreseen_at_every_tick(name, recompute):
+    """K = 4 stages of 2 to 5 layers, 17 samples in 8 ragged micro-batches, over a slow link."""
+    schedule, link = build_for_stages(name, 4, 8), mp.Link(latency=1, bandwidth=64)
+    assert_foreseen(schedule, 8, 17, CONNECTED, [2, 3, 5, 4], recompute, link=link)
 
 
 def in_halves(n_stages, n_microbatches):
@@ -82,21 +111,60 @@ def in_halves(n_stages, n_microbatches):
     return replace(schedule, devices=devices)
 
 
-LINKS = [mp.Link(), mp.Link(latency=2), mp.Link(latency=1, bandwidth=64), mp.Link(latency=3, blocking=True)]
+ADAM, RUNNING = mp.Adam(), dict(accumulate="running")
+TWO_COPIES, THREE_COPIES = in_copies(build("1f1b", 4, 4), 2), data_parallel(3, 8, 4)
+MACHINE = dict(
+    costs=mp.Costs(F=1, B=2, A=Fraction(1, 2), U=1), link=mp.Link(latency=1), ports=mp.cluster.ports(3, 64)
+)
 
 
-@pytest.mark.parametrize("name, recompute", one_in(6, names_for_stages(4, 8), RECOMPUTE))
-def test_the_bytes_of_skip_connections_and_tied_weights_are_foreseen_at_every_tick(name, recompute):
-    """What they send in between and at the end, over slow and blocking links."""
-    schedule = with_recompute(build_for_stages(name, 4, 8), recompute)
-    for number, link in enumerate(LINKS):
-        partition = [[2, 3, 5, 4], [1, 6, 2, 5], [4, 3, 6, 1], [5, 4, 4, 1]][number]
-        costs = mp.Costs(F=1, B=2)
-        pipe = mp.Pipeline(CONNECTED, LOSS, 4, 8, schedule, partition=partition, link=link, costs=costs)
-        pipe.forward_backward(*mini_batch(17))
-        foreseen = mp.simulate(schedule, costs, link, footprints(partition, 17, 8, layers=CONNECTED))
-        assert_same_bytes(foreseen, pipe.trace)
-        assert foreseen == pipe.trace
+@pytest.mark.parametrize("schedule, M, m, layers, options", [
+    ("1f1b", 8, 17, CONNECTED, dict(recompute="sqrt")),
+    (build_for_stages("zb-v", 4, 4), 4, 38, CONNECTED, dict(counted=dict(grain=5))),
+    ("gpipe-late-w", 4, 38, LAYERS, dict(counted=dict(grain=9))),
+    (TWO_COPIES, 8, 17, CONNECTED, dict(recompute="always", counted=RUNNING)),
+    (with_all_reduce(in_copies(build("zb-v", 2, 4), 2)), 8, 17, LAYERS, MACHINE),
+    (THREE_COPIES, 8, 40, LAYERS, MACHINE | dict(all_reduce="ring")),
+    (with_updates(build("1f1b-late-w", 4, 8)), 8, 17, LAYERS, dict(optimizer=ADAM)),
+    (with_updates(TWO_COPIES), 8, 17, LAYERS, dict(optimizer=mp.SGD(0.1), counted=RUNNING)),
+    (with_updates(build("chimera", 4, 8)), 8, 17, LAYERS, MACHINE | dict(optimizer=ADAM)),
+    (with_zero(TWO_COPIES, 1), 8, 17, LAYERS, MACHINE | dict(optimizer=ADAM)),
+    (with_zero(THREE_COPIES, 2), 8, 40, LAYERS, MACHINE | dict(optimizer=ADAM)),
+    (with_zero(data_parallel(3, 3, 4), 3), 3, 15, LAYERS, MACHINE | dict(optimizer=ADAM)),
+    ("pipedream", 1, 3, LAYERS, dict(optimizer=ADAM)),
+    ("pipedream-vertical", 1, 3, LAYERS, dict(optimizer=mp.SGD(0.1))),
+    ("pipedream-2bw", 4, 9, LAYERS, dict(optimizer=mp.SGD(0.1))),
+    ("pipedream-2bw", 5, 11, LAYERS, dict(optimizer=ADAM, counted=RUNNING)),
+    (in_halves, 1, 3, LAYERS, dict(optimizer=ADAM, counted=RUNNING)),
+])
+def test_the_bytes_of_other_orders_and_options_are_foreseen_at_every_tick(schedule, M, m, layers, options):
+    """Segments, grains, sums in one buffer, copies, ZeRO, updates, weight versions."""
+    assert_foreseen(schedule, M, m, layers, **options)
+
+
+def test_what_an_optimizer_and_the_last_mini_batch_have_left_is_foreseen():
+    pipe = mp.Pipeline(CONNECTED, LOSS, 4, 8, "1f1b", partition=[2, 3, 5, 4])
+    pipe.forward_backward(*mini_batch(17))
+    pipe.step(ADAM)
+    pipe.forward_backward(*mini_batch(17))
+    sizes = footprints([2, 3, 5, 4], 17, 8, ADAM, CONNECTED)
+    assert_same_bytes(mp.simulate(pipe.schedule, footprints=sizes), pipe.trace)
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_bytes_are_foreseen_for_any_schedule_at_any_time(data):
+    """The ledger, bytes by kind, is the same function of time; the exchange between two copies included."""
+    layers = data.draw(st.sampled_from([LAYERS, CONNECTED]))
+    partition = data.draw(compositions(len(layers)))
+    M = data.draw(st.integers(1, 4))
+    schedule = data.draw(valid_schedules(len(partition), M))
+    m = data.draw(st.integers(2 * M, 2 * M + 3))
+    accumulate = data.draw(st.sampled_from(["tree", "running"]))
+    link = data.draw(st.sampled_from([
+        mp.Link(), mp.Link(latency=2), mp.Link(latency=1, bandwidth=64), mp.Link(latency=3, blocking=True),
+    ]))
+    assert_foreseen(schedule, M, m, layers, partition, counted=dict(accumulate=accumulate), link=link)
 
 
 def test_the_sum_of_tied_gradients_is_held_beside_a_devices_own():
@@ -113,48 +181,6 @@ def test_measured_footprints_know_skips_and_ties_too():
     for counts in ([2, 3, 5, 4], [14], [7, 7]):
         measured = mp.measure(CONNECTED, LOSS, len(counts), *mini_batch(6), counts, n_rounds=1).footprints
         assert mp.footprints(CONNECTED, LOSS, len(counts), (5,), 6, counts) == measured
-
-
-@pytest.mark.parametrize(("name", "M"), [
-    ("pipedream", 1), ("pipedream-vertical", 1), ("pipedream-2bw", 4), ("pipedream-2bw", 5), (in_halves, 1),
-])
-@pytest.mark.parametrize("optimizer", [mp.SGD(0.1), mp.Adam()], ids=["SGD", "Adam"])
-def test_the_bytes_of_asynchronous_schedules_are_foreseen_at_every_tick(name, M, optimizer):
-    """Weight versions among them: 7 mini-batches of M ragged micro-batches.
-
-    They come behind 2 others, so that the optimizer has its state.
-    """
-    partition, link, m = [2, 2, 3, 1], mp.Link(latency=1), 2 * M + 1
-    pipe = mp.AsynchronousPipeline(LAYERS, LOSS, 4, optimizer, name, M, partition=partition, link=link)
-    pipe.train([mini_batch(m)] * 2)
-    pipe.train([mini_batch(m)] * 7)
-    assert any("weight versions" in held for _, held in pipe.trace.ledger(0))
-    sizes = 7 * footprints(partition, m, M, optimizer)
-    assert_same_bytes(mp.simulate(pipe.schedule, link=link, footprints=sizes), pipe.trace)
-
-
-@settings(max_examples=20)
-@given(st.data())
-def test_bytes_are_foreseen_for_any_schedule_at_any_time(data):
-    """The ledger, bytes by kind, is the same function of time; the exchange between two copies included."""
-    layers = data.draw(st.sampled_from([LAYERS, CONNECTED]))
-    partition = data.draw(compositions(len(layers)))
-    M = data.draw(st.integers(1, 4))
-    schedule = data.draw(valid_schedules(len(partition), M))
-    m, link = data.draw(st.integers(2 * M, 2 * M + 3)), mp.Link(latency=data.draw(st.integers(0, 2)))
-    pipe = mp.Pipeline(layers, LOSS, len(partition), M, schedule, partition=partition, link=link)
-    pipe.forward_backward(*mini_batch(m))
-    sizes = footprints(partition, m, M, layers=layers)
-    assert_same_bytes(mp.simulate(schedule, link=link, footprints=sizes), pipe.trace)
-
-
-def steps(ledger):
-    """Where a ledger changes."""
-    changes = [ledger[0]]
-    for tick, kinds in ledger[1:]:
-        if kinds != changes[-1][1]:
-            changes.append((tick, kinds))
-    return changes
 
 
 def test_several_that_measure_at_once_give_their_mean(monkeypatch):
@@ -177,51 +203,51 @@ def test_several_that_measure_at_once_give_their_mean(monkeypatch):
     assert first & second == {id(None)}
     assert measured.footprints == mp.footprints(LAYERS, LOSS, 2, (5,), 4)
     assert measured.costs.message_bytes == [footprint.sent["F"] for footprint in measured.footprints]
-    with pytest.raises(ValueError, match="at_once"):
-        mp.measure(LAYERS, LOSS, 2, *mini_batch(4), at_once=0)
 
 
 def test_measured_costs_are_seconds_of_each_stage():
-    """A stage of 8 products of 300x300 takes longer than one of 1, and bytes are those of a message."""
-    layers = [mp.Linear(300, 300), *[mp.Linear(300, 300) for _ in range(8)], mp.Linear(300, 2)]
-    X = np.random.default_rng(0).standard_normal((300, 200))
+    """A stage of 8 products of 200x200 takes longer than one of 1, and bytes are those of a message."""
+    n, m = 200, 100
+    layers = [mp.Linear(n, n), *[mp.Linear(n, n) for _ in range(8)], mp.Linear(n, 2)]
+    X = np.random.default_rng(0).standard_normal((n, m))
     measured = mp.measure(layers, mp.MeanSquaredError(), 3, X, X[:2], [1, 8, 1])
     costs = measured.costs
     for kind in "FBRIW":
         first, second, third = getattr(costs, kind)
         assert 0 < first < second > third > 0
-    assert costs.message_bytes == [8 * 300 * 200, 8 * 300 * 200, 0]
+    assert costs.message_bytes == [8 * n * m, 8 * n * m, 0]
     trace = mp.simulate(build("1f1b", 3, 6), costs, mp.Link(bandwidth=1e9), measured.footprints)
-    assert 6 * (costs.F[1] + costs.B[1]) < trace.makespan and trace.messages[0].n_bytes == 8 * 300 * 200
+    assert 6 * (costs.F[1] + costs.B[1]) < trace.makespan and trace.messages[0].n_bytes == 8 * n * m
     parameters = [footprint.parameters for footprint in measured.footprints]
-    assert parameters == [8 * 300 * 301, 8 * 8 * 300 * 301, 8 * 2 * 301]
+    assert parameters == [8 * n * (n + 1), 8 * 8 * n * (n + 1), 8 * 2 * (n + 1)]
 
 
-def test_footprints_that_do_not_fit_are_refused():
-    sizes = mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=1).footprints
-    message = "footprints are of 3 micro-batches and 2 stages, but the schedule has 3 and 4: make them for"
-    with pytest.raises(ValueError, match=message):
-        mp.simulate(build("gpipe", 4, 3), footprints=sizes)
-    message = "footprints are of 2 micro-batches and 1, 2 stages, but the schedule has 2 and 2"
-    with pytest.raises(ValueError, match=message):
-        mp.simulate(build("gpipe", 2, 2), footprints=[sizes, sizes[:1]])
-    for i, junk in ((0, [None, None]), (1, [sizes, None]), (0, [sizes[0], 3]), (0, [tuple(sizes)] * 2)):
-        message = rf"footprints\[{i}\] is .*, but must be a list with a Footprint for each stage"
-        with pytest.raises(ValueError, match=message):
-            mp.simulate(build("gpipe", 2, 2), footprints=junk)
-    message = r"footprints is an empty list: pass footprints\(...\) or measure\(...\).footprints"
-    with pytest.raises(ValueError, match=message):
-        mp.simulate(build("gpipe", 2, 3), footprints=[])
-    with pytest.raises(ValueError, match=r"footprints is a Measured: pass footprints\(...\)"):
-        mp.simulate(build("gpipe", 2, 3), footprints=mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=1))
-    message = r"does FIW on stage 0, but the footprints are of FB: make them with patterns=\['FIW'"
-    with pytest.raises(ValueError, match=message):
-        mp.simulate(build("zb-h1", 2, 3), footprints=mp.footprints(LAYERS, LOSS, 2, (5,), 4, patterns=["FB"]))
-    uneven = replace(Schedule.from_text(["F0 B0 U0 F1 B1 F2 B2 U2"]), versions=((0, 1, 1),))
-    message = r"apply \[1, 2\] micro-batches: their bytes are only foreseen where all apply equally many"
-    with pytest.raises(ValueError, match=message):
-        mp.simulate(uneven, footprints=mp.footprints(LAYERS, LOSS, 1, (5,), 4))
-    with pytest.raises(ValueError, match="n_rounds=0 must be at least 1"):
-        mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=0)
-    with pytest.raises(ValueError, match="n_stages=0 must be at least 1"):
-        mp.measure(LAYERS, LOSS, 0, *mini_batch(4))
+SIZES = mp.footprints(LAYERS, LOSS, 2, (5,), 4)
+NO_LIST = r"footprints\[{}\] is .*, but must be a list with a Footprint for each stage"
+UNEVEN = replace(Schedule.from_text(["F0 B0 U0 F1 B1 F2 B2 U2"]), versions=((0, 1, 1),))
+
+
+@pytest.mark.parametrize("schedule, junk, words", [
+    (build("gpipe", 4, 3), SIZES, "are of 3 micro-batches and 2 stages, but the schedule has 3 and 4: make"),
+    (build("gpipe", 2, 2), [SIZES, SIZES[:1]],
+     "footprints are of 2 micro-batches and 1, 2 stages, but the schedule has 2 and 2"),
+    (build("gpipe", 2, 2), [None, None], NO_LIST.format(0)),
+    (build("gpipe", 2, 2), [SIZES, None], NO_LIST.format(1)),
+    (build("gpipe", 2, 2), [SIZES[0], 3], NO_LIST.format(0)),
+    (build("gpipe", 2, 2), [tuple(SIZES)] * 2, NO_LIST.format(0)),
+    (build("gpipe", 2, 3), [], r"an empty list: pass footprints\(...\) or measure\(...\).footprints"),
+    (build("gpipe", 2, 3), Measured(None, SIZES), r"footprints is a Measured: pass footprints\(...\)"),
+    (build("zb-h1", 2, 3), mp.footprints(LAYERS, LOSS, 2, (5,), 4, patterns=["FB"]),
+     r"does FIW on stage 0, but the footprints are of FB: make them with patterns=\['FIW'"),
+    (UNEVEN, mp.footprints(LAYERS, LOSS, 1, (5,), 4),
+     r"apply \[1, 2\] micro-batches: their bytes are only foreseen where all apply equally many"),
+])
+def test_footprints_that_do_not_fit_are_refused(schedule, junk, words):
+    with pytest.raises(ValueError, match=words):
+        mp.simulate(schedule, footprints=junk)
+
+
+@pytest.mark.parametrize("name", ["n_rounds", "n_stages", "at_once"])
+def test_nothing_is_measured_with_none_of_it(name):
+    with pytest.raises(ValueError, match=f"{name}=0 must be at least 1"):
+        mp.measure(LAYERS, LOSS, **dict(n_stages=2, X=mini_batch(4)[0], Y=mini_batch(4)[1]) | {name: 0})

@@ -41,7 +41,10 @@ for _ in range(2):
 """
 
 
-@pytest.mark.parametrize("run", ["Threads([nothing()]).run()", AGAIN], ids=["threads", "a mini-batch again"])
+@pytest.mark.parametrize("run", [
+    pytest.param("Threads([nothing()]).run()", id="threads"),
+    pytest.param(AGAIN, id="a mini-batch again", marks=pytest.mark.slow),
+])
 def test_memory_is_not_asked_for_again(run):
     program = PROGRAM.replace("RUN", run)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -14,6 +14,7 @@ import math
 from functools import cache
 
 import pytest
+from sampling import one_in
 
 import minipipe as mp
 from minipipe.functions import even_slices
@@ -70,13 +71,12 @@ def test_gpipe_keeps_what_all_layers_keep_of_all_samples(K, M):
 
     Micro-batches may be ragged.
     """
-    for layers, N in ((1, M), (2, 2 * M), (3, 3 * M - 1 if M > 1 else 3)):
-        assert peaks(build("gpipe", K, M), (layers,) * K, N) == [N * (layers * C + e) for e in of_the_loss(K)]
+    N = 3 * M - 1 if M > 1 else 3
+    assert peaks(build("gpipe", K, M), (3,) * K, N) == [N * (3 * C + e) for e in of_the_loss(K)]
 
 
-@pytest.mark.parametrize("mode", ["always", "except_last"])
-@pytest.mark.parametrize("K, M", SIZES)
-def test_gpipe_with_recomputation_keeps_all_inputs_and_the_caches_of_one_micro_batch(K, M, mode):
+@pytest.mark.parametrize("mode, K_and_M", one_in(2, ["always", "except_last"], SIZES))
+def test_gpipe_with_recomputation_keeps_all_inputs_and_the_caches_of_one_micro_batch(mode, K_and_M):
     """GPipe, recomputing: (N - N/M) a + N/M (L/K c), on the last device N/M e more: the paper's
     O(N + L/K N/M).
 
@@ -84,11 +84,9 @@ def test_gpipe_with_recomputation_keeps_all_inputs_and_the_caches_of_one_micro_b
     That the last micro-batch is not recomputed changes nothing: it is the first to go backward,
     and its caches are there before the first R.
     """
-    for layers, m in ((1, 1), (4, 2)):
-        schedule = with_recompute(build("gpipe", K, M), mode)
-        assert peaks(schedule, (layers,) * K, m * M) == [
-            m * ((M - 1) * A + layers * C + e) for e in of_the_loss(K)
-        ]
+    K, M = K_and_M
+    schedule = with_recompute(build("gpipe", K, M), mode)
+    assert peaks(schedule, (4,) * K, 2 * M) == [2 * ((M - 1) * A + 4 * C + e) for e in of_the_loss(K)]
 
 
 @pytest.mark.parametrize("K, M", SIZES)
@@ -98,13 +96,10 @@ def test_1f1b_keeps_min_of_M_and_K_minus_r_micro_batches(K, M):
     On the last device, where q = 1, N/M e more in both.
     """
     alive = [min(M, K - r) for r in range(K)]
-    for layers, m in ((1, 1), (4, 2)):
-        whole = build("1f1b", K, M)
-        assert peaks(whole, (layers,) * K, m * M) == [
-            m * q * (layers * C + e) for q, e in zip(alive, of_the_loss(K))
-        ]
-        recomputed = [m * ((q - 1) * A + layers * C + e) for q, e in zip(alive, of_the_loss(K))]
-        assert peaks(with_recompute(whole), (layers,) * K, m * M) == recomputed
+    whole = build("1f1b", K, M)
+    assert peaks(whole, (4,) * K, 2 * M) == [2 * q * (4 * C + e) for q, e in zip(alive, of_the_loss(K))]
+    recomputed = [2 * ((q - 1) * A + 4 * C + e) for q, e in zip(alive, of_the_loss(K))]
+    assert peaks(with_recompute(whole), (4,) * K, 2 * M) == recomputed
 
 
 @pytest.mark.slow
@@ -126,13 +121,13 @@ def test_recomputation_in_segments_keeps_an_input_for_each_and_the_caches_of_one
         assert peaks(build(name, K, M), (4,) * K, M, recompute="sqrt") == root
 
 
-@pytest.mark.parametrize("layers, M", [(4, 1), (16, 1), (36, 1), (16, 2), (16, 8), (16, 43)])
+@pytest.mark.parametrize("layers, M", [(4, 1), (16, 1), (16, 2), (16, 8), (4, 10)])
 def test_the_best_number_of_segments_is_the_root_of_L_c_over_a_q(layers, M):
     """q n a + L/n c, for q micro-batches alive, is least near n = sqrt(L c / (q a)): at one of the two
     divisors of L around it.
 
-    So it is sqrt(L) where c = a and one micro-batch is alive, and a single segment where q a is L c or more,
-    as in the last case.
+    So it is sqrt(L) where c = a and one micro-batch is alive, and a single segment where q a is about L c
+    or more, as in the last case.
     """
     held = {}
     for n in (n for n in range(1, layers + 1) if layers % n == 0):
@@ -141,7 +136,7 @@ def test_the_best_number_of_segments_is_the_root_of_L_c_over_a_q(layers, M):
         assert held[n] == (M * n - 1) * A + layers // n * C + E
     best, root = min(held, key=held.get), math.sqrt(layers * C / (M * A))
     assert best in (max(n for n in held if n <= root), min((n for n in held if n > root), default=layers))
-    assert best == 1 if M == 43 else best > 1
+    assert best == 1 if M == 10 else best > 1
 
 
 @pytest.mark.parametrize("make", [equal_layers, layers_with_many_activations])
@@ -165,20 +160,19 @@ def test_zero_bubble_keeps_c_from_F_to_I_and_w_from_I_to_W(name, make):
     c, w = {equal_layers: C, layers_with_many_activations: C + 2 * 8 * HIDDEN}[make], 2 * 8 * (WIDTH + HIDDEN)
     assert (w > c) == (make is equal_layers)
     for K, M in [(k, m) for k in (1, 2, 3, 4) for m in {1, 2, k, 2 * k - 1, 2 * k + 1}]:
-        for layers, m in ((1, 1), (2, 3)):
-            after_F, after_I = [], []
-            for r in range(K):
-                ahead, waiting, alive = K - r, r + 1, K
-                if name == "zb-h2":
-                    ahead, waiting, alive = 2 * (K - r) - 1, 2 * r + 1, 2 * K - 1
-                f, i, q = min(M, ahead), min(M, waiting), min(M, alive)
-                after_F.append(layers * (f * c + (q - f) * w))
-                after_I.append(layers * ((q - i) * c + i * w))
-            with_loss = map(sum, zip(after_F, of_the_loss(K)))
-            formula = [m * max(pair) for pair in zip(with_loss, after_I)]
-            assert peaks(build(name, K, M), (layers,) * K, m * M, make) == formula
-            if name == "zb-h1" and M >= K:
-                assert max(after_F + after_I) == layers * K * max(c, w)
+        after_F, after_I = [], []
+        for r in range(K):
+            ahead, waiting, alive = K - r, r + 1, K
+            if name == "zb-h2":
+                ahead, waiting, alive = 2 * (K - r) - 1, 2 * r + 1, 2 * K - 1
+            f, i, q = min(M, ahead), min(M, waiting), min(M, alive)
+            after_F.append(2 * (f * c + (q - f) * w))
+            after_I.append(2 * ((q - i) * c + i * w))
+        with_loss = map(sum, zip(after_F, of_the_loss(K)))
+        formula = [3 * max(pair) for pair in zip(with_loss, after_I)]
+        assert peaks(build(name, K, M), (2,) * K, 3 * M, make) == formula
+        if name == "zb-h1" and M >= K:
+            assert max(after_F + after_I) == 2 * K * max(c, w)
 
 
 def test_pipedream_keeps_1f1bs_activations_and_the_older_weights():

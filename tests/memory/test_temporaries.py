@@ -1,14 +1,17 @@
 """What a layer needs for a moment comes on top of the bytes that are counted, and is foreseen, too."""
 
 import gc
+import tracemalloc
+from contextlib import contextmanager
+from inspect import getgeneratorlocals
 
 import numpy as np
 import pytest
-from memory.real_peaks import real_peaks
 from memory.test_foresight import CONNECTED, LAYERS
 from sampling import one_in
 
 import minipipe as mp
+from minipipe.cluster.accounts import Accounts
 from minipipe.meta import LIVE, MetaArray
 from minipipe.planning import temporaries
 from minipipe.planning.foresight import patterns_of
@@ -44,10 +47,51 @@ RUNS = {
     "transformer in halves": (TRANSFORMER, tokens(32), 4, 8, "zb-h1", "never"),
     "resnet": (mp.models.resnet(), images(16), 4, 8, "1f1b", "never"),
     "resnet, both directions": (mp.models.resnet(), images(16), 4, 4, "chimera", "except_last"),
+    "amoebanet": (mp.models.amoebanet_d(3, 16, n_classes=10), images(8), 3, 2, "1f1b", "never"),
     "lenet5": (mp.models.lenet5(), (rng.standard_normal((1, 28, 28, 64)).astype(np.float32), classes(10, 64)),
                3, 4, "gpipe", "always"),
-    "amoebanet": (mp.models.amoebanet_d(3, 16, n_classes=10), images(8), 3, 2, "1f1b", "never"),
 }
+
+
+@contextmanager
+def real_peaks(monkeypatch):
+    """{(device, kind of action, stage): [bytes counted before it, after it, and really held inside it]}.
+
+    What is really held, Python's own tracing says, which NumPy reports its arrays to.
+    Each list has the moment at which most was really held there: what the device was counted to hold when the
+    action began, and the most that was allocated beyond that until its end.
+    """
+    found, call = {}, Accounts.call
+
+    def traced_call(accounts, lane, function, args, now):
+        device = lane.device
+
+        def counted(work):
+            lane.work = work
+            return sum(accounts._held(device).values())
+
+        def traced(work, *more):
+            parts = getgeneratorlocals(work)["parts"]
+            before = counted((work, *more))
+            tracemalloc.reset_peak()
+            start, _ = tracemalloc.get_traced_memory()
+            answer = function(work, *more)
+            held = before + tracemalloc.get_traced_memory()[1] - start
+            after = counted(((work, *more), answer))
+            for kind, stage, _ in parts:
+                place = device, kind, stage
+                found[place] = max(found.get(place, [0, 0, 0]), [before, after, held], key=lambda row: row[2])
+            return answer
+
+        return call(accounts, lane, traced, args, now)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Accounts, "call", traced_call)
+        tracemalloc.start()
+        try:
+            yield found
+        finally:
+            tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", one_in(4, RUNS))
