@@ -12,7 +12,7 @@ from minipipe.cli.main import main
 from minipipe.plots.html import page_data
 from minipipe.schedules import (
     alive_microbatches, build, greedy_schedule, in_copies, in_segments, interleaved_one_f_one_b,
-    names_having, peak_microbatches,
+    peak_microbatches,
 )
 
 ZB_V = build("zb-v", 4, 8)  # M (F + B) + (K - 1) F / 2 = 25.5 ticks, and K = 4 alive
@@ -49,16 +49,6 @@ def test_runs_pictures_and_pages_say_the_same_of_zb_v():
     assert peak_microbatches(trace) == [4, 4, 4, 4]
     page = page_data(trace)
     assert page["makespan"] == 25.5 and max(amount for _, amount in page["memory"][0]) == 4
-
-
-@pytest.mark.parametrize("name", names_having(flush=True, late_w=False))
-def test_a_device_works_for_as_long_whatever_the_schedule(name):
-    """M (F + B) ticks, as exact in thirds as in whole ticks; M micro-batches alive are M."""
-    trace = mp.simulate(build(name, 2, 8), mp.Costs(F=1, B=2))
-    assert trace.busy_ticks() == [24, 24]
-    thirds = mp.simulate(build(name, 2, 8), mp.Costs(F=Fraction(1, 3), B=Fraction(2, 3)))
-    assert thirds.busy_ticks() == [8, 8] and thirds.makespan * 3 == trace.makespan
-    assert [3 * span.start for span in thirds.spans] == [span.start for span in trace.spans]
 
 
 @pytest.mark.parametrize("v", [1, 2, 3, 4, 5])

@@ -10,9 +10,9 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe.schedules import (
-    build, build_for_stages, chimera, dualpipe, dualpipe_v, eager_one_f_one_b, gpipe,
-    interleaved_one_f_one_b, looped_breadth_first, names_for, names_for_stages, one_f_one_b,
-    peak_microbatches, v_half, v_min, without_overlaps, zero_bubble_h1, zero_bubble_h2, zero_bubble_v,
+    build, chimera, dualpipe, dualpipe_v, eager_one_f_one_b, gpipe, interleaved_one_f_one_b,
+    looped_breadth_first, names_for, one_f_one_b, peak_microbatches, v_half, v_min, without_overlaps,
+    zero_bubble_h1, zero_bubble_h2, zero_bubble_v,
 )
 from minipipe.schedules.controllable_memory import _block
 
@@ -27,13 +27,13 @@ LEGAL = {  # for which K and M there is a schedule, if not for all
 }
 
 
-def counted(schedule, F, I, W, FB=None):
+def counted(schedule, F, I, W):
     """(makespan, peak per device) for a device's share of the network, however many stages that is."""
-    trace = mp.simulate(schedule, mp.Costs(F=F, B=I + W, I=I, W=W, FB=FB))
+    trace = mp.simulate(schedule, mp.Costs(F=F, B=I + W, I=I, W=W))
     return trace.makespan, peak_microbatches(trace)
 
 
-SIZES = [(K, M) for K in range(1, 9) for M in (*range(1, 2 * K + 2), 3 * K, 4 * K - 1, 4 * K)]
+SIZES = [(K, M) for K in (1, 2, 3, 4, 6) for M in (1, K, K + 1, 2 * K, 4 * K - 1, 4 * K)]
 
 
 @pytest.mark.parametrize("costs", one_in(4, COSTS))
@@ -49,14 +49,6 @@ def test_interleaved_schedules_with_v_stages_a_device_equal_their_closed_forms(c
                 assert counted(looped_breadth_first(K, M, v), F, I, W) == (T, [M] * K), (K, M, v)
 
 
-def test_zb_h2_and_zb_v_never_wait_between_their_first_and_their_last_action():
-    """F = I = W = 1."""
-    for K in range(1, 6):
-        for M in (2 * K - 1, 2 * K, 4 * K):
-            for schedule in (zero_bubble_h2(K, M), zero_bubble_v(K, M)):
-                assert mp.simulate(schedule, mp.Costs(F=1, B=2)).bubble("span") == 0
-
-
 def test_no_two_passes_of_a_building_block_meet_in_a_slot():
     """Modulo the period of 6; and they would without the waiting that V-Half and V-Min have built in."""
     def meet(K, **waiting):
@@ -70,11 +62,12 @@ def test_no_two_passes_of_a_building_block_meet_in_a_slot():
         assert K == 1 or meet(K, climb=2, wait=half, turn=0)
 
 
-@pytest.mark.parametrize("F, I, W, FB", [(1, 1, 1, 3), (2, 2, 1, 5), (3, 3, 2, 6), (1, 1, 1, 2)])
-def test_dualpipe_and_dualpipe_v_are_idle_for_as_long_as_their_closed_form_says(F, I, W, FB):
+@pytest.mark.parametrize("costs", one_in(2, [(1, 1, 1, 3), (2, 2, 1, 5), (3, 3, 2, 6), (1, 1, 1, 2)]))
+def test_dualpipe_and_dualpipe_v_are_idle_for_as_long_as_their_closed_form_says(costs):
     """F = I >= W, and F&B from max(F, B) to F + B. If overlaps gain nothing, all are idle equally long."""
+    F, I, W, FB = costs
     B = I + W
-    for K in range(1, 9):
+    for K in range(1, 7):
         for M in (2 * K, 2 * K + 1, 2 * K + 2, 4 * K):
             both_ways = [(dualpipe(K, M), Fraction(K, 2) - 1, K + 1)] if LEGAL["dualpipe"](K, M) else []
             for schedule, factor, peak in [*both_ways, (dualpipe_v(K, M), Fraction(K - 1, 2), K + 0.5)]:
@@ -85,28 +78,14 @@ def test_dualpipe_and_dualpipe_v_are_idle_for_as_long_as_their_closed_form_says(
                 assert peak_microbatches(trace) == [peak] * K
 
 
-@pytest.mark.parametrize("F, I, W", [(1, 1, 1), (1, 1, 3), (3, 2, 2), (3, 1, 2)])
-def test_dualpipe_v_without_overlaps_has_the_makespan_of_zb_v(F, I, W):
+@pytest.mark.parametrize("costs", one_in(2, [(1, 1, 1), (1, 1, 3), (3, 2, 2), (3, 1, 2)]))
+def test_dualpipe_v_without_overlaps_has_the_makespan_of_zb_v(costs):
     """I <= W and I <= F <= B."""
-    for K in range(1, 9):
+    F, I, W = costs
+    for K in range(1, 7):
         for M in (2 * K, 2 * K + 1, 4 * K):
             T, peak = counted(without_overlaps(dualpipe_v(K, M)), F, I, W)
             assert T == M * (F + I + W) + Fraction(K - 1, 2) * F and peak == [K + Fraction(1, 2)] * K, (K, M)
-
-
-def test_bubbles_of_chimera_equal_their_closed_forms():
-    """F = B = 1, and K divides M."""
-    for K in (2, 4, 6, 8):
-        for M in (K, 2 * K, 4 * K):
-            trace = mp.simulate(chimera(K, M), mp.Costs(F=1, B=1))
-            assert trace.makespan == 2 * M + K - 2
-            assert trace.bubble("total") == (K - 2) / (2 * M + K - 2)
-            assert trace.bubble("ideal") == (K - 2) / (2 * M)
-
-
-def test_chimera_fills_the_gaps_within_a_unit_from_k_over_2_plus_1_to_k_micro_batches():
-    for M in (8, 32):
-        assert peak_microbatches(mp.simulate(chimera(8, M))) == [5, 6, 7, 8, 8, 7, 6, 5]
 
 
 @pytest.mark.slow
@@ -165,12 +144,6 @@ def test_published_values(name):
         assert (T, max(peak)) == expected
 
 
-def test_published_values_of_dualpipe_v_without_overlaps():
-    for (K, M), expected in [((4, 8), (25.5, 4.5)), ((8, 32), (99.5, 8.5))]:
-        T, peak = counted(without_overlaps(dualpipe_v(K, M)), 1, 1, 1)
-        assert (T, max(peak)) == expected
-
-
 @pytest.mark.parametrize("schedule, T", [
     (gpipe(8, 32), 131), (one_f_one_b(8, 32), 185), (eager_one_f_one_b(8, 32), 131),
     (interleaved_one_f_one_b(8, 32, v=4), 234.75), (looped_breadth_first(8, 32), 120.5),
@@ -179,12 +152,6 @@ def test_published_values_of_dualpipe_v_without_overlaps():
 def test_slow_links_reverse_the_ranking(schedule, T):
     """K = 8, M = 32, F = I = W = 1, and a message takes 1, whichever share of a device a stage is."""
     assert mp.simulate(schedule, link=mp.Link(latency=1)).makespan == T
-
-
-def test_interleaving_four_ways_has_the_published_values():
-    for K, M, expected in [(4, 8, (26.25, 4.75)), (8, 32, (101.25, 9.75))]:
-        T, peak = counted(interleaved_one_f_one_b(K, M, v=4), 1, 1, 1)
-        assert (T, max(peak)) == expected
 
 
 def test_orders_are_those_of_the_papers():
@@ -239,63 +206,9 @@ def test_sizes_are_refused_where_there_is_no_schedule_and_nowhere_else():
             assert legal == PUBLISHED.keys() & set(names_for(K, M)), (K, M)
 
 
-def test_sizes_that_do_not_fit_name_the_nearest_that_does():
-    words = "n_microbatches=7 makes 2 rounds on 3 devices, which do not divide it: use 6, or a multiple of 3"
-    with pytest.raises(ValueError, match=words):
-        interleaved_one_f_one_b(3, 7)
-    words = "n_microbatches=6 is too few for dualpipe-v on 4 devices: use at least 8"
-    with pytest.raises(ValueError, match=words):
-        dualpipe_v(4, 6)
-    for M, nearest in [(6, 8), (9, 10)]:
-        sentence = f"n_microbatches={M} does not fit dualpipe on 4 devices, .* of at least 8: use {nearest}"
-        with pytest.raises(ValueError, match=sentence):
-            dualpipe(4, M)
-    words = "n_microbatches=5 does not fit chimera on 4 devices, .* an even number of at least 2: use 6"
-    with pytest.raises(ValueError, match=words):
-        chimera(4, 5)
-    words = "chimera needs an even number of devices, n_devices=3 is not: use 2 or 4"
-    with pytest.raises(ValueError, match=words):
-        chimera(3, 4)
-    words = "dualpipe needs an even number of devices, n_devices=1 is not: use 2$"
-    with pytest.raises(ValueError, match=words):
-        dualpipe(1, 4)
-    words = "'zb-v' puts 2 stages on each device, which n_stages=5 does not allow: use 4 or 6"
-    with pytest.raises(ValueError, match=words):
-        build_for_stages("zb-v", 5, 8)
-    with pytest.raises(ValueError, match="v=0 must be at least 1"):
-        looped_breadth_first(2, 2, v=0)
-    assert "zb-v" in names_for(5, 8) and "zb-v" not in names_for_stages(5, 8)
-    assert build("zb-v", 4, 8) == build_for_stages("zb-v", 8, 8) == zero_bubble_v(4, 8)
-    assert "interleaved" in names_for(3, 6) and "interleaved" not in names_for(3, 7)
-
-
-@pytest.mark.parametrize("lines, fault", [
-    (["F0 I0", "F0 I0 W0"],
-     "device 0 never does 0W0 (missing): every stage needs F and B (or I and W) of micro-batches 0..0"),
-    (["F0 W0 I0", "F0 B0"], "device 0: 0W0 comes before 0I0, the other half, which it needs"),
-    (["F0 B0", "F0 B0 W0"], "device 1 does 1B0 and also its half 1W0 (duplicated): use B, or I and W"),
-    (["F0 B0 I0 W0", "F0 B0"], "device 0 does 0B0 and also its half 0I0 (duplicated): use B, or I and W"),
-    (["F0 I0 W0 W0", "F0 B0"], "device 0 does 0W0 2 times (duplicated): once is enough"),
-    (["I0 F0 W0", "F0 B0"], "device 0: 0I0 comes before its forward 0F0"),
-    (["F0 I0 R0 W0", "F0 B0"], "device 0: 0R0 comes after 0I0, which needs it"),
-    (["F0 W0", "F0 B0"],
-     "device 0 never does 0I0 (missing): every stage needs F and B (or I and W) of micro-batches 0..0"),
-])
-def test_every_fault_of_halves_by_name(lines, fault):
-    assert fault in mp.Schedule.from_text(lines).faults()
-
-
 def test_two_actions_in_the_wrong_order_are_one_fault():
     faults = mp.Schedule.from_text(["F0 W0 I0", "F0 B0"]).faults()
     assert faults == ["device 0: 0W0 comes before 0I0, the other half, which it needs"]
-
-
-def test_a_deadlock_of_halves_is_spelled_out():
-    faults = mp.Schedule.from_text(["F0 I0 F1 I1 W0 W1", "F1 I1 F0 I0 W0 W1"]).faults()
-    assert faults == [
-        "deadlock: device 0 cannot start 0I0 before 1I0 on device 1, and device 1 cannot start 1F1 before "
-        "0F1 on device 0"
-    ]
 
 
 def test_halves_cost_what_is_said_or_share_the_backward():

@@ -100,13 +100,3 @@ def test_a_w_makes_room_for_a_forward_and_no_order_exceeds_the_limit():
     assert orders[0] == "0F0 0F1 0I0 0F2 0I1 0I2 0W0 0W1 0W2"
     narrow = request_of(2, 3, costs, 1, True, latency=0)
     assert timed(narrow, schedule.devices) is None and timed(narrow, schedule.devices, 0) is None
-
-
-@pytest.mark.parametrize("arguments, words", [
-    (dict(objective="time"), "objective='time' must be one of 'makespan', 'span'"),
-    (dict(kept_for_W=1.5), "kept_for_W=1.5 must be at least 0 and at most 1"),
-    (dict(kept_for_W="all"), "kept_for_W='all' must be a number"),
-])
-def test_objectives_and_shares_that_make_no_sense_are_refused(arguments, words):
-    with pytest.raises(ValueError, match=words):
-        greedy_schedule(2, 4, halves=True, **arguments)
