@@ -17,11 +17,11 @@ from minipipe.models.cells import Shift
 
 def linear_cell(n_prev, n_before):
     """A cell for features instead of images, without batch norm, so that samples are alone in it."""
-    fits = [mp.Linear(n_prev, 2), mp.Linear(n_before, 2)]
+    fits = [mp.Linear(n_prev, 2), mp.Linear(n_before, 3)]
     sums = [
-        ((mp.ReLU(), 0), (mp.Linear(2, 2), 1)),
+        ((mp.ReLU(), 0), (mp.Linear(3, 2), 1)),
         ((mp.Chain(), 2), (mp.ReLU(), 0)),
-        ((mp.Chain(mp.Linear(2, 2), mp.ReLU()), 1), (mp.Chain(), 3)),
+        ((mp.Chain(mp.Linear(3, 2), mp.ReLU()), 1), (mp.Chain(), 3)),
     ]
     return mp.models.Cell("LinearCell", fits, sums, concatenated=(0, 2, 4))
 

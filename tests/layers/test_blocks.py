@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from compared import assert_same
+from layers.every_layer import is_pair, linear_cell, tree
 
 import minipipe as mp
 from minipipe.exact import rational
@@ -113,6 +114,7 @@ def counted(array):
         (mp.MultiHeadAttention(4, 2), (4, 3, 2), 2 * 3**2 * 2 + 1),
         (mp.Embedding(5, 2), (3, 4), 0),
         (mp.PositionalEmbedding(2, 3), (2, 3, 4), 0),
+        (linear_cell(3, 4), ((3, 5), (4, 5)), 0),
     ],
     ids=repr,
 )
@@ -120,7 +122,9 @@ def test_macs_are_the_multiplications_that_a_forward_does(layer, shape, others):
     layer = layer.copy()
     layer.initialize(np.random.default_rng(0))
     layer = layer.copy(counted)
-    A_prev = np.ones(shape) if isinstance(layer, mp.Embedding) else counted(np.ones(shape))
+    A_prev = tuple(map(np.ones, shape)) if is_pair(shape) else np.ones(shape)
+    if not isinstance(layer, mp.Embedding):
+        A_prev = tree(counted, A_prev)
     Counted.n = 0
     layer.forward(A_prev)
     assert Counted.n == layer.macs(shape) + others

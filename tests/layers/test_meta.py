@@ -15,25 +15,21 @@ from minipipe.planning.without_numbers import WithoutNumbers
 LOSS = mp.MeanSquaredError()
 LARGE = {  # name: (layers, shape of a sample, stages)
     "LeNet-5": (mp.models.lenet5(), (1, 28, 28), 3),
-    "ResNet": (mp.models.resnet(), (3, 8, 8), 3),
+    "ResNet": (mp.models.resnet(8), (3, 8, 8), 3),
     "AmoebaNet-D": (mp.models.amoebanet_d(3, 16, n_classes=10), (3, 32, 32), 3),
     "Transformer": (mp.models.transformer(n_tokens=5, d=4, n_heads=2, n_layers=2, n_places=3), (3,), 2),
 }
 EACH_LARGE = [pytest.param(name, marks=[pytest.mark.slow] * (name == "AmoebaNet-D")) for name in LARGE]
 
 
-def measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer=None, loss=LOSS):
+def measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer=None):
     """(footprints from arrays with numbers, footprints without)"""
-    X = (
-        np.zeros((*shape, m), int)
-        if tokens
-        else np.random.default_rng(0).standard_normal((*shape, m)).astype(dtype)
-    )
+    X = np.random.default_rng(0).standard_normal((*shape, m)).astype(dtype)
+    X = np.zeros(X.shape, int) if tokens else X
     Y = np.zeros((*mp.describe(layers, shape).rows[-1].output_shape, m), dtype)
-    measured = mp.measure(
-        layers, loss, n_stages, X, Y, dtype=dtype, optimizer=optimizer, n_rounds=1
-    ).footprints
-    return measured, mp.footprints(layers, loss, n_stages, shape, m, dtype=dtype, optimizer=optimizer)
+    options = {"dtype": dtype, "optimizer": optimizer}
+    measured = mp.measure(layers, LOSS, n_stages, X, Y, n_rounds=1, **options).footprints
+    return measured, mp.footprints(layers, LOSS, n_stages, shape, m, **options)
 
 
 @pytest.mark.parametrize("name, sizes", one_in(3, ALONE, [(1, np.float32), (4, np.float64), (6, np.float32)]))
@@ -136,47 +132,32 @@ def test_views_are_views_where_those_of_numbers_are():
         ):
             result, meta = change(A), MetaArray(A.shape, A.dtype)
             without = change(meta)
-            assert (without.shape, without.dtype, without.nbytes) == (
-                result.shape,
-                result.dtype,
-                result.nbytes,
-            )
+            for what in ("shape", "dtype", "nbytes"):
+                assert getattr(without, what) == getattr(result, what)
             assert (without.owner is meta) == np.shares_memory(A, result)
 
 
-def test_what_depends_on_numbers_is_refused():
-    A = MetaArray((3, 4))
-    with pytest.raises(
-        TypeError,
-        match="how many numbers a mask leaves is not known without the numbers: multiply by the mask",
-    ):
-        A[A > 0]
-    with pytest.raises(
-        TypeError,
-        match=r"MetaArray\(\(3, 4\), float64\) has no numbers that NumPy could read: make arrays .* with np",
-    ):
-        np.array(A)
-    for number in (A.max(), A[:1, 0]):
-        with pytest.raises(
-            TypeError, match=r"whether MetaArray\(\(1?,?\), float64\) is true depends on its numbers"
-        ):
-            A * 2 if number else A
-    with pytest.raises(
-        TypeError, match=r"of shapes \(3,\) and \(3, 4\) is only known for matrices: reshape to \(1, n\)"
-    ):
-        np.ones(3) @ A
-    with pytest.raises(TypeError, match="modf"):
-        np.modf(A)
-    with pytest.raises(TypeError, match=r"no implementation found for 'numpy\.sort'"):
-        np.sort(A)
-    with pytest.raises(
-        ValueError, match=r"matrices of shapes \(3, 4\) and \(3, 4\) have no product: make 4 and 3 equal"
-    ):
-        A @ A
-    with pytest.raises(ValueError, match="cannot reshape array of size 12 into shape"):
-        A.reshape(5, -1)
-    with pytest.raises(ValueError, match=r"could not be broadcast together|shape mismatch"):
-        A + MetaArray((4, 3))
+A = MetaArray((3, 4))
+
+
+@pytest.mark.parametrize("call, error, words", [
+    (lambda: A[A > 0], TypeError, "how many numbers a mask leaves is not known .*: multiply by the mask"),
+    (lambda: np.array(A), TypeError,
+     r"MetaArray\(\(3, 4\), float64\) has no numbers that NumPy could read: make arrays .* with np"),
+    (lambda: bool(A.max()), TypeError, r"whether MetaArray\(\(\), float64\) is true depends on its numbers"),
+    (lambda: bool(A[:1, 0]), TypeError, r"whether MetaArray\(\(1,\), float64\) is true depends on"),
+    (lambda: np.ones(3) @ A, TypeError,
+     r"of shapes \(3,\) and \(3, 4\) is only known for matrices: reshape to \(1, n\)"),
+    (lambda: np.modf(A), TypeError, "modf"),
+    (lambda: np.sort(A), TypeError, r"no implementation found for 'numpy\.sort'"),
+    (lambda: A @ A, ValueError,
+     r"matrices of shapes \(3, 4\) and \(3, 4\) have no product: make 4 and 3 equal"),
+    (lambda: A.reshape(5, -1), ValueError, "cannot reshape array of size 12 into shape"),
+    (lambda: A + MetaArray((4, 3)), ValueError, r"could not be broadcast together|shape mismatch"),
+])
+def test_what_depends_on_numbers_or_does_not_fit_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 class Doubled(mp.Layer):
@@ -193,30 +174,21 @@ class Doubled(mp.Layer):
         return 2 * dZ
 
 
-@pytest.mark.parametrize(
-    "layers",
-    [
-        [
-            mp.Conv2d(2, 2, 3, padding=1),
-            mp.Conv2d(2, 2, 3, padding=2, dilation=2),
-            mp.Conv2d(2, 2, 3, padding=1),
-            mp.Conv2d(2, 2, 3, padding=1, groups=2),
-        ],
-        [
-            mp.TransformerBlock(4, 2),
-            mp.TransformerBlock(4, 2, n_hidden=5),
-            mp.TransformerBlock(4, 2),
-            mp.TransformerBlock(4, 2, dropout=0.5),
-        ],
-        [Doubled(1), Doubled(2), Doubled(1), Doubled(3)],
-    ],
-    ids=["Conv2d", "TransformerBlock", "a user's"],
-)
-def test_stages_that_look_alike_are_counted_once_only_if_they_are(layers):
+@pytest.mark.parametrize("shape, layers", [
+    ((2, 5, 5), [
+        mp.Conv2d(2, 2, 3, padding=1), mp.Conv2d(2, 2, 3, padding=2, dilation=2),
+        mp.Conv2d(2, 2, 3, padding=1), mp.Conv2d(2, 2, 3, padding=1, groups=2),
+    ]),
+    ((4, 3), [
+        mp.TransformerBlock(4, 2), mp.TransformerBlock(4, 2, n_hidden=5), mp.TransformerBlock(4, 2),
+        mp.TransformerBlock(4, 2, dropout=0.5),
+    ]),
+    ((4, 3), [Doubled(1), Doubled(2), Doubled(1), Doubled(3)]),
+], ids=["Conv2d", "TransformerBlock", "a user's"])
+def test_stages_that_look_alike_are_counted_once_only_if_they_are(shape, layers):
     """Layers with one name and different options; the second stage with what it is given, the others alike
     in the middle.
     """
-    shape = (2, 5, 5) if isinstance(layers[0], mp.Conv2d) else (4, 3)
     layers = [mp.Tanh(), *layers, mp.Tanh()]
     for counts in ([1] * 6, [1, 2, 2, 1], [2, 2, 2]):
         X = np.random.default_rng(0).standard_normal((*shape, 2))
@@ -245,38 +217,25 @@ def test_nothing_is_allocated():
     assert second.parameters == 4 * (2 * 10**6 + 2)
 
 
-def test_bad_sizes_of_footprints_are_refused():
-    layers = [mp.Linear(3, 2), mp.Linear(2, 1)]
-    for arguments, message in (
-        ((layers, LOSS, 0, (3,), 4), "n_stages=0 must be at least 1"),
-        ((layers, LOSS, 2, (3,), 0), "m=0 must be at least 1"),
-        ((layers, LOSS, 2, (5,), 4), r"layers\[0\], Linear\(3, 2\), does not fit"),
-        ((layers, LOSS, 3, (3,), 4), "n_stages=3 does not fit 2 layers"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            mp.footprints(*arguments)
-    with pytest.raises(ValueError, match="partition='time' measures, which takes numbers"):
-        mp.footprints(layers, LOSS, 2, (3,), 4, partition="time")
-    for loss in (None, mp.MeanSquaredError):
-        with pytest.raises(ValueError, match=f"loss is {loss}, but a backward begins at the loss"):
-            mp.footprints(layers, loss, 2, (3,), 4)
-    for options, message in (
-        (dict(patterns="FB"), "patterns='FB' must be a list of names out of FB, FIW, FRB, FRIW"),
-        (dict(patterns=[]), r"patterns is an empty list"),
-        (dict(patterns=["FB", "BF"]), r"patterns=\['FB', 'BF'\] must be a list of names out of"),
-        (dict(patterns=None), "patterns=None must be a list"),
-        (dict(dtype=int), "dtype=<class 'int'> must be one of floats, such as np.float32"),
-        (dict(optimizer="adam"), r"optimizer is 'adam': pass an object, such as SGD\(learning_rate=0.1\)"),
-        (dict(optimizer=mp.Adam), "optimizer is <class 'minipipe.optimizers.adaptive.Adam'>: pass an object"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            mp.footprints(layers, LOSS, 2, (3,), 4, **options)
-    for nothing in ([], None, mp.Linear(3, 2)):
-        with pytest.raises(
-            ValueError,
-            match=r"layers is an empty list|layers=.* must be a list",
-        ):
-            mp.footprints(nothing, LOSS, 1, (3,), 4)
+@pytest.mark.parametrize("options, message", [
+    ({"input_shape": (5,)}, r"layers\[0\], Linear\(3, 2\), does not fit"),
+    ({"n_stages": 3}, "n_stages=3 does not fit 2 layers"),
+    ({"partition": "time"}, "partition='time' measures, which takes numbers"),
+    ({"loss": None}, "loss is None, but a backward begins at the loss"),
+    ({"loss": mp.MeanSquaredError}, "loss is <class .*>, but a backward begins at the loss"),
+    ({"patterns": "FB"}, "patterns='FB' must be a list of names out of FB, FIW, FRB, FRIW"),
+    ({"patterns": []}, "patterns is an empty list"),
+    ({"patterns": ["FB", "BF"]}, r"patterns=\['FB', 'BF'\] must be a list of names out of"),
+    ({"dtype": int}, "dtype=<class 'int'> must be one of floats, such as np.float32"),
+    ({"optimizer": "adam"}, r"optimizer is 'adam': pass an object, such as SGD\(learning_rate=0.1\)"),
+    ({"layers": []}, "layers is an empty list"),
+    ({"layers": mp.Linear(3, 2)}, "layers=.* must be a list"),
+])
+def test_bad_sizes_of_footprints_are_refused(options, message):
+    right = {"layers": [mp.Linear(3, 2), mp.Linear(2, 1)], "loss": LOSS, "n_stages": 2,
+             "input_shape": (3,), "m": 4}
+    with pytest.raises(ValueError, match=message):
+        mp.footprints(**right | options)
 
 
 def test_one_time_iterators_and_used_optimizers_do():
@@ -285,22 +244,13 @@ def test_one_time_iterators_and_used_optimizers_do():
     """
     layers, optimizer = [mp.Linear(3, 2), mp.Tanh(), mp.Linear(2, 1)], mp.Adam()
     pipe = mp.Pipeline(layers, LOSS, 2, 2)
-    for _ in range(2):
-        pipe.forward_backward(np.ones((3, 4)), np.ones((1, 4)))
-        pipe.step(optimizer)
+    X, Y = np.ones((3, 4)), np.ones((1, 4))
+    pipe.forward_backward(X, Y)
+    pipe.step(optimizer)
     fresh = mp.footprints(layers, LOSS, 2, (3,), 4, optimizer=mp.Adam())
-    assert (
-        mp.footprints(
-            iter(layers), LOSS, 2, (3,), 4, optimizer=optimizer, patterns=iter(["FB", "FIW", "FRB", "FRIW"])
-        )
-        == fresh
-    )
-    assert (
-        mp.measure(
-            layers, LOSS, 2, np.ones((3, 4)), np.ones((1, 4)), optimizer=optimizer, n_rounds=1
-        ).footprints
-        == fresh
-    )
+    names = iter(["FB", "FIW", "FRB", "FRIW"])
+    assert mp.footprints(iter(layers), LOSS, 2, (3,), 4, optimizer=optimizer, patterns=names) == fresh
+    assert mp.measure(layers, LOSS, 2, X, Y, optimizer=optimizer, n_rounds=1).footprints == fresh
     assert [footprint.optimizer_state for footprint in fresh] == [2 * 8 * (3 * 2 + 2), 2 * 8 * (2 * 1 + 1)]
 
 
@@ -319,10 +269,10 @@ def test_numpys_whole_numbers_count_as_pythons():
 
 
 class Own(mp.Layer):
-    """A layer whose forward is `function`, and whose W is drawn by `draw`."""
+    """A layer whose forward is `function`, whose W is drawn by `draw`, and whose backward is `back`."""
 
-    def __init__(self, function, draw=lambda rng: None):
-        self.function, self.draw = function, draw
+    def __init__(self, function, draw=lambda rng: None, back=lambda dZ: dZ * 1):
+        self.function, self.draw, self.back = function, draw, back
 
     def initialize(self, rng, dtype=np.float64):
         self.W = self.draw(rng)
@@ -332,66 +282,10 @@ class Own(mp.Layer):
         return self.function(A_prev)
 
     def backward_input(self, dZ):
-        return dZ * 1
+        return self.back(dZ)
 
     def backward_weight(self, dZ):
         return None, None
-
-
-@pytest.mark.parametrize(
-    ("layer", "message"),
-    [
-        (
-            Own(lambda A: np.sort(A, axis=0)),
-            r"Own\(<lambda>\) cannot be counted without numbers: "
-            "no implementation found for 'numpy.sort'.* or mp.measure",
-        ),
-        (
-            Own(lambda A: A - A.std()),
-            "'MetaArray' object has no attribute 'std'.* or mp.measure, which runs the layers with numbers",
-        ),
-        (
-            Own(lambda A: A[A > 0]),
-            "how many numbers a mask leaves is not known .*: multiply by the mask. Use functions",
-        ),
-        (Own(lambda A: A[7]), r"Own\(<lambda>\) cannot be counted without numbers: index 7 is out of bounds"),
-        (
-            mp.Residual(Own(lambda A: np.einsum("ij->ji", A).T)),
-            r"^Own\(<lambda>\) cannot be counted without numbers.*numpy.einsum",
-        ),
-        (
-            Own(None, lambda rng: np.linalg.qr(rng.standard_normal(size=(3, 3), dtype=np.float32))[0]),
-            r"Own\(None, draw=<lambda>\) cannot .*numpy.linalg.qr",
-        ),
-        (
-            Own(lambda A: A * np.ones(A.shape)),
-            r"Own\(<lambda>\) ends a stage with MetaArray\(\(3, 2\), float64\), "
-            r"but .* say MetaArray\(\(3, 2\), float32\)",
-        ),
-        (
-            Own(lambda A: A[:2]),
-            r"Own\(<lambda>\) ends a stage with MetaArray\(\(2, 2\), float32\), "
-            r"but output_shape .* say MetaArray\(\(3, 2\), float32\)",
-        ),
-    ],
-)
-def test_layers_that_cannot_be_counted_are_named_with_a_remedy(layer, message):
-    with pytest.raises(ValueError, match=message):
-        mp.footprints([layer, mp.Tanh()], LOSS, 2, (3,), 4, dtype=np.float32)
-
-
-class OwnBackward(mp.Layer):
-    """A layer whose backward is `function`."""
-
-    def __init__(self, function):
-        self.function = function
-
-    def forward(self, A_prev):
-        self.cache = A_prev
-        return A_prev * 1
-
-    def backward_input(self, dZ):
-        return self.function(dZ)
 
 
 class OwnLoss(mp.MeanSquaredError):
@@ -401,13 +295,36 @@ class OwnLoss(mp.MeanSquaredError):
         return np.sort(super().backward())
 
 
-def test_layers_and_losses_that_cannot_go_backward_are_named_too():
-    failing = OwnBackward(lambda dZ: np.sort(dZ))
-    for layer in (failing, mp.Residual(failing)):
-        with pytest.raises(ValueError, match=r"^OwnBackward\(<lambda>\) cannot be counted .*numpy.sort"):
-            mp.footprints([mp.Linear(3, 3), layer, mp.Tanh()], LOSS, 1, (3,), 4)
-    with pytest.raises(ValueError, match=r"^the loss cannot be counted .*numpy.sort"):
-        mp.footprints([mp.Linear(3, 1)], OwnLoss(), 1, (3,), 4)
+SORTING_BACKWARD = Own(lambda A: A * 1, back=np.sort)
+
+
+@pytest.mark.parametrize("layer, loss, message", [
+    (Own(lambda A: np.sort(A, axis=0)), LOSS,
+     r"Own\(<lambda>\) cannot be counted without numbers: "
+     "no implementation found for 'numpy.sort'.* or mp.measure"),
+    (Own(lambda A: A - A.std()), LOSS,
+     "'MetaArray' object has no attribute 'std'.* or mp.measure, which runs the layers with numbers"),
+    (Own(lambda A: A[A > 0]), LOSS,
+     "how many numbers a mask leaves is not known .*: multiply by the mask. Use functions"),
+    (Own(lambda A: A[7]), LOSS,
+     r"Own\(<lambda>\) cannot be counted without numbers: index 7 is out of bounds"),
+    (mp.Residual(Own(lambda A: np.einsum("ij->ji", A).T)), LOSS,
+     r"^Own\(<lambda>\) cannot be counted without numbers.*numpy.einsum"),
+    (Own(None, lambda rng: np.linalg.qr(rng.standard_normal(size=(3, 3), dtype=np.float32))[0]), LOSS,
+     r"Own\(None, draw=<lambda>\) cannot .*numpy.linalg.qr"),
+    (Own(lambda A: A * np.ones(A.shape)), LOSS,
+     r"Own\(<lambda>\) ends a stage with MetaArray\(\(3, 2\), float64\), "
+     r"but .* say MetaArray\(\(3, 2\), float32\)"),
+    (Own(lambda A: A[:2]), LOSS,
+     r"Own\(<lambda>\) ends a stage with MetaArray\(\(2, 2\), float32\), "
+     r"but output_shape .* say MetaArray\(\(3, 2\), float32\)"),
+    (SORTING_BACKWARD, LOSS, r"^Own\(.*\) cannot be counted .*numpy.sort"),
+    (mp.Residual(SORTING_BACKWARD), LOSS, r"^Own\(.*\) cannot be counted .*numpy.sort"),
+    (mp.ReLU(), OwnLoss(), "^the loss cannot be counted .*numpy.sort"),
+])
+def test_what_cannot_be_counted_is_named_with_a_remedy(layer, loss, message):
+    with pytest.raises(ValueError, match=message):
+        mp.footprints([mp.Linear(3, 3), layer, mp.Tanh()], loss, 2, (3,), 4, dtype=np.float32)
 
 
 def test_a_layer_of_ones_own_is_counted():
