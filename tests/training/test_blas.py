@@ -82,30 +82,6 @@ with mp.blas_threads(1):
 }
 
 
-ALL = """
-import json, sys, traceback
-failed = {}
-for name, code in json.load(sys.stdin).items():
-    try:
-        exec(code, {})
-    except BaseException:
-        failed[name] = traceback.format_exc()
-print(json.dumps(failed))
-"""
-
-
-def failures(codes):
-    """Return {name: its error} of those `codes`, {name: code}, that fail in a process of their own."""
-    done = subprocess.run([sys.executable, "-c", ALL], input=json.dumps(codes), text=True,
-                          capture_output=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def test_minipipe_computes_with_one_thread_and_gives_the_others_back():
-    assert failures({name: BEGIN + code + END for name, code in RUNS.items()}) == {}
-
-
 OF_YOUR_OWN = {
     "a block decides for all that it holds": """
 with mp.blas_threads(2):
@@ -120,22 +96,36 @@ assert set(seen[-1]) <= {1}, seen[-1]
 """,
     "layers called by hand use the threads that there are": "layers[1].forward(X)\nassert seen == [before]",
 }
-
-
-def test_a_block_of_your_own_decides_and_layers_by_hand_take_what_there_is():
-    assert failures({name: BEGIN + code for name, code in OF_YOUR_OWN.items()}) == {}
-
-
-def test_the_libraries_are_looked_for_once():
-    code = """
+ONCE = """
 import threadpoolctl
 controller, made = threadpoolctl.ThreadpoolController, []
 threadpoolctl.ThreadpoolController = lambda: made.append(controller()) or made[-1]
 for _ in range(3):
     mp.Sequential(layers[:1], None).predict(X)
+threadpoolctl.ThreadpoolController = controller
 assert len(made) == 1
 """
-    assert failures({"once": BEGIN + code}) == {}
+ALL = """
+import json, sys, traceback
+failed = {}
+for name, code in json.load(sys.stdin).items():
+    try:
+        exec(code, {})
+    except BaseException:
+        failed[name] = traceback.format_exc()
+print(json.dumps(failed))
+"""
+
+
+def test_minipipe_computes_with_one_thread_and_gives_the_others_back():
+    """The libraries are looked for once, so that code comes first; a block of one's own decides."""
+    codes = {"the libraries are looked for once": BEGIN + ONCE}
+    codes |= {name: BEGIN + code + END for name, code in RUNS.items()}
+    codes |= {name: BEGIN + code for name, code in OF_YOUR_OWN.items()}
+    done = subprocess.run([sys.executable, "-c", ALL], input=json.dumps(codes), text=True,
+                          capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {}
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, "2", None])
