@@ -3,12 +3,14 @@
 import sys
 
 import pytest
-from pitfalls.bugs import BUGS
 from hypothesis import Phase, settings
 
 from minipipe import blas_threads
 
-pytest.register_assert_rewrite("notebooks.checkers")  # a failure shows the sentence
+pytest.register_assert_rewrite("notebooks.checkers", "pitfalls")  # a failure shows the sentence
+
+from pitfalls.bugs import BUGS
+
 # Networks in fractions take up to minutes to shrink: a failing property shows the first one that it finds.
 # `pytest --hypothesis-profile shrink` looks for the smallest.
 AS_FOUND = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
@@ -19,7 +21,7 @@ settings.load_profile("minipipe")
 
 def pytest_addoption(parser):
     parser.addoption("--bug", choices=sorted(BUGS),
-                     help="put this bug of tests/pitfalls/bugs.py into minipipe, and watch tests turn red")
+                     help="put this bug of tests/pitfalls/ into minipipe, and watch tests turn red")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,4 +1,4 @@
-"""The way from notebook 22 to the bugs of `tests/pitfalls/bugs.py`, and the checker of its exercise."""
+"""The way from notebook 22 to the bugs of `tests/pitfalls/`, and the checker of its exercise."""
 
 import sys
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ def proof(number):
     without, each really run.
     """
     name = CASES[number]
-    check = _of_the_tests("pitfalls.test_pitfalls").CHECKS[name]
+    check = _of_the_tests("pitfalls.bugs").CHECKS[name]
     with case(number):
         with_bug = "red" if _fails(check) else "green"
     without = "red" if _fails(check) else "green"
@@ -62,7 +62,7 @@ def proof(number):
 
 def agree(copies):
     """Whether the copies of a network that has run hold the same gradients, bit for bit, in each stage."""
-    sums = _of_the_tests("pitfalls.checks_of_splits").sums_of_copies(copies)
+    sums = _of_the_tests("pitfalls.copies").sums_of_copies(copies)
     return all((one is None and other is None) or np.array_equal(one, other)
                for first, *others in sums.values() for rest in others
                for one, other in zip(leaves(first), leaves(rest), strict=True))

@@ -1,24 +1,49 @@
-"""Bugs that frameworks have shipped where several devices share the samples, or the work inside a layer.
+"""Bugs where copies of the network share the samples, and where devices exchange messages, with their checks.
 
-As those of `bugs.py`, which has them, too; `checks_of_splits.py` has a check of the same name for each.
+Gradients are compared with the full batch's, parameter by parameter, and never among the copies alone.
 """
 
 import numpy as np
+from compared import assert_all_same, assert_equals_full_batch
+from pitfalls.networks import LAYERS, LOSS, exact, mini_batch
 
-from minipipe import Dropout
-from minipipe.cluster import mail
-from minipipe.collectives import Group, all_reduce, all_reduce_sum_and_gather, barrier
-from minipipe.collectives.vectors import flattened, unflattened
+import minipipe as mp
+from minipipe.cluster import Cluster, DeadlockError, Receive, Send, mail
+from minipipe.collectives import Group, all_reduce, all_reduce_sum_and_gather, barrier, numbers_sent
+from minipipe.exact import rational
+from minipipe.functions import leaves
 from minipipe.layers.normalization import Moments
-from minipipe.parallel import joining, synchronised
-from minipipe.parallel.exchanges import Copied
-from minipipe.parallel.parts import DropoutPart, EmbeddingPart
-from minipipe.parallel.splitting import Shard
+from minipipe.parallel import synchronised
 from minipipe.pipeline import Stage, closing
 from minipipe.pipeline.batches import MicroBatches
 from minipipe.pipeline.closing import Closing
 from minipipe.pipeline.run import Run
 from minipipe.pipeline.totals import Totals
+
+
+def sums_of_copies(net):
+    """For each stage, the gradients that each copy of it has in the end."""
+    found = {}
+    for (index, _), stage in net._run.stages.items():
+        found.setdefault(index, []).append(stage.gradients())
+    return found
+
+
+def keep_own(sums, i):
+    """The sum of a mini-batch is what this copy has added up, of one term."""
+    (own,) = sums.of(i).pending.values()
+    sums.of(i).complete(own)
+
+
+def with_orders(patch):
+    """`order` of a `Closing` lists the actions of its device."""
+    init = Closing.__init__
+
+    def and_order(self, wires, device, *more):
+        init(self, wires, device, *more)
+        self.order = wires.schedule.devices[device]
+
+    patch.setattr(Closing, "__init__", and_order)
 
 
 def hook_gets_the_parameter(monkeypatch):
@@ -37,42 +62,10 @@ def hook_gets_the_parameter(monkeypatch):
     monkeypatch.setattr(Closing, "_all_reduce", weights_only)
 
 
-def bias_added_by_every_shard(monkeypatch):
-    """The bias of a layer that is split by inputs is added before the sum over the devices, so T times."""
-    by_inputs = Shard._by_inputs
+def check_hook_gets_the_parameter():
+    """Copies with different samples have the full batch's gradient, and their weights stay."""
+    assert_equals_full_batch(mp.DataParallel(exact(LAYERS), LOSS, 2), *mini_batch(5))
 
-    def bias_first(self, layer):
-        part, leave, *bias = by_inputs(self, layer)
-        return [part, *bias, leave]
-
-    monkeypatch.setattr(Shard, "_by_inputs", bias_first)
-
-
-def input_gradient_not_reduced(monkeypatch):
-    """Megatron's f is left out: each device hands back its own summand of dA_prev."""
-    monkeypatch.setattr(Copied, "exchanges", (False, False))
-    monkeypatch.setattr(Copied, "backward_input", lambda self, dZ: dZ)
-
-
-def norm_gradients_not_summed(monkeypatch):
-    """Each device keeps the gradients of LayerNorm and of biases over its own positions."""
-    monkeypatch.setattr(Totals, "replace_partial", lambda self, i, pending: None)
-
-
-def one_mask_for_all_positions(monkeypatch):
-    """Devices that have different positions draw the same dropout mask."""
-    monkeypatch.setattr(DropoutPart, "_kept", Dropout._kept)
-
-
-def vocabulary_edge(monkeypatch):
-    """Each device has as many tokens as the shares that divide evenly, so the last ones are nobody's."""
-    init = EmbeddingPart.__init__
-
-    def without_the_last(self, whole, run):
-        init(self, whole, run)
-        self.run = slice(run.start, run.stop - (run.stop == whole.n_tokens))
-
-    monkeypatch.setattr(EmbeddingPart, "__init__", without_the_last)
 
 def only_the_containers_own_parameters(monkeypatch):
     """Gradients of layers inside a block stay on the copy that has computed them."""
@@ -95,6 +88,11 @@ def only_the_containers_own_parameters(monkeypatch):
     monkeypatch.setattr(Totals, "replace_gradients", replace_and_keep)
 
 
+def check_only_the_containers_own_parameters():
+    layers = [mp.Linear(3, 4), mp.Residual(mp.Linear(4, 4), mp.Tanh()), mp.Linear(4, 4)]
+    assert_equals_full_batch(mp.DataParallel(exact(layers), LOSS, 2), *mini_batch(5))
+
+
 def replicas_agree_on_a_wrong_gradient(monkeypatch):
     """A stage receives all micro-batches into one buffer, to which its caches still refer, in each copy of
     the network alike.
@@ -109,6 +107,16 @@ def replicas_agree_on_a_wrong_gradient(monkeypatch):
         return (yield from forward(self, i, A_prev, *more))
 
     monkeypatch.setattr(Stage, "forward", into_its_buffer)
+
+
+def two_copies_of_two_stages():
+    """The second stage begins with a layer that keeps its input for the backward."""
+    return mp.Hybrid(exact(LAYERS), LOSS, 2, 1, 2, 4, "gpipe", partition=[2, 3])
+
+
+def check_replicas_agree_on_a_wrong_gradient():
+    """2 copies of 2 stages, each with 2 micro-batches."""
+    assert_equals_full_batch(two_copies_of_two_stages(), *mini_batch(8))
 
 
 def mean_of_means(monkeypatch):
@@ -126,6 +134,20 @@ def mean_of_means(monkeypatch):
     monkeypatch.setattr(Run, "__init__", with_means)
 
 
+def per_sample_gradients(D, M):
+    """dW for samples that alone would have 1, 2, 3, 4 and 10; the mean is 4."""
+    layer = mp.Linear(1, 1, bias=False, W=rational([[0]]))
+    X, Y = rational([[1, 1, 1, 1, 1]]), rational([[-1, -2, -3, -4, -10]])
+    net = mp.DataParallel([layer], LOSS, D, M)
+    net.forward_backward(X, Y)
+    return net.gradients[0][0][0, 0]
+
+
+def check_mean_of_means():
+    """2 copies with 3 and 2 samples; then 5 with one each, in which even the mean of means is right."""
+    assert [per_sample_gradients(2, 2), per_sample_gradients(5, 5)] == [4, 4]
+
+
 def padded_sampler(monkeypatch):
     """The first samples come again at the end, until all micro-batches have the same size."""
     init = MicroBatches.__init__
@@ -136,6 +158,14 @@ def padded_sampler(monkeypatch):
         init(self, batches, n, *more)
 
     monkeypatch.setattr(MicroBatches, "__init__", padded)
+
+
+def check_padded_sampler():
+    """Every sample once, in the order of the mini-batch."""
+    for n in (2, 3, 4):
+        inputs = MicroBatches([(np.arange(5)[None], np.ones((1, 5)))], n, 0).inputs
+        assert np.concatenate(inputs, axis=1).tolist() == [[0, 1, 2, 3, 4]]
+    assert per_sample_gradients(2, 2) == 4
 
 
 def uneven_ends(monkeypatch):
@@ -150,6 +180,14 @@ def uneven_ends(monkeypatch):
         yield from sum_up(self, stage, i)
 
     monkeypatch.setattr(Closing, "_all_reduce", after_meeting)
+
+
+def check_uneven_ends():
+    """3 micro-batches on one copy, 2 on the other."""
+    try:
+        assert_equals_full_batch(mp.DataParallel(exact(LAYERS), LOSS, 2, 5), *mini_batch(5))
+    except DeadlockError as error:
+        raise AssertionError("the copies wait for each other") from error
 
 
 def synchronised_at_the_wrong_micro_batch(monkeypatch):
@@ -168,12 +206,41 @@ def synchronised_at_the_wrong_micro_batch(monkeypatch):
     monkeypatch.setattr(Closing, "_all_reduce", in_the_cool_down)
 
 
+def check_synchronised_at_the_wrong_micro_batch():
+    """Each schedule, for 2 and 3 copies: the gradient, and the bytes of one all-reduce by each copy."""
+    for name in ("gpipe", "1f1b", "zb-h1"):
+        for D in (2, 3):
+            net = mp.Hybrid(exact(LAYERS), LOSS, D, 1, 2, 2 * D, name)
+            assert_equals_full_batch(net, *mini_batch(2 * D))
+            net = mp.Hybrid(LAYERS, LOSS, D, 1, 2, 2 * D, name)
+            net.forward_backward(*mini_batch(2 * D, np.float64))
+            sizes = [sum(array.size for array in leaves(of_copies[0]))
+                     for of_copies in sums_of_copies(net).values()]
+            sent = [message.n_bytes for message in net.trace.messages if "all-reduce" in str(message.label)]
+            assert sum(sent) == 8 * sum(sum(numbers_sent("owners", D, n)) for n in sizes), (name, D)
+
+
 def bits_change_with_buckets(monkeypatch):
     """Sums go round a ring, where the order of the terms depends on the place in the bucket."""
     def round_a_ring(group, total, value, algorithm):
         return all_reduce_sum_and_gather(group, total, value, "ring")
 
     monkeypatch.setattr(closing, "all_reduce_sum_and_gather", round_a_ring)
+
+
+def assert_buckets_have_the_same_bits(D):
+    """In float32, for buckets of one layer up to all of them."""
+    results = []
+    for cap in (1, 100, 10**6, None):
+        net = mp.DataParallel(LAYERS, LOSS, D, buckets=cap, dtype=np.float32)
+        net.forward_backward(*mini_batch(8 * D, np.float32))
+        results.append(net.gradients)
+    assert_all_same(results)
+
+
+def check_bits_change_with_buckets():
+    """3 copies: the sum of 2 numbers has the same bits in any order."""
+    assert_buckets_have_the_same_bits(3)
 
 
 def collectives_in_different_orders(monkeypatch):
@@ -186,25 +253,43 @@ def collectives_in_different_orders(monkeypatch):
     monkeypatch.setattr(Group, "begin", without_name)
 
 
+def check_collectives_in_different_orders():
+    """A device that begins with another bucket gets nobody's sum, and is told who waits for what."""
+    def program(rank):
+        a, b = (Group(rank, range(2), f"bucket {name}: ") for name in "ab")
+        for group in (a, b) if rank == 0 else (b, a):
+            yield from all_reduce(group, np.ones(2) * (group is a))
+
+    try:
+        Cluster([program(0), program(1)]).run()
+        words = "no deadlock"
+    except DeadlockError as error:
+        words = str(error)
+    assert "device 0 waits for bucket a" in words and "device 1 waits for bucket b" in words
+
+
 def send_buffer_overwritten(monkeypatch):
     """What is sent is read from the sender's array when it is received, as with MPI's Isend."""
     own = mail.own
     monkeypatch.setattr(mail, "own", lambda value: (value, own(value)[1]))
 
 
-def everybody_saves(monkeypatch):
-    """Each shard writes its part of a parameter into the whole, and zeros elsewhere: the last one's stay."""
-    whole_array = joining._whole_array
+def check_send_buffer_overwritten():
+    """The receiver gets what was sent, though its sender has written into the array since."""
+    got = []
 
-    def of_the_last(layer, name, shards, value):
-        last = shards[-1]
+    def sender():
+        array = np.ones(3)
+        yield Send("array", array, to=1)
+        array[:] = np.nan
+        yield Send("overwritten", None, to=1)
 
-        def or_zeros(t, holder, name):
-            return value(t, holder, name) * (shards[t] is last)
+    def receiver():
+        yield Receive("overwritten", source=0)
+        got.append((yield Receive("array", source=0)))
 
-        return whole_array(layer, name, shards, or_zeros)
-
-    monkeypatch.setattr(joining, "_whole_array", of_the_last)
+    Cluster([sender(), receiver()]).run()
+    assert got[0].tolist() == [1, 1, 1]
 
 
 def statistics_averaged_over_copies(monkeypatch):
@@ -218,6 +303,13 @@ def statistics_averaged_over_copies(monkeypatch):
     monkeypatch.setattr(Moments, "__add__", averaged)
 
 
+def check_statistics_averaged_over_copies():
+    """2 copies with 3 and 2 samples."""
+    layers = exact([mp.Linear(3, 3), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 4)])
+    net = mp.DataParallel(layers, LOSS, 2, sync_batch_norm=True)
+    assert_equals_full_batch(net, *mini_batch(5))
+
+
 def synchronised_forward_only(monkeypatch):
     """The backward of synchronised batch norm takes each copy's own sums for those of all."""
 
@@ -228,68 +320,4 @@ def synchronised_forward_only(monkeypatch):
     monkeypatch.setattr(synchronised, "all_reduce", own)
 
 
-def norm_gradients_averaged(monkeypatch):
-    """The devices' gradients of LayerNorm over their positions are averaged, and not added up."""
-
-    def mean(group, value, algorithm):
-        total = yield from all_reduce(group, value, algorithm)
-        return unflattened([vector / group.size for vector in flattened(total)], total)
-
-    monkeypatch.setattr(closing, "all_reduce", mean)
-
-
-def a_mask_for_each_shard(monkeypatch):
-    """Devices that have the same activations draw different dropout masks."""
-    whole = Shard._whole
-
-    def with_another_key(self, layer):
-        (own,) = whole(self, layer)
-        if isinstance(own, Dropout):
-            own.key = own.key + np.uint64(self.rank)
-        return [own]
-
-    monkeypatch.setattr(Shard, "_whole", with_another_key)
-
-
-def keep_own(sums, i):
-    """The sum of a mini-batch is what this copy has added up, of one term."""
-    (own,) = sums.of(i).pending.values()
-    sums.of(i).complete(own)
-
-
-def with_orders(monkeypatch):
-    """`order` of a `Closing` lists the actions of its device."""
-    init = Closing.__init__
-
-    def and_order(self, wires, device, *more):
-        init(self, wires, device, *more)
-        self.order = wires.schedule.devices[device]
-
-    monkeypatch.setattr(Closing, "__init__", and_order)
-
-
-BUGS_OF_SPLITS = {
-    function.__name__: function
-    for function in (
-        hook_gets_the_parameter,
-        bias_added_by_every_shard,
-        input_gradient_not_reduced,
-        norm_gradients_not_summed,
-        one_mask_for_all_positions,
-        vocabulary_edge,
-        only_the_containers_own_parameters,
-        replicas_agree_on_a_wrong_gradient,
-        mean_of_means,
-        padded_sampler,
-        uneven_ends,
-        synchronised_at_the_wrong_micro_batch,
-        bits_change_with_buckets,
-        collectives_in_different_orders,
-        send_buffer_overwritten,
-        everybody_saves,
-        statistics_averaged_over_copies,
-        synchronised_forward_only,
-        norm_gradients_averaged,
-        a_mask_for_each_shard,
-    )
-}
+check_synchronised_forward_only = check_statistics_averaged_over_copies
