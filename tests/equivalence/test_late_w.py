@@ -1,28 +1,24 @@
-"""Late W, the weight gradients of all micro-batches in one wide product: its time, its bytes, its bits."""
+"""Late W, the weight gradients of all micro-batches in one wide product: its time, its memory, its bits."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import eighths, valid_schedules
+from cases import valid_schedules
 from compared import assert_same, difference
 from layers.every_layer import LAYERS, ready
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory.test_foresight import CONNECTED, LOSS, assert_same_bytes, footprints, mini_batch
-from memory.test_foresight import LAYERS as MIXED
 
 import minipipe as mp
-from minipipe.exact import rational
 from minipipe.functions import even_slices, leaves
 from minipipe.layers.through import put_aside, weight_gradients
 from minipipe.pipeline.late_weights import late_gradients
 from minipipe.schedules import (
-    RECOMPUTE, SCHEDULES, Action, Schedule, build, build_for_stages, gpipe, in_copies, in_segments,
-    names_having, peak_microbatches, with_all_reduce, with_late_W, with_recompute, with_updates,
+    SCHEDULES, Action, Schedule, build, build_for_stages, gpipe, in_copies, in_segments,
+    names_having, peak_microbatches, with_all_reduce, with_late_W, with_updates,
 )
 from minipipe.sums import TreeSum
-from minipipe.verification import equals_full_batch
 
 RUNS = [(1, "gpipe-late-w", False), (3, "1f1b-late-w", True), (4, "naive, late", "sqrt")]
 WITH_PARAMETERS = [name for name in LAYERS if leaves(ready(name)[0].W)]
@@ -34,8 +30,8 @@ ORDERS |= {"naive, late": lambda K, M: with_late_W(build_for_stages("naive", K, 
 @pytest.mark.parametrize("name", LATE_W)
 @pytest.mark.parametrize("F, I, W, late_W", [(1, 1, 1, None), (2, 3, 1, 1), (1, 2, 2, 1), (3, 1, 2, 5)])
 def test_the_makespan_is_its_closed_form_and_late_W_begins_where_input_gradients_end(name, F, I, W, late_W):
-    for K in range(1, 7):
-        for M in (1, 2, K, K + 1, 2 * K + 1):
+    for K in (1, 2, 3, 5):
+        for M in (1, K, 2 * K + 1):
             trace = mp.simulate(build(name, K, M), mp.Costs(F=F, B=I + W, I=I, W=W, late_W=late_W))
             each = W if late_W is None else late_W
             assert trace.makespan == (M + K - 1) * (F + I) + M * each
@@ -44,14 +40,6 @@ def test_the_makespan_is_its_closed_form_and_late_W_begins_where_input_gradients
                 *_, last = trace.spans_of(device)
                 assert (str(last.label), last.end - last.start) == (f"{device}W*{M - 1}", M * each)
                 assert last.start == (M + K - 1) * (F + I) - device * I
-
-
-def test_it_lies_between_1f1b_and_zero_bubble_and_reaches_the_speed_up_of_two_devices():
-    for K, M in [(2, 4), (4, 8), (8, 32)]:
-        T = {name: mp.simulate(build(name, K, M)).makespan for name in ("1f1b", "1f1b-late-w", "zb-h1")}
-        assert T["1f1b"] - T["1f1b-late-w"] == T["1f1b-late-w"] - T["zb-h1"] == K - 1
-    for M in (4, 8, 16):
-        assert mp.simulate(build("1f1b-late-w", 2, M)).makespan == 3 * M + 2   # of 6 M ticks on one device
 
 
 def test_costs_are_a_share_for_each_micro_batch():
@@ -90,8 +78,8 @@ def halves_of(name, M, dtype, m=24):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", [name for name in WITH_PARAMETERS if LAYERS[name][0].joins_samples])
 def test_given_the_same_A_prev_and_dZ_dW_has_the_bits_of_the_full_batch_however_it_is_cut(name, dtype):
-    """On any floats: 24 samples in 1, 2, 5, 7 and 24 micro-batches, most of them ragged."""
-    for M in (1, 2, 5, 7, 24):
+    """On any floats: 24 samples in 1, 7 and 24 micro-batches, some of them ragged."""
+    for M in (1, 7, 24):
         layer, halves, whole = halves_of(name, M, dtype)
         assert_same(late_gradients(layer, halves), weight_gradients(layer, whole))
 
@@ -133,7 +121,7 @@ def test_the_bits_of_a_run_depend_on_no_M_K_order_or_recomputation(dtype):
     X, Y = rng.standard_normal((2, 9, 50)).astype(dtype)
     whole = mp.Sequential(layers, mp.MeanSquaredError())
     whole.forward_backward(X, Y)
-    for M in (1, 2, 3, 7, 16, 50):
+    for M in (1, 3, 7, 50):
         for K, order, mode in RUNS:
             pipe = mp.Pipeline(layers, mp.MeanSquaredError(), K, M, ORDERS[order], recompute=mode)
             pipe.forward_backward(X, Y)
@@ -141,25 +129,6 @@ def test_the_bits_of_a_run_depend_on_no_M_K_order_or_recomputation(dtype):
     summed = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 7)
     summed.forward_backward(X, Y)
     assert difference(summed.gradients, whole.gradients)
-
-
-@pytest.mark.parametrize("recompute", RECOMPUTE)
-@pytest.mark.parametrize("name", LATE_W)
-def test_its_bytes_are_foreseen_at_every_tick(name, recompute):
-    """K = 4, 17 samples in 8 ragged micro-batches: layers with and without a wide product, skips, ties."""
-    schedule = with_recompute(build(name, 4, 8), recompute)
-    for layers, partition in [(MIXED, [2, 2, 3, 1]), (CONNECTED, [2, 3, 5, 4])]:
-        sizes = footprints(partition, 17, 8, layers=layers)
-        pipe = mp.Pipeline(layers, LOSS, 4, 8, schedule, partition=partition)
-        pipe.forward_backward(*mini_batch(17))
-        assert_same_bytes(mp.simulate(schedule, footprints=sizes), pipe.trace)
-
-
-def test_its_bytes_are_foreseen_where_the_order_updates_the_stages():
-    schedule, partition, adam = with_updates(build("1f1b-late-w", 4, 8)), [2, 2, 3, 1], mp.Adam()
-    pipe = mp.Pipeline(MIXED, LOSS, 4, 8, schedule, partition=partition, optimizer=adam)
-    pipe.train([mini_batch(17), mini_batch(17)])
-    assert_same_bytes(mp.simulate(schedule, footprints=footprints(partition, 17, 8, adam)), pipe.trace)
 
 
 def test_a_stage_keeps_every_A_prev_and_dZ_until_its_W_and_recomputation_saves_the_rest():
@@ -175,22 +144,6 @@ def test_a_stage_keeps_every_A_prev_and_dZ_until_its_W_and_recomputation_saves_t
         ends = {str(span.label): span.end for span in pipe.trace.spans_of(0)}
         caches = {tick: held.get("caches", 0) / (8 * 5 * 8) for tick, held in pipe.trace.ledger(0)}
         assert (max(caches.values()), caches[ends["0I0"]], caches[ends["0W*5"]]) == (most, 6 * 2, 0)
-
-
-def test_an_update_behind_it_is_the_full_batchs():
-    layers = mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 2)], None).layers
-    layers = [layer.copy(eighths) for layer in layers]
-    X = eighths(np.random.default_rng(0).normal(size=(2, 6)))
-    pipe = mp.Pipeline(
-        layers, mp.MeanSquaredError(), 2, 3, with_updates(build("1f1b-late-w", 2, 3)),
-        optimizer=mp.SGD(rational(0.5)[()]),
-    )
-    net = mp.Sequential(layers, mp.MeanSquaredError())
-    for _ in range(2):
-        J = net.forward_backward(X, X)
-        net.step(mp.SGD(rational(0.5)[()]))
-        assert pipe.train([(X, X)]) == [J]
-    assert_same([layer.W for layer in pipe.layers if layer.W is not None], [net.layers[0].W, net.layers[2].W])
 
 
 @pytest.mark.parametrize("lines, copy_of, words", [
@@ -245,20 +198,8 @@ def test_stages_with_and_without_it_go_together_and_so_do_updates_and_segments()
     assert [action.kind for action in with_late_W(build("interleaved", 2, 2)).devices[1][-2:]] == ["W*", "W*"]
 
 
-def test_shards_of_a_layer_have_late_W_too():
-    """T = 2 devices inside each layer: `==` the full batch in rational numbers."""
-    layers = mp.Sequential([mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 4), mp.LayerNorm(4)], None).layers
-    X, Y = eighths(np.random.default_rng(0).normal(size=(2, 4, 5)))
-    net = mp.Hybrid(
-        [layer.copy(eighths) for layer in layers], mp.MeanSquaredError(), n_shards=2, n_stages=2,
-        n_microbatches=3, schedule="1f1b-late-w",
-    )
-    assert equals_full_batch(net, X, Y) and net.schedule.kinds == {"F", "I", "W*"}
-
-
 def test_pictures_name_it():
     schedule = build("1f1b-late-w", 2, 3)
     assert "W*2---" in mp.plots.text(mp.simulate(schedule))
     page = schedule._repr_html_()
     assert "weight gradients of all micro-batches on stage 1" in page and "0W*2" in page
-    assert schedule._repr_png_()[:4] == b"\x89PNG"

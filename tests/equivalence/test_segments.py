@@ -75,14 +75,6 @@ def test_an_input_for_every_sqrt_of_the_layers_needs_less_memory():
     assert pipe.trace.makespan == 4 + 8 + 8 + 16 + 8 + 4 - 1
 
 
-def test_the_bytes_of_segments_are_foreseen():
-    X, layers = np.random.default_rng(0).standard_normal((8, 30)), [mp.Linear(8, 8), mp.Tanh()] * 9
-    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 6, "1f1b", recompute="sqrt")
-    pipe.forward_backward(X, X)
-    footprints = mp.footprints(layers, mp.MeanSquaredError(), 6, (8,), 5, partition=[3] * 6)
-    assert mp.simulate(pipe.schedule, footprints=footprints).peak_bytes() == pipe.trace.peak_bytes()
-
-
 def test_costs_of_segments_are_shares():
     costs = mp.Costs(F=[2, 3], B=0.5, U=0, FB=[4, 5], message_bytes=[7, 8])
     costs = costs_in_segments(costs, gpipe(2, 1), [2, 3])

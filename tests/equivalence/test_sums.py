@@ -1,0 +1,204 @@
+"""Sums over micro-batches: in one running buffer, along a tree, or grain by grain as on one device."""
+
+from functools import reduce
+
+import numpy as np
+import pytest
+from compared import assert_same, difference
+from memory.test_foresight import LAYERS, LOSS, mini_batch
+
+import minipipe as mp
+from minipipe.functions import grains_of, leaves
+from minipipe.layers import every_layer
+from minipipe.layers.through import backward_through, forward_through, prepare_forward
+from minipipe.schedules import build, in_copies
+from minipipe.sums import SUMS, TreeSum
+
+DENSE = mp.Sequential([mp.Linear(5, 6), mp.Tanh(), mp.Linear(6, 3)], LOSS).layers
+
+
+def gradients(schedule, X, Y, accumulate="running", layers=DENSE):
+    pipe = mp.Pipeline(
+        layers, LOSS, schedule.n_stages, schedule.n_microbatches, schedule, accumulate=accumulate
+    )
+    pipe.forward_backward(X, Y)
+    return leaves(pipe.gradients)
+
+
+def terms(X, Y, M):
+    """For each micro-batch, its gradients."""
+    found, m = [], X.shape[-1]
+    for columns in np.array_split(range(m), M):
+        LOSS.forward(forward_through(DENSE, X[:, columns], {}), Y[:, columns], m)
+        found.append(leaves(backward_through(DENSE, LOSS.backward(), {})[1]))
+    return found
+
+
+def added(terms):
+    """Their sum, from the first to the last."""
+    return reduce(lambda total, term: [a + b for a, b in zip(total, term, strict=True)], terms)
+
+
+def test_it_adds_in_order_of_arrival():
+    X, Y = mini_batch(24)
+    of_each = terms(X, Y, 6)
+    for name, order in (("gpipe-fifo", range(6)), ("gpipe", reversed(range(6)))):
+        assert_same(gradients(build(name, 1, 6), X, Y), added([of_each[i] for i in order]))
+    found = {name: gradients(build(name, 1, 6), X, Y) for name in ("gpipe", "gpipe-fifo")}
+    assert difference(found["gpipe"], found["gpipe-fifo"])  # so the bits do depend on the schedule
+    assert_same(*(gradients(build(name, 1, 6), X, Y, "tree") for name in found))
+
+
+@pytest.mark.parametrize("D", [2, 3, 5])
+def test_the_buffers_of_copies_are_added_in_the_order_of_the_copies(D):
+    X, Y = mini_batch(24)
+    schedule, of_each = in_copies(build("1f1b", 1, 2), D), terms(X, Y, 2 * D)
+    of_copies = [added(of_each[2 * copy:2 * copy + 2]) for copy in range(D)]
+    assert_same(gradients(schedule, X, Y), added(of_copies))
+
+
+GIVEN = []  # (gradients, copies of them)
+
+
+class Keeps(mp.Linear):
+    """A user's layer, which gives its gradients away and still reads them."""
+
+    def backward_weight(self, dZ):
+        found = super().backward_weight(dZ)
+        GIVEN.append((found, [array.copy() for array in found]))
+        return found
+
+
+@pytest.mark.parametrize("accumulate", SUMS)
+def test_no_sum_is_put_into_an_array_that_a_users_layer_may_hold(accumulate):
+    layers = [Keeps(5, 6), mp.Tanh(), Keeps(6, 3)]
+    GIVEN.clear()
+    gradients(build("1f1b", 3, 5), *mini_batch(15), accumulate, layers)
+    assert len(GIVEN) == 10
+    assert_same(*zip(*GIVEN))
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-v", "chimera"])
+def test_a_stage_never_keeps_more_than_one_sum(name):
+    """Where the tree keeps up to four."""
+    kept = {}
+    for accumulate in SUMS:
+        pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, name, accumulate=accumulate)
+        pipe.start(*mini_batch(16))
+        kept[accumulate] = 0
+        while pipe.tick():
+            kept[accumulate] = max(kept[accumulate], *(stage.totals.n_held()[0] for stage in pipe.stages))
+    assert kept["running"] == 1 < kept["tree"]
+
+
+def test_the_same_word_means_the_same_everywhere():
+    """`footprints`, `measure` and `Pipeline` begin with the tree, and what fits with one buffer."""
+    X, Y = mini_batch(4)
+    assert mp.Pipeline(LAYERS, LOSS, 2, 2).accumulate == "tree"
+    (counted, *_), (measured, *_) = (
+        mp.footprints(LAYERS, LOSS, 2, (5,), 4), mp.measure(LAYERS, LOSS, 2, X, Y, n_rounds=1).footprints
+    )
+    assert counted.accumulate == measured.accumulate == "tree"
+    for accumulate in SUMS:
+        foreseen = mp.footprints(LAYERS, LOSS, 2, (5,), 4, accumulate=accumulate)
+        assert foreseen == mp.measure(
+            LAYERS, LOSS, 2, X, Y, n_rounds=1, accumulate=accumulate
+        ).footprints
+        assert {of_stage.accumulate for of_stage in foreseen} == {accumulate}
+    of_network = DENSE, LOSS, (5,), 64, 10**6, [1], [32], ["1f1b"], ["never"]
+    (one,), (tree,) = mp.what_fits(*of_network), mp.what_fits(*of_network, accumulate="tree")
+    assert (one.accumulate, tree.accumulate) == ("running", "tree")
+    n_bytes = 4 * (5 * 6 + 6 + 6 * 3 + 3)
+    assert tree.peak_bytes - one.peak_bytes >= 4 * n_bytes  # five sums wait before the last micro-batch
+
+
+def test_footprints_with_different_sums_do_not_go_together():
+    tree, one = (mp.footprints(LAYERS, LOSS, 2, (5,), 4, accumulate=word) for word in SUMS)
+    with pytest.raises(ValueError, match="accumulate=running and tree: make all with one of them"):
+        mp.simulate(build("gpipe", 2, 2), footprints=[tree, one])
+
+
+# With a grain
+
+
+def result(net, X, Y):
+    """(J, gradients, what the layers have counted)"""
+    J = np.asarray(net.forward_backward(X, Y))
+    return J, net.gradients, list(map(np.asarray, leaves([counted for _, counted in net._counted])))
+
+
+def test_the_reference_is_a_plain_loop_over_the_grains_added_along_the_tree():
+    layers = [mp.Linear(5, 8), mp.BatchNorm(8), mp.Dropout(0.5), mp.Linear(8, 3)]
+    net = mp.Sequential(layers, LOSS, grain=16)
+    X, Y = mini_batch(50)
+    J, gradients, _ = result(net, X, Y)
+    total = TreeSum(4)
+    with mp.blas_threads(1):
+        for k, (start, stop) in enumerate([(0, 16), (16, 32), (32, 48), (48, 50)]):
+            prepare_forward(every_layer(net.layers), training=True, first_sample=start)
+            part = X[:, start:stop].copy()
+            of_J = LOSS.forward(forward_through(net.layers, part, {}), Y[:, start:stop].copy(), 50)
+            total.add(k, (of_J, backward_through(net.layers, LOSS.backward(), {})[1]))
+    assert_same((J, gradients), (np.asarray(total.value[0]), total.value[1]))
+
+
+def test_the_bits_on_real_digits_depend_on_the_grain_alone():
+    """Products long enough for every path of BLAS; 100 digits in grains of 16, the last one of 4."""
+    X, Y = (part[:, :100].astype(np.float32) for part in mp.datasets.digits().train)
+    layers = [mp.Linear(64, 96), mp.ReLU(), mp.Linear(96, 64), mp.Tanh(), mp.Linear(64, 10)]
+    one = result(mp.Sequential(layers, LOSS, dtype=np.float32, grain=16), X, Y)
+    for K, M, schedule in [
+        (1, 7, "gpipe"), (1, 1, "gpipe"), (2, 3, "1f1b"), (3, 4, "zb-h1"), (5, 7, "1f1b"), (4, 2, "zb-v"),
+    ]:
+        pipe = mp.Pipeline(layers, LOSS, K, M, schedule, K > 2, dtype=np.float32, grain=16)
+        assert_same(result(pipe, X, Y), one, f"K={K}, M={M}, {schedule}: the result")
+    for D, M, buckets in [(1, None, None), (2, None, None), (3, 6, 8000), (5, None, 1), (7, 7, "ddp")]:
+        pipe = mp.DataParallel(layers, LOSS, D, M, buckets=buckets, dtype=np.float32, grain=16)
+        assert_same(result(pipe, X, Y), one, f"D={D}, M={M}, buckets={buckets}: the result")
+    for other in (None, 15, 32, 100):
+        assert difference(result(mp.Sequential(layers, LOSS, dtype=np.float32, grain=other), X, Y), one)
+    for M in (2, 4, 7):
+        assert difference(result(mp.Pipeline(layers, LOSS, 2, M, dtype=np.float32), X, Y), one)
+
+
+def test_a_stream_without_a_flush_has_the_same_bits_for_any_M():
+    """PipeDream-2BW with its updates after 3 and after 6 micro-batches of the same 6 grains."""
+    found = []
+    for M in (3, 6):
+        pipe = mp.Pipeline(DENSE, LOSS, 3, M, "pipedream-2bw", optimizer=mp.SGD(0.1), grain=4)
+        found.append(pipe.train([mini_batch(24)] * 4))
+    assert found[0] == found[1]
+    with pytest.raises(ValueError, match="grain=4 in one run without a flush needs mini-batches of one size"):
+        pipe.train([mini_batch(24), mini_batch(28)])
+
+
+def test_micro_batches_are_cut_at_multiples_of_the_grain_as_equal_as_can_be():
+    assert grains_of(50, 16) == [slice(0, 16), slice(16, 32), slice(32, 48), slice(48, 50)]
+    pipe = mp.Pipeline([mp.Linear(1, 1), mp.ReLU()], mp.MeanSquaredError(), 2, 3, grain=4)
+    X = np.arange(26.0).reshape(1, 26)
+    pipe.forward_backward(X, X)
+    sent = [message.n_bytes // 8 for message in pipe.trace.messages if message.source == 0]
+    assert sent == [12, 8, 6]      # 7 grains: 3, 2 and 2 of them, the last one of 2 samples
+
+
+def test_a_layer_sees_one_grain_at_a_time_in_one_piece(monkeypatch):
+    """Numbers that lie differently may be rounded differently."""
+    seen, forward = [], mp.Linear.forward
+
+    def watched(self, A_prev):
+        seen.append((self.n_prev, self.first_sample, A_prev.shape[-1], A_prev.flags.c_contiguous))
+        return forward(self, A_prev)
+
+    monkeypatch.setattr(mp.Linear, "forward", watched)
+    pipe = mp.Pipeline([mp.Linear(2, 3), mp.Linear(3, 1)], mp.MeanSquaredError(), 2, 2, "naive", grain=4)
+    pipe.forward_backward(np.ones((2, 10)), np.ones((1, 10)))
+    of_one = [(2, 0, 4), (2, 4, 4), (3, 0, 4), (3, 4, 4), (2, 8, 2), (3, 8, 2)]
+    assert seen == [(*one, True) for one in of_one]
+
+
+def test_a_cut_that_would_fall_into_a_grain_is_refused():
+    pipe = mp.Pipeline(DENSE, LOSS, 2, 5, grain=16)
+    words = "n_microbatches=5 exceeds the 4 grains of 16 samples in a batch of m=50: a cut would fall into"
+    with pytest.raises(ValueError, match=words):
+        pipe.forward_backward(*mini_batch(50))
+    pipe.forward_backward(*mini_batch(65))
