@@ -191,7 +191,7 @@ def test_stages_and_copies_have_the_bits_of_one_device(optimizer):
         assert_same(trained(net, optimizer.fresh()), expected, repr(net)[:20])
 
 
-@pytest.mark.parametrize("optimizer, zero", one_in(3, EXAMPLES.values(), [1, 2, 3]), ids=repr)
+@pytest.mark.parametrize("optimizer, zero", one_in(6, EXAMPLES.values(), [1, 2, 3]), ids=repr)
 def test_parts_of_parameters_have_the_bits_of_the_whole(optimizer, zero):
     """ZeRO on copies, and on copies of stages; refused where the numbers of a parameter belong together."""
     def copies():
@@ -212,7 +212,7 @@ def test_parts_of_parameters_have_the_bits_of_the_whole(optimizer, zero):
         assert_same(trained(make(), None), expected)
 
 
-@pytest.mark.parametrize("optimizer, n_servers", one_in(2, EXAMPLES.values(), [1, 2]), ids=repr)
+@pytest.mark.parametrize("optimizer, n_servers", one_in(4, EXAMPLES.values(), [1, 2]), ids=repr)
 def test_a_parameter_server_has_the_bits_of_one_device(optimizer, n_servers):
     def server():
         return mp.ParameterServer(
