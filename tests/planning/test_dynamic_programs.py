@@ -49,9 +49,9 @@ def test_pipedreams_example():
 
 
 def test_pipedreams_program_equals_the_search_through_all_plans():
-    """1,000 random networks of up to 5 layers on up to 5 devices, in fractions."""
+    """Random networks of up to 5 layers on up to 5 devices, in fractions."""
     chance = random.Random(0)
-    for _ in range(1000):
+    for _ in range(400):
         n_layers, n_devices = chance.randint(1, 5), chance.randint(1, 5)
         T, a, w = ([chance.randint(low, 9) for _ in range(n_layers)] for low in (1, 0, 0))
         bandwidth = chance.randint(1, 6)
@@ -84,9 +84,9 @@ def test_alpas_example():
 
 
 def test_alpas_program_equals_the_search_through_all_plans_with_memory():
-    """1,000 random networks; a stage keeps one micro-batch for each stage from it to the end."""
+    """Random networks; a stage keeps one micro-batch for each stage from it to the end."""
     chance, n_without = random.Random(1), 0
-    for _ in range(1000):
+    for _ in range(400):
         n_layers, n_devices, M = chance.randint(1, 5), chance.randint(1, 5), chance.randint(1, 6)
         work, kept = ([chance.randint(1, 9) for _ in range(n_layers)] for _ in range(2))
         limit = chance.choice([inf, chance.randint(4, 30)])
@@ -105,4 +105,4 @@ def test_alpas_program_equals_the_search_through_all_plans_with_memory():
             continue
         found = meshed_stages(stage_time, n_layers, n_devices, M)
         assert found.time == expected == whole_time(found.stages, stage_time, M)
-    assert 50 < n_without < 500
+    assert 20 < n_without < 200

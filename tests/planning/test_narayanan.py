@@ -4,6 +4,7 @@ from fractions import Fraction
 from math import inf
 
 import pytest
+from sampling import one_in
 
 from minipipe.cli.main import main
 from minipipe.papers import HARDWARE
@@ -29,17 +30,17 @@ def test_figure_13_is_best_at_the_size_of_a_node(B, seconds):
     assert [round(time, 1) for time in found] == seconds and min(found) == found[2]
 
 
-def test_the_estimate_of_what_they_chose_is_near_and_its_own_choice_no_slower():
-    for row in TABLE:
-        found = choices(row)
-        theirs = [one for one in found if (one.T, one.P) == (row.T, row.P)]
-        assert theirs and 0.8 < teraflops(row, theirs[0]) / row.teraflops < 1.26
-        assert found[0].time <= theirs[0].time and found[0].n_bytes <= MEMORY
-        assert found[0].T <= NODE and found[0].T * found[0].P * found[0].D == row.n_gpus
-        if row.billions > 50:
-            assert found[0].T == row.T == NODE
-    tightest = min(one.n_bytes for one in choices(TABLE[-1]))
-    assert choices(TABLE[-1], memory=tightest - 1) == []
+@pytest.mark.parametrize("row", one_in(3, TABLE))
+def test_the_estimate_of_what_they_chose_is_near_and_its_own_choice_no_slower(row):
+    found = choices(row)
+    theirs = [one for one in found if (one.T, one.P) == (row.T, row.P)]
+    assert theirs and 0.8 < teraflops(row, theirs[0]) / row.teraflops < 1.26
+    assert found[0].time <= theirs[0].time and found[0].n_bytes <= MEMORY
+    assert found[0].T <= NODE and found[0].T * found[0].P * found[0].D == row.n_gpus
+    if row.billions > 50:
+        assert found[0].T == row.T == NODE
+    tightest = min(one.n_bytes for one in found)
+    assert choices(row, memory=tightest - 1) == []
 
 
 TOY = EqualLayers(8, work=3, exchanged=4, gradients=8, state=32, whole=Fraction(1, 2), parted=Fraction(1, 2))
@@ -71,6 +72,7 @@ def test_the_hardware_of_d2l_is_among_the_rows():
     assert HARDWARE["NVLink, one of a V100"].link().bandwidth == 18e9
 
 
+@pytest.mark.slow
 def test_the_command_prints_them(capsys):
     assert main(["papers", "plans"]) == 0
     said = capsys.readouterr().out

