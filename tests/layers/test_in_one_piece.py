@@ -8,12 +8,12 @@ import copy
 
 import numpy as np
 import pytest
+from cases import eighths
 from compared import assert_same, parameters, state
 from layers.every_layer import ALONE, LAYERS, ready, tree
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.exact import rational
 from minipipe.functions import leaves
 from minipipe.layers.through import backward_through, forward_through
 from minipipe.meta import MetaArray
@@ -30,7 +30,7 @@ def assert_in_one_piece(arrays, name):
 KINDS = {
     "float32": np.float32,
     "float64": np.float64,
-    "fractions": rational,
+    "fractions": eighths,
     "no numbers": lambda array: MetaArray(array.shape, array.dtype),
 }
 
@@ -137,7 +137,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("name, split", one_in(3, ALONE, NETWORKS))
+@pytest.mark.parametrize("name, split", one_in(6, ALONE, NETWORKS))
 def test_gradients_parameters_and_memory_after_updates_a_file_and_an_exchange(name, split, tmp_path):
     layer, X, _ = ready(name, m=4)
     if split == "shards" and getattr(layer, "n_heads", 2) % 2:
