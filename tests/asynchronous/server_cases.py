@@ -1,4 +1,4 @@
-"""Networks and mini-batches for the tests of parameter servers."""
+"""Networks and samples for the tests of parameter servers and federated averaging."""
 
 from fractions import Fraction
 
@@ -13,15 +13,23 @@ LOSS = mp.MeanSquaredError()
 THIRD = [1, Fraction(1, 3)]
 
 
+def clients(*sizes):
+    """For each size as many samples (X, Y)."""
+    rng = np.random.default_rng(len(sizes))
+    return [(rng.standard_normal((3, m)), rng.standard_normal((2, m))) for m in sizes]
+
+
+def exact_clients(*sizes):
+    rng = np.random.default_rng(len(sizes))
+    return [(rational(rng.integers(-2, 3, (3, m))), rational(rng.integers(-2, 3, (2, m)))) for m in sizes]
+
+
 def mini_batches(n, m=6, dtype=np.float64):
-    rng = np.random.default_rng([n, m])
-    return [(rng.standard_normal((3, m)).astype(dtype), rng.standard_normal((2, m)).astype(dtype))
-            for _ in range(n)]
+    return [(X.astype(dtype), Y.astype(dtype)) for X, Y in clients(*[m] * n)]
 
 
 def exact_mini_batches(n, m=5):
-    rng = np.random.default_rng(n)
-    return [(rational(rng.integers(-2, 3, (3, m))), rational(rng.integers(-2, 3, (2, m)))) for _ in range(n)]
+    return exact_clients(*[m] * n)
 
 
 def exact_layers():

@@ -174,28 +174,7 @@ def test_staleness_by_hand(n, speeds, staleness):
     assert [update.staleness for update in net.updates] == staleness
 
 
-def test_staleness_is_conserved():
-    """Of the finished gradients and of those under way together, (N - 1) times the updates."""
-    net = mp.ParameterServer(LAYERS, LOSS, 3, mp.SGD(0.01), "async",
-                             speeds=[Fraction(1, 2), Fraction(1, 3), Fraction(1, 5)])
-    net.train(mini_batches(62))
-    updates = net.updates[:60]
-    reads = dict.fromkeys(range(3), 0)  # the version that each worker has read last
-    reads |= {update.workers[0]: update.number for update in updates}
-    pending = sum(60 - version for version in reads.values())
-    assert sum(update.staleness for update in updates) + pending == 120
-
-
 # Stale-synchronous
-
-
-@pytest.mark.parametrize("bound, ends", [
-    (0, [1, 4, 7, 10, 13]), (2, [1, 2, 3, 4, 7, 10, 13]), (4, [1, 2, 3, 4, 5, 6, 7, 10]),
-])
-def test_who_is_ahead_by_more_than_the_bound_waits(bound, ends):
-    net = mp.ParameterServer(LAYERS, LOSS, 2, mp.SGD(0.1), "ssp", bound=bound, speeds=THIRD)
-    net.train(mini_batches(20))
-    assert [span.end for span in net.trace.spans_of(1)][:len(ends)] == ends
 
 
 @pytest.mark.parametrize("bound", [0, 1, 3])

@@ -135,19 +135,6 @@ def test_a_run_that_fails_changes_nothing():
 # Without a lock
 
 
-def test_two_who_read_the_same_number_lose_an_update():
-    """1 - 0.1 - ... becomes 0.9: the second one writes what it has made of the 1 that it has read, too."""
-    one, tenth = rational([[1]]), rational([["1/10"]])
-    layers, batch = [mp.Linear(1, 1, W=one, b=rational([[0]]))], (one, one - tenth)
-    reference = mp.Sequential(layers, LOSS)
-    reference.forward_backward(*batch)
-    rate = 1 / reference.gradients[0][0][0, 0] / 10
-    net = mp.ParameterServer(layers, LOSS, 2, mp.SGD(rate), "hogwild", update_ticks=1)
-    net.train([batch, batch])
-    assert [update.lost for update in net.updates] == [(), (1,)]
-    assert net.layers[0].W[0, 0] == Rational(9, 10)
-
-
 @pytest.mark.parametrize("update_ticks", [0, 0.5, 2])
 def test_hogwild_loses_exactly_the_named_updates(update_ticks):
     """Gradients are of the versions that the trace names; W changes by those that the trace leaves in it."""
