@@ -1,13 +1,10 @@
-"""Dropout: masks that belong to a sample at a step, whatever its company; their share of zeros;
-what they do to numbers.
-"""
+"""Dropout: masks that belong to a sample at a step, whatever its company; their share of zeros."""
 
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import every_setting
 from compared import assert_same, state
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -120,52 +117,6 @@ def test_equals_loops_given_the_mask(p):
         A = run(values)
         for place in np.ndindex(shape):
             assert A[place] == (values[place] / (1 - Fraction(p)) if kept[place] else 0)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_without_dropout_nothing_changes(dtype):
-    A_prev = np.random.default_rng(0).standard_normal((4, 5)).astype(dtype)
-    assert np.array_equal(drawn(0).forward(A_prev), A_prev)
-    layer = drawn(0.5)
-    layer.training = False
-    assert np.array_equal(layer.forward(A_prev), A_prev)
-    plain = [layer for layer in LAYERS if not isinstance(layer, mp.Dropout)]
-    whole = mp.Sequential(LAYERS, None)
-    twin = mp.Sequential([layer for layer in whole.layers if layer.W is not None], None)
-    X = np.ones((3, 2))
-    assert len(plain) == 3 and np.array_equal(whole.predict(X), twin.predict(X))
-
-
-def masks_of(model, monkeypatch):
-    """{key: the masks of a mini-batch}, as the layers draw them, put together from the micro-batches."""
-    found, kept = {}, mp.Dropout._kept
-
-    def noted(layer, shape):
-        result = kept(layer, shape)
-        found.setdefault(layer.key.tobytes(), {}).setdefault(layer.first_sample, []).append(result)
-        return result
-
-    with monkeypatch.context() as patch:
-        patch.setattr(mp.Dropout, "_kept", noted)
-        model.forward_backward(np.ones((3, 5)), np.ones((2, 5)))
-    for parts in found.values():
-        for again in parts.values():
-            assert all(np.array_equal(again[0], other) for other in again)  # a recompute
-    return {
-        key: np.concatenate([parts[first][0] for first in sorted(parts)], axis=-1)
-        for key, parts in found.items()
-    }
-
-
-def test_a_network_has_the_same_masks_however_it_is_cut(monkeypatch):
-    whole = masks_of(mp.Sequential(LAYERS, mp.MeanSquaredError()), monkeypatch)
-    assert len(whole) == 2 and {masks.shape for masks in whole.values()} == {(40, 5)}
-    for partition, schedule, recompute in every_setting(5, 3):
-        pipe = mp.Pipeline(
-            LAYERS, mp.MeanSquaredError(), len(partition), 3, schedule, recompute, partition=partition
-        )
-        masks = masks_of(pipe, monkeypatch)
-        assert masks.keys() == whole.keys() and all(np.array_equal(masks[key], whole[key]) for key in whole)
 
 
 @pytest.mark.parametrize(

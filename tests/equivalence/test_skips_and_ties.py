@@ -1,4 +1,4 @@
-"""Skip connections by name and tied weights: by hand, across stages, in messages, memory and time."""
+"""Skip connections by name and tied weights: by hand, across stages, in messages and in memory."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,8 @@ from hypothesis import given, settings
 import minipipe as mp
 from minipipe.exact import rational
 from minipipe.functions import leaves
-from minipipe.schedules import build_for_stages, names_for_stages, names_having, with_recompute
+
+LOSS = mp.MeanSquaredError()
 
 
 def whole(rng, *shape):
@@ -31,8 +32,8 @@ def test_a_fork_and_its_join_are_a_residual_or_a_concat(how, block):
     rng = np.random.default_rng(0)
     inner, last = [linear(rng, 3, 2), mp.Tanh(), linear(rng, 2, 3)], linear(rng, 3 if how == "add" else 6, 2)
     X, Y = whole(rng, 3, 4), whole(rng, 2, 4)
-    by_name = mp.Sequential([mp.Fork("a"), *inner, mp.Join("a", how), last], mp.MeanSquaredError())
-    as_block = mp.Sequential([block(*inner), last], mp.MeanSquaredError())
+    by_name = mp.Sequential([mp.Fork("a"), *inner, mp.Join("a", how), last], LOSS)
+    as_block = mp.Sequential([block(*inner), last], LOSS)
     assert by_name.forward_backward(X, Y) == as_block.forward_backward(X, Y)
     assert_same(*([leaves(part) for part in zip(*net.gradients)] for net in (by_name, as_block)))
     assert np.array_equal(by_name.predict(X), as_block.predict(X))
@@ -48,7 +49,7 @@ def test_overlapping_skip_connections_equal_the_chain_rule_by_hand():
     one, two, three, four = (mp.Linear(W.shape[1], len(W), W=W, b=b) for W, b in zip(parameters, zeros))
     net = mp.Sequential(
         [one, mp.Fork("a"), two, mp.Fork("b"), three, mp.Join("a"), mp.Join("b", "concat"), four],
-        mp.MeanSquaredError(),
+        LOSS,
     )
     X, Y = whole(rng, 2, 4), whole(rng, 2, 4)
     J = net.forward_backward(X, Y)
@@ -97,7 +98,7 @@ NETWORK = [
 
 def pipeline(
     n_microbatches=3, partition=(2, 2, 3, 3), schedule="gpipe", recompute=False, layers=NETWORK,
-    loss=mp.MeanSquaredError(), **options,
+    loss=LOSS, **options,
 ):
     return mp.Pipeline(
         layers, loss, len(partition), n_microbatches, schedule, recompute, partition=partition, **options
@@ -109,6 +110,11 @@ def mini_batch(m=7, dtype=np.float64):
     return rng.standard_normal((2, m)).astype(dtype), rng.standard_normal((2, m)).astype(dtype)
 
 
+def named_messages(trace):
+    """(label, source, to, bytes) of what travels for skip connections and ties."""
+    return sorted((m.label, m.source, m.to, m.n_bytes) for m in trace.messages if isinstance(m.label, str))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_skip_connection_is_a_message_of_its_own_size_between_its_two_ends(dtype):
     """Stages 0 | 1 | 2 | 3: far goes from 0 to 3, near from 1 to 2, each with 4 rows; micro-batches of 3, 2,
@@ -116,9 +122,6 @@ def test_a_skip_connection_is_a_message_of_its_own_size_between_its_two_ends(dty
     """
     pipe = pipeline(dtype=dtype)
     pipe.forward_backward(*mini_batch(dtype=dtype))
-    found = sorted(
-        (m.label, m.source, m.to, m.n_bytes) for m in pipe.trace.messages if isinstance(m.label, str)
-    )
     expected = []
     for name, begin, end in [("far", 0, 3), ("near", 1, 2)]:
         for i, size in enumerate([3, 2, 2]):
@@ -127,15 +130,9 @@ def test_a_skip_connection_is_a_message_of_its_own_size_between_its_two_ends(dty
                 (f"{begin}F{i} {name}", begin, end, n_bytes),
                 (f"{end}B{i} {name}", end, begin, n_bytes),
             ]
-    assert found == sorted(expected)
+    assert named_messages(pipe.trace) == sorted(expected)
     others = [m for m in pipe.trace.messages if not isinstance(m.label, str)]
     assert len(others) == 2 * 3 * 3 and all(abs(m.source - m.to) == 1 for m in others)
-
-
-def test_within_one_stage_nothing_is_sent():
-    pipe = pipeline(partition=[9, 1])
-    pipe.forward_backward(*mini_batch())
-    assert not [m for m in pipe.trace.messages if isinstance(m.label, str)]
 
 
 @pytest.mark.parametrize("recompute, held_by_2", [(False, {1: 1, 2: 4, 3: 6}), (True, {1: 1, 2: 3, 3: 5})])
@@ -159,137 +156,13 @@ def test_bytes_held_count_what_was_put_aside(recompute, held_by_2):
     assert [pipe.trace.memory(device)[-1][1] for device in range(3)] == [2 * parameters] * 3
 
 
-@pytest.mark.parametrize("schedule", names_having(flush=True, late_w=False))
-@pytest.mark.parametrize("recompute", [False, True])
-def test_simulated_ticks_are_those_of_the_run(schedule, recompute):
-    """Skip connections and ties follow paths that are there already, so over free links they cost no tick."""
-    layers = [mp.Linear(2, 2, tie="W"), mp.Fork("a"), mp.Linear(2, 2), mp.Linear(2, 2, tie="W"), mp.Join("a")]
-    for partition in ([1, 1, 1, 1, 1], [1, 2, 1, 1], [2, 1, 2], [1, 3, 1]):
-        if schedule not in names_for_stages(len(partition), 8):
-            assert len(partition) % 2 == 1  # two stages on each device
-            continue
-        pipe = pipeline(8, partition, schedule, recompute, layers)
-        pipe.forward_backward(*mini_batch(8))
-        order = build_for_stages(schedule, len(partition), 8)
-        simulated = mp.simulate(with_recompute(order) if recompute else order)
-        assert pipe.trace.spans == simulated.spans and pipe.trace.makespan == simulated.makespan
-
-
-def test_stepping_leaves_what_running_leaves():
-    whole_run, stepped = pipeline(schedule="1f1b", recompute=True), pipeline(schedule="1f1b", recompute=True)
-    J = whole_run.forward_backward(*mini_batch())
-    stepped.start(*mini_batch())
-    while stepped.tick():
-        pass
-    assert stepped.J == J
-    assert stepped.trace == whole_run.trace
-    assert_same(leaves(stepped.gradients), leaves(whole_run.gradients))
-
-
-def test_what_has_been_sent_may_be_overwritten(monkeypatch):
-    """All that a device hands to the hardware becomes NaN once its program goes on; a Fork sends one
-    array twice.
-    """
-    from minipipe.cluster import mail
-
-    J, gradients = (clean := pipeline()).forward_backward(*mini_batch()), clean.gradients
-    sent, copy = [], mail.own
-
-    def copy_and_poison_the_one_before(value):
-        for array in sent:
-            if not np.may_share_memory(array, value):
-                array[...] = np.nan
-        sent[:] = [value]
-        return copy(value)
-
-    monkeypatch.setattr(mail, "own", copy_and_poison_the_one_before)
-    monkeypatch.setattr(
-        mp.Tanh,
-        "forward",
-        lambda self, Z: Z.copy() if setattr(self, "cache", np.tanh(Z)) else self.cache.copy(),
-    )
-    pipe = pipeline()
-    assert_same((pipe.forward_backward(*mini_batch()), pipe.gradients), (J, gradients))
-
-
 def test_several_stages_on_one_device_need_no_link():
     schedule = mp.Schedule.from_text(["0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 2B0 2F1 2B1"])
     layers = [mp.Fork("a"), mp.Linear(2, 2, tie="W"), mp.Join("a"), mp.Linear(2, 2, tie="W")]
     for partition in ([1, 2, 1], [2, 1, 1]):
-        pipe = pipeline(
-            2,
-            partition,
-            schedule,
-            layers=[layer.copy(eighths) for layer in mp.Sequential(layers, None).layers],
-        )
+        exact = [layer.copy(eighths) for layer in mp.Sequential(layers, None).layers]
+        pipe = pipeline(2, partition, schedule, layers=exact)
         assert_equals_full_batch(pipe, *map(eighths, mini_batch()))
-
-
-# --- errors
-
-WRONG = {
-    "no Join": ([mp.Fork("a")], r"Fork\('a'\) has no Join: add Join\('a'\) to the layers"),
-    "no Fork": ([mp.ReLU(), mp.Join("a")], r"Join\('a'\) has no Fork: add Fork\('a'\) to the layers"),
-    "Join first": (
-        [mp.Join("a"), mp.ReLU(), mp.Fork("a")],
-        r"Fork\('a'\) is layer 2, behind its Join, layer 0: change their order",
-    ),
-    "two Forks": (
-        [mp.Fork("a"), mp.Fork("a"), mp.Join("a")],
-        r"layers 0 and 1 both are Fork\('a'\): use each name for one Fork",
-    ),
-    "two Joins": (
-        [mp.Fork("a"), mp.Join("a"), mp.ReLU(), mp.Join("a")],
-        r"layers 1 and 3 both are Join\('a'\): use each name for one Join",
-    ),
-}
-
-
-@pytest.mark.parametrize("layers, message", WRONG.values(), ids=WRONG)
-def test_names_that_do_not_fit_are_refused_before_anything_runs(layers, message):
-    for make in (
-        lambda: mp.Sequential(layers, None),
-        lambda: mp.Pipeline(layers, mp.MeanSquaredError(), 1, 1),
-    ):
-        with pytest.raises(ValueError, match=message):
-            make()
-
-
-@pytest.mark.parametrize(
-    "make, message",
-    [
-        (lambda: mp.Fork(""), r"name='' must be a text of at least 1 character"),
-        (lambda: mp.Join(3), r"name=3 must be a text"),
-        (lambda: mp.Join("a", how="multiply"), r"how='multiply' is not known: use \"add\" or \"concat\""),
-    ],
-)
-def test_wrong_names_are_refused_at_construction(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-@pytest.mark.parametrize(
-    "how, shape, message",
-    [
-        (
-            "add",
-            (3,),
-            r"A_prev has shape \(3, 4\), and what the Fork has put aside \(2, 4\): make them equal",
-        ),
-        (
-            "concat",
-            (1, 2),
-            r"A_prev has shape \(1, 2, 4\), and what the Fork has put aside \(2, 4\): "
-            "make all axes but the first equal",
-        ),
-    ],
-)
-def test_a_join_of_shapes_that_do_not_fit_is_refused_with_both(how, shape, message):
-    between = mp.Linear(2, 3) if shape == (3,) else mp.Reshape(shape)
-    for partition in ([3], [1, 1, 1]):
-        pipe = pipeline(1, partition, layers=[mp.Fork("a"), between, mp.Join("a", how)])
-        with pytest.raises(ValueError, match=message):
-            pipe.forward_backward(np.ones((2, 4)), np.ones((2, 4)))
 
 
 class Watched(mp.Tanh):
@@ -313,8 +186,110 @@ def test_nothing_is_computed_below_the_first_layer_with_parameters(schedule, mon
     X, Y = (eighths(part) for part in mini_batch())
     for partition in ([4, 2, 2], [2, 3, 3], [8]):
         monkeypatch.setattr(Watched, "backwards", 0)
-        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), len(partition), 3, schedule, partition=partition)
+        pipe = mp.Pipeline(layers, LOSS, len(partition), 3, schedule, partition=partition)
         pipe.forward_backward(X, Y)
         assert Watched.backwards == 3  # of the second one, once for each micro-batch
         assert [layer.cache for layer in pipe.layers if layer.cache is not None] == []
         assert_equals_full_batch(pipe, X, Y)
+
+
+# --- tied weights
+
+def test_tied_layers_get_the_sum_of_their_gradients():
+    """That of one W that occurs in several places: by hand, for z = W W x with a bias of 0."""
+    rng = np.random.default_rng(0)
+    W, X, Y = whole(rng, 2, 2), whole(rng, 2, 3), whole(rng, 2, 3)
+    zero = rational(np.zeros((2, 1)))
+    layers = [mp.Linear(2, 2, W=W, b=zero, tie="W"), mp.Linear(2, 2, b=zero, tie="W")]
+    dz = (W @ W @ X - Y) / 3
+    dW = dz @ (W @ X).T + W.T @ dz @ X.T
+    db = [(W.T @ dz).sum(axis=1, keepdims=True), dz.sum(axis=1, keepdims=True)]
+    for net in (mp.Sequential(layers, LOSS), *(mp.Pipeline(layers, LOSS, K, 2) for K in (1, 2))):
+        net.forward_backward(X, Y)
+        assert_same(tuple(net.gradients), ((dW, db[0]), (dW, db[1])))
+
+
+def test_a_tie_is_a_message_there_and_one_back():
+    layers = [
+        mp.Embedding(5, 3, tie="words"), mp.Linear(3, 3, tie="W"), mp.Tanh(), mp.Linear(3, 3, tie="W"),
+        mp.Linear(3, 3, tie="W"), mp.Linear(3, 5, tie="words"),
+    ]
+    pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 6, 2)
+    pipe.forward_backward(np.zeros((1, 4), int), mp.one_hot([0, 1, 2, 3], 5)[:, None])
+    expected = []
+    for name, layer, first, n_bytes in [("words", 5, 0, 5 * 3 * 8), ("W", 3, 1, 9 * 8), ("W", 4, 1, 9 * 8)]:
+        expected += [
+            (f"dW of layer {layer} ({name})", layer, first, n_bytes),
+            (f"sum for layer {layer} ({name})", first, layer, n_bytes),
+        ]
+    assert named_messages(pipe.trace) == sorted(expected)
+
+
+ONE = {"W": np.eye(2)}
+
+
+@pytest.mark.parametrize("first, second", [(ONE, {}), ({}, ONE), (ONE, ONE)])
+def test_tied_layers_start_from_the_one_W_that_is_given(first, second):
+    layers = [mp.Linear(2, 2, tie="a", **first), mp.ReLU(), mp.Linear(2, 2, tie="a", **second)]
+    net = mp.Sequential(layers, None)
+    assert np.array_equal(net.layers[0].W, np.eye(2)) and np.array_equal(net.layers[2].W, np.eye(2))
+    assert net.layers[0].W is not net.layers[2].W
+
+
+def test_tied_layers_without_a_W_start_from_that_of_the_first():
+    tied, free = (
+        mp.Sequential([mp.Linear(2, 2, tie=tie), mp.Linear(2, 2, tie=tie)], None) for tie in ("a", None)
+    )
+    assert np.array_equal(tied.layers[0].W, free.layers[0].W) and np.array_equal(
+        tied.layers[1].W, free.layers[0].W
+    )
+
+
+def test_copies_may_share_some_of_the_devices_that_have_tied_layers():
+    """Two copies on devices 0, 0, 1 and 0, 0, 2: what device 0 has to say to itself, it says once."""
+    layers = [mp.Linear(3, 3, tie="W") for _ in range(3)]
+    orders = ["0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 2B0", "2F1 2B1"]
+    schedule = mp.Schedule.from_text(orders, 2, copy_of=[0, 1])
+    X = np.random.default_rng(0).standard_normal((3, 4))
+    found = []
+    for order in (schedule, "gpipe"):
+        pipe = mp.Pipeline(layers, LOSS, 3, 2, order)
+        pipe.forward_backward(X, X)
+        found.append([dW for dW, _ in pipe.gradients])
+    assert_same(*found)
+
+
+# --- errors
+
+@pytest.mark.parametrize("layers, message", [
+    ([mp.Fork("a")], r"Fork\('a'\) has no Join: add Join\('a'\) to the layers"),
+    ([mp.ReLU(), mp.Join("a")], r"Join\('a'\) has no Fork: add Fork\('a'\) to the layers"),
+    ([mp.Join("a"), mp.ReLU(), mp.Fork("a")],
+     r"Fork\('a'\) is layer 2, behind its Join, layer 0: change their order"),
+    ([mp.Fork("a"), mp.Fork("a"), mp.Join("a")],
+     r"layers 0 and 1 both are Fork\('a'\): use each name for one Fork"),
+    ([mp.Fork("a"), mp.Join("a"), mp.ReLU(), mp.Join("a")],
+     r"layers 1 and 3 both are Join\('a'\): use each name for one Join"),
+    ([mp.ReLU(), mp.Linear(2, 2, tie="a")],
+     r"only layer 1 has tie='a': give it to the layer that shares its W, too"),
+    ([mp.Linear(2, 3, tie="a"), mp.Linear(3, 2, tie="a")],
+     r"layers \[0, 1\] share tie='a', but their W have shapes \[\(3, 2\), \(2, 3\)\]"),
+    ([mp.Linear(1, 1, W=[[1]], tie="a"), mp.ReLU(), mp.Linear(1, 1, W=[[2]], tie="a")],
+     r"layers 0 and 2 share tie='a', but have different W: give it to one of them"),
+])
+def test_names_that_do_not_fit_are_refused_before_anything_runs(layers, message):
+    for make in (lambda: mp.Sequential(layers, None), lambda: mp.Pipeline(layers, LOSS, 1, 1)):
+        with pytest.raises(ValueError, match=message):
+            make()
+
+
+@pytest.mark.parametrize("how, shape, message", [
+    ("add", (3,), r"A_prev has shape \(3, 4\), and what the Fork has put aside \(2, 4\): make them equal"),
+    ("concat", (1, 2), r"A_prev has shape \(1, 2, 4\), and .* put aside \(2, 4\): make all axes but"),
+])
+def test_a_join_of_shapes_that_do_not_fit_is_refused_with_both(how, shape, message):
+    between = mp.Linear(2, 3) if shape == (3,) else mp.Reshape(shape)
+    for partition in ([3], [1, 1, 1]):
+        pipe = pipeline(1, partition, layers=[mp.Fork("a"), between, mp.Join("a", how)])
+        with pytest.raises(ValueError, match=message):
+            pipe.forward_backward(np.ones((2, 4)), np.ones((2, 4)))
