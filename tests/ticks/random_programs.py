@@ -123,3 +123,23 @@ def settings_of_runs(draw, most_lanes=2, any_source=True, with_ports=True):
     of_pairs = st.dictionaries(st.sampled_from(pairs), LINKS, min_size=1)
     link = draw(st.one_of(st.just(Link()), LINKS, LINKS, of_pairs))
     return Setting(programs, link, draw(ports_of(n_devices)) if with_ports else [])
+
+
+def blame_at(trace, idle, now):
+    """Return the span or message that the lane `idle` waits for at the instant `now`, by the definitions.
+
+    It is at the end of the chain of those who wait for each other. `now` must not be an edge of anything.
+    """
+    while True:
+        message = trace.awaited[idle]
+        if idle.reason == "rendezvous":
+            lane = trace.asked[message][1:]
+        elif message.sent < now:
+            return message
+        else:
+            lane = message.source, message.lane
+        for span in trace.spans_of(*lane):
+            if span.start < now < span.end:
+                return span
+        others = [other for other in trace.awaited if (other.device, other.lane) == lane]
+        idle = next(other for other in others if other.start < now < other.end)

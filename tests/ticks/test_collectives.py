@@ -141,22 +141,6 @@ def test_who_sends_how_many_messages_and_bytes(name, expected):
     assert (len(trace.messages), bytes_sent(trace, 8)) == expected
 
 
-@pytest.mark.parametrize("N, n, numbers", [
-    (4, 10, [15, 16, 15, 14]), (4, 3, [4, 5, 5, 4]), (3, 8, [11, 11, 10]),
-])
-def test_a_ragged_ring(N, n, numbers):
-    assert bytes_sent(run(all_reduce, [np.zeros(n, np.uint8)] * N, "ring")[1], N) == numbers
-
-
-def test_the_ring_step_by_step():
-    """4 ranks with x_r[i] = (i + 1) 10^r: in step s, rank r sends chunk r - s to add, then r + 1 - s."""
-    values = [(np.arange(8) + 1) * 10 ** rank for rank in range(4)]
-    sums, trace = run(all_reduce, values, "ring", gamma=1)
-    assert all(total.tolist() == [1111 * (i + 1) for i in range(8)] for total in sums)
-    assert len(trace.messages) == 24 and bytes_sent(trace, 4) == [12 * 8] * 4
-    assert trace.makespan == 3 * 16  # three additions of 2 numbers of 8 bytes, one after the other
-
-
 def test_two_levels_against_one_flat_ring():
     """16 ranks in 4 nodes: inside (alpha, beta) = (1, 1/16), outside (100, 1)."""
     pairs = [(source, to) for source in range(16) for to in range(16)]

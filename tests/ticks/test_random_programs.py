@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ticks.random_programs import bytes_of, settings_of_runs
+from ticks.random_programs import blame_at, bytes_of, settings_of_runs
 from ticks.slow_cluster import SlowCluster
 
 from minipipe.cluster import DeadlockError, Span
@@ -59,64 +59,41 @@ def test_ticking_leaves_the_trace_of_running(setting, with_memory):
 
 @settings(max_examples=100)
 @given(settings_of_runs())
-def test_work_and_idle_spans_tile_each_lane_and_the_explanation_tiles_the_idle_spans(setting):
+def test_each_instant_of_each_lane_is_explained(setting):
+    """By work, or by an idle span that parts tile; and from the beginning to the end goes a critical path."""
     cluster, stuck = ended(setting)
+    trace = cluster.trace
+    path = trace.critical_path()
     if stuck:
         return
-    trace = cluster.trace
+    check_lanes(trace)
+    check_parts(trace, trace.explain())
+    check_path(trace, path)
+
+
+def check_lanes(trace):
+    """Work and idle spans follow each other without a gap."""
     for lane in trace.lanes:
         spans = [(span.start, span.end) for span in trace.spans_of(*lane)]
         idle = [(idle.start, idle.end) for idle in trace.idle if (idle.device, idle.lane) == lane]
         assert all(start < end for start, end in idle)
         edges = sorted(spans + idle)
         assert [0, *(end for _, end in edges)] == [*(start for start, _ in edges), trace.makespan]
-    explanation = trace.explain()
+
+
+def check_parts(trace, explanation):
+    """So do the parts of an idle span, each with what the definitions blame."""
     assert list(explanation.parts) == trace.idle
     for idle, parts in explanation.parts.items():
         assert [idle.start, *(part.end for part in parts)] == [*(part.start for part in parts), idle.end]
-    str(explanation)
-
-
-@settings(max_examples=60)
-@given(settings_of_runs())
-def test_each_instant_is_blamed_on_what_the_definitions_say(setting):
-    """The span or the message at the end of the chain of those who wait for each other, looked for anew."""
-    cluster, stuck = ended(setting)
-    if stuck:
-        return
-    trace = cluster.trace
-    for idle, parts in trace.explain().parts.items():
         for part in parts:
             if part.cause != "drain":
                 assert part.blame == blame_at(trace, idle, (part.start + part.end) / 2)
+    str(explanation)
 
 
-def blame_at(trace, idle, now):
-    """What is in the way of the lane that is `idle` at the instant `now`, which is no edge of anything."""
-    while True:
-        message = trace.awaited[idle]
-        if idle.reason == "rendezvous":
-            lane = trace.asked[message][1:]
-        elif message.sent < now:
-            return message
-        else:
-            lane = message.source, message.lane
-        for span in trace.spans_of(*lane):
-            if span.start < now < span.end:
-                return span
-        others = [other for other in trace.awaited if (other.device, other.lane) == lane]
-        idle = next(other for other in others if other.start < now < other.end)
-
-
-@settings(max_examples=100)
-@given(settings_of_runs())
-def test_the_critical_path_goes_from_the_beginning_to_the_end(setting):
-    """Without a gap in time; from lane to lane over a message, or from who asked for one to who had it."""
-    cluster, stuck = ended(setting)
-    trace = cluster.trace
-    path = trace.critical_path()
-    if stuck:
-        return
+def check_path(trace, path):
+    """No gap in time; from lane to lane over a message, or from who asked for one to who had it."""
     assert [0, *(step.end for step in path)] == [*(step.start for step in path), trace.makespan]
     for step, following in zip(path, path[1:]):
         second = following.what
