@@ -1,0 +1,326 @@
+"""Numbers that no step can use are refused by name, and a refused step moves nothing.
+
+Data are arrays of finite real numbers, whatever their dtype. Where one overflows, NumPy's own answer is
+infinity, which some layers turn into plain numbers again: 1/s is 0 for an infinite variance, tanh of infinity
+is 1. The cost then looks like any other.
+"""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from compared import assert_same, state
+from layers.duals import dual, slopes
+from layers.every_layer import LAYERS, ready, tree
+
+import minipipe as mp
+from minipipe.exact import Rational, rational
+from minipipe.functions import leaves
+from minipipe.layers.through import handed_on
+from minipipe.losses import LOSSES
+from minipipe.schedules import build, in_copies, with_all_reduce, with_updates
+
+LOSS = mp.MeanSquaredError()
+NETWORK = [mp.Linear(2, 3), mp.Tanh(), mp.Linear(3, 1)]
+X, Y = np.array([[1.0, 2.0, 3.0, 4.0], [0.5, 0.0, -1.0, 2.0]]), np.array([[1.0, 0.0, 1.0, 0.5]])
+
+
+def before(model):
+    """All that a step can move, as it is now."""
+    return state([layer.copy() for layer in model.layers]), model.n_steps
+
+
+def assert_nothing_moved(model, earlier):
+    assert_same(state(model.layers), earlier[0])
+    assert model.n_steps == earlier[1]
+
+
+def on_one_device(layers, dtype):
+    return mp.Sequential(layers, LOSS, dtype=dtype)
+
+
+def in_a_pipeline(layers, dtype):
+    return mp.Pipeline(layers, LOSS, len(layers), 2, "1f1b", dtype=dtype)
+
+
+def in_an_order_with_updates(layers, dtype):
+    order = with_updates(with_all_reduce(in_copies(build("1f1b", len(layers), 2), 2)))
+    return mp.Pipeline(layers, LOSS, len(layers), 4, order, optimizer=mp.Adam(0.1), dtype=dtype)
+
+
+def without_a_flush(layers, dtype):
+    return mp.AsynchronousPipeline(layers, LOSS, len(layers), mp.SGD(0.1), dtype=dtype)
+
+
+every_model = pytest.mark.parametrize(
+    "make", [on_one_device, in_a_pipeline, in_an_order_with_updates, without_a_flush]
+)
+both_models = pytest.mark.parametrize("make", [on_one_device, in_a_pipeline])
+
+
+def trained(model, X, Y, optimizer=None):
+    """Return the cost of one mini-batch, after its update."""
+    if isinstance(model, mp.AsynchronousPipeline):
+        return model.train([(X, Y)])[0]
+    J = model.forward_backward(X, Y)
+    if getattr(model, "_optimizers", None) is None:
+        model.step(mp.Adam(0.1) if optimizer is None else optimizer)
+    return J
+
+
+# --- data
+
+def objects(array, value=None):
+    array = array.astype(object)
+    if value is not None:
+        array[0, 1] = value
+    return array
+
+
+def masked(array):
+    return np.ma.masked_array(array, array > 1)
+
+
+WRONG = {
+    "nothing": (lambda array: np.where(array == array[0, 1], None, array), r"holds None at index \(0, 1\)"),
+    "NaN among objects": (lambda array: objects(array, np.nan), r"holds nan at index \(0, 1\): pass numbers"),
+    "infinity among fractions": (
+        lambda array: objects(rational(array), float("inf")), r"holds inf at index \(0, 1\): pass numbers",
+    ),
+    "a text among objects": (lambda array: objects(array, "2"), r"holds '2' at index \(0, 1\): pass numbers"),
+    "a complex number": (lambda array: objects(array, 1j), r"holds 1j at index \(0, 1\): pass numbers"),
+    "a decimal": (lambda array: objects(array, Decimal(1)), r"holds Decimal\('1'\) at index"),
+    "an integer beyond floats": (
+        lambda array: objects(array, 10**400), "holds an integer beyond all floats: scale it",
+    ),
+    "an array with a mask": (masked, "is a masked array, whose mask would be lost: fill it"),
+    "texts": (lambda array: array.astype(str), "is an array of <U.*: pass real numbers"),
+    "complex numbers": (lambda array: array + 0j, "is an array of complex128: pass real numbers"),
+    "lists of different lengths": (lambda array: [[1.0, 2.0], [3.0]], "is no array: setting an array"),
+    "NaN": (lambda array: array * np.nan, "holds NaN or infinity in . of . places, the first at index"),
+}
+
+
+@pytest.mark.parametrize("make", [in_a_pipeline, without_a_flush])
+@pytest.mark.parametrize("name", WRONG)
+def test_data_that_are_no_finite_numbers_are_refused_and_move_nothing(name, make):
+    spoil, words = WRONG[name]
+    model = make(NETWORK, np.float64)
+    trained(model, X, Y)
+    earlier = before(model)
+    for data, which in (((spoil(X), Y), "X"), ((X, spoil(Y)), "Y")):
+        with pytest.raises(ValueError, match=f"{which}.*{words}"):
+            trained(model, *data)
+    with pytest.raises(ValueError, match=f"X.*{words}"):
+        model.predict(spoil(X))
+    assert_nothing_moved(model, earlier)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_accuracy_is_that_of_finite_numbers_only(name):
+    spoil, words = WRONG[name]
+    A = np.array([[1.0, 2.0, 0.0], [0.5, 0.0, 1.0]])
+    with pytest.raises(ValueError, match=words):
+        mp.accuracy(spoil(A), A)
+    with pytest.raises(ValueError, match=words):
+        mp.accuracy(A, spoil(A))
+
+
+@pytest.mark.parametrize("make", [on_one_device, without_a_flush])
+def test_objects_that_are_plain_numbers_are_floats(make):
+    """They come with pandas; an optimizer that has made a step goes on with them."""
+    plain, as_objects = make(NETWORK, np.float64), make(NETWORK, np.float64)
+    optimizers = mp.Adam(0.1), mp.Adam(0.1)
+    for _ in range(2):
+        J = trained(plain, X, Y, optimizers[0])
+        assert trained(as_objects, objects(X), objects(Y, 0), optimizers[1]) == J
+        assert_same(state(as_objects.layers), state(plain.layers))
+    truths = np.array([[True, False], [1, 0]], dtype=object)
+    assert np.array_equal(plain.predict(truths), plain.predict(np.eye(2)[[0, 0]]))
+
+
+def test_all_numbers_are_exact_if_one_is():
+    net = mp.Sequential([layer.copy(rational) for layer in mp.Sequential(NETWORK, LOSS).layers], LOSS)
+    J, gradients = net.forward_backward(rational(X), rational(Y)), net.gradients
+    mixed = objects(X, Fraction(2))
+    assert_same((net.forward_backward(mixed, objects(Y, Fraction(0))), net.gradients), (J, gradients))
+    assert all(type(value) is Rational for value in net.predict(mixed).flat)
+
+
+@pytest.mark.parametrize("name", LOSSES.examples())
+def test_a_loss_that_is_called_directly_checks_its_labels(name):
+    loss, _ = LOSSES.examples()[name]
+    A = np.full((2, 1), 0.5)
+    with pytest.raises(ValueError, match="Y holds None at index"):
+        loss.forward(A, np.array([[None], [1.0]]))
+    with pytest.raises(ValueError, match="Y is a masked array"):
+        loss.forward(A, masked(np.array([[2.0], [0.0]])))
+
+
+def test_the_derivative_is_exact_for_labels_that_do_not_add_up_to_1():
+    """By dual numbers: P - Y would be off by 0.0009 at the largest logit."""
+    rng, loss = np.random.default_rng(0), mp.SoftmaxCrossEntropy()
+    Z, D = rational(rng.standard_normal((3, 2, 4))), rational(rng.integers(-4, 5, (3, 2, 4)))
+    Y = rational(np.full((3, 2, 4), 0.25))
+    Y[0] += Rational(2509, 10**4)
+    loss.forward(Z, Y)
+    dZ = loss.backward()
+    J = np.array([loss.forward(dual(Z, D), Y)], dtype=object)
+    assert slopes(J)[0] == (dZ * D).sum()
+
+
+@pytest.mark.parametrize("validation", [X, 3, (X, Y, X), [X], "XY", {"X": X, "Y": Y}])
+def test_validation_data_are_a_pair(validation):
+    net = mp.Sequential(NETWORK, LOSS)
+    earlier = before(net)
+    with pytest.raises(ValueError, match=r"(?s)validation=.* must be a pair \(X, Y\)"):
+        mp.fit(net, X, Y, mp.SGD(0.1), 1, 2, validation=validation, report=None)
+    assert_nothing_moved(net, earlier)
+
+
+@pytest.mark.parametrize("make", [in_an_order_with_updates, without_a_flush])
+def test_a_training_that_could_make_no_step_moves_nothing(make):
+    """The order's own updates would already be made when the step is refused."""
+    model = make(NETWORK, np.float64)
+    earlier = before(model)
+    with pytest.raises(RuntimeError, match="a step would be a second update; use train"):
+        mp.fit(model, X, Y, mp.SGD(0.1), 1, 4, report=None)
+    assert_nothing_moved(model, earlier)
+
+
+# --- what overflows, or becomes 0
+
+@pytest.mark.parametrize("make", [mp.Adam, mp.RMSProp])
+def test_an_epsilon_that_is_0_in_the_gradients_dtype_is_refused_with_one_that_is_not(make):
+    """1e-8 is 0 in float16; a gradient of 0 would be divided by it."""
+    net, optimizer = mp.Sequential(NETWORK, LOSS, dtype=np.float16), make(0.01)
+    X = np.array([[1, 2], [0, 0]], np.float16)
+    net.forward_backward(X, Y[:, :2].astype(np.float16))
+    earlier = before(net)
+    with pytest.raises(ValueError, match="epsilon=1e-08 is 0 in float16: use a larger one, such as 1e-03"):
+        net.step(optimizer)
+    assert_nothing_moved(net, earlier)
+    assert optimizer.memory == {}
+    net.step(make(0.01, epsilon=1e-3))
+    assert all(np.isfinite(array).all() for array in state(net.layers).values())
+    assert make(0.01, epsilon=1e-300).epsilon == 1e-300  # float64 has it
+
+
+@pytest.mark.parametrize("layer", [mp.LayerNorm(2, 1e-9), mp.BatchNorm(2, 1e-9), mp.GroupNorm(1, 2, 1e-9)])
+def test_an_epsilon_that_is_0_beside_a_variance_is_refused_too(layer):
+    net = mp.Sequential([layer, mp.Linear(2, 1)], LOSS, dtype=np.float16)
+    ones = np.ones((2, 4), np.float16)
+    for call in (lambda: net.forward_backward(ones, ones[:1]), lambda: net.predict(ones)):
+        with pytest.raises(ValueError, match=r"epsilon=1e-09 is 0 in float16: use .*, such as 1e-03"):
+            call()
+    assert np.isfinite(net.forward_backward(np.ones((2, 4)), np.ones((1, 4))))
+
+
+def linear(n_prev, n, size):
+    return mp.Linear(n_prev, n, W=np.full((n, n_prev), size, np.float32), b=np.zeros((n, 1), np.float32))
+
+
+ONES, ZEROS = np.ones((2, 8), np.float32), np.zeros((1, 8), np.float32)
+OUTLIER = np.random.default_rng(0).standard_normal((2, 8)).astype(np.float32)
+OUTLIER[0, 1] = 1e20  # its square is beyond float32
+BEHIND = [mp.Linear(2, 2), mp.BatchNorm(2), mp.Linear(2, 1)]
+
+UPDATE = "layer ., Linear.*(W after this update|what Adam remembers for W) is not finite"
+OVERFLOWS = {  # name: (layers, X, words)
+    "BatchNorm": ([mp.BatchNorm(2), *BEHIND], OUTLIER, r"layer 0, BatchNorm\(2\): the variance of its input"),
+    "LayerNorm": ([mp.LayerNorm(2), *BEHIND], OUTLIER, r"layer 0, LayerNorm\(2\): the variance of its input"),
+    "GroupNorm": ([mp.GroupNorm(1, 2), *BEHIND], OUTLIER, r"layer 0, GroupNorm\(1, 2\): the variance"),
+    "hidden by Tanh": ([linear(2, 2, 1e30), mp.Tanh(), *BEHIND], OUTLIER, "layer 0, Linear.*: its output"),
+    "in a layer": (
+        [mp.Residual(linear(2, 2, 1e30), mp.Tanh()), *BEHIND], OUTLIER, r"layer 0, Linear\(2, 2\): its output"
+    ),
+    "scores": (
+        [mp.Reshape((2, 1)), linear(2, 2, 1e15), mp.MultiHeadAttention(2, 1), mp.Flatten(), *BEHIND],
+        OUTLIER / 1e20 * 1e6, "layer 2, MultiHeadAttention.*: the product of its keys and queries",
+    ),
+    "the cost": ([linear(2, 1, 1)], OUTLIER, rf"MeanSquaredError\(\): the cost is not finite|{UPDATE}"),
+    "a gradient": (  # before the first update: the output is 2e3, as is its derivative, and dW = 2e3 * 1e36
+        [linear(2, 2, 1e-33), linear(2, 1, 0.5)], ONES * 1e36, rf"layer 0, Linear.*the gradient|{UPDATE}"
+    ),
+}
+
+
+@every_model
+@pytest.mark.parametrize("name", OVERFLOWS)
+def test_an_overflow_is_refused_by_name_and_moves_nothing(make, name):
+    """Also in an order with updates, where some stages have made theirs by then."""
+    layers, X, words = OVERFLOWS[name]
+    model = make(layers, np.float32)
+    trained(model, X * 0 + np.arange(8, dtype=np.float32) / 8, ZEROS, mp.SGD(0.1))
+    earlier = before(model)
+    with pytest.raises(FloatingPointError, match=words):
+        trained(model, X, ZEROS, mp.SGD(0.1))
+    assert_nothing_moved(model, earlier)
+
+
+@both_models
+@pytest.mark.parametrize(("name", "words"), [("the cost", "the cost is"), ("a gradient", "the gradient")])
+def test_a_cost_or_gradient_that_overflows_is_refused_before_any_step(make, name, words):
+    layers, X, _ = OVERFLOWS[name]
+    model = make(layers, np.float32)
+    with pytest.raises(FloatingPointError, match=words):
+        model.forward_backward(X, ZEROS)
+    with pytest.raises(RuntimeError):
+        model.step(mp.SGD(0.1))
+
+
+@every_model
+def test_predictions_refuse_an_overflow(make):
+    with pytest.raises(FloatingPointError, match=r"layer 1, Linear.*: its output"):
+        make([mp.ReLU(), linear(2, 1, 1e30)], np.float32).predict(abs(OUTLIER))
+
+
+@both_models
+def test_running_statistics_that_overflow_refuse_the_step(make):
+    """The data are float64, the running variances float32; those of the first layer have been moved by then.
+    """
+    model = make([mp.BatchNorm(2), linear(2, 2, 1), mp.BatchNorm(2), mp.Linear(2, 1)], np.float32)
+    model.layers[1].W = np.full((2, 2), 1e20)
+    model.forward_backward(np.random.default_rng(0).standard_normal((2, 8)), ZEROS)
+    earlier, optimizer = before(model), mp.SGD(0.1, momentum=0.9)
+    with pytest.raises(FloatingPointError, match=r"layer 2, BatchNorm.*: running_var is not finite"):
+        model.step(optimizer)
+    assert_nothing_moved(model, earlier)
+    assert not optimizer.memory
+
+
+SEEN = mp.Chain, mp.Embedding  # the layers of a Chain are; tokens are not numbers
+UNSEEN = [name for name, (layer, _) in LAYERS.items() if not (layer.can_overflow or isinstance(layer, SEEN))]
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_layers_whose_output_is_not_looked_at_cannot_overflow(name):
+    """The largest numbers that there are, of either sign, stay finite."""
+    layer, A_prev, _ = ready(name, dtype=np.float32)
+    A_prev = tree(lambda A: np.sign(A) * np.finfo(np.float32).max, A_prev)
+    with np.errstate(over="ignore"):
+        assert all(np.isfinite(A).all() for A in leaves(layer.forward(A_prev)))
+
+
+def test_a_layer_of_a_user_is_looked_at():
+    class Square(mp.ReLU):
+        can_overflow = True
+
+        def forward(self, Z):
+            super().forward(Z)
+            return Z * Z
+
+    with np.errstate(over="ignore"), pytest.raises(FloatingPointError, match=r"Square\(\): its output"):
+        handed_on(Square(), OUTLIER)
+
+
+def test_both_arrays_of_a_pair_are_looked_at():
+    class Squares(mp.layers.Layer):
+        def forward(self, A_prev):
+            return A_prev.astype(np.float64), A_prev * A_prev
+
+    with np.errstate(over="ignore"), pytest.raises(FloatingPointError, match=r"output .* float32 ends at"):
+        handed_on(Squares(), OUTLIER)
+    A, squares = handed_on(Squares(), OUTLIER / 1e5)
+    assert np.array_equal(A.astype(np.float32) ** 2, squares)
