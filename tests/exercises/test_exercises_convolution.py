@@ -1,29 +1,26 @@
-"""Solutions of the exercises in notebooks 09, 10 and 11, what their checkers say to typical wrong answers,
-and their pictures.
+"""Exercises about convolutions and pooling, in notebooks 09 to 14: other solutions than the notebooks', and
+what the checkers say to typical wrong answers.
 """
 
 from fractions import Fraction
 from math import prod
 
 import numpy as np
-import pytest
-from notebooks.checkers import are_named, are_not_solved_yet, are_refused, are_right, of_each
+from notebooks.checkers import are_named, are_not_solved_yet, are_right
 from notebooks.template import solutions
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 
-from exercises import convolution_pictures as pictures
+import minipipe as mp
+from exercises.cnn import (
+    check_average_pool_backward, check_backward_by_forward, check_max_pool_backward, check_parameters,
+)
 from exercises.convolution import check_backward, check_length, check_matrix, check_receptive_field
 
-CHECKERS = [check_length, check_backward, check_matrix, check_receptive_field]
-
-# ---------------------------------------------------------------- solutions
-
-notebook, in_two_dimensions, channels = map(solutions, ("09", "11", "10"))
-length = notebook.length
-backward = notebook.conv_backward
-matrix = in_two_dimensions.matrix
-receptive_field = channels.receptive_field
+backward, receptive_field, matrix = (
+    solutions("09").conv_backward, solutions("10").receptive_field, solutions("11").matrix,
+)
+max_pool_backward = solutions("12").max_pool_backward
+average_pool_backward = solutions("12").average_pool_backward
+backward_by_forward, n_parameters = solutions("13").backward_by_forward, solutions("14").n_parameters
 
 
 def backward_with_slices(dZ, w, A_prev, stride):
@@ -42,52 +39,70 @@ def receptive_field_from_the_end(layers):
     return width
 
 
-SOLUTIONS = [
-    (check_length, length),
-    (check_length, lambda n, k, s, p, d: Fraction((n + 2 * p - d * (k - 1) - 1) // s + 1)),
-    (check_length, lambda n, k, s, p, d: len(range(0, n + 2 * p - d * (k - 1), s))),
-    (check_backward, backward),
-    (check_backward, backward_with_slices),
-    (check_matrix, matrix),
-    (check_matrix, lambda w, n, stride: matrix(w, n, 1)[::stride].tolist()),
-    (check_receptive_field, receptive_field),
-    (check_receptive_field, receptive_field_from_the_end),
-]
-test_solutions = are_right(SOLUTIONS)
+def windows(shape, size, stride):
+    """(index in dA, the window as an index) for each window on an image of (H, W)."""
+    for p, q in np.ndindex(*((n - size) // stride + 1 for n in shape)):
+        yield (p, q), np.s_[p * stride:p * stride + size, q * stride:q * stride + size]
 
 
-# ---------------------------------------------------------------- half solved
+def max_pool_backward_by_hand(dA, A_prev, size, stride):
+    """Without NumPy's argmax; lists instead of an array."""
+    dA_prev = [[0.0] * A_prev.shape[1] for _ in A_prev]
+    for (p, q), da in np.ndenumerate(dA):
+        best = p * stride, q * stride
+        for i in range(size):
+            for j in range(size):
+                here = p * stride + i, q * stride + j
+                if A_prev[here] > A_prev[best]:
+                    best = here
+        dA_prev[best[0]][best[1]] += da
+    return dA_prev
 
-test_stubs = are_not_solved_yet([
-    (check_backward, lambda *given: (backward(*given)[0], None, None)),
-    (check_backward, lambda *given: (*backward(*given)[:2], None)),
-])
+
+def backward_by_windows(dZ, W):
+    """The loops of the notebook."""
+    (n_out, height, width, m), (_, n_in, rows, columns) = dZ.shape, W.shape
+    dA_prev = np.zeros((n_in, height + rows - 1, width + columns - 1, m))
+    for o, p, q in np.ndindex(n_out, height, width):
+        dA_prev[:, p:p + rows, q:q + columns] += W[o][..., None] * dZ[o, p, q]
+    return dA_prev
 
 
-# ---------------------------------------------------------------- typical wrong answers
+def n_parameters_of_real_layers(shape, layers):
+    """Drawn and counted."""
+    shape, total = (*shape, 1), 0
+    for kind, n, *further in layers:
+        if kind == "linear":
+            stack = [mp.Flatten(), mp.Linear(prod(shape[:-1]), n)]
+        else:
+            stack = [mp.Conv2d(shape[0], n, further[0], padding=further[1]) if kind == "conv"
+                     else mp.MaxPool2d(n)]
+        for layer in stack:
+            layer.initialize(np.random.default_rng(0))
+            total += sum(array.size for array in (layer.W, layer.b) if array is not None)
+            shape = layer.output_shape(shape)
+    return total
 
-LENGTH = [
-    (lambda n, k, s, p, d: (n + 2 * p - d * (k - 1) - 1) // s, "Off by one: that counts the steps"),
-    (lambda n, k, s, p, d: (n + 2 * p - d * (k - 1)) // s + 1, "Off by one: a window spans"),
-    (lambda n, k, s, p, d: (n + 2 * p - d * (k - 1)) // s, "stands behind the division"),
-    (lambda n, k, s, p, d: (n + 2 * p - d * (k - 1) - 1) / s + 1, "no halves of windows"),
-    (lambda n, k, s, p, d: int(np.ceil((n + 2 * p - d * (k - 1) - 1) / s)) + 1, "You rounded up"),
-    (lambda n, k, s, p, d: (n + p - d * (k - 1) - 1) // s + 1, "on both sides: it is 2 * padding"),
-    (lambda n, k, s, p, d: (n - d * (k - 1) - 1) // s + 1, "The padding is missing"),
-    (lambda n, k, s, p, d: (n + 2 * p - k) // s + 1, "The dilation is missing"),
-    (lambda n, k, s, p, d: (n + 2 * p - d * k) // s + 1, "dilation * kernel_size is too wide"),
-    (lambda n, k, s, p, d: n + 2 * p - d * (k - 1), "The stride is missing"),
-    (lambda n, k, s, p, d: n - k + 1, "the first example only"),
-    (lambda n, k, s, p, d: n - k, "Off by one already in the first example: 8 - 5 + 1 = 4"),
-    (lambda n, k, s, p, d: (n - 1) * s - 2 * p + d * (k - 1) + 1, "the transposed convolution"),
-    (lambda n, k, s, p, d: 4,
-     "Right for some numbers, but not for all. With n = 8, kernel_size = 5, stride = 2, padding = 0"),
-    (lambda n, k, s, p, d: n,
-     "With n = 8, kernel_size = 5, stride = 1, padding = 0, dilation = 1 the count is 4, yours is 8."),
-    (lambda n, k: n - k + 1, "Your function stopped with TypeError"),
-    (lambda n, k, s, p, d: "4", "not an array of real numbers"),
-    (4, "Pass the function itself"),
-]
+
+test_solutions = are_right({
+    check_length: [
+        lambda n, k, s, p, d: Fraction((n + 2 * p - d * (k - 1) - 1) // s + 1),
+        lambda n, k, s, p, d: len(range(0, n + 2 * p - d * (k - 1), s)),
+    ],
+    check_backward: [backward_with_slices],
+    check_matrix: [lambda w, n, stride: matrix(w, n, 1)[::stride].tolist()],
+    check_receptive_field: [receptive_field_from_the_end],
+    check_max_pool_backward: [max_pool_backward_by_hand],
+    check_average_pool_backward: [lambda *given: average_pool_backward(*given).tolist()],
+    check_backward_by_forward: [backward_by_windows],
+    check_parameters: [n_parameters_of_real_layers],
+})
+test_stubs = are_not_solved_yet({
+    check_backward: [
+        lambda *given: (backward(*given)[0], None, None),
+        lambda *given: (*backward(*given)[:2], None),
+    ],
+})
 
 
 def with_part(place, change):
@@ -106,6 +121,14 @@ def overwriting(dA_prev, dZ, w, A_prev, stride):
     return wrong
 
 
+def mean_over_overlaps(dA_prev, dZ, w, A_prev, stride):
+    return dA_prev / np.maximum(backward(np.ones_like(dZ), np.ones_like(w), A_prev, stride)[0], 1)
+
+
+def convolved_with_stride_1(dw, dZ, w, A_prev, stride):
+    return sum(np.convolve(a, z, "valid") for a, z in zip(A_prev.T, dZ.T)) if stride == 1 else dw
+
+
 def without_stride(place):
     """Window p begins at place p: dZ has fewer windows than that, so only the first places are met."""
     return with_part(place, lambda part, dZ, w, A_prev, stride: backward(dZ, w, A_prev, 1)[place])
@@ -113,86 +136,6 @@ def without_stride(place):
 
 def hard_coded(dZ, w, A_prev, stride):
     return backward(dZ, w, A_prev, min(stride, 2))
-
-
-BACKWARD = [
-    (with_part(0, lambda dA, dZ, w, A, s: backward(dZ, w[::-1], A, s)[0]),
-     "dA_prev is made with the kernel flipped"),
-    (without_stride(0), "With stride 2: the stride is forgotten in dA_prev"),
-    (hard_coded, "With stride 3: dA_prev should be"),
-    (with_part(0, overwriting), "dA_prev is overwritten where windows overlap"),
-    (with_part(0,
-               lambda dA, dZ, w, A, s: dA / np.maximum(backward(np.ones_like(dZ), np.ones_like(w), A, s)[0],
-                                                       1)),
-     "dA_prev is a mean over the windows"),
-    (with_part(0, lambda dA, dZ, *_: dA / dZ.shape[1]),
-     "dA_prev is 3 times too small: did you divide by m = 3?"),
-    (with_part(0, lambda dA, *_: -dA),
-     "dA_prev has the wrong sign: it adds w[i] dZ[p] at place p * stride + i"),
-    (with_part(0, lambda dA, dZ, *_: dZ), "dA_prev has the shape of dZ, (4, 3)"),
-    (with_part(0, lambda dA, dZ, w, A, s: dA[:(len(dZ) - 1) * s + len(w)]),
-     "With stride 2: dA_prev has shape (9, 3), but"),
-    (with_part(0, lambda dA, *_: dA.T), "dA_prev has shape (3, 8), but it must have shape (8, 3)"),
-    (with_part(0, lambda dA, *_: dA + 1), "dA_prev should be"),
-    (with_part(1, lambda dw, *_: dw[::-1]), "dw comes out in reverse order"),
-    (with_part(1, lambda dw, dZ, w, A, s: backward(dZ[::-1], w, A, s)[1]), "as np.convolve does"),
-    (with_part(1,
-               lambda dw, dZ, w, A, s: sum(np.convolve(a, z, "valid") for a, z in zip(A.T, dZ.T)) if s == 1
-               else dw),
-     "as np.convolve does"),
-    (without_stride(1), "With stride 2: the stride is forgotten in dw"),
-    (with_part(1,
-               lambda dw, dZ, w, A, s: backward(dZ * (np.arange(len(dZ)) == len(dZ) - 1)[:, None], w, A,
-                                                s)[1]),
-     "dw is that of the last window only"),
-    (with_part(1, lambda dw, dZ, w, A, s: backward(dZ[:, :1], w, A[:, :1], s)[1]),
-     "dw is that of the first sample only"),
-    (with_part(1,
-               lambda dw, dZ, w, A, s: np.stack([backward(dZ[:, [j]], w, A[:, [j]], s)[1]
-                                                 for j in range(A.shape[1])], 1)),
-     "dw has shape (5, 3), one column for each sample"),
-    (with_part(1, lambda dw, dZ, *_: dw / dZ.shape[1]), "dw is 3 times too small: did you divide by m = 3?"),
-    (with_part(1, lambda dw, dZ, *_: dw / len(dZ)),
-     "dw is too small: did you take a mean over the 4 windows?"),
-    (with_part(1, lambda dw, dZ, *_: dw / dZ.size),
-     "dw is too small: did you take a mean over the 4 windows?"),
-    (with_part(1, lambda dw, *_: -dw), "dw has the wrong sign"),
-    (with_part(1, lambda dw, *_: dw * 2), "dw should be"),
-    (with_part(1, lambda dw, *_: dw * 2),
-     "dw[i] adds dZ[p] times the number at place p * stride + i, over windows and samples."),
-    (with_part(1, lambda dw, *_: dw[None, None]), "dw has shape (1, 1, 5), but it must have shape (5,)"),
-    (with_part(2, lambda db, dZ, *_: dZ.sum(axis=0)), "db has shape (3,), one number for each sample"),
-    (with_part(2, lambda db, dZ, *_: dZ.sum(axis=1)), "db has shape (4,), one number for each window"),
-    (with_part(2, lambda db, dZ, *_: dZ.mean()), "db is too small: did you take a mean over the 4 windows?"),
-    (with_part(2, lambda db, dZ, *_: db / dZ.shape[1]), "db is 3 times too small"),
-    (with_part(2, lambda db, *_: -db), "db has the wrong sign: it adds all of dZ."),
-    (with_part(2, lambda db, dZ, *_: dZ.sum(keepdims=True)),
-     "db has shape (1, 1), but it must have shape ()"),
-    (with_part(2, lambda db, *_: db + 1), "db should be"),
-    (lambda *given: backward(*given)[0], "Return three things"),
-    (lambda dZ, w, A_prev, stride: (w @ dZ, None, None), "Your function stopped with ValueError"),
-    (lambda dZ, w, A_prev, stride: (w @ dZ, None, None),
-     "The shapes are dZ (4, 3), w (5,), A_prev (8, 3), with stride 1."),
-]
-
-MATRIX = [
-    (lambda w, n, stride: matrix(w, n, stride).T, "C has shape (8, 4), turned round"),
-    (lambda w, n, stride: matrix(w, n, 1),
-     "With stride 2: C has 7 rows, one for each window of stride 1: there are only 4"),
-    (lambda w, n, stride: np.stack([np.roll(np.append(w, np.zeros(n - len(w))), q) for q in range(n)]),
-     "C has 8 rows, one for each place"),
-    (lambda w, n, stride: matrix(w[::-1], n, stride), "The kernel is flipped"),
-    (lambda w, n, stride: matrix(w, n, 1)[:(n - len(w)) // stride + 1],
-     "With stride 2: The stride is forgotten"),
-    (lambda w, n, stride: matrix(np.ones_like(w), n, stride), "The places are right, the numbers are not"),
-    (lambda w, n, stride: matrix(w, n, stride)[::-1], "The rows are in reverse order"),
-    (lambda w, n, stride: matrix(w, n, stride) + np.eye((n - len(w)) // stride + 1, n),
-     "Row 0 should be [2.0, 1.0, 0.5, -1.0, 3.0, 0.0, 0.0, 0.0], yours is [3.0, 1.0, 0.5, "
-     "-1.0, 3.0, 0.0, 0.0, 0.0]"),
-    (lambda w, n, stride: w, "C has shape (5,), but it must have shape (4, 8)"),
-    (lambda w, n, stride: np.zeros((4, 8)) @ w, "Your function stopped with ValueError"),
-    (np.eye(4, 8), "Pass the function itself"),
-]
 
 
 def weighted(distances):
@@ -207,83 +150,279 @@ def reach(layers):
     return sum(d * (k - 1) for k, _, d in layers)
 
 
-FIELD = [
-    (lambda layers: 1 + reach(layers), "The strides are forgotten"),
-    (reach, "Off by one: a stack without layers sees 1 number"),
-    (lambda layers: receptive_field(layers) - 1, "Off by one: a stack without layers sees 1 number"),
-    (weighted(lambda layers, place: prod(s for _, s, _ in layers[:place + 1])),
-     "A layer's own stride is counted too early"),
-    (weighted(lambda layers, place: layers[place - 1][1] if place else 1),
-     "the stride of the one layer before"),
-    (weighted(lambda layers, place: 1 + sum(s - 1 for _, s, _ in layers[:place])),
-     "You added up the strides"),
-    (lambda layers: receptive_field([(k, s, 1) for k, s, _ in layers]), "The dilation is missing"),
-    (weighted(lambda layers, place: prod(s for _, s, _ in layers[place + 1:])),
-     "by the strides of the layers behind"),
-    (lambda layers: reach(layers) + len(layers), "You added up the spans"),
-    (lambda layers: sum((d * (k - 1) + 1) * prod(s for _, s, _ in layers[:i])
-                        for i, (k, s, d) in enumerate(layers)),
-     "You added up the spans"),
-    (lambda layers: prod(k for k, _, _ in layers), "You multiplied the kernel sizes"),
-    (lambda layers: max(d * (k - 1) + 1 for k, _, d in layers), "the widest layer alone"),
-    (lambda layers: 9,
-     "Right for some numbers, but not for all. With layers = [(3, 1, 1), (3, 1, 2), (3, 1, 4), (3, "
-     "1, 8)] the count is 31"),
-    (lambda layers: 1,
-     "With layers = [(3, 1, 1), (3, 1, 1), (3, 1, 1), (3, 1, 1)] the count is 9, yours is 1."),
-    (lambda layers: layers[0], "the result has shape (3,)"),
-    (31, "Pass the function itself"),
-]
-test_mistakes = are_named(of_each(CHECKERS, (LENGTH, BACKWARD, MATRIX, FIELD)))
-test_junk = are_refused(CHECKERS, [
-    lambda *a: ([1, [2]],) * 3, lambda *a: (np.nan,) * 3, lambda *a: (object(),) * 3,
-])
+def max_pool(choose, start=None, by_dA=True, overwrite=False):
+    """A max pool's backward that gives window w the derivative dA times choose(w)."""
+    def wrong(dA, A_prev, size, stride):
+        dA_prev = np.zeros_like(A_prev)
+        stride = stride if start is None else start(size, stride)
+        for (p, q), da in np.ndenumerate(dA):
+            window = dA_prev[p * stride:p * stride + size, q * stride:q * stride + size]
+            part = choose(A_prev[p * stride:p * stride + size,
+                                 q * stride:q * stride + size]) * (da if by_dA else 1)
+            window[...] = np.where(part != 0, part, window) if overwrite else window + part
+        return dA_prev
+    return wrong
 
 
-# ---------------------------------------------------------------- pictures
+def first(w, largest=np.argmax):
+    return (np.arange(w.size) == largest(w)).reshape(w.shape)
 
 
-@pytest.fixture
-def ax():
-    return Figure().add_subplot()
+def beginning_at_zero(dA, A_prev, size, stride):
+    dA_prev = np.zeros_like(A_prev)
+    for place, window in windows(A_prev.shape, size, stride):
+        best, best_place = 0, None
+        for here in np.ndindex(size, size):
+            if A_prev[window][here] > best:
+                best, best_place = A_prev[window][here], here
+        if best_place:
+            dA_prev[window][best_place] += dA[place]
+    return dA_prev
 
 
-def cells(ax):
-    """(column, row) -> colour, and (column, row) -> text, of all cells that were drawn."""
-    colours = {(patch.get_x() + 0.5, patch.get_y() + 0.5): to_hex(patch.get_facecolor())
-               for patch in ax.patches}
-    return colours, {text.get_position(): text.get_text() for text in ax.texts}
+def average_pool(places=np.s_[:, :], start=None, overwrite=False, divisor=lambda size: 1):
+    """An average pool's backward that gives these places of each window dA / divisor."""
+    def wrong(dA, shape, size, stride):
+        dA_prev = np.zeros(shape)
+        stride = stride if start is None else start
+        for (p, q), da in np.ndenumerate(dA):
+            part = dA_prev[p * stride:p * stride + size, q * stride:q * stride + size][places]
+            part[...] = (0 if overwrite else part) + da / divisor(size)
+        return dA_prev
+    return wrong
 
 
-def test_the_windows_stand_where_the_stride_and_the_padding_put_them(ax):
-    pictures.windows(ax, w=[1, 2, 3], A_prev=[5, 6, 7, 8], Z=[10, 20], stride=2, padding=1)
-    colours, texts = cells(ax)
-    assert [texts[q, 0] for q in range(-1, 5)] == ["0", "5", "6", "7", "8", "0"]
-    assert [texts[q, 1.4] for q in (-1, 0, 1)] == [texts[q, 2.4] for q in (1, 2, 3)] == ["1", "2", "3"]
-    assert [colours[q, 1.4] for q in (-1, 0, 1)] == [colours[q, 2.4] for q in (1, 2, 3)]
-    assert len({colours[q, 1.4] for q in (-1, 0, 1)}) == 3 and len(colours) == 6 + 3 + 3
-    assert [text for text in texts.values() if "=" in text] == ["$Z_0 = 10$", "$Z_1 = 20$"]
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["$A_{prev}$", "window 0", "window 1"]
+def square(size):
+    return size ** 2
 
 
-def test_a_matrix_shows_equal_kinds_in_equal_colours_and_leaves_the_others_empty(ax):
-    kinds = np.array([[0, 1, -1], [-1, 0, 1]])
-    first_row = np.array([[True] * 3, [False] * 3])
-    pictures.matrix(ax, np.array([[4, 5, 0], [0, 4, 5]]), kinds, bright=first_row, xlabel="x", ylabel="y")
-    colours, texts = cells(ax)
-    assert [[texts[column, row] for column in range(3)]
-            for row in range(2)] == [["4", "5", ""], ["", "4", "5"]]
-    assert (colours[0, 0], colours[1, 0]) == tuple(to_hex(colour) for colour in pictures.COLOURS[:2])
-    assert colours[1, 1] == colours[2, 1] == to_hex(pictures.PALE)
-    assert colours[2, 0] == colours[0, 1] == to_hex("white")
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y") and ax.yaxis_inverted()
+def mean_over_windows(dA, shape, size, stride):
+    covers = average_pool()(np.ones_like(dA), shape, size, stride)
+    return average_pool_backward(dA, shape, size, stride) / np.maximum(covers, 1)
 
 
-def test_a_cone_has_a_full_dot_for_each_derivative_and_a_line_for_each_weight(ax):
-    derivatives = [np.array([1.0, 0, 2, 0, 1]), np.array([0.0, 0, 3, 0, 0])]
-    pictures.cone(ax, derivatives, kernel_size=3, dilations=(2,))
-    assert sorted(tuple(line.get_xdata()) for line in ax.lines) == [(0, 2), (2, 2), (4, 2)]
-    dots = {(x, y): to_hex(dots.get_facecolor()[0]) for dots in ax.collections for x, y in dots.get_offsets()}
-    full = {place for place, colour in dots.items() if colour == to_hex(pictures.SEEN)}
-    assert full == {(0, 0), (2, 0), (4, 0), (2, 1)} and len(dots) == 10
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["input", "layer 1, dilation 2"]
+def convolved(turn, padding=lambda k: k - 1):
+    """dZ convolved with turn(W) instead of the right kernels."""
+    def wrong(dZ, W):
+        kernels = turn(W)
+        conv = mp.Conv2d(kernels.shape[1], kernels.shape[0], kernels.shape[2:],
+                         padding=tuple(map(padding, kernels.shape[2:])), bias=False)
+        conv.W = kernels
+        return conv.forward(dZ)
+    return wrong
+
+
+def turned(W):
+    return W[:, :, ::-1, ::-1].swapaxes(0, 1)
+
+
+def counted(weights=lambda n, C, k: n * C * k * k, length=lambda n, k, padding: n + 2 * padding - k + 1,
+            pooled=lambda n, size: n // size, biases=lambda n, H, W: n, inputs=prod, of_pooling=0):
+    def wrong(shape, layers):
+        total = 0
+        for kind, n, *further in layers:
+            if kind == "conv":
+                (C, H, W), (k, padding) = shape, further
+                shape = n, length(H, k, padding), length(W, k, padding)
+                total += weights(n, C, k) + biases(*shape)
+            elif kind == "pool":
+                shape = shape[0], pooled(shape[1], n), pooled(shape[2], n)
+                total += of_pooling * shape[0]
+            else:
+                total, shape = total + n * inputs(shape) + biases(n, 1, 1), (n,)
+        return total
+    return wrong
+
+
+test_mistakes = are_named({
+    check_length: [
+        (lambda n, k, s, p, d: (n + 2 * p - d * (k - 1) - 1) // s, "Off by one: that counts the steps"),
+        (lambda n, k, s, p, d: (n + 2 * p - d * (k - 1)) // s + 1, "Off by one: a window spans"),
+        (lambda n, k, s, p, d: (n + 2 * p - d * (k - 1)) // s, "stands behind the division"),
+        (lambda n, k, s, p, d: (n + 2 * p - d * (k - 1) - 1) / s + 1, "no halves of windows"),
+        (lambda n, k, s, p, d: int(np.ceil((n + 2 * p - d * (k - 1) - 1) / s)) + 1, "You rounded up"),
+        (lambda n, k, s, p, d: (n + p - d * (k - 1) - 1) // s + 1, "on both sides: it is 2 * padding"),
+        (lambda n, k, s, p, d: (n - d * (k - 1) - 1) // s + 1, "The padding is missing"),
+        (lambda n, k, s, p, d: (n + 2 * p - k) // s + 1, "The dilation is missing"),
+        (lambda n, k, s, p, d: (n + 2 * p - d * k) // s + 1, "dilation * kernel_size is too wide"),
+        (lambda n, k, s, p, d: n + 2 * p - d * (k - 1), "The stride is missing"),
+        (lambda n, k, s, p, d: n - k + 1, "the first example only"),
+        (lambda n, k, s, p, d: n - k, "Off by one already in the first example: 8 - 5 + 1 = 4"),
+        (lambda n, k, s, p, d: (n - 1) * s - 2 * p + d * (k - 1) + 1, "the transposed convolution"),
+    ],
+    check_backward: [
+        (with_part(0, lambda dA, dZ, w, A, s: backward(dZ, w[::-1], A, s)[0]),
+         "dA_prev is made with the kernel flipped"),
+        (without_stride(0), "With stride 2: the stride is forgotten in dA_prev"),
+        (hard_coded, "With stride 3: dA_prev should be"),
+        (with_part(0, overwriting), "dA_prev is overwritten where windows overlap"),
+        (with_part(0, mean_over_overlaps), "dA_prev is a mean over the windows"),
+        (with_part(0, lambda dA, dZ, *_: dA / dZ.shape[1]),
+         "dA_prev is 3 times too small: did you divide by m = 3?"),
+        (with_part(0, lambda dA, *_: -dA),
+         "dA_prev has the wrong sign: it adds w[i] dZ[p] at place p * stride + i"),
+        (with_part(0, lambda dA, dZ, *_: dZ), "dA_prev has the shape of dZ, (4, 3)"),
+        (with_part(0, lambda dA, dZ, w, A, s: dA[:(len(dZ) - 1) * s + len(w)]),
+         "With stride 2: dA_prev has shape (9, 3), but"),
+        (with_part(0, lambda dA, *_: dA.T), "dA_prev has shape (3, 8), but it must have shape (8, 3)"),
+        (with_part(0, lambda dA, *_: dA + 1), "dA_prev should be"),
+        (with_part(1, lambda dw, *_: dw[::-1]), "dw comes out in reverse order"),
+        (with_part(1, lambda dw, dZ, w, A, s: backward(dZ[::-1], w, A, s)[1]), "as np.convolve does"),
+        (with_part(1, convolved_with_stride_1), "as np.convolve does"),
+        (without_stride(1), "With stride 2: the stride is forgotten in dw"),
+        (with_part(1,
+                   lambda dw, dZ, w, A, s: backward(dZ * (np.arange(len(dZ)) == len(dZ) - 1)[:, None], w, A,
+                                                    s)[1]),
+         "dw is that of the last window only"),
+        (with_part(1, lambda dw, dZ, w, A, s: backward(dZ[:, :1], w, A[:, :1], s)[1]),
+         "dw is that of the first sample only"),
+        (with_part(1,
+                   lambda dw, dZ, w, A, s: np.stack([backward(dZ[:, [j]], w, A[:, [j]], s)[1]
+                                                     for j in range(A.shape[1])], 1)),
+         "dw has shape (5, 3), one column for each sample"),
+        (with_part(1, lambda dw, dZ, *_: dw / dZ.shape[1]), "dw is 3 times too small: did you divide by m ="),
+        (with_part(1, lambda dw, dZ, *_: dw / len(dZ)),
+         "dw is too small: did you take a mean over the 4 windows?"),
+        (with_part(1, lambda dw, dZ, *_: dw / dZ.size),
+         "dw is too small: did you take a mean over the 4 windows?"),
+        (with_part(1, lambda dw, *_: -dw), "dw has the wrong sign"),
+        (with_part(1, lambda dw, *_: dw * 2), "dw should be"),
+        (with_part(1, lambda dw, *_: dw * 2),
+         "dw[i] adds dZ[p] times the number at place p * stride + i, over windows and samples."),
+        (with_part(1, lambda dw, *_: dw[None, None]), "dw has shape (1, 1, 5), but it must have shape (5,)"),
+        (with_part(2, lambda db, dZ, *_: dZ.sum(axis=0)), "db has shape (3,), one number for each sample"),
+        (with_part(2, lambda db, dZ, *_: dZ.sum(axis=1)), "db has shape (4,), one number for each window"),
+        (with_part(2, lambda db, dZ, *_: dZ.mean()), "db is too small: did you take a mean over the 4"),
+        (with_part(2, lambda db, dZ, *_: db / dZ.shape[1]), "db is 3 times too small"),
+        (with_part(2, lambda db, *_: -db), "db has the wrong sign: it adds all of dZ."),
+        (with_part(2, lambda db, dZ, *_: dZ.sum(keepdims=True)),
+         "db has shape (1, 1), but it must have shape ()"),
+        (with_part(2, lambda db, *_: db + 1), "db should be"),
+        (lambda *given: backward(*given)[0], "Return three things"),
+        (lambda dZ, w, A_prev, stride: (w @ dZ, None, None),
+         "The shapes are dZ (4, 3), w (5,), A_prev (8, 3), with stride 1."),
+    ],
+    check_matrix: [
+        (lambda w, n, stride: matrix(w, n, stride).T, "C has shape (8, 4), turned round"),
+        (lambda w, n, stride: matrix(w, n, 1),
+         "With stride 2: C has 7 rows, one for each window of stride 1: there are only 4"),
+        (lambda w, n, stride: np.stack([np.roll(np.append(w, np.zeros(n - len(w))), q) for q in range(n)]),
+         "C has 8 rows, one for each place"),
+        (lambda w, n, stride: matrix(w[::-1], n, stride), "The kernel is flipped"),
+        (lambda w, n, stride: matrix(w, n, 1)[:(n - len(w)) // stride + 1],
+         "With stride 2: The stride is forgotten"),
+        (lambda w, n, stride: matrix(np.ones_like(w), n, stride), "The places are right, the numbers are"),
+        (lambda w, n, stride: matrix(w, n, stride)[::-1], "The rows are in reverse order"),
+        (lambda w, n, stride: matrix(w, n, stride) + np.eye((n - len(w)) // stride + 1, n),
+         "Row 0 should be [2.0, 1.0, 0.5, -1.0, 3.0, 0.0, 0.0, 0.0], yours is [3.0, 1.0, 0.5, "
+         "-1.0, 3.0, 0.0, 0.0, 0.0]"),
+        (lambda w, n, stride: w, "C has shape (5,), but it must have shape (4, 8)"),
+    ],
+    check_receptive_field: [
+        (lambda layers: 1 + reach(layers), "The strides are forgotten"),
+        (reach, "Off by one: a stack without layers sees 1 number"),
+        (lambda layers: receptive_field(layers) - 1, "Off by one: a stack without layers sees 1 number"),
+        (weighted(lambda layers, place: prod(s for _, s, _ in layers[:place + 1])),
+         "A layer's own stride is counted too early"),
+        (weighted(lambda layers, place: layers[place - 1][1] if place else 1),
+         "the stride of the one layer before"),
+        (weighted(lambda layers, place: 1 + sum(s - 1 for _, s, _ in layers[:place])),
+         "You added up the strides"),
+        (lambda layers: receptive_field([(k, s, 1) for k, s, _ in layers]), "The dilation is missing"),
+        (weighted(lambda layers, place: prod(s for _, s, _ in layers[place + 1:])),
+         "by the strides of the layers behind"),
+        (lambda layers: reach(layers) + len(layers), "You added up the spans"),
+        (lambda layers: sum((d * (k - 1) + 1) * prod(s for _, s, _ in layers[:i])
+                            for i, (k, s, d) in enumerate(layers)),
+         "You added up the spans"),
+        (lambda layers: prod(k for k, _, _ in layers), "You multiplied the kernel sizes"),
+        (lambda layers: max(d * (k - 1) + 1 for k, _, d in layers), "the widest layer alone"),
+    ],
+    check_max_pool_backward: [
+        (max_pool(lambda w: w == w.max()),
+         "With equal numbers: every one of the equal numbers gets the whole dA"),
+        (max_pool(lambda w: (w == w.max()) / (w == w.max()).sum()),
+         "With equal numbers: you share dA among the equal numbers"),
+        (max_pool(lambda w: first(w[::-1, ::-1])[::-1, ::-1]),
+         "With equal numbers: of equal numbers, the last one gets dA"),
+        (max_pool(lambda w: first(w.T).T),
+         "With equal numbers: of equal numbers, you take the first column by column"),
+        (max_pool(first, overwrite=True), "With windows that overlap: dA_prev is overwritten"),
+        (max_pool(first, start=lambda size, stride: 1), "the stride is forgotten"),
+        (max_pool(first, start=lambda size, stride: size), "windows begin `stride` places apart"),
+        (max_pool(np.ones_like), "every number of a window gets dA"),
+        (max_pool(lambda w: np.full_like(w, 1 / w.size)), "that is average pooling"),
+        (max_pool(lambda w: first(w, np.argmin)), "dA goes to the smallest number"),
+        (beginning_at_zero, "With negative numbers: where all numbers of a window are negative, nobody gets"),
+        (max_pool(lambda w: first(w) * w), "dA is multiplied by the largest number"),
+        (max_pool(lambda w: first(w) * w, by_dA=False), "the largest numbers themselves stand in dA_prev"),
+        (max_pool(first, by_dA=False), "you put 1 at the place of the largest number"),
+        (lambda *given: -max_pool_backward(*given), "dA_prev has the wrong sign: dA goes to the place"),
+        (lambda dA, *_: dA,
+         "dA_prev has the shape of the derivative that came in, (2, 3): it must have that of A_prev, (4,"),
+        (lambda *given: max_pool_backward(*given).T, "dA_prev has shape (6, 4), but it must have shape (4,"),
+        (lambda *given: max_pool_backward(*given) + 1, "dA_prev at (0, 0) should be"),
+        (lambda dA, A_prev, size, stride: A_prev @ dA,
+         "You were given dA (2, 3), A_prev (4, 6), size 2, stride 2."),
+    ],
+    check_average_pool_backward: [
+        (average_pool(), "you forgot to divide: A is a sum of 4 numbers / 4, so each gets dA / 4."),
+        (average_pool(divisor=lambda size: size), "you divided by 2, but a window has 2 * 2 = 4 places"),
+        (average_pool(divisor=lambda size: 4), "With windows that overlap: dA_prev at (0, 0) should be"),
+        (average_pool(overwrite=True, divisor=square), "With windows that overlap: dA_prev is overwritten"),
+        (mean_over_windows, "With windows that overlap: dA_prev is a mean over the windows"),
+        (average_pool(start=1, divisor=square), "the stride is forgotten"),
+        (average_pool(np.s_[:1, :1]), "only the first place of each window gets something"),
+        (average_pool(np.s_[:1, :1], divisor=square), "only the first place of each window gets its share"),
+        (lambda dA, *rest: average_pool_backward(dA, *rest) / dA.size,
+         "you also divided by the number of windows, 6: each window has its own A."),
+        (lambda dA, shape, size, stride: np.kron(dA, np.ones((size, size))) / size ** 2,
+         "With numbers behind the last window: dA_prev has shape (4, 4), but it must have shape (5, 5)"),
+        (lambda *given: -average_pool_backward(*given),
+         "dA_prev has the wrong sign: each of the 4 places of a window gets dA / 4."),
+        (lambda dA, *_: dA, "dA_prev has the shape of the derivative that came in, (2, 3)"),
+        (lambda dA, shape, size, stride: np.zeros(3) @ dA,
+         "You were given dA (2, 3), shape (4, 6), size 2, stride 2."),
+    ],
+    check_backward_by_forward: [
+        (convolved(lambda W: W.swapaxes(0, 1)), "the kernels are not flipped"),
+        (convolved(lambda W: W[:, :, ::-1].swapaxes(0, 1)), "the kernels are flipped along the rows only"),
+        (convolved(lambda W: W[:, :, :, ::-1].swapaxes(0, 1)), "the kernels are flipped along the columns"),
+        (convolved(lambda W: W.transpose(1, 0, 3, 2)), "rows and columns of the kernels are exchanged"),
+        (convolved(lambda W: W[:, :, ::-1, ::-1]), "input and output channels are not exchanged"),
+        (convolved(lambda W: turned(W)[::-1, ::-1]), "the channels are in reverse order, too"),
+        (convolved(lambda W: W), "the kernels are neither flipped nor"),
+        (convolved(turned, padding=lambda k: 0),
+         "dA_prev has shape (2, 1, 2, 1), but it must have shape (2, 5, 6, 1): put kernel size"),
+        (convolved(turned, padding=lambda k: 1),
+         "dA_prev has shape (2, 3, 4, 1), but it must have shape (2, 5, 6, 1): put kernel size"),
+        (convolved(turned, padding=lambda k: 2),
+         "dA_prev has shape (2, 7, 6, 2), but it must have shape (2, 5, 6, 2)"),
+        (lambda dZ, W: dZ, "put kernel size - 1 zeros around dZ"),
+        (lambda dZ, W: -backward_by_forward(dZ, W), "dA_prev has the wrong sign: it is dZ with zeros around"),
+        (lambda dZ, W: 2 * backward_by_forward(dZ, W), "dA_prev at (0, 0, 0, 0) should be"),
+        (lambda dZ, W: W @ dZ,
+         "You were given dZ (2, 3, 4, 1), W (2, 2, 3, 3); dA_prev should become (2, 5, 6, 1)"),
+    ],
+    check_parameters: [
+        (lambda shape, layers: 61706, "That is LeNet-5 alone"),
+        (counted(biases=lambda n, H, W: 0), "The biases are missing"),
+        (counted(weights=lambda n, C, k: n * k * k), "Each kernel looks at all channels"),
+        (counted(biases=lambda n, H, W: n * H * W), "A bias at every place is too many"),
+        (counted(inputs=lambda shape: shape[0]), "The first Linear layer sees every number"),
+        (counted(pooled=lambda n, size: n), "Pooling makes H and W smaller"),
+        (counted(pooled=lambda n, size: -(-n // size)), "You rounded up behind a pooling"),
+        (counted(length=lambda n, k, padding: n), "A convolution keeps H and W only with enough padding"),
+        (counted(length=lambda n, k, padding: n - k + 1), "The padding is missing"),
+        (counted(length=lambda n, k, padding: n + padding - k + 1), "The zeros stand on both sides"),
+        (counted(length=lambda n, k, padding: n + 2 * padding - k), "Off by one"),
+        (counted(of_pooling=2), "Pooling has no parameters here"),
+    ],
+})
+
+
+def test_the_last_solution_is_told_the_number_of_lenet():
+    assert check_parameters(n_parameters).endswith("LeNet-5 has 61,706.")
+    shapes = [shape for layer in mp.models.lenet5() for shape in layer.parameter_shapes()
+              if shape is not None]
+    assert sum(map(prod, shapes)) == 61_706

@@ -1,148 +1,251 @@
-"""Solutions of the exercises in notebooks 07 and 08, and what their checkers say to typical wrong answers."""
+"""Exercises about schedules, in notebooks 00, 07, 08, 21 and 22: other solutions than the notebooks', and
+what the checkers say to typical wrong answers.
+"""
 
 from decimal import Decimal
 from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
-from notebooks.checkers import are_named, are_not_solved_yet, are_right, of_each
-from notebooks.template import solutions
+import pytest
+from notebooks.checkers import are_named, are_not_solved_yet, are_right
+from notebooks.template import NOTEBOOKS, cells_of, solutions, source
+from pitfalls.bugs import BUGS
 
 import minipipe as mp
+from exercises import broken
+from exercises.own_schedules import BROKEN, COSTS, check_beats_1f1b, check_best_with_three, check_repaired
 from exercises.schedules import (
-    check_enough_microbatches,
-    check_idle_ticks,
-    check_own_schedule,
-    check_speed_up,
+    check_enough_microbatches, check_idle_ticks, check_own_schedule, check_speed_up,
 )
-from minipipe.schedules import Action, gpipe, naive, one_f_one_b, peak_microbatches, with_recompute
+from exercises.start import GIVEN, check_first_schedule
+from minipipe.functions import leaves
+from minipipe.schedules import (
+    Action, Schedule, best_schedule, build, gpipe, naive, one_f_one_b, peak_microbatches, with_recompute,
+)
 
-CHECKERS = [check_idle_ticks, check_enough_microbatches, check_speed_up, check_own_schedule]
+MINE = solutions("08").my_schedule
+SAME_MEMORY, THREE_ALIVE = solutions("21").mine_in_the_same_memory, solutions("21").mine_with_three_alive
 
-# ---------------------------------------------------------------- solutions
 
-notebook, less_memory = solutions("07"), solutions("08")
-OWN_SCHEDULE = less_memory.my_schedule
+def halved(schedule):
+    """Each B as an I with its W right behind."""
+    return "\n".join(
+        " ".join(f"I{i} W{i}" if kind == "B" else f"{kind}{i}" for kind, _, i in order)
+        for order in schedule.devices
+    )
 
-SOLUTIONS = [
-    (check_idle_ticks, less_memory.idle_ticks_of),
-    (check_idle_ticks, lambda K, M, F, B: K * (M + K - 1) * (F + B) - K * M * (F + B)),
-    (check_enough_microbatches, notebook.M_needed),
-    (check_enough_microbatches, 27.0),
-    (check_enough_microbatches, np.int64(27)),
-    (check_speed_up, notebook.speed_up),
-    (check_speed_up, lambda K, M: Fraction(K * M, M + K - 1)),
-    (check_speed_up, lambda K, M: K * (1 - (K - 1) / (M + K - 1))),
-    (check_own_schedule, OWN_SCHEDULE),
-    (check_own_schedule, OWN_SCHEDULE.split("\n")[1:3]),
-    (check_own_schedule, one_f_one_b(2, 3)),
-    (check_own_schedule, "0F0 0F1 0B0 0F2 0B1 0B2\n1F0 1B0 1F1 1B1 1F2 1B2"),
-    (check_own_schedule, "f1 f0 b1 f2 b0 b2\nf1 b1 f0 b0 f2 b2"),
+
+def lines(*changed):
+    """The lines of `BROKEN`, with those given in their place: pairs (device, line)."""
+    found = BROKEN.strip().splitlines()
+    for device, line in changed:
+        found[device] = line
+    return found
+
+
+def by_hand(pipe, X, Y):
+    net = mp.Sequential(pipe.layers, pipe.loss)
+    J = net.forward_backward(X, Y)
+    same_cost = pipe.forward_backward(X, Y) == J
+    pairs = zip(leaves(net.gradients), leaves(pipe.gradients), strict=True)
+    return bool(same_cost and all((one == other).all() for one, other in pairs if one is not None))
+
+
+def up_to_a_factor(one, other):
+    quotients = {float(a / b) for a, b in zip(one.flat, other.flat) if b != 0}
+    return len(quotients) <= 1
+
+
+def gradients_up_to_a_factor(pipe, X, Y):
+    net = mp.Sequential(pipe.layers, pipe.loss)
+    net.forward_backward(X, Y)
+    pipe.forward_backward(X, Y)
+    return all(up_to_a_factor(*pair) for pair in zip(leaves(net.gradients), leaves(pipe.gradients))
+               if pair[0] is not None)
+
+
+test_solutions = are_right({
+    check_first_schedule: ["F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2", one_f_one_b(2, 3), gpipe(2, 3)],
+    check_idle_ticks: [lambda K, M, F, B: K * (M + K - 1) * (F + B) - K * M * (F + B)],
+    check_enough_microbatches: [27.0, np.int64(27)],
+    check_speed_up: [
+        lambda K, M: Fraction(K * M, M + K - 1),
+        lambda K, M: K * (1 - (K - 1) / (M + K - 1)),
+    ],
+    check_own_schedule: [
+        MINE.split("\n")[1:3],
+        one_f_one_b(2, 3),
+        "0F0 0F1 0B0 0F2 0B1 0B2\n1F0 1B0 1F1 1B1 1F2 1B2",
+        "f1 f0 b1 f2 b0 b2\nf1 b1 f0 b0 f2 b2",
+    ],
+    check_repaired: [lines((2, "F0 B0 F1 B1 F2 B2")), "\n".join(lines((1, "F0 F1 B0 B1 F2 B2")))],
+    check_beats_1f1b: [
+        halved(one_f_one_b(3, 4)),
+        SAME_MEMORY.replace("I3 W3\nF0 F1", "B3\nF0 F1"),
+        best_schedule(3, 4, COSTS, [3, 2, 1], halves=True).schedule,
+    ],
+    check_best_with_three: [THREE_ALIVE.strip().lower().splitlines(), build("zb-h1", 3, 4)],
+    broken.check_healthy: [by_hand],
+})
+NOTHING = ["", "\n\n\n", [], ["", "", ""], Schedule(((), (), ()), 3, 4)]
+test_stubs = are_not_solved_yet({
+    check_first_schedule: [GIVEN, "", naive(2, 3)],
+    check_own_schedule: ["\n", "", [], ["", ""], Schedule(((), ()), 2, 3)],
+    check_repaired: [*NOTHING, BROKEN, lines(), Schedule.from_text(BROKEN)],
+    check_beats_1f1b: NOTHING,
+    check_best_with_three: NOTHING,
+})
+
+OF_THREE_DEVICES = [
+    (one_f_one_b(3, 4),
+     "It takes 18 ticks, as 1F1B does, and with whole backwards none is shorter in this memory: split"),
+    (naive(3, 4), "It takes 36 ticks, the best is 1"),
+    (naive(3, 4), "All backwards are whole. Begin with 1F1B, which takes 18, then split"),
+    (gpipe(3, 4),
+     "Micro-batches alive on device 0: 4; allowed are 3. Put a B, or a W, before one of its "
+     "forwards. (18 ticks.)"),
+    (halved(naive(3, 4)), "0W0 is on the critical path"),
+    (halved(naive(3, 4)).replace("I0 W0", "B0"),
+     "Device 1 waits for all of 2B0, but needs only its half I: split it."),
+    (with_recompute(one_f_one_b(3, 4)), "There is 0R0 in it: asked were F, B, I and W, one at a time."),
+    (SAME_MEMORY.strip().replace("\n", " U3\n") + " U3", "There is 0U3 in it"),
+    (SAME_MEMORY.replace("W1 I2", "I2", 1), "It cannot run: device 0 never does 0W1 (missing)"),
+    (SAME_MEMORY.replace("I0 W0 F3", "W0 I0 F3"),
+     "It cannot run: device 0: 0W0 comes before 0I0, the other half, which it needs."),
+    (SAME_MEMORY.replace("W3", "W3 B3", 1),
+     "It cannot run: device 0 does 0B3 and also its half 0I3 (duplicated): use B, or I and W."),
+    (SAME_MEMORY.replace("F0 F1 F2 I0 W0 F3", "F0 I0 W0 F1 F2 F3", 1), "It cannot run: deadlock"),
+    (SAME_MEMORY.replace("3", "4"), "Your micro-batches are 0, 1, 2, 4; asked were 4: 0, 1, 2 and 3."),
+    ("\n".join(f"{2 - r}{' '.join(['F0'])}" for r in range(3)), "Your micro-batches are 0; asked were 4"),
+    ("\n".join(" ".join(map(str, order)) for order in one_f_one_b(3, 4).devices[::-1]),
+     "Stage 0 belongs on device 0 and stage 1 on device 1: write the lines in the order of the stages."),
+    ("F0 F1 F2 F3&B0", "Devices (lines) in your schedule: 1; asked were 3."),
+    ("backwards first", "That cannot be read: device 0: 'backwards' is not an action"),
+    ("F0&B0", "Devices (lines) in your schedule: 1"),
+    (7, "Write text with one line for each device"),
 ]
-test_solutions = are_right(SOLUTIONS)
-
-
-# ---------------------------------------------------------------- half solved
-
-test_stubs = are_not_solved_yet([
-    (check_own_schedule, stub) for stub in ("\n", "", [], ["", ""], mp.Schedule(((), ()), 2, 3))
-])
-
-
-# ---------------------------------------------------------------- typical wrong answers
-
-IDLE = [
-    (lambda K, M, F, B: (K - 1) * (F + B), "counts only one device"),
-    (lambda K, M, F, B: K * (K - 1) // 2 * (F + B), "half of it"),
-    (lambda K, M, F, B: K * (K - 1) * F, "of the forwards only"),
-    (lambda K, M, F, B: K * (K - 1) * B, "of the backwards only"),
-    (lambda K, M, F, B: K * (K - 1), "a gap of one forward and one backward lasts F + B ticks"),
-    (lambda K, M, F, B: 2 * K * (K - 1), "a forward's gap lasts F ticks, a backward's B"),
-    (lambda K, M, F, B: K ** 2 * (F + B), "One gap too many"),
-    (lambda K, M, F, B: (M + K - 1) * (F + B), "the makespan of GPipe"),
-    (lambda K, M, F, B: K * (M + K - 1) * (F + B), "all ticks of all devices"),
-    (lambda K, M, F, B: K * M * (F + B), "Those are the busy ticks"),
-    (lambda K, M, F, B: K * (K - 1) * M * (F + B), "the naive schedule's"),
-    (lambda K, M, F, B: (K - 1) / (M + K - 1), "That is the share of idle time"),
-    (lambda K, M, F, B: (K - 1) / M, "idle / ideal time; asked were ticks"),
-    (lambda K, M, F, B: 36,
-     "Right for some numbers, but not for all. With K = 3, M = 7, F = 2, B = 5 the count is 42, "
-     "yours is 36."),
-    (lambda K, M, F, B: K * (K - 1) * 3,
-     "Right for some numbers, but not for all. With K = 3, M = 7, F = 2, B = 5"),
-    (lambda K, M, F, B: 0, "With K = 4, M = 8, F = 1, B = 2 the count is 36, yours is 0."),
-    (lambda K, M, F, B: "36", "not an array of real numbers"),
-    (lambda K, M: K, "Your function stopped with TypeError"),
-    (36, "Pass the function itself"),
-]
-
-ENOUGH = [
-    (30, "idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time"),
-    (28, "One too many: with M = 28 the devices are idle for 9.68 % of the total time"),
-    (26, "One too few: with M = 26 the devices are idle for 10.34 % of the total time, 3/29. "
-         "Asked were at most 10 %"),
-    (24, "subtracted K - 1 twice"),
-    (14, "within each device's own span"),
-    (16, "rule of thumb M = 4 K: with M = 16 the devices are idle for 15.79 %"),
-    (33, "You added K - 1 where it has to be subtracted"),
-    (36, "You took K where the formula has K - 1"),
-    (37, "You took K where the formula has K - 1"),
-    (8, "Too few: with M = 8 the devices are idle for 27.27 %"),
-    (100, "Enough, but not the fewest: with M = 100 the devices are idle for 2.91 %"),
-    (10 ** 400, "Enough, but not the fewest"),
-    (26.5, "a whole number from 1 upwards: 26.5 is not"),
-    (0.1, "a whole number from 1 upwards"),
-    (0, "a whole number from 1 upwards: 0 is not"),
-    (-27, "a whole number from 1 upwards"),
-    (float("inf"), "inf is none"),
-    ("27", "'27' is none"),
-    (Decimal(27), "Give a number of micro-batches"),
-    (lambda K: 27, "Give a number of micro-batches"),
-]
-
-SPEED_UP = [
-    (lambda K, M: M / (M + K - 1), "K of them work at once, so multiply by K"),
-    (lambda K, M: K, "without a bubble"),
-    (lambda K, M: (M + K - 1) / (K * M), "Turned round"),
-    (lambda K, M: (M + K - 1) / M, "over the time that one device works"),
-    (lambda K, M: (K - 1) / (M + K - 1), "That is the bubble"),
-    (lambda K, M: K * (1 - (K - 1) / M), "You used idle / ideal time"),
-    (lambda K, M: K - (K - 1) / (M + K - 1), "counts only one device"),
-    (lambda K, M: K * M / (M + K), "One too many under the line"),
-    (lambda K, M: K * M, "the naive makespan in units of F + B"),
-    (lambda K, M: M + K - 1, "GPipe's makespan in units of F + B"),
-    (lambda K, M: M, "never more than K times as fast"),
-    (lambda K, M: 96 / 33, "Right for some numbers, but not for all. With K = 2, M = 5"),
-    (lambda K, M: 1, "With K = 4, M = 8 the count is 2.90909, yours is 1."),
-    (lambda K, M: K / 0, "Your function stopped with ZeroDivisionError"),
-    (96 / 33, "Pass the function itself"),
-]
-
-OWN = [
-    (gpipe(2, 3), "but 3 micro-batches are alive on device 0"),
-    (naive(2, 3), "One device works at a time, as in the naive schedule: 18 ticks instead of 12."),
-    ("F0 F1 B0 B1 F2 B2\nF0 F1 B0 B1 F2 B2",
-     "It takes 15 ticks, the best is 12. The longest wait: device 0 idle from 2 to 5"),
-    (with_recompute(one_f_one_b(2, 3)), "It recomputes, which nobody asked for, and takes 15 ticks"),
-    ("F0 F1 B0 B1 F2 B2\nF2 F0 B0 F1 B1 B2", "It cannot run: deadlock: device 0 cannot start 0B0"),
-    ("F0 F1 B0 F2 B1\nF0 B0 F1 B1 F2 B2", "It cannot run: device 0 never does 0B2 (missing)"),
-    ("F0 F1 B0 F2 B1 B2\nB0 F0 B1 F1 B2 F2",
-     "It cannot run: device 1: 1B0 comes before its forward 1F0 (2 more)."),
-    ("F0 F1 B0 F2 B1 B2 B2\nF0 B0 F1 B1 F2 B2", "device 0 does 0B2 2 times (duplicated)"),
-    ("F1 F2 B1 F3 B2 B3\nF1 B1 F2 B2 F3 B3", "Micro-batches are counted from 0"),
-    (one_f_one_b(2, 4), "Your micro-batches are 0, 1, 2, 3; asked were 3"),
-    ("F0 B0\nF0 B0", "Your micro-batches are 0; asked were 3"),
-    (one_f_one_b(3, 3), "Devices (lines) in your schedule: 3; asked were 2."),
-    ("F0 F1 F2 B0 B1 B2", "Devices (lines) in your schedule: 1; asked were 2."),
-    ("1F0 1B0 1F1 1B1 1F2 1B2\n0F0 0F1 0B0 0F2 0B1 0B2", "Stage 0 belongs on device 0"),
-    ("F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2 3F0", "It cannot run: "),
-    ("forward 0, backward 0", "That cannot be read: device 0: 'forward' is not an action"),
-    ("F0 F99999999\nF0", "That cannot be read: 0F99999999 is out of reach"),
-    (3, "Write text with one line for each device"),
-    ([["F0"], ["F0"]], "Write text with one line for each device"),
-    (mp.Schedule((), 2, 3), "Devices (lines) in your schedule: 0"),
-]
-test_mistakes = are_named(of_each(CHECKERS, (IDLE, ENOUGH, SPEED_UP, OWN)))
+test_mistakes = are_named({
+    check_first_schedule: [
+        ("F0 F1 B0 B1 F2 B2\nF0 B0 F1 B1 F2 B2", "It takes 15 ticks, and 12 are possible"),
+        ("F0 B0 F1 B1 F2 B2\nF0 F1 B0 B1 F2 B2", "It cannot run: deadlock"),
+        ("F0 F1 B0 B1\nF0 B0 F1 B1", "asked were 3: 0, 1 and 2"),
+        ("F0 F1 B0 B1 F2 B2", "Devices (lines) in your schedule: 1"),
+        (3, "Write text with one line for each device"),
+    ],
+    check_idle_ticks: [
+        (lambda K, M, F, B: (K - 1) * (F + B), "counts only one device"),
+        (lambda K, M, F, B: K * (K - 1) // 2 * (F + B), "half of it"),
+        (lambda K, M, F, B: K * (K - 1) * F, "of the forwards only"),
+        (lambda K, M, F, B: K * (K - 1) * B, "of the backwards only"),
+        (lambda K, M, F, B: K * (K - 1), "a gap of one forward and one backward lasts F + B ticks"),
+        (lambda K, M, F, B: 2 * K * (K - 1), "a forward's gap lasts F ticks, a backward's B"),
+        (lambda K, M, F, B: K ** 2 * (F + B), "One gap too many"),
+        (lambda K, M, F, B: (M + K - 1) * (F + B), "the makespan of GPipe"),
+        (lambda K, M, F, B: K * (M + K - 1) * (F + B), "all ticks of all devices"),
+        (lambda K, M, F, B: K * M * (F + B), "Those are the busy ticks"),
+        (lambda K, M, F, B: K * (K - 1) * M * (F + B), "the naive schedule's"),
+        (lambda K, M, F, B: (K - 1) / (M + K - 1), "That is the share of idle time"),
+        (lambda K, M, F, B: (K - 1) / M, "idle / ideal time; asked were ticks"),
+    ],
+    check_enough_microbatches: [
+        (30, "idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time"),
+        (28, "One too many: with M = 28 the devices are idle for 9.68 % of the total time"),
+        (26, "One too few: with M = 26 the devices are idle for 10.34 % of the total time, 3/29. "
+             "Asked were at most 10 %"),
+        (24, "subtracted K - 1 twice"),
+        (14, "within each device's own span"),
+        (16, "rule of thumb M = 4 K: with M = 16 the devices are idle for 15.79 %"),
+        (33, "You added K - 1 where it has to be subtracted"),
+        (36, "You took K where the formula has K - 1"),
+        (37, "You took K where the formula has K - 1"),
+        (8, "Too few: with M = 8 the devices are idle for 27.27 %"),
+        (100, "Enough, but not the fewest: with M = 100 the devices are idle for 2.91 %"),
+        (10 ** 400, "Enough, but not the fewest"),
+        (26.5, "a whole number from 1 upwards: 26.5 is not"),
+        (0.1, "a whole number from 1 upwards"),
+        (0, "a whole number from 1 upwards: 0 is not"),
+        (-27, "a whole number from 1 upwards"),
+        (float("inf"), "inf is none"),
+        ("27", "'27' is none"),
+        (Decimal(27), "Give a number of micro-batches"),
+        (lambda K: 27, "Give a number of micro-batches"),
+    ],
+    check_speed_up: [
+        (lambda K, M: M / (M + K - 1), "K of them work at once, so multiply by K"),
+        (lambda K, M: K, "without a bubble"),
+        (lambda K, M: (M + K - 1) / (K * M), "Turned round"),
+        (lambda K, M: (M + K - 1) / M, "over the time that one device works"),
+        (lambda K, M: (K - 1) / (M + K - 1), "That is the bubble"),
+        (lambda K, M: K * (1 - (K - 1) / M), "You used idle / ideal time"),
+        (lambda K, M: K - (K - 1) / (M + K - 1), "counts only one device"),
+        (lambda K, M: K * M / (M + K), "One too many under the line"),
+        (lambda K, M: K * M, "the naive makespan in units of F + B"),
+        (lambda K, M: M + K - 1, "GPipe's makespan in units of F + B"),
+        (lambda K, M: M, "never more than K times as fast"),
+    ],
+    check_own_schedule: [
+        (gpipe(2, 3), "but 3 micro-batches are alive on device 0"),
+        (naive(2, 3), "One device works at a time, as in the naive schedule: 18 ticks instead of 12."),
+        ("F0 F1 B0 B1 F2 B2\nF0 F1 B0 B1 F2 B2",
+         "It takes 15 ticks, the best is 12. The longest wait: device 0 idle from 2 to 5"),
+        (with_recompute(one_f_one_b(2, 3)), "It recomputes, which nobody asked for, and takes 15 ticks"),
+        ("F0 F1 B0 B1 F2 B2\nF2 F0 B0 F1 B1 B2", "It cannot run: deadlock: device 0 cannot start 0B0"),
+        ("F0 F1 B0 F2 B1\nF0 B0 F1 B1 F2 B2", "It cannot run: device 0 never does 0B2 (missing)"),
+        ("F0 F1 B0 F2 B1 B2\nB0 F0 B1 F1 B2 F2",
+         "It cannot run: device 1: 1B0 comes before its forward 1F0 (2 more)."),
+        ("F0 F1 B0 F2 B1 B2 B2\nF0 B0 F1 B1 F2 B2", "device 0 does 0B2 2 times (duplicated)"),
+        ("F1 F2 B1 F3 B2 B3\nF1 B1 F2 B2 F3 B3", "Micro-batches are counted from 0"),
+        (one_f_one_b(2, 4), "Your micro-batches are 0, 1, 2, 3; asked were 3"),
+        ("F0 B0\nF0 B0", "Your micro-batches are 0; asked were 3"),
+        (one_f_one_b(3, 3), "Devices (lines) in your schedule: 3; asked were 2."),
+        ("F0 F1 F2 B0 B1 B2", "Devices (lines) in your schedule: 1; asked were 2."),
+        ("1F0 1B0 1F1 1B1 1F2 1B2\n0F0 0F1 0B0 0F2 0B1 0B2", "Stage 0 belongs on device 0"),
+        ("F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2 3F0", "It cannot run: "),
+        ("forward 0, backward 0", "That cannot be read: device 0: 'forward' is not an action"),
+        ("F0 F99999999\nF0", "That cannot be read: 0F99999999 is out of reach"),
+        (3, "Write text with one line for each device"),
+        ([["F0"], ["F0"]], "Write text with one line for each device"),
+        (mp.Schedule((), 2, 3), "Devices (lines) in your schedule: 0"),
+    ],
+    check_repaired: [
+        (one_f_one_b(3, 3),
+         "It runs, in 15 ticks, but you changed 2 devices: one exchange on one device is enough."),
+        (lines((1, "F0 F1 F2 B0 B1 B2")),
+         "It runs, in 15 ticks, but more than two neighbours have changed places"),
+        (lines((1, "B0 F0 F1 B1 F2 B2")), "It cannot run: device 1: 1B0 comes before its forward 1F0."),
+        (lines((0, "F0 F1 B0 F2 B1 B2")), "It cannot run: deadlock: "),
+        (lines((2, "F0 F1 B0 B1 F2")), "It cannot run: device 2 never does 2B2 (missing)"),
+        (one_f_one_b(2, 3), "Devices (lines) in your schedule: 2; asked were 3."),
+        (one_f_one_b(3, 4), "Your micro-batches are 0, 1, 2, 3; asked were 3: 0, 1 and 2."),
+    ],
+    check_beats_1f1b: [
+        *OF_THREE_DEVICES,
+        (THREE_ALIVE, "Micro-batches alive on device 1: 3; allowed are 2."),
+        (build("zb-h1", 3, 4), "(14 ticks.)"),
+        (SAME_MEMORY.rstrip()[:-5] + "B3",
+         "It takes 17 ticks, the best is 16. Device 1 waits for all of 2B3, but needs only its half I: "
+         "split it."),
+    ],
+    check_best_with_three: [
+        *OF_THREE_DEVICES,
+        (SAME_MEMORY, "It takes 16 ticks, the best is 14. 2W0 is on the critical path"),
+        (SAME_MEMORY, "before work that another device waits for: can it be done later?"),
+        ("F1 F0 F2 I0 W0 F3 I1 W1 I2 W2 I3 W3\nF1 F0 I0 F2 I1 W0 F3 I2 W1 I3 W2 W3\nF0 I0 F1 I1 "
+         "F2 I2 W0 F3 I3 W1 W2 W3",
+         "It takes 15 ticks, the best is 14. The longest wait: device 2 idle from 0 to 3: fill, waiting "
+         "for 1F0 from device 1."),
+        (best_schedule(3, 4, COSTS, 2, halves=True).schedule, "It takes 17 ticks, the best is 14."),
+        (THREE_ALIVE.replace("F2 I2 W0 F3 I3", "F2 I2 F3 W0 I3"),
+         "Micro-batches alive on device 2: 4; allowed are 3."),
+    ],
+    broken.check_healthy: [
+        (lambda pipe, X, Y: True, "It lets a pipeline pass whose gradients are M times too large"),
+        (gradients_up_to_a_factor, "It lets a pipeline pass whose gradients are M times too large"),
+        (lambda pipe, X, Y: False, "It calls a healthy pipeline broken"),
+        (lambda pipe, X, Y: pipe.forward_backward(X, Y), "Return True or False: this is a Rational"),
+    ],
+})
 
 
 def test_of_all_orders_of_device_0_exactly_the_good_ones_are_right():
@@ -161,3 +264,65 @@ def test_of_all_orders_of_device_0_exactly_the_good_ones_are_right():
         assert check_own_schedule(schedule).startswith("Right: ") == good
         n_right += good
     assert n_right > 0
+
+
+def test_of_the_two_repairs_one_is_faster():
+    assert check_repaired(lines((2,
+                                 "F0 B0 F1 B1 F2 B2"))).endswith("takes 21 ticks. Another one "
+                                                                 "makes it 3 ticks faster.")
+    assert check_repaired(lines((1, "F0 F1 B0 B1 F2 B2"))).endswith("takes 18 ticks. No other is faster.")
+
+
+def test_the_notebook_has_the_broken_schedule():
+    path, = (path for path in NOTEBOOKS if path.name.startswith("21"))
+    assert any(BROKEN in source(cell) for cell in cells_of(path))
+
+
+def test_overlapping_actions_are_refused():
+    """Two at once are shorter than any schedule in which a device does one thing at a time."""
+    *others, (first, *middle, last) = one_f_one_b(3, 4).devices
+    pairs = [mp.Overlap(forward, backward) for backward, forward in zip(middle[::2], middle[1::2])]
+    schedule = Schedule((*others, (first, *pairs, last)), 3, 4)
+    assert schedule.faults() == []
+    sentence = check_best_with_three(schedule)
+    assert sentence == "There is 2F1&2B0 in it: asked were F, B, I and W, one at a time."
+
+
+@pytest.mark.parametrize("check, solution, limits, best", [
+    (check_beats_1f1b, SAME_MEMORY, [3, 2, 1], 16), (check_best_with_three, THREE_ALIVE, [3, 3, 3], 14),
+])
+def test_of_all_schedules_one_exchange_away_exactly_the_good_ones_are_right(check, solution, limits, best):
+    orders, n_right = Schedule.from_text(solution).devices, 0
+    for device, order in enumerate(orders):
+        for place in range(len(order) - 1):
+            changed = [*order[:place], order[place + 1], order[place], *order[place + 2:]]
+            schedule = Schedule((*orders[:device], tuple(changed), *orders[device + 1:]), 3, 4)
+            good = False
+            if not schedule.faults():
+                trace = mp.simulate(schedule, COSTS)
+                good = trace.makespan == best and all(map(int.__le__, peak_microbatches(trace), limits))
+            assert check(schedule).startswith("Right: ") == good
+            n_right += good
+    assert n_right > 0
+
+
+def test_each_case_is_a_bug_with_a_letter_of_its_own():
+    assert list(broken.CASES) == list(range(1, 13)) and set(broken.CASES.values()) <= set(BUGS)
+    assert len(set(broken.letters(*broken.CASES))) == 12
+    assert broken.letters(1, 5) == ["P", "E"]
+
+
+def test_a_bug_is_in_for_a_block_and_its_check_turns_red_there():
+    images = np.ones((2, 4))
+    net = mp.Pipeline([mp.Linear(2, 2)], mp.MeanSquaredError(), 1, 2)
+    right = net.forward_backward(images, images)
+    with broken.case(1):
+        assert net.forward_backward(images, images) == 2 * right
+    assert net.forward_backward(images, images) == right
+    assert "test_turns_red[dtype_promotion]: red with the bug, green without" in broken.proof(5)
+
+
+def test_copies_agree_with_a_bug_in_all_of_them():
+    net = mp.DataParallel([mp.Linear(2, 2)], mp.MeanSquaredError(), 2)
+    net.forward_backward(np.ones((2, 4)), np.ones((2, 4)))
+    assert broken.agree(net)

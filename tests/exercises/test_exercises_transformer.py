@@ -1,27 +1,47 @@
-"""Solutions of the exercises in notebook 18, and of the shares in 36, what their checkers say to typical
-wrong answers, and the pictures of both.
+"""Exercises about normalization, dropout and transformers, in notebooks 15 to 18: other solutions than the
+notebooks', and what the checkers say to typical wrong answers.
 """
 
+from fractions import Fraction
+
 import numpy as np
-import pytest
-from notebooks.checkers import are_named, are_refused, are_right, of_each
+from notebooks.checkers import are_named, are_not_solved_yet, are_right
 from notebooks.template import solutions
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 
 import minipipe as mp
-from exercises import transformer_pictures as pictures
-from exercises.transformer import check_parameters, check_shares, check_tied_gradient
-from minipipe.schedules import gpipe
+from exercises.normalization import check_dropout, check_put_together, check_running
+from exercises.transformer import (
+    check_attention_backward, check_parameters, check_shares, check_tied_gradient,
+)
 
-CHECKERS = [check_shares, check_tied_gradient, check_parameters]
+put_together, update_running = solutions("15").put_together, solutions("15").update_running
+dropout, shares = solutions("16").dropout, solutions("17").shares
+backward = solutions("17").attention_backward
+tied_gradient, parameters = solutions("18").tied_gradient, solutions("18").parameters
 
-# ---------------------------------------------------------------- solutions
 
-notebook = solutions("18")
-shares = solutions("17").shares
-tied_gradient = notebook.tied_gradient
-parameters = notebook.parameters
+def by_squares(sizes, means, variances):
+    weights = np.array(sizes) / sum(sizes)
+    mean = weights @ means
+    return np.float64(mean), weights @ (np.array(variances) + np.array(means) ** 2) - mean ** 2
+
+
+def two_at_a_time(sizes, means, variances):
+    total, *others = [mp.layers.normalization.Moments(n, mean, n * var)
+                      for n, mean, var in zip(sizes, means, variances)]
+    for other in others:
+        total = total + other
+    return [total.mean, total.M2 / total.n]
+
+
+def derived(dO, Q, K, V, P, of_dP=lambda P, dP: P * (dP - (dP * P).sum(axis=0)), scale=2, part="dQ"):
+    """The right answer with another softmax's derivative, another scale or another product."""
+    dS = of_dP(P, V.T @ dO) / scale
+    return (K @ dS.T if part == "turned" else K @ dS), Q @ dS.T, dO @ P.T
+
+
+def changed(**how):
+    return lambda *arrays: derived(*arrays, **how)
 
 
 def with_minus_infinity(Q, K):
@@ -37,39 +57,60 @@ def with_one_hot(tokens, dE, A, dZ):
     return flat[0] @ flat[1].T + flat[3] @ flat[2].T
 
 
-SOLUTIONS = [
-    (check_shares, shares),
-    (check_shares, with_minus_infinity),
-    (check_tied_gradient, tied_gradient),
-    (check_tied_gradient, with_one_hot),
-    (check_parameters, parameters),
-    (check_parameters, lambda V, d, n, T: np.int64(V * (d + 1) + d * (T + 2) + n * d * (12 * d + 13))),
-]
-test_solutions = are_right(SOLUTIONS)
+test_solutions = are_right({
+    check_put_together: [by_squares, two_at_a_time],
+    check_running: [
+        lambda *a: [Fraction(part) for part in update_running(*a)],
+        lambda rm, rv, n, mean, var, p: (rm + p * (mean - rm), rv + p * (n * var / (n - 1) - rv)),
+    ],
+    check_dropout: [
+        lambda A_prev, D, p, training: np.where(D, A_prev / (1 - p), 0) if training else A_prev.tolist(),
+    ],
+    check_attention_backward: [derived],
+    check_shares: [with_minus_infinity],
+    check_tied_gradient: [with_one_hot],
+    check_parameters: [lambda V, d, n, T: np.int64(V * (d + 1) + d * (T + 2) + n * d * (12 * d + 13))],
+})
+test_stubs = are_not_solved_yet({
+    check_put_together: [lambda *a: (put_together(*a)[0], None)],
+    check_running: [lambda *a: (update_running(*a)[0], None)],
+    check_dropout: [lambda A_prev, D, p, training: dropout(A_prev, D, p, training) if training else None],
+    check_attention_backward: [lambda dO, Q, K, V, P: (None, None, dO @ P.T)],
+})
 
 
-def test_the_package_has_the_shares_and_the_tied_gradient_of_the_solutions():
-    rng = np.random.default_rng(0)
-    attention = mp.MultiHeadAttention(4, n_heads=1, causal=True)
-    attention.initialize(rng)
-    attention.forward(rng.standard_normal((4, 6, 1)))
-    Q, K, _, P = attention.kept
-    # a few roundings of numbers up to 1
-    assert abs(P[0, 0] - shares(Q[0, 0], K[0, 0])).max() < 8 * np.finfo(float).eps
-
-    tokens, dZ = rng.integers(0, 5, (3, 2)), rng.integers(-4, 5, (5, 3, 2)) / 4
-    W = rng.integers(-4, 5, (5, 4)) / 4                                           # dyadic: nothing is rounded
-    embedding, linear = mp.Embedding(5, 4), mp.Linear(4, 5, W=W, b=np.zeros((5, 1)))
-    embedding.W = W
-    A = embedding.forward(tokens)
-    linear.forward(A)
-    dE, dW, _ = linear.backward(dZ)
-    both = dW + embedding.backward_weight(dE)[0]
-    assert np.array_equal(tied_gradient(tokens, dE, A, dZ), both)
-    assert np.array_equal(with_one_hot(tokens, dE, A, dZ), both)
+def with_mean(mean):
+    """The right var with another mean, of arrays of sizes, means and variances."""
+    return lambda *a: (mean(*map(np.array, a)), put_together(*a)[1])
 
 
-# ---------------------------------------------------------------- typical wrong answers
+def with_var(var):
+    """The right mean with another var, of arrays of sizes, means and variances."""
+    return lambda *a: (put_together(*a)[0], var(*map(np.array, a)))
+
+
+def within(n, means, variances):
+    return n @ variances / n.sum()
+
+
+def distances(n, means):
+    return (means - n @ means / n.sum()) ** 2
+
+
+def with_running(mean=None, var=None):
+    """The right update with another running_mean or running_var, of (rm, rv, n, mean, var, p)."""
+    def wrong(*a):
+        right = update_running(*a)
+        return right[0] if mean is None else mean(*a), right[1] if var is None else var(*a)
+    return wrong
+
+
+def in_training(wrong):
+    return lambda A_prev, D, p, training: wrong(A_prev, D, p) if training else A_prev
+
+
+def in_prediction(wrong):
+    return lambda A_prev, D, p, training: A_prev * D / (1 - p) if training else wrong(A_prev, D, p)
 
 
 def scores(Q, K):
@@ -82,38 +123,8 @@ def softmax(E, axis=0):
 
 def strictly(Q, K):
     E = np.triu(np.exp(scores(Q, K)), 1)
-    return E / E.sum(axis=0)
-
-
-SHARES = [
-    (lambda Q, K: softmax(np.tril(np.exp(scores(Q, K)))), "You hid the wrong triangle"),
-    (lambda Q, K: softmax(np.exp(scores(Q, K))), "The mask is missing"),
-    (lambda Q, K: softmax(np.triu(np.exp(scores(Q, K))), axis=1),
-     "The softmax runs over the wrong axis: your rows"),
-    (lambda Q, K: softmax(np.tril(np.exp(scores(Q, K))), axis=1),
-     "the wrong axis, and the wrong triangle is hidden"),
-    (lambda Q, K: softmax(np.exp(scores(Q, K)), axis=1), "the wrong axis, and the mask is missing"),
-    (lambda Q, K: softmax(np.triu(np.exp(K.T @ Q))), "The division by sqrt(d_h) is missing"),
-    (lambda Q, K: softmax(np.triu(np.exp(K.T @ Q / len(Q)))), "You divided by d_h: it is the square root"),
-    (lambda Q, K: softmax(np.triu(np.exp(K.T @ Q * np.sqrt(len(Q))))), "You multiplied by sqrt(d_h)"),
-    (lambda Q, K: softmax(np.triu(np.exp(K.T @ Q / np.sqrt(Q.shape[1])))), "You divided by sqrt(T)"),
-    (lambda Q, K: np.triu(softmax(np.exp(scores(Q, K)))), "You masked after the softmax"),
-    (lambda Q, K: softmax(np.exp(np.triu(scores(Q, K)))), "You set hidden scores to 0"),
-    (strictly, "Column 0 is not a number"),
-    (lambda Q, K: shares(K, Q), "Q and K are exchanged"),
-    (lambda Q, K: shares(Q, K).T, "P is turned round: one column for each query"),
-    (lambda Q, K: np.triu(scores(Q, K)), "Those are the scores S, masked"),
-    (lambda Q, K: np.where(np.triu(np.ones_like(K.T @ Q)), scores(Q, K), -np.inf),
-     "Those are the scores S, masked"),
-    (lambda Q, K: np.triu(np.exp(scores(Q, K))),
-     "The exponentials are not divided by the sum of their column"),
-    (lambda Q, K: softmax(np.triu(np.exp(scores(Q, K)) + 1)), "P[0, 1] should be"),
-    (lambda Q, K: 2 * shares(Q, K), "The columns of P must add up to 1, yours add up to [2.0, 2.0, 2.0]"),
-    (lambda Q, K: shares(Q, K) if len(Q) == 4 else softmax(np.triu(np.exp(K.T @ Q / 2))),
-     "for d_h = 2 and T = 5"),
-    (lambda Q, K: shares(Q, K)[:2], "P has shape (2, 3), but it must have shape (3, 3)"),
-    (lambda Q, K: K @ Q, "The shapes are Q (4, 3), K (4, 3)."),
-]
+    with np.errstate(invalid="ignore"):  # the first column has no sum
+        return E / E.sum(axis=0)
 
 
 def part_of_embedding(tokens, dE, dZ):
@@ -141,111 +152,198 @@ def mean_over_places(tokens, dE, A, dZ):
     return part_of_embedding(tokens, dE, dZ) / counts + part_of_linear(A, dZ)
 
 
-TIED = [
-    (lambda tokens, dE, A, dZ: part_of_embedding(tokens, dE, dZ), "That is the Embedding's part only"),
-    (lambda tokens, dE, A, dZ: part_of_linear(A, dZ), "That is the last Linear's part only"),
-    (lambda *a: tied_gradient(*a) / 2, "That is the mean of the two parts"),
-    (lambda tokens, dE, A, dZ: part_of_embedding(tokens, dE, dZ) - part_of_linear(A, dZ),
-     "The parts are subtracted"),
-    (lambda tokens, dE, A, dZ: part_of_linear(A, dZ) - part_of_embedding(tokens, dE, dZ),
-     "The parts are subtracted"),
-    (repeated_once, "counts only once: `dW[tokens] += ...` keeps the last one"),
-    (assigned, "And the last Linear's part is missing"),
-    (mean_over_places, "The Embedding's part is a mean over the places of a token"),
-    (lambda tokens, *a: tied_gradient(tokens, *a) / tokens.shape[1], "Did you divide by m?"),
-    (lambda tokens, *a: tied_gradient(tokens, *a) / tokens.size, "Did you divide by T m?"),
-    (lambda *a: tied_gradient(*a).T, "dW has shape (2, 4), turned round"),
-    (lambda *a: tied_gradient(*a) + 1, "dW should be [["),
-    (lambda *a: tied_gradient(*a)[:-1], "dW has shape (3, 2), but it must have shape (4, 2)"),
-    (lambda tokens, dE, A, dZ: dZ @ A.T, "Your function stopped with ValueError"),
-    (lambda tokens, dE, A, dZ: dZ @ A.T, "The shapes are tokens (3, 4), dE (2, 3, 4)"),
-]
-
-
 def without(missing):
     """The right number of parameters, less `missing(V, d, n, T)`."""
     return lambda V, d, n, T: parameters(V, d, n, T) - missing(V, d, n, T)
 
 
-PARAMETERS = [
-    (lambda V, d, n, T: n * (12 * d**2 + 13 * d), "Those are the blocks alone"),
-    (without(lambda V, d, n, T: -V * d), "The shared W is counted twice: Embedding"),
-    (without(lambda V, d, n, T: V), "The b of the last Linear is missing"),
-    (without(lambda V, d, n, T: V - V * d), "The shared W is counted twice, and the b"),
-    (without(lambda V, d, n, T: d * T), "The positions are missing"),
-    (without(lambda V, d, n, T: 2 * d), "The last LayerNorm is missing"),
-    (without(lambda V, d, n, T: d), "The last LayerNorm has a scale and a shift"),
-    (without(lambda V, d, n, T: n * 13 * d), "In the blocks only the products are counted"),
-    (without(lambda V, d, n, T: n * 4 * d), "The two LayerNorms of each block are missing"),
-    (without(lambda V, d, n, T: n * (d**2 + d)), "Attention has four Linear, not three"),
-    (without(lambda V, d, n, T: n * 4 * (d**2 + d)), "The attention of the blocks is missing"),
-    (without(lambda V, d, n, T: n * (8 * d**2 + 5 * d)), "The MLP of the blocks is missing"),
-    (without(lambda V, d, n, T: (n - 1) * (12 * d**2 + 13 * d)), "That has one block"),
-    (without(lambda V, d, n, T: 1),
-     "With V = 65, d = 64, n_blocks = 2, T = 32 the count is 106369, yours is 106368."),
-    (lambda V, d, n, T: 106369,
-     "Right for some numbers, but not for all. With V = 5, d = 4, n_blocks = 1, T = 3"),
-    (106369, "Pass the function itself"),
-]
-# not of the checker
-of_an_answer = pytest.mark.filterwarnings("ignore:invalid value encountered in divide:RuntimeWarning")
-test_mistakes = of_an_answer(are_named(of_each(CHECKERS, (SHARES, TIED, PARAMETERS))))
-test_junk = are_refused(CHECKERS, [
-    lambda *a: np.full((3, 3), np.nan), lambda *a: np.full((4, 2), np.inf),
-    lambda *a: np.full((3, 3), np.inf),
-    lambda *a: np.full((3, 3), object()), lambda *a: np.full((3, 3), 1 / 3),
-])
+test_mistakes = are_named({
+    check_put_together: [
+        (with_mean(lambda n, means, variances: means.mean()), "The mean is right for equal sizes only"),
+        (with_mean(lambda n, means, variances: n @ means), "The mean is not divided yet"),
+        (with_mean(lambda n, means, variances: means.sum()), "The means are only added up"),
+        (with_mean(lambda n, means, variances: means[0]),
+         "mean should be 4.5, yours is 2: (mean, var) of sizes [2, 2]"),
+        (with_var(within), "var has only the spread within the micro-batches"),
+        (with_var(lambda n, means, variances: variances.mean()), "the plain average of the variances"),
+        (with_var(lambda n, means, variances: variances.mean() + means.var()),
+         "var is right for equal sizes only"),
+        (with_var(lambda n, means, variances: within(n, means, variances) + n @ distances(n, means) / len(n)),
+         "divided by the number of micro-batches"),
+        (with_var(lambda n, means, variances: within(n, means, variances) + distances(n, means).mean()),
+         "In var each mean counts once: all"),
+        (with_var(lambda n, means, variances: within(n, means, variances) + distances(n, means).sum()),
+         "counts once, and is not divided"),
+        (with_var(lambda n, means, variances: (variances.sum() + n @ distances(n, means)) / n.sum()),
+         "A variance is no sum of squares yet"),
+        (with_var(lambda n, means, variances: n @ variances + n @ distances(n, means)), "That is M2"),
+        (lambda *a: (put_together(*a)[0], put_together(*a)[1] * sum(a[0]) / (sum(a[0]) - 1)),
+         "var is divided by n - 1"),
+        (with_var(lambda n, means, variances: n @ distances(n, means) / n.sum()),
+         "That is the spread between the means alone"),
+        (lambda *a: (put_together(*a)[0], put_together(*a)[1] ** 0.5), "That is the root of var"),
+        (with_var(lambda n, means, variances: 7.25),
+         "var should be 7.2, yours is 7.25: (mean, var) of sizes [3, 3, 2, 2]"),
+        (lambda *a: put_together(*a)[0], "Return two things: mean, var."),
+        (lambda *a: (put_together(*a)[0], [1, 2]), "var has shape (2,)"),
+    ],
+    check_running: [
+        (with_running(mean=lambda rm, rv, n, mean, var, p: p * rm + (1 - p) * mean),
+         "The two shares of running_mean are exchanged"),
+        (with_running(mean=lambda rm, rv, n, mean, var, p: rm + p * mean),
+         "The old running_mean must shrink, too"),
+        (with_running(mean=lambda rm, rv, n, mean, var, p: mean), "running_mean forgets all mini-batches"),
+        (with_running(mean=lambda rm, rv, n, mean, var, p: rm), "running_mean has not moved"),
+        (with_running(mean=lambda rm, rv, n, mean, var, p: 0.5),
+         "running_mean should be 1.625, yours is 0.5: the result for running_mean = 2.0"),
+        (with_running(var=lambda rm, rv, n, mean, var, p: (1 - p) * rv + p * var),
+         "You took n where n - 1 belongs"),
+        (with_running(var=lambda rm, rv, n, mean, var, p: (1 - p) * rv + p * var * (n - 1) / n),
+         "The factor is turned round"),
+        (with_running(var=lambda rm, rv, n, mean, var, p: (1 - p) * rv + p * var / (n - 1)),
+         "var has been divided by n already"),
+        (with_running(var=lambda rm, rv, n, mean, var, p: (1 - p) * rv + p * var * n), "That takes in M2"),
+        (with_running(var=lambda rm, rv, n, mean, var, p: p * rv + (1 - p) * var * n / (n - 1)),
+         "The two shares of running_var are exchanged"),
+        (with_running(var=lambda rm, rv, n, mean, var, p: (1 - p) * rv + p * (var * n / (n - 1)) ** 0.5),
+         "the root of the variance"),
+        (with_running(var=lambda rm, rv, n, mean, var, p: ((1 - p) * rv + p * var) * n / (n - 1)),
+         "Only the new variance is to be multiplied"),
+        (with_running(var=lambda rm, rv, n, mean, var, p: rv), "running_var has not moved"),
+        (lambda *a: 3.0, "Return two things: running_mean, running_var."),
+    ],
+    check_dropout: [
+        (lambda A, D, p, training: A * D if training else A * (1 - p), "That is dropout's first form"),
+        (in_training(lambda A, D, p: A * D),
+         "In training: the division by 1 - p is missing: with p = 0.25 the expected value of A is only 0.75"),
+        (in_training(lambda A, D, p: A * D * (1 - p)), "In training: you multiplied by 1 - p"),
+        (in_training(lambda A, D, p: A * D / p), "In training: you divided by p"),
+        (in_training(lambda A, D, p: A * (1 - D) / (1 - p)), "In training: the mask is turned round"),
+        (in_training(lambda A, D, p: A * (1 - D) / p), "In training: the mask is turned round"),
+        (in_training(lambda A, D, p: A / (1 - p)), "In training: D is missing"),
+        (lambda A, D, p, training: A if training else A * D / (1 - p),
+         "In training: nothing happens: A = A_prev D / (1 - p) there. Is training"),
+        (in_training(lambda A, D, p: D / (1 - p)), "In training: A_prev is missing"),
+        (in_training(lambda A, D, p: A + D), "In training, with p = 0.25, A should be"),
+        (in_training(lambda A, D, p: A * D / 0.75), "In training, with p = 0.5, A should be"),
+        (in_prediction(lambda A, D, p: A * D / (1 - p)), "At prediction time: numbers are still set to 0"),
+        (in_prediction(lambda A, D, p: A * D), "At prediction time: numbers are still set to 0"),
+        (in_prediction(lambda A, D, p: A * (1 - p)), "At prediction time: you multiplied by 1 - p"),
+        (in_prediction(lambda A, D, p: A / (1 - p)), "At prediction time: you divided by 1 - p"),
+        (in_prediction(lambda A, D, p: A + 1), "At prediction time A is A_prev"),
+        (lambda A, D, p, training: A[:2], "A has shape (2, 4), but it must have shape (3, 4)"),
+    ],
+    check_attention_backward: [
+        (lambda dO, Q, K, V, P: (Q, K, dO @ P), "it is turned round, dO P^T"),
+        (lambda dO, Q, K, V, P: (Q, K, V), "dV[0, 0] should be"),
+        (changed(scale=1), "dQ is wrong. The division by sqrt(d_h) is missing"),
+        (changed(scale=4), "You divided by d_h"),
+        (changed(part="turned"), "dS is turned round"),
+        (changed(of_dP=lambda P, dP: P * dP), "the others of its column shrink"),
+        (changed(of_dP=lambda P, dP: P * (dP - (dP * P).sum(axis=1, keepdims=True))), "runs along the rows"),
+        (changed(of_dP=lambda P, dP: P * (dP - dP.sum(axis=0))), "not of dP alone"),
+        (changed(of_dP=lambda P, dP: dP), "dQ[0, 0] should be"),
+        (lambda dO, Q, K, V, P: (derived(dO, Q, K, V, P)[0], K, dO @ P.T), "dK[0, 0] should be"),
+        (lambda dO, Q, K, V, P: dO @ P.T, "Return three things"),
+        (lambda dO, Q, K, V, P: (Q.T, K, dO @ P.T), "dQ has shape (3, 4), but it must have shape (4, 3)"),
+        (lambda dO, Q, K, V, P: dO @ Q, "All are (4, 3), but P (3, 3)."),
+    ],
+    check_shares: [
+        (lambda Q, K: softmax(np.tril(np.exp(scores(Q, K)))), "You hid the wrong triangle"),
+        (lambda Q, K: softmax(np.exp(scores(Q, K))), "The mask is missing"),
+        (lambda Q, K: softmax(np.triu(np.exp(scores(Q, K))), axis=1),
+         "The softmax runs over the wrong axis: your rows"),
+        (lambda Q, K: softmax(np.tril(np.exp(scores(Q, K))), axis=1),
+         "the wrong axis, and the wrong triangle is hidden"),
+        (lambda Q, K: softmax(np.exp(scores(Q, K)), axis=1), "the wrong axis, and the mask is missing"),
+        (lambda Q, K: softmax(np.triu(np.exp(K.T @ Q))), "The division by sqrt(d_h) is missing"),
+        (lambda Q, K: softmax(np.triu(np.exp(K.T @ Q / len(Q)))), "You divided by d_h: it is the square"),
+        (lambda Q, K: softmax(np.triu(np.exp(K.T @ Q * np.sqrt(len(Q))))), "You multiplied by sqrt(d_h)"),
+        (lambda Q, K: softmax(np.triu(np.exp(K.T @ Q / np.sqrt(Q.shape[1])))), "You divided by sqrt(T)"),
+        (lambda Q, K: np.triu(softmax(np.exp(scores(Q, K)))), "You masked after the softmax"),
+        (lambda Q, K: softmax(np.exp(np.triu(scores(Q, K)))), "You set hidden scores to 0"),
+        (strictly, "Column 0 is not a number"),
+        (lambda Q, K: shares(K, Q), "Q and K are exchanged"),
+        (lambda Q, K: shares(Q, K).T, "P is turned round: one column for each query"),
+        (lambda Q, K: np.triu(scores(Q, K)), "Those are the scores S, masked"),
+        (lambda Q, K: np.where(np.triu(np.ones_like(K.T @ Q)), scores(Q, K), -np.inf),
+         "Those are the scores S, masked"),
+        (lambda Q, K: np.triu(np.exp(scores(Q, K))),
+         "The exponentials are not divided by the sum of their column"),
+        (lambda Q, K: softmax(np.triu(np.exp(scores(Q, K)) + 1)), "P[0, 1] should be"),
+        (lambda Q, K: 2 * shares(Q, K), "The columns of P must add up to 1, yours add up to [2.0, 2.0, 2.0]"),
+        (lambda Q, K: shares(Q, K) if len(Q) == 4 else softmax(np.triu(np.exp(K.T @ Q / 2))),
+         "for d_h = 2 and T = 5"),
+        (lambda Q, K: shares(Q, K)[:2], "P has shape (2, 3), but it must have shape (3, 3)"),
+        (lambda Q, K: K @ Q, "The shapes are Q (4, 3), K (4, 3)."),
+    ],
+    check_tied_gradient: [
+        (lambda tokens, dE, A, dZ: part_of_embedding(tokens, dE, dZ), "That is the Embedding's part only"),
+        (lambda tokens, dE, A, dZ: part_of_linear(A, dZ), "That is the last Linear's part only"),
+        (lambda *a: tied_gradient(*a) / 2, "That is the mean of the two parts"),
+        (lambda tokens, dE, A, dZ: part_of_embedding(tokens, dE, dZ) - part_of_linear(A, dZ),
+         "The parts are subtracted"),
+        (lambda tokens, dE, A, dZ: part_of_linear(A, dZ) - part_of_embedding(tokens, dE, dZ),
+         "The parts are subtracted"),
+        (repeated_once, "counts only once: `dW[tokens] += ...` keeps the last one"),
+        (assigned, "And the last Linear's part is missing"),
+        (mean_over_places, "The Embedding's part is a mean over the places of a token"),
+        (lambda tokens, *a: tied_gradient(tokens, *a) / tokens.shape[1], "Did you divide by m?"),
+        (lambda tokens, *a: tied_gradient(tokens, *a) / tokens.size, "Did you divide by T m?"),
+        (lambda *a: tied_gradient(*a).T, "dW has shape (2, 4), turned round"),
+        (lambda *a: tied_gradient(*a) + 1, "dW should be [["),
+        (lambda *a: tied_gradient(*a)[:-1], "dW has shape (3, 2), but it must have shape (4, 2)"),
+        (lambda tokens, dE, A, dZ: dZ @ A.T, "The shapes are tokens (3, 4), dE (2, 3, 4)"),
+    ],
+    check_parameters: [
+        (lambda V, d, n, T: n * (12 * d**2 + 13 * d), "Those are the blocks alone"),
+        (without(lambda V, d, n, T: -V * d), "The shared W is counted twice: Embedding"),
+        (without(lambda V, d, n, T: V), "The b of the last Linear is missing"),
+        (without(lambda V, d, n, T: V - V * d), "The shared W is counted twice, and the b"),
+        (without(lambda V, d, n, T: d * T), "The positions are missing"),
+        (without(lambda V, d, n, T: 2 * d), "The last LayerNorm is missing"),
+        (without(lambda V, d, n, T: d), "The last LayerNorm has a scale and a shift"),
+        (without(lambda V, d, n, T: n * 13 * d), "In the blocks only the products are counted"),
+        (without(lambda V, d, n, T: n * 4 * d), "The two LayerNorms of each block are missing"),
+        (without(lambda V, d, n, T: n * (d**2 + d)), "Attention has four Linear, not three"),
+        (without(lambda V, d, n, T: n * 4 * (d**2 + d)), "The attention of the blocks is missing"),
+        (without(lambda V, d, n, T: n * (8 * d**2 + 5 * d)), "The MLP of the blocks is missing"),
+        (without(lambda V, d, n, T: (n - 1) * (12 * d**2 + 13 * d)), "That has one block"),
+    ],
+})
 
 
-# ---------------------------------------------------------------- pictures
+def test_the_package_has_the_derivatives_of_the_solution():
+    """With W_q = W_k = W_v = W_o = 1 and one head, Q, K and V are A_prev, and dA_prev is the sum."""
+    rng = np.random.default_rng(0)
+    attention = mp.MultiHeadAttention(4, n_heads=1, causal=True)
+    attention.initialize(rng)
+    for layer in attention.layers:
+        layer.W = np.eye(4)
+    A_prev, dA = rng.integers(-4, 5, (2, 4, 6)) / 2
+    attention.forward(A_prev[:, :, None])
+    Q, K, V, P = (kept[0, 0] for kept in attention.kept)
+    dA_prev = attention.backward(dA[:, :, None])[0][:, :, 0]
+    # sums of 20 numbers up to 10
+    assert np.allclose(sum(backward(dA, Q, K, V, P)), dA_prev, rtol=0, atol=1e-13)
 
 
-@pytest.fixture
-def ax():
-    return Figure().add_subplot()
+def test_the_package_has_the_shares_and_the_tied_gradient_of_the_solutions():
+    rng = np.random.default_rng(0)
+    attention = mp.MultiHeadAttention(4, n_heads=1, causal=True)
+    attention.initialize(rng)
+    attention.forward(rng.standard_normal((4, 6, 1)))
+    Q, K, _, P = attention.kept
+    # a few roundings of numbers up to 1
+    assert abs(P[0, 0] - shares(Q[0, 0], K[0, 0])).max() < 8 * np.finfo(float).eps
 
-
-def test_shares_are_dark_where_they_are_large_and_hatched_where_they_are_hidden(ax):
-    P = np.array([[1.0, 0.25, 0.2], [0.0, 0.75, 0.3], [0.0, 0.0, 0.5]])
-    pictures.shares(ax, P, names="abc", title="title", largest=0.8)
-    assert np.array_equal(ax.images[0].get_array(), P) and ax.images[0].get_clim() == (0, 0.8)
-    hidden = {(patch.get_x() + 0.5, patch.get_y() + 0.5) for patch in ax.patches}
-    assert hidden == {(0, 1), (0, 2), (1, 2)} and all(patch.get_hatch() for patch in ax.patches)
-    texts = {text.get_position(): text.get_text() for text in ax.texts}
-    assert (texts[0, 0], texts[1, 0], texts[0, 2]) == ("1", "0.25", "0") and len(texts) == 9
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["a", "b",
-                                                                    "c"] and ax.get_title() == "title"
-    assert ax.get_xlabel().startswith("query") and ax.get_ylabel().startswith("key")
-
-
-def test_large_shares_have_no_numbers_written_in(ax):
-    pictures.shares(ax, np.eye(6))
-    assert not ax.texts and [label.get_text() for label in ax.get_yticklabels()] == list("012345")
-
-
-def test_a_sampled_text_is_darker_where_it_was_more_probable(ax):
-    pictures.sampled(ax, "a b\n$", [0.1, 0.9, 0.5, 0.2, 0.0], per_line=3)
-    texts = {text.get_position(): text.get_text() for text in ax.texts}
-    assert texts == {(0, 0): "a", (1, 0): "\u00b7", (2, 0): "b", (0, 1): "\u21b5", (1, 1): "$"}
-    brightness = [sum(patch.get_facecolor()[:3]) for patch in ax.patches]
-    assert np.argsort(brightness).tolist() == [1, 2, 3, 0, 4]
-    assert [text.get_color() for text in ax.texts] == ["black", "white", "black", "black", "black"]
-    ax.figure.canvas.draw()                           # a lone $ begins no formula
-
-
-def test_messages_are_arrows_from_sender_to_receiver(ax):
-    layers = [mp.Linear(2, 2), mp.Fork("a"), mp.Tanh(), mp.Join("a"), mp.Linear(2, 2)]
-    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 2, partition=[2, 1, 2], link=mp.Link(latency=1))
-    pipe.forward_backward(np.ones((2, 2)), np.ones((2, 2)))
-    pictures.messages(ax, pipe.trace, {" a": "detour"})
-    arrows = {(*note.xyann, *note.xy) for note in ax.texts if note.get_text() == ""}
-    detours = [message for message in pipe.trace.messages if str(message.label).endswith(" a")]
-    assert arrows == {(message.sent, message.source, message.arrived, message.to) for message in detours}
-    assert [(message.source, message.to) for message in detours] == [(0, 2), (0, 2), (2, 0), (2, 0)]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["detour"]
-    assert to_hex(ax.get_legend().get_lines()[0].get_color()) == to_hex(pictures.COLOURS[0])
-
-
-def test_a_simulated_schedule_has_no_named_messages(ax):
-    pictures.messages(ax, mp.simulate(gpipe(2, 2)), {" a": "detour"})
-    assert not [note for note in ax.texts if note.get_text() == ""]
+    tokens, dZ = rng.integers(0, 5, (3, 2)), rng.integers(-4, 5, (5, 3, 2)) / 4
+    W = rng.integers(-4, 5, (5, 4)) / 4                                           # dyadic: nothing is rounded
+    embedding, linear = mp.Embedding(5, 4), mp.Linear(4, 5, W=W, b=np.zeros((5, 1)))
+    embedding.W = W
+    A = embedding.forward(tokens)
+    linear.forward(A)
+    dE, dW, _ = linear.backward(dZ)
+    both = dW + embedding.backward_weight(dE)[0]
+    assert np.array_equal(tied_gradient(tokens, dE, A, dZ), both)
+    assert np.array_equal(with_one_hot(tokens, dE, A, dZ), both)

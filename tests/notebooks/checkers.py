@@ -1,7 +1,7 @@
 """What the tests of all exercises ask of a checker: each function makes a test, which pytest finds under the
 name given to it. It runs once for each checker, and names all answers that are judged wrongly.
 
-    test_mistakes = are_named([(check_sum, lambda a, b: a - b, "Add them")])
+    test_mistakes = are_named({check_sum: [(lambda a, b: a - b, "Add them")]})
 """
 
 from math import inf, nan
@@ -10,30 +10,27 @@ import numpy as np
 import pytest
 
 JUNK = [
-    3, "W", [1, [2]], {}, object(), nan, 1j, True, np.arange(3), lambda: 1, lambda *a: "text", lambda *a: 1j,
-    lambda *a: [1, [2]], lambda *a: nan, lambda *a: inf, lambda *a: {}, lambda *a: True,
-    lambda *a: np.zeros((0, 3)),
-    lambda *a: object(), lambda *a: 1 / 0,
+    3, "W", [1, [2]], [["F0"]], {}, object(), nan, 1j, True, np.arange(3), lambda: 1, lambda *a: "text",
+    lambda *a: 1j, lambda *a: [1, [2]], lambda *a: ([1, [2]],) * 2, lambda *a: ([1, [2]],) * 3,
+    lambda *a: nan, lambda *a: inf, lambda *a: {}, lambda *a: True, lambda *a: np.zeros((0, 3)),
+    lambda *a: object(), lambda *a: 10**400, lambda *a: 1 / 0,
 ]
 
 
 def are_right(solutions):
-    """Return a test that each (check, solution) is told to be right."""
-    return _each(solutions, lambda sentence: sentence.startswith("Right: "))
+    """Return a test that each check calls its `solutions` right: {check: answers}."""
+    return _each(_alone(solutions), lambda sentence: sentence.startswith("Right: "))
 
 
 def are_not_solved_yet(stubs):
-    """Return a test that each (check, stub) is told to be not solved yet."""
-    return _each(stubs, lambda sentence: sentence.startswith("Not solved yet: "))
-
-
-def of_each(checkers, answers):
-    """[(check, answer, words)] from a list of (answer, words) for each check."""
-    return [(check, *pair) for check, pairs in zip(checkers, answers, strict=True) for pair in pairs]
+    """Return a test that each check calls its `stubs` not solved yet: {check: answers}."""
+    return _each(_alone(stubs), lambda sentence: sentence.startswith("Not solved yet: "))
 
 
 def are_named(wrong):
-    """Return a test that for each (check, answer, words) the sentence has the words that name the mistake."""
+    """Return a test that the sentences of each check have the words that name the mistake:
+    {check: [(answer, words)]}.
+    """
     def good(sentence, words):
         # the error has no full stop
         ends = sentence[-1] in ".?)" or "stopped with" in sentence or "cannot be read" in sentence
@@ -41,22 +38,18 @@ def are_named(wrong):
     return _each(wrong, good)
 
 
-def are_refused(checkers, junk):
-    """Return a test that every check has a sentence for all `junk`, and takes nothing of it for right."""
-    return _each([(check, answer) for check in checkers for answer in junk], is_refusal)
-
-
 def is_refusal(sentence):
     """Tell whether a checker has said in one line what is wrong."""
     return isinstance(sentence, str) and "\n" not in sentence and not sentence.startswith("Right")
 
 
-def _each(cases, is_good):
-    """Return a test of each check in `cases`, (check, answer, *words): is_good(what it says, *words)."""
-    answers = {}
-    for check, *case in cases:
-        answers.setdefault(check, []).append(case)
+def _alone(answers):
+    """Return {check: [(answer,)]}."""
+    return {check: [(answer,) for answer in answers] for check, answers in answers.items()}
 
+
+def _each(answers, is_good):
+    """Return a test of each check in `answers`, {check: [(answer, *words)]}: is_good(sentence, *words)."""
     @pytest.mark.parametrize("check", answers, ids=lambda check: check.__name__)
     def test(check):
         faults = judged_wrongly(check, answers[check], is_good)

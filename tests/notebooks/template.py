@@ -221,6 +221,11 @@ class Exercise:
         """The function that judges an answer."""
         return eval(ast.unparse(ast.parse(self.check).body[0].value.func), run(self.imports))
 
+    def right(self):
+        """The answer that the solution hands to the checker."""
+        judged, = ast.parse(self.check, mode="eval").body.args
+        return eval(ast.unparse(judged), run(self.imports + "\n" + self.solution))
+
     def empty(self):
         """An answer with None for each function and each value of the stub."""
         names = [name for node in ast.parse(self.stub).body

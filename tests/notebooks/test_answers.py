@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from notebooks.template import run
 
-from exercises import called, predicted
+from exercises import called, judged, predicted
 
 CELL = """def helper(x):
     return x / 0   # here
@@ -31,6 +31,25 @@ def test_the_innermost_line_of_a_cell_is_named():
 
 def test_a_line_in_a_file_is_not_one_of_a_cell():
     assert called(lambda x: x / 0, 3)[1] == "Your function stopped with ZeroDivisionError: division by zero"
+
+
+@pytest.mark.parametrize("function, sentence", [
+    (lambda n, k: n * k, None),
+    (lambda n, k: np.float32(n * k), None),
+    (lambda n, k: n + k, "Multiply them."),
+    (lambda n, k: 8,
+     "Right for some numbers, but not for all. With n = 9, k = 2 the count is 18, yours is 8."),
+    (lambda n, k: 0, "With n = 8, k = 1 the count is 8, yours is 0."),
+    (lambda n, k: "8", "the result is 8, which is not an array of real numbers."),
+    (lambda n, k: [n, [k]], "the result is [8, [1]], which is not an array of numbers."),
+    (lambda n, k: [n, k], "the result has shape (2,), but it must have shape ()."),
+    (lambda n, k: None, "Not solved yet: your function returns None."),
+    (lambda n, k: n / 0, "Your function stopped with ZeroDivisionError: division by zero"),
+    (8, "Pass the function itself: this is 8, which cannot be called."),
+])
+def test_a_function_of_numbers_is_judged_in_all_cases(function, sentence):
+    mistakes = [(lambda n, k: n + k, "Multiply them.")]
+    assert judged(function, "nk", [(8, 1), (9, 2)], [8, 18], mistakes) == sentence
 
 
 @pytest.mark.parametrize("yours, right, words", [

@@ -4,14 +4,21 @@ once. Their solutions solve, and their stubs are told to be not solved yet.
 
 from copy import deepcopy
 from importlib import import_module
+from inspect import isfunction
+from math import nan
 from pathlib import Path
 
+import numpy as np
 import pytest
 from notebooks.checkers import JUNK, is_refusal, judged_wrongly
 from notebooks.reading_time import reading_of, said
 from notebooks.refresh import COVER
 from notebooks.template import COLLAPSED, NOTEBOOKS, cells_of, exercises_of, faults
 
+ASKED_ONCE = {  # for all parts of one array or of one curve
+    "check_tanh_neuron", "check_central_difference", "check_gradient", "check_linear_backward",
+    "check_attention_backward",
+}
 EACH = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -42,14 +49,44 @@ def test_an_empty_answer_is_not_solved_yet(path):
 
 @EACH
 def test_junk_is_refused_in_a_sentence(path):
-    answers = [(answer,) for answer in JUNK]
-    faults = [judged_wrongly(exercise.checker(), answers, is_refusal) for exercise in exercises_of(path)]
-    assert not any(faults), faults
+    """Among it what the solution returns, with something else in the place of each number."""
+    for exercise in exercises_of(path):
+        right, answers = exercise.right(), list(JUNK)
+        if isfunction(right):
+            answers += [spoiled(right, value) for value in (nan, object())]
+        faults = judged_wrongly(exercise.checker(), [(answer,) for answer in answers], is_refusal)
+        assert not faults, "\n".join(faults)
+
+
+def spoiled(function, value):
+    """`function`, with `value` in the place of each number that it returns."""
+    def filled(result):
+        if isinstance(result, (tuple, list)):
+            return type(result)(filled(part) for part in result)
+        return np.full(np.shape(result), value)
+
+    return lambda *arguments: filled(function(*arguments))
+
+
+@EACH
+def test_a_function_is_asked_for_that_answers_more_than_the_first_question(path):
+    for exercise in exercises_of(path):
+        check, right, answers = exercise.checker(), exercise.right(), []
+
+        def first_answer(*arguments):
+            answers.append(right(*arguments))
+            return answers[0]
+
+        if isfunction(right):
+            assert check(3).startswith("Pass the function itself")
+            assert "stopped with TypeError" in check(lambda: 7)
+            assert check(first_answer).startswith("Right: ") == (check.__name__ in ASKED_ONCE)
 
 
 def test_wrong_answers_to_every_exercise_are_tried():
-    tests = [import_module(path.stem) for path in (Path(__file__).parents[1] / "exercises").glob("test_*.py")]
-    tried = {check for test in tests for check in test.CHECKERS}
+    files = (Path(__file__).parents[1] / "exercises").glob("test_exercises_*.py")
+    tests = [import_module(file.stem).test_mistakes for file in files]
+    tried = {check for test in tests for check in test.pytestmark[0].args[1]}
     assert tried == {exercise.checker() for path in NOTEBOOKS for exercise in exercises_of(path)}
 
 

@@ -1,0 +1,248 @@
+"""Exercises about several devices, in notebooks 34 to 39, 44 and 45: other solutions than the notebooks',
+and what the checkers say to typical wrong answers.
+"""
+
+import numpy as np
+from notebooks.checkers import are_named, are_not_solved_yet, are_right
+from notebooks.template import solutions
+
+import minipipe as mp
+from exercises.all_reduce import check_all_gather, check_fastest, check_ring_ticks
+from exercises.automatic import check_overlapped
+from exercises.data_parallel import check_end, check_exposed
+from exercises.plans import check_bound
+from exercises.real_processes import check_lead, check_speed_up, check_swap
+from exercises.shards import check_numbers_of_block, check_rows_of_packed
+from exercises.splits import LENET, check_bytes_of_layer_split, check_split_of_each_layer
+from exercises.three_dimensions import check_rank, check_step
+from minipipe.description import parameters_of_layers
+from minipipe.schedules import build, in_copies, with_all_reduce
+
+CHOICE, ROWS, END = solutions("36").choice, solutions("37").rows_of_packed, solutions("38").end
+RANK, STEP = solutions("39").rank, solutions("39").step
+
+
+def gather_by_sending_to_all(group, part):
+    parts = [None] * group.size
+    parts[group.rank] = part
+    for step in range(1, group.size):
+        yield group.send(group.rank + step, "part", part)
+    for step in range(1, group.size):
+        parts[group.rank - step] = yield group.receive(group.rank - step, "part")
+    return parts
+
+
+def mistaken(new_part="part", place="(group.rank - step - 1) % group.size", steps="group.size - 1", to="+ 1",
+             label="step", result="parts", before=""):
+    """The solution with one of its parts changed."""
+    code = f"""
+def all_gather(group, part):
+    parts = [None] * group.size
+    parts[group.rank] = part
+    for step in range({steps}):
+        {before}
+        yield group.send(group.rank {to}, {label}, part)
+        {new_part} = yield group.receive(group.rank - 1, {label})
+        parts[{place}] = {new_part}
+    return {result}
+"""
+    names = {}
+    exec(code, names)
+    return names["all_gather"]
+
+
+def receives_first(group, part):
+    yield group.receive(group.rank - 1, 0)
+    yield group.send(group.rank + 1, 0, part)
+
+
+def sends_all_that_it_has(group, part):
+    parts = {group.rank: part}
+    for step in range(group.size - 1):
+        yield group.send(group.rank + 1, step, parts)
+        parts |= yield group.receive(group.rank - 1, step)
+    return [parts[rank] for rank in range(group.size)]
+
+
+def listens_first(rank, value):
+    if rank == 1:
+        yield mp.Send("there", value, to=0)
+    theirs = yield mp.Receive("there" if rank == 0 else "back", source=1 - rank)
+    if rank == 0:
+        yield mp.Send("back", value, to=1)
+    return theirs
+
+
+def both_send_first(rank, value):
+    yield mp.Send("mine", value, to=1 - rank)
+    return (yield mp.Receive("mine", source=1 - rank))
+
+
+def both_receive_first(rank, value):
+    theirs = yield mp.Receive("mine", source=1 - rank)
+    yield mp.Send("mine", value, to=1 - rank)
+    return theirs
+
+
+def returns_its_own(rank, value):
+    yield mp.Compute("nothing")
+    return value
+
+
+def raises(rank, value):
+    yield mp.Compute("nothing")
+    return value[7]
+
+
+test_solutions = are_right({
+    check_ring_ticks: [lambda N, n, alpha, beta: 2 * (N - 1) * alpha + 2 * (N - 1) / N * n * beta],
+    check_all_gather: [gather_by_sending_to_all],
+    check_fastest: [("doubling", "halving")],
+    check_swap: [listens_first],
+    check_bytes_of_layer_split: [
+        lambda sizes, N, m, w: sum((N - 1) * m * w * n for n in (*sizes[1:], *sizes[1:-1])),
+    ],
+    check_rows_of_packed: [lambda d, T, rank: np.arange(3 * d).reshape(3, T, d // T)[:, rank].ravel()],
+    check_numbers_of_block: [lambda b, s, h, T: 4 * 2 * (b * s * h - b * s * h / T)],
+    check_exposed: [lambda L, b, c: END([b * (k + 1) for k in range(L)], [c] * L) - L * b],
+    check_end: [lambda ready, c: max(start + sum(c[k:]) for k, start in enumerate(ready))],
+    check_rank: [lambda t, d, k, T, D: (k * D + d) * T + t],
+})
+test_stubs = are_not_solved_yet({
+    check_fastest: [[None, None], ["doubling", None]],
+    check_split_of_each_layer: [dict.fromkeys(LENET), CHOICE | {"dense 2": None}],
+})
+test_mistakes = are_named({
+    check_ring_ticks: [
+        (lambda N, n, alpha, beta: 2 * (N - 1) * (alpha + n * beta), "one chunk, n / N bytes"),
+        (lambda N, n, alpha, beta: (N - 1) * (alpha + n / N * beta), "That is half of it"),
+        (lambda N, n, alpha, beta: 2 * N * (alpha + n / N * beta), "One step too many in each round"),
+        (lambda N, n, alpha, beta: 2 * alpha + 2 * (N - 1) / N * n * beta, "each pays the latency"),
+        (lambda N, n, alpha, beta: 2 * N * (N - 1) * (alpha + n / N * beta), "the messages of all ranks"),
+    ],
+    check_all_gather: [
+        (lambda group, part: [part], "must `yield` each of its sends and receives"),
+        (mistaken(new_part="new"), "With 3 ranks: rank 0 has a wrong part in its list"),
+        (mistaken(place="step"), "rank 0 has nothing in place 1 of its list"),
+        (mistaken(result="parts[::-1]"), "rank 0 has all parts, but not in the order of the ranks"),
+        (mistaken(steps="group.size - 2"), "rank 0 has nothing in place 1 of its list"),
+        (mistaken(steps="group.size"), "With 2 ranks: the ranks send 96 bytes; 48 are enough"),
+        (mistaken(to="+ 0"), "With 2 ranks nobody can go on: deadlock: device 0 waits for 0 from device 1"),
+        (mistaken(result="parts[0]"), "rank 0 must return a list of 2 parts"),
+        (mistaken(result="parts if group.rank else None"), "rank 0 must return a list of 2 parts"),
+        (mistaken(before="1 / 0"), "Your program stopped with ZeroDivisionError"),
+        (mistaken(label="group.rank"), "nobody can go on"),
+        (receives_first, "nobody can go on: deadlock: device 0 waits for 0 from device 1, device 1 waits"),
+        (sends_all_that_it_has, "With 3 ranks: the ranks send 216 bytes; 144 are enough"),
+    ],
+    check_fastest: [
+        (["owners", "halving"], "Not quite: for 64 bytes owners takes 1407 ticks, doubling 312"),
+        (["doubling", "ring"], "Not quite: for 1 MB ring takes"),
+        (["doubling"], "Write two names"),
+        (["doubling", "rings"], "Write two names, each one of naive, tree"),
+    ],
+    check_speed_up: [
+        (lambda K, M: K, "without the bubble"),
+        (lambda K, M: M / (M + K - 1), "the share of the time in which one device works"),
+        (lambda K, M: (M + K - 1) / (K * M), "the speed-up is one over it"),
+        (lambda K, M: (K - 1) / (M + K - 1), "That is the bubble"),
+        (lambda K, M: K * M / (M + K), "K = 1, must have a speed-up of 1"),
+    ],
+    check_lead: [
+        (lambda t0, t1, t2: t1 - t0, "the way there for no time"),
+        (lambda t0, t1, t2: t1 - t2, "the way back for no time"),
+        (lambda t0, t1, t2: (t0 + t2) / 2 - t1, "the sign is wrong"),
+        (lambda t0, t1, t2: t1 - (t2 - t0) / 2, "the length of one way"),
+    ],
+    check_swap: [
+        (both_send_first, "Nobody can go on, where a send waits for its receive: deadlock"),
+        (both_receive_first, "Nobody can go on, even where messages are stored: deadlock"),
+        (returns_its_own, "Rank 0 must return what the other rank had, [1.0, 1.0]"),
+        (lambda rank, value: value, "must `yield` its send and its receive"),
+        (raises, "Your program stopped with IndexError"),
+    ],
+    check_bytes_of_layer_split: [
+        (lambda sizes, N, m, w: 2 * (N - 1) * m * w * sum(sizes[1:]), "the last layer has no dA"),
+        (lambda sizes, N, m, w: (N - 1) * m * w * sum(sizes[1:]), "That is the forward alone"),
+        (lambda sizes, N, m, w: N * m * w * (2 * sum(sizes[1:]) - sizes[-1]), "there are N - 1 others"),
+        (lambda sizes, N, m, w: m * w * (2 * sum(sizes[1:]) - sizes[-1]), "travels to N - 1 other devices"),
+        (lambda sizes, N, m, w: (N - 1) * m * w * (2 * sum(sizes) - sizes[-1]), "The input does not travel"),
+        (lambda sizes, N, m, w: (N - 1) * m * (2 * sum(sizes[1:]) - sizes[-1]), "numbers, not bytes"),
+    ],
+    check_split_of_each_layer: [
+        (dict.fromkeys(LENET, "layer"), "conv 1 sends 2 x 156 numbers split by data, and 2 x 4704 x 128"),
+        (CHOICE | {"dense 1": "data"}, "dense 1 sends 2 x 48120 numbers"),
+        (CHOICE | {"dense 2": "layer"}, "dense 2 sends 2 x 10164 numbers"),
+        (CHOICE | {"dense 2": "units"}, "Write \"data\" or \"layer\""),
+        (CHOICE | {"dense 2": ["data"]}, "Write \"data\" or \"layer\""),
+        ({"conv 1": "data"}, "Write a dict with the four layers"),
+    ],
+    check_rows_of_packed: [
+        (lambda d, T, rank: range(3 * d // T * rank, 3 * d // T * (rank + 1)), "all of q and half of k"),
+        (lambda d, T, rank: range(d // T * rank, d // T * (rank + 1)), "Those are its rows of q"),
+        (lambda d, T, rank: ROWS(d, T, rank)[::-1], "but in another order"),
+        (lambda d, T, rank: ROWS(d, T, 0), "With d = 4 and T = 2, device 1 has 6 rows, [2, 3, 6] and so on"),
+        (lambda d, T, rank: 3, "Return the numbers of the rows"),
+        (lambda d, T, rank: [[0, 1], [4, 5]], "Return the numbers of the rows"),
+    ],
+    check_numbers_of_block: [
+        (lambda b, s, h, T: 4 * b * s * h * (T - 1) / T, "That is half of it"),
+        (lambda b, s, h, T: 8 * b * s * h * (T - 1), "what all T devices send"),
+        (lambda b, s, h, T: 2 * b * s * h * (T - 1) / T, "That is one all-reduce"),
+        (lambda b, s, h, T: 8 * b * s * h, "think of T = 1"),
+    ],
+    check_exposed: [
+        (lambda L, b, c: L * c, "without any overlap"),
+        (lambda L, b, c: c, "while c is at most b"),
+        (lambda L, b, c: L * c - (L - 1) * b, "if c is at least b"),
+        (lambda L, b, c: max(c, L * c - L * b), "only L - 1 backwards hide anything"),
+        (lambda L, b, c: max(0, L * c - (L - 1) * b), "at least c"),
+    ],
+    check_end: [
+        (lambda ready, c: max(ready) + sum(c), "wait for the last gradient"),
+        (lambda ready, c: max(start + own for start, own in zip(ready, c)), "at the same time"),
+        (lambda ready, c: ready[0] + sum(c), "the lane can also be free"),
+        (lambda ready, c: sum(c), "before its gradient is ready"),
+    ],
+    check_rank: [
+        (lambda t, d, k, T, D: d + D * (t + T * k), "That is dp-tp-pp"),
+        (lambda t, d, k, T, D: t + T * d + D * k, "how many devices has one stage"),
+        (lambda t, d, k, T, D: t + T * (d + k), "T D devices apart"),
+    ],
+    check_step: [
+        (lambda P, M, F, B, sums: (M + P - 1) * (F + B) + sums[0], "That is device 0's"),
+        (lambda P, M, F, B, sums: (M + P - 1) * (F + B) + sum(sums), "do not wait for each other"),
+        (lambda P, M, F, B, sums: M * (F + B) + max(0, *(s - r * B for r, s in enumerate([*sums, 0]))),
+         "You have forgotten the bubble"),
+    ],
+    check_overlapped: [
+        (lambda n, c, k: n * (c + k), "one after the other"),
+        (lambda n, c, k: n * max(c, k), "while the first product"),
+        (lambda n, c, k: n * c + k, "copies queue up"),
+        (lambda n, c, k: c + n * k, "at least as long as a product"),
+    ],
+    check_bound: [
+        (lambda F, B, M: M * max(f + b for f, b in zip(F, B)), "the work of the slowest device"),
+        (lambda F, B, M: M * (sum(F) + sum(B)) / len(F), "shared evenly"),
+        (lambda F, B, M: sum(F) + sum(B) + (M - 1) * max(f + b for f, b in zip(F, B)), "Too high"),
+        (lambda F, B, M: max(sum(F[:s]) + M * (F[s] + B[s]) for s in range(len(F))), "still has to go back"),
+    ],
+})
+
+
+def test_the_parameters_of_lenet_are_those_of_its_layers():
+    layers = [mp.Conv2d(1, 6, 5), mp.Conv2d(6, 16, 5), mp.Linear(400, 120), mp.Linear(120, 84)]
+    assert list(parameters_of_layers(mp.Sequential(layers, None).layers)) == [n for n, _ in LENET.values()]
+
+
+def test_the_numbers_are_those_of_the_package_and_the_ticks_those_of_a_run():
+    layers = [mp.Linear(4, 4) for _ in range(4)]
+    net = mp.Hybrid(layers, mp.MeanSquaredError(), 3, 2, 4, 3)
+    for d in range(3):
+        for k in range(4):
+            assert [RANK(t, d, k, 2, 3) for t in range(2)] in net.groups["tp"]
+    assert [RANK(1, d, 2, 2, 3) for d in range(3)] in net.groups["dp"]
+    order = with_all_reduce(in_copies(build("1f1b", 3, 4), 2))
+    for sums in ([0, 0, 8], [3, 1, 2], [1, 3, 5]):
+        trace = mp.simulate(order, mp.Costs(F=2, B=3, A=sums))
+        assert trace.makespan == STEP(3, 4, 2, 3, sums)

@@ -1,0 +1,223 @@
+"""The pictures of the notebooks show the numbers and the runs that they are given."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from engines.jobs import on_ranks
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+import minipipe as mp
+from exercises import cnn_pictures as cnn
+from exercises import convolution_pictures as convolution
+from exercises import layers_pictures as layers
+from exercises import normalization_pictures as normalization
+from exercises import real_processes_pictures as real_processes
+from exercises import transformer_pictures as transformer
+from minipipe.functions import even_slices
+from minipipe.schedules import gpipe
+
+
+@pytest.fixture
+def ax():
+    return Figure().add_subplot()
+
+
+def cells(ax):
+    """({(column, row): colour}, {(column, row): text}) of all cells that were drawn."""
+    colours = {(patch.get_x() + 0.5, patch.get_y() + 0.5): to_hex(patch.get_facecolor())
+               for patch in ax.patches}
+    return colours, {text.get_position(): text.get_text() for text in ax.texts}
+
+
+def tick_labels(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_the_shapes_in_the_picture_are_those_of_the_arrays(ax):
+    layer = mp.Linear(3, 2, W=np.ones((2, 3)), b=np.ones((2, 1)))
+    layers.ports(ax, layer, np.ones((3, 4)), np.ones((2, 4)))
+    texts = " ".join(text.get_text() for text in ax.texts)
+    for name, shape in [("$A_{prev}$", (3, 4)), ("$Z$", (2, 4)), ("$dZ$", (2, 4)), ("$dA_{prev}$", (3, 4)),
+                        ("$dW$", (2, 3)), ("$db$", (2, 1)), ("$W$", (2, 3)), ("$b$", (2, 1))]:
+        assert f"{name} {shape}" in texts
+
+
+def test_the_windows_stand_where_the_stride_and_the_padding_put_them(ax):
+    convolution.windows(ax, w=[1, 2, 3], A_prev=[5, 6, 7, 8], Z=[10, 20], stride=2, padding=1)
+    colours, texts = cells(ax)
+    assert [texts[q, 0] for q in range(-1, 5)] == ["0", "5", "6", "7", "8", "0"]
+    assert [texts[q, 1.4] for q in (-1, 0, 1)] == [texts[q, 2.4] for q in (1, 2, 3)] == ["1", "2", "3"]
+    assert [colours[q, 1.4] for q in (-1, 0, 1)] == [colours[q, 2.4] for q in (1, 2, 3)]
+    assert len({colours[q, 1.4] for q in (-1, 0, 1)}) == 3 and len(colours) == 6 + 3 + 3
+    assert [text for text in texts.values() if "=" in text] == ["$Z_0 = 10$", "$Z_1 = 20$"]
+    assert tick_labels(ax.yaxis) == ["$A_{prev}$", "window 0", "window 1"]
+
+
+def test_a_matrix_shows_equal_kinds_in_equal_colours_and_leaves_the_others_empty(ax):
+    kinds = np.array([[0, 1, -1], [-1, 0, 1]])
+    first_row = np.array([[True] * 3, [False] * 3])
+    convolution.matrix(ax, np.array([[4, 5, 0], [0, 4, 5]]), kinds, bright=first_row, xlabel="x", ylabel="y")
+    colours, texts = cells(ax)
+    assert [[texts[column, row] for column in range(3)]
+            for row in range(2)] == [["4", "5", ""], ["", "4", "5"]]
+    assert (colours[0, 0], colours[1, 0]) == tuple(to_hex(colour) for colour in convolution.COLOURS[:2])
+    assert colours[1, 1] == colours[2, 1] == to_hex(convolution.PALE)
+    assert colours[2, 0] == colours[0, 1] == to_hex("white")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y") and ax.yaxis_inverted()
+
+
+def test_a_cone_has_a_full_dot_for_each_derivative_and_a_line_for_each_weight(ax):
+    derivatives = [np.array([1.0, 0, 2, 0, 1]), np.array([0.0, 0, 3, 0, 0])]
+    convolution.cone(ax, derivatives, kernel_size=3, dilations=(2,))
+    assert sorted(tuple(line.get_xdata()) for line in ax.lines) == [(0, 2), (2, 2), (4, 2)]
+    dots = {(x, y): to_hex(dots.get_facecolor()[0]) for dots in ax.collections for x, y in dots.get_offsets()}
+    full = {place for place, colour in dots.items() if colour == to_hex(convolution.SEEN)}
+    assert full == {(0, 0), (2, 0), (4, 0), (2, 1)} and len(dots) == 10
+    assert tick_labels(ax.yaxis) == ["input", "layer 1, dilation 2"]
+
+
+def test_maps_stand_side_by_side_in_rows_with_a_gap_between(ax):
+    A = np.arange(1.0, 13).reshape(3, 2, 2)
+    cnn.maps(ax, A, n_columns=2, title="three")
+    sheet = ax.images[0].get_array()
+    assert sheet.shape == (2 + 1 + 2, 2 + 1 + 2) and ax.get_title(loc="left") == "three"
+    for channel, (top, left) in zip(A, ((0, 0), (0, 3), (3, 0))):
+        assert np.array_equal(sheet[top:top + 2, left:left + 2], channel)
+    assert np.ma.count(sheet) == A.size
+
+
+def test_signed_maps_have_white_at_0_whatever_their_numbers(ax):
+    cnn.maps(ax, np.array([[[-3.0, 1.0]]]), signed=True)
+    assert ax.images[0].get_clim() == (-3, 3)
+    cnn.maps(ax, np.zeros((1, 2, 2)), signed=True)
+    assert ax.images[1].get_clim() == (-1, 1)
+
+
+def test_bars_have_their_numbers_behind_them(ax):
+    cnn.bars(ax, ["a", "b"], [1200, 0], "numbers")
+    assert [bar.get_width() for bar in ax.patches] == [1200, 0] and ax.yaxis_inverted()
+    assert [(text.get_text().strip(), text.get_position())
+            for text in ax.texts] == [("1,200", (1200, 0)), ("0", (0, 1))]
+    assert tick_labels(ax.yaxis) == ["a", "b"]
+
+
+@pytest.mark.parametrize("layer, groups", [
+    (mp.BatchNorm(4), [[0, 0, 0, 4, 4], [1, 1, 1, 5, 5], [2, 2, 2, 6, 6], [3, 3, 3, 7, 7]]),
+    (mp.LayerNorm(4), [[0, 1, 2, 3, 4]] * 4),
+    (mp.GroupNorm(2, 4), [[0, 1, 2, 6, 7]] * 2 + [[3, 4, 5, 8, 9]] * 2),
+    (mp.GroupNorm(4, 4),
+     [[row * 3, row * 3 + 1, row * 3 + 2, row * 2 + 12, row * 2 + 13] for row in range(4)]),
+])
+def test_groups_are_found_by_derivatives(layer, groups):
+    numbers = np.random.default_rng(0).random((4, 5)) + 0.5
+    layer.initialize(np.random.default_rng(0))
+    assert normalization.groups_of(layer, numbers, even_slices(5, 2)).tolist() == groups
+
+
+def test_a_line_stands_between_neighbours_of_different_groups_only(ax):
+    normalization.groups(ax, np.array([[0, 0, 1], [2, 2, 1]]), [slice(0, 2), slice(2, 3)], "title")
+    colours, _ = cells(ax)
+    groups = {place: normalization.COLOURS.index(colour.upper()) for place, colour in colours.items()}
+    assert groups == {(0, 0): 0, (1, 0): 0, (2, 0): 1, (0, 1): 2, (1, 1): 2, (2, 1): 1}
+    thin = [(tuple(line.get_xdata()), tuple(line.get_ydata())) for line in ax.lines
+            if line.get_linewidth() == 1]
+    assert sorted(thin) == [((-0.5, 0.5), (0.5, 0.5)), ((0.5, 1.5), (0.5, 0.5)), ((1.5, 1.5), (-0.5, 0.5)),
+                            ((1.5, 1.5), (0.5, 1.5))]
+    assert [tuple(line.get_xdata()) for line in ax.lines if line.get_linewidth() > 3] == [(1.5, 1.5)]
+    assert ax.get_title() == "title" and ax.yaxis_inverted()
+
+
+def test_a_mask_is_dark_where_it_is_not_0(ax):
+    normalization.masks(ax, np.array([[0.0, 2.0], [2.0, 2.0]]), [slice(0, 1), slice(1, 2)], "1 + 1")
+    assert ax.images[0].get_array().tolist() == [[False, True], [True, True]]
+    colours = [to_hex(colour).upper() for colour in ax.images[0].cmap.colors]
+    assert colours == [normalization.PALE, normalization.KEPT]
+    assert [tuple(line.get_xdata()) for line in ax.lines] == [(0.5, 0.5)] and ax.get_title() == "1 + 1"
+
+
+def test_the_spread_shows_each_number_and_each_mean(ax):
+    normalization.spread(ax, np.array([1.0, 3.0, 8.0]), [slice(0, 2), slice(2, 3)])
+    assert [dots.get_offsets().tolist() for dots in ax.collections] == [[[1, 0], [3, 0]], [[8, 1]]]
+    lines = [(tuple(line.get_xdata()), tuple(line.get_ydata())) for line in ax.lines[1:]]
+    assert lines == [((2, 4), (0, 0)), ((2, 2), (-0.32, 0.32)), ((8, 4), (1, 1)),
+                     ((8, 8), (1 - 0.32, 1 + 0.32))]
+    assert tuple(ax.lines[0].get_xdata()) == (4, 4)
+
+
+def test_the_shares_stand_end_to_end(ax):
+    normalization.shares(ax, np.array([2.0, 1.0]), np.array([4.0, 5.0]))
+    bars = [(patch.get_x(), patch.get_width(), patch.get_hatch()) for patch in ax.patches]
+    assert bars == [(0, 2, None), (2, 1, None), (3, 4, "//"), (7, 5, "//")]
+    assert [text.get_text() for text in ax.texts] == ["within: 3", "between: 9"]
+
+
+def test_shares_are_dark_where_they_are_large_and_hatched_where_they_are_hidden(ax):
+    P = np.array([[1.0, 0.25, 0.2], [0.0, 0.75, 0.3], [0.0, 0.0, 0.5]])
+    transformer.shares(ax, P, names="abc", title="title", largest=0.8)
+    assert np.array_equal(ax.images[0].get_array(), P) and ax.images[0].get_clim() == (0, 0.8)
+    hidden = {(patch.get_x() + 0.5, patch.get_y() + 0.5) for patch in ax.patches}
+    assert hidden == {(0, 1), (0, 2), (1, 2)} and all(patch.get_hatch() for patch in ax.patches)
+    texts = {text.get_position(): text.get_text() for text in ax.texts}
+    assert (texts[0, 0], texts[1, 0], texts[0, 2]) == ("1", "0.25", "0") and len(texts) == 9
+    assert tick_labels(ax.xaxis) == ["a", "b", "c"] and ax.get_title() == "title"
+    assert ax.get_xlabel().startswith("query") and ax.get_ylabel().startswith("key")
+
+
+def test_large_shares_have_no_numbers_written_in(ax):
+    transformer.shares(ax, np.eye(6))
+    assert not ax.texts and tick_labels(ax.yaxis) == list("012345")
+
+
+def test_a_sampled_text_is_darker_where_it_was_more_probable(ax):
+    transformer.sampled(ax, "a b\n$", [0.1, 0.9, 0.5, 0.2, 0.0], per_line=3)
+    texts = {text.get_position(): text.get_text() for text in ax.texts}
+    assert texts == {(0, 0): "a", (1, 0): "\u00b7", (2, 0): "b", (0, 1): "\u21b5", (1, 1): "$"}
+    brightness = [sum(patch.get_facecolor()[:3]) for patch in ax.patches]
+    assert np.argsort(brightness).tolist() == [1, 2, 3, 0, 4]
+    assert [text.get_color() for text in ax.texts] == ["black", "white", "black", "black", "black"]
+    ax.figure.canvas.draw()                           # a lone $ begins no formula
+
+
+def test_messages_are_arrows_from_sender_to_receiver(ax):
+    layers = [mp.Linear(2, 2), mp.Fork("a"), mp.Tanh(), mp.Join("a"), mp.Linear(2, 2)]
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 2, partition=[2, 1, 2], link=mp.Link(latency=1))
+    pipe.forward_backward(np.ones((2, 2)), np.ones((2, 2)))
+    transformer.messages(ax, pipe.trace, {" a": "detour"})
+    arrows = {(*note.xyann, *note.xy) for note in ax.texts if note.get_text() == ""}
+    detours = [message for message in pipe.trace.messages if str(message.label).endswith(" a")]
+    assert arrows == {(message.sent, message.source, message.arrived, message.to) for message in detours}
+    assert [(message.source, message.to) for message in detours] == [(0, 2), (0, 2), (2, 0), (2, 0)]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["detour"]
+    assert to_hex(ax.get_legend().get_lines()[0].get_color()) == to_hex(transformer.COLOURS[0])
+
+
+def test_a_simulated_schedule_has_no_named_messages(ax):
+    transformer.messages(ax, mp.simulate(gpipe(2, 2)), {" a": "detour"})
+    assert not [note for note in ax.texts if note.get_text() == ""]
+
+
+def test_the_recorded_picture_stands_in_where_there_is_no_mpi(monkeypatch):
+    monkeypatch.setattr(real_processes, "find_spec", lambda name: None)
+    assert np.array_equal(real_processes.on_ranks(2, ["--size", "8"]), plt.imread(real_processes.RECORDED))
+
+
+@on_ranks
+def test_ranks_draw_a_picture_of_their_own():
+    picture = real_processes.on_ranks(2, ["--size", "8", "--epochs", "1"])
+    assert picture.ndim == 3 and not np.array_equal(picture, plt.imread(real_processes.RECORDED))
+
+
+@on_ranks
+def test_what_goes_wrong_on_ranks_is_said():
+    with pytest.raises(RuntimeError, match="--replicas 3 cannot share 2 devices"):
+        real_processes.on_ranks(2, ["--replicas", "3"])
+
+
+def test_shares_of_a_run_add_up(ax):
+    trace = mp.simulate(mp.schedules.gpipe(2, 2))
+    real_processes.shares(ax, {"run": trace})
+    widths = np.array([bar.get_width() for bar in ax.patches]).reshape(3, 2)
+    assert abs(widths.sum(axis=0) - 100).max() <= 100 * 6 * 2**-53  # six roundings
+    assert abs(widths[0] - 100 * 2 / 3).max() <= 100 * 2 * 2**-53
+    assert tick_labels(ax.yaxis) == ["run, device 0", "run, device 1"]
