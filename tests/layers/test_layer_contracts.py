@@ -1,6 +1,7 @@
-"""Each registered layer does what its traits say, and is the same in parts, shards, files and pickles."""
+"""Each registered layer does what its traits say, in parts, shards, files and pickles; and its repr."""
 
 import pickle
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from sampling import one_in
 import minipipe as mp
 from minipipe.exact import rational
 from minipipe.functions import leaves
-from minipipe.layers import every_layer as parts_of
+from minipipe.layers import every_layer as parts_of, he, xavier
 from minipipe.layers.convolution import Kernel
 from minipipe.layers.through import prepare_forward, put_aside
 
@@ -153,3 +154,47 @@ def test_in_shards_stages_and_copies_it_equals_one_device(name):
     runs = [[net.forward_backward(X, Y), leaves(net.gradients)] for net in nets]
     for net, run in zip(nets[1:], runs[1:]):
         assert_same(run, runs[0], type(net).__name__)
+
+
+# --- what it prints
+
+OTHER = {  # a value that is no default, for each optional argument that layers of the package have
+    "stride": 4, "padding": 1, "dilation": 2, "groups": 2, "bias": False, "output_padding": 1, "epsilon": 0.5,
+    "momentum": 0.5, "gamma": 0, "p": 0.25, "negative_slope": 0.5, "causal": True, "dropout": 0.25,
+    "n_hidden": 3, "how": "concat", "tie": "name", "initialization": xavier, "approximate": "none",
+}
+BESIDE = {"output_padding": {"stride": 2}}
+NEEDED = {"widths": [1], "shape": (2, 3), "kernel_size": 3}  # other sizes are 4, and the rest an example's
+
+
+def again(layer):
+    return eval(repr(layer), vars(mp) | {"he": he, "xavier": xavier})
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_repr_is_the_call_that_makes_such_a_layer(name):
+    layer, shape = LAYERS[name]
+    twin, shape = again(layer), tuple((*s, 5) for s in shape) if layer.join else (*shape, 5)
+    assert repr(twin) == repr(layer)
+    assert twin.parameter_shapes() == layer.parameter_shapes()
+    assert twin.output_shape(shape) == layer.output_shape(shape) and twin.macs(shape) == layer.macs(shape)
+
+
+@pytest.mark.parametrize("name", [name for name in mp.layers.LAYERS if name not in ("Add", "Concat")])
+def test_the_repr_names_every_argument_that_differs_from_its_default(name):
+    kind = getattr(mp, name)
+    arguments = signature(kind).parameters.values()
+    named = [argument for argument in arguments if argument.kind is argument.POSITIONAL_OR_KEYWORD]
+    example, *_ = mp.layers.LAYERS.facts[name].examples()[0]
+    needed = []
+    for argument in named:
+        if argument.default is argument.empty:
+            shown = example.argument(argument.name)
+            needed.append(NEEDED.get(argument.name, 4 if isinstance(shown, int) else shown))
+    assert "=" not in repr(kind(*needed))
+    for argument in named:
+        if argument.default is not argument.empty and argument.name in OTHER:
+            value = OTHER[argument.name]
+            layer = kind(*needed, **{argument.name: value}, **BESIDE.get(argument.name, {}))
+            assert f"{argument.name}={getattr(value, '__name__', None) or repr(value)}" in repr(layer)
+            assert repr(again(layer)) == repr(layer)

@@ -16,6 +16,8 @@ import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.functions import leaves
 from minipipe.layers.through import put_aside
+from minipipe.losses import Loss
+from minipipe.optimizers import Optimizer
 from minipipe.schedules import RECOMPUTE, Action, Schedule, names_for_stages, names_having
 
 
@@ -198,6 +200,76 @@ def test_a_drawn_parameter_is_drawn_in_the_dtype_of_the_network():
     assert twin.forward_backward(*batch) == net.forward_backward(*batch)
 
 
+# --- what is missing, and what it prints
+
+class Nothing(mp.Layer):
+    """All methods are missing."""
+
+
+class Half(mp.Layer):
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return A_prev / 2
+
+
+class Silent(Half):
+    def backward_input(self, dZ):
+        dZ / 2
+
+
+class Mute(mp.Layer):
+    def forward(self, A_prev):
+        A_prev / 2
+
+
+class Slope(Half):
+    """With a parameter, but without its gradient."""
+
+    def parameter_shapes(self):
+        return (1, 1), None
+
+    def draw(self, rng):
+        return np.ones(1)
+
+    def backward_input(self, dZ):
+        return dZ
+
+
+class Undrawn(Half):
+    parameter_shapes = Slope.parameter_shapes
+
+
+class NoCost(Loss):
+    """All methods are missing."""
+
+
+class NoReturn(Loss):
+    def cost(self, A, Y, m):
+        self.cache = A, m
+        (A - Y).sum() / m
+
+
+class NoDerivative(Loss):
+    def cost(self, A, Y, m):
+        self.cache = A, m
+        return (A - Y).sum() / m
+
+
+class NoReturnedDerivative(NoDerivative):
+    def derivative(self, A, m):
+        A / m
+
+
+class NoStep(Optimizer):
+    def __init__(self):
+        super().__init__(0.1, 0, False)
+
+
+class NoReturnedStep(NoStep):
+    def step(self, g):
+        0.1 * g
+
+
 class Recursive(mp.Layer):
     def forward(self, A_prev):
         return A_prev
@@ -230,15 +302,46 @@ class Shadowed(mp.Linear):
         return super().backward(2 * dZ)
 
 
-@pytest.mark.parametrize("layer, error, words", [
+@pytest.mark.parametrize("part, error, words", [
+    (Nothing(), NotImplementedError,
+     "Nothing has no forward: write `def forward(self, A_prev)` in class Nothing(Layer)"),
+    (Half(), NotImplementedError,
+     "Half has no backward: write `def backward(self, dZ)` in class Half(Layer), which returns (dA_prev, "),
+    (Slope(), NotImplementedError, "Slope has no backward_weight: write `def backward"),
+    (Undrawn(), NotImplementedError, "Undrawn has no draw: write `def draw(self, rng)`"),
+    (Mute(), TypeError, "Mute.forward has returned None: end it with `return A`"),
+    (Silent(), TypeError, "Silent.backward_input has returned None: end it with `return dA_"),
     (Recursive(), NotImplementedError, "Recursive has no backward_input: write `def backward_input"),
     (Super(), NotImplementedError, "Super has no backward: write `def backward(self, dZ)` in class Super"),
     (One(), TypeError, "end it with `return dA_prev, dW, db`"),
     (SecondHalf(), NotImplementedError, "SecondHalf has no backward_input"),
     (Shadowed(2, 2), TypeError, "Shadowed writes backward, but a network calls backward_input, which is "
      "Linear's: write backward_input and backward_weight in Shadowed, or derive it from Layer"),
-], ids=lambda value: type(value).__name__ if isinstance(value, mp.Layer) else "")
-def test_what_cannot_be_made_from_the_other_is_said(layer, error, words):
+    (NoCost(), NotImplementedError, "NoCost has no cost: write `def cost(self, A"),
+    (NoReturn(), TypeError, "NoReturn.cost has returned None: end it with `return J`"),
+    (NoDerivative(), NotImplementedError, "NoDerivative has no derivative: write `def deriv"),
+    (NoReturnedDerivative(), TypeError, "derivative has returned None: end it with `return dA`"),
+    (NoStep(), NotImplementedError, "NoStep has no step: write `def step(self, g, *memory)` in"),
+    (NoReturnedStep(), TypeError, "NoReturnedStep.step has returned None: end it with `return"),
+], ids=lambda value: type(value).__name__ if isinstance(value, (mp.Layer, Loss, Optimizer)) else "")
+def test_what_is_missing_is_named_with_its_class(part, error, words):
+    layer, loss, optimizer = (
+        part if isinstance(part, kind) else other
+        for kind, other in ((mp.Layer, mp.ReLU()), (Loss, LOSS), (Optimizer, mp.SGD(0.1)))
+    )
     with pytest.raises(error) as caught:
-        mp.Sequential([mp.Linear(2, 2), layer], LOSS).forward_backward(np.ones((2, 3)), np.ones((2, 3)))
+        pipe = mp.Pipeline([mp.Linear(2, 2), layer, mp.Linear(2, 2)], loss, 2, 2)
+        pipe.forward_backward(np.ones((2, 4)), np.ones((2, 4)))
+        pipe.step(optimizer)
     assert words in str(caught.value)
+
+
+def test_the_repr_of_a_layer_of_your_own():
+    class Shifted(mp.Layer):
+        def __init__(self, n, factor=2, shift=0, hidden=3):
+            self.n, self.factor, self.shift = n, factor, shift
+
+    assert repr(Shifted(5)) == "Shifted(5)" and repr(Shifted(5, shift=1)) == "Shifted(5, shift=1)"
+    assert repr(Nothing()) == "Nothing()"
+    assert repr(mp.Linear(2, 1, W=[[1.0, 2.0]], b=[[0.5]])) == "Linear(2, 1)"
+    assert repr(mp.Conv2d(1, 2, 3, stride=2, padding=1)) == "Conv2d(1, 2, 3, stride=2, padding=1)"
