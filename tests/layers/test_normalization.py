@@ -29,7 +29,7 @@ def ready(layer, shape, seed=0):
     layer.initialize(rng)
     layer = layer.copy(rational)
     layer.W, layer.b = (rational(rng.integers(-8, 9, (layer.n, 1))) / 8 for _ in range(2))
-    return layer, rational(rng.integers(-20, 21, shape)) / 8, rational(rng.integers(-8, 9, shape)) / 8
+    return layer, rational(rng.integers(-20, 21, shape)) / 8
 
 
 def groups(layer, shape):
@@ -46,31 +46,17 @@ def groups(layer, shape):
     ]
 
 
-def by_loops(layer, A_prev, dZ):
-    """(A, dA_prev, dW, db), one number at a time, with the whole Jacobian of each group."""
-    A, dA_prev = np.empty_like(A_prev), np.empty_like(A_prev)
-    dW, db = ([[Rational(0)] for _ in range(layer.n)] for _ in range(2))
-    for places in groups(layer, A_prev.shape):
-        N = len(places)
-        mean = sum(A_prev[i] for i in places) / N
-        s = (sum((A_prev[i] - mean) ** 2 for i in places) / N + Rational(layer.epsilon)).sqrt()
-        x = {i: (A_prev[i] - mean) / s for i in places}
-        for i in places:
-            A[i] = layer.W[i[0], 0] * x[i] + layer.b[i[0], 0]
-            dW[i[0]][0] += dZ[i] * x[i]
-            db[i[0]][0] += dZ[i]
-            dA_prev[i] = sum(
-                layer.W[j[0], 0] * dZ[j] * ((i == j) - Rational(1, N) - x[i] * x[j] / N) / s for j in places
-            )
-    return A, dA_prev, np.array(dW), np.array(db)
-
-
 @every_case
 def test_equals_loops_over_single_numbers(layer, shape):
-    layer, A_prev, dZ = ready(layer, shape)
-    results = layer.forward(A_prev), *layer.backward(dZ)
-    for mine, true in zip(results, by_loops(layer, A_prev, dZ), strict=True):
-        assert mine.shape == true.shape and np.array_equal(mine, true)
+    """Forward; its backward is that of the contract of every layer, by dual numbers."""
+    layer, A_prev = ready(layer, shape)
+    A = layer.forward(A_prev)
+    for places in groups(layer, shape):
+        mean = sum(A_prev[i] for i in places) / len(places)
+        variance = sum((A_prev[i] - mean) ** 2 for i in places) / len(places)
+        s = (variance + Rational(layer.epsilon)).sqrt()
+        for i in places:
+            assert A[i] == layer.W[i[0], 0] * (A_prev[i] - mean) / s + layer.b[i[0], 0]
 
 
 @every_case
@@ -85,7 +71,7 @@ def test_equal_numbers_are_not_divided_by_0(layer, shape, dtype):
 
 @pytest.mark.parametrize("shape", [(3, 5), (3, 2, 4)])
 def test_batch_norm_in_evaluation_equals_loops_and_uses_the_running_statistics(shape):
-    layer, A_prev, _ = ready(mp.BatchNorm(3), shape)
+    layer, A_prev = ready(mp.BatchNorm(3), shape)
     rng = np.random.default_rng(1)
     layer.running_mean, layer.running_var = (rational(rng.integers(1, 9, (3, 1))) / 4 for _ in range(2))
     layer.training = False
