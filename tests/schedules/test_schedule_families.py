@@ -88,35 +88,6 @@ def test_dualpipe_v_without_overlaps_has_the_makespan_of_zb_v(costs):
             assert T == M * (F + I + W) + Fraction(K - 1, 2) * F and peak == [K + Fraction(1, 2)] * K, (K, M)
 
 
-@pytest.mark.slow
-def test_three_bubbles_equal_their_closed_forms():
-    """F = I = W = 1 of a whole device, B = 2: from the makespan, and from when a device starts and ends.
-
-    Device r starts r/v after device 0, where the pipeline has filled that far. With whole backwards it ends
-    2r/v before device 0 does; with halves, W keeps it busy to the end. In ZB-H2 and ZB-V no device ever waits
-    between its actions.
-    """
-    sizes = [(K, M) for K in (2, 3, 5, 8) for M in (K, K + 1, 2 * K - 1, 2 * K, 4 * K)]
-    for K, M in sizes:
-        forms = {
-            "naive": (3 * K * M, 3), "looped": (3 * M + Fraction(3 * (K - 1), 2), Fraction(3, 2)),
-            "zb-h1": (3 * M + K - 1, 1),
-            **dict.fromkeys(["gpipe", "gpipe-fifo", "1f1b", "eager-1f1b"], (3 * (M + K - 1), 3)),
-        }
-        if M % K == 0:
-            forms["interleaved"] = forms["looped"]
-            forms["interleaved-zb"] = 3 * M + Fraction(K - 1, 2), Fraction(1, 2)
-        if M >= 2 * K - 1:
-            forms |= {"zb-h2": (3 * M + K - 1, None), "zb-v": (3 * M + Fraction(K - 1, 2), None)}
-        for name, (T, outside) in forms.items():
-            trace = mp.simulate(build(name, K, M), mp.Costs(F=Fraction(1), B=Fraction(2)))
-            busy = Fraction(3 * M * K)
-            own = busy if outside is None else sum(T - r * outside for r in range(K))
-            shares = [trace.bubble(of) for of in ("total", "ideal", "span")]
-            idle = K * T - busy
-            assert shares == [idle / (K * T), idle / busy, (own - busy) / own], (name, K, M)
-
-
 def test_three_bubbles_of_the_schedules_in_a_v():
     """K = 4, M = 8, F = I = W = 1: a device works 24. Only ZB-V never waits in between."""
     for name, T in [("zb-v", 25.5), ("v-half", 26.5), ("v-min", 29.5), ("dualpipe-v", 27)]:

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from minipipe.cluster import ANY, Cluster, Compute, Link, Port, Receive, Send, ports
+from minipipe.cluster import ANY, Cluster, Compute, Link, Port, Receive, Send, Span, ports
 
 TICKS = st.sampled_from([Fraction(tick, 2) for tick in (0, 0, 1, 2, 3, 4, 10)])
 SIZES = st.sampled_from([0, 1, 2, 3, 8])
@@ -143,3 +143,34 @@ def blame_at(trace, idle, now):
                 return span
         others = [other for other in trace.awaited if (other.device, other.lane) == lane]
         idle = next(other for other in others if other.start < now < other.end)
+
+
+def check_path(trace, path):
+    """Check that the steps of a critical path follow each other without a gap in time.
+
+    They go from lane to lane over a message, or from the lane that asked for one to the lane that had it.
+    """
+    assert [0, *(step.end for step in path)] == [*(step.start for step in path), trace.makespan]
+    for step, following in zip(path, path[1:]):
+        second = following.what
+        lanes = let_go_on(trace, step)
+        if type(second) is Span:
+            assert second[::4] in lanes
+        elif type(step.what) is Span:
+            assert (second.source, second.lane) in lanes or trace.asked.get(second, ())[1:] in lanes
+
+
+def let_go_on(trace, step):
+    """Return the lanes that can have gone on because of `step`: its own, and those that one of them asked."""
+    if type(step.what) is Span:
+        lanes = {step.what[::4]}
+    else:
+        message = step.what
+        lanes = {(message.source, message.lane)} | {lane for lane in trace.lanes if lane[0] == message.to}
+    asked = [
+        (asker, (message.source, message.lane))
+        for message, (tick, *asker) in trace.asked.items() if tick == step.end
+    ]
+    for _ in asked:
+        lanes |= {sender for asker, sender in asked if tuple(asker) in lanes}
+    return lanes

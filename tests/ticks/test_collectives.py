@@ -3,7 +3,6 @@
 What every all-reduce must hold is in `test_every_all_reduce`.
 """
 
-import time
 from fractions import Fraction
 
 import numpy as np
@@ -12,11 +11,10 @@ from ticks.on_ranks import bytes_sent, run
 
 from minipipe.cluster import Cluster, Compute, DeadlockError, Link
 from minipipe.collectives import (
-    ALL_REDUCES, Group, all_gather, all_reduce, all_reduce_sum, all_reduce_ticks, all_to_all, barrier,
+    Group, all_gather, all_reduce, all_reduce_sum, all_reduce_ticks, all_to_all, barrier,
     broadcast, numbers_sent, reduce, reduce_scatter,
 )
 from minipipe.collectives.broadcasting import best_segments
-from minipipe.exact import Rational
 from minipipe.meta import MetaArray
 from minipipe.sums import TreeSum
 
@@ -84,13 +82,6 @@ def test_what_travels_are_partial_sums_and_for_an_aligned_run_that_is_one(M, N, 
     assert bytes_sent(trace, N) == [count * half + half for count in nodes]
     if set(nodes) == {1}:
         assert bytes_sent(trace, N) == [8 * numbers for numbers in numbers_sent("ring", N, 60)]
-
-
-@pytest.mark.parametrize("name", ALL_REDUCES)
-def test_other_programs_add_up_what_a_rank_has_first(name):
-    terms = [np.array([Rational(i, 7)], object) for i in range(8)]
-    found, _ = run(all_reduce_sum, spread(terms, 3), name)
-    assert all(total[0] == Rational(4) for total in found)
 
 
 def test_what_a_rank_has_is_added_from_left_to_right():
@@ -163,13 +154,6 @@ def test_the_gpus_of_d2l_share_the_port_of_the_one_they_all_send_to(name, N, ms)
     values = [MetaArray(160, np.uint8)] * N
     assert run(all_reduce, values, name, bandwidth=16)[1].makespan == ms
     assert name != "naive" or run(all_reduce, values, name, link=Link(bandwidth=16))[1].makespan == 20
-
-
-def test_64_ranks_take_seconds_at_most():
-    begin = time.process_time()
-    run(all_reduce, [np.zeros(64)] * 64, "owners", bandwidth=16)
-    run(all_reduce, [np.zeros(64)] * 64, "ring", bandwidth=16)
-    assert time.process_time() - begin < 6
 
 
 # The others

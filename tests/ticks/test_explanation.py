@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 import minipipe as mp
 from cases import valid_schedules
-from ticks.random_programs import blame_at
+from ticks.random_programs import blame_at, check_path
 from minipipe.cluster import (
     Cluster, Compute, IdlePart, Link, Message, Receive, Send, Span, Step, critical_path, describe_path,
 )
@@ -98,42 +98,6 @@ def test_equal_stages_on_free_links_only_fill_wait_and_drain(name):
         assert sum(explanation.totals().values()) == K * (K - 1) * (F + B)
 
 
-def test_latency_is_blamed_on_links_and_on_nothing_else():
-    """Two devices, one micro-batch, latency 5: it is a link's fault, or part of the fill."""
-    trace = mp.simulate(build("gpipe", 2, 1), mp.Costs(), Link(latency=5))
-    forward, backward = trace.messages
-    F0, F1, B1, _ = trace.spans
-    assert trace.explain().idle == [
-        IdlePart(1, 0, 1, "fill", forward.label, 0, F0),
-        IdlePart(0, 1, 6, "link", backward.label, 1, forward),
-        IdlePart(1, 1, 6, "fill", forward.label, 0, forward),
-        IdlePart(0, 6, 7, "wait", backward.label, 1, F1),
-        IdlePart(0, 7, 9, "wait", backward.label, 1, B1),
-        IdlePart(0, 9, 14, "link", backward.label, 1, backward),
-        IdlePart(1, 9, 16, "drain"),
-    ]
-    for name in ("naive", "gpipe", "1f1b"):
-        assert "link" not in mp.simulate(build(name, 4, 8)).explain().totals()
-        assert mp.simulate(build(name, 4, 8), link=Link(latency=1)).explain().totals()["link"] > 0
-
-
-def test_a_slow_stage_makes_imbalance():
-    """Stage 1 takes 3 ticks where stage 0 takes 1: its forwards past their first tick are imbalance."""
-    explanation = mp.simulate(build("gpipe", 2, 2), mp.Costs(F=[1, 3])).explain()
-    parts = [part for part in explanation.idle if part.device == 0]
-    assert [(part.start, part.end, part.cause, str(part.blame.label)) for part in parts] == [
-        (2, 4, "imbalance", "1F0"), (4, 5, "wait", "1F1"), (5, 7, "imbalance", "1F1"), (7, 9, "wait", "1B1"),
-    ]
-    totals = mp.simulate(build("gpipe", 4, 8), mp.Costs(F=[1, 1, 3, 1])).explain().totals()
-    assert totals == {"fill": 8, "wait": 26, "imbalance": 38, "drain": 12}
-    assert max(totals.values()) == totals["imbalance"]
-
-
-def test_a_faster_stage_makes_no_imbalance_for_slower_ones():
-    idle = mp.simulate(build("gpipe", 2, 3), mp.Costs(F=[3, 1], B=[4, 2])).explain().idle
-    assert {part.cause for part in idle if part.device == 0} == {"wait"}
-
-
 def test_imbalance_is_at_most_what_equal_stages_would_save():
     """Measured on a grid: the ticks called imbalance are no more than the idle ticks saved
     if all stages cost the least."""
@@ -209,11 +173,6 @@ def test_a_forward_on_the_same_device_holds_its_next_one_back():
     assert (part.start, part.end, part.cause, str(part.blame.label)) == (3, 6, "memory limit", "1F1")
 
 
-def test_most_alive_is_one_number_or_one_for_each_device():
-    with pytest.raises(ValueError, match="most_alive has 3 limits for 2 devices: give one, or one for each"):
-        mp.simulate(build("1f1b", 2, 2)).explain([1, 2, 3])
-
-
 def test_no_message_arrives_before_it_was_sent_if_fractions_meet_floats():
     """Fraction(1, 7) + 0.0 is a float below 1/7: without care, idle time ends before the message begins."""
     assert float(Fraction(1, 7)) < Fraction(1, 7)
@@ -225,9 +184,12 @@ def test_no_message_arrives_before_it_was_sent_if_fractions_meet_floats():
             assert sum(part.end - part.start for part in parts[idle]) == idle.end - idle.start
 
 
-@pytest.mark.parametrize("limit", [0, -1, float("nan")])
-def test_a_limit_that_lets_nothing_through_is_refused(limit):
-    words = f"most_alive={limit} on device 0 lets no micro-batch through: use at least 1"
+@pytest.mark.parametrize("limit, words", [
+    *((limit, f"most_alive={limit} on device 0 lets no micro-batch through: use at least 1")
+      for limit in (0, -1, float("nan"))),
+    ([1, 2, 3], "most_alive has 3 limits for 2 devices: give one, or one for each"),
+])
+def test_a_limit_is_one_number_or_one_for_each_device(limit, words):
     with pytest.raises(ValueError, match=words):
         mp.simulate(build("1f1b", 2, 2)).explain(limit)
 
@@ -239,30 +201,6 @@ def test_a_send_that_blocks_is_the_fault_of_its_link():
     assert str(trace.explain().idle[1]) == (
         "device 0 idle from 1 to 4: link, for 0F0 to arrive at device 1, while 0F0 is on the link 0 -> 1"
     )
-
-
-def relay(device, n_devices):
-    """The last device computes; a message passes on through all others at once; the first computes, too."""
-    if device == n_devices - 1:
-        yield Compute("work")
-        yield Compute("nothing")
-        yield Compute("work")
-    else:
-        yield Receive("news", source=device + 1)
-    if device > 0:
-        yield Send("news", 1, to=device - 1)
-    else:
-        yield Compute("end")
-
-
-def test_a_chain_of_waits_that_end_together_leads_to_its_beginning():
-    programs = [relay(device, 6) for device in range(6)]
-    trace = Cluster(programs, duration=lambda label: 2 * (label != "nothing")).run()
-    first, _, second, end = trace.spans
-    for device in range(5):
-        fill = [(0, 2, "fill", "news", device + 1, first), (2, 4, "fill", "news", device + 1, second)]
-        assert trace.explain().parts[trace.idle[device]] == [IdlePart(device, *row) for row in fill]
-    assert [step.what for step in trace.critical_path()] == [first, second, *trace.messages[::-1], end]
 
 
 def test_labels_may_be_anything():
@@ -329,21 +267,6 @@ def test_a_run_can_be_explained_at_any_tick():
         ]
         check_path(trace, trace.critical_path())
     assert trace.explain().totals() == mp.simulate(schedule, link=link).explain().totals()
-
-
-def check_path(trace, path):
-    """The steps follow each other without a gap from 0 to the makespan, in time and from device to device."""
-    assert [0, *(step.end for step in path)] == [*(step.start for step in path), trace.makespan]
-    assert sum(step.end - step.start for step in path) == trace.makespan
-    for step in path:
-        if type(step.what) is Span:
-            assert step.what in trace.spans and step[1:] == step.what[2:4]
-        else:
-            assert step.what in trace.messages
-            assert step.what.sent <= step.start <= step.end <= step.what.arrived
-    for step, following in zip(path, path[1:]):
-        here = {step.what.device} if type(step.what) is Span else {step.what.source, step.what.to}
-        assert (following.what.device if type(following.what) is Span else following.what.source) in here
 
 
 def test_of_two_equal_reasons_the_path_takes_the_device_itself():

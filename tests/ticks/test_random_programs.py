@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ticks.random_programs import blame_at, bytes_of, settings_of_runs
+from ticks.random_programs import blame_at, bytes_of, check_path, settings_of_runs
 from ticks.slow_cluster import SlowCluster
 
 from minipipe.cluster import DeadlockError, Span
@@ -90,34 +90,6 @@ def check_parts(trace, explanation):
             if part.cause != "drain":
                 assert part.blame == blame_at(trace, idle, (part.start + part.end) / 2)
     str(explanation)
-
-
-def check_path(trace, path):
-    """No gap in time; from lane to lane over a message, or from who asked for one to who had it."""
-    assert [0, *(step.end for step in path)] == [*(step.start for step in path), trace.makespan]
-    for step, following in zip(path, path[1:]):
-        second = following.what
-        lanes = let_go_on(trace, step)
-        if type(second) is Span:
-            assert second[::4] in lanes
-        elif type(step.what) is Span:
-            assert (second.source, second.lane) in lanes or trace.asked.get(second, ())[1:] in lanes
-
-
-def let_go_on(trace, step):
-    """The lanes that can have gone on because of `step`: its own, and those that one of them has asked."""
-    if type(step.what) is Span:
-        lanes = {step.what[::4]}
-    else:
-        message = step.what
-        lanes = {(message.source, message.lane)} | {lane for lane in trace.lanes if lane[0] == message.to}
-    asked = [
-        (asker, (message.source, message.lane))
-        for message, (tick, *asker) in trace.asked.items() if tick == step.end
-    ]
-    for _ in asked:
-        lanes |= {sender for asker, sender in asked if tuple(asker) in lanes}
-    return lanes
 
 
 @settings(max_examples=80)

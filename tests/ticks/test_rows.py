@@ -74,14 +74,6 @@ def test_the_rows_of_a_device_are_together_and_the_one_that_computes_is_the_firs
     assert edges[0][0] > -0.5 and edges[-1][1] < height_of(rows) - 0.5
 
 
-def test_devices_with_one_lane_have_rows_of_1():
-    rows = rows_of(mp.simulate(build("gpipe", 3, 2)))
-    assert [(row.name, row.middle, row.height) for row in rows.values()] == [
-        ("device 0", 0, 0.8), ("device 1", 1, 0.8), ("device 2", 2, 0.8),
-    ]
-    assert height_of(rows) == 3 and height_of({}) == 0
-
-
 def test_a_lane_that_was_not_used_has_no_row():
     trace = idle_lane()
     assert list(rows_of(trace)) == [(0, COMPUTE), (1, COMPUTE)]
