@@ -1,6 +1,7 @@
 """The network and the mini-batches of the tests of copies and of ZeRO."""
 
 import numpy as np
+from cases import Rounding, eighths
 
 import minipipe as mp
 
@@ -9,6 +10,12 @@ LAYERS = mp.Sequential(
     [mp.Linear(2, 8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 8), mp.ReLU(), mp.Linear(8, 2)],
     None,
 ).layers
+EXACT = [  # in rational numbers that stay short
+    layer.copy(eighths) for layer in mp.Sequential([
+        mp.Linear(2, 5), mp.ReLU(), Rounding(), mp.Linear(5, 4), mp.Tanh(), Rounding(), mp.Linear(4, 4),
+        mp.ReLU(), Rounding(), mp.Linear(4, 2),
+    ], None).layers
+]
 
 
 def mini_batch(m, dtype=np.float64, seed=0):

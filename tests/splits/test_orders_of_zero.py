@@ -1,0 +1,161 @@
+"""The orders of ZeRO: how they read, when their exchanges travel, and what is wrong with others."""
+
+from fractions import Fraction
+
+import pytest
+from splits.one_network import LAYERS, LOSS, mini_batch
+
+import minipipe as mp
+from minipipe.cluster import ports
+from minipipe.schedules import (
+    Schedule, ScheduleError, build, data_parallel, in_copies, with_all_reduce, with_late_W, with_recompute,
+    with_updates, with_zero,
+)
+
+SGD = mp.SGD(0.1)
+TWO_STAGES = data_parallel(2, 4, n_stages=2)
+
+
+@pytest.mark.parametrize("order, level, device, text", [
+    (TWO_STAGES, 1, 1, "0F2 1F2 1B2 0B2 0F3 1F3 1B3 0B3 1S3 0S3 1U3 1G3 0U3 0G3"),
+    (TWO_STAGES, 2, 1, "0F2 1F2 1B2 0B2 0F3 1F3 1B3 1S3 0B3 0S3 1U3 1G3 0U3 0G3"),
+    (TWO_STAGES, 3, 0, "0G0 1G0 0F0 0X0 1F0 1X0 1G0 0G0 1B0 1X0 0B0 0X0 0G1 1G1 0F1 0X1 1F1 1X1 1G1 0G1 1B1 "
+     "1X1 1S1 0B1 0X1 0S1 1U1 0U1"),
+    (with_recompute(data_parallel(2, 2)), 3, 1, "0G1 0F1 0X1 0G1 0R1 0B1 0X1 0S1 0U1"),
+], ids=["1", "2", "3", "3, recomputed"])
+def test_an_order_reads_as_it_is_drawn(order, level, device, text):
+    """With stage 3 a gather begins one piece of work early, but not before its stage was freed."""
+    assert str(with_zero(order, level)).splitlines()[device] == f"device {device}: {text}"
+
+
+@pytest.mark.parametrize("level, words", [
+    (2, {"reduce-scatter", "gather of parameters"}),
+    (3, {"reduce-scatter", "gather of parameters", "freeing of parameters"}),
+])
+def test_the_picture_has_its_exchanges_in_their_lane(level, words):
+    trace = mp.simulate(with_zero(TWO_STAGES, level), mp.Costs(U=1))
+    assert {str(span.label)[1] for span in trace.spans if span.lane == "communication"} == {"S", "G"}
+    assert words <= {text.get_text() for text in trace.plot().get_legend().get_texts()}
+
+
+def test_the_first_gather_goes_on_while_the_next_stage_is_updated():
+    """Two equal stages of 8 numbers on 2 devices: each exchange sends 32 bytes, 4 ticks at 8 bytes a tick."""
+    layers = [mp.Linear(2, 4, bias=False), mp.Linear(4, 2, bias=False)]
+    net = mp.DataParallel(
+        layers, LOSS, 2, optimizer=SGD, zero=1, buckets=1, costs=mp.Costs(U=10), ports=ports(2, 8)
+    )
+    net.train([mini_batch(2)])
+    start = {str(span.label): span.start for span in net.trace.spans_of(0)}
+    end = {str(span.label): span.end for span in net.trace.spans}
+    assert end["1G0"] - end["1U0"] == Fraction(4) and end["1G0"] < end["0U0"]
+    assert start["0U0"] == end["1U0"]
+
+
+def test_a_prefetched_gather_travels_while_the_stage_before_is_computed():
+    """Two copies of 4 stages, F = 4, B = 8, an exchange of 16 bytes each way at 8 bytes a tick: 2 ticks.
+
+    Without prefetching, each of the 8 pieces of work waits for its own gather, which in three backwards also
+    waits for a reduce-scatter; with it, the first and the first backward, which follows its own forward, do.
+    """
+    layers, ends = [mp.Linear(2, 2, bias=False) for _ in range(4)], []
+    for prefetch in (0, 1):
+        order = with_zero(data_parallel(2, 2, 4), 3, prefetch)
+        net = mp.Pipeline(
+            layers, LOSS, 4, 2, order, optimizer=SGD, costs=mp.Costs(F=16, B=32), ports=ports(2, 8)
+        )
+        net.train([mini_batch(2)])
+        ends.append(max(span.end for span in net.trace.spans if str(span.label) in ("0B0", "0B1")))
+    assert ends == [48 + 8 * 2 + 3 * 2, 48 + 2 * 2]
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_one_copy_has_all_of_it(zero):
+    net = mp.DataParallel(LAYERS, LOSS, 1, 2, optimizer=mp.Adam(), zero=zero)
+    assert net.schedule.kinds == set("FBU")
+
+
+# What is refused
+
+SECOND = "0F1 0B1 0S1 0U1 0G1"  # the right order of device 1, in stages 1 and 2
+THIRD = "0G1 0F1 0X1 0G1 0B1 0X1 0S1 0U1"  # and in stage 3
+
+
+@pytest.mark.parametrize("first, second, words", [
+    ("0F0 0B0 0S0 0U0", SECOND, "a part of stage 0 by 0U0, which no G sends to the others: put 0G0"),
+    ("0F0 0B0 0S0 0G0 0U0", SECOND, "0G0 gathers .* device has all: put it behind their update"),
+    ("0F0 0B0 0U0 0S0 0G0", SECOND, "device 0: 0S0 comes after 0U0, which needs it"),
+    ("0F0 0B0 0A0 0U0 0G0", "0F1 0B1 0A1 0U1 0G1", "a G gathers what devices update in parts"),
+    ("0F0 0B0 0S0", "0F1 0B1 0S1", "an S leaves each device a part of the sum"),
+    ("0F0 0B0 0A0 0U0", SECOND, "the order adds gradients up by A and by S"),
+    ("0F0 0B0 0U0 0G0", SECOND, "0U0 applies gradients that no reduce-scatter has added up: put 0S0"),
+    ("0S0 0F0 0B0 0U0 0G0", SECOND, "0S0 comes before the gradient of micro-batch 0 is complete"),
+    ("0F0 0B0 0S0 0U0 0G0 0G0", SECOND, "0G0 gathers parameters of which the device has all"),
+    ("0G0 0F0 0X0 0B0 0S0 0U0", THIRD, "device 0: 0B0 needs all parameters of its stage, but the device has "
+     "its own part since 0X0: put 0G0 before it"),
+    ("0F0 0G0 0B0 0X0 0S0 0U0", THIRD, "0F0 needs all .* has its own part: put 0G0 before it"),
+    ("0G0 0F0 0G0 0B0 0X0 0S0 0U0", THIRD, "0G0 gathers .* leave it out, or put 0X0 before it"),
+    ("0G0 0F0 0B0 0X0 0X0 0S0 0U0", THIRD, "0X0 needs all .* since 0X0: leave it out"),
+    ("0G0 0F0 0B0 0X0 0S0 0U0 0G0", THIRD, "0G0 leaves the parameters whole at the end: put 0X0 behind"),
+    ("0G0 0F0 0B0 0X0 0S0 0U0", THIRD, "devices 0, 1 have 1, 2 gathers of stage 0: each of them is a"),
+    ("0F0 0B0 0A0 0X0 0U0", "0F1 0B1 0A1 0U1", "an X leaves what devices update in parts: put an S in"),
+])
+def test_each_fault_of_an_order_has_a_sentence(first, second, words):
+    with pytest.raises(ScheduleError, match=words):
+        Schedule.from_text([first, second], copy_of=(0, 1)).validate()
+
+
+def crossed(level, kind):
+    """An order of two stages, whose second device begins its exchanges of this kind the other way round."""
+    one, two = with_zero(data_parallel(2, 2, n_stages=2), level).devices
+    first, other = [place for place, action in enumerate(two) if action.kind == kind][:2]
+    swapped = list(two)
+    swapped[first], swapped[other] = two[other], two[first]
+    return Schedule((one, swapped), 2, 2, copy_of=(0, 1))
+
+
+@pytest.mark.parametrize("level, kind, words", [
+    (1, "S", r"deadlock: .*1S0.*0S1.*same order of stages"),
+    (3, "G", "device 0 cannot end 0G0 before 0G1 on device 1, behind 1G1"),
+])
+def test_exchanges_in_other_orders_are_a_deadlock_that_names_both(level, kind, words):
+    with pytest.raises(ScheduleError, match=words):
+        crossed(level, kind).validate()
+
+
+@pytest.mark.parametrize("make", [
+    with_all_reduce, with_updates, with_late_W, lambda order: with_zero(order, 1),
+])
+def test_no_other_end_is_added(make):
+    with pytest.raises(ValueError, match=r"(reduce-scatters|updates|gathers) already|has S, which"):
+        make(with_zero(data_parallel(2, 2), 1))
+
+
+TIED = [mp.Linear(2, 2, tie="w"), mp.Tanh(), mp.Linear(2, 2, tie="w")]
+
+
+@pytest.mark.parametrize("layers, options, words", [
+    (LAYERS, dict(zero=4, optimizer=SGD), "zero=4 must be 1, 2 or 3"),
+    (LAYERS, dict(zero=1), "zero=1 divides what an optimizer remembers: pass optimizer="),
+    (LAYERS, dict(zero=1, optimizer=SGD, all_reduce="ring"), "all_reduce='ring', but the order has S"),
+    (LAYERS, dict(zero=3, optimizer=SGD, n_microbatches=3), "devices 0, 1 have 4, 2 gathers of stage 0"),
+    (TIED, dict(zero=1, optimizer=SGD), "tie='w': the gradient of tied weights is a sum over layers"),
+])
+def test_what_does_not_go_with_it_is_refused(layers, options, words):
+    with pytest.raises(ValueError, match=words):
+        mp.DataParallel(layers, LOSS, 2, **options)
+
+
+@pytest.mark.parametrize("level, n_replicas, order", [
+    (1, 2, data_parallel(2, 2, 2)), (2, 2, in_copies(build("1f1b", 2, 1), 2)), (3, 1, build("chimera", 2, 2)),
+])
+@pytest.mark.parametrize("option, layer", [
+    ("sequence", mp.TransformerBlock(2, 2)), ("rows", mp.Conv1d(1, 1, 3, padding=1)),
+])
+def test_shards_whose_gradients_are_summands_are_refused(level, n_replicas, order, option, layer):
+    """A reduce-scatter adds up what replicas have, not what the shards of each of them have."""
+    words = f"{option}=True with n_shards=2 and the S .*: use {option}=False, or an order without S"
+    with pytest.raises(ValueError, match=words):
+        mp.Hybrid(
+            [layer, mp.Flatten()], LOSS, n_replicas, 2, 2, 2, with_zero(order, level), optimizer=SGD,
+            **{option: True},
+        )
