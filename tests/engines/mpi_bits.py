@@ -7,7 +7,7 @@ import numpy as np
 from compared import assert_same
 from asynchronous.by_the_rule import per_update
 from engines import on_engines
-from engines.on_engines import LOSS, mini_batch, network, work
+from engines.on_engines import LOSS, assert_can_be_read, mini_batch, network, work
 
 import minipipe as mp
 from minipipe.engines import Mpi, mpi, world
@@ -25,22 +25,6 @@ pair = partial(on_engines.pair, "mpi", layers=LAYERS)
 def weights(pipe):
     pipe.collect()
     return [getattr(part, name) for part in every_layer(pipe.layers) for name in part.arrays]
-
-
-def assert_can_be_read(trace):
-    """Work and idle time tile each lane; the explanation tiles the idle time, the critical path the run."""
-    for device, lane in trace.lanes:
-        pieces = [(s.start, s.end) for s in trace.spans_of(device, lane) if s.end > s.start]
-        pieces += [(i.start, i.end) for i in trace.idle if (i.device, i.lane) == (device, lane)]
-        ends = [0, *(end for _, end in sorted(pieces))]
-        assert [start for start, _ in sorted(pieces)] == ends[:-1]
-        assert not pieces or ends[-1] == trace.makespan
-    for idle, parts in trace.explain().parts.items():
-        assert [idle.start, *(part.end for part in parts)] == [*(part.start for part in parts), idle.end]
-    steps = trace.critical_path()
-    assert [step.start for step in steps] == [0, *(step.end for step in steps[:-1])]
-    assert steps[-1].end == trace.makespan
-    assert all(m.sent <= m.arrived <= m.received for m in trace.messages)
 
 
 def compare(simulated, ranks, optimizer=None, batches=None):

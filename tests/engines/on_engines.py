@@ -32,3 +32,21 @@ def work(trace):
     spans = [(s.device, s.lane, str(s.label), type(s.label)) for s in trace.spans if s.label != OVERHEAD]
     messages = [(str(m.label), m.source, m.to, m.n_bytes, m.lane, m.to_lane) for m in trace.messages]
     return sorted(spans, key=str), sorted(messages)
+
+
+def assert_can_be_read(trace):
+    """Work and idle time tile each lane; the explanation tiles the idle time, the critical path the run."""
+    for device, lane in trace.lanes:
+        pieces = [(s.start, s.end) for s in trace.spans_of(device, lane) if s.end > s.start]
+        pieces += [(i.start, i.end) for i in trace.idle if (i.device, i.lane) == (device, lane)]
+        ends = [0, *(end for _, end in sorted(pieces))]
+        assert [start for start, _ in sorted(pieces)] == ends[:-1]
+        assert not pieces or ends[-1] == trace.makespan
+    for idle, parts in trace.explain().parts.items():
+        assert [idle.start, *(part.end for part in parts)] == [*(part.start for part in parts), idle.end]
+    steps = trace.critical_path()
+    if not trace.makespan:
+        return
+    assert [step.start for step in steps] == [0, *(step.end for step in steps[:-1])]
+    assert steps[-1].end == trace.makespan
+    assert all(m.sent <= m.arrived <= m.received for m in trace.messages)

@@ -1,6 +1,7 @@
 """Calls recorded as tasks give the sequential program's numbers in every order that the graph allows."""
 
 import random
+import time
 from functools import partial
 
 import numpy as np
@@ -65,8 +66,8 @@ def one_after_the_other(program, start):
     return buffer, made
 
 
-def recorded(program, start):
-    graph, buffer = Graph(), start.copy()
+def recorded(program, start, graph=None):
+    graph, buffer = graph or Graph(), start.copy()
 
     def record(device, function, *args, **how):
         with graph.on(device):
@@ -82,7 +83,7 @@ def assert_same_values(made, buffer, expected):
 @settings(max_examples=50)
 @given(steps, st.randoms(use_true_random=False), st.booleans())
 def test_every_legal_order_gives_the_numbers_of_the_program(program, chance, exact):
-    """Random programs on overlapping views; random priorities; all engines."""
+    """Random programs on overlapping views; random priorities; all engines, and calls in the background."""
     start = np.arange(1.0, SIZE + 1)
     start = rational(start) if exact else start / 8
     expected = one_after_the_other(program, start)
@@ -92,6 +93,9 @@ def test_every_legal_order_gives_the_numbers_of_the_program(program, chance, exa
         chance.shuffle(priority)
         graph.run(engine, orders=graph.schedule(priority=priority).orders)
         assert_same_values(made, buffer, expected)
+    with Asynchronous() as in_background:
+        _, buffer, made = recorded(program, start, in_background)
+    assert_same_values(made, buffer, expected)
 
 
 def total(parts):
@@ -237,21 +241,6 @@ def test_any_order_that_keeps_to_the_edges_gives_the_numbers_on_any_lanes(progra
     assert_same_values(made, buffer, expected)
 
 
-@settings(max_examples=30)
-@given(steps)
-def test_calls_in_the_background_give_the_numbers_of_the_program(program):
-    start = np.arange(1.0, SIZE + 1)
-    expected = one_after_the_other(program, start)
-    buffer = start.copy()
-    with Asynchronous() as later:
-        def record(device, function, *args, **how):
-            with later.on(device):
-                return later.call(function, *args, **how)
-
-        made = performed(program, record, buffer)
-    assert_same_values(made, buffer, expected)
-
-
 @given(st.lists(st.tuples(st.booleans(), views), max_size=12))
 def test_accesses_are_those_that_a_plain_comparison_of_all_pairs_gives(accesses):
     """Every pair of accesses that share a byte, one of them a write, is in order; no other pair is."""
@@ -319,14 +308,6 @@ def test_two_tasks_of_two_devices_run_at_once_and_a_chain_does_not():
     assert trace.makespan == graph.schedule().makespan == graph.schedule().bounds.best
 
 
-def test_a_circle_is_said():
-    tasks = from_names({"a": (1, ["c"]), "b": (1, ["a"]), "c": (1, ["b"]), "d": (1, ["c"])})
-    with pytest.raises(ValueError, match="3 tasks wait for each other in a circle: a -> c -> b -> a"):
-        list_schedule(tasks)
-    with pytest.raises(ValueError, match="a task waits for itself"):
-        list_schedule([Task("x", after=(0,))])
-
-
 def test_an_array_changed_behind_the_graphs_back_is_said_and_nothing_is_computed():
     graph, A, B = Graph(), np.ones((2, 3)), np.zeros((2, 3))
     graph.call(np.add, A, 1, out=B)
@@ -367,8 +348,12 @@ def test_a_mistake_inside_a_call_in_the_background_comes_out_at_synchronize():
 
 
 def test_a_call_in_the_background_is_one_of_device_0_unless_it_is_on_another():
+    def late():
+        time.sleep(0.01)
+        return np.ones(2)
+
     with Asynchronous() as later:
-        later.call(np.ones, 2, name="first")
+        assert later.call(late, name="first").value.tolist() == [1, 1]  # who asks for it waits for it
         with later.on(1):
             later.call(np.ones, 2, name="there")
         with later.on(0):
@@ -378,28 +363,33 @@ def test_a_call_in_the_background_is_one_of_device_0_unless_it_is_on_another():
     assert found == {"first": (0, "compute"), "there": (1, "compute"), "here": (0, "compute")}
 
 
+CIRCLE = {"a": (1, ["c"]), "b": (1, ["a"]), "c": (1, ["b"]), "d": (1, ["c"])}
+
+
+@pytest.mark.parametrize("wrong, words", [
+    (lambda graph, later: later.value, "has not run yet"),
+    (lambda graph, later: np.asarray(later), "not there yet"),
+    (lambda graph, later: list(later), r"later\[0\]"),
+    (lambda graph, later: Graph().call(np.add, later, 1), "another graph"),
+    (lambda graph, later: graph.call("add"), "must be a function"),
+    (lambda graph, later: graph.run(orders={(0, "compute"): []}), "each of the 1 tasks once"),
+    (lambda *_: list_schedule([Task("x", -1)]), "at least 0"),
+    (lambda *_: list_schedule([Task("x", lane="gpu")]), "use a device, 0, 1"),
+    (lambda *_: list_schedule([Task("x", after=(3,))]), "use numbers of tasks"),
+    (lambda *_: list_schedule([Task("x", after=(0,))]), "a task waits for itself"),
+    (lambda *_: list_schedule([Task("x")], priority=[1]), "once"),
+    (lambda *_: list_schedule([Task("x", lane=2)], 2), "use 3"),
+    (lambda *_: list_schedule([Task("x", (1, 2))], 3), "2 times for 3 devices"),
+    (lambda *_: list_schedule(["x"]), "is no task"),
+    (lambda *_: list_schedule(from_names(CIRCLE)), "3 tasks wait for each other in a circle: a -> c -> b"),
+    (lambda *_: from_names({"a": (1, ["b"])}), "not among the tasks"),
+])
 @pytest.mark.filterwarnings("error")
-def test_what_cannot_be_handed_over_is_said():
+def test_what_cannot_be_handed_over_is_said(wrong, words):
     graph = Graph()
     later = graph.call(np.add, np.ones(2), 1)
-    for wrong, words in [
-        (lambda: later.value, "has not run yet"),
-        (lambda: np.asarray(later), "not there yet"),
-        (lambda: list(later), "later\\[0\\]"),
-        (lambda: Graph().call(np.add, later, 1), "another graph"),
-        (lambda: graph.call("add"), "must be a function"),
-        (lambda: graph.run(orders={(0, "compute"): []}), "each of the 1 tasks once"),
-        (lambda: list_schedule([Task("x", -1)]), "at least 0"),
-        (lambda: list_schedule([Task("x", lane="gpu")]), "use a device, 0, 1"),
-        (lambda: list_schedule([Task("x", after=(3,))]), "use numbers of tasks"),
-        (lambda: list_schedule([Task("x")], priority=[1]), "once"),
-        (lambda: list_schedule([Task("x", lane=2)], 2), "use 3"),
-        (lambda: list_schedule([Task("x", (1, 2))], 3), "2 times for 3 devices"),
-        (lambda: from_names({"a": (1, ["b"])}), "not among the tasks"),
-        (lambda: list_schedule(["x"]), "is no task"),
-    ]:
-        with pytest.raises((ValueError, RuntimeError, TypeError), match=words):
-            wrong()
+    with pytest.raises((ValueError, RuntimeError, TypeError), match=words):
+        wrong(graph, later)
 
 
 def test_threads_and_the_cluster_do_the_tasks_of_a_lane_in_the_same_order():

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from compared import J_and_gradients, assert_same
+from cases import eighths
+from compared import J_and_gradients, assert_same, parameters
 
 import minipipe as mp
-from minipipe.exact import rational
+from minipipe.exact import Rational
 from minipipe.graph import Graph, list_schedule, run_listed, schedule_of, training_tasks
 from minipipe.schedules import data_parallel, with_all_reduce
 
@@ -123,23 +124,17 @@ def update(array, gradient, rate):
 @pytest.mark.parametrize("engine", ["one", "cluster", "threads"])
 def test_a_training_step_recorded_as_calls_is_that_of_the_network(engine):
     """Exact, on two devices of the cluster and on two threads: `==` the full batch's step."""
-    chance = np.random.default_rng(0)
-    shapes = [(3, 4), (4, 2)]
-    layers = [mp.Linear(*shapes[0]), mp.ReLU(), mp.Linear(*shapes[1])]
-    X, Y = chance.integers(-4, 5, (3, 8)), chance.integers(-4, 5, (2, 8))
-    for layer, shape in zip(layers[::2], shapes):
-        layer.W, layer.b = chance.integers(-3, 4, shape[::-1]) / 2, chance.integers(-3, 4, (shape[1], 1)) / 2
-    layers, X, Y = [layer.copy(rational) for layer in layers], rational(X), rational(Y)
-    net = mp.Sequential(layers, mp.MeanSquaredError())
+    rng, rate, loss = np.random.default_rng(0), Rational(1, 2), mp.MeanSquaredError()
+    X, Y = eighths(rng.standard_normal((3, 8))), eighths(rng.standard_normal((2, 8)))
+    layers = mp.Sequential([mp.Linear(3, 4), mp.ReLU(), mp.Linear(4, 2)], loss).layers
+    layers = [layer.copy(eighths) for layer in layers]
+    net = mp.Sequential(layers, loss)
     net.forward_backward(X, Y)
-    rate = rational(np.array(0.5)).item()
-    expected = [(layer.W - dW * rate, layer.b - db * rate) for layer, (dW, db) in
-                zip(layers[::2], net.gradients[::2])]
+    net.step(mp.SGD(rate))
     graph = Graph()
-    trained(graph, layers, mp.MeanSquaredError(), X, Y, 4, rate)
+    trained(graph, layers, loss, X, Y, 4, rate)
     graph.run(engine, n_devices=2)
-    for layer, (W, b) in zip(layers[::2], expected):
-        assert np.array_equal(layer.W, W) and np.array_equal(layer.b, b)
+    assert_same(parameters(layers), parameters(net.layers))
 
 
 def test_what_cannot_be_is_said():

@@ -10,6 +10,7 @@ from pitfalls.networks import LAYERS, LOSS, exact, mini_batch
 import minipipe as mp
 from minipipe.cluster import Cluster, DeadlockError, Receive, Send, mail
 from minipipe.collectives import Group, all_reduce, all_reduce_sum_and_gather, barrier, numbers_sent
+from minipipe.engines import Threads
 from minipipe.exact import rational
 from minipipe.functions import leaves
 from minipipe.layers.normalization import Moments
@@ -276,8 +277,6 @@ def send_buffer_overwritten(monkeypatch):
 
 def check_send_buffer_overwritten():
     """The receiver gets what was sent, though its sender has written into the array since."""
-    got = []
-
     def sender():
         array = np.ones(3)
         yield Send("array", array, to=1)
@@ -288,8 +287,10 @@ def check_send_buffer_overwritten():
         yield Receive("overwritten", source=0)
         got.append((yield Receive("array", source=0)))
 
-    Cluster([sender(), receiver()]).run()
-    assert got[0].tolist() == [1, 1, 1]
+    got = []
+    for engine in (Cluster, Threads):
+        engine([sender(), receiver()]).run()
+    assert [array.tolist() for array in got] == [[1, 1, 1]] * 2
 
 
 def statistics_averaged_over_copies(monkeypatch):
