@@ -251,6 +251,7 @@ def equal_layers():
     return papers.EqualLayers(4, 1, 1, 1, 1, 1)
 
 
+@lru_cache
 def public():
     """Return {name: callable} of all that is in an `__all__`; of equal names, the second as "room.name"."""
     found, met = {}, set()

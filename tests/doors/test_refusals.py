@@ -1,0 +1,229 @@
+"""What cannot be is refused in a sentence. `test_hostile.py` sweeps values that no argument can have; here
+are methods, arguments that do not fit each other, and limits.
+"""
+
+import math
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from doors.test_doors import BANANA, LAYERS, LOSS, X, Y, carried, fitted, network, pipeline, simulated, stream
+
+import minipipe as mp
+from minipipe import parallel
+from minipipe.checks import whole_number
+from minipipe.collectives import Group, all_reduce
+from minipipe.experiments import Recipe
+from minipipe.parallel import in_buckets
+from minipipe.partitioning import loads
+from minipipe.schedules import (
+    best_schedule, build, data_parallel, gpipe, greedy_schedule, in_copies, in_segments, pipedream_2bw,
+    with_updates, with_zero,
+)
+
+TRACE = mp.simulate(gpipe(2, 2))
+
+
+def run(program, n=2):
+    return mp.Cluster([program(Group(rank, range(n))) for rank in range(n)]).run()
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: mp.Hybrid(LAYERS, LOSS, 2, schedule="zb-v"),
+     "'zb-v' puts 2 stages on each device, which n_stages=1"),
+    (lambda: mp.Hybrid(LAYERS, LOSS, 2, n_microbatches=3, schedule="gpipe"),
+     "n_microbatches=3 over 2 replicas of 1 stages: use a multiple of 2"),
+    (lambda: mp.DataParallel(LAYERS, LOSS, 1, zero=9, optimizer=mp.SGD(0.1)), "zero=9 must be 1, 2 or 3"),
+    (lambda: with_zero(data_parallel(2, 3, n_stages=2), 3),
+     "devices 0, 1 have 4, 2 gathers of stage 0: each of them is a meeting of all"),
+    (lambda: mp.TensorParallel(LAYERS, LOSS, 2, sequence=True),
+     "sequence=True splits nothing here: it needs"),
+    (lambda: mp.TensorParallel(LAYERS, LOSS, 2, rows=True),
+     "rows=True splits nothing here: it needs convolut"),
+    (lambda: mp.TensorParallel(LAYERS, LOSS, 2, sequence=True, rows=True), "sequence=True and rows=True: "),
+    (lambda: mp.TensorParallel(LAYERS, LOSS, 20), "n_shards=20 splits none of these 3 layers: use fewer"),
+    (lambda: parallel.synchronous_ticks(3, 2, 1, 10, 1, n_servers=3),
+     "n_servers=3 exceeds n_workers=2: use at"),
+    (lambda: parallel.mini_batches(X, np.ones((1, 9)), 2, 3),
+     "X of shape (2, 4) and Y of shape (1, 9): give"),
+    (lambda: loads([1, 2, 3], [1, 1]),
+     "counts=(1, 1) adds up to 2 layers, but costs has 3: give each layer a"),
+    (lambda: mp.Linear(2, 3, bias="no"), "bias='no' must be True or False"),
+    (lambda: Recipe(base=-1), "base=-1 must be above 0"),
+    (lambda: Recipe(n_epochs=4.5), "n_epochs=4.5 must be a whole number"),
+    (lambda: Recipe(warm_up=math.nan), "warm_up=nan must be above 0"),
+    (lambda: mp.plots.timeline(gpipe(1, 1)),
+     "is not a Trace: take the trace of a network, or simulate(schedule)"),
+    (lambda: mp.Linear(2.5, 3), "n_prev=2.5 must be a whole number"),
+    (lambda: mp.Linear(2, 3, "he"), "initialization='he' must be a function"),
+    (lambda: mp.Linear(2, 3, tie=[]), "tie=[] must be a text"),
+    (lambda: mp.Conv2d(2, 2, "3"), "kernel_size='3' must be a whole number, or a tuple"),
+    (lambda: mp.Pad(1), "Pad(1): pass a list, with a width for each spatial axis"),
+    (lambda: mp.Pad(["ab"]), "widths[0]='ab' must be a list of whole numbers"),
+    (lambda: mp.Dropout("a"), "p='a' must be a number, at least 0 and below 1"),
+    (lambda: pipeline(dtype="foo"), "dtype='foo' is not known"),
+    (lambda: pipeline(recompute=[]), "recompute=[] must be one of"),
+    (lambda: mp.SGD("a"), "learning_rate='a' must be a number, above 0"),
+    (lambda: mp.SGD(math.inf), "learning_rate=inf must be finite"),
+    (lambda: mp.Adam(betas=(0.9, 0.9, 0.9)), "betas has 3 numbers: pass a pair"),
+    (lambda: mp.Schedule.from_text([None]), "lines=[None] must be texts, one per device"),
+    (lambda: mp.Schedule.from_text(3), "lines=3 must be a list"),
+    (lambda: best_schedule(2, 2, costs=3), "costs=3 must be Costs(F=..., B=...)"),
+    (lambda: mp.Sequential(3, None), "layers=3 must be a list"),
+    (lambda: with_updates("gpipe"), "schedule='gpipe' is not a Schedule: pass one"),
+    (lambda: mp.Schedule([3], 1, 1), "devices[0]=3 must be a list"),
+    (lambda: mp.Schedule([[3]], 1, 1), "3 is no action: use Schedule.from_text"),
+    (lambda: mp.Schedule.from_text(["F0 B0"], copy_of=3), "copy_of=3 must be a list"),
+    (lambda: mp.cluster.links_between(mp.Link(1), 10**5), "a Link between each two of 100000 devices"),
+    (lambda: stream(np.array(3)), "batches must be a list of pairs (X, Y)"),
+    (lambda: fitted(metric=3), "metric=3 must be a function"),
+    (lambda: network().step("sgd"), "optimizer is 'sgd': pass an object, such as SGD("),
+    (lambda: network().step(mp.SGD), "SGD'>: pass an object, such as SGD("),
+    (lambda: mp.datasets.mnist(3), "folder=3 must be a path"),
+    (lambda: BANANA.encode(3), "text=3 must be a str"),
+    (lambda: BANANA.split(1.5), "test_share=1.5 must be at least 0 and at most 1"),
+    (lambda: BANANA.split(-0.5), "test_share=-0.5 must be at least 0 and at most 1"),
+    (lambda: BANANA.split([1]), "test_share=[1] must be a number"),
+    (lambda: mp.exact.rational([None]), "holds what is no number"),
+    (lambda: mp.Costs.from_text(3), "costs=3 must be a text"),
+    (lambda: TRACE.bubble(np.ones(2)), "bubble of array([1., 1.])"),
+    (lambda: build("dualpipe", [], 4), "n_devices=[] must be a whole"),
+    (lambda: LOSS.forward(3, Y), "A=array(3) is one number"),
+    (lambda: LOSS.forward(Y, mp.ReLU()), "Y holds ReLU() at"),
+    (lambda: LOSS.forward(Y, Y, 2.5), "m=2.5 must be a whole number"),
+    (lambda: TRACE.spans_of(0.0), "device=0.0 is not one"),
+    (lambda: TRACE.spans_of(0, np.ones(2)), "device 0 has no lane array("),
+    (lambda: LOSS.forward(np.float32, Y), "A holds <class"),
+    (lambda: LOSS.forward(Y, Y, 10**400), "must be at most 1,000,"),
+    (lambda: mp.DataParallel(LAYERS, LOSS, 2, buckets=9, dtype=2.5), "dtype=2.5 is not"),
+    (lambda: mp.accuracy([[1.0, 0.0]], [[1, 0]]), "accuracy compares two arrays"),
+    (lambda: in_buckets([1], (1, 2, 3)), "caps has 3 numbers: pass a pair"),
+    (lambda: in_buckets([1], ("a", 1)), "caps[0]='a' must be a number"),
+    (lambda: Group(2, [0, 1]), "rank=2 is not in the group of 2: ranks count"),
+    (lambda: run(lambda group: all_reduce(group, {1})), "{1} is neither a number nor"),
+    (lambda: mp.save("\ud800", network()), "path='\\ud800' must be a path"),
+    (lambda: mp.load("~nobody-of-this-name/a", network()), "/a' must be a path"),
+    (lambda: mp.save("a.npz", LAYERS), "ReLU(), Linear(3, 1)] is no network"),
+    (lambda: mp.Embedding(2, 3, tie=3), "tie=3 must be a text"),
+    (lambda: mp.Reshape((2.5,)), "shape[0]=2.5 must be a whole number"),
+    (lambda: pipedream_2bw(2, 4, 2.5), "per_update=2.5 must be a whole number"),
+    (lambda: fitted(progress=3), "progress=3 must be a function"),
+    (lambda: mp.Join("a", np.ones(2)), "how=array([1., 1.])"),
+    (lambda: mp.DataParallel(LAYERS, LOSS, 2, buckets=np.ones(2)), "buckets=array("),
+    (lambda: with_zero(data_parallel(2, 2), True), "zero=True must be 1, 2 or 3"),
+    (lambda: whole_number("m", 10**5000, most=5),
+     "m=a number of too many digits to be shown must be at most 5"),
+    (lambda: mp.Schedule.from_csv(3), "source=3 must be a path, or the table as text"),
+    (lambda: mp.Schedule.from_text([f"F{10**10}"]), "is not an action"),
+])
+def test_what_cannot_be_is_refused_in_a_sentence(call, words):
+    with pytest.raises(ValueError) as complaint:
+        call()
+    assert words in str(complaint.value)
+
+
+@pytest.mark.parametrize("far", [1e308, 5e-324, 10**400, Fraction(1, 10**400), math.inf, math.nan, -1, True])
+def test_numbers_that_would_make_the_clock_infinite_are_refused(far):
+    for make in (
+        lambda: simulated(mp.Costs(F=far)),
+        lambda: simulated(mp.Costs(B=[far, 1, 1, 1])),
+        lambda: simulated(mp.Costs(message_bytes=far)),
+        lambda: mp.Link(latency=far),
+        lambda: mp.Cluster([(mp.Compute(k, ticks=far) for k in range(2))]).run(),
+        lambda: carried(far, 1),
+    ):
+        with pytest.raises(ValueError, match=r"out of reach|must be"):
+            make()
+    if far != math.inf:
+        with pytest.raises(ValueError, match=r"bandwidth=.* (is out of reach|must be)"):
+            mp.Link(bandwidth=far)
+        with pytest.raises(ValueError, match=r"bandwidth=.* (is out of reach|must be)"):
+            mp.Port(far, [0])
+
+
+@pytest.mark.parametrize("limit", ["1", [1], math.nan, 0, -1, True])
+def test_a_limit_of_memory_is_a_number_of_bytes_everywhere(limit):
+    for call in (
+        lambda: pipeline(memory_limit=limit),
+        lambda: mp.what_fits(LAYERS, mp.MeanSquaredError(), (2,), 4, limit),
+        lambda: mp.Cluster([], holdings=[], memory_limit=limit),
+    ):
+        with pytest.raises(ValueError, match=r"memory_limit=.* must be .*above 0 bytes"):
+            call()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: build("gpipe", 10**6, 10**6),
+        lambda: gpipe(4, 10**8),
+        lambda: build("pipedream", 10**4, 10**4),
+        lambda: build("zb-v", 2 * 10**3, 10**4),
+        lambda: greedy_schedule(10**4, 10**4),
+        lambda: best_schedule(10**4, 10**4),
+        lambda: in_copies(gpipe(2, 2), 10**7),
+        lambda: in_segments(gpipe(2, 2), 10**7),
+    ],
+)
+def test_a_schedule_that_would_fill_the_memory_is_refused(make):
+    with pytest.raises(ValueError, match=r"a schedule of .* actions exceeds the limit of 4,000,000: use"):
+        make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: mp.models.resnet(6000002),
+        lambda: mp.models.amoebanet_d(3000000, 8),
+        lambda: mp.models.transformer(5, 8, 2, 10**7),
+    ],
+)
+def test_a_network_of_too_many_layers_is_refused(make):
+    with pytest.raises(ValueError, match="must be at most 10,000"):
+        make()
+
+
+def test_a_file_without_an_end_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("minipipe.schedules.csv_format.MOST_CHARACTERS", 1000)
+    (tmp_path / "long.csv").write_text("0F0,0B0\n" + 1000 * ",")
+    with pytest.raises(mp.ScheduleError, match=r"long.csv has more than 1,000 characters.*use fewer devices"):
+        mp.Schedule.from_csv(tmp_path / "long.csv")
+
+
+def test_huge_rational_numbers_have_a_repr_and_are_refused_in_a_sentence():
+    huge = mp.exact.Rational(10**5000)
+    assert repr(huge) == "Rational(a number of 16610 bits, over one of 1)"
+    for function in (huge.exp, (-huge).log, (-huge).sqrt):
+        with pytest.raises(ValueError, match=r"of Rational\(a number of 16610 bits"):
+            function()
+
+
+def test_a_schedule_without_micro_batches_or_stages_is_faulty():
+    for sizes in ((1, 0), (0, 1), (1, -1), (1.5, 1), (1, "2"), (None, 1)):
+        (fault,) = mp.Schedule((), *sizes).faults()
+        assert fault.startswith("a schedule needs at least 1 stage and 1 micro-batch, in whole numbers, not ")
+
+
+def test_rows_that_shards_do_not_divide_are_refused_before_anything_is_computed():
+    layers = [mp.Conv2d(1, 1, 3, padding=1), mp.MaxPool2d(2), mp.Conv2d(1, 1, 3, padding=1), mp.Flatten()]
+    net = mp.TensorParallel(layers, LOSS, 2, rows=True)
+    with pytest.raises(ValueError, match="3 positions over 2 shards: use a number of shards that divides 3"):
+        net.start(np.ones((1, 6, 4, 2)), np.ones((6, 2)))
+    assert net.forward_backward(np.ones((1, 8, 4, 2)), np.ones((8, 2))) > 0
+
+
+def test_a_matrix_for_a_seed_is_refused_and_does_not_end_python():
+    """NumPy goes round in a circle with it, until the interpreter has no stack left."""
+    calls = (
+        "mp.clients_of(X, X, 2, seed=seed)", "Quantised(seed=seed)", "LowRank(seed=seed)",
+        "mp.Sequential([mp.ReLU()], None, seed)",
+    )
+    code = (
+        "import numpy as np, minipipe as mp; from minipipe.collectives import LowRank, Quantised\n"
+        "X, seed = np.ones((2, 4)), np.matrix([[1, 2]])\n"
+    )
+    code += "".join(f"try: {call}\nexcept ValueError as error: print(error)\n" for call in calls)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stdout == 4 * "seed=matrix([[1, 2]]) must be a whole number\n", ended
