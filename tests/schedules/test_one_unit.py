@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import minipipe as mp
-from minipipe.cli.main import main
 from minipipe.plots.html import page_data
 from minipipe.schedules import (
     alive_microbatches, build, greedy_schedule, in_copies, in_segments, interleaved_one_f_one_b,
@@ -17,26 +16,6 @@ from minipipe.schedules import (
 
 ZB_V = build("zb-v", 4, 8)  # M (F + B) + (K - 1) F / 2 = 25.5 ticks, and K = 4 alive
 LAYERS = [mp.Linear(2, 2) for _ in range(8)]
-
-
-def said_by(capsys, *arguments):
-    assert not main(list(arguments))
-    return capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_every_command_says_the_same_of_zb_v(capsys, tmp_path):
-    table, sizes = str(tmp_path / "zb-v.csv"), ["--devices", "4", "--micro-batches", "8"]
-    ZB_V.to_csv(table)
-    timeline = said_by(capsys, "timeline", "--schedule", "zb-v", *sizes, "--output", str(tmp_path / "x.png"))
-    assert "makespan                                25.5 ticks" in timeline
-    assert "peak micro-batches per device           4 4 4 4" in timeline
-    assert "25.5 ticks\n" in said_by(capsys, "explain", "--schedule", "zb-v", *sizes)
-    valid = said_by(capsys, "validate", table, "--most-alive", "4")
-    assert "T = 25.5 ticks with F=1,B=2; peak micro-batches per device: 4 4 4 4" in valid
-    compared = said_by(capsys, "compare", "zb-v", table, *sizes, "--output", str(tmp_path / "y.png"))
-    rows = [line.split() for line in compared.splitlines()[3:5]]
-    assert [(row[1], row[-2]) for row in rows] == [("25.5", "4")] * 2
 
 
 def test_runs_pictures_and_pages_say_the_same_of_zb_v():
@@ -113,7 +92,3 @@ def test_a_limit_in_shares_is_kept_by_the_greedy_schedule():
     assert half.faults(3) == [] and "above the limit of 2.5" in half.faults(2.5)[0]
     greedy = greedy_schedule(4, 8, most_alive=2.5, halves=True, placement=half.placement)
     assert max(peak_microbatches(mp.simulate(greedy.validate(2.5)))) == 2.5
-
-
-def test_text_has_whole_ticks_on_its_ruler():
-    assert mp.simulate(ZB_V).to_text().splitlines()[0].split() == ["tick", "0", "5", "10"]

@@ -5,18 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.schedules import Costs, greedy_schedule
+from minipipe.schedules import Costs, best_schedule, build, greedy_schedule, names_for
 from minipipe.schedules.filling import timed
 from minipipe.schedules.named import named_schedules
 from minipipe.schedules.request import request_of
 
 V = {K: [*range(K), *reversed(range(K))] for K in range(1, 33)}
-
-
-def longest_span(schedule, costs, latency=0):
-    trace = mp.simulate(schedule, costs, mp.Link(latency=latency))
-    spans = map(trace.spans_of, range(trace.n_devices))
-    return max(of_device[-1].end - of_device[0].start for of_device in spans)
 
 
 def most_kept(schedule, kept_for_W):
@@ -45,21 +39,53 @@ def requests(draw):
     )
 
 
+def makespan_and_span(schedule, request):
+    """(the makespan, the longest span of a device)"""
+    trace = mp.simulate(schedule, request["costs"], mp.Link(latency=request["latency"]))
+    spans = map(trace.spans_of, range(trace.n_devices))
+    return trace.makespan, max(of_device[-1].end - of_device[0].start for of_device in spans)
+
+
 @pytest.mark.slow
-@settings(max_examples=20)
+@settings(max_examples=30)
 @given(requests())
-def test_no_name_has_a_shorter_longest_span_and_no_device_keeps_too_much(request):
-    costs, latency = request["costs"], request["latency"]
-    for_span, for_makespan = (greedy_schedule(**request, objective=of) for of in ("span", "makespan"))
-    spans = [longest_span(schedule, costs, latency) for schedule in (for_span, for_makespan)]
-    makespans = [mp.simulate(s, costs, mp.Link(latency=latency)).makespan for s in (for_span, for_makespan)]
-    assert spans[0] <= spans[1] and makespans[1] <= makespans[0]
+def test_no_schedule_with_a_name_is_better_and_no_device_keeps_too_much(request):
+    """Not in its makespan, nor in its longest span of a device if a search looks for that."""
+    limit = request["most_alive"] or float("inf")
+    of_makespan, of_span = (greedy_schedule(**request, objective=of) for of in ("makespan", "span"))
+    least, shortest = makespan_and_span(of_makespan, request)[0], makespan_and_span(of_span, request)[1]
+    for schedule in (of_makespan, of_span):
+        assert not request["halves"] or most_kept(schedule, request["kept_for_W"]) <= limit
+    for schedule in [*named_schedules(request_of(**request)), of_makespan, of_span]:
+        makespan, span = makespan_and_span(schedule, request)
+        if most_kept(schedule, request["kept_for_W"]) <= limit:
+            assert least <= makespan and shortest <= span
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(requests().filter(lambda request: len(request["placement"]) == request["n_devices"]))
+def test_no_schedule_with_a_name_is_better_than_the_best_so_far(request):
+    """Even if the search looks at few nodes."""
+    asked = {name: request[name] for name in request if name not in ("placement", "kept_for_W")}
+    found = best_schedule(**asked, most_nodes=5)
     for schedule in named_schedules(request_of(**request)):
-        if most_kept(schedule, request["kept_for_W"]) <= (request["most_alive"] or float("inf")):
-            assert spans[0] <= longest_span(schedule, costs, latency)
-    for schedule in (for_span, for_makespan):
-        if request["halves"]:
-            assert most_kept(schedule, request["kept_for_W"]) <= (request["most_alive"] or float("inf"))
+        if most_kept(schedule, 1) <= (request["most_alive"] or float("inf")):
+            assert found.makespan <= makespan_and_span(schedule, request)[0]
+
+
+def test_the_names_that_a_search_knows_are_all_that_fit():
+    """In halves and without, with the stages in a row, round and round, and in a V."""
+    K, M = 4, 8
+    for halves in (False, True):
+        for placement in ([*range(K)], [*range(K)] * 2, V[K]):
+            asked = request_of(K, M, Costs(), None, halves, latency=0, placement=placement)
+            known = [schedule.devices for schedule in named_schedules(asked)]
+            for name in names_for(K, M):
+                schedule = build(name, K, M)
+                same = schedule.n_copies == 1 and schedule.placement == placement
+                if same and schedule.kinds <= set("FIW" if halves else "FB"):
+                    assert schedule.devices in known, name
 
 
 @settings(max_examples=40, deadline=None)

@@ -16,7 +16,6 @@ from minipipe.schedules import (
     build,
     greedy_schedule,
     interleaved_one_f_one_b,
-    names_for,
     one_f_one_b,
 )
 
@@ -156,50 +155,6 @@ def test_the_number_of_nodes_bounds_the_time_before_the_first_complete_schedule_
     assert found.bound < found.makespan == simulated(found.schedule.validate(4), Costs(), latency=1)
 
 
-# ---- every search against the schedules with a name
-
-def the_best_name(placement, M, costs, limits, halves, latency):
-    """The smallest makespan of the schedules with a name that are what is asked for, as they are."""
-    kinds, found = set("FIW" if halves else "FB"), [float("inf")]
-    n_devices = len(set(placement))
-    for name in names_for(n_devices, M):
-        schedule = build(name, n_devices, M)
-        same = schedule.n_copies == 1 and schedule.placement == placement and schedule.kinds <= kinds
-        if same and not schedule.faults(limits):
-            found.append(simulated(schedule, costs, latency))
-    return min(found)
-
-
-@st.composite
-def requests(draw):
-    """Costs whose sums are exact: (devices, M, costs, limits, halves, placement, latency)."""
-    K, M = draw(st.integers(1, 6)), draw(st.integers(1, 12))
-    placement = draw(st.sampled_from([[*range(K)], [*range(K)] * 2, [*range(K), *reversed(range(K))]]))
-    equal, v = draw(st.booleans()), len(placement) // K
-    F, I, W = (
-        [draw(st.integers(1, 12))] * len(placement) if equal
-        else draw(st.lists(st.integers(1, 12), min_size=v * K, max_size=v * K))
-        for _ in range(3)
-    )
-    costs = Costs(F=F, B=[i + w for i, w in zip(I, W)], I=I, W=W)
-    some = st.integers(v, 2 * v * K).map(lambda n: n / v)
-    limits = draw(st.one_of(st.none(), some, st.just([K - r for r in range(K)])))
-    return K, M, costs, limits, draw(st.booleans()), placement, draw(st.sampled_from([0, 0.25, 1, 6]))
-
-
-@pytest.mark.slow
-@settings(max_examples=20)
-@given(requests())
-def test_no_search_loses_to_a_schedule_with_a_name(request):
-    K, M, costs, limits, halves, placement, latency = request
-    name = the_best_name(placement, M, costs, limits, halves, latency)
-    greedy = greedy_schedule(K, M, costs, limits, halves, placement=placement, latency=latency)
-    assert simulated(greedy.validate(limits), costs, latency) <= name
-    if len(placement) == K:
-        found = best_schedule(K, M, costs, limits, halves, latency, most_nodes=5)
-        assert found.makespan == simulated(found.schedule.validate(limits), costs, latency) <= name
-
-
 def test_in_a_profile_of_a_gpu_the_search_proves_zb_h1_at_once():
     """ZB-H1's 1310.405 is the bound (Qi et al. 2023, 1.5B on 8 devices, in ms); one node will do."""
     costs = Costs(F=18.522, B=18.086 + 9.337, I=18.086, W=9.337)
@@ -275,16 +230,6 @@ def test_the_greedy_schedule_reaches_the_closed_forms(K, M):
         assert simulated(within_twice, costs) == M * (F + I + W) + (K - 1) * F
     in_a_v = greedy_schedule(K, M, Costs(), K, halves=True, placement=V[K])
     assert simulated(in_a_v, Costs()) == M * 3 + (K - 1) / 2
-
-
-@pytest.mark.parametrize("name, K, M, limit", [
-    ("v-half", 4, 8, 3), ("v-min", 4, 8, 2), pytest.param("v-half", 8, 32, 5, marks=pytest.mark.slow),
-    pytest.param("v-min", 8, 32, 4, marks=pytest.mark.slow),
-])
-def test_the_greedy_schedule_in_half_and_in_a_third_of_the_memory(name, K, M, limit):
-    greedy = greedy_schedule(K, M, Costs(), limit, halves=True, placement=V[K])
-    known = build(name, K, M).validate(limit)
-    assert simulated(greedy.validate(limit), Costs()) == simulated(known, Costs())
 
 
 def test_several_stages_on_each_device_without_halves():
