@@ -35,8 +35,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name, kind", one_in(2, LAYERS, KINDS))
 def test_what_leaves_a_layer(name, kind):
     """All that its four methods return; one sample and one position have layouts of their own."""
     example, _ = LAYERS[name]

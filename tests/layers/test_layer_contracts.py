@@ -142,7 +142,7 @@ def shards_of(layers):
     return next((T for T in (2, 3) if not any(n % T for n in heads)), 1)
 
 
-@pytest.mark.parametrize("name", one_in(3, ALONE))
+@pytest.mark.parametrize("name", one_in(4, ALONE))
 def test_in_shards_stages_and_copies_it_equals_one_device(name):
     """J and all gradients, of the same micro-batches; two samples each, so that all have a variance."""
     layers, X, Y = between_products(name, 4)

@@ -32,20 +32,25 @@ def measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer=N
     return measured, mp.footprints(layers, LOSS, n_stages, shape, m, **options)
 
 
-@pytest.mark.parametrize("name, sizes", one_in(3, ALONE, [(1, np.float32), (4, np.float64), (6, np.float32)]))
-def test_every_layer_needs_the_bytes_that_are_foreseen(name, sizes):
+SIZES = [(1, np.float32), (4, np.float64), (6, np.float32)]  # samples, dtype
+IN_STAGES = [  # whether the layer is in a stage of its own, with these sizes
+    (is_alone, *sizes) for sizes in SIZES for is_alone in (False, True)
+]
+
+
+@pytest.mark.parametrize("name, how", one_in(len(IN_STAGES), ALONE, IN_STAGES))
+def test_every_layer_needs_the_bytes_that_are_foreseen(name, how):
     """In a stage of its own, and in one with neighbours, whose arrays it may share.
 
     m = 1 has layouts that no other m has; the bytes for m = 6 are made of those for 2 and 3.
     """
     layer, shape = LAYERS[name]
-    tokens = name in TOKENS
-    layers = [layer, mp.Tanh()] if tokens else [mp.Tanh(), layer, mp.Tanh()]
-    m, dtype = sizes
-    for n_stages, optimizer in ((1, mp.Adam()), (len(layers), None)):
-        m = m if layer.alone_per_sample else max(m, 2)
-        measured, foreseen = measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer)
-        assert foreseen == measured
+    is_alone, m, dtype = how
+    layers = [layer, mp.Tanh()] if name in TOKENS else [mp.Tanh(), layer, mp.Tanh()]
+    n_stages, optimizer = (len(layers), None) if is_alone else (1, mp.Adam())
+    m = m if layer.alone_per_sample else max(m, 2)
+    measured, foreseen = measured_and_foreseen(layers, shape, n_stages, m, dtype, name in TOKENS, optimizer)
+    assert foreseen == measured
 
 
 @pytest.mark.parametrize("name", EACH_LARGE)
