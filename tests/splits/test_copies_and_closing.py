@@ -33,25 +33,6 @@ def positions(order, kind):
 
 # ---- all-reduces and updates that are put into an order
 
-@pytest.mark.slow
-def test_every_builder_can_have_all_reduces_and_updates():
-    """One for each stage on each device that has it, named by the last of its micro-batches."""
-    for plain in of_every_builder():
-        for n in (1, 2, 3):
-            schedule = in_copies(plain, n)
-            summed, updated = with_all_reduce(schedule), with_updates(schedule)
-            both = with_updates(summed)
-            for changed in (schedule, summed, updated, both):
-                assert changed.faults() == [] and not changed.asynchronous, changed.name
-            assert schedule.kinds | {"A"} == summed.kinds and schedule.kinds | {"A", "U"} == both.kinds
-            for device, order in enumerate(both.devices):
-                last = {}
-                for _, stage, i in schedule.parts(device):
-                    last[stage] = max(i, last.get(stage, 0))
-                for kind in "AU":
-                    assert sorted(a[1:] for a in order if a.kind == kind) == sorted(last.items())
-
-
 def test_all_reduces_come_as_early_as_one_order_of_stages_on_all_devices_allows():
     """Each right behind its stage's last gradient, or right behind the all-reduce of the stage above it."""
     for schedule in of_every_builder():

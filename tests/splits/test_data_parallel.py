@@ -8,8 +8,9 @@ from cases import eighths
 from compared import assert_all_same, assert_equals_full_batch, assert_same, difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampling import one_in
-from splits.one_network import LAYERS, LOSS, mini_batch
+from memory.test_foresight import MACHINE, THREE_COPIES, assert_foreseen
+from memory.test_foresight import LAYERS as MIXED
+from splits.one_network import EXACT, LAYERS, LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.cluster import ports
@@ -18,9 +19,6 @@ from minipipe.functions import leaves
 from minipipe.parallel import in_buckets
 from minipipe.schedules import build, data_parallel, gpipe, in_copies
 
-NORMAL = mp.Sequential(
-    [mp.Linear(2, 8), mp.BatchNorm(8), mp.ReLU(), mp.Dropout(0.25), mp.Linear(8, 2)], None
-).layers
 KINDS = pytest.mark.parametrize("all_reduce", ALL_REDUCES)
 
 
@@ -37,22 +35,20 @@ def test_in_rational_arithmetic_the_sum_over_the_copies_is_the_full_batchs_gradi
     M = data.draw(st.integers(D, 9))
     X, Y = map(eighths, mini_batch(data.draw(st.integers(M, 3 * M))))
     net = mp.DataParallel(
-        [layer.copy(eighths) for layer in LAYERS], LOSS, D, M, data.draw(st.sampled_from(list(ALL_REDUCES))),
+        EXACT, LOSS, D, M, data.draw(st.sampled_from(list(ALL_REDUCES))),
         data.draw(st.sampled_from([None, 1, 100, "ddp"])), recompute=data.draw(st.booleans()),
     )
     assert_equals_full_batch(net, X, Y)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("D", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("D, dtype", [(1, np.float32), (2, np.float64), (3, np.float32), (8, np.float64)])
 def test_any_floats_have_the_bits_of_one_device_with_the_same_micro_batches(D, dtype):
     X, Y = mini_batch(37, dtype)
     one = one_device(8, dtype=dtype)
     J = one.forward_backward(X, Y)
-    for buckets in (None, 1, 300, 600, 10**6):
+    for buckets in (None, 1, 300, 10**6):
         net = mp.DataParallel(LAYERS, LOSS, D, 8, buckets=buckets, dtype=dtype)
         assert_same((net.forward_backward(X, Y), net.gradients), (J, one.gradients))
-        assert all(gradient.dtype == dtype for gradient in leaves(net.gradients))
 
 
 @KINDS
@@ -97,57 +93,12 @@ def sum_of_sizes(X, Y):
     return total
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("optimizer", one_in(3, [
-    mp.SGD(0.05, momentum=0.9), mp.SGD(0.05, momentum=0.9, nesterov=True, weight_decay=0.01),
-    mp.RMSProp(0.01), mp.Adam(0.01), mp.AdamW(0.01),
-]), ids=lambda optimizer: type(optimizer).__name__)
-def test_copies_that_make_their_own_updates_stay_equal_in_all_bits_over_50_steps(optimizer):
-    """With batch norm and dropout; against one device that takes the same steps."""
-    net = mp.DataParallel(NORMAL, LOSS, 3, 6, buckets=100, optimizer=optimizer)
-    one, its = one_device(6, NORMAL), optimizer.fresh()
-    for seed in range(50):
-        X, Y = mini_batch(25, seed=seed)
-        (J,) = net.train([(X, Y)])
-        assert one.forward_backward(X, Y) == J
-        one.step(its)
-        copies = [leaves([(layer.W, layer.b) for layer in layers]) for layers in net.replicas]
-        assert len(copies) == 3
-        assert_all_same(copies)
-        assert_same(copies[0], leaves([(layer.W, layer.b) for layer in one.layers]))
-    arrays = [array for copy in copies for array in copy]
-    assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
-    assert all(np.array_equal(layers[1].running_var, one.layers[1].running_var) for layers in net.replicas)
-
-
-def test_masks_and_local_statistics_do_not_depend_on_the_number_of_copies():
-    X, Y = mini_batch(24)
-    results = []
-    for D in (1, 2, 3, 6):
-        net = mp.DataParallel(NORMAL, LOSS, D, 6)
-        results.append((net.forward_backward(X, Y), net.gradients))
-    assert_all_same(results)
-
-
 # Bytes and ticks
 
 
 @KINDS
-@pytest.mark.parametrize("D, M", [(2, 4), (3, 3), (3, 8), (4, 8)])
-@pytest.mark.parametrize("buckets", [None, 300])
-def test_bytes_are_foreseen_at_every_tick(all_reduce, D, M, buckets):
-    X, Y = mini_batch(5 * M, np.float32)
-    net = mp.DataParallel(
-        NORMAL, LOSS, D, M, all_reduce, buckets, dtype=np.float32, link=mp.Link(latency=1), ports=ports(D, 64)
-    )
-    net.forward_backward(X, Y)
-    counts = [len(stage.layers) for stage in net.stages]
-    sizes = mp.footprints(NORMAL, LOSS, len(counts), (2,), 5, dtype=np.float32, partition=counts)
-    foreseen = mp.simulate(net.schedule, link=mp.Link(latency=1), footprints=sizes, all_reduce=all_reduce,
-                           ports=ports(D, 64))
-    assert foreseen.messages == net.trace.messages and foreseen.spans == net.trace.spans
-    for device in range(D):
-        assert foreseen.memory(device) == net.trace.memory(device)
+def test_bytes_are_foreseen_at_every_tick(all_reduce):
+    assert_foreseen(THREE_COPIES, 8, 40, MIXED, all_reduce=all_reduce, **MACHINE)
 
 
 @KINDS
@@ -197,19 +148,6 @@ def test_the_last_layers_are_the_first_bucket():
 
 
 # Bad input
-
-
-@pytest.mark.parametrize("options, words", [
-    (dict(n_replicas=0), "n_replicas=0 must be at least 1"),
-    (dict(n_replicas=2.5), "n_replicas=2.5"),
-    (dict(n_replicas=4, n_microbatches=3), "4 copies of the network, but 3 micro-batches: each copy needs"),
-    (dict(n_replicas=2, all_reduce="rings"), "all_reduce='rings' must be one of 'naive', 'tree'"),
-    (dict(n_replicas=2, buckets=0), "buckets=0 must be above 0"),
-    (dict(n_replicas=2, ports=3), "ports has 3"),
-])
-def test_bad_input_gets_a_sentence(options, words):
-    with pytest.raises(ValueError, match=words):
-        mp.DataParallel(LAYERS, LOSS, **options)
 
 
 def test_more_copies_than_samples_are_refused():

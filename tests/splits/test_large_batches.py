@@ -1,11 +1,7 @@
 """The remarks of Goyal et al. 2017, arXiv 1706.02677, as identities in rational numbers, with ==.
 
-k small mini-batches of n samples against one of k n; `bugs_of_large_batches.py` has what goes wrong.
+k small mini-batches of n samples against one of k n; `pitfalls/large_batches.py` has what goes wrong.
 """
-
-from fractions import Fraction
-from itertools import product
-from math import comb
 
 import numpy as np
 import pytest
@@ -15,8 +11,6 @@ from compared import assert_all_same, assert_same, state
 import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.functions import leaves
-from minipipe.layers.normalization import Moments
-from minipipe.rates import square_root_scaled
 
 LOSS = mp.MeanSquaredError()
 TENTH = Rational(1, 10)
@@ -101,17 +95,6 @@ def test_with_momentum_the_rule_is_not_exact_even_for_a_constant_gradient():
     assert 7 * m / (1 - m) ** 2 == 630
 
 
-def variance(k, rate):
-    """Of a step by the mean of k gradients that are +1 or -1, half of the time each."""
-    return sum(Rational(comb(k, up), 2**k) * (rate * Rational(2 * up - k, k)) ** 2 for up in range(k + 1))
-
-
-def test_the_linear_rule_keeps_the_variance_of_k_steps_and_the_square_root_that_of_one():
-    assert variance(8, 8 * TENTH) == 8 * variance(1, TENTH) == Rational(2, 25)
-    root = Rational(Fraction(square_root_scaled(0.125, 16, 1)))
-    assert variance(16, root) == variance(1, Rational(1, 8))
-
-
 def test_the_golden_decays():
     """Remark 1, w = 1, decay = rate = 1/10, g = 1, k = 2: k times the rate is not k times the loss."""
     def step(rate, g, decay):
@@ -139,33 +122,6 @@ def test_the_golden_steps_of_momentum_across_a_change_of_rate(rates, nesterov, e
     assert layer.W[0, 0] == Rational(expected)
 
 
-@pytest.mark.parametrize("new, everything", [("1", "81/10"), ("1/100", "-81/100")])
-def test_what_a_missing_correction_adds_up_to(new, everything):
-    """u = 1, then another rate and no gradient: (new - old) u m (1 - m^n) / (1 - m) after n steps."""
-    m, new, ends = Rational(9, 10), Rational(new), []
-    for correct in (True, False):
-        layer, optimizer = mp.Linear(1, 1, W=rational([[0]]), bias=False), mp.SGD(TENTH, m, rate_inside=True)
-        for step in range(6):
-            optimizer.learning_rate = TENTH if step == 0 else new
-            if not correct:
-                optimizer.last_rate = optimizer.learning_rate
-            optimizer.update([layer], [(rational([[int(step == 0)]]), None)])
-        ends.append(layer.W[0, 0])
-    assert ends[1] - ends[0] == Rational(everything) * (1 - m**5)
-
-
-@pytest.mark.parametrize("n", [2, 3, 4])
-def test_few_samples_have_too_small_a_variance(n):
-    """On average (n - 1) / n of that of all, 5, over all equally likely groups of n of {1, 3, 5, 7}."""
-    layer = mp.BatchNorm(1).copy()
-    layer.initialize(np.random.default_rng(0))
-    layer, total = layer.copy(rational), 0
-    for group in product((1, 3, 5, 7), repeat=n):
-        layer.forward(rational([group]))
-        total += layer.statistics.M2[0, 0] / n
-    assert total / 4**n == Rational(n - 1, n) * 5
-
-
 def test_the_golden_steps_of_an_epoch_on_the_digits():
     """As equal as can be: "at most 1,024" of 1,437 is 719 and 718."""
     found = {}
@@ -180,46 +136,6 @@ def test_the_golden_steps_of_an_epoch_on_the_digits():
         mp.fit(Counted([mp.Linear(1, 1)], LOSS), X, X, mp.SGD(1e-6), 1, size, report=None)
     assert [len(sizes) for sizes in found.values()] == [45, 23, 12, 6, 3, 2, 2, 1]
     assert set(found[32]) == {31, 32} and set(found[256]) == {239, 240} and found[1024] == [719, 718]
-
-
-def test_the_golden_shards():
-    """Remark 3, shards {1, 2, 3} and {10}: each divides by the 4 of all, and the sum is the mean, 4."""
-    def shares(ms):
-        loss, A = mp.MeanSquaredError(), rational([[1, 2, 3, 10]])
-        parts = []
-        for shard, m in zip((A[:, :3], A[:, 3:]), ms):
-            loss.forward(shard, 0 * shard, m)
-            parts.append(loss.backward().sum())
-        return parts
-
-    assert sum(shares([4, 4])) == 4
-    assert sum(shares([3, 1])) == 12 and sum(shares([3, 1])) / 2 == 6
-
-
-@pytest.mark.parametrize("n_workers", [2, 3, 4])
-def test_one_shuffle_for_all_workers(n_workers):
-    """Remark 4: the shards of an epoch are all samples, once each, the same mini-batches for any number of
-    workers, and others in the next epoch.
-    """
-    X = np.arange(24.0).reshape(1, -1)
-
-    def mini_batches(D):
-        """What the workers have got of each mini-batch, in 2 epochs of 2: the samples of each."""
-        found = []
-
-        class Spy(mp.Linear):
-            def forward(self, A_prev):
-                found.append(A_prev[0].tolist())
-                return super().forward(A_prev)
-
-        mp.fit(mp.DataParallel([Spy(1, 1)], LOSS, D), X, X, mp.SGD(1e-6), 2, 12, report=None)
-        return [found[step * D:step * D + D] for step in range(4)]
-
-    of_one, of_all = mini_batches(1), mini_batches(n_workers)
-    assert [sum(shards, []) for shards in of_all] == [whole for whole, in of_one]
-    for epoch in (of_all[:2], of_all[2:]):
-        assert sorted(sum(sum(epoch, []), [])) == sorted(X[0])
-    assert of_all[:2] != of_all[2:]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -239,34 +155,6 @@ def test_accumulation_and_workers_have_the_same_bits(dtype):
             net.step(optimizer, clip=0.75)
         ends.append((J, state(net.layers)))
     assert_all_same(ends)
-
-
-def test_batch_norm_of_each_worker_is_a_loop_over_the_shards():
-    """Section 2.3: the statistics are those of n samples; the gradients are the sum over the k shards."""
-    layers = [layer.copy(eighths) for layer in mp.Sequential([mp.Linear(2, 2), mp.BatchNorm(2)], None).layers]
-    rng = np.random.default_rng(1)
-    X, Y = eighths(rng.standard_normal((2, 9))), eighths(rng.standard_normal((2, 9)))
-    net = mp.DataParallel(layers, LOSS, 3)
-    looped = [gradients(mp.Sequential(layers, LOSS), X[:, j:j + 3], Y[:, j:j + 3]) for j in (0, 3, 6)]
-    assert_same(gradients(net, X, Y), [sum(parts) / 3 for parts in zip(*looped, strict=True)])
-
-
-def test_the_golden_variances():
-    """{1, 3, 5, 7}: 5, which is 1, the mean of those of the shards, and 4, that of their means."""
-    shards = [Moments(2, Rational(2), Rational(2)), Moments(2, Rational(6), Rational(2))]
-    total = shards[0] + shards[1]
-    assert total.M2 / total.n == 5 and total.M2 / (total.n - 1) == Rational(20, 3)
-
-
-def test_running_statistics_move_once_for_a_mini_batch():
-    """By 1/10 of the way, not by 3439/10000 as after a step for each of 4 shards, and alike on all copies."""
-    X = rational([[2, 0] * 4])  # mean 1 in each shard
-    layers = [layer.copy(rational) for layer in mp.Sequential([mp.BatchNorm(1)], None).layers]
-    layers[0].momentum = TENTH
-    net = mp.DataParallel(layers, LOSS, 4)
-    net.forward_backward(X, X)
-    net.step(mp.SGD(TENTH))
-    assert net.layers[0].running_mean == TENTH
 
 
 def test_a_residual_block_whose_last_gamma_is_0_is_its_shortcut():

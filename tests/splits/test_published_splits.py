@@ -10,30 +10,8 @@ import minipipe as mp
 from minipipe.collectives import Group, all_gather, reduce_scatter
 from minipipe.functions import even_slices
 from minipipe.papers import megatron_activations
-from minipipe.schedules import build, data_parallel, with_updates, with_zero
 
 LOSS = mp.MeanSquaredError()
-
-
-@pytest.mark.parametrize("n_prev, n, N, stages", [
-    (399_999, 320_000, 4, (896, 704, 512)), (399_999, 320_000, 16, (608, 368, 128)),
-    (999_999, 1_000_000, 4, (7000, 5500, 4000)), (999_999, 1_000_000, 16, (4750, 2875, 1000)),
-])
-def test_the_gigabytes_of_networks_of_128_billion_and_of_a_trillion_parameters(n_prev, n, N, stages):
-    """16 bytes for each parameter without ZeRO; stages 2 and 3 once all sums are there. arXiv 1910.02054."""
-    sizes = mp.footprints(
-        [mp.Linear(n_prev, n)], LOSS, 1, (n_prev,), 1, optimizer=mp.Adam(), precision="mixed", patterns=["FB"]
-    )
-
-    def gigabytes(order):
-        trace = mp.simulate(order, mp.Costs(U=1), mp.Link(latency=1), sizes)
-        kinds = "parameters", "gradients", "optimizer state"
-        return [sum(held.get(kind, 0) for kind in kinds) / 1e9 for _, held in trace.ledger(N - 1)]
-
-    order = data_parallel(N, N)
-    assert max(gigabytes(with_updates(order))) == 16 * n * (n_prev + 1) / 1e9
-    one, two, three = (gigabytes(with_zero(order, level)) for level in (1, 2, 3))
-    assert max(one) == stages[0] and stages[1] in two and stages[2] in three
 
 
 def test_what_a_network_split_and_a_data_split_of_eight_equal_layers_send():
@@ -102,19 +80,6 @@ def test_the_activations_of_a_layer_of_gpt_3():
     for h, heads, shares in ((6144, 64, Fraction(320, 3)), (12288, 96, 80), (20480, 128, 64)):
         less = partial(megatron_activations, 2048, 1, h, heads)
         assert less() - less(recompute="selective") == shares * 2048 * h
-
-
-@pytest.mark.parametrize("d, bubble", [(1, Fraction(31, 128)), (4, Fraction(7, 32)), (16, Fraction(1, 8))])
-def test_more_copies_and_fewer_stages_have_a_smaller_bubble(d, bubble):
-    """n = 32 devices, b' = 128 micro-batches: (n - d)/b' of the ideal time. arXiv 2104.04473, 3.3.1."""
-    p, m = 32 // d, 128 // d
-    trace = mp.simulate(build("1f1b", p, m))
-    assert Fraction(trace.makespan - 3 * m, 3 * m) == bubble == Fraction(p - 1, m)
-
-
-def test_the_bubble_of_the_network_of_145_6_billion_parameters():
-    """24 copies of 8 stages, 96 micro-batches each: 7/96."""
-    assert Fraction(mp.simulate(build("1f1b", 8, 96)).makespan, 3 * 96) - 1 == Fraction(7, 96)
 
 
 def test_a_layer_splits_bytes_grow_with_the_samples_and_a_data_splits_do_not():

@@ -6,19 +6,14 @@ from itertools import product
 import numpy as np
 import pytest
 from compared import assert_all_same, assert_same, state
-from sampling import one_in
 
 import minipipe as mp
 from minipipe.schedules import build, in_copies, with_updates, with_zero
 
 LOSS = mp.MeanSquaredError()
-OPTIMIZERS = [
-    mp.SGD(0.05), mp.SGD(0.02, momentum=0.9, nesterov=True, weight_decay=0.01), mp.RMSProp(0.01),
-    mp.Adam(0.01), mp.AdamW(0.01), mp.LARS(0.05), mp.LAMB(0.01),
-]
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((2, 3, 12))
-STEPS = 50
+STEPS = 20
 
 
 def network():
@@ -37,8 +32,10 @@ def one_device(optimizer):
         yield state(net.layers)
 
 
-@pytest.mark.parametrize("optimizer", one_in(3, OPTIMIZERS), ids=lambda optimizer: type(optimizer).__name__)
-def test_fifty_steps_leave_all_copies_equal_to_one_device(optimizer):
+@pytest.mark.parametrize("optimizer", [
+    mp.SGD(0.02, momentum=0.9, nesterov=True, weight_decay=0.01), mp.LAMB(0.01),
+], ids=["SGD", "LAMB"])
+def test_twenty_steps_leave_all_copies_equal_to_one_device(optimizer):
     """With batch norm, dropout and momentum; the same objects all the time, with arrays of their own."""
     net, own, met = mp.DataParallel(network(), LOSS, 3, 6), optimizer.fresh(), None
     for expected in one_device(optimizer.fresh()):
@@ -52,9 +49,8 @@ def test_fifty_steps_leave_all_copies_equal_to_one_device(optimizer):
     assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"zero": 3, "buckets": 100}], ids=str)
-def test_fifty_updates_of_the_order_do_so_too(options):
+def test_twenty_updates_of_the_order_do_so_too(options):
     net = mp.DataParallel(network(), LOSS, 3, 6, optimizer=mp.Adam(0.01), **options)
     for expected in one_device(mp.Adam(0.01)):
         net.train([(X, Y)])
@@ -108,7 +104,7 @@ def test_a_step_that_is_refused_moves_no_copy():
     assert_same(list(map(state, net.replicas)), before)
 
 
-@pytest.mark.parametrize("options", [{}, {"zero": 1}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"zero": 1}, {"zero": 2, "buckets": 100}, {"zero": 3}], ids=str)
 def test_after_a_run_that_failed_all_copies_go_on_from_before_it(options):
     """It fails when all updates have been made: the cost is not finite."""
     states = []
@@ -137,6 +133,11 @@ def splits():
     }
 
 
+def content(path):
+    with np.load(path) as file:
+        return dict(sorted(file.items()))
+
+
 @pytest.mark.slow
 def test_the_file_is_the_same_however_the_optimizers_are_split_and_each_goes_on_from_it(tmp_path):
     files, after = {}, {}
@@ -144,14 +145,11 @@ def test_the_file_is_the_same_however_the_optimizers_are_split_and_each_goes_on_
         net = make()
         net.train([(X, Y)] * 2)
         mp.save(tmp_path / name, net)
-        with np.load(tmp_path / name) as file:
-            files[name] = dict(file)
+        files[name] = content(tmp_path / name)
         net.train([(X, Y)] * 2)
         after[name] = state(net.layers)
-    first = files["whole"]
-    assert "optimizer/0.0/W/1" in first
-    for file in files.values():
-        assert file.keys() == first.keys() and all(np.array_equal(file[key], first[key]) for key in first)
+    assert "optimizer/0.0/W/1" in files["whole"]
+    assert_all_same(files.values())
     for saved, (name, make) in product(["whole", "zero 3"], splits().items()):
         net = make()
         net.train([(X, X)])  # it has another past, of which nothing must be left
@@ -162,10 +160,6 @@ def test_the_file_is_the_same_however_the_optimizers_are_split_and_each_goes_on_
 
 def test_what_shards_remember_goes_through_a_file_without_a_change(tmp_path):
     """Their bits are others than those of one device; so a file of one goes through shards, and back."""
-    def content(path):
-        with np.load(path) as file:
-            return dict(file)
-
     def shards(T, optimizer):
         return mp.Hybrid(network(), LOSS, 1, T, 2, 6, with_updates(build("1f1b", 2, 6)), optimizer=optimizer)
 
@@ -177,8 +171,7 @@ def test_what_shards_remember_goes_through_a_file_without_a_change(tmp_path):
         net = shards(T, mp.Adam(0.02))
         mp.load(first, net)
         mp.save(second, net)
-        assert content(first).keys() == content(second).keys()
-        assert all(np.array_equal(array, content(second)[name]) for name, array in content(first).items())
+        assert_same(content(second), content(first))
         net.train([(X, Y)] * 2)
         mp.save(second, net)
         other = shards(T, mp.Adam(0.03))

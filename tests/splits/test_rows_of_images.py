@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 from cases import eighths
-from compared import assert_equals_full_batch, assert_same, parameters
+from compared import assert_equals_full_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.exact import Rational
 
 LOSS = mp.MeanSquaredError()
 
@@ -38,18 +37,6 @@ def test_in_rational_arithmetic_the_gradients_are_the_full_batchs(data):
     net = mp.Hybrid(layers, LOSS, D, T, K, 2, rows=True, recompute=data.draw(st.booleans()))
     assert T == 1 or (net.split[:5] == ["by rows"] * 5 and net.split[5] == "whole")
     assert_equals_full_batch(net, X, Y)
-
-
-def test_training_goes_on_as_on_one_device():
-    """Dropout's masks are those of the whole image."""
-    layers, rng = exact(network()), np.random.default_rng(0)
-    X, Y = eighths(rng.standard_normal((1, 12, 4, 2))), eighths(rng.standard_normal((2, 2)))
-    full, net = mp.Sequential(layers, LOSS), mp.TensorParallel(layers, LOSS, 2, rows=True)
-    for _ in range(2):
-        assert net.forward_backward(X, Y) == full.forward_backward(X, Y)
-        for model in (net, full):
-            model.step(mp.SGD(Rational(1, 8)))
-    assert_same(parameters(net.layers), parameters(full.layers))
 
 
 def bytes_sent(trace, word):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import eighths
+from cases import Rounding, eighths
 from compared import assert_all_same, assert_same, state
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ LOSS = mp.MeanSquaredError()
 
 def network(convert=lambda array: array):
     layers = [
-        mp.BatchNorm(2), mp.Linear(2, 3), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 2),
+        mp.BatchNorm(2), Rounding(), mp.Linear(2, 3), mp.BatchNorm(3), mp.ReLU(), Rounding(), mp.Linear(3, 2),
         mp.BatchNorm(2, momentum=0.25), mp.Linear(2, 1),
     ]
     return [layer.copy(convert) for layer in mp.Sequential(layers, None).layers]
@@ -43,33 +43,6 @@ def test_in_rational_arithmetic_ragged_copies_are_the_full_batch(data):
         model.step(mp.SGD(Rational(1, 4)))
     assert_same(state(net.layers), state(full.layers))
     assert np.array_equal(net.predict(X), full.predict(X))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [
-    {"zero": 2, "buckets": 1}, pytest.param({}, marks=pytest.mark.slow),
-], ids=["zero", "plain"])
-def test_copies_that_update_themselves_train_as_the_full_batch(options):
-    net = mp.DataParallel(
-        network(eighths), LOSS, 3, optimizer=mp.SGD(Rational(1, 4)), sync_batch_norm=True, **options
-    )
-    full = mp.Sequential(network(eighths), LOSS)
-    for m in (5, 7):
-        X, Y = mini_batch(m)
-        assert net.train([(X, Y)]) == [full.forward_backward(X, Y)]
-        full.step(mp.SGD(Rational(1, 4)))
-    arrays = [list(state(replica).values()) for replica in net.replicas]  # the names of kinds differ
-    assert_all_same(arrays, list(state(full.layers).values()))
-
-
-def test_the_golden_shards():
-    """(4, 6, 8) and (0, 2): mean 4 and variance 8; the mean of the locals would be 7/2 and 11/6."""
-    X = eighths(np.array([[4.0, 6.0, 8.0, 0.0, 2.0]]))
-    layers = mp.Sequential([mp.BatchNorm(1, momentum=1)], LOSS).layers
-    net = mp.DataParallel([layer.copy(eighths) for layer in layers], LOSS, 2, sync_batch_norm=True)
-    net.forward_backward(X, X)
-    net.step(mp.SGD(Rational(1, 4)))
-    assert (net.layers[0].running_mean, net.layers[0].running_var) == (4, 10)  # 40/4, the unbiased one
 
 
 def test_a_copy_may_have_one_sample_but_not_all_together():
