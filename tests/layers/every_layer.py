@@ -6,6 +6,7 @@ has layers of the models as well.
 """
 
 import numpy as np
+from compared import difference
 
 import minipipe as mp
 from minipipe.cluster import Buffers
@@ -53,15 +54,6 @@ def tree(function, *values):
     return function(*values)
 
 
-def same(left, right):
-    """Whether nested tuples of arrays have one form, the same shapes and dtypes, and equal numbers."""
-    if left is None or right is None:
-        return left is right
-    if isinstance(left, (tuple, list)):
-        return len(left) == len(right) and all(map(same, left, right))
-    return left.shape == right.shape and left.dtype == right.dtype and np.array_equal(left, right)
-
-
 def arrays_in(value):
     """The arrays in nested tuples and lists, each once."""
     return list({id(array): array for array in leaves(value) if isinstance(array, np.ndarray)}.values())
@@ -81,7 +73,10 @@ def unread_between_the_halves(layer, A_prev, dZ):
         spoilt = np.full_like(unwanted, np.nan if unwanted.dtype.kind == "f" else 0)
         return _replaced(half, unwanted, spoilt)
 
-    unread = [array for array in arrays_in(half) if same(weight_gradients(layer, without(array)), right)]
+    unread = [
+        array for array in arrays_in(half)
+        if difference(weight_gradients(layer, without(array)), right) is None
+    ]
     parts = {(array.ctypes.data, array.shape): array.nbytes for array in arrays_in(half)}
     if sum(parts.values()) < sum(Buffers(half).values()):
         unread.append(half)

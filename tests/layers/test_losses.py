@@ -152,16 +152,18 @@ def by_definition(loss, a, y):
     return -sum(q * math.log(p) + (1 - q) * math.log(1 - p) for p, q in zip(a, y))
 
 
-@pytest.mark.parametrize("loss, labels", [
-    (mp.MeanSquaredError(), "numbers"), (mp.SoftmaxCrossEntropy(), "classes"),
-    (mp.BinaryCrossEntropy(), "bits"), (mp.BinaryCrossEntropy(from_logits=True), "bits"),
+@pytest.mark.parametrize("loss, labels, shape", [
+    (mp.MeanSquaredError(), "numbers", (2, 4)), (mp.BinaryCrossEntropy(), "bits", (2, 4)),
+    (mp.BinaryCrossEntropy(from_logits=True), "bits", (2, 4)), (mp.SoftmaxCrossEntropy(), "classes", (2, 4)),
+    (mp.SoftmaxCrossEntropy(), "classes", (3, 2, 4)),  # the mean over places and samples
 ], ids=repr)
-def test_equals_its_definition(loss, labels):
+def test_equals_its_definition(loss, labels, shape):
     """A few dozen operations on numbers below 8, each right to 4 units in the last place."""
-    A, Y = mini_batch(loss, labels)
+    A, Y = mini_batch(loss, labels, shape)
     J = loss.forward(A, Y)
-    expected = sum(by_definition(loss, a, y) for a, y in zip(A.T.tolist(), Y.T.tolist())) / 4
-    assert abs(J - expected) <= 40 * 8 * 8 * np.finfo(float).eps / 2
+    columns = [array.reshape(len(array), -1).T.tolist() for array in (A, Y)]
+    costs = [by_definition(loss, a, y) for a, y in zip(*columns)]
+    assert abs(J - sum(costs) / len(costs)) <= 40 * 8 * 8 * np.finfo(float).eps / 2
 
 
 def test_binary_both_ways_agree_exactly_where_the_sigmoid_is_exact():

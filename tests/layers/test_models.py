@@ -1,4 +1,4 @@
-"""Every model: its size, its shapes, its training through a pipeline, its gradients, and what it refuses."""
+"""Every model: its size, its shapes, its training through a pipeline, and what it refuses."""
 
 import re
 
@@ -216,12 +216,7 @@ def test_a_transformer_does_not_look_ahead():
             lambda: mp.models.lenet5(channels=(6,)),
             "channels=(6,) must have one number for each of the two convolutions",
         ),
-        (lambda: mp.models.lenet5((1, 8, 8)), "a kernel that spans (5, 5) places does not fit"),
         (lambda: mp.models.resnet(18), "depth=18 must be 6 n + 2 with n at least 1: 8, 14, 20"),
-        (lambda: mp.models.resnet(2), "depth=2 must be 6 n + 2"),
-        (lambda: mp.models.transformer(5, 8, 3, 1), "n_heads=3 does not divide d=8"),
-        (lambda: mp.models.transformer(5, 8, 2, 0), "n_layers=0 must be at least 1"),
-        (lambda: mp.models.transformer(5, 8, 2, 1, dropout=1), "dropout=1 must be at least 0 and below 1"),
         (lambda: mp.models.amoebanet_d(4, 16), "L=4 normal cells must be a multiple of 3"),
         (lambda: mp.models.amoebanet_d(0, 16), "L=0 normal cells"),
         (lambda: mp.models.amoebanet_d(3, 12), "D=12 filters must be a multiple of 8"),
@@ -230,24 +225,3 @@ def test_a_transformer_does_not_look_ahead():
 def test_sizes_that_cannot_be_are_refused(make, words):
     with pytest.raises(ValueError, match=re.escape(words)):
         make()
-
-
-@pytest.mark.parametrize(
-    "name, shape, words",
-    [
-        ("mlp", (7,), "Linear(6, 8, initialization=xavier) needs A_prev of shape (6, m), got (7, 4)"),
-        ("lenet5", (63,), "Reshape((1, 8, 8)) needs 64 numbers in a sample, got 63"),
-        ("resnet", (3, 8, 8), "needs A_prev of shape (1, H, W, m), got (3, 8, 8, 4)"),
-        ("transformer", (7,), "a sequence of T=7 exceeds n_places=6"),
-        (
-            "amoebanet_d",
-            (1, 40, 40),
-            "use images whose height and width can be halved as often as the network does",
-        ),
-    ],
-)
-def test_data_that_do_not_fit_are_refused_in_a_sentence(name, shape, words):
-    _, Y = mini_batch(name)
-    pipe = mp.Pipeline(MODELS[name][0], mp.SoftmaxCrossEntropy(), 2, 2)
-    with pytest.raises(ValueError, match=re.escape(words)):
-        pipe.forward_backward(np.zeros((*shape, M)), Y)

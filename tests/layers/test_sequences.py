@@ -1,6 +1,4 @@
-"""Embeddings, attention, and the cost of a sequence, against loops over single numbers, in rational numbers,
-with ==.
-"""
+"""Embeddings and attention against loops over single numbers, in rational numbers, with ==."""
 
 import re
 
@@ -143,33 +141,6 @@ def test_transformer_block_is_what_its_docstring_says(d, n_heads):
     with_dropout = mp.TransformerBlock(d, n_heads, n_hidden=5, dropout=0.25)
     assert [residual.layers[1].layers[-1].p for residual in with_dropout.layers] == [0.25, 0.25]
     assert with_dropout.layers[1].layers[1].layers[1].n == 5
-
-
-# --- the cost of a sequence
-
-def test_cross_entropy_of_a_sequence_equals_loops_over_single_numbers():
-    """The mean over places and samples; log and exp are rounded once, as functions of their arguments alone.
-    """
-    rng = np.random.default_rng(0)
-    V, T, m = 3, 2, 4
-    Z, Y = whole(rng, V, T, m), rational(rng.integers(0, 9, (V, T, m)))
-    Y /= Y.sum(axis=0, keepdims=True)
-    loss = mp.SoftmaxCrossEntropy()
-    loss.check(Y)
-    J, dZ = loss.forward(Z, Y), loss.backward()
-    total = Rational(0)
-    for t, k in np.ndindex(T, m):
-        z = [Z[v, t, k] - max(Z[:, t, k]) for v in range(V)]
-        e = [number.exp() for number in z]
-        total += sum(e).log() - sum(Y[v, t, k] * z[v] for v in range(V))
-        assert dZ[:, t, k].tolist() == [(e[v] / sum(e) - Y[v, t, k]) / (T * m) for v in range(V)]
-    assert J == total / (T * m)
-    parts = [
-        (loss.forward(Z[..., part], Y[..., part], m), loss.backward()) for part in (slice(0, 3), slice(3, 4))
-    ]
-    assert J == sum(J for J, _ in parts) and np.array_equal(
-        dZ, np.concatenate([dZ for _, dZ in parts], axis=-1)
-    )
 
 
 # --- errors

@@ -11,7 +11,7 @@ from minipipe.exact import rational
 from minipipe.functions import leaves
 from minipipe.layers import every_layer
 from minipipe.optimizers import OPTIMIZERS
-from minipipe.schedules import build, in_copies, with_updates, with_zero
+from minipipe.schedules import build, in_copies, with_zero
 
 EXAMPLES = OPTIMIZERS.examples()
 every_optimizer = pytest.mark.parametrize("optimizer", EXAMPLES.values(), ids=EXAMPLES)
@@ -225,14 +225,6 @@ def test_a_parameter_server_has_the_bits_of_one_device(optimizer, n_servers):
         return
     expected = trained(mp.Pipeline(network(), LOSS, 1, 6, dtype=np.float32), optimizer.fresh())
     assert_same(trained(server(), None), expected)
-
-
-@some_optimizers
-def test_updates_within_the_order_have_the_bits_of_updates_after_it(optimizer):
-    order = with_updates(build("1f1b", 2, 6))
-    net = mp.Pipeline(network(), LOSS, 2, 6, order, dtype=np.float32, optimizer=optimizer.fresh())
-    expected = trained(mp.Pipeline(network(), LOSS, 1, 6, dtype=np.float32), optimizer.fresh())
-    assert_same(trained(net, None), expected)
 
 
 def test_every_form_in_the_docstrings_is_that_of_an_example():
