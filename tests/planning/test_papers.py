@@ -12,7 +12,6 @@ import pytest
 from command_line.test_cli import run
 
 import minipipe as mp
-from minipipe.layers import every_layer
 from minipipe.models import amoebanet_d, transformer
 from minipipe.papers import (
     ACCURACIES,
@@ -42,7 +41,6 @@ from minipipe.papers import (
     zero_bubble_table,
 )
 from minipipe.papers.largest import MEMORY_UNIT, Largest, _estimate
-from minipipe.papers.networks import without_numbers
 from minipipe.papers.throughput import (
     BOUNDS,
     _makespan,
@@ -138,17 +136,6 @@ def test_activation_memory_of_an_amoebanet_is_that_of_its_footprints():
         for device in (0, 1)
     ]
     assert sum(peaks) == 31 * stashed + caches
-
-
-def test_activation_memory_without_gpipe_is_that_of_the_whole_batch_at_once():
-    """128 images keep 32 times what 4 keep, but for one number per channel of a batch norm, which
-    is there once.
-    """
-    layers = amoebanet_d(3, 8)
-    (kept,) = without_numbers("AmoebaNet-D", (3, 8)).kept([len(layers)], 4)
-    n_channels = sum(layer.n for layer in every_layer(layers) if isinstance(layer, mp.BatchNorm))
-    alone = _estimate(Largest("AmoebaNet-D", 1, False, (3, 8), 1, 1, 1))
-    assert alone.activation_memory == (32 * kept.caches - 31 * 4 * n_channels) / 1e9
 
 
 @COLUMNS_OF_TABLE_1

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 import minipipe as mp
 from cases import valid_schedules
 from ticks.random_programs import blame_at, check_path
+from ticks.test_cluster import receiver, sender
 from minipipe.cluster import (
     Cluster, Compute, IdlePart, Link, Message, Receive, Send, Span, Step, critical_path, describe_path,
 )
@@ -197,6 +198,8 @@ def test_a_limit_is_one_number_or_one_for_each_device(limit, words):
 def test_a_send_that_blocks_is_the_fault_of_its_link():
     trace = mp.simulate(build("gpipe", 2, 2), link=Link(latency=3, blocking=True))
     first = trace.messages[0]
+    (waits,) = [idle for idle in trace.idle if idle[:3] == (0, 1, 4)]
+    assert str(waits) == "device 0 idle from 1 to 4: send, waiting for 0F0 to arrive at device 1"
     assert trace.explain().idle[1] == IdlePart(0, 1, 4, "link", first.label, 1, first)
     assert str(trace.explain().idle[1]) == (
         "device 0 idle from 1 to 4: link, for 0F0 to arrive at device 1, while 0F0 is on the link 0 -> 1"
@@ -275,18 +278,6 @@ def test_of_two_equal_reasons_the_path_takes_the_device_itself():
     path = trace.critical_path()
     assert " ".join(str(step.what.label) for step in path) == "0F0 0F0 1F0 1F1 1B1 1B1 0B1 0B0"
     assert path[1] == Step(trace.messages[0], 1, 1)
-
-
-def sender(n_messages):
-    for i in range(n_messages):
-        yield Compute(f"make {i}")
-        yield Send(i, None, to=1, n_bytes=25)
-
-
-def receiver(n_messages):
-    for i in range(n_messages):
-        yield Receive(i, source=0)
-        yield Compute(f"use {i}")
 
 
 def test_a_queue_on_a_link_is_walked_back_to_its_first_message():
