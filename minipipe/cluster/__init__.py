@@ -12,7 +12,6 @@ from .explanation import Explanation, IdlePart, explain
 from .links import Link, Port, checked_ports, links_between, ports
 from .memory import Buffers, Bytes, Counted, bytes_by_kind, own, sent_bytes
 from .record import SECONDS, TICKS
-from .repeat import Repeat
 from .requests import ANY, Compute, Label, Receive, Send
 from .spans import Idle, Message, Span
 from .trace import BUBBLES, Trace
@@ -20,7 +19,7 @@ from .trace import BUBBLES, Trace
 __all__ = [
     "ANY", "BUBBLES", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",
     "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "Port", "Receive",
-    "Repeat", "SECONDS", "Send", "Span", "Step", "TICKS", "Trace", "UnreceivedError", "bytes_by_kind",
+    "SECONDS", "Send", "Span", "Step", "TICKS", "Trace", "UnreceivedError", "bytes_by_kind",
     "checked_ports", "critical_path", "describe_path", "duration", "explain", "lane_name", "links_between",
     "own", "ports", "sent_bytes", "ticks",
 ]

@@ -36,8 +36,8 @@ class Cluster:
 
     `tick()` moves all devices by one tick, `run()` to the end; a run costs time in proportion to the number
     of requests, not of ticks. A Compute's function is called at the start of its span. What has happened so
-    far is in `trace`; its `record` is what a `Repeat` takes over. If no device can move, `DeadlockError` says
-    who waits for whom; if all have finished and a message was not received, `UnreceivedError` names it.
+    far is in `trace`. If no device can move, `DeadlockError` says who waits for whom; if all have finished
+    and a message was not received, `UnreceivedError` names it.
     More programs, with lanes and messages from anybody, are in `minipipe.cluster.examples`.
 
     >>> def left():
@@ -80,8 +80,8 @@ class Cluster:
             raise RuntimeError(
                 "this run is under way, and its programs cannot be copied: go on to its end first"
             )
-        nothing = dict.fromkeys(("_devices", "_lanes", "_agenda", "_duration", "_accounts", "_mail"), ())
-        return self.__dict__ | nothing
+        nothing = dict.fromkeys(("_devices", "_lanes", "_duration", "_accounts", "_mail"), ())
+        return self.__dict__ | nothing | {"_agenda": Agenda()}
 
     @property
     def done(self):

@@ -1,7 +1,5 @@
 """What the engine writes down while it runs, and the trace of a run reads."""
 
-from functools import cached_property
-
 TICKS, SECONDS = "ticks", "seconds"  # what a clock counts, and what it measures
 SENT, ARRIVED, RECEIVED, RECEIVER, MESSAGE_WIDTH = 3, 4, 5, 8, 9  # of the rows of messages
 
@@ -51,12 +49,6 @@ class Record:
         """The message of this row is received by a lane."""
         messages = self.messages
         messages[row + RECEIVED], messages[row + RECEIVER] = tick, lane
-
-    @cached_property
-    def begun(self):
-        """(device, part of an action) in the order in which a finished run has begun them."""
-        starts = [(self.lanes[lane][0], label) for lane, label, *_ in rows(self.spans, 4)]
-        return [(device, part) for device, label in starts for part in getattr(label, "parts", ())]
 
     def snapshot(self):
         """A record of what has happened so far, which does not change when the run goes on."""

@@ -17,7 +17,7 @@ from .closing import tied_layers
 from .copies import Copies
 from .every_sqrt import EVERY_SQRT, every_sqrt
 from .in_stages import InStages
-from .known_runs import KnownRuns
+from .known_bytes import KnownBytes
 from .machine import CLUSTER, Machine
 from .orders import check_optimizer, checked_order, mode_of
 from .run import Run
@@ -66,10 +66,10 @@ class Pipeline(InStages):
     arguments and data raise `ValueError` at once, a schedule with faults `ScheduleError`. Source: Huang
     et al. 2018, arXiv 1811.06965.
 
-    A trace depends on the order, the costs and the shapes, not on the numbers. So the first mini-batch of its
-    shapes runs under the clock, and the next ones have its trace. With a memory_limit, layers of your own or
-    `tick`, each mini-batch is under the clock. From the second on, the process keeps the memory that it has
-    freed.
+    The bytes in a trace depend on the order, the costs and the shapes, not on the numbers in the arrays. So
+    they are counted in the first mini-batch of its shapes, and the next ones take them over. With a
+    memory_limit, layers of your own or `tick`, they are counted in each. From the second mini-batch on, the
+    process keeps the memory that it has freed.
 
     `train(batches)` runs a list of mini-batches, with an update after each: one after another or, with an
     asynchronous schedule, one behind another, without ever waiting for the last of one before the next
@@ -128,10 +128,7 @@ class Pipeline(InStages):
 
     def start(self, X, Y):
         """Load a mini-batch, and leave the clock at tick 0; `tick` goes on from there."""
-        if self._machine.engine != CLUSTER:
-            raise ValueError(
-                f"{self._machine.engine} know seconds, not ticks: use forward_backward, or engine='cluster'"
-            )
+        self._check_ticks()
         order, batches = self._order_of_one(), checked_batches(self, [(X, Y)])
         self._prepare(order)
         self._load(batches, self._shards())
@@ -141,6 +138,7 @@ class Pipeline(InStages):
 
         After the last tick, J, gradients and trace are those that `forward_backward` would have left.
         """
+        self._check_ticks()
         unfinished = self._loaded_run().tick()
         if not unfinished:
             self._commit()
@@ -192,43 +190,29 @@ class Pipeline(InStages):
     def run_to_the_end(self, order, batches):
         """Load mini-batches, which are checked already, and run them to their end.
 
-        Only the first of its kind runs under the clock, see `KnownRuns`; its trace is that of the others.
+        Only in the first of its kind are bytes counted, see `KnownBytes`.
         """
         self._prepare(order)
         shards = self._shards()
         (stages, *_), _ = shards
         kind = self._known.kind(stages, batches)
-        record = self._known.record(kind)
-        if record is None or not self._repeats(order, batches, shards, record):
-            self._load(batches, shards)
-            self._run.to_the_end()
-            self._known.keep(kind, self._run.cluster)
+        self._load(batches, shards, self._known.rows(kind))
+        self._run.to_the_end()
+        if kind is not None:
+            self._known.keep(kind, self._run.cluster.record.memory)
         self._commit()
-
-    def _repeats(self, order, batches, shards, record):
-        """Whether a run that is equal to one before comes to its end.
-
-        If it fails, it is undone, and left to the clock: then the trace says how far it comes.
-        """
-        self._load(batches, shards, record)
-        try:
-            self._run.to_the_end()
-        except Exception:
-            self._prepare(order)
-            return False
-        return True
 
     def _prepare(self, order):
         """Undo a run that has not come to its end, and make the `Wires` of `order`, unless they are there.
 
-        Runs of another order have another trace.
+        Runs of another order hold other bytes.
         """
         self.forget_run()
         self._committed = False
         if self._wires is None or self._wires[0].schedule != order:
             skips = skips_across_stages(self.skips, self._place_of)
-            self._wires = [Wires(order, skips, ranks) for ranks in self._ranks(order)]
-            self._known = KnownRuns(self._machine)
+            self._wires = [Wires(order, skips, ranks, keeps_legs=True) for ranks in self._ranks(order)]
+            self._known = KnownBytes(self._machine)
 
     def _ranks(self, order):
         """For each shard of the network, the device on the cluster of each device of the schedule."""
@@ -238,17 +222,17 @@ class Pipeline(InStages):
         """For each shard of the network its stages; here it is whole. And the layers that are tied there."""
         return [self.stages], [tied_layers(self.ties, self._place_of)]
 
-    def _load(self, batches, shards, record=None):
+    def _load(self, batches, shards, known_bytes=None):
         """Make a run, with its clock at 0.
 
         shards: as `_shards` returns them.
-        record: that of an equal run before, if there was one.
+        known_bytes: those of an equal run before, if there was one.
         """
         shards, tied = shards
         line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, len(shards))
         self._run = Run(
             self._wires, shards, line, self._optimizers and self._optimizer_of, tied, self._machine,
-            self._on_devices(), record,
+            self._on_devices(), known_bytes,
         )
         self.stages = tuple(shards[0])
 
@@ -278,6 +262,13 @@ class Pipeline(InStages):
         gradients = self._summed_gradients()
         check_finite_run(self.loss, self.J, self.layers, gradients)
         return gradients
+
+    def _check_ticks(self):
+        """Raise `ValueError` for an engine that measures seconds."""
+        if self._machine.engine != CLUSTER:
+            raise ValueError(
+                f"{self._machine.engine} know seconds, not ticks: use forward_backward, or engine='cluster'"
+            )
 
     def _loaded_run(self):
         if self._run is None:

@@ -1,92 +1,56 @@
 """A schedule turned into programs for the devices of a cluster."""
 
-from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, checked_ports, links_between, own
+from ..cluster import COMPUTE, Bytes, Cluster, Compute, Send, checked_ports, links_between
 from ..collectives import OWNERS
-from ..layers.through import alone
-from ..schedules import Action
 from ..schedules.rules import CLOSING, MEETING, RULES
 from .closing import Closing
 from .wires import MAIN, NOTHING
 
 
-def program(order, wires, perform, close=()):
+def program(legs, perform, close=()):
     """The pipeline on one device: receive what an action needs, perform it, send what it gives.
 
-    Messages are called as the actions that they come from.
-
-    order: the actions of the device.
-    wires: the `Wires` between the stages.
+    legs: a `Leg` for each action of the device.
     perform: `perform(action, inputs)` is a program, too. For each part of the action, inputs has (incoming,
-        skips), what has come from the neighbouring stage, and {name: what a skip connection has brought};
+        skips), what was received from the neighbouring stage, and {name: what a skip connection has brought};
         and the list that it returns has (outgoing, skips), what is to be sent on in the same way.
     close: the program that follows the last action.
     """
-    for action in order:
-        inputs, outlets = [], []
-        for part in action.parts:
-            waits_for, sends = wires.ends(part)
+    for action, receives, sends in legs:
+        inputs = []
+        for of_part in receives:
             incoming, skips = None, {}
-            for name, message, stage, source in waits_for:
-                label = Action(message, stage, part.microbatch)
+            for name, request in of_part:
                 if name == MAIN:
-                    incoming = yield Receive(label, source)
+                    incoming = yield request
                 else:
-                    skips[name] = yield Receive(f"{label} {name}", source)
+                    skips[name] = yield request
             inputs.append((incoming, skips))
-            outlets.append((part, sends))
         results = yield from perform(action, inputs)
         inputs = incoming = skips = None  # nothing is kept alive while the device waits for its next message
-        for part, sends in outlets:
+        for of_part in sends:
             outgoing, skips = results.pop(0)
-            for name, message, _, to in sends:
-                label = part if message == part.kind else part._replace(kind=message)
-                if name == MAIN:
-                    yield Send(label, outgoing, to)
-                else:
-                    yield Send(f"{label} {name}", skips.get(name), to)
+            for name, label, to in of_part:
+                yield Send(label, outgoing if name == MAIN else skips.get(name), to)
         outgoing = skips = None
     yield from close
 
 
-def in_turn(turns, wires, program_of):
-    """What the programs of all devices do, up to their `close`, where nobody asks when: one action at a time.
-
-    turns: (device, part of an action) of all, in an order in which each finds what it needs.
-    wires: as for `program`.
-    program_of: `program_of(device, part, incoming, skips)` is the program of a part of an action; it yields
-        nothing, and returns (outgoing, skips).
-    """
-    mail = {}  # (name, kind of message, stage that sends it, micro-batch) -> the receiver's own copy
-    for device, part in turns:
-        _, stage, i = part
-        waits_for, sends = wires.ends(part)
-        arrived = {}
-        for name, message, source, _ in waits_for:
-            arrived[name] = mail.pop((name, message, source, i))
-        outgoing, skips = alone(program_of(device, part, arrived.pop(MAIN, None), arrived))
-        for name, message, _, _ in sends:
-            mail[name, message, stage, i], _ = own(outgoing if name == MAIN else skips.get(name))
-        outgoing = skips = arrived = None  # as in `program`
-
-
-def programs_of(wires, perform_on, stages=None, ties=None, all_reduce=OWNERS, only_close=False):
+def programs_of(wires, perform_on, stages=None, ties=None, all_reduce=OWNERS):
     """The programs of the devices, one for each line of the schedule of `wires`, as a `Cluster` takes them.
 
-    wires: as for `program`.
+    wires: the `Wires` between the stages.
     perform_on: `perform_on(device)` is the `perform` of a device on the cluster.
     stages, ties: as for `Closing`; left out in a run without numbers.
     all_reduce: the algorithm by which copies of a stage put their gradients together.
-    only_close: whether the actions of the schedule are done already, see `in_turn`.
     """
     programs, schedule = [], wires.schedule
-    if only_close and schedule.n_copies == 1 and not ties:
-        return programs  # there is nothing to add up
-    for device, order in enumerate(schedule.devices):
+    for device in range(len(schedule.devices)):
         closing = Closing(wires, device, stages or {}, ties or {}, all_reduce)
         perform = perform_on(wires.ranks[device])
         if schedule.kinds & CLOSING:
             perform = closing.around(perform)
-        lanes = {COMPUTE: program(() if only_close else order, wires, perform, closing.close())}
+        lanes = {COMPUTE: program(wires.legs(device), perform, closing.close())}
         if schedule.kinds & MEETING:
             lanes["communication"] = closing.communicate()
         programs.append(lanes)

@@ -4,16 +4,17 @@ import copy
 from functools import partial
 
 from ..blas import computing
-from ..cluster import Compute, Repeat
+from ..cluster import Compute
+from ..cluster.record import rows
 from ..engines import Mpi, Threads, keep_memory, world
 from ..functions import overflow_refused
-from ..schedules.rules import CLOSING, WIDE, works_on
+from ..schedules.rules import WIDE, works_on
 from ..schedules.shares import share
 from .grains import PASSING, passing
 from .groups import join_copies, join_shards
 from .holdings import Holdings, joined
 from .machine import MPI, THREADS
-from .program import cluster_of, in_turn, programs_of
+from .program import cluster_of, programs_of
 from .wires import NOTHING
 
 
@@ -28,21 +29,20 @@ class Run:
     ties: for each shard {name: the `Tied` layers}.
     machine: the `Machine`.
     on_devices: `on_devices(stages, placements)` is {(stage, device): the `Stage`} of all copies of a shard.
-    record: that of an equal run before, so that this one needs no clock and no counting; None without one.
+    known_bytes: the rows of `Record.memory` of an equal run before, which this one takes over; or None, if
+        bytes are to be counted.
 
     Where there are several shards, each device of the schedule stands for a group of devices, one a shard,
     which run the same order and talk to each other inside their actions.
     """
 
-    def __init__(self, wires, shards, line, optimizer_of, ties, machine, on_devices, record=None):
+    def __init__(self, wires, shards, line, optimizer_of, ties, machine, on_devices, known_bytes=None):
         order = wires[0].schedule
         self._line, self._recomputed, self.shards = line, order.recomputed, shards
         self._is_shared = machine.engine == MPI  # by several processes, of which this is one
-        self._ticks, self._wires, self._turns = None, wires, None
+        self._ticks, self._wires, self._known_bytes = None, wires, known_bytes
         if len(shards) > 1 or any(True in layer.exchanges for stage in shards[0] for layer in stage.layers):
             self._ticks = machine.costs.duration(order.sharing)
-        elif record is not None and not order.kinds & CLOSING:
-            self._turns = record.begun
         self.stages, programs, shares = {}, {}, {}
         for number, (shard, of_shard, tied) in enumerate(zip(wires, shards, ties, strict=True)):
             if self._is_shared:
@@ -51,10 +51,7 @@ class Run:
                 placed = on_devices(of_shard, shard.placements)
             self._begin(placed, optimizer_of and partial(optimizer_of, number), shard, machine.accumulate)
             self.stages |= placed
-            made = programs_of(
-                shard, self._perform_on, self.stages, tied, machine.all_reduce,
-                only_close=self._turns is not None,
-            )
+            made = programs_of(shard, self._perform_on, self.stages, tied, machine.all_reduce)
             programs |= zip(shard.ranks, made)
             shares |= zip(shard.ranks, order.stages_on)
         if len(shards) > 1:
@@ -71,27 +68,25 @@ class Run:
             self._last, self._root = shards[0][-1], wires[0].placements[0][-1]
             self._sums = None
             return
-        if record is not None:
+        holdings = None
+        if known_bytes is None:
+            holdings = self._holdings(len(programs))
+        else:
             keep_memory()
-            self.cluster = Repeat(programs, record)
-            return
         self.cluster = cluster_of(
-            programs, order, machine.costs, machine.link, self._holdings(len(programs)),
-            machine.memory_limit, machine.ports, shares,
+            programs, order, machine.costs, machine.link, holdings, machine.memory_limit, machine.ports,
+            shares,
         )
 
     def to_the_end(self):
         """Run all programs to their end. If that fails, the parameters are those before the run."""
         if not self._is_shared:
-            self.or_restore(self.cluster.run if self._turns is None else self._in_turn)
+            self.or_restore(self.cluster.run)
+            if self._known_bytes is not None:
+                self.cluster.record.memory = self._known_bytes
             return
         self.or_restore(partial(self.cluster.run, self._line.alike()))
         self._share_costs()
-
-    def _in_turn(self):
-        """Do the actions in the order of an equal run; then only what closes it is left to the programs."""
-        in_turn(self._turns, self._wires[0], self._part)
-        return self.cluster.run()
 
     def tick(self):
         """Move every device by one tick; returns whether there is more to do. If that fails, as above."""
@@ -111,8 +106,17 @@ class Run:
                 return go_on()
         except BaseException as error:
             self.cluster.failure = error
+            if self._known_bytes is not None and not self.cluster.done:
+                self._take_over_bytes_so_far()
             self.restore()
             raise
+
+    def _take_over_bytes_so_far(self):
+        """Take over what was held before the tick at which the run has failed."""
+        record = self.cluster.record
+        last_start = record.spans[-2] if record.spans else 0  # of the rows of lane, label, start, end
+        before = [row for row in rows(self._known_bytes, 3) if row[1] < last_start]
+        record.memory = [value for row in before for value in row]
 
     def restore(self):
         """Leave the stages as they were before the run."""

@@ -220,7 +220,7 @@ RECORDS = {
     "Arranged", "Bounds", "Buffers",
     "Cell", "Compared", "Counted", "Dataset", "Dimensions", "Estimate", "Explanation",
     "First", "Footprint", "Found", "Gradient", "Idle", "IdlePart", "Late", "Later", "Listed", "Measured",
-    "Message", "Pair", "Plan", "Plans", "Repeat", "Round", "Setting", "Shared", "Span", "Step", "Text",
+    "Message", "Pair", "Plan", "Plans", "Round", "Setting", "Shared", "Span", "Step", "Text",
     "Times", "Trace", "Update", "graph.Bounds", "verification.Bounds",
 }
 

@@ -8,7 +8,7 @@ import pytest
 
 import minipipe as mp
 from minipipe.cluster import (
-    Cluster, Compute, DeadlockError, Idle, Link, MemoryLimitError, Message, Receive, Repeat, Send,
+    Cluster, Compute, DeadlockError, Idle, Link, MemoryLimitError, Message, Receive, Send,
     UnreceivedError,
 )
 from minipipe.cluster.memory import own
@@ -304,16 +304,6 @@ def test_a_message_that_nobody_receives_is_an_error_at_the_end(link):
     with pytest.raises(UnreceivedError, match=words):
         while stepped.tick():
             pass
-
-
-def test_it_is_one_in_a_repeated_run_too():
-    def left():
-        yield Send("news", 1, to=1)
-
-    first = Cluster([left(), receives_news()])
-    first.run()
-    with pytest.raises(UnreceivedError, match="device 0 has sent more to device 1"):
-        Repeat(forgetful(), first.record).run()
 
 
 def test_of_several_that_nobody_receives_their_number_is_told():

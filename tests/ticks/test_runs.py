@@ -234,7 +234,7 @@ def test_bytes_are_those_of_a_run_that_counts(change, batch):
     change(pipe)
     pipe.forward_backward(*batch)
     taken = ledgers(pipe)
-    pipe._known._records.clear()
+    pipe._known._rows.clear()
     pipe.forward_backward(*batch)
     assert taken == ledgers(pipe)
 

@@ -1,4 +1,4 @@
-"""Runs without a clock, equal to one before: its trace, and the numbers of a run under the clock."""
+"""A run that takes over the bytes of an equal one has the trace and the numbers of a run that counts them."""
 
 import pickle
 from functools import partial
@@ -7,37 +7,35 @@ import numpy as np
 import pytest
 from asynchronous.by_the_rule import per_update
 from compared import assert_same, state
-from hypothesis import given, settings
 from engines.on_engines import LOSS, mini_batch, network
-from ticks.random_programs import settings_of_runs
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.cluster import Cluster, Compute, DeadlockError, Receive, Repeat, Send
+from minipipe.cluster.accounts import Accounts
 from minipipe.functions import leaves
 from minipipe.parallel import DataParallel, Hybrid, TensorParallel
 from minipipe.schedules import (
     RECOMPUTE, build, in_copies, names_for_stages, names_having, with_all_reduce, with_updates, with_zero,
 )
 
-NEVER_REACHED = 10**15  # bytes: with a limit, each run is under the clock
+NEVER_REACHED = 10**15  # bytes: with a limit, they are counted in each run
 COSTS, LINK = mp.Costs(F=2, B=3, U=1), mp.Link(latency=1, bandwidth=64)
 
 
 @pytest.fixture
-def without_clock(monkeypatch):
-    """A function that runs another one, which fails if any clock moves."""
+def uncounted(monkeypatch):
+    """A function that runs another one, which fails if any bytes are counted."""
 
     def run(function):
         with monkeypatch.context() as patched:
-            patched.setattr(Cluster, "run", None)
+            patched.setattr(Accounts, "__init__", None)
             return function()
 
     return run
 
 
 def pair(make):
-    """(a network whose runs may be repeats, one whose runs are all under the clock)"""
+    """Return (a network whose runs may take over bytes, one that counts them in each run)."""
     return make(), make(memory_limit=NEVER_REACHED)
 
 
@@ -46,37 +44,37 @@ def batch(m, seed):
     return X + np.float32(seed), Y * np.float32(1 + seed)
 
 
-def assert_repeats(without_clock, make, m=19):
-    """The second run is as the first. Adam's memory makes the third another one, which the fourth repeats."""
-    repeated, watched = pair(make)
+def assert_takes_over(uncounted, make, m=19):
+    """The second run equals the first. Adam's memory makes the third another one, equal to the fourth."""
+    taking_over, watched = pair(make)
     adams = mp.Adam(0.01), mp.Adam(0.01)
     for seed in range(4):
-        run = partial(repeated.forward_backward, *batch(m, seed))
-        J = without_clock(run) if seed in (1, 3) else run()
+        run = partial(taking_over.forward_backward, *batch(m, seed))
+        J = uncounted(run) if seed in (1, 3) else run()
         assert J == watched.forward_backward(*batch(m, seed)) == watched.J
-        assert_same(repeated.gradients, watched.gradients)
-        assert repeated.trace == watched.trace
-        for pipe, adam in zip((repeated, watched), adams):
+        assert_same(taking_over.gradients, watched.gradients)
+        assert taking_over.trace == watched.trace
+        for pipe, adam in zip((taking_over, watched), adams):
             pipe.step(mp.SGD(0.01) if seed == 0 else adam)
-    assert_same(state(repeated.layers), state(watched.layers))
+    assert_same(state(taking_over.layers), state(watched.layers))
 
 
 @pytest.mark.parametrize("name, recompute", one_in(4, names_for_stages(4, 8), [*RECOMPUTE, "sqrt"]))
-def test_every_schedule_repeats_itself(without_clock, name, recompute):
+def test_every_schedule(uncounted, name, recompute):
     make = partial(
         mp.Pipeline, network("tie"), LOSS, 4, 8, name, recompute, dtype=np.float32, costs=COSTS, link=LINK
     )
-    assert_repeats(without_clock, make)
+    assert_takes_over(uncounted, make)
 
 
 @pytest.mark.parametrize("options", [
     {"accumulate": "running"}, {"grain": 2}, {"all_reduce": "ring"}, {"link": mp.Link(rendezvous=True)},
     {"ports": mp.cluster.ports(3, 32)}, {"link": mp.Link(blocking=True)},
 ], ids=str)
-def test_all_options_repeat_themselves(without_clock, options):
+def test_all_options(uncounted, options):
     order = in_copies(build("gpipe", 3, 4), 2) if "all_reduce" in options else build("gpipe", 3, 8)
     make = partial(mp.Pipeline, network(), LOSS, 3, 8, order, dtype=np.float32, **options)
-    assert_repeats(without_clock, make, m=30)
+    assert_takes_over(uncounted, make, m=30)
 
 
 @pytest.mark.parametrize("make", [
@@ -85,8 +83,8 @@ def test_all_options_repeat_themselves(without_clock, options):
     partial(Hybrid, [mp.Linear(6, 8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 4)], LOSS,
             n_stages=2, n_shards=2, n_replicas=2, n_microbatches=4),
 ], ids=["data", "tensor", "hybrid"])
-def test_every_split_repeats_itself(without_clock, make):
-    assert_repeats(without_clock, partial(make, dtype=np.float32))
+def test_every_split(uncounted, make):
+    assert_takes_over(uncounted, partial(make, dtype=np.float32))
 
 
 @pytest.mark.parametrize("change", [
@@ -94,35 +92,35 @@ def test_every_split_repeats_itself(without_clock, make):
     partial(with_zero, level=2), partial(with_zero, level=3),
 ], ids=["U", "A and U", "ZeRO 1", "ZeRO 2", "ZeRO 3"])
 @pytest.mark.parametrize("name", ["gpipe", "zb-v", "chimera"])
-def test_orders_with_updates_repeat_themselves(without_clock, name, change):
+def test_orders_with_updates(uncounted, name, change):
     order = change(in_copies(build(name, 2, 4), 2))
     make = partial(mp.Pipeline, network(), LOSS, order.n_stages, 8, order, optimizer=mp.Adam(0.01),
                    dtype=np.float32, costs=COSTS)
-    repeated, watched = pair(make)
+    taking_over, watched = pair(make)
     for seed in (0, 1, 2, 3):
-        run = partial(repeated.train, [batch(19, seed)])
-        costs = without_clock(run) if seed > 1 else run()
+        run = partial(taking_over.train, [batch(19, seed)])
+        costs = uncounted(run) if seed > 1 else run()
         assert costs == watched.train([batch(19, seed)])
-        assert repeated.trace == watched.trace
-    assert_same(state(repeated.layers), state(watched.layers))
+        assert taking_over.trace == watched.trace
+    assert_same(state(taking_over.layers), state(watched.layers))
 
 
 @pytest.mark.parametrize("name", names_having(flush=False))
-def test_streams_repeat_themselves(without_clock, name):
+def test_streams(uncounted, name):
     M = per_update(name, 4)
     make = partial(mp.Pipeline, network(), LOSS, 4, M, name, optimizer=mp.SGD(0.01, momentum=0.5),
                    dtype=np.float32)
-    repeated, watched = pair(make)
+    taking_over, watched = pair(make)
     for seed in (0, 1, 2):
-        run = partial(repeated.train, [batch(12 + i % 2, seed + i / 8) for i in range(6)])
-        costs = without_clock(run) if seed == 2 else run()
+        run = partial(taking_over.train, [batch(12 + i % 2, seed + i / 8) for i in range(6)])
+        costs = uncounted(run) if seed == 2 else run()
         assert costs == watched.train([batch(12 + i % 2, seed + i / 8) for i in range(6)])
-        assert repeated.trace == watched.trace
-    assert_same(state(repeated.layers), state(watched.layers))
+        assert taking_over.trace == watched.trace
+    assert_same(state(taking_over.layers), state(watched.layers))
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", in_copies(build("1f1b", 3, 2), 2)], ids=["alone", "in copies"])
-def test_a_stage_is_handed_copies_in_a_repeat_too(without_clock, monkeypatch, schedule):
+def test_a_stage_is_handed_copies(uncounted, monkeypatch, schedule):
     """None of the arrays that a layer gives is handed to one of another stage."""
     pipe = mp.Pipeline(network(), LOSS, 3, 4, schedule, dtype=np.float32)
     pipe.forward_backward(*batch(13, 0))
@@ -138,12 +136,12 @@ def test_a_stage_is_handed_copies_in_a_repeat_too(without_clock, monkeypatch, sc
                 return result
 
             monkeypatch.setattr(kind, method, watched)
-    without_clock(partial(pipe.forward_backward, *batch(13, 0)))
+    uncounted(partial(pipe.forward_backward, *batch(13, 0)))
     shared = {(stage, other) for stage, A in handed for other, B in given if np.shares_memory(A, B)}
     assert shared == {(0, 0), (1, 1), (2, 2)}
 
 
-def test_after_a_repeat_there_is_nothing_to_tick_and_it_can_be_copied():
+def test_after_the_second_there_is_nothing_to_tick_and_it_can_be_copied():
     pipe = mp.Pipeline(network(), LOSS, 3, 4, dtype=np.float32)
     for _ in range(2):
         J = pipe.forward_backward(*batch(13, 0))
@@ -153,7 +151,8 @@ def test_after_a_repeat_there_is_nothing_to_tick_and_it_can_be_copied():
         assert each.forward_backward(*batch(13, 0)) == J
 
 
-def test_what_overflows_in_a_repeat_is_undone_and_its_trace_says_how_far_it_came():
+def test_what_overflows_in_the_second_is_undone_and_its_trace_says_how_far_it_came():
+    """Bytes are told before the tick at which it has failed; a run that counts has some of that tick, too."""
     layers = [mp.Linear(6, 5), mp.ReLU(), mp.Linear(5, 4)]
     found = []
     for pipe in pair(partial(mp.Pipeline, layers, LOSS, 3, 4, dtype=np.float32)):
@@ -165,16 +164,18 @@ def test_what_overflows_in_a_repeat_is_undone_and_its_trace_says_how_far_it_came
             pipe.forward_backward(X, Y)
         assert refused.value.__context__ is None
         assert_same(state(pipe.layers), before)
-        assert len(pipe.trace.spans) < len(whole.spans)
-        found.append((str(refused.value), pipe.trace))
+        trace, last = pipe.trace, max(span.start for span in pipe.trace.spans)
+        assert len(trace.spans) < len(whole.spans)
+        bytes_before = [[row for row in trace.memory(device) if row[0] < last] for device in range(3)]
+        found.append((str(refused.value), trace.spans, trace.messages, bytes_before))
         with pytest.raises(RuntimeError, match="stopped with an error"):
             assert pipe.gradients
         assert pipe.forward_backward(*batch(13, 0)) == pipe.J
         assert pipe.trace == whole
-    assert found[0] == found[1]
+    assert found[0] == found[1] and any(found[0][3])
 
 
-def test_a_repeat_that_fails_once_is_undone_on_all_devices_and_run_under_the_clock(monkeypatch):
+def test_a_second_that_fails_is_undone_on_all_devices(monkeypatch):
     """Some copies have made their updates already when another one fails."""
     order = with_updates(in_copies(build("1f1b", 2, 4), 2))
     failing, other = (
@@ -192,14 +193,16 @@ def test_a_repeat_that_fails_once_is_undone_on_all_devices_and_run_under_the_clo
 
     with monkeypatch.context() as patched:
         patched.setattr(mp.Adam, "update", fails_once)
-        costs = failing.train([batch(19, 2)])
-    assert len(calls) == 8 and costs == other.train([batch(19, 2)])
-    assert failing.train([batch(19, 3)]) == other.train([batch(19, 3)])
+        with pytest.raises(MemoryError):
+            failing.train([batch(19, 2)])
+    assert len(calls) == 4
+    for seed in (2, 3):
+        assert failing.train([batch(19, seed)]) == other.train([batch(19, seed)])
     assert_same(state(failing.layers), state(other.layers))
     assert failing.trace == other.trace
 
 
-def test_a_repeat_that_is_interrupted_is_undone_and_has_no_trace(monkeypatch):
+def test_a_second_that_is_interrupted_is_undone(monkeypatch):
     pipe = mp.Pipeline(network(), LOSS, 3, 4, dtype=np.float32)
     J = pipe.forward_backward(*batch(13, 0))
     before, whole = state(pipe.layers), pipe.trace
@@ -211,20 +214,19 @@ def test_a_repeat_that_is_interrupted_is_undone_and_has_no_trace(monkeypatch):
         patched.setattr(pipe.layers[-1], "backward_input", interrupt)
         with pytest.raises(KeyboardInterrupt):
             pipe.forward_backward(*batch(13, 1))
-    with pytest.raises(RuntimeError, match="nobody has timed it: start it again"):
-        assert pipe.trace
+    assert 0 < len(pipe.trace.spans) < len(whole.spans)
     assert_same(state(pipe.layers), before)
     assert pipe.forward_backward(*batch(13, 0)) == J and pipe.trace == whole
 
 
-def test_with_a_limit_each_run_is_under_the_clock(without_clock):
+def test_with_a_limit_bytes_are_counted_in_each_run(uncounted):
     pipe = mp.Pipeline(network(), LOSS, 3, 4, dtype=np.float32, memory_limit=NEVER_REACHED)
     pipe.forward_backward(*batch(13, 0))
     with pytest.raises(TypeError):
-        without_clock(partial(pipe.forward_backward, *batch(13, 0)))
+        uncounted(partial(pipe.forward_backward, *batch(13, 0)))
 
 
-def test_a_layer_of_a_users_own_is_always_under_the_clock(without_clock):
+def test_with_a_layer_of_a_users_own_bytes_are_counted_in_each_run():
     """It may send what it likes: here, as many numbers as it has been called."""
 
     class Grows(mp.layers.Layer):
@@ -250,111 +252,3 @@ def test_a_layer_of_a_users_own_is_always_under_the_clock(without_clock):
         pipe.forward_backward(*mini_batch(8))
         sizes.append([message.n_bytes for message in pipe.trace.messages if message.to == 2])
     assert sizes == [[5 * 16, 6 * 16], [7 * 16, 8 * 16]]
-
-
-# The programs alone
-
-
-@settings(max_examples=150, deadline=None)
-@given(settings_of_runs(any_source=False))
-def test_random_programs_hand_over_what_they_do_under_the_clock(setting):
-    """Each message has its own number; what deadlocks under the clock, by rendezvous apart, does so here."""
-    setting.link = mp.Link()
-    engines, traces, received = [], [], []
-    for _ in range(2):
-        heard = [[] for _ in range(100)]
-        programs = [
-            {name: numbered(requests, heard[10 * device + number])
-             for number, (name, requests) in enumerate(lanes.items())}
-            for device, lanes in enumerate(setting.programs)
-        ]
-        engines.append(Repeat(programs, engines[0].record) if engines else Cluster(programs))
-        try:
-            traces.append(engines[-1].run())
-        except (DeadlockError, RuntimeError):
-            traces.append(None)
-        received.append(heard)
-    assert traces[0] == traces[1]
-    if traces[0] is not None:
-        assert received[0] == received[1]
-
-
-def numbered(requests, heard):
-    for number, request in enumerate(requests):
-        if type(request) is Send:
-            request = Send(request.label, [number, request.label], request.to)
-        if type(request) is Compute:
-            request = Compute(request.label, str.upper, request.label, ticks=request.ticks)
-        heard.append((yield request))
-
-
-def test_programs_that_are_no_equals_are_refused():
-    def sends(label):
-        yield Send(label, None, to=1)
-
-    def receives(source):
-        yield Receive("news", source)
-
-    first = Cluster([sends("news"), receives(0)])
-    first.run()
-    for programs in ([sends("other"), receives(0)], [sends("news"), receives(mp.cluster.ANY)]):
-        repeat = Repeat(programs, first.record)
-        with pytest.raises(RuntimeError, match="they are no equals"):
-            repeat.run()
-        assert not repeat.done
-        with pytest.raises(RuntimeError, match="has not come to its end"):
-            assert repeat.trace
-
-
-def test_a_name_that_is_sent_again_is_refused_while_it_lies_there():
-    """Under the clock, the second message is sent after the first has been received; here, nobody knows."""
-    def sends():
-        yield Send("news", 1, to=1)
-        yield Compute("wait", ticks=5)
-        yield Send("news", 2, to=1)
-
-    def receives(heard):
-        for _ in range(2):
-            heard.append((yield Receive("news", source=0)))
-
-    heard = []
-    first = Cluster([sends(), receives(heard)])
-    first.run()
-    assert heard == [1, 2]
-    with pytest.raises(ValueError, match="device 0 sends news to device 1 twice"):
-        Repeat([sends(), receives(heard)], first.record).run()
-
-
-def test_a_name_can_be_sent_again_when_an_answer_has_come():
-    def asks():
-        for number in (1, 2):
-            yield Send("question", number, to=1)
-            heard.append((yield Receive("answer", source=1)))
-
-    def answers():
-        for _ in range(2):
-            number = yield Receive("question", source=0)
-            yield Send("answer", 10 * number, to=0)
-
-    heard = []
-    first = Cluster([asks(), answers()])
-    first.run()
-    Repeat([asks(), answers()], first.record).run()
-    assert heard == [10, 20, 10, 20]
-
-
-def test_what_is_received_is_the_receivers_own():
-    sent, heard = np.zeros(2), []
-
-    def left():
-        yield Send("news", sent, to=1)
-        sent[:] = 1
-
-    def right():
-        heard.append((yield Receive("news", source=0)))
-
-    first = Cluster([left(), right()])
-    first.run()
-    sent[:] = 0
-    Repeat([left(), right()], first.record).run()
-    assert [list(array) for array in heard] == [[0, 0], [0, 0]]

@@ -1,0 +1,50 @@
+"""Equal runs hold equal bytes: those of the first are counted, and the next ones take them over."""
+
+from ..cluster import Buffers
+from .machine import CLUSTER
+
+MOST_KINDS = 8  # kinds of runs of one order whose bytes are kept
+
+
+class KnownBytes:
+    """The bytes that devices have held in runs of one order, for each kind of run.
+
+    When something happens follows from the order, the costs and the links. What is held then follows from
+    shapes and dtypes, never from the numbers in the arrays. So it is counted once for each kind of run.
+
+    machine: the `Machine` of all of them.
+    """
+
+    def __init__(self, machine):
+        self._machine = machine
+        self._rows = {}  # kind of a run -> its rows of `Record.memory`
+
+    def kind(self, stages, batches):
+        """Return what decides the bytes of a run: a key, equal for runs in which these are equal.
+
+        These are the shapes and dtypes of the mini-batches (X, Y), and for each stage its parameters and the
+        optimizer state. Return None for a run whose bytes must be counted: if memory is limited, or if a
+        stage has layers of its user's own, which may keep what they like.
+        """
+        if self._machine.engine != CLUSTER or self._machine.memory_limit is not None:
+            return None
+        if not all(stage.is_ours for stage in stages):
+            return None
+        data = [(array.shape, array.dtype) for batch in batches for array in batch]
+        return tuple(data + [_kind_of_stage(stage) for stage in stages])
+
+    def rows(self, kind):
+        """Return the rows of an earlier run of this kind, or None."""
+        return self._rows.get(kind)
+
+    def keep(self, kind, rows):
+        """Keep the rows of a run of this kind that is finished."""
+        if kind not in self._rows and len(self._rows) >= MOST_KINDS:
+            self._rows.clear()
+        self._rows[kind] = rows
+
+
+def _kind_of_stage(stage):
+    """Return the dtypes of its parameters, and the bytes of each array that it and its optimizer keep."""
+    weights = [array for array in stage.weights() if array is not None]
+    return *[array.dtype for array in weights], *Buffers([weights, stage.optimizer_state()]).values()
