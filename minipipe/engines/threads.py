@@ -10,7 +10,7 @@ from ..cluster.devices import devices_of, shares_of
 from ..cluster.errors import (
     UnreceivedError, Wait, check_all_received, deadlock_message, sent_twice, two_wait, which_devices,
 )
-from ..cluster.record import SECONDS, Record
+from ..cluster.record import ARRIVED, SECONDS, Record
 from .kept_memory import keep_memory
 from .overhead import OVERHEAD
 from .patience import out_of_patience, patience
@@ -173,9 +173,10 @@ class Threads:
                     device.waiting[source, label] = lane
                 self._wait(lane, label, source, False)
                 found = _taken(device, source, label)
-                lane.since = now = self._now()
-                self._record.waits += (lane.number, since, now, found[0])
             row, answer = found
+            if self._record.messages[row + ARRIVED] > since:  # it waited: to be woken, or for the lock
+                lane.since = now = self._now()
+                self._record.waits += (lane.number, since, now, row)
             self._record.receives(row, now, lane.number)
             if row in self._held:
                 self._wake(self._held.pop(row))

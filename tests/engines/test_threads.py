@@ -101,6 +101,25 @@ def test_synchronous_sends_deadlock_where_a_rendezvous_does(setting):
     assert deadlock(setting.cluster().run) == deadlock(threads.run)
 
 
+def test_a_message_that_arrives_while_its_receiver_waits_for_the_lock_is_received_later(monkeypatch):
+    """The receiver asks after 0.02 seconds; the sender has the lock, and takes 0.1 to write it down."""
+    sends = Record.sends
+
+    def slowly(*args):
+        time.sleep(0.1)
+        return sends(*args)
+
+    def left():
+        yield Send("news", None, to=1)
+
+    def right():
+        yield Compute("other work", time.sleep, 0.02)
+        yield Receive("news", source=0)
+
+    monkeypatch.setattr(Record, "sends", slowly)
+    assert_can_be_read(Threads([left(), right()]).run())
+
+
 @pytest.mark.parametrize("case", one_in(3, [
     ([], "simulated with measured costs and links"),
     (["--replicas", "2", "--schedule", "gpipe"], "schedule gpipe in 2 copies"),
