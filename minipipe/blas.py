@@ -24,11 +24,11 @@ def blas_threads(n):
 
     n: at least 1.
 
-    Without it, runs of a network, `predict` and whatever measures times use one thread; all other NumPy code
-    keeps those that it has. So a loop of your own over layers gives the bits of a network's run for certain
-    only inside `blas_threads(1)`. OpenBLAS, MKL and BLIS have one such setting for the whole process: where
-    several threads of yours train at once, put one block around them all. Apple's Accelerate has none, so
-    nothing happens there.
+    Without it, whatever a network or an optimizer does, and whatever measures times, uses one thread; all
+    other NumPy code keeps those that it has. So a loop of your own over layers gives the bits of a network's
+    run for certain only inside `blas_threads(1)`. OpenBLAS, MKL and BLIS have one such setting for the whole
+    process: where several threads of yours train at once, put one block around them all. Apple's Accelerate
+    has none, so nothing happens there.
 
     >>> from minipipe import MeanSquaredError, Linear, Sequential
     >>> import numpy as np

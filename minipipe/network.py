@@ -92,11 +92,12 @@ class Network:
 
         The network is not in training then, and nothing is cached.
         """
-        X = checked_inputs(X)
-        parameters_in_one_piece(self._all_layers)
-        prepare_forward(self._all_layers, training=False)
-        with computing(), overflow_refused():
-            A = forward_through(self.layers, X, skips={})
+        with computing():
+            X = checked_inputs(X)
+            parameters_in_one_piece(self._all_layers)
+            prepare_forward(self._all_layers, training=False)
+            with overflow_refused():
+                A = forward_through(self.layers, X, skips={})
         for layer in self.layers:
             layer.cache = None
         return A
@@ -118,17 +119,18 @@ class Network:
         What the layers have counted in the mini-batch reaches them, too. A refused step moves nothing.
         """
         self.check_step(optimizer)
-        gradients = self._clipped(clip, self.own_gradients())
-        before = [(layer, vars(layer).copy()) for layer in self._all_layers]
-        try:
-            with overflow_refused():
-                for layers, statistics in self._counted:
-                    commit(layers, statistics)
-            optimizer.update(self.layers, gradients)
-        except BaseException:
-            for layer, attributes in before:
-                vars(layer).update(attributes)
-            raise
+        with computing():
+            gradients = self._clipped(clip, self.own_gradients())
+            before = [(layer, vars(layer).copy()) for layer in self._all_layers]
+            try:
+                with overflow_refused():
+                    for layers, statistics in self._counted:
+                        commit(layers, statistics)
+                optimizer.update(self.layers, gradients)
+            except BaseException:
+                for layer, attributes in before:
+                    vars(layer).update(attributes)
+                raise
         self._counted = []
         self.n_steps += 1
 
@@ -138,7 +140,8 @@ class Network:
         A W that several layers share, and a parameter that several devices have, count once. A float, or in
         rational numbers one that is rounded once. Raises `FloatingPointError` if it is not finite.
         """
-        return root(sum(self._squares_of_layers()))
+        with computing():
+            return root(sum(self._squares_of_layers()))
 
     def own_gradients(self):
         """The gradients of the layers that this process updates."""
@@ -191,14 +194,15 @@ class Network:
             raise ValueError(
                 "this network has no loss, so it cannot be trained: pass one, such as MeanSquaredError()"
             )
-        X, Y = checked_inputs(X), _numbers("Y", Y)
-        if Y.shape[-1:] != X.shape[-1:]:
-            raise ValueError(
-                f"{X.shape[-1]} samples but labels of shape {Y.shape}: "
-                "both need the samples as their last axis"
-            )
-        if Y.ndim > 1:
-            self.loss.check(Y)
+        with computing():
+            X, Y = checked_inputs(X), _numbers("Y", Y)
+            if Y.shape[-1:] != X.shape[-1:]:
+                raise ValueError(
+                    f"{X.shape[-1]} samples but labels of shape {Y.shape}: "
+                    "both need the samples as their last axis"
+                )
+            if Y.ndim > 1:
+                self.loss.check(Y)
         return X, Y
 
 
@@ -236,14 +240,15 @@ class Sequential(Network):
         grains = grains_of(m, self.grain or m)
         parameters_in_one_piece(all_layers)
         total = TreeSum(len(grains))
-        with computing(), overflow_refused():
-            for k, part in enumerate(grains):
-                prepare_forward(all_layers, training=True, step=self.n_steps, first_sample=part.start)
-                samples, labels = in_one_piece((X[..., part], Y[..., part]))
-                total.add(k, self._pass(samples, labels, m, all_layers))
-            J, gradients, statistics = total.value
-            gradients = self._with_ties(gradients)
-        check_finite_run(self.loss, J, self.layers, gradients)
+        with computing():
+            with overflow_refused():
+                for k, part in enumerate(grains):
+                    prepare_forward(all_layers, training=True, step=self.n_steps, first_sample=part.start)
+                    samples, labels = in_one_piece((X[..., part], Y[..., part]))
+                    total.add(k, self._pass(samples, labels, m, all_layers))
+                J, gradients, statistics = total.value
+                gradients = self._with_ties(gradients)
+            check_finite_run(self.loss, J, self.layers, gradients)
         self._gradients, self._counted = gradients, [(all_layers, statistics)]
         return J
 

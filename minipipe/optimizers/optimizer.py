@@ -6,6 +6,7 @@ import numpy as np
 
 from ..arguments import argument
 from ..as_code import AsCode
+from ..blas import computing
 from ..checks import not_zero_in, shown, to_be_written, without_return
 from ..functions import overflow_refused
 from ..layers.layer import finite
@@ -67,7 +68,7 @@ class Optimizer(AsCode):
         self._check(parameters)
         self.n_updates += 1
         try:
-            with overflow_refused():
+            with computing(), overflow_refused():
                 after = {key: self._after(key, *parameter) for key, parameter in parameters.items()}
         except BaseException:
             self.n_updates -= 1

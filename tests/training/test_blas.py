@@ -75,6 +75,25 @@ except ValueError:
 bounds = rounding._bounds
 rounding._bounds = lambda *arguments: (seen.append(threads()), bounds(*arguments))[1]
 rounding.rounding_bounds([net.layers[0], mp.ReLU(), net.layers[2]], loss, X, Y)""",
+    "checks, norms and updates": """
+vdot = np.vdot
+def looking(A, B):
+    seen.append(threads())
+    return vdot(A, B)
+
+class Stepping(mp.SGD):
+    def step(self, g, *memory):
+        seen.append(threads())
+        return super().step(g, *memory)
+
+np.vdot = looking
+for model in (net, pipe):
+    model.forward_backward(X, Y)
+    assert model.gradient_norm() > 0
+    model.step(Stepping(0.1), clip=1e-3)
+    model.predict(X)
+Stepping(0.1).update(net.layers, net.gradients)
+np.vdot = vdot""",
     "another thread": "in_a_thread(net.predict, X)",
     "a block of one's own": """
 with mp.blas_threads(1):
