@@ -61,17 +61,3 @@ def joined(holdings):
         return {kind: [part[kind] for part in parts] for kind in parts[0]}
 
     return held
-
-
-def all_ours(objects):
-    """Whether all these layers and losses are minipipe's own.
-
-    Ours keep two promises that a user's need not: what they keep of a micro-batch depends on shapes and
-    dtypes alone, and the gradients that they return are new arrays, which may take up a sum.
-
-    >>> from ..layers import ReLU
-    >>> all_ours([ReLU(), ReLU()]), all_ours([ReLU(), object()])
-    (True, False)
-    """
-    package = __name__.partition(".")[0]
-    return all(type(one).__module__.partition(".")[0] == package for one in objects)

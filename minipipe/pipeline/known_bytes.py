@@ -24,11 +24,11 @@ class KnownBytes:
 
         These are the shapes and dtypes of the mini-batches (X, Y), and for each stage its parameters and the
         optimizer state. Return None for a run whose bytes must be counted: if memory is limited, or if a
-        stage has layers of its user's own, which may keep what they like.
+        stage has a layer that may keep what it likes, see `all_proved`.
         """
         if self._machine.engine != CLUSTER or self._machine.memory_limit is not None:
             return None
-        if not all(stage.is_ours for stage in stages):
+        if not all(stage.is_proved for stage in stages):
             return None
         data = [(array.shape, array.dtype) for batch in batches for array in batch]
         return tuple(data + [_kind_of_stage(stage) for stage in stages])

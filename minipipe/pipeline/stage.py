@@ -11,9 +11,9 @@ from ..layers.through import (
     weight_gradients,
 )
 from ..layers.statistics import commit, take_statistics
-from .holdings import all_ours
 from .late_weights import late_gradients
 from .own_part import Owned
+from .proved import all_proved
 from .totals import Totals
 from .versions import Versions
 from .wires import NOTHING
@@ -33,7 +33,7 @@ class Stage:
     layers: its layers.
     loss: the last stage's, None for the others.
 
-    `is_ours` says whether these are all minipipe's own, see `all_ours`. A forward leaves in `stash[i]`
+    `is_proved` tells whether they all keep the promises of `all_proved`. A forward leaves in `stash[i]`
     what the backward of micro-batch i needs, the cache of each layer; or, when it will be recomputed, in
     `inputs[i]` only the stage's input. The layers know of one micro-batch at a time.
 
@@ -54,7 +54,7 @@ class Stage:
         self.parameters = [(layer, name) for layer in self.parts for name in layer.arrays]
         self._statistics = [place for place in self.parameters if place[1] not in ("W", "b")]
         self._with_caches = self.layers if loss is None else (*self.layers, loss)
-        self.is_ours = all_ours(self.parts if loss is None else [*self.parts, loss])
+        self.is_proved = all_proved(self.parts if loss is None else [*self.parts, loss])
         self.optimizer, self._state, self.before, self._is_twin = None, [], None, False
         self.n_exchanges = exchanges_of(self.layers, loss, index > 0)
         self.partial = [index for index, layer in enumerate(self.layers) if layer.partial]
@@ -75,7 +75,7 @@ class Stage:
         self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
         self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
         self.halves = {}  # micro-batch -> {index of a layer: what it has `put_aside` between two halves}
-        self.totals = Totals(n_microbatches, accumulate, keeps_terms=not self.is_ours)
+        self.totals = Totals(n_microbatches, accumulate, keeps_terms=not self.is_proved)
         self.costs = []   # of the mini-batches whose update is done, in the last stage
         self.versions = None
         self.owned = None if place is None else Owned(self.layers, *place)

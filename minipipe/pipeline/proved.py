@@ -1,0 +1,52 @@
+"""Which layers and losses keep the promises that contract tests have proved."""
+
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+ROOMS = "minipipe.layers", "minipipe.losses", "minipipe.parallel"
+
+
+def all_proved(objects):
+    """Tell whether all these layers and losses keep two promises, which the tests have proved of our classes.
+
+    What they keep of a micro-batch depends on shapes and dtypes alone, so bytes that were counted once hold
+    for all equal runs. And the gradients that they return are new arrays, which may take up a sum.
+
+    >>> from ..layers import ReLU
+    >>> class Named(ReLU):
+    ...     pass
+    >>> class Doubled(ReLU):
+    ...     def forward(self, Z):
+    ...         return 2 * super().forward(Z)
+    >>> all_proved([ReLU(), Named()]), all_proved([ReLU(), Doubled()])
+    (True, False)
+    """
+    return all(is_proved(type(one)) for one in objects)
+
+
+@cache
+def is_proved(kind):
+    """Tell whether `kind` computes as a class of the package does.
+
+    A class from elsewhere computes so if it defines nothing anew that it has inherited from a class of the
+    package. It may have a constructor of its own, and methods with new names, which no network calls.
+    """
+    ours = _classes_of_the_package()
+    inherited = {name for base in kind.__mro__ if base in ours for name in vars(base)}
+    others = [base for base in kind.__mro__ if base not in ours]
+    anew = {name for base in others for name in vars(base) if not name.startswith("__")}
+    return bool(inherited) and not anew & inherited
+
+
+@cache
+def _classes_of_the_package():
+    """Return the classes that the files of the rooms define, and their bases."""
+    found = set()
+    for room in ROOMS:
+        for file in iter_modules(import_module(room).__path__):
+            module = import_module(f"{room}.{file.name}")
+            for value in vars(module).values():
+                if isinstance(value, type) and value.__module__ == module.__name__:
+                    found.update(value.__mro__)
+    return found
