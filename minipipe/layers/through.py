@@ -1,9 +1,7 @@
 """Forward and backward through consecutive layers, as networks and stages do it.
 
 Whatever goes into a layer, leaves it, or is a parameter is made to lie `in_one_piece` here, and nowhere else.
-
-Some layers talk to other devices in the middle of a forward or a backward. So the way through the layers is a
-program itself: it yields an `Exchange`, and is resumed with what has come of it.
+The way through layers that communicate is in `exchange`.
 """
 
 import math
@@ -12,7 +10,6 @@ from functools import cache
 import numpy as np
 
 from ..checks import is_finite, without_return
-from .exchange import Exchange
 from .layer import overflow
 
 
@@ -80,25 +77,8 @@ def handed_on(layer, A_prev):
     return A
 
 
-def alone(program):
-    """What a way through layers returns, none of which communicates; `RuntimeError` if one does."""
-    try:
-        exchange = next(program)
-    except StopIteration as end:
-        return end.value
-    raise RuntimeError(
-        f"{exchange.layer!r} talks to other devices, but here it is alone: "
-        "run it with TensorParallel or Hybrid"
-    )
-
-
 def forward_through(layers, A, skips, call=handed_on):
-    """A after consecutive layers, none of which communicates. Arguments as for `forward_program`."""
-    return alone(forward_program(layers, A, skips, call))
-
-
-def forward_program(layers, A, skips, call=handed_on):
-    """A program that yields each `Exchange`, and returns A after consecutive layers.
+    """Return A after consecutive layers, none of which communicates.
 
     layers: a list of them.
     A: what goes into the first.
@@ -110,18 +90,17 @@ def forward_program(layers, A, skips, call=handed_on):
         if layer.join is not None:
             A = A, skips.pop(layer.join)
         if layer.exchanges[0]:
-            A = yield Exchange(layer, layer.forward(A), A)
-        else:
-            A = call(layer, A)
+            raise _alone(layer)
+        A = call(layer, A)
         if layer.fork is not None:
             A, skips[layer.fork] = A
     return A
 
 
 def backward_through(layers, dA, skips, wants_dX=False):
-    """(dX, gradients) of consecutive layers, whose caches are gone then.
+    """Return (dX, gradients) of consecutive layers, whose caches are gone then.
 
-    layers, dA, skips, wants_dX: as in `backward_input_program`. None of the layers communicates.
+    layers, dA, skips, wants_dX: as in `backward_input_through`.
     """
     # Right for layers without parameters: None, or tuples of None
     gradients = [(layer.W, layer.b) for layer in layers]
@@ -129,15 +108,16 @@ def backward_through(layers, dA, skips, wants_dX=False):
     def differentiate(index, half):
         gradients[index] = weight_gradients(layers[index], half)
 
-    return alone(backward_input_program(layers, dA, skips, wants_dX, differentiate)), gradients
+    return backward_input_through(layers, dA, skips, wants_dX, differentiate), gradients
 
 
-def backward_input_program(layers, dA, skips, wants_dX, then):
-    """A program that yields each `Exchange`, and returns dX of consecutive layers.
+def backward_input_through(layers, dA, skips, wants_dX, then):
+    """Return dX of consecutive layers, none of which communicates.
 
     layers: a list of them, after a forward.
-    dA: the derivative by the output of the last.
-    skips: {name: derivative by what the Fork of that name has put aside}, which Joins fill and Forks empty.
+    dA: the gradient with respect to the output of the last.
+    skips: {name: gradient with respect to what the Fork of that name has put aside}, which Joins fill and
+        Forks empty.
     wants_dX: if not, dX is None, and nothing is computed below the first layer with parameters.
     then: `then(index, half)` is called for each layer with parameters, from the last to the first, with what
         it has `put_aside` for them.
@@ -153,8 +133,8 @@ def backward_input_program(layers, dA, skips, wants_dX, then):
         if layer.fork is not None:
             dZ = dA, skips.pop(layer.fork)
         if layer.exchanges[1]:
-            dA = yield Exchange(layer, layer.backward_input(dZ), dZ)
-        elif index > first or wants_dX or layer.weight_after_input:
+            raise _alone(layer)
+        if index > first or wants_dX or layer.weight_after_input:
             dA = in_one_piece(layer.backward_input(dZ))
         else:
             dA = None
@@ -166,6 +146,12 @@ def backward_input_program(layers, dA, skips, wants_dX, then):
         if layer.join is not None:
             dA, skips[layer.join] = dA
     return dA if wants_dX else None
+
+
+def _alone(layer):
+    return RuntimeError(
+        f"{layer!r} talks to other devices, but here it is alone: run it with TensorParallel or Hybrid"
+    )
 
 
 def first_with_parameters(layers):

@@ -8,7 +8,8 @@ from ..cluster import Link
 from ..collectives import OWNERS
 from ..description import parameters_of_layers
 from ..layers.layer import checked_layers
-from ..pipeline import Pipeline, Stage
+from ..pipeline import Pipeline
+from ..pipeline.talking_stage import stage_of
 from ..schedules import Costs, data_parallel, with_all_reduce, with_updates, with_zero
 from ..schedules.zero import checked_level
 from .buckets import CAPS, in_buckets
@@ -90,7 +91,8 @@ class DataParallel(Pipeline):
 
         if sync_batch_norm:
             self.stages = tuple(
-                Stage(stage.index, list(map(synchronised, stage.layers)), stage.loss) for stage in self.stages
+                stage_of(stage.index, list(map(synchronised, stage.layers)), stage.loss)
+                for stage in self.stages
             )
 
     @property

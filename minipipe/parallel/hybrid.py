@@ -10,7 +10,8 @@ from ..cluster import Link
 from ..collectives import OWNERS
 from ..layers.parameters import parameters_with
 from ..layers.through import forward_through
-from ..pipeline import Pipeline, Stage
+from ..pipeline import Pipeline
+from ..pipeline.talking_stage import stage_of
 from ..pipeline.closing import Tied
 from ..pipeline.copies import Copies
 from ..schedules import (
@@ -283,6 +284,6 @@ def _stages(lists, counts, loss):
     """
     ends, last = pairwise(accumulate(counts, initial=0)), len(counts) - 1
     return [
-        Stage(s, list(chain(*lists[first:end])), loss if s == last else None)
+        stage_of(s, list(chain(*lists[first:end])), loss if s == last else None)
         for s, (first, end) in enumerate(ends)
     ]

@@ -42,7 +42,7 @@ PASSING = "F", "R", "B", "I"  # the kinds of action by which a micro-batch passe
 
 
 def passing(kind, stage, line, keep_input_only, grains, incoming, skips):
-    """The program by which consecutive grains pass a stage, one by one; it returns (outgoing, skips).
+    """Let consecutive grains pass a stage, one by one; return (outgoing, skips).
 
     kind: one of `PASSING`.
     line: the `MicroBatches`.
@@ -51,11 +51,9 @@ def passing(kind, stage, line, keep_input_only, grains, incoming, skips):
     incoming, skips: what the stage has been given for all of them.
     """
     if len(grains) > 1:
-        edges = line.edges(grains)
-        given = zip(in_grains(incoming, edges), in_grains(skips, edges), strict=True)
-        return _one_by_one(
-            passing(kind, stage, line, keep_input_only, [j], *of_j) for j, of_j in zip(grains, given)
-        )
+        given = _given_to_each(grains, line, incoming, skips)
+        results = [passing(kind, stage, line, keep_input_only, [j], *of_j) for j, of_j in given]
+        return tuple(map(side_by_side, zip(*results)))
     j = grains[0]
     if kind == "B":
         return stage.backward(j, incoming, skips)
@@ -68,8 +66,17 @@ def passing(kind, stage, line, keep_input_only, grains, incoming, skips):
     return stage.forward(j, A_prev, skips, line.origins[j], labels, keep_input_only)
 
 
-def _one_by_one(programs):
+def passing_program(kind, stage, line, keep_input_only, grains, incoming, skips):
+    """The same for a `TalkingStage`: a program."""
     results = []
-    for program in programs:
-        results.append((yield from program))
+    for j, of_j in _given_to_each(grains, line, incoming, skips):
+        results.append((yield from passing(kind, stage, line, keep_input_only, [j], *of_j)))
     return tuple(map(side_by_side, zip(*results)))
+
+
+def _given_to_each(grains, line, incoming, skips):
+    """Return [(grain, (incoming, skips) of it)]."""
+    if len(grains) == 1:
+        return [(grains[0], (incoming, skips))]
+    edges = line.edges(grains)
+    return list(zip(grains, zip(in_grains(incoming, edges), in_grains(skips, edges), strict=True)))

@@ -21,7 +21,7 @@ from .known_bytes import KnownBytes
 from .machine import CLUSTER, Machine
 from .orders import check_optimizer, checked_order, mode_of
 from .run import Run
-from .stage import Stage
+from .talking_stage import stage_of
 from .wires import Wires, skips_across_stages
 
 
@@ -110,8 +110,8 @@ class Pipeline(InStages):
         self._machine = machine.checked(self.schedule, sum(map(len, self._ranks(self.schedule))), grain)
         self._n_microbatches = n_microbatches
         parts = cut(self.layers, counts)
-        self.stages = tuple(Stage(s, part) for s, part in enumerate(parts[:-1]))
-        self.stages += Stage(len(parts) - 1, parts[-1], loss),
+        self.stages = tuple(stage_of(s, part) for s, part in enumerate(parts[:-1]))
+        self.stages += stage_of(len(parts) - 1, parts[-1], loss),
         self._place_of = [(s, index) for s, count in enumerate(counts) for index in range(count)]
         check_optimizer(self.schedule, self._stream, optimizer, self.ties)
         shards = [] if optimizer is None else self._shards()[0]

@@ -10,7 +10,7 @@ from ..engines import Mpi, Threads, keep_memory, world
 from ..functions import overflow_refused
 from ..schedules.rules import WIDE, works_on
 from ..schedules.shares import share
-from .grains import PASSING, passing
+from .grains import PASSING, passing, passing_program
 from .groups import join_copies, join_shards
 from .holdings import Holdings, joined
 from .machine import MPI, THREADS
@@ -174,14 +174,15 @@ class Run:
         return partial(self._perform, device)
 
     def _perform(self, device, action, inputs):
-        """For `program`: an action is one Compute, or several with exchanges between layers in between.
+        """For `program`: an action is one Compute, which calls a function.
 
-        Each of these takes the same part of the action's ticks.
+        Where layers talk to other devices, it is several, and each takes the same part of the action's ticks.
+        Between them, the layers exchange.
         """
-        work, ticks = self._work(device, action.parts, inputs), None
-        if self._ticks is not None:
-            n_exchanges = sum([self._n_exchanges(device, part) for part in action.parts])
-            ticks = share(self._ticks(action), 1 + n_exchanges)
+        if self._ticks is None:
+            return (yield Compute(action, self._act, device, action.parts, inputs))
+        n_exchanges = sum([self._n_exchanges(device, part) for part in action.parts])
+        ticks, work = share(self._ticks(action), 1 + n_exchanges), self._work(device, action.parts, inputs)
         exchange, results = yield Compute(action, _go_on, work, None, inputs, ticks=ticks)
         while exchange is not None:
             answer = yield from exchange.program
@@ -190,7 +191,7 @@ class Run:
 
     def _n_exchanges(self, device, part):
         """How many there are in a part of an action: as many in each grain."""
-        return len(self._grains(part)) * self.stages[part.stage, device].n_exchanges.get(part.kind, 0)
+        return len(self._grains(part)) * self.stages[part.stage, device].n_exchanges(part.kind)
 
     def _grains(self, part):
         """The numbers of those on which a part of an action works."""
@@ -198,28 +199,26 @@ class Run:
             return [j for microbatch in works_on(part) for j in self._line.grains[microbatch]]
         return self._line.grains[part.microbatch]
 
-    def _work(self, device, parts, inputs):
-        """A program that yields each `Exchange` and returns [(outgoing, skips)] of the parts of an action.
+    def _act(self, device, parts, inputs):
+        """Return [(outgoing, skips)] of the parts of an action. inputs: the (incoming, skips) of each."""
+        return [self._part(device, part, *given) for part, given in zip(parts, inputs, strict=True)]
 
-        inputs: the (incoming, skips) of each.
-        """
+    def _work(self, device, parts, inputs):
+        """The same as a program, which yields each `Exchange`."""
         results = []
-        for part, (incoming, skips) in zip(parts, inputs, strict=True):
-            results.append((yield from self._part(device, part, incoming, skips)))
+        for part, given in zip(parts, inputs, strict=True):
+            stage = self.stages[part.stage, device]
+            if stage.talks and part.kind in PASSING:
+                results.append((yield from passing_program(*self._passage(stage, part), *given)))
+            else:
+                results.append(self._part(device, part, *given))
         return results
 
     def _part(self, device, part, incoming, skips):
-        """The program of a part of an action, which returns its (outgoing, skips)."""
-        kind, index, i = part
-        stage = self.stages[index, device]
-        if kind in PASSING:
-            keep_input_only, grains = (index, i) in self._recomputed, self._line.grains[i]
-            return passing(kind, stage, self._line, keep_input_only, grains, incoming, skips)
-        return self._staying(stage, part)
-
-    def _staying(self, stage, part):
-        """The same for a part that sends nothing, and never yields."""
-        yield from ()
+        """Do a part of an action, and return its (outgoing, skips)."""
+        stage = self.stages[part.stage, device]
+        if part.kind in PASSING:
+            return passing(*self._passage(stage, part), incoming, skips)
         if part.kind == "U":
             stage.update(self._grains(part)[-1])
         elif part.kind == "X":
@@ -230,6 +229,11 @@ class Run:
             for j in self._grains(part):  # with a W*, too: along the tree of the grains
                 stage.backward_weight(j)
         return NOTHING
+
+    def _passage(self, stage, part):
+        """Return the arguments of `passing` that do not travel."""
+        kind, index, i = part
+        return kind, stage, self._line, (index, i) in self._recomputed, self._line.grains[i]
 
     def sums_of_all_ranks(self):
         """{stage: (its gradients, its statistics)} of all shards: a call that all ranks make."""

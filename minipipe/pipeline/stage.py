@@ -5,9 +5,8 @@ from functools import partial
 
 from ..arguments import argument, optional
 from ..layers import every_layer
-from ..layers.exchange import Exchange, exchanges_of
 from ..layers.through import (
-    backward_input_program, forward_program, handed_on, parameters_in_one_piece, prepare_forward,
+    backward_input_through, forward_through, handed_on, parameters_in_one_piece, prepare_forward,
     weight_gradients,
 )
 from ..layers.statistics import commit, take_statistics
@@ -37,15 +36,14 @@ class Stage:
     what the backward of micro-batch i needs, the cache of each layer; or, when it will be recomputed, in
     `inputs[i]` only the stage's input. The layers know of one micro-batch at a time.
 
-    `forward`, `recompute`, `backward` and `backward_input` are programs: they yield an `Exchange` wherever a
-    layer talks to other devices, and return what is said here; with other layers, they return at once.
-
     Skip connections enter beside A_prev (or dA) and are left beside A (or dA_prev), as {name: array}.
 
     Where the order updates weights, `versions[v]` are the parameters after v updates of this run, a list with
     one array for each (layer, name) in `parameters`; each action works with those of its micro-batch. For a
     `restore`, `before` has the parameters and the optimizer of before the run.
     """
+
+    talks = False  # whether forward, recompute and backward are programs, see `TalkingStage`
 
     def __init__(self, index, layers, loss=None):
         self.index, self.loss = argument("index", index), optional("Stage.loss", loss)
@@ -56,7 +54,6 @@ class Stage:
         self._with_caches = self.layers if loss is None else (*self.layers, loss)
         self.is_proved = all_proved(self.parts if loss is None else [*self.parts, loss])
         self.optimizer, self._state, self.before, self._is_twin = None, [], None, False
-        self.n_exchanges = exchanges_of(self.layers, loss, index > 0)
         self.partial = [index for index, layer in enumerate(self.layers) if layer.partial]
         self.group = None  # of the devices that share its work, for their sums at the end of a mini-batch
         self.owned = None  # what the device owns of its parameters, where that is a part
@@ -87,6 +84,10 @@ class Stage:
             self.versions = Versions(wanted, self.weights())
         self.optimizer = optimizer if wanted is not None else self.optimizer
 
+    def n_exchanges(self, kind):
+        """Return how often layers talk to other devices in an action of this kind."""
+        return 0
+
     def forward(self, i, A_prev, skips, origin, labels=None, keep_input_only=False, is_known=False):
         """(A (n, m_i), skips) of micro-batch i; the last stage, which sends nothing on, has None for A.
 
@@ -98,38 +99,44 @@ class Stage:
         keep_input_only: whether there will be a recompute.
         is_known: whether this is that recompute, so that J and the statistics have been added.
         """
+        kept, call = self._begin_forward(i, A_prev, skips, origin, keep_input_only)
+        A = forward_through(self.layers, A_prev, skips, call)
+        J = None if self.loss is None else self.loss.forward(A, labels, origin.m)
+        return self._end_forward(i, A, J, skips, kept, is_known)
+
+    def _begin_forward(self, i, A_prev, skips, origin, keep_input_only):
+        """Return (what is kept for a recompute, or None; what happens at each layer)."""
         self._use_version_of(i)
         prepare_forward(self.parts, training=True, step=origin.step, first_sample=origin.first_sample)
-        kept, call = None, handed_on
         if keep_input_only:
-            kept, call = (A_prev, dict(skips)), _without_cache
-        A = yield from forward_program(self.layers, A_prev, skips, call)
+            return (A_prev, dict(skips)), _without_cache
+        return None, handed_on
+
+    def _end_forward(self, i, A, J, skips, kept, is_known):
+        """Keep what the backward needs; return what `forward` returns."""
         if self.loss is not None:
-            J = self.loss.forward(A, labels, origin.m)
-            if self.loss.exchanges[0]:
-                J = yield Exchange(self.loss, J, A)
             if not is_known:
                 self.totals.add_cost(i, J)
             A = None
         statistics, caches = take_statistics(self.parts), self._take_caches()
         if statistics is not None and not is_known:
             self.totals.add_statistics(i, statistics)
-        if keep_input_only:
-            self.inputs[i] = kept
-        else:
+        if kept is None:
             self.stash[i] = caches
+        else:
+            self.inputs[i] = kept
         return A, skips
 
     def recompute(self, i, origin, labels=None):
-        """The forward of micro-batch i again, from its input, for its caches; the rest is known already."""
-        yield from self.forward(i, *self.inputs.pop(i), origin, labels, is_known=True)
+        """Run the forward of micro-batch i again, from its input, for its caches; the rest is known."""
+        self.forward(i, *self.inputs.pop(i), origin, labels, is_known=True)
         return NOTHING
 
     def backward(self, i, dA, skips):
         """(dA_prev, skips) of micro-batch i; its weight gradients go into the sum over micro-batches."""
         dA = self._begin_backward(i, dA)
         add = partial(self._add_gradient, i)
-        dA_prev = yield from backward_input_program(self.layers, dA, skips, self.index > 0, add)
+        dA_prev = backward_input_through(self.layers, dA, skips, self.index > 0, add)
         self._used_version(i)
         return dA_prev, skips
 
@@ -140,8 +147,7 @@ class Stage:
         """
         dA = self._begin_backward(i, dA)
         keep = self.halves.setdefault(i, {}).__setitem__
-        dA_prev = yield from backward_input_program(self.layers, dA, skips, self.index > 0, keep)
-        return dA_prev, skips
+        return backward_input_through(self.layers, dA, skips, self.index > 0, keep), skips
 
     def backward_weight(self, i):
         """The second half: the weight gradients of micro-batch i, into their sum."""
@@ -241,7 +247,7 @@ class Stage:
 
         It keeps nothing for a restore: after a run that failed, it takes over what this one has.
         """
-        twin = Stage(self.index, [layer.copy() for layer in self.layers], copy.copy(self.loss))
+        twin = type(self)(self.index, [layer.copy() for layer in self.layers], copy.copy(self.loss))
         twin._is_twin = True
         twin.keep_optimizer_state(copy.deepcopy(self._state))
         return twin

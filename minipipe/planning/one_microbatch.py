@@ -9,7 +9,6 @@ import numpy as np
 from ..cluster import Buffers, bytes_by_kind
 from ..functions import leaves
 from ..layers import Linear
-from ..layers.through import alone
 from ..meta import LIVE
 from ..partitioning.partition import cut
 from ..pipeline.batches import MicroBatches
@@ -137,7 +136,7 @@ def _work(kind, stage, line, incoming, entering, keep_input_only):
     """A function that does an action of micro-batch 0, and returns (what is sent on, skips)."""
     def work():
         if kind in PASSING:
-            return alone(passing(kind, stage, line, keep_input_only, line.grains[0], incoming, entering))
+            return passing(kind, stage, line, keep_input_only, line.grains[0], incoming, entering)
         for j in line.grains[0]:
             stage.backward_weight(j)
         return NOTHING

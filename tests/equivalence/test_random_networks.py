@@ -22,7 +22,7 @@ from sampling import one_in
 import minipipe as mp
 from minipipe.functions import leaves
 from minipipe.layers.layer import Layer
-from minipipe.layers.through import alone, backward_input_program, forward_through
+from minipipe.layers.through import backward_input_through, forward_through
 from minipipe.verification import share_of_bound
 
 DTYPES = st.sampled_from([np.float32, np.float64])
@@ -123,7 +123,7 @@ def test_what_a_layer_hands_on_lies_in_one_piece_forward_and_backward(name):
     if layer.fork:
         dZ, skips["skip"] = dZ
     gradients = tree(lambda dZ: dZ.repeat(2, axis=-1)[..., ::2], dZ)
-    alone(backward_input_program(layers, gradients, skips, True, lambda index, half: None))
+    backward_input_through(layers, gradients, skips, True, lambda index, half: None)
     met = [array for spy in below + above for array in leaves(spy.met)]
     assert len(met) == 2 * len(below + above)
     assert all(array.flags.c_contiguous for array in met)

@@ -3,7 +3,6 @@
 import gc
 import tracemalloc
 from contextlib import contextmanager
-from inspect import getgeneratorlocals
 
 import numpy as np
 import pytest
@@ -70,14 +69,13 @@ def real_peaks(monkeypatch):
             lane.work = work
             return sum(accounts._held(device).values())
 
-        def traced(work, *more):
-            parts = getgeneratorlocals(work)["parts"]
-            before = counted((work, *more))
+        def traced(on, parts, inputs):
+            before = counted((on, parts, inputs))
             tracemalloc.reset_peak()
             start, _ = tracemalloc.get_traced_memory()
-            answer = function(work, *more)
+            answer = function(on, parts, inputs)
             held = before + tracemalloc.get_traced_memory()[1] - start
-            after = counted(((work, *more), answer))
+            after = counted(((on, parts, inputs), answer))
             for kind, stage, _ in parts:
                 place = device, kind, stage
                 found[place] = max(found.get(place, [0, 0, 0]), [before, after, held], key=lambda row: row[2])

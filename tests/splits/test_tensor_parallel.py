@@ -14,7 +14,8 @@ from minipipe.cluster import Cluster, ports
 from minipipe.collectives import Group
 from minipipe.exact import rational
 from minipipe.functions import even_slices, leaves
-from minipipe.layers.through import backward_input_program, forward_program, prepare_forward
+from minipipe.layers.exchange import backward_input_program, forward_program
+from minipipe.layers.through import prepare_forward
 from minipipe.parallel.exchanges import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
 from minipipe.parallel.parts import SoftmaxCrossEntropyPart
 from minipipe.parallel.splitting import Shard

@@ -5,7 +5,6 @@ import numpy as np
 from ...collectives.vectors import cut, flattened
 from ...functions import even_slices
 from ...layers.layer import finite
-from ...layers.through import alone
 from ...pipeline import Stage
 from ...pipeline.batches import Origin
 from ...pipeline.own_part import put_together
@@ -43,8 +42,8 @@ class Replica:
         for i in self._run:
             origin = Origin(m, self._step + number, parts[i].start)
             X_i, Y_i = X[..., parts[i]].copy(), Y[..., parts[i]].copy()
-            alone(stage.forward(i, X_i, {}, origin, Y_i))
-            alone(stage.backward(i, None, {}))
+            stage.forward(i, X_i, {}, origin, Y_i)
+            stage.backward(i, None, {})
         costs, statistics = stage.totals.pending(0)
         for J in costs.values():
             finite(stage.loss, np.asarray(J), "the cost")

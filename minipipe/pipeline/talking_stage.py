@@ -1,0 +1,55 @@
+"""A stage with layers that talk to other devices: its forward and its backward are programs."""
+
+from functools import partial
+
+from ..layers.exchange import Exchange, backward_input_program, exchanges_of, forward_program
+from .stage import Stage
+from .wires import NOTHING
+
+
+class TalkingStage(Stage):
+    """A `Stage` whose forward, recompute and backward are programs.
+
+    They yield an `Exchange` wherever a layer, or the loss, talks to other devices, and return what those of a
+    `Stage` return.
+    """
+
+    talks = True
+
+    def __init__(self, index, layers, loss=None):
+        super().__init__(index, layers, loss)
+        self._n_exchanges = exchanges_of(self.layers, loss, index > 0)
+
+    def n_exchanges(self, kind):
+        return self._n_exchanges.get(kind, 0)
+
+    def forward(self, i, A_prev, skips, origin, labels=None, keep_input_only=False, is_known=False):
+        kept, call = self._begin_forward(i, A_prev, skips, origin, keep_input_only)
+        A, J = (yield from forward_program(self.layers, A_prev, skips, call)), None
+        if self.loss is not None:
+            J = self.loss.forward(A, labels, origin.m)
+            if self.loss.exchanges[0]:
+                J = yield Exchange(self.loss, J, A)
+        return self._end_forward(i, A, J, skips, kept, is_known)
+
+    def recompute(self, i, origin, labels=None):
+        yield from self.forward(i, *self.inputs.pop(i), origin, labels, is_known=True)
+        return NOTHING
+
+    def backward(self, i, dA, skips):
+        dA = self._begin_backward(i, dA)
+        add = partial(self._add_gradient, i)
+        dA_prev = yield from backward_input_program(self.layers, dA, skips, self.index > 0, add)
+        self._used_version(i)
+        return dA_prev, skips
+
+    def backward_input(self, i, dA, skips):
+        dA = self._begin_backward(i, dA)
+        keep = self.halves.setdefault(i, {}).__setitem__
+        return (yield from backward_input_program(self.layers, dA, skips, self.index > 0, keep)), skips
+
+
+def stage_of(index, layers, loss=None):
+    """Return a `Stage`; a `TalkingStage`, if one of the layers or the loss talks to other devices."""
+    talks = any(True in owner.exchanges for owner in [*layers, loss] if owner is not None)
+    return (TalkingStage if talks else Stage)(index, layers, loss)
