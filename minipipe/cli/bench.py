@@ -34,9 +34,10 @@ def run(options):
     print(
         "float32, one thread unless it is said; medians of runs in turns, the ratio is that of the pairs\n"
         f"{OTHER_KERNEL}: the ratio with {KERNEL}={OTHER_KERNEL}, "
-        "kernels for AVX2, instead of those that OpenBLAS chooses"
+        "kernels for AVX2, instead of those that OpenBLAS chooses\n"
+        "bound: the smallest ratio that is possible, where what stands beside ours bounds it"
     )
-    print(LINE.format("what", "ours", "beside", "ratio", "Zen", "asked"), flush=True)
+    print(LINE.format("what", "ours", "beside", "ratio", "Zen", "bound"), flush=True)
     with _process() as chosen, _process(OTHER_KERNEL) as other:
         for index in with_progress(range(len(ROWS)), "rows"):
             asked = [_ask(process, index) for process in (chosen, other)[:1 + ROWS[index].in_both]]
@@ -76,12 +77,12 @@ def _answer():
 
 
 def _line(row, chosen, other=None):
-    asked = f"<= {row.asked:.2f}" if row.asked else "-"
+    bound = f">= {row.bound:.2f}" if row.bound else "-"
     if isinstance(chosen, str):
-        return LINE.format(row.what, "-", chosen, "-", "-", asked)
+        return LINE.format(row.what, "-", chosen, "-", "-", bound)
     ours, beside, ratio = chosen
     measured = row.what, f"{ours:.2f} {row.unit}"
     if ratio is None:
-        return LINE.format(*measured, f"no {row.beside}", "-", "-", asked)
+        return LINE.format(*measured, f"no {row.beside}", "-", "-", bound)
     zen = f"{other[2]:.2f}" if other else "-"
-    return LINE.format(*measured, f"{row.beside} {beside:.2f} {row.unit}", f"{ratio:.2f}", zen, asked)
+    return LINE.format(*measured, f"{row.beside} {beside:.2f} {row.unit}", f"{ratio:.2f}", zen, bound)

@@ -20,11 +20,11 @@ def numbers(*shape):
     return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
 
 
-def pipeline_beside_a_loop():
-    """A training step of a `Pipeline`, and of a plain loop over the same micro-batches, layer by layer."""
-    X, Y = numbers(784, 128), one_hot(np.arange(128) % 10, 10, np.float32)
-    layers, loss, optimizer = mlp((784, 128, 127, 126, 125, 124, 123, 10)), SoftmaxCrossEntropy(), SGD(0.01)
-    pipe = Pipeline(layers, loss, n_stages=4, n_microbatches=4, schedule="1f1b", dtype=np.float32)
+def pipeline_beside_a_loop(widths, n_microbatches):
+    """Return a training step of a `Pipeline` of 4 stages, and of a plain loop over the same micro-batches."""
+    X, Y = numbers(widths[0], 128), one_hot(np.arange(128) % 10, 10, np.float32)
+    layers, loss, optimizer = mlp(widths), SoftmaxCrossEntropy(), SGD(0.01)
+    pipe = Pipeline(layers, loss, 4, n_microbatches, "1f1b", dtype=np.float32)
     net, its_optimizer = Sequential(layers, loss, dtype=np.float32), SGD(0.01)
 
     def ours():
@@ -33,7 +33,7 @@ def pipeline_beside_a_loop():
 
     def its():
         sums = None
-        for part in even_slices(128, 4):
+        for part in even_slices(128, n_microbatches):
             A = X[:, part]
             for layer in net.layers:
                 A = layer.forward(A)

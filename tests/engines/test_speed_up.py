@@ -55,12 +55,9 @@ def test_what_is_missing_is_said_in_the_row(cores, mpiexec, engine, words, monke
     if words is not None:
         found = speed_up.speed_up("pipeline", engine, SIZE)(1, 1)
         line = bench._line(OURS[1], found)
-        assert found == words and words in line and line.startswith(OURS[1].what) and line.endswith("<= 0.60")
+        assert found == words and words in line and line.startswith(OURS[1].what) and line.endswith(">= 0.56")
 
 
-def test_rows_name_what_is_asked():
-    """Of 2M/(M + K - 1) = 16/9 over one process: 0.90 on threads, 0.93 on ranks; 1.45 over the full batch;
-    1.3 by copying meanwhile.
-    """
-    asked = [row.asked and round(1 / row.asked, 4) for row in OURS]
-    assert asked == [1.6, 1.6533, 1.45, 1.45, None, 1.8, None, None, 1.3]
+def test_rows_name_the_smallest_ratio_that_is_possible():
+    """(M + K - 1) / (K M) for 1F1B; with late W, a device idles for one F and one I of 8 (F + I + W)."""
+    assert [row.bound for row in OURS] == [9 / 16, 9 / 16, 26 / 48, 26 / 48, *[1 / 2] * 5]
