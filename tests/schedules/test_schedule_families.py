@@ -180,18 +180,3 @@ def test_sizes_are_refused_where_there_is_no_schedule_and_nowhere_else():
 def test_two_actions_in_the_wrong_order_are_one_fault():
     faults = mp.Schedule.from_text(["F0 W0 I0", "F0 B0"]).faults()
     assert faults == ["device 0: 0W0 comes before 0I0, the other half, which it needs"]
-
-
-def test_halves_cost_what_is_said_or_share_the_backward():
-    schedule = mp.Schedule.from_text(["F0 I0 W0"])
-    for costs, T in [
-        (mp.Costs(F=1, B=2), 3), (mp.Costs(F=1, B=2, I=0.5), 3), (mp.Costs(F=1, B=2, W=0.5), 3),
-        (mp.Costs(F=1, I=4, W=8), 13),
-        (mp.Costs.from_text("F=1,B=3,W=1"), 4),
-    ]:
-        assert mp.simulate(schedule, costs).makespan == T
-    spans = mp.simulate(schedule, mp.Costs(F=1, B=3, W=1)).spans
-    assert [span.end - span.start for span in spans] == [1, 2, 1]
-    words = "stage 0: I = B - W=-1 must be above 0 ticks"
-    with pytest.raises(ValueError, match=words):
-        mp.simulate(schedule, mp.Costs(B=2, W=3))
