@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 JUNK = [
-    3, "W", [1, [2]], [["F0"]], {}, object(), nan, 1j, True, np.arange(3), lambda: 1, lambda *a: "text",
+    3, "W", [1, [2]], [["F0"]], {}, object(), nan, 1j, True, np.arange(3), lambda *a: "text",
     lambda *a: 1j, lambda *a: [1, [2]], lambda *a: ([1, [2]],) * 2, lambda *a: ([1, [2]],) * 3,
-    lambda *a: nan, lambda *a: inf, lambda *a: {}, lambda *a: True, lambda *a: np.zeros((0, 3)),
-    lambda *a: object(), lambda *a: 10**400, lambda *a: 1 / 0,
+    lambda *a: inf, lambda *a: {}, lambda *a: True, lambda *a: np.zeros((0, 3)), lambda *a: 10**400,
 ]
 
 

@@ -8,20 +8,18 @@ import json
 import re
 from base64 import b64encode
 from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import pytest
-from notebooks import refresh
 from matplotlib.image import imsave
+from notebooks import refresh
+from notebooks.template import NOTEBOOKS, ROOT, cells_of, source
 
-ROOT = Path(__file__).parents[2]
 RUNS = [pytest.mark.notebooks, pytest.mark.slow]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
-def code_cells(notebook):
-    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+def code_cells(cells):
+    return [cell for cell in cells if cell["cell_type"] == "code"]
 
 
 @pytest.fixture
@@ -34,7 +32,7 @@ def run():
 
 @pytest.mark.parametrize("path", [pytest.param(path, marks=RUNS, id=path.stem) for path in NOTEBOOKS])
 def test_notebook_runs_and_its_outputs_are_fresh(path, run):
-    saved, fresh = code_cells(json.loads(path.read_text(encoding="utf-8"))), code_cells(run(path))
+    saved, fresh = code_cells(cells_of(path)), code_cells(run(path)["cells"])
     for old, new in zip(saved, fresh, strict=True):
         assert old["execution_count"] == new["execution_count"]
         texts = [[refresh.text_of(output) for output in refresh.merged(cell["outputs"])]
@@ -52,17 +50,14 @@ def test_the_readme_lists_all_notebooks():
 
 def test_the_map_has_all_notebooks():
     first, *others = [path.stem for path in NOTEBOOKS]
-    cells = json.loads((ROOT / "notebooks" / f"{first}.ipynb").read_text(encoding="utf-8"))["cells"]
-    texts = ("".join(cell["source"]) for cell in cells)
+    texts = map(source, cells_of(ROOT / "notebooks" / f"{first}.ipynb"))
     [map_cell] = [text for text in texts if text.startswith("## The map")]
     assert re.findall(r"^\| \[\d\d\]\((\w+)\.ipynb\)", map_cell, re.MULTILINE) == others
 
 
-def test_titles_and_links_name_the_number_of_the_file():
+def test_links_name_the_number_of_the_file():
     for path in NOTEBOOKS:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
-        assert texts[0].startswith(f"# {path.stem[:2]} · ")
+        texts = [source(cell) for cell in cells_of(path) if cell["cell_type"] == "markdown"]
         for label, stem in re.findall(r"\[(\d\d)[^\]]*\]\((\w+)\.ipynb", "\n".join(texts)):
             assert stem in {other.stem for other in NOTEBOOKS}
             assert label == stem[:2], f"{path.name}: the link to {stem} is called {label}"
@@ -146,7 +141,7 @@ def test_what_is_folded_away_is_saved_behind_a_line_that_gives_nothing_away(run,
     notebook["cells"][2]["metadata"] = {"jupyter": {"outputs_hidden": True}}
     notebook["metadata"]["kernelspec"]["display_name"] = "Python 3"
     (tmp_path / "ours.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    nothing, shown = code_cells(run(tmp_path / "ours.ipynb"))
+    nothing, shown = code_cells(run(tmp_path / "ours.ipynb")["cells"])
     assert nothing["outputs"] == [] and shown["outputs"] == [refresh.COVER, printed("3\n")]
 
 

@@ -26,11 +26,10 @@ from minipipe.schedules import Action, Overlap, Schedule, build, peak_microbatch
 def trace_of(*spans, n_devices=1):
     """A finished trace of rows (device, label, start, end)."""
     record = Record([(device, COMPUTE) for device in range(n_devices)], [1] * n_devices)
-    record.spans = [entry for span in spans for entry in span]
-    record.finished = [
-        max((end for device, _, _, end in spans if device == number), default=0)
-        for number in range(n_devices)
-    ]
+    record.finished = [0] * n_devices
+    for device, label, start, end in spans:
+        record.spans += (device, label, start, end)
+        record.finished[device] = max(record.finished[device], end)
     return Trace(record)
 
 
@@ -80,12 +79,9 @@ def test_an_all_reduce_belongs_to_the_copy_that_its_device_has():
     page = page_data(with_all_reduces(mp.simulate(build("chimera", 4, 4))))
     assert page["most_stages"] == 2 and page["lanes"][:2] == [[0, "device 0"], [0, "communication"]]
     for row, kinds in ((0, "FB"), (1, "A")):
-        assert {
-            (kind, stage, *where)
-            for number, *_, parts, _ in page["spans"]
-            if number == row
-            for kind, stage, _, *where in parts
-        } == {(kind, stage, stage // 3, stage // 3) for kind in kinds for stage in (0, 3)}
+        parts = [part for number, *_, parts, _ in page["spans"] if number == row for part in parts]
+        found = {(kind, stage, *where) for kind, stage, _, *where in parts}
+        assert found == {(kind, stage, stage // 3, stage // 3) for kind in kinds for stage in (0, 3)}
 
 
 @pytest.mark.parametrize("devices_swapped", [False, True])
@@ -106,19 +102,13 @@ def test_an_overlap_has_two_parts_and_both_count():
 
 
 def test_a_run_with_arrays_shows_its_bytes():
-    pipe = mp.Pipeline(
-        [mp.Linear(4, 4), mp.ReLU(), mp.Linear(4, 2)],
-        loss=mp.MeanSquaredError(),
-        n_stages=2,
-        n_microbatches=2,
-    )
+    pipe = mp.Pipeline([mp.Linear(4, 4), mp.ReLU(), mp.Linear(4, 2)], mp.MeanSquaredError(), 2, 2)
     X, Y = mp.datasets.digits().train
     pipe.forward_backward(X[:4, :6], Y[:2, :6])
     data = data_in(pipe.trace.to_html())
     assert data["unit"] == "bytes"
-    assert [[tuple(point) for point in curve] for curve in data["memory"]] == [
-        pipe.trace.memory(device) for device in (0, 1)
-    ]
+    curves = [[tuple(point) for point in curve] for curve in data["memory"]]
+    assert curves == [pipe.trace.memory(device) for device in (0, 1)]
 
 
 def test_times_may_be_fractions_and_actions_may_take_none():
@@ -132,11 +122,10 @@ def test_times_may_be_fractions_and_actions_may_take_none():
     assert (data["makespan"], data["step"]) == (0.75, 0.25)
 
 
-@pytest.mark.parametrize(
-    "end, step",
-    [(5, 1), (10_000, 1), (10_001, 100), (12.5, 0.5), (12.75, 0.25), (5000.5, 1), (Fraction(37, 3), 1),
-     (0.3, 0.001), (2e-6, 1e-8)],
-)
+@pytest.mark.parametrize("end, step", [
+    (5, 1), (10_000, 1), (10_001, 100), (12.5, 0.5), (12.75, 0.25), (5000.5, 1), (Fraction(37, 3), 1),
+    (0.3, 0.001), (2e-6, 1e-8),
+])
 def test_the_step_suits_the_length_of_the_run(end, step):
     assert math.isclose(page_data(trace_of((0, "work", 0, end)))["step"], step)
 
@@ -148,15 +137,10 @@ def test_a_run_of_which_nothing_has_happened_yet():
     assert "(nothing has been computed yet)" in page and "bubble: " not in page
 
 
-NASTY = [
-    "</script><script>alert(1)</script>",
-    "<!-- <script>",
-    "{{data}}",
+@pytest.mark.parametrize("nasty", [
+    "</script><script>alert(1)</script>", "<!-- <script>", "{{data}}",
     "\u2028 \ud800 \\u003c & \" ' `${now}`",
-]
-
-
-@pytest.mark.parametrize("nasty", NASTY)
+])
 def test_labels_and_titles_cannot_leave_the_data(nasty):
     page = trace_of((0, nasty, 0, 1)).to_html(title=nasty)
     data = data_in(page)
@@ -295,9 +279,8 @@ def test_a_reader_can_walk_through_a_run(tmp_path):
     travelling = sum(message.sent <= 7 <= message.arrived for message in trace.messages)
     assert seen["slid"][:3] == [7, f"7 / {end}", f"tick 7 of {end}"]
     assert seen["slid"][3].startswith(f"Tick 7: {busy} of 4 devices compute, {travelling} message")
-    for (device, time), tip in zip(
-        [(0, 0.5), (2, 1.5), (0, 25.5), (3, 31.5), (0, 12.5), (3, 47.5)], seen["hover"]
-    ):
+    places = [(0, 0.5), (2, 1.5), (0, 25.5), (3, 31.5), (0, 12.5), (3, 47.5)]
+    for (device, time), tip in zip(places, seen["hover"], strict=True):
         assert tip.startswith(f"device {device}: {answer(trace, device, time)}")
     assert seen["left"] is None and seen["blurred"] is None
     assert seen["clicked"] == [9, 2]
@@ -315,10 +298,8 @@ def test_a_reader_can_walk_through_a_run(tmp_path):
     assert seen["theme"] == [[255, 255, 255], [20, 23, 28], "rgb(20, 23, 28)"]
     assert seen["unnamed"] == []
     assert seen["title"][:2] == ["1F1B <&> 'friends'"] * 2
-    assert set(seen["title"][2]) >= {
-        f"{end} ticks",
-        *(f"{100 * trace.bubble(of):.1f} %" for of in BUBBLES),
-    }
+    bubbles = {f"{100 * trace.bubble(of):.1f} %" for of in BUBBLES}
+    assert set(seen["title"][2]) >= {f"{end} ticks", *bubbles}
     assert seen["legend"] == ["Fforward", "Bbackward", "\u00a0micro-batches alive, at most 4"]
     assert seen["plays"] == [True, "Pause"]
     # 1.5 seconds of 4 ticks, to the last whole one
@@ -428,10 +409,8 @@ def test_labels_of_any_kind_are_drawn(tmp_path):
     report();
     """
     seen = browse(tmp_path, trace.to_html(), script)
-    assert (
-        "0F1&1B0, forward of micro-batch 1 on stage 0 and, at once, backward of micro-batch 0 on stage 1"
-        in seen["tips"][0]
-    )
+    parts = "forward of micro-batch 1 on stage 0 and, at once, backward of micro-batch 0 on stage 1"
+    assert f"0F1&1B0, {parts}" in seen["tips"][0]
     assert "1U0, update after micro-batch 0 on stage 1\nat tick 3" in seen["tips"][1]
     assert "1F1, forward" in seen["tips"][1]
     assert "</script><b>a long name that fits no box</b>, work\ntick 0 to 1/2 (1/2 ticks)" in seen["tips"][2]

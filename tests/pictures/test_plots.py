@@ -11,12 +11,12 @@ from ticks.lanes import with_all_reduces
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.quiver import Quiver
+from pictures.test_html import trace_of
 from sampling import one_in
 
 import minipipe as mp
 from minipipe import plots
-from minipipe.cluster import COMPUTE, Label
-from minipipe.cluster.record import Record
+from minipipe.cluster import Label
 from minipipe.plots.colours import STYLES, ink, shade
 from minipipe.plots.rows import HEIGHT
 from minipipe.plots.timeline import figure_size
@@ -38,15 +38,6 @@ def both_ways():
     """Two copies of the network, and an overlap; micro-batch 2 passes through the second copy."""
     lines = ["0F0 0F1 1F2 0F3&1B2 0B0 0B1 0B3", "0F2 1F0 1F1 1B0 1B1 1F3 1B3 0B2"]
     return mp.Schedule.from_text(lines, copy_of=(0, 0, 1, 0))
-
-
-def hand_made(*spans):
-    """A trace of rows of device, label, start, end."""
-    n_devices = 1 + max(device for device, *_ in spans)
-    record = Record([(device, COMPUTE) for device in range(n_devices)], [1] * n_devices)
-    for span in spans:
-        record.spans += span
-    return mp.Trace(record)
 
 
 def boxes(ax, kind=None, lane=0, n_lanes=1):
@@ -121,7 +112,7 @@ def test_text_of_work_that_takes_no_time_hides_nothing():
     assert mp.simulate(build("1f1b", 2, 2)).to_text().splitlines()[2].startswith(row.format("-", "-"))
     full = mp.simulate(mp.Schedule.from_text("F0 B0 U0"), mp.Costs(F=1, B=1)).to_text()
     assert full.splitlines()[1] == "device 0  F0B0", "no room: the update is left out"
-    assert plots.text(hand_made((0, "nothing", 3, 3))) == "(nothing has been computed yet)"
+    assert plots.text(trace_of((0, "nothing", 3, 3))) == "(nothing has been computed yet)"
 
 
 def test_text_of_other_programs_uses_their_labels():
@@ -266,7 +257,7 @@ def test_four_stages_of_a_device_have_four_shades():
 
 
 def test_labels_of_other_programs_are_written_where_they_fit():
-    trace = hand_made((0, "all-reduce", 0, 10), (0, "broadcast", 10, 10.5), (1, 7, 0, 10))
+    trace = trace_of((0, "all-reduce", 0, 10), (0, "broadcast", 10, 10.5), (1, 7, 0, 10), n_devices=2)
     ax = trace.plot(ax=axes())
     assert [text.get_text() for text in ax.texts] == ["all-reduce", "7"]
     assert labels_of(ax.get_legend()) == ["other work"]
@@ -323,7 +314,7 @@ def test_memory_below_the_timeline_is_micro_batches_where_no_bytes_were_counted(
     assert max(tick for line in lower.lines for tick in line.get_xdata()) == 5
     assert lower.get_xlim()[1] == trace.makespan
     with pytest.raises(ValueError, match="names no forwards"):
-        hand_made((0, "work", 0, 1)).plot(ax=Figure().subplots(2), memory=True)
+        trace_of((0, "work", 0, 1)).plot(ax=Figure().subplots(2), memory=True)
 
 
 def test_a_shared_memory_axis_holds_all_curves():
