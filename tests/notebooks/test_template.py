@@ -14,6 +14,7 @@ from notebooks.checkers import JUNK, is_refusal, judged_wrongly
 from notebooks.reading_time import reading_of, said
 from notebooks.refresh import COVER
 from notebooks.template import COLLAPSED, NOTEBOOKS, cells_of, exercises_of, faults
+from sampling import one_in
 
 ASKED_ONCE = {  # for all parts of one array or of one curve
     "check_tanh_neuron", "check_central_difference", "check_gradient", "check_linear_backward",
@@ -47,7 +48,7 @@ def test_an_empty_answer_is_not_solved_yet(path):
         assert exercise.checker()(None).startswith("Not solved yet: ")
 
 
-@EACH
+@pytest.mark.parametrize("path", one_in(3, NOTEBOOKS), ids=lambda path: path.stem)
 def test_junk_is_refused_in_a_sentence(path):
     """Among it what the solution returns, with something else in the place of each number."""
     for exercise in exercises_of(path):

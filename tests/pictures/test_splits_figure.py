@@ -42,22 +42,14 @@ def test_all_do_the_same_work_and_find_the_same_gradients(runs):
             assert_within(found, expected, bound=2 * limit, because="each is off by the bound at most")
 
 
-def test_every_number_is_held_once_or_by_every_copy(runs):
+def test_every_number_is_held_once_or_by_every_copy_in_the_arrays_of_its_device(runs):
     for name, net in runs.items():
         counts = [np.zeros((n, n_prev), int) for n_prev, n in zip(SIZES, SIZES[1:])]
-        devices = set()
+        shown, there = set(), set()
         for device, number, rows, columns in held(net):
             counts[number][rows, columns] += 1
-            devices.add(device)
-        assert all(np.all(count == (N if name == "data split" else 1)) for count in counts), name
-        assert devices == set(range(net.trace.n_devices))
-
-
-def test_the_parts_are_those_of_the_arrays_on_each_device(runs):
-    for name, net in runs.items():
-        shown, there = set(), set()
-        for device, _, rows, columns in held(net):
             shown.add((device, rows.stop - rows.start, columns.stop - columns.start))
         for (_, device), stage in net._run.stages.items():
             there |= {(device, *layer.W.shape) for layer in stage.layers if layer.W is not None}
-        assert shown == there, name
+        assert all(np.all(count == (N if name == "data split" else 1)) for count in counts), name
+        assert shown == there and {device for device, *_ in shown} == set(range(net.trace.n_devices)), name
