@@ -8,10 +8,6 @@ import json
 import subprocess
 import sys
 
-import pytest
-
-import minipipe as mp
-
 BEGIN = """
 import threading
 import numpy as np
@@ -145,9 +141,3 @@ def test_minipipe_computes_with_one_thread_and_gives_the_others_back():
                           capture_output=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {}
-
-
-@pytest.mark.parametrize("n", [0, -1, 1.5, "2", None])
-def test_a_number_of_threads_is_a_whole_number_of_at_least_one(n):
-    with pytest.raises(ValueError, match=f"n={n!r}.* must be"), mp.blas_threads(n):
-        pass

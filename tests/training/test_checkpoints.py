@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import compared
 import numpy as np
 import pytest
 from compared import assert_same
@@ -17,8 +18,6 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.checkpoints import ABOUT
 from minipipe.exact import rational
-from minipipe.functions import leaves
-from minipipe.layers import every_layer
 from minipipe.schedules import in_copies, with_all_reduce, with_updates
 
 LAYERS = [
@@ -54,10 +53,11 @@ def train(model, optimizer, steps):
 
 def state(model, optimizer=None):
     """All that moves."""
-    arrays = [getattr(part, name) for part in every_layer(model.layers) for name in part.arrays]
-    remembered = [] if optimizer is None else [optimizer.memory[key] for key in sorted(optimizer.memory)]
-    numbers = [] if optimizer is None else [optimizer.n_updates, optimizer.learning_rate, optimizer.last_rate]
-    return leaves([arrays, remembered, numbers, model.n_steps])
+    found = compared.state(model.layers) | {"n_steps": model.n_steps}
+    if optimizer is not None:
+        found |= {f"memory {key}": optimizer.memory[key] for key in sorted(optimizer.memory)}
+        found |= {name: getattr(optimizer, name) for name in ("n_updates", "learning_rate", "last_rate")}
+    return found
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from compared import assert_same
+from compared import assert_same, state
 from sampling import one_in
 from training.equations import exact, forms_of, updated
 
 import minipipe as mp
 from minipipe.exact import rational
 from minipipe.functions import leaves
-from minipipe.layers import every_layer
 from minipipe.optimizers import OPTIMIZERS
 from minipipe.schedules import build, in_copies, with_zero
 
@@ -33,11 +32,6 @@ def network():
 def mini_batch(seed, dtype=np.float32, m=12):
     rng = np.random.default_rng(seed)
     return rng.standard_normal((3, m)).astype(dtype), mp.one_hot(rng.integers(0, 2, m), 2, dtype)
-
-
-def state(layers):
-    """All parameters and running statistics."""
-    return [getattr(layer, name) for layer in every_layer(layers) for name in layer.arrays]
 
 
 def trained(net, optimizer, n_updates=3, first=0):
@@ -98,8 +92,8 @@ def test_it_learns_and_keeps_float32(optimizer):
         costs.append(net.forward_backward(X, Y))
         net.step(optimizer)
     assert costs[-1] < costs[0]
-    arrays = [*state(net.layers), *leaves(list(optimizer.memory.values()))]
-    assert {array.dtype for array in arrays if array is not None} == {np.dtype(np.float32)}
+    arrays = [*state(net.layers).values(), *leaves(list(optimizer.memory.values()))]
+    assert {array.dtype for array in arrays} == {np.dtype(np.float32)}
 
 
 @every_optimizer
