@@ -67,6 +67,11 @@ def eighths(array):
     return rational(np.round(8 * array) / 8)
 
 
+def exact(layers):
+    """Return copies of layers in rational numbers, with weights that are drawn where there are none yet."""
+    return [layer.copy(eighths) for layer in mp.Sequential(layers, None).layers]
+
+
 class Rounding(Elementwise):
     """A = Z, and dZ = dA, with rational numbers rounded to 1/1024, so that they do not grow in each layer.
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import eighths
+from cases import eighths, exact
 from compared import assert_same, assert_within, parameters
 
 import minipipe as mp
@@ -29,8 +29,7 @@ def mini_batch(m=7, convert=eighths):
 @pytest.mark.parametrize("split", SPLITS)
 def test_norm_and_clipped_step_are_those_of_the_whole_network(split):
     """In rational numbers, against the sum of squares by hand: the tied W counts once."""
-    layers = [layer.copy(eighths) for layer in mp.Sequential(TIED, LOSS).layers]
-    X, Y = mini_batch()
+    layers, (X, Y) = exact(TIED), mini_batch()
     net, whole, clip = SPLITS[split](layers), mp.Sequential(layers, LOSS), Rational(1, 4)
     net.forward_backward(X, Y)
     whole.forward_backward(X, Y)

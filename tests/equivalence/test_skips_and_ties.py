@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import cases_with_skips, eighths
+from cases import cases_with_skips, eighths, exact
 from compared import assert_equals_full_batch, assert_same
 from layers.duals import dual
 from layers.every_layer import own_parameters
@@ -160,8 +160,7 @@ def test_several_stages_on_one_device_need_no_link():
     schedule = mp.Schedule.from_text(["0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 2B0 2F1 2B1"])
     layers = [mp.Fork("a"), mp.Linear(2, 2, tie="W"), mp.Join("a"), mp.Linear(2, 2, tie="W")]
     for partition in ([1, 2, 1], [2, 1, 1]):
-        exact = [layer.copy(eighths) for layer in mp.Sequential(layers, None).layers]
-        pipe = pipeline(2, partition, schedule, layers=exact)
+        pipe = pipeline(2, partition, schedule, layers=exact(layers))
         assert_equals_full_batch(pipe, *map(eighths, mini_batch()))
 
 
@@ -182,7 +181,7 @@ def test_nothing_is_computed_below_the_first_layer_with_parameters(schedule, mon
         mp.Tanh(), Watched(), mp.Fork("a"), mp.Residual(mp.Tanh()), mp.Linear(2, 2), Watched(),
         mp.Linear(2, 2), mp.Join("a"),
     ]
-    layers = [layer.copy(eighths) for layer in mp.Sequential(layers, None).layers]
+    layers = exact(layers)
     X, Y = (eighths(part) for part in mini_batch())
     for partition in ([4, 2, 2], [2, 3, 3], [8]):
         monkeypatch.setattr(Watched, "backwards", 0)

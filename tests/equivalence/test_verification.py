@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import BOUNDED, BOUNDED_LOSSES, cases, eighths
+from cases import BOUNDED, BOUNDED_LOSSES, cases, eighths, exact
 from hypothesis import given, settings
 
 import minipipe as mp
@@ -136,12 +136,8 @@ def normalised_pipe_and_batch():
         mp.Linear(2, 2, tie="W"), mp.Fork("a"), mp.BatchNorm(2), mp.Dropout(0.25), mp.Linear(2, 2, tie="W"),
         mp.Join("a"), mp.Linear(2, 1),
     ]
-    layers = [layer.copy(eighths) for layer in mp.Sequential(layers, None).layers]
-    return (
-        mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2),
-        eighths(rng.standard_normal((2, 5))),
-        eighths(rng.standard_normal((1, 5))),
-    )
+    X, Y = eighths(rng.standard_normal((2, 5))), eighths(rng.standard_normal((1, 5)))
+    return mp.Pipeline(exact(layers), mp.MeanSquaredError(), 4, 2), X, Y
 
 
 @pytest.mark.parametrize("layer, place", [(0, 0), (2, 0), (2, 1), (6, 1)])
@@ -171,9 +167,7 @@ def test_verdicts_compare_at_the_step_of_the_pipeline():
     of the pipeline's way.
     """
     layers = [mp.Linear(2, 8), mp.Dropout(), mp.Linear(8, 1)]
-    pipe = mp.Pipeline(
-        [layer.copy(eighths) for layer in mp.Sequential(layers, None).layers], mp.MeanSquaredError(), 2, 2
-    )
+    pipe = mp.Pipeline(exact(layers), mp.MeanSquaredError(), 2, 2)
     X, Y = eighths(np.ones((2, 4))), eighths(np.ones((1, 4)))
     for _ in range(2):
         J = pipe.forward_backward(X, Y)

@@ -1,7 +1,7 @@
 """The network and the mini-batches of the tests of copies and of ZeRO."""
 
 import numpy as np
-from cases import Rounding, eighths
+from cases import Rounding, exact
 
 import minipipe as mp
 
@@ -10,12 +10,10 @@ LAYERS = mp.Sequential(
     [mp.Linear(2, 8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 8), mp.ReLU(), mp.Linear(8, 2)],
     None,
 ).layers
-EXACT = [  # in rational numbers that stay short
-    layer.copy(eighths) for layer in mp.Sequential([
-        mp.Linear(2, 5), mp.ReLU(), Rounding(), mp.Linear(5, 4), mp.Tanh(), Rounding(), mp.Linear(4, 4),
-        mp.ReLU(), Rounding(), mp.Linear(4, 2),
-    ], None).layers
-]
+EXACT = exact([  # in rational numbers that stay short
+    mp.Linear(2, 5), mp.ReLU(), Rounding(), mp.Linear(5, 4), mp.Tanh(), Rounding(), mp.Linear(4, 4),
+    mp.ReLU(), Rounding(), mp.Linear(4, 2),
+])
 
 
 def mini_batch(m, dtype=np.float64, seed=0):

@@ -5,7 +5,7 @@ k small mini-batches of n samples against one of k n; `pitfalls/large_batches.py
 
 import numpy as np
 import pytest
-from cases import eighths
+from cases import eighths, exact
 from compared import assert_all_same, assert_same, state
 
 import minipipe as mp
@@ -42,8 +42,7 @@ def small_and_large(layers, batches, rate, momentum=0):
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_exact_gap_of_linear_scaling(k):
     """w'(t+1) - w(t+k) = rate * sum over j of (gradient of L_j at w(t+j) - at w(t)), for a Tanh network."""
-    layers = [mp.Linear(2, 2), mp.Tanh(), mp.Linear(2, 1)]
-    layers = [layer.copy(eighths) for layer in mp.Sequential(layers, LOSS).layers]
+    layers = exact([mp.Linear(2, 2), mp.Tanh(), mp.Linear(2, 1)])
     rng = np.random.default_rng(k)
     batches = [(eighths(rng.standard_normal((2, 2))), eighths(rng.standard_normal((1, 2)))) for _ in range(k)]
     small, large, gap = small_and_large(layers, batches, Rational(1, 4))

@@ -6,15 +6,12 @@ from cases import eighths
 from compared import J_and_gradients, assert_equals_full_batch, assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from splits.one_network import LOSS, mini_batch
+from splits.one_network import EXACT, LAYERS, LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.exact import Rational
 from minipipe.schedules import replicated_stages, with_all_reduce, with_recompute, with_updates
 
-LAYERS = mp.Sequential(
-    [mp.Linear(2, 6), mp.ReLU(), mp.Linear(6, 5), mp.Tanh(), mp.Linear(5, 4), mp.Linear(4, 2)], None
-).layers
 REPLICAS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 
 
@@ -29,8 +26,7 @@ def test_every_order_runs_to_its_end(replicas, M):
 @given(REPLICAS, st.integers(4, 9), st.integers(0, 5), st.booleans())
 def test_in_rational_arithmetic_the_gradients_are_the_full_batchs(replicas, M, more, recompute):
     order = with_recompute(replicated_stages(replicas, M), "always" if recompute else "never")
-    layers = [layer.copy(eighths) for layer in LAYERS]
-    net = mp.Pipeline(layers, LOSS, len(replicas), M, order)
+    net = mp.Pipeline(EXACT, LOSS, len(replicas), M, order)
     assert_equals_full_batch(net, *map(eighths, mini_batch(M + more)))
 
 
@@ -43,10 +39,9 @@ def test_any_floats_have_the_bits_of_one_device(change):
 
 
 def test_updates_of_all_replicas_are_those_of_the_full_batch():
-    layers = [layer.copy(eighths) for layer in LAYERS]
     optimizer = mp.SGD(Rational(1, 4), momentum=Rational(1, 2))
-    net = mp.Pipeline(layers, LOSS, 3, 6, with_updates(replicated_stages([2, 1, 3], 6)), optimizer=optimizer)
-    full = mp.Sequential(layers, LOSS)
+    net = mp.Pipeline(EXACT, LOSS, 3, 6, with_updates(replicated_stages([2, 1, 3], 6)), optimizer=optimizer)
+    full = mp.Sequential(EXACT, LOSS)
     for m in (7, 6):
         X, Y = map(eighths, mini_batch(m))
         assert net.train([(X, Y)]) == [full.forward_backward(X, Y)]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import Rounding, eighths
+from cases import Rounding, eighths, exact
 from compared import assert_all_same, assert_same, state
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,12 +13,11 @@ from minipipe.exact import Rational
 LOSS = mp.MeanSquaredError()
 
 
-def network(convert=lambda array: array):
-    layers = [
+def network():
+    return [
         mp.BatchNorm(2), Rounding(), mp.Linear(2, 3), mp.BatchNorm(3), mp.ReLU(), Rounding(), mp.Linear(3, 2),
         mp.BatchNorm(2, momentum=0.25), mp.Linear(2, 1),
     ]
-    return [layer.copy(convert) for layer in mp.Sequential(layers, None).layers]
 
 
 def mini_batch(m, convert=eighths, seed=0):
@@ -33,10 +32,10 @@ def test_in_rational_arithmetic_ragged_copies_are_the_full_batch(data):
     D = data.draw(st.integers(1, 4))
     X, Y = mini_batch(data.draw(st.integers(max(2, D), 3 * D + 2)), seed=data.draw(st.integers(0, 9)))
     net = mp.DataParallel(
-        network(eighths), LOSS, D, buckets=data.draw(st.sampled_from([None, 1, 100])), sync_batch_norm=True,
+        exact(network()), LOSS, D, buckets=data.draw(st.sampled_from([None, 1, 100])), sync_batch_norm=True,
         recompute=data.draw(st.booleans()),
     )
-    full = mp.Sequential(network(eighths), LOSS)
+    full = mp.Sequential(exact(network()), LOSS)
     assert net.forward_backward(X, Y) == full.forward_backward(X, Y)
     assert_same(net.gradients, full.gradients)
     for model in (net, full):
@@ -46,11 +45,8 @@ def test_in_rational_arithmetic_ragged_copies_are_the_full_batch(data):
 
 
 def test_a_copy_may_have_one_sample_but_not_all_together():
-    layers = mp.Sequential([mp.BatchNorm(2), mp.Linear(2, 1)], LOSS).layers
-    layers = [layer.copy(eighths) for layer in layers]
-    X, Y = mini_batch(2, eighths)
-    full = mp.Sequential([layer.copy() for layer in layers], LOSS)
-    net = mp.DataParallel([layer.copy() for layer in layers], LOSS, 2, sync_batch_norm=True)
+    layers, (X, Y) = exact([mp.BatchNorm(2), mp.Linear(2, 1)]), mini_batch(2)
+    full, net = mp.Sequential(layers, LOSS), mp.DataParallel(layers, LOSS, 2, sync_batch_norm=True)
     assert net.forward_backward(X, Y) == full.forward_backward(X, Y)
     alone = mp.DataParallel(layers, LOSS, 1, sync_batch_norm=True)
     with pytest.raises(ValueError, match="got 1 number in a row: use at least 2 samples"):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import eighths
+from cases import eighths, exact
 from compared import assert_equals_full_batch
 
 import minipipe as mp
@@ -62,12 +62,6 @@ SEQUENCES = {
 }
 
 
-def exact(layers, loss, X, Y):
-    """Rational numbers for a network and its mini-batch."""
-    layers = [layer.copy(eighths) for layer in mp.Sequential(layers, loss).layers]
-    return layers, loss, X if X.dtype.kind == "i" else eighths(X), eighths(Y)
-
-
 def test_positions_go_through_both_parts_of_a_block():
     net = mp.TensorParallel([mp.TransformerBlock(2, 2, n_hidden=2), mp.Linear(2, 1)], LOSS, 2, sequence=True)
     words = "((by positions, by heads), (by positions, by outputs, unit by unit, by inputs))"
@@ -78,11 +72,9 @@ def test_positions_go_through_both_parts_of_a_block():
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_a_sequence_has_the_full_batchs_gradients(name, sequence):
     rng = np.random.default_rng(0)
-    layers, loss, X, Y = exact(
-        [*SEQUENCES[name], mp.Linear(2, 1)], LOSS, rng.standard_normal((2, 2, 2)),
-        rng.standard_normal((1, 2, 2)),
-    )
-    assert_equals_full_batch(mp.TensorParallel(layers, loss, 2, sequence=sequence), X, Y)
+    X, Y = eighths(rng.standard_normal((2, 2, 2))), eighths(rng.standard_normal((1, 2, 2)))
+    net = mp.TensorParallel(exact([*SEQUENCES[name], mp.Linear(2, 1)]), LOSS, 2, sequence=sequence)
+    assert_equals_full_batch(net, X, Y)
 
 
 IMAGES = {
@@ -99,11 +91,9 @@ IMAGES = {
 @pytest.mark.parametrize("name", IMAGES)
 def test_an_image_has_the_full_batchs_gradients(name, rows):
     rng = np.random.default_rng(0)
-    layers, loss, X, Y = exact(
-        [*IMAGES[name], mp.AvgPool2d(2), mp.Flatten()], LOSS, rng.standard_normal((1, 4, 4, 2)),
-        rng.standard_normal((2, 2)),
-    )
-    assert_equals_full_batch(mp.TensorParallel(layers, loss, 2, rows=rows), X, Y)
+    X, Y = eighths(rng.standard_normal((1, 4, 4, 2))), eighths(rng.standard_normal((2, 2)))
+    net = mp.TensorParallel(exact([*IMAGES[name], mp.AvgPool2d(2), mp.Flatten()]), LOSS, 2, rows=rows)
+    assert_equals_full_batch(net, X, Y)
 
 
 @pytest.mark.parametrize("loss", [LOSS, CLASSES])
@@ -114,11 +104,8 @@ def test_an_image_has_the_full_batchs_gradients(name, rows):
 def test_tied_layers_are_divided_alike(kind, how, loss):
     rng = np.random.default_rng(0)
     tokens, labels = rng.integers(0, 5, (2, 2, 3))
-    layers, loss, X, Y = exact(
-        [mp.Embedding(5, 2, tie="w"), mp.Linear(2, 2), mp.Tanh(), kind(2, 5, tie="w")], loss, tokens,
-        mp.one_hot(labels, 5),
-    )
+    layers = exact([mp.Embedding(5, 2, tie="w"), mp.Linear(2, 2), mp.Tanh(), kind(2, 5, tie="w")])
     net = mp.TensorParallel(layers, loss, 2)
-    assert_equals_full_batch(net, X, Y)
+    assert_equals_full_batch(net, tokens, eighths(mp.one_hot(labels, 5)))
     of_tokens = "whole" if how[loss] == "whole" else "by tokens"
     assert net.split == [of_tokens, "by outputs, gathered", "whole", how[loss]]

@@ -1,0 +1,173 @@
+"""What shards of a layer pair and of logits compute and send: goldens, and every byte counted."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from cases import eighths, exact
+from compared import assert_equals_full_batch, assert_within
+
+import minipipe as mp
+from minipipe.cluster import Cluster
+from minipipe.collectives import Group
+from minipipe.exact import rational
+from minipipe.functions import even_slices, leaves
+from minipipe.layers.exchange import backward_input_program, forward_program
+from minipipe.layers.through import prepare_forward
+from minipipe.parallel.exchanges import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
+from minipipe.parallel.parts import SoftmaxCrossEntropyPart
+from minipipe.parallel.splitting import Shard
+
+LOSS = mp.MeanSquaredError()
+
+
+def on_devices(T, perform):
+    """[what perform(rank, group) returns on each of T devices], and the trace. perform is a program."""
+    results = [None] * T
+
+    def program(rank):
+        results[rank] = yield from perform(rank, Group(rank, range(T)))
+
+    return results, Cluster([program(rank) for rank in range(T)]).run()
+
+
+def through(layers, A, dA, group):
+    """A program: (A, dX) of layers, some of which exchange."""
+    for layer in layers:
+        layer.group = group
+    prepare_forward(layers, training=True)
+    A = yield from driven(forward_program(layers, A, {}))
+    if dA is None:
+        return A
+    return A, (yield from driven(backward_input_program(layers, dA, {}, True, lambda index, half: None)))
+
+
+def driven(work):
+    """A program: what a way through layers returns."""
+    answer = None
+    while True:
+        try:
+            exchange = work.send(answer)
+        except StopIteration as end:
+            return end.value
+        answer = yield from exchange.program
+
+
+W1 = np.array([[1.0, 2], [3, -1], [-2, 1], [0, 1]])
+W2 = np.array([[1.0, 0, 2, -1], [0, 1, -1, 3]])
+PAIR = [
+    mp.Linear(2, 4, W=W1, b=[[0], [1], [0], [-1]]), mp.ReLU(), mp.Linear(4, 2, W=W2, b=[[10], [20]])
+]
+
+
+def test_a_pair_of_layers_over_two_devices():
+    """Z2 and dX of the worked example; the bias is added once."""
+    X = np.array([[1.0, 2], [3, -1]])
+
+    def perform(rank, group):
+        shard = Shard(PAIR, LOSS, rank, 2)
+        return (yield from through(sum(shard.layers, []), X, np.ones((2, 2)), group))
+
+    results, _ = on_devices(2, perform)
+    for Z2, dX in results:
+        assert Z2.tolist() == [[17, 10], [26, 28]] and dX.tolist() == [[2, 3], [4, -1]]
+
+
+def sent_by(trace, rank):
+    return sum(message.n_bytes for message in trace.messages if message.source == rank)
+
+
+def test_what_a_pair_sends_and_what_a_data_split_sends():
+    """An MLP 64-256-64, m = 32, float64, T = 4: 24,576 bytes a device each way, and 8,320 parameters."""
+    layers = mp.Sequential([mp.Linear(64, 256), mp.ReLU(), mp.Linear(256, 64)], LOSS).layers
+    X = np.ones((64, 32))
+
+    def perform(backward, rank, group):
+        shard = sum(Shard(layers, LOSS, rank, 4).layers, [])
+        yield from through(shard, X, np.ones((64, 32)) if backward else None, group)
+        return sum(p.size for layer in shard for p in leaves((layer.W, layer.b)))
+
+    held, forward = on_devices(4, partial(perform, False))
+    _, both = on_devices(4, partial(perform, True))
+    assert held == [8320] * 4
+    for rank in range(4):
+        assert sent_by(forward, rank) == 24576 and sent_by(both, rank) == 2 * 24576
+    net = mp.DataParallel(layers, LOSS, 4)
+    net.forward_backward(X, X)
+    gradients = sum(dW.nbytes + db.nbytes for dW, db in net.gradients if dW is not None)
+    assert gradients * 2 * 3 // 4 == 397056
+
+
+def test_logits_over_two_devices():
+    """z = (0, ln 2, ln 3, ln 4), label 2: J = ln(10/3)."""
+    Z, Y = np.log([[1.0], [2], [3], [4]]), np.array([[0.0], [0], [1], [0]])
+
+    def perform(rank, group):
+        loss = SoftmaxCrossEntropyPart(4)
+        loss.group = group
+        J = yield from loss.forward(Z[2 * rank:2 * rank + 2], Y, 1)
+        return J, loss.backward()
+
+    (first, second), _ = on_devices(2, perform)
+    # exp and log to 8 roundings each, as NumPy's tests demand: four, of numbers below 2; and 5 operations
+    assert first[0] == second[0]
+    assert_within(first[0], np.log(10 / 3), roundings=4 * 8 + 5, of=2)
+    dZ = np.concatenate([first[1], second[1]]).ravel()
+    assert_within(dZ, np.array([0.1, 0.2, -0.7, 0.4]), roundings=4 * 8 + 5, of=1)
+
+
+def test_three_numbers_a_column_are_exchanged_instead_of_the_logits():
+    """64 classes, 1,024 columns, T = 4, float32: 18,432 bytes a device."""
+    Z, Y = np.zeros((64, 1024), np.float32), mp.one_hot(np.arange(1024) % 64, 64, np.float32)
+
+    def perform(rank, group):
+        loss = SoftmaxCrossEntropyPart(64)
+        loss.group = group
+        yield from loss.forward(Z[16 * rank:16 * rank + 16], Y)
+
+    _, trace = on_devices(4, perform)
+    assert [sent_by(trace, rank) for rank in range(4)] == [18432] * 4
+
+
+@pytest.mark.parametrize("n_classes", [5, 64, 65])
+@pytest.mark.parametrize("T", [2, 3])
+def test_each_column_of_dZ_adds_up_to_zero_whatever_the_label(n_classes, T):
+    """The last class of all, too, and classes that T does not divide."""
+    X = eighths(np.random.default_rng(0).standard_normal((2, 2)))
+    Y = rational(mp.one_hot(np.array([n_classes - 1, 0]), n_classes))
+    net = mp.TensorParallel(exact([mp.Linear(2, n_classes)]), mp.SoftmaxCrossEntropy(), T)
+    assert net.split == ["by outputs, up to the loss"]
+    assert_equals_full_batch(net, X, Y)
+    assert net.gradients[0][1].sum() == 0
+
+
+@pytest.mark.parametrize("T", [1, 2, 3])
+def test_each_exchange_and_its_backward_are_transposes_of_each_other(T):
+    """<dA, f(A)> over all devices = <f'(dA), A>, where what is whole counts once. In whole numbers."""
+    rng = np.random.default_rng(T)
+    whole, split = "whole", "split"
+    kinds = [
+        (Copied(), whole, None), (Summed(), None, whole), (Gathered(1), split, whole),
+        (Parted(1), whole, split), (SplitToWhole(1), split, None), (PartialToSplit(1), None, split),
+    ]
+    n = 6
+
+    def values(kind):
+        """For each device its array: of what is whole the same, of what is split its part, else its own."""
+        if kind is None:
+            return [rng.integers(-9, 10, (2, n, 3)) for _ in range(T)]
+        one = rng.integers(-9, 10, (2, n, 3))
+        return [one if kind == whole else one[:, part] for part in even_slices(n, T)]
+
+    def inner(kind, left, right):
+        products = [int((a * b).sum()) for a, b in zip(left, right, strict=True)]
+        return products[0] if kind == whole else sum(products)
+
+    for layer, into, out in kinds:
+        A, dA = values(into), values(out)
+
+        def perform(rank, group, kind=type(layer), args=vars(layer).values(), A=A, dA=dA):
+            return (yield from through([kind(*args)], A[rank], dA[rank], group))
+
+        results, _ = on_devices(T, perform)
+        assert inner(out, dA, [A for A, _ in results]) == inner(into, [dA for _, dA in results], A)
