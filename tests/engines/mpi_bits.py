@@ -8,15 +8,14 @@ from compared import assert_same
 from asynchronous.by_the_rule import per_update
 from engines import on_engines
 from engines.on_engines import LOSS, assert_can_be_read, mini_batch, network, work
+from settings import filled, memories_of, run
 
 import minipipe as mp
 from minipipe.engines import Mpi, mpi, world
 from minipipe.engines.overhead import OVERHEAD
 from minipipe.layers import every_layer
 from minipipe.pipeline import run as pipeline_run
-from minipipe.schedules import (
-    RECOMPUTE, build, in_copies, names_for, names_having, with_all_reduce, with_updates, with_zero,
-)
+from minipipe.schedules import RECOMPUTE, build, names_for, names_having
 
 LAYERS, UNTIED = network(tie="W"), network()
 pair = partial(on_engines.pair, "mpi", layers=LAYERS)
@@ -27,129 +26,91 @@ def weights(pipe):
     return [getattr(part, name) for part in every_layer(pipe.layers) for name in part.arrays]
 
 
-def compare(simulated, ranks, optimizer=None, batches=None):
-    """J, gradients, trace and what an update does to all parameters are those of the cluster."""
-    if batches is None:
-        X, Y = mini_batch(37)
-        for _ in range(2):  # the second time with moments, and with statistics that have moved
-            costs = [pipe.forward_backward(X, Y) for pipe in (simulated, ranks)]
-            assert_same(*costs)
-            assert_same(simulated.gradients, ranks.gradients)
-            for pipe, own in zip((simulated, ranks), optimizer):
-                pipe.step(own)
-    else:
-        assert_same(*[pipe.train(batches) for pipe in (simulated, ranks)])
-    assert_same(simulated.J, ranks.J)
-    assert simulated.n_steps == ranks.n_steps
+def compare(row):
+    """All numbers that a training shows are those of the cluster, and so is the work that is done."""
+    row = filled({"dtype": "float32", "network": "normal", "dropout": True} | row)
+    (expected, simulated, one), (found, ranks, many) = (
+        run(row | {"engine": engine}) for engine in ("cluster", "mpi")
+    )
+    assert_same(found, expected)
+    assert_same(memories_of(ranks, many), memories_of(simulated, one))
     assert work(simulated.trace) == work(ranks.trace)
-    assert_same(weights(simulated), weights(ranks))
+    return ranks, found
+
+
+def compare_all(rows):
+    for row in rows:
+        compare(row)
+    return len(rows)
 
 
 def schedules(*modes):
-    """Every schedule with a name that fits, in these modes of recomputation, or in all."""
+    """Every schedule with a name that fits, in these modes of recomputation, or in all; skips, ties."""
     K = world().size
-    names = names_for(K, 8)
-    for name in names:
-        for recompute in modes or [*RECOMPUTE, "sqrt"]:
-            schedule = build(name, K, 8)
-            compare(*pair(schedule.n_stages, 8, name, recompute=recompute), [mp.Adam(0.01), mp.Adam(0.01)])
-    simulated, ranks = pair(K, 8, "1f1b")
-    for pipe in (simulated, ranks):
-        pipe.forward_backward(*mini_batch(19))
+    network = {"network": "perceptron", "ties": True, "optimizer": "adam", "samples": "ragged"}
+    rows = [
+        network | {"schedule": name, "K": build(name, K, 8).n_stages, "M": 8, "recompute": recompute}
+        for name in names_for(K, 8) for recompute in modes or [*RECOMPUTE, "sqrt"]
+    ]
+    ranks, _ = compare({"K": K, "M": 8})
     assert_can_be_read(ranks.trace)
     assert ranks.trace.unit == "seconds" and 0 < ranks.trace.makespan < 60
-    assert_same(*[pipe.predict(mini_batch(5)[0]) for pipe in (simulated, ranks)])
-    return len(names)
+    return compare_all(rows)
 
 
 def clipped():
     """The norm of all gradients, tied W once, and a step that is clipped by it; LARS."""
     K = world().size
-    copies = [mp.DataParallel(LAYERS, LOSS, K, dtype=np.float32, engine=engine)
-              for engine in ("cluster", "mpi")]
-    for pipes in (pair(K, 8, "1f1b"), copies):
-        simulated, ranks = pipes
-        for pipe in pipes:
-            optimizer = mp.LARS(0.5)
-            for _ in range(2):
-                pipe.forward_backward(*mini_batch(37))
-                assert pipe.gradient_norm() > 0.01
-                pipe.step(optimizer, clip=0.01)
-        assert_same(simulated.gradient_norm(), ranks.gradient_norm())
-        assert_same(weights(simulated), weights(ranks))
+    for split in ({"K": K, "M": 8}, {"schedule": "data-parallel", "D": K, "M": K}):
+        _, found = compare(split | {"ties": True, "optimizer": "lars", "clip": 0.01})
+        assert all(norm > 0.01 for name, norm in found.items() if name.startswith("norm of"))
 
 
 def copies():
     """Copies of the network, with all-reduces and updates in the order or without; buckets; streams."""
-    K, done = world().size, 0
-    for name, n_copies in [("gpipe", K), ("gpipe", K // 2), ("zb-v", K // 2)]:
-        for change in (lambda schedule: schedule, with_all_reduce, with_updates,
-                       lambda schedule: with_updates(with_all_reduce(schedule))):
-            schedule = change(in_copies(build(name, K // n_copies, 4), n_copies))
-            has_U = "U" in schedule.kinds
-            options = dict(optimizer=mp.SGD(0.125, momentum=0.5)) if has_U else {}
-            pipes = pair(schedule.n_stages, 4 * n_copies, schedule, layers=UNTIED, **options)
-            batches = [mini_batch(37), mini_batch(41)] if has_U else None
-            compare(*pipes, [mp.SGD(0.125, momentum=0.5) for _ in pipes], batches)
-            done += 1
-    for algorithm in mp.collectives.ALL_REDUCES:
-        if algorithm != "halving" or K in (2, 4):
-            compare(*pair(1, 2 * K, in_copies(build("gpipe", 1, 2), K), all_reduce=algorithm),
-                    [mp.SGD(0.125) for _ in range(2)])
-            done += 1
-    pipes = [mp.DataParallel(LAYERS, LOSS, K, buckets=100, dtype=np.float32, engine=engine)
-             for engine in ("cluster", "mpi")]
-    compare(*pipes, [mp.Adam(0.01), mp.Adam(0.01)])
-    for name in names_having(flush=False):
-        M = per_update(name, K)
-        batches = [mini_batch(m) for m in (12, 12, 13, 11, 12, 12)]
-        compare(*pair(K, M, name, layers=UNTIED, optimizer=mp.SGD(0.01)), batches=batches)
-        done += 1
-    pipes = [mp.Pipeline(UNTIED, LOSS, K, 4, "1f1b", grain=5, dtype=np.float32, engine=engine)
-             for engine in ("cluster", "mpi")]
-    compare(*pipes, [mp.Adam(0.01), mp.Adam(0.01)])
-    return done + 2
+    K = world().size
+    rows = [
+        {"schedule": name, "D": D, "K": build(name, K // D, 4).n_stages, "M": 4 * D, "buckets": buckets,
+         "updates": updates, "optimizer": "momentum"}
+        for name, D in [("gpipe", K), ("gpipe", K // 2), ("zb-v", K // 2)]
+        for buckets in (None, "stages") for updates in ("step", "order")
+    ]
+    of_copies = {"schedule": "data-parallel", "D": K, "M": 2 * K}
+    rows += [
+        of_copies | {"all_reduce": algorithm} for algorithm in mp.collectives.ALL_REDUCES
+        if algorithm != "halving" or K in (2, 4)
+    ]
+    rows += [of_copies | {"buckets": 64, "optimizer": "adam", "ties": True}]
+    stream = {"how": "train", "updates": "order", "n_updates": 6, "K": K}
+    rows += [
+        stream | {"schedule": name, "M": per_update(name, K)} for name in names_having(flush=False)
+    ]
+    rows += [{"K": K, "M": 4, "grain": 5, "optimizer": "adam"}]
+    return compare_all(rows)
 
 
 def zero():
     """Copies that each update, or have, a part of the parameters; what they remember goes on on one rank."""
-    K, done = world().size, 0
-    for n_copies in [n for n in range(2, K + 1) if K % n == 0]:
-        for level in (1, 2, 3):
-            order = with_zero(in_copies(build("1f1b", K // n_copies, 3), n_copies), level)
-            for optimizer in (mp.SGD(0.125, momentum=0.5), mp.Adam(0.01)):
-                pipes = pair(order.n_stages, 3 * n_copies, order, layers=UNTIED, optimizer=optimizer)
-                compare(*pipes, batches=[mini_batch(37), mini_batch(41)])
-                assert_same(*[remembered(pipe, optimizer) for pipe in pipes])
-                done += 1
-    for options in (dict(zero=3, buckets=100), dict(zero=2, buckets=100), dict(sync_batch_norm=True)):
-        pipes = [mp.DataParallel(UNTIED, LOSS, K, 2 * K, dtype=np.float32, optimizer=mp.Adam(0.01),
-                                 engine=engine, **options) for engine in ("cluster", "mpi")]
-        compare(*pipes, batches=[mini_batch(37), mini_batch(41)])
-        done += 1
-    return done
-
-
-def remembered(pipe, optimizer):
-    """What optimizers keep of all parameters, by stage."""
-    memories = [of_stage.memory for of_stage, _ in pipe.collect(optimizer)]
-    return [[memory[key] for key in sorted(memory)] for memory in memories]
+    K = world().size
+    rows = [
+        {"schedule": "1f1b", "D": D, "K": K // D, "M": 3 * D, "zero": level, "updates": "order",
+         "optimizer": optimizer}
+        for D in range(2, K + 1) if K % D == 0 for level in (1, 2, 3) for optimizer in ("momentum", "adam")
+    ]
+    of_copies = {"schedule": "data-parallel", "D": K, "M": 2 * K, "updates": "order", "optimizer": "adam"}
+    rows += [of_copies | {"zero": level, "buckets": 64} for level in (2, 3)]
+    rows += [of_copies | {"sync_batch_norm": True}]
+    return compare_all(rows)
 
 
 def shards():
     """Layers in parts, alone and with copies and stages: every number of ranks along each axis."""
-    K, done = world().size, 0
-    layers = [mp.Linear(6, 8), mp.BatchNorm(8), mp.ReLU(), mp.Linear(8, 8), mp.Dropout(0.5), mp.Tanh(),
-              mp.Linear(8, 4)]
-    sizes = [(D, T, K // (D * T)) for D in range(1, K + 1) for T in range(1, K + 1) if K % (D * T) == 0]
-    for D, T, n_stages in sizes:
-        for order in ("tp-dp-pp", "pp-dp-tp"):
-            pipes = [mp.Hybrid(layers, LOSS, D, T, n_stages, 4, order=order, dtype=np.float32, engine=engine)
-                     for engine in ("cluster", "mpi")]
-            compare(*pipes, [mp.Adam(0.01), mp.Adam(0.01)])
-            assert_same(*[pipe.predict(mini_batch(5)[0]) for pipe in pipes])
-            done += 1
-    return done
+    K = world().size
+    return compare_all([
+        {"D": D, "T": T, "K": K // (D * T), "M": 4 * D, "place": place, "optimizer": "adam"}
+        for D in range(1, K + 1) for T in range(1, K + 1) if K % (D * T) == 0
+        for place in ("tp-dp-pp", "pp-dp-tp")
+    ])
 
 
 def servers():
