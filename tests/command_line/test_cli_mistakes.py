@@ -105,8 +105,9 @@ def test_help_shows_examples_that_the_parser_takes(capsys, command):
     lines = [line.partition("python3 -m minipipe") for line in out.splitlines()]
     lines = [words for before, found, words in lines if found and before.startswith("  ")]
     assert status == 0 and "example" in out and lines
+    parser = command_line()
     for words in lines:
-        command_line().parse_args(shlex.split(words.split("      ")[0]))
+        parser.parse_args(shlex.split(words.split("      ")[0]))
 
 
 def test_an_interrupt_is_one_line(capsys, monkeypatch):
