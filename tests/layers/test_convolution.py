@@ -95,11 +95,7 @@ def meetings(g):
 
 def by_loops(g, W, b, A_prev, dZ):
     """(Z, dA_prev, dW, db), one product of numbers at a time."""
-    Z, dA_prev, dW = (
-        np.zeros(dZ.shape, dZ.dtype),
-        np.zeros(A_prev.shape, dZ.dtype),
-        np.zeros(W.shape, dZ.dtype),
-    )
+    Z, dA_prev, dW = map(np.zeros_like, (dZ, A_prev, W))
     for short, long, weight in meetings(g):
         into, out_of = (long, short) if g.transposed else (short, long)
         for k in range(g.m):
@@ -121,18 +117,12 @@ def ways():
     """Rows of windows by themselves or all in one; in parts or whole; a fold, or a convolution with the
     reversed kernel.
     """
-    return st.fixed_dictionaries(
-        {
-            "LEAST_COLUMNS": st.sampled_from([1, 10**9]),
-            "SMALL_PRODUCT": st.sampled_from([1, 30, 10**9]),
-            "LEAST_PART": st.just(1),
-            "COST_OF_ADDING": st.sampled_from([0, 10**9]),
-        }
-    )
-
-
-def whole_numbers(rng, shape, convert):
-    return convert(rng.integers(-4, 5, shape))
+    return st.fixed_dictionaries({
+        "LEAST_COLUMNS": st.sampled_from([1, 10**9]),
+        "SMALL_PRODUCT": st.sampled_from([1, 30, 10**9]),
+        "LEAST_PART": st.just(1),
+        "COST_OF_ADDING": st.sampled_from([0, 10**9]),
+    })
 
 
 @pytest.mark.parametrize(
@@ -152,14 +142,13 @@ def test_equals_loops_over_single_numbers(convert, g, buffer_bytes, way, seed):
     """
     rng = np.random.default_rng(seed)
     layer = g.layer(g.transposed)
-    layer.W = whole_numbers(rng, layer.shape_of_W(), convert)
-    layer.b = (
-        whole_numbers(rng, (layer.out_channels, *(1,) * (len(g.lengths) + 1)), convert) if g.bias else None
+    shape_of_W, shape_of_b = layer.parameter_shapes()
+    shapes = (g.n_in, *g.lengths, g.m), (g.n_out, *g.windows(), g.m)
+    W, A_prev, dZ = (
+        convert(rng.integers(-4, 5, shape))
+        for shape in (shape_of_W, *(reversed(shapes) if g.transposed else shapes))
     )
-    long, short = (g.n_in, *g.lengths, g.m), (g.n_out, *g.windows(), g.m)
-    A_prev, dZ = (
-        whole_numbers(rng, shape, convert) for shape in ((short, long) if g.transposed else (long, short))
-    )
+    layer.W, layer.b = W, convert(rng.integers(-4, 5, shape_of_b)) if g.bias else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "BUFFER_BYTES", buffer_bytes)
         for name, value in way.items():

@@ -104,17 +104,6 @@ def test_what_leaves_a_layer_of_ones_own(m, in_network, met):
     assert_in_one_piece([met, gradients], "what the layers hand on")
 
 
-@pytest.mark.parametrize("optimizer", [
-    mp.SGD(0.1, momentum=0.5, nesterov=True), mp.Adam(0.1), mp.LARS(0.1), mp.LAMB(0.1)
-])
-def test_what_an_update_leaves(optimizer):
-    """Of gradients and a parameter that lie the other way."""
-    layer = mp.Linear(3, 3, bias=False)
-    layer.W = np.arange(9.0).reshape(3, 3).T
-    optimizer.update([layer], [(layer.W - 5, None)])
-    assert_in_one_piece([layer.W, list(optimizer.memory.values())], "an update")
-
-
 def remembered(net, optimizer):
     """The memory of the optimizers of a network, or of the one that makes its steps."""
     return [one.memory[key] for one, _ in net.optimizers(optimizer) for key in one.memory]

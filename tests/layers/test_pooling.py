@@ -54,14 +54,8 @@ def geometries(draw):
     for _ in range(n_axes):
         kernel = draw(st.integers(1, 4))
         padding = draw(st.integers(0, kernel // 2))
-        axes.append(
-            (
-                draw(st.integers(max(1, kernel - 2 * padding), 6 - n_axes + 1)),
-                kernel,
-                draw(st.integers(1, 5)),
-                padding,
-            )
-        )
+        length = draw(st.integers(max(1, kernel - 2 * padding), 6 - n_axes + 1))
+        axes.append((length, kernel, draw(st.integers(1, 5)), padding))
     return tuple(zip(*axes))
 
 

@@ -68,9 +68,11 @@ def test_updates_are_those_of_the_equations_in_its_docstring(optimizer):
 
 @every_optimizer
 def test_it_remembers_as_many_arrays_as_it_says_and_writes_into_none_that_it_was_handed(optimizer):
+    """Its own arrays lie in one piece, also where W and the gradient lie the other way."""
     optimizer, layer = optimizer.fresh(), mp.Linear(3, 2, W=np.ones((2, 3)), b=np.ones((2, 1)))
+    layer.W = np.ones((3, 2)).T
     for _ in range(2):
-        gradients = np.full((2, 3), 0.5), np.full((2, 1), 0.25)
+        gradients = np.full((3, 2), 0.5).T, np.full((2, 1), 0.25)
         handed = [layer.W, layer.b, *gradients, *leaves(list(optimizer.memory.values()))]
         for array in handed:
             array.flags.writeable = False
