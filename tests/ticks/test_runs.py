@@ -115,7 +115,7 @@ def test_an_interrupted_run_leaves_everything_as_it_was_and_the_next_one_works(
     then the same bits as without the interruption."""
     layers = [*LAYERS[:2], Fails(), *LAYERS[2:]]
     pipe, untouched = pipeline(name, layers), pipeline(name, layers)
-    batches = [mini_batch(seed=seed) for seed in range(3)]
+    batches = [mini_batch(seed=seed) for seed in range(4)]
     go(pipe, *batches), go(untouched, *batches)
     before = state(pipe)
     monkeypatch.setattr(Fails, "error", error)
