@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from compared import assert_all_same, assert_same, state
+from sampling import one_in
 
 import minipipe as mp
 from minipipe.schedules import gpipe, in_copies, with_updates, with_zero
@@ -61,8 +62,7 @@ def assert_train_alike(net, optimizer, other):
     assert_all_same([state(layers) for layers in getattr(other[0], "replicas", [other[0].layers])])
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name, way", one_in(3, NETWORKS, WAYS))
 def test_it_trains_as_the_other_one(name, way):
     """Copied before its first run, and after two."""
     for n_before in (0, 2):
@@ -71,10 +71,9 @@ def test_it_trains_as_the_other_one(name, way):
         assert_train_alike(net, optimizer, (WAYS[way](net), copy.deepcopy(optimizer)))
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", [
+@pytest.mark.parametrize("name, way", one_in(3, [
     "one device", "pipeline", "replicas", "synchronised, one replica", "synchronised", "shards"
-])
+], WAYS))
 def test_gradients_of_a_copy_are_applied_to_its_own_layers(name, way):
     net, optimizer = NETWORKS[name](), mp.Adam(0.1)
     net.forward_backward(*BATCHES[0])

@@ -13,7 +13,7 @@ from cases import valid_schedules
 from minipipe.cluster import Trace
 from minipipe.schedules import (
     Action, Costs, Overlap, Schedule, ScheduleError, ScheduleWarning,
-    alive_microbatches, build, costs_in_segments, gpipe, in_copies, in_segments, looped_breadth_first,
+    alive_microbatches, build, costs_in_segments, gpipe, in_copies, in_segments,
     names_for, names_having, one_f_one_b, peak_microbatches, peak_versions, pipedream, staleness,
     with_all_reduce, with_recompute, with_updates, without_overlaps,
 )
@@ -43,13 +43,6 @@ def test_all_reduces_come_as_early_as_one_order_of_stages_on_all_devices_allows(
                 if action.kind == "A":
                     gradient = any(p.stage == action.stage and p.kind in "BW" for p in before.parts)
                     assert gradient or (before.kind == "A" and before.stage > action.stage), order
-
-
-def test_the_sum_of_a_late_stage_travels_while_earlier_ones_still_compute():
-    """Looped breadth-first, as DDP's buckets: the last stage is added up M backwards before the end."""
-    order = with_all_reduce(looped_breadth_first(2, 4)).devices[0]
-    assert [str(action) for action in order[12:]] == ["2A3", "0B3", "0B2", "0B1", "0B0", "0A3"]
-    assert str(with_updates(looped_breadth_first(2, 1)).devices[0][-2]) == "0B0"
 
 
 def test_updates_come_behind_the_last_backward_or_where_they_wait_for_sums_at_the_end():

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cases import eighths
-from compared import assert_all_same, assert_equals_full_batch, assert_same, difference
+from compared import assert_all_same, assert_equals_full_batch, assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory.test_foresight import MACHINE, THREE_COPIES, assert_foreseen
@@ -15,7 +15,6 @@ from splits.one_network import EXACT, LAYERS, LOSS, mini_batch
 import minipipe as mp
 from minipipe.cluster import ports
 from minipipe.collectives import ALL_REDUCES, all_reduce_ticks
-from minipipe.functions import leaves
 from minipipe.parallel import in_buckets
 from minipipe.schedules import build, data_parallel, gpipe, in_copies
 
@@ -69,28 +68,6 @@ def test_every_copy_gets_the_same_bits(all_reduce):
         along_a_tree = ALL_REDUCES.facts[all_reduce].order.startswith("tree")
         if all_reduce == "owners" or (D in (2, 4) and along_a_tree):
             assert_same(pipe.gradients, one.gradients)
-
-
-def test_the_bits_of_a_ring_depend_on_the_number_of_copies():
-    X, Y = mini_batch(37, np.float32)
-    one = one_device(8, dtype=np.float32)
-    one.forward_backward(X, Y)
-    net = mp.DataParallel(LAYERS, LOSS, 3, 8, "ring", dtype=np.float32)
-    net.forward_backward(X, Y)
-    assert difference(net.gradients, one.gradients)
-    for mine, its in zip(leaves(net.gradients), leaves(one.gradients), strict=True):
-        bound = 2 * 8 * np.finfo(np.float32).eps * sum_of_sizes(X, Y)  # two sums of 8 terms, in any order
-        assert np.all(np.abs(mine.astype(np.float64) - its) <= bound)
-
-
-def sum_of_sizes(X, Y):
-    """The largest sum, over the micro-batches, of the sizes of a gradient's entries."""
-    total = 0
-    for part in np.array_split(range(X.shape[1]), 8):
-        net = one_device(1, dtype=np.float32)
-        net.forward_backward(X[:, part], Y[:, part])
-        total += len(part) / X.shape[1] * max(np.abs(gradient).max() for gradient in leaves(net.gradients))
-    return total
 
 
 # Bytes and ticks

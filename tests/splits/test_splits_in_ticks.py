@@ -1,20 +1,19 @@
-"""Closed forms of splits, met by runs: what of an exchange is exposed, when a hybrid ends, whose bits.
+"""Closed forms and published figures of splits, met by runs: what is exposed, and when a hybrid ends.
 
 At the end, a schedule whose devices stand for groups is simulated: the run of real layers in parts.
 """
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 
 import minipipe as mp
-from minipipe.cluster import Cluster, ports
-from minipipe.collectives import Group, all_reduce_sum
-from minipipe.functions import even_slices
+from minipipe.cluster import ports
+from minipipe.papers import megatron_activations
 from minipipe.planning import simulate_in_shards
 from minipipe.schedules import build, in_copies, peak_microbatches, with_all_reduce, with_recompute
-from minipipe.sums import TreeSum
 
 LOSS = mp.MeanSquaredError()
 SIZE = 12 * 8  # bytes of the gradients of a Linear(3, 3)
@@ -58,51 +57,6 @@ def test_the_sum_of_a_late_stage_hides_in_the_drain_of_1f1b(A, makespan):
     assert trace.makespan == 33 + max(0, *(A[r] - 2 * r for r in range(4))) == makespan
 
 
-@pytest.mark.parametrize("d, bubble", [(1, Fraction(31, 128)), (4, Fraction(7, 32)), (16, Fraction(1, 8))])
-def test_the_bubble_of_a_hybrid_falls_with_the_number_of_copies(d, bubble):
-    """n = 32 devices, b' = 128 micro-batches in all: (n - d)/b'. Narayanan et al. 2021, section 3.3.1."""
-    p, M = 32 // d, 128 // d
-    trace = mp.simulate(build("1f1b", p, M))
-    assert Fraction(p - 1, M) == Fraction(32 - d, 128) == bubble
-    assert trace.bubble("ideal") == float(bubble)
-
-
-@pytest.mark.parametrize("T, P, n, batch, d, bubble", [
-    pytest.param(8, 64, 3072, 3072, 6, Fraction(63, 512), marks=pytest.mark.slow),  # 65,536 actions
-    (8, 8, 1536, 2304, 24, Fraction(7, 96)),
-])
-def test_bubbles_of_published_configurations(T, P, n, batch, d, bubble):
-    """Megatron-LM's 1T and 145.6B parameters, 1 sample in a micro-batch."""
-    assert n // (T * P) == d
-    assert mp.simulate(build("1f1b", P, batch // d)).bubble("ideal") == float(bubble)
-
-
-def product_in_shards(T, W, A, n_blocks):
-    """W A, of which each of T devices has some blocks of the inner axis, added along one tree."""
-    found, blocks = [], even_slices(W.shape[1], n_blocks)
-
-    def program(rank):
-        total = TreeSum(n_blocks)
-        for i in range(n_blocks)[even_slices(n_blocks, T)[rank]]:
-            total.add(i, W[:, blocks[i]] @ A[blocks[i]])
-        found.append((yield from all_reduce_sum(Group(rank, range(T)), total)))
-
-    Cluster([program(rank) for rank in range(T)]).run()
-    assert all(np.array_equal(array, found[0]) for array in found)
-    return found[0]
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_fixed_blocks_of_the_inner_axis_have_the_same_bits_on_any_number_of_shards(dtype):
-    """A layer that is split by inputs adds in an order that depends on T; 8 blocks and a tree do not."""
-    rng = np.random.default_rng(0)
-    W, A = rng.standard_normal((16, 64)).astype(dtype), rng.standard_normal((64, 8)).astype(dtype)
-    blocks = [product_in_shards(T, W, A, 8) for T in (1, 2, 3, 4, 5, 8)]
-    assert all(np.array_equal(Z, blocks[0]) for Z in blocks)
-    plain = [product_in_shards(T, W, A, T) for T in (1, 2, 3, 4, 5, 8)]
-    assert not any(np.array_equal(Z, plain[0]) for Z in plain[1:])
-
-
 @pytest.mark.parametrize("N", [1, 2, 4, 8])
 def test_communication_takes_a_larger_share_of_a_step_the_more_copies_there_are(N):
     """Of one mini-batch: 24/N ticks of work, and 2 (N - 1)/N of 2048 bytes at 512 bytes a tick."""
@@ -115,6 +69,45 @@ def test_communication_takes_a_larger_share_of_a_step_the_more_copies_there_are(
     assert net.trace.makespan == Fraction(24, N) + communication
     share = communication / net.trace.makespan
     assert share == Fraction(N - 1, N + 2)
+
+
+# Published figures
+
+
+@pytest.mark.parametrize("K, M, bubble", [
+    (32, 128, Fraction(31, 128)), (8, 32, Fraction(7, 32)), (2, 8, Fraction(1, 8)), (8, 96, Fraction(7, 96)),
+    pytest.param(64, 512, Fraction(63, 512), marks=pytest.mark.slow),  # 65,536 actions
+])
+def test_published_bubbles(K, M, bubble):
+    """(n - d)/128 of n = 32 devices in d copies and 128 micro-batches, arXiv 2104.04473, section 3.3.1; those
+    of Megatron-LM's networks of 145.6 billion parameters, 24 copies, and of a trillion, 6 copies.
+    """
+    assert Fraction(K - 1, M) == bubble
+    assert mp.simulate(build("1f1b", K, M)).bubble("ideal") == float(bubble)
+
+
+def test_what_a_network_split_and_a_data_split_of_eight_equal_layers_send():
+    """8 layers 64 -> 64, float64, 32 samples, 4 devices: the three cuts, and the all-reduce of all."""
+    layers = [mp.Linear(64, 64) for _ in range(8)]
+
+    def bytes_of(build, word):
+        trace = mp.rehearse(build, layers, LOSS, (64,), 32)
+        return sum(message.n_bytes for message in trace.messages if word in str(message.label))
+
+    pipeline = mp.rehearse(lambda layers, loss: mp.Pipeline(layers, loss, 4, 8), layers, LOSS, (64,), 32)
+    assert sum(message.n_bytes for message in pipeline.messages) == 98_304
+    assert bytes_of(lambda layers, loss: mp.DataParallel(layers, loss, 4), "owners all-reduce") == 1_597_440
+
+
+def test_the_activations_of_a_layer_of_gpt_3():
+    """Alone, on 8 devices, and with the places between blocks shared, too; arXiv 2205.05198, table 2."""
+    held = partial(megatron_activations, 2048, 1, 12288, 96)
+    assert [held(), held(8), held(8, True)] == [2_868_903_936, 578_813_952, 358_612_992]
+    selective = [held(8, recompute="selective"), held(8, True, "selective")]
+    assert [*selective, held(recompute="full")] == [327_155_712, 106_954_752, 50_331_648]
+    for h, heads, shares in ((6144, 64, Fraction(320, 3)), (12288, 96, 80), (20480, 128, 64)):
+        less = partial(megatron_activations, 2048, 1, h, heads)
+        assert less() - less(recompute="selective") == shares * 2048 * h
 
 
 # Devices that stand for groups
