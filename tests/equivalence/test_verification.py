@@ -3,18 +3,22 @@
 import numpy as np
 import pytest
 from cases import BOUNDED, BOUNDED_LOSSES, cases, eighths, exact
+from compared import assert_within
 from hypothesis import given, settings
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
+from minipipe.functions import leaves
 from minipipe.pipeline import Stage
 from minipipe.verification import (
     equals_full_batch,
     equals_same_groups,
+    rounding,
     rounding_bounds,
     same_bits,
     share_of_bound,
 )
+from minipipe.verification.verdicts import _share
 
 
 def pipe_and_batch():
@@ -48,6 +52,37 @@ def test_the_bound_is_no_blank_cheque(loss, activation):
     assert bounds.J < 1e-9 * J
     for (dW, _), (limit, _) in zip(net.gradients, bounds.gradients):
         assert dW is None or limit.max() < 1e-9 * abs(dW).max()
+
+
+MSE, CE, LOGITS = mp.MeanSquaredError(), mp.SoftmaxCrossEntropy(), mp.BinaryCrossEntropy(from_logits=True)
+BOUNDS = [  # activation, loss, the bound of J, the sum of the bounds of all gradients, for u = 2^-11
+    (mp.ReLU(), MSE, 0.02637341329, 5.995774349), (mp.ReLU(), CE, 0.04193249511, 4.007427445),
+    (mp.ReLU(), LOGITS, 0.09456168807, 3.157314898),
+    (mp.ReLU(), mp.BinaryCrossEntropy(), 0.1083883407, 4.556914949),
+    (mp.Tanh(), MSE, 0.04659691132, 0.595947414), (mp.Tanh(), CE, 0.06115219369, 0.588823432),
+    (mp.Tanh(), LOGITS, 0.1101195439, 0.3103318311),
+    (mp.Tanh(), mp.BinaryCrossEntropy(), 0.1041489455, 1.194532498),
+    (mp.Sigmoid(), MSE, 0.02197885827, 0.1903720876), (mp.Sigmoid(), CE, 0.05002389758, 0.2665137558),
+    (mp.Sigmoid(), LOGITS, 0.1064481023, 0.1507412997),
+    (mp.Sigmoid(), mp.BinaryCrossEntropy(), 0.0863959701, 0.5454076318),
+]
+
+
+@pytest.mark.parametrize("activation, loss, of_J, of_gradients", BOUNDS, ids=str)
+def test_no_term_of_a_bound_is_lost(activation, loss, of_J, of_gradients):
+    """The bounds as they were derived, recorded with ten digits; u is large, so that u^2 counts as well."""
+    X, Y, b = np.array([[1, -2, 0.5], [0.25, 3, -1]]), np.array([[1.0, 0, 0], [0, 1, 1]]), [[0.625], [-0.25]]
+    W1, W2 = np.array([[0.5, -0.25], [1, 0.75]]), np.array([[1, -0.5], [0.25, 2]])
+    layers = [mp.Linear(2, 2, W=W1, b=b), activation, mp.Linear(2, 2, W=W2, b=b)]
+    layers += [mp.Sigmoid()] if loss.takes == "probabilities" else []
+    bounds = rounding._bounds(layers, loss, X, Y, rounding._Gamma(np.float16))
+    found = [bounds.J, sum(part.sum() for part in leaves(bounds.gradients))]
+    recorded = np.array([of_J, of_gradients])
+    assert_within(found, recorded, bound=1e-9 * recorded, because="recorded with ten digits")
+
+
+def test_a_difference_of_two_evaluations_may_be_twice_the_bound_of_one():
+    assert _share(1.5, 1.0, 0.125) == 2 and _share([1.0, 2.0], [1.0, 2.25], [0.5, 0.25]) == 0.5
 
 
 def errors_and_bounds(layers, loss, X, Y):

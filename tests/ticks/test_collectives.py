@@ -282,6 +282,7 @@ def test_collectives_in_different_orders_are_a_deadlock_that_names_both():
     (lambda: run(broadcast, [np.ones(1)], 2), "root=2 is not in the group of 1"),
     (lambda: run(all_gather, [np.ones(1)], "tree"), "algorithm='tree' must be one of 'ring', 'doubling'"),
     (lambda: run(reduce_scatter, [[np.ones(1)]] * 2), "1 parts for 2 ranks"),
+    (lambda: run(reduce_scatter, [[np.ones(1)] * 2] * 2, "tree"), "algorithm='tree' must be one of 'ring'"),
     (lambda: run(all_to_all, [[1, 2, 3]] * 2), "3 values for 2 ranks"),
 ])
 def test_bad_input_gets_a_sentence(call, words):
