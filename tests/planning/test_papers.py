@@ -63,13 +63,13 @@ COLUMNS_OF_TABLE_1 = pytest.mark.parametrize("column, counted", [
 ])
 
 
-def test_one_large_network_was_better_than_the_best_before_on_imagenet_and_on_five_of_seven_others():
+def test_one_large_network_was_better_on_six_of_eight_data_sets():
     better = {row.dataset: row.accuracy > row.previous for row in ACCURACIES}
     assert better.pop("ImageNet-2012") and list(better.values()).count(True) == 5 and len(better) == 7
     assert all(row.n_classes < row.n_test < row.n_train for row in ACCURACIES)
 
 
-def test_printed_parameters_are_the_counted_ones_rounded_or_cut_off():
+def test_printed_parameters_are_counted_ones_rounded_or_cut_off():
     last_digit = [1e6, 1e6, 1e6, 1e7, 1e8, 1e5, 1e5, 1e8, 1e8, 1e8]
     neither = [
         column.size for column, counted, digit in zip(TABLE_1, PARAMETERS, last_digit)
@@ -114,7 +114,7 @@ def test_activation_memory_of_the_transformers_follows_a_formula(column, counted
         assert _estimate(column).activation_memory == n_bytes / 2**30
 
 
-def test_activation_memory_of_an_amoebanet_is_that_of_its_footprints():
+def test_activation_memory_of_amoebanet_is_that_of_footprints():
     """32 micro-batches of 4 images: the stashed inputs of all, and the caches of one; a run has one input
     fewer beside the caches.
     """
@@ -139,7 +139,7 @@ def test_activation_memory_of_an_amoebanet_is_that_of_its_footprints():
 
 
 @COLUMNS_OF_TABLE_1
-def test_activation_memory_of_table_1_is_half_of_what_is_published_or_fits_no_device(column, counted):
+def test_activation_memory_is_half_the_published_or_fits_nowhere(column, counted):
     estimate = _estimate(column)
     assert estimate.errors[2] == estimate.activation_memory / column.activation_memory - 1
     if column.pipeline:  # for one device as for 128
@@ -150,7 +150,7 @@ def test_activation_memory_of_table_1_is_half_of_what_is_published_or_fits_no_de
 
 
 @pytest.mark.slow
-def test_as_many_blocks_fit_as_the_memory_of_the_fullest_device_says():
+def test_as_many_blocks_fit_as_the_fullest_device_holds():
     fits = blocks_that_fit(1)
     fullest = [_estimate(Largest("Transformer", 1, True, (L,), 1, 1, 1)).fullest for L in (fits, fits + 1)]
     assert fullest[0] <= TPU_V3.memory < fullest[1]
@@ -185,14 +185,14 @@ def test_every_published_cell_is_there_once_with_its_error():
         assert all(cell.error == cell.simulated / cell.published - 1 for cell in cells)
 
 
-def test_the_transformer_of_row_32_and_all_of_table_3_are_within_their_bounds():
+def test_row_32_and_all_of_table_3_are_within_their_bounds():
     errors = [abs(cell.error) for cell in table_2() if (cell.family, cell.M) == ("Transformer", 32)]
     assert len(errors) == 3 and max(errors) < 0.07
     assert len(table_3()) == 6 and max(abs(cell.error) for cell in table_3()) < 0.05
     assert BOUNDS == {"table 2": 0.07, "table 3": 0.05}
 
 
-def test_four_times_the_devices_are_three_and_a_half_times_as_fast():
+def test_four_times_the_devices_are_3_5_times_as_fast():
     speed = {cell.K: cell for cell in table_2() if (cell.family, cell.M) == ("Transformer", 32)}
     assert speed[8].published / speed[2].published == 3.5
     assert abs(speed[8].simulated / speed[2].simulated / 3.5 - 1) < 0.01
@@ -209,7 +209,7 @@ def test_every_cell_that_is_off_has_a_reason_and_no_other_has():
         assert "batch sizes" in reasons["AmoebaNet-D", K, 4]
 
 
-def test_no_schedule_at_all_reaches_the_transformer_of_8_stages_and_few_micro_batches():
+def test_no_schedule_reaches_8_stages_with_few_micro_batches():
     """A micro-batch goes forward and back through all layers, 3 forwards long, and M of them are there;
     K = 2, M = 1 takes 3.5.
     """
@@ -222,7 +222,7 @@ def test_no_schedule_at_all_reaches_the_transformer_of_8_stages_and_few_micro_ba
     assert TABLE_2["Transformer"][8, 4] < 4 * waiting / 3
 
 
-def test_a_slow_last_stage_explains_one_cell_of_row_1_and_not_the_other():
+def test_a_slow_last_stage_explains_one_cell_of_row_1_only():
     """Whatever the stages, K = 2, M = 1 takes at most 4 forwards, when the last stage is all there is,
     and another K at least 3.
     """
@@ -247,7 +247,7 @@ def test_equal_stages_follow_their_closed_forms():
         assert early == pytest.approx(32 * (7 / 2) / ((4 * 32 + 3 * (K - 1)) / K), rel=bound)
 
 
-def test_the_share_of_the_slowest_stage_explains_the_cell_that_it_is_made_from():
+def test_the_slowest_share_explains_the_cell_it_is_made_from():
     cells = TABLE_2["AmoebaNet-D"]
     two = slowest_share(2, 32, cells[2, 32])
     # bisected 30 times between 0 and 1; a time is in proportion to a share of 0.2 at least, or to two
@@ -260,7 +260,7 @@ def test_the_share_of_the_slowest_stage_explains_the_cell_that_it_is_made_from()
     assert two > 0.65 and 0.5 <= share_of_slowest("AmoebaNet-D", (18, 256), 2) < 0.53
 
 
-def test_assumptions_that_were_not_made_are_further_from_what_is_published():
+def test_other_assumptions_are_further_from_what_is_published():
     made = {
         (cell.table, cell.K): abs(cell.error)
         for cell in table_2() + table_3()
@@ -303,7 +303,7 @@ def test_stated_idle_times_equal_the_counted_ones():
         assert len(rows) == 9 and all(float(row.stated) == row.counted for row in rows)
 
 
-def test_megatrons_count_is_that_of_the_package_with_shared_tokens():
+def test_megatrons_count_is_the_packages_with_shared_tokens():
     d, L, V, s = 64, 3, 100, 16
     described = mp.describe(transformer(V, d, 4, L, n_places=s, tied=True), (s,)).parameters
     # the final norm, and the bias of the last matrix
@@ -346,13 +346,13 @@ def rates(*rows):
 
 
 @pytest.mark.slow
-def test_zero_bubbles_schedules_with_a_name_have_the_published_rates_to_all_four_digits():
+def test_zero_bubbles_names_have_the_published_rates_to_4_digits():
     named = [rate for rate in rates(0, 1, 2, 3).values() if rate.column in ("1F1B", "ZB-H1", "ZB-H2")]
     assert len(named) == 12 and all(f"{rate.found:.4f}" == f"{rate.published:.4f}" for rate in named)
 
 
 @pytest.mark.slow
-def test_searched_schedules_reach_the_published_rates_in_the_published_memory():
+def test_searches_reach_the_published_rates_in_their_memory():
     """None is more than 0.0004 above, the first ZB-2p 0.0003 above its bound."""
     searched = {key: rate for key, rate in rates(0, 1, 2, 3).items() if rate.column in ("ZB-1p", "ZB-2p")}
     assert [f"{rate.found:.4f}" for rate in searched.values()] == [
@@ -367,7 +367,7 @@ def test_searched_schedules_reach_the_published_rates_in_the_published_memory():
 
 
 @pytest.mark.slow
-def test_where_all_is_kept_until_w_the_search_reaches_the_bound_of_that_memory():
+def test_the_search_reaches_the_bound_if_all_is_kept_until_w():
     """16 micro-batches alive: the last device can put off 16 W."""
     row = ZERO_BUBBLE[0]
     costs, link = costs_of(row.T_F, row.T_B, row.T_W, row.T_comm)
@@ -381,7 +381,7 @@ def test_where_all_is_kept_until_w_the_search_reaches_the_bound_of_that_memory()
 
 
 @pytest.mark.slow
-def test_zb_v_is_found_within_two_thousandths_of_the_published_rate():
+def test_zb_v_is_found_within_0_002_of_the_published_rate():
     begin = time.process_time()
     found = {row: rates(row)[row, "ZB-V"] for row in (4, 5)}
     assert time.process_time() - begin < 120

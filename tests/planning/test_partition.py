@@ -95,7 +95,7 @@ def test_min_variance_is_as_good_as_every_cut():
 @pytest.mark.parametrize(
     "draw", [lambda rng: rng.randint(1, 100), lambda rng: rng.lognormvariate(0, 1), lambda rng: 1]
 )
-def test_ten_thousand_layers_in_1024_stages_take_less_than_a_second_of_cpu(draw):
+def test_10000_layers_in_1024_stages_take_less_than_a_second(draw):
     rng = random.Random(3)
     costs, K = [draw(rng) for _ in range(10_000)], 1024
     begin = time.process_time()
@@ -110,7 +110,7 @@ def test_ten_thousand_layers_in_1024_stages_take_less_than_a_second_of_cpu(draw)
     assert needed > K or max(whole) > limit
 
 
-def test_of_several_best_cuts_it_is_always_the_same_one_whatever_the_unit_and_the_kind_of_number():
+def test_the_best_cut_does_not_depend_on_unit_or_kind_of_number():
     rng = random.Random(4)
     for _ in range(100):
         costs = [rng.randrange(4) for _ in range(rng.randrange(2, 14))]
@@ -124,7 +124,7 @@ def test_of_several_best_cuts_it_is_always_the_same_one_whatever_the_unit_and_th
                 assert solver([kind(cost) for cost in costs], K) == counts
 
 
-def test_among_the_best_cuts_stages_are_even_and_layers_without_cost_stay_with_the_one_before():
+def test_the_best_cut_is_even_and_free_layers_stay_behind():
     assert min_max([1] * 10, 4) == [3, 2, 3, 2]
     assert min_max([5, 0, 5, 0, 5, 0], 3) == [2, 2, 2]
     assert min_max([0] * 5, 3) == [3, 1, 1]
@@ -132,7 +132,7 @@ def test_among_the_best_cuts_stages_are_even_and_layers_without_cost_stay_with_t
     assert bottleneck([10, 10, 10, 10, 11, 11], [3, 3]) == 32
 
 
-def test_min_max_with_unequal_devices_dear_cuts_and_limits_of_memory_is_as_good_as_every_cut():
+def test_min_max_is_as_good_as_every_cut_that_fits():
     """Or it says that nothing fits, and with how much more on each device something would."""
     rng, refused = random.Random(5), 0
     for _ in range(400):
@@ -170,7 +170,7 @@ def slowest(costs, speeds, cuts, memory, limit, K, counts):
     return max(times)
 
 
-def test_the_limit_that_an_error_names_is_the_smallest_that_works():
+def test_the_limit_that_an_error_names_is_the_smallest():
     rng, counted = random.Random(7), {"limit": 0, "devices": 0, "more": 0}
     for _ in range(200):
         kinds = rng.random(), rng.randrange(9), Fraction(rng.randrange(9), 3)
@@ -207,7 +207,7 @@ def test_the_limit_that_an_error_names_is_the_smallest_that_works():
     assert min(counted.values()) > 20
 
 
-def test_the_best_cut_with_cut_costs_is_the_best_one_in_simulations_with_blocking_links():
+def test_the_best_cut_with_cut_costs_is_best_in_simulations():
     """Per micro-batch a stage computes, sends activations over its end and, over its beginning,
     gradients of the same size.
     """
@@ -232,7 +232,7 @@ def time_spent(costs, cut_costs, counts, M=4):
     return [ticks / M for ticks in spent]
 
 
-def test_the_histogram_is_that_of_its_formula_and_may_leave_a_stage_empty():
+def test_the_histogram_has_its_formula_and_may_leave_a_stage_out():
     rng = random.Random(8)
     for _ in range(300):
         costs, K = random_problem(rng, 12)
@@ -264,7 +264,7 @@ def test_costs_of_layers_are_those_of_the_description():
     assert seen == [(repr(layer), shape) for layer, shape in zip(LAYERS, [(4,), (16,), (16,), (16,), (16,)])]
 
 
-def test_costs_of_layers_with_skip_connections_pairs_and_a_shared_W():
+def test_costs_of_layers_with_skips_pairs_and_a_shared_W():
     layers = [
         mp.Linear(3, 3), mp.Fork("s"), mp.Tanh(), mp.Join("s"), mp.BatchNorm(3), mp.Dropout(0.5),
         mp.Linear(3, 2),
@@ -316,7 +316,7 @@ class Clock:
         self.now += seconds * next(self.disturbance)
 
 
-def test_measured_times_are_medians_that_a_disturbed_computer_does_not_change(monkeypatch):
+def test_measured_times_are_medians_of_undisturbed_rounds(monkeypatch):
     """Lopsided on purpose: the last two of eight layers take nearly all of the time, and equal counts puts
     both in one stage.
 
@@ -366,7 +366,7 @@ def test_pipelines_cut_themselves(choice):
     assert choice == "time" or [len(stage.layers) for stage in stream.stages] == counts
 
 
-def test_a_partition_by_parameters_needs_no_data_and_measuring_takes_its_own():
+def test_parameters_need_no_data_and_measuring_takes_its_own():
     assert [
         len(stage.layers) for stage in mp.Pipeline(LAYERS, LOSS, 3, 2, partition="parameters").stages
     ] == mp.partition(LAYERS, 3)
@@ -422,7 +422,7 @@ def test_bad_input_gets_a_sentence_with_the_numbers_and_a_remedy(call, words):
     assert words in str(error.value)
 
 
-def test_the_picture_of_a_cut_has_a_bar_per_layer_a_stripe_per_stage_and_marks_the_bottleneck():
+def test_a_cut_is_drawn_in_bars_and_stripes_with_its_bottleneck():
     costs, counts = [1, 3, 2, 6, 0, 4], [2, 3, 1]
     ax = plots.cut(costs, counts, list("abcdef"), Figure().add_subplot(), "title", "seconds")
     stripes, bars = ax.patches[:3], ax.patches[3:]
@@ -443,7 +443,7 @@ def test_the_picture_of_a_cut_has_a_bar_per_layer_a_stripe_per_stage_and_marks_t
     ) and ax.get_ylabel() == "seconds"
 
 
-def test_the_picture_of_many_layers_and_stages_shows_the_bottleneck_only():
+def test_a_cut_of_many_layers_shows_the_bottleneck_only():
     ax = plots.cut([1] * 99 + [5], [2] * 50, list(map(str, range(100))), Figure().add_subplot())
     assert [text.get_text() for text in ax.texts] == ["2.88"] and len(ax.get_xticks()) < 20
     assert plots.cut([0, 0], [1, 1], ax=Figure().add_subplot()).texts[0].get_text() == "0.00"

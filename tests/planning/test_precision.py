@@ -38,7 +38,7 @@ def test_sixteen_bytes_for_each_of_7_5_billion_parameters():
 @pytest.mark.parametrize(("optimizer", "n_memories"), [
     (None, 0), (mp.SGD(0.1), 0), (mp.SGD(0.1, momentum=0.9), 1), (ADAM, 2),
 ])
-def test_in_mixed_precision_the_optimizer_keeps_numbers_of_32_bits_and_a_copy_of_the_parameters(
+def test_mixed_precision_keeps_parameters_and_moments_in_32_bits(
     optimizer, n_memories
 ):
     """Of all that is trained; a batch norm's running mean and variance are not."""
@@ -50,7 +50,7 @@ def test_in_mixed_precision_the_optimizer_keeps_numbers_of_32_bits_and_a_copy_of
 
 
 @pytest.mark.parametrize("layers", [LAYERS, CONNECTED], ids=["layers", "connected"])
-def test_everything_else_is_what_a_run_in_16_bits_holds_to_the_byte(layers):
+def test_all_else_is_what_a_run_in_16_bits_holds_to_the_byte(layers):
     """NumPy's float16 takes the 2 bytes of every such format."""
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((5, 16)).astype(np.float16), mp.one_hot(rng.integers(0, 3, 16), 3, np.float16)
@@ -104,7 +104,7 @@ def test_devices_are_those_of_their_data_sheets(
     assert abs(device.link.bandwidth - bandwidth * 10**9) < 1e-5  # the rounding of 10^9 times a float
 
 
-def test_devices_say_their_peak_the_share_that_is_reached_and_who_says_so():
+def test_devices_say_their_peak_its_share_and_who_says_so():
     for device in (V100, A100, H100, P100):
         assert device.seconds(1, n_bytes=2) == 2 / (device.share * device.peak_16)
         assert device.seconds(1) == device.seconds(1, n_bytes=8) == 2 / (device.share * device.peak)

@@ -89,7 +89,7 @@ def test_alpas_example():
     assert found == ([(2, 2), (2, 2)], 25) and min(whole_time(plan, stage_time, 4) for plan in plans) == 25
 
 
-def test_alpas_program_equals_the_search_through_all_plans_with_memory():
+def test_alpas_program_equals_the_search_with_memory():
     """Random networks; a stage keeps one micro-batch for each stage from it to the end."""
     chance, n_without = random.Random(1), 0
     for _ in range(400):
@@ -117,7 +117,7 @@ def test_alpas_program_equals_the_search_through_all_plans_with_memory():
 # Narayanan et al.: ten published Transformers
 
 
-def test_the_sizes_of_the_rows_give_the_parameters_that_are_printed():
+def test_the_sizes_of_rows_give_the_printed_parameters():
     assert len(TABLE) == 10
     for row in TABLE:
         billions = megatron_parameters(row.n_layers, row.h, V, S) / 1e9
@@ -135,7 +135,7 @@ def test_figure_13_is_best_at_the_size_of_a_node(B, seconds):
 
 
 @pytest.mark.parametrize("row", one_in(3, TABLE))
-def test_the_estimate_of_what_they_chose_is_near_and_its_own_choice_no_slower(row):
+def test_the_estimate_of_their_choice_is_near_and_ours_no_slower(row):
     found = choices(row)
     theirs = [one for one in found if (one.T, one.P) == (row.T, row.P)]
     assert theirs and 0.8 < teraflops(row, theirs[0]) / row.teraflops < 1.26
@@ -154,7 +154,7 @@ TOY = EqualLayers(8, work=3, exchanged=4, gradients=8, state=32, whole=Fraction(
     (inf, 40, (4, 1, 2, 4, 1, 63, 136)), (100, 30, (2, 2, 2, 8, 1, 64, 70)),
     (60, 16, (1, 2, 4, 16, 1, Fraction(133, 2), 38)),
 ])
-def test_less_memory_turns_copies_into_shards_and_then_into_stages(limit, n_fit, best):
+def test_less_memory_turns_copies_into_shards_then_stages(limit, n_fit, best):
     """Golden 25: 8 layers, 16 samples, two nodes of 4; D, T, P, M, b, time and bytes of the fastest."""
     found = all_dimensions(TOY, 16, 8, 4, Fraction(1, 16), Fraction(1, 2), limit)
     assert len(found) == n_fit and found[0] == best

@@ -63,7 +63,7 @@ def sizes_of(name):
 
 
 @EVERY
-def test_each_size_gives_an_order_without_faults_or_a_sentence_with_one_that_does(name):
+def test_each_size_gives_a_sound_order_or_says_which_does(name):
     for K, M in SIZES:
         if (K, M) in orders_of(name):
             order = orders_of(name)[K, M]
@@ -136,7 +136,7 @@ def assert_counted(name, F, I, W, sizes):
 
 @EVERY
 @pytest.mark.parametrize("form", ["makespan", "alive"])
-def test_a_closed_form_says_something_for_equal_passes_and_many_micro_batches(name, form):
+def test_a_closed_form_holds_for_equal_passes_and_large_m(name, form):
     """F = I = W and M = 4K, on 2 devices and on 4; a form that holds nowhere would never be counted."""
     if getattr(FACTS[name], form) is None:
         return
@@ -229,7 +229,7 @@ def test_it_comes_back_from_its_text(name):
 
 
 @EVERY
-def test_it_comes_back_from_pytorchs_table_unless_that_cannot_hold_it(name):
+def test_it_comes_back_from_pytorchs_table_if_that_can_hold_it(name):
     for order in orders_of(name).values():
         if order.asynchronous or FACTS[name].late_w:
             with pytest.raises(ScheduleError):
@@ -287,7 +287,7 @@ def test_a_schedule_of_a_notebook_works_by_its_name(monkeypatch):
     assert FACTS["gpipe"].ticks(2, 4) == 15 and SCHEDULES.facts["mine"].ticks(2, 4) is None
 
 
-def test_a_closed_form_of_unknown_costs_is_refused_where_it_is_stated():
+def test_a_closed_form_of_unknown_costs_is_refused_at_once():
     with pytest.raises(ValueError) as refused:
         SCHEDULES("mine", makespan=lambda K, M, F, R: M, alive=None, source="no known paper")
     assert str(refused.value) == "makespan takes K, M, F, R: use K, M, and of the costs F, B, I, W"

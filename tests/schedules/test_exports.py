@@ -94,7 +94,7 @@ def test_cells_stand_where_a_run_with_steps_of_one_tick_has_them(name):
     assert cells == sorted((span.device, span.start, str(span.label)) for span in trace.spans)
 
 
-def test_a_table_can_be_a_file_and_is_read_as_spreadsheets_leave_it(tmp_path):
+def test_a_table_can_be_a_file_as_spreadsheets_leave_it(tmp_path):
     schedule, path = build("1f1b", 2, 3), tmp_path / "a,b.csv"
     assert path.write_text(schedule.to_csv()) and Schedule.from_csv(path, name="1f1b") == schedule
     written = tmp_path / "c.csv"
@@ -189,7 +189,7 @@ def test_a_chrome_trace_has_the_boxes_of_the_run_to_scale(run):
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_every_arrow_has_both_ends_inside_the_boxes_of_its_sender_and_receiver(run):
+def test_every_arrow_ends_inside_the_boxes_of_both_sides(run):
     trace = RUNS[run]()
     chrome = trace.to_chrome_trace(tick="10 us")
     starts, ends = ({event["id"]: event for event in events(chrome, kind)} for kind in "sf")

@@ -106,7 +106,7 @@ def test_it_is_what_the_plainest_loop_does_and_keeps_every_bound():
         assert run_listed(tasks, heft.orders).makespan == heft.makespan >= heft.bounds.best
 
 
-def test_the_bounds_hold_for_the_best_order_of_all_and_graham_for_the_worst():
+def test_bounds_hold_for_the_best_order_and_graham_for_the_worst():
     """All priorities of 6 tasks; longest path first within (2 - 1/p) of the best of them."""
     chance = random.Random(1)
     for _ in range(5):

@@ -37,7 +37,7 @@ SIZES = [(K, M) for K in (1, 2, 3, 4, 6) for M in (1, K, K + 1, 2 * K, 4 * K - 1
 
 
 @pytest.mark.parametrize("costs", one_in(4, COSTS))
-def test_interleaved_schedules_with_v_stages_a_device_equal_their_closed_forms(costs):
+def test_interleaving_v_ways_has_its_closed_forms(costs):
     F, I, W = costs
     for K, M in SIZES:
         for v in (1, 3):  # v = 2 is what the names stand for
@@ -63,7 +63,7 @@ def test_no_two_passes_of_a_building_block_meet_in_a_slot():
 
 
 @pytest.mark.parametrize("costs", one_in(2, [(1, 1, 1, 3), (2, 2, 1, 5), (3, 3, 2, 6), (1, 1, 1, 2)]))
-def test_dualpipe_and_dualpipe_v_are_idle_for_as_long_as_their_closed_form_says(costs):
+def test_dualpipe_and_dualpipe_v_are_idle_as_their_form_says(costs):
     """F = I >= W, and F&B from max(F, B) to F + B. If overlaps gain nothing, all are idle equally long."""
     F, I, W, FB = costs
     B = I + W
@@ -169,7 +169,7 @@ def test_orders_are_those_of_the_papers():
         assert schedule.placement == [0, 1, 2, 0, 1, 2]
 
 
-def test_sizes_are_refused_where_there_is_no_schedule_and_nowhere_else():
+def test_sizes_are_refused_exactly_where_there_is_no_schedule():
     """K = 1..5, M = 1..11. New names are not in this table; what they refuse must say what fits instead."""
     for K in range(1, 6):
         for M in range(1, 12):

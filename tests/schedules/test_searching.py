@@ -97,7 +97,7 @@ def test_no_order_of_the_labelled_actions_is_shorter(K, M, halves, times):
     (2, 3, True, [2, 2], [5, 9], [12, 11], [7, 3], [5, 8]),
     (2, 3, True, [2, 2], [5, 5], [13, 15], [5, 7], [8, 8]),
 ])
-def test_no_partial_schedule_is_dropped_for_one_that_only_looks_better(K, M, halves, limits, F, B, I, W):
+def test_no_part_is_dropped_for_one_that_only_looks_better(K, M, halves, limits, F, B, I, W):
     """Two partial schedules with the same actions done differ in what is free, or arrives, one tick later."""
     found = best_schedule(K, M, Costs(F=F, B=B, I=I, W=W), limits, halves)
     ticks = {"F": F, "B": B, "I": I, "W": W}
@@ -115,7 +115,7 @@ def test_no_schedule_with_k_minus_r_alive_is_shorter_than_1f1b(costs):
         assert found.makespan == simulated(one_f_one_b(K, M), Costs(F=F, B=B))
 
 
-def test_with_unequal_stages_there_can_be_a_shorter_schedule_in_the_memory_of_1f1b():
+def test_unequal_stages_can_beat_1f1b_in_its_memory():
     costs = Costs(F=[2, 4, 1], B=[6, 1, 1])
     found = best_schedule(3, 5, costs, [3, 2, 1])
     assert found.proved and found.makespan == 43 and simulated(one_f_one_b(3, 5), costs) == 45
@@ -154,7 +154,7 @@ def test_a_search_that_gives_up_says_so():
     assert (full.proved, full.bound, full.makespan) == (True, 52, 52)
 
 
-def test_the_number_of_nodes_bounds_the_time_before_the_first_complete_schedule_too():
+def test_nodes_are_bounded_before_the_first_complete_schedule():
     """384 actions, so a search that goes on to its first complete schedule looks at 384 nodes."""
     found = best_schedule(8, 16, Costs(), 4, halves=True, latency=1, most_nodes=20)
     assert not found.proved and found.n_nodes == 20
@@ -171,7 +171,7 @@ def test_in_a_profile_of_a_gpu_the_search_proves_zb_h1_at_once():
 
 
 @pytest.mark.slow
-def test_a_search_starts_from_names_in_the_kinds_that_are_asked_for():
+def test_a_search_starts_from_names_in_the_kinds_asked_for():
     """Interleaved 1F1B with four stages a device, where no halves are wanted, and with each B as I and W."""
     schedule = interleaved_one_f_one_b(4, 8, v=4)
     for halves in (False, True):
@@ -180,7 +180,7 @@ def test_a_search_starts_from_names_in_the_kinds_that_are_asked_for():
         assert greedy.kinds == set("FIW" if halves else "FB")
 
 
-def test_costs_that_are_no_binary_fractions_are_compared_without_rounding():
+def test_costs_of_tenths_are_compared_without_rounding():
     costs = Costs(F=0.1, B=0.2, I=0.1)
     for limit in (3, 5):
         found = best_schedule(3, 5, costs, limit, halves=True)
@@ -195,7 +195,7 @@ numbers = st.one_of(st.integers(1, 9), st.floats(0.1, 9))
 
 @settings(max_examples=25, deadline=None)
 @given(st.data(), sizes, st.booleans(), st.sampled_from([0, 1, 2.5]))
-def test_what_is_found_keeps_the_limit_and_takes_the_ticks_that_it_says(data, size, halves, latency):
+def test_what_is_found_keeps_the_limit_and_takes_its_ticks(data, size, halves, latency):
     K, M = size
     F, I, W = (data.draw(st.lists(numbers, min_size=K, max_size=K)) for _ in range(3))
     costs = Costs(F=F, B=[i + w for i, w in zip(I, W)], I=I, W=W)
@@ -289,7 +289,7 @@ def makespan_and_span(schedule, request):
 @pytest.mark.slow
 @settings(max_examples=30)
 @given(requests())
-def test_no_schedule_with_a_name_is_better_and_no_device_keeps_too_much(request):
+def test_no_name_is_better_and_no_device_keeps_too_much(request):
     """Not in its makespan, nor in its longest span of a device if a search looks for that."""
     limit = request["most_alive"] or float("inf")
     of_makespan, of_span = (greedy_schedule(**request, objective=of) for of in ("makespan", "span"))
@@ -305,7 +305,7 @@ def test_no_schedule_with_a_name_is_better_and_no_device_keeps_too_much(request)
 @pytest.mark.slow
 @settings(max_examples=30)
 @given(requests().filter(lambda request: len(request["placement"]) == request["n_devices"]))
-def test_no_schedule_with_a_name_is_better_than_the_best_so_far(request):
+def test_no_name_is_better_than_the_best_so_far(request):
     """Even if the search looks at few nodes."""
     asked = {name: request[name] for name in request if name not in ("placement", "kept_for_W")}
     found = best_schedule(**asked, most_nodes=5)
@@ -343,7 +343,7 @@ def test_the_clock_of_a_search_is_that_of_a_simulation(request, allowance):
             assert tuple(map(tuple, clock.orders)) == schedule.devices
 
 
-def test_a_w_is_put_where_it_fits_and_else_where_waiting_would_exceed_the_allowance():
+def test_a_w_is_put_where_it_fits_or_waits_too_long():
     """Device 0 waits 2 ticks for 1I0, and would wait 4 for 1I1; its W take 4, or 5 and do not fit."""
     schedule = mp.Schedule.from_text(["F0 F1 I0 I1 W0 W1", "F0 I0 F1 I1 W0 W1"])
     orders = {}
@@ -354,7 +354,7 @@ def test_a_w_is_put_where_it_fits_and_else_where_waiting_would_exceed_the_allowa
     assert orders == {(4, 100): in_the_gap, (5, 5): in_the_gap, (5, 6): behind}
 
 
-def test_a_w_makes_room_for_a_forward_and_no_order_exceeds_the_limit():
+def test_a_w_makes_room_for_a_forward_within_the_limit():
     """Room for 2: W0 must come before F2 if all is kept for it, and need not if nothing is."""
     text = ["F0 F1 I0 W0 F2 I1 W1 I2 W2", "F0 I0 W0 F1 I1 W1 F2 I2 W2"]
     schedule, costs = mp.Schedule.from_text(text), Costs(F=1, B=10, I=1, W=9)

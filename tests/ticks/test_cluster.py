@@ -105,7 +105,7 @@ def test_four_bubbles_have_four_names():
         trace.bubble("mean")
 
 
-def test_ticking_gives_the_trace_of_running_and_moves_one_tick_at_a_time():
+def test_ticking_gives_the_trace_of_running_tick_by_tick():
     for link in (Link(), Link(latency=2), Link(latency=0.5, bandwidth=10)):
         whole = Cluster([sender(3), receiver(3)], link=link).run()
         cluster, ticks = Cluster([sender(3), receiver(3)], link=link), 0
@@ -207,7 +207,7 @@ def test_the_memory_limit_is_the_peak_to_the_byte():
         pipe(peak - 1).forward_backward(X, Y)
 
 
-def test_messages_to_a_device_that_has_finished_count_against_its_limit():
+def test_messages_to_a_finished_device_count_against_its_limit():
     def left():
         yield Compute("work")
         yield Send("late", np.zeros(1000, np.uint8), to=1)

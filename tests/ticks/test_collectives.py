@@ -74,7 +74,7 @@ def test_the_bits_of_a_tree_do_not_depend_on_the_number_of_ranks(M):
     (8, 2, [1, 1]), (8, 4, [1, 1, 1, 1]), (8, 3, [2, 2, 1]), (12, 3, [1, 1, 1]), (12, 4, [2, 2, 2, 2]),
     (6, 2, [2, 2]), (16, 5, [1, 2, 2, 2, 2]),
 ])
-def test_what_travels_are_partial_sums_and_for_an_aligned_run_that_is_one(M, N, nodes):
+def test_what_travels_are_partial_sums_one_for_an_aligned_run(M, N, nodes):
     sums = spread([np.ones(60)] * M, N)
     assert [len(tree_sum.pending) for tree_sum in sums] == nodes
     _, trace = run(all_reduce_sum, sums)
@@ -146,7 +146,7 @@ def test_two_levels_against_one_flat_ring():
 @pytest.mark.parametrize("name, N, ms", [
     ("naive", 4, 60), ("naive", 5, 80), ("owners", 4, 15), ("ring", 4, 15),
 ])
-def test_the_gpus_of_d2l_share_the_port_of_the_one_they_all_send_to(name, N, ms):
+def test_the_gpus_of_d2l_share_the_port_that_they_send_to(name, N, ms):
     """Dive into Deep Learning, 13.7: 160 MB, 16 MB a millisecond; to the CPU is to a fifth device.
 
     Without ports, all messages would pass at once, and 60 ms would come out as 20.
@@ -261,7 +261,7 @@ def test_one_after_the_other_do_not_get_mixed():
 # What goes wrong, and says so
 
 
-def test_collectives_in_different_orders_are_a_deadlock_that_names_both():
+def test_collectives_in_other_orders_are_a_deadlock_of_both():
     def program(rank):
         group, value = Group(rank, range(2)), np.ones(2)
         calls = [all_reduce(group, value, "ring"), broadcast(group, value)]

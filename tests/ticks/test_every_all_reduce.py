@@ -31,7 +31,7 @@ def is_power_of_2(N):
 
 
 @pytest.mark.parametrize("name, N", one_in(3, ALL_REDUCES, RANKS))
-def test_all_ranks_get_the_sum_and_each_sends_the_numbers_that_it_says(name, N):
+def test_all_ranks_get_the_sum_for_the_numbers_that_are_stated(name, N):
     for n in (0, 1, N - 1, 3 * N + 2):
         values = [np.arange(n) * 17 + 5 ** (rank % 20) for rank in range(N)]
         before = [value.copy() for value in values]
@@ -63,7 +63,7 @@ def test_a_run_takes_the_ticks_that_it_says(name, gamma):
 
 @EVERY
 @pytest.mark.parametrize("N", [2, 3, 4, 5, 8, 12, 16])
-def test_floats_have_the_same_bits_on_all_ranks_in_the_order_that_it_says(name, N):
+def test_floats_have_the_bits_of_the_stated_order_on_all_ranks(name, N):
     values = list(np.random.default_rng(N).normal(size=(N, 40)).astype(np.float32))
     sums, _ = run(all_reduce, values, name)
     assert all(total.dtype == np.float32 for total in sums)
@@ -115,7 +115,7 @@ def twice(rank, N, name, found, unit=1.0):
 
 
 @EVERY
-def test_labels_begin_with_the_name_of_the_group_and_tell_two_calls_apart(name):
+def test_labels_name_the_group_and_tell_two_calls_apart(name):
     """By them, two groups of one device, and two calls in a row, keep their messages apart."""
     found = {}
     both = Cluster([twice(rank, 5, name, found) for rank in range(5)]).run().messages  # of both calls
@@ -139,7 +139,7 @@ LOSS = mp.MeanSquaredError()
 
 
 @pytest.mark.parametrize("name, D, buckets", one_in(2, ALL_REDUCES, [2, 3, 4], [None, 100]))
-def test_copies_of_a_network_have_the_gradients_of_the_full_batch(name, D, buckets):
+def test_copies_have_the_gradients_of_the_full_batch(name, D, buckets):
     """In rational numbers; at the end of the mini-batch, and while others are still computed."""
     layers = [layer.copy(rational) for layer in mp.Sequential(LAYERS, LOSS).layers]
     X, Y = (rational(np.random.default_rng(D).integers(-8, 8, (2, 11))) for _ in range(2))

@@ -140,7 +140,7 @@ def test_the_memory_limit_of_1f1b_shows_on_slow_links():
     assert "memory limit" not in mp.simulate(build("gpipe", 3, 4), link=Link(latency=3)).explain(4).totals()
 
 
-def test_a_memory_limit_counts_from_the_arrival_of_the_forwards_input():
+def test_a_memory_limit_counts_once_the_forwards_input_is_there():
     """Device 1 waits for 2B0 from tick 5 on; its next forward 1F2 has its input since tick 7 only."""
     schedule = mp.Schedule.from_text(["F0 F1 F2 B0 B1 B2", "F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2"])
     idle = mp.simulate(schedule, mp.Costs(F=[2, 1, 4], B=8)).explain(2).idle
@@ -155,7 +155,7 @@ def test_what_a_backward_has_freed_is_room_again():
     assert "memory limit" not in trace.explain(2).totals() and trace.explain(1).totals()["memory limit"] > 0
 
 
-def test_a_halved_backward_frees_its_micro_batch_with_the_weight_half():
+def test_a_halved_backward_frees_its_micro_batch_with_w():
     """Device 0 waits twice with 0F2 ready: with micro-batches 0 and 1 alive,
     and after 0I0, which frees nothing, again."""
     schedule = mp.Schedule.from_text(["F0 F1 I0 I1 W0 W1 F2 B2", "F0 B0 F1 B1 F2 B2"])
@@ -174,7 +174,7 @@ def test_a_forward_on_the_same_device_holds_its_next_one_back():
     assert (part.start, part.end, part.cause, str(part.blame.label)) == (3, 6, "memory limit", "1F1")
 
 
-def test_no_message_arrives_before_it_was_sent_if_fractions_meet_floats():
+def test_no_message_is_early_where_fractions_meet_floats():
     """Fraction(1, 7) + 0.0 is a float below 1/7: without care, idle time ends before the message begins."""
     assert float(Fraction(1, 7)) < Fraction(1, 7)
     for link in (mp.Link(bandwidth=0.1), mp.Link(latency=0.0, blocking=True)):

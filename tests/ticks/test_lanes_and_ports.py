@@ -18,7 +18,7 @@ def tell(*requests):
     return (request for request in requests)
 
 
-def test_two_lanes_that_send_in_one_tick_queue_up_in_the_same_order_ticking_and_running():
+def test_lanes_that_send_in_one_tick_queue_up_in_one_order():
     """Lane by lane; one that comes from work of no ticks is behind the other, also where a tick of the clock
     ends."""
 
@@ -35,7 +35,7 @@ def test_two_lanes_that_send_in_one_tick_queue_up_in_the_same_order_ticking_and_
     assert [(message.label, message.arrived) for message in stepped.trace.messages] == [("y", 3), ("x", 5)]
 
 
-def test_a_message_that_has_come_through_a_port_is_not_asked_for_again():
+def test_what_has_come_through_a_port_is_not_asked_for_again():
     """Its sender, which waited for the arrival, waits for something else when the receiver takes the
     message."""
     sender = tell(Send("x", None, 1, n_bytes=1), Receive("y", 1))
@@ -185,7 +185,7 @@ def exposed(buckets, alpha, ticks_a_layer):
     return trace.makespan - 8
 
 
-def test_an_exchange_beside_the_work_is_exposed_as_far_as_it_lasts_longer():
+def test_an_exchange_beside_the_work_is_exposed_where_longer():
     """4 layers of b = 2 ticks, and c ticks for the exchange of each: max(c, 4 c - 3 b)."""
     one_by_one = [[3], [2], [1], [0]]
     found = [exposed(one_by_one, 0, c) for c in (1, 2, 3)]
@@ -199,7 +199,7 @@ def test_buckets_save_latency_and_cost_overlap():
     assert exposed([[1, 0], [3, 2]], 2, 1) == 8
 
 
-def test_buckets_in_different_orders_are_a_deadlock_on_links_that_wait_to_be_asked():
+def test_buckets_in_other_orders_are_a_deadlock_by_rendezvous():
     """Collectives are matched by the order of the calls; here one device begins with a, the other with b."""
 
     def swaps(device, order):

@@ -94,7 +94,7 @@ def check_parts(trace, explanation):
 
 @settings(max_examples=80)
 @given(settings_of_runs(any_source=False, with_ports=False, most_lanes=1), st.data())
-def test_work_on_the_critical_path_cannot_last_longer_without_the_run(setting, data):
+def test_longer_work_on_the_critical_path_makes_the_run_longer(setting, data):
     cluster, stuck = ended(setting)
     steps = [step for step in cluster.trace.critical_path() if type(step.what) is Span]
     if stuck or not steps:
@@ -110,7 +110,7 @@ def test_work_on_the_critical_path_cannot_last_longer_without_the_run(setting, d
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(settings_of_runs())
-def test_memory_is_what_the_work_has_kept_and_the_messages_that_wait(setting):
+def test_memory_is_what_work_has_kept_and_messages_that_wait(setting):
     """Each Compute keeps an array from its start on; a message counts from its arrival to its receipt."""
     kept = [[] for _ in setting.programs]
     trace = ended(setting, kept)[0].trace

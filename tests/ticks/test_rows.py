@@ -63,7 +63,7 @@ def idle_lane():
 
 # ---- rows ----
 
-def test_the_rows_of_a_device_are_together_and_the_one_that_computes_is_the_first(trace):
+def test_the_rows_of_a_device_are_together_computing_first(trace):
     rows = rows_of(trace)
     assert list(rows) == LANES and [row.name for row in rows.values()] == NAMES
     upside_down = trace_of_lanes((0, COMMUNICATION, "a", 0, 1), (0, COMPUTE, "b", 0, 1))
@@ -83,7 +83,7 @@ def test_a_lane_that_was_not_used_has_no_row():
     assert [name.get_text() for name in ax.get_yticklabels()] == ["device 0", "device 1"]
 
 
-def test_a_message_knows_the_lanes_that_have_sent_and_received_it(trace):
+def test_a_message_knows_the_lanes_at_both_ends(trace):
     assert {(message.lane, message.to_lane) for message in trace.messages} == {(COMMUNICATION, COMMUNICATION)}
 
     def send():
@@ -120,7 +120,7 @@ def test_boxes_are_in_the_row_of_their_lane(trace):
     assert ax.get_ylim() == (height_of(rows_of(trace)) - 0.5, -0.5)
 
 
-def test_an_all_reduce_that_takes_no_time_is_a_line_in_the_colour_of_those_that_take_time():
+def test_an_all_reduce_of_no_ticks_is_a_line_in_its_colour():
     trace = copies_that_add_their_gradients(ticks_of_A=0)
     lines = [boxes for boxes in trace.plot(ax=axes()).collections if boxes.get_linewidth()[0] == 2]
     rows = middles(trace)
@@ -139,7 +139,7 @@ def test_a_comparison_has_a_strip_and_room_for_each_row(trace):
     assert figure.axes[1].get_gridspec().get_height_ratios() == [3 + 1.1, height_of(rows_of(trace)) + 1.1]
 
 
-def test_arrows_go_from_the_lane_that_sends_to_the_lane_that_receives(trace):
+def test_arrows_go_from_the_sending_lane_to_the_receiving_one(trace):
     ax = trace.plot(ax=axes(), arrows=True)
     (quiver,) = [found for found in ax.collections if isinstance(found, Quiver)]
     x, y = quiver.get_offsets().T
@@ -151,7 +151,7 @@ def test_arrows_go_from_the_lane_that_sends_to_the_lane_that_receives(trace):
             assert abs(height - row.middle) == pytest.approx(row.height / 4, rel=0, abs=3 * 10 * 2**-53)
 
 
-def test_the_critical_path_changes_the_row_where_a_lane_waits_for_another(trace):
+def test_the_critical_path_goes_from_row_to_row(trace):
     ax = axes()
     trace.plot(ax=ax, critical_path=True)
     outlined = [patch.get_bbox() for patch in ax.patches if isinstance(patch, Rectangle)]
@@ -316,7 +316,7 @@ def test_lanes_are_threads_of_their_own(trace):
 
 # ---- why a lane is idle ----
 
-def test_the_explanation_has_rows_of_lanes_below_the_sums_which_are_of_devices(trace):
+def test_the_explanation_has_rows_of_lanes_below_the_sums(trace):
     explanation = trace.explain()
     assert explanation.totals() == {"fill": 0, "wait": 5, "imbalance": 1, "link": 6}
     busy = [sum(span.end - span.start for span in trace.spans_of(device, COMPUTE)) for device in range(3)]
@@ -335,7 +335,7 @@ def test_the_explanation_has_rows_of_lanes_below_the_sums_which_are_of_devices(t
 
 # ---- kinds of work of programs ----
 
-def test_labels_of_a_kind_have_a_colour_and_an_entry_in_the_legend():
+def test_labels_of_a_kind_have_a_colour_and_a_legend():
     ax = ring().plot(ax=axes())
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["add", "copy"]
     colours = {to_hex(boxes.get_facecolor()[0]): len(boxes.get_paths()) for boxes in ax.collections}
@@ -369,7 +369,7 @@ def test_runs_that_are_compared_share_their_colours():
 
 
 @pytest.mark.parametrize("label", [Label("store", "copy"), "store"])
-def test_work_of_a_program_that_takes_no_time_is_a_thick_line_with_its_name_before_it(label):
+def test_work_of_no_ticks_is_a_thick_line_behind_its_name(label):
     trace = trace_of_lanes((0, COMPUTE, "add", 0, 2), (0, COMPUTE, label, 6, 6), (0, COMPUTE, "end", 6, 8))
     ax = trace.plot(ax=axes())
     (line,) = [found for found in ax.collections if (6, 6, 0) in extents(found)]
@@ -407,7 +407,7 @@ def test_the_page_of_a_ring_names_its_work(tmp_path):
 
 # ---- copies, and runs that are not over ----
 
-def test_the_shades_of_copies_on_devices_of_their_own_are_those_of_stages(trace):
+def test_copies_on_own_devices_have_the_shades_of_stages(trace):
     places = places_of(trace)
     assert (places.n, places.n_copies, places.shared) == (2, 3, False)
     assert places.copy_of == {0: 0, 1: 1, 2: 2} and places.copy_at[2, 1] == 2

@@ -108,7 +108,7 @@ def test_ticking_through_all_reduces_and_updates_equals_running(order, link):
 @pytest.mark.parametrize("error, way, at, name", one_in(
     4, [KeyboardInterrupt, ZeroDivisionError], ["forward", "backward"], [1, 4], ORDERS
 ))
-def test_an_interrupted_run_leaves_everything_as_it_was_and_the_next_one_works(
+def test_an_interrupted_run_changes_nothing_and_the_next_works(
     monkeypatch, error, way, at, name
 ):
     """Parameters, running statistics, the optimizers' memory, n_steps;
@@ -151,7 +151,7 @@ def test_a_run_that_is_left_has_changed_nothing(name):
         assert_same(state(pipe), state(untouched))
 
 
-def test_after_a_failure_an_undone_run_does_not_touch_what_the_user_sets():
+def test_an_undone_run_does_not_touch_what_the_user_sets():
     pipe = pipeline("U")
     X, Y = mini_batch()
     with pytest.raises(FloatingPointError):
@@ -239,7 +239,7 @@ def test_bytes_are_those_of_a_run_that_counts(change, batch):
     assert taken == ledgers(pipe)
 
 
-def test_bytes_of_another_order_of_the_same_size_are_counted_again():
+def test_bytes_of_another_order_of_this_size_are_counted_again():
     """A function makes PipeDream first, and then its variant with vertical sync: that keeps more versions."""
     variants = {"vertical_sync": False}
     pipe = pipeline("no flush", optimizer=mp.SGD(0.1), schedule=lambda K, M: pipedream(K, M, **variants))
@@ -251,7 +251,7 @@ def test_bytes_of_another_order_of_the_same_size_are_counted_again():
     assert ledgers(pipe) == ledgers(counted)
 
 
-def test_bytes_after_a_run_that_is_left_are_those_of_a_run_that_counts():
+def test_bytes_after_a_left_run_are_those_of_a_run_that_counts():
     """It is left in its last tick, when all stages have made Adam's memory already."""
     slow = mp.Costs(F=1, B=2, U=2)
     pipe, counted = pipeline("U", costs=slow), pipeline("U", costs=slow, memory_limit=1e9)

@@ -46,7 +46,7 @@ def test_one_slow_link_among_free_ones():
     assert makespan(link={(0, 1): mp.Link(latency=5)}) == makespan(link={(1, 0): mp.Link(latency=5)}) == 14
 
 
-def test_the_same_costs_are_exact_beside_a_third_and_quick_beside_whole_numbers():
+def test_halves_are_exact_beside_a_third_and_floats_otherwise():
     """Half of a backward is a fraction beside a latency of a third, else a float; whichever comes first."""
     for latencies in ([1, Fraction(1, 3)], [Fraction(1, 3), 1]):
         costs, found = mp.Costs(F=1, B=1), {}
@@ -113,7 +113,7 @@ def test_runs_pictures_and_pages_say_the_same_of_zb_v():
 
 
 @pytest.mark.parametrize("v", [1, 2, 3, 4, 5])
-def test_any_number_of_stages_on_a_device_shares_its_ticks_exactly(v):
+def test_any_number_of_stages_shares_a_devices_ticks_exactly(v):
     trace = mp.simulate(interleaved_one_f_one_b(4, 8, v))
     assert trace.busy_ticks() == [24] * 4
     assert trace.makespan == (8 + Fraction(3, v)) * 3
@@ -159,7 +159,7 @@ def test_halves_are_floats_unless_a_fraction_meets_them():
     assert mp.Costs(F=1, B=Fraction(2, 3)).table([2])["F"] == [Fraction(1, 2)]
 
 
-def test_numbers_too_large_for_exact_sums_of_floats_stay_fractions():
+def test_numbers_too_large_for_exact_floats_stay_fractions():
     for large in (2**60 + 1, 2**21 + 1):
         (F,), (B,) = (mp.Costs(F=large, B=1).table([2])[kind] for kind in "FB")
         assert (F, B) == (Fraction(large, 2), Fraction(1, 2)) and type(F) is type(B) is Fraction
