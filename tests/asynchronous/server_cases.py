@@ -42,6 +42,14 @@ def weights(net):
     return leaves([(layer.W, layer.b) for layer in net.layers])
 
 
+def network_at(values, layers=LAYERS):
+    """Return the network whose weights are `values`."""
+    net = mp.Sequential(layers, LOSS)
+    for array, value in zip(weights(net), values, strict=True):
+        array[...] = value
+    return net
+
+
 def sequential(layers, batches, optimizer, **options):
     net, costs = mp.Sequential(layers, LOSS, **options), []
     for X, Y in batches:

@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
+from minipipe.collectives.vectors import unflattened
 from minipipe.exact import Rational
 from minipipe.functions import leaves
 from minipipe.parallel.servers import Gradient, Update
 from minipipe.parallel.servers import mini_batches as line_of
 from asynchronous.server_cases import (
-    LAYERS, LOSS, THIRD, exact_layers, exact_mini_batches, mini_batches, sequential, weights,
+    LAYERS, LOSS, THIRD, exact_layers, exact_mini_batches, mini_batches, network_at, sequential, weights,
 )
 
 # Synchronous
@@ -82,9 +83,7 @@ def test_backup_workers_are_counted_and_their_samples_lost():
     computed = [span for span in net.trace.spans if isinstance(span.label, Gradient)]
     assert len(computed) == sum(len(update.workers) for update in net.updates) + len(net.late)
     for update, J in zip(net.updates, costs):
-        reference = mp.Sequential(exact_layers(), LOSS)
-        for array, value in zip(weights(reference), net.kept[update.read], strict=True):
-            array[...] = value
+        reference = network_at(net.kept[update.read], exact_layers())
         X, Y = batches[update.batch]
         assert J == reference.forward_backward(X[:, :6], Y[:, :6])  # of 2, 2, 2 and 1 samples
         reference.step(mp.SGD(Rational(1, 8)))
@@ -106,39 +105,32 @@ def test_one_worker_is_plain_sgd(mode, bound):
     assert np.array_equal(net.layers[1].running_var, reference.layers[1].running_var)
 
 
-def replayed(net, batches, optimizers, compensation=0):
-    """For each server, its part after each update, by the update rule and what the trace names alone."""
-    shares = [net._share(k, None) for k in range(net.n_servers)]  # the first weights, by the seed
-    versions = [[np.concatenate(share.part).copy()] for share in shares]
-    spans = sorted(net.trace.spans, key=lambda span: span.end)
-    read = {span.label.batch: span.label.versions for span in spans if isinstance(span.label, Gradient)}
-    devices = net._places.servers
-    while any(len(of_server) <= len(net.updates) for of_server in versions):
-        before = sum(map(len, versions))
-        for k, of_server in enumerate(versions):
-            updates = [s.label for s in net.trace.spans_of(devices[k]) if isinstance(s.label, Update)]
-            if len(of_server) > len(updates):
-                continue
-            update = updates[len(of_server) - 1]
-            seen = read[update.batch]
-            assert seen[k] == update.read and update.number == len(of_server)
-            if any(len(other) <= version for other, version in zip(versions, seen)):
-                continue
-            twin = mp.Sequential(LAYERS, LOSS)
-            flat = np.concatenate([other[version] for other, version in zip(versions, seen)])
-            start = 0
-            for array in weights(twin):
-                array[...] = flat[start:start + array.size].reshape(array.shape)
-                start += array.size
+def flat(arrays):
+    return np.concatenate([array.ravel() for array in arrays])
+
+
+def assert_follows_the_rule(net, batches, optimizer, compensation=0):
+    """Each update of each server is what the rule makes of the versions that the trace names, all kept."""
+    kept = [flat(net.kept[number]) for number in range(len(batches) + 1)]
+    ends = np.cumsum([0, *(flat(net._share(k, None).part).size for k in range(net.n_servers))])
+    parts = [slice(*ends[k:k + 2]) for k in range(net.n_servers)]
+    cuts = np.cumsum([array.size for array in weights(net)])[:-1]
+    read = {label.batch: label.versions for label in gradients_of(net)}
+    for k, part in enumerate(parts):
+        own = optimizer.fresh()
+        updates = [span.label for span in net.trace.spans_of(net._places.servers[k])]
+        for number, update in enumerate((label for label in updates if isinstance(label, Update)), start=1):
+            seen, before = read[update.batch], kept[number - 1][part]
+            assert (update.number, update.read) == (number, seen[k])
+            read_weights = np.concatenate([kept[version][of] for version, of in zip(seen, parts)])
+            twin = network_at(unflattened(np.split(read_weights, cuts), weights(net)))
             twin.forward_backward(*batches[update.batch])
-            sizes = np.cumsum([0, *(other[0].size for other in versions)])
-            g = np.concatenate([leaf.ravel() for leaf in leaves(twin.gradients)])[sizes[k]:sizes[k + 1]]
-            g = g + compensation * g * g * (of_server[-1] - of_server[seen[k]])
-            layer = mp.Linear(1, g.size, W=of_server[-1][:, None].copy(), b=np.zeros((g.size, 1)))
-            optimizers[k].update([layer], [(g[:, None], None)])
-            of_server.append(layer.W[:, 0])
-        assert sum(map(len, versions)) > before, "the trace names versions that do not exist yet"
-    return versions
+            g = flat(leaves(twin.gradients))[part]
+            g = g + compensation * g * g * (before - kept[seen[k]][part])
+            layer = mp.Linear(1, g.size, W=before[:, None].copy(), b=np.zeros((g.size, 1)))
+            own.update([layer], [(g[:, None], None)])
+            assert_same(layer.W[:, 0], kept[number][part])
+        assert number == len(batches)
 
 
 @pytest.mark.parametrize("mode, n_servers, options", [
@@ -153,14 +145,10 @@ def test_every_update_is_the_rule_applied_to_the_versions_that_the_trace_names(m
         LAYERS, LOSS, 4, optimizer, mode, n_servers=n_servers, speeds=[1, 2, 1, Fraction(1, 3)], delay=1,
         seed=0, **options,
     )
-    fresh = mp.ParameterServer(LAYERS, LOSS, 4, optimizer, mode, n_servers, options.get("bound"))
+    first = [array.copy() for array in weights(net)]
     net.train(batches, keep_every=1)
-    fresh.trace, fresh.updates, fresh._places = net.trace, net.updates, net._places
-    parts = replayed(fresh, batches, [optimizer.fresh() for _ in range(n_servers)],
-                     options.get("compensation", 0))
-    for number in range(len(batches) + 1):
-        flat = np.concatenate([array.ravel() for array in net.kept[number]])
-        assert np.array_equal(flat, np.concatenate([of_server[number] for of_server in parts]))
+    assert_same(net.kept[0], first)
+    assert_follows_the_rule(net, batches, optimizer, options.get("compensation", 0))
     assert sorted(update.batch for update in net.updates) == list(range(len(batches)))
     assert max(update.staleness for update in net.updates) >= 2
 

@@ -12,7 +12,7 @@ from minipipe.functions import leaves
 from minipipe.parallel.servers import (
     bytes_on_workers, bytes_through_server, round_ticks, speeds_with, synchronous_ticks,
 )
-from asynchronous.server_cases import LAYERS, LOSS, mini_batches, weights
+from asynchronous.server_cases import LAYERS, LOSS, mini_batches, network_at, weights
 
 N_BYTES = 26 * 8  # of the weights of LAYERS
 
@@ -151,9 +151,7 @@ def test_hogwild_loses_exactly_the_named_updates(update_ticks):
     for update in net.updates:
         assert update.lost == tuple(range(update.onto + 1, update.number))
         stays[update.number] = stays[update.onto] | {update.number}
-        twin = mp.Sequential(layers, LOSS)
-        for array, value in zip(weights(twin), net.kept[update.read], strict=True):
-            array[...] = value
+        twin = network_at(net.kept[update.read], layers)
         twin.forward_backward(*batches[update.batch])
         gradients[update.number] = leaves(twin.gradients)
         expected = [start - rate * sum(of) for start, *of in
