@@ -1,7 +1,6 @@
 """Random networks, mini-batches and pipelines for the property tests."""
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -75,7 +74,8 @@ def exact(layers):
 class Rounding(Elementwise):
     """A = Z, and dZ = dA, with rational numbers rounded to 1/1024, so that they do not grow in each layer.
 
-    A rounding is a function of one number, so exact equations of sums over samples stay exact.
+    A rounding is a function of one number, so exact equations of sums over samples stay exact. `Rounded` of
+    `settings.py` is a ReLU that does so, too.
     """
 
     def forward(self, Z):
@@ -157,7 +157,7 @@ def neighbours_of(draw, name):
 
 
 @st.composite
-def cases_with_skips(draw, layers=("linear", "bend", "normal", "drop", "block")):
+def cases_with_skips(draw):
     """Networks with one to four skip connections by name, of both kinds, that may nest, overlap,
     and cross any cut; often with tied weights. The width changes with each Join by concatenation,
     and the next Linear may change it again.
@@ -172,7 +172,7 @@ def cases_with_skips(draw, layers=("linear", "bend", "normal", "drop", "block"))
         elif kind == "join" and forks:
             width = _join(draw, network, width, forks)
         else:
-            layer, width = draw(_layers_of_width(width, layers))
+            layer, width = draw(_layers_of_width(width))
             network.append(layer)
     while forks:
         width = _join(draw, network, width, forks)
@@ -196,10 +196,10 @@ def _join(draw, network, width, forks):
 
 
 @st.composite
-def _layers_of_width(draw, width, kinds):
+def _layers_of_width(draw, width):
     """(a layer that takes `width` rows, the number of rows that it returns)"""
     n = draw(st.integers(1, 3))
-    layer, width = {
+    kinds = {
         "linear": (mp.Linear(width, n), n),
         "bend": (draw(st.sampled_from([mp.ReLU(), mp.Tanh(), mp.LeakyReLU()])), width),
         "normal": (draw(st.sampled_from([mp.LayerNorm(width), mp.GroupNorm(1, width)])), width),
@@ -209,8 +209,8 @@ def _layers_of_width(draw, width, kinds):
             (mp.Concat([], [mp.Linear(width, 1), mp.Tanh()]), width + 1),
             (mp.Add([mp.Linear(width, 2)], [mp.LayerNorm(width), mp.Linear(width, 2)]), 2),
         ])),
-    }[draw(st.sampled_from(kinds))]
-    return layer, width
+    }
+    return kinds[draw(st.sampled_from(list(kinds)))]
 
 
 def _tie(draw, network):
@@ -372,16 +372,3 @@ def _needs(action):
     return {"F": {("F", stage - 1, i)}, "W": {("I", stage, i)}}.get(
         kind, {("F", stage, i), ("I", stage + 1, i)}
     )
-
-
-def every_setting(n_layers, n_microbatches):
-    """(partition, schedule, recompute) for every schedule with a name and several partitions;
-    orders with two names come once.
-    """
-    partitions = [[n_layers], [1, n_layers - 1], [n_layers - 1, 1], [1] * n_layers] if n_layers > 1 else [[1]]
-    for partition in partitions:
-        sizes = len(partition), n_microbatches
-        schedules = [build_for_stages(name, *sizes) for name in names_for_stages(*sizes)]
-        for schedule in {replace(schedule, name=""): schedule for schedule in schedules}.values():
-            for recompute in (False, True):
-                yield partition, schedule, recompute
