@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.functions import even_slices, leaves, shape_of
 from minipipe.layers import every_layer as parts_of
+from minipipe.layers.convolution import Kernel
 from minipipe.layers.through import put_aside
 
 every_layer = pytest.mark.parametrize("name", CONTRACT)
@@ -193,6 +194,15 @@ def test_many_micro_batches_pass_through_one_layer(name):
         if not begun:
             assert_same(layer.backward_input(dZ), expected[0])
         assert_same(layer.backward_weight(dZ), expected[1:])
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, (layer, _) in CONTRACT.items() if isinstance(layer, (mp.Linear, Kernel))]
+)
+def test_a_product_caches_its_input_and_no_copy_of_it(name):
+    layer, A_prev, _ = ready(name)
+    layer.forward(A_prev)
+    assert layer.cache is A_prev
 
 
 @every_layer
