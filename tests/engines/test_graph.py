@@ -1,6 +1,5 @@
 """Calls recorded as tasks give the sequential program's numbers in every order that the graph allows."""
 
-import random
 import time
 from functools import partial
 
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.exact import rational
 from minipipe.graph import Accesses, Asynchronous, Graph, Task, from_names, list_schedule
-from minipipe.graph.programs import programs_of
 
 SIZE = 12
 views = st.builds(slice, st.integers(0, 5), st.integers(4, SIZE), st.integers(1, 3))
@@ -390,19 +388,3 @@ def test_what_cannot_be_handed_over_is_said(wrong, words):
     later = graph.call(np.add, np.ones(2), 1)
     with pytest.raises((ValueError, RuntimeError, TypeError), match=words):
         wrong(graph, later)
-
-
-def test_threads_and_the_cluster_do_the_tasks_of_a_lane_in_the_same_order():
-    random.seed(1)
-    tasks = [Task(f"t{n}", random.randint(1, 5), tuple({random.randrange(n)} if n else ()), n % 3)
-             for n in range(30)]
-    listed = list_schedule(tasks)
-    simulated = mp.Cluster(programs_of(tasks, listed.orders)).run()
-    measured = mp.engines.Threads(programs_of(tasks, listed.orders)).run()
-    assert [span.start for span in sorted(simulated.spans, key=lambda span: int(str(span.label)[1:]))] \
-        == listed.starts
-    for lane in listed.orders:
-        names = [[str(span.label) for span in trace.spans
-                  if (span.device, span.lane) == lane and str(span.label).startswith("t")]
-                 for trace in (simulated, measured)]
-        assert names[0] == names[1] == [f"t{n}" for n in listed.orders[lane]]
