@@ -26,8 +26,8 @@ from minipipe.schedules import (
 TRACE = mp.simulate(gpipe(2, 2))
 
 
-def run(program, n=2):
-    return mp.Cluster([program(Group(rank, range(n))) for rank in range(n)]).run()
+def run(program):
+    return mp.Cluster([program(Group(rank, range(2))) for rank in range(2)]).run()
 
 
 @pytest.mark.parametrize("call, words", [
