@@ -202,6 +202,7 @@ def test_the_recorded_picture_stands_in_where_there_is_no_mpi(monkeypatch):
     assert np.array_equal(real_processes.on_ranks(2, ["--size", "8"]), plt.imread(real_processes.RECORDED))
 
 
+@pytest.mark.slow
 @on_ranks
 def test_ranks_draw_a_picture_of_their_own():
     picture = real_processes.on_ranks(2, ["--size", "8", "--epochs", "1"])

@@ -17,12 +17,14 @@ from sampling import one_in
 import minipipe as mp
 from minipipe import plots
 from minipipe.cluster import Label
-from minipipe.plots.colours import STYLES, ink, shade
+from minipipe.plots.colours import STYLES, ink, parts_of, shade
+from minipipe.plots.places import places_of
 from minipipe.plots.rows import HEIGHT
 from minipipe.plots.timeline import figure_size
 from minipipe.schedules import (
     alive_microbatches,
     build,
+    names_having,
     peak_microbatches,
     with_recompute,
 )
@@ -123,15 +125,10 @@ def test_text_of_other_programs_uses_their_labels():
     assert mp.Cluster([]).trace.to_text() == "(nothing has been computed yet)"
 
 
-def test_the_timeline_has_a_box_and_a_number_for_every_action_and_draws_into_the_axes_it_is_given():
+def test_the_timeline_has_a_legend_and_names_and_draws_into_the_axes_it_is_given():
     trace = mp.simulate(with_recompute(build("1f1b", 3, 4)))
     ax = axes()
     assert trace.plot(ax=ax) is ax
-    assert len(boxes(ax)) == len(trace.spans) == 36
-    written = sorted((text.get_text(), text.get_position()) for text in ax.texts)
-    assert written == sorted(
-        (str(s.label.microbatch), ((s.start + s.end) / 2, s.device)) for s in trace.spans
-    )
     assert labels_of(ax.get_legend()) == ["forward", "backward", "recompute"]
     rows = [tick.get_text() for tick in ax.get_yticklabels()]
     assert ax.get_xlabel() == "time (ticks)" and rows == ["device 0", "device 1", "device 2"]
@@ -223,37 +220,33 @@ def test_updates_are_lines_and_those_that_take_time_are_boxes():
     assert len(ax.texts) == 8, "an all-reduce and an update belong to no micro-batch: they have no number"
 
 
-@pytest.mark.parametrize("name", ["zb-v", "interleaved"])
-def test_the_second_stage_of_a_device_is_darker_with_white_numbers_and_in_the_legend(name):
-    trace = mp.simulate(build(name, 2, 4))
-    ax = trace.plot(ax=Figure(figsize=(12, 3)).add_subplot())
-    for lane in range(2):
-        forwards = [s for s in trace.spans if s.label.kind == "F" and (s.label.stage != s.device) == lane]
-        assert boxes(ax, "F", lane, 2) == sorted((s.start, s.end, s.device) for s in forwards)
-        assert len(forwards) == 8
-    colours = {
-        ((s.start + s.end) / 2, s.device): "black" if s.label.stage == s.device else "white"
-        for s in trace.spans
-    }
-    assert {text.get_position(): text.get_color() for text in ax.texts} == colours
-    assert labels_of(ax.get_legend())[-1] == "device's 1st, 2nd stage"
+@pytest.mark.parametrize("name", one_in(4, sorted(names_having(flush=True, late_w=False))))
+def test_every_action_is_a_box_of_its_kind_and_stage_with_its_number(name):
+    """Of an overlap, the upper half of the box is the forward, the lower one the backward."""
+    trace = mp.simulate(build(name, 4, 8))
+    ax, places = trace.plot(ax=Figure(figsize=(60, 4)).add_subplot()), places_of(trace)
+    expected, numbers = {}, {}
+    for span in trace.spans:
+        parts = parts_of(span.label)
+        for part, down in zip(parts, [0] if len(parts) == 1 else [-HEIGHT / 4, HEIGHT / 4], strict=True):
+            row, place = round(span.device + down, 9), places.of[span.device, part.stage]
+            expected.setdefault((part.kind, place), []).append((span.start, span.end, row))
+            colour = ink(shade(part.kind, place, places.n))
+            numbers[(span.start + span.end) / 2, row] = str(part.microbatch), colour
+    for (kind, place), spans in expected.items():
+        assert boxes(ax, kind, place, places.n) == sorted(spans)
+    assert len(boxes(ax)) == sum(map(len, expected.values()))
+    texts = {(x, round(y, 9)): text for text in ax.texts for x, y in [text.get_position()]}
+    assert {place: (text.get_text(), text.get_color()) for place, text in texts.items()} == numbers
 
 
-def test_two_copies_of_the_network_differ_in_shade_on_all_devices():
-    trace = mp.simulate(both_ways())
-    ax = trace.plot(ax=axes())
-    for lane, copy in ((0, (0, 1, 3)), (1, (2,))):
-        backwards = [s for s in trace.spans if s.label.kind == "B" and s.label.microbatch in copy]
-        assert set(boxes(ax, "B", lane, 2)) >= {(s.start, s.end, s.device) for s in backwards}
-    assert labels_of(ax.get_legend())[-1] == "network's 1st, 2nd copy"
-
-
-def test_four_stages_of_a_device_have_four_shades():
-    trace = mp.simulate(mp.schedules.interleaved_one_f_one_b(2, 2, 4))
-    ax = trace.plot(ax=axes())
-    assert [len(boxes(ax, "F", lane, 4)) for lane in range(4)] == [4, 4, 4, 4]
-    assert len({shade("F", lane, 4) for lane in range(4)}) == 4
-    assert labels_of(ax.get_legend())[-1] == "device's 1st to 4th stage"
+@pytest.mark.parametrize("schedule, words", [
+    (build("zb-v", 2, 4), "device's 1st, 2nd stage"),
+    (both_ways(), "network's 1st, 2nd copy"),
+    (mp.schedules.interleaved_one_f_one_b(2, 2, 4), "device's 1st to 4th stage"),
+])
+def test_shades_of_stages_and_copies_are_in_the_legend(schedule, words):
+    assert labels_of(mp.simulate(schedule).plot(ax=axes()).get_legend())[-1] == words
 
 
 def test_labels_of_other_programs_are_written_where_they_fit():
@@ -444,6 +437,7 @@ def test_colours_differ_in_brightness_too(kinds):
 def test_the_second_stage_is_darker_and_its_numbers_white(kind):
     light, dark = shade(kind, 0, 2), shade(kind, 1, 2)
     assert luminance(light) - luminance(dark) > 0.15 and (ink(light), ink(dark)) == ("black", "white")
+    assert len({shade(kind, place, 4) for place in range(4)}) == 4
 
 
 # Machado et al. 2009, table 1
