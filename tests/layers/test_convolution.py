@@ -1,6 +1,4 @@
-"""Convolution and its transpose against loops over single numbers, against each other,
-and under micro-batching.
-"""
+"""Convolution and its transpose against loops over single numbers and against each other; their memory."""
 
 import tracemalloc
 from typing import NamedTuple

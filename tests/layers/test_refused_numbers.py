@@ -102,7 +102,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("make", [in_a_pipeline, without_a_flush])
+@pytest.mark.parametrize("make", [on_one_device, in_a_pipeline, without_a_flush])
 @pytest.mark.parametrize("name", WRONG)
 def test_data_that_are_no_finite_numbers_are_refused_and_move_nothing(name, make):
     spoil, words = WRONG[name]
