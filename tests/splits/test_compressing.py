@@ -78,18 +78,16 @@ def test_float32_stays_and_all_ranks_have_the_same_bits(make):
     assert all(e.dtype == np.float32 for feedback in feedbacks for e in feedback.left)
 
 
-def test_the_golden_sends_of_top_1():
-    """(3, 2, 1), (1, 1, 1), (1, 1, 1): 3 at places 0, 1 and 2, and (2, 1, 0) is left."""
+@pytest.mark.parametrize("is_on, sent, left", [
+    (True, [[3, 0, 0], [0, 3, 0], [0, 0, 3]], [2, 1, 0]),
+    (False, [[3, 0, 0], [1, 0, 0], [1, 0, 0]], None),
+], ids=["with feedback", "without"])
+def test_the_golden_sends_of_top_1(is_on, sent, left):
+    """(3, 2, 1), (1, 1, 1), (1, 1, 1): without feedback what is dropped is lost."""
     gradients = [[[rational(g)]] for g in ([3, 2, 1], [1, 1, 1], [1, 1, 1])]
-    found, (feedback,), _ = steps(gradients, lambda rank: TopK(1), n_ranks=1)
-    assert [of_ranks[0][0].tolist() for of_ranks in found] == [[3, 0, 0], [0, 3, 0], [0, 0, 3]]
-    assert feedback.left[0].tolist() == [2, 1, 0]
-
-
-def test_without_feedback_what_is_dropped_is_lost():
-    gradients = [[[rational(g)]] for g in ([3, 2, 1], [1, 1, 1], [1, 1, 1])]
-    found, _, _ = steps(gradients, lambda rank: TopK(1), is_on=False, n_ranks=1)
-    assert [of_ranks[0][0].tolist() for of_ranks in found] == [[3, 0, 0], [1, 0, 0], [1, 0, 0]]
+    found, (feedback,), _ = steps(gradients, lambda rank: TopK(1), is_on=is_on, n_ranks=1)
+    assert [of_ranks[0][0].tolist() for of_ranks in found] == sent
+    assert left is None or feedback.left[0].tolist() == left
 
 
 def test_ties_go_to_the_lower_place():

@@ -92,17 +92,6 @@ def test_the_exchange_takes_the_ticks_of_its_formula(all_reduce):
     assert net.trace.makespan == 3 + before + all_reduce_ticks(all_reduce, 4, 2048, 100, Fraction(1, 16))
 
 
-@pytest.mark.parametrize("c", [1, 2, 3])
-def test_gradients_in_buckets_are_exposed_as_far_as_they_last_longer_than_the_work_above(c):
-    """4 equal layers, b = 2 ticks of backward each, c ticks for the exchange of each: max(c, 4 c - 3 b)."""
-    layers, bandwidth = [mp.Linear(3, 3, b=None) for _ in range(4)], Fraction(2 * 12 * 8, 2 * c)
-    X, Y = np.ones((3, 2)), np.ones((3, 2))
-    net = mp.DataParallel(layers, LOSS, 2, buckets=1, costs=mp.Costs(F=4, B=8), ports=ports(2, bandwidth))
-    net.forward_backward(X, Y)
-    assert net.schedule.n_stages == 4
-    assert net.trace.makespan - 12 == max(c, 4 * c - 3 * 2)
-
-
 @pytest.mark.parametrize("caps, sizes, buckets", [
     ((2**20, 25 * 2**20), [1605632, 2048, 1048576, 2048, 20480, 40], [[5, 4, 3, 2], [1, 0]]),
     ((2**20, 2**20), [2048, 2**20] * 3, [[5], [4, 3], [2, 1], [0]]),
@@ -125,12 +114,6 @@ def test_the_last_layers_are_the_first_bucket():
 
 
 # Bad input
-
-
-def test_more_copies_than_samples_are_refused():
-    net = mp.DataParallel(LAYERS, LOSS, 4)
-    with pytest.raises(ValueError, match="n_microbatches=4 exceeds the batch of m=3 samples"):
-        net.forward_backward(*mini_batch(3))
 
 
 def test_runs_are_contiguous_and_as_equal_as_can_be():

@@ -57,20 +57,6 @@ def test_the_sum_of_a_late_stage_hides_in_the_drain_of_1f1b(A, makespan):
     assert trace.makespan == 33 + max(0, *(A[r] - 2 * r for r in range(4))) == makespan
 
 
-@pytest.mark.parametrize("N", [1, 2, 4, 8])
-def test_communication_takes_a_larger_share_of_a_step_the_more_copies_there_are(N):
-    """Of one mini-batch: 24/N ticks of work, and 2 (N - 1)/N of 2048 bytes at 512 bytes a tick."""
-    net = mp.DataParallel(
-        [mp.Linear(15, 16)], LOSS, N, costs=mp.Costs(F=Fraction(8, N), B=Fraction(16, N)),
-        ports=ports(N, Fraction(512)),
-    )
-    net.forward_backward(np.ones((15, 8)), np.ones((16, 8)))
-    communication = Fraction(2 * (N - 1), N) * 4
-    assert net.trace.makespan == Fraction(24, N) + communication
-    share = communication / net.trace.makespan
-    assert share == Fraction(N - 1, N + 2)
-
-
 # Published figures
 
 
