@@ -164,47 +164,6 @@ def test_gradients_of_another_form_change_nothing():
 
 # --- errors
 
-TANH = mp.Tanh()
-WRONG = {
-    "a class": (
-        lambda: mp.Chain(mp.ReLU),
-        r"Chain is made of layers, got <class .*: pass layer objects, such as ReLU\(\)",
-    ),
-    "a list for a layer": (
-        lambda: mp.Residual([mp.ReLU()]),
-        r"made of layers, got \[ReLU\(\)\]: pass layer objects",
-    ),
-    "a number for a branch": (lambda: mp.Add(3), r"made of layers, got 3: pass layer objects"),
-    "no branch": (lambda: mp.Concat(), r"Concat needs at least 1 branch, got 0: pass lists of layers"),
-    "a Fork inside": (
-        lambda: mp.Residual(mp.Fork("a")),
-        r"Fork\('a'\) stands inside a layer made of layers: skip connections by name and ties belong",
-    ),
-    "a Join far inside": (
-        lambda: mp.Chain(mp.Add([mp.Join("a")])),
-        r"Join\('a'\) stands inside a layer made of layers",
-    ),
-    "a tie inside": (
-        lambda: mp.Add([mp.Linear(2, 2, tie="a")]),
-        r"Linear\(2, 2, tie='a'\) stands inside a layer made of layers",
-    ),
-    "one object twice": (
-        lambda: mp.Chain(TANH, mp.Linear(2, 2), TANH),
-        r"the same Tanh\(\) stands in two places, but it has one cache: make an object",
-    ),
-    "one object in two branches": (
-        lambda: mp.Add([TANH], [mp.Residual(TANH)]),
-        r"the same Tanh\(\) stands in two places",
-    ),
-}
-
-
-@pytest.mark.parametrize("make, message", WRONG.values(), ids=WRONG)
-def test_what_cannot_be_a_block_is_refused_at_construction(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 @pytest.mark.parametrize(
     "layer, message",
     [

@@ -301,35 +301,6 @@ def test_dropout_stands_behind_the_embeddings_and_in_each_half_of_a_block():
 # --- errors
 
 @pytest.mark.parametrize(
-    "make, words",
-    [
-        (lambda: mp.models.mlp([3]), "sizes=[3] must have at least 2 numbers of units"),
-        (lambda: mp.models.mlp([3, 2.5]), "sizes[1]=2.5 must be a whole number"),
-        (
-            lambda: mp.models.mlp([3, 2], mp.ReLU()),
-            "activation=ReLU() must make a layer when called: pass a class, such as ReLU",
-        ),
-        (lambda: mp.models.lenet5((28, 28)), "input_shape=(28, 28) must be (channels, H, W)"),
-        (
-            lambda: mp.models.lenet5(padding=(1, 1, 1)),
-            "padding=(1, 1, 1) and channels=(6, 16) must have one number for each of the two",
-        ),
-        (
-            lambda: mp.models.lenet5(channels=(6,)),
-            "channels=(6,) must have one number for each of the two convolutions",
-        ),
-        (lambda: mp.models.resnet(18), "depth=18 must be 6 n + 2 with n at least 1: 8, 14, 20"),
-        (lambda: mp.models.amoebanet_d(4, 16), "L=4 normal cells must be a multiple of 3"),
-        (lambda: mp.models.amoebanet_d(0, 16), "L=0 normal cells"),
-        (lambda: mp.models.amoebanet_d(3, 12), "D=12 filters must be a multiple of 8"),
-    ],
-)
-def test_sizes_that_cannot_be_are_refused(make, words):
-    with pytest.raises(ValueError, match=re.escape(words)):
-        make()
-
-
-@pytest.mark.parametrize(
     "layers, input_shape, words",
     [
         (
