@@ -1,6 +1,5 @@
 """Models: shapes, sizes and training; and what `describe` foretells of them is what a run then does."""
 
-import re
 import time
 import tracemalloc
 
@@ -296,39 +295,6 @@ def test_dropout_stands_behind_the_embeddings_and_in_each_half_of_a_block():
         [type(layer) for layer in every_layer(mp.models.transformer(5, 8, 2, 3, dropout=p))] for p in (0, 0.5)
     ]
     assert [names.count(mp.Dropout) for names in kinds] == [0, 1 + 2 * 3] and kinds[1][1] is mp.Dropout
-
-
-# --- errors
-
-@pytest.mark.parametrize(
-    "layers, input_shape, words",
-    [
-        (
-            [mp.Linear(3, 4), mp.ReLU(), mp.Linear(5, 2)],
-            (3,),
-            r"layers[2], Linear(5, 2), does not fit: Linear(5, 2) needs A_prev of shape (5, m), got (4, 1)",
-        ),
-        (
-            mp.models.lenet5(),
-            (3, 28, 28),
-            "layers[0], Reshape((1, 28, 28)), does not fit: "
-            "Reshape((1, 28, 28)) needs 784 numbers in a sample, got 2352",
-        ),
-        (mp.models.amoebanet_d(3, 8), (3, 40, 40), "layers[6], ReductionCell(16), does not fit"),
-        ([mp.Conv2d(1, 1, 3), mp.models.First()], (1, 8, 8), "layers[1], First(), does not fit"),
-        ([mp.Fork("a"), mp.ReLU()], (3,), "Fork('a') has no Join"),
-        (
-            [mp.ReLU, mp.ReLU()],
-            (3,),
-            "layers[0] is <class 'minipipe.layers.activations.ReLU'>: pass a layer object",
-        ),
-        ([mp.ReLU()], 3, "input_shape=3 must be the shape of one sample, a tuple such as (64,)"),
-        ([mp.ReLU()], (3, 0), "input_shape[1]=0 must be at least 1"),
-    ],
-)
-def test_what_does_not_fit_is_refused_with_its_place(layers, input_shape, words):
-    with pytest.raises(ValueError, match=re.escape(words)):
-        mp.describe(layers, input_shape)
 
 
 def test_the_table_cuts_long_names_and_groups_digits():

@@ -106,6 +106,21 @@ def embedded(tokens):
     (lambda: mp.models.amoebanet_d(4, 16), "L=4 normal cells must be a multiple of 3"),
     (lambda: mp.models.amoebanet_d(0, 16), "L=0 normal cells"),
     (lambda: mp.models.amoebanet_d(3, 12), "D=12 filters must be a multiple of 8"),
+    # descriptions, which name the place
+    (lambda: mp.describe([mp.Linear(3, 4), mp.ReLU(), mp.Linear(5, 2)], (3,)),
+     r"layers\[2\], Linear\(5, 2\), does not fit: Linear\(5, 2\) needs A_prev of shape \(5, m\), got "
+     r"\(4, 1\)"),
+    (lambda: mp.describe(mp.models.lenet5(), (3, 28, 28)),
+     r"layers\[0\], Reshape\(\(1, 28, 28\)\), does not fit: .* needs 784 numbers in a sample, got 2352"),
+    (lambda: mp.describe(mp.models.amoebanet_d(3, 8), (3, 40, 40)),
+     r"layers\[6\], ReductionCell\(16\), does not fit"),
+    (lambda: mp.describe([mp.Conv2d(1, 1, 3), mp.models.First()], (1, 8, 8)),
+     r"layers\[1\], First\(\), does not fit"),
+    (lambda: mp.describe([mp.Fork("a"), mp.ReLU()], (3,)), r"Fork\('a'\) has no Join"),
+    (lambda: mp.describe([mp.ReLU, mp.ReLU()], (3,)), r"layers\[0\] is <class .*ReLU'>: pass a layer object"),
+    (lambda: mp.describe([mp.ReLU()], 3),
+     r"input_shape=3 must be the shape of one sample, a tuple such as \(64,\)"),
+    (lambda: mp.describe([mp.ReLU()], (3, 0)), r"input_shape\[1\]=0 must be at least 1"),
 ])
 def test_what_cannot_be_is_refused_with_the_remedy(make, words):
     with pytest.raises(ValueError, match=words):
