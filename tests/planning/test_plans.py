@@ -45,8 +45,11 @@ def everything(layers, batch, cluster, optimizer, schedules=SCHEDULES, n_shards=
     return found
 
 
-@pytest.mark.parametrize("n_shards", [(1,), (1, 2, 4)])
-@pytest.mark.parametrize("seed", one_in(12, range(1, 13)))
+# a quick run has 9 without shards and 8 with them: there, wrong bounds skip what is faster
+SEEDS = [9, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 8]
+
+
+@pytest.mark.parametrize("seed, n_shards", one_in(12, SEEDS, [(1,), (1, 2, 4)]))
 def test_no_setting_that_the_search_skips_is_faster(seed, n_shards):
     """Exhaustive, for random clusters, with limits at several peaks; and every bound is one."""
     chance = random.Random(seed)
