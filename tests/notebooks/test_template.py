@@ -20,6 +20,50 @@ ASKED_ONCE = {  # for all parts of one array or of one curve
     "check_tanh_neuron", "check_central_difference", "check_gradient", "check_linear_backward",
     "check_attention_backward",
 }
+FIRST_QUESTIONS = {  # by the number of the notebook
+    "04": ["sigma = 0.01, n = 256, l = 10 the count is 3.43597e-10"],
+    "07": ["K = 4, M = 8 the count is 2.90909"],
+    "08": ["K = 4, M = 8, F = 1, B = 2 the count is 36"],
+    "09": ["n = 8, kernel_size = 5, stride = 1, padding = 0, dilation = 1 the count is 4"],
+    "10": ["layers = [(3, 1, 1), (3, 1, 1), (3, 1, 1), (3, 1, 1)] the count is 9"],
+    "14": ["shape = (1, 8, 8), layers = [('conv', 2, 3, 0)] the count is 20"],
+    "18": ["V = 65, d = 64, n_blocks = 2, T = 32 the count is 106369"],
+    "19": ["K = 4, M = 8, F = 1, I = 1, W = 1 the count is 27"],
+    "23": ["K = 4, F = 1, B = 2 the count is 1.5"],
+    "24": ["K = 4, M = 8, F = 1, B = 2, c = 1 the count is 53"],
+    "25": ["K = 4, s = 2, i = 7 the count is 6", "schedule = pipedream, K = 4, r = 0 the count is 4"],
+    "26": ["K = 4, s = 0, h = 1.0 the count is 0.445042"],
+    "27": ["F = [1, 3, 2], B = [4, 2, 5], M = 6 the count is 57"],
+    "28": ["room = 96, each = 6, K = 4, M = 8, r = 0 the count is 4"],
+    "29": ["K = 4, M = 8, r = 0, b = 2, L = 12, a = 16, c = 64 the count is 480"],
+    "30": [
+        "N = 24, M = 8, L = 24, K = 4, n = 3, a = 16, c = 64 the count is 1488",
+        "L = 16, a = 16, c = 16, q = 1 the count is 4",
+    ],
+    "31": ["K = 8, M = 32 the count is 3.51678", "K = 4, share = 1/10 the count is 27"],
+    "32": ["L = 12, d = 768, V = 50257, s = 1024 the count is 1.85505"],
+    "33": ["base = 3.5, K = 8, M = 4 the count is 4.66667"],
+    "34": ["N = 4, n = 1024, alpha = 100, beta = 0.0625 the count is 696"],
+    "35": ["K = 2, M = 8 the count is 1.77778", "t0 = 0, t1 = 7, t2 = 2 the count is 6"],
+    "36": ["sizes = (64, 128, 128, 64, 10), N = 4, m = 32, w = 8 the count is 499200"],
+    "37": ["b = 2, s = 3, h = 8, T = 2 the count is 192"],
+    "38": ["L = 4, b = 2, c = 3 the count is 6", "ready = [2, 4, 6, 8], c = [3, 3, 3, 3] the count is 14"],
+    "39": [
+        "t = 1, d = 2, k = 3, T = 2, D = 3 the count is 23",
+        "P = 4, M = 8, F = 1, B = 2, sums = [3, 3, 3, 3] the count is 36",
+    ],
+    "40": ["N = 4, t = 10, c = 3 the count is 34"],
+    "42": [
+        "i = 2, W = 4, eta = 0.5, k = 8 the count is 2.25",
+        "b = 1, B = 4, small = 5.0, large = 2.0 the count is 4",
+    ],
+    "43": [
+        "v = 1.0, g = 2.0, m = 0.5, old = 0.5, new = 2.0 the count is 6",
+        "size = 8.0, size_of_g = 2.0, decay = 0.75, trust = 0.5 the count is 0.5",
+    ],
+    "44": ["n = 50, c = 2, k = 1 the count is 101"],
+    "45": ["F = [1, 1, 1], B = [2, 2, 2], M = 8 the count is 30"],
+}
 EACH = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -82,6 +126,15 @@ def test_a_function_is_asked_for_that_answers_more_than_the_first_question(path)
             assert check(3).startswith("Pass the function itself")
             assert "stopped with TypeError" in check(lambda: 7)
             assert check(first_answer).startswith("Right: ") == (check.__name__ in ASKED_ONCE)
+
+
+@EACH
+def test_the_first_question_of_an_exercise_has_these_numbers(path):
+    checks = [exercise.checker() for exercise in exercises_of(path) if isfunction(exercise.right())]
+    found = [sentence for sentence in (check(lambda *arguments: -1) for check in checks)
+             if " the count is " in sentence]
+    expected = FIRST_QUESTIONS.get(path.stem[:2], [])
+    assert found == [f"With {question}, yours is -1." for question in expected]
 
 
 def test_wrong_answers_to_every_exercise_are_tried():
