@@ -1,22 +1,28 @@
-"""The digits are the real ones, whole, and split as the attribution says; files that the user has are read
-or refused.
-"""
+"""The digits and the book are the real ones, whole; files that the user has are read, or refused."""
 
 import gzip
 import hashlib
+import math
+from collections import Counter
 from importlib import resources
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from minipipe.datasets import cifar10, digits, mnist
+import minipipe as mp
+from minipipe.datasets import Text, alice, bigram_cross_entropy, characters, cifar10, digits, mnist
 
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
+BATCH = "data_batch_3.bin"
 MNIST_SITE = "get the original, from yann.lecun.com/exdb/mnist"
 NOT_WHOLE = "but not a whole gzip file"
 CIFAR10_SITE = "unpack the original there, cifar-10-binary.tar.gz"
 
+
+# --- images
 
 def stored():
     """(pixels, labels) in the package's file."""
@@ -133,90 +139,6 @@ def test_all_missing_files_of_mnist_are_named(tmp_path, mnist_files):
         mnist(tmp_path)
 
 
-DAMAGED = {
-    "truncated images": (
-        TRAIN_IMAGES,
-        lambda data: data[:-1],
-        r"holds 2,367 bytes, but its header announces 16 \+ 3 x 28 x 28 = 2,368",
-    ),
-    "bytes too many": (
-        TEST_LABELS,
-        lambda data: data + b"\0",
-        r"holds more than 10 bytes, but its header announces 8 \+ 2 = 10",
-    ),
-    "an empty file": (TRAIN_LABELS, lambda data: b"", "holds 0 bytes, expected a header of 8 and more"),
-    "half a header": (
-        TEST_IMAGES,
-        lambda data: data[:15],
-        "holds 15 bytes, expected a header of 16 and more",
-    ),
-    "labels for images": (
-        TRAIN_IMAGES,
-        lambda data: idx(np.zeros(20)),
-        "begins with 00 00 08 01, expected .* 00 00 08 03",
-    ),
-    "floats": (
-        TRAIN_IMAGES,
-        lambda data: data[:2] + b"\x0d" + data[3:],
-        "begins with 00 00 0d 03, expected .* 00 00 08 03, unsigned bytes in 3 dimensions",
-    ),
-    "a web page": (
-        TRAIN_IMAGES,
-        lambda data: b"<!DOCTYPE html><html>",
-        "begins with 3c 21 44 4f, expected the magic number 00 00 08 03",
-    ),
-    "other sizes": (
-        TRAIN_IMAGES,
-        lambda data: idx(np.zeros((3, 32, 28))),
-        "holds images of 32 x 28, expected 28 x 28",
-    ),
-    "no images": (
-        TRAIN_IMAGES,
-        lambda data: idx(np.zeros((0, 28, 28))),
-        "holds 0 images, expected some",
-    ),
-    "sizes beyond 64 bits": (
-        TRAIN_IMAGES,
-        lambda data: bytes([0, 0, 8, 3]) + b"\xff" * 12,
-        "announces .* = 79,228,162,458,924,105,385,300,197,391 bytes, above",
-    ),
-    "a label out of range": (
-        TEST_LABELS,
-        lambda data: data[:-1] + b"\x0a",
-        "has the label 10 for image 1, expected 0 to 9",
-    ),
-    "a label missing": (
-        TRAIN_LABELS,
-        lambda data: idx(np.array([9, 0])),
-        "holds 3 images, but .* holds 2 labels, expected as many",
-    ),
-    "half a gzip file": (
-        TRAIN_IMAGES,
-        lambda data: gzip.compress(data)[:99],
-        rf"holds 99 bytes, {NOT_WHOLE} \(Compressed file ended",
-    ),
-    "a wrong checksum": (
-        TRAIN_IMAGES,
-        lambda data: gzip.compress(data)[:-8] + bytes(8),
-        rf"{NOT_WHOLE} \(CRC check failed",
-    ),
-    "garbage in gzip": (
-        TRAIN_IMAGES,
-        lambda data: gzip.compress(data)[:10] + b"\xff" * 5,
-        rf"holds 15 bytes, {NOT_WHOLE} \(Error -3",
-    ),
-}
-
-
-@pytest.mark.parametrize("file, damage, message", DAMAGED.values(), ids=list(DAMAGED))
-def test_a_file_of_mnist_that_is_not_as_it_should_be_is_refused(tmp_path, mnist_files, file, damage, message):
-    mnist_files[file] = damage(mnist_files[file])
-    write(tmp_path, mnist_files)
-    with pytest.raises(ValueError, match=rf"{message}.*remove .*{MNIST_SITE}") as refused:
-        mnist(tmp_path)
-    assert str(tmp_path / file) in str(refused.value)
-
-
 @pytest.fixture
 def cifar10_files():
     """Five files of 2 images each and the test file; every byte is drawn."""
@@ -255,20 +177,200 @@ def test_all_missing_files_of_cifar10_are_named(tmp_path, cifar10_files):
         cifar10(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "data, message",
-    [
-        (
-            bytes(6145),
-            r"holds 6,145 bytes, expected a multiple of 1 \+ 3 x 32 x 32 = 3,073, in the original 30,730,000",
-        ),
-        (b"", "holds 0 bytes, expected a multiple of"),
-        (bytes(3073) + b"\x0b" + bytes(3072), "has the label 11 for image 1, expected 0 to 9"),
-        (gzip.compress(bytes(3073))[:20], rf"holds 20 bytes, {NOT_WHOLE} \(Compressed file ended"),
-    ],
-    ids=["truncated", "empty", "a label out of range", "a damaged gzip file"],
+DAMAGED = {  # name: (file, what happens to its bytes, words)
+    "truncated images": (TRAIN_IMAGES, lambda data: data[:-1],
+        r"holds 2,367 bytes, but its header announces 16 \+ 3 x 28 x 28 = 2,368"),
+    "bytes too many": (TEST_LABELS, lambda data: data + b"\0",
+        r"holds more than 10 bytes, but its header announces 8 \+ 2 = 10"),
+    "an empty file": (TRAIN_LABELS, lambda data: b"", "holds 0 bytes, expected a header of 8 and more"),
+    "half a header": (TEST_IMAGES, lambda data: data[:15],
+        "holds 15 bytes, expected a header of 16 and more"),
+    "labels for images": (TRAIN_IMAGES, lambda data: idx(np.zeros(20)),
+        "begins with 00 00 08 01, expected .* 00 00 08 03"),
+    "floats": (TRAIN_IMAGES, lambda data: data[:2] + b"\x0d" + data[3:],
+        "begins with 00 00 0d 03, expected .* 00 00 08 03, unsigned bytes in 3 dimensions"),
+    "a web page": (TRAIN_IMAGES, lambda data: b"<!DOCTYPE html><html>",
+        "begins with 3c 21 44 4f, expected the magic number 00 00 08 03"),
+    "other sizes": (TRAIN_IMAGES, lambda data: idx(np.zeros((3, 32, 28))),
+        "holds images of 32 x 28, expected 28 x 28"),
+    "no images": (TRAIN_IMAGES, lambda data: idx(np.zeros((0, 28, 28))), "holds 0 images, expected some"),
+    "sizes beyond 64 bits": (TRAIN_IMAGES, lambda data: bytes([0, 0, 8, 3]) + b"\xff" * 12,
+        "announces .* = 79,228,162,458,924,105,385,300,197,391 bytes, above"),
+    "a label out of range": (TEST_LABELS, lambda data: data[:-1] + b"\x0a",
+        "has the label 10 for image 1, expected 0 to 9"),
+    "a label missing": (TRAIN_LABELS, lambda data: idx(np.array([9, 0])),
+        "holds 3 images, but .* holds 2 labels, expected as many"),
+    "half a gzip file": (TRAIN_IMAGES, lambda data: gzip.compress(data)[:99],
+        rf"holds 99 bytes, {NOT_WHOLE} \(Compressed file ended"),
+    "a wrong checksum": (TRAIN_IMAGES, lambda data: gzip.compress(data)[:-8] + bytes(8),
+        rf"{NOT_WHOLE} \(CRC check failed"),
+    "garbage in gzip": (TRAIN_IMAGES, lambda data: gzip.compress(data)[:10] + b"\xff" * 5,
+        rf"holds 15 bytes, {NOT_WHOLE} \(Error -3"),
+    "a truncated batch": (BATCH, lambda data: bytes(6145),
+        r"holds 6,145 bytes, expected a multiple of 1 \+ 3 x 32 x 32 = 3,073, in the original 30,730,000"),
+    "an empty batch": (BATCH, lambda data: b"", "holds 0 bytes, expected a multiple of"),
+    "a label out of range in a batch": (BATCH, lambda data: bytes(3073) + b"\x0b" + bytes(3072),
+        "has the label 11 for image 1, expected 0 to 9"),
+    "a damaged gzip file of a batch": (BATCH, lambda data: gzip.compress(bytes(3073))[:20],
+        rf"holds 20 bytes, {NOT_WHOLE} \(Compressed file ended"),
+}
+
+
+@pytest.mark.parametrize("file, damage, message", DAMAGED.values(), ids=DAMAGED)
+def test_a_file_that_is_not_as_it_should_be_is_refused(
+    tmp_path, mnist_files, cifar10_files, file, damage, message
+):
+    read, site = (cifar10, CIFAR10_SITE) if file == BATCH else (mnist, MNIST_SITE)
+    files = mnist_files | cifar10_files
+    files[file] = damage(files[file])
+    write(tmp_path, files)
+    with pytest.raises(ValueError, match=rf"{message}.*remove .*{site}") as refused:
+        read(tmp_path)
+    assert str(tmp_path / file) in str(refused.value)
+
+
+# --- text
+
+@pytest.fixture(scope="module")
+def book():
+    return alice()
+
+
+def test_the_book_is_the_one_that_the_attribution_describes(book):
+    assert (
+        hashlib.sha256(book.text.encode()).hexdigest()
+        == "aff887bd3fbfae0e66cc15e5c70853d0fad67b3bc6b8d67b51ba85506c7b0a35"
+    )
+    assert len(book.text) == 141_655 and len(book.alphabet) == 65 and book.text.isascii()
+    assert book.text.startswith("CHAPTER I\n") and book.text.count("\nCHAPTER ") == 11
+    assert book.text.endswith("remembering her own child-life, and the happy summer days.\n")
+
+
+def test_ids_are_places_in_the_alphabet(book):
+    assert book.alphabet == "".join(sorted(set(book.text)))
+    assert book.ids.dtype == np.int64 and [book.alphabet[i] for i in book.ids.tolist()] == list(book.text)
+
+
+@pytest.mark.slow
+@given(st.text(min_size=1))
+def test_decode_undoes_encode(text):
+    made = characters(text)
+    assert made.decode(made.ids) == text and np.array_equal(made.encode(text[::-1]), made.ids[::-1])
+    assert made.encode("").shape == (0,) and made.decode([]) == ""
+
+
+@given(st.integers(2, 40), st.integers(1, 12), st.integers(1, 12) | st.none())
+def test_windows_hold_each_character_and_its_next(n, length, stride):
+    text = characters("".join(chr(ord("A") + (7 * k * k + k) % 11) for k in range(n)))
+    if length >= n:
+        with pytest.raises(
+            ValueError, match=f"do not fit a text of {n} characters.*length is at most {n - 1}"
+        ):
+            text.windows(length, stride)
+        return
+    X, Y = text.windows(length, stride)
+    starts = range(0, n - length, stride or length)
+    assert X.shape == (length, len(starts)) and Y.shape == (len(text.alphabet), length, len(starts))
+    assert X.dtype == np.int64 and Y.dtype == np.float32 and set(np.unique(Y)) <= {0, 1}
+    for k, start in enumerate(starts):
+        assert text.decode(X[:, k]) == text.text[start:start + length]
+        assert text.decode(Y[:, :, k].argmax(axis=0)) == text.text[start + 1:start + length + 1]
+    assert np.array_equal(Y.sum(axis=0), np.ones(X.shape))
+
+
+def test_split_cuts_off_the_last_part_and_loses_nothing(book):
+    train, test = book.split(test_share=0.1)
+    assert isinstance(train, Text) and train.alphabet == test.alphabet == book.alphabet
+    assert train.text + test.text == book.text and len(test.text) == 14_165
+    assert np.array_equal(np.concatenate([train.ids, test.ids]), book.ids)
+    assert train.decode(train.ids) == train.text
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=2, max_size=30), st.lists(st.integers(0, 3), min_size=2, max_size=30)
 )
-def test_a_file_of_cifar10_that_is_not_as_it_should_be_is_refused(tmp_path, cifar10_files, data, message):
-    write(tmp_path, cifar10_files | {"data_batch_3.bin": data})
-    with pytest.raises(ValueError, match=rf"data_batch_3.bin {message}.*remove it, and {CIFAR10_SITE}"):
-        cifar10(tmp_path)
+def test_the_bigram_cost_is_that_of_the_counts(train, test):
+    """Both take logarithms of the same quotients, and all terms are positive.
+
+    Relative to the largest: NumPy's logarithm is off by at most 4 eps, Python's by 1, fsum by 1/2;
+    28 additions of floats by 28/2; the two divisions by 1: below 21 eps.
+    """
+    pairs, firsts = Counter(zip(train, train[1:])), Counter(train[:-1])
+    costs = [-math.log((pairs[i, j] + 1) / (firsts[i] + 4)) for i, j in zip(test, test[1:])]
+    found = bigram_cross_entropy(np.array(train, np.uint8), test, n=4)
+    assert isinstance(found, float) and abs(found - math.fsum(costs) / len(costs)) <= 21 * np.finfo(
+        float
+    ).eps * max(costs)
+
+
+def test_what_the_bigram_costs_on_the_book(book):
+    """The baseline that the notebook states: far below log 65 = 4.174, which knowing nothing costs."""
+    train, test = book.split(test_share=0.1)
+    found = bigram_cross_entropy(train.ids, test.ids, n=65)
+    assert f"{found:.3f}" == "2.414"
+    assert bigram_cross_entropy(train.ids.astype(np.uint8), test.ids.astype(np.uint8), n=65) == found
+
+
+def test_a_model_that_never_saw_the_pairs_knows_nothing():
+    assert bigram_cross_entropy([0, 0], [3, 1, 2], n=4) == -math.log(1 / 4)
+
+
+WRONG = {
+    "no part for the test": (
+        lambda: characters("abcdefghij").split(0),
+        "test_share=0 of 10 characters leaves 10 to train on and 0 for the test",
+    ),
+    "a training without a pair": (
+        lambda: characters("abcdefghij").split(0.9),
+        "test_share=0.9 of 10 characters leaves 1 to train on and 9 for the test",
+    ),
+    "a character outside": (
+        lambda: characters("abc").encode("abXc"),
+        "character 2 is 'X', not one of the 3 of .* use only 'abc'",
+    ),
+    "an id outside": (
+        lambda: characters("abc").decode([0, 3]),
+        "ids run from 0 to 3, but an alphabet of 3 allows 0 to 2",
+    ),
+    "ids in two rows": (
+        lambda: characters("abc").decode([[0, 1]]),
+        r"ids: shape \(1, 2\) of int64, expected one row",
+    ),
+    "bytes": (lambda: characters(b"abc"), "text is of type bytes, expected a str.*read_text"),
+    "no text": (lambda: characters(""), "text is empty, expected a str of 1 character or more"),
+    "no length": (
+        lambda: characters("abc").windows(0),
+        "length=0 and stride=0 do not fit a text of 3 .* both are at least 1",
+    ),
+    "no stride": (lambda: characters("abc").windows(1, stride=0), "length=1 and stride=0 do not fit"),
+    "one character": (
+        lambda: bigram_cross_entropy([0, 1], [0], n=2),
+        r"test_ids: shape \(1,\) of int64, expected one row of at least 2",
+    ),
+    "floats": (
+        lambda: bigram_cross_entropy([0.0, 1.0], [0, 1], n=2),
+        r"train_ids: shape \(2,\) of float64, .* whole numbers",
+    ),
+    "another alphabet": (
+        lambda: bigram_cross_entropy([0, 1], [0, 2], n=2),
+        "test_ids run from 0 to 2, .* of 2 allows 0 to 1",
+    ),
+    "a negative id": (lambda: bigram_cross_entropy([-1, 1], [0, 1], n=2), "train_ids run from -1 to 1"),
+}
+
+
+@pytest.mark.parametrize("call, message", WRONG.values(), ids=list(WRONG))
+def test_what_a_text_cannot_be_asked_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_one_hot_of_windows_and_the_accuracy_at_each_place():
+    labels = np.array([[0, 2, 1], [2, 2, 0]])
+    Y = mp.one_hot(labels, n_classes=4)
+    assert Y.shape == (4, 2, 3) and Y.dtype == np.float64
+    for t in range(2):
+        assert np.array_equal(Y[:, t], mp.one_hot(labels[t], n_classes=4))
+    A = np.random.default_rng(0).random((4, 2, 3)) / 2 + Y
+    A[3, 1, 2] = A[1, 0, 0] = 2
+    assert mp.accuracy(A, Y) == 4 / 6
