@@ -13,62 +13,34 @@ def gelu(z):
     return z / (1 + math.exp(-2 * math.sqrt(2 / math.pi) * (z + 0.044715 * z**3)))
 
 
-def slope_of_gelu(z):
-    e = math.exp(-2 * math.sqrt(2 / math.pi) * (z + 0.044715 * z**3))
-    return (1 + e + z * e * 2 * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * z**2)) / (1 + e) ** 2
-
-
 def exact_gelu(z):
     """By erf instead of erfc."""
     return z * (1 + math.erf(z / math.sqrt(2))) / 2
 
 
-def slope_of_exact_gelu(z):
-    return (1 + math.erf(z / math.sqrt(2))) / 2 + z * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
-
-
-@pytest.mark.parametrize(
-    "layer, g, slope",
-    [
-        (mp.ReLU(), lambda z: max(z, 0.0), lambda z: float(z > 0)),
-        (mp.Sigmoid(), lambda z: 1 / (1 + math.exp(-z)), lambda z: math.exp(-z) / (1 + math.exp(-z)) ** 2),
-        (mp.Tanh(), math.tanh, lambda z: 1 / math.cosh(z) ** 2),
-        (mp.LeakyReLU(0.125), lambda z: max(z, z / 8), lambda z: 1.0 if z > 0 else 0.125),
-        (mp.GELU(), gelu, slope_of_gelu),
-        (mp.GELU(approximate="none"), exact_gelu, slope_of_exact_gelu),
-        (
-            mp.SiLU(),
-            lambda z: z / (1 + math.exp(-z)),
-            lambda z: (1 + math.exp(-z) * (1 + z)) / (1 + math.exp(-z)) ** 2,
-        ),
-        (mp.Softplus(), lambda z: math.log(1 + math.exp(z)), lambda z: 1 / (1 + math.exp(-z))),
-    ],
-    ids=lambda value: value if isinstance(value, mp.Layer) else "",
-)
-def test_activations_equal_other_formulas_number_by_number(layer, g, slope):
+@pytest.mark.parametrize("layer, g", [
+    (mp.ReLU(), lambda z: max(z, 0.0)),
+    (mp.Sigmoid(), lambda z: 1 / (1 + math.exp(-z))),
+    (mp.Tanh(), math.tanh),
+    (mp.LeakyReLU(0.125), lambda z: max(z, z / 8)),
+    (mp.GELU(), gelu),
+    (mp.GELU(approximate="none"), exact_gelu),
+    (mp.SiLU(), lambda z: z / (1 + math.exp(-z))),
+    (mp.Softplus(), lambda z: math.log(1 + math.exp(z))),
+], ids=lambda value: repr(value) if isinstance(value, mp.Layer) else "")
+def test_activations_equal_other_formulas_number_by_number(layer, g):
     """Different but equal formulas: each of at most ten operations is right to 4 units in the last place,
     u = eps/2 times 8. GELU's count twice, since its tanh is multiplied by up to z/2 * c * (1 + 3 k z^2) < 3.
+    Their slopes are those of the contract of every layer.
     """
     Z = np.linspace(-3, 3, 12).reshape(3, 4)
     bound = (20 if isinstance(layer, mp.GELU) else 10) * 8 * np.finfo(float).eps / 2
     assert np.all(abs(layer.forward(Z) - np.vectorize(g)(Z)) <= bound)
-    dZ = layer.backward_input(np.ones_like(Z))
-    assert np.all(abs(dZ - np.vectorize(slope)(Z)) <= bound)
 
 
 def test_sigmoid_of_huge_numbers_neither_overflows_nor_loses_its_small_values():
     A = mp.Sigmoid().forward(np.array([[-700.0, -1e6, 1e6]]))
     assert A[0, 0] == math.exp(-700) and A[0, 1] == 0 and A[0, 2] == 1
-
-
-@pytest.mark.parametrize(
-    "layer, slope",
-    [(mp.ReLU(), 0), (mp.LeakyReLU(0.25), 0.25), (mp.GELU(), 0.5), (mp.GELU("none"), 0.5), (mp.SiLU(), 0.5),
-     (mp.Softplus(), 0.5)],
-)
-def test_slopes_at_zero_are_those_of_the_docstrings(layer, slope):
-    layer.forward(np.zeros((1, 1)))
-    assert layer.backward_input(np.ones((1, 1))).item() == slope
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -98,44 +70,34 @@ def test_gelu_without_tanh_is_right_to_the_last_digits_even_where_it_is_small(dt
         assert abs(s - share - z * density) <= of_slope + error + (2 + abs(z)) * least
 
 
-def test_softmax_equals_loops_with_the_whole_jacobian():
-    """Three operations of error 8u, sums of 3 numbers: 40u of each term covers both sides."""
-    rng = np.random.default_rng(0)
-    Z, dA = rng.standard_normal((2, 3, 4))
-    layer = mp.Softmax()
-    A, dZ = layer.forward(Z), layer.backward_input(dA)
-    for k in range(4):
-        e = [math.exp(z) for z in Z[:, k]]
-        a = [part / sum(e) for part in e]
-        for j in range(3):
-            terms = [a[i] * ((i == j) - a[j]) * dA[i, k] for i in range(3)]
-            assert abs(A[j, k] - a[j]) <= 20 * np.finfo(float).eps
-            assert abs(dZ[j, k] - sum(terms)) <= 20 * np.finfo(float).eps * abs(dA[:, k]).sum()
+def test_softmax_equals_loops_over_single_numbers():
+    """Three operations of error 8u, sums of 3 numbers: 40u covers both sides."""
+    Z = np.random.default_rng(0).standard_normal((3, 4))
+    A = mp.Softmax().forward(Z)
+    for j, k in np.ndindex(3, 4):
+        expected = math.exp(Z[j, k]) / sum(math.exp(z) for z in Z[:, k])
+        assert abs(A[j, k] - expected) <= 20 * np.finfo(float).eps
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(
-    "layer, low, high",
-    [
-        (mp.ReLU(), 0, 1),
-        (mp.LeakyReLU(0.25), 0.25, 1),
-        (mp.GELU(), 0, 1),
-        (mp.GELU("none"), 0, 1),
-        (mp.SiLU(), 0, 1),
-        (mp.Softplus(), 0, 1),
-    ],
-    ids=lambda value: value if isinstance(value, mp.Layer) else "",
-)
-def test_huge_numbers_neither_overflow_nor_lose_the_asymptotes(layer, low, high, dtype):
+@pytest.mark.parametrize("layer, at_zero, low, high", [
+    (mp.ReLU(), 0, 0, 1), (mp.LeakyReLU(0.25), 0.25, 0.25, 1), (mp.GELU(), 0.5, 0, 1),
+    (mp.GELU("none"), 0.5, 0, 1), (mp.SiLU(), 0.5, 0, 1), (mp.Softplus(), 0.5, 0, 1),
+], ids=repr)
+def test_slopes_at_zero_and_far_out_are_those_of_the_docstrings(layer, at_zero, low, high, dtype):
     """Far out each of these is a straight line through 0, with slope `low` on the left and `high` on
-    the right.
+    the right, and nothing overflows.
     """
+    layer.forward(np.zeros((1, 1), dtype))
+    assert layer.backward_input(np.ones((1, 1), dtype)).item() == at_zero
     for huge in (dtype(100), np.sqrt(np.finfo(dtype).max) * 2, np.finfo(dtype).max / 4):
-        Z = np.array([[-huge, huge]], dtype)
+        Z, slopes = np.array([[-huge, huge]], dtype), np.array([[low, high]], dtype)
         tiny = 1e-40  # e^-100 is not yet 0
-        assert np.all(
-            abs(layer.forward(Z) - np.array([[-huge * dtype(low), huge * dtype(high)]], dtype)) <= tiny
-        )
-        assert np.all(abs(layer.backward_input(np.ones_like(Z)) - np.array([[low, high]], dtype)) <= tiny)
-    A = mp.Softmax().forward(np.array([[np.finfo(dtype).max / 4], [-np.finfo(dtype).max / 4], [0]], dtype))
-    assert np.array_equal(A, [[1], [0], [0]])
+        assert np.all(abs(layer.forward(Z) - Z * slopes) <= tiny)
+        assert np.all(abs(layer.backward_input(np.ones_like(Z)) - slopes) <= tiny)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_softmax_of_huge_numbers_does_not_overflow(dtype):
+    huge = np.finfo(dtype).max / 4
+    assert np.array_equal(mp.Softmax().forward(np.array([[huge], [-huge], [0]], dtype)), [[1], [0], [0]])
