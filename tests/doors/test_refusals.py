@@ -14,7 +14,9 @@ from doors.test_doors import BANANA, LAYERS, LOSS, X, Y, carried, fitted, networ
 import minipipe as mp
 from minipipe import parallel
 from minipipe.checks import whole_number
-from minipipe.collectives import Group, all_reduce
+from minipipe.collectives import (
+    Group, all_gather, all_reduce, all_reduce_ticks, all_to_all, broadcast, reduce, reduce_scatter,
+)
 from minipipe.experiments import Recipe
 from minipipe.parallel import in_buckets
 from minipipe.partitioning import loads
@@ -103,6 +105,14 @@ def run(program):
     (lambda: in_buckets([1], ("a", 1)), "caps[0]='a' must be a number"),
     (lambda: Group(2, [0, 1]), "rank=2 is not in the group of 2: ranks count"),
     (lambda: run(lambda group: all_reduce(group, {1})), "{1} is neither a number nor"),
+    (lambda: mp.Conv1d(1, 1, 3, padding=np.ones((2, 2))), "must be a whole number"),
+    (lambda: run(lambda group: reduce(group, 1, np.ones(2))), "root=array([1., 1.]) must be"),
+    (lambda: run(lambda group: broadcast(group, 1, 0.5)), "root=0.5 must be a whole number"),
+    (lambda: run(lambda group: reduce(group, np.array([None]))), "array([None], dtype=object) is neither a"),
+    (lambda: run(lambda group: reduce_scatter(group, 3)), "values=3 must be a list"),
+    (lambda: run(lambda group: all_to_all(group, 3)), "values=3 must be a list"),
+    (lambda: run(lambda group: all_gather(group, (x for x in ()))), "cannot be sent, because cannot pickle"),
+    (lambda: all_reduce_ticks("ring", 2, 2, beta=1j), "beta=1j must be a number"),
     (lambda: mp.save("\ud800", network()), "path='\\ud800' must be a path"),
     (lambda: mp.load("~nobody-of-this-name/a", network()), "/a' must be a path"),
     (lambda: mp.save("a.npz", LAYERS), "ReLU(), Linear(3, 1)] is no network"),
