@@ -13,6 +13,9 @@ from functools import cache
 import numpy as np
 import pytest
 from asynchronous.by_the_rule import by_the_rule, per_update
+from compared import (
+    J_and_gradients, assert_equals_full_batch, assert_same, assert_same_bits, parameters,
+)
 from engines.on_engines import work
 from sampling import one_in
 
@@ -20,7 +23,6 @@ import minipipe as mp
 from minipipe.cli.main import main
 from minipipe.cluster import ticks
 from minipipe.exact import rational
-from minipipe.functions import leaves
 from minipipe.schedules import (
     SCHEDULES, Schedule, ScheduleError, ScheduleWarning, build, names_for, names_having,
     peak_microbatches, with_recompute,
@@ -28,7 +30,6 @@ from minipipe.schedules import (
 from minipipe.site import write_site
 from minipipe.site.grid import NAMES, Grid
 from minipipe.site.words import words_of
-from minipipe.verification import equals_full_batch, same_bits
 
 FACTS = SCHEDULES.facts
 EVERY = pytest.mark.parametrize("name", SCHEDULES)
@@ -175,7 +176,7 @@ def test_a_run_has_the_bits_of_gpipe(name, recompute):
     for K, M in sizes_of(name):
         pipe = pipeline(name, K, M, recompute=recompute, dtype=np.float32)
         X, Y = (A.astype(np.float32) for A in mini_batch(2 * M + 1))
-        assert same_bits(pipe, X, Y), f"K={K}, M={M}"
+        assert_same_bits(pipe, X, Y)
         assert pipe.schedule.name.startswith(name)
 
 
@@ -185,16 +186,15 @@ def test_a_rational_run_equals_the_full_batch(name):
     layers = [mp.Linear(3, 3), mp.ReLU(), mp.Linear(3, 2), mp.Linear(2, 2)]
     layers = [layer.copy(rational) for layer in mp.Sequential(layers, LOSS).layers]
     X, Y = (rational(np.round(8 * A).astype(int)) for A in mini_batch(M + 1))
-    assert equals_full_batch(pipeline(name, K, M, layers), X, Y)
+    assert_equals_full_batch(pipeline(name, K, M, layers), X, Y)
 
 
 @WITH_A_FLUSH
 def test_threads_do_the_work_of_the_cluster_with_its_bits(name):
     K, M = sizes_of(name)[-1]
     pipes = [pipeline(name, K, M, engine=engine) for engine in ("cluster", "threads")]
-    assert len({pipe.forward_backward(*mini_batch(2 * M + 1)) for pipe in pipes}) == 1
-    simulated, measured = (leaves(pipe.gradients) for pipe in pipes)
-    assert len(simulated) == len(measured) == 10 and all(map(np.array_equal, simulated, measured))
+    simulated, measured = (J_and_gradients(pipe, *mini_batch(2 * M + 1)) for pipe in pipes)
+    assert_same(measured, simulated)
     assert work(pipes[0].trace) == work(pipes[1].trace)
 
 
@@ -212,9 +212,7 @@ def test_a_run_without_a_flush_uses_the_versions_of_its_order(name, engine):
     expected, layers = by_the_rule(
         LAYERS, LOSS, partition, batches, optimizer, n, lambda K, stage, t: versions[stage][n * t]
     )
-    assert costs == expected
-    ours, theirs = (leaves([(layer.W, layer.b) for layer in of]) for of in (pipe.layers, layers))
-    assert len(ours) == len(theirs) == 10 and all(map(np.array_equal, ours, theirs))
+    assert_same((costs, parameters(pipe.layers)), (expected, parameters(layers)))
 
 
 # What is written and shown
@@ -283,7 +281,7 @@ def test_a_schedule_of_a_notebook_works_by_its_name(monkeypatch):
             return replace(mp.schedules.gpipe(n_devices, n_microbatches), name="mine")
 
     assert mp.schedules.build_for_stages("mine", 2, 4).name == "mine" and "mine" in names_for(2, 4)
-    assert same_bits(pipeline("mine", 2, 4), *mini_batch(9))
+    assert_same_bits(pipeline("mine", 2, 4), *mini_batch(9))
     assert FACTS["gpipe"].ticks(2, 4) == 15 and SCHEDULES.facts["mine"].ticks(2, 4) is None
 
 

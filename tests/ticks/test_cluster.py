@@ -101,6 +101,8 @@ def test_four_bubbles_have_four_names():
     assert (trace.bubble("total"), trace.bubble("ideal")) == (3 / 11, 3 / 8)
     assert trace.bubble("span") == 18 / 114  # gaps of 9, 6 and 3 ticks in spans of 33, 30, 27 and 24
     assert trace.bubble("worst") == 9 / 33
+    slow = Cluster([sender(2), receiver(2)], link=Link(bandwidth=10)).run()
+    assert slow.bubble("worst") == 1.5 / 3.5  # device 1 works from 3.5 to 4.5 and from 6 to 7
     with pytest.raises(ValueError, match="choose 'total', 'ideal', 'span' or 'worst'"):
         trace.bubble("mean")
 
