@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from compared import assert_all_same
 from ticks.on_ranks import bytes_sent, run
 
 from minipipe.cluster import Cluster, Compute, DeadlockError, Link
@@ -42,7 +43,7 @@ def test_two_levels_give_the_sum_in_any_nodes():
     for N, node_size in [(4, 2), (6, 3), (16, 4), (5, 5), (5, 1)]:
         values = [np.arange(11) * 17 + 5 ** rank for rank in range(N)]
         sums, _ = run(all_reduce, values, "two-level", node_size)
-        assert all(np.array_equal(total, sum(values)) for total in sums)
+        assert_all_same(sums, sum(values))
 
 
 # The tree of the mini-batch, whose terms are spread over the ranks
@@ -67,7 +68,7 @@ def test_the_bits_of_a_tree_do_not_depend_on_the_number_of_ranks(M):
     whole, = spread(terms, 1)
     for N in range(1, M + 1):
         found, _ = run(all_reduce_sum, spread(terms, N))
-        assert all(np.array_equal(total[0][0], whole.value[0][0]) and total[0][1] is None for total in found)
+        assert_all_same(found, whole.value)
 
 
 @pytest.mark.parametrize("M, N, nodes", [
@@ -166,12 +167,12 @@ def test_the_other_collectives_give_what_their_names_say(N):
     root = N // 2
     for algorithm, *args in [("binomial",), ("scatter",), ("chain", 3)]:
         found, _ = run(broadcast, values, root, algorithm, *args)
-        assert all(np.array_equal(value, values[root]) for value in found)
+        assert_all_same(found, values[root])
     found, _ = run(reduce, values, root)
     assert np.array_equal(found.pop(root), sum(values)) and found == [None] * (N - 1)
     for algorithm in ("ring", "doubling"):
         found, trace = run(all_gather, values, algorithm)
-        assert all(np.array_equal(gathered, values) for gathered in found)
+        assert_all_same(found, values)
         assert bytes_sent(trace, N) == [8 * 7 * (N - 1)] * N
     for algorithm in ("ring", "owners"):
         found, _ = run(reduce_scatter, parts, algorithm)
