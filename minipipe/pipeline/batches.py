@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ..checks import items_of
 from ..functions import even_slices, grains_of
+from ..schedules.rules import WIDE, works_on
 
 
 class Origin(NamedTuple):
@@ -40,7 +41,7 @@ class MicroBatches:
     """
 
     def __init__(self, batches, n, step, grain=None, n_takers=1):
-        self.grain = grain
+        self.grain, self.n_grains = grain, n
         self.inputs, self.labels, self.origins, self.grains = [], [], [], []
         for t, (X, Y) in enumerate(batches):
             m, first = X.shape[-1], len(self.origins)
@@ -52,6 +53,12 @@ class MicroBatches:
             self.n_grains = len(parts)
             self.grains += [range(first + of.start, first + of.stop) for of in even_slices(len(parts), n)]
         self._n_left = [n_takers] * len(self.inputs)
+
+    def grains_of(self, part):
+        """Return the numbers of the grains on which a part of an action works."""
+        if part.kind in WIDE:
+            return [j for i in works_on(part) for j in self.grains[i]]
+        return self.grains[part.microbatch]
 
     def edges(self, grains):
         """Where these consecutive grains begin, counted from the first of them, and the end of the last."""

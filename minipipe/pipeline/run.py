@@ -8,14 +8,11 @@ from ..cluster import Compute
 from ..cluster.record import rows
 from ..engines import Mpi, Threads, keep_memory, world
 from ..functions import overflow_refused
-from ..schedules.rules import WIDE, works_on
 from ..schedules.shares import share
-from .grains import PASSING, passing, passing_program
 from .groups import join_copies, join_shards
 from .holdings import Holdings, joined
 from .machine import MPI, THREADS
 from .program import cluster_of, programs_of
-from .wires import NOTHING
 
 
 class Run:
@@ -38,7 +35,7 @@ class Run:
 
     def __init__(self, wires, shards, line, optimizer_of, ties, machine, on_devices, known_bytes=None):
         order = wires[0].schedule
-        self._line, self._recomputed, self.shards = line, order.recomputed, shards
+        self._line, self.shards = line, shards
         self._is_shared = machine.engine == MPI  # by several processes, of which this is one
         self._ticks, self._wires, self._known_bytes = None, wires, known_bytes
         if len(shards) > 1 or any(True in layer.exchanges for stage in shards[0] for layer in stage.layers):
@@ -135,7 +132,7 @@ class Run:
         line, order = self._line, wires.schedule
         for (index, device), stage in stages.items():
             if optimizer_of is None:
-                stage.begin(line.n_grains, accumulate)
+                stage.begin(line, accumulate, order.recomputed)
             else:
                 versions = order.versions[index] if order.versions else [0] * order.n_microbatches
                 wanted = {
@@ -148,7 +145,7 @@ class Run:
                 if "S" in order.kinds:
                     place = holders.index(device), len(holders), "X" not in order.kinds
                 optimizer = copy.deepcopy(optimizer_of(index, device))
-                stage.begin(line.n_grains, accumulate, wanted, optimizer, place)
+                stage.begin(line, accumulate, order.recomputed, wanted, optimizer, place)
 
     def finish(self):
         """All updates count. Whoever reads layers between two runs finds all their parameters."""
@@ -181,7 +178,7 @@ class Run:
         """
         if self._ticks is None:
             return (yield Compute(action, self._act, device, action.parts, inputs))
-        n_exchanges = sum([self._n_exchanges(device, part) for part in action.parts])
+        n_exchanges = sum([self.stages[part.stage, device].n_exchanges(part) for part in action.parts])
         ticks, work = share(self._ticks(action), 1 + n_exchanges), self._work(device, action.parts, inputs)
         exchange, results = yield Compute(action, _go_on, work, None, inputs, ticks=ticks)
         while exchange is not None:
@@ -189,51 +186,21 @@ class Run:
             exchange, results = yield Compute(action, _go_on, work, answer, ticks=ticks)
         return results
 
-    def _n_exchanges(self, device, part):
-        """How many there are in a part of an action: as many in each grain."""
-        return len(self._grains(part)) * self.stages[part.stage, device].n_exchanges(part.kind)
-
-    def _grains(self, part):
-        """The numbers of those on which a part of an action works."""
-        if part.kind in WIDE:
-            return [j for microbatch in works_on(part) for j in self._line.grains[microbatch]]
-        return self._line.grains[part.microbatch]
-
     def _act(self, device, parts, inputs):
         """Return [(outgoing, skips)] of the parts of an action. inputs: the (incoming, skips) of each."""
-        return [self._part(device, part, *given) for part, given in zip(parts, inputs, strict=True)]
+        results = []
+        for part, given in zip(parts, inputs, strict=True):
+            results.append(self.stages[part.stage, device].act(part, *given))
+        return results
 
     def _work(self, device, parts, inputs):
         """The same as a program, which yields each `Exchange`."""
         results = []
         for part, given in zip(parts, inputs, strict=True):
             stage = self.stages[part.stage, device]
-            if stage.talks and part.kind in PASSING:
-                results.append((yield from passing_program(*self._passage(stage, part), *given)))
-            else:
-                results.append(self._part(device, part, *given))
+            result = stage.act(part, *given)
+            results.append((yield from result) if stage.talks else result)
         return results
-
-    def _part(self, device, part, incoming, skips):
-        """Do a part of an action, and return its (outgoing, skips)."""
-        stage = self.stages[part.stage, device]
-        if part.kind in PASSING:
-            return passing(*self._passage(stage, part), incoming, skips)
-        if part.kind == "U":
-            stage.update(self._grains(part)[-1])
-        elif part.kind == "X":
-            stage.owned.free()
-        elif part.kind == "W*" and self._line.grain is None:
-            stage.late_weight_gradients()
-        else:
-            for j in self._grains(part):  # with a W*, too: along the tree of the grains
-                stage.backward_weight(j)
-        return NOTHING
-
-    def _passage(self, stage, part):
-        """Return the arguments of `passing` that do not travel."""
-        kind, index, i = part
-        return kind, stage, self._line, (index, i) in self._recomputed, self._line.grains[i]
 
     def sums_of_all_ranks(self):
         """{stage: (its gradients, its statistics)} of all shards: a call that all ranks make."""

@@ -10,12 +10,17 @@ from ..layers.through import (
     weight_gradients,
 )
 from ..layers.statistics import commit, take_statistics
+from .batches import MicroBatches
+from .grains import given_to_grains, together
 from .late_weights import late_gradients
 from .own_part import Owned
 from .proved import all_proved
 from .totals import Totals
 from .versions import Versions
 from .wires import NOTHING
+
+
+PASSING = "F", "R", "B", "I"  # the kinds of action by which a micro-batch passes the layers
 
 
 def _without_cache(layer, A):
@@ -43,7 +48,7 @@ class Stage:
     `restore`, `before` has the parameters and the optimizer of before the run.
     """
 
-    talks = False  # whether forward, recompute and backward are programs, see `TalkingStage`
+    talks = False  # whether its actions are programs, see `TalkingStage`
 
     def __init__(self, index, layers, loss=None):
         self.index, self.loss = argument("index", index), optional("Stage.loss", loss)
@@ -57,22 +62,24 @@ class Stage:
         self.partial = [index for index, layer in enumerate(self.layers) if layer.partial]
         self.group = None  # of the devices that share its work, for their sums at the end of a mini-batch
         self.owned = None  # what the device owns of its parameters, where that is a part
-        self.begin(1)
+        self.begin(MicroBatches([], n=1, step=0))
 
-    def begin(self, n_microbatches, accumulate="tree", wanted=None, optimizer=None, place=None):
+    def begin(self, line, accumulate="tree", recomputed=(), wanted=None, optimizer=None, place=None):
         """Start a run.
 
-        n_microbatches: the parts of each mini-batch.
+        line: the `MicroBatches`; below, a micro-batch is a grain of one, where they are cut into grains.
         accumulate: how gradients are summed over them, as for `Pipeline`.
+        recomputed: {(stage, micro-batch)} of the forwards that will be recomputed.
         wanted: {micro-batch of this stage: the version of the weights that it uses}, if they change.
         optimizer: what makes these versions.
         place: the arguments of `Owned` behind the layers, where the device updates a part of the parameters.
         """
         parameters_in_one_piece(self.parts)
+        self.line, self._recomputed = line, recomputed
         self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
         self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
         self.halves = {}  # micro-batch -> {index of a layer: what it has `put_aside` between two halves}
-        self.totals = Totals(n_microbatches, accumulate, keeps_terms=not self.is_proved)
+        self.totals = Totals(line.n_grains, accumulate, keeps_terms=not self.is_proved)
         self.costs = []   # of the mini-batches whose update is done, in the last stage
         self.versions = None
         self.owned = None if place is None else Owned(self.layers, *place)
@@ -84,29 +91,58 @@ class Stage:
             self.versions = Versions(wanted, self.weights())
         self.optimizer = optimizer if wanted is not None else self.optimizer
 
-    def n_exchanges(self, kind):
-        """Return how often layers talk to other devices in an action of this kind."""
+    def n_exchanges(self, part):
+        """Return how often layers talk to other devices in this part of an action."""
         return 0
 
-    def forward(self, i, A_prev, skips, origin, labels=None, keep_input_only=False, is_known=False):
+    def act(self, part, incoming, skips):
+        """Do a part of an action, grain by grain; return (outgoing, skips)."""
+        if part.kind in PASSING:
+            results = []
+            for j, given in given_to_grains(self.line, part, incoming, skips):
+                results.append(self._pass(part, j, *given))
+            return together(results)
+        if part.kind == "U":
+            self.update(self.line.grains_of(part)[-1])
+        elif part.kind == "X":
+            self.owned.free()
+        elif part.kind == "W*" and self.line.grain is None:
+            self.late_weight_gradients()
+        else:
+            for j in self.line.grains_of(part):  # with a W*, too: along the tree of the grains
+                self.backward_weight(j)
+        return NOTHING
+
+    def _pass(self, part, j, incoming, skips):
+        """Let grain j pass the layers."""
+        kind, _, i = part
+        if kind == "F":
+            A_prev = self.line.take_inputs(j) if self.index == 0 else incoming
+            return self.forward(j, A_prev, skips, keep_input_only=(self.index, i) in self._recomputed)
+        if kind == "R":
+            return self.recompute(j)
+        if kind == "B":
+            return self.backward(j, incoming, skips)
+        return self.backward_input(j, incoming, skips)
+
+    def forward(self, i, A_prev, skips, keep_input_only=False, is_known=False):
         """(A (n, m_i), skips) of micro-batch i; the last stage, which sends nothing on, has None for A.
 
         i: the number of the micro-batch.
         A_prev: the output of the stage before; in stage 0 the samples.
         skips: {name: array} of the skip connections that end here.
-        origin: the `Origin` of the micro-batch.
-        labels: its labels, in the last stage.
         keep_input_only: whether there will be a recompute.
         is_known: whether this is that recompute, so that J and the statistics have been added.
         """
-        kept, call = self._begin_forward(i, A_prev, skips, origin, keep_input_only)
+        kept, call = self._begin_forward(i, A_prev, skips, keep_input_only)
         A = forward_through(self.layers, A_prev, skips, call)
-        J = None if self.loss is None else self.loss.forward(A, labels, origin.m)
+        J = None if self.loss is None else self.loss.forward(A, self.line.labels[i], self.line.origins[i].m)
         return self._end_forward(i, A, J, skips, kept, is_known)
 
-    def _begin_forward(self, i, A_prev, skips, origin, keep_input_only):
+    def _begin_forward(self, i, A_prev, skips, keep_input_only):
         """Return (what is kept for a recompute, or None; what happens at each layer)."""
         self._use_version_of(i)
+        origin = self.line.origins[i]
         prepare_forward(self.parts, training=True, step=origin.step, first_sample=origin.first_sample)
         if keep_input_only:
             return (A_prev, dict(skips)), _without_cache
@@ -127,9 +163,9 @@ class Stage:
             self.inputs[i] = kept
         return A, skips
 
-    def recompute(self, i, origin, labels=None):
+    def recompute(self, i):
         """Run the forward of micro-batch i again, from its input, for its caches; the rest is known."""
-        self.forward(i, *self.inputs.pop(i), origin, labels, is_known=True)
+        self.forward(i, *self.inputs.pop(i), is_known=True)
         return NOTHING
 
     def backward(self, i, dA, skips):

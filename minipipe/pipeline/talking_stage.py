@@ -3,12 +3,13 @@
 from functools import partial
 
 from ..layers.exchange import Exchange, backward_input_program, exchanges_of, forward_program
-from .stage import Stage
+from .grains import given_to_grains, together
+from .stage import PASSING, Stage
 from .wires import NOTHING
 
 
 class TalkingStage(Stage):
-    """A `Stage` whose forward, recompute and backward are programs.
+    """A `Stage` whose actions, its forward, recompute and backward, are programs.
 
     They yield an `Exchange` wherever a layer, or the loss, talks to other devices, and return what those of a
     `Stage` return.
@@ -20,20 +21,28 @@ class TalkingStage(Stage):
         super().__init__(index, layers, loss)
         self._n_exchanges = exchanges_of(self.layers, loss, index > 0)
 
-    def n_exchanges(self, kind):
-        return self._n_exchanges.get(kind, 0)
+    def n_exchanges(self, part):
+        return self._n_exchanges.get(part.kind, 0) * len(self.line.grains_of(part))
 
-    def forward(self, i, A_prev, skips, origin, labels=None, keep_input_only=False, is_known=False):
-        kept, call = self._begin_forward(i, A_prev, skips, origin, keep_input_only)
+    def act(self, part, incoming, skips):
+        if part.kind not in PASSING:
+            return super().act(part, incoming, skips)
+        results = []
+        for j, given in given_to_grains(self.line, part, incoming, skips):
+            results.append((yield from self._pass(part, j, *given)))
+        return together(results)
+
+    def forward(self, i, A_prev, skips, keep_input_only=False, is_known=False):
+        kept, call = self._begin_forward(i, A_prev, skips, keep_input_only)
         A, J = (yield from forward_program(self.layers, A_prev, skips, call)), None
         if self.loss is not None:
-            J = self.loss.forward(A, labels, origin.m)
+            J = self.loss.forward(A, self.line.labels[i], self.line.origins[i].m)
             if self.loss.exchanges[0]:
                 J = yield Exchange(self.loss, J, A)
         return self._end_forward(i, A, J, skips, kept, is_known)
 
-    def recompute(self, i, origin, labels=None):
-        yield from self.forward(i, *self.inputs.pop(i), origin, labels, is_known=True)
+    def recompute(self, i):
+        yield from self.forward(i, *self.inputs.pop(i), is_known=True)
         return NOTHING
 
     def backward(self, i, dA, skips):

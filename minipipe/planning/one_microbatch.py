@@ -1,6 +1,7 @@
 """One micro-batch through stages: how long each action takes, and how many bytes it needs."""
 
 import time
+from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -12,10 +13,9 @@ from ..layers import Linear
 from ..meta import LIVE
 from ..partitioning.partition import cut
 from ..pipeline.batches import MicroBatches
-from ..pipeline.grains import PASSING, passing
 from ..pipeline.holdings import KEPT, Holdings
 from ..pipeline.stage import Stage
-from ..pipeline.wires import NOTHING
+from ..schedules import Action
 from ..schedules.rules import RULES
 
 PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a stage
@@ -108,7 +108,7 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_fi
     performed, on_the_way = {}, dict(skips)
     line = MicroBatches([(X, Y)], 1, step=0, grain=grain)
     for stage in stages:
-        stage.begin(line.n_grains)
+        stage.begin(line, recomputed=[(stage.index, 0)] if "R" in pattern else ())
         if not is_first:
             stage.totals.add = lambda i, index, gradient: None
     for kind in pattern:
@@ -117,7 +117,7 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_fi
         for stage in stages if rule.way > 0 else reversed(stages):
             arriving, leaving = _skips(stage, rule.way)
             entering = {name: on_the_way.pop((rule.message, name)) for name in arriving}
-            work = _work(kind, stage, line, incoming, entering, keep_input_only="R" in pattern)
+            work = partial(stage.act, Action(kind, stage.index, 0), incoming, entering)
             done = _performed(stage, work, (incoming, entering), leaving)
             performed[kind, stage.index], incoming = done, received(done.sent)
             on_the_way |= {(rule.message, name): received(array) for name, array in done.skips.items()}
@@ -130,18 +130,6 @@ def _skips(stage, way):
         return [], []
     forks, joins = skips_across(stage.layers)
     return (joins, forks) if way > 0 else (forks, joins)
-
-
-def _work(kind, stage, line, incoming, entering, keep_input_only):
-    """A function that does an action of micro-batch 0, and returns (what is sent on, skips)."""
-    def work():
-        if kind in PASSING:
-            return passing(kind, stage, line, keep_input_only, line.grains[0], incoming, entering)
-        for j in line.grains[0]:
-            stage.backward_weight(j)
-        return NOTHING
-
-    return work
 
 
 def _performed(stage, work, arguments, leaving):

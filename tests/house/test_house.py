@@ -177,9 +177,10 @@ def test_a_bug_can_be_put_in_beside_another_package_that_warns(tmp_path, stackle
 
 
 def test_modules_stay_short():
+    """A file is as long as its idea; past 450 lines, it has two."""
     paths = [*HOUSE.rglob("*.py"), *EXERCISES]
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
-    assert max(lengths.values()) <= 300, max(lengths, key=lengths.get)
+    assert max(lengths.values()) <= 450, max(lengths, key=lengths.get)
 
 
 def test_the_import_leaves_matplotlib_alone():

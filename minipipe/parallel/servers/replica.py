@@ -3,10 +3,9 @@
 import numpy as np
 
 from ...collectives.vectors import cut, flattened
-from ...functions import even_slices
 from ...layers.layer import finite
 from ...pipeline import Stage
-from ...pipeline.batches import Origin
+from ...pipeline.batches import MicroBatches
 from ...pipeline.own_part import put_together
 from .share import Push
 
@@ -37,12 +36,10 @@ class Replica:
         Every gradient carries the 1/m of the whole mini-batch, so that those of its parts add up.
         """
         X, Y = self._batches[number]
-        m, stage, parts = X.shape[-1], self._stage, even_slices(X.shape[-1], self._n)
-        stage.begin(self._n)
+        stage, line = self._stage, MicroBatches([(X, Y)], self._n, self._step + number)
+        stage.begin(line)
         for i in self._run:
-            origin = Origin(m, self._step + number, parts[i].start)
-            X_i, Y_i = X[..., parts[i]].copy(), Y[..., parts[i]].copy()
-            stage.forward(i, X_i, {}, origin, Y_i)
+            stage.forward(i, line.take_inputs(i), {})
             stage.backward(i, None, {})
         costs, statistics = stage.totals.pending(0)
         for J in costs.values():
@@ -52,7 +49,7 @@ class Replica:
             vectors = flattened([pair for _, pair in sorted(term.items())])
             for chunk, part in zip(chunks, cut(vectors, self._size), strict=True):
                 chunk[node] = part
-        m_here = sum(parts[i].stop - parts[i].start for i in self._run)
+        m_here = sum(line.labels[i].shape[-1] for i in self._run)
         extra = [(costs, statistics), *[(None, None)] * (self._size - 1)]
         return [
             Push(number, version, chunk, m_here, *more)
