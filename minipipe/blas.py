@@ -4,18 +4,14 @@ Products as small as those of a micro-batch lose time when threads share them, a
 programs run, too. And the low bits of a product depend on the number of threads.
 """
 
-import threading
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import cache
 
 from .arguments import argument
 
 
-class _OfThisThread(threading.local):
-    depth = 0  # of the `with` blocks that have chosen a number of threads
-
-
-_chosen = _OfThisThread()
+_depth = ContextVar("depth", default=0)  # of the `with` blocks that have chosen a number of threads
 
 
 @contextmanager
@@ -37,16 +33,16 @@ def blas_threads(n):
     """
     n = argument("blas_threads.n", n)
     with _libraries().limit(limits=n, user_api="blas"):
-        _chosen.depth += 1
+        depth = _depth.set(_depth.get() + 1)
         try:
             yield
         finally:
-            _chosen.depth -= 1
+            _depth.reset(depth)
 
 
 def computing():
     """A `with` block in which matrix products use one thread, unless one around it has chosen a number."""
-    return nullcontext() if _chosen.depth else blas_threads(1)
+    return nullcontext() if _depth.get() else blas_threads(1)
 
 
 @cache

@@ -40,8 +40,8 @@ def run(options):
     print(LINE.format("what", "ours", "beside", "ratio", "Zen", "bound"), flush=True)
     with _process() as chosen, _process(OTHER_KERNEL) as other:
         for index in with_progress(range(len(ROWS)), "rows"):
-            asked = [_ask(process, index) for process in (chosen, other)[:1 + ROWS[index].in_both]]
-            say(_line(ROWS[index], *asked))
+            answers = [_ask(process, index) for process in (chosen, other)[:1 + ROWS[index].in_both]]
+            say(_line(ROWS[index], *answers))
     if pytorch() is None:
         print("no PyTorch: it is not installed, so these rows have no ratio")
 

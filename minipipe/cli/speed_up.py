@@ -30,7 +30,7 @@ LATE = "1f1b-late-w"
 
 
 def least(name):
-    """Return the smallest ratio that is possible on 2 devices: the makespan by the work, with B = 2 F."""
+    """Return the smallest ratio on 2 devices: the makespan divided by all work, with B = 2 F."""
     return SCHEDULES.facts[name].ticks(K=2, M=M) / (2 * M * 3)
 
 

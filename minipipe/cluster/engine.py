@@ -37,8 +37,8 @@ class Cluster:
     `tick()` moves all devices by one tick, `run()` to the end; a run costs time in proportion to the number
     of requests, not of ticks. A Compute's function is called at the start of its span. What has happened so
     far is in `trace`. If no device can move, `DeadlockError` says who waits for whom; if all have finished
-    and a message was not received, `UnreceivedError` names it.
-    More programs, with lanes and messages from anybody, are in `minipipe.cluster.examples`.
+    and a message was not received, `UnreceivedError` names it. More programs, with lanes and messages
+    from anybody, are in `minipipe.cluster.examples`.
 
     >>> def left():
     ...     yield Compute("work")
@@ -81,7 +81,7 @@ class Cluster:
                 "this run is under way, and its programs cannot be copied: go on to its end first"
             )
         nothing = dict.fromkeys(("_devices", "_lanes", "_duration", "_accounts", "_mail"), ())
-        return self.__dict__ | nothing | {"_agenda": Agenda()}
+        return self.__dict__ | nothing
 
     @property
     def done(self):
@@ -115,6 +115,8 @@ class Cluster:
                 check_all_received(dict(enumerate(self._devices)))
         except BaseException as error:
             self.failure = error
+            if self._agenda.first is not None:
+                self.now = self._agenda.first.tick
             raise
 
     def _advance(self, until):

@@ -1,12 +1,14 @@
 """Where a layer talks to other devices, in the middle of a forward or a backward.
 
-The way through such layers is a program: it yields an `Exchange`, and is resumed with what has come of it.
+The way through such layers is a program: it yields an `Exchange`, and is resumed with its result.
 """
 
 from typing import NamedTuple
 
 from ..checks import without_return
-from .through import backward_input_through, first_with_parameters, forward_through, handed_on, put_aside
+from .through import (
+    backward_input_through, first_with_parameters, forward_through, handed_on, in_one_piece, put_aside,
+)
 
 
 class Exchange(NamedTuple):
@@ -23,20 +25,24 @@ class Exchange(NamedTuple):
 
 
 def forward_program(layers, A, skips, call=handed_on):
-    """A program that yields each `Exchange`, and returns A after consecutive layers.
+    """Yield each `Exchange`, and return A after consecutive layers.
 
     layers, A, skips, call: as for `forward_through`.
     """
     for layer in layers:
-        if layer.exchanges[0]:
-            A = yield Exchange(layer, layer.forward(A), A)
-        else:
+        if not layer.exchanges[0]:
             A = forward_through([layer], A, skips, call)
+            continue
+        if layer.join is not None:
+            A = A, skips.pop(layer.join)
+        A = yield Exchange(layer, layer.forward(A), A)
+        if layer.fork is not None:
+            A, skips[layer.fork] = A
     return A
 
 
 def backward_input_program(layers, dA, skips, wants_dX, then):
-    """A program that yields each `Exchange`, and returns dX of consecutive layers.
+    """Yield each `Exchange`, and return dX of consecutive layers.
 
     layers, dA, skips, wants_dX, then: as for `backward_input_through`.
     """
@@ -44,14 +50,18 @@ def backward_input_program(layers, dA, skips, wants_dX, then):
     for layer in layers[:first]:
         layer.cache = None
     for index in range(len(layers) - 1, first - 1, -1):
-        layer, keep = layers[index], _at(index, then)
+        layer, dZ = layers[index], in_one_piece(dA)
         if layer.exchanges[1]:
-            dZ, dA = dA, (yield Exchange(layer, layer.backward_input(dA), dA))
+            if layer.fork is not None:
+                dZ = dZ, skips.pop(layer.fork)
+            dA = yield Exchange(layer, layer.backward_input(dZ), dZ)
             half = put_aside(layer, dZ)
             if half is not None:
                 then(index, half)
+            if layer.join is not None:
+                dA, skips[layer.join] = dA
         else:
-            dA = backward_input_through([layer], dA, skips, index > first or wants_dX, keep)
+            dA = backward_input_through([layer], dZ, skips, index > first or wants_dX, _at(index, then))
         if dA is None and index > first:
             raise without_return(layer, "backward_input", "dA_prev")
     return dA if wants_dX else None
@@ -67,11 +77,11 @@ def exchanges_of(layers, loss, wants_dX):
 
     layers: of a stage.
     loss: in the last one.
-    wants_dX: whether the derivative goes on below; if not, it ends at the first layer with parameters.
+    wants_dX: whether the gradient is wanted below the first layer; if not, it ends at
+        the first with parameters.
     """
     forward = sum(owner.exchanges[0] for owner in [*layers, loss] if owner is not None)
-    with_parameters = (index for index, layer in enumerate(layers) if layer.has_parameters)
-    first = 0 if wants_dX else next(with_parameters, len(layers))
+    first = 0 if wants_dX else first_with_parameters(layers)
     backward = sum(layer.exchanges[1] for layer in layers[first:])
     return {"F": forward, "R": forward, "B": backward, "I": backward}
 

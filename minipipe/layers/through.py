@@ -90,7 +90,7 @@ def forward_through(layers, A, skips, call=handed_on):
         if layer.join is not None:
             A = A, skips.pop(layer.join)
         if layer.exchanges[0]:
-            raise _alone(layer)
+            raise talks_alone(layer)
         A = call(layer, A)
         if layer.fork is not None:
             A, skips[layer.fork] = A
@@ -133,7 +133,7 @@ def backward_input_through(layers, dA, skips, wants_dX, then):
         if layer.fork is not None:
             dZ = dA, skips.pop(layer.fork)
         if layer.exchanges[1]:
-            raise _alone(layer)
+            raise talks_alone(layer)
         if index > first or wants_dX or layer.weight_after_input:
             dA = in_one_piece(layer.backward_input(dZ))
         else:
@@ -148,7 +148,8 @@ def backward_input_through(layers, dA, skips, wants_dX, then):
     return dA if wants_dX else None
 
 
-def _alone(layer):
+def talks_alone(layer):
+    """Return the error for a layer, or a loss, that talks to other devices where there are none."""
     return RuntimeError(
         f"{layer!r} talks to other devices, but here it is alone: run it with TensorParallel or Hybrid"
     )

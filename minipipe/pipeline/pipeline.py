@@ -67,9 +67,9 @@ class Pipeline(InStages):
     et al. 2018, arXiv 1811.06965.
 
     The bytes in a trace depend on the order, the costs and the shapes, not on the numbers in the arrays. So
-    they are counted in the first mini-batch of its shapes, and the next ones take them over. With a
-    memory_limit, layers of your own or `tick`, they are counted in each. From the second mini-batch on, the
-    process keeps the memory that it has freed.
+    they are counted in the first mini-batch of its shapes, and the next ones take them over. They are counted
+    in each with a memory_limit, with `tick`, or with a layer or loss of yours that defines anew what a
+    network calls. Once they are taken over, the process keeps the memory that it has freed.
 
     `train(batches)` runs a list of mini-batches, with an update after each: one after another or, with an
     asynchronous schedule, one behind another, without ever waiting for the last of one before the next
@@ -249,7 +249,8 @@ class Pipeline(InStages):
                 own[:] = [stage.optimizer or before for stage, before in zip(stages, own)]
             self._of_devices = {place: stage.optimizer for place, stage in self._run.stages.items()}
             self.n_steps += len(self.stages[-1].costs)
-            self._run.finish()
+        self._run.finish()
+        if self._optimizers is not None:
             self._copies.agree(self.stages)
         self._committed = True
 

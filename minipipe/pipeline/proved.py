@@ -4,7 +4,7 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
-ROOMS = "minipipe.layers", "minipipe.losses", "minipipe.parallel"
+PROVED_IN = "minipipe.layers", "minipipe.losses", "minipipe.models", "minipipe.parallel"
 
 
 def all_proved(objects):
@@ -19,8 +19,8 @@ def all_proved(objects):
     >>> class Doubled(ReLU):
     ...     def forward(self, Z):
     ...         return 2 * super().forward(Z)
-    >>> all_proved([ReLU(), Named()]), all_proved([ReLU(), Doubled()])
-    (True, False)
+    >>> all_proved([ReLU(), Named()]), all_proved([ReLU(), Doubled()]), all_proved([ReLU(), object()])
+    (True, False, False)
     """
     return all(is_proved(type(one)) for one in objects)
 
@@ -30,23 +30,24 @@ def is_proved(kind):
     """Tell whether `kind` computes as a class of the package does.
 
     A class from elsewhere computes so if it defines nothing anew that it has inherited from a class of the
-    package. It may have a constructor of its own, and methods with new names, which no network calls.
+    package. It may have a constructor of its own, and methods with new names, which no network calls. What a
+    constructor puts in the place of a method is not looked at.
     """
-    ours = _classes_of_the_package()
-    inherited = {name for base in kind.__mro__ if base in ours for name in vars(base)}
-    others = [base for base in kind.__mro__ if base not in ours]
-    anew = {name for base in others for name in vars(base) if not name.startswith("__")}
-    return bool(inherited) and not anew & inherited
+    of_package = _classes_of_the_package()
+    inherited = {name for base in kind.__mro__ if base in of_package for name in vars(base)}
+    of_users = [base for base in kind.__mro__ if base not in of_package]
+    defined = {name for base in of_users for name in vars(base) if not name.startswith("__")}
+    return bool(inherited) and not defined & inherited
 
 
 @cache
 def _classes_of_the_package():
     """Return the classes that the files of the rooms define, and their bases."""
     found = set()
-    for room in ROOMS:
+    for room in PROVED_IN:
         for file in iter_modules(import_module(room).__path__):
             module = import_module(f"{room}.{file.name}")
             for value in vars(module).values():
                 if isinstance(value, type) and value.__module__ == module.__name__:
                     found.update(value.__mro__)
-    return found
+    return found - {object}

@@ -38,7 +38,7 @@ class Run:
         self._line, self.shards = line, shards
         self._is_shared = machine.engine == MPI  # by several processes, of which this is one
         self._ticks, self._wires, self._known_bytes = None, wires, known_bytes
-        if len(shards) > 1 or any(True in layer.exchanges for stage in shards[0] for layer in stage.layers):
+        if len(shards) > 1 or any(stage.talks for stage in shards[0]):
             self._ticks = machine.costs.duration(order.sharing)
         self.stages, programs, shares = {}, {}, {}
         for number, (shard, of_shard, tied) in enumerate(zip(wires, shards, ties, strict=True)):
@@ -109,11 +109,14 @@ class Run:
             raise
 
     def _take_over_bytes_so_far(self):
-        """Take over what was held before the tick at which the run has failed."""
-        record = self.cluster.record
-        last_start = record.spans[-2] if record.spans else 0  # of the rows of lane, label, start, end
-        before = [row for row in rows(self._known_bytes, 3) if row[1] < last_start]
-        record.memory = [value for row in before for value in row]
+        """Take over what was held before the tick of the failure, and on each device at the start."""
+        record, met = self.cluster.record, set()
+        record.memory = []
+        for row in rows(self._known_bytes, 3):
+            device, tick, _ = row
+            if tick < self.cluster.now or device not in met:
+                record.memory += row
+                met.add(device)
 
     def restore(self):
         """Leave the stages as they were before the run."""
@@ -148,9 +151,9 @@ class Run:
                 stage.begin(line, accumulate, order.recomputed, wanted, optimizer, place)
 
     def finish(self):
-        """All updates count. Whoever reads layers between two runs finds all their parameters."""
+        """End the run: all updates count, and whoever reads layers between two runs finds all parameters."""
         for stage in self.stages.values():
-            stage.before = None
+            stage.before, stage.line = None, None
         self._put_together()
 
     def _put_together(self):
@@ -173,8 +176,7 @@ class Run:
     def _perform(self, device, action, inputs):
         """For `program`: an action is one Compute, which calls a function.
 
-        Where layers talk to other devices, it is several, and each takes the same part of the action's ticks.
-        Between them, the layers exchange.
+        If layers talk to other devices, it is cut at each exchange into several Computes of equal ticks.
         """
         if self._ticks is None:
             return (yield Compute(action, self._act, device, action.parts, inputs))
@@ -194,7 +196,7 @@ class Run:
         return results
 
     def _work(self, device, parts, inputs):
-        """The same as a program, which yields each `Exchange`."""
+        """Do the parts as `_act` does, but yield each `Exchange`; return the same list."""
         results = []
         for part, given in zip(parts, inputs, strict=True):
             stage = self.stages[part.stage, device]

@@ -7,7 +7,7 @@ from ..arguments import argument, optional
 from ..layers import every_layer
 from ..layers.through import (
     backward_input_through, forward_through, handed_on, parameters_in_one_piece, prepare_forward,
-    weight_gradients,
+    talks_alone, weight_gradients,
 )
 from ..layers.statistics import commit, take_statistics
 from .batches import MicroBatches
@@ -18,7 +18,6 @@ from .proved import all_proved
 from .totals import Totals
 from .versions import Versions
 from .wires import NOTHING
-
 
 PASSING = "F", "R", "B", "I"  # the kinds of action by which a micro-batch passes the layers
 
@@ -62,12 +61,13 @@ class Stage:
         self.partial = [index for index, layer in enumerate(self.layers) if layer.partial]
         self.group = None  # of the devices that share its work, for their sums at the end of a mini-batch
         self.owned = None  # what the device owns of its parameters, where that is a part
-        self.begin(MicroBatches([], n=1, step=0))
+        self.begin(MicroBatches([], 1, 0))
 
     def begin(self, line, accumulate="tree", recomputed=(), wanted=None, optimizer=None, place=None):
         """Start a run.
 
-        line: the `MicroBatches`; below, a micro-batch is a grain of one, where they are cut into grains.
+        line: the `MicroBatches`, kept until the run is over. Below, a micro-batch is a grain of one, where
+            they are cut into grains.
         accumulate: how gradients are summed over them, as for `Pipeline`.
         recomputed: {(stage, micro-batch)} of the forwards that will be recomputed.
         wanted: {micro-batch of this stage: the version of the weights that it uses}, if they change.
@@ -136,6 +136,8 @@ class Stage:
         """
         kept, call = self._begin_forward(i, A_prev, skips, keep_input_only)
         A = forward_through(self.layers, A_prev, skips, call)
+        if self.loss is not None and self.loss.exchanges[0]:
+            raise talks_alone(self.loss)
         J = None if self.loss is None else self.loss.forward(A, self.line.labels[i], self.line.origins[i].m)
         return self._end_forward(i, A, J, skips, kept, is_known)
 
@@ -224,6 +226,7 @@ class Stage:
 
     def restore(self):
         """Parameters, running statistics and optimizer become those before the run, and no cache is left."""
+        self.line = None
         self._take_caches()
         take_statistics(self.parts)
         if self.before is not None:

@@ -25,7 +25,7 @@ class TalkingStage(Stage):
         return self._n_exchanges.get(part.kind, 0) * len(self.line.grains_of(part))
 
     def act(self, part, incoming, skips):
-        if part.kind not in PASSING:
+        if part.kind not in PASSING:  # a generator for these, too
             return super().act(part, incoming, skips)
         results = []
         for j, given in given_to_grains(self.line, part, incoming, skips):

@@ -18,15 +18,15 @@ class Leg(NamedTuple):
     sends: for each part, a list of (name of the connection, label of the message, device that gets it).
     """
 
-    action: object
+    action: Action
     receives: list
     sends: list
 
 
 class Wires:
-    """For each action of a schedule, what it waits for and what it sends.
+    """Find out which messages each action of a schedule receives and sends.
 
-    Messages are called as the actions that they come from.
+    A message has the label of the action that sends it.
 
     schedule: a `Schedule` without faults.
     skips: (name, stage where it begins, stage where it ends) of each skip connection from one stage to

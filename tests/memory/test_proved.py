@@ -48,6 +48,20 @@ class Whole(mp.layers.Layer):
         return dZ, None, None
 
 
+class Loss:
+    """A loss without a base, as networks take it."""
+
+    takes, exchanges, cache = "numbers", (False, False), None
+
+    def forward(self, A, Y, m=None):
+        self.cache = A - Y, m
+        return ((A - Y) ** 2).sum() / (2 * m)
+
+    def backward(self):
+        error, m = self.cache
+        return error / m
+
+
 class Cost(mp.MeanSquaredError):
     def cost(self, A, Y, m):
         return super().cost(A, Y, m)
@@ -60,12 +74,13 @@ def test_what_is_registered_in_a_room_is_trusted_and_so_is_a_subclass(kind):
 
 @pytest.mark.parametrize("kind", [
     Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed, SynchronisedBatchNorm,
+    *{type(layer) for layer in mp.layers.every_layer(mp.models.amoebanet_d(3, 8))},
 ])
-def test_what_splits_are_made_of_is_trusted(kind):
+def test_what_splits_and_models_are_made_of_is_trusted(kind):
     assert is_proved(kind)
 
 
-@pytest.mark.parametrize("kind", [Forward, Helper, Trait, Whole, Cost])
+@pytest.mark.parametrize("kind", [Forward, Helper, Trait, Whole, Cost, Loss])
 def test_what_defines_anew_what_a_network_calls_is_not(kind):
     assert is_proved(Named) and not is_proved(kind)
 

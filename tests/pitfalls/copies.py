@@ -100,12 +100,12 @@ def replicas_agree_on_a_wrong_gradient(monkeypatch):
     """
     forward = Stage.forward
 
-    def into_its_buffer(self, i, A_prev, *more):
+    def into_its_buffer(self, i, A_prev, *more, **options):
         if self.index > 0:
             buffer = self.__dict__.setdefault("buffer", np.empty_like(A_prev))
             buffer[...] = A_prev
             A_prev = buffer
-        return (yield from forward(self, i, A_prev, *more))
+        return forward(self, i, A_prev, *more, **options)
 
     monkeypatch.setattr(Stage, "forward", into_its_buffer)
 

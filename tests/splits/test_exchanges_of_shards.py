@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 from cases import eighths, exact
-from compared import assert_equals_full_batch, assert_within
+from compared import assert_equals_full_batch, assert_same, assert_within
 
 import minipipe as mp
 from minipipe.cluster import Cluster
@@ -17,6 +17,9 @@ from minipipe.layers.through import prepare_forward
 from minipipe.parallel.exchanges import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
 from minipipe.parallel.parts import SoftmaxCrossEntropyPart
 from minipipe.parallel.splitting import Shard
+from minipipe.pipeline.batches import MicroBatches
+from minipipe.pipeline.stage import Stage
+from minipipe.pipeline.talking_stage import TalkingStage
 
 LOSS = mp.MeanSquaredError()
 
@@ -171,3 +174,87 @@ def test_each_exchange_and_its_backward_are_transposes_of_each_other(T):
 
         results, _ = on_devices(T, perform)
         assert inner(out, dA, [A for A, _ in results]) == inner(into, [dA for _, dA in results], A)
+
+
+class TalkingFork(Summed):
+    """A sum over the devices, which is put aside for a Join, too."""
+
+    fork = "skip"
+
+    def forward(self, A_prev):
+        A = yield from self.summed(A_prev)
+        return A, A
+
+    def backward_input(self, dZ):
+        dA, skip = dZ
+        return dA + skip
+
+
+def test_a_layer_that_talks_may_fork():
+    """On two devices A is 2 X, twice: 4 X behind the Join, and its derivative is 2."""
+    X = np.array([[1.0, 2], [3, -1]])
+
+    def perform(rank, group):
+        return through([TalkingFork(), mp.Join("skip")], X, np.ones((2, 2)), group)
+
+    results, _ = on_devices(2, perform)
+    for A, dX in results:
+        assert_same(A, 4 * X)
+        assert_same(dX, np.full((2, 2), 2.0))
+
+
+class StridedLoss(mp.MeanSquaredError):
+    """It hands back a view with gaps."""
+
+    def backward(self):
+        return super().backward().repeat(2, axis=-1)[..., ::2]
+
+
+class Looking(mp.layers.Layer):
+    """It talks to nobody, but could; it notes whether what it is given lies in one piece."""
+
+    exchanges = False, True
+
+    def forward(self, A_prev):
+        return A_prev
+
+    def backward_input(self, dZ):
+        self.met = dZ.flags.c_contiguous
+        yield from ()
+        return dZ
+
+
+def test_what_a_layer_that_talks_is_given_lies_in_one_piece():
+    last = Looking()
+    stage = TalkingStage(0, [mp.Linear(2, 2, W=np.eye(2), bias=False), last], StridedLoss())
+    stage.begin(MicroBatches([(np.ones((2, 3)), np.zeros((2, 3)))], 1, 0))
+    list(stage.forward(0, stage.line.take_inputs(0), {}))
+    work = stage.backward(0, None, {})
+    exchange = next(work)
+    with pytest.raises(StopIteration) as end:
+        next(exchange.program)
+    with pytest.raises(StopIteration):
+        work.send(end.value.value)
+    assert last.met
+
+
+class TalkingLoss(mp.MeanSquaredError):
+    """The cost of one device, which could ask others."""
+
+    exchanges = True, False
+
+    def forward(self, A, Y, m=None):
+        J = super().forward(A, Y, m)
+        yield from ()
+        return J
+
+
+def test_a_loss_alone_may_talk():
+    pipe, plain = (mp.Pipeline([mp.Linear(2, 2)], loss, 1, 2) for loss in (TalkingLoss(), LOSS))
+    X, Y = np.array([[1.0, 2], [3, -1]]), np.ones((2, 2))
+    assert pipe.forward_backward(X, Y) == plain.forward_backward(X, Y)
+    assert_same(pipe.gradients, plain.gradients)
+    stage = Stage(0, plain.layers, TalkingLoss())
+    stage.begin(MicroBatches([(X, Y)], 1, 0))
+    with pytest.raises(RuntimeError, match="talks to other devices, but here it is alone"):
+        stage.forward(0, X, {})

@@ -175,6 +175,22 @@ def test_what_overflows_in_the_second_is_undone_and_its_trace_says_how_far_it_ca
     assert found[0] == found[1] and any(found[0][3])
 
 
+@pytest.mark.parametrize("microbatch", [0, 1, 3])
+def test_a_second_that_fails_at_any_tick_has_the_bytes_until_then(microbatch):
+    """The ticks before the failure are told in full, and what each device holds at the start."""
+    found = []
+    for pipe in pair(partial(mp.Pipeline, network(), LOSS, 3, 4, dtype=np.float32)):
+        pipe.forward_backward(*batch(16, 0))
+        X, Y = batch(16, 0)
+        X[:, 4 * microbatch] = 3e38
+        with pytest.raises(FloatingPointError):
+            pipe.forward_backward(X, Y)
+        trace = pipe.trace
+        found.append([[row for row in trace.memory(device) if row[0] < microbatch] for device in range(3)])
+        assert all(trace.memory(device) for device in range(3))
+    assert found[0] == found[1]
+
+
 def test_a_second_that_fails_is_undone_on_all_devices(monkeypatch):
     """Some copies have made their updates already when another one fails."""
     order = with_updates(in_copies(build("1f1b", 2, 4), 2))
