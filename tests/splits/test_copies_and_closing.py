@@ -20,7 +20,7 @@ from minipipe.schedules import (
 from minipipe.schedules.playing import play
 from minipipe.schedules.rules import CLOSING, RULES
 
-SIZES = [(1, 1), (2, 4), (4, 8), (3, 5)]
+SIZES = [(1, 1), (2, 4), (4, 4), (3, 5)]
 
 
 def of_every_builder():

@@ -26,7 +26,7 @@ def one_device(M, layers=LAYERS, **options):
     return mp.Pipeline(layers, LOSS, 1, M, gpipe(1, M), **options)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.data())
 def test_in_rational_arithmetic_the_sum_over_the_copies_is_the_full_batchs_gradient(data):
     """Any number of copies, micro-batches and samples; any all-reduce; gradients in buckets or at the end."""

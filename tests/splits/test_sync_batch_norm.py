@@ -25,7 +25,7 @@ def mini_batch(m, convert=eighths, seed=0):
     return convert(rng.standard_normal((2, m))), convert(rng.standard_normal((1, m)))
 
 
-@settings(max_examples=25)
+@settings(max_examples=16)
 @given(st.data())
 def test_in_rational_arithmetic_ragged_copies_are_the_full_batch(data):
     """Cost, gradients, and what one step makes of parameters and running statistics, moved once."""

@@ -16,12 +16,12 @@ from minipipe.schedules import build, names_for_stages, with_updates
 LOSS, CLASSES = mp.MeanSquaredError(), mp.SoftmaxCrossEntropy()
 
 MLP = [
-    mp.Linear(3, 5), mp.Tanh(), mp.Linear(5, 4), mp.Fork("skip"), mp.ReLU(), mp.Linear(4, 7), mp.Linear(7, 4),
-    mp.Join("skip"), mp.Linear(4, 2),
+    mp.Linear(3, 5), mp.Tanh(), Rounding(), mp.Linear(5, 4), mp.Fork("skip"), mp.ReLU(),
+    mp.Linear(4, 7), mp.Linear(7, 4), mp.Join("skip"), mp.Linear(4, 2),
 ]
 CNN = [
-    mp.Conv2d(2, 3, 3, padding=1), mp.GroupNorm(3, 3), mp.ReLU(), mp.MaxPool2d(2),
-    mp.Conv2d(3, 4, 2), mp.ReLU(), mp.Conv2d(4, 3, 1), mp.Flatten(), mp.Linear(3, 3),
+    mp.Conv2d(2, 3, 3, padding=1), mp.GroupNorm(3, 3), mp.ReLU(), Rounding(), mp.MaxPool2d(2),
+    mp.Conv2d(3, 4, 2), mp.ReLU(), Rounding(), mp.Conv2d(4, 3, 1), mp.Flatten(), mp.Linear(3, 3),
 ]
 TRANSFORMER = [
     mp.Embedding(7, 4, tie="words"), mp.PositionalEmbedding(4, 4), mp.TransformerBlock(4, 2, 6, causal=True),
@@ -192,7 +192,7 @@ def test_shards_that_talk_over_slow_links_take_longer_where_their_neighbours_are
     (MLP, dict(n_shards=2, n_replicas=2, n_stages=2, n_microbatches=3), "use a multiple of 2"),
     (MLP, dict(n_shards=2, order="tp-pp"), "order"),
     (MLP, dict(n_replicas=3, n_microbatches=2), "3 copies of the network, but 2 micro-batches"),
-    (MLP, dict(n_shards=20), r"n_shards=20 splits none of these \d layers: use fewer"),
+    (MLP, dict(n_shards=20), r"n_shards=20 splits none of these \d+ layers: use fewer"),
     (LOGITS, dict(n_shards=2, sequence=True), "sequence=True splits nothing here: it needs blocks"),
     (TRANSFORMER, dict(n_shards=3), "2 heads over 3 shards: n_shards must divide the number of heads"),
 ])

@@ -42,7 +42,7 @@ def bytes_sent(trace, device):
     return sum(message.n_bytes for message in sent if "costs" not in str(message.label))
 
 
-@settings(max_examples=10)
+@settings(max_examples=8)
 @given(st.data())
 def test_two_updates_equal_those_of_the_full_batch(data):
     """In rational numbers, on every copy: any number of copies, shards, stages, micro-batches and samples."""
