@@ -57,13 +57,13 @@ def test_equal_bits_in_all_orders_cuts_and_copies_on_any_floats(kind):
     settings(max_examples=n)(given(st.data(), networks)(has_the_bits_of_one_device))()
 
 
-@settings(max_examples=100)
+@settings(max_examples=80)
 @given(data=st.data(), case=cases(representable=True), dtype=DTYPES)
 def test_equal_bits_to_one_full_width_batch_where_floats_need_no_rounding(data, case, dtype):
     assert_equals_full_batch(*data.draw(pipelines(case, dtype, nothing_rounds=True)))
 
 
-@settings(max_examples=100)
+@settings(max_examples=80)
 @given(data=st.data(), case=cases(activations=BOUNDED, losses=BOUNDED_LOSSES), dtype=DTYPES)
 def test_within_the_derived_rounding_bound_of_the_full_batch_on_any_floats(data, case, dtype):
     assert share_of_bound(*data.draw(pipelines(case, dtype, nothing_rounds=True))) <= 1

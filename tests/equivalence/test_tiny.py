@@ -24,7 +24,7 @@ from minipipe.verification.rounding import rounding_bounds
 SOURCE = Path(tiny.__file__).read_text(encoding="utf-8")
 SCHEDULES = {"gpipe": "gpipe", "one_f_one_b": "1f1b"}  # function of tiny: name in the package
 SIZES = [3, 4, 5, 2, 4, 2]                         # 5 Linear with ReLU between, 9 layers
-SETTINGS = [(K, M) for K in (1, 2, 3, 4, 5, 9) for M in (1, 2, 3, 5, 8)]  # 3 and 5 do not divide 8: ragged
+SETTINGS = [(K, M) for K in (1, 2, 4, 9) for M in (1, 2, 3, 5, 8)]  # 3 and 5 do not divide 8: ragged
 
 
 def halves(rng, shape):
@@ -126,8 +126,8 @@ def check_any_floats_are_within_the_rounding_bound(tiny):
 def check_ticks_and_timeline_are_those_of_a_simulation(tiny):
     """More than 10 devices and micro-batches, too, where the names are longer."""
     layers, X = [tiny.ReLU()], np.ones((1, 12))
-    for K in range(1, 8):
-        for M in [*range(1, 10), 12]:
+    for K in (1, 2, 3, 5, 7):
+        for M in (1, 2, 3, 4, 7, 12):
             check_one_simulation(tiny, layers, X, K, M)
     check_one_simulation(tiny, layers, X, 12, 3)
 
