@@ -1,7 +1,8 @@
 """The claim: gradients summed over micro-batches equal the full batch's exactly, however the work is split.
 
 All numbers are fractions, so nothing is rounded, and "equal" means ==. The other folders of `tests/` hold
-the same for random networks, every layer, every option, and floats.
+the same for random networks, every option, and floats; in `layers/`, each layer is checked against central
+differences.
 """
 
 import numpy as np
@@ -30,7 +31,9 @@ def forward_and_backward(X, Y):
     layers, A = network(), X
     for layer in layers:
         A = layer.forward(A)
-    J, dA, gradients = ((A - Y) ** 2).sum() / (2 * m), (A - Y) / m, []
+    J = ((A - Y) ** 2).sum() / (2 * m)
+    dA = (A - Y) / m
+    gradients = []
     for layer in reversed(layers):
         dA, dW, db = layer.backward(dA)
         gradients.insert(0, (dW, db))
@@ -38,57 +41,64 @@ def forward_and_backward(X, Y):
 
 
 def assert_equals_full_batch(J, gradients):
-    expected_J, expected = forward_and_backward(X, Y)
-    assert_equal("J", np.array(J), np.array(expected_J))
-    assert len(gradients) == len(expected), f"gradients of {len(gradients)} layers for {len(expected)}"
-    for index, (found, right) in enumerate(zip(gradients, expected)):
-        for name, mine, true in zip(("dW", "db"), found, right, strict=True):
-            if true is None:
-                assert mine is None, f"{name} of layer {index} is {mine}, but it has no such parameter"
+    expected_J, expected_gradients = forward_and_backward(X, Y)
+    n_layers = len(expected_gradients)
+    assert len(gradients) == n_layers, f"gradients of {len(gradients)} layers for {n_layers}"
+    for index, (pair, expected_pair) in enumerate(zip(gradients, expected_gradients)):
+        for name, found, expected in zip(("dW", "db"), pair, expected_pair, strict=True):
+            if expected is None:  # as for ReLU
+                assert found is None, f"{name} of layer {index} is {found}, but it has no such parameter"
             else:
-                assert_equal(f"{name} of layer {index}", mine, true)
+                assert_equal(f"{name} of layer {index}", found, expected)
+    assert_equal("J", np.array(J), np.array(expected_J))
 
 
 def assert_equal(name, found, expected):
     shapes = np.shape(found), expected.shape
     assert shapes[0] == shapes[1], f"{name} differs: found shape {shapes[0]} expected {shapes[1]}"
-    wrong = found != expected
-    assert not wrong.any(), (
-        f"{name} differs: found {found[wrong][0]} expected {expected[wrong][0]}, the first of {wrong.sum()}\n"
-        f"found\n{found.astype(str)}\nexpected\n{expected.astype(str)}"
+    differ = found != expected
+    assert not differ.any(), (
+        f"{name} differs: found {found[differ][0]} expected {expected[differ][0]}, the first of "
+        f"{differ.sum()}\nfound\n{found.astype(str)}\nexpected\n{expected.astype(str)}"
     )
 
 
 def assert_a_run_equals_full_batch(net):
-    assert_equals_full_batch(net.forward_backward(X, Y), net.gradients)
+    J = net.forward_backward(X, Y)
+    assert_equals_full_batch(J, net.gradients)
 
 
 SIZES = [(6,), (3, 3), (2, 2, 2), (1, 2, 3), (5, 1), (1,) * 6]
 
 
-@pytest.mark.parametrize("sizes", SIZES, ids="sizes {}".format)
+@pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: "sizes " + "+".join(map(str, sizes)))
 def test_a_plain_loop_over_micro_batches_equals_the_full_batch(sizes):
-    J, gradients, first = 0, None, 0
+    J, first = 0, 0
+    gradients = [(0, 0), (None, None), (0, 0), (None, None), (0, 0)]  # ReLU has no parameters
     for size in sizes:
         part = slice(first, first + size)
-        J_i, terms = forward_and_backward(X[:, part], Y[:, part])
-        sums = gradients or [(0, 0)] * len(terms)
-        gradients = [(None, None) if dW is None else (sum_dW + dW, sum_db + db)
-                     for (sum_dW, sum_db), (dW, db) in zip(sums, terms)]
+        J_i, gradients_i = forward_and_backward(X[:, part], Y[:, part])
+        for index in (0, 2, 4):
+            (dW, db), (dW_i, db_i) = gradients[index], gradients_i[index]
+            gradients[index] = dW + dW_i, db + db_i
         J, first = J + J_i, first + size
     assert_equals_full_batch(J, gradients)
 
 
-@pytest.mark.parametrize("M", range(1, 7), ids="M={}".format)
-@pytest.mark.parametrize("K", range(1, 6), ids="K={}".format)
+@pytest.mark.parametrize("M", range(1, 7), ids="M={}".format)  # micro-batches
+@pytest.mark.parametrize("K", range(1, 6), ids="K={}".format)  # stages, of 5 layers
 def test_K_stages_and_M_micro_batches_equal_the_full_batch(K, M):
-    assert_a_run_equals_full_batch(mp.Pipeline(network(), mp.MeanSquaredError(), K, M))
+    net = mp.Pipeline(network(), mp.MeanSquaredError(), n_stages=K, n_microbatches=M)
+    assert_a_run_equals_full_batch(net)
 
 
-@pytest.mark.parametrize("recompute", RECOMPUTE, ids="recompute {}".format)
+@pytest.mark.parametrize("recompute", RECOMPUTE, ids="recompute={}".format)
 @pytest.mark.parametrize("schedule", [*names_for_stages(4, 4), *names_having(late_w=True)])
 def test_every_schedule_equals_the_full_batch(schedule, recompute):
-    assert_a_run_equals_full_batch(mp.Pipeline(network(), mp.MeanSquaredError(), 4, 4, schedule, recompute))
+    net = mp.Pipeline(
+        network(), mp.MeanSquaredError(), n_stages=4, n_microbatches=4, schedule=schedule, recompute=recompute
+    )
+    assert_a_run_equals_full_batch(net)
 
 
 @pytest.mark.parametrize("n_replicas", [1, 2, 3, 6], ids="D={}".format)
@@ -106,7 +116,7 @@ def test_copies_of_shards_of_stages_equal_the_full_batch():
     assert_a_run_equals_full_batch(net)
 
 
-@pytest.mark.parametrize("wrong, words", [
+@pytest.mark.parametrize("spoil, message", [
     (lambda J, gradients: (J * 2, gradients), "J differs: found"),
     (lambda J, gradients: (J, [(dW, db) if dW is None else (dW * 2, db) for dW, db in gradients]),
      "dW of layer 0 differs: found"),
@@ -114,6 +124,6 @@ def test_copies_of_shards_of_stages_equal_the_full_batch():
      "db of layer 4 differs: found"),
     (lambda J, gradients: (J, gradients[:-1]), "gradients of 4 layers for 5"),
 ], ids=["J twice too large", "dW twice too large", "a billionth in one db", "a layer left out"])
-def test_this_proof_can_fail(wrong, words):
-    with pytest.raises(AssertionError, match=words):
-        assert_equals_full_batch(*wrong(*forward_and_backward(X, Y)))
+def test_this_proof_can_fail(spoil, message):
+    with pytest.raises(AssertionError, match=message):
+        assert_equals_full_batch(*spoil(*forward_and_backward(X, Y)))
