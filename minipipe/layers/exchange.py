@@ -87,7 +87,7 @@ def exchanges_of(layers, loss, wants_dX):
 
 
 def join_group(owners, group):
-    """Those of `owners` that talk to other devices do so in this `Group`."""
+    """Give this `Group` to each of `owners` that talks to other devices."""
     for owner in owners:
         if True in owner.exchanges:
             owner.group = group
