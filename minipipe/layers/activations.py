@@ -190,6 +190,8 @@ _share_of_rationals = np.frompyfunc(lambda z: (1 + (z * Fraction(ROOT)).erf()) /
 
 def _gelu(Z):
     """(A, A') of GELU itself."""
+    if Z.dtype.kind in "iu":
+        Z = Z.astype(np.float64)  # P is no whole number
     share_of = _share_of_rationals if Z.dtype == object else _share_of_floats
     share = share_of(Z, out=np.zeros_like(Z), casting="unsafe")  # NumPy converts a few thousand at a time
     root, forty, height = (constant(value, Z) for value in (ROOT, 40, 1 / math.sqrt(math.pi)))
