@@ -211,7 +211,7 @@ class Pipeline(InStages):
         self._committed = False
         if self._wires is None or self._wires[0].schedule != order:
             skips = skips_across_stages(self.skips, self._place_of)
-            self._wires = [Wires(order, skips, ranks, keeps_legs=True) for ranks in self._ranks(order)]
+            self._wires = [Wires(order, skips, ranks) for ranks in self._ranks(order)]
             self._known = KnownBytes(self._machine)
 
     def _ranks(self, order):

@@ -1,37 +1,48 @@
 """A schedule turned into programs for the devices of a cluster."""
 
-from ..cluster import COMPUTE, Bytes, Cluster, Compute, Send, checked_ports, links_between
+from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, checked_ports, links_between
 from ..collectives import OWNERS
+from ..schedules import Action
 from ..schedules.rules import CLOSING, MEETING, RULES
 from .closing import Closing
 from .wires import MAIN, NOTHING
 
 
-def program(legs, perform, close=()):
+def program(order, wires, perform, close=()):
     """The pipeline on one device: receive what an action needs, perform it, send what it gives.
 
-    legs: a `Leg` for each action of the device.
+    Messages are called as the actions that they come from.
+
+    order: the actions of the device.
+    wires: the `Wires` between the stages.
     perform: `perform(action, inputs)` is a program, too. For each part of the action, inputs has (incoming,
-        skips), what was received from the neighbouring stage, and {name: what a skip connection has brought};
+        skips), what has come from the neighbouring stage, and {name: what a skip connection has brought};
         and the list that it returns has (outgoing, skips), what is to be sent on in the same way.
     close: the program that follows the last action.
     """
-    for action, receives, sends in legs:
-        inputs = []
-        for of_part in receives:
+    for action in order:
+        inputs, outlets = [], []
+        for part in action.parts:
+            waits_for, sends = wires.ends(part)
             incoming, skips = None, {}
-            for name, request in of_part:
+            for name, message, stage, source in waits_for:
+                label = Action(message, stage, part.microbatch)
                 if name == MAIN:
-                    incoming = yield request
+                    incoming = yield Receive(label, source)
                 else:
-                    skips[name] = yield request
+                    skips[name] = yield Receive(f"{label} {name}", source)
             inputs.append((incoming, skips))
+            outlets.append((part, sends))
         results = yield from perform(action, inputs)
         inputs = incoming = skips = None  # nothing is kept alive while the device waits for its next message
-        for of_part in sends:
+        for part, sends in outlets:
             outgoing, skips = results.pop(0)
-            for name, label, to in of_part:
-                yield Send(label, outgoing if name == MAIN else skips.get(name), to)
+            for name, message, _, to in sends:
+                label = part if message == part.kind else part._replace(kind=message)
+                if name == MAIN:
+                    yield Send(label, outgoing, to)
+                else:
+                    yield Send(f"{label} {name}", skips.get(name), to)
         outgoing = skips = None
     yield from close
 
@@ -39,18 +50,18 @@ def program(legs, perform, close=()):
 def programs_of(wires, perform_on, stages=None, ties=None, all_reduce=OWNERS):
     """The programs of the devices, one for each line of the schedule of `wires`, as a `Cluster` takes them.
 
-    wires: the `Wires` between the stages.
+    wires: as for `program`.
     perform_on: `perform_on(device)` is the `perform` of a device on the cluster.
     stages, ties: as for `Closing`; left out in a run without numbers.
     all_reduce: the algorithm by which copies of a stage put their gradients together.
     """
     programs, schedule = [], wires.schedule
-    for device in range(len(schedule.devices)):
+    for device, order in enumerate(schedule.devices):
         closing = Closing(wires, device, stages or {}, ties or {}, all_reduce)
         perform = perform_on(wires.ranks[device])
         if schedule.kinds & CLOSING:
             perform = closing.around(perform)
-        lanes = {COMPUTE: program(wires.legs(device), perform, closing.close())}
+        lanes = {COMPUTE: program(order, wires, perform, closing.close())}
         if schedule.kinds & MEETING:
             lanes["communication"] = closing.communicate()
         programs.append(lanes)

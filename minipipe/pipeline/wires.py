@@ -1,32 +1,15 @@
 """What travels between the stages of a schedule: from where to where, and by which name."""
 
 from itertools import chain
-from typing import NamedTuple
 
-from ..cluster import Receive
-from ..schedules import Action
 from ..schedules.rules import RULES
 
 MAIN = ""  # what goes from stage to neighbouring stage, A or dA on the way back; skip connections have names
 NOTHING = None, {}  # (outgoing, skips) of what sends nothing; nobody writes into it
 
 
-class Leg(NamedTuple):
-    """An action of a device, what it waits for and what it sends.
-
-    receives: for each part of the action, a list of (name of the connection, its `Receive`).
-    sends: for each part, a list of (name of the connection, label of the message, device that gets it).
-    """
-
-    action: Action
-    receives: list
-    sends: list
-
-
 class Wires:
-    """Find out which messages each action of a schedule receives and sends.
-
-    A message has the label of the action that sends it.
+    """For each action of a schedule, what it waits for and what it sends.
 
     schedule: a `Schedule` without faults.
     skips: (name, stage where it begins, stage where it ends) of each skip connection from one stage to
@@ -34,8 +17,6 @@ class Wires:
         beside dA.
     ranks: for each device of the schedule, its number on the cluster; left out, the same. Where each stands
         for several devices, which share the work inside its layers, there are several `Wires`.
-    keeps_legs: whether the legs are kept, for an order that is run again; one that is run once would only
-        keep the garbage collector busy with them.
 
     >>> from ..schedules import Action, gpipe
     >>> wires = Wires(gpipe(4, 2), skips=[("s", 0, 2)])
@@ -47,9 +28,8 @@ class Wires:
     [('', 'B', 1, 1), ('s', 'B', 0, 0)]
     """
 
-    def __init__(self, schedule, skips=(), ranks=None, keeps_legs=False):
+    def __init__(self, schedule, skips=(), ranks=None):
         self.schedule = schedule
-        self._legs = {} if keeps_legs else None
         self.ranks = range(len(schedule.devices)) if ranks is None else ranks
         self.placements = [[self.ranks[device] for device in placement] for placement in schedule.placements]
         self._stages_on = {}
@@ -57,29 +37,6 @@ class Wires:
             self._stages_on.setdefault(device, set()).add(stage)
         self._copy_of = schedule.copy_of or bytes(schedule.n_microbatches)
         self._ends = [_ends(placement, skips) for placement in self.placements]  # in each copy of the network
-
-    def legs(self, number):
-        """Return the `Leg`s of the device with this number in the schedule, in the order of its actions."""
-        if self._legs is None:
-            return self._make_legs(number)
-        if number not in self._legs:
-            self._legs[number] = list(self._make_legs(number))
-        return self._legs[number]
-
-    def _make_legs(self, number):
-        for action in self.schedule.devices[number]:
-            receives, sends = [], []
-            for part in action.parts:
-                waits_for, sent = self.ends(part)
-                receives.append([
-                    (name, Receive(_named(Action(message, stage, part.microbatch), name), source))
-                    for name, message, stage, source in waits_for
-                ])
-                sends.append([
-                    (name, _named(part if message == part.kind else part._replace(kind=message), name), to)
-                    for name, message, _, to in sent
-                ])
-            yield Leg(action, receives, sends)
 
     def ends(self, part):
         """What a part of an action waits for and what it sends, two lists of rows.
@@ -101,11 +58,6 @@ class Wires:
     def device(self, stage, microbatch):
         """The device on the cluster that has the stage, in that copy through which a micro-batch passes."""
         return self.placements[self._copy_of[microbatch]][stage]
-
-
-def _named(action, connection):
-    """Return the label of the message of an action that goes by a connection."""
-    return action if connection == MAIN else f"{action} {connection}"
 
 
 def skips_across_stages(skips, places):

@@ -130,7 +130,7 @@ def test_programs_let_go_of_what_they_have_received_and_sent():
         return [results]
 
     schedule = build("gpipe", 3, 2)
-    running = program(Wires(schedule, [("a", 0, 1), ("b", 1, 2)]).legs(1), perform)
+    running = program(schedule.devices[1], Wires(schedule, [("a", 0, 1), ("b", 1, 2)]), perform)
     running.send(None)                                    # asks for the first micro-batch
     running.send(np.ones(3))                              # asks for its skip connection
     running.send(np.ones(3))                              # a Compute
