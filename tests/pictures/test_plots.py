@@ -388,6 +388,7 @@ def test_a_film_uncovers_what_has_happened(memory, tmp_path):
     animation = plots.animate(trace, memory=memory, ticks_per_frame=4)
     axes, times = animation._fig.axes, list(animation.new_frame_seq())
     assert times[:3] == [0, 4, 8] and set(times[3:]) == {trace.makespan} == {9}
+    assert not memory or axes[0].get_shared_x_axes().joined(*axes)
     spans, numbers = axes[0].collections[0], axes[0].collections[-2]
     assert len(numbers.get_offsets()) == len(trace.spans) and not axes[0].texts
     for now in (4, 8, 9):
