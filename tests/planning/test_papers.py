@@ -183,6 +183,7 @@ def test_every_published_cell_is_there_once_with_its_error():
             for key, value in of_family.items()
         ]
         assert all(cell.error == cell.simulated / cell.published - 1 for cell in cells)
+    assert {min(of_family.values()) for of_family in TABLE_2.values()} == {1}  # that of K = 2, M = 1
 
 
 def test_row_32_and_all_of_table_3_are_within_their_bounds():
