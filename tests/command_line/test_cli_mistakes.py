@@ -90,7 +90,7 @@ def test_a_mistake_is_answered_in_a_sentence_with_status_2_before_any_work(capsy
 
 @pytest.mark.parametrize("words, sentence", [
     ("--devices 2 timeline", "the options of a command come after its name"),
-    ("timelin", "invalid choice: 'timelin'"),
+    ("timelin", "invalid choice: 'timelin'"), ("plan --optimizer momentun", "invalid choice: 'momentun'"),
     ("--speed", "unrecognized arguments: --speed"),
     ("timeline --schedule gpipe --csv x.csv", "not allowed with"),
 ])
