@@ -44,8 +44,13 @@ class Case(NamedTuple):
         return self.X.shape[-1]
 
     def converted(self, number):
-        """(layers, X, Y) with other numbers; `number(array)` converts, as `eighths` and `np.float32` do."""
-        return [layer.copy(number) for layer in self.layers], number(self.X), number(self.Y)
+        """Return (layers, X, Y) with other numbers. number: converts an array, as `eighths` does.
+
+        Floats need no `Rounding`, and without it a stage has our layers alone, whose gradients take up sums.
+        """
+        X, Y = number(self.X), number(self.Y)
+        layers = [layer for layer in self.layers if X.dtype == object or not isinstance(layer, Rounding)]
+        return [layer.copy(number) for layer in layers], X, Y
 
 
 def case(layers, loss, X, Y, seed=0):
