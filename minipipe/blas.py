@@ -47,7 +47,7 @@ def computing():
 
 @cache
 def _libraries():
-    """Those that NumPy has loaded; to look for them takes a millisecond, to set them microseconds."""
+    """Return what sets the libraries that NumPy has loaded; to look for them takes a millisecond."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -60,12 +60,12 @@ class Network:
 
     @property
     def layers(self):
-        """Its layers, a tuple; for others, make another network."""
+        """The layers of the network, a tuple; for others, make another network."""
         return self._layers
 
     @property
     def loss(self):
-        """Its loss, or None."""
+        """The loss of the network, or None."""
         return self._loss
 
     @property

@@ -69,7 +69,7 @@ def _ask(process, index):
 
 
 def _answer():
-    """The other side of `_ask`."""
+    """Measure each row that `_ask` asks for, and print the answer."""
     for question in sys.stdin:
         index, patience = json.loads(question)
         row = ROWS[index]

@@ -189,7 +189,7 @@ class Threads:
             self._check_not_all_wait()
 
     def _wait(self, lane, label, other, asked):
-        """Until another lane wakes this one, see `Wait`."""
+        """Wait until another lane wakes this one, see `Wait`."""
         lane.waits_for = label, other, asked
         self._check_not_all_wait()
         moves = self._changed[lane.number].wait_for(

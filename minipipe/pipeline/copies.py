@@ -5,7 +5,6 @@ import copy
 import numpy as np
 
 
-
 class Copies:
     """The stages of all copies of a network but the first one's, from run to run.
 
