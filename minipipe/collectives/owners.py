@@ -63,7 +63,7 @@ def to_owners(group, chunks, total, label, beside=None):
     total: a sum without terms, which takes them up.
     """
     arrived = yield from exchanged(group, lambda c: (chunks[c], beside), label)
-    parts, besides = zip(*arrived, strict=True)
+    parts, besides = zip(*arrived)
     total.absorb(parts[0])
     for part in parts[1:]:
         yield from group.add(total, part, type(total).absorb)
