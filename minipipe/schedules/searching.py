@@ -220,7 +220,7 @@ class _Problem:
     def bound(self, node, starts, enough):
         """Ticks that every completion of `node` takes; a smaller bound if that is `enough` already."""
         left = [task for task, start in enumerate(starts) if start is not None]
-        bound = max([max(node.free)] + [starts[task] + self.ticks[task] + self.tails[task] for task in left])
+        bound = max(node.free)
         for r in range(len(self.limits)):
             if bound < enough:
                 of_r = [(starts[t], self.ticks[t], self.tails[t]) for t in left if self.device[t] == r]
