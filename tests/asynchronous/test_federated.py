@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.parallel.federated.secure import R, from_whole, mask, masked, secret, summed, to_whole
-from minipipe.parallel.federated.uploads import Upload, averaged
+from minipipe.parallel.federated.uploads import Upload, averaged, hidden, revealed
 from asynchronous.server_cases import (
     LAYERS, LOSS, clients, exact_clients, exact_layers, sequential, weights,
 )
@@ -219,6 +219,20 @@ def test_masks_cancel_for_every_subset_that_reports(K, data):
             left_over = [(i, j, masks[i][j]) for i in here for j in range(K) if j not in here]
             total = summed({k: sent[k] for k in here}, left_over)
             assert from_whole(total) == values[list(here)].sum(axis=0).tolist()
+
+
+def test_with_masks_too_the_average_is_weighted_by_samples():
+    """10 and 30 samples at (1, -2) and (2, 0): (7/4, -1/2). Client 2 has dropped out; J is a plain mean."""
+    clients, sent = {0: Upload(10, [1, -2], 1.0), 1: Upload(30, [2, 0], 4.0)}, {}
+    for numbers, whole in (("Rational", rational), ("float", np.array)):
+        for k, (n, vectors, J) in clients.items():
+            upload = Upload(n, [whole([1.0 * number]) for number in vectors], J)
+            sent[k] = hidden(upload, k, [j for j in range(3) if j != k], [5])
+            assert sent[k].n is None and len(sent[k].numbers) == 1
+        secrets = {k: {2: secret([5], k, 2)} for k in clients}
+        vectors, J = revealed(sent, secrets, [whole([0.0])] * 2)
+        assert [vector.tolist() for vector in vectors] == [[1.75], [-0.5]] and J == 2.5
+        assert {type(vector[0]).__name__.removesuffix("64") for vector in vectors} == {numbers}
 
 
 def test_too_few_who_report_change_nothing():
