@@ -19,6 +19,7 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe import plots
+from minipipe.cli import on_hardware
 from minipipe.cli.main import main
 from minipipe.cluster import (
     ANY, Compute, DeadlockError, Link, Receive, Send, Trace, UnreceivedError, describe_path,
@@ -132,6 +133,32 @@ def test_the_command_trains_on_threads_and_shows_the_run(case, tmp_path, capsys)
     out = capsys.readouterr().out
     assert words in out and "float32, m = 256: equal (==)" in out and "seconds, a device computes" in out
     assert (tmp_path / "both.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("wrong", ["J", "gradients"])
+def test_the_command_fails_where_threads_and_cluster_differ(wrong, tmp_path, capsys, monkeypatch):
+    def off_by_one(pipe, X, Y, run=mp.Pipeline.forward_backward):
+        return run(pipe, X, Y) + (pipe.trace.unit == "ticks")  # of the cluster
+
+    if wrong == "J":
+        monkeypatch.setattr(mp.Pipeline, "forward_backward", off_by_one)
+    else:
+        monkeypatch.setattr(on_hardware, "_same", lambda ours, theirs: False)
+    monkeypatch.setattr(on_hardware, "N_RUNS", 1)
+    sizes = "--devices 2 --micro-batches 2 --size 16 --epochs 1 --batch-size 64"
+    assert main(["threads", *sizes.split(), "--output", str(tmp_path / "both.png")]) == 1
+    assert "float32, m = 64: DIFFERENT\n" in capsys.readouterr().out
+
+
+def test_what_both_runs_took_is_said_with_their_ratio(tmp_path, capsys):
+    """GPipe, K = M = 2: 9 ticks, of which each device computes 6; with costs of 3/2, half as much again."""
+    once, again = (mp.simulate(build("gpipe", 2, 2), mp.Costs(F=F, B=2 * F)) for F in (1, 1.5))
+    on_hardware._show({"first": once, "second": again}, tmp_path / "both.png")
+    assert capsys.readouterr().out.endswith(
+        f"\n{'first':46}9 ticks, a device computes for 6\n{'second':46}13.5 ticks, a device computes for 9\n"
+        f"{'measured / simulated':46}1.500\nwritten: {tmp_path / 'both.png'}\n"
+    )
+    assert on_hardware._median([again, once, once, again, again]) is again
 
 
 def test_devices_that_cannot_be_shared_are_refused(capsys):
