@@ -11,6 +11,7 @@ from ticks.lanes import with_all_reduces
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.quiver import Quiver
+from matplotlib.textpath import TextPath
 from pictures.test_html import trace_of
 from sampling import one_in
 
@@ -149,15 +150,20 @@ def test_until_shows_what_has_happened_so_far():
     assert not trace.plot(ax=axes(), until=0).collections
 
 
-def test_new_axes_are_made_only_when_none_are_given():
+def test_new_axes_are_made_only_when_none_are_given(counted):
     import matplotlib.pyplot as plt
 
-    before = plt.get_fignums()
-    mp.simulate(build("gpipe", 2, 2)).plot(ax=axes())
-    assert plt.get_fignums() == before
-    ax = mp.simulate(build("gpipe", 2, 2)).plot()
-    assert ax.figure.number not in before
-    plt.close(ax.figure)
+    for draw in (
+        plots.timeline, plots.memory, plots.alive, plots.timeline_with_memory,
+        lambda trace, **options: plots.ledger(trace, 0, **options),
+    ):
+        before, pair = plt.get_fignums(), draw == plots.timeline_with_memory
+        given = {"axes": Figure().subplots(2)} if pair else {"ax": axes()}
+        draw(counted, **given)
+        assert plt.get_fignums() == before
+        made = draw(counted)
+        figure = (made[0] if pair else made).figure
+        assert figure.number not in before and figure.axes == list(made if pair else [made])
 
 
 def test_memory_curves_are_those_of_the_trace(counted):
@@ -391,6 +397,11 @@ def test_a_film_uncovers_what_has_happened(memory, tmp_path):
     assert not memory or axes[0].get_shared_x_axes().joined(*axes)
     spans, numbers = axes[0].collections[0], axes[0].collections[-2]
     assert len(numbers.get_offsets()) == len(trace.spans) and not axes[0].texts
+    for path, number in zip(numbers.get_paths(), trace.plot().texts, strict=True):
+        size = number.get_fontsize() * axes[0].figure.dpi / 72  # pixels
+        wide, high = TextPath((0, 0), number.get_text(), size=size).get_extents().size / 2
+        around = path.get_extents(numbers.get_transform()).extents
+        assert around.tolist() == pytest.approx([-wide, -high, wide, high])  # as below
     for now in (4, 8, 9):
         running, *lines = animation._func(now)
         edge = axes[0].transData.transform((now, 0))[0]
