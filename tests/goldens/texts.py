@@ -1,6 +1,6 @@
 """What is said: the explanation, text and page of each schedule's run, and what commands print.
 
-A case is "schedule K M", or a command as it is typed.
+A case is "schedule K M", a command as it is typed, or "defaults" of all commands.
 """
 
 import contextlib
@@ -15,7 +15,8 @@ from pathlib import Path
 from goldens import traces
 
 import minipipe as mp
-from minipipe.cli.main import main
+from minipipe.cli.main import COMMANDS as ROOMS
+from minipipe.cli.main import command_line, main
 from minipipe.schedules import build
 
 COMMANDS = """
@@ -39,6 +40,8 @@ plan --profile profile.csv --devices 2 --micro-batches 4
 papers formulas
 papers hardware
 papers devices
+papers 3
+papers plans
 """
 OF_FLOATS = """
 server --mode async --workers 3 --gradients 30 --slow 1=4 --output run.svg
@@ -52,13 +55,14 @@ FILES = {  # that the commands find in their folder
     "faulty.csv": "0F0,0B0\n1B0,1F0\n",
     "profile.csv": "name,forward,backward,weight backward,bytes\na,1,2,1,4\nb,2,3,2,8\nc,1,1,1,0\n",
 }
+REQUIRED = {"fit": ["--memory", "1"], "site": ["folder"], "validate": ["mine.csv"]}
 SECONDS = re.compile(r"\d+(\.\d+)? (s|ms)\b")  # of a clock
 
 
 def cases():
     """Return every schedule with the most micro-batches of `traces`, and every command."""
     largest = {case.split()[0]: case for case in traces.cases()}
-    return [*largest.values(), *COMMANDS.strip().splitlines()]
+    return [*largest.values(), *COMMANDS.strip().splitlines(), "defaults"]
 
 
 def floats(cases):
@@ -70,6 +74,8 @@ def parts(case):
     """Return {part: lines} of a run, or of what a command prints."""
     if case in (COMMANDS + OF_FLOATS).splitlines():
         return _said(case)
+    if case == "defaults":
+        return {name: _defaults(name, *REQUIRED.get(name, [])) for name in ROOMS} | {"train": _defaults()}
     name, K, M = case.split()
     schedule = traces.schedule_of(name, int(K), int(M))
     footprints = traces.footprints_of(name, schedule.n_stages)
@@ -83,6 +89,12 @@ def parts(case):
         "data of the page": re.search(r'type="application/json">(.*?)</script>', page)[1].split("],["),
         "order": str(schedule).splitlines(),
     }
+
+
+def _defaults(*words):
+    """Return what a command is told by these words, and by the options that are left out."""
+    options = vars(command_line().parse_args(words))
+    return [f"{name} = {value}" for name, value in sorted(options.items()) if name != "run"]
 
 
 @contextlib.contextmanager

@@ -134,6 +134,20 @@ def test_figure_13_is_best_at_the_size_of_a_node(B, seconds):
     assert [round(time, 1) for time in found] == seconds and min(found) == found[2]
 
 
+def test_an_estimate_of_their_smallest_row_by_hand():
+    """24 layers of h = 2304, T = 2, P = 3, D = 4, 2 of 512 sequences at a time: M = 64, 8 layers a stage.
+
+    Each of the two times and of the bytes has some ten factors, each rounded once.
+    """
+    h, parameters = 2304, megatron_parameters(24, 2304, V, S) / 24
+    found = estimate(24, h, T=2, P=3, D=4, b=2, B=512)
+    layer = 2 / 2 * 96 * 2048 * h**2 / 156e12 + 2 * 1 / 2 * 2 * 6 * 2 * 2048 * h / 300e9
+    time = (64 + 3 - 1) * 8 * layer + 2 * 3 / 4 * 8 / 2 * 2 * parameters / 300e9
+    n_bytes = 8 * (16 / 2 * parameters + 3 * 2 * 2 * 2048 * h) + 2 / 2 * 34 * 2048 * h
+    assert found[:5] == (4, 2, 3, 64, 2)
+    assert found[5:] == pytest.approx((time, n_bytes), rel=20 * 2**-53)
+
+
 @pytest.mark.parametrize("row", one_in(3, TABLE))
 def test_the_estimate_of_their_choice_is_near_and_ours_no_slower(row):
     found = choices(row)
