@@ -22,6 +22,7 @@ from minipipe.checks import is_plain, real_number
 from minipipe.cli.main import main
 from minipipe.collectives import all_reduce_ticks, numbers_sent
 from minipipe.interrupted import stop
+from minipipe.papers import text_of_cells, zero_bubble_table
 from minipipe.parallel import in_buckets
 from minipipe.schedules import build, data_parallel, gpipe
 
@@ -122,6 +123,10 @@ def test_what_goes_through_without_a_further_check_is_what_a_check_would_let_thr
         except ValueError:
             checked = None
         assert is_plain(number) == (checked is not None and type(checked) is type(number))
+
+
+def test_a_list_without_anything_makes_a_table_without_rows():
+    assert zero_bubble_table([]) == [] and len(text_of_cells([]).splitlines()) == 1
 
 
 def test_layers_may_come_from_a_generator():

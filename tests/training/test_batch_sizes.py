@@ -188,7 +188,8 @@ def test_the_command_prints_a_table_and_draws(capsys, tmp_path):
     assert all(row.count("±") == 2 for row in rows) and picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_command_trains_on_the_users_files_of_mnist(capsys, tmp_path):
+@pytest.mark.parametrize("network", ["lenet", "mlp"])
+def test_the_command_trains_on_the_users_files_of_mnist(capsys, tmp_path, network):
     rng = np.random.default_rng(0)
     for name, m in (("train", 40), ("t10k", 20)):
         images, labels = rng.integers(0, 256, (m, 28, 28)), np.arange(m) % 10
@@ -196,10 +197,10 @@ def test_the_command_trains_on_the_users_files_of_mnist(capsys, tmp_path):
             header = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
             (tmp_path / f"{name}-{kind}-ubyte").write_bytes(header + array.astype(np.uint8).tobytes())
     status, out, _ = run(
-        capsys, "--mnist", tmp_path, "--network", "lenet", "--samples", 30, "--sizes", 10, "--seeds", 1,
+        capsys, "--mnist", tmp_path, "--network", network, "--samples", 30, "--sizes", 10, "--seeds", 1,
         "--epochs", 1, "--warm-up", 1, "--output", tmp_path / "errors.png",
     )
-    assert status == 0 and "30 images of MNIST, network lenet" in out
+    assert status == 0 and f"30 images of MNIST, network {network}, 1 epochs" in out
 
 
 @pytest.mark.parametrize("arguments, words", [
