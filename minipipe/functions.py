@@ -41,6 +41,15 @@ def sigmoid(Z):
     return share
 
 
+def bound_of_sigmoid(A, E, gamma):
+    """Bound the rounding of A = sigmoid(Z), whose Z is off by at most E, see `verification.rounding_bounds`.
+
+    sigmoid' is at most 1/4, and sigmoid(z + e) at most e^|e| sigmoid(z).
+    """
+    moved = np.minimum(E / 4, A * np.expm1(E))
+    return moved + gamma(2 * gamma.FUNCTION + 4) * (A + 2 * moved)
+
+
 def overflow_refused():
     """A context without NumPy's warnings of overflows, for what refuses them in a sentence."""
     return np.errstate(over="ignore", invalid="ignore")
@@ -135,6 +144,17 @@ def even_slices(length, n_parts):
     size, longer = divmod(length, n_parts)
     edges = [part * size + min(part, longer) for part in range(n_parts + 1)]
     return [slice(start, stop) for start, stop in zip(edges, edges[1:])]
+
+
+def own_part(array, axis, rank, size):
+    """Return a copy of part number `rank` of `size` along an axis; of the whole array, if the axis is None.
+
+    >>> own_part(np.arange(10), 0, rank=1, size=4)
+    array([3, 4, 5])
+    """
+    if axis is None:
+        return array.copy()
+    return array[(slice(None),) * axis + (even_slices(array.shape[axis], size)[rank],)].copy()
 
 
 def grains_of(m, grain):

@@ -18,14 +18,13 @@ from minipipe.schedules import (
     Action, Overlap, Schedule, build_for_stages, in_copies, in_segments, names_for_stages,
     with_all_reduce, with_late_W,
 )
-from minipipe.verification.rounding import FORWARD
-from minipipe.verification.rounding import LOSSES as ROUNDING_OF_LOSSES
+from minipipe.verification.rounding import has_bound
 
 LABELS = {type(loss): labels for loss, labels in mp.losses.LOSSES.examples().values()}
 LOSSES = [loss for loss, _ in mp.losses.LOSSES.examples().values()]
-BOUNDED_LOSSES = [loss for loss in LOSSES if type(loss) in ROUNDING_OF_LOSSES]
+BOUNDED_LOSSES = list(filter(has_bound, LOSSES))
 ACTIVATIONS = [layer for layer, _ in LAYERS.values() if isinstance(layer, (Elementwise, mp.Softmax))]
-BOUNDED = [layer for layer in ACTIVATIONS if type(layer) in FORWARD]  # those that have a rounding bound
+BOUNDED = list(filter(has_bound, ACTIVATIONS))  # those that have a rounding bound
 # rational numbers grow long in larger ones
 SMALL = [name for name in ALONE if math.prod(LAYERS[name][1]) <= 9]
 

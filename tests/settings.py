@@ -64,8 +64,11 @@ def filled(row):
 class Rounded(ReLU):
     """A ReLU that rounds rational numbers, both ways, so that they do not grow long from layer to layer.
 
-    A rounding is a function of one number, so exact equations of sums over samples stay exact.
+    A rounding is a function of one number, so exact equations of sums over samples stay exact. Devices may
+    share the work as they do for a ReLU.
     """
+
+    splits = ReLU.splits
 
     def forward(self, Z):
         return rounded(super().forward(Z))

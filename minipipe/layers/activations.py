@@ -7,17 +7,20 @@ None of them overflows, however large the numbers of Z are.
 
 import math
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
 from ..arguments import argument
 from ..checks import one_of
-from ..functions import constant, masked, sigmoid
+from ..functions import bound_of_sigmoid, constant, masked, sigmoid
 from .layer import LAYERS, Layer
 
 
 class Elementwise(Layer):
     """A = g(Z). Because A[i, k] depends on Z[i, k] alone, dZ = dA * g'(Z), entry by entry."""
+
+    splits: ClassVar = {"units": {}, "positions": {}, "rows": {}}
 
     def backward_input(self, dA):
         return dA * self.slope(self.cached(dA))
@@ -27,7 +30,19 @@ class Elementwise(Layer):
         return cache
 
 
-@LAYERS(examples=lambda: [(ReLU(), (4,))], source="Nair and Hinton 2010")
+def bound_of_dZ(slope, E_slope, gamma):
+    """Return the function that bounds the rounding of dZ = dA * g'(Z), see `rounding_bounds`.
+
+    slope: g'(Z). E_slope: a bound on its rounding.
+    """
+    def backward(D, E):
+        most = slope + 2 * E_slope
+        return E * most + (abs(D) + E) * E_slope + gamma(2) * (abs(D) + 2 * E) * most, (None, None)
+
+    return backward
+
+
+@LAYERS(examples=lambda: [(ReLU(), (4,)), (ReLU(), (3, 4))], source="Nair and Hinton 2010")
 class ReLU(Elementwise):
     """A = max(Z, 0).  dZ = dA where Z > 0, else 0 (at Z = 0, too).
 
@@ -45,6 +60,10 @@ class ReLU(Elementwise):
 
     def backward_input(self, dA):
         return masked(dA, self.cached(dA))
+
+    def errors(self, Z, E, A, gamma):
+        """|relu'| <= 1. Where rounding could move Z across 0, the slope is unknown."""
+        return E, bound_of_dZ((Z > 0) * 1.0, (abs(Z) <= 2 * E) * 1.0, gamma)
 
 
 @LAYERS(examples=lambda: [(Sigmoid(), (4,))], source="no known paper")
@@ -67,6 +86,11 @@ class Sigmoid(Elementwise):
     def slope(self, A):
         return A * (1 - A)
 
+    def errors(self, Z, E, A, gamma):
+        """|(a - a^2)'| <= 1."""
+        E_A = bound_of_sigmoid(A, E, gamma)
+        return E_A, bound_of_dZ(A * (1 - A), E_A + 3 * gamma.u, gamma)
+
 
 @LAYERS(examples=lambda: [(Tanh(), (4,))], source="no known paper")
 class Tanh(Elementwise):
@@ -84,6 +108,11 @@ class Tanh(Elementwise):
 
     def slope(self, A):
         return 1 - A * A
+
+    def errors(self, Z, E, A, gamma):
+        """|tanh'| <= 1, and |(1 - a^2)'| <= 2, since |a| <= 1."""
+        E_A = E + gamma.FUNCTION * gamma.u
+        return E_A, bound_of_dZ(1 - A * A, 2 * E_A + 3 * gamma.u, gamma)
 
 
 @LAYERS(examples=lambda: [(LeakyReLU(), (4,))], source="Maas, Hannun, Ng 2013")

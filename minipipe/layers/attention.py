@@ -4,6 +4,7 @@ Sequences are (d, T, m): features, positions, samples.
 """
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -58,6 +59,7 @@ class MultiHeadAttention(Block):
     """
 
     recomputes = False
+    splits: ClassVar = {"heads": ("outputs", "outputs", "outputs", "inputs")}
 
     def __init__(self, d, n_heads, causal=False):
         d, n_heads = argument("d", d), argument("n_heads", n_heads)
@@ -87,6 +89,15 @@ class MultiHeadAttention(Block):
         parts = [self._joined(part) for part in (dQ, dK, dV)]
         through_Q, through_K, through_V = (layer.backward_input(part) for layer, part in zip(inputs, parts))
         return through_Q + through_K + through_V, [*parts, dZ]
+
+    def part(self, how, rank, size):
+        if self.n_heads % size:
+            raise ValueError(
+                f"{self!r}: {self.n_heads} heads over {size} shards: n_shards must divide the number of heads"
+            )
+        part = super().part(how, rank, size)
+        part.n_heads = self.n_heads // size
+        return part
 
     def _by_head(self, A):
         """(m, n_heads, d_h, T) from (d, T, m): one matrix for each sample and head."""

@@ -1,5 +1,6 @@
 """Layers made of layers."""
 
+import copy
 import itertools
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from .embedding import Embedding, PositionalEmbedding
 from .layer import LAYERS, Layer, every_layer
 from .linear import Linear
 from .normalization import BatchNorm, LayerNorm
+from .skips import Fork, Join
 from .through import forward_through, in_one_piece, put_aside, weight_gradients
 
 
@@ -76,6 +78,13 @@ class Block(Layer):
         for layer, cache in zip(self.layers, value.of_layers, strict=True):
             layer.cache = cache
         self.kept, self.halves = value.kept, value.halves
+
+    def part(self, how, rank, size):
+        part = copy.copy(self)
+        ways = zip(self.layers, self.splits[how], strict=True)
+        part.layers = tuple(layer.part(its_how, rank, size) for layer, its_how in ways)
+        part.cache = None
+        return part
 
     def initialize(self, rng, dtype=np.float64):
         for layer in self.layers:
@@ -150,6 +159,9 @@ class Chain(Block):
             of_layers.append(dZ)
             dZ = in_one_piece(layer.backward_input(dZ))
         return dZ, of_layers[::-1]
+
+    def unrolled(self, name):
+        return self.layers
 
     def output_shape(self, shape):
         for layer in self.layers:
@@ -259,6 +271,10 @@ class Residual(Add):
 
     def __init__(self, *layers):
         super().__init__([], layers)
+
+    def unrolled(self, name):
+        inner = self.layers[1].layers
+        return (Fork(name), *inner, Join(name)) if inner else None
 
     def argument(self, name):
         return self.layers[1].layers

@@ -1,11 +1,13 @@
 """From tokens to vectors: Embedding and PositionalEmbedding, with A in (d, T, m)."""
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
 from ..arguments import argument
 from ..checks import checked_name
+from ..functions import even_slices
 from .layer import LAYERS, Layer, as_dtype_of
 
 
@@ -47,6 +49,7 @@ class Embedding(Vectors):
     can_overflow = False
     joins_samples = True
     takes = "tokens"
+    splits: ClassVar = {"tokens": {"W": 0}}
 
     def __init__(self, n_tokens, d, tie=None):
         self.n_tokens, self.d = argument("n_tokens", n_tokens), argument("d", d)
@@ -56,6 +59,9 @@ class Embedding(Vectors):
         self.checked_input(A_prev)
         self.cache = self._checked(A_prev)
         return np.moveaxis(self.W[self.cache], -1, 0).copy()
+
+    def part(self, how, rank, size):
+        return EmbeddingPart(self, even_slices(self.n_tokens, size)[rank])
 
     def backward_input(self, dZ):
         self.cached(dZ)
@@ -92,6 +98,34 @@ class Embedding(Vectors):
 
     def parameter_shapes(self):
         return (self.n_tokens, self.d), None
+
+
+class EmbeddingPart(Embedding):
+    """An `Embedding` that knows the tokens of one run, and has zeros for all others.
+
+    whole: the `Embedding`.
+    run: the slice of its tokens.
+
+    The sum over all devices is the whole Embedding's A: each token has its vector on one of them.
+    """
+
+    def __init__(self, whole, run):
+        super().__init__(whole.n_tokens, whole.d, whole.tie)
+        self.run, self.W = run, whole.W[run].copy()
+
+    def forward(self, A_prev):
+        tokens, n = self._checked(A_prev), len(self.W)
+        inside = (tokens >= self.run.start) & (tokens < self.run.stop)
+        self.cache = np.where(inside, tokens - self.run.start, n)
+        W = np.concatenate([self.W, self.W[:1] * 0])
+        return np.moveaxis(W[self.cache], -1, 0).copy()
+
+    def backward_weight(self, dZ):
+        n = len(self.W)
+        return self._by_token(self.cached(dZ), dZ, n + 1)[:n].copy(), None
+
+    def parameter_shapes(self):
+        return self.W.shape, None
 
 
 @LAYERS(examples=lambda: [(PositionalEmbedding(3, 7), (3, 5))], source="arXiv 1705.03122")

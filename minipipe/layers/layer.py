@@ -1,12 +1,13 @@
 """The contract that every layer keeps."""
 
 import copy
+from typing import ClassVar
 
 import numpy as np
 
 from ..as_code import AsCode
 from ..checks import is_finite, listed, shown, to_be_written
-from ..functions import leaves, shape_of
+from ..functions import leaves, own_part, shape_of
 from ..registry import Examples, Registry
 from .halves import Halves, check_halves
 
@@ -67,8 +68,11 @@ class Layer(AsCode, Halves):
     index = None         # in its network's list, as errors name it; layers within a layer have its own
     recomputes = None    # whether its backward makes a part of the cache again; None: it cannot
     exchanges = False, False  # whether forward and backward_input are programs, which talk to other devices
+    splits: ClassVar = {}          # how devices may share its work, see `part`
+    halo = 0             # how many rows above and below its own a device needs, where rows are split
     partial = False      # whether its gradients are one summand, of which each device of a group has another
     can_overflow = True  # whether finite numbers may become too large in a forward
+    errors = None        # errors(A_prev, E, A, gamma) bounds rounding, see `rounding_bounds`
 
     @property
     def has_parameters(self):
@@ -127,6 +131,45 @@ class Layer(AsCode, Halves):
             value = getattr(self, name)
             setattr(twin, name, None if value is None else convert(value))
         return twin
+
+    def part(self, how, rank, size):
+        """Return what one of `size` devices has of this layer, where they share its work as `how` says.
+
+            "outputs"    all have A_prev, and each makes its own units of A
+            "inputs"     each has its own units of A_prev and makes a summand of A; b is added to the sum
+            "units"      each makes its own units of A from the same units of A_prev
+            "heads"      all have A_prev, and each makes a summand of A
+            "tokens"     as "heads": each knows its own tokens, and has zeros for the others
+            "positions"  each has its own positions, along axis 1
+            "rows"       each has its own rows of an image, along axis 1, and `halo` rows of both neighbours
+
+        Units, or channels, are the entries along axis 0. `splits` has an entry for each `how` that the layer
+        allows: a dictionary of the axes along which W and b are cut, None for what each device has whole. In
+        a layer made of `layers`, the entry says of each of them how that one is split.
+
+        The part is a copy with cut parameters. A class that has sizes in other attributes adapts them.
+        """
+        part, axes = copy.copy(self), self.splits[how]
+        part.cache = part.statistics = None
+        for name in ("W", "b"):
+            array = getattr(self, name)
+            is_there = array is not None and name in axes
+            setattr(part, name, own_part(array, axes[name], rank, size) if is_there else None)
+        return part
+
+    def unrolled(self, name):
+        """Return consecutive layers that compute the same, or None if there are none.
+
+        name: that of a skip connection, if there is one among them.
+        """
+        return None
+
+    def synchronised(self):
+        """Return this layer as all copies of a network together compute it, or None if it has no such form.
+
+        Asked where a sample's A depends on other samples.
+        """
+        return None
 
     def cached(self, dZ, shape_of_input=np.shape):
         """`cache`, after checking that there is one and that `dZ` fits it.

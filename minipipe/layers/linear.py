@@ -1,6 +1,7 @@
 """The fully connected layer."""
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -47,6 +48,7 @@ class Linear(Layer):
     """
 
     joins_samples = True
+    splits: ClassVar = {"outputs": {"W": 0, "b": 0}, "inputs": {"W": 1}}
 
     def __init__(self, n_prev, n, initialization=he, W=None, b=None, tie=None, bias=True):
         self.n_prev, self.n = argument("n_prev", n_prev), argument("n", n)
@@ -81,6 +83,26 @@ class Linear(Layer):
         # row sums as a matrix product: several times faster than sum
         ones = np.full((dZ.shape[1], 1), 1, dZ.dtype, like=dZ)  # a rehearsal makes no array
         return dZ @ A_prev.T, dZ @ ones
+
+    def part(self, how, rank, size):
+        part = super().part(how, rank, size)
+        (part.n, part.n_prev), part.bias = part.W.shape, part.b is not None
+        return part
+
+    def errors(self, A_prev, E, A, gamma):
+        """A sum of n products is off by at most gamma(n) times the sum of their absolute values."""
+        W, b = abs(self.W), 0 if self.b is None else abs(self.b)
+        E_A = W @ E + gamma(self.n_prev + 1) * (W @ (abs(A_prev) + 2 * E) + b)
+
+        def backward(D, E_D):
+            D, A = abs(D), abs(A_prev)
+            of_m = gamma(D.shape[1] + 1)
+            E_dW = E_D @ (A + 2 * E).T + (D + E_D) @ E.T + of_m * (D + 2 * E_D) @ (A + 2 * E).T
+            E_db = (E_D + of_m * (D + 2 * E_D)).sum(axis=1, keepdims=True)
+            E_dA_prev = W.T @ E_D + gamma(self.n) * W.T @ (D + 2 * E_D)
+            return E_dA_prev, (E_dW, None if self.b is None else E_db)
+
+        return E_A, backward
 
     def output_shape(self, shape):
         if len(shape) < 2 or shape[0] != self.n_prev:

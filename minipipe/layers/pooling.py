@@ -9,6 +9,7 @@ a number there.
 """
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class Pool(Layer):
     """
 
     n_axes = None
+    splits: ClassVar = {"units": {}}
 
     def __init__(self, kernel_size, stride=None, padding=0):
         stride = kernel_size if stride is None else stride

@@ -29,6 +29,7 @@ class Loss(AsCode):
     cache = None
     takes = "numbers"         # or "probabilities", predictions between 0 and 1
     exchanges = False, False  # whether forward and backward are programs, which talk to other devices
+    errors = None             # errors(A, E, Y, gamma) bounds rounding, see `verification.rounding_bounds`
 
     def forward(self, A, Y, m=None):
         A, Y = _array("A", A), _array("Y", Y)
@@ -60,6 +61,10 @@ class Loss(AsCode):
     def derivative(self, *cache):
         """dA."""
         raise to_be_written(self, "Loss", "derivative(self, *cache)", "dA")
+
+    def part(self, n_classes):
+        """Return this loss for logits whose n_classes are split over devices; None if it has no such form."""
+        return None
 
     def check(self, Y):
         """Raise `ValueError` for labels that this cost cannot have."""

@@ -7,7 +7,6 @@ from itertools import chain
 import numpy as np
 
 from ..layers import every_layer
-from ..layers.blocks import Block
 from ..layers.parameters import parameters_with
 
 
@@ -32,7 +31,7 @@ def take_parameters(layers, shards):
         return getattr(holder, name)
 
     for layer in every_layer(layers):
-        if not isinstance(layer, Block):
+        if layer.arrays:  # a layer made of layers has none of its own
             layer.W, layer.b = (_whole_array(layer, name, shards, value) for name in ("W", "b"))
 
 
@@ -79,7 +78,7 @@ def _holders(layers):
 
 
 def _joined(layer, shards, value):
-    if isinstance(layer, Block):
+    if not layer.arrays:
         pairs = [_joined(part, shards, value) for part in layer.layers]
         return tuple(dW for dW, _ in pairs), tuple(db for _, db in pairs)
     return tuple(_whole_array(layer, name, shards, value) for name in ("W", "b"))
@@ -99,7 +98,7 @@ def _whole_array(layer, name, shards, value):
 def _by_parameter(layers, pairs):
     """((id of a layer without layers, "W" or "b"), its gradient), from the gradients of `layers`."""
     for layer, (dW, db) in zip(layers, pairs, strict=True):
-        if isinstance(layer, Block):
+        if not layer.arrays:
             yield from _by_parameter(layer.layers, list(zip(dW, db, strict=True)))
         else:
             yield (id(layer), "W"), dW

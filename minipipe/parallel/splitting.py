@@ -3,21 +3,14 @@
 import copy
 from itertools import chain
 
-from ..functions import even_slices
-from ..layers import (
-    Chain, Conv1d, Conv2d, Conv3d, Dropout, Embedding, Fork, Join, LayerNorm, Linear, MultiHeadAttention,
-    Residual, every_layer,
-)
-from ..layers.activations import Elementwise
-from ..layers.convolution import Convolution
-from ..layers.pooling import Pool
-from ..losses import SoftmaxCrossEntropy
+from ..functions import own_part
+from ..layers import every_layer
+from ..pipeline.proved import is_stated
 from ..ties import ties_of
+from .bias import Bias
 from .exchanges import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
-from .parts import Bias, DropoutPart, EmbeddingPart, SoftmaxCrossEntropyPart
-from .rows import by_rows, goes_by_rows
-
-COMPUTING = ("forward", "backward", "backward_input", "backward_weight", "through", "derivatives")
+from .halo import Halo
+from .ways import ways_of
 
 
 class Shard:
@@ -36,30 +29,34 @@ class Shard:
     `held[id(layer), name]` says where a parameter of the network lies: (layer of the shard, the axis along
     which it is split, or None if it is whole). `words` says for each layer of the network how it is split.
 
-    - A Linear, an activation, and another Linear: the first by its outputs, W[rows], the second by its
-      inputs, W[:, columns]; so are convolutions, by channels. The hidden units never meet.
-    - Any other Linear or convolution: by its outputs, which are then gathered.
-    - Attention by its heads; an Embedding, and the logits before a `SoftmaxCrossEntropy`, by the tokens.
+    A layer says in `splits` how devices may share its work, see `Layer.part`; so may one of your own.
+
+    - A layer that can be split by its outputs, and behind it, after layers that act unit by unit, one that
+      can be by its inputs, are a pair: a Linear, an activation and another Linear are W[rows] and
+      W[:, columns]. The hidden units never meet.
+    - Any other layer that can be split by its outputs: so, and these are then gathered.
+    - Attention by its heads; an Embedding, and the logits before a loss that has a `part`, by the tokens.
     - A residual connection in parts becomes a Fork and a Join around them.
-    - With `sequence`, from the first attention on, LayerNorm, Dropout and residual connections by positions.
-      The gradients of their parameters, and of biases there, are sums over the devices, and are added up at
-      the end.
+    - With `sequence`, from the first attention on, what can be split by positions. The gradients of
+      parameters there, and of biases, are sums over the devices, and are added up at the end.
     - With `rows`, convolutions by the rows of the image, and their gradients are such sums, too.
-    - All else, layers of one's own, what has fewer units than there are devices, and what is tied to one of
-      these, is whole on each device.
+    - All else, layers that do not say how, what has fewer units than there are devices, and what is tied to
+      one of these, is whole on each device.
     """
 
     def __init__(self, layers, loss, rank, size, sequence=False, rows=False):
         self.rank, self.size, self._sequence, self._rows = rank, size, sequence, rows
         self.parted = []  # the indices of the layers before which positions, or rows, are split
         self._by_positions = False  # whether what the next layer gets is split so
+        self._ways = {id(layer): ways_of(layer) for layer in every_layer(layers)}
         self._tied = {name: [layers[index] for index in tied] for name, tied in ties_of(layers).items()}
         self.held, self._held_of, self.words = {}, {}, ["whole"] * len(layers)  # _held_of: id -> layer
         self.loss, self._logits = copy.copy(loss), None
         is_second = len(layers) - 1 in self._pairs(layers).values()
-        by_classes = type(loss) is SoftmaxCrossEntropy and self._is_splittable(layers[-1], Linear)
-        if by_classes and not is_second:
-            self.loss, self._logits = SoftmaxCrossEntropyPart(layers[-1].n), layers[-1]
+        if self._can(layers[-1], "outputs") and not is_second and is_stated(type(loss), "part"):
+            of_classes = loss.part(len(layers[-1].W))
+            if of_classes is not None:
+                self.loss, self._logits = of_classes, layers[-1]
         self.layers = self._each(layers, "", self.words, is_top=True)
         if self._by_positions:
             self.layers[-1].append(Gathered(1))
@@ -69,7 +66,10 @@ class Shard:
         if self.size == 1:
             return
         if all(words == "whole" for words in self.words):
-            raise ValueError(f"n_shards={self.size} splits none of these {len(self.words)} layers: use fewer")
+            raise ValueError(
+                f"n_shards={self.size} splits none of these {len(self.words)} layers: use fewer, or say in "
+                "`splits` of a layer of your own how it is split"
+            )
         if self._sequence and self._rows:
             raise ValueError("sequence=True and rows=True: positions are split one way, so use one of them")
         if self._sequence and not self.parted:
@@ -97,9 +97,7 @@ class Shard:
 
     def part_of(self, array, axis):
         """The part of an array that is split along an axis, or, for None, a copy of the whole."""
-        if axis is None:
-            return array.copy()
-        return array[(slice(None),) * axis + (self._runs(array.shape[axis])[self.rank],)].copy()
+        return own_part(array, axis, self.rank, self.size)
 
     def _each(self, layers, place, words, is_top=False):
         """For each of consecutive layers, what this device has instead; in `words`, how each is split."""
@@ -110,11 +108,11 @@ class Shard:
             if before and self._by_positions:
                 self.parted.append(index)
             if index in pairs:
-                parts, how = [self._enter(), self._by_outputs(layer)], "by outputs"
+                parts, how = [self._enter(), self._part(layer, "outputs")], "by outputs"
             elif index in pairs.values():
-                parts, how = self._by_inputs(layer), "by inputs"
+                parts, how = [self._part(layer, "inputs"), *self._leave(layer)], "by inputs"
             elif index in between:
-                parts, how = [layer.copy()], "unit by unit"
+                parts, how = [self._part(layer, "units")], "unit by unit"
             else:
                 parts, how = self._alone(layer, f"{place}{index}")
             found.append(before + parts)
@@ -123,178 +121,134 @@ class Shard:
 
     def _changed_split(self, layer):
         """The exchange before a layer of the network for which the positions must be split, or whole."""
-        by_positions = self._goes_by_positions(layer) and (self._by_positions or _attends(layer))
-        if self._rows:
-            on_numbers = isinstance(layer, Elementwise) or type(layer) is Dropout
-            by_positions = goes_by_rows(layer) or (self._by_positions and on_numbers)
+        begins = self._by_positions or (layer.has_parameters if self._rows else self._attends(layer))
+        by_positions = begins and self._goes_by_positions(layer)
         if layer is self._logits or self._by_positions == by_positions:
             return []
-        self._by_positions = not self._by_positions
-        return [Parted(1) if self._by_positions else Gathered(1)]
+        self._by_positions = by_positions
+        return [Parted(1) if by_positions else Gathered(1)]
+
+    def _goes_by_positions(self, layer):
+        """Whether positions, or rows, can go through it alone; attention and pairs inside gather them."""
+        inner = self._inner(layer)
+        if inner and not self._rows:
+            in_pairs = set(chain(*self._pairs(inner).items()))
+            return all(
+                index in in_pairs or part.fork or part.join or self._goes_by_positions(part)
+                for index, part in enumerate(inner)
+            )
+        return self._can(layer, self._along) or (not self._rows and self._can(layer, "heads"))
+
+    def _attends(self, layer):
+        """Whether there is attention in it, and so positions in what it gets."""
+        return any("heads" in self._ways[id(part)] for part in every_layer([layer]))
+
+    @property
+    def _along(self):
+        return "rows" if self._rows else "positions"
 
     def _enter(self):
         """The exchange before a product that is split by outputs."""
         return SplitToWhole(1) if self._by_positions else Copied()
 
-    def _leave(self):
-        """The exchange behind a product that is split by inputs."""
-        return PartialToSplit(1) if self._by_positions else Summed()
+    def _leave(self, layer):
+        """The exchange behind a product that is split by inputs, and the layer's b, which follows it."""
+        exchange = PartialToSplit(1) if self._by_positions else Summed()
+        if layer.b is None:
+            return [exchange]
+        bias = Bias(layer.b.copy())
+        bias.partial = self._by_positions
+        self._hold(layer, bias, {"b": None})
+        return [exchange, bias]
 
     def _alone(self, layer, place):
         """(what this device has instead of a layer, how that is split)"""
         if layer is self._logits:
             enter, self._by_positions = self._enter(), False
-            return [enter, self._by_outputs(layer)], "by outputs, up to the loss"
-        if self._by_positions and goes_by_rows(layer):
-            *before, part = by_rows(layer)
-            self._hold(layer, W=(part, None), b=(part, None))
-            return [*before, part], "by rows"
-        if self._is_splittable(layer, Linear, Convolution):
-            return [Copied(), self._by_outputs(layer), Gathered()], "by outputs, gathered"
-        if type(layer) is MultiHeadAttention:
-            return self._by_heads(layer), "by heads"
-        if self._is_splittable(layer, Embedding):
-            part = EmbeddingPart(layer, self._runs(layer.n_tokens)[self.rank])
-            self._hold(layer, W=(part, 0))
-            return [part, Summed()], "by tokens"
-        if self._by_positions and not layer.layers:
-            return [self._run_of(layer)], "by rows" if self._rows else "by positions"
-        inner = _inner(layer)
+            return [enter, self._part(layer, "outputs")], "by outputs, up to the loss"
+        if self._by_positions and self._can(layer, self._along):
+            part = self._part(layer, self._along)
+            part.partial = part.has_parameters
+            borrowed = [Halo(layer.halo)] if self._rows and layer.halo else []
+            return [*borrowed, part], f"by {self._along}"
+        if self._can(layer, "outputs"):
+            return [Copied(), self._part(layer, "outputs"), Gathered()], "by outputs, gathered"
+        if self._can(layer, "heads"):
+            return [self._enter(), self._part(layer, "heads"), *self._leave(layer.layers[-1])], "by heads"
+        if self._can(layer, "tokens"):
+            return [self._part(layer, "tokens"), Summed()], "by tokens"
+        inner = self._inner(layer, f"residual {place}")
         words = [None] * len(inner)
         parts = list(chain(*self._each(inner, f"{place}.", words)))
         if set(words) <= {"whole"}:
             return self._whole(layer), "whole"
-        if isinstance(layer, Residual):
-            name = f"residual {place}"
-            parts = [Fork(name), *parts, Join(name)]
+        words = [how for part, how in zip(inner, words, strict=True) if not (part.fork or part.join)]
         return parts, f"({', '.join(words)})"
 
     def _whole(self, layer):
         """The layer itself on the first device, which so gets its statistics, and copies on the others."""
         own = layer if self.rank == 0 else layer.copy()
         for theirs, ours in zip(every_layer([layer]), every_layer([own]), strict=True):
-            self._hold(theirs, W=(ours, None), b=(ours, None))
+            self._hold(theirs, ours, {"W": None, "b": None})
         return [own]
 
-    def _by_outputs(self, layer):
-        run = self._runs(len(layer.W))[self.rank]
-        part = self._part(layer, n_outputs=run.stop - run.start)
-        part.W = layer.W[run].copy()
-        self._hold(layer, W=(part, 0))
-        if layer.b is not None:
-            part.b = layer.b[run].copy()
-            self._hold(layer, b=(part, 0))
+    def _part(self, layer, how):
+        """This device's part of a layer, whose parameters then have their places."""
+        part = layer.part(how, self.rank, self.size)
+        ways = [(layer, part, self._ways[id(layer)][how])]
+        if layer.layers:
+            ways = [(*pair, self._ways[id(pair[0])][its_how])
+                    for *pair, its_how in zip(layer.layers, part.layers, ways[0][2], strict=True)]
+        for theirs, ours, axes in ways:
+            self._hold(theirs, ours, axes)
         return part
-
-    def _by_inputs(self, layer):
-        """The product with a part of the columns of W, the sum over the devices, and b."""
-        run = self._runs(layer.W.shape[1])[self.rank]
-        part = self._part(layer, n_inputs=run.stop - run.start)
-        part.bias, part.b, part.W = False, None, layer.W[:, run].copy()
-        self._hold(layer, W=(part, 1))
-        if layer.b is None:
-            return [part, self._leave()]
-        bias = Bias(layer.b.copy())
-        bias.partial = self._by_positions
-        self._hold(layer, b=(bias, None))
-        return [part, self._leave(), bias]
-
-    def _run_of(self, layer):
-        """The layer for this device's run of the positions."""
-        part = DropoutPart(layer, self.rank, self.size) if type(layer) is Dropout else layer.copy()
-        part.partial = layer.W is not None
-        self._hold(layer, W=(part, None), b=(part, None))
-        return part
-
-    def _by_heads(self, attention):
-        n_heads, size = attention.n_heads, self.size
-        if n_heads % size:
-            raise ValueError(
-                f"{attention!r}: {n_heads} heads over {size} shards: n_shards must divide the number of heads"
-            )
-        *inputs, output = attention.layers
-        product, *rest = self._by_inputs(output)
-        part = attention.copy()
-        part.n_heads, part.layers = n_heads // size, (*map(self._by_outputs, inputs), product)
-        return [self._enter(), part, *rest]
-
-    def _part(self, layer, **sizes):
-        """A copy of a Linear or a convolution with other sizes."""
-        names = ("n", "n_prev") if isinstance(layer, Linear) else ("out_channels", "in_channels")
-        part = copy.copy(layer)
-        part.cache = None
-        for name, size in zip(names, (sizes.get("n_outputs"), sizes.get("n_inputs"))):
-            if size is not None:
-                setattr(part, name, size)
-        return part
-
-    def _goes_by_positions(self, layer):
-        """Whether positions can go through it one by one; in residual parts, attention and pairs gather them.
-        """
-        inner = _inner(layer)
-        if isinstance(layer, Residual):
-            in_pairs = set(chain(*self._pairs(inner).items()))
-            alone = [part for index, part in enumerate(inner) if index not in in_pairs]
-            kinds = LayerNorm, Dropout, MultiHeadAttention
-            return all(type(part) in kinds or isinstance(part, Elementwise) for part in alone) and bool(inner)
-        if inner:
-            return all(map(self._goes_by_positions, inner))
-        return type(layer) in (LayerNorm, Dropout)
 
     def _pairs(self, layers):
-        """{index: index} of two layers of one kind with activations or pooling in between, pair after pair.
+        """{index: index} of two layers with others in between that act unit by unit, pair after pair.
 
         The first is split by its outputs, so the second can be by its inputs.
         """
         found, index = {}, 0
         while index < len(layers):
-            kind = next((k for k in (Linear, Convolution) if self._is_splittable(layers[index], k)), None)
             second = index + 1
-            while second < len(layers) and _acts_on_units(layers[second]):
+            while second < len(layers) and self._can(layers[second], "units"):
                 second += 1
-            if kind and second < len(layers) and self._fits(layers[index], layers[second], kind):
+            if second < len(layers) and self._are_a_pair(layers[index], layers[second]):
                 found[index] = second
                 index = second
             index += 1
         return found
 
-    def _fits(self, first, second, kind):
-        of_kind = isinstance(second, kind) and self._can_be_split(second)
-        return of_kind and first.tie is None and second.tie is None
+    def _are_a_pair(self, first, second):
+        untied = first.tie is None and second.tie is None
+        return untied and self._can(first, "outputs") and self._can(second, "inputs")
 
-    def _is_splittable(self, layer, *kinds):
-        """Whether it is one of these kinds, and it and all layers tied to it have a unit for each device."""
-        return isinstance(layer, kinds) and all(
-            self._can_be_split(one) and len(one.W) >= self.size for one in self._tied.get(layer.tie, [layer])
+    def _can(self, layer, how):
+        """Whether a layer says that it can be split so, and all tied to it have a unit for each device.
+
+        With `rows`, what has parameters and can go by rows is split so alone.
+        """
+        ways = self._ways.get(id(layer), {})
+        if how not in ways or (self._rows and how != "rows" and "rows" in ways and layer.has_parameters):
+            return False
+        if layer.layers:
+            return True
+        axes = ways[how]
+        shared = [one for one in self._tied.get(layer.tie, []) if one is not layer]
+        return self._is_large_enough(layer, axes) and all(
+            any(theirs.get("W") == axes.get("W") and self._is_large_enough(one, theirs)
+                for theirs in self._ways[id(one)].values())
+            for one in shared
         )
 
-    def _can_be_split(self, layer):
-        """Whether it is minipipe's own, with one group of channels, and does not go by rows."""
-        if self._rows and goes_by_rows(layer):
-            return False
-        return type(layer) in (Linear, Embedding, Conv1d, Conv2d, Conv3d) and getattr(layer, "groups", 1) == 1
+    def _is_large_enough(self, layer, axes):
+        arrays = [(getattr(layer, name), axis) for name, axis in axes.items() if axis is not None]
+        return all(array is None or array.shape[axis] >= self.size for array, axis in arrays)
 
-    def _runs(self, n):
-        return even_slices(n, self.size)
+    def _inner(self, layer, name="residual"):
+        """The layers that compute the same as this one; none, if it is not made of layers in a row."""
+        return (layer.unrolled(name) if is_stated(type(layer), "unrolled") else None) or ()
 
-    def _hold(self, layer, **places):
-        for name, (holder, axis) in places.items():
+    def _hold(self, layer, holder, axes):
+        for name, axis in axes.items():
             self.held[id(layer), name], self._held_of[id(layer)] = (holder, axis), layer
-
-
-def _attends(layer):
-    """Whether there is attention in it, and so positions in what it gets."""
-    return any(isinstance(part, MultiHeadAttention) for part in every_layer([layer]))
-
-
-def _inner(layer):
-    """The layers that a `Residual` or a `Chain` is made of; none, if its class computes something else."""
-    kind = next((kind for kind in (Residual, Chain) if isinstance(layer, kind)), None)
-    if kind is None or any(getattr(type(layer), name) is not getattr(kind, name) for name in COMPUTING):
-        return ()
-    return layer.layers[1].layers if kind is Residual else layer.layers
-
-
-def _acts_on_units(layer):
-    """Whether each unit, or channel, of its output depends on that of its input alone."""
-    return isinstance(layer, (Elementwise, Pool)) and layer.W is None and layer.b is None

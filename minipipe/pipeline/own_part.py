@@ -6,7 +6,6 @@ import numpy as np
 
 from ..collectives.vectors import cut, flattened, joined
 from ..layers import every_layer
-from ..layers.blocks import Block
 from ..layers.parameters import parameters_with
 
 
@@ -153,7 +152,7 @@ def _make_new(layers):
 
 def _with_parameters(layers):
     """Those of the layers, and of the layers that they are made of, whose W and b are arrays or None."""
-    return [layer for layer in every_layer(layers) if not isinstance(layer, Block)]
+    return [layer for layer in every_layer(layers) if layer.arrays]
 
 
 def _without_numbers(array):

@@ -1,8 +1,11 @@
-"""Which layers and losses keep the promises that contract tests have proved."""
+"""Which layers and losses keep the promises that contract tests have proved, and their own."""
 
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
+
+from ..layers import LAYERS
+from ..losses import LOSSES
 
 PROVED_IN = "minipipe.layers", "minipipe.losses", "minipipe.models", "minipipe.parallel"
 
@@ -38,6 +41,35 @@ def is_proved(kind):
     of_users = [base for base in kind.__mro__ if base not in of_package]
     defined = {name for base in of_users for name in vars(base) if not name.startswith("__")}
     return bool(inherited) and not defined & inherited
+
+
+@cache
+def is_stated(kind, trait):
+    """Tell whether what `kind` has as `trait` was said of what it computes.
+
+    A class from elsewhere that redefines something of a complete layer or loss computes something else, so
+    what was said of that one counts no longer, until the class says it anew. What completes an abstract base,
+    such as `Elementwise`, keeps what is said there.
+
+    >>> from ..layers import Linear
+    >>> class Named(Linear):
+    ...     pass
+    >>> class Doubled(Linear):
+    ...     def forward(self, A_prev):
+    ...         return 2 * super().forward(A_prev)
+    >>> is_stated(Named, "splits"), is_stated(Doubled, "splits")
+    (True, False)
+    """
+    of_package, complete = _classes_of_the_package(), {*LAYERS.values(), *LOSSES.values()}
+    for place, base in enumerate(kind.__mro__):
+        if trait in vars(base):
+            return True
+        inherited = [one for one in kind.__mro__[place + 1:] if one is not object]
+        if base in of_package or not any(one in complete or one not in of_package for one in inherited):
+            continue
+        if any(name in vars(one) for one in inherited for name in vars(base) if not name.startswith("__")):
+            return False
+    return False
 
 
 @cache

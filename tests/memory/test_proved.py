@@ -9,7 +9,7 @@ import minipipe as mp
 from minipipe.layers import LAYERS
 from minipipe.losses import LOSSES
 from minipipe.parallel.splitting import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
-from minipipe.parallel.synchronised import SynchronisedBatchNorm
+from minipipe.layers.normalization import SynchronisedBatchNorm
 from minipipe.pipeline.proved import is_proved
 
 

@@ -13,8 +13,8 @@ from minipipe.collectives import Group, all_reduce, all_reduce_sum_and_gather, b
 from minipipe.engines import Threads
 from minipipe.exact import rational
 from minipipe.functions import leaves
+from minipipe.layers import normalization
 from minipipe.layers.normalization import Moments
-from minipipe.parallel import synchronised
 from minipipe.pipeline import Stage, closing
 from minipipe.pipeline.batches import MicroBatches
 from minipipe.pipeline.closing import Closing
@@ -318,7 +318,7 @@ def synchronised_forward_only(monkeypatch):
         return value
         yield
 
-    monkeypatch.setattr(synchronised, "all_reduce", own)
+    monkeypatch.setattr(normalization, "all_reduce", own)
 
 
 check_synchronised_forward_only = check_statistics_averaged_over_copies

@@ -14,8 +14,8 @@ from minipipe.exact import rational
 from minipipe.functions import even_slices, leaves
 from minipipe.layers.exchange import backward_input_program, forward_program
 from minipipe.layers.through import prepare_forward
+from minipipe.losses.cross_entropy import SoftmaxCrossEntropyPart
 from minipipe.parallel.exchanges import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
-from minipipe.parallel.parts import SoftmaxCrossEntropyPart
 from minipipe.parallel.splitting import Shard
 from minipipe.pipeline.batches import MicroBatches
 from minipipe.pipeline.stage import Stage

@@ -1,5 +1,7 @@
 """What shards divide, and what stays whole: one function decides, for pairs, ties, positions and rows."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from cases import eighths, exact
@@ -9,18 +11,61 @@ import minipipe as mp
 from minipipe.layers import Chain
 
 LOSS, CLASSES = mp.MeanSquaredError(), mp.SoftmaxCrossEntropy()
+rng = np.random.default_rng(0)
 
 
 class MyLinear(mp.Linear):
-    """A layer of one's own, even if it computes what its base does."""
+    """A layer of one's own that computes something else than its base."""
+
+    def forward(self, A_prev):
+        return -super().forward(A_prev)
+
+    def backward_input(self, dZ):
+        return super().backward_input(-dZ)
+
+    def backward_weight(self, dZ):
+        return super().backward_weight(-dZ)
 
 
 class MyDropout(mp.Dropout):
-    """Also."""
+    """A layer of one's own that computes what its base does."""
 
 
 class MyAttention(mp.MultiHeadAttention):
     """Also."""
+
+
+class Dense(mp.layers.Layer):
+    """A = W A_prev + b, and how it is split."""
+
+    splits: ClassVar = {"outputs": {"W": 0, "b": 0}, "inputs": {"W": 1}}
+
+    def __init__(self, n_prev, n):
+        self.W, self.b = (rng.integers(-3, 4, shape) / 4.0 for shape in ((n, n_prev), (n, 1)))
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return self.W @ A_prev if self.b is None else self.W @ A_prev + self.b
+
+    def backward(self, dZ):
+        db = None if self.b is None else dZ.sum(axis=1, keepdims=True)
+        return self.W.T @ dZ, dZ @ self.cache.T, db
+
+
+class Scale(mp.layers.Layer):
+    """A = W A_prev, a number for each unit."""
+
+    splits: ClassVar = {"units": {"W": 0}}
+
+    def __init__(self, n):
+        self.W = rng.integers(1, 5, (n, 1)) / 4.0
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return self.W * A_prev
+
+    def backward(self, dZ):
+        return self.W * dZ, (dZ * self.cache).sum(axis=1, keepdims=True), None
 
 
 class Twice:
@@ -109,3 +154,64 @@ def test_tied_layers_are_divided_alike(kind, how, loss):
     assert_equals_full_batch(net, tokens, eighths(mp.one_hot(labels, 5)))
     of_tokens = "whole" if how[loss] == "whole" else "by tokens"
     assert net.split == [of_tokens, "by outputs, gathered", "whole", how[loss]]
+
+
+@pytest.mark.parametrize("T", [2, 3])
+@pytest.mark.parametrize(("layers", "how"), [
+    ([Dense(3, 5), Scale(5), mp.ReLU(), Dense(5, 3)],
+     ["by outputs", "unit by unit", "unit by unit", "by inputs"]),
+    ([Dense(3, 4), mp.Linear(4, 3)], ["by outputs", "by inputs"]),
+    ([mp.Linear(3, 4), Scale(4), MyLinear(4, 4), mp.Linear(4, 3)],
+     ["by outputs, gathered", "whole", "whole", "by outputs, gathered"]),
+])
+def test_a_layer_of_ones_own_is_split_if_it_says_how(layers, how, T):
+    net = mp.TensorParallel(exact(layers), LOSS, T)
+    assert net.split == how
+    assert_equals_full_batch(net, *eighths(rng.standard_normal((2, 3, 5))))
+
+
+class Gated(mp.layers.Block):
+    """A = W_o (W_1 A_prev * W_2 A_prev) + b_o: a layer made of layers, which says how each is split."""
+
+    splits: ClassVar = {"heads": ("outputs", "outputs", "inputs")}
+
+    def __init__(self, n, n_hidden):
+        super().__init__([mp.Linear(n, n_hidden), mp.Linear(n, n_hidden), mp.Linear(n_hidden, n)])
+
+    def through(self, A_prev):
+        first, second, last = self.layers
+        self.kept = first.forward(A_prev), second.forward(A_prev)
+        return last.forward(self.kept[0] * self.kept[1])
+
+    def derivatives(self, dZ):
+        (first, second, last), (left, right) = self.layers, self.kept
+        dP = last.backward_input(dZ)
+        dLeft, dRight = dP * right, dP * left
+        return first.backward_input(dLeft) + second.backward_input(dRight), [dLeft, dRight, dZ]
+
+
+@pytest.mark.parametrize("T", [2, 3])
+def test_a_layer_made_of_layers_says_how_each_is_split(T):
+    net = mp.TensorParallel(exact([mp.Linear(3, 3), Gated(3, 4), mp.Linear(3, 3)]), LOSS, T)
+    assert net.split[1] == "by heads"
+    assert_equals_full_batch(net, *eighths(rng.standard_normal((2, 3, 5))))
+
+
+@pytest.mark.parametrize(("kind", "splits", "words"), [
+    (Dense, {"rows of W": {"W": 0}}, r"has splits\['rows of W'\]: use one of 'outputs', 'inputs'"),
+    (Dense, {"outputs": {"W": 0}}, r"has a b, but splits\['outputs'\] does not say where it lies"),
+    (Scale, {"units": {}}, r"has a W, but splits\['units'\] does not say where it lies"),
+    (Gated, {"heads": ("outputs", "inputs")}, "is made of 3 layers and has splits.*: use 'heads', with one"),
+    (Gated, {"outputs": ("outputs", "outputs", "inputs")}, "is made of 3 layers and .*: use 'heads', with"),
+    (Gated, {"heads": ("outputs", "rows", "inputs")}, r"with 'rows' for Linear\(3, 3\), which is not split"),
+])
+def test_what_a_layer_says_wrongly_is_refused(kind, splits, words):
+    layer = kind(3) if kind is Scale else kind(3, 3)
+    layer.splits = splits
+    with pytest.raises(ValueError, match=words):
+        mp.TensorParallel([mp.Linear(3, 3), layer], LOSS, 2)
+
+
+def test_nothing_to_split_names_the_remedy():
+    with pytest.raises(ValueError, match="none of these 1 layers: use fewer, or say in `splits` of a layer"):
+        mp.TensorParallel([MyLinear(3, 3)], LOSS, 2)

@@ -1,10 +1,7 @@
-"""Convolutions of images that are split by rows: each device borrows a few rows of its neighbours."""
-
-from dataclasses import replace
+"""What a device borrows where images are split by rows: a few rows of its neighbours."""
 
 import numpy as np
 
-from ..layers import Conv1d, Conv2d, Conv3d
 from ..layers.layer import finite
 from .exchanges import Exchanging
 
@@ -60,23 +57,3 @@ class Halo(Exchanging):
         above = (yield group.receive(group.rank - 1, f"{label}: down")) if has_above else None
         below = (yield group.receive(group.rank + 1, f"{label}: up")) if has_below else None
         return above, below
-
-
-def goes_by_rows(layer):
-    """Whether it is a convolution whose row p depends on rows of its input around p, as far up as down."""
-    if type(layer) not in (Conv1d, Conv2d, Conv3d):
-        return False
-    windows = layer.windows
-    stride, span, padding = windows.stride[0], windows.span[0], windows.padding[0]
-    return stride == 1 and span % 2 == 1 and padding == (span // 2, span // 2)
-
-
-def by_rows(convolution):
-    """What a device has in the place of a convolution: a `Halo`, if it reaches beyond a row, and the product.
-
-    Its dW and db are sums over the device's own rows, and so partial.
-    """
-    part, n = convolution.copy(), convolution.windows.span[0] // 2
-    part.windows = replace(part.windows, padding=((0, 0), *part.windows.padding[1:]))
-    part.partial = True
-    return [Halo(n), part] if n else [part]

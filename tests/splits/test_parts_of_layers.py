@@ -1,0 +1,109 @@
+"""Parts of a layer, put together as its `splits` say, are the layer: in fractions, both ways."""
+
+import numpy as np
+import pytest
+from cases import eighths
+from compared import assert_same
+from layers.every_layer import LAYERS, TOKENS, own_parameters, ready
+
+from minipipe.functions import even_slices
+from minipipe.layers import every_layer
+
+# how -> the axes along which A_prev and A are cut; None where A_prev is whole, or A a sum over the devices
+AXES = {
+    "outputs": (None, 0), "inputs": (0, None), "units": (0, 0), "heads": (None, None), "tokens": (None, None),
+    "positions": (1, 1), "rows": (1, 1),
+}
+
+
+def n_parts(layer, shape, how):
+    """The least number of devices that can share an example equally, from 2; None if none can."""
+    W, _ = layer.parameter_shapes()
+    lengths = {"outputs": lambda: W[0], "inputs": lambda: W[1], "units": lambda: shape[0],
+               "tokens": lambda: W[0], "heads": lambda: layer.n_heads}
+    n = lengths[how]() if how in lengths else (*shape, 1)[1]
+    return next((T for T in range(2, n + 1) if n % T == 0), None)
+
+
+CASES = [
+    (name, how)
+    for name, (layer, shape) in LAYERS.items() for how in layer.splits if n_parts(layer, shape, how)
+]
+
+
+def pieces(array, axis, T, halo=0):
+    """For each of T devices its part along an axis, with `halo` entries more on both sides, 0 at edges."""
+    if axis is None:
+        return [array] * T
+    widths = [(halo, halo) if i == axis else (0, 0) for i in range(array.ndim)]
+    wide, before = np.pad(array, widths) if halo else array, (slice(None),) * axis
+    runs = even_slices(array.shape[axis], T)
+    return [wide[(*before, slice(run.start, run.stop + 2 * halo))] for run in runs]
+
+
+def together(arrays, axis, halo=0):
+    """The arrays side by side, the sum where two devices had an entry; or for None the sum of them all."""
+    if arrays[0] is None:
+        return None
+    if axis is None:
+        return sum(arrays[1:], arrays[0])
+    if not halo:
+        return np.concatenate(arrays, axis)
+    shape = list(arrays[0].shape)
+    shape[axis] = sum(array.shape[axis] - 2 * halo for array in arrays) + 2 * halo
+    total, start = np.full(shape, arrays[0].flat[0] * 0), 0
+    for array in arrays:
+        total[:, start:start + array.shape[axis]] += array
+        start += array.shape[axis] - 2 * halo
+    return total[:, halo:-halo]
+
+
+def without_last_bias(layer):
+    """b of a layer whose parts make summands is added to their sum, by nobody alone."""
+    last = [layer, *every_layer(layer.layers)][-1]
+    last.b, last.bias = None, False
+
+
+def gradients_together(layer, parts, how, found):
+    """(dW, db) of the layer, or tuples of them, from those of its parts."""
+    if layer.layers:
+        return tuple(zip(*(
+            gradients_together(inner, [part.layers[i] for part in parts], layer.splits[how][i],
+                               [(dW[i], db[i]) for dW, db in found])
+            for i, inner in enumerate(layer.layers)
+        ), strict=True))
+    axes = layer.splits[how]
+    return tuple(together([pair["Wb".index(name)] for pair in found], axes.get(name)) for name in "Wb")
+
+
+@pytest.mark.parametrize("name, how", CASES)
+def test_parts_make_the_whole(name, how):
+    layer, A_prev, dZ = ready(name)
+    layer = layer.copy(eighths)
+    A_prev, dZ = A_prev if name in TOKENS else eighths(A_prev), eighths(dZ)
+    T, halo = n_parts(layer, LAYERS[name][1], how), layer.halo if how == "rows" else 0
+    of_input, of_output = AXES[how]
+    if of_output is None:
+        without_last_bias(layer)
+    parts = [layer.part(how, rank, T) for rank in range(T)]
+    assert all(getattr(part, which) is not getattr(whole, which) for part in parts
+               for (part, which), (whole, _) in zip(own_parameters(part), own_parameters(layer), strict=True))
+    A = layer.forward(A_prev)
+    inputs = pieces(A_prev, of_input, T, halo)
+    found = [part.forward(own) for part, own in zip(parts, inputs, strict=True)]
+    assert_same(together(found, of_output), A, "A")
+    dA_prev, dW, db = layer.backward(dZ)
+    backward = [part.backward(own) for part, own in zip(parts, pieces(dZ, of_output, T), strict=True)]
+    assert_same(together([dA for dA, _, _ in backward], of_input, halo), dA_prev, "dA_prev")
+    assert_same(gradients_together(layer, parts, how, [pair for _, *pair in backward]), (dW, db), "dW, db")
+
+
+def stated(layer):
+    """{(the class that says how this layer is split, how)}"""
+    kind = next(base for base in type(layer).__mro__ if "splits" in vars(base))
+    return {(kind.__name__, how) for how in layer.splits}
+
+
+def test_every_way_of_every_layer_was_tried():
+    tried = {(next(iter(stated(LAYERS[name][0])))[0], how) for name, how in CASES}
+    assert tried == set().union(*(stated(layer) for layer, _ in LAYERS.values()))
