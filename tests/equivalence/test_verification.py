@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from cases import BOUNDED, BOUNDED_LOSSES, cases, eighths, exact
-from compared import assert_within
+from compared import assert_same, assert_within
 from hypothesis import given, settings
 
 import minipipe as mp
@@ -237,3 +237,19 @@ def test_where_rounding_decides_everything_there_is_no_verdict():
         share_of_bound(pipe, np.array([[1.0, -1.0]], np.float16), np.array([[0.0, 1.0]], np.float16))
     with pytest.raises(ValueError, match=r"no rounding bound is derived for LeakyReLU"):
         rounding_bounds([mp.LeakyReLU()], mp.MeanSquaredError(), np.ones((1, 1)), np.ones((1, 1)))
+
+
+def test_a_bound_counts_no_longer_where_a_layer_computes_something_else():
+    class Doubled(mp.Linear):
+        def forward(self, A_prev):
+            return 2 * super().forward(A_prev)
+
+    class Named(mp.Linear):
+        pass
+
+    one = np.ones((1, 1))
+    with pytest.raises(ValueError, match=r"no rounding bound is derived for Doubled\(1, 1\)"):
+        rounding_bounds([Doubled(1, 1, W=one, b=one)], mp.MeanSquaredError(), one, one)
+    named, plain = (rounding_bounds([kind(1, 1, W=one, b=one)], mp.MeanSquaredError(), one, one)
+                    for kind in (Named, mp.Linear))
+    assert_same((named.J, named.gradients), (plain.J, plain.gradients))

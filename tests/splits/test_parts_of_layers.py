@@ -85,10 +85,11 @@ def test_parts_make_the_whole(name, how):
     of_input, of_output = AXES[how]
     if of_output is None:
         without_last_bias(layer)
+    A = layer.forward(A_prev)
     parts = [layer.part(how, rank, T) for rank in range(T)]
+    assert all(part.cache is None for part in parts)
     assert all(getattr(part, which) is not getattr(whole, which) for part in parts
                for (part, which), (whole, _) in zip(own_parameters(part), own_parameters(layer), strict=True))
-    A = layer.forward(A_prev)
     inputs = pieces(A_prev, of_input, T, halo)
     found = [part.forward(own) for part, own in zip(parts, inputs, strict=True)]
     assert_same(together(found, of_output), A, "A")

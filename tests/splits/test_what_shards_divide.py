@@ -156,6 +156,14 @@ def test_tied_layers_are_divided_alike(kind, how, loss):
     assert net.split == [of_tokens, "by outputs, gathered", "whole", how[loss]]
 
 
+def test_tied_layers_are_no_pair():
+    """One of a pair has rows of its W, the other one columns."""
+    tied = [mp.Linear(3, 3, tie="w"), mp.Tanh(), mp.Linear(3, 3, tie="w"), mp.ReLU()]
+    net = mp.TensorParallel(exact([*tied, mp.Linear(3, 3)]), LOSS, 3)
+    assert net.split[0] == net.split[2] == "by outputs, gathered"
+    assert_equals_full_batch(net, *eighths(rng.standard_normal((2, 3, 4))))
+
+
 @pytest.mark.parametrize("T", [2, 3])
 @pytest.mark.parametrize(("layers", "how"), [
     ([Dense(3, 5), Scale(5), mp.ReLU(), Dense(5, 3)],
