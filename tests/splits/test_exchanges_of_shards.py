@@ -108,7 +108,7 @@ def test_logits_over_two_devices():
     def perform(rank, group):
         loss = SoftmaxCrossEntropyPart(4)
         loss.group = group
-        J = yield from loss.forward(Z[2 * rank:2 * rank + 2], Y, 1)
+        J = yield from loss.forward(Z[2 * rank:2 * rank + 2], Y)
         return J, loss.backward()
 
     (first, second), _ = on_devices(2, perform)
