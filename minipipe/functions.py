@@ -41,7 +41,7 @@ def sigmoid(Z):
     return share
 
 
-def bound_of_sigmoid(A, E, gamma):
+def bound_of_sigmoid(A: np.ndarray, E: np.ndarray, gamma) -> np.ndarray:
     """Bound the rounding of A = sigmoid(Z), whose Z is off by at most E, see `verification.rounding_bounds`.
 
     sigmoid' is at most 1/4, and sigmoid(z + e) at most e^|e| sigmoid(z).
@@ -146,7 +146,7 @@ def even_slices(length, n_parts):
     return [slice(start, stop) for start, stop in zip(edges, edges[1:])]
 
 
-def own_part(array, axis, rank, size):
+def own_part(array: np.ndarray, axis: int | None, rank: int, size: int) -> np.ndarray:
     """Return a copy of part number `rank` of `size` along an axis; of the whole array, if the axis is None.
 
     >>> own_part(np.arange(10), 0, rank=1, size=4)

@@ -6,6 +6,7 @@ None of them overflows, however large the numbers of Z are.
 """
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import ClassVar
 
@@ -30,7 +31,7 @@ class Elementwise(Layer):
         return cache
 
 
-def bound_of_dZ(slope, E_slope, gamma):
+def bound_of_dZ(slope: np.ndarray, E_slope: np.ndarray, gamma) -> Callable:
     """Return the function that bounds the rounding of dZ = dA * g'(Z), see `rounding_bounds`.
 
     slope: g'(Z). E_slope: a bound on its rounding.
@@ -61,7 +62,7 @@ class ReLU(Elementwise):
     def backward_input(self, dA):
         return masked(dA, self.cached(dA))
 
-    def errors(self, Z, E, A, gamma):
+    def errors(self, Z: np.ndarray, E: np.ndarray, A: np.ndarray, gamma) -> tuple:
         """|relu'| <= 1. Where rounding could move Z across 0, the slope is unknown."""
         return E, bound_of_dZ((Z > 0) * 1.0, (abs(Z) <= 2 * E) * 1.0, gamma)
 
@@ -86,7 +87,7 @@ class Sigmoid(Elementwise):
     def slope(self, A):
         return A * (1 - A)
 
-    def errors(self, Z, E, A, gamma):
+    def errors(self, Z: np.ndarray, E: np.ndarray, A: np.ndarray, gamma) -> tuple:
         """|(a - a^2)'| <= 1."""
         E_A = bound_of_sigmoid(A, E, gamma)
         return E_A, bound_of_dZ(A * (1 - A), E_A + 3 * gamma.u, gamma)
@@ -109,7 +110,7 @@ class Tanh(Elementwise):
     def slope(self, A):
         return 1 - A * A
 
-    def errors(self, Z, E, A, gamma):
+    def errors(self, Z: np.ndarray, E: np.ndarray, A: np.ndarray, gamma) -> tuple:
         """|tanh'| <= 1, and |(1 - a^2)'| <= 2, since |a| <= 1."""
         E_A = E + gamma.FUNCTION * gamma.u
         return E_A, bound_of_dZ(1 - A * A, 2 * E_A + 3 * gamma.u, gamma)

@@ -90,7 +90,7 @@ class MultiHeadAttention(Block):
         through_Q, through_K, through_V = (layer.backward_input(part) for layer, part in zip(inputs, parts))
         return through_Q + through_K + through_V, [*parts, dZ]
 
-    def part(self, how, rank, size):
+    def part(self, how: str, rank: int, size: int) -> "MultiHeadAttention":
         if self.n_heads % size:
             raise ValueError(
                 f"{self!r}: {self.n_heads} heads over {size} shards: n_shards must divide the number of heads"

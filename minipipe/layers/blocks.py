@@ -79,7 +79,7 @@ class Block(Layer):
             layer.cache = cache
         self.kept, self.halves = value.kept, value.halves
 
-    def part(self, how, rank, size):
+    def part(self, how: str, rank: int, size: int) -> "Block":
         part = copy.copy(self)
         ways = zip(self.layers, self.splits[how], strict=True)
         part.layers = tuple(layer.part(its_how, rank, size) for layer, its_how in ways)
@@ -160,7 +160,7 @@ class Chain(Block):
             dZ = in_one_piece(layer.backward_input(dZ))
         return dZ, of_layers[::-1]
 
-    def unrolled(self, name):
+    def unrolled(self, name: str) -> tuple[Layer, ...] | None:
         return self.layers
 
     def output_shape(self, shape):
@@ -272,7 +272,7 @@ class Residual(Add):
     def __init__(self, *layers):
         super().__init__([], layers)
 
-    def unrolled(self, name):
+    def unrolled(self, name: str) -> tuple[Layer, ...] | None:
         inner = self.layers[1].layers
         return (Fork(name), *inner, Join(name)) if inner else None
 

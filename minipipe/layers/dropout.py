@@ -61,7 +61,7 @@ class Dropout(Layer):
         self.cache = kept * constant(1 / (1 - Fraction(self.p)), A_prev)
         return A_prev * self.cache
 
-    def part(self, how, rank, size):
+    def part(self, how: str, rank: int, size: int) -> "DropoutPart":
         return DropoutPart(self, rank, size)
 
     def backward_input(self, dZ):

@@ -60,7 +60,7 @@ class Embedding(Vectors):
         self.cache = self._checked(A_prev)
         return np.moveaxis(self.W[self.cache], -1, 0).copy()
 
-    def part(self, how, rank, size):
+    def part(self, how: str, rank: int, size: int) -> "EmbeddingPart":
         return EmbeddingPart(self, even_slices(self.n_tokens, size)[rank])
 
     def backward_input(self, dZ):

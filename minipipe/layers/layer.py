@@ -132,7 +132,7 @@ class Layer(AsCode, Halves):
             setattr(twin, name, None if value is None else convert(value))
         return twin
 
-    def part(self, how, rank, size):
+    def part(self, how: str, rank: int, size: int) -> "Layer":
         """Return what one of `size` devices has of this layer, where they share its work as `how` says.
 
             "outputs"    all have A_prev, and each makes its own units of A
@@ -157,14 +157,14 @@ class Layer(AsCode, Halves):
             setattr(part, name, own_part(array, axes[name], rank, size) if is_there else None)
         return part
 
-    def unrolled(self, name):
+    def unrolled(self, name: str) -> tuple["Layer", ...] | None:
         """Return consecutive layers that compute the same, or None if there are none.
 
         name: that of a skip connection, if there is one among them.
         """
         return None
 
-    def synchronised(self):
+    def synchronised(self) -> "Layer | None":
         """Return this layer as all copies of a network together compute it, or None if it has no such form.
 
         Asked where a sample's A depends on other samples.

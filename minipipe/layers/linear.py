@@ -84,12 +84,12 @@ class Linear(Layer):
         ones = np.full((dZ.shape[1], 1), 1, dZ.dtype, like=dZ)  # a rehearsal makes no array
         return dZ @ A_prev.T, dZ @ ones
 
-    def part(self, how, rank, size):
+    def part(self, how: str, rank: int, size: int) -> "Linear":
         part = super().part(how, rank, size)
         (part.n, part.n_prev), part.bias = part.W.shape, part.b is not None
         return part
 
-    def errors(self, A_prev, E, A, gamma):
+    def errors(self, A_prev: np.ndarray, E: np.ndarray, A: np.ndarray, gamma) -> tuple:
         """A sum of n products is off by at most gamma(n) times the sum of their absolute values."""
         W, b = abs(self.W), 0 if self.b is None else abs(self.b)
         E_A = W @ E + gamma(self.n_prev + 1) * (W @ (abs(A_prev) + 2 * E) + b)

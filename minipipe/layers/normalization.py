@@ -230,7 +230,7 @@ class BatchNorm(Normalization):
             )
         self.statistics = Moments(n, mean, var * n)
 
-    def synchronised(self):
+    def synchronised(self) -> "SynchronisedBatchNorm":
         return SynchronisedBatchNorm(self)
 
     def commit(self, moments):

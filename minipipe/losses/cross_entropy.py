@@ -49,10 +49,10 @@ class SoftmaxCrossEntropy(Loss):
         dZ /= m
         return dZ
 
-    def part(self, n_classes):
+    def part(self, n_classes: int) -> "SoftmaxCrossEntropyPart":
         return SoftmaxCrossEntropyPart(n_classes)
 
-    def errors(self, Z, E, Y, gamma):
+    def errors(self, Z, E, Y, gamma) -> tuple:
         """With all logits of a column off by at most delta, P moves by a factor within e^(+-2 delta)."""
         m, shifted = Z.shape[-1], Z - Z.max(axis=0)
         P = np.exp(shifted) / np.exp(shifted).sum(axis=0)
@@ -204,7 +204,7 @@ class BinaryCrossEntropy(Loss):
             return (sigmoid(A) - Y) / m
         return (_where(Y != 1, np.reciprocal, 1 - A, 1 - Y) - _where(Y != 0, np.reciprocal, A, Y)) / m
 
-    def errors(self, A, E, Y, gamma):
+    def errors(self, A, E, Y, gamma) -> tuple:
         m, u = A.shape[-1], gamma.u
         if self.from_logits:
             s = sigmoid(A)

@@ -62,7 +62,7 @@ class Loss(AsCode):
         """dA."""
         raise to_be_written(self, "Loss", "derivative(self, *cache)", "dA")
 
-    def part(self, n_classes):
+    def part(self, n_classes: int) -> "Loss | None":
         """Return this loss for logits whose n_classes are split over devices; None if it has no such form."""
         return None
 

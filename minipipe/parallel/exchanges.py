@@ -18,14 +18,17 @@ With its group, `SplitToWhole` and `PartialToSplit` are f and g for a sequence w
     SplitToWhole    split -> whole      forward: all-gather          backward: reduce-scatter
     PartialToSplit  partial -> split    forward: reduce-scatter      backward: all-gather
 
+Where images are split by rows, each device borrows some of its neighbours, by a `Halo`. And what is left of a
+layer whose product is a sum over devices, its `Bias`, stands behind that sum.
+
 Sources: Shoeybi et al. 2019, arXiv 1909.08053; Korthikanti et al. 2022, arXiv 2205.05198.
 """
 
 import numpy as np
 
 from ..collectives import all_gather, all_reduce, reduce_scatter
-from ..functions import even_slices
-from ..layers.layer import Layer, finite
+from ..functions import own_part
+from ..layers.layer import Layer, as_dtype_of, finite
 
 
 class Exchanging(Layer):
@@ -41,28 +44,25 @@ class Exchanging(Layer):
         """A program: what all devices have, side by side along `axis`."""
         return np.concatenate((yield from all_gather(self.group, A)), axis=axis)
 
-    def own_part(self, A, axis):
-        """The part of A along `axis` that belongs to this device."""
-        return self.parts(A, axis)[self.group.rank].copy()
+    def own_part(self, A: np.ndarray, axis: int) -> np.ndarray:
+        """Return the part of A along `axis` that belongs to this device."""
+        return self.part_of(A, axis, self.group.rank)
 
-    def parts(self, A, axis):
-        """For each device, its part of A along `axis`: of sizes that differ by one at most; equal ones of
-        positions, along other axes than the first.
+    def part_of(self, A: np.ndarray, axis: int, rank: int) -> np.ndarray:
+        """Return the part of A along `axis` that belongs to a device; positions, along axis 1, must be equal.
         """
-        n, size = A.shape[axis], self.group.size
         if axis:
-            check_positions(n, size)
-        before = (slice(None),) * axis
-        return [A[(*before, part)] for part in even_slices(A.shape[axis], self.group.size)]
+            check_positions(A.shape[axis], self.group.size)
+        return own_part(A, axis, rank, self.group.size)
 
     def summed_part(self, A, axis):
         """A program: this device's part along `axis` of the sum of what all devices have."""
-        parts = [part.copy() for part in self.parts(A, axis)]
+        parts = [self.part_of(A, axis, rank) for rank in range(self.group.size)]
         total = yield from reduce_scatter(self.group, parts, "owners")
         return finite(self, total, "the sum over the devices")
 
 
-def check_positions(n, size):
+def check_positions(n: int, size: int) -> None:
     """Raise `ValueError` unless `size` shards divide n positions."""
     if n % size:
         raise ValueError(f"{n} positions over {size} shards: use a number of shards that divides {n}")
@@ -147,3 +147,91 @@ class PartialToSplit(AlongAxis):
 
     def backward_input(self, dZ):
         return self.gathered(dZ, self.axis)
+
+
+class Halo(Exchanging):
+    """A = A_prev with the `n` nearest rows of both neighbours around it; beyond the image's edge, zeros.
+
+    A_prev (C, rows, ..., m), A (C, n + rows + n, ..., m).
+
+    The derivative by a row that was borrowed goes back to its owner, who adds it to its own:
+
+        dA_prev = dZ without its outer rows + what the neighbours send for this device's outer rows
+    """
+
+    exchanges = True, True
+    can_overflow = False
+
+    def __init__(self, n):
+        self.n = n
+
+    def forward(self, A_prev):
+        """A program."""
+        n = self.n
+        if A_prev.shape[1] < n:
+            raise ValueError(
+                f"a kernel that reaches {n} rows beyond its own needs as many on each device, not "
+                f"{A_prev.shape[1]}: use fewer shards, or rows=False"
+            )
+        above, below = yield from self._swapped(A_prev[:, :n], A_prev[:, -n:])
+        outside = A_prev[:, :n] * 0
+        above, below = (outside if rows is None else rows for rows in (above, below))
+        return np.concatenate([above, A_prev, below], axis=1)
+
+    def backward_input(self, dZ):
+        """A program."""
+        n = self.n
+        above, below = yield from self._swapped(dZ[:, :n], dZ[:, -n:])
+        dA_prev = dZ[:, n:-n].copy()
+        if above is not None:
+            dA_prev[:, :n] += above
+        if below is not None:
+            dA_prev[:, -n:] += below
+        return finite(self, dA_prev, "the sum of the rows' derivatives")
+
+    def _swapped(self, first, last):
+        """A program: (what the device above has sent down, what the one below has sent up), or None."""
+        group, label = self.group, self.group.begin("rows")
+        has_above, has_below = group.rank > 0, group.rank < group.size - 1
+        if has_above:
+            yield group.send(group.rank - 1, f"{label}: up", first.copy())
+        if has_below:
+            yield group.send(group.rank + 1, f"{label}: down", last.copy())
+        above = (yield group.receive(group.rank - 1, f"{label}: down")) if has_above else None
+        below = (yield group.receive(group.rank + 1, f"{label}: up")) if has_below else None
+        return above, below
+
+
+class Bias(Layer):
+    """A = A_prev + b, the last step of a layer that is split by its inputs.
+
+    b (n, 1) or (n, 1, ..., 1); A_prev, A (n, ..., m). It stands behind that sum, so that b is added once, and
+    db is the same on all devices.
+
+        db = sums of dZ over all axes but the first
+
+    >>> layer = Bias(np.array([[10.0], [20.0]]))
+    >>> layer.forward(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[11., 12.],
+           [23., 24.]])
+    """
+
+    def __init__(self, b):
+        self.b = b
+
+    def forward(self, A_prev):
+        self.cache = A_prev.ndim
+        return A_prev + as_dtype_of(A_prev, self.b).reshape(-1, *[1] * (self.cache - 1))
+
+    def backward_input(self, dZ):
+        return dZ
+
+    def backward_weight(self, dZ):
+        rows = dZ.reshape(len(dZ), -1)
+        return None, (rows @ np.ones((rows.shape[1], 1), dZ.dtype)).reshape(self.b.shape)
+
+    def parameter_shapes(self):
+        return None, self.b.shape
+
+    def __repr__(self):
+        return f"Bias of shape {self.b.shape}"

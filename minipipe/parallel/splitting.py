@@ -7,9 +7,7 @@ from ..functions import own_part
 from ..layers import every_layer
 from ..pipeline.proved import is_stated
 from ..ties import ties_of
-from .bias import Bias
-from .exchanges import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
-from .halo import Halo
+from .exchanges import Bias, Copied, Gathered, Halo, Parted, PartialToSplit, SplitToWhole, Summed
 from .ways import ways_of
 
 

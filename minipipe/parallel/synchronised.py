@@ -1,10 +1,10 @@
 """Which layers of a copy of the network compute together with those of the other copies."""
 
-from ..layers import every_layer
+from ..layers import Layer, every_layer
 from ..pipeline.proved import is_stated
 
 
-def synchronised(layer):
+def synchronised(layer: Layer) -> Layer:
     """Return the layer; `layer.synchronised()`, if a sample's A depends on other samples.
 
     Raise `ValueError` for a layer that has no such form, and for one inside another layer.

@@ -1,11 +1,14 @@
 """How a layer says that devices may share its work."""
 
+from collections.abc import Sequence
+
+from ..layers import Layer
 from ..pipeline.proved import is_stated
 
 WAYS = "outputs", "inputs", "units", "heads", "tokens", "positions", "rows"  # see `Layer.part`
 
 
-def ways_of(layer):
+def ways_of(layer: Layer) -> dict:
     """Return what `layer` says in `splits`, checked; an empty dictionary, if that was said of another class.
 
     Raise `ValueError` for a way that does not exist, or that leaves open where a parameter lies.
@@ -28,7 +31,7 @@ def ways_of(layer):
     return layer.splits
 
 
-def _check_inner(layer, how, ways):
+def _check_inner(layer: Layer, how: str, ways: Sequence[str]) -> None:
     """Raise `ValueError` unless a layer made of layers says of each how it is split, the last adding up."""
     if how != "heads" or len(ways) != len(layer.layers) or ways.count("inputs") != 1 or ways[-1] != "inputs":
         raise ValueError(

@@ -1,5 +1,6 @@
 """Which layers and losses keep the promises that contract tests have proved, and their own."""
 
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -10,7 +11,7 @@ from ..losses import LOSSES
 PROVED_IN = "minipipe.layers", "minipipe.losses", "minipipe.models", "minipipe.parallel"
 
 
-def all_proved(objects):
+def all_proved(objects: Iterable) -> bool:
     """Tell whether all these layers and losses keep two promises, which the tests have proved of our classes.
 
     What they keep of a micro-batch depends on shapes and dtypes alone, so bytes that were counted once hold
@@ -29,7 +30,7 @@ def all_proved(objects):
 
 
 @cache
-def is_proved(kind):
+def is_proved(kind: type) -> bool:
     """Tell whether `kind` computes as a class of the package does.
 
     A class from elsewhere computes so if it defines nothing anew that it has inherited from a class of the
@@ -44,7 +45,7 @@ def is_proved(kind):
 
 
 @cache
-def is_stated(kind, trait):
+def is_stated(kind: type, trait: str) -> bool:
     """Tell whether what `kind` has as `trait` was said of what it computes.
 
     A class from elsewhere that redefines something of a complete layer or loss computes something else, so

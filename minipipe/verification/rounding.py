@@ -16,13 +16,16 @@ and a function that makes of the derivative by A, and its E, those of dA_prev an
 in `errors(A, E, Y, gamma)` the bounds of J and of dA.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..checks import listed, real_numbers, shown
 from ..blas import computing
-from ..layers import LAYERS
+from ..layers import LAYERS, Layer
+from ..losses import Loss
 from ..pipeline.proved import is_stated
 
 
@@ -34,7 +37,7 @@ class Bounds:
     gradients: list
 
 
-def rounding_bounds(layers, loss, X, Y):
+def rounding_bounds(layers: Iterable[Layer], loss: Loss, X: ArrayLike, Y: ArrayLike) -> Bounds:
     """`Bounds` for the mini-batch X, Y through `layers`.
 
     layers: they must have their parameters, and each a bound of its own, `errors`; others raise `ValueError`.
@@ -71,7 +74,7 @@ def rounding_bounds(layers, loss, X, Y):
     return bounds
 
 
-def has_bound(one):
+def has_bound(one: Layer | Loss) -> bool:
     """Tell whether a layer or a loss says how far rounding can move what it computes."""
     return one.errors is not None and is_stated(type(one), "errors")
 
@@ -100,10 +103,10 @@ class Gamma:
 
     FUNCTION = 8
 
-    def __init__(self, dtype):
+    def __init__(self, dtype: np.dtype) -> None:
         self.u = float(np.finfo(dtype).eps) / 2
 
-    def __call__(self, n):
+    def __call__(self, n: int) -> float:
         return n * self.u / (1 - n * self.u)
 
 
