@@ -128,7 +128,7 @@ def parameters_of_layers(layers):
     [2080, 0, 330]
     """
     weights = weights_of_layers(layers)
-    return [n + _count(layer.parameter_shapes()[1]) for n, layer in zip(weights, layers, strict=True)]
+    return [n + _count(layer.parameter_shapes()[1]) for n, layer in zip(weights, layers)]
 
 
 def weights_of_layers(layers):
