@@ -97,8 +97,8 @@ class Pace:
 def speeds_with(n_workers, slower):
     """Speeds of which some are lower. slower: {worker: how many times as long it takes}.
 
-    >>> speeds_with(3, {1: 4})
-    [1, Fraction(1, 4), 1]
+    >>> speeds_with(3, {0: 4, 2: 2})
+    [Fraction(1, 4), 1, Fraction(1, 2)]
     """
     n_workers = argument("n_workers", n_workers)
     if not isinstance(slower, dict):
