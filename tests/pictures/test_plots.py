@@ -11,6 +11,7 @@ from ticks.lanes import with_all_reduces
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.quiver import Quiver
+from matplotlib.text import Text
 from matplotlib.textpath import TextPath
 from pictures.test_html import trace_of
 from sampling import one_in
@@ -19,6 +20,7 @@ import minipipe as mp
 from minipipe import plots
 from minipipe.cluster import Label
 from minipipe.plots.colours import STYLES, ink, parts_of, shade
+from minipipe.plots.ledger import KINDS
 from minipipe.plots.places import places_of
 from minipipe.plots.rows import HEIGHT
 from minipipe.plots.timeline import figure_size
@@ -118,6 +120,26 @@ def test_text_of_work_that_takes_no_time_hides_nothing():
     assert plots.text(trace_of((0, "nothing", 3, 3))) == "(nothing has been computed yet)"
 
 
+def test_text_in_seconds_has_columns_for_the_whole_run_and_round_times_above():
+    """GPipe with milliseconds, to 9; where a box is too narrow for its name, it has its first letter."""
+    costs = mp.Costs(F=0.001, B=0.002, unit="seconds")
+    trace = mp.simulate(build("gpipe", 2, 2), costs)
+    assert plots.text(trace, width=36) == (
+        "ms        0       2       4       6       8\n"
+        "device 0  F0--F1--............B1------B0------\n"
+        "device 1  ....F0--F1--B1------B0------........"
+    )
+    assert [line[10:] for line in plots.text(trace, width=9).splitlines()[1:]] == ["FF...B1B0", ".FFB1B0.."]
+    assert [line[10:] for line in plots.text(trace, width=4).splitlines()[1:]] == ["F.BB", "FBB."]
+
+    def program():
+        yield mp.Compute(Label("wait for a lock", "overhead"))
+        yield mp.Compute("broadcast", ticks=3)
+
+    trace = mp.Cluster([program()], unit="seconds").run()
+    assert plots.text(trace, width=8).splitlines()[1] == "device 0  ::b-----"
+
+
 def test_text_of_other_programs_uses_their_labels():
     def program():
         yield mp.Compute("all-reduce")
@@ -167,7 +189,8 @@ def test_new_axes_are_made_only_when_none_are_given(counted):
 
 
 def test_memory_curves_are_those_of_the_trace(counted):
-    _, lower = plots.timeline_with_memory(counted, Figure().subplots(2, sharex=True))
+    upper, lower = plots.timeline_with_memory(counted, Figure().subplots(2, sharex=True))
+    assert [ax.get_xlabel() for ax in (upper, lower)] == ["", "time (ticks)"]
     assert lower.get_ylabel() == "memory (KiB)"
     for ax in lower, plots.memory(counted, ax=axes()):
         for device, line in enumerate(ax.lines):
@@ -179,10 +202,20 @@ def test_memory_curves_are_those_of_the_trace(counted):
         plots.memory(mp.simulate(build("gpipe", 2, 2)), ax=axes())
 
 
+def test_curves_end_where_the_time_does_and_micro_batches_are_whole():
+    """F1 of device 0 begins at tick 1, and is not drawn yet."""
+    ax = plots.alive(mp.simulate(build("gpipe", 2, 2)), ax=axes(), until=1, legend=False)
+    curves = [list(zip(*line.get_data())) for line in ax.lines]
+    assert curves == [[(0, 0), (0, 1), (1, 1)], [(0, 0), (1, 0)]]
+    assert ax.get_legend() is None and all(tick == int(tick) for tick in ax.get_yticks())
+
+
 @pytest.mark.parametrize("K, points", [(2, 2), (6, 1)])
 def test_curves_of_one_height_lie_side_by_side(K, points):
     """2 points apart, or 6 over all where these are many."""
     ax = plots.alive(mp.simulate(build("gpipe", K, 4)), ax=axes())
+    assert len({(line.get_color(), line.get_linestyle()) for line in ax.lines}) == K
+    assert labels_of(ax.get_legend()) == [f"device {device}" for device in range(K)]
     begin = ax.transData.transform((0, 0))
     shifts = [(line.get_transform().transform((0, 0)) - begin) * 72 / ax.figure.dpi for line in ax.lines]
     assert np.round(shifts, 9).tolist() == [[0, points * number] for number in range(K)]  # sums of pixels
@@ -194,6 +227,11 @@ def test_the_layers_of_a_ledger_are_its_kinds_and_add_up_to_the_memory(counted):
     assert [layer.get_label() for layer in ax.collections] == [
         kind for kind in kinds if any(kind in held for _, held in counted.ledger(0))
     ]
+    assert [to_hex(layer.get_facecolor()[0]).upper() for layer in ax.collections] == [
+        KINDS[layer.get_label()] for layer in ax.collections
+    ]
+    assert labels_of(ax.get_legend()) == [layer.get_label() for layer in ax.collections][::-1]  # as they lie
+    assert plots.ledger(counted, 0, ax=axes(), legend=False).get_legend() is None
     top = ax.collections[-1].get_paths()[0].vertices
     for tick, n_bytes in counted.memory(0):
         assert max(y for x, y in top if x == tick) >= n_bytes / 1024
@@ -334,6 +372,26 @@ def test_micro_batches_alive_are_those_whose_backward_is_to_come(name):
             assert alive * trace.shares[device] == len(kept)
 
 
+@pytest.mark.parametrize("until, n_boxes, n_lines", [(None, 6, 4), (10, 4, 2), (9, 3, 2), (4, 1, 1)])
+def test_the_critical_path_is_outlined_and_leads_from_row_to_row(until, n_boxes, n_lines):
+    """Sends block: after each first message, its sender goes on, so that the line comes back to its row."""
+    trace = mp.simulate(build("gpipe", 2, 2), link=mp.Link(latency=3, blocking=True))
+    boxes = [(0, 0, 1), (4, 0, 1), (8, 1, 1), (9, 1, 2), (14, 1, 2), (19, 0, 2)]  # start, device, ticks
+    lines = [  # ticks, and the edges of the rows of devices 0 and 1 that face each other
+        ((1, 4, 4), (0.4, 0.6, 0.4)), ((5, 8), (0.4, 0.6)), ((11, 14, 14), (0.6, 0.4, 0.6)),
+        ((16, 19), (0.6, 0.4)),
+    ]
+    if until == 10:
+        boxes[3] = 9, 1, 1
+    if until == 4:
+        lines[0] = (1, 4), (0.4, 0.6)
+    ax = plots.critical_path(trace, axes(), until)
+    assert [(box.get_xy(), box.get_width(), box.get_height()) for box in ax.patches] == [
+        ((start, device - 0.4), ticks, 0.8) for start, device, ticks in boxes[:n_boxes]
+    ]
+    assert [tuple(map(tuple, line.get_data())) for line in ax.lines] == lines[:n_lines]
+
+
 def test_arrows_and_the_critical_path_are_in_the_legend_if_they_are_drawn():
     slow, kinds = mp.simulate(build("gpipe", 2, 3), link=mp.Link(latency=1)), ["forward", "backward"]
     for options, others in [
@@ -352,6 +410,20 @@ def test_arrows_and_the_critical_path_are_in_the_legend_if_they_are_drawn():
     for traces, others in ([alone, slow], ["message"]), ([alone], []):
         legend, = plots.compare(dict(enumerate(traces)), arrows=True).legends
         assert labels_of(legend) == kinds + others
+
+
+@pytest.mark.parametrize("name, width, is_beside", [
+    ("gpipe", 8, True), ("gpipe", 4, False), ("zb-v", 14, True), ("zb-v", 8, False), ("zb-v", 4, False),
+])
+def test_a_legend_is_beside_the_title_where_both_have_room(name, width, is_beside):
+    """Otherwise it is below, in as many rows as it needs."""
+    figure, title = Figure(figsize=(width, 3)), f"{name} on four devices, with eight micro-batches"
+    ax = mp.simulate(build(name, 4, 8)).plot(ax=figure.add_subplot(), title=title)
+    figure.draw_without_rendering()
+    words, = (text for text in ax.findobj(Text) if text.get_text() == title)
+    above, legend = words.get_window_extent(), ax.get_legend().get_window_extent()
+    assert not above.overlaps(legend) and legend.width < ax.bbox.width
+    assert (above.y0 < legend.y1) == is_beside and above.y0 - legend.y1 < 10 * figure.dpi / 72
 
 
 def test_a_comparison_has_one_time_axis_titles_and_one_legend():
@@ -391,9 +463,13 @@ def test_a_comparison_has_one_time_axis_titles_and_one_legend():
 @pytest.mark.parametrize("memory", [False, True])
 def test_a_film_uncovers_what_has_happened(memory, tmp_path):
     trace = mp.simulate(build("1f1b", 2, 2))
-    animation = plots.animate(trace, memory=memory, ticks_per_frame=4)
+    animation = plots.animate(trace, 40, ticks_per_frame=4, memory=memory)
     axes, times = animation._fig.axes, list(animation.new_frame_seq())
     assert times[:3] == [0, 4, 8] and set(times[3:]) == {trace.makespan} == {9}
+    assert animation.event_source.interval == 40 and animation._init_func()
+    assert axes[-1].get_xlabel() == "time (ticks): 0"
+    whole = plots.animate(trace)
+    assert list(whole.new_frame_seq())[:100] == [0.09 * number for number in range(100)]
     assert not memory or axes[0].get_shared_x_axes().joined(*axes)
     spans, numbers = axes[0].collections[0], axes[0].collections[-2]
     assert len(numbers.get_offsets()) == len(trace.spans) and not axes[0].texts
@@ -404,6 +480,7 @@ def test_a_film_uncovers_what_has_happened(memory, tmp_path):
         assert around.tolist() == pytest.approx([-wide, -high, wide, high])  # as below
     for now in (4, 8, 9):
         running, *lines = animation._func(now)
+        assert axes[-1].get_xlabel() == f"time (ticks): {now}"
         edge = axes[0].transData.transform((now, 0))[0]
         for artist in (spans, numbers, *axes[-1].lines[:memory * 2]):
             # pixels: one affine map computed in two ways
@@ -413,7 +490,7 @@ def test_a_film_uncovers_what_has_happened(memory, tmp_path):
         outlines = [path.get_extents() for path in running.get_paths()]
         assert sorted((box.x0, box.x1, (box.y0 + box.y1) / 2) for box in outlines) == sorted(expected)
     animation.pause()
-    animation._draw_was_started = True  # else matplotlib warns that this film was never shown
+    animation._draw_was_started = whole._draw_was_started = True  # else: "this film was never shown"
     with pytest.raises(ValueError, match="does not advance"):
         plots.animate(trace, ticks_per_frame=0)
     with pytest.raises(ValueError, match=r"frames of .* ticks, above 100,000: use at least"):

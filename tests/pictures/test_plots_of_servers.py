@@ -45,6 +45,7 @@ def test_staleness_is_drawn_as_shares_of_the_updates():
     assert plots.staleness({"a": net.updates, "b": net.updates[:1]}, ax) is ax
     heights = {round(bar.get_x() + bar.get_width() / 2, 3): bar.get_height() for bar in ax.containers[0]}
     assert heights == {-0.2: 62.5, 2.8: 25, 0.8: 12.5}
+    assert len({run[0].get_facecolor() for run in ax.containers}) == 2
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a, mean 0.88", "b, mean 0.00"]
 
 

@@ -28,7 +28,7 @@ from minipipe.partitioning import (
     partition,
     times_of_layers,
 )
-from minipipe.plots.cut import BOTTLENECK
+from minipipe.plots.cut import BACKGROUNDS, BOTTLENECK
 
 matplotlib.use("Agg")
 
@@ -435,6 +435,8 @@ def test_a_cut_is_drawn_in_bars_and_stripes_with_its_bottleneck():
     assert [to_hex(bar.get_facecolor()).upper() == BOTTLENECK for bar in bars] == [
         False, False, True, True, True, False,
     ]
+    assert [to_hex(stripe.get_facecolor()).upper() for stripe in stripes] == [*BACKGROUNDS, BACKGROUNDS[0]]
+    assert [text.get_position()[0] for text in ax.texts] == [0.5, 3, 5], "above the middle of each stripe"
     share = sum(costs) / 3
     assert [text.get_text() for text in ax.texts] == [f"{load / share:.2f}" for load in loads(costs, counts)]
     assert [text.get_fontweight() for text in ax.texts] == ["normal", "bold", "normal"]
@@ -446,4 +448,6 @@ def test_a_cut_is_drawn_in_bars_and_stripes_with_its_bottleneck():
 def test_a_cut_of_many_layers_shows_the_bottleneck_only():
     ax = plots.cut([1] * 99 + [5], [2] * 50, list(map(str, range(100))), Figure().add_subplot())
     assert [text.get_text() for text in ax.texts] == ["2.88"] and len(ax.get_xticks()) < 20
+    ax = plots.cut([1] * 40, [2] * 16 + [1] * 8, list(map(str, range(40))), Figure().add_subplot())
+    assert len(ax.texts) == 24 and len(ax.get_xticks()) == 40, "the most that are written"
     assert plots.cut([0, 0], [1, 1], ax=Figure().add_subplot()).texts[0].get_text() == "0.00"
