@@ -8,6 +8,7 @@ import shutil
 import zlib
 from base64 import b64decode
 from html import unescape
+from itertools import accumulate
 
 import pytest
 from pictures.browser import browse, in_a_browser
@@ -53,19 +54,25 @@ def engine(name, size, setting):
     return mp.simulate(build(name, int(K), int(M)), costs, Link(latency=float(latency)))
 
 
+def rows_in(packed, setting, name):
+    """Return the rows of a packed run that its page has under a name, sorted."""
+    table, pages = json.loads(zlib.decompress(b64decode(packed)))
+    columns = [table[place] for place in pages[setting][name]]
+    if not columns:
+        return []
+    start, end = {"spans": (1, 2), "idle": (1, 2), "messages": (3, 4), "path": (2, 3)}[name]
+    columns[start] = list(accumulate(columns[start]))  # of differences; ends are lengths
+    columns[end] = [begin + length for begin, length in zip(columns[start], columns[end], strict=True)]
+    return sorted(zip(*columns, strict=True))
+
+
 def spans_in(packed, setting):
     """{(device, label): (start, end)} of a packed run."""
-    table, pages = json.loads(zlib.decompress(b64decode(packed)))
-    rows, starts, lengths, labels, *_ = (table[place] for place in pages[setting]["spans"])
-    found, now = {}, 0
-    for row, step, length, label in zip(rows, starts, lengths, labels, strict=True):
-        now += step
-        found[row, label] = now, now + length
-    return found
+    return {(row, label): times for row, *times, label, _, _ in rows_in(packed, setting, "spans")}
 
 
 def spans_of(trace):
-    return {(span.device, str(span.label)): (span.start, span.end) for span in trace.spans}
+    return {(span.device, str(span.label)): [span.start, span.end] for span in trace.spans}
 
 
 def checked_numbers(numbers, trace):
@@ -86,6 +93,9 @@ def test_every_number_and_every_box_is_the_engines(small):
                 trace = engine(name, size, setting)
                 checked_numbers(numbers, trace)
                 assert spans_in(groups[name][size], setting) == spans_of(trace)
+                for rows in "idle", "messages", "path":
+                    ours = sorted(map(tuple, page_data(trace)[rows]))
+                    assert rows_in(groups[name][size], setting, rows) == ours
                 seen.add((name, size, setting))
     halves = {("zb-v", size, f"{share} {latency}")
               for size in ("2 4", "3 4") for share in (0.25, 0.5) for latency in (0, 0.5)}
