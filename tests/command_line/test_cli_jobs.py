@@ -11,8 +11,10 @@ from compared import parameters
 from matplotlib.figure import Figure
 from pitfalls.bugs import BUGS
 
-from minipipe.cli import bench, benchmarks, train
+import minipipe as mp
+from minipipe.cli import bench, benchmarks, server, train
 from minipipe.layers.recomputing import can_recompute
+from minipipe.models import mlp
 from minipipe.schedules import names_having
 from minipipe.verification.examples import EXAMPLES
 
@@ -57,6 +59,11 @@ def test_the_main_job_splits_the_data_the_layers_and_the_network(capsys, tmp_pat
     assert "equal (==); only exp and log are rounded" in out
     assert ("schedules and of one device are equal (==)" in out) == ("--shards" not in split)
     assert "device 0  F0" in out and picture.read_bytes().startswith(PNG)
+    if not split:
+        pipe = mp.Pipeline(mlp(train.SIZES), mp.SoftmaxCrossEntropy(), 2, 2, "1f1b")
+        pipe.forward_backward(*(part[:, :32] for part in mp.datasets.digits().train))
+        peaks = " ".join(f"{n_bytes:,}" for n_bytes in pipe.trace.peak_bytes())
+        assert f"peak bytes per device, sums as a tree   {peaks}\nand up to, inside a layer's action" in out
 
 
 @SLOW  # eight trainings
@@ -179,23 +186,46 @@ def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
 @pytest.mark.parametrize("words, sentences", [
     ("server --mode async --slow 1=4 --gradients 26",
      ["4 workers, mode async, 26 updates of 32 samples", "worker 0  0@0--", "staleness",
-      "makespan                 8 ticks"]),
+      "makespan                 8 ticks", "idle, worker by worker   0 % 0 % 0 % 0 %"]),
     ("server --workers 2 --backups 1 --slow 1=5/2 --gradients 12",
-     ["mode sync, 6 updates of 64 samples", "thrown away, too late    3 gradients"]),
-    ("server --mode hogwild --update-ticks 1 --gradients 8", ["over others' writes"]),
+     ["mode sync, 6 updates of 64 samples", "thrown away, too late    3 gradients",
+      "makespan                 7.5 ticks", "idle, worker by worker   20 % 0 %"]),
+    ("server --mode hogwild --update-ticks 1 --gradients 8", ["over others' writes      6 updates\n"]),
     ("server --mode ssp --bound 1 --workers 2 --threads --gradients 6",
      ["repeated on the cluster, in the order of arrival: the same bits", "time (s)"]),
-    ("server --servers 2 --bandwidth 65536 --latency 0.5 --gradients 4", ["server 1"]),
-    ("federated --clients 100 --fraction 0.1 --epochs 1 --skewed --rounds 1",
-     ["digits of 1 to 3 classes each; 10 in a round", "bytes back"]),
+    ("server --servers 2 --bandwidth 65536 --latency 0.5 --gradients 4",
+     # half of 68,904 bytes four times, there and back
+     ["server 1", "\n       3.603 ", "makespan                 6.20557 ticks"]),
+    ("federated --clients 100 --fraction 0.1 --epochs 1 --skewed --rounds 2",
+     ["digits of 1 to 3 classes each; 10 in a round, 1 passes\n\nround   1   10 of 10   J ",
+      "95 % not reached in 2 rounds; the best is ",
+      "sent: 384,800 bytes to the clients, 384,800 bytes back"]),  # 4,810 numbers of 4 bytes
     ("federated --secure --drop-out 0.2 --epochs 1 --rounds 2 --target 20",
-     ["20 % reached in round", "bytes back"]),
+     ["20 clients with 71 to 72 digits of 10 to 10 classes each; 4 in a round", "20 % reached in round 1\n",
+      "sent: 76,960 bytes to the clients, 153,952 bytes back"]),  # 4,811 of 8 bytes, with how many samples
 ])
 def test_servers_and_clients_train_and_say_what_happened(capsys, monkeypatch, words, sentences):
     monkeypatch.setattr(Figure, "savefig", lambda figure, path, dpi: print("drawn into", path))
     status, out, _ = run(capsys, words)
     assert status == 0 and all(sentence in out for sentence in sentences), out
     assert "drawn into " in out
+
+
+def test_a_server_scores_the_weights_on_the_way_and_counts_the_staleness(capsys, tmp_path):
+    """3, 6, 9, 13, 16, 19, 22 and 26 updates are made after so many ticks; every second is scored.
+
+    Worker 1 is four times as slow: 10 and 12 updates late. Of the others, the first three are 0, 1 and 2
+    late, 21 are 2 late, and 5 of them one more, by an update of worker 1: 72 in all.
+    """
+    command = f"server --mode async --slow 1=4 --gradients 26 --output {tmp_path / 'run.png'}"
+    _, out, _ = run(capsys, command)
+    table = out.split("time (ticks)  test error\n")[1].split("\n\n")[0]
+    rows = [line.removesuffix(" %").split() for line in table.splitlines()]
+    assert [int(time) for time, _ in rows] == [0, 1, 2, 2, 3, 4, 4, 5, 5, 6, 7, 7, 8, 8]
+    X, Y = (part.astype("float32") for part in mp.datasets.digits().test)
+    untrained = mp.Sequential(mlp(server.SIZES), mp.SoftmaxCrossEntropy(), dtype="float32")
+    assert rows[0][1] == f"{100 * (1 - mp.accuracy(untrained.predict(X), Y)):.2f}"
+    assert f"staleness                mean {72 / 26:.2f}, at most 12\n" in out
 
 
 @pytest.mark.parametrize("command", ["server --gradients 4", "federated --clients 20 --epochs 1 --rounds 1"])
