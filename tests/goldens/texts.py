@@ -1,6 +1,7 @@
 """What is said: the explanation, text and page of each schedule's run, and what commands print.
 
-A case is "schedule K M", a command as it is typed, or "defaults" of all commands.
+A case is "schedule K M", a command as it is typed, "defaults" of all commands, or "published", the cells that
+were copied from papers.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from goldens import traces
 import minipipe as mp
 from minipipe.cli.main import COMMANDS as ROOMS
 from minipipe.cli.main import command_line, main
+from minipipe.papers import narayanan, published
 from minipipe.schedules import build
 
 COMMANDS = """
@@ -55,6 +57,7 @@ FILES = {  # that the commands find in their folder
     "faulty.csv": "0F0,0B0\n1B0,1F0\n",
     "profile.csv": "name,forward,backward,weight backward,bytes\na,1,2,1,4\nb,2,3,2,8\nc,1,1,1,0\n",
 }
+PUBLISHED = ("TABLE_1", "TABLE_2", "TABLE_3", "ACCURACIES", "TORCHGPIPE", "ZERO_BUBBLE")
 REQUIRED = {"fit": ["--memory", "1"], "site": ["folder"], "validate": ["mine.csv"]}
 SECONDS = re.compile(r"\d+(\.\d+)? (s|ms)\b")  # of a clock
 
@@ -62,7 +65,7 @@ SECONDS = re.compile(r"\d+(\.\d+)? (s|ms)\b")  # of a clock
 def cases():
     """Return every schedule with the most micro-batches of `traces`, and every command."""
     largest = {case.split()[0]: case for case in traces.cases()}
-    return [*largest.values(), *COMMANDS.strip().splitlines(), "defaults"]
+    return [*largest.values(), *COMMANDS.strip().splitlines(), "defaults", "published"]
 
 
 def floats(cases):
@@ -76,6 +79,9 @@ def parts(case):
         return _said(case)
     if case == "defaults":
         return {name: _defaults(name, *REQUIRED.get(name, [])) for name in ROOMS} | {"train": _defaults()}
+    if case == "published":
+        tables = {name: vars(published)[name] for name in PUBLISHED} | {"narayanan": narayanan.TABLE}
+        return {name: str(table).split("), ") for name, table in tables.items()}
     name, K, M = case.split()
     schedule = traces.schedule_of(name, int(K), int(M))
     footprints = traces.footprints_of(name, schedule.n_stages)
