@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import FrozenInstanceError, fields, is_dataclass
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from compared import assert_same, difference, parameters
+from doors.good import public
 
 import minipipe as mp
 from minipipe.checks import is_plain, real_number
@@ -123,6 +125,15 @@ def test_what_goes_through_without_a_further_check_is_what_a_check_would_let_thr
         except ValueError:
             checked = None
         assert is_plain(number) == (checked is not None and type(checked) is type(number))
+
+
+def test_what_was_checked_cannot_be_changed_afterwards():
+    """Costs, links, schedules and whatever else is a dataclass: its checks are those of its constructor."""
+    found = {name: entry for name, entry in public().items() if is_dataclass(entry)}
+    assert {"Costs", "Link", "Schedule"} < found.keys()
+    for entry in found.values():
+        with pytest.raises(FrozenInstanceError):
+            setattr(object.__new__(entry), fields(entry)[0].name, None)
 
 
 def test_a_list_without_anything_makes_a_table_without_rows():
