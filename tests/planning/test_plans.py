@@ -210,6 +210,26 @@ def planned(layers=network(2), shape=(16,), cluster=Nodes(), **options):
     return plan(layers, LOSS, shape, 8, cluster, **options)
 
 
+@pytest.mark.parametrize("changed, words", [
+    (dict(n_microbatches=3), "1 copy on 1 device, 3 micro-batches, 1f1b, recompute never"),
+    (dict(n_replicas=2, n_devices=4, n_shards=2, partition=[2, 2], zero=1),
+     "2 copies on 4 devices, 2 shards, 2 micro-batches, 1f1b, recompute never, ZeRO-1"),
+    (dict(n_devices=2, n_shards=2, partition=[1, 3]),
+     "1 copy on 2 devices, 2 shards, 2 buckets, 2 micro-batches, 1f1b, recompute never"),
+])
+def test_a_plan_is_said_in_a_line(changed, words):
+    best = planned(schedules=["1f1b"], n_microbatches=[2], recompute=["never"]).best
+    assert str(best._replace(**changed)) == words
+
+
+@pytest.mark.parametrize("computing, bubble, word", [
+    (0.9, 0.0, "computing"), (0.89, 0.06, "bubble"), (0.5, 0.2, "exchange"),
+])
+def test_a_plan_is_bound_by_what_takes_most_beside_computing(computing, bubble, word):
+    shares = {"computing": computing, "bubble": bubble, "exchange": 1 - computing - bubble}
+    assert planned().best._replace(shares=shares).bound_by == word
+
+
 TWO = Nodes(1, 2, mp.Link())
 ATTENTION = [mp.Linear(4, 8), mp.MultiHeadAttention(8, 2)]
 
