@@ -228,6 +228,17 @@ def test_a_server_scores_the_weights_on_the_way_and_counts_the_staleness(capsys,
     assert f"staleness                mean {72 / 26:.2f}, at most 12\n" in out
 
 
+def test_workers_in_step_have_the_learning_rate_of_all_together(capsys, tmp_path):
+    """An update of two workers is that of one device with twice the rate and twice the samples."""
+    command = f"server --workers 2 --gradients 2 --learning-rate 0.3 --output {tmp_path / 'run.png'}"
+    _, out, _ = run(capsys, command)
+    train, (X, Y) = ([part.astype("float32") for part in pair] for pair in mp.datasets.digits())
+    net = mp.Sequential(mlp(server.SIZES), mp.SoftmaxCrossEntropy(), dtype="float32")
+    net.forward_backward(*mp.parallel.mini_batches(*train, 64, 1, 0)[0])
+    net.step(mp.SGD(0.6))
+    assert f"\n           1{100 * (1 - mp.accuracy(net.predict(X), Y)):10.2f} %\n" in out
+
+
 @pytest.mark.parametrize("command", ["server --gradients 4", "federated --clients 20 --epochs 1 --rounds 1"])
 def test_servers_and_clients_are_drawn(capsys, tmp_path, command):
     picture = tmp_path / "run.png"

@@ -260,6 +260,8 @@ def test_updates_are_lines_and_those_that_take_time_are_boxes():
     assert boxes(ax, "A") == [(9, 10, 0.75), (10, 11, 2.4)]
     lines = [some for some in ax.collections if to_hex(some.get_facecolor()[0]) == shade("U", 0, 1)]
     assert {some.get_linewidth()[0] for some in lines} == {2}
+    forwards, = (some for some in ax.collections if to_hex(some.get_facecolor()[0]) == shade("F", 0, 1))
+    assert (forwards.get_linewidth()[0], to_hex(forwards.get_edgecolor()[0])) == (0.6, "#404040")
     assert labels_of(ax.get_legend()) == ["forward", "backward", "all-reduce", "update"]
     assert len(ax.texts) == 8, "an all-reduce and an update belong to no micro-batch: they have no number"
 
