@@ -93,6 +93,9 @@ def test_what_a_rank_has_is_added_from_left_to_right():
         (mine if i else others).add(i, numbers.get(i, 0.0))
     assert sorted(mine.pending.values()) == sorted(numbers.values())
     assert run(all_reduce_sum, [mine, others], "naive")[0] == [0, 0]
+    halves = spread([1.0, 2.0, 4.0, 8.0, 16.0, 32.0], 2)
+    assert [len(half.pending) for half in halves] == [2, 2]
+    assert run(all_reduce_sum, halves, "naive")[0] == [63, 63]
 
 
 @pytest.mark.parametrize("name", ["tree", "doubling", "halving"])
@@ -285,6 +288,7 @@ def test_collectives_in_other_orders_are_a_deadlock_of_both():
     (lambda: run(reduce_scatter, [[np.ones(1)]] * 2), "1 parts for 2 ranks"),
     (lambda: run(reduce_scatter, [[np.ones(1)] * 2] * 2, "tree"), "algorithm='tree' must be one of 'ring'"),
     (lambda: run(all_to_all, [[1, 2, 3]] * 2), "3 values for 2 ranks"),
+    (lambda: run(all_reduce, [range(3)] * 2), r"range\(0, 3\) is neither a number nor an array of some"),
 ])
 def test_bad_input_gets_a_sentence(call, words):
     with pytest.raises(ValueError, match=words):
