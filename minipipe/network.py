@@ -16,6 +16,7 @@ from .layers.through import (
     backward_through, forward_through, in_one_piece, parameters_in_one_piece, prepare_forward,
 )
 from .blas import computing
+from .changes import Changes
 from .sums import TreeSum
 from .ties import each_once, share, sum_of_tied, ties_of
 
@@ -36,6 +37,8 @@ class Network:
     of the first; they get one dW, the sum of their own, so they stay equal. `n_steps` counts the updates
     by `step`.
     """
+
+    _next = None  # the `Changes` that are decided, until all of them are made
 
     def __init__(self, layers, loss, seed=0, dtype=np.float64, grain=None):
         self._grain = None if grain is None else argument("grain", grain)
@@ -61,6 +64,7 @@ class Network:
     @property
     def layers(self):
         """The layers of the network, a tuple; for others, make another network."""
+        self._settle()
         return self._layers
 
     @property
@@ -82,6 +86,11 @@ class Network:
 
     def __repr__(self):
         return f"{type(self).__name__}({list(self.layers)}, {self.loss})"
+
+    def __getstate__(self) -> dict:
+        """Copies and files have no changes that are still to be made."""
+        self._settle()
+        return vars(self)
 
     def __copy__(self):
         """A network of its own: one that shared its layers would train with this one."""
@@ -116,23 +125,32 @@ class Network:
             it, all by one factor, before weight decay is added. `gradients` stay as they are. Source:
             Pascanu, Mikolov, Bengio 2012, arXiv 1211.5063.
 
-        What the layers have counted in the mini-batch reaches them, too. A refused step moves nothing.
+        What the layers have counted in the mini-batch reaches them, too. A step is made as a whole or not at
+        all, also if Ctrl-C comes in the middle of it: an optimizer of your own must not change in place what
+        it has beside its `memory`.
         """
         self.check_step(optimizer)
         with computing():
             gradients = self._clipped(clip, self.own_gradients())
-            before = [(layer, vars(layer).copy()) for layer in self._all_layers]
-            try:
-                with overflow_refused():
-                    for layers, statistics in self._counted:
-                        commit(layers, statistics)
-                optimizer.update(self.layers, gradients)
-            except BaseException:
-                for layer, attributes in before:
-                    vars(layer).update(attributes)
-                raise
-        self._counted = []
-        self.n_steps += 1
+            changes = Changes()
+            layers = [changes.twin(layer) for layer in self.layers]
+            with overflow_refused():
+                for counting, statistics in self._counted:
+                    commit([changes.twin(layer) for layer in counting], statistics)
+            changes.twin(optimizer).update(layers, gradients)
+        changes.of(self, _counted=[], n_steps=self.n_steps + 1)
+        try:
+            self._next = changes  # this decides
+            self._settle()
+        except BaseException:
+            self._settle()
+            raise
+
+    def _settle(self) -> None:
+        """Make the changes that are decided, if an interrupt has kept them from being made."""
+        if self._next is not None:
+            self._next.make()
+            self._next = None
 
     def gradient_norm(self):
         """sqrt(sum of g^2) over all numbers g of all gradients, however the network is split.
