@@ -1,5 +1,7 @@
 """Changes of several objects that are all made, or none of them."""
 
+from collections.abc import Callable
+
 
 class Changes:
     """What several objects shall become, worked out on twins of them and then handed over.
@@ -21,6 +23,7 @@ class Changes:
     def __init__(self) -> None:
         self._twins = {}  # id of the attributes of an object -> its twin; two objects may share them
         self._new = []    # [(attributes of an object, what they become)]
+        self._last = []   # functions that are called once all that is made
 
     def twin(self, one: object) -> object:
         """Return a shallow copy of an object, in which its dictionaries and inner layers are copies, too."""
@@ -40,7 +43,13 @@ class Changes:
         """Let an object have these attributes, too."""
         self._new.append((vars(one), new))
 
+    def then(self, function: Callable[[], None]) -> None:
+        """Call a function at the end of `make`. It may be called again after an interrupt, too."""
+        self._last.append(function)
+
     def make(self) -> None:
         """Give each object what it shall have; layers stay made of their own layers."""
         for attributes, new in self._new:
             attributes.update({name: value for name, value in new.items() if name != "layers"})
+        for function in self._last:
+            function()

@@ -139,6 +139,10 @@ class Network:
                     commit([changes.twin(layer) for layer in counting], statistics)
             changes.twin(optimizer).update(layers, gradients)
         changes.of(self, _counted=[], n_steps=self.n_steps + 1)
+        self._decide(changes)
+
+    def _decide(self, changes: Changes) -> None:
+        """Make these changes: all of them, or none if an interrupt comes before they are decided."""
         try:
             self._next = changes  # this decides
             self._settle()

@@ -221,11 +221,10 @@ class Hybrid(Pipeline):
                      for stages in self._run.shards]
         return joined_gradients(self.layers, self._parts, gradients)
 
-    def _commit(self):
-        has_updates = self._optimizers is not None and not self._committed
-        super()._commit()
-        if has_updates and self._T > 1:
-            take_parameters(self.layers, self._parts)
+    def _finish_run(self):
+        super()._finish_run()
+        if self._optimizers is not None and self._T > 1:
+            take_parameters(self._layers, self._parts)
 
 
 class TensorParallel(Hybrid):

@@ -123,11 +123,16 @@ class InStages(Network):
 
     def forget_run(self):
         """Undo a run that has not come to its end, and forget what the last one has left."""
+        self._undo_run()
+        self._run = self._from_all_ranks = None
+        super().forget_run()
+
+    def _undo_run(self) -> None:
+        """Undo a run, unless it has come to its end and counts."""
+        self._settle()
         if self._run is not None and not self._committed:
             self._run.restore()
             self._copies.forget()
-        self._run = self._from_all_ranks = None
-        super().forget_run()
 
     def collect(self, optimizer=None):
         """As for a `Network`: the parameters of other ranks, and what is remembered for them, come here."""

@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 
+from ..changes import Changes
 from ..checks import whole_number
 from ..cluster import Link
 from ..collectives import OWNERS
@@ -196,11 +197,15 @@ class Pipeline(InStages):
         shards = self._shards()
         (stages, *_), _ = shards
         kind = self._known.kind(stages, batches)
-        self._load(batches, shards, self._known.rows(kind))
-        self._run.to_the_end()
-        if kind is not None:
-            self._known.keep(kind, self._run.cluster.record.memory)
-        self._commit()
+        try:
+            self._load(batches, shards, self._known.rows(kind))
+            self._run.to_the_end()
+            if kind is not None:
+                self._known.keep(kind, self._run.cluster.record.memory)
+            self._commit()
+        except BaseException:
+            self._undo_run()
+            raise
 
     def _prepare(self, order):
         """Undo a run that has not come to its end, and make the `Wires` of `order`, unless they are there.
@@ -230,29 +235,45 @@ class Pipeline(InStages):
         """
         shards, tied = shards
         line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, len(shards))
-        self._run = Run(
-            self._wires, shards, line, self._optimizers and self._optimizer_of, tied, self._machine,
-            self._on_devices(), known_bytes,
-        )
+        before = [(vars(layer), dict(vars(layer))) for of_shard in shards
+                  for stage in of_shard for layer in stage.parts]
+        try:
+            self._run = Run(
+                self._wires, shards, line, self._optimizers and self._optimizer_of, tied, self._machine,
+                self._on_devices(), known_bytes,
+            )
+        except BaseException:
+            for attributes, values in before:  # with ZeRO, they may have given away their numbers
+                attributes.update(values)
+            self._copies.forget()
+            raise
         self.stages = tuple(shards[0])
 
     def _commit(self):
         """Once for each run that came to its end: its gradients wait for a step, or its updates count."""
         if self._committed:
             return
-        gradients = self._run.or_restore(self._finite_gradients)
+        gradients, changes = self._run.or_restore(self._finite_gradients), Changes()
         if self._optimizers is None:
-            self._gradients = gradients
-            self._counted = [(stage.parts, self._statistics_of(stage)) for stage in self._stages_here()]
+            counted = [(stage.parts, self._statistics_of(stage)) for stage in self._stages_here()]
+            changes.of(self, _gradients=gradients, _counted=counted)
         else:
-            for own, stages in zip(self._optimizers, self._run.shards):  # those of other ranks stay
-                own[:] = [stage.optimizer or before for stage, before in zip(stages, own)]
-            self._of_devices = {place: stage.optimizer for place, stage in self._run.stages.items()}
-            self.n_steps += len(self.stages[-1].costs)
+            optimizers = [
+                [stage.optimizer or before for stage, before in zip(stages, own)]  # those of other ranks stay
+                for own, stages in zip(self._optimizers, self._run.shards)
+            ]
+            of_devices = {place: stage.optimizer for place, stage in self._run.stages.items()}
+            n_steps = self.n_steps + len(self.stages[-1].costs)
+            changes.of(self, _optimizers=optimizers, _of_devices=of_devices, n_steps=n_steps)
+        changes.of(self, _committed=True)
+        changes.then(self._finish_run)
+        self._decide(changes)
+
+    def _finish_run(self):
+        """The run is over, and its updates count, if it has made any."""
         self._run.finish()
         if self._optimizers is not None:
             self._copies.agree(self.stages)
-        self._committed = True
 
     def _finite_gradients(self):
         """Those of the run, or None if its updates have used them up; all that it has computed is finite."""

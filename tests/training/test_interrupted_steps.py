@@ -1,4 +1,4 @@
-"""Ctrl-C at any line of a step: it was made as a whole, or not at all, and training goes on from there."""
+"""Ctrl-C at any line of a step or a training: updates are made as a whole, or not at all, and it goes on."""
 
 import copy
 import sys
@@ -11,6 +11,7 @@ import pytest
 from compared import assert_same, difference, parameters
 
 import minipipe as mp
+from minipipe.schedules import build, data_parallel, with_updates
 
 LOSS = mp.MeanSquaredError()
 LAYERS = [
@@ -35,8 +36,11 @@ def state_of(net, optimizer):
     return parameters(net.layers), norm.running_mean, norm.running_var, optimizer.memory, counters
 
 
-def interrupted(work, line):
-    """Call `work`, with a KeyboardInterrupt before line number `line`; tell whether there was one."""
+def interrupted(work, line=np.inf):
+    """Call `work`, with a KeyboardInterrupt before line number `line`.
+
+    Return how many lines of the package it came to, and whether it was interrupted.
+    """
     passed = 0
 
     def look(frame, event, _):
@@ -53,10 +57,10 @@ def interrupted(work, line):
     try:
         work()
     except KeyboardInterrupt:
-        return True
+        return passed, True
     finally:
         sys.settrace(None)
-    return False
+    return passed, False
 
 
 def trained(name):
@@ -70,7 +74,7 @@ def trained(name):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("every", [67, pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [131, pytest.param(7, marks=pytest.mark.slow)])
 def test_a_step_is_made_as_a_whole_or_not_at_all(name, every):
     start = trained(name)
     before, (net, optimizer) = state_of(*start), copy.deepcopy(start)
@@ -80,7 +84,7 @@ def test_a_step_is_made_as_a_whole_or_not_at_all(name, every):
     then = net.gradients
     for line in count(0, every):
         net, optimizer = copy.deepcopy(start)
-        if not interrupted(partial(net.step, optimizer, clip=0.5), line):
+        if not interrupted(partial(net.step, optimizer, clip=0.5), line)[1]:
             break
         found = state_of(net, optimizer)
         is_made = difference(found, before) is not None
@@ -111,3 +115,46 @@ def test_a_second_interrupt_waits_for_the_next_look_at_the_network():
             net.step(optimizer)
         assert optimizer.n_updates == 1 and len(calls) == 2
         assert_same(state_of(net, optimizer), state_of(copied, of_copy))
+
+
+PLAIN = [mp.Linear(3, 4), mp.BatchNorm(4), mp.ReLU(), mp.Linear(4, 3), mp.Linear(3, 2)]
+TRAININGS = {
+    "updates in the order": lambda adam: mp.Pipeline(
+        PLAIN, LOSS, 2, 2, with_updates(build("1f1b", 2, 2)), optimizer=adam),
+    "copies": lambda adam: mp.Hybrid(
+        PLAIN, LOSS, 2, 1, 1, 2, with_updates(data_parallel(2, 2)), optimizer=adam),
+    "shards": lambda adam: mp.Hybrid(
+        PLAIN, LOSS, 1, 2, 2, 2, with_updates(build("gpipe", 2, 2)), optimizer=adam),
+    "ZeRO 1": lambda adam: mp.DataParallel(PLAIN, LOSS, 2, zero=1, optimizer=adam),
+    "ZeRO 3": lambda adam: mp.DataParallel(PLAIN, LOSS, 2, zero=3, optimizer=adam),
+    "a stream": lambda adam: mp.AsynchronousPipeline(PLAIN, LOSS, 2, adam),
+}
+
+
+def state_of_training(net):
+    """All that a training changes."""
+    kept = [(optimizer.memory, optimizer.n_updates) for optimizer, _ in net.collect()]
+    return parameters(net.layers), net.layers[1].running_mean, net.layers[1].running_var, kept, net.n_steps
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+@pytest.mark.parametrize("every", [4999, pytest.param(499, marks=pytest.mark.slow)])
+def test_an_update_of_an_order_is_made_as_a_whole_or_not_at_all(name, every):
+    """All along a run, and closer at its beginning and its end, where stages change hands."""
+    start = TRAININGS[name](mp.Adam(0.5))
+    start.train(BATCHES[:1])
+    before, net = state_of_training(start), copy.deepcopy(start)
+    n_lines, _ = interrupted(partial(net.train, BATCHES[1:2]))
+    after = state_of_training(net)
+    net.train(BATCHES[2:])
+    then = parameters(net.layers)
+    ends = [*range(0, n_lines // 20, every // 11), *range(n_lines - 300, n_lines, every // 71)]
+    for line in (*range(0, n_lines, every), *ends):
+        net = copy.deepcopy(start)
+        assert interrupted(partial(net.train, BATCHES[1:2]), line)[1]
+        found = state_of_training(net)
+        is_made = difference(found, before) is not None
+        assert_same(found, after if is_made else before, f"the state after an interrupt at line {line}")
+        for batch in BATCHES[1 + is_made:]:
+            net.train([batch])
+        assert_same(parameters(net.layers), then, "the parameters of a training that goes on")
