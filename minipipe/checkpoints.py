@@ -31,7 +31,8 @@ def save(path, model, optimizer=None):
     path: of the file; what was there is replaced once the new file is complete.
     model: a `Sequential`, a `Pipeline` or another network.
     optimizer: the one that `step` is called with; left out, the file is for predictions. A network whose
-        order makes the updates has optimizers of its own, whose state is written in any case.
+        order makes the updates, and a `ParameterServer`, have optimizers of their own, whose state is written
+        in any case.
 
     The file is the same however the network is cut or copied. Raises `ValueError` for rational numbers, which
     have no plain arrays, and `OSError` if nothing can be written there; no half of a file is left.
@@ -68,7 +69,8 @@ def load(path, model, optimizer=None):
 
     path: of a file that `save` has written.
     model: a network of the same layers, cut and copied as you like.
-    optimizer: one of the same class as the one that was saved; left out, its state is not read.
+    optimizer: one of the same class as the one that was saved; left out, its state is not read. The servers
+        of a `ParameterServer` begin with fresh ones, if the file has none.
 
     Training then goes on with the bits that it would have had without the interruption. `optimizer` goes on
     with the learning rate that it had; what else it was made with is that of yours. Raises `ValueError` for a
@@ -83,8 +85,8 @@ def load(path, model, optimizer=None):
         new[name] = _fitting(path, arrays, name, getattr(layer, array))
     if optimizer is not None:
         checked_optimizer(optimizer)
-    parts = model.optimizers(optimizer)
     state = about["optimizer"]
+    parts = [] if state is None and model.may_begin_fresh else model.optimizers(optimizer)
     if parts:
         _check_optimizer(path, state, parts[0][0])
     resumed = [_remembered(arrays, layers) for _, layers in parts]

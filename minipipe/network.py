@@ -38,6 +38,7 @@ class Network:
     by `step`.
     """
 
+    may_begin_fresh = False  # whether optimizers of its own begin anew from a file that has none
     _next = None  # the `Changes` that are decided, until all of them are made
 
     def __init__(self, layers, loss, seed=0, dtype=np.float64, grain=None):

@@ -275,3 +275,33 @@ def test_what_cannot_be_saved_is_said_and_leaves_the_old_file(tmp_path, monkeypa
         mp.save(tmp_path / "net.npz", model)
     assert (tmp_path / "net.npz").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["net.npz"]
+
+
+SERVERS = {
+    "one server": dict(n_servers=1), "three servers": dict(n_servers=3),
+    "three servers on workers": dict(n_servers=3, on_workers=True),
+}
+
+
+@pytest.mark.parametrize("loads", SERVERS)
+@pytest.mark.parametrize("saves", SERVERS)
+def test_servers_go_on_with_what_their_optimizers_have_kept(saves, loads, tmp_path):
+    layers = [layer for layer in LAYERS if getattr(layer, "tie", None) is None]
+    batches = [mini_batch(t) for t in range(5)]
+    one, other = (mp.ParameterServer(layers, LOSS, 3, mp.Adam(0.01), seed=seed, **options)
+                  for seed, options in enumerate((SERVERS[saves], SERVERS[loads])))
+    one.train(batches[:2])
+    mp.save(tmp_path / "servers.npz", one)
+    mp.load(tmp_path / "servers.npz", other)
+    assert_same((one.train(batches[2:]), state(one)), (other.train(batches[2:]), state(other)))
+
+
+def test_servers_begin_with_fresh_optimizers_from_a_file_that_has_none(tmp_path):
+    net = mp.Sequential(LAYERS, LOSS, seed=1, dtype=np.float32)
+    mp.save(tmp_path / "net.npz", net)
+    used, new = (mp.ParameterServer(LAYERS, LOSS, 2, mp.Adam(0.01), dtype=np.float32) for _ in range(2))
+    used.train([mini_batch(0)])
+    for server in (used, new):
+        mp.load(tmp_path / "net.npz", server)
+    assert_same(used.train([mini_batch(1)]), new.train([mini_batch(1)]))
+    assert_same(state(used), state(new))

@@ -11,8 +11,9 @@ from ...collectives.vectors import flattened, joined
 from ...functions import even_slices, leaves
 from ...network import Network
 from ...optimizers import SGD, checked_optimizer
+from ...optimizers.optimizer import Optimizer
 from ...pipeline.batches import checked_batches
-from ...pipeline.own_part import put_together
+from ...pipeline.own_part import in_one, in_parts, put_together
 from ..driving import checked_engine, run_programs, shared
 from . import hogwild
 from .hogwild import Memory
@@ -64,6 +65,8 @@ class ParameterServer(Network):
     >>> [(update.workers, update.staleness) for update in net.updates]
     [((0,), 0), ((0,), 0), ((1,), 2), ((0,), 1)]
     """
+
+    may_begin_fresh = True
 
     def __init__(
         self, layers, loss, n_workers, optimizer, mode=SYNC, n_servers=1, bound=None, backups=0,
@@ -128,6 +131,25 @@ class ParameterServer(Network):
             "the servers make the updates: call train(batches), such as those of "
             "minipipe.parallel.mini_batches(X, Y, batch_size, n), which are those of fit"
         )
+
+    def optimizers(self, optimizer: Optimizer | None = None) -> list:
+        """As for a `Network`: one for all, of what each server keeps for its own part."""
+        found = []
+        for place, own in zip(self._places.servers, self._optimizers, strict=True):
+            kept = shared(self._engine, place, own, ("memory", "n_updates", "learning_rate", "last_rate"))
+            found.append(copy.copy(own))
+            found[-1].resume(kept.memory, kept.n_updates, kept.learning_rate, kept.last_rate)
+        whole = found[0] if self.n_servers == 1 else in_one(self.layers, found)
+        return [(whole, range(len(self.layers)))]
+
+    def resumed(self, optimizer: Optimizer | None, parts: list) -> None:
+        """As for a `Network`; from a file without an optimizer, the servers begin with fresh ones."""
+        (whole, _), = parts or [(self._optimizer.fresh(), None)]
+        self._optimizers = [whole]
+        if self.n_servers > 1:
+            self._optimizers = [
+                in_parts(self.layers, whole, k, self.n_servers) for k in range(self.n_servers)
+            ]
 
     def use(self, weights):
         """Go on with these weights, one of `kept`, in the place of the last."""
