@@ -29,8 +29,9 @@ class DataParallel(Pipeline):
     buckets: None, to exchange all gradients at the end; a number of bytes, to exchange those of the last
         layers while the backward of those below goes on, as soon as there are so many of them; or "ddp", for
         the sizes that PyTorch's DistributedDataParallel begins with.
-    optimizer: to have the updates in the order of the run, where each copy makes its own; `train` then takes
-        the mini-batches. Left out, `step(optimizer)` makes them.
+    optimizer: to have the updates in the order of the run, where each copy makes its own, with the
+        learning_rate that this one has then; `train` takes the mini-batches. Left out, `step(optimizer)`
+        makes them.
     zero: None; or 1, 2 or 3, and each copy updates only its own part of the parameters, 1/D of them, so that
         its optimizer remembers only that: ZeRO, see `minipipe.schedules.with_zero`. The copies get the same
         bits, and send as many numbers as without. With 2, and buckets, a copy also keeps only its part of

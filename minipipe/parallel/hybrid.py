@@ -153,6 +153,7 @@ class Hybrid(Pipeline):
         if self._optimizers is None or self._T == 1:
             super().resumed(optimizer, parts)
             return
+        self._given.learning_rate = parts[0][0].learning_rate
         self._of_devices = {}
         for k, (_, layers, *stages) in enumerate(self._in_stages()):
             for own, shard, stage in zip(self._optimizers, self._parts, stages, strict=True):

@@ -113,6 +113,7 @@ class InStages(Network):
         super().resumed(optimizer, parts)
         if self._optimizers is None:
             return
+        self._given.learning_rate = parts[0][0].learning_rate
         self._of_devices = {}
         for stage, devices, (whole, _) in zip(self.stages, self._holders(), parts):
             for rank, device in enumerate(devices):
@@ -226,7 +227,9 @@ class InStages(Network):
 
     def _optimizer_of(self, shard, stage, device):
         """The optimizer with which the order updates a stage of a shard on a device."""
-        return self._of_devices.get((stage, device), self._optimizers[shard][stage])
+        own = self._of_devices.get((stage, device), self._optimizers[shard][stage])
+        own.learning_rate = self._given.learning_rate
+        return own
 
     def _is_split(self):
         """Whether a layer may be in several parts, on several devices."""

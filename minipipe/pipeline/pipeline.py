@@ -45,7 +45,8 @@ class Pipeline(InStages):
     costs, link: the ticks of the actions and of the messages.
     memory_limit: bytes per device, past which a run stops with `MemoryLimitError`. What is held at the start
         and the end of each action counts; inside it, layers need more for a moment, see `temporaries`.
-    optimizer: for an order that updates the stages itself, by `U`: each stage gets a copy of it.
+    optimizer: for an order that updates the stages itself, by `U`: each stage gets a copy of it. Its
+        learning_rate is read at the beginning of each run.
     engine: "cluster", simulated devices under one clock; "threads", where each device is a thread of this
         computer; or "mpi", where it is a process that `mpiexec` has started, see `InStages`. All give the
         same bits. The trace of the last two is in seconds; costs and link do not count, and neither do
@@ -115,6 +116,7 @@ class Pipeline(InStages):
         self.stages += stage_of(len(parts) - 1, parts[-1], loss),
         self._place_of = [(s, index) for s, count in enumerate(counts) for index in range(count)]
         check_optimizer(self.schedule, self._stream, optimizer, self.ties)
+        self._given = optimizer  # whose learning_rate counts, also if it is changed between two runs
         shards = [] if optimizer is None else self._shards()[0]
         self._optimizers = [[copy.deepcopy(optimizer) for _ in stages] for stages in shards] or None
         self._of_devices = {}  # (stage, device) -> its optimizer, where the order makes the updates

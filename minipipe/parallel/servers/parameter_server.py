@@ -30,7 +30,8 @@ class ParameterServer(Network):
 
     layers, loss, seed, dtype: as for `Sequential`.
     n_workers: N.
-    optimizer: each server gets a copy of it, for its part of the weights.
+    optimizer: each server gets a copy of it, for its part of the weights. Its learning_rate is read at the
+        beginning of each run.
     mode: when a server updates, and answers a worker:
         "sync": once all workers' gradients are there, each of its part of one mini-batch; these are summed.
         "async": as each gradient comes, of a mini-batch of its own, whatever weights it is of.
@@ -145,6 +146,7 @@ class ParameterServer(Network):
     def resumed(self, optimizer: Optimizer | None, parts: list) -> None:
         """As for a `Network`; from a file without an optimizer, the servers begin with fresh ones."""
         (whole, _), = parts or [(self._optimizer.fresh(), None)]
+        self._optimizer.learning_rate = whole.learning_rate
         self._optimizers = [whole]
         if self.n_servers > 1:
             self._optimizers = [
@@ -253,6 +255,7 @@ class ParameterServer(Network):
 
     def _share(self, k, keep_every):
         kind = Memory if self.mode == HOGWILD else Share
+        self._optimizers[k].learning_rate = self._optimizer.learning_rate
         return kind(
             self._copies(), self.ties, k, self.n_servers, copy.deepcopy(self._optimizers[k]),
             self.n_microbatches, self._compensation, keep_every,
