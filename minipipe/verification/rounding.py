@@ -76,7 +76,7 @@ def rounding_bounds(layers: Iterable[Layer], loss: Loss, X: ArrayLike, Y: ArrayL
 
 def has_bound(one: Layer | Loss) -> bool:
     """Tell whether a layer or a loss says how far rounding can move what it computes."""
-    return one.errors is not None and is_stated(type(one), "errors")
+    return getattr(one, "errors", None) is not None and is_stated(type(one), "errors")
 
 
 def _bounds(layers, loss, X, Y, gamma):

@@ -216,14 +216,13 @@ def check_batch_norm_statistics_leak():
 
 def batch_norm_sums_leak_into_the_next_mini_batch(monkeypatch):
     """What a mini-batch has counted is not forgotten at its end."""
-    left_over = {}
 
     def commit_with_what_was_there(layers, total):
         if total is None:
             return
-        if layers[0] in left_over:
-            total = [new if old is None else old + new for old, new in zip(left_over[layers[0]], total)]
-        left_over[layers[0]] = total
+        left_over = getattr(layers[0], "left_over", [None] * len(layers))
+        total = [new if old is None else old + new for old, new in zip(left_over, total, strict=True)]
+        layers[0].left_over = total
         commit(layers, total)
 
     monkeypatch.setattr(network, "commit", commit_with_what_was_there)
