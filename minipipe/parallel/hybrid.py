@@ -187,15 +187,15 @@ class Hybrid(Pipeline):
     def _shards(self):
         if self._T == 1:
             return super()._shards()
-        self._parts = [self._shard(t) for t in range(self._T)]
+        parts = [self._shard(t) for t in range(self._T)]
         counts = list(map(len, self._layers_of_stages()))
-        made = [_stages(shard.layers, counts, shard.loss) for shard in self._parts]
+        made = [_stages(shard.layers, counts, shard.loss) for shard in parts]
         owners = parameters_with(self.layers, [(layer.W, layer.b) for layer in self.layers])
         arrays = {(id(owners[key][0]), key[1]): arrays for key, arrays in self._remembered.items()}
-        for stages, shard in zip(made, self._parts, strict=True):
+        for stages, shard in zip(made, parts, strict=True):
             for stage in stages:
                 stage.keep_optimizer_state(shard.parts_of(arrays, stage.parts))
-        self._made = made  # for each of `_parts`, its stages
+        self._parts, self._made = parts, made  # the shards, and for each its stages
         return made, list(map(self._tied_in, made))
 
     def _on_devices(self):

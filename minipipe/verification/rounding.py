@@ -48,7 +48,7 @@ def rounding_bounds(layers: Iterable[Layer], loss: Loss, X: ArrayLike, Y: ArrayL
     Where rounding could move a ReLU's input across 0, the slope there counts as unknown, and the bound
     is large.
     """
-    if not has_bound(loss):
+    if not isinstance(loss, Loss) or not has_bound(loss):
         raise ValueError(f"no rounding bound is derived for loss={shown(loss)}")
     layers, X, Y = listed("layers", layers), real_numbers("X", X), real_numbers("Y", Y)
     if X.ndim != 2 or Y.ndim != 2:
