@@ -3,9 +3,11 @@
 The way through such layers is a program: it yields an `Exchange`, and is resumed with its result.
 """
 
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import NamedTuple
 
 from ..checks import without_return
+from .layer import Layer
 from .through import (
     backward_input_through, first_with_parameters, forward_through, handed_on, in_one_piece, put_aside,
 )
@@ -24,7 +26,9 @@ class Exchange(NamedTuple):
     value: object
 
 
-def forward_program(layers, A, skips, call=handed_on):
+def forward_program(
+    layers: Sequence[Layer], A, skips: dict, call: Callable = handed_on
+) -> Generator:
     """Yield each `Exchange`, and return A after consecutive layers.
 
     layers, A, skips, call: as for `forward_through`.
@@ -41,7 +45,9 @@ def forward_program(layers, A, skips, call=handed_on):
     return A
 
 
-def backward_input_program(layers, dA, skips, wants_dX, then):
+def backward_input_program(
+    layers: Sequence[Layer], dA, skips: dict, wants_dX: bool, then: Callable
+) -> Generator:
     """Yield each `Exchange`, and return dX of consecutive layers.
 
     layers, dA, skips, wants_dX, then: as for `backward_input_through`.
@@ -72,7 +78,7 @@ def _at(index, then):
     return lambda _, half: then(index, half)
 
 
-def exchanges_of(layers, loss, wants_dX):
+def exchanges_of(layers: Sequence[Layer], loss, wants_dX: bool) -> dict[str, int]:
     """{kind of action: how many `Exchange`s there are in it}.
 
     layers: of a stage.
@@ -86,7 +92,7 @@ def exchanges_of(layers, loss, wants_dX):
     return {"F": forward, "R": forward, "B": backward, "I": backward}
 
 
-def join_group(owners, group):
+def join_group(owners: Iterable, group) -> None:
     """Give this `Group` to each of `owners` that talks to other devices."""
     for owner in owners:
         if True in owner.exchanges:

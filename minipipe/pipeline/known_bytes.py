@@ -1,7 +1,10 @@
 """Equal runs hold equal bytes: those of the first are counted, and the next ones take them over."""
 
+from collections.abc import Sequence
+
 from ..cluster import Buffers
-from .machine import CLUSTER
+from .machine import CLUSTER, Machine
+from .stage import Stage
 
 MOST_KINDS = 8  # kinds of runs of one order whose bytes are kept
 
@@ -15,11 +18,11 @@ class KnownBytes:
     machine: the `Machine` of all of them.
     """
 
-    def __init__(self, machine):
+    def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._rows = {}  # kind of a run -> its rows of `Record.memory`
 
-    def kind(self, stages, batches):
+    def kind(self, stages: Sequence[Stage], batches: Sequence[tuple]) -> tuple | None:
         """Return what decides the bytes of a run: a key, equal for runs in which these are equal.
 
         These are the shapes and dtypes of the mini-batches (X, Y), and for each stage its parameters and the
@@ -33,18 +36,18 @@ class KnownBytes:
         data = [(array.shape, array.dtype) for batch in batches for array in batch]
         return tuple(data + [_kind_of_stage(stage) for stage in stages])
 
-    def rows(self, kind):
+    def rows(self, kind: tuple | None) -> list | None:
         """Return the rows of an earlier run of this kind, or None."""
         return self._rows.get(kind)
 
-    def keep(self, kind, rows):
+    def keep(self, kind: tuple, rows: list) -> None:
         """Keep the rows of a run of this kind that is finished."""
         if kind not in self._rows and len(self._rows) >= MOST_KINDS:
             self._rows.clear()
         self._rows[kind] = rows
 
 
-def _kind_of_stage(stage):
+def _kind_of_stage(stage: Stage) -> tuple:
     """Return the dtypes of its parameters, and the bytes of each array that it and its optimizer keep."""
     weights = [array for array in stage.weights() if array is not None]
     return *[array.dtype for array in weights], *Buffers([weights, stage.optimizer_state()]).values()
