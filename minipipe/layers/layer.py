@@ -68,7 +68,7 @@ class Layer(AsCode, Halves):
     index = None         # in its network's list, as errors name it; layers within a layer have its own
     recomputes = None    # whether its backward makes a part of the cache again; None: it cannot
     exchanges = False, False  # whether forward and backward_input are programs, which talk to other devices
-    splits: ClassVar = {}          # how devices may share its work, see `part`
+    splits: ClassVar = {}  # how devices may share its work, see `part`
     halo = 0             # how many rows above and below its own a device needs, where rows are split
     partial = False      # whether its gradients are one summand, of which each device of a group has another
     can_overflow = True  # whether finite numbers may become too large in a forward

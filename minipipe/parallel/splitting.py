@@ -46,7 +46,7 @@ class Shard:
         self.rank, self.size, self._sequence, self._rows = rank, size, sequence, rows
         self.parted = []  # the indices of the layers before which positions, or rows, are split
         self._by_positions = False  # whether what the next layer gets is split so
-        self._ways = {id(layer): ways_of(layer) for layer in every_layer(layers)}
+        self._ways = {id(layer): ways_of(layer) if size > 1 else {} for layer in every_layer(layers)}
         self._tied = {name: [layers[index] for index in tied] for name, tied in ties_of(layers).items()}
         self.held, self._held_of, self.words = {}, {}, ["whole"] * len(layers)  # _held_of: id -> layer
         self.loss, self._logits = copy.copy(loss), None

@@ -220,6 +220,14 @@ def test_what_a_layer_says_wrongly_is_refused(kind, splits, words):
         mp.TensorParallel([mp.Linear(3, 3), layer], LOSS, 2)
 
 
+def test_one_shard_asks_no_layer_how_it_is_split():
+    """As of an activation with a W of its own, whose base says something of one without."""
+    layer = Scale(3)
+    layer.splits = {"units": {}}
+    net = mp.Hybrid(exact([mp.Linear(3, 3), layer]), LOSS, n_replicas=2, n_stages=2)
+    assert_equals_full_batch(net, *eighths(rng.standard_normal((2, 3, 4))))
+
+
 def test_nothing_to_split_names_the_remedy():
     with pytest.raises(ValueError, match="none of these 1 layers: use fewer, or say in `splits` of a layer"):
         mp.TensorParallel([MyLinear(3, 3)], LOSS, 2)
