@@ -98,7 +98,6 @@ from .partitioning.costs_of_layers import costs_of_layers as costs_of_layers
 from .partitioning.partition import partition as partition
 from .pipeline.pipeline import Pipeline as Pipeline
 from .pipeline.stage import Stage as Stage
-from .pipeline.without_flush import AsynchronousPipeline as AsynchronousPipeline
 from .planning.fitting import what_fits as what_fits
 from .planning.footprints import footprints as footprints
 from .planning.footprints import temporaries as temporaries

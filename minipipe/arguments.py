@@ -231,7 +231,7 @@ ARGUMENTS = {
     "in_nodes.inside": LINK,
     "arrange.link": LINK,
     "what_fits.link": LINK,
-    "model": Has(("check_step", "checked_batch"), "pass a network, such as Sequential(layers, loss)"),
+    "model": Has(("check_fit", "checked_batch", "train"), "pass a network, such as Sequential(layers, loss)"),
     "against_one_device.pipe": Has(("checked_batch", "n_microbatches"), "pass a pipeline, or copies"),
     "same_bits.pipe": Has(("checked_batch", "n_microbatches"), "pass a pipeline, or copies"),
     "pipe": Has(("checked_batch", "forward_backward", "step"), "pass a network, such as a Pipeline"),

@@ -30,9 +30,7 @@ def save(path, model, optimizer=None):
 
     path: of the file; what was there is replaced once the new file is complete.
     model: a `Sequential`, a `Pipeline` or another network.
-    optimizer: the one that `step` is called with; left out, the file is for predictions. A network whose
-        order makes the updates, and a `ParameterServer`, have optimizers of their own, whose state is written
-        in any case.
+    optimizer: the one that `step` or `train` is called with; left out, the file is for predictions.
 
     The file is the same however the network is cut or copied. Raises `ValueError` for rational numbers, which
     have no plain arrays, and `OSError` if nothing can be written there; no half of a file is left.
@@ -50,17 +48,16 @@ def save(path, model, optimizer=None):
     path = path_of("path", path)
     if optimizer is not None:
         checked_optimizer(optimizer)
-    parts = _checked(model).collect(optimizer)
+    optimizer = _checked(model).collect(optimizer)
     arrays = {name: getattr(layer, array) for name, layer, array in _places(model)}
     if any(array.dtype.hasobject for array in arrays.values()):
         raise ValueError("rational numbers cannot be written as plain arrays: save a network of floats")
     about = {"format": FORMAT, "layers": _names(model), "n_steps": model.n_steps, "optimizer": None}
-    for part, layers in parts:
-        for (index, name, position), remembered in sorted(part.memory.items()):
+    if optimizer is not None:
+        about["optimizer"] = _state_of(optimizer)
+        for (index, name, position), remembered in sorted(optimizer.memory.items()):
             for number, array in enumerate(remembered):
-                arrays[f"{REMEMBERED}/{layers[index]}.{position}/{name}/{number}"] = array
-    if parts:
-        about["optimizer"] = _state_of(parts[0][0])
+                arrays[f"{REMEMBERED}/{index}.{position}/{name}/{number}"] = array
     model.once(lambda: _write(path, {ABOUT: np.array(json.dumps(about)), **arrays}))
 
 
@@ -69,8 +66,7 @@ def load(path, model, optimizer=None):
 
     path: of a file that `save` has written.
     model: a network of the same layers, cut and copied as you like.
-    optimizer: one of the same class as the one that was saved; left out, its state is not read. The servers
-        of a `ParameterServer` begin with fresh ones, if the file has none.
+    optimizer: one of the same class as the one that was saved; left out, its state is not read.
 
     Training then goes on with the bits that it would have had without the interruption. `optimizer` goes on
     with the learning rate that it had; what else it was made with is that of yours. Raises `ValueError` for a
@@ -83,20 +79,17 @@ def load(path, model, optimizer=None):
     places, new = _places(model), {}
     for name, layer, array in places:
         new[name] = _fitting(path, arrays, name, getattr(layer, array))
-    if optimizer is not None:
-        checked_optimizer(optimizer)
     state = about["optimizer"]
-    parts = [] if state is None and model.may_begin_fresh else model.optimizers(optimizer)
-    if parts:
-        _check_optimizer(path, state, parts[0][0])
-    resumed = [_remembered(arrays, layers) for _, layers in parts]
+    if optimizer is not None:
+        _check_optimizer(path, state, checked_optimizer(optimizer))
     model.forget_run()
     for name, layer, array in places:
         setattr(layer, array, new[name])
     model.n_steps = about["n_steps"]
-    for (part, _), memory in zip(parts, resumed):
-        part.resume(memory, state["updates"], state["learning_rate"], state["last_rate"])
-    model.resumed(optimizer, parts)
+    if optimizer is not None:
+        memory = _remembered(arrays)
+        optimizer.resume(memory, state["updates"], state["learning_rate"], state["last_rate"])
+        model.keep_memory(optimizer)
 
 
 def _checked(model):
@@ -207,13 +200,12 @@ def _check_optimizer(path, state, optimizer):
             raise ValueError(f"{path} holds {theirs}, the optimizer has {own[name]}: make it alike")
 
 
-def _remembered(arrays, layers):
-    """What an optimizer of these layers remembers: {(place among them, "W" or "b", position): arrays}."""
+def _remembered(arrays):
+    """What an optimizer remembers: {(index of the layer, "W" or "b", position): arrays}."""
     memory = {}
     for name in sorted(arrays):
         kind, place, *parameter = name.split("/")
         if kind == REMEMBERED:
             index, position = map(int, place.split("."))
-            if index in layers:
-                memory.setdefault((layers.index(index), parameter[0], position), []).append(arrays[name])
+            memory.setdefault((index, parameter[0], position), []).append(arrays[name])
     return memory

@@ -1,11 +1,12 @@
 """The full-batch reference that every pipeline must equal."""
 
 import copy
+from functools import partial
 
 import numpy as np
 
 from .arguments import argument
-from .checks import floats, real_numbers, shown
+from .checks import floats, items_of, real_numbers, shown
 from .exact import Rational, rational
 from .functions import grains_of, leaves, overflow_refused, root, scaled, sum_of_squares
 from .layers import Layer, every_layer
@@ -38,7 +39,7 @@ class Network:
     by `step`.
     """
 
-    may_begin_fresh = False  # whether optimizers of its own begin anew from a file that has none
+    has_updates = False  # whether a run makes the updates itself, and not `step(optimizer)`
     _next = None  # the `Changes` that are decided, until all of them are made
 
     def __init__(self, layers, loss, seed=0, dtype=np.float64, grain=None):
@@ -140,9 +141,36 @@ class Network:
                     commit([changes.twin(layer) for layer in counting], statistics)
             changes.twin(optimizer).update(layers, gradients)
         changes.of(self, _counted=[], n_steps=self.n_steps + 1)
-        self._decide(changes)
+        changes.then(partial(self.keep_memory, optimizer))
+        self.decide(changes)
 
-    def _decide(self, changes: Changes) -> None:
+    def check_training(self, optimizer, clip=None):
+        """Raise an error unless `train(batches, optimizer, clip)` can update this network."""
+        self.check_step(optimizer)
+        if clip is not None:
+            argument("clip", clip)
+
+    def check_fit(self, optimizer, clip=None):
+        """Raise an error unless `fit` can train this network with `optimizer`."""
+        self.check_training(optimizer, clip)
+
+    def train(self, batches, optimizer, clip=None):
+        """The costs of mini-batches, with an update by `optimizer` after each.
+
+        batches: a list of (X, Y), as for `forward_backward`.
+        clip: as for `step`.
+
+        Nothing moves if one of them does not fit this network. Raises `FloatingPointError` if anything
+        overflows; the parameters are then those of the update before.
+        """
+        self.check_training(optimizer, clip)
+        costs = []
+        for X, Y in self.checked_batches(batches):
+            costs.append(self.forward_backward(X, Y))
+            self.step(optimizer, clip)
+        return costs
+
+    def decide(self, changes: Changes) -> None:
         """Make these changes: all of them, or none if an interrupt comes before they are decided."""
         try:
             self._next = changes  # this decides
@@ -182,34 +210,32 @@ class Network:
         return scaled(gradients, clip / length) if length > clip else gradients
 
     def collect(self, optimizer=None):
-        """What `optimizers` gives, once the parameters and they are complete: other processes may have some.
+        """Return `optimizer` with all that it remembers; the network then has all parameters, too.
 
-        A network of one process has all there is.
+        A network of one process has all there is; of several, each may have some.
         """
-        return self.optimizers(optimizer)
+        return optimizer
 
     def once(self, function):
         """Call `function`, in one process where several share the network."""
         function()
 
-    def optimizers(self, optimizer):
-        """[(an optimizer, the indices of the layers that it updates)], if `step` is called with `optimizer`.
-
-        Empty if that is None.
-        """
-        return [] if optimizer is None else [(optimizer, range(len(self.layers)))]
-
-    def resumed(self, optimizer, parts):
-        """A file has been read; parts: what `optimizers(optimizer)` has given, as the file says."""
-        if optimizer is not None:
-            self.keep_optimizer_state(optimizer)
-
     def forget_run(self):
         """Forget the gradients of the last mini-batch, and what has been counted in it."""
         self._gradients, self._counted = None, []
 
-    def keep_optimizer_state(self, optimizer):
-        """The network need not know what `optimizer` keeps for its layers."""
+    def keep_memory(self, optimizer):
+        """Note what `optimizer` remembers after an update, or out of a file; not every network needs to."""
+
+    def checked_batches(self, batches):
+        """A list of pairs (X, Y) fit for training; `ValueError` for anything else."""
+        items = items_of(batches)
+        batches = [batches] if items is None else items
+        if not all(isinstance(batch, (tuple, list)) and len(batch) == 2 for batch in batches):
+            raise ValueError("batches must be a list of pairs (X, Y), even for one mini-batch: [(X, Y)]")
+        if not batches:
+            raise ValueError("0 mini-batches: pass a list of at least 1 pair (X, Y)")
+        return [self.checked_batch(X, Y) for X, Y in batches]
 
     def checked_batch(self, X, Y):
         """X and Y as arrays fit for training; `ValueError` for anything else, before anything is computed."""

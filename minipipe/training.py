@@ -62,7 +62,7 @@ def fit(
     before.
     """
     argument("model", model)
-    model.check_step(optimizer)
+    model.check_fit(optimizer, clip)
     X, Y = model.checked_batch(X, Y)
     function("metric", metric)
     for name, value in (("progress", progress), ("report", report)):
@@ -77,8 +77,6 @@ def fit(
     n_epochs, seed = argument("n_epochs", n_epochs), argument("seed", seed)
     of_epochs = _batches_of_epochs(model, m, batch_size, n_epochs)
     step, rates = partial(_train_on, model, optimizer, clip), repeat(repeat(None))
-    if clip is not None:
-        argument("clip", clip)
     if learning_rate is not None:
         exact = isinstance(optimizer.learning_rate, Fraction)
         rates = rates_of(learning_rate, list(map(len, of_epochs)), exact)
@@ -134,17 +132,18 @@ def _train_on(model, optimizer, clip, X, Y, rate, number):
     """One step, with the learning rate `rate` unless that is None; m times the mean of the samples' costs."""
     if rate is not None:
         optimizer.learning_rate = rate
-    options = {} if clip is None else {"clip": clip}
     try:
-        J = model.forward_backward(X, Y)
-        cost = _as_float(J)
-        model.step(optimizer, **options)
+        if model.has_updates:
+            J, = model.train([(X, Y)], optimizer, clip)
+        else:
+            J = _as_float(model.forward_backward(X, Y))  # if that fails, there is no step
+            model.step(optimizer, clip)
     except FloatingPointError as error:
         raise FloatingPointError(
             f"epoch {number}: {error}. The learning_rate is {optimizer.learning_rate}; "
             "the parameters are those of the step before"
         ) from None
-    return cost * X.shape[-1]
+    return _as_float(J) * X.shape[-1]
 
 
 def _as_float(J):

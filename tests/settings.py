@@ -188,13 +188,15 @@ def network(row, layers, loss):
 
     Raise `ValueError` where minipipe, or its constructors of today, refuse the row.
     """
-    has_U = row["updates"] == "order"
-    options = {"optimizer": optimizer_of(row) if has_U else None, "engine": row["engine"],
-               "recompute": row["recompute"], "accumulate": row["accumulate"]}
+    net = _network(row, layers, loss)
+    net.check_training(optimizer_of(row), clip_of(row))
+    return net
+
+
+def _network(row, layers, loss):
+    options = {name: row[name] for name in ("engine", "recompute", "accumulate")}
     if row["dtype"] != "rational":
         options["dtype"] = row["dtype"]
-    if row["clip"] and has_U:
-        raise ValueError("clip is an argument of step and fit alone: leave the updates to them")
     if row["schedule"] is None:
         return mp.Sequential(layers, loss, dtype=options.get("dtype", "float64"), grain=row["grain"])
     if row["links"] == "slow":
@@ -202,7 +204,8 @@ def network(row, layers, loss):
         options |= {"link": mp.Link(latency=1, bandwidth=256), "ports": [mp.Port(64, sends=devices)]}
     D, T, K, M = (row[name] for name in "DTKM")
     is_split = T > 1 or row["sequence"] or row["rows"] or (D == 1 and row["zero"])
-    if row["schedule"] == "data-parallel" and K == 1 and not is_split and row["buckets"] != "stages":
+    is_plain = K == 1 and (row["updates"] == "step" or row["zero"])  # DataParallel has no U but for ZeRO
+    if row["schedule"] == "data-parallel" and is_plain and not is_split and row["buckets"] != "stages":
         return mp.DataParallel(
             layers, loss, D, M, row["all_reduce"], row["buckets"], grain=row["grain"], zero=row["zero"],
             sync_batch_norm=row["sync_batch_norm"], **options,
@@ -217,10 +220,6 @@ def network(row, layers, loss):
     options["partition"] = None if row["cut"] == "even" else partition
     options |= {"all_reduce": row["all_reduce"], "grain": row["grain"]}
     if D == 1 and not is_split:
-        others = "engine", "recompute", "all_reduce", "grain", "links"
-        if order in ASYNCHRONOUS and has_U and all(row[name] == DEFAULTS[name] for name in others):
-            few = {name: value for name, value in options.items() if name not in others}
-            return mp.AsynchronousPipeline(layers, loss, K, schedule=order, n_microbatches=M, **few)
         return mp.Pipeline(layers, loss, K, M, order, **options)
     options |= {"sequence": row["sequence"], "rows": row["rows"]}
     return mp.Hybrid(layers, loss, D, T, K, M, order, row["place"], **options)
@@ -235,9 +234,9 @@ def trained(row, found=None):
 
 
 def run(row, found=None):
-    """Train the network of a row; return what `trained` does, the network, and its optimizer or None."""
+    """Train the network of a row; return what `trained` does, the network, and its optimizer."""
     found, (layers, loss, _) = {} if found is None else found, layers_of(row)
-    net, optimizer = network(row, layers, loss), None if row["updates"] == "order" else optimizer_of(row)
+    net, optimizer = network(row, layers, loss), optimizer_of(row)
     for part, batches in enumerate(parts_of(row)):
         if part and row["checkpoint"]:
             net, optimizer = reloaded(row, net, optimizer)
@@ -257,11 +256,10 @@ def arrays_of(net):
 
 
 def memories_of(net, optimizer):
-    """Return {name: array} of what the optimizers of a network remember."""
+    """Return {name: array} of what the optimizer of a network remembers."""
     return {
-        f"memory {number} of {name} of layer {layers[index]}.{position}": array
-        for part, layers in net.collect(optimizer)
-        for (index, name, position), remembered in sorted(part.memory.items())
+        f"memory {number} of {name} of layer {index}.{position}": array
+        for (index, name, position), remembered in sorted(net.collect(optimizer).memory.items())
         for number, array in enumerate(remembered)
     }
 
@@ -280,9 +278,9 @@ def reloaded(row, net, optimizer):
 
 
 def loaded(row, path):
-    """Return a new network of a row, and its optimizer or None, with what is in a file."""
+    """Return a new network of a row, and its optimizer, with what is in a file."""
     layers, loss, _ = layers_of(row | {"seed": row["seed"] + 1})
-    net, optimizer = network(row, layers, loss), None if row["updates"] == "order" else optimizer_of(row)
+    net, optimizer = network(row, layers, loss), optimizer_of(row)
     mp.load(path, net, optimizer)
     return net, optimizer
 
@@ -293,10 +291,14 @@ def by_steps(row, net, optimizer, batches, found):
     for X, Y in batches:
         for _ in range(2 if row["again"] and not has_U else 1):
             if row["how"] == "tick":
-                net.start(X, Y)
+                net.start(X, Y, optimizer if has_U else None)
                 while net.tick():
                     pass
-            J = net.J if row["how"] == "tick" else net.forward_backward(X, Y)
+                J = net.J
+            elif has_U and row["schedule"] not in ASYNCHRONOUS:  # whose mini-batches are to follow each other
+                J, = net.train([(X, Y)], optimizer)
+            else:
+                J = net.forward_backward(X, Y)
         t = net.n_steps - has_U
         found[f"J of mini-batch {t}"] = J
         if has_U:
@@ -311,7 +313,8 @@ def by_steps(row, net, optimizer, batches, found):
 def by_train(row, net, optimizer, batches, found):
     """Hand all mini-batches to `train`."""
     first = net.n_steps
-    found |= {f"J of mini-batch {first + t}": J for t, J in enumerate(net.train(batches))}
+    costs = net.train(batches, optimizer, clip_of(row))
+    found |= {f"J of mini-batch {first + t}": J for t, J in enumerate(costs)}
 
 
 def by_fit(row, net, optimizer, batches, found):
@@ -319,7 +322,6 @@ def by_fit(row, net, optimizer, batches, found):
     X, Y = (np.concatenate(arrays, axis=-1) for arrays in zip(*batches))
     order = np.argsort(np.random.default_rng([0, 1]).permutation(X.shape[-1]))
     X, Y, size = X[..., order], Y[..., order], batches[0][0].shape[-1]
-    optimizer = optimizer or optimizer_of(row)
     epoch, = mp.fit(net, X, Y, optimizer, 1, size, report=None, clip=clip_of(row))
     found[f"mean J up to mini-batch {net.n_steps}"] = epoch.J
 

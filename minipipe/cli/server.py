@@ -75,11 +75,11 @@ def run(options):
         f"{X.shape[1]:,} handwritten digits, {options.workers} workers, mode {options.mode}, "
         f"{n_updates} updates of {options.batch_size * of_all} samples\n"
     )
-    net.train(batches, keep_every=max(1, n_updates // N_SCORES))
+    net.train(batches, _optimizer(options), keep_every=max(1, n_updates // N_SCORES))
     repeated = _repeated(options, net, batches) if options.threads else True
     trained, scores = _trace_and_scores(net, test)
     first = _network(options, "cluster")
-    first.train(batches[:-(-FIRST // of_all)])
+    first.train(batches[:-(-FIRST // of_all)], _optimizer(options))
     print(f"The first {FIRST} gradients; 5@3 is that of mini-batch 5, at the weights after 3 updates:\n")
     print(text(first.trace))
     _print_counts(net, trained, scores)
@@ -95,14 +95,17 @@ def run(options):
 
 def _network(options, engine):
     slower = dict(_slow(text) for text in options.slow)
-    rate = options.learning_rate * (options.workers if options.mode == "sync" else 1)
     limited = () if options.bandwidth is None else ports(options.servers, options.bandwidth)
     return ParameterServer(
-        mlp(SIZES), SoftmaxCrossEntropy(), options.workers, SGD(rate), options.mode, options.servers,
+        mlp(SIZES), SoftmaxCrossEntropy(), options.workers, options.mode, options.servers,
         options.bound, options.backups, options.compensation, speeds=speeds_with(options.workers, slower),
         delay=options.delay, update_ticks=options.update_ticks, seed=options.seed, dtype=np.float32,
         link=Link(latency_from(options)), ports=limited, engine=engine,
     )
+
+
+def _optimizer(options):
+    return SGD(options.learning_rate * (options.workers if options.mode == "sync" else 1))
 
 
 def _slow(text):
@@ -119,7 +122,7 @@ def _slow(text):
 def _repeated(options, net, batches):
     """Whether the cluster, in the order in which the gradients came, gets the same bits."""
     again = _network(options, "cluster")
-    again.train(batches, arrivals=net.arrivals)
+    again.train(batches, _optimizer(options), arrivals=net.arrivals)
     same = all(
         np.array_equal(getattr(ours, name), getattr(theirs, name))
         for ours, theirs in zip(net.layers, again.layers) for name in ours.arrays

@@ -75,7 +75,7 @@ class Optimizer(AsCode):
             raise
         for (_, name, _), (layer, W, _) in after.items():
             setattr(layer, name, W)
-        self.memory |= {key: memory for key, (_, _, memory) in after.items()}
+        self.memory = dict(self.memory) | {key: memory for key, (_, _, memory) in after.items()}
         self.last_rate = self.learning_rate
 
     def _after(self, key, layer, W, g):

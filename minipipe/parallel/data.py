@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..arguments import argument
-from ..checks import floats, real_number, shown
+from ..checks import floats, real_number
 from ..cluster import Link
 from ..collectives import OWNERS
 from ..description import parameters_of_layers
@@ -29,15 +29,14 @@ class DataParallel(Pipeline):
     buckets: None, to exchange all gradients at the end; a number of bytes, to exchange those of the last
         layers while the backward of those below goes on, as soon as there are so many of them; or "ddp", for
         the sizes that PyTorch's DistributedDataParallel begins with.
-    optimizer: to have the updates in the order of the run, where each copy makes its own, with the
-        learning_rate that this one has then; `train` takes the mini-batches. Left out, `step(optimizer)`
-        makes them.
     zero: None; or 1, 2 or 3, and each copy updates only its own part of the parameters, 1/D of them, so that
         its optimizer remembers only that: ZeRO, see `minipipe.schedules.with_zero`. The copies get the same
         bits, and send as many numbers as without. With 2, and buckets, a copy also keeps only its part of
         the gradients, once those of a bucket are there. With 3, FSDP, it keeps only its part of the
-        parameters, too, and gathers those of a bucket for each forward and backward: more numbers travel. It
-        needs an optimizer that takes each number by itself, as all here do, and "owners".
+        parameters, too, and gathers those of a bucket, of one layer if there are no buckets, for each forward
+        and backward: more numbers travel. The updates are then in the order of the run, so `train` takes the
+        mini-batches and the optimizer, which must take each number by itself, as most here do. It needs
+        "owners".
     sync_batch_norm: whether the copies put the statistics of each `BatchNorm` together, forward and backward,
         in each of the micro-batches that they work on at once; with one for each copy, these are the full
         batch's. Then all copies need equally many micro-batches.
@@ -59,13 +58,15 @@ class DataParallel(Pipeline):
     """
 
     def __init__(
-        self, layers, loss, n_replicas, n_microbatches=None, all_reduce=OWNERS, buckets=None, optimizer=None,
+        self, layers, loss, n_replicas, n_microbatches=None, all_reduce=OWNERS, buckets=None,
         recompute=False, seed=0, dtype=np.float64, costs=Costs(), link=Link(), ports=(), memory_limit=None,
-        engine="cluster", accumulate="tree", grain=None, zero=None,
-        sync_batch_norm=False,
+        engine="cluster", accumulate="tree", grain=None, zero=None, sync_batch_norm=False,
     ):
         layers, n_replicas = checked_layers(layers), argument("n_replicas", n_replicas)
         M = n_replicas if n_microbatches is None else argument("n_microbatches", n_microbatches)
+        level = None if zero is None else checked_level(zero)
+        if buckets is None and level == 3:
+            buckets = 1  # each layer by itself: no device ever has all of the network
         counts = [len(layers)] if buckets is None else _counts(layers, buckets, dtype)
         schedule = data_parallel(n_replicas, M, len(counts))
         sync_batch_norm = argument("sync_batch_norm", sync_batch_norm)
@@ -74,37 +75,22 @@ class DataParallel(Pipeline):
                 f"sync_batch_norm=True with n_microbatches={M} over {n_replicas} replicas and grain={grain}: "
                 f"the copies meet in each micro-batch, so use a multiple of {n_replicas}, and no grain"
             )
-        if zero is not None and optimizer is None:
-            raise ValueError(
-                f"zero={shown(zero)} divides what an optimizer remembers: pass optimizer=..., such as Adam()"
-            )
-        if zero is not None and checked_level(zero) and n_replicas > 1:
-            schedule = with_zero(schedule, zero)
+        if level is not None and n_replicas > 1:
+            schedule = with_zero(schedule, level)
         elif buckets is not None and n_replicas > 1:
             schedule = with_all_reduce(schedule)
-        if optimizer is not None and "U" not in schedule.kinds:
+        if level is not None and "U" not in schedule.kinds:
             schedule = with_updates(schedule)
         super().__init__(
             layers, loss, len(counts), M, schedule, recompute, seed, dtype, counts, costs=costs,
-            link=link, memory_limit=memory_limit, optimizer=optimizer, engine=engine, accumulate=accumulate,
+            link=link, memory_limit=memory_limit, engine=engine, accumulate=accumulate,
             all_reduce=all_reduce, ports=ports, grain=grain,
         )
-
         if sync_batch_norm:
-            self.stages = tuple(
+            self.stages = self._own_stages = tuple(
                 stage_of(stage.index, list(map(synchronised, stage.layers)), stage.loss)
-                for stage in self.stages
+                for stage in self._own_stages
             )
-
-    @property
-    def replicas(self):
-        """For each copy of the network, its layers after the last run: objects of their own."""
-        self._loaded_run().check()
-        stages = self._run.stages
-        return [
-            [layer for stage, device in enumerate(placement) for layer in stages[stage, device].layers]
-            for placement in self.schedule.placements
-        ]
 
 
 def _counts(layers, buckets, dtype):

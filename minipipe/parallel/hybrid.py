@@ -13,12 +13,11 @@ from ..layers.through import forward_through
 from ..pipeline import Pipeline
 from ..pipeline.talking_stage import stage_of
 from ..pipeline.closing import Tied
-from ..pipeline.copies import Copies
+from ..pipeline.layout import held_by, pairs_of, whole
 from ..schedules import (
     SCHEDULES, Costs, Schedule, build_for_stages, data_parallel, in_copies, is_name,
 )
 from .exchanges import check_positions
-from .joining import joined_gradients, joined_optimizer, optimizer_of_shard, take_parameters
 from .splitting import Shard
 
 AXES = ("tp", "dp", "pp")
@@ -35,8 +34,7 @@ class Hybrid(Pipeline):
     schedule: for one copy of the network, a name or a `Schedule` of K stages and M / D micro-batches; or a
         `Schedule` of all D copies and M micro-batches.
     sequence: whether what stands between the parts of a Transformer's blocks is split by positions, too.
-    rows: whether convolutions are split by the rows of the image, see `Shard`. Both `sequence` and `rows` are
-        refused with ZeRO, an order with `S`.
+    rows: whether convolutions are split by the rows of the image, see `Shard`.
     order: which devices are neighbours, the fastest axis first: "tp-dp-pp" has the number
         t + T (d + D k), "tp-pp-dp" t + T (k + K d).
     all other arguments: as for `Pipeline`.
@@ -59,7 +57,7 @@ class Hybrid(Pipeline):
 
     def __init__(
         self, layers, loss, n_replicas=1, n_shards=1, n_stages=1, n_microbatches=None, schedule="1f1b",
-        order="tp-dp-pp", all_reduce=OWNERS, optimizer=None, recompute=False, seed=0, dtype=np.float64,
+        order="tp-dp-pp", all_reduce=OWNERS, recompute=False, seed=0, dtype=np.float64,
         partition=None, sample=None, costs=Costs(), link=Link(), ports=(), memory_limit=None,
         engine="cluster", accumulate="tree", grain=None, sequence=False,
         rows=False,
@@ -68,14 +66,13 @@ class Hybrid(Pipeline):
         self._T = argument("n_shards", n_shards)
         K = argument("n_stages", n_stages)
         M = D if n_microbatches is None else argument("n_microbatches", n_microbatches)
-        self._remembered = {}  # what an optimizer keeps for the whole network's parameters
         self._split = {"sequence": argument("sequence", sequence), "rows": argument("rows", rows)}
         self._order = one_of("order", order, ["-".join(axes) for axes in permutations(AXES)])
         super().__init__(
             layers, loss, K, M, _schedule(schedule, D, K, M), recompute, seed, dtype, partition, sample,
-            costs, link, memory_limit, optimizer, engine, accumulate, all_reduce, ports, grain,
+            costs, link, memory_limit, engine, accumulate, all_reduce, ports, grain,
         )
-        first = self._shard(0)
+        first = self._shard(self._layers, 0)
         first.check()
         self._words, self._parted = first.words, first.parted
         if self._stream is not None and grain is not None and any(self._split.values()):
@@ -83,17 +80,14 @@ class Hybrid(Pipeline):
                 f"grain={grain} with sequence={sequence}, rows={rows} and {self.schedule.name!r}, which has "
                 "no flush: sums over shards are counted in micro-batches there, so leave grain out"
             )
-        split = [option for option, is_on in self._split.items() if is_on]
-        if self._T > 1 and split and "S" in self.schedule.kinds:
-            raise ValueError(
-                f"{split[0]}=True with n_shards={self._T} and the S (ZeRO) of {self.schedule.name!r}: "
-                "each shard has a summand of the gradients, and a reduce-scatter sums over replicas alone: "
-                f"use {split[0]}=False, or an order without S"
-            )
-        if self._T > 1 and optimizer is not None and optimizer.needs_whole_parameters:
+
+    def check_training(self, optimizer, clip=None):
+        """As for a `Pipeline`; refuse an optimizer that needs whole parameters where shards have parts."""
+        super().check_training(optimizer, clip)
+        if self.has_updates and self._T > 1 and optimizer.needs_whole_parameters:
             raise ValueError(
                 f"{type(optimizer).__name__} looks at whole parameters, of which each of {self._T} shards "
-                "has a part: leave optimizer out, and use step(optimizer)"
+                f"has a part: use an order without U, unlike {self.schedule.name!r}"
             )
 
     def checked_batch(self, X, Y):
@@ -128,43 +122,6 @@ class Hybrid(Pipeline):
             )
         return found
 
-    def keep_optimizer_state(self, optimizer):
-        """What `optimizer` keeps counts on the devices that have the parameters, or their parts."""
-        if self._T == 1:
-            super().keep_optimizer_state(optimizer)
-        else:
-            self._remembered = dict(getattr(optimizer, "memory", {}))
-
-    def optimizers(self, optimizer):
-        if self._optimizers is None or self._T == 1:
-            return super().optimizers(optimizer)
-        if "S" in self.schedule.kinds:
-            raise ValueError(
-                "the optimizers of shards, of which copies have parts, are in parts of parts: "
-                "use step(optimizer) for a training that is saved"
-            )
-        return [
-            (joined_optimizer(layers, self._parts, stages, [own[k] for own in self._optimizers]), indices)
-            for k, (indices, layers, *stages) in enumerate(self._in_stages())
-        ]
-
-    def resumed(self, optimizer, parts):
-        """As for a `Network`; each shard's stage gets what belongs to it."""
-        if self._optimizers is None or self._T == 1:
-            super().resumed(optimizer, parts)
-            return
-        self._given.learning_rate = parts[0][0].learning_rate
-        self._of_devices = {}
-        for k, (_, layers, *stages) in enumerate(self._in_stages()):
-            for own, shard, stage in zip(self._optimizers, self._parts, stages, strict=True):
-                own[k] = optimizer_of_shard(layers, shard, stage, parts[k][0])
-
-    def _in_stages(self):
-        """For each stage (the indices of its layers, these layers, the stage of each shard)."""
-        indices = self._layers_of_stages()
-        layers = [[self.layers[index] for index in of_stage] for of_stage in indices]
-        return list(zip(indices, layers, *self._made, strict=True))
-
     def _sizes(self, order):
         return {"tp": self._T, "dp": self._D, "pp": len(order.devices) // self._D}
 
@@ -181,27 +138,30 @@ class Hybrid(Pipeline):
         places = list(product(range(sizes["dp"]), range(sizes["pp"])))
         return [[self._rank(sizes, tp=t, dp=d, pp=k) for d, k in places] for t in range(self._T)]
 
-    def _shard(self, t):
-        return Shard(self.layers, self.loss, t, self._T, **self._split)
+    def _shard(self, layers, t):
+        return Shard(layers, self.loss, t, self._T, **self._split)
 
     def _shards(self):
         if self._T == 1:
             return super()._shards()
-        parts = [self._shard(t) for t in range(self._T)]
+        layers = self._layers
+        if self.has_updates:  # they reach the network's own layers at the end of the run
+            layers = tuple(layer for stage in super()._shards()[0][0] for layer in stage.layers)
+        self._split_layers, self._parts = layers, [self._shard(layers, t) for t in range(self._T)]
         counts = list(map(len, self._layers_of_stages()))
-        made = [_stages(shard.layers, counts, shard.loss) for shard in parts]
-        owners = parameters_with(self.layers, [(layer.W, layer.b) for layer in self.layers])
-        arrays = {(id(owners[key][0]), key[1]): arrays for key, arrays in self._remembered.items()}
-        for stages, shard in zip(made, parts, strict=True):
-            for stage in stages:
-                stage.keep_optimizer_state(shard.parts_of(arrays, stage.parts))
-        self._parts, self._made = parts, made  # the shards, and for each its stages
+        made = [_stages(shard.layers, counts, shard.loss) for shard in self._parts]
         return made, list(map(self._tied_in, made))
 
-    def _on_devices(self):
+    def _held(self, shard, stages):
         if self._T == 1:
-            return super()._on_devices()
-        return Copies().on_devices  # shards, and so their copies, are cut from the network for each run
+            return super()._held(shard, stages)
+        layers = self._split_layers
+        keys = {(id(owner), key[1]): key
+                for key, (owner, _, _) in parameters_with(layers, _pairs(layers)).items()}
+        held = self._parts[shard].held.items()
+        origins = {(id(holder), place[1]): (keys[place], axis)
+                   for place, (holder, axis) in held if place in keys}
+        return [held_by(stage.layers, lambda key, owner: origins[id(owner), key[1]]) for stage in stages]
 
     def _tied_in(self, stages):
         """{name: the tied layers of a shard}, with their places in its stages."""
@@ -218,14 +178,28 @@ class Hybrid(Pipeline):
     def _summed_gradients(self):
         if self._T == 1:
             return super()._summed_gradients()
-        gradients = [[pair for stage in stages for pair in self._gradients_of(stage)]
-                     for stages in self._run.shards]
-        return joined_gradients(self.layers, self._parts, gradients)
+        return pairs_of(self.layers, self._joined(lambda stage: (stage.layers, self._gradients_of(stage))))
 
-    def _finish_run(self):
-        super()._finish_run()
-        if self._optimizers is not None and self._T > 1:
-            take_parameters(self._layers, self._parts)
+    def _layers_of_run(self):
+        if self._T == 1:
+            return super()._layers_of_run()
+        found = self._joined(lambda stage: (stage.layers, _pairs(stage.layers)))
+        for key, (owner, _, _) in parameters_with(self._split_layers, _pairs(self._split_layers)).items():
+            setattr(owner, key[1], found[key][0])
+        return self._split_layers
+
+    def _joined(self, of_stage):
+        """{the key of a parameter: [array]} of the whole network, from those of the shards' stages.
+
+        of_stage: of_stage(stage) is (layers, a list of (array for W, array for b)).
+        """
+        found = {}
+        for stages, wires in zip(self._run.shards, self._wires, strict=True):
+            for stage, device in zip(stages, wires.placements[0], strict=True):
+                found[stage.index, device] = {
+                    key: [array] for key, (_, _, array) in parameters_with(*of_stage(stage)).items()
+                }
+        return whole(self._layout_of_run.work, found)
 
 
 class TensorParallel(Hybrid):
@@ -246,15 +220,19 @@ class TensorParallel(Hybrid):
     """
 
     def __init__(
-        self, layers, loss, n_shards, n_microbatches=1, optimizer=None, recompute=False, seed=0,
+        self, layers, loss, n_shards, n_microbatches=1, recompute=False, seed=0,
         dtype=np.float64, costs=Costs(), link=Link(), ports=(), memory_limit=None, engine="cluster",
         accumulate="tree", sequence=False, rows=False,
     ):
         super().__init__(
-            layers, loss, 1, n_shards, 1, n_microbatches, "gpipe", optimizer=optimizer, recompute=recompute,
+            layers, loss, 1, n_shards, 1, n_microbatches, "gpipe", recompute=recompute,
             seed=seed, dtype=dtype, costs=costs, link=link, ports=ports, memory_limit=memory_limit,
             engine=engine, accumulate=accumulate, sequence=sequence, rows=rows,
         )
+
+
+def _pairs(layers):
+    return [(layer.W, layer.b) for layer in layers]
 
 
 def _schedule(schedule, D, K, M):
@@ -268,13 +246,13 @@ def _schedule(schedule, D, K, M):
         )
     if K == 1 and isinstance(schedule, str) and schedule == "1f1b":
         return data_parallel(D, M)  # the same order, and M need not be a multiple of D
+    if isinstance(schedule, Schedule) and schedule.n_microbatches == M:
+        return schedule
     if M % D:
         raise ValueError(f"n_microbatches={M} over {D} replicas of {K} stages: use a multiple of {D}")
     if isinstance(schedule, str):
         schedule = build_for_stages(schedule, K, M // D)
-    if not isinstance(schedule, Schedule) or schedule.n_microbatches == M:
-        return schedule
-    return in_copies(schedule, D)
+    return in_copies(schedule, D) if isinstance(schedule, Schedule) else schedule
 
 
 def _stages(lists, counts, loss):

@@ -3,7 +3,6 @@
 import copy
 from itertools import chain
 
-from ..functions import own_part
 from ..layers import every_layer
 from ..pipeline.proved import is_stated
 from ..ties import ties_of
@@ -80,22 +79,6 @@ class Shard:
         vars(self).update(state)
         self.held = {(id(self._held_of[old]), name): place for (old, name), place in self.held.items()}
         self._held_of = {id(layer): layer for layer in self._held_of.values()}
-
-    def parts_of(self, arrays, layers):
-        """The part of these `layers` of the shard of what is kept for the network's parameters.
-
-        arrays: {(id of a layer of the network, name of a parameter): arrays of the parameter's shape}
-        """
-        there, found = set(map(id, layers)), []
-        for key, (holder, axis) in self.held.items():
-            if id(holder) in there:
-                whole = arrays.get(key, [])
-                found += [self.part_of(array, axis) for array in whole]
-        return found
-
-    def part_of(self, array, axis):
-        """The part of an array that is split along an axis, or, for None, a copy of the whole."""
-        return own_part(array, axis, self.rank, self.size)
 
     def _each(self, layers, place, words, is_top=False):
         """For each of consecutive layers, what this device has instead; in `words`, how each is split."""

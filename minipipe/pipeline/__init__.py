@@ -2,6 +2,5 @@
 
 from .pipeline import Pipeline
 from .stage import Stage
-from .without_flush import AsynchronousPipeline
 
-__all__ = ["AsynchronousPipeline", "Pipeline", "Stage"]
+__all__ = ["Pipeline", "Stage"]

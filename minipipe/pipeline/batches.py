@@ -3,7 +3,6 @@
 from itertools import accumulate
 from typing import NamedTuple
 
-from ..checks import items_of
 from ..functions import even_slices, grains_of
 from ..schedules.rules import WIDE, works_on
 
@@ -83,13 +82,7 @@ def checked_batches(network, batches, in_one_run=False):
 
     in_one_run: whether they go through the pipeline in one run; with a grain, they then are of one size.
     """
-    items = items_of(batches)
-    batches = [batches] if items is None else items
-    if not all(isinstance(batch, (tuple, list)) and len(batch) == 2 for batch in batches):
-        raise ValueError("batches must be a list of pairs (X, Y), even for one mini-batch: [(X, Y)]")
-    if not batches:
-        raise ValueError("0 mini-batches: pass a list of at least 1 pair (X, Y)")
-    batches = [network.checked_batch(X, Y) for X, Y in batches]
+    batches = network.checked_batches(batches)
     sizes, n = sorted(X.shape[-1] for X, _ in batches), network.n_microbatches
     smallest = sizes[0]
     if network.grain is not None:

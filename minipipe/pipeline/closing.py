@@ -96,27 +96,27 @@ class Closing:
 
     def _all_reduce(self, stage, i):
         """All devices that have a copy of the stage get the sums of the mini-batch of micro-batch i."""
-        yield from self._sum_in_group(stage, i)
-        group = self._groups.get(stage)
-        if group is None:
-            return
-        totals = self._stages[stage, self._device].totals if self._stages else Totals(1)
-        gradients, counted = yield from all_reduce_sum_and_gather(
-            group, totals.gradients(i), totals.pending(i), self._algorithm
-        )
-        totals.replace_gradients(i, gradients)
-        _absorb_counted(group, totals, i, counted)
+        yield from self._exchange(stage, i, keeps_part=False)
 
     def _reduce_scatter(self, stage, i):
         """Each device that has a copy of the stage gets its own part of the sum of the gradients."""
-        group, own = self._groups[stage], self._stages.get((stage, self._device))
+        yield from self._exchange(stage, i, keeps_part=True)
+
+    def _exchange(self, stage, i, keeps_part):
+        """Add up what the shards of a copy have, and then what its copies have; costs and statistics, too."""
+        yield from self._sum_in_group(stage, i)
+        group, own = self._groups.get(stage), self._stages.get((stage, self._device))
+        if group is None:
+            return
         totals = own.totals if own else Totals(1)
-        part, counted = yield from reduce_scatter_sum_and_gather(
-            group, totals.gradients(i), totals.pending(i)
-        )
+        gradients, pending = totals.gradients(i), totals.pending(i)
+        if keeps_part:
+            part, counted = yield from reduce_scatter_sum_and_gather(group, gradients, pending)
+            totals.keep_part(i, part)
+        else:
+            total, counted = yield from all_reduce_sum_and_gather(group, gradients, pending, self._algorithm)
+            totals.replace_gradients(i, total)
         _absorb_counted(group, totals, i, counted)
-        if own:
-            own.totals.keep_part(i, part)
 
     def _gather(self, stage, i):
         """Each device gets the parts of the stage's parameters that the others have."""

@@ -30,7 +30,6 @@ class Holdings:
             "parameters": newest,
             "optimizer state": stage.optimizer_state(),
             "weight versions": older,
-            "for a restore": stage.kept_for_restore(),
             "gradients": self._buffers_of_sums(),
             "stashed inputs": self._buffers("inputs"),
             "caches": [self._buffers("stash"), self._buffers("halves")],

@@ -5,21 +5,23 @@ several processes may share it.
 import copy
 from functools import partial
 
+from ..checks import shown
 from ..engines import world
 from ..functions import leaves
 from ..layers import every_layer
 from ..network import Network
 from ..optimizers import checked_optimizer
+from .layout import MemoryInParts, held_by, layout_of
 from .machine import MPI
-from .own_part import in_one, in_parts
+from .orders import check_updates_by
 
 
 class InStages(Network):
-    """A network whose layers lie in `stages`, each with what an optimizer keeps for its layers.
+    """A network whose layers lie in stages.
 
-    `_optimizers` are those of an order that makes the updates itself, for each shard of the network one a
-    stage; otherwise None. `_run` is the last run, or None; `_committed`, whether it has come to its end.
-    `_place_of` has for each layer its (stage, index there).
+    `_own_stages` have the network's layers; `stages` are those of the last run. `_run` is that run, or None;
+    `_committed`, whether it has come to its end. `_place_of` has for each layer its (stage, index there).
+    `_memory` is what the optimizer of the last step remembers.
 
     With `engine="mpi"`, all ranks make the same network, and the same calls in the same order. Each works
     with the stages of its own device, and `step` updates these; J is known to all. `gradients`, `trace`,
@@ -43,22 +45,31 @@ class InStages(Network):
         """How gradients are summed over them: "tree" or "running"."""
         return self._machine.accumulate
 
+    @property
+    def has_updates(self):
+        """Whether the order makes the updates, by actions `U`, and not `step(optimizer)`."""
+        return "U" in self.schedule.kinds
+
     def check_step(self, optimizer):
-        """Raise an error unless `optimizer` can make an update of this network."""
+        """Raise an error unless `optimizer` can make an update of this network by a step."""
         checked_optimizer(optimizer)
-        if self._optimizers is not None:
+        if self.has_updates:
             raise RuntimeError(
                 f"the order of {self.schedule.name!r} updates the stages itself: "
-                "a step would be a second update; use train([(X, Y), ...])"
+                "a step would be a second update; use train([(X, Y), ...], optimizer)"
             )
 
-    def step(self, optimizer, clip=None):
-        """As for a `Network`; what the optimizer keeps for the parameters lies with their stages."""
-        self.check_step(optimizer)
-        of_copies = self._copies.optimizers(optimizer, self.stages)
-        super().step(optimizer, clip)
-        self._copies.step(of_copies, partial(self._clipped, clip), optimizer, self.stages)
-        self.keep_optimizer_state(optimizer)
+    def check_training(self, optimizer, clip=None):
+        """Raise an error unless `train(batches, optimizer, clip)` can update this network."""
+        if not self.has_updates:
+            super().check_training(optimizer, clip)
+            return
+        check_updates_by(checked_optimizer(optimizer), self.schedule)
+        if clip is not None:
+            raise ValueError(
+                f"clip={shown(clip)} with the order of {self.schedule.name!r}, whose devices update before "
+                "they know the norm of all gradients: leave clip out, or use an order without U"
+            )
 
     def predict(self, X):
         """The output of the last layer for X (n[0], m), as one full-width batch, as for a `Network`."""
@@ -66,96 +77,66 @@ class InStages(Network):
             self.collect()
         return super().predict(X)
 
-    def keep_optimizer_state(self, optimizer):
-        """The stages count what `optimizer` keeps for their layers among what they hold.
+    def keep_memory(self, optimizer):
+        """What `optimizer` remembers lies on the devices with the parameters, which all copies take over.
 
         On one rank of several, it keeps nothing for others.
         """
-        kept = {stage: [] for stage in self._stages_here()}
-        for key, arrays in list(optimizer.memory.items()):
-            if not arrays:
-                continue
-            of_stage = kept.get(self.stages[self._place_of[key[0]][0]])
-            if of_stage is None:
-                del optimizer.memory[key]
-            else:
-                of_stage += arrays
-        for stage in self.stages:
-            stage.keep_optimizer_state(kept.get(stage, []))
+        if self._run is not None and not self._is_split():
+            for (index, _), stage in self._run.stages.items():
+                stage.follow(self._own_stages[index])
+        if not self._has_all():
+            of_layers = self._layers_of_stages()
+            here = [index for stage in self._stages_here() for index in of_layers[stage.index]]
+            memory = optimizer.memory.items()
+            optimizer.memory = {key: arrays for key, arrays in memory if key[0] in here}
+        self._memory = optimizer.memory
 
-    def optimizers(self, optimizer):
-        """As for a `Network`; the optimizers of an order with updates are those of its stages."""
-        if self._optimizers is None:
-            return super().optimizers(optimizer)
-        (of_stages,) = self._optimizers
-        if "S" in self.schedule.kinds and self._of_devices:
-            of_stages = [
-                in_one(stage.layers, self._optimizers_of_parts(stage, devices))
-                for stage, devices in zip(self.stages, self._holders())
-            ]
-        return list(zip(of_stages, self._layers_of_stages()))
+    def _layout(self, shards):
+        """Where the parameters lie. shards: for each shard of the network its stages."""
+        order = self._wires[0].schedule
+        held = [self._held(number, stages) for number, stages in enumerate(shards)]
+        holders = [[wires.holders(s) for s in range(order.n_stages)] for wires in self._wires]
+        return layout_of(held, holders, in_ranges="S" in order.kinds)
 
-    def _optimizers_of_parts(self, stage, devices):
-        """Those with which these devices update their parts of a stage; between processes, their memory."""
-        found = {device: self._of_devices[stage.index, device]
-                 for device in devices if (stage.index, device) in self._of_devices}
-        if self._machine.engine == MPI:
-            memories = {device: own.memory for device, own in found.items()}
-            memories = world().brought_together(memories, "what optimizers remember of their parts")
-            like = next(iter(found.values()), self._optimizers[0][stage.index])
-            for device, memory in memories.items():
-                found[device] = copy.copy(like)
-                found[device].memory = memory
-        return [found[device] for device in devices]
+    def _held(self, shard, stages):
+        """For each stage of a shard a list of `Held`."""
+        first = [layers[0] for layers in self._layers_of_stages()]
 
-    def resumed(self, optimizer, parts):
-        """As for a `Network`; each copy, or each device that updates a part, gets what belongs to it."""
-        super().resumed(optimizer, parts)
-        if self._optimizers is None:
-            return
-        self._given.learning_rate = parts[0][0].learning_rate
-        self._of_devices = {}
-        for stage, devices, (whole, _) in zip(self.stages, self._holders(), parts):
-            for rank, device in enumerate(devices):
-                own = whole
-                if "S" in self.schedule.kinds:
-                    own = in_parts(stage.layers, whole, rank, len(devices))
-                self._of_devices[stage.index, device] = own
+        def origin_of(stage, key, _):
+            index, name, position = key
+            return (first[stage.index] + index, name, position), None
+
+        return [held_by(stage.layers, partial(origin_of, stage)) for stage in stages]
 
     def forget_run(self):
-        """Undo a run that has not come to its end, and forget what the last one has left."""
+        """Leave a run that has not come to its end, and forget what the last one has left."""
         self._undo_run()
         self._run = self._from_all_ranks = None
         super().forget_run()
 
     def _undo_run(self) -> None:
-        """Undo a run, unless it has come to its end and counts."""
+        """Leave a run, unless it has come to its end and counts."""
         self._settle()
         if self._run is not None and not self._committed:
-            self._run.restore()
-            self._copies.forget()
+            self._run.leave()
 
     def collect(self, optimizer=None):
         """As for a `Network`: the parameters of other ranks, and what is remembered for them, come here."""
-        parts = self.optimizers(optimizer)
         if self._has_all():
-            return parts
-        everything = [(copy.copy(part), layers) for part, layers in parts]
-        for part, _ in everything:
-            part.memory = dict(part.memory)
-        for stage, layers, owner in zip(self.stages, self._layers_of_stages(), self._owners()[0]):
-            part, of_part = next(((part, of) for part, of in everything if layers[0] in of), (None, ()))
-            inside = [of_part.index(layer) for layer in layers if layer in of_part]
-            memory = {} if part is None else part.memory
-            mine = [stage.weights(), {key: kept for key, kept in memory.items() if key[0] in inside}]
-            if part is not None:
-                mine += [part.n_updates, part.learning_rate, part.last_rate]
-            weights, remembered, *numbers = world().broadcast(mine, owner, "collecting the parameters")
+            return optimizer
+        for stage, owner in zip(self._own_stages, self._owners()[0], strict=True):
+            weights = world().broadcast(stage.weights(), owner, "collecting the parameters")
             for (layer, name), array in zip(stage.parameters, weights, strict=True):
                 setattr(layer, name, array)
-            if part is not None:
-                part.resume(memory | remembered, *numbers)
-        return everything
+        if optimizer is None:
+            return None
+        found, memory, words = copy.copy(optimizer), optimizer.memory, "what an optimizer remembers"
+        if isinstance(memory, MemoryInParts):
+            found.memory = MemoryInParts(memory.pieces, world().brought_together(memory.parts, words))
+        else:
+            found.memory = world().brought_together(memory, words)
+        return found
 
     def once(self, function):
         """As for a `Network`: rank 0 does it, while the others wait."""
@@ -220,17 +201,6 @@ class InStages(Network):
             return self._run.sums_of_all_ranks()[stage][1]
         return stage.totals.statistics()
 
-    def _on_devices(self):
-        """What puts the stages of all copies on their devices: those of the last run, as they are now."""
-        self._copies.follow(self.stages)
-        return self._copies.on_devices
-
-    def _optimizer_of(self, shard, stage, device):
-        """The optimizer with which the order updates a stage of a shard on a device."""
-        own = self._of_devices.get((stage, device), self._optimizers[shard][stage])
-        own.learning_rate = self._given.learning_rate
-        return own
-
     def _is_split(self):
         """Whether a layer may be in several parts, on several devices."""
         return len(self._ranks(self.schedule)) > 1
@@ -254,9 +224,10 @@ class InStages(Network):
         """`ValueError` unless all ranks have made the same network."""
         if self._machine.engine != MPI:
             return
-        if self._is_split() and self._optimizers is not None:
+        if self._is_split() and self.has_updates:
             raise ValueError(
-                "on MPI ranks, layers in several parts are updated by step(optimizer): leave optimizer out"
+                f"on MPI ranks, layers in several parts are updated by step(optimizer), but the order of "
+                f"{self.schedule.name!r} has U: use an order without"
             )
         parts = every_layer(self.layers)
         arrays = [getattr(part, name) for part in parts for name in (*part.arrays, *part.drawn)]
@@ -265,10 +236,6 @@ class InStages(Network):
             "loss": repr(self.loss), "summing": f"{self._machine.accumulate}, {self._machine.all_reduce}",
             "parameters": leaves(arrays),
         })
-
-    def _holders(self):
-        """For each stage, the devices that have a copy of it, in the order of the copies."""
-        return [list(dict.fromkeys(devices)) for devices in zip(*self._owners(), strict=True)]
 
     def _layers_of_stages(self):
         """For each stage, the indices of its layers in the network."""

@@ -22,19 +22,20 @@ class KnownBytes:
         self._machine = machine
         self._rows = {}  # kind of a run -> its rows of `Record.memory`
 
-    def kind(self, stages: Sequence[Stage], batches: Sequence[tuple]) -> tuple | None:
+    def kind(self, stages: Sequence[Stage], memories: Sequence, batches: Sequence[tuple]) -> tuple | None:
         """Return what decides the bytes of a run: a key, equal for runs in which these are equal.
 
-        These are the shapes and dtypes of the mini-batches (X, Y), and for each stage its parameters and the
-        optimizer state. Return None for a run whose bytes must be counted: if memory is limited, or if a
-        stage has a layer that may keep what it likes, see `all_proved`.
+        These are the shapes and dtypes of the mini-batches (X, Y), and for each stage its parameters and what
+        an optimizer remembers for them, of which `memories` is the list. Return None for a run whose bytes
+        must be counted: if memory is limited, or if a stage has a layer that may keep what it likes, see
+        `all_proved`.
         """
         if self._machine.engine != CLUSTER or self._machine.memory_limit is not None:
             return None
         if not all(stage.is_proved for stage in stages):
             return None
         data = [(array.shape, array.dtype) for batch in batches for array in batch]
-        return tuple(data + [_kind_of_stage(stage) for stage in stages])
+        return tuple(data + list(map(_kind_of_stage, stages, memories)))
 
     def rows(self, kind: tuple | None) -> list | None:
         """Return the rows of an earlier run of this kind, or None."""
@@ -47,7 +48,7 @@ class KnownBytes:
         self._rows[kind] = rows
 
 
-def _kind_of_stage(stage: Stage) -> tuple:
-    """Return the dtypes of its parameters, and the bytes of each array that it and its optimizer keep."""
+def _kind_of_stage(stage: Stage, memory) -> tuple:
+    """Return the dtypes of its parameters, and the bytes of each of them and of each array in `memory`."""
     weights = [array for array in stage.weights() if array is not None]
-    return *[array.dtype for array in weights], *Buffers([weights, stage.optimizer_state()]).values()
+    return *[array.dtype for array in weights], *Buffers([weights, memory]).values()

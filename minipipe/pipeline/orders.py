@@ -6,7 +6,6 @@ from itertools import zip_longest
 
 from ..checks import one_of
 from ..layers.recomputing import SELECTIVE
-from ..optimizers import checked_optimizer
 from ..schedules import (
     RECOMPUTE, SCHEDULES, Schedule, build_for_stages, is_name, names_having, with_recompute,
 )
@@ -129,49 +128,33 @@ def _check_stream(order, n_stages, n, n_batches):
     check_versions(order)
 
 
-def check_optimizer(order, stream, optimizer, ties):
-    """`ValueError` unless there is an optimizer where the order has updates, and nowhere else.
-
-    Tied weights need a flush: a sum over stages before each update.
+def check_updates(order, stream, ties):
+    """`ValueError` for tied weights in an order whose updates do not wait for a sum over stages.
 
     order, stream: as `checked_order` returns them.
-    optimizer: what the user has given, or None.
     ties: {name: the layers that share a W}.
     """
-    name = order.name
-    if "U" not in order.kinds:
-        if optimizer is not None:
-            raise ValueError(
-                f"the order of {name!r} has no U for an optimizer: hand it to step(optimizer), "
-                "or put updates into the order by minipipe.schedules.with_updates"
-            )
+    if not ties or "U" not in order.kinds:
         return
-    if optimizer is None:
-        raise ValueError(
-            f"the order of {name!r} updates the stages: pass optimizer=..., such as SGD(learning_rate=0.1)"
-        )
-    checked_optimizer(optimizer)
-    if "S" in order.kinds and not treats_all_alike(optimizer):
-        raise ValueError(
-            f"{type(optimizer).__name__} with weights_only={optimizer.weights_only}, but after an S, as the "
-            f"order of {name!r} has, each device has numbers without knowing whose they are: use A, or an "
-            "optimizer that treats all numbers alike"
-        )
-    if ties and "S" in order.kinds:
+    if "S" in order.kinds:
         raise ValueError(
             f"tie={next(iter(ties))!r}: the gradient of tied weights is a sum over layers, of which no "
-            f"device has all parts after an S, as the order of {name!r} has: use A"
+            f"device has all parts after an S, as the order of {order.name!r} has: use A"
         )
-    if ties and not (stream is None and _updates_at_the_end(order)):
+    if not (stream is None and _updates_at_the_end(order)):
         raise ValueError(
-            f"tie={next(iter(ties))!r}: tied weights need a flush, which the order of {name!r} does not have "
-            "on each device: put all its U behind all other actions"
+            f"tie={next(iter(ties))!r}: tied weights need a flush, which the order of {order.name!r} does "
+            "not have on each device: put all its U behind all other actions"
         )
 
 
-def treats_all_alike(optimizer):
-    """Whether it can update any of the numbers of a stage without knowing whose they are."""
-    return not (optimizer.needs_whole_parameters or optimizer.weights_only)
+def check_updates_by(optimizer, order):
+    """`ValueError` unless `optimizer` can make the updates of this order."""
+    if "S" in order.kinds and optimizer.needs_whole_parameters:
+        raise ValueError(
+            f"{type(optimizer).__name__} looks at whole parameters, of which each device has a part after an "
+            f"S, as the order of {order.name!r} has: use A, or an optimizer that takes each number by itself"
+        )
 
 
 def _updates_at_the_end(order):

@@ -1,7 +1,5 @@
 """The part of a stage's parameters that one of several devices with the stage updates, or has: ZeRO."""
 
-import copy
-
 import numpy as np
 
 from ..collectives.vectors import cut, flattened, joined
@@ -13,12 +11,11 @@ class OwnPart:
     """What an optimizer updates in the place of a layer: a run of a stage's parameters.
 
     W: a vector, numbers of one array.
+    decays: whether these decay where an optimizer's `weights_only` is True.
     """
 
-    decays = ("W",)
-
-    def __init__(self, W):
-        self.W = W
+    def __init__(self, W, decays):
+        self.W, self.decays = W, ("W",) if decays else ()
 
     def __repr__(self):
         return f"a part of {len(self.W)} parameters"
@@ -35,6 +32,20 @@ def parameters_in_parts(layers, size):
     return cut(flattened([(layer.W, layer.b) for layer in layers]), size)
 
 
+def decaying_in_part(layers, rank, size):
+    """For each vector of the part of `rank`, whether it decays where an optimizer's `weights_only` is True.
+
+    >>> from ..layers import Linear
+    >>> decaying_in_part([Linear(2, 1, W=[[1.0, 2.0]], b=[[3.0]])], 0, 1)
+    [True, False]
+    """
+    marks = [
+        np.broadcast_to(key[1] in owner.decays, array.size)
+        for key, (owner, array, _) in parameters_with(layers, [(one.W, one.b) for one in layers]).items()
+    ]
+    return [bool(vector[0]) for vector in cut(marks, size)[rank]]
+
+
 def update_part(optimizer, layers, gradients, rank, size):
     """Give `layers` new arrays of parameters, of which the part of `rank` is updated.
 
@@ -44,13 +55,14 @@ def update_part(optimizer, layers, gradients, rank, size):
     """
     _make_new(layers)
     vectors = parameters_in_parts(layers, size)[rank]
-    for vector, new in zip(vectors, updated(optimizer, vectors, gradients), strict=True):
+    decaying = decaying_in_part(layers, rank, size)
+    for vector, new in zip(vectors, updated(optimizer, vectors, gradients, decaying), strict=True):
         vector[...] = new
 
 
-def updated(optimizer, vectors, gradients):
+def updated(optimizer, vectors, gradients, decaying):
     """New vectors, which an update has made of these; the optimizer keeps something for them alone."""
-    parts = [OwnPart(vector) for vector in vectors]
+    parts = [OwnPart(*pair) for pair in zip(vectors, decaying, strict=True)]
     optimizer.update(parts, [(gradient, None) for gradient in gradients])
     return [part.W for part in parts]
 
@@ -61,41 +73,6 @@ def put_together(layers, parts):
     for vector, new in zip(vectors, joined(parts, vectors), strict=True):
         vector[...] = new
     return vectors
-
-
-def in_one(layers, optimizers):
-    """The optimizer of all parameters of `layers`, from those of all ranks for their parts."""
-    whole, parameters = copy.copy(optimizers[0]), _by_key(layers)
-    of_ranks = [list(one.memory.values()) for one in optimizers]
-    if not whole.n_memories or not any(of_ranks):
-        whole.memory = {}  # that of a rank has the numbers of its parts as keys
-        return whole
-    of_parameters = zip(*(
-        joined([[kept[n] for kept in of_rank] for of_rank in of_ranks], flattened(list(parameters.values())))
-        for n in range(whole.n_memories)
-    ), strict=True)
-    whole.memory = {
-        key: [vector.reshape(array.shape) for vector in vectors]
-        for (key, array), vectors in zip(parameters.items(), of_parameters, strict=True)
-    }
-    return whole
-
-
-def in_parts(layers, optimizer, rank, size):
-    """The optimizer of one of `size` parts of the parameters of `layers`, for which `optimizer` is."""
-    own, memory = copy.copy(optimizer), optimizer.memory
-    of_part = zip(*(
-        cut(flattened([memory[key][n] for key in _by_key(layers)]), size)[rank]
-        for n in range(own.n_memories if memory else 0)
-    ), strict=True)
-    own.memory = {(j, "W", 0): [vector.copy() for vector in vectors] for j, vectors in enumerate(of_part)}
-    return own
-
-
-def _by_key(layers):
-    """{the key of a parameter in an optimizer's memory: the parameter}, in the order of the parts."""
-    pairs = [(layer.W, layer.b) for layer in layers]
-    return {key: array for key, (_, array, _) in parameters_with(layers, pairs).items()}
 
 
 class Owned:
@@ -110,6 +87,7 @@ class Owned:
 
     def __init__(self, layers, rank, size, has_all):
         self._layers, self._place, self.has_all = layers, (rank, size), has_all
+        self._decaying = decaying_in_part(layers, rank, size)
         self._find_own()
         if not has_all:
             self.vectors = [vector.copy() for vector in self.vectors]
@@ -124,7 +102,7 @@ class Owned:
             update_part(optimizer, self._layers, gradients, *self._place)
             self._find_own()
         else:
-            self.vectors = updated(optimizer, self.vectors, gradients)
+            self.vectors = updated(optimizer, self.vectors, gradients, self._decaying)
             self.free()
 
     def gather(self, parts):

@@ -1,13 +1,12 @@
 """The pipeline: a network cut into stages, run by a schedule on a cluster."""
 
-import copy
-
 import numpy as np
 
 from ..changes import Changes
 from ..checks import whole_number
 from ..cluster import Link
 from ..collectives import OWNERS
+from ..layers import every_layer
 from ..layers.recomputing import SELECTIVE, recomputing
 from ..network import check_finite_cost, check_finite_run
 from ..partitioning.partition import counts_of, cut
@@ -15,12 +14,12 @@ from ..schedules import Costs
 from ..schedules.costs import checked_costs
 from .batches import MicroBatches, checked_batches
 from .closing import tied_layers
-from .copies import Copies
 from .every_sqrt import EVERY_SQRT, every_sqrt
 from .in_stages import InStages
 from .known_bytes import KnownBytes
+from .layout import MemoryInParts, memories_in
 from .machine import CLUSTER, Machine
-from .orders import check_optimizer, checked_order, mode_of
+from .orders import check_updates, checked_order, mode_of
 from .run import Run
 from .talking_stage import stage_of
 from .wires import Wires, skips_across_stages
@@ -45,8 +44,6 @@ class Pipeline(InStages):
     costs, link: the ticks of the actions and of the messages.
     memory_limit: bytes per device, past which a run stops with `MemoryLimitError`. What is held at the start
         and the end of each action counts; inside it, layers need more for a moment, see `temporaries`.
-    optimizer: for an order that updates the stages itself, by `U`: each stage gets a copy of it. Its
-        learning_rate is read at the beginning of each run.
     engine: "cluster", simulated devices under one clock; "threads", where each device is a thread of this
         computer; or "mpi", where it is a process that `mpiexec` has started, see `InStages`. All give the
         same bits. The trace of the last two is in seconds; costs and link do not count, and neither do
@@ -64,7 +61,8 @@ class Pipeline(InStages):
 
     `forward_backward(X, Y)` runs a mini-batch to its end; `start(X, Y)` and `tick()` run it tick by tick.
     Then J, `gradients` and `trace` are those of that run. Every forward and backward of a mini-batch uses
-    the same parameters; only `step(optimizer)`, or the order's own updates at its end, change them. Wrong
+    the same parameters; only `step(optimizer)` changes them. `train(batches, optimizer)` does both for a list
+    of mini-batches; an order that makes the updates itself, by actions `U`, runs in no other way. Wrong
     arguments and data raise `ValueError` at once, a schedule with faults `ScheduleError`. Source: Huang
     et al. 2018, arXiv 1811.06965.
 
@@ -73,14 +71,14 @@ class Pipeline(InStages):
     in each with a memory_limit, with `tick`, or with a layer or loss of yours that defines anew what a
     network calls. Once they are taken over, the process keeps the memory that it has freed.
 
-    `train(batches)` runs a list of mini-batches, with an update after each: one after another or, with an
-    asynchronous schedule, one behind another, without ever waiting for the last of one before the next
-    begins. The schedule's `versions` then say at which weights a gradient is computed; a stage keeps each
-    version as long as a micro-batch needs it. Source: Narayanan et al. 2019, SOSP.
+    With an asynchronous schedule, such as "pipedream", `train` sends mini-batches one behind another, without
+    ever waiting for the last of one before the next begins. The schedule's `versions` then say at which
+    weights a gradient is computed; a stage keeps each version as long as a micro-batch needs it. Tied weights
+    are refused: they would need a flush. Source: Narayanan et al. 2019, SOSP.
 
     A run that fails, or that is left for another one before its end, changes no parameters, running
-    statistics or optimizer. For that, an order that updates the stages keeps their parameters and optimizers
-    as they were before the run; these bytes count, as "for a restore".
+    statistics or optimizer: an order with updates works with layers of its own, and hands them over at its
+    end.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
@@ -90,12 +88,17 @@ class Pipeline(InStages):
     >>> J = pipe.forward_backward(X, Y)
     >>> pipe.trace.makespan, [dW.shape for dW, db in pipe.gradients if dW is not None]
     (12, [(4, 2), (1, 4)])
+    >>> from minipipe.optimizers import SGD
+    >>> stream = Pipeline(layers, MeanSquaredError(), 3, 1, "pipedream")
+    >>> costs = stream.train([(X, Y)] * 8, SGD(learning_rate=0.1))
+    >>> len(costs), stream.trace.makespan                                   # (M + K - 1)(F + B)
+    (8, 30)
     """
 
     def __init__(
         self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute=False, seed=0,
         dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None,
-        optimizer=None, engine=CLUSTER, accumulate="tree", all_reduce=OWNERS, ports=(), grain=None,
+        engine=CLUSTER, accumulate="tree", all_reduce=OWNERS, ports=(), grain=None,
     ):
         n_stages = whole_number("n_stages", n_stages)
         n_microbatches = whole_number("n_microbatches", n_microbatches)
@@ -112,29 +115,49 @@ class Pipeline(InStages):
         self._machine = machine.checked(self.schedule, sum(map(len, self._ranks(self.schedule))), grain)
         self._n_microbatches = n_microbatches
         parts = cut(self.layers, counts)
-        self.stages = tuple(stage_of(s, part) for s, part in enumerate(parts[:-1]))
-        self.stages += stage_of(len(parts) - 1, parts[-1], loss),
+        self._own_stages = tuple(stage_of(s, part) for s, part in enumerate(parts[:-1]))
+        self._own_stages += stage_of(len(parts) - 1, parts[-1], loss),
+        self.stages = self._own_stages
         self._place_of = [(s, index) for s, count in enumerate(counts) for index in range(count)]
-        check_optimizer(self.schedule, self._stream, optimizer, self.ties)
-        self._given = optimizer  # whose learning_rate counts, also if it is changed between two runs
-        shards = [] if optimizer is None else self._shards()[0]
-        self._optimizers = [[copy.deepcopy(optimizer) for _ in stages] for stages in shards] or None
-        self._of_devices = {}  # (stage, device) -> its optimizer, where the order makes the updates
-        self._copies = Copies()
-        self._run = self._wires = self._known = None
+        check_updates(self.schedule, self._stream, self.ties)
+        self._run = self._wires = self._known = self._optimizer = None  # the optimizer: of a run with updates
+        self._memory = {}
         self._check_alike(counts)
 
     def forward_backward(self, X, Y):
         """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
-        self.run_to_the_end(self._order_of_one(), checked_batches(self, [(X, Y)]))
+        self._check_without_updates("train([(X, Y), ...], optimizer)")
+        self.run_to_the_end(self.schedule, checked_batches(self, [(X, Y)]))
         return self.J
 
-    def start(self, X, Y):
-        """Load a mini-batch, and leave the clock at tick 0; `tick` goes on from there."""
+    def check_fit(self, optimizer, clip=None):
+        """Raise an error unless `fit` can train this network with `optimizer`."""
+        if self._stream is not None:
+            raise ValueError(
+                f"the schedule {self.schedule.name!r} lets mini-batches follow each other without a flush, "
+                "for which fit would wait: use train([(X, Y), ...], optimizer)"
+            )
+        super().check_fit(optimizer, clip)
+
+    def start(self, X, Y, optimizer=None):
+        """Load a mini-batch, and leave the clock at tick 0; `tick` goes on from there.
+
+        optimizer: for an order that makes the updates itself; a step makes those of any other.
+        """
         self._check_ticks()
-        order, batches = self._order_of_one(), checked_batches(self, [(X, Y)])
-        self._prepare(order)
-        self._load(batches, self._shards())
+        if self._stream is not None:
+            self._check_without_updates("train([(X, Y), ...], optimizer)")
+        if optimizer is None:
+            self._check_without_updates("start(X, Y, optimizer)")
+        elif self.has_updates:
+            self.check_training(optimizer)
+        else:
+            raise ValueError(
+                f"the order of {self.schedule.name!r} has no U for an optimizer: hand it to step(optimizer)"
+            )
+        batches = checked_batches(self, [(X, Y)])
+        self._prepare(self.schedule)
+        self._load(batches, optimizer)
 
     def tick(self):
         """Move every device by one tick; returns whether the mini-batch needs more of them.
@@ -147,28 +170,25 @@ class Pipeline(InStages):
             self._commit()
         return unfinished
 
-    def train(self, batches):
-        """The costs of mini-batches, with an update by the optimizer after each.
-
-        batches: a list of (X, Y), as for `forward_backward`.
+    def train(self, batches, optimizer, clip=None):
+        """The costs of mini-batches, with an update by `optimizer` after each, as for a `Network`.
 
         With an asynchronous schedule, all of them go through the pipeline in one run; with another, each is a
         run of its own. Raises `FloatingPointError` if anything overflows; the parameters are then those
-        before that run.
+        before that run. An order that makes the updates itself gives each device an optimizer of its own,
+        which goes on from this one; at the end of the run, this one has what they remember.
         """
-        if self._optimizers is None:
-            raise ValueError(
-                f"the order of {self.schedule.name!r} has no U: use forward_backward and step(optimizer) for "
-                "each mini-batch, or put updates into the order by minipipe.schedules.with_updates"
-            )
+        if not self.has_updates:
+            return super().train(batches, optimizer, clip)
+        self.check_training(optimizer, clip)
         batches = checked_batches(self, batches, in_one_run=self._stream is not None)
         if self._stream is not None:
             self.schedule = self._stream(len(batches))
-            self.run_to_the_end(self.schedule, batches)
+            self.run_to_the_end(self.schedule, batches, optimizer)
             return list(self.stages[-1].costs)
         costs = []
         for batch in batches:
-            self.run_to_the_end(self.schedule, [batch])
+            self.run_to_the_end(self.schedule, [batch], optimizer)
             costs.append(self.J)
         return costs
 
@@ -184,23 +204,35 @@ class Pipeline(InStages):
         """The `Trace` of the last run, or of what has happened of it so far."""
         return self._loaded_run().cluster.trace
 
+    @property
+    def replicas(self):
+        """For each copy of the network, its layers after the last run, and the steps since.
+
+        Where the order makes the updates, each copy has made them itself; a step is made once, and all copies
+        take it over. Of layers that are split, these are the first shard's.
+        """
+        self._loaded_run().check()
+        stages = self._run.stages
+        return [
+            [layer for stage, device in enumerate(placement) for layer in stages[stage, device].layers]
+            for placement in self._wires[0].placements
+        ]
+
     def __repr__(self):
         return (
             f"Pipeline({list(self.stages)}, {self.loss}, schedule={self.schedule.name!r}, "
             f"n_microbatches={self.n_microbatches})"
         )
 
-    def run_to_the_end(self, order, batches):
+    def run_to_the_end(self, order, batches, optimizer=None):
         """Load mini-batches, which are checked already, and run them to their end.
 
-        Only in the first of its kind are bytes counted, see `KnownBytes`.
+        optimizer: of an order with updates. Only in the first run of its kind are bytes counted, see
+        `KnownBytes`.
         """
         self._prepare(order)
-        shards = self._shards()
-        (stages, *_), _ = shards
-        kind = self._known.kind(stages, batches)
         try:
-            self._load(batches, shards, self._known.rows(kind))
+            kind = self._load(batches, optimizer, takes_over_bytes=True)
             self._run.to_the_end()
             if kind is not None:
                 self._known.keep(kind, self._run.cluster.record.memory)
@@ -210,7 +242,7 @@ class Pipeline(InStages):
             raise
 
     def _prepare(self, order):
-        """Undo a run that has not come to its end, and make the `Wires` of `order`, unless they are there.
+        """Leave a run that has not come to its end, and make the `Wires` of `order`, unless they are there.
 
         Runs of another order hold other bytes.
         """
@@ -226,62 +258,81 @@ class Pipeline(InStages):
         return [range(len(order.devices))]
 
     def _shards(self):
-        """For each shard of the network its stages; here it is whole. And the layers that are tied there."""
-        return [self.stages], [tied_layers(self.ties, self._place_of)]
+        """For each shard of the network its stages; here it is whole. And the layers that are tied there.
 
-    def _load(self, batches, shards, known_bytes=None):
-        """Make a run, with its clock at 0.
-
-        shards: as `_shards` returns them.
-        known_bytes: those of an equal run before, if there was one.
+        Where the order makes updates, their layers are others than the network's.
         """
-        shards, tied = shards
+        stages = self._own_stages
+        if self.has_updates:
+            stages = tuple(stage.twin() for stage in stages)
+        return [stages], [tied_layers(self.ties, self._place_of)]
+
+    def _load(self, batches, optimizer=None, takes_over_bytes=False):
+        """Make a run, with its clock at 0; return its kind, see `KnownBytes`.
+
+        optimizer: of an order with updates.
+        takes_over_bytes: whether it takes over the bytes of an equal run before, if there was one.
+        """
+        shards, tied = self._shards()
+        memory = self._memory if optimizer is None else optimizer.memory
+        self._layout_of_run, memories = None, {}
+        if optimizer is not None or memory or len(shards) > 1:
+            self._layout_of_run = self._layout(shards)
+            memories = memories_in(self._layout_of_run.memory, memory)
+        kind = known_bytes = None
+        if takes_over_bytes:
+            places = enumerate(self._wires[0].placements[0])
+            kind = self._known.kind(shards[0], [list(memories.get(place, {}).values()) for place in places],
+                                    batches)
+            known_bytes = self._known.rows(kind)
         line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, len(shards))
-        before = [(vars(layer), dict(vars(layer))) for of_shard in shards
-                  for stage in of_shard for layer in stage.parts]
-        try:
-            self._run = Run(
-                self._wires, shards, line, self._optimizers and self._optimizer_of, tied, self._machine,
-                self._on_devices(), known_bytes,
-            )
-        except BaseException:
-            for attributes, values in before:  # with ZeRO, they may have given away their numbers
-                attributes.update(values)
-            self._copies.forget()
-            raise
+        self._optimizer = optimizer
+        self._run = Run(
+            self._wires, shards, line, optimizer, memories, tied, self._machine, known_bytes
+        )
         self.stages = tuple(shards[0])
+        return kind
 
     def _commit(self):
         """Once for each run that came to its end: its gradients wait for a step, or its updates count."""
         if self._committed:
             return
-        gradients, changes = self._run.or_restore(self._finite_gradients), Changes()
-        if self._optimizers is None:
+        gradients, changes = self._run.or_fail(self._finite_gradients), Changes()
+        self._run.finish()
+        if self.has_updates:
+            self._take_updates(changes)
+        else:
             counted = [(stage.parts, self._statistics_of(stage)) for stage in self._stages_here()]
             changes.of(self, _gradients=gradients, _counted=counted)
-        else:
-            optimizers = [
-                [stage.optimizer or before for stage, before in zip(stages, own)]  # those of other ranks stay
-                for own, stages in zip(self._optimizers, self._run.shards)
-            ]
-            of_devices = {place: stage.optimizer for place, stage in self._run.stages.items()}
-            n_steps = self.n_steps + len(self.stages[-1].costs)
-            changes.of(self, _optimizers=optimizers, _of_devices=of_devices, n_steps=n_steps)
-        changes.of(self, _committed=True)
-        changes.then(self._finish_run)
-        self._decide(changes)
+        changes.of(self, _committed=True, _optimizer=None)
+        self.decide(changes)
 
-    def _finish_run(self):
-        """The run is over, and its updates count, if it has made any."""
-        self._run.finish()
-        if self._optimizers is not None:
-            self._copies.agree(self.stages)
+    def _take_updates(self, changes):
+        """The network's layers, and the optimizer, become what they are at the end of the run."""
+        for layer, arrays in self._updated():
+            changes.of(layer, **arrays)
+        optimizers = {place: stage.optimizer for place, stage in self._run.stages.items()}
+        memories = {place: own.memory for place, own in optimizers.items()}
+        twin, own = changes.twin(self._optimizer), next(iter(optimizers.values()))
+        kept = {name: value for name, value in vars(own).items() if name != "_learning_rate"}
+        vars(twin).update(kept | {"memory": MemoryInParts(self._layout_of_run.memory, memories)})
+        changes.of(self, n_steps=self.n_steps + len(self.stages[-1].costs))
+
+    def _updated(self):
+        """[(a layer of the network, {name: array} that it has at the end of the run)]"""
+        own = every_layer([layer for stage in self._own_stages for layer in stage.layers])
+        pairs = zip(own, every_layer(self._layers_of_run()), strict=True)
+        return [(layer, {name: getattr(new, name) for name in layer.arrays}) for layer, new in pairs]
+
+    def _layers_of_run(self):
+        """The layers of the first copy at the end of a run with updates."""
+        return [layer for stage in self.stages for layer in stage.layers]
 
     def _finite_gradients(self):
         """Those of the run, or None if its updates have used them up; all that it has computed is finite."""
         for J in self.stages[-1].costs:
             check_finite_cost(self.loss, J)
-        if self._optimizers is not None:
+        if self.has_updates:
             return None
         gradients = self._summed_gradients()
         check_finite_run(self.loss, self.J, self.layers, gradients)
@@ -297,13 +348,11 @@ class Pipeline(InStages):
     def _loaded_run(self):
         if self._run is None:
             remedy = "forward_backward(X, Y), or start(X, Y) and tick()"
-            remedy = remedy if self._stream is None else "train([(X, Y), ...])"
+            remedy = "train([(X, Y), ...], optimizer)" if self.has_updates else remedy
             raise RuntimeError(f"nothing has run yet: call {remedy}")
         return self._run
 
-    def _order_of_one(self):
-        if self._stream is not None:
-            raise ValueError(
-                f"the schedule {self.schedule.name!r} updates weights under way: use train([(X, Y), ...])"
-            )
-        return self.schedule
+    def _check_without_updates(self, remedy):
+        """Raise `ValueError` if the order makes the updates itself."""
+        if self.has_updates:
+            raise ValueError(f"the order of {self.schedule.name!r} updates the stages itself: use {remedy}")

@@ -1,6 +1,5 @@
 """One run of an order: its stages on their devices, the mini-batches, and the cluster that has the clock."""
 
-import copy
 from functools import partial
 
 from ..blas import computing
@@ -21,11 +20,10 @@ class Run:
     wires: the `Wires` of the `Schedule`; a list of them, one for each shard of the network.
     shards: for each shard its stages, which copy 0 works with.
     line: the `MicroBatches`.
-    optimizer_of: if the order updates the stages: optimizer_of(number of a shard, stage, device) is the
-        optimizer of which the stage there gets a copy; else None.
+    optimizer: the one that trains the network, if the order has updates; else None.
+    memories: {(stage, device): what an optimizer remembers for the parameters there}.
     ties: for each shard {name: the `Tied` layers}.
     machine: the `Machine`.
-    on_devices: `on_devices(stages, placements)` is {(stage, device): the `Stage`} of all copies of a shard.
     known_bytes: the rows of `Record.memory` of an equal run before, which this one takes over; or None, if
         bytes are to be counted.
 
@@ -33,7 +31,7 @@ class Run:
     which run the same order and talk to each other inside their actions.
     """
 
-    def __init__(self, wires, shards, line, optimizer_of, ties, machine, on_devices, known_bytes=None):
+    def __init__(self, wires, shards, line, optimizer, memories, ties, machine, known_bytes=None):
         order = wires[0].schedule
         self._line, self.shards = line, shards
         self._is_shared = machine.engine == MPI  # by several processes, of which this is one
@@ -41,12 +39,12 @@ class Run:
         if len(shards) > 1 or any(stage.talks for stage in shards[0]):
             self._ticks = machine.costs.duration(order.sharing)
         self.stages, programs, shares = {}, {}, {}
-        for number, (shard, of_shard, tied) in enumerate(zip(wires, shards, ties, strict=True)):
+        for shard, of_shard, tied in zip(wires, shards, ties, strict=True):
             if self._is_shared:
                 placed = _on_device(world().rank, of_shard, shard.placements)
             else:
-                placed = on_devices(of_shard, shard.placements)
-            self._begin(placed, optimizer_of and partial(optimizer_of, number), shard, machine.accumulate)
+                placed = _on_devices(of_shard, shard.placements)
+            self._begin(placed, optimizer, memories, shard, machine.accumulate)
             self.stages |= placed
             made = programs_of(shard, self._perform_on, self.stages, tied, machine.all_reduce)
             programs |= zip(shard.ranks, made)
@@ -76,19 +74,19 @@ class Run:
         )
 
     def to_the_end(self):
-        """Run all programs to their end. If that fails, the parameters are those before the run."""
+        """Run all programs to their end."""
         if not self._is_shared:
-            self.or_restore(self.cluster.run)
+            self.or_fail(self.cluster.run)
             if self._known_bytes is not None:
                 self.cluster.record.memory = self._known_bytes
             return
-        self.or_restore(partial(self.cluster.run, self._line.alike()))
+        self.or_fail(partial(self.cluster.run, self._line.alike()))
         self._share_costs()
 
     def tick(self):
-        """Move every device by one tick; returns whether there is more to do. If that fails, as above."""
+        """Move every device by one tick; returns whether there is more to do."""
         self._check_not_failed()
-        return self.or_restore(self.cluster.tick)
+        return self.or_fail(self.cluster.tick)
 
     def check(self):
         """`RuntimeError` unless the run has come to its end."""
@@ -96,8 +94,8 @@ class Run:
         if not self.cluster.done:
             raise RuntimeError("the mini-batch is not finished: call tick() until it returns False")
 
-    def or_restore(self, go_on):
-        """What `go_on()` returns; if it fails, so has the run, and the parameters are those before it."""
+    def or_fail(self, go_on):
+        """What `go_on()` returns; if it fails, so has the run."""
         try:
             with computing(), overflow_refused():
                 return go_on()
@@ -105,7 +103,7 @@ class Run:
             self.cluster.failure = error
             if self._known_bytes is not None and not self.cluster.done:
                 self._take_over_bytes_so_far()
-            self.restore()
+            self.leave()
             raise
 
     def _take_over_bytes_so_far(self):
@@ -118,12 +116,10 @@ class Run:
                 record.memory += row
                 met.add(device)
 
-    def restore(self):
-        """Leave the stages as they were before the run."""
+    def leave(self):
+        """Leave nothing of the run in the layers."""
         for stage in self.stages.values():
-            stage.restore()
-        if not self._is_shared:  # the other processes end with this one
-            self._put_together()
+            stage.leave()
 
     def _check_not_failed(self):
         if self.cluster.failure is not None:
@@ -131,11 +127,12 @@ class Run:
                 f"the mini-batch has stopped with an error ({self.cluster.failure!r}): start it again"
             )
 
-    def _begin(self, stages, optimizer_of, wires, accumulate):
+    def _begin(self, stages, optimizer, memories, wires, accumulate):
         line, order = self._line, wires.schedule
         for (index, device), stage in stages.items():
-            if optimizer_of is None:
-                stage.begin(line, accumulate, order.recomputed)
+            memory = memories.get((index, device))
+            if optimizer is None:
+                stage.begin(line, accumulate, order.recomputed, memory)
             else:
                 versions = order.versions[index] if order.versions else [0] * order.n_microbatches
                 wanted = {
@@ -147,17 +144,12 @@ class Run:
                 place = None
                 if "S" in order.kinds:
                     place = holders.index(device), len(holders), "X" not in order.kinds
-                optimizer = copy.deepcopy(optimizer_of(index, device))
-                stage.begin(line, accumulate, order.recomputed, wanted, optimizer, place)
+                stage.begin(line, accumulate, order.recomputed, memory, wanted, optimizer, place)
 
     def finish(self):
-        """End the run: all updates count, and whoever reads layers between two runs finds all parameters."""
+        """End the run: all copies of the stages that are in parts get the parts of all devices."""
         for stage in self.stages.values():
-            stage.before, stage.line = None, None
-        self._put_together()
-
-    def _put_together(self):
-        """All copies of the stages that are in parts get the parts of all devices."""
+            stage.line = None
         for wires in self._wires:
             for index in range(wires.schedule.n_stages) if "X" in wires.schedule.kinds else ():
                 holders = wires.holders(index)
@@ -241,6 +233,20 @@ def _go_on(work, answer, *held):
         return work.send(answer), None
     except StopIteration as end:
         return None, end.value
+
+
+def _on_devices(stages, placements):
+    """{(stage, device): the `Stage`} of all copies of a network: twins of these, which the first one has.
+
+    Copies with a stage on one device share it.
+    """
+    placed = {(stage.index, placements[0][stage.index]): stage for stage in stages}
+    for placement in placements[1:]:
+        for stage in stages:
+            place = stage.index, placement[stage.index]
+            if place not in placed:
+                placed[place] = stage.twin()
+    return placed
 
 
 def _on_device(device, stages, placements):

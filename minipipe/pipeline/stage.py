@@ -22,6 +22,10 @@ from .wires import NOTHING
 PASSING = "F", "R", "B", "I"  # the kinds of action by which a micro-batch passes the layers
 
 
+def _itself(array):
+    return array
+
+
 def _without_cache(layer, A):
     """Where a forward will be recomputed, no layer's cache waits for the last one's."""
     A = handed_on(layer, A)
@@ -43,8 +47,7 @@ class Stage:
     Skip connections enter beside A_prev (or dA) and are left beside A (or dA_prev), as {name: array}.
 
     Where the order updates weights, `versions[v]` are the parameters after v updates of this run, a list with
-    one array for each (layer, name) in `parameters`; each action works with those of its micro-batch. For a
-    `restore`, `before` has the parameters and the optimizer of before the run.
+    one array for each (layer, name) in `parameters`; each action works with those of its micro-batch.
     """
 
     talks = False  # whether its actions are programs, see `TalkingStage`
@@ -57,21 +60,25 @@ class Stage:
         self._statistics = [place for place in self.parameters if place[1] not in ("W", "b")]
         self._with_caches = self.layers if loss is None else (*self.layers, loss)
         self.is_proved = all_proved(self.parts if loss is None else [*self.parts, loss])
-        self.optimizer, self._state, self.before, self._is_twin = None, [], None, False
+        self.optimizer, self._memory, self._given = None, {}, None
         self.partial = [index for index, layer in enumerate(self.layers) if layer.partial]
         self.group = None  # of the devices that share its work, for their sums at the end of a mini-batch
         self.owned = None  # what the device owns of its parameters, where that is a part
         self.begin(MicroBatches([], 1, 0))
 
-    def begin(self, line, accumulate="tree", recomputed=(), wanted=None, optimizer=None, place=None):
+    def begin(
+        self, line, accumulate="tree", recomputed=(), memory=None, wanted=None, optimizer=None, place=None
+    ):
         """Start a run.
 
         line: the `MicroBatches`, kept until the run is over. Below, a micro-batch is a grain of one, where
             they are cut into grains.
         accumulate: how gradients are summed over them, as for `Pipeline`.
         recomputed: {(stage, micro-batch)} of the forwards that will be recomputed.
+        memory: what an optimizer remembers for the parameters here, as in its `memory`.
         wanted: {micro-batch of this stage: the version of the weights that it uses}, if they change.
-        optimizer: what makes these versions.
+        optimizer: the one that trains the network, if the order has updates: the stage makes them with one of
+            its own, which goes on from there, at the learning_rate that the other has then.
         place: the arguments of `Owned` behind the layers, where the device updates a part of the parameters.
         """
         parameters_in_one_piece(self.parts)
@@ -83,13 +90,12 @@ class Stage:
         self.costs = []   # of the mini-batches whose update is done, in the last stage
         self.versions = None
         self.owned = None if place is None else Owned(self.layers, *place)
-        if self.in_parts:
-            optimizer_before = None if self._is_twin else self.optimizer
-            self.before = (self.owned.vectors, self.statistics()), optimizer_before
-        elif wanted is not None:
-            self.before = None if self._is_twin else (self.weights(), self.optimizer)
+        if wanted is not None and not self.in_parts:
             self.versions = Versions(wanted, self.weights())
-        self.optimizer = optimizer if wanted is not None else self.optimizer
+        self._memory, self._given, self.optimizer = memory or {}, optimizer, None
+        if optimizer is not None:
+            self.optimizer = copy.copy(optimizer)
+            self.optimizer.memory = dict(self._memory)
 
     def n_exchanges(self, part):
         """Return how often layers talk to other devices in this part of an action."""
@@ -213,6 +219,7 @@ class Stage:
         """
         if self.versions is not None:
             self._use(self.versions[self.versions.newest])
+        self.optimizer.learning_rate = self._given.learning_rate
         if self.owned is not None:
             self.owned.update(self.optimizer, self.totals.part)
         else:
@@ -224,17 +231,11 @@ class Stage:
         if self.versions is not None:
             self.versions.add(self.weights())
 
-    def restore(self):
-        """Parameters, running statistics and optimizer become those before the run, and no cache is left."""
+    def leave(self):
+        """Leave no cache in the layers, and nothing that they have counted."""
         self.line = None
         self._take_caches()
         take_statistics(self.parts)
-        if self.before is not None:
-            weights, self.optimizer = self.before
-            if self.in_parts:
-                self.owned.vectors, weights = weights
-            self._use(weights)
-        self.before = self.versions = None
 
     def commit(self, i=0):
         """At the end of the mini-batch of micro-batch i, its statistics reach the layers."""
@@ -270,26 +271,16 @@ class Stage:
 
     def optimizer_state(self):
         """What an optimizer keeps for these layers."""
-        return self._state if self.optimizer is None else list(self.optimizer.memory.values())
+        return list((self._memory if self.optimizer is None else self.optimizer.memory).values())
 
-    def kept_for_restore(self):
-        """The arrays of before the run that it keeps in case it fails."""
-        weights, optimizer = self.before or ([], None)
-        return [weights, optimizer and list(optimizer.memory.values())]
-
-    def keep_optimizer_state(self, arrays):
-        """`arrays` are what an optimizer of the whole network keeps for these layers."""
-        self._state = arrays
+    def follow(self, other):
+        """Take over the arrays of the same stage in another copy."""
+        for (layer, name), (first, _) in zip(self.parameters, other.parameters, strict=True):
+            setattr(layer, name, getattr(first, name))
 
     def twin(self):
-        """The same stage in another copy of the network, with arrays of its own.
-
-        It keeps nothing for a restore: after a run that failed, it takes over what this one has.
-        """
-        twin = type(self)(self.index, [layer.copy() for layer in self.layers], copy.copy(self.loss))
-        twin._is_twin = True
-        twin.keep_optimizer_state(copy.deepcopy(self._state))
-        return twin
+        """The same stage with layers of its own, which have the same arrays: no run writes into them."""
+        return type(self)(self.index, [layer.copy(_itself) for layer in self.layers], copy.copy(self.loss))
 
     def __repr__(self):
         return f"Stage({self.index}, {list(self.layers)})"

@@ -105,7 +105,7 @@ def _stand_ins(wires, footprints):
         of_stage = [footprints[i][stage] for i in microbatches]
         order = [patterns[stage, i] for i in microbatches]
         holders = wires.holders(stage)
-        for copy, placement in enumerate(schedule.placements):
+        for placement in schedule.placements:
             device = placement[stage]
             place = (holders.index(device), len(holders)) if "S" in schedule.kinds else None
             wanted = None
@@ -113,7 +113,7 @@ def _stand_ins(wires, footprints):
                 wanted = {i: versions[i] for i in microbatches if wires.device(stage, i) == device}
             if (stage, device) not in found:
                 found[stage, device] = StandIn(
-                    of_stage, order, n, wanted, is_twin=copy > 0, place=place, in_parts="X" in schedule.kinds
+                    of_stage, order, n, wanted, place=place, in_parts="X" in schedule.kinds
                 )
     return found
 

@@ -54,17 +54,16 @@ class Plan(NamedTuple):
             return "computing"
         return max(("bubble", "exchange"), key=self.shares.get)
 
-    def pipeline(self, layers, loss, optimizer=None, seed=0, dtype=np.float32, engine="cluster"):
+    def pipeline(self, layers, loss, seed=0, dtype=np.float32, engine="cluster"):
         """The `Pipeline` or `Hybrid` that trains so; its trace has the makespan and, once updated, the peak.
 
         layers, loss: those that the plan was made for.
-        optimizer: needed where `zero` is not None; then `train` takes the mini-batches.
         seed, dtype, engine: as for `Pipeline`.
         """
         options = dict(
             n_stages=len(self.partition), n_microbatches=self.n_microbatches, schedule=self.order, seed=seed,
             dtype=dtype, partition=self.partition, costs=self.costs, link=self.links, ports=self.ports,
-            engine=engine, accumulate=self.accumulate, optimizer=None if self.zero is None else optimizer,
+            engine=engine, accumulate=self.accumulate,
         )
         if self.n_shards == 1:
             return Pipeline(layers, loss, **options)

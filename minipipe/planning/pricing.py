@@ -161,11 +161,10 @@ class Pricing:
         network = self.network
 
         def build(layers, loss):
-            return found.pipeline(layers, loss, optimizer, dtype=network.dtype)
+            return found.pipeline(layers, loss, dtype=network.dtype)
 
-        updates = optimizer if found.zero is None else None  # else the order makes them
         shape = network.description.input_shape
-        return rehearse(build, self.layers, self.loss, shape, batch_size, network.dtype, updates)
+        return rehearse(build, self.layers, self.loss, shape, batch_size, network.dtype, optimizer)
 
     def counts(self, one):
         """How many layers each stage has."""

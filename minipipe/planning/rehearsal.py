@@ -21,8 +21,8 @@ def rehearse(build, layers, loss, input_shape, m, dtype=np.float64, optimizer=No
     layers, loss: of the network; it is handed layers whose parameters are arrays without numbers.
     input_shape: of one sample, such as (64,) or (3, 32, 32).
     dtype: of the parameters and of X; pass it to the network, too.
-    optimizer: what `step` is called with; what it keeps counts, as it does from the first update on. Left out
-        for an order that makes the updates itself.
+    optimizer: what `step` or `train` is called with; what it keeps counts, as from the first update on.
+        Left out, the mini-batch is the first one, which an order that makes the updates itself cannot be.
 
     The network runs its own programs, so ticks, messages and the bytes that each device holds are those of a
     training, for all splits and all orders; but nothing is computed, no parameter is drawn, and no array is
@@ -45,12 +45,20 @@ def rehearse(build, layers, loss, input_shape, m, dtype=np.float64, optimizer=No
             f"build returns a {type(network).__name__}, which has no devices: return a Pipeline, "
             "DataParallel or Hybrid"
         )
-    has_updates = "U" in network.schedule.kinds
-    network.run_to_the_end(network.schedule, [batch])
-    if optimizer is not None and not has_updates:
-        network.step(optimizer.fresh())
-    if optimizer is not None or has_updates:
+    if optimizer is None:
+        if network.has_updates:
+            raise ValueError(
+                f"the order of {network.schedule.name!r} updates the stages itself: pass optimizer=..., such "
+                "as SGD(learning_rate=0.1)"
+            )
         network.run_to_the_end(network.schedule, [batch])
+        return network.trace
+    optimizer = optimizer.fresh()
+    network.check_training(optimizer)
+    for _ in range(2):
+        network.run_to_the_end(network.schedule, [batch], optimizer if network.has_updates else None)
+        if not network.has_updates:
+            network.step(optimizer)
     return network.trace
 
 

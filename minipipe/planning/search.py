@@ -8,7 +8,6 @@ import numpy as np
 from ..arguments import argument
 from ..checks import chosen, listed, python_number, shown
 from ..layers.layer import checked_layers
-from ..pipeline.orders import treats_all_alike
 from ..schedules import RECOMPUTE, names_having
 from ..watching import with_progress
 from .candidates import candidates
@@ -48,7 +47,7 @@ def plan(
     precision, dtype, optimizer, accumulate, partition: as for `what_fits`.
     schedules, recompute: the names to try.
     zero: the levels to try, out of None, 1, 2 and 3; these three only with several copies, and an optimizer
-        that treats all parameters alike.
+        that takes each number by itself.
     n_replicas: the numbers of copies to try; left out, all divisors of the number of devices.
     n_shards: the numbers of devices to try that share the work inside each layer, as far as the layers can be
         split so. With 2 and more, each setting that could be the fastest is rehearsed, which takes seconds
@@ -106,10 +105,10 @@ def _levels(zero, layers, optimizer):
     if any(level is not None and python_number(level) not in (1, 2, 3) for level in levels):
         raise ValueError(f"zero={shown(zero)} must be a list out of None, 1, 2 and 3")
     is_tied = any(layer.tie for layer in layers)
-    if is_tied or optimizer is None or not treats_all_alike(optimizer):
+    if is_tied or optimizer is None or optimizer.needs_whole_parameters:
         if None not in levels:
             raise ValueError(
-                f"zero={zero!r} needs an optimizer that treats all parameters alike, and no tied layers: "
+                f"zero={zero!r} needs an optimizer that takes each number by itself, and no tied layers: "
                 "pass optimizer=Adam(), for instance, or put None among the levels"
             )
         return [None]

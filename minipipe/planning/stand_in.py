@@ -10,7 +10,6 @@ from ..pipeline.versions import Versions
 from ..schedules.rules import FORWARD, RULES, UPDATED, WEIGHT
 
 ALWAYS = ("parameters", "optimizer state")  # what a stage holds from its beginning to its end
-OF_UPDATES = ("weight versions", "for a restore")  # what it holds beside, where the order updates it
 
 
 class StandIn:
@@ -20,14 +19,13 @@ class StandIn:
     patterns: for each micro-batch, the kinds of its actions in order.
     n: the micro-batches of one update.
     wanted: {micro-batch of this stage: the version of the weights that it uses}, if there are updates.
-    is_twin: whether it stands for a stage of another copy of the network, which needs no restore.
     place: (rank, size), if its optimizer keeps something for one of so many parts of the stage; else None.
     in_parts: whether it has the parameters of that part alone, unless they are gathered.
     """
 
     partial = ()  # the layers of which other devices of a group have a summand of the gradients
 
-    def __init__(self, footprints, patterns, n, wanted=None, is_twin=False, place=None, in_parts=False):
+    def __init__(self, footprints, patterns, n, wanted=None, place=None, in_parts=False):
         first = footprints[0]
         ends = list(accumulate(of_one.n_grains for of_one in footprints))
         self.totals = Totals(ends[n - 1], first.accumulate)
@@ -36,8 +34,7 @@ class StandIn:
         self._versions = None if wanted is None else Versions(wanted, None)
         self._gradients = Bytes(first.gradients, first.itemsize)
         self._statistics = Bytes(first.statistics)
-        self._restores = wanted is not None and not is_twin
-        self._held = Counted.fromkeys((*ALWAYS, *OF_UPDATES, "gradients", *KEPT, "work"), 0)
+        self._held = Counted.fromkeys((*ALWAYS, "weight versions", "gradients", *KEPT, "work"), 0)
         state = first.optimizer_state
         self._part, self._in_parts = None, in_parts
         if place is not None:
@@ -46,7 +43,6 @@ class StandIn:
             if self._gradients.size:  # as much for each number
                 state = state * self._part.size // self._gradients.size
         self._held.update(zip(ALWAYS, (first.parameters, state), strict=True))
-        self._held["for a restore"] = self._restores * state
         if in_parts:  # beside its part, it always has what no gradient moves, such as running statistics
             self._versions = None
             self._own_bytes = first.parameters - self._gradients.nbytes + self._part.nbytes
@@ -81,7 +77,6 @@ class StandIn:
                 self.totals.add(j, 0, self._gradients)  # those of all its layers
         if self._in_parts and adds & UPDATED:
             self._held["parameters"] = self._own_bytes
-            self._held["for a restore"] += self._own_bytes
             self.totals.forget(self._grains[i][-1])
         if self._versions is not None:
             self._change_versions(adds, i)
@@ -139,8 +134,4 @@ class StandIn:
             self.totals.forget(self._grains[i][-1])
         elif adds & WEIGHT:
             self._versions.used_by(i)
-        of_one = self._held["parameters"]
-        self._held["weight versions"] = len(self._versions.older) * of_one
-        if self._restores:  # the first version is among the others as long as these need it
-            first = 0 if 0 in self._versions else of_one
-            self._held["for a restore"] = self._held["optimizer state"] + first
+        self._held["weight versions"] = len(self._versions.older) * self._held["parameters"]

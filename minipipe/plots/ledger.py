@@ -8,7 +8,6 @@ KINDS = {  # from the ground up: what stays lies below; colours of Okabe and Ito
     "parameters": "#000000",
     "optimizer state": "#0072B2",
     "weight versions": "#999999",
-    "for a restore": "#E69F00",
     "gradients": "#009E73",
     "stashed inputs": "#F0E442",
     "caches": "#56B4E9",

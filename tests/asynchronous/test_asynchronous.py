@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.cluster import Buffers, bytes_by_kind
+from minipipe.cluster import Buffers
 from minipipe.pipeline import Stage
 from minipipe.pipeline.holdings import Holdings
 from minipipe.schedules import Schedule, ScheduleError, peak_versions, pipedream, pipedream_2bw, staleness
@@ -53,15 +53,17 @@ def streams(draw):
 def test_gradients_are_those_of_the_update_rule(stream):
     """Bitwise: costs and parameters after the last update, so every update before it, too."""
     (name, layers, partition, n, batches, optimizer), loss = stream, mp.MeanSquaredError()
-    pipe = mp.AsynchronousPipeline(layers, loss, len(partition), optimizer, name, n, partition=partition)
-    costs, trained = by_the_rule(layers, loss, partition, batches, copy.deepcopy(optimizer), n, RULES[name])
-    assert_same(pipe.train(batches), costs)
+    pipe = mp.Pipeline(layers, loss, len(partition), n, name, partition=partition)
+    own, by_rule = optimizer.fresh(), optimizer.fresh()
+    costs, trained = by_the_rule(layers, loss, partition, batches, by_rule, n, RULES[name])
+    assert_same(pipe.train(batches, own), costs)
     assert_same(parameters(pipe.layers), parameters(trained))
+    assert_same(dict(own.memory), dict(by_rule.memory))
 
 
-def pipeline(schedule="pipedream", n=1, optimizer=mp.SGD(0.1), **settings):
+def pipeline(schedule="pipedream", n=1):
     layers, loss = mp.models.mlp([64, 8, 8, 10]), mp.SoftmaxCrossEntropy()
-    return mp.AsynchronousPipeline(layers, loss, 3, optimizer, schedule, n, **settings)
+    return mp.Pipeline(layers, loss, 3, n, schedule)
 
 
 def batches(n_batches, m=16):
@@ -71,9 +73,10 @@ def batches(n_batches, m=16):
 
 def test_one_stage_is_never_stale_so_two_runs_are_one():
     layers, loss, optimizer = mp.models.mlp([64, 8, 10]), mp.SoftmaxCrossEntropy(), mp.SGD(0.1, momentum=0.5)
-    once, twice = (mp.AsynchronousPipeline(layers, loss, 1, optimizer) for _ in range(2))
-    costs = once.train(batches(6))
-    assert twice.train(batches(6)[:2]) + twice.train(batches(6)[2:]) == costs and twice.n_steps == 6
+    once, twice = (mp.Pipeline(layers, loss, 1, 1, "pipedream") for _ in range(2))
+    costs = once.train(batches(6), optimizer.fresh())
+    first, rest = batches(6)[:2], batches(6)[2:]
+    assert twice.train(first, optimizer) + twice.train(rest, optimizer) == costs and twice.n_steps == 6
     assert_same(parameters(once.layers), parameters(twice.layers))
 
 
@@ -94,42 +97,51 @@ def test_staleness_and_versions_equal_their_closed_forms(K):
 
 
 def test_a_run_that_fails_leaves_everything_as_it_was():
-    pipe = pipeline(optimizer=mp.SGD(0.1, momentum=0.9))
-    pipe.train(batches(3))
-    before = parameters(pipe.layers)
+    pipe, optimizer = pipeline(), mp.SGD(0.1, momentum=0.9)
+    pipe.train(batches(3), optimizer)
+    before, remembered = parameters(pipe.layers), copy.deepcopy(dict(optimizer.memory))
     huge = [(X * 1e300, Y) for X, Y in batches(4)]
     with pytest.raises(FloatingPointError, match=r"layer 4, Linear.*: its output is not finite"):
-        pipe.train(batches(2) + huge)
+        pipe.train(batches(2) + huge, optimizer)
     assert_same(parameters(pipe.layers), before)
-    twin = pipeline(optimizer=mp.SGD(0.1, momentum=0.9))
-    twin.train(batches(3))
-    assert pipe.train(batches(5)[3:]) == twin.train(batches(5)[3:])
+    assert_same(dict(optimizer.memory), remembered)
+    assert pipe.n_steps == optimizer.n_updates == 3
+    twin, another = pipeline(), mp.SGD(0.1, momentum=0.9)
+    twin.train(batches(3), another)
+    assert pipe.train(batches(5)[3:], optimizer) == twin.train(batches(5)[3:], another)
 
 
 TIED = [mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")]
+UNTIED = [mp.Linear(2, 2), mp.Linear(2, 2)]
 
 
 @pytest.mark.parametrize("make, words", [
-    (lambda: pipeline("1f1b"),
-     "schedule='1f1b' is not asynchronous: use one of pipedream, pipedream-vertical, pipedream-2bw"),
     (lambda: pipeline("pipedream", 4), "n_microbatches=4: 'pipedream' makes an update after each, so use 1"),
     (lambda: pipeline("pipedream-2bw", 2), "per_update=2 micro-batches on 3 devices: use at least 3"),
-    (lambda: pipeline("pipedream-2bw", 3).train(batches(2, m=2)),
+    (lambda: pipeline("pipedream-2bw", 3).train(batches(2, m=2), mp.SGD(0.1)),
      "n_microbatches=3 exceeds the batch of m=2 samples: use at most 2"),
-    (lambda: pipeline().train(batches(1)[0]),
+    (lambda: pipeline().train(batches(1)[0], mp.SGD(0.1)),
      "batches must be a list of pairs (X, Y), even for one mini-batch: [(X, Y)]"),
-    (lambda: pipeline().train([]), "0 mini-batches: pass a list of at least 1 pair (X, Y)"),
-    (lambda: mp.AsynchronousPipeline(TIED, mp.MeanSquaredError(), 2, mp.SGD(1)),
+    (lambda: pipeline().train(batches(1), "sgd"), "optimizer is 'sgd': pass an object, such as SGD("),
+    (lambda: pipeline().train(batches(1), mp.SGD(0.1), clip=1),
+     "clip=1 with the order of 'pipedream', whose devices update before they know the norm of all gradients"),
+    (lambda: pipeline().start(*batches(1)[0], mp.SGD(0.1)),
+     "the order of 'pipedream' updates the stages itself: use train([(X, Y), ...], optimizer)"),
+    (lambda: pipeline().train([], mp.SGD(0.1)), "0 mini-batches: pass a list of at least 1 pair (X, Y)"),
+    (lambda: mp.Pipeline(TIED, mp.MeanSquaredError(), 2, 1, "pipedream"),
      "tie='W': tied weights need a flush"),
-    (lambda: pipeline(mp.schedules.one_f_one_b),
+    (lambda: pipeline(mp.schedules.one_f_one_b).start(*batches(1)[0], mp.SGD(0.1)),
      "the order of '1f1b' has no U for an optimizer: hand it to step(optimizer)"),
     (lambda: pipedream_2bw(2, 7), "n_microbatches=7 is not a multiple of per_update=2: use 8"),
-    (lambda: mp.Pipeline(mp.models.mlp([4, 4, 4]), mp.MeanSquaredError(), 2, 1, pipedream(2, 2)),
-     "the order of 'pipedream' updates the stages: pass optimizer=..., such as SGD(learning_rate=0.1)"),
+    (lambda: mp.Pipeline(TIED, mp.MeanSquaredError(), 2, 1, pipedream(2, 2)),
+     "tie='W': tied weights need a flush, which the order of 'pipedream' does not have on each device"),
+    (lambda: mp.Pipeline(UNTIED, mp.MeanSquaredError(), 2, 1, pipedream(2, 2)).forward_backward(
+        np.ones((2, 1)), np.ones((2, 1))),
+     "the order of 'pipedream' updates the stages itself: use train([(X, Y), ...], optimizer)"),
     (lambda: mp.Pipeline(mp.models.mlp([4, 4, 4]), mp.MeanSquaredError(), 2, 2, pipedream(2, 2)),
      "makes 2 updates with 2 micro-batches, but n_microbatches=2 for each: use 1"),
     (lambda: pipeline().forward_backward(*batches(1)[0]),
-     "updates weights under way: use train([(X, Y), ...])"),
+     "the order of 'pipedream' updates the stages itself: use train([(X, Y), ...], optimizer)"),
 ])
 def test_mistakes_are_refused_in_a_sentence(make, words):
     with pytest.raises(ValueError) as error:
@@ -240,7 +252,7 @@ def first_weights(schedule):
 ])
 def test_schedules_of_ones_own_are_checked_before_anything_runs(schedule, n, words):
     with pytest.raises(ValueError) as error:
-        pipeline(schedule, n).train(batches(2, m=4))
+        pipeline(schedule, n).train(batches(2, m=4), mp.SGD(0.1))
     assert words in str(error.value)
 
 
@@ -249,7 +261,7 @@ def test_schedules_of_ones_own_are_checked_before_anything_runs(schedule, n, wor
 def test_no_set_of_weights_is_alive_that_is_not_counted(name, M, optimizer, monkeypatch):
     """By weak references to all arrays that a stage has ever worked with, whenever bytes are counted.
 
-    The first weights, kept in case the run fails, and no version that was dropped.
+    Beside them, the network has its weights of before the run, until it is over; no version that was dropped.
     """
     alive, weights, count = {}, Stage.weights, Holdings.__call__  # stage -> references to its arrays
 
@@ -260,28 +272,30 @@ def test_no_set_of_weights_is_alive_that_is_not_counted(name, M, optimizer, monk
 
     def checked_count(holdings):
         found = count(holdings)
-        n_bytes = bytes_by_kind(found)
-        counted = n_bytes["parameters"] + n_bytes["weight versions"] + n_bytes["for a restore"]
-        optimizer = [] if holdings.stage.before is None else holdings.stage.kept_for_restore()[1]
+        counted = Buffers([found["parameters"], found["weight versions"]])
         arrays = Buffers([ref() for ref in alive[id(holdings.stage)]])
-        assert sum(arrays.values()) == counted - sum(Buffers(optimizer).values())
-        most[0] = max(most[0], n_bytes["for a restore"])
+        assert counted.items() <= arrays.items() and arrays.keys() - counted.keys() <= before.keys()
+        most[0] = max(most[0], len(counted) // 2)  # W and b of a version
         return found
 
     layers, most = [mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 8), mp.Linear(8, 8), mp.Linear(8, 8)], [0]
-    pipe = mp.AsynchronousPipeline(layers, mp.MeanSquaredError(), 4, optimizer, name, M)
+    pipe, optimizer = mp.Pipeline(layers, mp.MeanSquaredError(), 4, M, name), optimizer.fresh()
     X = np.random.default_rng(0).standard_normal((8, 8))
-    pipe.train([(X, X)] * 2)
+    pipe.train([(X, X)] * 2, optimizer)
+    before = Buffers([pair for layer in pipe.layers for pair in (layer.W, layer.b)])
     monkeypatch.setattr(Stage, "weights", remembered_weights)
     monkeypatch.setattr(Holdings, "__call__", checked_count)
-    pipe.train([(X, X)] * 9)
-    n_sets = 1 if isinstance(optimizer, mp.SGD) else 3  # Adam's two moments before the run are kept, too
-    assert most[0] == n_sets * 8 * (8 * 8 + 8)
-    assert all(stage.before is None for stage in pipe.stages)  # and let go when it has not failed
+    pipe.train([(X, X)] * 9, optimizer)
+    assert most[0] == max(peak_versions(pipe.schedule)) > 1
+    assert len(alive) == 4
+    for stage in pipe.stages:  # and all others are let go when it is over
+        arrays = Buffers([ref() for ref in alive[id(stage)]])
+        assert arrays == Buffers([(layer.W, layer.b) for layer in stage.layers])
 
 
 def test_what_needs_a_run_says_how_a_stream_is_run():
-    pipe = mp.AsynchronousPipeline([mp.Linear(1, 1)], mp.MeanSquaredError(), 1, mp.SGD(0.1))
+    pipe = mp.Pipeline([mp.Linear(1, 1)], mp.MeanSquaredError(), 1, 1, "pipedream")
+    words = r"nothing has run yet: call train\(\[\(X, Y\), ...\], optimizer\)"
     for missing in (lambda: pipe.trace, lambda: pipe.gradients, lambda: pipe.J, pipe.tick):
-        with pytest.raises(RuntimeError, match=r"nothing has run yet: call train\(\[\(X, Y\), ...\]\)"):
+        with pytest.raises(RuntimeError, match=words):
             missing()

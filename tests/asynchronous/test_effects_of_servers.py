@@ -24,10 +24,10 @@ def error(net, digits):
 def raced(digits, mode, rate, n_updates, size, seed, **options):
     """The mean error over ticks 6, 12, ..., 30, with one of four workers three times as slow."""
     net = mp.ParameterServer(
-        mp.models.mlp([64, 128, 64, 10]), mp.SoftmaxCrossEntropy(), 4, mp.SGD(rate), mode, seed=seed,
+        mp.models.mlp([64, 128, 64, 10]), mp.SoftmaxCrossEntropy(), 4, mode, seed=seed,
         speeds=speeds_with(4, {3: 3}), dtype=np.float32, **options,
     )
-    net.train(mini_batches(*digits[:2], size, n_updates, seed), keep_every=1)
+    net.train(mini_batches(*digits[:2], size, n_updates, seed), mp.SGD(rate), keep_every=1)
     ends, errors = [span.end for span in net.trace.spans_of(0)], []
     assert ends[-1] == 30
     for tick in range(6, 31, 6):
@@ -54,11 +54,11 @@ def test_staleness_hurts_at_a_rate_that_is_fine_without_it(digits):
         found = []
         for seed in range(3):
             net = mp.ParameterServer(
-                mp.models.mlp([64, 128, 64, 10]), mp.SoftmaxCrossEntropy(), n_workers, mp.SGD(0.4), "async",
+                mp.models.mlp([64, 128, 64, 10]), mp.SoftmaxCrossEntropy(), n_workers, "async",
                 dtype=np.float32, seed=seed,
             )
             try:
-                net.train(mini_batches(*digits[:2], 32, 270, seed))
+                net.train(mini_batches(*digits[:2], 32, 270, seed), mp.SGD(0.4))
                 found.append(error(net, digits))
             except FloatingPointError:
                 found.append(90)  # it has blown up

@@ -14,6 +14,7 @@ from minipipe.exact import Rational
 from minipipe.functions import leaves
 from minipipe.parallel.servers import Gradient, Update
 from minipipe.parallel.servers import mini_batches as line_of
+from minipipe.pipeline.own_part import parameters_in_parts
 from asynchronous.server_cases import (
     LAYERS, LOSS, THIRD, exact_layers, exact_mini_batches, mini_batches, network_at, sequential, weights,
 )
@@ -28,9 +29,9 @@ def test_synchronous_servers_are_one_device_in_rational_numbers(n_workers, more,
     batches, optimizer = exact_mini_batches(3), mp.SGD(Rational(1, 8), momentum=Rational(1, 2))
     M = min(5, n_workers + more)
     net = mp.ParameterServer(
-        exact_layers(), LOSS, n_workers, optimizer, n_servers=n_servers, n_microbatches=M
+        exact_layers(), LOSS, n_workers, n_servers=n_servers, n_microbatches=M
     )
-    costs = net.train(batches)
+    costs = net.train(batches, optimizer)
     reference, expected = sequential(exact_layers(), batches, optimizer.fresh())
     assert costs == expected
     assert_same(weights(net), weights(reference))
@@ -41,17 +42,19 @@ def test_synchronous_servers_have_the_bits_of_data_parallelism(n_workers, n_serv
     """On any floats, for the same micro-batches: dropout, batch norm's statistics and two trainings, too."""
     layers = [mp.Linear(3, 4), mp.BatchNorm(4), mp.Dropout(0.3), mp.Tanh(), mp.Linear(4, 2)]
     net = mp.ParameterServer(
-        layers, LOSS, n_workers, mp.Adam(0.01), n_servers=n_servers, n_microbatches=M, dtype=np.float32,
+        layers, LOSS, n_workers, n_servers=n_servers, n_microbatches=M, dtype=np.float32,
         speeds=range(n_workers, 0, -1),
     )
     batches = mini_batches(5, 9, np.float32)
-    costs = net.train(batches[:2]) + net.train(batches[2:])
-    copies, optimizer, expected = mp.DataParallel(layers, LOSS, 2, M, dtype=np.float32), mp.Adam(0.01), []
+    own, optimizer = mp.Adam(0.01), mp.Adam(0.01)
+    costs = net.train(batches[:2], own) + net.train(batches[2:], own)
+    copies, expected = mp.DataParallel(layers, LOSS, 2, M, dtype=np.float32), []
     for X, Y in batches:
         expected.append(copies.forward_backward(X, Y))
         copies.step(optimizer)
     assert costs == expected and costs[0].dtype == np.float32
     assert_same(weights(net), weights(copies))
+    assert_same(dict(own.memory), dict(optimizer.memory))
     assert_same([net.layers[1].running_mean, net.layers[1].running_var],
                  [copies.layers[1].running_mean, copies.layers[1].running_var])
     assert all(update.staleness == 0 and len(update.workers) == n_workers for update in net.updates)
@@ -61,21 +64,21 @@ def test_tied_layers_stay_tied():
     layers = [mp.Linear(3, 3, tie="W"), mp.Tanh(), mp.Linear(3, 3, tie="W"), mp.Linear(3, 2)]
     batches = mini_batches(4)
     for mode in ("sync", "async"):
-        net = mp.ParameterServer(layers, LOSS, 1, mp.SGD(0.1), mode)
-        net.train(batches)
+        net = mp.ParameterServer(layers, LOSS, 1, mode)
+        net.train(batches, mp.SGD(0.1))
         assert_same(weights(net), weights(sequential(layers, batches, mp.SGD(0.1))[0]))
     with pytest.raises(ValueError, match="tear tied layers apart"):
-        mp.ParameterServer(layers, LOSS, 1, mp.SGD(0.1), n_servers=2)
+        mp.ParameterServer(layers, LOSS, 1, n_servers=2)
 
 
 def test_backup_workers_are_counted_and_their_samples_lost():
     """80 updates in 240 ticks without, 240 with one; what counts is scaled to the whole mini-batch."""
     batches, speeds = exact_mini_batches(6, m=7), [1, 1, 1, Fraction(1, 3)]
-    plain = mp.ParameterServer(exact_layers(), LOSS, 4, mp.SGD(Rational(1, 8)), speeds=speeds)
-    plain.train(batches)
+    plain = mp.ParameterServer(exact_layers(), LOSS, 4, speeds=speeds)
+    plain.train(batches, mp.SGD(Rational(1, 8)))
     assert plain.trace.makespan == 6 * 3
-    net = mp.ParameterServer(exact_layers(), LOSS, 4, mp.SGD(Rational(1, 8)), speeds=speeds, backups=1)
-    costs = net.train(batches, keep_every=1)
+    net = mp.ParameterServer(exact_layers(), LOSS, 4, speeds=speeds, backups=1)
+    costs = net.train(batches, mp.SGD(Rational(1, 8)), keep_every=1)
     assert [update.workers for update in net.updates] == [(0, 1, 2)] * 6
     assert [(late.worker, late.batch) for late in net.late] == [(3, 0), (3, 3)]
     ends = [span.end for span in net.trace.spans_of(0)]
@@ -97,8 +100,8 @@ def test_backup_workers_are_counted_and_their_samples_lost():
 def test_one_worker_is_plain_sgd(mode, bound):
     layers = [mp.Linear(3, 4), mp.BatchNorm(4), mp.Dropout(0.3), mp.Linear(4, 2)]
     batches, optimizer = mini_batches(6), mp.SGD(0.1, momentum=0 if mode == "hogwild" else 0.9)
-    net = mp.ParameterServer(layers, LOSS, 1, optimizer, mode, bound=bound)
-    costs = net.train(batches)
+    net = mp.ParameterServer(layers, LOSS, 1, mode, bound=bound)
+    costs = net.train(batches, optimizer)
     reference, expected = sequential(layers, batches, optimizer.fresh())
     assert costs == expected
     assert_same(weights(net), weights(reference))
@@ -112,7 +115,7 @@ def flat(arrays):
 def assert_follows_the_rule(net, batches, optimizer, compensation=0):
     """Each update of each server is what the rule makes of the versions that the trace names, all kept."""
     kept = [flat(net.kept[number]) for number in range(len(batches) + 1)]
-    ends = np.cumsum([0, *(flat(net._share(k, None).part).size for k in range(net.n_servers))])
+    ends = np.cumsum([0, *(flat(part).size for part in parameters_in_parts(net.layers, net.n_servers))])
     parts = [slice(*ends[k:k + 2]) for k in range(net.n_servers)]
     cuts = np.cumsum([array.size for array in weights(net)])[:-1]
     read = {label.batch: label.versions for label in gradients_of(net)}
@@ -142,11 +145,11 @@ def test_every_update_is_the_rule_applied_to_the_versions_that_the_trace_names(m
     """No update is lost or doubled, with random delays, on any floats, bit for bit."""
     batches, optimizer = mini_batches(12), mp.SGD(0.1, momentum=0.5)
     net = mp.ParameterServer(
-        LAYERS, LOSS, 4, optimizer, mode, n_servers=n_servers, speeds=[1, 2, 1, Fraction(1, 3)], delay=1,
+        LAYERS, LOSS, 4, mode, n_servers=n_servers, speeds=[1, 2, 1, Fraction(1, 3)], delay=1,
         seed=0, **options,
     )
     first = [array.copy() for array in weights(net)]
-    net.train(batches, keep_every=1)
+    net.train(batches, optimizer, keep_every=1)
     assert_same(net.kept[0], first)
     assert_follows_the_rule(net, batches, optimizer, options.get("compensation", 0))
     assert sorted(update.batch for update in net.updates) == list(range(len(batches)))
@@ -157,8 +160,8 @@ def test_every_update_is_the_rule_applied_to_the_versions_that_the_trace_names(m
     (4, None, [0, 1, 2, 3, 3, 3, 3, 3]), (2, THIRD, [0, 0, 0, 3, 1, 0, 0, 3]), (1, None, [0] * 8),
 ])
 def test_staleness_by_hand(n, speeds, staleness):
-    net = mp.ParameterServer(LAYERS, LOSS, n, mp.SGD(0.1), "async", speeds=speeds)
-    net.train(mini_batches(8))
+    net = mp.ParameterServer(LAYERS, LOSS, n, "async", speeds=speeds)
+    net.train(mini_batches(8), mp.SGD(0.1))
     assert [update.staleness for update in net.updates] == staleness
 
 
@@ -168,9 +171,9 @@ def test_staleness_by_hand(n, speeds, staleness):
 @pytest.mark.parametrize("bound", [0, 1, 3])
 def test_clocks_at_reads_are_never_further_apart_than_the_bound_and_reach_it(bound):
     n_workers = 3
-    net = mp.ParameterServer(LAYERS, LOSS, n_workers, mp.SGD(0.01), "ssp", bound=bound,
+    net = mp.ParameterServer(LAYERS, LOSS, n_workers, "ssp", bound=bound,
                              speeds=[3, 1, Fraction(1, 4)], delay=0.5)
-    net.train(mini_batches(40))
+    net.train(mini_batches(40), mp.SGD(0.01))
     clocks, apart = dict.fromkeys(range(n_workers), 0), []
     for update in net.updates:
         clocks[update.workers[0]] += 1
@@ -192,8 +195,8 @@ def test_a_bound_of_0_is_synchronous():
     """Each worker's gradient is applied by itself; without momentum, the sum is the same."""
     n, batches = 3, exact_mini_batches(6, m=3)
     rate = Rational(1, 24)
-    stale = mp.ParameterServer(exact_layers(), LOSS, n, mp.SGD(rate), "ssp", bound=0, speeds=[1, 2, 3])
-    stale.train(batches)
+    stale = mp.ParameterServer(exact_layers(), LOSS, n, "ssp", bound=0, speeds=[1, 2, 3])
+    stale.train(batches, mp.SGD(rate))
     together = [tuple(np.concatenate([batch[side] for batch in batches[k:k + n]], axis=-1) for side in (0, 1))
                 for k in (0, 3)]
     reference, _ = sequential(exact_layers(), together, mp.SGD(Rational(1, 8)))
@@ -202,8 +205,8 @@ def test_a_bound_of_0_is_synchronous():
 
 def test_one_worker_meets_the_mini_batches_of_fit():
     X, Y = (np.concatenate(side, axis=-1) for side in zip(*mini_batches(2, m=7)))
-    net = mp.ParameterServer(LAYERS, LOSS, 1, mp.SGD(0.1), seed=3)
-    net.train(line_of(X, Y, batch_size=4, n=8, seed=5))
+    net = mp.ParameterServer(LAYERS, LOSS, 1, seed=3)
+    net.train(line_of(X, Y, batch_size=4, n=8, seed=5), mp.SGD(0.1))
     reference = mp.Sequential(LAYERS, LOSS, seed=3)
     mp.fit(reference, X, Y, mp.SGD(0.1), n_epochs=2, batch_size=4, seed=5, metric=lambda A, Y: 0, report=None)
     assert_same(weights(net), weights(reference))

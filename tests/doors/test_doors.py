@@ -46,7 +46,7 @@ def fitted(**options):
 
 
 def stream(batches):
-    return mp.AsynchronousPipeline(LAYERS, LOSS, 2, mp.SGD(0.1)).train(batches)
+    return pipeline(n_microbatches=1, schedule="pipedream").train(batches, mp.SGD(0.1))
 
 
 def carried(n_bytes, bandwidth):
@@ -194,9 +194,13 @@ def test_a_pipeline_that_has_failed_and_one_without_a_flush_can_be_copied_too():
         pipe.forward_backward(X, Y)
     with pytest.raises(mp.MemoryLimitError):
         copy.deepcopy(pipe).forward_backward(X, Y)
-    pipe = mp.AsynchronousPipeline(LAYERS, LOSS, 2, mp.SGD(0.1))
-    pipe.train([(X, Y)] * 3)
-    assert pickle.loads(pickle.dumps(pipe)).train([(X, Y)]) == pipe.train([(X, Y)])
+    pipe, optimizer = pipeline(n_microbatches=1, schedule="pipedream"), mp.SGD(0.1, momentum=0.5)
+    costs = pipe.train([(X, Y)] * 3, optimizer)
+    twin, of_twin = pickle.loads(pickle.dumps((pipe, optimizer)))
+    assert twin.J == pipe.J == costs[-1]
+    assert twin.train([(X, Y)] * 2, of_twin) == pipe.train([(X, Y)] * 2, optimizer)
+    assert_same(dict(of_twin.memory), dict(optimizer.memory))
+    assert_same(parameters(twin.layers), parameters(pipe.layers))
 
 
 @pytest.mark.parametrize("name", ["layers", "loss", "n_stages", "n_microbatches"])
@@ -318,13 +322,13 @@ def test_no_layer_keeps_the_cache_of_a_micro_batch_between_two_ticks():
 def test_each_mini_batch_of_a_stream_has_masks_of_its_own():
     """One stage without a flush is plain SGD, and its t-th mini-batch is the t-th step."""
     layers = [mp.Linear(2, 8), mp.Dropout(0.5), mp.Linear(8, 1)]
-    pipe = mp.AsynchronousPipeline(layers, LOSS, 1, mp.SGD(0.1))
+    pipe, own = mp.Pipeline(layers, LOSS, 1, 1, "pipedream"), mp.SGD(0.1)
     net, optimizer = mp.Sequential(layers, LOSS), mp.SGD(0.1)
     costs = []
     for _ in range(6):
         costs.append(net.forward_backward(X, Y))
         net.step(optimizer)
-    assert pipe.train([(X, Y)] * 2) + pipe.train([(X, Y)] * 4) == costs
+    assert pipe.train([(X, Y)] * 2, own) + pipe.train([(X, Y)] * 4, own) == costs
     assert np.array_equal(pipe.layers[0].W, net.layers[0].W)
 
 

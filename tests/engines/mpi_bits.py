@@ -99,7 +99,7 @@ def zero():
     ]
     of_copies = {"schedule": "data-parallel", "D": K, "M": 2 * K, "updates": "order", "optimizer": "adam"}
     rows += [of_copies | {"zero": level, "buckets": 64} for level in (2, 3)]
-    rows += [of_copies | {"sync_batch_norm": True}]
+    rows += [of_copies | {"sync_batch_norm": True} | more for more in ({"zero": 1}, {"updates": "step"})]
     return compare_all(rows)
 
 
@@ -121,16 +121,18 @@ def servers():
     places = [(n_servers, K - n_servers, False) for n_servers in range(1, K)] + [(K, K, True)]
     for n_servers, n_workers, on_workers in places:
         for mode in ("sync", "async"):
-            nets = [mp.ParameterServer(layers, LOSS, n_workers, mp.SGD(0.1, momentum=0.5), mode, n_servers,
-                                       on_workers=on_workers, engine=engine) for engine in ("mpi", "cluster")]
+            nets = [mp.ParameterServer(layers, LOSS, n_workers, mode, n_servers, on_workers=on_workers,
+                                       engine=engine) for engine in ("mpi", "cluster")]
+            first, second = (mp.SGD(0.1, momentum=0.5) for _ in nets)
             for part in (batches[:2], batches[2:]):
-                costs = nets[0].train(part, keep_every=1)
-                assert nets[1].train(part, keep_every=1, arrivals=nets[0].arrivals) == costs
+                costs = nets[0].train(part, first, keep_every=1)
+                assert nets[1].train(part, second, keep_every=1, arrivals=nets[0].arrivals) == costs
                 assert nets[0].updates == nets[1].updates
                 assert_same(*[[net.kept[t] for t in range(len(part))] for net in nets])
                 assert {str(s.label) for s in nets[0].trace.spans} - {OVERHEAD.text} == {
                     str(s.label) for s in nets[1].trace.spans}
             assert_same(*map(weights, nets))
+            assert_same(dict(nets[0].collect(first).memory), dict(second.memory))
             done += 1
     clients = [tuple(part.astype(np.float64) for part in mini_batch(3 + k)) for k in range(2 * K - 2)]
     for options in ({}, {"secure": K > 2, "drop_out": 0.2}, {"outer": mp.SGD(0.7, momentum=0.9)}):

@@ -63,7 +63,7 @@ def test_a_training_goes_on_from_ranks_to_copies_to_one_device(check, n_ranks, a
     ("refusal deadlocked", 2, "1B0"),
     ("refusal other_data", 3, "ranks 0 and 2 differ in the mini-batches: run one program with the same"),
     ("refusal split_with_updates", 2,
-     "layers in several parts are updated by step(optimizer): leave optimizer out"),
+     "layers in several parts are updated by step(optimizer), but the order of 'gpipe+updates' has U"),
     ("refusal in_ticks", 2, "mpi know seconds, not ticks"),
     ("refusal too_few", 3,
      "4 devices need a process each, but 3 processes have been started: begin the command with mpiexec -n 4"),

@@ -184,7 +184,6 @@ def test_weights_that_change_on_the_way_copies_and_tables_are_refused_in_words()
     with pytest.raises(ValueError, match="updates weights but does not say which ones it works with"):
         mp.Pipeline(
             layers, mp.MeanSquaredError(), 2, 2, lambda K, M: with_updates(build("1f1b-late-w", K, M)),
-            optimizer=mp.SGD(0.1),
         )
 
 

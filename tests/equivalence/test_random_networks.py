@@ -138,6 +138,6 @@ def test_shares_that_attention_makes_again_have_the_same_bits_in_a_stream():
         (rng.integers(0, 5, (2, m)), mp.one_hot(rng.integers(0, 5, (2, m)), 5)) for m in (3, 2, 4, 3)
     ]
     for mode in ("never", "selective"):
-        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 1, "pipedream", mode, optimizer=mp.SGD(0.1))
-        found.append((pipe.train(batches), list(parameters(pipe.layers).values())))
+        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 1, "pipedream", mode)
+        found.append((pipe.train(batches, mp.SGD(0.1)), list(parameters(pipe.layers).values())))
     assert_same(*found)

@@ -165,11 +165,11 @@ def test_a_stream_without_a_flush_has_the_same_bits_for_any_M():
     """PipeDream-2BW with its updates after 3 and after 6 micro-batches of the same 6 grains."""
     found = []
     for M in (3, 6):
-        pipe = mp.Pipeline(DENSE, LOSS, 3, M, "pipedream-2bw", optimizer=mp.SGD(0.1), grain=4)
-        found.append(pipe.train([mini_batch(24)] * 4))
+        pipe = mp.Pipeline(DENSE, LOSS, 3, M, "pipedream-2bw", grain=4)
+        found.append(pipe.train([mini_batch(24)] * 4, mp.SGD(0.1)))
     assert found[0] == found[1]
     with pytest.raises(ValueError, match="grain=4 in one run without a flush needs mini-batches of one size"):
-        pipe.train([mini_batch(24), mini_batch(28)])
+        pipe.train([mini_batch(24), mini_batch(28)], mp.SGD(0.1))
 
 
 def test_micro_batches_are_cut_at_multiples_of_the_grain_as_equal_as_can_be():

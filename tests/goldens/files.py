@@ -54,7 +54,7 @@ def write():
             row = row_of(case)
             layers, loss, _ = layers_of(row)
             net = network(row, layers, loss)
-            optimizer = None if row["updates"] == "order" else optimizer_of(row)
+            optimizer = optimizer_of(row)
             HOW[row["how"]](row, net, optimizer, batches_of(row)[:1], {})
             mp.save(FOLDER / name, net, optimizer)
 

@@ -88,14 +88,8 @@ def tiny():
 
 
 def two_updates(net, optimizer):
-    """Train `net`, by `optimizer` unless it has one; return both costs and all parameters."""
-    costs = []
-    for _ in range(2):
-        if optimizer is None:
-            costs += net.train([(X, Y)])
-        else:
-            costs.append(net.forward_backward(X, Y))
-            net.step(optimizer)
+    """Train `net`; return both costs and all parameters."""
+    costs = net.train([(X, Y)], optimizer) + net.train([(X, Y)], optimizer)
     return [np.array(costs), *leaves([(layer.W, layer.b) for layer in net.layers])]
 
 
@@ -107,8 +101,8 @@ LOSS = mp.MeanSquaredError()
 FULL_BATCH = two_updates(mp.Sequential(same_with_halves(), LOSS), sgd())
 
 
-def assert_two_updates_equal_full_batch(net, optimizer=None):
-    assert_same(two_updates(net, optimizer), FULL_BATCH)
+def assert_two_updates_equal_full_batch(net):
+    assert_same(two_updates(net, sgd()), FULL_BATCH)
 
 
 SCHEDULES = [*names_for_stages(4, 6), *names_having(late_w=True)]
@@ -116,14 +110,13 @@ SCHEDULES = [*names_for_stages(4, 6), *names_having(late_w=True)]
 
 @pytest.mark.parametrize("schedule, recompute", one_in(3, SCHEDULES, RECOMPUTE))
 def test_it_equals_the_full_batch_in_every_schedule(schedule, recompute):
-    assert_two_updates_equal_full_batch(mp.Pipeline(tiny(), LOSS, 4, 6, schedule, recompute), sgd())
+    assert_two_updates_equal_full_batch(mp.Pipeline(tiny(), LOSS, 4, 6, schedule, recompute))
 
 
 @pytest.mark.parametrize("recompute, zero", one_in(2, [False, True], [None, 1, 2, 3]))
 def test_it_equals_the_full_batch_in_copies_that_share_parameters(recompute, zero):
-    optimizer = None if zero is None else sgd()
-    net = mp.DataParallel(tiny(), LOSS, 3, 6, zero=zero, optimizer=optimizer, buckets=1, recompute=recompute)
-    assert_two_updates_equal_full_batch(net, sgd() if zero is None else None)
+    net = mp.DataParallel(tiny(), LOSS, 3, 6, zero=zero, buckets=1, recompute=recompute)
+    assert_two_updates_equal_full_batch(net)
 
 
 @pytest.mark.parametrize("n_replicas, n_shards, n_stages", [(1, 2, 1), (2, 1, 2), (1, 2, 2), (2, 2, 2)])
@@ -131,7 +124,7 @@ def test_it_equals_the_full_batch_in_every_split(n_replicas, n_shards, n_stages)
     """Each device of a group has it whole, beside a Linear that is divided."""
     layers = [*same_with_halves()[:2], *tiny()[2:]]
     net = mp.Hybrid(layers, LOSS, n_replicas, n_shards, n_stages, n_microbatches=4)
-    assert_two_updates_equal_full_batch(net, sgd())
+    assert_two_updates_equal_full_batch(net)
 
 
 def test_it_equals_the_full_batch_inside_of_blocks():
@@ -145,17 +138,17 @@ def test_it_equals_the_full_batch_inside_of_blocks():
 
 
 def test_it_equals_the_full_batch_with_a_parameter_server():
-    assert_two_updates_equal_full_batch(mp.ParameterServer(tiny(), LOSS, 3, sgd()))
+    assert_two_updates_equal_full_batch(mp.ParameterServer(tiny(), LOSS, 3))
 
 
 @pytest.mark.parametrize("schedule", names_having(flush=False))
 def test_it_trains_as_one_with_halves_does_where_nothing_is_flushed(schedule):
     found, expected = (
-        mp.AsynchronousPipeline(layers, LOSS, 4, sgd(), schedule, per_update(schedule, 4))
+        mp.Pipeline(layers, LOSS, 4, per_update(schedule, 4), schedule)
         for layers in (tiny(), same_with_halves())
     )
     batches = [(X, Y)] * 4
-    assert found.train(batches) == expected.train(batches)
+    assert found.train(batches, sgd()) == expected.train(batches, sgd())
     assert_same([(one.W, one.b) for one in found.layers], [(one.W, one.b) for one in expected.layers])
 
 

@@ -46,11 +46,11 @@ def in_a_pipeline(layers, dtype):
 
 def in_an_order_with_updates(layers, dtype):
     order = with_updates(with_all_reduce(in_copies(build("1f1b", len(layers), 2), 2)))
-    return mp.Pipeline(layers, LOSS, len(layers), 4, order, optimizer=mp.Adam(0.1), dtype=dtype)
+    return mp.Pipeline(layers, LOSS, len(layers), 4, order, dtype=dtype)
 
 
 def without_a_flush(layers, dtype):
-    return mp.AsynchronousPipeline(layers, LOSS, len(layers), mp.SGD(0.1), dtype=dtype)
+    return mp.Pipeline(layers, LOSS, len(layers), 1, "pipedream", dtype=dtype)
 
 
 every_model = pytest.mark.parametrize(
@@ -61,12 +61,7 @@ both_models = pytest.mark.parametrize("make", [on_one_device, in_a_pipeline])
 
 def trained(model, X, Y, optimizer=None):
     """Return the cost of one mini-batch, after its update."""
-    if isinstance(model, mp.AsynchronousPipeline):
-        return model.train([(X, Y)])[0]
-    J = model.forward_backward(X, Y)
-    if getattr(model, "_optimizers", None) is None:
-        model.step(mp.Adam(0.1) if optimizer is None else optimizer)
-    return J
+    return model.train([(X, Y)], mp.Adam(0.1) if optimizer is None else optimizer)[0]
 
 
 # --- data
@@ -179,13 +174,15 @@ def test_validation_data_are_a_pair(validation):
     assert_nothing_moved(net, earlier)
 
 
-@pytest.mark.parametrize("make", [in_an_order_with_updates, without_a_flush])
-def test_a_training_that_could_make_no_step_moves_nothing(make):
-    """The order's own updates would already be made when the step is refused."""
+@pytest.mark.parametrize("make, clip, words", [
+    (without_a_flush, None, "without a flush, for which fit would wait: use train"),
+    (in_an_order_with_updates, 1.0, "clip=1.0 with the order of .*: leave clip out, or use an order without"),
+])
+def test_a_training_that_fit_cannot_make_moves_nothing(make, clip, words):
     model = make(NETWORK, np.float64)
     earlier = before(model)
-    with pytest.raises(RuntimeError, match="a step would be a second update; use train"):
-        mp.fit(model, X, Y, mp.SGD(0.1), 1, 4, report=None)
+    with pytest.raises(ValueError, match=words):
+        mp.fit(model, X, Y, mp.SGD(0.1), 1, 4, report=None, clip=clip)
     assert_nothing_moved(model, earlier)
 
 

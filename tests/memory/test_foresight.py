@@ -72,20 +72,20 @@ def assert_foreseen(
     """A run of mini-batches of m samples has the ticks, messages and bytes that a simulation foresees.
 
     partition: 4 stages without it.
-    optimizer: of an order that makes the updates itself; it has its state from a run before.
+    optimizer: for an order that makes the updates itself; it has its state from a run before.
     counted: options of `Pipeline` and of `footprints`. machine: those of `Pipeline` and of `simulate`.
     """
     n_stages, counted = 4 if partition is None else len(partition), counted or {}
     pipe = mp.Pipeline(
-        layers, LOSS, n_stages, M, schedule, recompute, partition=partition, optimizer=optimizer, **counted,
-        **machine,
+        layers, LOSS, n_stages, M, schedule, recompute, partition=partition, **counted, **machine,
     )
     n_batches = 7 if pipe.schedule.asynchronous else 1
     if optimizer is None:
         pipe.forward_backward(*mini_batch(m))
     else:
-        pipe.train([mini_batch(m)])
-        pipe.train([mini_batch(m)] * n_batches)
+        optimizer = optimizer.fresh()
+        pipe.train([mini_batch(m)], optimizer)
+        pipe.train([mini_batch(m)] * n_batches, optimizer)
     partition = [len(stage.layers) for stage in pipe.stages]
     sizes = n_batches * footprints(partition, m, M, optimizer, layers, **counted)
     foreseen = mp.simulate(pipe.schedule, footprints=sizes, **machine)

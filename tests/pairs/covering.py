@@ -61,6 +61,7 @@ def beginnings(pair):
     both = of_both[0] | of_both[1]
     more = [both | {"M": M} for M in (4, 6, 12)]  # two copies, two directions: some orders need many
     fewer = [both | few for few in ({"D": 1}, {"K": 1}, {"schedule": "chimera", "D": 1, "K": 2, "M": 2})]
+    fewer.append(both | {"schedule": "data-parallel"})  # whose copies may have unequal work
     for needs in (both, of_both[1] | of_both[0], *more, *of_both, {}, *fewer):
         yield filled(needs | dict(pair))
 

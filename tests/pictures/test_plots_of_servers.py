@@ -10,8 +10,8 @@ from minipipe import plots
 
 
 def trained(**options):
-    net = mp.ParameterServer(LAYERS, LOSS, 2, mp.SGD(0.1), "async", speeds=THIRD, **options)
-    net.train(mini_batches(8))
+    net = mp.ParameterServer(LAYERS, LOSS, 2, "async", speeds=THIRD, **options)
+    net.train(mini_batches(8), mp.SGD(0.1))
     return net
 
 

@@ -40,8 +40,8 @@ class Slope(mp.losses.Loss):
 def constant_gradients(mode, n_batches=6, **options):
     """Of a layer whose gradient is 1 at all weights: W tells how many updates have reached it."""
     layers = [mp.Linear(1, 1, W=rational([[0]]), b=rational([[0]]))]
-    net = mp.ParameterServer(layers, Slope(), 2, mp.SGD(1), mode, **options)
-    net.train([STEADY] * n_batches, keep_every=1)
+    net = mp.ParameterServer(layers, Slope(), 2, mode, **options)
+    net.train([STEADY] * n_batches, mp.SGD(1), keep_every=1)
     return net
 
 
@@ -124,8 +124,8 @@ def late_gradients_count_as_fresh(monkeypatch):
 
 def check_late_gradients_count_as_fresh():
     speeds, batches = [1, 1, Fraction(1, 3)], exact_mini_batches(5, m=6)
-    net = mp.ParameterServer(exact_layers(), LOSS, 3, mp.SGD(RATE), backups=1, speeds=speeds)
-    net.train(batches)
+    net = mp.ParameterServer(exact_layers(), LOSS, 3, backups=1, speeds=speeds)
+    net.train(batches, mp.SGD(RATE))
     assert {update.workers for update in net.updates} == {(0, 1)} and len(net.late) == 2
     of_the_first_two = [(X[:, :4], Y[:, :4]) for X, Y in batches]
     expected, _ = sequential(exact_layers(), of_the_first_two, mp.SGD(RATE))
@@ -162,8 +162,8 @@ def check_shards_sent_to_the_wrong_server():
     """Two layers of two numbers each, one on each server."""
     layers = [mp.Linear(1, 1, W=rational([[w]]), b=rational([[1]])) for w in (2, 3)]
     batches = [(rational([[1, 2]]), rational([[0, 1]]))] * 2
-    net = mp.ParameterServer(layers, LOSS, 2, mp.SGD(RATE), n_servers=2)
-    net.train(batches)
+    net = mp.ParameterServer(layers, LOSS, 2, n_servers=2)
+    net.train(batches, mp.SGD(RATE))
     assert_same(weights(net), weights(sequential(layers, batches, mp.SGD(RATE))[0]))
 
 

@@ -13,10 +13,9 @@ from minipipe.collectives import all_reduce
 from minipipe.collectives.vectors import flattened, unflattened
 from minipipe.layers.dropout import DropoutPart
 from minipipe.layers.embedding import EmbeddingPart
-from minipipe.parallel import joining
 from minipipe.parallel.exchanges import Copied
 from minipipe.parallel.splitting import Shard
-from minipipe.pipeline import closing
+from minipipe.pipeline import closing, layout
 from minipipe.pipeline.totals import Totals
 from minipipe.schedules import build, with_updates
 
@@ -121,25 +120,20 @@ check_vocabulary_edge = check_norm_gradients_not_summed
 
 def everybody_saves(monkeypatch):
     """Each shard writes its part of a parameter into the whole, and zeros elsewhere: the last one's stay."""
-    whole_array = joining._whole_array
+    in_a_row = layout._in_a_row
 
-    def of_the_last(layer, name, shards, value):
-        last = shards[-1]
+    def of_the_last(arrays, axis):
+        return in_a_row([array * (array is arrays[-1]) for array in arrays], axis)
 
-        def or_zeros(t, holder, name):
-            return value(t, holder, name) * (shards[t] is last)
-
-        return whole_array(layer, name, shards, or_zeros)
-
-    monkeypatch.setattr(joining, "_whole_array", of_the_last)
+    monkeypatch.setattr(layout, "_in_a_row", of_the_last)
 
 
 def check_everybody_saves():
     """What the shards have updated themselves, the network has; and what it saves can be loaded."""
     X, Y = mini_batch(4, np.float64)
     order = with_updates(build("gpipe", 1, 2))
-    own = mp.Hybrid(LAYERS, LOSS, 1, 2, 1, 2, order, optimizer=mp.SGD(0.5))
-    own.train([(X, Y)])
+    own = mp.Hybrid(LAYERS, LOSS, 1, 2, 1, 2, order)
+    own.train([(X, Y)], mp.SGD(0.5))
     stepped, loaded = mp.Hybrid(LAYERS, LOSS, 1, 2, 1, 2), mp.Sequential(LAYERS, LOSS, seed=1)
     stepped.forward_backward(X, Y)
     stepped.step(mp.SGD(0.5))

@@ -362,7 +362,7 @@ def test_pipelines_cut_themselves(choice):
         costs = [0] * 5 if isinstance(choice, list) else costs_of_layers(LAYERS, choice, (4,))
         assert counts == (choice if isinstance(choice, list) else min_max(costs, 3))
     assert np.isfinite(pipe.forward_backward(X, Y)) and sum(counts) == 5
-    stream = mp.AsynchronousPipeline(LAYERS, LOSS, 3, mp.SGD(0.1), partition=choice, sample=(X, Y))
+    stream = mp.Pipeline(LAYERS, LOSS, 3, 1, "pipedream", partition=choice, sample=(X, Y))
     assert choice == "time" or [len(stage.layers) for stage in stream.stages] == counts
 
 

@@ -205,8 +205,8 @@ def test_a_run_without_a_flush_uses_the_versions_of_its_order(name, engine):
     K, optimizer = 4, mp.SGD(0.125, momentum=0.5)
     n = per_update(name, K)
     batches = [mini_batch(m) for m in (8, 8, 9, 11, 8, 8, 8, 8)]
-    pipe = pipeline(name, K, n, optimizer=deepcopy(optimizer), engine=engine)
-    costs = pipe.train(batches)
+    pipe = pipeline(name, K, n, engine=engine)
+    costs = pipe.train(batches, deepcopy(optimizer))
     versions = build(name, K, n * len(batches)).versions
     partition = [len(stage.layers) for stage in pipe.stages]
     expected, layers = by_the_rule(

@@ -3,12 +3,14 @@
 from fractions import Fraction
 
 import pytest
+from pairs.outcomes import outcome
+from settings import filled
 from splits.one_network import LAYERS, LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.cluster import ports
 from minipipe.schedules import (
-    Schedule, ScheduleError, build, data_parallel, in_copies, with_all_reduce, with_late_W, with_recompute,
+    Schedule, ScheduleError, data_parallel, with_all_reduce, with_late_W, with_recompute,
     with_updates, with_zero,
 )
 
@@ -42,9 +44,9 @@ def test_the_first_gather_goes_on_while_the_next_stage_is_updated():
     """Two equal stages of 8 numbers on 2 devices: each exchange sends 32 bytes, 4 ticks at 8 bytes a tick."""
     layers = [mp.Linear(2, 4, bias=False), mp.Linear(4, 2, bias=False)]
     net = mp.DataParallel(
-        layers, LOSS, 2, optimizer=SGD, zero=1, buckets=1, costs=mp.Costs(U=10), ports=ports(2, 8)
+        layers, LOSS, 2, zero=1, buckets=1, costs=mp.Costs(U=10), ports=ports(2, 8)
     )
-    net.train([mini_batch(2)])
+    net.train([mini_batch(2)], SGD)
     start = {str(span.label): span.start for span in net.trace.spans_of(0)}
     end = {str(span.label): span.end for span in net.trace.spans}
     assert end["1G0"] - end["1U0"] == Fraction(4) and end["1G0"] < end["0U0"]
@@ -61,16 +63,16 @@ def test_a_prefetched_gather_travels_while_the_stage_before_is_computed():
     for prefetch in (0, 1):
         order = with_zero(data_parallel(2, 2, 4), 3, prefetch)
         net = mp.Pipeline(
-            layers, LOSS, 4, 2, order, optimizer=SGD, costs=mp.Costs(F=16, B=32), ports=ports(2, 8)
+            layers, LOSS, 4, 2, order, costs=mp.Costs(F=16, B=32), ports=ports(2, 8)
         )
-        net.train([mini_batch(2)])
+        net.train([mini_batch(2)], SGD)
         ends.append(max(span.end for span in net.trace.spans if str(span.label) in ("0B0", "0B1")))
     assert ends == [48 + 8 * 2 + 3 * 2, 48 + 2 * 2]
 
 
 @pytest.mark.parametrize("zero", [1, 2, 3])
 def test_one_copy_has_all_of_it(zero):
-    net = mp.DataParallel(LAYERS, LOSS, 1, 2, optimizer=mp.Adam(), zero=zero)
+    net = mp.DataParallel(LAYERS, LOSS, 1, 2, zero=zero)
     assert net.schedule.kinds == set("FBU")
 
 
@@ -134,28 +136,24 @@ TIED = [mp.Linear(2, 2, tie="w"), mp.Tanh(), mp.Linear(2, 2, tie="w")]
 
 
 @pytest.mark.parametrize("layers, options, words", [
-    (LAYERS, dict(zero=4, optimizer=SGD), "zero=4 must be 1, 2 or 3"),
-    (LAYERS, dict(zero=1), "zero=1 divides what an optimizer remembers: pass optimizer="),
-    (LAYERS, dict(zero=1, optimizer=SGD, all_reduce="ring"), "all_reduce='ring', but the order has S"),
-    (LAYERS, dict(zero=3, optimizer=SGD, n_microbatches=3), "devices 0, 1 have 4, 2 gathers of stage 0"),
-    (TIED, dict(zero=1, optimizer=SGD), "tie='w': the gradient of tied weights is a sum over layers"),
+    (LAYERS, dict(zero=4), "zero=4 must be 1, 2 or 3"),
+    (LAYERS, dict(zero=1, all_reduce="ring"), "all_reduce='ring', but the order has S"),
+    (LAYERS, dict(zero=3, n_microbatches=3), "devices 0, 1 have 4, 2 gathers of stage 0"),
+    (TIED, dict(zero=1), "tie='w': the gradient of tied weights is a sum over layers"),
 ])
 def test_what_does_not_go_with_it_is_refused(layers, options, words):
     with pytest.raises(ValueError, match=words):
         mp.DataParallel(layers, LOSS, 2, **options)
 
 
-@pytest.mark.parametrize("level, n_replicas, order", [
-    (1, 2, data_parallel(2, 2, 2)), (2, 2, in_copies(build("1f1b", 2, 1), 2)), (3, 1, build("chimera", 2, 2)),
-])
-@pytest.mark.parametrize("option, layer", [
-    ("sequence", mp.TransformerBlock(2, 2)), ("rows", mp.Conv1d(1, 1, 3, padding=1)),
-])
-def test_shards_whose_gradients_are_summands_are_refused(level, n_replicas, order, option, layer):
-    """A reduce-scatter adds up what replicas have, not what the shards of each of them have."""
-    words = f"{option}=True with n_shards=2 and the S .*: use {option}=False, or an order without S"
-    with pytest.raises(ValueError, match=words):
-        mp.Hybrid(
-            [layer, mp.Flatten()], LOSS, n_replicas, 2, 2, 2, with_zero(order, level), optimizer=SGD,
-            **{option: True},
-        )
+@pytest.mark.parametrize("level", [1, 2, 3])
+@pytest.mark.parametrize("split", [
+    {"D": 2, "K": 2, "M": 4}, {"D": 3, "M": 3, "schedule": "data-parallel"}, {"K": 2, "schedule": "chimera"},
+], ids=["pipelines", "copies", "both ways"])
+@pytest.mark.parametrize("option", [
+    {"network": "tokens", "sequence": True}, {"network": "image", "rows": True},
+], ids=["sequence", "rows"])
+def test_shards_whose_gradients_are_summands_are_summed_before_copies_are(level, split, option):
+    """In fractions, two updates as those of a plain loop, with weight decay for W alone."""
+    row = {"T": 2, "M": 2, "zero": level, "updates": "order", "optimizer": "momentum", "weights_only": True}
+    assert outcome(filled(row | split | option)).refusal is None

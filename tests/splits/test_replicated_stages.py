@@ -40,11 +40,11 @@ def test_any_floats_have_the_bits_of_one_device(change):
 
 def test_updates_of_all_replicas_are_those_of_the_full_batch():
     optimizer = mp.SGD(Rational(1, 4), momentum=Rational(1, 2))
-    net = mp.Pipeline(EXACT, LOSS, 3, 6, with_updates(replicated_stages([2, 1, 3], 6)), optimizer=optimizer)
-    full = mp.Sequential(EXACT, LOSS)
+    net = mp.Pipeline(EXACT, LOSS, 3, 6, with_updates(replicated_stages([2, 1, 3], 6)))
+    full, own = mp.Sequential(EXACT, LOSS), optimizer.fresh()
     for m in (7, 6):
         X, Y = map(eighths, mini_batch(m))
-        assert net.train([(X, Y)]) == [full.forward_backward(X, Y)]
+        assert net.train([(X, Y)], own) == [full.forward_backward(X, Y)]
         full.step(optimizer)
     for stage in net._run.stages.values():
         assert_same(parameters(stage.layers), parameters(net.stages[stage.index].layers))

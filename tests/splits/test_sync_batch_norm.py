@@ -60,9 +60,9 @@ def test_all_copies_and_engines_have_the_same_bits(dtype):
     for engine in ("cluster", "threads"):
         layers = [mp.Linear(2, 3), mp.BatchNorm(3), mp.Tanh(), mp.Linear(3, 1)]
         net = mp.DataParallel(
-            layers, LOSS, 3, 6, optimizer=mp.Adam(0.01), sync_batch_norm=True, dtype=dtype, engine=engine
+            layers, LOSS, 3, 6, zero=1, sync_batch_norm=True, dtype=dtype, engine=engine
         )
-        costs = net.train([(X, Y), (X, Y)])
+        costs = net.train([(X, Y), (X, Y)], mp.Adam(0.01))
         copies = [state(copy) for copy in net.replicas]
         assert_all_same(copies)
         assert all(array.dtype == dtype for array in copies[0].values())

@@ -31,9 +31,9 @@ def blocks():
 
 def of_four(N, n, order, **options):
     """After two updates of four equal layers on N copies, each with n micro-batches."""
-    net = mp.Pipeline(FOUR, LOSS, order.n_stages, n * N, order, optimizer=mp.Adam(), **options)
+    net, optimizer = mp.Pipeline(FOUR, LOSS, order.n_stages, n * N, order, **options), mp.Adam()
     for _ in range(2):
-        net.train([(np.ones((15, 2 * n * N)), np.ones((15, 2 * n * N)))])
+        net.train([(np.ones((15, 2 * n * N)), np.ones((15, 2 * n * N)))], optimizer)
     return net
 
 
@@ -53,16 +53,14 @@ def test_two_updates_equal_those_of_the_full_batch(data):
     ]))
     order = with_recompute(order, data.draw(st.sampled_from(["never", "always", "except_last"])))
     order = with_zero(order, level, data.draw(st.integers(0, 2)))
-    if T == 1:
-        net = mp.Pipeline(EXACT, LOSS, K, M, order, optimizer=optimizer)
-    else:
-        net = mp.Hybrid(EXACT, LOSS, D, T, K, M, order, optimizer=optimizer)
-    full = mp.Sequential(EXACT, LOSS)
+    net = mp.Pipeline(EXACT, LOSS, K, M, order) if T == 1 else mp.Hybrid(EXACT, LOSS, D, T, K, M, order)
+    full, own = mp.Sequential(EXACT, LOSS), optimizer.fresh()
     for seed in range(2):
         X, Y = map(eighths, mini_batch(data.draw(st.integers(M, M + 2)), seed=seed))
-        assert net.train([(X, Y)]) == [full.forward_backward(X, Y)]
+        assert net.train([(X, Y)], own) == [full.forward_backward(X, Y)]
         full.step(optimizer)
     assert_same(parameters(net.layers), parameters(full.layers))
+    assert_same(dict(own.memory), optimizer.memory)
     for stage in net._run.stages.values() if T == 1 else ():
         whole = full.layers[sum(len(before.layers) for before in net.stages[:stage.index]):]
         assert_same(parameters(stage.layers), parameters(whole[:len(stage.layers)]))
@@ -73,12 +71,13 @@ def test_two_updates_equal_those_of_the_full_batch(data):
 ])
 def test_any_floats_have_the_bits_of_plain_data_parallelism(D, M, zero, buckets):
     """With blocks of layers, batch norm and dropout, over several steps; on every copy."""
-    options = dict(optimizer=mp.Adam(0.01), buckets=buckets, dtype=np.float32)
+    options = dict(buckets=buckets, dtype=np.float32)
     net = mp.DataParallel(blocks(), LOSS, D, M, zero=zero, **options)
     plain = mp.DataParallel(blocks(), LOSS, D, M, **options)
+    adam, other = mp.Adam(0.01), mp.Adam(0.01)
     for seed in range(4):
         batch = mini_batch(25, np.float32, seed)
-        assert net.train([batch]) == plain.train([batch])
+        assert net.train([batch], adam) == plain.train([batch], other)
         copies = [parameters(layers) for layers in net.replicas]
         assert len(copies) == D
         assert_all_same(copies, parameters(plain.layers))
@@ -88,21 +87,20 @@ def test_any_floats_have_the_bits_of_plain_data_parallelism(D, M, zero, buckets)
 
 
 def test_between_two_runs_all_parameters_can_be_read_and_changed():
-    net = mp.DataParallel(LAYERS, LOSS, 3, optimizer=mp.SGD(0.1), zero=3, buckets=1)
-    plain = mp.DataParallel(LAYERS, LOSS, 3, optimizer=mp.SGD(0.1))
+    net, plain = mp.DataParallel(LAYERS, LOSS, 3, zero=3, buckets=1), mp.DataParallel(LAYERS, LOSS, 3)
     X, Y = mini_batch(7)
     for model in (net, plain):
-        model.train([(X, Y)])
+        model.train([(X, Y)], mp.SGD(0.1))
         model.layers[0].W = model.layers[0].W / 2
     assert np.array_equal(net.predict(X), plain.predict(X))
-    assert net.train([(X, Y)]) == plain.train([(X, Y)])
+    assert net.train([(X, Y)], mp.SGD(0.1)) == plain.train([(X, Y)], mp.SGD(0.1))
     assert_all_same(map(parameters, net.replicas), parameters(plain.layers))
 
 
 def test_a_device_has_no_numbers_of_what_it_has_freed():
     """Tick by tick: each array is whole, or has no memory and no number that is not NaN."""
-    net = mp.DataParallel(LAYERS, LOSS, 2, optimizer=mp.SGD(0.1), zero=3, buckets=1, link=mp.Link(latency=1))
-    net.start(*mini_batch(4))
+    net = mp.DataParallel(LAYERS, LOSS, 2, zero=3, buckets=1, link=mp.Link(latency=1))
+    net.start(*mini_batch(4), mp.SGD(0.1))
     seen = set()
     while net.tick():
         for stage in net._run.stages.values():
@@ -157,7 +155,7 @@ def test_a_copy_has_its_part_at_most(level, K, prefetch, parameters, gradients, 
     assert trace.peak_bytes(["gradients"]) == [8 * gradients(N)] * N
     assert trace.peak_bytes(["optimizer state"]) == [16 * PSI // N] * N
     assert trace.peak_bytes(["weight versions"]) == [0] * N  # no copy waits for others' micro-batches
-    for device in range(1, N) if K == 1 else ():  # when S is over; copy 0 has more, for a restore
+    for device in range(N) if K == 1 else ():  # when S is over
         assert 8 * PSI // N in [held.get("gradients") for _, held in trace.ledger(device)]
     for device in range(N) if level == 3 else ():
         assert trace.ledger(device)[0][1]["parameters"] in (8 * PSI // N, 8 * PSI // N + 2 * PSI)
@@ -201,7 +199,7 @@ def test_the_published_gigabytes_of_one_of_up_to_1024_devices(shape, N, gigabyte
     """What stands for a stage on the last device goes through a mini-batch; no million of messages."""
     sizes, found = of_published(*shape), []
     for level in (1, 2, 3):
-        device = StandIn(sizes, ["FB"], 1, wanted={0: 0}, is_twin=True, place=(N - 1, N), in_parts=level == 3)
+        device = StandIn(sizes, ["FB"], 1, wanted={0: 0}, place=(N - 1, N), in_parts=level == 3)
         device.gather([])
         for kind in "FB":
             device.take(kind, 0)

@@ -97,13 +97,12 @@ CHANGES = {
 @pytest.mark.parametrize("change, name", one_in(3, CHANGES, ["gpipe", "zb-v", "chimera"]))
 def test_orders_with_updates(uncounted, change, name):
     order = CHANGES[change](in_copies(build(name, 2, 4), 2))
-    make = partial(mp.Pipeline, network(), LOSS, order.n_stages, 8, order, optimizer=mp.Adam(0.01),
-                   dtype=np.float32, costs=COSTS)
-    taking_over, watched = pair(make)
+    make = partial(mp.Pipeline, network(), LOSS, order.n_stages, 8, order, dtype=np.float32, costs=COSTS)
+    (taking_over, watched), adam, its = pair(make), mp.Adam(0.01), mp.Adam(0.01)
     for seed in (0, 1, 2, 3):
-        run = partial(taking_over.train, [batch(19, seed)])
+        run = partial(taking_over.train, [batch(19, seed)], adam)
         costs = uncounted(run) if seed > 1 else run()
-        assert costs == watched.train([batch(19, seed)])
+        assert costs == watched.train([batch(19, seed)], its)
         assert taking_over.trace == watched.trace
     assert_same(state(taking_over.layers), state(watched.layers))
 
@@ -111,13 +110,12 @@ def test_orders_with_updates(uncounted, change, name):
 @pytest.mark.parametrize("name", names_having(flush=False))
 def test_streams(uncounted, name):
     M = per_update(name, 4)
-    make = partial(mp.Pipeline, network(), LOSS, 4, M, name, optimizer=mp.SGD(0.01, momentum=0.5),
-                   dtype=np.float32)
-    taking_over, watched = pair(make)
+    make = partial(mp.Pipeline, network(), LOSS, 4, M, name, dtype=np.float32)
+    (taking_over, watched), (sgd, its) = pair(make), [mp.SGD(0.01, momentum=0.5) for _ in range(2)]
     for seed in (0, 1, 2):
-        run = partial(taking_over.train, [batch(12 + i % 2, seed + i / 8) for i in range(6)])
+        run = partial(taking_over.train, [batch(12 + i % 2, seed + i / 8) for i in range(6)], sgd)
         costs = uncounted(run) if seed == 2 else run()
-        assert costs == watched.train([batch(12 + i % 2, seed + i / 8) for i in range(6)])
+        assert costs == watched.train([batch(12 + i % 2, seed + i / 8) for i in range(6)], its)
         assert taking_over.trace == watched.trace
     assert_same(state(taking_over.layers), state(watched.layers))
 
@@ -197,11 +195,10 @@ def test_a_second_that_fails_at_any_tick_has_the_bytes_until_then(microbatch):
 def test_a_second_that_fails_is_undone_on_all_devices(monkeypatch):
     """Some copies have made their updates already when another one fails."""
     order = with_updates(in_copies(build("1f1b", 2, 4), 2))
-    failing, other = (
-        mp.Pipeline(network(), LOSS, 2, 8, order, optimizer=mp.Adam(0.01), dtype=np.float32) for _ in range(2)
-    )
-    for pipe in (failing, other):
-        pipe.train([batch(19, 0), batch(19, 1)])
+    failing, other = (mp.Pipeline(network(), LOSS, 2, 8, order, dtype=np.float32) for _ in range(2))
+    adam, its = mp.Adam(0.01), mp.Adam(0.01)
+    for pipe, own in ((failing, adam), (other, its)):
+        pipe.train([batch(19, 0), batch(19, 1)], own)
     calls, update = [], mp.Adam.update
 
     def fails_once(optimizer, *args):
@@ -213,10 +210,10 @@ def test_a_second_that_fails_is_undone_on_all_devices(monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(mp.Adam, "update", fails_once)
         with pytest.raises(MemoryError):
-            failing.train([batch(19, 2)])
+            failing.train([batch(19, 2)], adam)
     assert len(calls) == 4
     for seed in (2, 3):
-        assert failing.train([batch(19, seed)]) == other.train([batch(19, seed)])
+        assert failing.train([batch(19, seed)], adam) == other.train([batch(19, seed)], its)
     assert_same(state(failing.layers), state(other.layers))
     assert failing.trace == other.trace
 

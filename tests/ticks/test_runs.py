@@ -21,12 +21,11 @@ def mini_batch(m=16, seed=0, dtype=np.float64):
     return rng.standard_normal((4, m)).astype(dtype), rng.standard_normal((3, m)).astype(dtype)
 
 
-def state(pipe):
-    """All that a run can change: parameters, running statistics, the optimizers' memory, n_steps."""
+def state(pipe, optimizer):
+    """All that a run can change: parameters, running statistics, what is remembered, n_steps."""
     arrays = [getattr(layer, name) for layer in pipe.layers for name in layer.arrays]
-    kept = [stage.optimizer_state() for stage in pipe.stages]
-    own = [optimizer.memory for of_shard in pipe._optimizers or [] for optimizer in of_shard]
-    return leaves(copy.deepcopy([arrays, kept, [list(memory.values()) for memory in own], pipe.n_steps]))
+    kept = [list(optimizer.memory.values()), optimizer.n_updates]
+    return leaves(copy.deepcopy([arrays, kept, pipe.n_steps]))
 
 
 def ledgers(pipe):
@@ -43,25 +42,10 @@ ORDERS = {
 }
 
 
-def pipeline(name, layers=LAYERS, optimizer=mp.Adam(0.01), **options):
-    order = ORDERS[name]
-    if order is None:
-        return mp.AsynchronousPipeline(layers, LOSS, 3, optimizer, **options)
-    recompute = name == "recomputed"
-    if "U" not in order.kinds:
-        optimizer = None
-    return mp.Pipeline(layers, LOSS, 3, 4, order, recompute, optimizer=optimizer, **options)
-
-
-def go(pipe, *batches):
-    """Train with `batches`, by whatever means the pipeline has; the costs."""
-    if pipe._optimizers is not None:
-        return pipe.train(batches)
-    optimizer, costs = mp.Adam(0.01), []
-    for X, Y in batches:
-        costs.append(pipe.forward_backward(X, Y))
-        pipe.step(optimizer)
-    return costs
+def pipeline(name, layers=LAYERS, **options):
+    if ORDERS[name] is None:
+        return mp.Pipeline(layers, LOSS, 3, 1, **{"schedule": "pipedream"} | options)
+    return mp.Pipeline(layers, LOSS, 3, 4, ORDERS[name], name == "recomputed", **options)
 
 
 class Fails(Layer):
@@ -90,18 +74,16 @@ class Fails(Layer):
 def test_ticking_through_all_reduces_and_updates_equals_running(order, link):
     X, Y = mini_batch(25)
     K, M, costs = order.n_stages, order.n_microbatches, mp.Costs(F=1, B=2, A=3, U=2)
-    optimizer = mp.Adam(0.01) if "U" in order.kinds else None
-    ran, ticked = (
-        mp.Pipeline(LAYERS, LOSS, K, M, order, costs=costs, link=link, optimizer=optimizer) for _ in range(2)
-    )
+    ran, ticked = (mp.Pipeline(LAYERS, LOSS, K, M, order, costs=costs, link=link) for _ in range(2))
+    adam, its = mp.Adam(0.01), mp.Adam(0.01)
     for _ in range(2):
-        J = ran.forward_backward(X, Y)
-        ticked.start(X, Y)
+        J = ran.train([(X, Y)], adam)[0] if ran.has_updates else ran.forward_backward(X, Y)
+        ticked.start(X, Y, its if ran.has_updates else None)
         while ticked.tick():
             pass
         assert ticked.trace == ran.trace
-        assert_same((ticked.J, state(ticked)), (J, state(ran)))
-        if optimizer is None:
+        assert_same((ticked.J, state(ticked, its)), (J, state(ran, adam)))
+        if not ran.has_updates:
             assert_same(ticked.gradients, ran.gradients)
 
 
@@ -111,80 +93,77 @@ def test_ticking_through_all_reduces_and_updates_equals_running(order, link):
 def test_an_interrupted_run_changes_nothing_and_the_next_works(
     monkeypatch, error, way, at, name
 ):
-    """Parameters, running statistics, the optimizers' memory, n_steps;
+    """Parameters, running statistics, what the optimizer remembers, n_steps;
     then the same bits as without the interruption."""
     layers = [*LAYERS[:2], Fails(), *LAYERS[2:]]
     pipe, untouched = pipeline(name, layers), pipeline(name, layers)
-    batches = [mini_batch(seed=seed) for seed in range(4)]
-    go(pipe, *batches), go(untouched, *batches)
-    before = state(pipe)
+    batches, adam, its = [mini_batch(seed=seed) for seed in range(4)], mp.Adam(0.01), mp.Adam(0.01)
+    pipe.train(batches, adam), untouched.train(batches, its)
+    before = state(pipe, adam)
     monkeypatch.setattr(Fails, "error", error)
     monkeypatch.setattr(Fails, "at", {way: at})
     monkeypatch.setattr(Fails, "calls", {"forward": 0, "backward": 0})
     with pytest.raises(error):
-        go(pipe, *batches)
-    assert_same(state(pipe), before)
+        pipe.train(batches, adam)
+    assert_same(state(pipe, adam), before)
     assert all(layer.cache is layer.statistics is None for layer in pipe.layers) and pipe.loss.cache is None
     for ask in (pipe.tick, lambda: pipe.J):
         with pytest.raises(RuntimeError, match=f"has stopped with an error \\({error.__name__}"):
             ask()
     monkeypatch.setattr(Fails, "at", {})
-    if name in ("step", "A"):  # their Adam is new in each `go`, as it was before
-        assert pipe.forward_backward(*batches[0]) == untouched.forward_backward(*batches[0])
-    else:
-        assert go(pipe, *batches) == go(untouched, *batches)
-    assert_same(state(pipe), state(untouched))
+    assert pipe.train(batches, adam) == untouched.train(batches, its)
+    assert_same(state(pipe, adam), state(untouched, its))
 
 
 @pytest.mark.parametrize("name", ["step", "U", "A", "A and U, copies"])
 def test_a_run_that_is_left_has_changed_nothing(name):
     """Updates that it has made are taken back when the next run begins."""
     X, Y = mini_batch()
-    untouched = pipeline(name)
-    J, makespan = untouched.forward_backward(X, Y), untouched.trace.makespan
+    untouched, its = pipeline(name), mp.Adam(0.01)
+    costs, makespan = untouched.train([(X, Y)], its), untouched.trace.makespan
     for n_ticks in range(1, makespan, 2):
-        pipe = pipeline(name)
-        pipe.start(*mini_batch(seed=1))
+        pipe, adam = pipeline(name), mp.Adam(0.01)
+        pipe.start(*mini_batch(seed=1), adam if pipe.has_updates else None)
         for _ in range(n_ticks):
             assert pipe.tick()
-        assert pipe.forward_backward(X, Y) == J
-        assert_same(state(pipe), state(untouched))
+        assert pipe.train([(X, Y)], adam) == costs
+        assert_same(state(pipe, adam), state(untouched, its))
 
 
 def test_an_undone_run_does_not_touch_what_the_user_sets():
-    pipe = pipeline("U")
+    pipe, adam, its = pipeline("U"), mp.Adam(0.01), mp.Adam(0.01)
     X, Y = mini_batch()
     with pytest.raises(FloatingPointError):
-        pipe.forward_backward(X, Y * 1e300)
+        pipe.train([(X, Y * 1e300)], adam)
     pipe.layers[0].W = np.ones((6, 4))
     with pytest.raises(RuntimeError, match="has stopped with an error"):
         pipe.tick()
-    pipe.forward_backward(X, Y)
+    pipe.train([(X, Y)], adam)
     other = pipeline("U", [mp.Linear(4, 6, W=np.ones((6, 4))), *LAYERS[1:]])
-    other.forward_backward(X, Y)
-    assert_same(state(pipe), state(other))
+    other.train([(X, Y)], its)
+    assert_same(state(pipe, adam), state(other, its))
 
 
 @pytest.mark.parametrize("name", ["step", "U", "A and U, copies"])
 def test_two_pipelines_of_one_list_of_layers_share_nothing(name):
-    """One loss and one optimizer, too; tick by tick in turns."""
-    optimizer = mp.Adam(0.01)
-    alone, first, second = (pipeline(name, optimizer=optimizer) for _ in range(3))
-    alone.forward_backward(*mini_batch())
-    first.start(*mini_batch())
-    second.start(*mini_batch(seed=1))
+    """One loss, too; tick by tick in turns."""
+    nets, optimizers = [pipeline(name) for _ in range(3)], [mp.Adam(0.01) for _ in range(3)]
+    alone, first, second = nets
+    for net, optimizer, seed in zip(nets, optimizers, (0, 0, 1), strict=True):
+        net.start(*mini_batch(seed=seed), optimizer if net.has_updates else None)
+    while alone.tick():
+        pass
     while first.tick() | second.tick():
         pass
     assert first.J == alone.J != second.J
-    assert_same(state(first), state(alone))
+    assert_same(state(first, optimizers[1]), state(alone, optimizers[0]))
     ids, others = ({id(array) for array in parameters(pipe.layers).values()} for pipe in (first, second))
     assert not ids & others
-    assert optimizer.memory == {}
 
 
 def test_the_costs_of_a_training_are_their_callers():
     pipe = pipeline("no flush")
-    costs = pipe.train([mini_batch()] * 3)
+    costs = pipe.train([mini_batch()] * 3, mp.Adam(0.01))
     last = costs[-1]
     costs.append(0)
     assert pipe.J == last
@@ -195,14 +174,16 @@ def test_the_costs_of_a_training_are_their_callers():
 
 def other_dtype_of_parameters(pipe):
     """Half the bytes of parameters; the optimizer's memory makes up for them."""
-    arrays = []
+    arrays = {}
     for layer in pipe.layers:
         for name in layer.arrays:
             if getattr(layer, name) is not None:
                 setattr(layer, name, getattr(layer, name).astype(np.float32))
-    for stage in pipe.stages:
-        arrays.append([array.copy() for array in stage.weights() if array is not None])
-        stage.keep_optimizer_state(arrays[-1])
+    for index, layer in enumerate(pipe.layers):
+        for name in layer.arrays:
+            if getattr(layer, name) is not None:
+                arrays[index, name, 0] = [getattr(layer, name).copy()]
+    pipe._memory = arrays
 
 
 def other_optimizer(pipe):
@@ -242,12 +223,12 @@ def test_bytes_are_those_of_a_run_that_counts(change, batch):
 def test_bytes_of_another_order_of_this_size_are_counted_again():
     """A function makes PipeDream first, and then its variant with vertical sync: that keeps more versions."""
     variants = {"vertical_sync": False}
-    pipe = pipeline("no flush", optimizer=mp.SGD(0.1), schedule=lambda K, M: pipedream(K, M, **variants))
-    pipe.train([mini_batch()] * 6)
+    pipe, sgd = pipeline("no flush", schedule=lambda K, M: pipedream(K, M, **variants)), mp.SGD(0.1)
+    pipe.train([mini_batch()] * 6, sgd)
     variants["vertical_sync"] = True
-    pipe.train([mini_batch()] * 6)
-    counted = pipeline("no flush", optimizer=mp.SGD(0.1), schedule="pipedream-vertical")
-    counted.train([mini_batch()] * 6)
+    pipe.train([mini_batch()] * 6, sgd)
+    counted = pipeline("no flush", schedule="pipedream-vertical")
+    counted.train([mini_batch()] * 6, mp.SGD(0.1))
     assert ledgers(pipe) == ledgers(counted)
 
 
@@ -255,24 +236,25 @@ def test_bytes_after_a_left_run_are_those_of_a_run_that_counts():
     """It is left in its last tick, when all stages have made Adam's memory already."""
     slow = mp.Costs(F=1, B=2, U=2)
     pipe, counted = pipeline("U", costs=slow), pipeline("U", costs=slow, memory_limit=1e9)
-    counted.forward_backward(*mini_batch())
-    pipe.start(*mini_batch())
+    adam, its = mp.Adam(0.01), mp.Adam(0.01)
+    counted.train([mini_batch()], its)
+    pipe.start(*mini_batch(), adam)
     for _ in range(counted.trace.makespan - 1):
         pipe.tick()
-    counted = pipeline("U", costs=slow, memory_limit=1e9)
+    counted, its = pipeline("U", costs=slow, memory_limit=1e9), mp.Adam(0.01)
     for _ in range(3):
-        assert pipe.forward_backward(*mini_batch()) == counted.forward_backward(*mini_batch())
+        assert pipe.train([mini_batch()], adam) == counted.train([mini_batch()], its)
         assert ledgers(pipe) == ledgers(counted)
 
 
 def test_bytes_after_a_failure_are_those_of_a_run_that_counts():
     """The run that fails has made Adam's memory, which the run after it does not begin with."""
     pipe, counted = pipeline("no flush"), pipeline("no flush", memory_limit=1e9)
-    X, Y = mini_batch()
+    (X, Y), adam, its = mini_batch(), mp.Adam(0.01), mp.Adam(0.01)
     with pytest.raises(FloatingPointError):
-        pipe.train([(X, Y * 1e300)] * 3)
+        pipe.train([(X, Y * 1e300)] * 3, adam)
     for _ in range(3):
-        assert pipe.train([mini_batch()] * 3) == counted.train([mini_batch()] * 3)
+        assert pipe.train([mini_batch()] * 3, adam) == counted.train([mini_batch()] * 3, its)
         assert ledgers(pipe) == ledgers(counted)
 
 

@@ -53,7 +53,7 @@ RUNS = {
 pipe.start(X, Y)
 while pipe.tick():
     assert threads() == before""",
-    "AsynchronousPipeline": "mp.AsynchronousPipeline(layers, loss, 2, mp.SGD(0.1)).train([(X, Y)] * 3)",
+    "a stream": "mp.Pipeline(layers, loss, 2, 1, 'pipedream').train([(X, Y)] * 3, mp.SGD(0.1))",
     "fit, but not its metric": """
 def metric(A, Y):
     return threads() == before

@@ -80,26 +80,26 @@ def test_training_goes_on_as_without_the_interruption_whatever_the_split(kind, t
     assert_same(state(whole, optimizer), state(model, resumed))
 
 
-def test_optimizers_of_an_order_with_updates_go_on_too(tmp_path):
+def test_an_order_with_updates_goes_on_too(tmp_path):
     def made(n_stages, n_copies, seed=0):
         order = with_updates(with_all_reduce(in_copies(mp.schedules.gpipe(n_stages, 4), n_copies)))
-        optimizer = mp.SGD(0.125, momentum=0.5)
-        return mp.Pipeline(LAYERS, LOSS, n_stages, 4 * n_copies, order, seed=seed, optimizer=optimizer)
+        net = mp.Pipeline(LAYERS, LOSS, n_stages, 4 * n_copies, order, seed=seed)
+        return net, mp.SGD(0.125, momentum=0.5)
 
     def batches(steps):
         return [tuple(array.astype(np.float64) for array in mini_batch(t, 17)) for t in steps]
 
-    whole = made(4, 2)
-    whole.train(batches(range(6)))
-    first = made(4, 2)
-    first.train(batches(range(3)))
-    mp.save(tmp_path / "net.npz", first)
-    second = made(2, 2, seed=3)
-    mp.load(tmp_path / "net.npz", second)
-    second.train(batches(range(3, 6)))
-    assert_same(state(whole), state(second))
-    mp.save(tmp_path / "a.npz", whole)
-    mp.save(tmp_path / "b.npz", second)
+    whole, of_whole = made(4, 2)
+    whole.train(batches(range(6)), of_whole)
+    first, of_first = made(4, 2)
+    first.train(batches(range(3)), of_first)
+    mp.save(tmp_path / "net.npz", first, of_first)
+    second, of_second = made(2, 2, seed=3)
+    mp.load(tmp_path / "net.npz", second, of_second)
+    second.train(batches(range(3, 6)), of_second)
+    assert_same(state(whole, of_whole), state(second, of_second))
+    mp.save(tmp_path / "a.npz", whole, of_whole)
+    mp.save(tmp_path / "b.npz", second, of_second)
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
@@ -285,23 +285,26 @@ SERVERS = {
 
 @pytest.mark.parametrize("loads", SERVERS)
 @pytest.mark.parametrize("saves", SERVERS)
-def test_servers_go_on_with_what_their_optimizers_have_kept(saves, loads, tmp_path):
+def test_servers_go_on_with_what_an_optimizer_remembers(saves, loads, tmp_path):
     layers = [layer for layer in LAYERS if getattr(layer, "tie", None) is None]
     batches = [mini_batch(t) for t in range(5)]
-    one, other = (mp.ParameterServer(layers, LOSS, 3, mp.Adam(0.01), seed=seed, **options)
+    one, other = (mp.ParameterServer(layers, LOSS, 3, seed=seed, **options)
                   for seed, options in enumerate((SERVERS[saves], SERVERS[loads])))
-    one.train(batches[:2])
-    mp.save(tmp_path / "servers.npz", one)
-    mp.load(tmp_path / "servers.npz", other)
-    assert_same((one.train(batches[2:]), state(one)), (other.train(batches[2:]), state(other)))
+    adam, its = mp.Adam(0.01), mp.Adam(0.02)
+    one.train(batches[:2], adam)
+    mp.save(tmp_path / "servers.npz", one, adam)
+    mp.load(tmp_path / "servers.npz", other, its)
+    costs = one.train(batches[2:], adam)
+    assert_same((other.train(batches[2:], its), state(other, its)), (costs, state(one, adam)))
 
 
-def test_servers_begin_with_fresh_optimizers_from_a_file_that_has_none(tmp_path):
+def test_servers_begin_from_the_file_of_a_network_without_an_optimizer(tmp_path):
     net = mp.Sequential(LAYERS, LOSS, seed=1, dtype=np.float32)
     mp.save(tmp_path / "net.npz", net)
-    used, new = (mp.ParameterServer(LAYERS, LOSS, 2, mp.Adam(0.01), dtype=np.float32) for _ in range(2))
-    used.train([mini_batch(0)])
+    used, new = (mp.ParameterServer(LAYERS, LOSS, 2, dtype=np.float32) for _ in range(2))
+    used.train([mini_batch(0)], mp.Adam(0.01))
     for server in (used, new):
         mp.load(tmp_path / "net.npz", server)
-    assert_same(used.train([mini_batch(1)]), new.train([mini_batch(1)]))
+    costs = [server.train([mini_batch(1)], mp.Adam(0.01)) for server in (used, new)]
+    assert_same(*costs)
     assert_same(state(used), state(new))

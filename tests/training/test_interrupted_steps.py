@@ -11,7 +11,7 @@ import pytest
 from compared import assert_same, difference, parameters
 
 import minipipe as mp
-from minipipe.schedules import build, data_parallel, with_updates
+from minipipe.schedules import build, data_parallel, with_updates, with_zero
 
 LOSS = mp.MeanSquaredError()
 LAYERS = [
@@ -119,21 +119,20 @@ def test_a_second_interrupt_waits_for_the_next_look_at_the_network():
 
 PLAIN = [mp.Linear(3, 4), mp.BatchNorm(4), mp.ReLU(), mp.Linear(4, 3), mp.Linear(3, 2)]
 TRAININGS = {
-    "updates in the order": lambda adam: mp.Pipeline(
-        PLAIN, LOSS, 2, 2, with_updates(build("1f1b", 2, 2)), optimizer=adam),
-    "copies": lambda adam: mp.Hybrid(
-        PLAIN, LOSS, 2, 1, 1, 2, with_updates(data_parallel(2, 2)), optimizer=adam),
-    "shards": lambda adam: mp.Hybrid(
-        PLAIN, LOSS, 1, 2, 2, 2, with_updates(build("gpipe", 2, 2)), optimizer=adam),
-    "ZeRO 1": lambda adam: mp.DataParallel(PLAIN, LOSS, 2, zero=1, optimizer=adam),
-    "ZeRO 3": lambda adam: mp.DataParallel(PLAIN, LOSS, 2, zero=3, optimizer=adam),
-    "a stream": lambda adam: mp.AsynchronousPipeline(PLAIN, LOSS, 2, adam),
+    "updates in the order": lambda: mp.Pipeline(PLAIN, LOSS, 2, 2, with_updates(build("1f1b", 2, 2))),
+    "copies": lambda: mp.Hybrid(PLAIN, LOSS, 2, 1, 1, 2, with_updates(data_parallel(2, 2))),
+    "shards": lambda: mp.Hybrid(PLAIN, LOSS, 1, 2, 2, 2, with_updates(build("gpipe", 2, 2))),
+    "ZeRO 1": lambda: mp.DataParallel(PLAIN, LOSS, 2, zero=1),
+    "ZeRO 3": lambda: mp.DataParallel(PLAIN, LOSS, 2, zero=3),
+    "ZeRO 2 and shards": lambda: mp.Hybrid(PLAIN, LOSS, 2, 2, 1, 2, with_zero(data_parallel(2, 2), 2)),
+    "a stream": lambda: mp.Pipeline(PLAIN, LOSS, 2, 1, "pipedream"),
+    "servers": lambda: mp.ParameterServer(PLAIN, LOSS, 2, n_servers=2),
 }
 
 
-def state_of_training(net):
+def state_of_training(net, optimizer):
     """All that a training changes."""
-    kept = [(optimizer.memory, optimizer.n_updates) for optimizer, _ in net.collect()]
+    kept = dict(optimizer.memory), optimizer.n_updates
     return parameters(net.layers), net.layers[1].running_mean, net.layers[1].running_var, kept, net.n_steps
 
 
@@ -141,20 +140,20 @@ def state_of_training(net):
 @pytest.mark.parametrize("every", [4999, pytest.param(499, marks=pytest.mark.slow)])
 def test_an_update_of_an_order_is_made_as_a_whole_or_not_at_all(name, every):
     """All along a run, and closer at its beginning and its end, where stages change hands."""
-    start = TRAININGS[name](mp.Adam(0.5))
-    start.train(BATCHES[:1])
-    before, net = state_of_training(start), copy.deepcopy(start)
-    n_lines, _ = interrupted(partial(net.train, BATCHES[1:2]))
-    after = state_of_training(net)
-    net.train(BATCHES[2:])
+    start = TRAININGS[name](), mp.Adam(0.5)
+    start[0].train(BATCHES[:1], start[1])
+    before, (net, adam) = state_of_training(*start), copy.deepcopy(start)
+    n_lines, _ = interrupted(partial(net.train, BATCHES[1:2], adam))
+    after = state_of_training(net, adam)
+    net.train(BATCHES[2:], adam)
     then = parameters(net.layers)
     ends = [*range(0, n_lines // 20, every // 11), *range(n_lines - 300, n_lines, every // 71)]
     for line in (*range(0, n_lines, every), *ends):
-        net = copy.deepcopy(start)
-        assert interrupted(partial(net.train, BATCHES[1:2]), line)[1]
-        found = state_of_training(net)
+        net, adam = copy.deepcopy(start)
+        assert interrupted(partial(net.train, BATCHES[1:2], adam), line)[1]
+        found = state_of_training(net, adam)
         is_made = difference(found, before) is not None
         assert_same(found, after if is_made else before, f"the state after an interrupt at line {line}")
         for batch in BATCHES[1 + is_made:]:
-            net.train([batch])
+            net.train([batch], adam)
         assert_same(parameters(net.layers), then, "the parameters of a training that goes on")

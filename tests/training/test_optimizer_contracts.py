@@ -35,14 +35,10 @@ def mini_batch(seed, dtype=np.float32, m=12):
 
 
 def trained(net, optimizer, n_updates=3, first=0):
-    """Train `net`, by `optimizer` or by its own; return the costs and its state."""
+    """Train `net`; return the costs and its state."""
     costs = []
     for seed in range(first, first + n_updates):
-        if optimizer is None:
-            costs += net.train([mini_batch(seed)])
-        else:
-            costs.append(net.forward_backward(*mini_batch(seed)))
-            net.step(optimizer)
+        costs += net.train([mini_batch(seed)], optimizer)
     return costs, state(net.layers)
 
 
@@ -191,36 +187,39 @@ def test_stages_and_copies_have_the_bits_of_one_device(optimizer):
 def test_parts_of_parameters_have_the_bits_of_the_whole(optimizer, zero):
     """ZeRO on copies, and on copies of stages; refused where the numbers of a parameter belong together."""
     def copies():
-        own = optimizer.fresh()
-        return mp.DataParallel(network(), LOSS, 3, 6, zero=zero, optimizer=own, dtype=np.float32)
+        return mp.DataParallel(network(), LOSS, 3, 6, zero=zero, dtype=np.float32)
 
     def stages():
         order = with_zero(in_copies(build("1f1b", 2, 3), 2), zero)
-        return mp.Pipeline(network(), LOSS, 2, 6, order, dtype=np.float32, optimizer=optimizer.fresh())
+        return mp.Pipeline(network(), LOSS, 2, 6, order, dtype=np.float32)
 
-    if optimizer.needs_whole_parameters or optimizer.weights_only:
+    optimizer = optimizer.fresh()
+    optimizer.weights_only |= zero > 1 and not optimizer.needs_whole_parameters
+    if optimizer.needs_whole_parameters:
         for make in (copies, stages):
             with pytest.raises(ValueError, match=type(optimizer).__name__):
-                make()
+                trained(make(), optimizer.fresh())
         return
     expected = trained(mp.Pipeline(network(), LOSS, 1, 6, dtype=np.float32), optimizer.fresh())
     for make in (copies, stages):
-        assert_same(trained(make(), None), expected)
+        assert_same(trained(make(), optimizer.fresh()), expected)
 
 
 @pytest.mark.parametrize("optimizer, n_servers", one_in(4, EXAMPLES.values(), [1, 2]), ids=repr)
 def test_a_parameter_server_has_the_bits_of_one_device(optimizer, n_servers):
     def server():
         return mp.ParameterServer(
-            network(), LOSS, 3, optimizer.fresh(), n_servers=n_servers, n_microbatches=6, dtype=np.float32
+            network(), LOSS, 3, n_servers=n_servers, n_microbatches=6, dtype=np.float32
         )
 
-    if n_servers > 1 and (optimizer.needs_whole_parameters or optimizer.weights_only):
+    optimizer = optimizer.fresh()
+    optimizer.weights_only |= n_servers > 1 and not optimizer.needs_whole_parameters
+    if n_servers > 1 and optimizer.needs_whole_parameters:
         with pytest.raises(ValueError, match=type(optimizer).__name__):
-            server()
+            trained(server(), optimizer.fresh())
         return
     expected = trained(mp.Pipeline(network(), LOSS, 1, 6, dtype=np.float32), optimizer.fresh())
-    assert_same(trained(server(), None), expected)
+    assert_same(trained(server(), optimizer.fresh()), expected)
 
 
 def test_every_form_in_the_docstrings_is_that_of_an_example():

@@ -185,6 +185,9 @@ def test_twenty_steps_end_where_pytorch_ends(optimizer, W, b):
 
 # --- errors
 
+ONE = [(np.ones((1, 2)), np.ones((1, 2)))]
+
+
 @pytest.mark.parametrize("make, words", [
     (lambda: mp.SGD(learning_rate=float("nan")), "learning_rate=nan must be"),
     (lambda: setattr(mp.Adam(), "learning_rate", -1), "learning_rate=-1 must be above 0"),
@@ -194,12 +197,10 @@ def test_twenty_steps_end_where_pytorch_ends(optimizer, W, b):
     (lambda: mp.LARS(1, bounds=1), r"bounds=1 must be a list, even of one: \[1\]"),
     (lambda: mp.LARS(1, bounds=[1]), r"bounds has 1 numbers: pass a pair \(least, most\)"),
     (lambda: mp.LAMB(1, bounds=(2, 1)), r"bounds\[1\]=1 must be at least 2"),
-    (lambda: mp.DataParallel([mp.Linear(1, 1)], mp.MeanSquaredError(), 2, optimizer=mp.LARS(1), zero=1),
-     "LARS with weights_only=True, but after an S"),
-    (lambda: mp.DataParallel([mp.Linear(1, 1)], mp.MeanSquaredError(), 2, zero=1,
-                             optimizer=mp.Adam(weights_only=True)), "Adam with weights_only=True, but"),
-    (lambda: mp.Hybrid([mp.Linear(2, 2)], mp.MeanSquaredError(), 1, 2, 1, 1, optimizer=mp.LAMB(1),
-                       schedule=mp.Schedule.from_text(["F0 B0 U0"])),
+    (lambda: mp.DataParallel([mp.Linear(1, 1)], mp.MeanSquaredError(), 2, zero=1).train(ONE, mp.LARS(1)),
+     "LARS looks at whole parameters, of which each device has a part after an S"),
+    (lambda: mp.Hybrid([mp.Linear(2, 2)], mp.MeanSquaredError(), 1, 2, 1, 1,
+                       schedule=mp.Schedule.from_text(["F0 B0 U0"])).train(ONE, mp.LAMB(1)),
      "LAMB looks at whole parameters, of which each of 2 shards has a part"),
 ])
 def test_what_optimizers_cannot_be_or_work_with_is_refused(make, words):

@@ -179,36 +179,34 @@ def test_impossible_rates_are_refused(make, words):
 
 
 SMALL, LOSS = [mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 2)], mp.MeanSquaredError()
-OF_CONSTRUCTORS = {
-    "stages": lambda layers, optimizer: mp.Pipeline(
-        layers, LOSS, 2, 2, with_updates(build("gpipe", 2, 2)), optimizer=optimizer),
-    "shards": lambda layers, optimizer: mp.Hybrid(
-        layers, LOSS, 1, 2, 2, 2, with_updates(build("gpipe", 2, 2)), optimizer=optimizer),
-    "ZeRO 3": lambda layers, optimizer: mp.DataParallel(layers, LOSS, 2, zero=3, optimizer=optimizer),
-    "servers": lambda layers, optimizer: mp.ParameterServer(layers, LOSS, 2, optimizer, n_servers=2),
+DIVIDED = {
+    "stages": lambda layers: mp.Pipeline(layers, LOSS, 2, 2, with_updates(build("gpipe", 2, 2))),
+    "shards": lambda layers: mp.Hybrid(layers, LOSS, 1, 2, 2, 2, with_updates(build("gpipe", 2, 2))),
+    "ZeRO 3": lambda layers: mp.DataParallel(layers, LOSS, 2, zero=3),
+    "servers": lambda layers: mp.ParameterServer(layers, LOSS, 2, n_servers=2),
 }
 
 
-@pytest.mark.parametrize("name", OF_CONSTRUCTORS)
+@pytest.mark.parametrize("name", DIVIDED)
 def test_a_rate_that_is_changed_between_two_runs_counts(name):
     """In fractions, with momentum, whose memory lies in the stages and servers."""
     half = Rational(1, 2)
     optimizer, plain = mp.SGD(half, momentum=half), mp.SGD(half, momentum=half)
-    net, one = OF_CONSTRUCTORS[name](exact(SMALL), optimizer), mp.Sequential(exact(SMALL), LOSS)
+    net, one = DIVIDED[name](exact(SMALL)), mp.Sequential(exact(SMALL), LOSS)
     batches = rational(np.random.default_rng(0).integers(-8, 9, (3, 2, 2, 4))) / 8
     for rate, batch in zip((half, half / 2, half / 4), batches, strict=True):
         optimizer.learning_rate = plain.learning_rate = rate
-        net.train([tuple(batch)])
+        net.train([tuple(batch)], optimizer)
         one.forward_backward(*batch)
         one.step(plain)
     assert_same(parameters(net.layers), parameters(one.layers))
 
 
-@pytest.mark.parametrize("name", OF_CONSTRUCTORS)
+@pytest.mark.parametrize("name", DIVIDED)
 def test_an_optimizer_goes_on_with_the_rate_of_a_file(name, tmp_path):
     saved, loaded = mp.SGD(0.5), mp.SGD(0.25)
-    net = OF_CONSTRUCTORS[name](SMALL, saved)
-    net.train([(np.ones((2, 4)), np.ones((2, 4)))])
-    mp.save(tmp_path / "net.npz", net)
-    mp.load(tmp_path / "net.npz", OF_CONSTRUCTORS[name](SMALL, loaded))
+    net = DIVIDED[name](SMALL)
+    net.train([(np.ones((2, 4)), np.ones((2, 4)))], saved)
+    mp.save(tmp_path / "net.npz", net, saved)
+    mp.load(tmp_path / "net.npz", DIVIDED[name](SMALL), loaded)
     assert loaded.learning_rate == 0.5

@@ -5,15 +5,17 @@ import copy
 import numpy as np
 
 from ...arguments import argument
-from ...checks import listed, one_of, whole_number, whole_numbers
+from ...changes import Changes
+from ...checks import listed, one_of, shown, whole_number, whole_numbers
 from ...cluster import Link, checked_ports
 from ...collectives.vectors import flattened, joined
 from ...functions import even_slices, leaves
+from ...layers import every_layer
 from ...network import Network
 from ...optimizers import SGD, checked_optimizer
-from ...optimizers.optimizer import Optimizer
 from ...pipeline.batches import checked_batches
-from ...pipeline.own_part import in_one, in_parts, put_together
+from ...pipeline.layout import MemoryInParts, held_by, layout_of, memories_in
+from ...pipeline.own_part import put_together
 from ..driving import checked_engine, run_programs, shared
 from . import hogwild
 from .hogwild import Memory
@@ -30,8 +32,6 @@ class ParameterServer(Network):
 
     layers, loss, seed, dtype: as for `Sequential`.
     n_workers: N.
-    optimizer: each server gets a copy of it, for its part of the weights. Its learning_rate is read at the
-        beginning of each run.
     mode: when a server updates, and answers a worker:
         "sync": once all workers' gradients are there, each of its part of one mini-batch; these are summed.
         "async": as each gradient comes, of a mini-batch of its own, whatever weights it is of.
@@ -51,8 +51,8 @@ class ParameterServer(Network):
     engine: "cluster", "threads" or "mpi". On real hardware the seconds decide who comes first; `arrivals`
         then repeats the run on the cluster, to the bit.
 
-    `train(batches)` returns J of each update. Then `trace`, `updates`, `late`, `arrivals` and `kept` say what
-    has happened.
+    `train(batches, optimizer)` returns J of each update; each server makes those of its part of the weights.
+    Then `trace`, `updates`, `late`, `arrivals` and `kept` say what has happened.
 
     Raises `ValueError` for what does not fit, before anything is computed. A run that fails changes nothing.
 
@@ -61,23 +61,21 @@ class ParameterServer(Network):
     >>> from minipipe.optimizers import SGD
     >>> layers = [Linear(1, 1, W=[[0.0]], b=[[0.0]])]
     >>> X = np.array([[1.0, 2.0]])
-    >>> net = ParameterServer(layers, MeanSquaredError(), 2, SGD(0.125), mode="async", speeds=[1, 0.5])
-    >>> costs = net.train([(X, X)] * 4)
+    >>> net = ParameterServer(layers, MeanSquaredError(), 2, mode="async", speeds=[1, 0.5])
+    >>> costs = net.train([(X, X)] * 4, SGD(0.125))
     >>> [(update.workers, update.staleness) for update in net.updates]
     [((0,), 0), ((0,), 0), ((1,), 2), ((0,), 1)]
     """
 
-    may_begin_fresh = True
-
     def __init__(
-        self, layers, loss, n_workers, optimizer, mode=SYNC, n_servers=1, bound=None, backups=0,
-        compensation=0, n_microbatches=None, on_workers=False, ticks=1, speeds=None, delay=0, update_ticks=0,
+        self, layers, loss, n_workers, mode=SYNC, n_servers=1, bound=None, backups=0, compensation=0,
+        n_microbatches=None, on_workers=False, ticks=1, speeds=None, delay=0, update_ticks=0,
         seed=0, dtype=np.float64, link=Link(), ports=(), engine="cluster",
     ):
         super().__init__(layers, loss, seed, dtype)
         N = self.n_workers = argument("n_workers", n_workers)
         s = self.n_servers = argument("n_servers", n_servers)
-        self.mode, self._optimizer = one_of("mode", mode, MODES), checked_optimizer(optimizer)
+        self.mode = one_of("mode", mode, MODES)
         self._bound = None if bound is None else argument("bound", bound)
         self._backups = argument("backups", backups)
         self._compensation = argument("compensation", compensation)
@@ -99,12 +97,13 @@ class ParameterServer(Network):
         n_devices = 1 + max(self._places.servers + self._places.workers)
         self._engine, self._link = checked_engine(engine, link, n_devices), link
         self._ports = checked_ports(ports, n_devices)
-        self._optimizers = [self._optimizer.fresh() for _ in range(s)]
         self._shares, self.trace, self.updates, self.late, self.arrivals, self.kept = (), None, [], [], [], {}
 
-    def train(self, batches, keep_every=None, arrivals=None):
+    def train(self, batches, optimizer, keep_every=None, arrivals=None):
         """One update for each of `batches`, a list of (X, Y); returns J of each, at the weights that it saw.
 
+        optimizer: each server has one like it, at the learning_rate that it has now, which goes on with what
+            it remembers for the server's part of the weights; after the run it remembers what they do.
         keep_every: None; or a number of updates after which the weights are kept, again and again.
         arrivals: None; or those of another run, for each server the order of the workers' gradients, which
             then is this run's order, too.
@@ -114,44 +113,49 @@ class ParameterServer(Network):
         each server has got gradients, and `kept` is {number of updates: the weights then}, a list with an
         array for each.
         """
+        self.check_training(optimizer)
         batches = checked_batches(self, batches)
         keep_every = None if keep_every is None else argument("keep_every", keep_every)
         orders = self._checked_arrivals(arrivals, len(batches))
-        shares = [self._share(k, keep_every) for k in range(self.n_servers)]
-        programs = self._programs(shares, batches, orders)
+        pieces = self._pieces()
+        memories = memories_in(pieces, optimizer.memory)
+        shares = [self._share(k, keep_every, optimizer, memories[0, k]) for k in range(self.n_servers)]
+        programs = self._programs(shares, batches, orders, optimizer.learning_rate)
         names = self._places.names()
         self.trace = run_programs(self._engine, programs, self._link, self._ports, batches, names)
-        self._optimizers = [share.optimizer for share in shares]
         shares = [self._shared(k, share) for k, share in enumerate(shares)]
-        self._take(shares, len(batches))
+        memory = MemoryInParts(pieces, {(0, k): share.memory for k, share in enumerate(shares)})
+        self._take(shares, optimizer, memory, len(batches))
         return shares[0].costs
 
     def check_step(self, optimizer):
         """The servers make the updates, so `fit` and `step` are refused."""
         raise ValueError(
-            "the servers make the updates: call train(batches), such as those of "
+            "the servers make the updates: call train(batches, optimizer), with batches such as those of "
             "minipipe.parallel.mini_batches(X, Y, batch_size, n), which are those of fit"
         )
 
-    def optimizers(self, optimizer: Optimizer | None = None) -> list:
-        """As for a `Network`: one for all, of what each server keeps for its own part."""
-        found = []
-        for place, own in zip(self._places.servers, self._optimizers, strict=True):
-            kept = shared(self._engine, place, own, ("memory", "n_updates", "learning_rate", "last_rate"))
-            found.append(copy.copy(own))
-            found[-1].resume(kept.memory, kept.n_updates, kept.learning_rate, kept.last_rate)
-        whole = found[0] if self.n_servers == 1 else in_one(self.layers, found)
-        return [(whole, range(len(self.layers)))]
+    def check_fit(self, optimizer, clip=None):
+        """As for `check_step`."""
+        self.check_step(optimizer)
 
-    def resumed(self, optimizer: Optimizer | None, parts: list) -> None:
-        """As for a `Network`; from a file without an optimizer, the servers begin with fresh ones."""
-        (whole, _), = parts or [(self._optimizer.fresh(), None)]
-        self._optimizer.learning_rate = whole.learning_rate
-        self._optimizers = [whole]
-        if self.n_servers > 1:
-            self._optimizers = [
-                in_parts(self.layers, whole, k, self.n_servers) for k in range(self.n_servers)
-            ]
+    def check_training(self, optimizer, clip=None):
+        """Raise an error unless servers can make the updates of `optimizer`."""
+        checked_optimizer(optimizer)
+        s = self.n_servers
+        if clip is not None:
+            raise ValueError(f"clip={shown(clip)}, but no server has the norm of all gradients: leave it out")
+        if s > 1 and optimizer.needs_whole_parameters:
+            raise ValueError(
+                f"n_servers={s} with {type(optimizer).__name__}, which looks at whole parameters, of which "
+                "each server has a part: use one server, or an optimizer that takes each number by itself"
+            )
+        is_plain = type(optimizer) is SGD and not (optimizer.momentum or optimizer.weight_decay)
+        if self.mode == HOGWILD and not is_plain:
+            raise ValueError(
+                f"mode 'hogwild' with {type(optimizer).__name__}: without a lock, use SGD without momentum "
+                "or weight decay"
+            )
 
     def use(self, weights):
         """Go on with these weights, one of `kept`, in the place of the last."""
@@ -191,19 +195,8 @@ class ParameterServer(Network):
                 f"compensation={self._compensation} in mode {mode!r}: only 'async' and 'ssp' have delays to "
                 "make up for"
             )
-        optimizer = self._optimizer
-        if s > 1 and (optimizer.needs_whole_parameters or optimizer.weights_only):
-            raise ValueError(
-                f"n_servers={s} with {type(optimizer).__name__} and weights_only={optimizer.weights_only}: a "
-                "server has numbers without knowing whose they are, so use one server, or an optimizer that "
-                "treats all numbers alike"
-            )
-        is_plain = type(optimizer) is SGD and not (optimizer.momentum or optimizer.weight_decay)
-        if mode == HOGWILD and (s > 1 or not is_plain):
-            raise ValueError(
-                f"mode 'hogwild' with n_servers={s} and {type(optimizer).__name__}: without a lock, "
-                "use one server, and SGD without momentum or weight decay"
-            )
+        if mode == HOGWILD and s > 1:
+            raise ValueError(f"mode 'hogwild' with n_servers={s}: without a lock, use one server")
 
     def _checked_arrivals(self, arrivals, n):
         """For each server the order of what comes, or None."""
@@ -223,7 +216,7 @@ class ParameterServer(Network):
             )
         return arrivals
 
-    def _programs(self, shares, batches, orders):
+    def _programs(self, shares, batches, orders, learning_rate):
         n, N = len(batches), self.n_workers
         first = [0] * N if self.mode == SYNC else [number if number < n else None for number in range(N)]
         runs = [range(part.start, part.stop) for part in even_slices(self.n_microbatches, N)]
@@ -237,8 +230,7 @@ class ParameterServer(Network):
             )
             given = number, first[number], replica, self._pace, self._places
             if self.mode == HOGWILD:
-                rate = self._optimizer.learning_rate
-                workers.append(hogwild.worker(*given, rate, self._update_ticks))
+                workers.append(hogwild.worker(*given, learning_rate, self._update_ticks))
             else:
                 workers.append(worker(*given))
         servers = [self._server(share, batches, order) for share, order in zip(shares, orders, strict=True)]
@@ -253,12 +245,17 @@ class ParameterServer(Network):
             return synchronous(share, self._places, n_wanted, m_of, order, self._update_ticks)
         return asynchronous(share, self._places, n, self._bound, order, self._update_ticks)
 
-    def _share(self, k, keep_every):
-        kind = Memory if self.mode == HOGWILD else Share
-        self._optimizers[k].learning_rate = self._optimizer.learning_rate
+    def _pieces(self):
+        """What each server's optimizer remembers, see `Layout`: all, or a range of the network's numbers."""
+        held = held_by(self.layers, lambda key, _: (key, None))
+        return layout_of([[held]], [[range(self.n_servers)]], in_ranges=self.n_servers > 1).memory
+
+    def _share(self, k, keep_every, optimizer, memory):
+        kind, own = Memory if self.mode == HOGWILD else Share, copy.copy(optimizer)
+        own.memory = dict(memory)
         return kind(
-            self._copies(), self.ties, k, self.n_servers, copy.deepcopy(self._optimizers[k]),
-            self.n_microbatches, self._compensation, keep_every,
+            self._copies(), self.ties, k, self.n_servers, own, self.n_microbatches, self._compensation,
+            keep_every,
         )
 
     def _copies(self):
@@ -266,20 +263,27 @@ class ParameterServer(Network):
 
     def _shared(self, k, share):
         """What has come of server k, which on MPI only its own rank knows."""
-        names = "part", "counted", "costs", "updates", "late", "arrivals", "kept"
+        names = "part", "counted", "memory", "costs", "updates", "late", "arrivals", "kept"
         return shared(self._engine, self._places.servers[k], share, names)
 
-    def _take(self, shares, n_updates):
-        """The run has come to its end: its weights, statistics and optimizers are the network's now."""
-        self.updates, self.late = shares[0].updates, shares[0].late
-        self.arrivals = [share.arrivals for share in shares]
-        self.kept = {
+    def _take(self, shares, optimizer, memory, n_updates):
+        """The run has come to its end: its weights and statistics, and what servers remember, count now."""
+        changes, layers = Changes(), self._copies()
+        for (layer, name), array in zip(counted_places(layers), shares[0].counted, strict=True):
+            setattr(layer, name, array)
+        put_together(layers, [share.part for share in shares])
+        for layer, new in zip(every_layer(self.layers), every_layer(layers), strict=True):
+            changes.of(layer, **{name: getattr(new, name) for name in layer.arrays})
+        changes.of(optimizer, memory=memory, n_updates=optimizer.n_updates + n_updates,
+                   last_rate=optimizer.learning_rate)
+        kept = {
             version: self._arrays([share.kept[version] for share in shares]) for version in shares[0].kept
         }
-        for (layer, name), array in zip(counted_places(self.layers), shares[0].counted, strict=True):
-            setattr(layer, name, array)
-        put_together(self.layers, [share.part for share in shares])
-        self.n_steps += n_updates
+        changes.of(
+            self, updates=shares[0].updates, late=shares[0].late, kept=kept, n_steps=self.n_steps + n_updates,
+            arrivals=[share.arrivals for share in shares],
+        )
+        self.decide(changes)
 
     def _arrays(self, parts):
         """The weights of which the servers have these parts, as a list of arrays."""

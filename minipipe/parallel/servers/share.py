@@ -69,6 +69,11 @@ class Share:
         return parameters_in_parts(self.layers, self.size)[self.rank]
 
     @property
+    def memory(self):
+        """What its optimizer remembers for its part."""
+        return self.optimizer.memory
+
+    @property
     def counted(self):
         """What the layers have counted, such as running means: a list of arrays."""
         return [getattr(*place) for place in counted_places(self.layers)]
