@@ -9,9 +9,11 @@ import json
 import os
 import zipfile
 import zlib
+from functools import partial
 
 import numpy as np
 
+from .changes import Changes
 from .checks import path_of, shown
 from .network import Network
 from .optimizers import checked_optimizer
@@ -83,13 +85,15 @@ def load(path, model, optimizer=None):
     if optimizer is not None:
         _check_optimizer(path, state, checked_optimizer(optimizer))
     model.forget_run()
+    changes = Changes()
     for name, layer, array in places:
-        setattr(layer, array, new[name])
-    model.n_steps = about["n_steps"]
+        changes.of(layer, **{array: new[name]})
+    changes.of(model, n_steps=about["n_steps"])
     if optimizer is not None:
-        memory = _remembered(arrays)
-        optimizer.resume(memory, state["updates"], state["learning_rate"], state["last_rate"])
-        model.keep_memory(optimizer)
+        rates = state["learning_rate"], state["last_rate"]
+        changes.twin(optimizer).resume(_remembered(arrays), state["updates"], *rates)
+        changes.then(partial(model.keep_memory, optimizer))
+    model.decide(changes)
 
 
 def _checked(model):

@@ -157,3 +157,55 @@ def test_an_update_of_an_order_is_made_as_a_whole_or_not_at_all(name, every):
         for batch in BATCHES[1 + is_made:]:
             net.train([batch], adam)
         assert_same(parameters(net.layers), then, "the parameters of a training that goes on")
+
+
+def federated():
+    """Two clients whose optimizers remember from round to round, and an outer optimizer."""
+    X, Y = BATCHES[0]
+    clients = [(X[:, part], Y[:, part]) for part in (slice(0, 3), slice(3, 8))]
+    outer = mp.SGD(0.5, momentum=0.5)
+    return mp.FederatedAveraging(PLAIN, LOSS, clients, mp.Adam(0.5), keep_memory=True, outer=outer)
+
+
+def state_of_rounds(net):
+    """All that a round changes."""
+    clients = [(one.position, one.optimizer.memory, one.optimizer.n_updates) for one in net.clients]
+    outer = net._outer.memory, net._outer.n_updates
+    norm = net.layers[1].running_mean, net.layers[1].running_var
+    return parameters(net.layers), norm, clients, outer, net.n_rounds
+
+
+@pytest.mark.parametrize("every", [1499, pytest.param(149, marks=pytest.mark.slow)])
+def test_a_round_is_made_as_a_whole_or_not_at_all(every):
+    start = federated()
+    start.round()
+    before, net = state_of_rounds(start), copy.deepcopy(start)
+    n_lines, _ = interrupted(net.round)
+    after = state_of_rounds(net)
+    net.round()
+    then = parameters(net.layers)
+    for line in (*range(0, n_lines, every), *range(n_lines - 300, n_lines, every // 71)):
+        net = copy.deepcopy(start)
+        assert interrupted(net.round, line)[1]
+        found = state_of_rounds(net)
+        is_made = difference(found, before) is not None
+        assert_same(found, after if is_made else before, f"the state after an interrupt at line {line}")
+        net.train(2 - is_made)
+        assert_same(parameters(net.layers), then, "the parameters of a training that goes on")
+
+
+@pytest.mark.parametrize("name", ["updates in the order", "ZeRO 3", "servers"])
+@pytest.mark.parametrize("every", [61, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_file_is_read_as_a_whole_or_not_at_all(name, every, tmp_path):
+    saved, start = (TRAININGS[name](), mp.Adam(0.5)), (TRAININGS[name](), mp.Adam(0.25))
+    saved[0].train(BATCHES[:2], saved[1])
+    mp.save(tmp_path / "net.npz", *saved)
+    start[0].train(BATCHES[2:], start[1])
+    before, after = state_of_training(*start), state_of_training(*saved)
+    n_lines, _ = interrupted(partial(mp.load, tmp_path / "net.npz", *copy.deepcopy(start)))
+    for line in range(0, n_lines, every):
+        net, adam = copy.deepcopy(start)
+        assert interrupted(partial(mp.load, tmp_path / "net.npz", net, adam), line)[1]
+        found = state_of_training(net, adam)
+        is_read = difference(found, before) is not None
+        assert_same(found, after if is_read else before, f"the state after an interrupt at line {line}")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...arguments import argument
+from ...changes import Changes
 from ...checks import function, items_of, listed, shown
 from ...cluster import Link, checked_ports
 from ...collectives.vectors import unflattened
@@ -146,26 +147,19 @@ class FederatedAveraging(Network):
 
     def round(self):
         """Make one round; its `Round`, without a score. A round that fails changes nothing."""
-        number, found = self.n_rounds + 1, {}
+        number, found, changes = self.n_rounds + 1, {}, Changes()
         chosen = self._chosen(number)
-        before = {k: (self.clients[k].position, self.clients[k].optimizer) for k in chosen}
-        for k in chosen:
-            remembers = self._keeps_memory and self.clients[k].optimizer is not None
-            one = self.clients[k]
-            one.optimizer = copy.deepcopy(one.optimizer) if remembers else self._optimizer.fresh()
-        try:
-            trace = run_programs(
-                self._engine, self._programs(number, chosen, found), self._link, self._ports,
-                [(one.X, one.Y) for one in self.clients], ["server", *(f"client {k}" for k in chosen)],
-            )
-            reported, J = self._take(found)
-        except BaseException:
-            for k, state in before.items():
-                self.clients[k].position, self.clients[k].optimizer = state
-            raise
-        for k, (position, _) in before.items():  # on every MPI rank
-            self.clients[k].position = position + self._n_epochs * self.clients[k].steps
-        self.n_rounds, self.trace = number, trace
+        working = {k: self._at_work(self.clients[k]) for k in chosen}
+        trace = run_programs(
+            self._engine, self._programs(number, working, found), self._link, self._ports,
+            [(one.X, one.Y) for one in self.clients], ["server", *(f"client {k}" for k in chosen)],
+        )
+        reported, J = self._take(found, changes)
+        for k, one in working.items():  # on every MPI rank
+            position = self.clients[k].position + self._n_epochs * one.steps
+            changes.of(self.clients[k], position=position, optimizer=one.optimizer)
+        changes.of(self, n_rounds=number, trace=trace)
+        self.decide(changes)
         down = sum(message.n_bytes for message in trace.messages if message.source == 0)
         up = sum(message.n_bytes for message in trace.messages if message.to == 0)
         return Round(number, tuple(chosen), reported, J, down, up, trace.makespan, None)
@@ -175,7 +169,15 @@ class FederatedAveraging(Network):
         rng = np.random.default_rng([self._seed, number])
         return sorted(rng.choice(len(self.clients), self.n_chosen, replace=False).tolist())
 
-    def _programs(self, number, chosen, found):
+    def _at_work(self, client):
+        """A copy of a client, with an optimizer of its own; the client itself waits for the round's end."""
+        one = copy.copy(client)
+        remembers = self._keeps_memory and one.optimizer is not None
+        one.optimizer = copy.deepcopy(one.optimizer) if remembers else self._optimizer.fresh()
+        return one
+
+    def _programs(self, number, working, found):
+        chosen = list(working)
         rng = np.random.default_rng([self._seed, number, 1])
         leaves_early = rng.random(len(chosen)) < self._drop_out
         n_least = 2 if self._secure else 1  # the sum of one is its own numbers
@@ -184,17 +186,17 @@ class FederatedAveraging(Network):
         server = programs.server(state, chosen, n_least, self._secure, self._average, found)
         return [server] + [
             programs.client(
-                self.clients[k], chosen, self._n_epochs, self._pace.of(k, number), number, drops_out, secret
+                one, chosen, self._n_epochs, self._pace.of(k, number), number, drops_out, secret
             )
-            for k, drops_out in zip(chosen, leaves_early, strict=True)
+            for (k, one), drops_out in zip(working.items(), leaves_early, strict=True)
         ]
 
-    def _take(self, found):
-        """(who has reported, J) of a round, of which the network gets the weights."""
+    def _take(self, found, changes):
+        """(who has reported, J) of a round, of which the network shall get the weights."""
         result = SimpleNamespace(**({"reported": [], "state": None, "J": None} | found))
         result = shared(self._engine, 0, result, ("reported", "state", "J"))
         if result.state is not None:
-            self._step(state_of(self.layers), result.state)
+            self._step(state_of(self.layers), result.state, changes)
         return tuple(result.reported), result.J
 
     def _average(self, uploads, secrets):
@@ -203,22 +205,23 @@ class FederatedAveraging(Network):
             return revealed(uploads, secrets, state_of(self.layers))
         return averaged(uploads)
 
-    def _step(self, old, average):
-        """The network's state becomes the average, or what the outer optimizer makes of it."""
+    def _step(self, old, average, changes):
+        """The network's state shall be the average, or what the outer optimizer makes of it."""
         layers = [layer.copy() for layer in self.layers]
         if self._outer is None:
             take(layers, average)
         else:
             like = [(layer.W, layer.b) for layer in layers]
             n = len(leaves(like))
-            self._outer.update(layers, unflattened(outer_gradient(old[:n], average[:n]), like))
+            changes.twin(self._outer).update(layers, unflattened(outer_gradient(old[:n], average[:n]), like))
             take(layers, state_of(layers)[:n] + average[n:])
         for layer in every_layer(layers):
             for name in layer.arrays:
                 array = getattr(layer, name)
                 if array is not None and not isinstance(array, tuple):
                     finite(layer, array, f"{name} after this round")
-        take(self.layers, state_of(layers))
+        for layer, new in zip(every_layer(self.layers), every_layer(layers), strict=True):
+            changes.of(layer, **{name: getattr(new, name) for name in layer.arrays})
 
     def _checked_clients(self, clients):
         clients = listed("clients", clients)
