@@ -137,7 +137,7 @@ def state_of_training(net, optimizer):
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-@pytest.mark.parametrize("every", [4999, pytest.param(499, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [4999, pytest.param(997, marks=pytest.mark.slow)])
 def test_an_update_of_an_order_is_made_as_a_whole_or_not_at_all(name, every):
     """All along a run, and closer at its beginning and its end, where stages change hands."""
     start = TRAININGS[name](), mp.Adam(0.5)
