@@ -87,7 +87,6 @@ class Owned:
 
     def __init__(self, layers, rank, size, has_all):
         self._layers, self._place, self.has_all = layers, (rank, size), has_all
-        self._decaying = decaying_in_part(layers, rank, size)
         self._find_own()
         if not has_all:
             self.vectors = [vector.copy() for vector in self.vectors]
@@ -102,7 +101,8 @@ class Owned:
             update_part(optimizer, self._layers, gradients, *self._place)
             self._find_own()
         else:
-            self.vectors = updated(optimizer, self.vectors, gradients, self._decaying)
+            decaying = decaying_in_part(self._layers, *self._place)
+            self.vectors = updated(optimizer, self.vectors, gradients, decaying)
             self.free()
 
     def gather(self, parts):
