@@ -135,9 +135,12 @@ class Optimizer(AsCode):
                 )
             if self.epsilon is not None and isinstance(g, np.ndarray):  # others have no numbers
                 not_zero_in(g.dtype, "epsilon", self.epsilon)
+        self.check_memory({key: g.shape for key, (_, _, g) in parameters.items()})
+
+    def check_memory(self, shapes):
+        """Raise `ValueError` if it remembers another network. shapes: {key of a parameter: its shape}."""
         if not self.n_memories:
             return
-        shapes = {key: g.shape for key, (_, _, g) in parameters.items()}
         remembered = {key: arrays[0].shape for key, arrays in self.memory.items()}
         if remembered and remembered != shapes:
             raise ValueError(

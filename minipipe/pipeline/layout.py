@@ -199,10 +199,16 @@ class MemoryInParts(Mapping):
         return self._whole
 
 
-def memories_in(pieces: Pieces, memory: Mapping[Key, list]) -> dict[Place, Arrays]:
-    """Return for each stage on a device its part of what an optimizer remembers, in these pieces."""
+def memories_in(pieces: Pieces, optimizer, layers: Sequence[Layer]) -> dict[Place, Arrays]:
+    """Return for each stage on a device its part of what an optimizer remembers, in these pieces.
+
+    Raise `ValueError` if it remembers another network than that of these layers.
+    """
+    memory = optimizer.memory
     if isinstance(memory, MemoryInParts) and memory.pieces == pieces:
         return memory.parts
+    parameters = parameters_with(layers, [(layer.W, layer.b) for layer in layers])
+    optimizer.check_memory({key: array.shape for key, (_, array, _) in parameters.items()})
     return parts(pieces, memory)
 
 

@@ -17,7 +17,7 @@ from .closing import tied_layers
 from .every_sqrt import EVERY_SQRT, every_sqrt
 from .in_stages import InStages
 from .known_bytes import KnownBytes
-from .layout import MemoryInParts, memories_in
+from .layout import MemoryInParts, memories_in, parts
 from .machine import CLUSTER, Machine
 from .orders import check_updates, checked_order, mode_of
 from .run import Run
@@ -274,11 +274,13 @@ class Pipeline(InStages):
         takes_over_bytes: whether it takes over the bytes of an equal run before, if there was one.
         """
         shards, tied = self._shards()
-        memory = self._memory if optimizer is None else optimizer.memory
         self._layout_of_run, memories = None, {}
-        if optimizer is not None or memory or len(shards) > 1:
+        if optimizer is not None or self._memory or len(shards) > 1:
             self._layout_of_run = self._layout(shards)
-            memories = memories_in(self._layout_of_run.memory, memory)
+        if optimizer is not None:
+            memories = memories_in(self._layout_of_run.memory, optimizer, self._layers)
+        elif self._memory:
+            memories = parts(self._layout_of_run.memory, self._memory)
         kind = known_bytes = None
         if takes_over_bytes:
             places = enumerate(self._wires[0].placements[0])

@@ -112,16 +112,23 @@ def test_a_block_is_what_the_layers_of_a_shard_have(net):
                 assert_same(found[stage.index, device], expected)
 
 
+def holding(memory):
+    """Return an Adam that remembers this."""
+    adam = mp.Adam()
+    adam.memory = memory
+    return adam
+
+
 @given(networks())
 def test_what_is_remembered_goes_from_one_layout_to_another(net):
     """From parts to parts as from the whole to parts; a copy of an optimizer has it in parts, too."""
     memory, (layout, _) = numbered(net), laid_out(net)
     kept = MemoryInParts(layout.memory, parts(layout.memory, memory))
-    assert memories_in(layout.memory, kept) is kept.parts
+    assert memories_in(layout.memory, holding(kept), net.layers) is kept.parts
     pieces = laid_out(mp.DataParallel(net.layers, LOSS, 3, zero=2))[0].memory
-    assert_same(memories_in(pieces, kept), parts(pieces, memory))
+    assert_same(memories_in(pieces, holding(kept), net.layers), parts(pieces, memory))
     for again in (copy.deepcopy(kept), pickle.loads(pickle.dumps(kept))):
-        assert memories_in(layout.memory, again) is again.parts
+        assert memories_in(layout.memory, holding(again), net.layers) is again.parts
         assert_same(dict(again), memory)
 
 
@@ -164,3 +171,22 @@ def test_what_lies_on_other_ranks_cannot_be_read():
     some = {place: arrays for place, arrays in parts(pieces, numbered(net)).items() if place[1] == 0}
     with pytest.raises(RuntimeError, match="lies on 1 other MPI ranks, too: use the optimizer that net"):
         len(MemoryInParts(pieces, some))
+
+
+@pytest.mark.parametrize("make", [
+    lambda layers: mp.Pipeline(layers, LOSS, 1, 2, with_updates(build("gpipe", 1, 2))),
+    lambda layers: mp.Pipeline(layers, LOSS, 1, 1, "pipedream"),
+    lambda layers: mp.DataParallel(layers, LOSS, 2, zero=1),
+    lambda layers: mp.DataParallel(layers, LOSS, 2, zero=3),
+    lambda layers: mp.Hybrid(layers, LOSS, 1, 2, 1, 2, with_updates(build("gpipe", 1, 2))),
+    lambda layers: mp.ParameterServer(layers, LOSS, 2, n_servers=2),
+], ids=["stages", "a stream", "ZeRO 1", "ZeRO 3", "shards", "servers"])
+def test_an_optimizer_that_remembers_another_network_is_refused(make):
+    """Of as many layers, but other shapes; nothing moves."""
+    batch, adam = [(np.ones((4, 4)), np.ones((2, 4)))], mp.Adam()
+    make([mp.Linear(4, 6), mp.Linear(6, 2)]).train(batch, adam)
+    net = make([mp.Linear(4, 3), mp.Linear(3, 2)])
+    before = copy.deepcopy((parameters(net.layers), dict(adam.memory), adam.n_updates))
+    with pytest.raises(ValueError, match="this optimizer remembers the gradients of another network"):
+        net.train(batch, adam)
+    assert_same((parameters(net.layers), dict(adam.memory), adam.n_updates), before)

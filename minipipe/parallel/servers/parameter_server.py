@@ -118,7 +118,7 @@ class ParameterServer(Network):
         keep_every = None if keep_every is None else argument("keep_every", keep_every)
         orders = self._checked_arrivals(arrivals, len(batches))
         pieces = self._pieces()
-        memories = memories_in(pieces, optimizer.memory)
+        memories = memories_in(pieces, optimizer, self.layers)
         shares = [self._share(k, keep_every, optimizer, memories[0, k]) for k in range(self.n_servers)]
         programs = self._programs(shares, batches, orders, optimizer.learning_rate)
         names = self._places.names()
