@@ -82,7 +82,7 @@ class Hybrid(Pipeline):
             )
 
     def check_training(self, optimizer, clip=None):
-        """As for a `Pipeline`; refuse an optimizer that needs whole parameters where shards have parts."""
+        """Raise an error also for an optimizer that needs whole parameters, if shards have parts."""
         super().check_training(optimizer, clip)
         if self.has_updates and self._T > 1 and optimizer.needs_whole_parameters:
             raise ValueError(

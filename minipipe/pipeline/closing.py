@@ -103,7 +103,7 @@ class Closing:
         yield from self._exchange(stage, i, keeps_part=True)
 
     def _exchange(self, stage, i, keeps_part):
-        """Add up what the shards of a copy have, and then what its copies have; costs and statistics, too."""
+        """Sum over the shards of each copy, and then over the copies: gradients, costs and statistics."""
         yield from self._sum_in_group(stage, i)
         group, own = self._groups.get(stage), self._stages.get((stage, self._device))
         if group is None:

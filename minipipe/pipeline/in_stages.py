@@ -93,7 +93,7 @@ class InStages(Network):
         self._memory = optimizer.memory
 
     def _layout(self, shards):
-        """Where the parameters lie. shards: for each shard of the network its stages."""
+        """Return the `Layout` of the network. shards: for each shard of it, its stages."""
         order = self._wires[0].schedule
         held = [self._held(number, stages) for number, stages in enumerate(shards)]
         holders = [[wires.holders(s) for s in range(order.n_stages)] for wires in self._wires]

@@ -136,7 +136,7 @@ class ParameterServer(Network):
         )
 
     def check_fit(self, optimizer, clip=None):
-        """As for `check_step`."""
+        """Raise `ValueError`: the servers make the updates, and `fit` makes none."""
         self.check_step(optimizer)
 
     def check_training(self, optimizer, clip=None):
