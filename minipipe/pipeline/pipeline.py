@@ -77,8 +77,8 @@ class Pipeline(InStages):
     are refused: they would need a flush. Source: Narayanan et al. 2019, SOSP.
 
     A run that fails, or that is left for another one before its end, changes no parameters, running
-    statistics or optimizer: an order with updates works with layers of its own, and hands them over at its
-    end.
+    statistics or optimizer: an order with updates works with layers of its own, and hands over their arrays
+    at its end. What else a layer of yours changes in itself stays with the run.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
