@@ -32,9 +32,13 @@ from .layers import *  # noqa: F403 (what a room hands on stands there, in its _
 from .losses import *  # noqa: F403
 from .network import Sequential
 from .optimizers import *  # noqa: F403
-from .parallel import DataParallel, FederatedAveraging, Hybrid, ParameterServer, TensorParallel, clients_of
+from .parallel import (
+    DataParallel, FederatedAveraging, Pace, Parallel, ParameterServer, Pipeline, Rounds, Servers,
+    TensorParallel, clients_of,
+)
 from .partitioning import costs_of_layers, partition
 from .pipeline import *  # noqa: F403
+from .pipeline.options import Cut, Machine, Memory, Shards, Split, Sums, Weights
 from .planning import (
     Nodes, footprints, measure, plan, rehearse, simulate, temporaries, what_fits,
 )
@@ -44,7 +48,7 @@ from .training import fit
 __version__ = "0.1.0"
 
 __all__ = [
-    "ANY", "Cluster", "Compute", "Costs", "DataParallel", "DeadlockError", "Graph", "Hybrid", "Label", "Link",
+    "ANY", "Cluster", "Compute", "Costs", "DataParallel", "DeadlockError", "Graph", "Label", "Link",
     "MemoryLimitError", "Overlap", "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential",
     "Trace", "accuracy", "blas_threads", "cluster", "collectives", "costs_of_layers", "datasets",
     "TensorParallel", "describe", "engines", "exact", "fit", "footprints", "graph", "load", "measure",
@@ -52,6 +56,7 @@ __all__ = [
     "temporaries", "verification", "what_fits", "ParameterServer", "FederatedAveraging", "clients_of",
     "experiments",
 ]
-__all__ += ["Nodes", "plan"]
+__all__ += ["Cut", "Machine", "Memory", "Parallel", "Pipeline", "Shards", "Split", "Sums", "Weights"]
+__all__ += ["Nodes", "Pace", "Rounds", "Servers", "plan"]
 __all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
 __all__.sort()

@@ -9,18 +9,15 @@ import json
 import os
 import zipfile
 import zlib
-from functools import partial
 
 import numpy as np
 
-from .changes import Changes
 from .checks import path_of, shown
 from .network import Network
-from .optimizers import checked_optimizer
+from .state import HANDED, Remembered, State
 
 ABOUT = "minipipe"  # the array with the text
-REMEMBERED = "optimizer"  # begins the names of the arrays that an optimizer remembers
-FORMAT = 1
+FORMAT, READABLE = 2, (1, 2)  # 1 has one optimizer, and no counts
 UNREADABLE = (
     AttributeError, EOFError, KeyError, NotImplementedError, OSError, RuntimeError, TypeError, ValueError,
     zipfile.BadZipFile, zlib.error,
@@ -48,18 +45,20 @@ def save(path, model, optimizer=None):
     True
     """
     path = path_of("path", path)
-    if optimizer is not None:
-        checked_optimizer(optimizer)
-    optimizer = _checked(model).collect(optimizer)
-    arrays = {name: getattr(layer, array) for name, layer, array in _places(model)}
+    state = _checked(model).state(optimizer)
+    arrays = dict(state.arrays)
     if any(array.dtype.hasobject for array in arrays.values()):
         raise ValueError("rational numbers cannot be written as plain arrays: save a network of floats")
-    about = {"format": FORMAT, "layers": _names(model), "n_steps": model.n_steps, "optimizer": None}
-    if optimizer is not None:
-        about["optimizer"] = _state_of(optimizer)
-        for (index, name, position), remembered in sorted(optimizer.memory.items()):
+    about = {"format": FORMAT, "layers": state.layers, "n_steps": state.n_steps, "counts": state.counts,
+             "optimizers": {}}
+    for name, of_one in state.optimizers.items():
+        about["optimizers"][name] = {
+            "class": of_one.kind, "memories": of_one.n_memories, "updates": of_one.n_updates,
+            "learning_rate": float(of_one.learning_rate), "last_rate": float(of_one.last_rate),
+        }
+        for (index, parameter, position), remembered in sorted(of_one.memory.items()):
             for number, array in enumerate(remembered):
-                arrays[f"{REMEMBERED}/{index}.{position}/{name}/{number}"] = array
+                arrays[f"{name}/{index}.{position}/{parameter}/{number}"] = array
     model.once(lambda: _write(path, {ABOUT: np.array(json.dumps(about)), **arrays}))
 
 
@@ -75,25 +74,7 @@ def load(path, model, optimizer=None):
     file that is damaged, of something else, or of another network or optimizer; nothing has moved then.
     """
     path = path_of("path", path)
-    ours = _names(_checked(model))
-    about, arrays = _read(path)
-    _check_layers(path, about["layers"], ours)
-    places, new = _places(model), {}
-    for name, layer, array in places:
-        new[name] = _fitting(path, arrays, name, getattr(layer, array))
-    state = about["optimizer"]
-    if optimizer is not None:
-        _check_optimizer(path, state, checked_optimizer(optimizer))
-    model.forget_run()
-    changes = Changes()
-    for name, layer, array in places:
-        changes.of(layer, **{array: new[name]})
-    changes.of(model, n_steps=about["n_steps"])
-    if optimizer is not None:
-        rates = state["learning_rate"], state["last_rate"]
-        changes.twin(optimizer).resume(_remembered(arrays), state["updates"], *rates)
-        changes.then(partial(model.keep_memory, optimizer))
-    model.decide(changes)
+    _checked(model).resume(_read(path), optimizer)
 
 
 def _checked(model):
@@ -101,36 +82,6 @@ def _checked(model):
     if not isinstance(model, Network):
         raise ValueError(f"model={shown(model)} is no network: pass a Sequential, a Pipeline or another")
     return model
-
-
-def _places(model):
-    """[(name in the file, layer, name of the array in it)] of all that is not given by how layers were made.
-
-    These are parameters, running statistics and the keys of dropout.
-    """
-    return [
-        (f"{path}/{array}", layer, array)
-        for path, layer in _paths(model.layers)
-        for array in (*layer.arrays, *layer.drawn)
-        if getattr(layer, array) is not None
-    ]
-
-
-def _paths(layers, above=""):
-    """(path, layer) of all layers: "2" is one of the network, "2.0" the first of those that it is made of."""
-    for index, layer in enumerate(layers):
-        yield f"{above}{index}", layer
-        yield from _paths(layer.layers, f"{above}{index}.")
-
-
-def _names(model):
-    return [repr(layer) for layer in model.layers]
-
-
-def _state_of(optimizer):
-    rates = {"learning_rate": float(optimizer.learning_rate), "last_rate": float(optimizer.last_rate)}
-    kind = {"class": type(optimizer).__name__, "memories": optimizer.n_memories}
-    return {**kind, "updates": optimizer.n_updates, **rates}
 
 
 def _write(path, arrays):
@@ -152,7 +103,7 @@ def _write(path, arrays):
 
 
 def _read(path):
-    """(what is said about the network, {name: array}) of a whole file; `ValueError` for anything else."""
+    """Return the `State` in a file; raise `ValueError` for anything else."""
     if not path.is_file():
         raise ValueError(f"cannot read {path}: there is no such file; minipipe.save writes one")
     try:
@@ -163,53 +114,41 @@ def _read(path):
             arrays = {name: found[name] for name in found.files}
         about = json.loads(str(arrays.pop(ABOUT)))
         form = about.get("format")
+        state = _state_in(path, about, arrays) if form in READABLE else None
     except UNREADABLE as error:
         raise ValueError(
             f"cannot read {path}: it is no checkpoint of minipipe, or is damaged ({error}); "
             "take another copy of it"
         ) from None
-    if form != FORMAT:
-        raise ValueError(
-            f"{path} has the format {form!r}, this version of minipipe reads {FORMAT}: "
-            "use the version that wrote it"
-        )
-    return about, arrays
-
-
-def _check_layers(path, saved, ours):
-    if len(saved) != len(ours):
-        raise ValueError(f"{path} holds {len(saved)} layers, the network has {len(ours)}: build it alike")
-    for index, (theirs, own) in enumerate(zip(saved, ours)):
-        if theirs != own:
-            raise ValueError(f"{path} holds {theirs} as layer {index}, the network has {own}: build it alike")
-
-
-def _fitting(path, arrays, name, own):
-    """The array of this name, which must be like our `own`."""
-    array = arrays.get(name)
-    if array is None or array.shape != own.shape or array.dtype != own.dtype:
-        theirs, ours = ("nothing" if a is None else f"{a.dtype} of shape {a.shape}" for a in (array, own))
-        raise ValueError(f"{path} holds {theirs} for {name}, the network has {ours}: build it alike")
-    return array
-
-
-def _check_optimizer(path, state, optimizer):
-    """`ValueError` unless this is the `state` of such an optimizer."""
-    own = _state_of(optimizer)
     if state is None:
-        raise ValueError(f"{path} was saved without an optimizer: leave it out, or save it, too")
-    for what, name in (("the state of {}", "class"), ("{} arrays remembered for each parameter", "memories")):
-        if state[name] != own[name]:
-            theirs = what.format(state[name])
-            raise ValueError(f"{path} holds {theirs}, the optimizer has {own[name]}: make it alike")
+        raise ValueError(
+            f"{path} has the format {form!r}, this version of minipipe reads "
+            f"{' and '.join(map(str, READABLE))}: use the version that wrote it"
+        )
+    return state
 
 
-def _remembered(arrays):
-    """What an optimizer remembers: {(index of the layer, "W" or "b", position): arrays}."""
+def _state_in(path, about, arrays):
+    """Return the `State` in a file. about: what it says about the network."""
+    found = about["optimizers"] if about["format"] > 1 else {HANDED: about["optimizer"]}
+    optimizers = {
+        name: Remembered(
+            one["class"], one["memories"], one["updates"], one["learning_rate"], one["last_rate"],
+            _memory(name, arrays),
+        )
+        for name, one in found.items() if one is not None
+    }
+    return State(
+        about["layers"], arrays, about["n_steps"], optimizers, about.get("counts", {}), source=str(path)
+    )
+
+
+def _memory(optimizer, arrays):
+    """Return {(index of the layer, "W" or "b", position): arrays} of the optimizer of this name."""
     memory = {}
     for name in sorted(arrays):
-        kind, place, *parameter = name.split("/")
-        if kind == REMEMBERED:
+        first, place, *parameter = name.split("/")
+        if first == optimizer:
             index, position = map(int, place.split("."))
             memory.setdefault((index, parameter[0], position), []).append(arrays[name])
     return memory

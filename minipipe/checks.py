@@ -109,12 +109,6 @@ def is_plain(number):
     return number.__class__ in PYTHONS and (SMALLEST <= number <= LARGEST or number == 0)
 
 
-def bytes_of_memory(memory_limit):
-    """`memory_limit` as a Python number of bytes; `ValueError` for anything else."""
-    note = " bytes, such as 8 * 2**30"
-    return real_number("memory_limit", memory_limit, above=0, note=note, infinite=True)
-
-
 def python_number(value):
     """`value` as a Python number, or None if it is no real number.
 

@@ -18,6 +18,9 @@ from .layers.through import (
 )
 from .blas import computing
 from .changes import Changes
+from .state import (
+    HANDED, State, check_layers, check_remembered, checked_state, fitting, places_of, remembered_by, take_up,
+)
 from .sums import TreeSum
 from .ties import each_once, share, sum_of_tied, ties_of
 
@@ -42,7 +45,7 @@ class Network:
     has_updates = False  # whether a run makes the updates itself, and not `step(optimizer)`
     _next = None  # the `Changes` that are decided, until all of them are made
 
-    def __init__(self, layers, loss, seed=0, dtype=np.float64, grain=None):
+    def __init__(self, layers, loss, seed=0, dtype="float64", grain=None):
         self._grain = None if grain is None else argument("grain", grain)
         layers = checked_layers(layers)
         if isinstance(loss, (type, Layer)) or not (loss is None or hasattr(loss, "backward")):
@@ -215,6 +218,71 @@ class Network:
         A network of one process has all there is; of several, each may have some.
         """
         return optimizer
+
+    def state(self, optimizer=None):
+        """Return the `State` of this network and of the optimizer that trains it; its arrays are copies.
+
+        optimizer: the one that `step` or `train` is called with; left out, the state is for predictions.
+
+        It is the same however the network is cut or copied. `minipipe.save` writes it into a file.
+
+        >>> from minipipe.layers import Linear
+        >>> net = Sequential([Linear(1, 1, W=[[2.0]])], None)
+        >>> before = net.state()
+        >>> net.layers[0].W = np.array([[3.0]])
+        >>> net.resume(before)
+        >>> net.layers[0].W
+        array([[2.]])
+        """
+        if optimizer is not None:
+            self._check_remembers(optimizer)
+        optimizers = {HANDED: self.collect(optimizer), **self._own_optimizers()}
+        arrays = {name: getattr(layer, array).copy() for name, layer, array in places_of(self.layers)}
+        return State(
+            list(map(repr, self.layers)), arrays, self.n_steps,
+            {name: remembered_by(one) for name, one in optimizers.items() if one is not None},
+            self._own_counts(),
+        )
+
+    def resume(self, state, optimizer=None):
+        """Go on from a `State`, with the bits that the training would have had without the interruption.
+
+        state: of a network of the same layers, cut and copied as you like.
+        optimizer: one of the same class as that of the state, which takes its state over, with its learning
+            rate; what else it was made with is that of yours. Left out, that is not read.
+
+        Raises `ValueError` for the state of another network or optimizer; nothing has moved then.
+        """
+        check_layers(checked_state(state), self.layers)
+        changes = Changes()
+        for name, layer, array in places_of(self.layers):
+            changes.of(layer, **{array: fitting(state, name, getattr(layer, array))})
+        changes.of(self, n_steps=state.n_steps)
+        if optimizer is not None:
+            self._check_remembers(optimizer)
+            check_remembered(state, HANDED, optimizer)
+            take_up(changes.twin(optimizer), state.optimizers[HANDED])
+            changes.then(partial(self.keep_memory, optimizer))
+        self._resume_own(state, optimizer, changes)
+        self.forget_run()
+        self.decide(changes)
+
+    def _check_remembers(self, optimizer):
+        """Raise `ValueError` for an object that has not what a state has of an optimizer."""
+        if isinstance(optimizer, type) or not hasattr(optimizer, "n_memories"):
+            words = "pass an object, such as SGD(learning_rate=0.1)"
+            raise ValueError(f"optimizer is {shown(optimizer)}: {words}")
+
+    def _own_optimizers(self):
+        """Return {name: optimizer} of others than the one that training is handed."""
+        return {}
+
+    def _own_counts(self):
+        """Return {name: whole numbers} of what this network counts beside `n_steps`."""
+        return {}
+
+    def _resume_own(self, state, optimizer, changes):
+        """Let `changes` have what a state has of these."""
 
     def once(self, function):
         """Call `function`, in one process where several share the network."""

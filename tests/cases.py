@@ -268,15 +268,12 @@ def normalised_images(draw, most=5):
 
 # Hypothesis prefers the first of several values, and 0 and False, so what is interesting comes first.
 #
-# What a pipeline may be told, and whether the bits of one device stay, on any floats; otherwise the result is
-# `==` where nothing rounds.
+# What a network may be told. All of these keep the bits of one device, on any floats:
 MODES = ["except_last", "sqrt", "selective", "always", "never"]
-OPTIONS = {
-    "accumulate": (["running", "tree"], {"tree"}),
-    "all_reduce": ([*ALL_REDUCES], {"owners"}),
-    "engine": ([*["cluster"] * 5, "threads"], {"cluster", "threads"}),  # threads take a multiple of the time
-    "recompute": (MODES, MODES),
-}
+ENGINES = [*["cluster"] * 5, "threads"]  # threads take a multiple of the time
+BUCKETS = [100, "layer", None]
+# Of these, only "tree" and "owners" do; with the others the result is `==` where nothing rounds.
+ACCUMULATE, EXCHANGES = ["running", "tree"], [*ALL_REDUCES]
 
 
 @st.composite
@@ -289,22 +286,22 @@ def pipelines(draw, case, number, nothing_rounds):
     grains = [grain for grain in range(case.least, 5) if not 0 < case.m % grain < case.least]
     grain = draw(st.sampled_from([None, None, None, *grains]))
     most = case.m // case.least if grain is None else -(-case.m // grain)
-    partition, n_copies = draw(compositions(len(layers))), draw(st.sampled_from([1, 2, 3]))
+    counts, n_copies = draw(compositions(len(layers))), draw(st.sampled_from([1, 2, 3]))
     n_copies = min(n_copies, most)
     M = most // n_copies
     M -= draw(st.integers(0, M - 1))
-    schedule = draw(orders(len(partition), M, n_copies))
-    options = {
-        name: draw(st.sampled_from([value for value in values if nothing_rounds or value in keep_bits]))
-        for name, (values, keep_bits) in OPTIONS.items()
-    }
-    if options["recompute"] == "selective" and not can_recompute(layers):
-        options["recompute"] = "always"
-    if grain is not None:
-        options |= dict(accumulate="tree", all_reduce="owners")
-    pipe = mp.Pipeline(
-        layers, case.loss, len(partition), schedule.n_microbatches, schedule, partition=partition,
-        grain=grain, **options,
+    schedule = draw(orders(len(counts), M, n_copies))
+    split = mp.Split(stages=mp.Cut(counts), microbatches=schedule.n_microbatches)
+    recompute = draw(st.sampled_from(MODES))
+    if recompute == "selective" and not can_recompute(layers):
+        recompute = "always"
+    buckets = None if "A" in schedule.kinds else draw(st.sampled_from(BUCKETS))
+    sums = mp.Sums(buckets=buckets, grain=grain)
+    if nothing_rounds and grain is None:
+        sums = mp.Sums(draw(st.sampled_from(ACCUMULATE)), draw(st.sampled_from(EXCHANGES)), buckets)
+    pipe = mp.Parallel(
+        layers, case.loss, split, schedule, memory=mp.Memory(recompute), sums=sums,
+        on=mp.Machine(draw(st.sampled_from(ENGINES))),
     )
     pipe.n_steps = draw(st.integers(0, 3))
     return pipe, X, Y

@@ -15,7 +15,7 @@ from minipipe.exact import Rational, rational
 from minipipe.functions import leaves
 from minipipe.layers import ReLU, every_layer
 from minipipe.schedules import (
-    build_for_stages, data_parallel, in_copies, names_having, with_all_reduce, with_updates, with_zero,
+    build_for_stages, data_parallel, in_copies, names_having, with_updates,
 )
 
 ASYNCHRONOUS, LATE_W = names_having(flush=False), names_having(late_w=True)
@@ -35,8 +35,8 @@ OPTIONS = {  # name: its values; a row that leaves a name out has the first
     "samples": ("equal", "ragged"),      # in the micro-batches
     "grain": (None, 1, 2),
     "recompute": ("never", "always", "except_last", "sqrt", "selective"),
-    "zero": (None, 1, 2, 3),
-    "buckets": (None, 64, "ddp", "stages"),
+    "zero": (0, 1, 2, 3),
+    "buckets": (None, 64, "ddp", "layer"),
     "sync_batch_norm": (False, True),
     "sequence": (False, True),
     "rows": (False, True),
@@ -155,24 +155,19 @@ def clip_of(row):
 
 
 def order_of(row):
-    """Return the schedule of all copies: a name, or a `Schedule` where the row adds something to it."""
+    """Return the schedule of a row: a name, or a `Schedule` where its copies or updates are in the order."""
     name, D, K, M = (row[key] for key in ("schedule", "D", "K", "M"))
-    is_as_it_is = D == 1 or K > 1  # otherwise a schedule is a run of micro-batches for each copy
-    if is_as_it_is and not (row["zero"] or row["buckets"]) and name != "data-parallel" and (
-        row["updates"] == "step" or name in ASYNCHRONOUS
-    ):
-        return name
     if name == "data-parallel":
         order = data_parallel(D, M, K)
+    elif row["updates"] == "step" or row["zero"] or name in ASYNCHRONOUS:
+        return name
+    elif M % D:
+        raise ValueError(f"M={M} micro-batches over D={D} copies: use a multiple of {D}")
     else:
-        if M % D:
-            raise ValueError(f"M={M} micro-batches over D={D} copies: use a multiple of {D}")
         order = in_copies(build_for_stages(name, K, M // D), D)
-    if row["zero"]:
-        return with_zero(order, row["zero"])
-    if row["buckets"]:
-        order = with_all_reduce(order)
-    return with_updates(order) if row["updates"] == "order" else order
+    if row["updates"] == "order" and not row["zero"]:
+        order = with_updates(order)
+    return order
 
 
 def counts_of(row, n_layers):
@@ -194,35 +189,22 @@ def network(row, layers, loss):
 
 
 def _network(row, layers, loss):
-    options = {name: row[name] for name in ("engine", "recompute", "accumulate")}
-    if row["dtype"] != "rational":
-        options["dtype"] = row["dtype"]
+    weights = mp.Weights() if row["dtype"] == "rational" else mp.Weights(dtype=row["dtype"])
     if row["schedule"] is None:
-        return mp.Sequential(layers, loss, dtype=options.get("dtype", "float64"), grain=row["grain"])
+        return mp.Sequential(layers, loss, dtype=weights.dtype, grain=row["grain"])
+    machine = mp.Machine(row["engine"])
     if row["links"] == "slow":
         devices = range(row["T"])  # those of the first stage share a port
-        options |= {"link": mp.Link(latency=1, bandwidth=256), "ports": [mp.Port(64, sends=devices)]}
-    D, T, K, M = (row[name] for name in "DTKM")
-    is_split = T > 1 or row["sequence"] or row["rows"] or (D == 1 and row["zero"])
-    is_plain = K == 1 and (row["updates"] == "step" or row["zero"])  # DataParallel has no U but for ZeRO
-    if row["schedule"] == "data-parallel" and is_plain and not is_split and row["buckets"] != "stages":
-        return mp.DataParallel(
-            layers, loss, D, M, row["all_reduce"], row["buckets"], grain=row["grain"], zero=row["zero"],
-            sync_batch_norm=row["sync_batch_norm"], **options,
-        )
-    for name in ("sync_batch_norm", "buckets"):
-        if row[name] not in (False, None, "stages"):
-            raise ValueError(f"{name} is an argument of DataParallel alone: use that, without K and T")
-    order = order_of(row)
-    if order == "gpipe" and D == K == 1 and T > 1 and row["grain"] is None and row["all_reduce"] == "owners":
-        return mp.TensorParallel(layers, loss, T, M, sequence=row["sequence"], rows=row["rows"], **options)
-    partition = counts_of(row, len(layers))  # even parts are the default
-    options["partition"] = None if row["cut"] == "even" else partition
-    options |= {"all_reduce": row["all_reduce"], "grain": row["grain"]}
-    if D == 1 and not is_split:
-        return mp.Pipeline(layers, loss, K, M, order, **options)
-    options |= {"sequence": row["sequence"], "rows": row["rows"]}
-    return mp.Hybrid(layers, loss, D, T, K, M, order, row["place"], **options)
+        link, ports = mp.Link(latency=1, bandwidth=256), [mp.Port(64, sends=devices)]
+        machine = mp.Machine(row["engine"], link=link, ports=ports)
+    shards = mp.Shards(row["T"], row["sequence"], row["rows"])
+    cut = mp.Cut(row["K"] if row["cut"] == "even" else counts_of(row, len(layers)))
+    return mp.Parallel(
+        layers, loss, mp.Split(row["D"], shards, cut, row["M"], row["place"]), order_of(row),
+        mp.Memory(row["recompute"], row["zero"]),
+        mp.Sums(row["accumulate"], row["all_reduce"], row["buckets"], row["grain"], row["sync_batch_norm"]),
+        machine, weights,
+    )
 
 
 def trained(row, found=None):

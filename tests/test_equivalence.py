@@ -112,8 +112,8 @@ def test_T_shards_of_every_layer_equal_the_full_batch(n_shards):
 
 
 def test_copies_of_shards_of_stages_equal_the_full_batch():
-    net = mp.Hybrid(network(), mp.MeanSquaredError(), n_replicas=2, n_shards=2, n_stages=2, n_microbatches=4)
-    assert_a_run_equals_full_batch(net)
+    split = mp.Split(replicas=2, shards=2, stages=2, microbatches=4)
+    assert_a_run_equals_full_batch(mp.Parallel(network(), mp.MeanSquaredError(), split))
 
 
 @pytest.mark.parametrize("spoil, message", [

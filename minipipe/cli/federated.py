@@ -6,7 +6,8 @@ from ..datasets import digits
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
-from ..parallel import FederatedAveraging, clients_of
+from ..parallel import FederatedAveraging, Rounds, clients_of
+from ..pipeline.options import Weights
 from ..plots import curves
 from ..plots.canvas import new_figure
 from .options import add_picture
@@ -49,11 +50,12 @@ def run(options):
     path = checked_picture(options.output)
     train, test = ([part.astype(np.float32) for part in pair] for pair in digits())
     clients = clients_of(*train, options.clients, options.skewed, seed=options.seed)
-    net = FederatedAveraging(
-        mlp(SIZES), SoftmaxCrossEntropy(), clients, SGD(options.learning_rate), options.fraction,
-        options.epochs, options.batch_size or None, proximal=options.proximal, drop_out=options.drop_out,
-        secure=options.secure, seed=options.seed, dtype=np.float32,
+    rounds = Rounds(
+        options.fraction, options.epochs, options.batch_size or None, proximal=options.proximal,
+        drop_out=options.drop_out, secure=options.secure,
     )
+    weights = Weights(options.seed, np.float32)
+    net = FederatedAveraging(mlp(SIZES), SoftmaxCrossEntropy(), clients, rounds, weights=weights)
     sizes = [Y.shape[-1] for _, Y in clients]
     classes = [int(Y.any(axis=-1).sum()) for _, Y in clients]
     print(
@@ -62,7 +64,7 @@ def run(options):
     )
     history = []
     while len(history) < options.rounds and not (history and 100 * history[-1].score >= options.target):
-        history += net.train(1, test)
+        history += net.train(1, SGD(options.learning_rate), test)
         _print_round(history[-1])
     down, up = (sum(getattr(done, name) for done in history) for name in ("bytes_down", "bytes_up"))
     best = max(100 * done.score for done in history)

@@ -25,9 +25,9 @@ PURPOSE = (
 )
 EPILOG = """\
 Bytes are counted as a run would hold them: parameters, gradients, the optimizer's state, stashed
-inputs, caches and messages. Gradients are summed in one running buffer; a Pipeline does so with
-accumulate="running". In mixed precision a parameter, its gradient and an activation take 2 bytes each, and
-the optimizer keeps 4 bytes for a second copy of the parameter and for each of its memories: with Adam
+inputs, caches and messages. Gradients are summed in one running buffer; a network does so with
+Sums(accumulate="running"). In mixed precision a parameter, its gradient and an activation take 2 bytes each,
+and the optimizer keeps 4 bytes for a second copy of the parameter and for each of its memories: with Adam
 2 + 2 + 12 bytes a parameter. Time is that of the multiply-accumulates, a backward taking two forwards, and of
 the links.
 
@@ -216,11 +216,12 @@ def bytes_from(text):
     match = re.fullmatch(r"([\d.]+) ?([a-zA-Z]*)", text.strip())
     units = {unit.lower(): n_bytes for unit, n_bytes in UNITS.items()}
     try:
-        return int(float(match[1]) * units[match[2].lower()])
+        n_bytes = int(float(match[1]) * units[match[2].lower()])
     except (TypeError, KeyError, ValueError):
-        raise ValueError(
-            f"--memory {text!r} is not a size: write 8GiB, 512MiB, 16GB, or a number of bytes"
-        ) from None
+        n_bytes = 0
+    if n_bytes < 1:
+        raise ValueError(f"--memory {text!r} is not a size: write 8GiB, 512MiB, 16GB, or a number of bytes")
+    return n_bytes
 
 
 def text_of_bytes(n_bytes):

@@ -13,8 +13,8 @@ from ..functions import accuracy, even_slices, leaves
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
-from ..parallel import Hybrid
-from ..pipeline import Pipeline
+from ..parallel import Parallel
+from ..pipeline.options import Machine, Split, Weights
 from ..planning import measure, simulate
 from ..planning.measuring import KINDS, mean_of
 from ..plots import compare, text
@@ -51,7 +51,7 @@ def train(options, engine, n_devices, kind, speaks=True):
     """Train on the digits, check the bits, and show the measured run beside the simulated one.
 
     options: what `add_options` has read.
-    engine: as for `Pipeline`.
+    engine: as for `Machine`.
     n_devices: of all copies together.
     kind: what a device is, in the plural.
     speaks: whether to print and to write the picture: on one rank of several.
@@ -67,8 +67,7 @@ def train(options, engine, n_devices, kind, speaks=True):
     )
     sizes = (64, *[options.size] * max(3, schedule.n_stages - 1), 10)
     layers, loss, M = mlp(sizes), SoftmaxCrossEntropy(), schedule.n_microbatches
-    setting = dict(seed=options.seed, dtype=np.float32)
-    pipe = new(layers, loss, engine=engine, **setting)
+    pipe = new(layers, loss, engine)
     say(
         f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, sizes))} units, float32,\n"
         f"{n_devices} {kind}, {M} micro-batches, schedule {schedule.name}\n"
@@ -91,7 +90,7 @@ def train(options, engine, n_devices, kind, speaks=True):
         hardware = _measured(engine, n_devices, layers, loss, schedule.n_stages, X[:, part], Y[:, part])
     if not speaks:
         return 0
-    counted = new(parameters, loss, **setting)
+    counted = new(parameters, loss)
     same = counted.forward_backward(X, Y) == J and _same(counted.gradients, gradients)
     say(
         f"J and every gradient of the {kind}, beside those of the simulated cluster:\n"
@@ -134,13 +133,12 @@ def _measured(engine, n_devices, *setting):
     return costs, measured_link(machine, n_devices, max(costs.message_bytes))
 
 
-def _network(options, schedule, layers, loss, **setting):
+def _network(options, schedule, layers, loss, engine="cluster"):
     """The network by which the options share the devices. schedule: that of all copies."""
     n_stages, M = schedule.n_stages, schedule.n_microbatches
-    if options.shards == 1:
-        return Pipeline(layers, loss, n_stages, M, schedule, **setting)
-    name = options.schedule
-    return Hybrid(layers, loss, options.replicas, options.shards, n_stages, M, name, **setting)
+    split = Split(options.replicas, options.shards, n_stages, M, "tp-pp-dp")
+    weights = Weights(options.seed, np.float32)
+    return Parallel(layers, loss, split, schedule, on=Machine(engine), weights=weights)
 
 
 def _same(ours, theirs):

@@ -10,8 +10,7 @@ from ..losses import MeanSquaredError, SoftmaxCrossEntropy
 from ..models import mlp
 from ..network import Sequential
 from ..optimizers import SGD
-from ..parallel import DataParallel
-from ..pipeline import Pipeline
+from ..parallel import DataParallel, Pipeline
 from ..planning import footprints, simulate
 from ..schedules import build
 

@@ -8,8 +8,9 @@ from ..functions import accuracy
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
-from ..parallel import ParameterServer, mini_batches, speeds_with
+from ..parallel import Pace, ParameterServer, Servers, mini_batches, speeds_with
 from ..parallel.servers import MODES
+from ..pipeline.options import Machine, Weights
 from ..plots import curves, staleness, text
 from ..plots.canvas import new_figure
 from ..plots.timeline import timeline
@@ -96,11 +97,16 @@ def run(options):
 def _network(options, engine):
     slower = dict(_slow(text) for text in options.slow)
     limited = () if options.bandwidth is None else ports(options.servers, options.bandwidth)
+    servers = Servers(
+        options.servers, mode=options.mode, bound=options.bound, backups=options.backups,
+        compensation=options.compensation,
+    )
+    speeds = speeds_with(options.workers, slower)
     return ParameterServer(
-        mlp(SIZES), SoftmaxCrossEntropy(), options.workers, options.mode, options.servers,
-        options.bound, options.backups, options.compensation, speeds=speeds_with(options.workers, slower),
-        delay=options.delay, update_ticks=options.update_ticks, seed=options.seed, dtype=np.float32,
-        link=Link(latency_from(options)), ports=limited, engine=engine,
+        mlp(SIZES), SoftmaxCrossEntropy(), options.workers, servers,
+        pace=Pace(speeds=speeds, delay=options.delay, update_ticks=options.update_ticks),
+        on=Machine(engine, link=Link(latency_from(options)), ports=limited),
+        weights=Weights(options.seed, np.float32),
     )
 
 

@@ -21,8 +21,8 @@ from ..graph import Graph
 from ..layers import Linear, ReLU
 from ..losses import MeanSquaredError
 from ..network import Sequential
-from ..parallel import DataParallel
-from ..pipeline import Pipeline
+from ..parallel import DataParallel, Pipeline
+from ..pipeline.options import Machine
 from ..schedules import SCHEDULES
 
 SIZE, DEPTH, M = 1024, 8, 8
@@ -93,9 +93,9 @@ def together(case, engine, size):
 
         return apart
     if case == "data":
-        return DataParallel(*setting, 2, dtype=np.float32, engine=engine).forward_backward
+        return DataParallel(*setting, 2, dtype=np.float32, on=Machine(engine)).forward_backward
     name = LATE if case == "late" else "1f1b"
-    return Pipeline(*setting, 2, M, name, dtype=np.float32, engine=engine).forward_backward
+    return Pipeline(*setting, 2, M, name, dtype=np.float32, on=Machine(engine)).forward_backward
 
 
 def measured(case, engine, n_rounds, size=SIZE):

@@ -6,7 +6,8 @@ from ..functions import accuracy
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
-from ..parallel import Hybrid
+from ..parallel import Parallel
+from ..pipeline.options import Cut, Memory, Split, Weights
 from ..planning import temporaries
 from ..planning.foresight import patterns_of
 from ..schedules import names_for_stages, names_having, stages_per_device
@@ -48,9 +49,10 @@ def run(options):
     n_stages = devices * stages_per_device(options.schedule)
 
     def network(layers, schedule=options.schedule):
-        return Hybrid(
-            layers, SoftmaxCrossEntropy(), options.replicas, options.shards, n_stages, microbatches, schedule,
-            recompute=options.recompute, seed=options.seed,
+        split = Split(options.replicas, options.shards, n_stages, microbatches)
+        return Parallel(
+            layers, SoftmaxCrossEntropy(), split, schedule, Memory(options.recompute),
+            weights=Weights(options.seed),
         )
 
     pipe = network(mlp(SIZES))
@@ -79,10 +81,10 @@ def run(options):
 
 def _inside(pipe, batch_size):
     """The most bytes that an action takes for a moment beyond those that are counted."""
-    partition = [len(stage.layers) for stage in pipe.stages]
+    cut = Cut([len(stage.layers) for stage in pipe.stages])
     m = -(-batch_size // pipe.n_microbatches)
     patterns = sorted(set(patterns_of(pipe.schedule).values()))
-    of_stages = temporaries(mlp(SIZES), pipe.loss, pipe.n_stages, SIZES[:1], m, partition, patterns=patterns)
+    of_stages = temporaries(mlp(SIZES), pipe.loss, cut, SIZES[:1], m, patterns=patterns)
     return max(max(of_stage.values()) for of_stage in of_stages)
 
 

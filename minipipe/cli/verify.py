@@ -9,7 +9,8 @@ from itertools import product
 from typing import NamedTuple
 
 from ..layers.recomputing import SELECTIVE, can_recompute
-from ..parallel import Hybrid
+from ..parallel import Parallel
+from ..pipeline.options import Memory, Split
 from ..schedules import names_for_stages, names_having
 from ..verification.examples import EXAMPLES, verdicts
 from ..watching import say, with_progress
@@ -71,8 +72,7 @@ class Trial(NamedTuple):
     def verdicts(self):
         example, schedule, D, T, K, M, m, mode = self
         network = partial(
-            Hybrid, loss=example.loss, n_replicas=D, n_shards=T, n_stages=K, n_microbatches=M,
-            schedule=schedule, recompute=mode,
+            Parallel, loss=example.loss, split=Split(D, T, K, M), schedule=schedule, memory=Memory(mode),
         )
         return verdicts(example, m, network, in_parts=T > 1)
 

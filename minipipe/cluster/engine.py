@@ -3,7 +3,8 @@
 from heapq import heappop, heappush
 from math import inf
 
-from ..checks import bytes_of_memory, function, is_plain, real_number
+from ..arguments import optional
+from ..checks import function, is_plain, real_number
 from .accounts import Accounts
 from .agenda import Agenda
 from .devices import devices_of, shares_of
@@ -59,7 +60,7 @@ class Cluster:
         self._devices, self._lanes = devices_of(programs)
         if memory_limit is not None and holdings is None:
             raise ValueError("memory_limit needs holdings, the functions that say what each device holds")
-        memory_limit = None if memory_limit is None else bytes_of_memory(memory_limit)
+        memory_limit = optional("memory_limit", memory_limit)
         self.now = 0
         self.failure = None  # the exception that has stopped the run
         self._duration = (lambda label: 1) if duration is None else function("duration", duration)

@@ -94,6 +94,12 @@ def ports(n_devices, bandwidth):
     return found
 
 
+def check_link(link):
+    """Raise `ValueError` for what is neither a `Link` nor a dict."""
+    if not isinstance(link, (Link, dict)):
+        raise ValueError(f"link={shown(link)} must be a Link, or a dict such as {{(0, 1): Link(latency=1)}}")
+
+
 def links_between(link, n_devices):
     """{(source, to): Link} for those pairs of devices whose messages take time, or make somebody wait.
 
@@ -112,8 +118,7 @@ def links_between(link, n_devices):
         )
     if isinstance(link, Link):
         link = {} if link == FREE else {(source, to): link for source in devices for to in devices}
-    if not isinstance(link, dict):
-        raise ValueError(f"link={shown(link)} must be a Link, or a dict such as {{(0, 1): Link(latency=1)}}")
+    check_link(link)
     for pair, value in link.items():
         if not (isinstance(pair, tuple) and len(pair) == 2 and all(device in devices for device in pair)):
             raise ValueError(f"there is no link {pair!r}: write (source, to) with devices 0..{n_devices - 1}")

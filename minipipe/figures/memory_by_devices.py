@@ -4,11 +4,12 @@ from ..losses import SoftmaxCrossEntropy
 from ..models import transformer
 from ..optimizers import Adam
 from ..partitioning import partition
-from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
+from ..parallel.units import recomputed
+from ..pipeline.options import EVERY_SQRT
 from ..planning import simulate
 from ..planning.without_numbers import WithoutNumbers
 from ..plots.canvas import label, new_figure
-from ..schedules import Costs, build, with_recompute
+from ..schedules import Costs, build
 
 N_TOKENS, D, N_HEADS, N_BLOCKS, N_PLACES = 32_000, 2048, 32, 48, 1024  # the Transformer of GPipe's table 2
 M = 32  # micro-batches of one sequence each
@@ -70,11 +71,7 @@ def _needed(network, counts, schedule, mode):
     The schedule has a stage on each device. Gradients count as one sum on each device: not the partial sums
     that keep the order of summation fixed.
     """
-    schedule = build(schedule, len(counts), M)
-    if mode == EVERY_SQRT:
-        schedule, counts, _ = every_sqrt(schedule, counts, Costs())
-    else:
-        schedule = with_recompute(schedule, mode)
+    schedule, counts, _ = recomputed(build(schedule, len(counts), M), counts, Costs(), mode)
     of_stages = network.footprints(counts, 1, ["FB" if mode == "never" else "FRB"])
     beyond = simulate(schedule, Costs(F=1, B=2), footprints=of_stages).peak_bytes(ACTIVATIONS)
     floors = [0] * len(beyond)

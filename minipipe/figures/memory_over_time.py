@@ -3,15 +3,15 @@
 from ..datasets import digits
 from ..layers import Linear, Tanh
 from ..losses import SoftmaxCrossEntropy
-from ..pipeline import Pipeline
+from ..parallel import Pipeline
 from ..plots import memory
 from ..plots.canvas import new_figure
 
 K, M, N_SAMPLES = 4, 8, 1024
-RUNS = [  # title, schedule, whether it recomputes
-    ("GPipe", "gpipe", False),
-    ("1F1B", "1f1b", False),
-    ("GPipe with recomputation", "gpipe", True),
+RUNS = [  # title, schedule, what it recomputes
+    ("GPipe", "gpipe", "never"),
+    ("1F1B", "1f1b", "never"),
+    ("GPipe with recomputation", "gpipe", "always"),
 ]
 
 

@@ -10,8 +10,8 @@ from ..functions import even_slices
 from ..layers import Linear, ReLU
 from ..losses import MeanSquaredError
 from ..network import Sequential
-from ..parallel import DataParallel, TensorParallel
-from ..pipeline import Pipeline
+from ..parallel import DataParallel, Pipeline, TensorParallel
+from ..pipeline.options import Cut, Machine
 from ..plots.canvas import label, new_figure
 from ..plots.colours import styles_of
 from ..plots.timeline import timeline
@@ -50,12 +50,12 @@ def split_runs():
     wires, costs = ports(N, BANDWIDTH), Costs(F=Fraction(FORWARD, N), B=Fraction(BACKWARD, N))
     quarters = Costs(F=Fraction(FORWARD, N * N), B=Fraction(BACKWARD, N * N))
     runs = {
-        "one device": Pipeline(layers, loss, 1, 1, costs=Costs(F=FORWARD, B=BACKWARD)),
+        "one device": Pipeline(layers, loss, 1, 1, on=Machine(costs=Costs(F=FORWARD, B=BACKWARD))),
         "network split": Pipeline(
-            layers, loss, N, N, "gpipe", partition=[2, 2, 2, 1], costs=quarters, ports=wires
+            layers, loss, Cut([2, 2, 2, 1]), N, on=Machine(costs=quarters, ports=wires)
         ),
-        "layer split": TensorParallel(layers, loss, N, costs=costs, ports=wires),
-        "data split": DataParallel(layers, loss, N, costs=costs, ports=wires),
+        "layer split": TensorParallel(layers, loss, N, on=Machine(costs=costs, ports=wires)),
+        "data split": DataParallel(layers, loss, N, on=Machine(costs=costs, ports=wires)),
     }
     X, Y = rng.standard_normal((SIZES[0], SAMPLES)), rng.standard_normal((SIZES[-1], SAMPLES))
     for net in runs.values():
@@ -66,7 +66,7 @@ def split_runs():
 def held(net):
     """What each device holds: rows of (device, number of a W, which of its rows, which of its columns)."""
     if isinstance(net, TensorParallel):
-        ways = [how for how, layer in zip(net.split, net.layers, strict=True) if layer.W is not None]
+        ways = [how for how, layer in zip(net.ways, net.layers, strict=True) if layer.W is not None]
         for number, (how, n_prev, n) in enumerate(zip(ways, SIZES, SIZES[1:], strict=False)):
             for device in range(N):
                 rows, columns = slice(0, n), slice(0, n_prev)

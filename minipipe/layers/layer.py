@@ -67,6 +67,7 @@ class Layer(AsCode, Halves):
     training, step, first_sample = True, 0, 0
     index = None         # in its network's list, as errors name it; layers within a layer have its own
     recomputes = None    # whether its backward makes a part of the cache again; None: it cannot
+    over_copies = False       # whether these are the copies of the network, rather than shards of the layer
     exchanges = False, False  # whether forward and backward_input are programs, which talk to other devices
     splits: ClassVar = {}  # how devices may share its work, see `part`
     halo = 0             # how many rows above and below its own a device needs, where rows are split

@@ -289,6 +289,7 @@ class SynchronisedBatchNorm(BatchNorm):
 
     __slots__ = ("_layer",)  # beside the attributes, which are the layer's
     exchanges = True, True
+    over_copies = True
     group = None  # the `Group` of the devices that have a copy of it, which a run hands over
 
     def __init__(self, layer):

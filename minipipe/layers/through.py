@@ -151,7 +151,7 @@ def backward_input_through(layers, dA, skips, wants_dX, then):
 def talks_alone(layer):
     """Return the error for a layer, or a loss, that talks to other devices where there are none."""
     return RuntimeError(
-        f"{layer!r} talks to other devices, but here it is alone: run it with TensorParallel or Hybrid"
+        f"{layer!r} talks to other devices, but here it is alone: run it with TensorParallel or Parallel"
     )
 
 

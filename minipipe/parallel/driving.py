@@ -3,34 +3,39 @@
 from types import SimpleNamespace
 
 from ..blas import computing
-from ..checks import one_of
-from ..cluster import Cluster, links_between
-from ..engines import Mpi, Threads, check_size, world
+from ..cluster import Cluster
+from ..engines import Mpi, Threads, world
 from ..engines.packing import pack
 from ..functions import overflow_refused
-from ..pipeline.machine import ENGINES, MPI, THREADS
+from ..pipeline.options import CLUSTER, MPI
+from ..schedules import Costs
 
 
-def checked_engine(engine, link, n_devices):
-    """`engine`, if it is the name of one that can run these devices with this link; `ValueError` if not."""
-    links_between(link, n_devices)
-    if one_of("engine", engine, ENGINES) == MPI:
-        check_size(world(), n_devices)
-    return engine
+def checked_machine(machine, n_devices):
+    """Return `machine`, if it can run these devices; raise `ValueError` if not, or if it has costs."""
+    machine.check(n_devices)
+    if machine.costs != Costs():
+        raise ValueError(
+            f"costs={machine.costs} are of the actions of stages: say in pace how long the work takes"
+        )
+    return machine
 
 
-def run_programs(engine, programs, link, ports, alike, names):
+def run_programs(machine, programs, alike, names):
     """Run programs to their end, and return the `Trace`.
 
+    machine: the `Machine`.
     alike: arrays that all MPI ranks must have in common.
     names: what pictures call the devices.
     """
     with computing(), overflow_refused():
-        if engine == MPI:
+        if machine.engine == MPI:
             driver = Mpi(programs)
             driver.run({"data": pack(alike)})
         else:
-            driver = Threads(programs) if engine == THREADS else Cluster(programs, link=link, ports=ports)
+            driver = Threads(programs)
+            if machine.engine == CLUSTER:
+                driver = Cluster(programs, link=machine.link, ports=machine.ports)
             driver.run()
         trace = driver.trace
     trace.names = names

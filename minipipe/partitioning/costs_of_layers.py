@@ -20,8 +20,7 @@ from ..blas import computing
 from .integers import checked
 
 COUNTED = {"macs": "macs", "bytes": "n_bytes"}  # and how they are called in a `Description`
-NEED_DATA = (*COUNTED, "time")
-KINDS = ("parameters", *NEED_DATA)
+KINDS = ("parameters", *COUNTED, "time")
 
 
 class Times(NamedTuple):

@@ -1,12 +1,14 @@
 """Where to cut a network into stages."""
 
-from ..checks import shown, whole_number, whole_numbers
-from .costs_of_layers import NEED_DATA, costs_of_layers
+from ..checks import shown, whole_number
+from .costs_of_layers import KINDS, costs_of_layers
 from .solvers import equal_counts, min_max
+
+NAMES = ("count", *KINDS)  # of what a `Cut` balances
 
 
 def partition(layers, n_stages, by="parameters", input_shape=None, sample=None, loss=None):
-    """The number of layers of each stage, for the cut whose largest stage is smallest: a list for `Pipeline`.
+    """The number of layers of each stage, for the cut whose largest stage is smallest: a list for a `Cut`.
 
     layers: a list of layers.
     n_stages: K.
@@ -26,37 +28,33 @@ def partition(layers, n_stages, by="parameters", input_shape=None, sample=None, 
     return min_max(costs_of_layers(layers, by, input_shape, sample, loss), whole_number("n_stages", n_stages))
 
 
-def counts_of(choice, layers, n_stages, sample, loss):
-    """The number of layers of each stage, from what the user of a pipeline has chosen.
+def counts_of(cut, layers, loss):
+    """Return the number of layers of each stage.
 
-    choice: None for equal counts, what `partition` takes as by, or the counts themselves.
+    cut: a `Cut`, of `minipipe.pipeline.options`.
     layers: a list of layers.
-    n_stages: K.
-    sample, loss: what "time" needs, see `costs_of_layers`.
+    loss: of the network, which "time" needs.
     """
-    if isinstance(choice, type):
-        words = "pass a name, a function or the counts themselves"
-        raise ValueError(f"partition={shown(choice)} is a class: {words}")
-    if choice is None:
-        return equal_counts(len(layers), n_stages)
-    if not isinstance(choice, str) and not callable(choice):
-        return _checked_counts(choice, len(layers), n_stages)
-    if sample is None and (callable(choice) or choice in NEED_DATA):
+    by, n_layers = cut.by, len(layers)
+    if isinstance(cut.stages, tuple):
+        return _checked_counts(list(cut.stages), n_layers)
+    if cut.n > n_layers:
         raise ValueError(
-            f"partition={choice!r} needs data to find the costs: pass sample=(X, Y), a micro-batch, too"
+            f"{cut.n} stages do not fit {n_layers} layers: use at most {n_layers}, so that each has a layer"
         )
-    return partition(layers, n_stages, choice, sample=sample, loss=loss)
+    if by == "count":
+        return equal_counts(n_layers, cut.n)
+    if cut.sample is None and by != "parameters":
+        raise ValueError(f"by={shown(by)} needs data to find the costs: pass sample=(X, Y), a micro-batch")
+    return partition(layers, cut.n, by, sample=cut.sample, loss=loss)
 
 
-def _checked_counts(counts, n_layers, n_stages):
-    counts = list(whole_numbers("partition", counts))
-    if any(count < 1 for count in counts) or sum(counts) != n_layers:
+def _checked_counts(counts, n_layers):
+    if sum(counts) != n_layers:
         raise ValueError(
-            f"partition={counts} adds up to {sum(counts)} for {n_layers} layers: "
-            "give each stage at least 1 layer and all of them together every layer"
+            f"stages={shown(counts)} adds up to {sum(counts)} for {n_layers} layers: "
+            f"give the stages {n_layers} layers in all"
         )
-    if len(counts) != n_stages:
-        raise ValueError(f"partition={counts} makes {len(counts)} stages, but n_stages={n_stages}")
     return counts
 
 

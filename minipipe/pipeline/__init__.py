@@ -1,6 +1,5 @@
 """A network, a schedule and a cluster joined."""
 
-from .pipeline import Pipeline
 from .stage import Stage
 
-__all__ = ["Pipeline", "Stage"]
+__all__ = ["Stage"]

@@ -3,6 +3,8 @@
 from collections import Counter
 from typing import NamedTuple
 
+import numpy as np
+
 from ..cluster import Compute, Receive, Send
 from ..collectives import (
     Group, all_reduce, all_reduce_sum_and_gather, exchanged, reduce_scatter_sum_and_gather,
@@ -31,6 +33,7 @@ class Closing:
         self._own = wires.stages_on(self._device)
         summing = adding(SUMMED, schedule.kinds)
         self._has_sums, self._has_U = bool(summing), "U" in schedule.kinds
+        self._has_parts = "S" in schedule.kinds
         self._started = []
         if schedule.kinds & MEETING:
             self._started = _named(action for action in schedule.devices[device] if action.kind in MEETING)
@@ -108,7 +111,7 @@ class Closing:
         group, own = self._groups.get(stage), self._stages.get((stage, self._device))
         if group is None:
             return
-        totals = own.totals if own else Totals(1)
+        totals, i = (own.totals, own.last_grain(i)) if own else (Totals(1), i)
         gradients, pending = totals.gradients(i), totals.pending(i)
         if keeps_part:
             part, counted = yield from reduce_scatter_sum_and_gather(group, gradients, pending)
@@ -131,6 +134,7 @@ class Closing:
         stage = self._stages.get((stage, self._device))
         indices = [] if stage is None else stage.partial
         if indices:
+            i = stage.last_grain(i)
             pending = stage.totals.partial_gradients(i, indices)
             total = yield from all_reduce(stage.group, pending, self._algorithm)
             stage.totals.replace_partial(i, total)
@@ -138,7 +142,9 @@ class Closing:
     def _exchange_tied(self):
         """Once in a run: before its first update, or else at its end."""
         ties, self._ties = self._ties, {}
-        if ties:
+        if ties and self._has_parts:
+            yield from exchange_tied_parts(ties, self._stages, self._device)
+        elif ties:
             yield from exchange_tied(ties, self._placements, self._stages, self._device)
 
 
@@ -173,20 +179,34 @@ def _groups(wires, own, device):
 
 
 class Tied(NamedTuple):
-    """A layer that shares its W: its index in the network, its stage, and its index there."""
+    """A layer that shares its W.
+
+    layer: its index in the network.
+    stage, index: its stage, and its index there.
+    parts: with ZeRO, {device that updates a part of it: (which of its vectors that is, its numbers)}.
+    """
 
     layer: int
     stage: int
     index: int
+    parts: dict | None = None
 
 
-def tied_layers(ties, places):
-    """{name: its `Tied` layers, in order}
+def tied_in_parts(ties, wires, memory):
+    """The tied layers of a shard, with the parts that devices update of them.
 
-    ties: {name: the indices of the layers of a network that share a W}.
-    places: for each layer of the network its (stage, index there).
+    ties: {name: its `Tied` layers}.
+    wires: of the shard.
+    memory: {(stage, device): {key of a vector: `Piece`}}, see `Layout`.
     """
-    return {name: [Tied(layer, *places[layer]) for layer in tied] for name, tied in ties.items()}
+    def parts_of(tied):
+        return {
+            device: (key[0], piece.numbers)
+            for device in wires.holders(tied.stage) for key, piece in memory[tied.stage, device].items()
+            if piece.parameter[:2] == (tied.layer, "W")
+        }
+
+    return {name: [tied._replace(parts=parts_of(tied)) for tied in family] for name, family in ties.items()}
 
 
 def exchange_tied(ties, placements, stages, device):
@@ -221,6 +241,56 @@ def exchange_tied(ties, placements, stages, device):
             if place == device:
                 total = yield Receive(_label("sum for", name, tied), first)
                 stages[tied.stage, device].totals.keep_tied(tied.index, total)
+
+
+def exchange_tied_parts(ties, stages, device):
+    """A program: devices that update parts of tied layers send each other what these parts have in common.
+
+    Each then has the sum of all that share the numbers of its own parts, in the order of the layers.
+
+    ties: {name: its `Tied` layers, in order}.
+    stages: {(stage, device): the stage}.
+    device: the number of this one.
+    """
+    for name, family in ties.items():
+        here = [tied for tied in family if device in tied.parts]
+        own = {tied.layer: stages[tied.stage, device].totals.part[tied.parts[device][0]] for tied in here}
+        for tied in here:
+            for other, to, numbers in _in_common(tied, family, device):
+                if to != device:
+                    label = _label("a part of dW of", f"{name}, {other.layer}", tied)
+                    yield Send(label, _numbers_of(tied, own[tied.layer], device, numbers), to)
+        totals = []
+        for tied in here:
+            pieces = {other.layer: [] for other in family}
+            for other, source, numbers in _in_common(tied, family, device):
+                if source == device:
+                    piece = _numbers_of(other, own[other.layer], device, numbers)
+                else:
+                    label = _label("a part of dW of", f"{name}, {tied.layer}", other)
+                    piece = yield Receive(label, source)
+                pieces[other.layer].append(piece)
+            totals.append(sum_of_tied(map(np.concatenate, pieces.values())))
+        for tied, total in zip(here, totals, strict=True):
+            stages[tied.stage, device].totals.keep_vector(tied.parts[device][0], total)
+
+
+def _in_common(tied, family, device):
+    """[(other layer, a device, the numbers that its part has in common with this device's part of `tied`)]"""
+    _, own = tied.parts[device]
+    found = []
+    for other in family:
+        for place, (_, theirs) in sorted(other.parts.items(), key=lambda row: row[1][1].start):
+            numbers = range(max(own.start, theirs.start), min(own.stop, theirs.stop))
+            if numbers:
+                found.append((other, place, numbers))
+    return found
+
+
+def _numbers_of(tied, vector, device, numbers):
+    """These numbers of the W of a tied layer. vector: the part of it that a device has."""
+    first = tied.parts[device][1].start
+    return vector[numbers.start - first:numbers.stop - first]
 
 
 def _label(what, name, tied):

@@ -20,8 +20,17 @@ def join_shards(stages, groups):
         join_group([*stage.layers, stage.loss] if stage.loss else stage.layers, group)
 
 
-def join_copies(stages, wires):
-    """Hand each layer that communicates the group of the devices that have a copy of it."""
+def join_copies(stages, ranks, D):
+    """Hand each layer that is synchronised the group of the devices that do the same in the D copies.
+
+    stages: {(stage, device): the `Stage`}.
+    ranks: for each shard of the network its devices, those of the first copy first, then those of the next.
+    """
+    of_device = {}
+    for devices in ranks:
+        n = len(devices) // D
+        for place, device in enumerate(devices):
+            of_device[device] = place // n, [devices[place % n + copy * n] for copy in range(D)]
     for (index, device), stage in stages.items():
-        devices = wires.holders(index)
-        join_group(stage.layers, Group(devices.index(device), devices, f"layers of stage {index}: "))
+        group = Group(*of_device[device], f"layers of stage {index}: ")
+        join_group([layer for layer in stage.layers if layer.over_copies], group)

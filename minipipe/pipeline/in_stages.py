@@ -3,7 +3,6 @@ several processes may share it.
 """
 
 import copy
-from functools import partial
 
 from ..checks import shown
 from ..engines import world
@@ -11,9 +10,8 @@ from ..functions import leaves
 from ..layers import every_layer
 from ..network import Network
 from ..optimizers import checked_optimizer
-from .layout import MemoryInParts, held_by, layout_of
-from .machine import MPI
-from .orders import check_updates_by
+from .layout import MemoryInParts
+from .options import MPI
 
 
 class InStages(Network):
@@ -38,12 +36,12 @@ class InStages(Network):
     @property
     def n_microbatches(self):
         """The parts of each mini-batch."""
-        return self._n_microbatches
+        return self._options.split.M
 
     @property
     def accumulate(self):
         """How gradients are summed over them: "tree" or "running"."""
-        return self._machine.accumulate
+        return self._options.sums.accumulate
 
     @property
     def has_updates(self):
@@ -64,7 +62,7 @@ class InStages(Network):
         if not self.has_updates:
             super().check_training(optimizer, clip)
             return
-        check_updates_by(checked_optimizer(optimizer), self.schedule)
+        checked_optimizer(optimizer)
         if clip is not None:
             raise ValueError(
                 f"clip={shown(clip)} with the order of {self.schedule.name!r}, whose devices update before "
@@ -73,7 +71,7 @@ class InStages(Network):
 
     def predict(self, X):
         """The output of the last layer for X (n[0], m), as one full-width batch, as for a `Network`."""
-        if self._machine.engine == MPI:
+        if self._options.on.engine == MPI:
             self.collect()
         return super().predict(X)
 
@@ -92,23 +90,6 @@ class InStages(Network):
             optimizer.memory = {key: arrays for key, arrays in memory if key[0] in here}
         self._memory = optimizer.memory
 
-    def _layout(self, shards):
-        """Return the `Layout` of the network. shards: for each shard of it, its stages."""
-        order = self._wires[0].schedule
-        held = [self._held(number, stages) for number, stages in enumerate(shards)]
-        holders = [[wires.holders(s) for s in range(order.n_stages)] for wires in self._wires]
-        return layout_of(held, holders, in_ranges="S" in order.kinds)
-
-    def _held(self, shard, stages):
-        """For each stage of a shard a list of `Held`."""
-        first = [layers[0] for layers in self._layers_of_stages()]
-
-        def origin_of(stage, key, _):
-            index, name, position = key
-            return (first[stage.index] + index, name, position), None
-
-        return [held_by(stage.layers, partial(origin_of, stage)) for stage in stages]
-
     def forget_run(self):
         """Leave a run that has not come to its end, and forget what the last one has left."""
         self._undo_run()
@@ -123,14 +104,14 @@ class InStages(Network):
 
     def collect(self, optimizer=None):
         """As for a `Network`: the parameters of other ranks, and what is remembered for them, come here."""
-        if self._has_all():
+        if self._options.on.engine != MPI:
             return optimizer
-        for stage, owner in zip(self._own_stages, self._owners()[0], strict=True):
+        for stage, owner in () if self._has_all() else zip(self._own_stages, self._owners()[0], strict=True):
             weights = world().broadcast(stage.weights(), owner, "collecting the parameters")
             for (layer, name), array in zip(stage.parameters, weights, strict=True):
                 setattr(layer, name, array)
-        if optimizer is None:
-            return None
+        if optimizer is None or (self._has_all() and not isinstance(optimizer.memory, MemoryInParts)):
+            return optimizer
         found, memory, words = copy.copy(optimizer), optimizer.memory, "what an optimizer remembers"
         if isinstance(memory, MemoryInParts):
             found.memory = MemoryInParts(memory.pieces, world().brought_together(memory.parts, words))
@@ -140,9 +121,9 @@ class InStages(Network):
 
     def once(self, function):
         """As for a `Network`: rank 0 does it, while the others wait."""
-        if self._machine.engine != MPI or world().rank == 0:
+        if self._options.on.engine != MPI or world().rank == 0:
             function()
-        if self._machine.engine == MPI:
+        if self._options.on.engine == MPI:
             world().broadcast(None, 0, "rank 0's work on a file")
 
     @property
@@ -182,32 +163,19 @@ class InStages(Network):
         return self._from_all_ranks
 
     def _summed_gradients(self):
-        return [pair for stage in self.stages for pair in self._gradients_of(stage)]
-
-    def _gradients_of(self, stage):
-        """Its gradients, from the rank that has it where layers are in several parts.
-
-        Where they are not, for the stage of another rank a pair of None for each layer.
-        """
-        if self._machine.engine == MPI and self._is_split():
-            return self._run.sums_of_all_ranks()[stage][0]
-        if self._machine.engine == MPI and stage not in self._stages_here():
-            return [(None, None)] * len(stage.layers)
-        return stage.gradients()
-
-    def _statistics_of(self, stage):
-        """What its layers have counted; where layers are in several parts, from the rank that has it."""
-        if self._machine.engine == MPI and self._is_split():
-            return self._run.sums_of_all_ranks()[stage][1]
-        return stage.totals.statistics()
+        """The gradients of all layers; for those of other ranks, a pair of None for each."""
+        here, found = self._stages_here(), []
+        for stage in self.stages:
+            found += stage.gradients() if stage in here else [(None, None)] * len(stage.layers)
+        return found
 
     def _is_split(self):
         """Whether a layer may be in several parts, on several devices."""
-        return len(self._ranks(self.schedule)) > 1
+        return self._options.split.T > 1
 
     def _has_all(self):
         """Whether this process has all parameters. Of layers in several parts, all ranks have the whole."""
-        return self._machine.engine != MPI or self._is_split()
+        return self._options.on.engine != MPI or self._is_split()
 
     def _stages_here(self):
         """Those that this process updates: all, or on one rank of several those of its device."""
@@ -222,18 +190,14 @@ class InStages(Network):
 
     def _check_alike(self, counts):
         """`ValueError` unless all ranks have made the same network."""
-        if self._machine.engine != MPI:
+        if self._options.on.engine != MPI:
             return
-        if self._is_split() and self.has_updates:
-            raise ValueError(
-                f"on MPI ranks, layers in several parts are updated by step(optimizer), but the order of "
-                f"{self.schedule.name!r} has U: use an order without"
-            )
         parts = every_layer(self.layers)
         arrays = [getattr(part, name) for part in parts for name in (*part.arrays, *part.drawn)]
+        sums = self._options.sums
         world().check_alike({
             "schedule": str(self.schedule), "layers": str(list(self.layers)), "cut": str(counts),
-            "loss": repr(self.loss), "summing": f"{self._machine.accumulate}, {self._machine.all_reduce}",
+            "loss": repr(self.loss), "summing": f"{sums.accumulate}, {sums.all_reduce}",
             "parameters": leaves(arrays),
         })
 

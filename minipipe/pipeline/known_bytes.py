@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..cluster import Buffers
-from .machine import CLUSTER, Machine
+from .options import CLUSTER, Options
 from .stage import Stage
 
 MOST_KINDS = 8  # kinds of runs of one order whose bytes are kept
@@ -15,11 +15,11 @@ class KnownBytes:
     When something happens follows from the order, the costs and the links. What is held then follows from
     shapes and dtypes, never from the numbers in the arrays. So it is counted once for each kind of run.
 
-    machine: the `Machine` of all of them.
+    options: of all of them.
     """
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._rows = {}  # kind of a run -> its rows of `Record.memory`
 
     def kind(self, stages: Sequence[Stage], memories: Sequence, batches: Sequence[tuple]) -> tuple | None:
@@ -30,7 +30,7 @@ class KnownBytes:
         must be counted: if memory is limited, or if a stage has a layer that may keep what it likes, see
         `all_proved`.
         """
-        if self._machine.engine != CLUSTER or self._machine.memory_limit is not None:
+        if self._options.on.engine != CLUSTER or self._options.memory.limit is not None:
             return None
         if not all(stage.is_proved for stage in stages):
             return None

@@ -10,7 +10,7 @@ from ..functions import overflow_refused
 from ..schedules.shares import share
 from .groups import join_copies, join_shards
 from .holdings import Holdings, joined
-from .machine import MPI, THREADS
+from .options import MPI, THREADS
 from .program import cluster_of, programs_of
 
 
@@ -23,7 +23,7 @@ class Run:
     optimizer: the one that trains the network, if the order has updates; else None.
     memories: {(stage, device): what an optimizer remembers for the parameters there}.
     ties: for each shard {name: the `Tied` layers}.
-    machine: the `Machine`.
+    options: of the network.
     known_bytes: the rows of `Record.memory` of an equal run before, which this one takes over; or None, if
         bytes are to be counted.
 
@@ -31,45 +31,45 @@ class Run:
     which run the same order and talk to each other inside their actions.
     """
 
-    def __init__(self, wires, shards, line, optimizer, memories, ties, machine, known_bytes=None):
+    def __init__(self, wires, shards, line, optimizer, memories, ties, options, known_bytes=None):
         order = wires[0].schedule
         self._line, self.shards = line, shards
-        self._is_shared = machine.engine == MPI  # by several processes, of which this is one
+        self._is_shared = options.on.engine == MPI  # by several processes, of which this is one
         self._ticks, self._wires, self._known_bytes = None, wires, known_bytes
         if len(shards) > 1 or any(stage.talks for stage in shards[0]):
-            self._ticks = machine.costs.duration(order.sharing)
+            self._ticks = options.on.costs.duration(order.sharing)
         self.stages, programs, shares = {}, {}, {}
         for shard, of_shard, tied in zip(wires, shards, ties, strict=True):
             if self._is_shared:
                 placed = _on_device(world().rank, of_shard, shard.placements)
             else:
                 placed = _on_devices(of_shard, shard.placements)
-            self._begin(placed, optimizer, memories, shard, machine.accumulate)
+            self._begin(placed, optimizer, memories, shard, options.sums.accumulate)
             self.stages |= placed
-            made = programs_of(shard, self._perform_on, self.stages, tied, machine.all_reduce)
+            made = programs_of(shard, self._perform_on, self.stages, tied, options.sums.all_reduce)
             programs |= zip(shard.ranks, made)
             shares |= zip(shard.ranks, order.stages_on)
         if len(shards) > 1:
             join_shards(self.stages, list(zip(*[shard.ranks for shard in wires])))
-        elif self._ticks is not None:
-            join_copies(self.stages, wires[0])
+        if options.sums.sync_batch_norm:
+            join_copies(self.stages, [shard.ranks for shard in wires], options.split.D)
         programs, shares = ([found[rank] for rank in sorted(found)] for found in (programs, shares))
-        if machine.engine == THREADS:
+        if options.on.engine == THREADS:
             self.cluster = Threads(programs, shares=shares)
             return
         if self._is_shared:
             actions = [action for of_device in order.devices for action in of_device]
             self.cluster = Mpi(programs, shares=shares, labels=actions)
             self._last, self._root = shards[0][-1], wires[0].placements[0][-1]
-            self._sums = None
             return
         holdings = None
         if known_bytes is None:
             holdings = self._holdings(len(programs))
         else:
             keep_memory()
+        machine = options.on
         self.cluster = cluster_of(
-            programs, order, machine.costs, machine.link, holdings, machine.memory_limit, machine.ports,
+            programs, order, machine.costs, machine.link, holdings, options.memory.limit, machine.ports,
             shares,
         )
 
@@ -196,15 +196,16 @@ class Run:
             results.append((yield from result) if stage.talks else result)
         return results
 
-    def sums_of_all_ranks(self):
-        """{stage: (its gradients, its statistics)} of all shards: a call that all ranks make."""
-        if self._sums is None:
-            self._sums = {}
-            for stages, wires in zip(self.shards, self._wires, strict=True):
-                for stage, owner in zip(stages, wires.placements[0], strict=True):
-                    mine = (stage.gradients(), stage.totals.statistics()) if owner == world().rank else None
-                    self._sums[stage] = world().broadcast(mine, owner, "bringing the gradients together")
-        return self._sums
+    def of_first_copy(self, of_stage):
+        """{(stage, device): of_stage(stage)} of the first copy of each shard; a call that all ranks make."""
+        found = {}
+        for stages, wires in zip(self.shards, self._wires, strict=True):
+            for stage, device in zip(stages, wires.placements[0], strict=True):
+                if (stage.index, device) in self.stages:
+                    found[stage.index, device] = of_stage(stage)
+        if self._is_shared:
+            found = world().brought_together(found, "bringing the parts of layers together")
+        return found
 
     def _share_costs(self):
         """All ranks get the costs of the mini-batches from one that has the last stage."""

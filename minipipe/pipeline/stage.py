@@ -231,6 +231,10 @@ class Stage:
         if self.versions is not None:
             self.versions.add(self.weights())
 
+    def last_grain(self, i):
+        """The number of the last grain of micro-batch i."""
+        return self.line.grains[i][-1]
+
     def leave(self):
         """Leave no cache in the layers, and nothing that they have counted."""
         self.line = None
@@ -268,6 +272,11 @@ class Stage:
     def statistics(self):
         """The arrays of its `parameters` that no gradient moves: running statistics."""
         return [getattr(layer, name) for layer, name in self._statistics]
+
+    def keep_statistics(self, arrays):
+        """Take over what `statistics` has given."""
+        for (layer, name), array in zip(self._statistics, arrays, strict=True):
+            setattr(layer, name, array)
 
     def optimizer_state(self):
         """What an optimizer keeps for these layers."""

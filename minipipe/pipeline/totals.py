@@ -91,6 +91,11 @@ class Totals:
         self.part = part
         self.n_changes += 1
 
+    def keep_vector(self, position, vector):
+        """`vector` is the sum for the one at this position of `part`, over the tied layers that share it."""
+        self.part = [*self.part[:position], vector, *self.part[position + 1:]]
+        self.n_changes += 1
+
     def partial_gradients(self, i, indices):
         """{index of a layer: what is pending of its gradients}, for these layers."""
         return {index: self._gradients[index].of(i).pending for index in indices}

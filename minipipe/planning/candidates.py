@@ -21,7 +21,7 @@ class Candidate(NamedTuple):
     name: str
     n_stages: int
     mode: str
-    zero: int | None
+    zero: int
 
 
 def candidates(
@@ -50,7 +50,7 @@ def candidates(
         for name in schedules if K > 1 else schedules[:1]:  # on one device, there is one order
             in_parts = buckets if K == 1 and D > 1 else [1]
             for v in in_parts if K == 1 else [stages_per_device(name)]:
-                of_name = levels if D > 1 else [None]
+                of_name = levels if D > 1 else [0]
                 if v == 1 and 1 in of_name:  # with one stage, 2 is 1
                     of_name = [level for level in of_name if level != 2]
                 found += [

@@ -5,10 +5,11 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ..cluster import Link
-from ..layers.recomputing import SELECTIVE
+from ..parallel import Parallel
+from ..parallel.units import recomputed
 from ..partitioning import loads, min_max
-from ..pipeline.every_sqrt import EVERY_SQRT, every_sqrt
-from ..schedules import Costs, Schedule, build, with_recompute
+from ..pipeline.options import Cut, Machine, Memory, Split, Sums, Weights
+from ..schedules import Costs, Schedule, build
 from ..watching import with_progress
 from .foresight import patterns_of
 from .simulation import simulate
@@ -19,14 +20,14 @@ class Setting(NamedTuple):
 
     n_devices, n_microbatches: K and M.
     schedule, recompute: by name.
-    partition: the number of layers of each stage, for a `Pipeline`.
+    partition: the number of layers of each stage.
     costs: of these stages.
     makespan: of a mini-batch, in the unit of the costs.
     peak_bytes: on the device that holds most, at the start or the end of an action.
     inside_bytes: up to so many more are there for a moment inside a layer's action, see `temporaries`.
     fits: whether `peak_bytes` are within the limit.
-    accumulate: how gradients are summed over micro-batches, for the `Pipeline`, too.
-    precision: the name of the `Precision` whose bytes are counted; "mixed" has no `Pipeline`.
+    accumulate: how gradients are summed over micro-batches.
+    precision: the name of the `Precision` whose bytes are counted; no network computes in "mixed".
     """
 
     n_devices: int
@@ -41,6 +42,20 @@ class Setting(NamedTuple):
     fits: bool
     accumulate: str
     precision: str
+
+    def pipeline(self, layers, loss, link=Link(), seed=0, dtype="float32", engine="cluster"):
+        """The network that trains so; its trace has the makespan and, once updated, the peak.
+
+        layers, loss, link: those that the setting was found for.
+        seed, dtype: as for `Weights`.
+        engine: as for `Machine`.
+        """
+        split = Split(stages=Cut(self.partition), microbatches=self.n_microbatches)
+        machine = Machine(engine, self.costs, link)
+        return Parallel(
+            layers, loss, split, self.schedule, Memory(self.recompute), Sums(self.accumulate), machine,
+            Weights(seed, dtype),
+        )
 
 
 class Choice(NamedTuple):
@@ -86,10 +101,7 @@ class Network:
             return []
         costs, choices = self._costs(counts, m), []
         for mode in self.modes:
-            if mode == EVERY_SQRT:
-                stages = every_sqrt(whole, counts, costs)
-            else:
-                stages = with_recompute(whole, "never" if mode == SELECTIVE else mode), counts, costs
+            stages = recomputed(whole, counts, costs, mode)
             counted = self.network.accumulate, self.network.precision.name
             setting = Setting(K, M, name, mode, counts, costs, None, None, None, None, *counted)
             choices.append(Choice(setting, self, m, *stages))

@@ -3,20 +3,17 @@
 from itertools import product
 from math import gcd
 
-import numpy as np
-
 from ..cluster import Link
 from ..arguments import argument
-from ..checks import bytes_of_memory, chosen, listed, shown, whole_number
+from ..checks import chosen, listed, shown, whole_number
 from ..layers.layer import checked_layers
 from ..layers.recomputing import SELECTIVE, can_recompute, recomputing
 from ..partitioning import costs_of_layers
-from ..pipeline.every_sqrt import EVERY_SQRT
-from ..schedules import RECOMPUTE, names_having
+from ..pipeline.options import MODES
+from ..schedules import names_having
 from .choosing import Network, best_of
 from .without_numbers import WithoutNumbers
 
-MODES = (*RECOMPUTE, EVERY_SQRT, SELECTIVE)
 DEVICES = (1, 2, 4, 8)
 MOST_MICROBATCHES = 64
 
@@ -24,8 +21,8 @@ MOST_MICROBATCHES = 64
 def what_fits(
     layers, loss, input_shape, batch_size, memory_limit,
     n_devices=None, n_microbatches=None, schedules=None, recompute=None,
-    seconds=float, link=Link(), partition="macs", dtype=np.float32, optimizer=None,
-    accumulate="running", precision=None,
+    seconds=float, link=Link(), by="macs", dtype="float32", optimizer=None, accumulate="running",
+    precision=None,
 ):
     """For each number of devices, the fastest `Setting` that fits into the memory: a list.
 
@@ -44,22 +41,20 @@ def what_fits(
         backward takes two forwards, its halves one each, and with "selective", what it computes again.
         Left out, time is in multiply-accumulates.
     link: between any two devices.
-    partition: what the stages are balanced by, as for `partition`.
+    by: what the stages are balanced by, as for `partition`.
     dtype, optimizer: as for `footprints`, which counts the bytes: of the arrays that are held between
         actions, and at the start and the end of each. What a layer needs for a moment in between comes on
         top: `inside_bytes`.
-    accumulate: how gradients are summed over micro-batches, as for `Pipeline`, where the default is "tree",
+    accumulate: how gradients are summed over micro-batches, as for `Sums`, where the default is "tree",
         for the sake of the bits: that keeps up to about log2(M) sums more.
     precision: as for `footprints`, such as "mixed"; left out, that of a run in `dtype`.
 
     A run of what is found has its makespan and, from the second mini-batch on, its counted peak, to the byte,
     and up to `inside_bytes` more inside a layer's action:
 
-        Pipeline(layers, loss, len(fit.partition), fit.n_microbatches, fit.schedule, fit.recompute,
-                 dtype=np.float32, partition=fit.partition, costs=fit.costs, link=link,
-                 accumulate=fit.accumulate)
+        pipe = fit.pipeline(layers, loss, link)
 
-    (Left out, dtype and accumulate are float32 and "running" here, float64 and "tree" in a `Pipeline`.)
+    (Left out, dtype and accumulate are "float32" and "running" here, "float64" and "tree" in a `Parallel`.)
     Raises `ValueError` for sizes that cannot be.
 
     >>> from minipipe.layers import Linear, Tanh
@@ -85,8 +80,8 @@ def what_fits(
     if not callable(seconds):
         raise ValueError(f"seconds={shown(seconds)} must be a function (multiply-accumulates) -> time")
     argument("what_fits.link", link)
-    memory_limit = bytes_of_memory(memory_limit)
-    of_layers = costs_of_layers(layers, partition, input_shape)
+    memory_limit = argument("memory_limit", memory_limit)
+    of_layers = costs_of_layers(layers, by, input_shape)
 
     def network(layers, modes):
         counted = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision)

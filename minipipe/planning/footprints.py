@@ -1,36 +1,33 @@
 """The bytes that each stage of a network needs for a micro-batch."""
 
-import numpy as np
-
 from ..arguments import argument
 from ..checks import chosen
 from ..layers.layer import checked_layers
-from ..partitioning.partition import counts_of
-from .one_microbatch import PATTERNS
+from ..pipeline.options import Cut
+from .one_microbatch import PATTERNS, counts_for
 from .without_numbers import WithoutNumbers
 
 
 def footprints(
     layers, loss, n_stages, input_shape, m,
-    partition=None, dtype=np.float64, optimizer=None, patterns=PATTERNS, accumulate="tree",
-    precision=None, grain=None,
+    dtype="float64", optimizer=None, patterns=PATTERNS, accumulate="tree", precision=None, grain=None,
 ):
     """The `Footprint` of each stage for micro-batches of m samples: a list for `simulate`.
 
     layers: a list of them.
     loss: an object, such as MeanSquaredError(): a backward begins at the loss.
-    n_stages: in how many stages the layers are cut.
+    n_stages: K, the parts that the layers are cut into; or a `Cut`, which needs no sample; "time" takes
+        numbers, and is refused.
     input_shape: of one sample, such as (64,) or (3, 32, 32).
     m: the samples of a micro-batch.
-    partition: as for `Pipeline`, but "time".
     dtype: of the parameters and of X.
     optimizer: what it keeps for each parameter counts, too, as it does from its first update on.
     patterns: the orders of actions that a micro-batch may go through on a stage; fewer take less time.
-    accumulate: how gradients are summed over micro-batches, "tree" or "running", as for `Pipeline`.
+    accumulate: how gradients are summed over micro-batches, "tree" or "running", as for `Sums`.
     precision: "float64", "float32", "mixed" or a `Precision`, to count other bytes than those of a run in
         `dtype`, which then is not looked at. "mixed": 2 bytes for each number of parameters, gradients and
         activations, and 4 for those that the optimizer keeps, a second copy of the parameters among them.
-    grain: None, or the samples of a grain, as for `Pipeline`.
+    grain: None, or the samples of a grain, as for `Sequential`.
 
     They are the bytes at the start and the end of each action; `temporaries` tells what is there for a moment
     in between. `measure` finds the same, but here no parameter is drawn and no array made, so the network may
@@ -40,7 +37,7 @@ def footprints(
     >>> from minipipe.layers import Linear
     >>> from minipipe.losses import MeanSquaredError
     >>> layers = [Linear(10**6, 10**6), Linear(10**6, 1)]
-    >>> huge = footprints(layers, MeanSquaredError(), 2, (10**6,), m=8, dtype=np.float32)
+    >>> huge = footprints(layers, MeanSquaredError(), 2, (10**6,), m=8, dtype="float32")
     >>> [footprint.parameters / 1e12 for footprint in huge]       # terabytes: 4 * (10**12 + 10**6)
     [4.000004, 4.000004e-06]
     >>> from minipipe.planning import simulate
@@ -58,12 +55,11 @@ def footprints(
     """
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision, grain)
-    return network.footprints(_counts(network, layers, n_stages, partition), m, patterns)
+    return network.footprints(_counts(network, layers, n_stages), m, patterns)
 
 
 def temporaries(
-    layers, loss, n_stages, input_shape, m,
-    partition=None, dtype=np.float64, patterns=PATTERNS, precision=None,
+    layers, loss, n_stages, input_shape, m, dtype="float64", patterns=PATTERNS, precision=None
 ):
     """For each stage {kind of action: bytes}: what is there for a moment inside such an action, at most.
 
@@ -81,16 +77,14 @@ def temporaries(
     """
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, None, precision=precision)
-    counts = _counts(network, layers, n_stages, partition)
-    return network.temporaries(counts, argument("m", m), patterns)
+    return network.temporaries(_counts(network, layers, n_stages), argument("m", m), patterns)
 
 
-def _counts(network, layers, n_stages, partition):
-    """How many layers each stage has."""
-    n_stages = argument("n_stages", n_stages)
-    if isinstance(partition, str) and partition == "time":
+def _counts(network, layers, n_stages):
+    """Return the number of layers of each stage."""
+    if isinstance(n_stages, Cut) and isinstance(n_stages.by, str) and n_stages.by == "time":
         raise ValueError(
-            "partition='time' measures, which takes numbers: "
-            "use 'macs', or the list that `partition` has found"
+            "by='time' measures, which takes numbers: use by='macs', or Cut(counts), with the list of counts "
+            "that `partition` has found"
         )
-    return counts_of(partition, layers, n_stages, network.sample(1), network.loss)
+    return counts_for(n_stages, layers, network.loss, network.sample(1))

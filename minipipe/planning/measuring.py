@@ -6,19 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean, median
 from typing import NamedTuple
 
-import numpy as np
-
 from ..arguments import argument
 from ..blas import computing
 from ..checks import floats
 from ..cluster import SECONDS
 from ..network import Network
 from ..optimizers import checked_optimizer
-from ..partitioning.partition import counts_of
 from ..schedules import Costs
 from ..sums import checked_accumulate
-from .one_microbatch import PATTERNS, footprint, in_network, one_micro_batch, stages_of
-
+from .one_microbatch import PATTERNS, counts_for, footprint, in_network, one_micro_batch, stages_of
 
 KINDS = "FBRIW"  # of the actions that are timed
 
@@ -31,19 +27,18 @@ class Measured(NamedTuple):
 
 
 def measure(
-    layers, loss, n_stages, X, Y,
-    partition=None, dtype=np.float64, optimizer=None, n_rounds=5, accumulate="tree", at_once=1,
+    layers, loss, n_stages, X, Y, dtype="float64", optimizer=None, n_rounds=5, accumulate="tree", at_once=1
 ):
     """What the stages of a network need for a micro-batch: `Measured` seconds and bytes.
 
     layers, loss: of the network.
-    n_stages: in how many stages the layers are cut.
+    n_stages: K, the parts that the layers are cut into; or a `Cut`, which needs no sample.
     X, Y: the micro-batch, (n[0], m) and (n[L], m).
-    partition, dtype: as for `Pipeline`.
+    dtype: as for `Sequential`.
     optimizer: if given, what it keeps for each parameter counts, too.
     n_rounds: how often each action is timed, in each order that it occurs in (such as F B, or F R I W); its
         time is the median.
-    accumulate: how gradients are summed over micro-batches, "tree" or "running", as for `Pipeline`.
+    accumulate: how gradients are summed over micro-batches, "tree" or "running", as for `Sums`.
     at_once: how many threads measure at the same time, each a network of its own; the seconds are their mean.
         Cores share the memory of a computer, so each is slower while the others work, as they do in a run.
 
@@ -51,6 +46,7 @@ def measure(
     long a schedule with any number of such micro-batches takes, and how many bytes each device holds.
     `footprints` gives the bytes alone, without any parameters or data.
 
+    >>> import numpy as np
     >>> from minipipe.layers import Linear
     >>> from minipipe.losses import MeanSquaredError
     >>> layers, X, Y = [Linear(3, 2), Linear(2, 1)], np.ones((3, 4)), np.ones((1, 4))
@@ -58,19 +54,19 @@ def measure(
     >>> measured.footprints[0].parameters, measured.costs.message_bytes  # 8 (2 * 3 + 2), and 8 * 2 * 4
     (64, [64, 0])
     """
-    n_stages, n_rounds = argument("n_stages", n_stages), argument("n_rounds", n_rounds)
+    n_rounds = argument("n_rounds", n_rounds)
     if optimizer is not None:
         checked_optimizer(optimizer)
     checked_accumulate(accumulate)
     if argument("at_once", at_once) > 1:
         losses = [copy.copy(loss) for _ in range(at_once)]  # of layers, each network makes copies by itself
-        setting = n_stages, X, Y, partition, dtype, optimizer, n_rounds, accumulate
+        setting = n_stages, X, Y, dtype, optimizer, n_rounds, accumulate
         with computing(), ThreadPoolExecutor(at_once) as threads:
             of_threads = list(threads.map(lambda own: measure(layers, own, *setting), losses))
         return Measured(mean_of([one.costs for one in of_threads]), of_threads[0].footprints)
     network = Network(layers, loss, dtype=dtype)
     X, Y = network.checked_batch(X, Y)
-    counts = counts_of(partition, network.layers, n_stages, (X, Y), loss)
+    counts = counts_for(n_stages, network.layers, loss, (X, Y))
     stages = stages_of(network.layers, network.loss, counts)
     seconds = defaultdict(list)
     for _ in range(n_rounds):
@@ -79,7 +75,7 @@ def measure(
         for actions in performed.values():
             for place, action in actions.items():
                 seconds[place].append(action.seconds)
-    times = {kind: [median(seconds[kind, stage]) for stage in range(n_stages)] for kind in KINDS}
+    times = {kind: [median(seconds[kind, stage]) for stage in range(len(stages))] for kind in KINDS}
     names = dict(accumulate=accumulate, precision=floats(dtype).name)
     of_stages = [footprint(stage, performed, optimizer)._replace(**names) for stage in stages]
     footprints = in_network(of_stages, counts)

@@ -8,7 +8,7 @@ from ..meta import MetaArray
 class NoNumbers:
     """A generator of random numbers that draws none."""
 
-    def standard_normal(self, size=(), dtype=np.float64):
+    def standard_normal(self, size=(), dtype="float64"):
         return MetaArray(size, dtype)
 
     def __getattr__(self, name):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ..arguments import argument
-from ..checks import bytes_of_memory, function, listed, real_number
+from ..checks import function, listed, real_number
 from ..cluster import Link
 from ..cluster.links import checked_ports
 from ..parallel import in_nodes
@@ -36,7 +36,7 @@ class Nodes:
     def __post_init__(self):
         argument("n_nodes", self.n_nodes)
         argument("n_devices", self.n_devices)
-        bytes_of_memory(self.memory)
+        argument("Nodes.memory", self.memory)
         function("seconds", self.seconds)
         object.__setattr__(self, "ports", tuple(checked_ports(self.ports, self.size)))
         speeds = [real_number("speeds", speed, above=0) for speed in listed("speeds", self.speeds, least=0)]

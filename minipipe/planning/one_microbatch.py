@@ -1,19 +1,22 @@
 """One micro-batch through stages: how long each action takes, and how many bytes it needs."""
 
 import time
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
+from ..arguments import argument
 from ..cluster import Buffers, bytes_by_kind
 from ..functions import leaves
 from ..layers import Linear
 from ..meta import LIVE
-from ..partitioning.partition import cut
+from ..partitioning.partition import counts_of, cut
 from ..pipeline.batches import MicroBatches
 from ..pipeline.holdings import KEPT, Holdings
+from ..pipeline.options import Cut
 from ..pipeline.stage import Stage
 from ..schedules import Action
 from ..schedules.rules import RULES
@@ -33,7 +36,7 @@ class Footprint(NamedTuple):
     actions: {pattern: {kind: (before, after, kept)}}: what an action works with at its start and at its end
         (arguments and results), and what the stage keeps of the micro-batch after it, by kind.
     itemsize: the bytes of one number among the gradients.
-    accumulate: how the sums over micro-batches are made, "tree" or "running", as for `Pipeline`.
+    accumulate: how the sums over micro-batches are made, "tree" or "running", as for `Sums`.
     n_grains: of a micro-batch, 1 without a `grain`; so many terms these sums get of it.
     precision: the name of the `Precision` that is counted; of a run, that is its dtype.
     """
@@ -72,6 +75,16 @@ class Performed(NamedTuple):
     skips: dict
 
 
+def counts_for(n_stages, layers, loss, sample):
+    """Return the number of layers of each stage.
+
+    n_stages: K; or a `Cut`.
+    sample: a micro-batch (X, Y), for a `Cut` without one.
+    """
+    cut = n_stages if isinstance(n_stages, Cut) else Cut(argument("n_stages", n_stages))
+    return counts_of(replace(cut, sample=sample) if cut.sample is None else cut, layers, loss)
+
+
 def stages_of(layers, loss, counts):
     """The `Stage`s of a cut."""
     parts = cut(layers, counts)
@@ -103,7 +116,7 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_fi
     A_prev, dA: what arrives from the stages before and behind these, if there are any.
     skips: {(message, name): what arrives from there by skip connections}.
     is_first: whether its gradients begin the sums; if not, they go into what is held already.
-    grain: None, or the samples of a grain, as for `Pipeline`.
+    grain: None, or the samples of a grain, as for `Sequential`.
     """
     performed, on_the_way = {}, dict(skips)
     line = MicroBatches([(X, Y)], 1, step=0, grain=grain)

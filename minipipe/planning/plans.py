@@ -2,10 +2,8 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
-from ..parallel import Hybrid
-from ..pipeline import Pipeline
+from ..parallel import Parallel
+from ..pipeline.options import Cut, Machine, Split, Sums, Weights
 from ..schedules import Costs, Schedule
 
 
@@ -17,7 +15,7 @@ class Plan(NamedTuple):
     n_microbatches: M, of the whole mini-batch.
     schedule, recompute: by name. Where a device has a whole copy, there is nothing to schedule: each of its
         micro-batches goes forward and back in turn, whatever the name.
-    zero: None; or 1, 2 or 3, where each copy updates a part of the parameters, see `with_zero`.
+    zero: 0; or 1, 2 or 3, where each copy updates a part of the parameters, see `with_zero`.
     partition: the number of layers of each stage.
     costs: of the stages.
     order: the `Schedule` of all devices, with the exchanges between the copies.
@@ -35,7 +33,7 @@ class Plan(NamedTuple):
     n_microbatches: int
     schedule: str
     recompute: str
-    zero: int | None
+    zero: int
     partition: list
     costs: Costs
     order: Schedule
@@ -54,23 +52,23 @@ class Plan(NamedTuple):
             return "computing"
         return max(("bubble", "exchange"), key=self.shares.get)
 
-    def pipeline(self, layers, loss, seed=0, dtype=np.float32, engine="cluster"):
-        """The `Pipeline` or `Hybrid` that trains so; its trace has the makespan and, once updated, the peak.
+    def pipeline(self, layers, loss, seed=0, dtype="float32", engine="cluster"):
+        """The network that trains so; its trace has the makespan and, once updated, the peak.
 
         layers, loss: those that the plan was made for.
-        seed, dtype, engine: as for `Pipeline`.
+        seed, dtype: as for `Weights`.
+        engine: as for `Machine`.
         """
-        options = dict(
-            n_stages=len(self.partition), n_microbatches=self.n_microbatches, schedule=self.order, seed=seed,
-            dtype=dtype, partition=self.partition, costs=self.costs, link=self.links, ports=self.ports,
-            engine=engine, accumulate=self.accumulate,
+        stages = Cut(self.partition)
+        split = Split(self.n_replicas, self.n_shards, stages, self.n_microbatches, "tp-pp-dp")
+        machine = Machine(engine, self.costs, self.links, self.ports)
+        return Parallel(
+            layers, loss, split, self.order, sums=Sums(self.accumulate), on=machine,
+            weights=Weights(seed, dtype),
         )
-        if self.n_shards == 1:
-            return Pipeline(layers, loss, **options)
-        return Hybrid(layers, loss, self.n_replicas, self.n_shards, order="tp-pp-dp", **options)
 
     def __str__(self):
-        zero = "" if self.zero is None else f", ZeRO-{self.zero}"
+        zero = f", ZeRO-{self.zero}" if self.zero else ""
         copies = "1 copy" if self.n_replicas == 1 else f"{self.n_replicas} copies"
         shards = "" if self.n_shards == 1 else f", {self.n_shards} shards"
         if self.n_devices == self.n_shards and len(self.partition) > 1:
@@ -109,7 +107,7 @@ class Plans(NamedTuple):
             rows.append(
                 f"{plan.n_replicas:6}  {plan.n_devices:12}  {plan.n_shards:6}  {len(plan.partition):6}  "
                 f"{plan.n_microbatches:13}  "
-                f"{plan.schedule:<11}  {plan.recompute:<9}  {'-' if plan.zero is None else plan.zero:>4}  "
+                f"{plan.schedule:<11}  {plan.recompute:<9}  {plan.zero or '-':>4}  "
                 f"{plan.bound_by:<9}  {float(plan.makespan):12.6g}  {plan.peak_bytes:13,}"
             )
         n_slower = self.n_settings - self.n_too_large - self.n_simulated

@@ -77,7 +77,7 @@ class Pricing:
     def exists(self, one):
         """Whether there is such an order."""
         try:
-            self._order(one._replace(D=1, m=1, zero=None))
+            self._order(one._replace(D=1, m=1, zero=0))
         except ValueError:
             return False
         return True
@@ -96,9 +96,9 @@ class Pricing:
         if one.T == 1:
             of_stages = self.network.kept(counts, one.m)
             kept = [of_stage.input if one.mode == "always" else of_stage.caches for of_stage in of_stages]
-        for_state, for_sums, for_all = [1 if (one.zero or 0) < level else one.D for level in (1, 2, 3)]
+        for_state, for_sums, for_all = [1 if one.zero < level else one.D for level in (1, 2, 3)]
         fullest = 0
-        for actions in self._order(one._replace(D=1, m=1, zero=None)).devices:
+        for actions in self._order(one._replace(D=1, m=1, zero=0)).devices:
             most, stages = _most_kept(actions, kept)
             always = sum(parameters[s] // for_all + state[s] // for_state for s in stages)
             sums = sum(parameters[s] // for_sums for s in stages)
@@ -108,7 +108,7 @@ class Pricing:
 
     def alone(self, one):
         """A time below which the run of a copy cannot be."""
-        return self._makespan(one._replace(D=1, zero=None))
+        return self._makespan(one._replace(D=1, zero=0))
 
     def with_exchange(self, one):
         """A bound that is closer: gradients are exchanged when they are there.
@@ -187,7 +187,7 @@ class Pricing:
             return None
         if not self.exists(one):
             return None
-        (placement,) = self._order(one._replace(D=1, m=1, zero=None)).placements
+        (placement,) = self._order(one._replace(D=1, m=1, zero=0)).placements
         return tuple(min(of_groups[k]) for k in placement)
 
     def _cut(self, n_stages, speeds):
@@ -242,7 +242,7 @@ def _order(one):
     order = in_copies(with_recompute(order, mode), D)
     if D == 1:
         return order
-    return with_all_reduce(order) if level is None else with_zero(order, level)
+    return with_zero(order, level) if level else with_all_reduce(order)
 
 
 def _most_kept(actions, kept):

@@ -9,15 +9,15 @@ from ..checks import function
 from ..layers import every_layer
 from ..layers.layer import checked_layers
 from ..meta import MetaArray
-from ..pipeline import Pipeline
+from ..parallel import Parallel
 from .no_numbers import NoNumbers
 from .without_numbers import WithoutNumbers
 
 
-def rehearse(build, layers, loss, input_shape, m, dtype=np.float64, optimizer=None):
+def rehearse(build, layers, loss, input_shape, m, dtype="float64", optimizer=None):
     """The `Trace` of a mini-batch of m samples in the network `build(layers, loss)`, foreseen.
 
-    build: build(layers, loss) makes it: a `Pipeline`, `DataParallel`, `TensorParallel` or `Hybrid`.
+    build: build(layers, loss) makes it: a `Pipeline`, `DataParallel`, `TensorParallel` or `Parallel`.
     layers, loss: of the network; it is handed layers whose parameters are arrays without numbers.
     input_shape: of one sample, such as (64,) or (3, 32, 32).
     dtype: of the parameters and of X; pass it to the network, too.
@@ -40,10 +40,10 @@ def rehearse(build, layers, loss, input_shape, m, dtype=np.float64, optimizer=No
     m = argument("m", m)
     known = WithoutNumbers(checked_layers(layers), loss, input_shape, dtype, optimizer)
     network, batch = function("build", build)(without_arrays(layers, dtype), loss), known.sample(m)
-    if not isinstance(network, Pipeline):
+    if not isinstance(network, Parallel):
         raise ValueError(
             f"build returns a {type(network).__name__}, which has no devices: return a Pipeline, "
-            "DataParallel or Hybrid"
+            "DataParallel or Parallel"
         )
     if optimizer is None:
         if network.has_updates:

@@ -3,10 +3,8 @@
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-import numpy as np
-
 from ..arguments import argument
-from ..checks import chosen, listed, python_number, shown
+from ..checks import chosen, listed, shown
 from ..layers.layer import checked_layers
 from ..schedules import RECOMPUTE, names_having
 from ..watching import with_progress
@@ -24,7 +22,7 @@ NOT_TRIED = [
     "stages of one copy on unequally many devices (see replicated_stages and meshed_stages)",
 ]
 NO_SHARDS = "devices that share the work inside layers: pass n_shards=[1, 2], for instance"
-NO_SEQUENCE = "shards of positions, or of the rows of images (Hybrid's sequence and rows)"
+NO_SEQUENCE = "shards of positions, or of the rows of images (`Shards` with sequence and rows)"
 UNEQUAL = "copies or shards of a stage on devices of unequal speed"
 
 
@@ -35,18 +33,18 @@ def of_one_copy():
 
 def plan(
     layers, loss, input_shape, batch_size, cluster,
-    precision=None, dtype=np.float32, optimizer=None, schedules=SCHEDULES, recompute=("never", "always"),
-    zero=(None, 1, 2, 3), n_replicas=None, n_shards=(1,), n_microbatches=None, n_buckets=(1, 4),
-    partition="macs", accumulate="running", n_best=3,
+    precision=None, dtype="float32", optimizer=None, schedules=SCHEDULES, recompute=("never", "always"),
+    zero=(0, 1, 2, 3), n_replicas=None, n_shards=(1,), n_microbatches=None, n_buckets=(1, 4),
+    by="macs", accumulate="running", n_best=3,
 ):
     """The fastest ways to train a network on all devices of a cluster that fit into its memory: `Plans`.
 
     layers, loss, input_shape: of the network, as for `what_fits`.
     batch_size: the samples of a mini-batch.
     cluster: `Nodes`, which say what computing and sending take, and the memory of a device.
-    precision, dtype, optimizer, accumulate, partition: as for `what_fits`.
+    precision, dtype, optimizer, accumulate, by: as for `what_fits`.
     schedules, recompute: the names to try.
-    zero: the levels to try, out of None, 1, 2 and 3; these three only with several copies, and an optimizer
+    zero: the levels to try, out of 0, 1, 2 and 3; the last three only with several copies, and an optimizer
         that takes each number by itself.
     n_replicas: the numbers of copies to try; left out, all divisors of the number of devices.
     n_shards: the numbers of devices to try that share the work inside each layer, as far as the layers can be
@@ -81,7 +79,7 @@ def plan(
         raise ValueError(f"cluster={shown(cluster)} must be Nodes(n_nodes, n_devices, inside=Link(...), ...)")
     layers = checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision)
-    pricing = Pricing(network, layers, loss, partition, cluster)
+    pricing = Pricing(network, layers, loss, by, cluster)
     batch_size = argument("batch_size", batch_size)
     names = chosen("schedules", schedules, of_one_copy()), chosen("recompute", recompute, RECOMPUTE)
     powers = [2**power for power in range(MOST_MICROBATCHES.bit_length())]
@@ -100,19 +98,17 @@ def plan(
 
 
 def _levels(zero, layers, optimizer):
-    """Those of ZeRO that there can be: no device updates a part of what is tied, or must be known whole."""
-    levels = listed("zero", zero)
-    if any(level is not None and python_number(level) not in (1, 2, 3) for level in levels):
-        raise ValueError(f"zero={shown(zero)} must be a list out of None, 1, 2 and 3")
+    """Return the levels of ZeRO that can be: no device updates a part of what is tied, or must be whole."""
+    levels = [argument("zero", level) for level in listed("zero", zero)]
     is_tied = any(layer.tie for layer in layers)
     if is_tied or optimizer is None or optimizer.needs_whole_parameters:
-        if None not in levels:
+        if 0 not in levels:
             raise ValueError(
-                f"zero={zero!r} needs an optimizer that takes each number by itself, and no tied layers: "
-                "pass optimizer=Adam(), for instance, or put None among the levels"
+                f"zero={levels} needs an optimizer that takes each number by itself, and no tied layers: "
+                "pass optimizer=Adam(), for instance, or put 0 among the levels"
             )
-        return [None]
-    return [None if level is None else int(level) for level in levels]
+        return [0]
+    return levels
 
 
 def _best_of(candidates, pricing, memory, optimizer, n_best):

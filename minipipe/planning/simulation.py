@@ -25,7 +25,8 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=O
     footprints: the bytes of a micro-batch on each stage, by `footprints` or `measure`, or a list of these,
         one for each micro-batch, where their sizes differ. Given them, the trace foresees the bytes that each
         device holds, and messages have their size.
-    all_reduce, ports: as for `Pipeline`.
+    all_reduce: as for `Sums`.
+    ports: as for `Machine`.
 
     Raises `ScheduleError` for a schedule with faults, `ValueError` for costs, links or footprints that do not
     fit it.

@@ -50,6 +50,10 @@ class StandIn:
         self._kept = {}  # micro-batch -> {kind: bytes}
         self._n_changes = 0
 
+    def last_grain(self, i):
+        """The number of the last grain of micro-batch i."""
+        return self._grains[i][-1]
+
     def take(self, kind, i):
         """An action is about to begin: the stage has its arguments."""
         self._held["work"] += self._action(kind, i)[0]

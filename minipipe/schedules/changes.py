@@ -29,15 +29,14 @@ def with_recompute(schedule, mode="always"):
     device 0: 0F0 0F1 0B1 0R0 0B0
     """
     checked_schedule(schedule)
-    if not isinstance(mode, (str, bool)) or mode not in RECOMPUTE:
+    if not isinstance(mode, str) or mode not in RECOMPUTE:
         modes = ", ".join(map(repr, RECOMPUTE))
         raise ValueError(
-            f"recompute={shown(mode)} must be one of {modes}, True or False; "
-            "or 'sqrt' or 'selective', for a Pipeline"
+            f"recompute={shown(mode)} must be one of {modes}; or 'sqrt' or 'selective', for a network"
         )
     if mode == "never":
         return schedule
-    refuse(schedule, "R", "recomputes already: use it as it is, with recompute=False")
+    refuse(schedule, "R", "recomputes already: use it as it is, with recompute='never'")
     n_recomputed = schedule.n_microbatches - (mode == "except_last")
     devices = tuple(
         tuple(step for action in order for step in (*_recomputations(action, n_recomputed), action))

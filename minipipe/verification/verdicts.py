@@ -10,7 +10,7 @@ from ..functions import even_slices, grains_of, leaves, sum_in_order
 from ..layers import every_layer
 from ..layers.through import backward_through, forward_through, prepare_forward
 from ..network import Sequential
-from ..pipeline import Pipeline
+from ..parallel import Pipeline
 from ..blas import computing
 from ..ties import sum_of_tied
 from .rounding import rounding_bounds

@@ -53,7 +53,7 @@ def streams(draw):
 def test_gradients_are_those_of_the_update_rule(stream):
     """Bitwise: costs and parameters after the last update, so every update before it, too."""
     (name, layers, partition, n, batches, optimizer), loss = stream, mp.MeanSquaredError()
-    pipe = mp.Pipeline(layers, loss, len(partition), n, name, partition=partition)
+    pipe = mp.Pipeline(layers, loss, mp.Cut(partition), n, name)
     own, by_rule = optimizer.fresh(), optimizer.fresh()
     costs, trained = by_the_rule(layers, loss, partition, batches, by_rule, n, RULES[name])
     assert_same(pipe.train(batches, own), costs)

@@ -21,11 +21,11 @@ def error(net, digits):
     return 100 * (1 - mp.accuracy(net.predict(digits[2]), digits[3]))
 
 
-def raced(digits, mode, rate, n_updates, size, seed, **options):
+def raced(digits, servers, rate, n_updates, size, seed):
     """The mean error over ticks 6, 12, ..., 30, with one of four workers three times as slow."""
     net = mp.ParameterServer(
-        mp.models.mlp([64, 128, 64, 10]), mp.SoftmaxCrossEntropy(), 4, mode, seed=seed,
-        speeds=speeds_with(4, {3: 3}), dtype=np.float32, **options,
+        mp.models.mlp([64, 128, 64, 10]), mp.SoftmaxCrossEntropy(), 4, servers,
+        pace=mp.Pace(speeds=speeds_with(4, {3: 3})), weights=mp.Weights(seed, np.float32),
     )
     net.train(mini_batches(*digits[:2], size, n_updates, seed), mp.SGD(rate), keep_every=1)
     ends, errors = [span.end for span in net.trace.spans_of(0)], []
@@ -38,11 +38,13 @@ def raced(digits, mode, rate, n_updates, size, seed, **options):
 
 def test_waiting_for_a_slow_worker_costs_time_and_a_backup_makes_up_for_it(digits):
     """In 30 ticks, 10, 30 and 100 updates."""
-    runs = {"sync": ("sync", 0.4, 10, 128, {}), "backup": ("sync", 0.4, 30, 128, {"backups": 1}),
-            "async": ("async", 0.1, 100, 32, {})}
+    runs = {
+        "sync": (mp.Servers(), 0.4, 10, 128), "backup": (mp.Servers(backups=1), 0.4, 30, 128),
+        "async": (mp.Servers(mode="async"), 0.1, 100, 32),
+    }
     errors = {
-        name: np.median([raced(digits, *setting, seed, **options) for seed in range(5)])
-        for name, (*setting, options) in runs.items()
+        name: np.median([raced(digits, *setting, seed) for seed in range(5)])
+        for name, setting in runs.items()
     }
     assert errors["backup"] < 0.8 * errors["sync"] and errors["async"] < 0.8 * errors["sync"], errors
 
@@ -54,8 +56,8 @@ def test_staleness_hurts_at_a_rate_that_is_fine_without_it(digits):
         found = []
         for seed in range(3):
             net = mp.ParameterServer(
-                mp.models.mlp([64, 128, 64, 10]), mp.SoftmaxCrossEntropy(), n_workers, "async",
-                dtype=np.float32, seed=seed,
+                mp.models.mlp([64, 128, 64, 10]), mp.SoftmaxCrossEntropy(), n_workers,
+                mp.Servers(mode="async"), weights=mp.Weights(seed, np.float32),
             )
             try:
                 net.train(mini_batches(*digits[:2], 32, 270, seed), mp.SGD(0.4))
@@ -73,11 +75,11 @@ def test_skewed_clients_need_more_rounds(digits):
         for seed in range(3):
             clients = mp.clients_of(*digits[:2], 20, skewed, seed=seed)
             net = mp.FederatedAveraging(
-                mp.models.mlp([64, 64, 10]), mp.SoftmaxCrossEntropy(), clients, mp.SGD(0.3), 0.2, 5, 10,
-                dtype=np.float32, seed=seed,
+                mp.models.mlp([64, 64, 10]), mp.SoftmaxCrossEntropy(), clients,
+                mp.Rounds(0.2, n_epochs=5, batch_size=10), weights=mp.Weights(seed, np.float32),
             )
             while net.n_rounds < 80:
-                net.round()
+                net.round(mp.SGD(0.3))
                 if error(net, digits) <= 7:
                     break
             found.append(net.n_rounds)

@@ -33,8 +33,8 @@ def together(clients):
 def test_fedsgd_is_gradient_descent_on_all_samples(sizes, n_rounds):
     """In rational numbers, whatever client has which samples."""
     data, rate = exact_clients(*sizes), mp.SGD(Rational(1, 8))
-    net = mp.FederatedAveraging(exact_layers(), LOSS, data, rate)
-    net.train(n_rounds)
+    net = mp.FederatedAveraging(exact_layers(), LOSS, data)
+    net.train(n_rounds, rate)
     reference, _ = sequential(exact_layers(), [together(data)] * n_rounds, rate)
     assert_same(weights(net), weights(reference))
 
@@ -56,8 +56,8 @@ def test_the_sum_goes_by_the_clients_and_not_by_who_was_first():
 
 
 def test_each_round_chooses_other_clients():
-    net = mp.FederatedAveraging(LAYERS, LOSS, clients(1, 2, 3, 4, 5), mp.SGD(0.1), fraction=0.4, seed=2)
-    chosen = [net.round().chosen for _ in range(5)]
+    net = mp.FederatedAveraging(LAYERS, LOSS, clients(1, 2, 3, 4, 5), mp.Rounds(0.4), weights=mp.Weights(2))
+    chosen = [net.round(mp.SGD(0.1)).chosen for _ in range(5)]
     assert {len(set(of_round)) for of_round in chosen} == {2} and len(set(chosen)) > 1
 
 
@@ -65,8 +65,9 @@ def test_one_client_with_all_samples_is_plain_sgd():
     """Bit for bit, in the order of its passes; batch norm's statistics, too."""
     (X, Y), = data = clients(11)
     layers = [mp.Linear(3, 4), mp.BatchNorm(4), mp.Tanh(), mp.Linear(4, 2)]
-    net = mp.FederatedAveraging(layers, LOSS, data, mp.SGD(0.1), n_epochs=2, batch_size=4, seed=3)
-    net.train(2)
+    rounds = mp.Rounds(n_epochs=2, batch_size=4)
+    net = mp.FederatedAveraging(layers, LOSS, data, rounds, weights=mp.Weights(3))
+    net.train(2, mp.SGD(0.1))
     batches = []
     for number in range(4):
         order = np.random.default_rng([3, 0, number]).permutation(11)
@@ -81,8 +82,8 @@ def test_what_layers_have_counted_is_averaged_like_the_weights():
     data = [(rational([[0, 2]]), rational([[0, 0]])), (rational([[4, 6, 8]]), rational([[0, 0, 0]]))]
     layers = [mp.BatchNorm(1, momentum=HALF), mp.Linear(1, 1, W=rational([[1]]), b=rational([[0]]))]
     layers = [layer.copy(rational) for layer in mp.Sequential(layers, LOSS).layers]
-    net = mp.FederatedAveraging(layers, LOSS, data, mp.SGD(HALF))
-    net.round()
+    net = mp.FederatedAveraging(layers, LOSS, data)
+    net.round(mp.SGD(HALF))
     # (0 + 1)/2 of 2 samples and (0 + 6)/2 of 3
     assert net.layers[0].running_mean[0, 0] == (2 * HALF + 3 * 3) / Rational(5)
 
@@ -100,8 +101,8 @@ def test_more_passes_drift_to_another_point(E, fixed):
     assert shares[0] / sum(shares) == fixed
     layers = [Scaled(fixed)]
     data = [(rational([[3]]), rational([[1]])), (rational([[1]]), rational([[0]]))]
-    net = mp.FederatedAveraging(layers, Quadratic(), data, mp.SGD(Rational(rate)), n_epochs=E)
-    net.round()
+    net = mp.FederatedAveraging(layers, Quadratic(), data, mp.Rounds(n_epochs=E))
+    net.round(mp.SGD(Rational(rate)))
     assert net.layers[0].W[0, 0] == fixed
 
 
@@ -150,8 +151,8 @@ def test_fedprox_pulls_towards_the_first_weights():
     first = rate * a * c
     second = first - rate * (a * (first - c) + mu * first)
     layers, data = [Scaled(0)], [(rational([[a]]), rational([[c]]))]
-    net = mp.FederatedAveraging(layers, Quadratic(), data, mp.SGD(rate), n_epochs=2, proximal=mu)
-    net.round()
+    net = mp.FederatedAveraging(layers, Quadratic(), data, mp.Rounds(n_epochs=2, proximal=mu))
+    net.round(mp.SGD(rate))
     assert net.layers[0].W[0, 0] == second != first - rate * a * (first - c)
 
 
@@ -167,10 +168,10 @@ def test_the_outer_optimizer_is_handed_what_the_average_is_short_of_the_weights(
         def step(self, g):
             return (0 * g - 1,)
 
-    net = mp.FederatedAveraging(layers, Quadratic(), data, ByOne(1), outer=outer)
+    net = mp.FederatedAveraging(layers, Quadratic(), data, outer=outer)
     found = []
     for _ in after:
-        net.round()
+        net.round(ByOne(1))
         found.append(net.layers[0].W[0, 0])
     assert found == after
 
@@ -178,8 +179,9 @@ def test_the_outer_optimizer_is_handed_what_the_average_is_short_of_the_weights(
 def test_local_steps_take_one_mini_batch_after_the_other():
     """H = 1 with plain SGD, one mini-batch of each client a round, is a synchronous step on all of these."""
     data, rate = exact_clients(4, 4), mp.SGD(Rational(1, 8))
-    net = mp.FederatedAveraging(exact_layers(), LOSS, data, rate, batch_size=2, n_steps=1, seed=1)
-    net.train(3)
+    rounds = mp.Rounds(batch_size=2, n_steps=1)
+    net = mp.FederatedAveraging(exact_layers(), LOSS, data, rounds, weights=mp.Weights(1))
+    net.train(3, rate)
     batches = []
     for number, part in ((0, slice(0, 2)), (0, slice(2, 4)), (1, slice(0, 2))):
         orders = [np.random.default_rng([1, k, number]).permutation(4)[part] for k in (0, 1)]
@@ -189,16 +191,16 @@ def test_local_steps_take_one_mini_batch_after_the_other():
 
 
 def test_clients_keep_their_memory_if_they_are_asked_to():
-    def trained(**options):
-        net = mp.FederatedAveraging(LAYERS, LOSS, data, mp.SGD(0.1, momentum=0.5), **options)
-        net.train(3)
+    def trained(rounds):
+        net = mp.FederatedAveraging(LAYERS, LOSS, data, rounds)
+        net.train(3, mp.SGD(0.1, momentum=0.5))
         return weights(net)
 
     data = clients(5)
     reference, _ = sequential(LAYERS, data * 3, mp.SGD(0.1, momentum=0.5))
-    assert_same(trained(keep_memory=True), weights(reference))
+    assert_same(trained(mp.Rounds(keep_memory=True)), weights(reference))
     plain, _ = sequential(LAYERS, data * 3, mp.SGD(0.1))
-    assert_same(trained(), weights(plain))
+    assert_same(trained(mp.Rounds()), weights(plain))
 
 
 # Masks
@@ -238,10 +240,10 @@ def test_with_masks_too_the_average_is_weighted_by_samples():
 def test_too_few_who_report_change_nothing():
     """One client's sum is its own numbers, so that a round with masks counts only with two."""
     for secure, enough in ((False, 1), (True, 2)):
-        net = mp.FederatedAveraging(LAYERS, LOSS, clients(3, 3, 3), mp.SGD(0.1), drop_out=0.8, secure=secure)
+        net = mp.FederatedAveraging(LAYERS, LOSS, clients(3, 3, 3), mp.Rounds(drop_out=0.8, secure=secure))
         for _ in range(8):
             before = [array.copy() for array in weights(net)]
-            done = net.round()
+            done = net.round(mp.SGD(0.1))
             moved = difference(weights(net), before) is not None
             assert moved == bool(done.reported) and (not moved or len(done.reported) >= enough)
             assert (done.J is None) == (not moved)
@@ -252,37 +254,41 @@ def test_too_few_who_report_change_nothing():
 
 def test_bytes_and_ticks_of_a_round():
     """Weights down to each client, and up from each; the slowest client decides."""
-    sizes, n_bytes = (2, 3, 7), 26 * 8
+    sizes, n_bytes, optimizer = (2, 3, 7), 26 * 8, mp.SGD(0.1)
     net = mp.FederatedAveraging(
-        LAYERS, LOSS, clients(*sizes), mp.SGD(0.1), n_epochs=4, batch_size=2, ticks=2,
-        speeds=[Fraction(1, 10), 1, 1],
+        LAYERS, LOSS, clients(*sizes), mp.Rounds(n_epochs=4, batch_size=2),
+        pace=mp.Pace(ticks=2, speeds=[Fraction(1, 10), 1, 1]),
     )
-    done = net.round()
+    done = net.round(optimizer)
     assert (done.bytes_down, done.bytes_up) == (3 * n_bytes, 3 * n_bytes)
     assert done.ticks == max(4 * 2 * 2 * 10, 4 * 2 * 3, 4 * 2 * 7)
-    local = mp.FederatedAveraging(LAYERS, LOSS, clients(7), mp.SGD(0.1), batch_size=3, n_steps=2)
-    assert [local.round().ticks for _ in range(3)] == [3 + 2, 2 + 3, 2 + 2]  # of mini-batches of 3, 2 and 2
-    hidden = mp.FederatedAveraging(LAYERS, LOSS, clients(*sizes), mp.SGD(0.1), secure=True, dtype=np.float32)
-    assert hidden.round().bytes_up == 3 * 8 * 27  # 64 bits each, whatever the floats have, and n
+    local = mp.FederatedAveraging(LAYERS, LOSS, clients(7), mp.Rounds(batch_size=3, n_steps=2))
+    ticks = [local.round(optimizer).ticks for _ in range(3)]
+    assert ticks == [3 + 2, 2 + 3, 2 + 2]  # of mini-batches of 3, 2 and 2
+    hidden = mp.FederatedAveraging(
+        LAYERS, LOSS, clients(*sizes), mp.Rounds(secure=True), weights=mp.Weights(dtype=np.float32)
+    )
+    assert hidden.round(optimizer).bytes_up == 3 * 8 * 27  # 64 bits each, whatever the floats have, and n
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"secure": True, "drop_out": 0.3}, {"fraction": 0.5, "outer": mp.SGD(1)},
+@pytest.mark.parametrize("rounds, outer", [
+    (mp.Rounds(batch_size=2), None), (mp.Rounds(batch_size=2, secure=True, drop_out=0.3), None),
+    (mp.Rounds(0.5, batch_size=2), mp.SGD(1)),
 ])
-def test_rounds_have_the_same_bits_on_threads(options):
+def test_rounds_have_the_same_bits_on_threads(rounds, outer):
+    data, float32 = clients(3, 4, 5, 6), mp.Weights(dtype=np.float32)
     nets = [
-        mp.FederatedAveraging(LAYERS, LOSS, clients(3, 4, 5, 6), mp.Adam(0.1), batch_size=2, engine=engine,
-                              dtype=np.float32, **options)
+        mp.FederatedAveraging(LAYERS, LOSS, data, rounds, outer, on=mp.Machine(engine), weights=float32)
         for engine in ("cluster", "threads")
     ]
-    rounds = [net.train(3, clients(5)[0], lambda A, Y: float(A.sum())) for net in nets]
-    assert [done._replace(ticks=0) for done in rounds[0]] == [done._replace(ticks=0) for done in rounds[1]]
+    made = [net.train(3, mp.Adam(0.1), clients(5)[0], lambda A, Y: float(A.sum())) for net in nets]
+    assert [done._replace(ticks=0) for done in made[0]] == [done._replace(ticks=0) for done in made[1]]
     assert_same(*map(weights, nets))
 
 
 def test_clients_share_nothing_that_a_pass_changes():
     """On threads, their passes overlap: each of five has layers and a loss of its own."""
-    net = mp.FederatedAveraging(LAYERS, LOSS, clients(1, 1, 1, 1, 1), mp.SGD(0.1))
+    net = mp.FederatedAveraging(LAYERS, LOSS, clients(1, 1, 1, 1, 1))
     nets = [one._net for one in net.clients]
     assert len({id(part) for one in nets for part in (one.loss, *one.layers)}) == 5 * (1 + len(LAYERS))
 
@@ -290,10 +296,10 @@ def test_clients_share_nothing_that_a_pass_changes():
 def test_a_round_that_fails_changes_nothing():
     data = clients(4, 4)
     data[1] = data[1][0] * 1e200, data[1][1] * 1e200
-    net = mp.FederatedAveraging(LAYERS, LOSS, data, mp.SGD(0.1), batch_size=2)
+    net = mp.FederatedAveraging(LAYERS, LOSS, data, mp.Rounds(batch_size=2))
     before = [array.copy() for array in weights(net)]
     with pytest.raises(FloatingPointError, match="is not finite"):
-        net.round()
+        net.round(mp.SGD(0.1))
     assert_same(weights(net), before)
     assert net.n_rounds == 0 and [one.position for one in net.clients] == [0, 0]
 
@@ -314,21 +320,24 @@ def test_every_sample_is_with_one_client(skewed, sizes):
         assert np.argsort([part.size for part, _ in parts]).tolist() == [0, 1, 2, 3, 4]
 
 
+def network(data=clients(2, 2, 2), speeds=None, **rounds):
+    return mp.FederatedAveraging(LAYERS, LOSS, data, mp.Rounds(**rounds), pace=mp.Pace(speeds=speeds))
+
+
 @pytest.mark.parametrize("options, words", [
     ({"fraction": 0.1}, "fraction=0.1 of 3 clients selects nobody: use at least 0.333"),
     ({"fraction": 0}, "fraction=0 must be above 0"),
     ({"fraction": 0.3, "secure": True}, "the sum of one is its own numbers"),
-    ({"clients": []}, "clients is an empty list"),
-    ({"clients": [(np.zeros((3, 0)), np.zeros((2, 0)))]}, "client 0 is without data: leave it out"),
+    ({"data": []}, "clients is an empty list"),
+    ({"data": [(np.zeros((3, 0)), np.zeros((2, 0)))]}, "client 0 is without data: leave it out"),
     ({"n_steps": 2, "n_epochs": 2}, "n_steps=2 and n_epochs=2: give one of them"),
     ({"drop_out": 1}, "drop_out=1 must be at least 0 and below 1"),
     ({"speeds": [1, 0, 1]}, r"speeds\[1\]=0: worker 1 would never finish"),
     ({"batch_size": 0}, "batch_size=0 must be at least 1"),
 ])
 def test_clients_that_cannot_be_are_refused(options, words):
-    options = {"clients": clients(2, 2, 2), "optimizer": mp.SGD(0.1)} | options
     with pytest.raises(ValueError, match=words):
-        mp.FederatedAveraging(LAYERS, LOSS, **options)
+        network(**options)
 
 
 @pytest.mark.parametrize("n, sizes, words", [
@@ -342,9 +351,9 @@ def test_splits_that_leave_a_client_without_data_are_refused(n, sizes, words):
 
 def test_a_sum_that_might_pass_the_modulus_is_refused():
     layers = [layer.copy(lambda p: p + 2.0**40) for layer in mp.Sequential(LAYERS, None).layers]
-    net = mp.FederatedAveraging(layers, LOSS, clients(2, 2), mp.SGD(1e-30), secure=True)
+    net = mp.FederatedAveraging(layers, LOSS, clients(2, 2), mp.Rounds(secure=True))
     with pytest.raises(ValueError, match=r"may pass R = 4611686018427387904: use a lower learning rate"):
-        net.round()
+        net.round(mp.SGD(1e-30))
     edge = R // 4
     assert from_whole(to_whole(np.array([edge - 1, 1 - edge]), 1, 2, 0)) == [edge - 1, 1 - edge]
     with pytest.raises(ValueError, match="may pass R"):

@@ -28,9 +28,7 @@ def test_synchronous_servers_are_one_device_in_rational_numbers(n_workers, more,
     """Ragged parts, any number of workers and shards, momentum."""
     batches, optimizer = exact_mini_batches(3), mp.SGD(Rational(1, 8), momentum=Rational(1, 2))
     M = min(5, n_workers + more)
-    net = mp.ParameterServer(
-        exact_layers(), LOSS, n_workers, n_servers=n_servers, n_microbatches=M
-    )
+    net = mp.ParameterServer(exact_layers(), LOSS, n_workers, mp.Servers(n_servers), n_microbatches=M)
     costs = net.train(batches, optimizer)
     reference, expected = sequential(exact_layers(), batches, optimizer.fresh())
     assert costs == expected
@@ -42,8 +40,8 @@ def test_synchronous_servers_have_the_bits_of_data_parallelism(n_workers, n_serv
     """On any floats, for the same micro-batches: dropout, batch norm's statistics and two trainings, too."""
     layers = [mp.Linear(3, 4), mp.BatchNorm(4), mp.Dropout(0.3), mp.Tanh(), mp.Linear(4, 2)]
     net = mp.ParameterServer(
-        layers, LOSS, n_workers, n_servers=n_servers, n_microbatches=M, dtype=np.float32,
-        speeds=range(n_workers, 0, -1),
+        layers, LOSS, n_workers, mp.Servers(n_servers), n_microbatches=M,
+        pace=mp.Pace(speeds=range(n_workers, 0, -1)), weights=mp.Weights(dtype=np.float32),
     )
     batches = mini_batches(5, 9, np.float32)
     own, optimizer = mp.Adam(0.01), mp.Adam(0.01)
@@ -64,20 +62,20 @@ def test_tied_layers_stay_tied():
     layers = [mp.Linear(3, 3, tie="W"), mp.Tanh(), mp.Linear(3, 3, tie="W"), mp.Linear(3, 2)]
     batches = mini_batches(4)
     for mode in ("sync", "async"):
-        net = mp.ParameterServer(layers, LOSS, 1, mode)
+        net = mp.ParameterServer(layers, LOSS, 1, mp.Servers(mode=mode))
         net.train(batches, mp.SGD(0.1))
         assert_same(weights(net), weights(sequential(layers, batches, mp.SGD(0.1))[0]))
     with pytest.raises(ValueError, match="tear tied layers apart"):
-        mp.ParameterServer(layers, LOSS, 1, n_servers=2)
+        mp.ParameterServer(layers, LOSS, 1, mp.Servers(2))
 
 
 def test_backup_workers_are_counted_and_their_samples_lost():
     """80 updates in 240 ticks without, 240 with one; what counts is scaled to the whole mini-batch."""
     batches, speeds = exact_mini_batches(6, m=7), [1, 1, 1, Fraction(1, 3)]
-    plain = mp.ParameterServer(exact_layers(), LOSS, 4, speeds=speeds)
+    plain = mp.ParameterServer(exact_layers(), LOSS, 4, pace=mp.Pace(speeds=speeds))
     plain.train(batches, mp.SGD(Rational(1, 8)))
     assert plain.trace.makespan == 6 * 3
-    net = mp.ParameterServer(exact_layers(), LOSS, 4, speeds=speeds, backups=1)
+    net = mp.ParameterServer(exact_layers(), LOSS, 4, mp.Servers(backups=1), pace=mp.Pace(speeds=speeds))
     costs = net.train(batches, mp.SGD(Rational(1, 8)), keep_every=1)
     assert [update.workers for update in net.updates] == [(0, 1, 2)] * 6
     assert [(late.worker, late.batch) for late in net.late] == [(3, 0), (3, 3)]
@@ -100,7 +98,7 @@ def test_backup_workers_are_counted_and_their_samples_lost():
 def test_one_worker_is_plain_sgd(mode, bound):
     layers = [mp.Linear(3, 4), mp.BatchNorm(4), mp.Dropout(0.3), mp.Linear(4, 2)]
     batches, optimizer = mini_batches(6), mp.SGD(0.1, momentum=0 if mode == "hogwild" else 0.9)
-    net = mp.ParameterServer(layers, LOSS, 1, mode, bound=bound)
+    net = mp.ParameterServer(layers, LOSS, 1, mp.Servers(mode=mode, bound=bound))
     costs = net.train(batches, optimizer)
     reference, expected = sequential(layers, batches, optimizer.fresh())
     assert costs == expected
@@ -136,22 +134,25 @@ def assert_follows_the_rule(net, batches, optimizer, compensation=0):
         assert number == len(batches)
 
 
-@pytest.mark.parametrize("mode, n_servers, options", [
-    ("async", 1, {}), ("async", 3, {"ports": mp.cluster.ports(3, 40), "update_ticks": 1}),
-    ("ssp", 1, {"bound": 1}), ("ssp", 2, {"bound": 1, "link": mp.Link(latency=0.25)}),
-    ("async", 1, {"compensation": 0.5}), ("async", 2, {"on_workers": True}),
+@pytest.mark.parametrize("servers, update_ticks, machine", [
+    (mp.Servers(mode="async"), 0, mp.Machine()),
+    (mp.Servers(3, mode="async"), 1, mp.Machine(ports=mp.cluster.ports(3, 40))),
+    (mp.Servers(mode="ssp", bound=1), 0, mp.Machine()),
+    (mp.Servers(2, mode="ssp", bound=1), 0, mp.Machine(link=mp.Link(latency=0.25))),
+    (mp.Servers(mode="async", compensation=0.5), 0, mp.Machine()),
+    (mp.Servers(2, on_workers=True, mode="async"), 0, mp.Machine()),
 ])
-def test_every_update_is_the_rule_applied_to_the_versions_that_the_trace_names(mode, n_servers, options):
+def test_every_update_is_the_rule_applied_to_the_versions_that_the_trace_names(
+    servers, update_ticks, machine
+):
     """No update is lost or doubled, with random delays, on any floats, bit for bit."""
     batches, optimizer = mini_batches(12), mp.SGD(0.1, momentum=0.5)
-    net = mp.ParameterServer(
-        LAYERS, LOSS, 4, mode, n_servers=n_servers, speeds=[1, 2, 1, Fraction(1, 3)], delay=1,
-        seed=0, **options,
-    )
+    pace = mp.Pace(speeds=[1, 2, 1, Fraction(1, 3)], delay=1, update_ticks=update_ticks)
+    net = mp.ParameterServer(LAYERS, LOSS, 4, servers, pace=pace, on=machine)
     first = [array.copy() for array in weights(net)]
     net.train(batches, optimizer, keep_every=1)
     assert_same(net.kept[0], first)
-    assert_follows_the_rule(net, batches, optimizer, options.get("compensation", 0))
+    assert_follows_the_rule(net, batches, optimizer, servers.compensation)
     assert sorted(update.batch for update in net.updates) == list(range(len(batches)))
     assert max(update.staleness for update in net.updates) >= 2
 
@@ -160,7 +161,7 @@ def test_every_update_is_the_rule_applied_to_the_versions_that_the_trace_names(m
     (4, None, [0, 1, 2, 3, 3, 3, 3, 3]), (2, THIRD, [0, 0, 0, 3, 1, 0, 0, 3]), (1, None, [0] * 8),
 ])
 def test_staleness_by_hand(n, speeds, staleness):
-    net = mp.ParameterServer(LAYERS, LOSS, n, "async", speeds=speeds)
+    net = mp.ParameterServer(LAYERS, LOSS, n, mp.Servers(mode="async"), pace=mp.Pace(speeds=speeds))
     net.train(mini_batches(8), mp.SGD(0.1))
     assert [update.staleness for update in net.updates] == staleness
 
@@ -171,8 +172,10 @@ def test_staleness_by_hand(n, speeds, staleness):
 @pytest.mark.parametrize("bound", [0, 1, 3])
 def test_clocks_at_reads_are_never_further_apart_than_the_bound_and_reach_it(bound):
     n_workers = 3
-    net = mp.ParameterServer(LAYERS, LOSS, n_workers, "ssp", bound=bound,
-                             speeds=[3, 1, Fraction(1, 4)], delay=0.5)
+    net = mp.ParameterServer(
+        LAYERS, LOSS, n_workers, mp.Servers(mode="ssp", bound=bound),
+        pace=mp.Pace(speeds=[3, 1, Fraction(1, 4)], delay=0.5),
+    )
     net.train(mini_batches(40), mp.SGD(0.01))
     clocks, apart = dict.fromkeys(range(n_workers), 0), []
     for update in net.updates:
@@ -195,7 +198,8 @@ def test_a_bound_of_0_is_synchronous():
     """Each worker's gradient is applied by itself; without momentum, the sum is the same."""
     n, batches = 3, exact_mini_batches(6, m=3)
     rate = Rational(1, 24)
-    stale = mp.ParameterServer(exact_layers(), LOSS, n, "ssp", bound=0, speeds=[1, 2, 3])
+    servers, pace = mp.Servers(mode="ssp", bound=0), mp.Pace(speeds=[1, 2, 3])
+    stale = mp.ParameterServer(exact_layers(), LOSS, n, servers, pace=pace)
     stale.train(batches, mp.SGD(rate))
     together = [tuple(np.concatenate([batch[side] for batch in batches[k:k + n]], axis=-1) for side in (0, 1))
                 for k in (0, 3)]
@@ -205,7 +209,7 @@ def test_a_bound_of_0_is_synchronous():
 
 def test_one_worker_meets_the_mini_batches_of_fit():
     X, Y = (np.concatenate(side, axis=-1) for side in zip(*mini_batches(2, m=7)))
-    net = mp.ParameterServer(LAYERS, LOSS, 1, seed=3)
+    net = mp.ParameterServer(LAYERS, LOSS, 1, weights=mp.Weights(3))
     net.train(line_of(X, Y, batch_size=4, n=8, seed=5), mp.SGD(0.1))
     reference = mp.Sequential(LAYERS, LOSS, seed=3)
     mp.fit(reference, X, Y, mp.SGD(0.1), n_epochs=2, batch_size=4, seed=5, metric=lambda A, Y: 0, report=None)

@@ -13,8 +13,8 @@ from minipipe.interrupted import STATUS
 
 @pytest.mark.parametrize("words, sentence", [
     ("--schedule 1f1", "unknown schedule '1f1': did you mean '1f1b'?"),
-    ("--devices 9", "n_stages=9 does not fit 7 layers: use 1 to 7 stages"),
-    ("--micro-batches 0", "n_microbatches=0 must be at least 1"),
+    ("--devices 9", "9 stages do not fit 7 layers: use at most 7, so that each has a layer"),
+    ("--micro-batches 0", "microbatches=0 must be at least 1"),
     ("--micro-batches 40", "--micro-batches 40 exceeds --batch-size 32: use at most that many"),
     ("--learning-rate 0", "learning_rate=0.0 must be above 0"),
     ("--epochs 0", "n_epochs=0"),
@@ -47,7 +47,7 @@ from minipipe.interrupted import STATUS
      "interleaved: F has 4 costs for 8 stages: give one number, or one per stage"),
     ("fit --memory 8XB", "--memory '8XB' is not a size: write 8GiB"),
     ("fit --memory -1", "--memory '-1' is not a size"),
-    ("fit --memory 0", "memory_limit=0 must be above 0"),
+    ("fit --memory 0", "--memory '0' is not a size"),
     ("fit --memory 1GiB --model 'alexnet()'",
      "minipipe.models has amoebanet_d, lenet5, mlp, resnet, transformer, but no alexnet"),
     ("fit --memory 1GiB --model mlp", "--model 'mlp' is not a call"),
@@ -77,7 +77,7 @@ from minipipe.interrupted import STATUS
     ("server --slow 9=2", "slow worker=9 must be at most 3"),
     ("server --slow 1=0", "worker 1 takes 0 times as long: use a number above 0"),
     ("server --mode ssp", "bound=None in mode 'ssp'"),
-    ("server --servers 20000", "n_servers=20000 exceeds the 17226 parameters"),
+    ("server --servers 20000", "n=20000 servers exceed the 17226 parameters of the network: use"),
     ("federated --fraction 0.001", "selects nobody: use at least 0.05"),
     ("federated --clients 2000", "is without data"),
 ])

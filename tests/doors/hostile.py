@@ -36,7 +36,7 @@ from tempfile import mkdtemp
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from doors.good import example, parameters_of, public
+from doors.good import GOOD, LOSS, example, layers, parameters_of, public
 
 import minipipe as mp
 from minipipe.arguments import ARGUMENTS
@@ -48,9 +48,9 @@ OURS = ValueError, TypeError, RuntimeError, FloatingPointError, NotImplementedEr
 SECONDS, BYTES = 20, 6 * 2**30
 # plain data that are checked where they are used, and arguments whose names have a row that is another one's
 OTHER_ROWS = {
-    "in_segments",
+    "in_segments", "schedules.replicated_stages",
     "Compute", "ConstantWarmUp", "Cosine", "Costs", "Device", "EqualLayers", "GradualWarmUp", "Group",
-    "Hardware", "Precision", "Profiled", "Schedule", "Send", "Task", "TensorParallel",
+    "Hardware", "Precision", "Profiled", "Schedule", "Send", "Task",
     "alive_microbatches", "all_reduce_ticks", "bytes_by_kind", "checked_ports", "costs_in_segments",
     "costs_of", "idle_times", "lane_name", "learning_rates", "links_between", "plan", "player", "ports",
     "what_fits",
@@ -90,6 +90,28 @@ HOSTILE = {
 }
 
 
+def network(split=mp.Split(2), **options):
+    return mp.Parallel(layers(), LOSS, split, **options)
+
+
+def servers(servers=mp.Servers(), **options):
+    return mp.ParameterServer(layers(), LOSS, 2, servers, **options)
+
+
+NETWORKS = {  # a class of options -> a function that makes a network with one of them
+    mp.Cut: lambda cut: network(mp.Split(stages=cut)),
+    mp.Machine: lambda machine: (network(on=machine), servers(on=machine)),
+    mp.Memory: lambda memory: network(memory=memory),
+    mp.Pace: lambda pace: servers(pace=pace),
+    mp.Rounds: lambda rounds: mp.FederatedAveraging(layers(), LOSS, GOOD["clients"](), rounds),
+    mp.Servers: servers,
+    mp.Shards: lambda shards: network(mp.Split(shards=shards)),
+    mp.Split: network,
+    mp.Sums: lambda sums: network(sums=sums),
+    mp.Weights: lambda weights: network(weights=weights),
+}
+
+
 # the class that is called fails by itself
 ITS_OWN_FAULT = {("rehearse", "build", "a class"), ("meshed_stages", "stage_time", "a class")}
 
@@ -99,7 +121,7 @@ class Hang(BaseException):
 
 
 def called(entry, arguments, parameters):
-    """Call `entry`, and do what its result is for: run a program, enter a context."""
+    """Call `entry`, and do what its result is for: run a program, enter a context, make a network."""
     named, positional = dict(arguments), []
     for name, parameter in parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -114,6 +136,8 @@ def called(entry, arguments, parameters):
     elif isinstance(result, contextlib.AbstractContextManager):
         with result:
             pass
+    elif type(result) in NETWORKS:
+        NETWORKS[type(result)](result)
 
 
 def is_ours(error):

@@ -37,8 +37,8 @@ def network(**options):
     return mp.Sequential(LAYERS, LOSS, **options)
 
 
-def pipeline(**options):
-    return mp.Pipeline(LAYERS, LOSS, **({"n_stages": 2, "n_microbatches": 2} | options))
+def pipeline(n_microbatches=2, schedule="gpipe"):
+    return mp.Pipeline(LAYERS, LOSS, 2, n_microbatches, schedule)
 
 
 def fitted(**options):
@@ -46,7 +46,7 @@ def fitted(**options):
 
 
 def stream(batches):
-    return pipeline(n_microbatches=1, schedule="pipedream").train(batches, mp.SGD(0.1))
+    return pipeline(1, "pipedream").train(batches, mp.SGD(0.1))
 
 
 def carried(n_bytes, bandwidth):
@@ -83,6 +83,9 @@ IN_NUMPY = {  # what -> (the makespan with NumPy's numbers, that with Python's)
     ),
     "bytes of a Send": (lambda: carried(np.int8(100), np.int8(1)), 300),
     "sizes": (lambda: mp.simulate(build("interleaved", np.int8(64), np.int8(64))).makespan > 0, True),
+    "sizes of a split": (lambda: mp.Parallel(
+        LAYERS, LOSS, mp.Split(np.int8(64), np.int8(3), np.int8(2), np.int8(64)), "gpipe"
+    ).groups["pp"][-1][-1], 383),
     "sizes of two directions": (
         lambda: mp.simulate(build("chimera", np.int8(64), np.int8(64))).makespan,
         mp.simulate(build("chimera", 64, 64)).makespan,
@@ -128,9 +131,9 @@ def test_what_goes_through_without_a_further_check_is_what_a_check_would_let_thr
 
 
 def test_what_was_checked_cannot_be_changed_afterwards():
-    """Costs, links, schedules and whatever else is a dataclass: its checks are those of its constructor."""
+    """Costs, options, schedules and whatever else is a dataclass: its checks are those of its constructor."""
     found = {name: entry for name, entry in public().items() if is_dataclass(entry)}
-    assert {"Costs", "Link", "Schedule"} < found.keys()
+    assert {"Costs", "Link", "Schedule", "Split", "Memory", "Sums", "Machine", "Weights"} < found.keys()
     for entry in found.values():
         with pytest.raises(FrozenInstanceError):
             setattr(object.__new__(entry), fields(entry)[0].name, None)
@@ -189,12 +192,12 @@ def test_a_run_under_way_is_not_copied_and_one_that_is_over_is():
 
 
 def test_a_pipeline_that_has_failed_and_one_without_a_flush_can_be_copied_too():
-    pipe = pipeline(memory_limit=1)
+    pipe = mp.Parallel(LAYERS, LOSS, mp.Split(stages=2), memory=mp.Memory(limit=1))
     with pytest.raises(mp.MemoryLimitError):
         pipe.forward_backward(X, Y)
     with pytest.raises(mp.MemoryLimitError):
         copy.deepcopy(pipe).forward_backward(X, Y)
-    pipe, optimizer = pipeline(n_microbatches=1, schedule="pipedream"), mp.SGD(0.1, momentum=0.5)
+    pipe, optimizer = pipeline(1, "pipedream"), mp.SGD(0.1, momentum=0.5)
     costs = pipe.train([(X, Y)] * 3, optimizer)
     twin, of_twin = pickle.loads(pickle.dumps((pipe, optimizer)))
     assert twin.J == pipe.J == costs[-1]
@@ -361,9 +364,8 @@ def test_a_bucket_may_take_all_gradients():
 
 def test_the_schedule_of_copies_of_one_stage_is_used():
     """With one stage, "gpipe" keeps all micro-batches of a copy alive, and "1f1b" one of them."""
-    all_alive, one_alive = (
-        mp.Hybrid(LAYERS, LOSS, 2, n_microbatches=4, schedule=name).schedule for name in ("gpipe", "1f1b")
-    )
+    split = mp.Split(replicas=2, microbatches=4)
+    all_alive, one_alive = (mp.Parallel(LAYERS, LOSS, split, name).schedule for name in ("gpipe", "1f1b"))
     assert [str(action) for action in all_alive.devices[1]] == ["0F2", "0F3", "0B3", "0B2"]
     assert one_alive.devices == data_parallel(2, 4).devices
 

@@ -33,18 +33,18 @@ def run(program):
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: mp.Hybrid(LAYERS, LOSS, 2, schedule="zb-v"),
+    (lambda: mp.Parallel(LAYERS, LOSS, mp.Split(replicas=2), "zb-v"),
      "'zb-v' puts 2 stages on each device, which n_stages=1"),
-    (lambda: mp.Hybrid(LAYERS, LOSS, 2, n_microbatches=3, schedule="gpipe"),
-     "n_microbatches=3 over 2 replicas of 1 stages: use a multiple of 2"),
-    (lambda: mp.DataParallel(LAYERS, LOSS, 1, zero=9), "zero=9 must be 1, 2 or 3"),
+    (lambda: mp.Parallel(LAYERS, LOSS, mp.Split(replicas=2, microbatches=3), "gpipe"),
+     "3 micro-batches over 2 replicas of 1 stage: use a multiple of 2"),
+    (lambda: mp.DataParallel(LAYERS, LOSS, 1, zero=9), "zero=9 must be at most 3"),
     (lambda: with_zero(data_parallel(2, 3, n_stages=2), 3),
      "devices 0, 1 have 4, 2 gathers of stage 0: each of them is a meeting of all"),
-    (lambda: mp.TensorParallel(LAYERS, LOSS, 2, sequence=True),
+    (lambda: mp.TensorParallel(LAYERS, LOSS, mp.Shards(2, sequence=True)),
      "sequence=True splits nothing here: it needs"),
-    (lambda: mp.TensorParallel(LAYERS, LOSS, 2, rows=True),
+    (lambda: mp.TensorParallel(LAYERS, LOSS, mp.Shards(2, rows=True)),
      "rows=True splits nothing here: it needs convolut"),
-    (lambda: mp.TensorParallel(LAYERS, LOSS, 2, sequence=True, rows=True), "sequence=True and rows=True: "),
+    (lambda: mp.Shards(2, sequence=True, rows=True), "sequence=True and rows=True: "),
     (lambda: mp.TensorParallel(LAYERS, LOSS, 20), "n_shards=20 splits none of these 3 layers: use fewer"),
     (lambda: parallel.synchronous_ticks(3, 2, 1, 10, 1, n_servers=3),
      "n_servers=3 exceeds n_workers=2: use at"),
@@ -65,8 +65,13 @@ def run(program):
     (lambda: mp.Pad(1), "Pad(1): pass a list, with a width for each spatial axis"),
     (lambda: mp.Pad(["ab"]), "widths[0]='ab' must be a list of whole numbers"),
     (lambda: mp.Dropout("a"), "p='a' must be a number, at least 0 and below 1"),
-    (lambda: pipeline(dtype="foo"), "dtype='foo' is not known"),
-    (lambda: pipeline(recompute=[]), "recompute=[] must be one of"),
+    (lambda: mp.Parallel(LAYERS, LOSS, 2), "split=2 must be a Split, such as Split()"),
+    (lambda: mp.Parallel(LAYERS, LOSS, memory="always"), "memory='always' must be a Memory, such as Memory("),
+    (lambda: mp.DataParallel(LAYERS, LOSS, 2, sums="ring"), "sums='ring' must be a Sums, such as Sums("),
+    (lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, on="threads"), "on='threads' must be a Machine, such as Mach"),
+    (lambda: mp.Parallel(LAYERS, LOSS, weights=1), "weights=1 must be a Weights, such as Weights()"),
+    (lambda: mp.Weights(dtype="foo"), "dtype='foo' is not known"),
+    (lambda: mp.Memory(recompute=[]), "recompute=[] must be one of"),
     (lambda: mp.SGD("a"), "learning_rate='a' must be a number, above 0"),
     (lambda: mp.SGD(math.inf), "learning_rate=inf must be finite"),
     (lambda: mp.Adam(betas=(0.9, 0.9, 0.9)), "betas has 3 numbers: pass a pair"),
@@ -109,7 +114,7 @@ def run(program):
     (lambda: TRACE.spans_of(0, np.ones(2)), "device 0 has no lane array("),
     (lambda: LOSS.forward(np.float32, Y), "A holds <class"),
     (lambda: LOSS.forward(Y, Y, 10**400), "must be at most 1,000,"),
-    (lambda: mp.DataParallel(LAYERS, LOSS, 2, buckets=9, dtype=2.5), "dtype=2.5 is not"),
+    (lambda: mp.DataParallel(LAYERS, LOSS, 2, dtype=2.5), "dtype=2.5 is not"),
     (lambda: mp.accuracy([[1.0, 0.0]], [[1, 0]]), "accuracy compares two arrays"),
     (lambda: in_buckets([1], (1, 2, 3)), "caps has 3 numbers: pass a pair"),
     (lambda: in_buckets([1], ("a", 1)), "caps[0]='a' must be a number"),
@@ -131,7 +136,7 @@ def run(program):
     (lambda: pipedream_2bw(2, 4, 2.5), "per_update=2.5 must be a whole number"),
     (lambda: fitted(progress=3), "progress=3 must be a function"),
     (lambda: mp.Join("a", np.ones(2)), "how=array([1., 1.])"),
-    (lambda: mp.DataParallel(LAYERS, LOSS, 2, buckets=np.ones(2)), "buckets=array("),
+    (lambda: mp.Sums(buckets=np.ones(2)), "buckets=array("),
     (lambda: with_zero(data_parallel(2, 2), True), "zero=True must be 1, 2 or 3"),
     (lambda: whole_number("m", 10**5000, most=5),
      "m=a number of too many digits to be shown must be at most 5"),
@@ -166,11 +171,11 @@ def test_numbers_that_would_make_the_clock_infinite_are_refused(far):
 @pytest.mark.parametrize("limit", ["1", [1], math.nan, 0, -1, True])
 def test_a_limit_of_memory_is_a_number_of_bytes_everywhere(limit):
     for call in (
-        lambda: pipeline(memory_limit=limit),
+        lambda: mp.Memory(limit=limit),
         lambda: mp.what_fits(LAYERS, mp.MeanSquaredError(), (2,), 4, limit),
         lambda: mp.Cluster([], holdings=[], memory_limit=limit),
     ):
-        with pytest.raises(ValueError, match=r"memory_limit=.* must be .*above 0 bytes"):
+        with pytest.raises(ValueError, match=r"^(memory_)?limit=.* must be .*above 0 bytes"):
             call()
 
 
@@ -228,7 +233,7 @@ def test_a_schedule_without_micro_batches_or_stages_is_faulty():
 
 def test_rows_that_shards_do_not_divide_are_refused_before_anything_is_computed():
     layers = [mp.Conv2d(1, 1, 3, padding=1), mp.MaxPool2d(2), mp.Conv2d(1, 1, 3, padding=1), mp.Flatten()]
-    net = mp.TensorParallel(layers, LOSS, 2, rows=True)
+    net = mp.TensorParallel(layers, LOSS, mp.Shards(2, rows=True))
     with pytest.raises(ValueError, match="3 positions over 2 shards: use a number of shards that divides 3"):
         net.start(np.ones((1, 6, 4, 2)), np.ones((6, 2)))
     assert net.forward_backward(np.ones((1, 8, 4, 2)), np.ones((8, 2))) > 0

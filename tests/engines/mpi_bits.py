@@ -1,5 +1,6 @@
 """Checks on ranks: J, gradients, parameters and traces have the bits of the cluster, see `mpi_checks.py`."""
 
+from dataclasses import replace
 from functools import partial
 from unittest.mock import patch
 
@@ -17,7 +18,7 @@ from minipipe.layers import every_layer
 from minipipe.pipeline import run as pipeline_run
 from minipipe.schedules import RECOMPUTE, build, names_for, names_having
 
-LAYERS, UNTIED = network(tie="W"), network()
+LAYERS = network(tie="W")
 pair = partial(on_engines.pair, "mpi", layers=LAYERS)
 
 
@@ -73,7 +74,7 @@ def copies():
         {"schedule": name, "D": D, "K": build(name, K // D, 4).n_stages, "M": 4 * D, "buckets": buckets,
          "updates": updates, "optimizer": "momentum"}
         for name, D in [("gpipe", K), ("gpipe", K // 2), ("zb-v", K // 2)]
-        for buckets in (None, "stages") for updates in ("step", "order")
+        for buckets in (None, "layer") for updates in ("step", "order")
     ]
     of_copies = {"schedule": "data-parallel", "D": K, "M": 2 * K}
     rows += [
@@ -90,12 +91,16 @@ def copies():
 
 
 def zero():
-    """Copies that each update, or have, a part of the parameters; what they remember goes on on one rank."""
+    """Copies that each update, or have, a part of the parameters; what they remember goes on on one rank.
+
+    Some put the statistics of batch norm together.
+    """
     K = world().size
     rows = [
         {"schedule": "1f1b", "D": D, "K": K // D, "M": 3 * D, "zero": level, "updates": "order",
-         "optimizer": optimizer}
-        for D in range(2, K + 1) if K % D == 0 for level in (1, 2, 3) for optimizer in ("momentum", "adam")
+         "optimizer": optimizer, "sync_batch_norm": sync}
+        for D in range(2, K + 1) if K % D == 0 for level in (1, 2, 3)
+        for optimizer, sync in (("momentum", False), ("adam", True))
     ]
     of_copies = {"schedule": "data-parallel", "D": K, "M": 2 * K, "updates": "order", "optimizer": "adam"}
     rows += [of_copies | {"zero": level, "buckets": 64} for level in (2, 3)]
@@ -104,12 +109,17 @@ def zero():
 
 
 def shards():
-    """Layers in parts, alone and with copies and stages: every number of ranks along each axis."""
+    """Layers in parts, alone and with copies and stages: every number of ranks along each axis.
+
+    Buckets, and updates of parts in the order.
+    """
     K = world().size
     return compare_all([
-        {"D": D, "T": T, "K": K // (D * T), "M": 4 * D, "place": place, "optimizer": "adam"}
+        {"D": D, "T": T, "K": K // (D * T), "M": 4 * D, "optimizer": "adam"} | more
         for D in range(1, K + 1) for T in range(1, K + 1) if K % (D * T) == 0
-        for place in ("tp-dp-pp", "pp-dp-tp")
+        for more in (
+            {}, {"place": "pp-dp-tp", "buckets": "layer"}, {"updates": "order", "zero": 1, "ties": True},
+        )
     ])
 
 
@@ -121,8 +131,9 @@ def servers():
     places = [(n_servers, K - n_servers, False) for n_servers in range(1, K)] + [(K, K, True)]
     for n_servers, n_workers, on_workers in places:
         for mode in ("sync", "async"):
-            nets = [mp.ParameterServer(layers, LOSS, n_workers, mode, n_servers, on_workers=on_workers,
-                                       engine=engine) for engine in ("mpi", "cluster")]
+            of_mode = mp.Servers(n_servers, on_workers, mode)
+            nets = [mp.ParameterServer(layers, LOSS, n_workers, of_mode, on=mp.Machine(engine))
+                    for engine in ("mpi", "cluster")]
             first, second = (mp.SGD(0.1, momentum=0.5) for _ in nets)
             for part in (batches[:2], batches[2:]):
                 costs = nets[0].train(part, first, keep_every=1)
@@ -135,11 +146,13 @@ def servers():
             assert_same(dict(nets[0].collect(first).memory), dict(second.memory))
             done += 1
     clients = [tuple(part.astype(np.float64) for part in mini_batch(3 + k)) for k in range(2 * K - 2)]
-    for options in ({}, {"secure": K > 2, "drop_out": 0.2}, {"outer": mp.SGD(0.7, momentum=0.9)}):
-        nets = [mp.FederatedAveraging(layers, LOSS, clients, mp.SGD(0.1), 0.5, 2, 4, engine=engine, **options)
+    plain = mp.Rounds(fraction=0.5, n_epochs=2, batch_size=4)
+    hidden = replace(plain, drop_out=0.2, secure=K > 2)
+    for rounds, outer in ((plain, None), (hidden, None), (plain, mp.SGD(0.7, momentum=0.9))):
+        nets = [mp.FederatedAveraging(layers, LOSS, clients, rounds, outer, on=mp.Machine(engine))
                 for engine in ("cluster", "mpi")]
-        rounds = [[done._replace(ticks=0) for done in net.train(3)] for net in nets]
-        assert rounds[0] == rounds[1]
+        made = [[one._replace(ticks=0) for one in net.train(3, mp.SGD(0.1))] for net in nets]
+        assert made[0] == made[1]
         assert_same(*map(weights, nets))
         done += 1
     return done

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from compared import assert_same, assert_within
 from engines import mpi_bits
-from engines.mpi_bits import LAYERS, UNTIED, pair, weights
+from engines.mpi_bits import LAYERS, pair, weights
 from engines.on_engines import LOSS, mini_batch
 from pairs.on_ranks import pairs  # noqa: F401 (a check)
 
@@ -29,7 +29,6 @@ from minipipe.cluster import ANY, Compute, Receive, Send, UnreceivedError
 from minipipe.engines import Mpi, world
 from minipipe.engines.clocks import Clock
 from minipipe.engines.patience import PATIENCE
-from minipipe.schedules import build, with_updates
 
 
 def requests():
@@ -95,20 +94,22 @@ def checkpoints():
 
     whole, optimizer = mp.Pipeline(LAYERS, LOSS, 1, 4, dtype=np.float32), mp.Adam(0.01)
     train(whole, optimizer, range(6))
-    first, resumed = mp.Pipeline(LAYERS, LOSS, K, 4, "1f1b", dtype=np.float32, engine="mpi"), mp.Adam(0.01)
+    first, again = (pair(K, 4, "1f1b")[1] for _ in "12")
+    resumed, of_rank = mp.Adam(0.01), mp.Adam(0.01)
     train(first, resumed, range(2))
     mp.save(path, first, resumed)
-    again, of_rank = mp.Pipeline(LAYERS, LOSS, K, 4, "1f1b", dtype=np.float32, engine="mpi"), mp.Adam(0.01)
     mp.load(path, again, of_rank)
     again.forward_backward(*mini_batch(15))
     again.step(of_rank)  # from now on, each rank remembers what it needs for its own layers
     assert {index for index, _, _ in of_rank.memory} <= set(again._layers_of_stages()[world().rank])
-    second = mp.DataParallel(LAYERS, LOSS, K, 4, dtype=np.float32, seed=1, engine="mpi")
+    split, weights_of_1 = mp.Split(replicas=K, microbatches=4), mp.Weights(1, np.float32)
+    second = mp.Parallel(LAYERS, LOSS, split, on=mp.Machine("mpi"), weights=weights_of_1)
     resumed = mp.Adam(0.01)
     mp.load(path, second, resumed)
     train(second, resumed, range(2, 4))
     mp.save(path, second, resumed)
-    last, resumed = mp.Pipeline(LAYERS, LOSS, 1, 4, dtype=np.float32, seed=2), mp.Adam(0.01)
+    last = mp.Parallel(LAYERS, LOSS, mp.Split(microbatches=4), weights=mp.Weights(2, np.float32))
+    resumed = mp.Adam(0.01)
     mp.load(path, last, resumed)
     train(last, resumed, range(4, 6))
     assert_same(weights(whole), weights(last))
@@ -166,13 +167,7 @@ def command(*arguments):
 def deadlocked():
     """A schedule whose devices would wait for each other."""
     order = mp.Schedule.from_text(["F0 F1 B1 B0", "B0 F0 F1 B1"])
-    mp.Pipeline(LAYERS, LOSS, 2, 2, order, engine="mpi")
-
-
-def split_with_updates():
-    """The optimizers of parts on ranks."""
-    order = with_updates(build("gpipe", 1, 1))
-    mp.Hybrid(UNTIED, LOSS, 1, world().size, 1, 1, order, engine="mpi")
+    mp.Pipeline(LAYERS, LOSS, 2, 2, order, on=mp.Machine("mpi"))
 
 
 def other_data():

@@ -21,10 +21,14 @@ def mini_batch(m):
     return rng.standard_normal((6, m)).astype(np.float32), rng.standard_normal((4, m)).astype(np.float32)
 
 
-def pair(engine, *args, layers, **options):
+def pair(engine, n_stages, n_microbatches, schedule="gpipe", recompute="never", *, layers):
     """The same pipeline on the cluster and on another engine."""
-    return [mp.Pipeline(layers, LOSS, *args, dtype=np.float32, engine=name, **options)
-            for name in ("cluster", engine)]
+    return [
+        mp.Pipeline(
+            layers, LOSS, n_stages, n_microbatches, schedule, recompute, np.float32, mp.Machine(name)
+        )
+        for name in ("cluster", engine)
+    ]
 
 
 def work(trace):

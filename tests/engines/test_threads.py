@@ -44,7 +44,7 @@ def assert_same_bits(simulated, measured):
 @pytest.mark.parametrize("name, recompute", one_in(8, names_for_stages(4, 8), [*RECOMPUTE, "sqrt"]))
 def test_every_schedule_has_the_bits_of_the_cluster(name, recompute):
     X, Y = mini_batch(19)
-    simulated, measured = pair(4, 8, name, recompute=recompute)
+    simulated, measured = pair(4, 8, name, recompute)
     for pipe in (simulated, measured):
         pipe.forward_backward(X, Y)
     assert_same_bits(simulated, measured)
@@ -137,11 +137,11 @@ def test_the_command_trains_on_threads_and_shows_the_run(case, tmp_path, capsys)
 
 @pytest.mark.parametrize("wrong", ["J", "gradients"])
 def test_the_command_fails_where_threads_and_cluster_differ(wrong, tmp_path, capsys, monkeypatch):
-    def off_by_one(pipe, X, Y, run=mp.Pipeline.forward_backward):
+    def off_by_one(pipe, X, Y, run=mp.Parallel.forward_backward):
         return run(pipe, X, Y) + (pipe.trace.unit == "ticks")  # of the cluster
 
     if wrong == "J":
-        monkeypatch.setattr(mp.Pipeline, "forward_backward", off_by_one)
+        monkeypatch.setattr(mp.Parallel, "forward_backward", off_by_one)
     else:
         monkeypatch.setattr(on_hardware, "_same", lambda ours, theirs: False)
     monkeypatch.setattr(on_hardware, "N_RUNS", 1)
@@ -353,13 +353,9 @@ def test_programs_run_once():
         threads.run()
 
 
-@pytest.mark.parametrize("options, words", [
-    (dict(engine="gpu"), "engine='gpu' must be one of 'cluster', 'threads'"),
-    (dict(engine="threads", memory_limit=100), "memory_limit needs the bytes that only the cluster counts"),
-])
-def test_a_pipeline_refuses_what_threads_cannot(options, words):
-    with pytest.raises(ValueError, match=words):
-        mp.Pipeline(LAYERS, LOSS, 2, 2, **options)
+def test_an_engine_has_a_name():
+    with pytest.raises(ValueError, match="engine='gpu' must be one of 'cluster', 'threads', 'mpi'"):
+        mp.Machine("gpu")
 
 
 def test_threads_have_no_ticks():

@@ -1,5 +1,7 @@
 """BatchNorm in a pipeline: statistics of the whole mini-batch, counted once, or not at all."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cases import case, eighths, pipelines
@@ -19,6 +21,7 @@ NETWORK = [
 ]
 LOSS = mp.MeanSquaredError()
 PLACES = [index for index, layer in enumerate(NETWORK) if isinstance(layer, mp.BatchNorm)]
+CUT = mp.Cut([3, 2, 1])
 
 
 def mini_batch(m, convert=eighths, seed=0):
@@ -26,14 +29,9 @@ def mini_batch(m, convert=eighths, seed=0):
     return convert(rng.standard_normal((2, m))), convert(rng.standard_normal((1, m)))
 
 
-def pipeline(
-    n_microbatches, partition=(3, 2, 1), schedule="1f1b", recompute=False, convert=eighths, **options
-):
+def pipeline(n_microbatches, recompute="never", convert=eighths):
     layers = [layer.copy(convert) for layer in mp.Sequential(NETWORK, None).layers]
-    return mp.Pipeline(
-        layers, LOSS, len(partition), n_microbatches, schedule, recompute,
-        partition=partition, **options,
-    )
+    return mp.Pipeline(layers, LOSS, CUT, n_microbatches, "1f1b", recompute)
 
 
 def running(model):
@@ -103,10 +101,10 @@ def test_running_statistics_have_the_same_bits_in_all_schedules_and_partitions(d
     assert_same(running(one), running(other))
 
 
-@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("recompute", ["never", "always"])
 def test_stepping_past_the_end_counts_once(recompute):
     X, Y = mini_batch(6)
-    whole, stepped = pipeline(3, recompute=recompute), pipeline(3, recompute=recompute)
+    whole, stepped = pipeline(3, recompute), pipeline(3, recompute)
     train(whole, X, Y)
     before = running(stepped)
     stepped.start(X, Y)
@@ -122,13 +120,13 @@ def test_stepping_past_the_end_counts_once(recompute):
 
 def too_large(pipe):
     batch = mini_batch(9, np.float64, seed=1)
-    free = mp.Pipeline(pipe.layers, pipe.loss, 3, 3, pipe.schedule, partition=[3, 2, 1])
+    free = mp.Pipeline(pipe.layers, pipe.loss, CUT, 3, pipe.schedule)
     free.forward_backward(*batch)
-    without, limit = pipe._machine, max(free.trace.peak_bytes()) - 1
-    pipe._machine = without._replace(memory_limit=limit)
+    without, limit = pipe._options, max(free.trace.peak_bytes()) - 1
+    pipe._options = without._replace(memory=replace(without.memory, limit=limit))
     with pytest.raises(mp.MemoryLimitError):
         pipe.forward_backward(*batch)
-    pipe._machine = without
+    pipe._options = without
 
 
 def labels_of_another_shape(pipe):
@@ -161,9 +159,9 @@ def deadlocked(pipe):
 
 
 @pytest.mark.parametrize("fail", [too_large, labels_of_another_shape, given_up, looked_at, deadlocked])
-@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("recompute", ["never", "always"])
 def test_a_run_that_does_not_come_to_its_end_counts_nothing_and_leaves_nothing_behind(fail, recompute):
-    pipe, fresh = (pipeline(3, recompute=recompute, convert=np.float64) for _ in range(2))
+    pipe, fresh = (pipeline(3, recompute, np.float64) for _ in range(2))
     before = running(pipe)
     fail(pipe)
     assert_same(running(pipe), before)

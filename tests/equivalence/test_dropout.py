@@ -123,7 +123,7 @@ def test_equals_loops_given_the_mask(p):
     "make",
     [
         lambda: mp.Sequential(LAYERS, mp.MeanSquaredError()),
-        lambda: mp.Pipeline(LAYERS, mp.MeanSquaredError(), 3, 2, recompute=True),
+        lambda: mp.Pipeline(LAYERS, mp.MeanSquaredError(), 3, 2, recompute="always"),
     ],
 )
 def test_the_gradient_is_a_function_of_the_step(make):

@@ -12,12 +12,13 @@ from minipipe.functions import leaves
 TIED = [mp.Linear(3, 3, tie="W"), mp.Tanh(), mp.Linear(3, 4), mp.ReLU(), mp.Linear(4, 3), mp.Tanh(),
         mp.Linear(3, 3, tie="W"), mp.Linear(3, 2)]
 LOSS = mp.MeanSquaredError()
+ALL_THREE = mp.Split(replicas=2, shards=2, stages=2, microbatches=4)
 SPLITS = {
     "one device": lambda layers: mp.Sequential(layers, LOSS),
     "stages": lambda layers: mp.Pipeline(layers, LOSS, 4, 3, "1f1b"),
-    "copies": lambda layers: mp.DataParallel(layers, LOSS, 3, buckets=100),
+    "copies": lambda layers: mp.DataParallel(layers, LOSS, 3, sums=mp.Sums(buckets=100)),
     "shards": lambda layers: mp.TensorParallel(layers, LOSS, 2),
-    "all three": lambda layers: mp.Hybrid(layers, LOSS, 2, 2, 2, 4),
+    "all three": lambda layers: mp.Parallel(layers, LOSS, ALL_THREE),
 }
 
 

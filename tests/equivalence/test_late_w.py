@@ -20,7 +20,7 @@ from minipipe.schedules import (
 )
 from minipipe.sums import TreeSum
 
-RUNS = [(1, "gpipe-late-w", False), (3, "1f1b-late-w", True), (4, "naive, late", "sqrt")]
+RUNS = [(1, "gpipe-late-w", "never"), (3, "1f1b-late-w", "always"), (4, "naive, late", "sqrt")]
 WITH_PARAMETERS = [name for name in LAYERS if leaves(ready(name)[0].W)]
 LATE_W = names_having(late_w=True)
 ORDERS = {name: SCHEDULES[name] for name in LATE_W}
@@ -123,7 +123,7 @@ def test_the_bits_of_a_run_depend_on_no_M_K_order_or_recomputation(dtype):
     whole.forward_backward(X, Y)
     for M in (1, 3, 7, 50):
         for K, order, mode in RUNS:
-            pipe = mp.Pipeline(layers, mp.MeanSquaredError(), K, M, ORDERS[order], recompute=mode)
+            pipe = mp.Pipeline(layers, mp.MeanSquaredError(), K, M, ORDERS[order], mode)
             pipe.forward_backward(X, Y)
             assert_same(pipe.gradients, whole.gradients, f"M={M}, K={K}, {order}: gradients")
     summed = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 7)
@@ -138,7 +138,7 @@ def test_a_stage_keeps_every_A_prev_and_dZ_until_its_W_and_recomputation_saves_t
     """
     layers = [mp.Linear(8, 8), mp.Tanh(), mp.Tanh()] * 2
     X = np.random.default_rng(0).standard_normal((8, 30))
-    for recompute, most in [(False, 6 * 3), (True, 5 * 2 + 3)]:
+    for recompute, most in [("never", 6 * 3), ("always", 5 * 2 + 3)]:
         pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 6, "gpipe-late-w", recompute)
         pipe.forward_backward(X, X)
         ends = {str(span.label): span.end for span in pipe.trace.spans_of(0)}
@@ -183,7 +183,7 @@ def test_weights_that_change_on_the_way_copies_and_tables_are_refused_in_words()
     layers = [mp.Linear(2, 2), mp.Linear(2, 2)]
     with pytest.raises(ValueError, match="updates weights but does not say which ones it works with"):
         mp.Pipeline(
-            layers, mp.MeanSquaredError(), 2, 2, lambda K, M: with_updates(build("1f1b-late-w", K, M)),
+            layers, mp.MeanSquaredError(), 2, 2, lambda K, M: with_updates(build("1f1b-late-w", K, M))
         )
 
 

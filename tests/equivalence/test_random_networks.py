@@ -1,7 +1,8 @@
 """The heart of minipipe: micro-batch gradients add up to the full batch's, and `==` decides.
 
-Each test draws a network, m, a cut, M (ragged micro-batches included), copies, an order and all other options
-of `cases.OPTIONS`, and compares J and every dW and db, entry by entry. The strengths are those of the README.
+Each test draws a network, m, a cut, M (ragged micro-batches included), copies, an order and what else
+`cases.pipelines` may choose, and compares J and every dW and db, entry by entry. The strengths are those of
+the README.
 """
 
 import numpy as np

@@ -32,7 +32,7 @@ def test_recomputation_needs_least_memory_with_as_many_segments_as_the_root_of_t
     peaks = {}
     for n in (1, 2, 4, 8, 16):
         schedule = in_segments(build("gpipe", 1, 1), n)
-        pipe = mp.Pipeline([mp.Linear(8, 8)] * 16, mp.MeanSquaredError(), n, 1, schedule, recompute=True)
+        pipe = mp.Pipeline([mp.Linear(8, 8)] * 16, mp.MeanSquaredError(), n, 1, schedule, "always")
         pipe.forward_backward(X, X)
         assert pipe.trace.peak_bytes(KEPT) == [(n + 16 // n) * X.nbytes]
         peaks[n] = pipe.trace.peak_bytes()
@@ -44,7 +44,7 @@ def test_an_input_for_every_sqrt_of_the_layers_is_kept(name):
     """Stages of 5, 4, 1 and 3 layers become 2, 2, 1 and 2 each, on the same devices."""
     layers = [mp.Linear(4, 4)] * 13
     kept, roots = (
-        mp.Pipeline(layers, mp.MeanSquaredError(), 4, 6, name, mode, partition=[5, 4, 1, 3])
+        mp.Pipeline(layers, mp.MeanSquaredError(), mp.Cut([5, 4, 1, 3]), 6, name, mode)
         for mode in ("never", "sqrt")
     )
     assert [len(stage.layers) for stage in roots.stages] == [3, 2, 2, 2, 1, 2, 1]
@@ -66,9 +66,9 @@ def test_an_input_for_every_sqrt_of_the_layers_needs_less_memory():
     X = np.random.default_rng(0).standard_normal((8, 512))
     peaks = {}
     for mode in ("always", "sqrt"):
-        costs = mp.Costs(F=[4, 8], B=[8, 16])
+        machine = mp.Machine(costs=mp.Costs(F=[4, 8], B=[8, 16]))
         layers = [mp.Linear(8, 8)] * 32
-        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 1, recompute=mode, costs=costs)
+        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 1, recompute=mode, on=machine)
         pipe.forward_backward(X, X)
         peaks[mode] = [n_bytes / X.nbytes for n_bytes in pipe.trace.peak_bytes(KEPT)]
     assert peaks == {"always": [16, 17], "sqrt": [7, 8]}
@@ -87,7 +87,7 @@ def test_costs_of_segments_are_shares():
     with pytest.raises(ValueError, match="F has 3 costs for 2 stages"):
         costs_in_segments(mp.Costs(F=[1, 2, 3]), gpipe(2, 1), 2)
     with pytest.raises(ValueError, match="costs=3 must be Costs"):
-        mp.Pipeline([mp.Linear(2, 2)] * 2, mp.MeanSquaredError(), 1, 1, recompute="sqrt", costs=3)
+        mp.Machine(costs=3)
     modes = "'never', 'always', 'except_last', 'sqrt', 'selective'"
     with pytest.raises(ValueError, match=f"recompute='sqr' must be one of {modes}"):
         mp.Pipeline([mp.Linear(2, 2)] * 2, mp.MeanSquaredError(), 1, 1, recompute="sqr")

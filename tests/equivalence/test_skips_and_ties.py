@@ -97,12 +97,11 @@ NETWORK = [
 
 
 def pipeline(
-    n_microbatches=3, partition=(2, 2, 3, 3), schedule="gpipe", recompute=False, layers=NETWORK,
-    loss=LOSS, **options,
+    n_microbatches=3, partition=(2, 2, 3, 3), schedule="gpipe", recompute="never", layers=NETWORK,
+    dtype=np.float64,
 ):
-    return mp.Pipeline(
-        layers, loss, len(partition), n_microbatches, schedule, recompute, partition=partition, **options
-    )
+    cut = mp.Cut(partition)
+    return mp.Pipeline(layers, LOSS, cut, n_microbatches, schedule, recompute, dtype=dtype)
 
 
 def mini_batch(m=7, dtype=np.float64):
@@ -135,7 +134,9 @@ def test_a_skip_connection_is_a_message_of_its_own_size_between_its_two_ends(dty
     assert len(others) == 2 * 3 * 3 and all(abs(m.source - m.to) == 1 for m in others)
 
 
-@pytest.mark.parametrize("recompute, held_by_2", [(False, {1: 1, 2: 4, 3: 6}), (True, {1: 1, 2: 3, 3: 5})])
+@pytest.mark.parametrize("recompute, held_by_2", [
+    ("never", {1: 1, 2: 4, 3: 6}), ("always", {1: 1, 2: 3, 3: 5}),
+])
 def test_bytes_held_count_what_was_put_aside(recompute, held_by_2):
     """Three stages, Fork at the end of the first and Join at the beginning of the last; counted by hand,
     in arrays of 8 x 2.
@@ -185,7 +186,7 @@ def test_nothing_is_computed_below_the_first_layer_with_parameters(schedule, mon
     X, Y = (eighths(part) for part in mini_batch())
     for partition in ([4, 2, 2], [2, 3, 3], [8]):
         monkeypatch.setattr(Watched, "backwards", 0)
-        pipe = mp.Pipeline(layers, LOSS, len(partition), 3, schedule, partition=partition)
+        pipe = pipeline(3, partition, schedule, layers=layers)
         pipe.forward_backward(X, Y)
         assert Watched.backwards == 3  # of the second one, once for each micro-batch
         assert [layer.cache for layer in pipe.layers if layer.cache is not None] == []

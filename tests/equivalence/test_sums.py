@@ -17,10 +17,13 @@ from minipipe.sums import SUMS, TreeSum
 DENSE = mp.Sequential([mp.Linear(5, 6), mp.Tanh(), mp.Linear(6, 3)], LOSS).layers
 
 
+def pipeline(K, M, schedule, sums, layers=DENSE, loss=LOSS):
+    return mp.Parallel(layers, loss, mp.Split(stages=K, microbatches=M), schedule, sums=sums)
+
+
 def gradients(schedule, X, Y, accumulate="running", layers=DENSE):
-    pipe = mp.Pipeline(
-        layers, LOSS, schedule.n_stages, schedule.n_microbatches, schedule, accumulate=accumulate
-    )
+    sums = mp.Sums(accumulate)
+    pipe = pipeline(schedule.n_stages, schedule.n_microbatches, schedule, sums, layers)
     pipe.forward_backward(X, Y)
     return leaves(pipe.gradients)
 
@@ -83,7 +86,7 @@ def test_a_stage_never_keeps_more_than_one_sum(name):
     """Where the tree keeps up to four."""
     kept = {}
     for accumulate in SUMS:
-        pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, name, accumulate=accumulate)
+        pipe = pipeline(4, 8, name, mp.Sums(accumulate), LAYERS)
         pipe.start(*mini_batch(16))
         kept[accumulate] = 0
         while pipe.tick():
@@ -150,10 +153,14 @@ def test_the_bits_on_real_digits_depend_on_the_grain_alone():
     for K, M, schedule in [
         (1, 7, "gpipe"), (1, 1, "gpipe"), (2, 3, "1f1b"), (3, 4, "zb-h1"), (5, 7, "1f1b"), (4, 2, "zb-v"),
     ]:
-        pipe = mp.Pipeline(layers, LOSS, K, M, schedule, K > 2, dtype=np.float32, grain=16)
+        pipe = mp.Parallel(
+            layers, LOSS, mp.Split(stages=K, microbatches=M), schedule, sums=mp.Sums(grain=16),
+            memory=mp.Memory("always" if K > 2 else "never"), weights=mp.Weights(dtype=np.float32),
+        )
         assert_same(result(pipe, X, Y), one, f"K={K}, M={M}, {schedule}: the result")
     for D, M, buckets in [(1, None, None), (2, None, None), (3, 6, 8000), (5, None, 1), (7, 7, "ddp")]:
-        pipe = mp.DataParallel(layers, LOSS, D, M, buckets=buckets, dtype=np.float32, grain=16)
+        sums = mp.Sums(buckets=buckets, grain=16)
+        pipe = mp.DataParallel(layers, LOSS, D, M, dtype=np.float32, sums=sums)
         assert_same(result(pipe, X, Y), one, f"D={D}, M={M}, buckets={buckets}: the result")
     for other in (None, 15, 32, 100):
         assert difference(result(mp.Sequential(layers, LOSS, dtype=np.float32, grain=other), X, Y), one)
@@ -165,7 +172,7 @@ def test_a_stream_without_a_flush_has_the_same_bits_for_any_M():
     """PipeDream-2BW with its updates after 3 and after 6 micro-batches of the same 6 grains."""
     found = []
     for M in (3, 6):
-        pipe = mp.Pipeline(DENSE, LOSS, 3, M, "pipedream-2bw", grain=4)
+        pipe = pipeline(3, M, "pipedream-2bw", mp.Sums(grain=4))
         found.append(pipe.train([mini_batch(24)] * 4, mp.SGD(0.1)))
     assert found[0] == found[1]
     with pytest.raises(ValueError, match="grain=4 in one run without a flush needs mini-batches of one size"):
@@ -174,7 +181,8 @@ def test_a_stream_without_a_flush_has_the_same_bits_for_any_M():
 
 def test_micro_batches_are_cut_at_multiples_of_the_grain_as_equal_as_can_be():
     assert grains_of(50, 16) == [slice(0, 16), slice(16, 32), slice(32, 48), slice(48, 50)]
-    pipe = mp.Pipeline([mp.Linear(1, 1), mp.ReLU()], mp.MeanSquaredError(), 2, 3, grain=4)
+    layers = [mp.Linear(1, 1), mp.ReLU()]
+    pipe = pipeline(2, 3, "gpipe", mp.Sums(grain=4), layers, mp.MeanSquaredError())
     X = np.arange(26.0).reshape(1, 26)
     pipe.forward_backward(X, X)
     sent = [message.n_bytes // 8 for message in pipe.trace.messages if message.source == 0]
@@ -190,14 +198,15 @@ def test_a_layer_sees_one_grain_at_a_time_in_one_piece(monkeypatch):
         return forward(self, A_prev)
 
     monkeypatch.setattr(mp.Linear, "forward", watched)
-    pipe = mp.Pipeline([mp.Linear(2, 3), mp.Linear(3, 1)], mp.MeanSquaredError(), 2, 2, "naive", grain=4)
+    layers = [mp.Linear(2, 3), mp.Linear(3, 1)]
+    pipe = pipeline(2, 2, "naive", mp.Sums(grain=4), layers, mp.MeanSquaredError())
     pipe.forward_backward(np.ones((2, 10)), np.ones((1, 10)))
     of_one = [(2, 0, 4), (2, 4, 4), (3, 0, 4), (3, 4, 4), (2, 8, 2), (3, 8, 2)]
     assert seen == [(*one, True) for one in of_one]
 
 
 def test_a_cut_that_would_fall_into_a_grain_is_refused():
-    pipe = mp.Pipeline(DENSE, LOSS, 2, 5, grain=16)
+    pipe = pipeline(2, 5, "gpipe", mp.Sums(grain=16))
     words = "n_microbatches=5 exceeds the 4 grains of 16 samples in a batch of m=50: a cut would fall into"
     with pytest.raises(ValueError, match=words):
         pipe.forward_backward(*mini_batch(50))

@@ -237,7 +237,7 @@ def test_the_parameters_of_lenet_are_those_of_its_layers():
 
 def test_the_numbers_are_those_of_the_package_and_the_ticks_those_of_a_run():
     layers = [mp.Linear(4, 4) for _ in range(4)]
-    net = mp.Hybrid(layers, mp.MeanSquaredError(), 3, 2, 4, 3)
+    net = mp.Parallel(layers, mp.MeanSquaredError(), mp.Split(replicas=3, shards=2, stages=4, microbatches=3))
     for d in range(3):
         for k in range(4):
             assert [RANK(t, d, k, 2, 3) for t in range(2)] in net.groups["tp"]

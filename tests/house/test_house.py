@@ -26,7 +26,7 @@ FLOORS = {
     "as_code": 0, "changes": 0, "functions": 0, "tiny": 0,
     "exact": 1, "schedules": 1, "cluster": 1, "datasets": 1, "meta": 1, "sums": 1, "blas": 1, "rates": 1,
     "collectives": 2, "engines": 2,
-    "layers": 3, "losses": 3, "ties": 3,
+    "layers": 3, "losses": 3, "ties": 3, "state": 3,
     "network": 4, "optimizers": 4, "training": 4, "models": 4, "description": 4,
     "checkpoints": 5, "experiments": 5, "graph": 5, "noise": 5, "partitioning": 5,
     "pipeline": 6,

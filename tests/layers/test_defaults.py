@@ -62,7 +62,9 @@ def first_weights(**seed):
 
 ROWS = {  # the row: (our column, whether the code does so)
     "order of the axes": ("samples last", lambda: mp.Linear(3, 2).output_shape((3, 7)) == (2, 7)),
-    "dtype": ("float64", lambda: first_weights().dtype == default(mp.Pipeline, "dtype") == np.float64),
+    "dtype": (
+        "float64", lambda: first_weights().dtype == np.dtype(default(mp.Pipeline, "dtype")) == np.float64
+    ),
     "what is drawn": (
         "the same for the same seed, which is 0",
         lambda: np.array_equal(first_weights(), first_weights(seed=0)) and first_weights(seed=1)[0, 0] != 0

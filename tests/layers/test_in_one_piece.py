@@ -108,13 +108,19 @@ def layers_of(net):
     return [net.layers, *getattr(net, "replicas", ())]
 
 
+def with_a_grain(layers, loss, K, M, grain):
+    split = mp.Split(stages=K, microbatches=M)
+    return mp.Parallel(layers, loss, split, "gpipe", sums=mp.Sums(grain=grain))
+
+
+RING = mp.Sums(all_reduce="ring")
 NETWORKS = {
     "one device": mp.Sequential,
     "pipeline": lambda layers, loss: mp.Pipeline(layers, loss, min(2, len(layers)), 2),
-    "pipeline with a grain": lambda layers, loss: mp.Pipeline(layers, loss, 1, 2, grain=2),
+    "pipeline with a grain": lambda layers, loss: with_a_grain(layers, loss, 1, 2, grain=2),
     "late W": lambda layers, loss: mp.Pipeline(layers, loss, 1, 2, "gpipe-late-w"),
     "replicas": lambda layers, loss: mp.DataParallel(layers, loss, 2),
-    "replicas by a ring": lambda layers, loss: mp.DataParallel(layers, loss, 2, all_reduce="ring"),
+    "replicas by a ring": lambda layers, loss: mp.DataParallel(layers, loss, 2, sums=RING),
     "shards": lambda layers, loss: mp.TensorParallel(layers, loss, 2),
     "ZeRO": lambda layers, loss: mp.DataParallel(layers, loss, 2, zero=3),
 }
@@ -186,7 +192,10 @@ def test_data_that_lie_another_way(m, way, met):
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((5, m)), rng.standard_normal((3, m))
     layers = mp.Sequential([mp.Linear(5, 6), mp.Tanh(), mp.Linear(6, 3)], None).layers
-    for net in (mp.Sequential(layers, LOSS, grain=4), mp.Pipeline(layers, LOSS, 2, -(-m // 4), grain=4)):
+    n_grains = -(-m // 4)
+    for net in (
+        mp.Sequential(layers, LOSS, grain=4), with_a_grain(layers, LOSS, 2, n_grains, grain=4),
+    ):
         J = net.forward_backward(X, Y)
         gradients = net.gradients
         assert net.forward_backward(WAYS[way](X), WAYS[way](Y)) == J

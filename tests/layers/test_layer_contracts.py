@@ -149,8 +149,8 @@ def test_in_shards_stages_and_copies_it_equals_one_device(name):
     loss = mp.MeanSquaredError()
     nets = [mp.Pipeline(layers, loss, 1, 2)]
     nets.append(mp.TensorParallel(layers, loss, shards_of(layers), 2))
-    nets.append(mp.Pipeline(layers, loss, 2, 2, "zb-h1", True))
-    nets.append(mp.Hybrid(layers, loss, 2, 1, 2, n_microbatches=2))
+    nets.append(mp.Pipeline(layers, loss, 2, 2, "zb-h1", "always"))
+    nets.append(mp.Parallel(layers, loss, mp.Split(replicas=2, stages=2, microbatches=2)))
     runs = [[net.forward_backward(X, Y), leaves(net.gradients)] for net in nets]
     for net, run in zip(nets[1:], runs[1:]):
         assert_same(run, runs[0], type(net).__name__)

@@ -122,7 +122,7 @@ def test_in_the_last_stage_it_equals_the_full_batch(loss, labels):
     Y = rational(mini_batch(loss, labels, (2, 6))[1])
     runs = []
     for net in (
-        mp.Sequential(layers, loss), mp.Pipeline(layers, loss, 3, 4, "1f1b", True),
+        mp.Sequential(layers, loss), mp.Pipeline(layers, loss, 3, 4, "1f1b", "always"),
         mp.Pipeline(layers, loss, 2, 3, "zb-h1"), mp.DataParallel(layers, loss, 3),
         mp.TensorParallel(layers, loss, 2),
     ):

@@ -195,10 +195,10 @@ def test_stages_that_look_alike_are_counted_once_only_if_they_are(shape, layers)
     in the middle.
     """
     layers = [mp.Tanh(), *layers, mp.Tanh()]
-    for counts in ([1] * 6, [1, 2, 2, 1], [2, 2, 2]):
-        X = np.random.default_rng(0).standard_normal((*shape, 2))
-        measured = mp.measure(layers, LOSS, len(counts), X, X, counts, n_rounds=1).footprints
-        assert mp.footprints(layers, LOSS, len(counts), shape, 2, counts) == measured
+    X = np.random.default_rng(0).standard_normal((*shape, 2))
+    for cut in (6, mp.Cut([1, 2, 2, 1]), 3):
+        measured = mp.measure(layers, LOSS, cut, X, X, n_rounds=1).footprints
+        assert mp.footprints(layers, LOSS, cut, shape, 2) == measured
 
 
 @pytest.mark.slow  # AmoebaNet's cells
@@ -206,17 +206,17 @@ def test_stages_that_are_alike_but_for_what_comes_back_are_not_looked_up():
     """Two equal cells of AmoebaNet: what comes back to the second one has no derivative by its second output.
     """
     layers = mp.models.amoebanet_d(12, 8, n_classes=2)
-    counts = [len(layers) - 5, 1, 1, 3]
+    cut = mp.Cut([len(layers) - 5, 1, 1, 3])
     X, Y = np.random.default_rng(0).standard_normal((3, 32, 32, 2)), np.ones((2, 2))
-    measured = mp.measure(layers, LOSS, 4, X, Y, counts, n_rounds=1).footprints
-    assert mp.footprints(layers, LOSS, 4, (3, 32, 32), 2, counts) == measured
+    measured = mp.measure(layers, LOSS, cut, X, Y, n_rounds=1).footprints
+    assert mp.footprints(layers, LOSS, cut, (3, 32, 32), 2) == measured
     assert measured[1].actions != measured[2].actions
 
 
 def test_nothing_is_allocated():
     """A network of 4 terabytes, and its gradients, with micro-batches of a terabyte."""
     layers = [mp.Linear(10**6, 10**6), mp.ReLU(), mp.Linear(10**6, 2)]
-    first, second = mp.footprints(layers, LOSS, 2, (10**6,), m=250_000, partition=[2, 1], dtype=np.float32)
+    first, second = mp.footprints(layers, LOSS, 2, (10**6,), m=250_000, dtype="float32")
     assert first.parameters == first.gradients == 4 * (10**12 + 10**6)
     assert first.sent["F"] == second.sent["B"] == 10**12
     assert second.parameters == 4 * (2 * 10**6 + 2)
@@ -224,8 +224,9 @@ def test_nothing_is_allocated():
 
 @pytest.mark.parametrize("options, message", [
     ({"input_shape": (5,)}, r"layers\[0\], Linear\(3, 2\), does not fit"),
-    ({"n_stages": 3}, "n_stages=3 does not fit 2 layers"),
-    ({"partition": "time"}, "partition='time' measures, which takes numbers"),
+    ({"n_stages": 3}, "3 stages do not fit 2 layers: use at most 2"),
+    ({"n_stages": mp.Cut([1, 2])}, r"stages=\[1, 2\] adds up to 3 for 2 layers: give the stages 2"),
+    ({"n_stages": mp.Cut(2, "time")}, "by='time' measures, which takes numbers: use by='macs'"),
     ({"loss": None}, "loss is None, but a backward begins at the loss"),
     ({"loss": mp.MeanSquaredError}, "loss is <class .*>, but a backward begins at the loss"),
     ({"patterns": "FB"}, "patterns='FB' must be a list of names out of FB, FIW, FRB, FRIW"),

@@ -113,17 +113,18 @@ def test_it_equals_the_full_batch_in_every_schedule(schedule, recompute):
     assert_two_updates_equal_full_batch(mp.Pipeline(tiny(), LOSS, 4, 6, schedule, recompute))
 
 
-@pytest.mark.parametrize("recompute, zero", one_in(2, [False, True], [None, 1, 2, 3]))
+@pytest.mark.parametrize("recompute, zero", one_in(2, ["never", "always"], [0, 1, 2, 3]))
 def test_it_equals_the_full_batch_in_copies_that_share_parameters(recompute, zero):
-    net = mp.DataParallel(tiny(), LOSS, 3, 6, zero=zero, buckets=1, recompute=recompute)
+    split, memory = mp.Split(replicas=3, microbatches=6), mp.Memory(recompute, zero)
+    net = mp.Parallel(tiny(), LOSS, split, memory=memory, sums=mp.Sums(buckets=1))
     assert_two_updates_equal_full_batch(net)
 
 
-@pytest.mark.parametrize("n_replicas, n_shards, n_stages", [(1, 2, 1), (2, 1, 2), (1, 2, 2), (2, 2, 2)])
-def test_it_equals_the_full_batch_in_every_split(n_replicas, n_shards, n_stages):
+@pytest.mark.parametrize("D, T, K", [(1, 2, 1), (2, 1, 2), (1, 2, 2), (2, 2, 2)])
+def test_it_equals_the_full_batch_in_every_split(D, T, K):
     """Each device of a group has it whole, beside a Linear that is divided."""
     layers = [*same_with_halves()[:2], *tiny()[2:]]
-    net = mp.Hybrid(layers, LOSS, n_replicas, n_shards, n_stages, n_microbatches=4)
+    net = mp.Parallel(layers, LOSS, mp.Split(replicas=D, shards=T, stages=K, microbatches=4))
     assert_two_updates_equal_full_batch(net)
 
 

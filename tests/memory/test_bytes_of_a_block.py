@@ -91,10 +91,7 @@ def test_what_fits_knows_selective_recomputation():
     for mode in ("never", "selective"):
         (found[mode],) = mp.what_fits(layers, CROSS_ENTROPY, (12,), 12, 1, [2], [4], ["zb-h1"], [mode])
         fit = found[mode]
-        pipe = mp.Pipeline(
-            layers, CROSS_ENTROPY, 2, 4, fit.schedule, fit.recompute, dtype=np.float32,
-            partition=fit.partition, costs=fit.costs, accumulate=fit.accumulate,
-        )
+        pipe = fit.pipeline(layers, CROSS_ENTROPY)
         tokens = np.random.default_rng(0).integers(0, 11, (12, 12))
         pipe.forward_backward(tokens, mp.one_hot(tokens, 11, np.float32))
         assert max(pipe.trace.peak_bytes()) == fit.peak_bytes and pipe.trace.makespan == fit.makespan
@@ -125,10 +122,10 @@ def test_the_layers_that_were_handed_in_go_on_to_keep_their_shares():
     assert [any(part.recomputes for part in mp.every_layer(of)) for of in (layers, pipe.layers)] == [0, 1]
 
 
-def runs_of(layers, loss, shape, K, M, m, partition=None):
+def runs_of(layers, loss, shape, cut, M, m):
     """Return (the footprints of the stages, {schedule: its simulated run})."""
-    sizes = mp.footprints(layers, loss, K, shape, m, partition, np.float32, patterns=["FB", "FIW"])
-    return sizes, {name: mp.simulate(build(name, K, M), footprints=sizes) for name in ("1f1b", "zb-h1")}
+    sizes = mp.footprints(layers, loss, cut, shape, m, "float32", patterns=["FB", "FIW"])
+    return sizes, {name: mp.simulate(build(name, cut.n, M), footprints=sizes) for name in ("1f1b", "zb-h1")}
 
 
 def peaks(runs, kinds=KEPT):
@@ -139,25 +136,25 @@ def peaks(runs, kinds=KEPT):
 def test_zb_h1_holds_no_more_than_1f1bs_first_device_in_a_large_transformer():
     """24 blocks, d = 1024, 1024 positions, 2 samples: after F, one keeps 1/4 GiB of a micro-batch."""
     blocks = [mp.TransformerBlock(1024, 16, causal=True) for _ in range(24)]
-    found = peaks(runs_of(blocks, mp.MeanSquaredError(), (1024, 1024), K=4, M=8, m=2)[1])
+    found = peaks(runs_of(blocks, mp.MeanSquaredError(), (1024, 1024), mp.Cut(4), M=8, m=2)[1])
     GiB = {name: [round(n / 2**30, 2) for n in of_devices] for name, of_devices in found.items()}
     assert GiB == {"1f1b": [6.0, 4.5, 3.0, 1.51], "zb-h1": [6.0, 5.25, 4.5, 3.76]}
     assert max(found["zb-h1"]) == max(found["1f1b"])
 
 
-CASES = {  # name: (layers, loss, shape of a sample, layers of each stage)
+CASES = {  # name: (layers, loss, shape of a sample, where they are cut)
     "transformer": (
-        mp.models.transformer(65, 64, n_heads=4, n_layers=8), mp.SoftmaxCrossEntropy(), (32,), [3, 2, 2, 4],
+        mp.models.transformer(65, 64, n_heads=4, n_layers=8), mp.SoftmaxCrossEntropy(), (32,),
+        mp.Cut([3, 2, 2, 4]),
     ),
-    "resnet": (mp.models.resnet(), mp.SoftmaxCrossEntropy(), (3, 32, 32), "macs"),
+    "resnet": (mp.models.resnet(), mp.SoftmaxCrossEntropy(), (3, 32, 32), mp.Cut(4, "macs")),
 }
 
 
 @pytest.mark.parametrize("name, M", one_in(2, CASES, [4, 8, 32]))
 def test_zb_h1_keeps_no_more_than_1f1bs_fullest_device(name, M):
     """Of activations. In all, one message more: ZB-H1's device 0 gets its next dA before it is free."""
-    layers, loss, shape, partition = CASES[name]
-    sizes, runs = runs_of(layers, loss, shape, 4, M, 4, partition)
+    sizes, runs = runs_of(*CASES[name], M, m=4)
     found, in_all = peaks(runs), peaks(runs, None)
     assert max(found["zb-h1"]) == max(found["1f1b"])
     message = sizes[0].sent["F"]

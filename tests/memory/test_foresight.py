@@ -29,6 +29,7 @@ CONNECTED = [  # two skip connections, two W in several places each, and a block
     mp.Linear(16, 8), mp.Linear(8, 8, tie="V"), mp.Linear(8, 8, tie="W"), mp.Linear(8, 3),
 ]
 LOSS = mp.SoftmaxCrossEntropy()
+UNEVEN_CUT = mp.Cut([2, 3, 5, 4])  # of `CONNECTED`
 
 
 def mini_batch(m):
@@ -36,13 +37,13 @@ def mini_batch(m):
     return rng.standard_normal((5, m)), mp.one_hot(rng.integers(0, 3, m), 3)
 
 
-def footprints(partition, m, n_microbatches, optimizer=None, layers=LAYERS, **options):
+def footprints(cut, m, n_microbatches, optimizer=None, layers=LAYERS, sums=mp.Sums()):
     """For each micro-batch of a mini-batch of m samples, the footprints of its size, without numbers."""
-    line = MicroBatches([mini_batch(m)], n_microbatches, 0, options.get("grain"))
+    line = MicroBatches([mini_batch(m)], n_microbatches, 0, sums.grain)
     sizes = [sum(line.labels[j].shape[-1] for j in grains) for grains in line.grains]
     of_size = {
         size: mp.footprints(
-            layers, LOSS, len(partition), (5,), size, partition, optimizer=optimizer, **options
+            layers, LOSS, cut, (5,), size, optimizer=optimizer, accumulate=sums.accumulate, grain=sums.grain
         )
         for size in set(sizes)
     }
@@ -67,18 +68,14 @@ def assert_same_bytes(foreseen, held):
 
 
 def assert_foreseen(
-    schedule, M, m, layers, partition=None, recompute="never", optimizer=None, counted=None, **machine
+    schedule, M, m, layers, cut=mp.Cut(4), recompute="never", optimizer=None, sums=mp.Sums(), on=mp.Machine()
 ):
     """A run of mini-batches of m samples has the ticks, messages and bytes that a simulation foresees.
 
-    partition: 4 stages without it.
     optimizer: for an order that makes the updates itself; it has its state from a run before.
-    counted: options of `Pipeline` and of `footprints`. machine: those of `Pipeline` and of `simulate`.
     """
-    n_stages, counted = 4 if partition is None else len(partition), counted or {}
-    pipe = mp.Pipeline(
-        layers, LOSS, n_stages, M, schedule, recompute, partition=partition, **counted, **machine,
-    )
+    split, memory = mp.Split(stages=cut, microbatches=M), mp.Memory(recompute)
+    pipe = mp.Parallel(layers, LOSS, split, schedule, memory=memory, sums=sums, on=on)
     n_batches = 7 if pipe.schedule.asynchronous else 1
     if optimizer is None:
         pipe.forward_backward(*mini_batch(m))
@@ -86,9 +83,11 @@ def assert_foreseen(
         optimizer = optimizer.fresh()
         pipe.train([mini_batch(m)], optimizer)
         pipe.train([mini_batch(m)] * n_batches, optimizer)
-    partition = [len(stage.layers) for stage in pipe.stages]
-    sizes = n_batches * footprints(partition, m, M, optimizer, layers, **counted)
-    foreseen = mp.simulate(pipe.schedule, footprints=sizes, **machine)
+    units = mp.Cut([len(stage.layers) for stage in pipe.stages])
+    sizes = n_batches * footprints(units, m, M, optimizer, layers, sums)
+    foreseen = mp.simulate(
+        pipe.schedule, on.costs, on.link, footprints=sizes, all_reduce=sums.all_reduce, ports=on.ports
+    )
     assert foreseen.spans == pipe.trace.spans and foreseen.idle == pipe.trace.idle
     assert_same_bytes(foreseen, pipe.trace)
 
@@ -96,8 +95,8 @@ def assert_foreseen(
 @pytest.mark.parametrize("name, recompute", one_in(3, names_having(flush=True), RECOMPUTE))
 def test_the_bytes_of_every_schedule_are_foreseen_at_every_tick(name, recompute):
     """K = 4 stages of 2 to 5 layers, 17 samples in 8 ragged micro-batches, over a slow link."""
-    schedule, link = build_for_stages(name, 4, 8), mp.Link(latency=1, bandwidth=64)
-    assert_foreseen(schedule, 8, 17, CONNECTED, [2, 3, 5, 4], recompute, link=link)
+    schedule, slow = build_for_stages(name, 4, 8), mp.Machine(link=mp.Link(latency=1, bandwidth=64))
+    assert_foreseen(schedule, 8, 17, CONNECTED, UNEVEN_CUT, recompute, on=slow)
 
 
 def in_halves(n_stages, n_microbatches):
@@ -111,31 +110,31 @@ def in_halves(n_stages, n_microbatches):
     return replace(schedule, devices=devices)
 
 
-ADAM, RUNNING = mp.Adam(), dict(accumulate="running")
+ADAM, RUNNING = mp.Adam(), mp.Sums(accumulate="running")
 TWO_COPIES, THREE_COPIES = in_copies(build("1f1b", 4, 4), 2), data_parallel(3, 8, 4)
-MACHINE = dict(
+MACHINE = mp.Machine(
     costs=mp.Costs(F=1, B=2, A=Fraction(1, 2), U=1), link=mp.Link(latency=1), ports=mp.cluster.ports(3, 64)
 )
 
 
 @pytest.mark.parametrize("schedule, M, m, layers, options", [
     ("1f1b", 8, 17, CONNECTED, dict(recompute="sqrt")),
-    (build_for_stages("zb-v", 4, 4), 4, 38, CONNECTED, dict(counted=dict(grain=5))),
-    ("gpipe-late-w", 4, 38, LAYERS, dict(counted=dict(grain=9))),
-    (TWO_COPIES, 8, 17, CONNECTED, dict(recompute="always", counted=RUNNING)),
-    (with_all_reduce(in_copies(build("zb-v", 2, 4), 2)), 8, 17, LAYERS, MACHINE),
-    (THREE_COPIES, 8, 40, LAYERS, MACHINE | dict(all_reduce="ring")),
+    (build_for_stages("zb-v", 4, 4), 4, 38, CONNECTED, dict(sums=mp.Sums(grain=5))),
+    ("gpipe-late-w", 4, 38, LAYERS, dict(sums=mp.Sums(grain=9))),
+    (TWO_COPIES, 8, 17, CONNECTED, dict(recompute="always", sums=RUNNING)),
+    (with_all_reduce(in_copies(build("zb-v", 2, 4), 2)), 8, 17, LAYERS, dict(on=MACHINE)),
+    (THREE_COPIES, 8, 40, LAYERS, dict(sums=mp.Sums(all_reduce="ring"), on=MACHINE)),
     (with_updates(build("1f1b-late-w", 4, 8)), 8, 17, LAYERS, dict(optimizer=ADAM)),
-    (with_updates(TWO_COPIES), 8, 17, LAYERS, dict(optimizer=mp.SGD(0.1), counted=RUNNING)),
-    (with_updates(build("chimera", 4, 8)), 8, 17, LAYERS, MACHINE | dict(optimizer=ADAM)),
-    (with_zero(TWO_COPIES, 1), 8, 17, LAYERS, MACHINE | dict(optimizer=ADAM)),
-    (with_zero(THREE_COPIES, 2), 8, 40, LAYERS, MACHINE | dict(optimizer=ADAM)),
-    (with_zero(data_parallel(3, 3, 4), 3), 3, 15, LAYERS, MACHINE | dict(optimizer=ADAM)),
+    (with_updates(TWO_COPIES), 8, 17, LAYERS, dict(optimizer=mp.SGD(0.1), sums=RUNNING)),
+    (with_updates(build("chimera", 4, 8)), 8, 17, LAYERS, dict(optimizer=ADAM, on=MACHINE)),
+    (with_zero(TWO_COPIES, 1), 8, 17, LAYERS, dict(optimizer=ADAM, on=MACHINE)),
+    (with_zero(THREE_COPIES, 2), 8, 40, LAYERS, dict(optimizer=ADAM, on=MACHINE)),
+    (with_zero(data_parallel(3, 3, 4), 3), 3, 15, LAYERS, dict(optimizer=ADAM, on=MACHINE)),
     ("pipedream", 1, 3, LAYERS, dict(optimizer=ADAM)),
     ("pipedream-vertical", 1, 3, LAYERS, dict(optimizer=mp.SGD(0.1))),
     ("pipedream-2bw", 4, 9, LAYERS, dict(optimizer=mp.SGD(0.1))),
-    ("pipedream-2bw", 5, 11, LAYERS, dict(optimizer=ADAM, counted=RUNNING)),
-    (in_halves, 1, 3, LAYERS, dict(optimizer=ADAM, counted=RUNNING)),
+    ("pipedream-2bw", 5, 11, LAYERS, dict(optimizer=ADAM, sums=RUNNING)),
+    (in_halves, 1, 3, LAYERS, dict(optimizer=ADAM, sums=RUNNING)),
 ])
 def test_the_bytes_of_other_orders_and_options_are_foreseen_at_every_tick(schedule, M, m, layers, options):
     """Segments, grains, sums in one buffer, copies, ZeRO, updates, weight versions."""
@@ -143,11 +142,11 @@ def test_the_bytes_of_other_orders_and_options_are_foreseen_at_every_tick(schedu
 
 
 def test_what_an_optimizer_and_the_last_mini_batch_have_left_is_foreseen():
-    pipe = mp.Pipeline(CONNECTED, LOSS, 4, 8, "1f1b", partition=[2, 3, 5, 4])
+    pipe = mp.Pipeline(CONNECTED, LOSS, UNEVEN_CUT, 8, "1f1b")
     pipe.forward_backward(*mini_batch(17))
     pipe.step(ADAM)
     pipe.forward_backward(*mini_batch(17))
-    sizes = footprints([2, 3, 5, 4], 17, 8, ADAM, CONNECTED)
+    sizes = footprints(UNEVEN_CUT, 17, 8, ADAM, CONNECTED)
     assert_same_bytes(mp.simulate(pipe.schedule, footprints=sizes), pipe.trace)
 
 
@@ -156,15 +155,15 @@ def test_what_an_optimizer_and_the_last_mini_batch_have_left_is_foreseen():
 def test_bytes_are_foreseen_for_any_schedule_at_any_time(data):
     """The ledger, bytes by kind, is the same function of time; the exchange between two copies included."""
     layers = data.draw(st.sampled_from([LAYERS, CONNECTED]))
-    partition = data.draw(compositions(len(layers)))
+    cut = mp.Cut(data.draw(compositions(len(layers))))
     M = data.draw(st.integers(1, 4))
-    schedule = data.draw(valid_schedules(len(partition), M))
+    schedule = data.draw(valid_schedules(cut.n, M))
     m = data.draw(st.integers(2 * M, 2 * M + 3))
-    accumulate = data.draw(st.sampled_from(["tree", "running"]))
+    sums = mp.Sums(data.draw(st.sampled_from(["tree", "running"])))
     link = data.draw(st.sampled_from([
         mp.Link(), mp.Link(latency=2), mp.Link(latency=1, bandwidth=64), mp.Link(latency=3, blocking=True),
     ]))
-    assert_foreseen(schedule, M, m, layers, partition, counted=dict(accumulate=accumulate), link=link)
+    assert_foreseen(schedule, M, m, layers, cut, sums=sums, on=mp.Machine(link=link))
 
 
 def test_the_sum_of_tied_gradients_is_held_beside_a_devices_own():
@@ -178,9 +177,9 @@ def test_the_sum_of_tied_gradients_is_held_beside_a_devices_own():
 
 
 def test_measured_footprints_know_skips_and_ties_too():
-    for counts in ([2, 3, 5, 4], [14], [7, 7]):
-        measured = mp.measure(CONNECTED, LOSS, len(counts), *mini_batch(6), counts, n_rounds=1).footprints
-        assert mp.footprints(CONNECTED, LOSS, len(counts), (5,), 6, counts) == measured
+    for cut in (UNEVEN_CUT, 1, 2):
+        measured = mp.measure(CONNECTED, LOSS, cut, *mini_batch(6), n_rounds=1).footprints
+        assert mp.footprints(CONNECTED, LOSS, cut, (5,), 6) == measured
 
 
 def test_several_that_measure_at_once_give_their_mean(monkeypatch):
@@ -210,7 +209,7 @@ def test_measured_costs_are_seconds_of_each_stage():
     n, m = 200, 100
     layers = [mp.Linear(n, n), *[mp.Linear(n, n) for _ in range(8)], mp.Linear(n, 2)]
     X = np.random.default_rng(0).standard_normal((n, m))
-    measured = mp.measure(layers, mp.MeanSquaredError(), 3, X, X[:2], [1, 8, 1])
+    measured = mp.measure(layers, mp.MeanSquaredError(), mp.Cut([1, 8, 1]), X, X[:2])
     costs = measured.costs
     for kind in "FBRIW":
         first, second, third = getattr(costs, kind)

@@ -42,15 +42,13 @@ def layers_with_many_activations(n):
 @cache
 def footprints(counts, m, make=equal_layers):
     layers = make(sum(counts))
-    return mp.footprints(layers, LOSS, len(counts), (WIDTH,), m, counts, patterns=("FB", "FRB", "FIW"))
+    return mp.footprints(layers, LOSS, mp.Cut(counts), (WIDTH,), m, patterns=("FB", "FRB", "FIW"))
 
 
 def peaks(schedule, counts, N, make=equal_layers, recompute="never"):
     """For each device, the most bytes of activations in a run, which are those of the simulation."""
-    layers = make(sum(counts))
-    pipe = mp.Pipeline(
-        layers, LOSS, schedule.n_stages, schedule.n_microbatches, schedule, recompute, partition=list(counts)
-    )
+    layers, cut = make(sum(counts)), mp.Cut(counts)
+    pipe = mp.Pipeline(layers, LOSS, cut, schedule.n_microbatches, schedule, recompute)
     X = mp.datasets.digits().train[0][:WIDTH, :N]
     pipe.forward_backward(X, X)
     counts = tuple(len(stage.layers) for stage in pipe.stages)

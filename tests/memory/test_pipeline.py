@@ -22,14 +22,14 @@ from minipipe.schedules import build, names_having, peak_microbatches, with_upda
 LAYERS = [mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 5), mp.Tanh(), mp.Linear(5, 3)]
 rng = np.random.default_rng(0)
 X, Y = rng.standard_normal((4, 10)), mp.one_hot(rng.integers(0, 3, 10), 3)
+LOSS = mp.SoftmaxCrossEntropy()
 
 
-def pipeline(n_stages=3, n_microbatches=4, schedule="gpipe", recompute=False, **options):
-    loss = mp.SoftmaxCrossEntropy()
-    return mp.Pipeline(LAYERS, loss, n_stages, n_microbatches, schedule, recompute, **options)
+def pipeline(n_stages=3, n_microbatches=4, schedule="gpipe", recompute="never", **options):
+    return mp.Pipeline(LAYERS, LOSS, n_stages, n_microbatches, schedule, recompute, **options)
 
 
-@pytest.mark.parametrize("schedule, recompute", one_in(4, names_having(flush=True), [False, True]))
+@pytest.mark.parametrize("schedule, recompute", one_in(4, names_having(flush=True), ["never", "always"]))
 def test_ticking_leaves_the_trace_cost_and_gradients_of_running(schedule, recompute):
     whole, stepped = (pipeline(4, 8, schedule, recompute) for _ in range(2))
     J = whole.forward_backward(X, Y)
@@ -142,12 +142,12 @@ def test_programs_let_go_of_what_they_have_received_and_sent():
 
 def test_except_last_saves_one_recomputation_on_each_stage():
     R = {}
-    for mode in ("never", "always", "except_last", True, False):
+    for mode in ("never", "always", "except_last"):
         pipe = pipeline(4, 4, "zb-v", mode)
         pipe.forward_backward(X, Y)
         R[mode] = [span.label for span in pipe.trace.spans if span.label.kind == "R"]
     counts = {mode: len(recomputed) for mode, recomputed in R.items()}
-    assert counts == {"never": 0, False: 0, "always": 4 * 4, True: 4 * 4, "except_last": 4 * 3}
+    assert counts == {"never": 0, "always": 4 * 4, "except_last": 4 * 3}
     assert {action.microbatch for action in R["except_last"]} == {0, 1, 2}
 
 
@@ -208,11 +208,14 @@ def test_a_layer_whose_weights_are_frozen_has_no_gradient():
 
 
 def test_seed_and_dtype_decide_the_first_weights():
-    assert not np.array_equal(pipeline(seed=1).layers[0].W, pipeline(seed=2).layers[0].W)
+    first, second, seventh = (
+        mp.Parallel(LAYERS, LOSS, mp.Split(stages=3), weights=mp.Weights(seed)).layers for seed in (1, 2, 7)
+    )
+    assert not np.array_equal(first[0].W, second[0].W)
     assert pipeline(dtype=np.float32).layers[0].W.dtype == np.float32
     assert pipeline().layers[0].W.dtype == np.float64
     drawn = mp.he(np.random.default_rng([7, 2]), 6, 5)
-    assert np.array_equal(pipeline(seed=7).layers[2].W, drawn)  # he is the default
+    assert np.array_equal(seventh[2].W, drawn)  # he is the default
 
 
 def test_costs_belong_to_their_stage_and_a_recompute_costs_a_forward():
@@ -233,48 +236,57 @@ def test_nobody_computes_the_derivative_by_the_data(monkeypatch):
         return backward_input(self, dZ)
 
     monkeypatch.setattr(mp.Linear, "backward_input", recorded)
-    for net in (pipeline(), mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy())):
+    for net in (pipeline(), mp.Sequential(LAYERS, LOSS)):
         net.forward_backward(X, Y)
         assert net.layers[0] not in called and net.layers[2] in called
 
 
 @pytest.mark.parametrize("options, words", [
-    (dict(n_stages=6), "n_stages=6 does not fit 5 layers: use 1 to 5 stages"),
-    (dict(n_stages=0), "n_stages=0 does not fit 5 layers"),
+    (dict(n_stages=6), "6 stages do not fit 5 layers: use at most 5, so that each has a layer"),
+    (dict(n_stages=0), "n_stages=0 must be at least 1"),
     (dict(n_microbatches=0), "n_microbatches=0 must be at least 1"),
     (dict(n_microbatches=2.5), "n_microbatches=2.5 must be a whole number"),
     (dict(dtype=int), "must be one of floats"),
-    (dict(partition=[2, 2, 2]), "partition=[2, 2, 2] adds up to 6 for 5 layers"),
-    (dict(partition=[5, 0, 0]), "give each stage at least 1 layer"),
-    (dict(partition=[3, 2]), "makes 2 stages, but n_stages=3"),
-    (dict(partition=[2.0, 2.0, 1.0]), "partition[0]=2.0 must be a whole number"),
-    (dict(partition=2), "partition=2 must be a list of whole numbers"),
-    (dict(partition=[4, 4, 4], recompute="sqrt"), "partition=[4, 4, 4] adds up to 12 for 5"),
-    (dict(partition=[3, 2], recompute="sqrt"), "makes 2 stages, but n_stages=3"),
-    (dict(partition=[5, 0, 0], recompute="sqrt"), "give each stage at least 1 layer"),
+    (dict(n_stages=mp.Cut([2, 2, 2])),
+     "stages=[2, 2, 2] adds up to 6 for 5 layers: give the stages 5 layers in all"),
+    (dict(n_stages=mp.Cut([4, 4, 4]), recompute="sqrt"), "stages=[4, 4, 4] adds up to 12 for 5"),
+    (dict(n_stages=mp.Cut(3, "macs")), "by='macs' needs data to find the costs: pass sample=(X, Y)"),
+    (dict(recompute=True), "recompute=True must be one of 'never', 'always'"),
     (dict(recompute=["always"]), "recompute=['always'] must be one of"),
     (dict(recompute="sometimes"),
      "recompute='sometimes' must be one of 'never', 'always', 'except_last', 'sqrt', 'selective'"),
-    (dict(n_stages=1, n_microbatches=1, schedule=mp.Schedule.from_text("F0 R0 B0"), recompute=True),
+    (dict(n_stages=1, n_microbatches=1, schedule=mp.Schedule.from_text("F0 R0 B0"), recompute="always"),
      "recomputes already"),
     (dict(n_stages=1, n_microbatches=2, schedule=mp.Schedule.from_text("F0 F1 B1", 2)),
      "device 0 never does 0B0 (missing)"),
     (dict(schedule="1f1"), "unknown schedule '1f1': did you mean '1f1b'?"),
     (dict(schedule=["F0 B0"]), "or Schedule.from_text(...)"),
     (dict(schedule=mp.Schedule), "or Schedule.from_text(...)"),
-    (dict(schedule=build("gpipe", 2, 4)), "is for 2 stages and 4 micro-batches, but n_stages=3"),
+    (dict(schedule=build("gpipe", 2, 4)), "is for 2 stages and 4 micro-batches, but there are 3 stages"),
     (dict(schedule=lambda K, M: None), "returns None for 3 stages and 4 micro-batches: let it return a"),
     (dict(schedule=lambda K, M: build("gpipe", K, M + 1)),
-     "is for 3 stages and 5 micro-batches, but n_stages=3 and n_microbatches=4"),
-    (dict(costs="F=1"), "must be Costs(F=..., B=...)"),
-    (dict(costs=mp.Costs(F=[1, 2])), "F has 2 costs for 3 stages"),
-    (dict(costs=mp.Costs(B=0)), "stage 0: B=0 must be above 0 ticks"),
-    (dict(memory_limit="8 GB"), "memory_limit='8 GB' must be a number, above 0 bytes, such as 8 * 2**30"),
-    (dict(memory_limit=float("nan")), "memory_limit=nan must be above 0 bytes"),
+     "is for 3 stages and 5 micro-batches, but there are 3 stages and 4 micro-batches: make them equal"),
+    (dict(on="threads"), "on='threads' must be a Machine, such as Machine()"),
+    (dict(on=mp.Machine(costs=mp.Costs(F=[1, 2]))), "F has 2 costs for 3 stages"),
+    (dict(on=mp.Machine(costs=mp.Costs(B=0))), "stage 0: B=0 must be above 0 ticks"),
 ])
 def test_wrong_options_get_both_numbers_and_the_remedy(options, words):
     with pytest.raises(ValueError, match=re.escape(words)):
         pipeline(**options)
+
+
+@pytest.mark.parametrize("stages, by, words", [
+    (0, "count", "stages=0 must be at least 1"),
+    (2.5, "count", "stages=2.5 must be a whole number"),
+    ([5, 0, 0], "count", "stages[1]=0 must be at least 1"),
+    ([2.0, 2.0, 1.0], "count", "stages[0]=2.0 must be a whole number"),
+    (3, 2, "by=2 must be one of 'count', 'parameters', 'macs', 'bytes', 'time', or a function"),
+    (3, mp.Linear, "Linear'> must be one of 'count', 'parameters', 'macs', 'bytes'"),
+    ([3, 2], "macs", "stages=[3, 2] says where to cut, and so does by='macs': use one"),
+])
+def test_a_cut_gives_each_stage_a_layer_in_one_way(stages, by, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        mp.Cut(stages, by)
 
 
 @pytest.mark.parametrize("X, Y, words", [
@@ -299,13 +311,17 @@ ONE, MSE = [mp.Linear(4, 1)], mp.MeanSquaredError()
 
 
 @pytest.mark.parametrize("call, words", [
+    (lambda: mp.Machine(costs="F=1"), "must be Costs(F=..., B=...)"),
+    (lambda: mp.Memory(limit="8 GB"), "limit='8 GB' must be a number, above 0 bytes, such as 8 * 2**30"),
+    (lambda: mp.Memory(limit=float("nan")), "limit=nan must be above 0 bytes"),
     (lambda: mp.Sequential([], MSE), "layers is an empty list"),
     (lambda: mp.Sequential([mp.ReLU], None), "pass a layer object, such as Linear(2, 3) or ReLU()"),
     (lambda: mp.Sequential(ONE, "mse"), "pass a loss object, such as MeanSquaredError()"),
     (lambda: mp.Sequential(ONE, mp.MeanSquaredError), "pass a loss object"),
     (lambda: mp.Sequential(ONE, None).forward_backward(X, Y), "this network has no loss"),
     (lambda: mp.Sequential(ONE, MSE).forward_backward(X, Y[0]), "make them one row with Y.reshape(1, -1)"),
-    (lambda: mp.footprints(5 * [mp.ReLU()], MSE, 3, (2,), 4, [3, 2]), "makes 2 stages, but n_stages=3"),
+    (lambda: mp.footprints(5 * [mp.ReLU()], MSE, mp.Cut([3, 1]), (2,), 4),
+     "stages=[3, 1] adds up to 4 for 5 layers"),
     (lambda: mp.Pipeline(ONE, MSE, 1, 1, "pipedream").train([(X, Y)], "adam"),
      "optimizer is 'adam': pass an object, such as"),
     (lambda: pipeline().start(X, Y, mp.SGD(1)), "no U for an optimizer: hand it to step(optimizer)"),
@@ -349,7 +365,8 @@ def after_a_tick():
 
 
 def test_a_run_that_fails_leaves_the_parameters_as_they_were_and_the_pipeline_usable():
-    pipe = pipeline(memory_limit=500)
+    limited = mp.Memory(limit=500)
+    pipe = mp.Parallel(LAYERS, LOSS, mp.Split(stages=3, microbatches=4), "gpipe", memory=limited)
     before = parameters([layer.copy() for layer in pipe.layers])
     with pytest.raises(mp.MemoryLimitError, match="above its limit of 500"):
         pipe.forward_backward(X, Y)

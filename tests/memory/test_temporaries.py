@@ -15,7 +15,7 @@ from minipipe.meta import LIVE, MetaArray
 from minipipe.planning import temporaries
 from minipipe.planning.foresight import patterns_of
 
-SOFTMAX = mp.SoftmaxCrossEntropy()
+SOFTMAX, FLOAT32 = mp.SoftmaxCrossEntropy(), mp.Weights(dtype=np.float32)
 SLACK = 192 * 2**10  # of Python's own objects: AmoebaNet's take up to 97 KiB; pytest's threads add theirs
 rng = np.random.default_rng(0)
 
@@ -96,15 +96,16 @@ def real_peaks(monkeypatch):
 def test_no_action_of_a_run_needs_more_than_is_counted_and_foreseen(name, monkeypatch):
     """By NumPy's own tracing, for each kind of action on each stage; and not much less either."""
     layers, (X, Y), K, M, schedule, recompute = RUNS[name]
-    pipe = mp.Pipeline(layers, SOFTMAX, K, M, schedule, recompute, dtype=np.float32, memory_limit=10**9)
+    split, memory = mp.Split(stages=K, microbatches=M), mp.Memory(recompute, limit=10**9)
+    pipe = mp.Parallel(layers, SOFTMAX, split, schedule, memory=memory, weights=FLOAT32)
     pipe.forward_backward(X, Y)  # what Python remembers from a first run is no array
     with real_peaks(monkeypatch) as found:
         pipe.forward_backward(X, Y)
     layers = mp.recomputing(layers) if recompute == "selective" else layers
-    partition = [len(stage.layers) for stage in pipe.stages]
+    cut = mp.Cut([len(stage.layers) for stage in pipe.stages])
     patterns = sorted(set(patterns_of(pipe.schedule).values()))
     shape, m = X.shape[:-1], X.shape[-1] // M
-    of_stages = temporaries(layers, SOFTMAX, K, shape, m, partition, np.float32, patterns)
+    of_stages = temporaries(layers, SOFTMAX, cut, shape, m, "float32", patterns)
     insides = {}
     for (device, kind, stage), (before, after, held) in found.items():
         inside = held - max(before, after)
@@ -117,16 +118,17 @@ def test_no_action_of_a_run_needs_more_than_is_counted_and_foreseen(name, monkey
 
 
 def test_the_counted_bytes_alone_are_not_enough(monkeypatch):
-    """A run within its memory_limit exceeds it for a moment; with the temporaries on top it does not."""
+    """A run within its limit of memory exceeds it for a moment; with the temporaries on top it does not."""
     X, Y = digits_like(256)
     pipe = mp.Pipeline(MLP, SOFTMAX, 4, 8, "1f1b", dtype=np.float32)
     pipe.forward_backward(X, Y)
     limit = max(pipe.trace.peak_bytes())
-    pipe = mp.Pipeline(MLP, SOFTMAX, 4, 8, "1f1b", dtype=np.float32, memory_limit=limit)
+    split, memory = mp.Split(stages=4, microbatches=8), mp.Memory(limit=limit)
+    pipe = mp.Parallel(MLP, SOFTMAX, split, memory=memory, weights=FLOAT32)
     with real_peaks(monkeypatch) as found:
         pipe.forward_backward(X, Y)
     real = max(held for _, _, held in found.values())
-    inside = max(temporaries(MLP, SOFTMAX, 4, (784,), 32, dtype=np.float32)[0].values())
+    inside = max(temporaries(MLP, SOFTMAX, 4, (784,), 32, "float32")[0].values())
     assert 1.2 * limit < real <= limit + inside + SLACK
 
 
@@ -180,5 +182,5 @@ def test_arrays_without_numbers_are_gone_when_nobody_has_them():
 def test_what_fits_says_how_much_comes_on_top():
     of_network = MLP, SOFTMAX, (784,), 256, 10**9, [4], [8], ["1f1b"], ["never"]
     (fit,) = mp.what_fits(*of_network)
-    of_stages = temporaries(MLP, SOFTMAX, 4, (784,), 32, fit.partition, np.float32, ["FB"])
+    of_stages = temporaries(MLP, SOFTMAX, mp.Cut(fit.partition), (784,), 32, "float32", ["FB"])
     assert fit.inside_bytes == max(max(stage.values()) for stage in of_stages) > 4 * 784 * 512

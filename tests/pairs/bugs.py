@@ -3,7 +3,7 @@
 from minipipe import Dropout, network
 from minipipe.layers.normalization import Moments
 from minipipe.optimizers import Optimizer
-from minipipe.pipeline import batches, closing
+from minipipe.pipeline import batches, closing, run
 from minipipe.pipeline.own_part import Owned
 from minipipe.pipeline.versions import Versions
 
@@ -81,6 +81,17 @@ def no_stash(monkeypatch):
     monkeypatch.setattr(Versions, "of", lambda self, i: self[self.newest])
 
 
+def parts_of_ties_apart(monkeypatch):
+    """With ZeRO, tied layers are each updated with the sum of their own gradient alone."""
+    monkeypatch.setattr(closing, "exchange_tied_parts", lambda *arguments: iter(()))
+
+
+def statistics_of_one_copy(monkeypatch):
+    """A synchronised batch norm meets itself alone, rather than those of the other copies."""
+    join = run.join_copies
+    monkeypatch.setattr(run, "join_copies", lambda stages, ranks, D: join(stages, ranks, 1))
+
+
 COPIES = {"schedule": "data-parallel", "D": 2, "M": 2}
 FOUND_BY = {
     no_sum_over_shards: {"network": "image", "D": 2, "T": 2, "M": 2, "rows": True},
@@ -92,4 +103,6 @@ FOUND_BY = {
     stale_gather: COPIES | {"zero": 3, "updates": "order", "n_updates": 3},
     equal_weights: {"network": "image normal", "M": 2, "samples": "ragged"},
     no_stash: {"schedule": "pipedream", "K": 3, "how": "train", "updates": "order", "n_updates": 3},
+    parts_of_ties_apart: {"ties": True, "D": 2, "K": 2, "M": 2, "zero": 2, "updates": "order"},
+    statistics_of_one_copy: {"network": "normal", "D": 2, "T": 2, "M": 2, "sync_batch_norm": True},
 }

@@ -15,7 +15,7 @@ SEEDS = 1000  # of weights and data
 LARGE = 32    # rows above this `size` are not grown
 AT_CALLS = ("dtype", "grain", "samples", "checkpoint", "engine", "how")  # what may be refused after the door
 TRAINS = {"how": "train", "updates": "order"}
-COPIES = {"schedule": "data-parallel", "D": 2, "M": 2}
+COPIES = {"D": 2, "M": 2}
 ZERO = COPIES | {"updates": "order"}
 NEEDS = {  # (option, value): values of other options without which it is refused
     **{("D", D): {"M": D} for D in (2, 3)},

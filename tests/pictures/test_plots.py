@@ -68,7 +68,9 @@ def counted():
     """The trace of a run with arrays, whose bytes are counted."""
     X, Y = (part[:, :8] for part in mp.datasets.digits().train)
     layers = [mp.Linear(64, 10), mp.ReLU()]
-    pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 2, 4, recompute=True, link=mp.Link(latency=1))
+    pipe = mp.Pipeline(
+        layers, mp.SoftmaxCrossEntropy(), 2, 4, recompute="always", on=mp.Machine(link=mp.Link(latency=1))
+    )
     pipe.forward_backward(X, Y)
     return pipe.trace
 

@@ -9,8 +9,11 @@ import minipipe as mp
 from minipipe import plots
 
 
-def trained(**options):
-    net = mp.ParameterServer(LAYERS, LOSS, 2, "async", speeds=THIRD, **options)
+def trained(n_servers=1, on_workers=False, engine="cluster"):
+    servers = mp.Servers(n_servers, on_workers, mode="async")
+    net = mp.ParameterServer(
+        LAYERS, LOSS, 2, servers, pace=mp.Pace(speeds=THIRD), on=mp.Machine(engine)
+    )
     net.train(mini_batches(8), mp.SGD(0.1))
     return net
 
@@ -32,8 +35,8 @@ def test_rows_have_the_names_of_servers_and_workers(options, names):
 def test_rows_of_a_round_have_the_names_of_its_clients():
     rng = np.random.default_rng(0)
     clients = [(rng.standard_normal((3, 2)), rng.standard_normal((2, 2))) for _ in range(5)]
-    net = mp.FederatedAveraging(LAYERS, LOSS, clients, mp.SGD(0.1), fraction=0.4)
-    chosen = net.round().chosen
+    net = mp.FederatedAveraging(LAYERS, LOSS, clients, mp.Rounds(0.4))
+    chosen = net.round(mp.SGD(0.1)).chosen
     rows = [line.split("  ")[0] for line in net.trace.to_text().splitlines()[1:]]
     assert rows == ["server", *(f"client {k}" for k in chosen)]
     assert str(net.trace.spans_of(0)[-1].label) == "average"

@@ -210,7 +210,7 @@ def check_batch_norm_statistics_leak():
     """0, 1, 2, 3 have mean 3/2 and unbiased variance 5/3, in one mini-batch of two micro-batches,
     recomputed or not.
     """
-    for recompute in (False, True):
+    for recompute in ("never", "always"):
         assert running_statistics(recompute, 4) == (Rational(3, 2), Rational(5, 3))
 
 
@@ -229,7 +229,7 @@ def batch_norm_sums_leak_into_the_next_mini_batch(monkeypatch):
 
 
 def check_batch_norm_sums_leak_into_the_next_mini_batch():
-    assert running_statistics(False, 10, 4) == running_statistics(False, 4)
+    assert running_statistics("never", 10, 4) == running_statistics("never", 4)
 
 
 def dropout_differs_on_recomputation(monkeypatch):
@@ -241,7 +241,7 @@ def dropout_differs_on_recomputation(monkeypatch):
 def check_dropout_differs_on_recomputation():
     block = mp.Residual(mp.Dropout(), mp.Tanh(), mp.Dropout())
     layers = [mp.Linear(3, 4), mp.Dropout(), mp.Linear(4, 4), block]
-    pipes = [mp.Pipeline(layers, LOSS, 3, 4, recompute=recompute) for recompute in (False, True)]
+    pipes = [mp.Pipeline(layers, LOSS, 3, 4, recompute=mode) for mode in ("never", "always")]
     assert_same(*(J_and_gradients(pipe, *mini_batch(8, np.float64)) for pipe in pipes))
 
 

@@ -112,7 +112,8 @@ def replicas_agree_on_a_wrong_gradient(monkeypatch):
 
 def two_copies_of_two_stages():
     """The second stage begins with a layer that keeps its input for the backward."""
-    return mp.Hybrid(exact(LAYERS), LOSS, 2, 1, 2, 4, "gpipe", partition=[2, 3])
+    split = mp.Split(replicas=2, stages=mp.Cut([2, 3]), microbatches=4)
+    return mp.Parallel(exact(LAYERS), LOSS, split, "gpipe")
 
 
 def check_replicas_agree_on_a_wrong_gradient():
@@ -211,9 +212,10 @@ def check_synchronised_at_the_wrong_micro_batch():
     """Each schedule, for 2 and 3 copies: the gradient, and the bytes of one all-reduce by each copy."""
     for name in ("gpipe", "1f1b", "zb-h1"):
         for D in (2, 3):
-            net = mp.Hybrid(exact(LAYERS), LOSS, D, 1, 2, 2 * D, name)
+            split = mp.Split(replicas=D, stages=2, microbatches=2 * D)
+            net = mp.Parallel(exact(LAYERS), LOSS, split, name)
             assert_equals_full_batch(net, *mini_batch(2 * D))
-            net = mp.Hybrid(LAYERS, LOSS, D, 1, 2, 2 * D, name)
+            net = mp.Parallel(LAYERS, LOSS, split, name)
             net.forward_backward(*mini_batch(2 * D, np.float64))
             sizes = [sum(array.size for array in leaves(of_copies[0]))
                      for of_copies in sums_of_copies(net).values()]
@@ -233,7 +235,7 @@ def assert_buckets_have_the_same_bits(D):
     """In float32, for buckets of one layer up to all of them."""
     results = []
     for cap in (1, 100, 10**6, None):
-        net = mp.DataParallel(LAYERS, LOSS, D, buckets=cap, dtype=np.float32)
+        net = mp.DataParallel(LAYERS, LOSS, D, dtype=np.float32, sums=mp.Sums(buckets=cap))
         net.forward_backward(*mini_batch(8 * D, np.float32))
         results.append(net.gradients)
     assert_all_same(results)
@@ -307,7 +309,7 @@ def statistics_averaged_over_copies(monkeypatch):
 def check_statistics_averaged_over_copies():
     """2 copies with 3 and 2 samples."""
     layers = exact([mp.Linear(3, 3), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 4)])
-    net = mp.DataParallel(layers, LOSS, 2, sync_batch_norm=True)
+    net = mp.DataParallel(layers, LOSS, 2, sums=mp.Sums(sync_batch_norm=True))
     assert_equals_full_batch(net, *mini_batch(5))
 
 

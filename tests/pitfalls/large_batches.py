@@ -1,5 +1,7 @@
 """Bugs that come with large mini-batches, which many workers share, with their checks."""
 
+from dataclasses import replace
+
 import numpy as np
 from compared import J_and_gradients, assert_same
 from pitfalls.networks import LOSS, exact, mini_batch
@@ -34,8 +36,8 @@ def statistics_over_the_wrong_group(monkeypatch):
     """Batch norm takes the statistics of all workers together, though nobody has asked for that."""
     init = mp.DataParallel.__init__
 
-    def synchronised_init(self, *args, **options):
-        init(self, *args, **{**options, "sync_batch_norm": True})
+    def synchronised_init(self, *args, sums=mp.Sums(), **options):
+        init(self, *args, sums=replace(sums, sync_batch_norm=True), **options)
 
     monkeypatch.setattr(mp.DataParallel, "__init__", synchronised_init)
 

@@ -37,20 +37,20 @@ class Slope(mp.losses.Loss):
         return 0 * A + Rational(1, m)
 
 
-def constant_gradients(mode, n_batches=6, **options):
+def constant_gradients(servers, pace=mp.Pace(), n_batches=6):
     """Of a layer whose gradient is 1 at all weights: W tells how many updates have reached it."""
     layers = [mp.Linear(1, 1, W=rational([[0]]), b=rational([[0]]))]
-    net = mp.ParameterServer(layers, Slope(), 2, mode, **options)
+    net = mp.ParameterServer(layers, Slope(), 2, servers, pace=pace)
     net.train([STEADY] * n_batches, mp.SGD(1), keep_every=1)
     return net
 
 
-def assert_is_gradient_descent(n_rounds=1, **options):
+def assert_is_gradient_descent(n_rounds=1, fraction=1, outer=None):
     """Rounds of full passes: the bits of one device that has all samples of those who report."""
     data = exact_clients(1, 2, 4)
-    net = mp.FederatedAveraging(exact_layers(), LOSS, data, mp.SGD(RATE), **options)
+    net = mp.FederatedAveraging(exact_layers(), LOSS, data, mp.Rounds(fraction), outer)
     batches = []
-    for done in net.train(n_rounds):
+    for done in net.train(n_rounds, mp.SGD(RATE)):
         chosen = [data[k] for k in done.reported]
         batches.append([np.concatenate(side, axis=-1) for side in zip(*chosen)])
     assert_same(weights(net), weights(sequential(exact_layers(), batches, mp.SGD(RATE))[0]))
@@ -75,7 +75,7 @@ def updates_without_a_lock(monkeypatch):
 
 
 def check_updates_without_a_lock():
-    assert constant_gradients("async").layers[0].W[0, 0] == -6
+    assert constant_gradients(mp.Servers(mode="async")).layers[0].W[0, 0] == -6
 
 
 def lost_updates_are_not_named(monkeypatch):
@@ -84,7 +84,7 @@ def lost_updates_are_not_named(monkeypatch):
 
 
 def check_lost_updates_are_not_named():
-    net = constant_gradients("hogwild", update_ticks=1)
+    net = constant_gradients(mp.Servers(mode="hogwild"), mp.Pace(update_ticks=1))
     stays = {0: 0}
     for update in net.updates:
         n_since = update.number - 1 - update.onto
@@ -100,7 +100,7 @@ def bound_that_binds_nothing(monkeypatch):
 
 
 def ends_of_the_fast_one(bound):
-    net = constant_gradients("ssp", 12, bound=bound, speeds=THIRD)
+    net = constant_gradients(mp.Servers(mode="ssp", bound=bound), mp.Pace(speeds=THIRD), n_batches=12)
     return [span.end for span in net.trace.spans_of(1)][:5]
 
 
@@ -123,8 +123,8 @@ def late_gradients_count_as_fresh(monkeypatch):
 
 
 def check_late_gradients_count_as_fresh():
-    speeds, batches = [1, 1, Fraction(1, 3)], exact_mini_batches(5, m=6)
-    net = mp.ParameterServer(exact_layers(), LOSS, 3, backups=1, speeds=speeds)
+    pace, batches = mp.Pace(speeds=[1, 1, Fraction(1, 3)]), exact_mini_batches(5, m=6)
+    net = mp.ParameterServer(exact_layers(), LOSS, 3, mp.Servers(backups=1), pace=pace)
     net.train(batches, mp.SGD(RATE))
     assert {update.workers for update in net.updates} == {(0, 1)} and len(net.late) == 2
     of_the_first_two = [(X[:, :4], Y[:, :4]) for X, Y in batches]
@@ -162,7 +162,7 @@ def check_shards_sent_to_the_wrong_server():
     """Two layers of two numbers each, one on each server."""
     layers = [mp.Linear(1, 1, W=rational([[w]]), b=rational([[1]])) for w in (2, 3)]
     batches = [(rational([[1, 2]]), rational([[0, 1]]))] * 2
-    net = mp.ParameterServer(layers, LOSS, 2, n_servers=2)
+    net = mp.ParameterServer(layers, LOSS, 2, mp.Servers(2))
     net.train(batches, mp.SGD(RATE))
     assert_same(weights(net), weights(sequential(layers, batches, mp.SGD(RATE))[0]))
 
@@ -207,8 +207,8 @@ def running_statistics_stay_behind(monkeypatch):
 def check_running_statistics_stay_behind():
     layers = [mp.BatchNorm(1, momentum=0.5), mp.Linear(1, 1)]
     data = [(np.array([[0.0, 2.0]]), np.zeros((1, 2))), (np.array([[4.0, 6.0]]), np.zeros((1, 2)))]
-    net = mp.FederatedAveraging(layers, LOSS, data, mp.SGD(0.1))
-    net.round()
+    net = mp.FederatedAveraging(layers, LOSS, data)
+    net.round(mp.SGD(0.1))
     assert net.layers[0].running_mean[0, 0] == 0.5 * (1 + 5) / 2
 
 
@@ -241,12 +241,13 @@ def masks_of_the_missing_stay(monkeypatch):
 
 def check_masks_of_the_missing_stay():
     for drop_out, reported in ((0, (0, 1, 2)), (0.3, (0, 1))):
-        options, sums = dict(drop_out=drop_out, seed=5), []
+        sums = []
         for secure in (False, True):
             net = mp.FederatedAveraging(
-                exact_layers(), LOSS, exact_clients(1, 2, 4), mp.SGD(RATE), secure=secure, **options
+                exact_layers(), LOSS, exact_clients(1, 2, 4), mp.Rounds(drop_out=drop_out, secure=secure),
+                weights=mp.Weights(seed=5),
             )
-            assert net.round().reported == reported
+            assert net.round(mp.SGD(RATE)).reported == reported
             sums.append(weights(net))
         assert_same(*sums)
 
@@ -262,9 +263,9 @@ def secure_sum_passes_the_modulus(monkeypatch):
 def check_secure_sum_passes_the_modulus():
     """It is refused, rather than another number."""
     huge = [layer.copy(lambda p: p + 2**40) for layer in exact_layers()]
-    net = mp.FederatedAveraging(huge, Slope(), exact_clients(2, 2), mp.SGD(RATE), secure=True)
+    net = mp.FederatedAveraging(huge, Slope(), exact_clients(2, 2), mp.Rounds(secure=True))
     try:
-        net.round()
+        net.round(mp.SGD(RATE))
     except ValueError as error:
         assert "may pass R" in str(error)
     else:

@@ -78,7 +78,7 @@ def check_norm_gradients_not_summed(dropout=0.0):
     block = mp.Residual(mp.LayerNorm(4), Rounding(), *attention)
     layers = exact([mp.Embedding(5, 4), block, Rounding(), mp.LayerNorm(4), Rounding(), mp.Linear(4, 5)])
     tokens = np.array([[0, 4], [1, 2], [4, 3], [2, 0]])
-    net = mp.TensorParallel(layers, mp.SoftmaxCrossEntropy(), 2, sequence=True)
+    net = mp.TensorParallel(layers, mp.SoftmaxCrossEntropy(), mp.Shards(2, sequence=True))
     assert_equals_full_batch(net, tokens, mp.one_hot(tokens[::-1], 5).astype(int))
 
 
@@ -132,9 +132,9 @@ def check_everybody_saves():
     """What the shards have updated themselves, the network has; and what it saves can be loaded."""
     X, Y = mini_batch(4, np.float64)
     order = with_updates(build("gpipe", 1, 2))
-    own = mp.Hybrid(LAYERS, LOSS, 1, 2, 1, 2, order)
+    own = mp.Parallel(LAYERS, LOSS, mp.Split(shards=2, microbatches=2), order)
     own.train([(X, Y)], mp.SGD(0.5))
-    stepped, loaded = mp.Hybrid(LAYERS, LOSS, 1, 2, 1, 2), mp.Sequential(LAYERS, LOSS, seed=1)
+    stepped, loaded = mp.TensorParallel(LAYERS, LOSS, 2, 2), mp.Sequential(LAYERS, LOSS, seed=1)
     stepped.forward_backward(X, Y)
     stepped.step(mp.SGD(0.5))
     with tempfile.TemporaryDirectory() as folder:

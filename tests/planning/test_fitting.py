@@ -21,11 +21,7 @@ def fits(memory_limit, n_devices, **options):
 
 def run(setting, layers=LAYERS, loss=LOSS, X=X, Y=X, optimizer=None, link=mp.Link()):
     """A real run with arrays, after an update if there is an optimizer."""
-    pipe = mp.Pipeline(
-        layers, loss, len(setting.partition), setting.n_microbatches, setting.schedule, setting.recompute,
-        dtype=np.float32, partition=setting.partition, costs=setting.costs, link=link,
-        accumulate=setting.accumulate,
-    )
+    pipe = setting.pipeline(layers, loss, link)
     for _ in range(1 if optimizer is None else 2):
         pipe.forward_backward(X, Y)
         if optimizer is not None:
@@ -193,10 +189,10 @@ def test_iterators_are_read_once():
     (dict(n_microbatches=[24]), "n_microbatches=24 does not divide batch_size=64: use 8"),
     (dict(recompute=["sometimes"]), "recompute=['sometimes'] must be a list of names out of never, always"),
     (dict(recompute="never"), "recompute='never' must be a list of names"),
-    (dict(partition="size"), "by='size' is not known"),
-    (dict(partition=None), "by=None is not known: use one of 'parameters', 'macs'"),
-    (dict(partition=3), "by=3 is not known: use one of 'parameters', 'macs'"),
-    (dict(partition="time"), "by='time' needs a sample"),
+    (dict(by="size"), "by='size' is not known"),
+    (dict(by=None), "by=None is not known: use one of 'parameters', 'macs'"),
+    (dict(by=3), "by=3 is not known: use one of 'parameters', 'macs'"),
+    (dict(by="time"), "by='time' needs a sample"),
     (dict(n_devices=2), "n_devices=2 must be a list, even of one: [2]"),
     (dict(n_devices=[]), "n_devices is an empty list: give it at least one"),
     (dict(n_microbatches=4), "n_microbatches=4 must be a list, even of one: [4]"),

@@ -7,7 +7,6 @@ import time
 from dataclasses import replace
 from functools import cache
 
-import numpy as np
 import pytest
 from command_line.test_cli import run
 
@@ -121,7 +120,7 @@ def test_activation_memory_of_amoebanet_is_that_of_footprints():
     layers, shape = amoebanet_d(3, 8), (3, 224, 224)
     counts = histogram([row.macs for row in mp.describe(layers, shape).rows], 2)
     footprints = mp.footprints(
-        layers, mp.SoftmaxCrossEntropy(), 2, shape, 4, counts, np.float32, patterns=["FRB"]
+        layers, mp.SoftmaxCrossEntropy(), mp.Cut(counts), shape, 4, "float32", patterns=["FRB"]
     )
     actions = [footprint.actions["FRB"] for footprint in footprints]
     stashed, caches = (

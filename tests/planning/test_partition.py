@@ -7,6 +7,7 @@ import math
 import random
 import re
 import time
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -338,42 +339,51 @@ def test_measured_times_are_medians_of_undisturbed_rounds(monkeypatch):
     clock.disturbance = itertools.repeat(1)
     assert costs_of_layers(layers, "time", sample=sample, loss=LOSS) == [2] + [3] * 5 + [48] * 2
     K, M, makespans = 4, 8, {}
-    for name, choice in (("equal", None), ("time", "time")):
-        pipe = mp.Pipeline(layers, LOSS, K, M, partition=choice, sample=sample)
+    for by in ("count", "time"):
+        pipe = mp.Pipeline(layers, LOSS, mp.Cut(K, by, sample), M)
         counts = [len(stage.layers) for stage in pipe.stages]
         F, B = loads([t.F for t in times], counts), loads([t.B for t in times], counts)
         trace = mp.simulate(mp.schedules.gpipe(K, M), mp.Costs(F=F, B=B))
         assert trace.makespan == sum(F) + (M - 1) * max(F) + sum(B) + (M - 1) * max(B)
-        makespans[name] = counts, trace.makespan
+        makespans[by] = counts, trace.makespan
     total, heavy = 38 + 75, 16 + 32
     assert makespans == {
-        "equal": ([2, 2, 2, 2], total + 7 * 2 * heavy),
+        "count": ([2, 2, 2, 2], total + 7 * 2 * heavy),
         "time": ([5, 1, 1, 1], total + 7 * heavy),
     }
 
 
 @pytest.mark.parametrize(
-    "choice", ["parameters", "macs", "bytes", "time", lambda layer, shape: 20 - math.prod(shape), [1, 2, 2]]
+    "by", ["count", "parameters", "macs", "bytes", "time", lambda layer, shape: 20 - math.prod(shape)]
 )
-def test_pipelines_cut_themselves(choice):
-    pipe = mp.Pipeline(LAYERS, LOSS, 3, 2, partition=choice, sample=(X, Y))
+def test_pipelines_cut_themselves(by):
+    cut = mp.Cut(3, by, sample=(X, Y))
+    pipe = mp.Pipeline(LAYERS, LOSS, cut, 2)
     counts = [len(stage.layers) for stage in pipe.stages]
-    if choice != "time":
-        costs = [0] * 5 if isinstance(choice, list) else costs_of_layers(LAYERS, choice, (4,))
-        assert counts == (choice if isinstance(choice, list) else min_max(costs, 3))
+    if by != "time":
+        assert counts == ([2, 2, 1] if by == "count" else partition(LAYERS, 3, by, (4,)))
     assert np.isfinite(pipe.forward_backward(X, Y)) and sum(counts) == 5
-    stream = mp.Pipeline(LAYERS, LOSS, 3, 1, "pipedream", partition=choice, sample=(X, Y))
-    assert choice == "time" or [len(stage.layers) for stage in stream.stages] == counts
+    stream = mp.Pipeline(LAYERS, LOSS, cut, 1, "pipedream")
+    assert by == "time" or [len(stage.layers) for stage in stream.stages] == counts
 
 
-def test_parameters_need_no_data_and_measuring_takes_its_own():
-    assert [
-        len(stage.layers) for stage in mp.Pipeline(LAYERS, LOSS, 3, 2, partition="parameters").stages
-    ] == mp.partition(LAYERS, 3)
-    measured = mp.measure(LAYERS, LOSS, 2, X, Y, partition="macs", n_rounds=1)
-    counts = mp.partition(LAYERS, 2, "macs", input_shape=(4,))
+@pytest.mark.parametrize("cut, counts", [
+    (mp.Cut(3), [2, 2, 1]), (mp.Cut([1, 3, 1]), [1, 3, 1]), (mp.Cut(3, "parameters"), partition(LAYERS, 3)),
+    (mp.Cut(2, "macs"), [2, 3]), (mp.Cut(2, lambda layer, shape: 20 - math.prod(shape)), [1, 4]),
+])
+def test_networks_and_planning_cut_alike(cut, counts):
+    """Footprints have a sample of their own, and measuring has a micro-batch."""
+    pipe = mp.Pipeline(LAYERS, LOSS, replace(cut, sample=(X, Y)), 2)
+    assert [len(stage.layers) for stage in pipe.stages] == counts
     n_bytes = [8 * load for load in loads(costs_of_layers(LAYERS), counts)]
-    assert counts == [2, 3] and [footprint.parameters for footprint in measured.footprints] == n_bytes
+    foreseen = mp.footprints(LAYERS, LOSS, cut, (4,), len(X[0]))
+    assert foreseen == mp.measure(LAYERS, LOSS, cut, X, Y, n_rounds=1).footprints
+    assert [of_stage.parameters for of_stage in foreseen] == n_bytes
+
+
+def test_parameters_need_no_data():
+    pipe = mp.Pipeline(LAYERS, LOSS, mp.Cut(3, "parameters"), 2)
+    assert [len(stage.layers) for stage in pipe.stages] == partition(LAYERS, 3)
 
 
 @pytest.mark.parametrize("call, words", [
@@ -402,15 +412,19 @@ def test_parameters_need_no_data_and_measuring_takes_its_own():
      "with limits that differ, 8 in all: "
      "the layers hold 10 together, and layer 1 alone 7: give each device 3 more"),
     (lambda: histogram([0, 0], 2), "all 2 costs are 0"),
-    (lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, partition="flops"),
-     "by='flops' is not known: use one of 'parameters'"),
+    (lambda: mp.Pipeline(LAYERS, LOSS, mp.Cut(2, "flops"), 2),
+     "by='flops' must be one of 'count', 'parameters', 'macs', 'bytes', 'time', or a function (layer,"),
     (lambda: partition(LAYERS, 2, "macs"), "by='macs' needs the shape of the input"),
     (lambda: partition(LAYERS, 2, "time", (4,)), "by='time' needs a sample"),
-    (lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, partition="time"),
-     "partition='time' needs data to find the costs: pass sample=(X, Y)"),
+    (lambda: mp.Pipeline(LAYERS, LOSS, mp.Cut(2, "time"), 2),
+     "by='time' needs data to find the costs: pass sample=(X, Y)"),
     (lambda: partition(LAYERS, 2, "macs", sample=X), "sample=ndarray must be a pair (X, Y)"),
-    (lambda: mp.Pipeline(LAYERS, LOSS, 3, 2, partition=histogram([1, 1, 9, 1, 1], 3)),
-     "give each stage at least 1 layer"),
+    (lambda: mp.Pipeline(LAYERS, LOSS, mp.Cut(histogram([1, 1, 9, 1, 1], 3)), 2),
+     "stages[1]=0 must be at least 1"),
+    (lambda: mp.Pipeline(LAYERS, LOSS, mp.Cut([3, 1]), 2),
+     "stages=[3, 1] adds up to 4 for 5 layers: give the stages 5 layers in all"),
+    (lambda: mp.Parallel(LAYERS, LOSS, mp.Split(stages=6)),
+     "6 stages do not fit 5 layers: use at most 5, so that each has a layer"),
     (lambda: plots.cut([1, 2, 3], [1, 1]), "counts=[1, 1] adds up to 2 for 3 costs"),
     (lambda: plots.cut([], []), "costs is an empty list: give it at least one"),
     (lambda: plots.cut([1, -1], [1, 1]), "costs[1]=-1 must be at least 0"),

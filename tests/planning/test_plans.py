@@ -31,7 +31,7 @@ def everything(layers, batch, cluster, optimizer, schedules=SCHEDULES, n_shards=
     """[(makespan, peak)] of every setting that exists, simulated to its end."""
     network = WithoutNumbers(layers, LOSS, (16,), np.float32, optimizer, "running")
     pricing = Pricing(network, layers, LOSS, "macs", cluster)
-    levels = [None, 1, 2, 3] if optimizer else [None]
+    levels = [0, 1, 2, 3] if optimizer else [0]
     found = []
     for one in candidates(
         cluster.size, batch, schedules, ("never", "always"), levels, None, n_shards, [1, 2, 4], [1, 2]
@@ -81,18 +81,18 @@ PORTS = [mp.Port(24, sends=[0, 1], receives=[0, 1]), mp.Port(16, receives=[3])]
 
 
 @pytest.mark.parametrize("setting", one_in(3, [  # copies, shards, ZeRO, buckets, ports, speeds
-    (1, 1, None, 1, PORTS, (1, 2, 0.5, 1)),  # unequal devices, one stage on each
-    (1, 1, None, 1, (), ()),
-    (4, 1, None, 4, (), ()),
-    (2, 1, None, 1, PORTS, (2, 1, 2, 1)),
+    (1, 1, 0, 1, PORTS, (1, 2, 0.5, 1)),  # unequal devices, one stage on each
+    (1, 1, 0, 1, (), ()),
+    (4, 1, 0, 4, (), ()),
+    (2, 1, 0, 1, PORTS, (2, 1, 2, 1)),
     (2, 1, 1, 1, (), ()),
     (2, 1, 3, 1, (), ()),
     (4, 1, 3, 4, PORTS, ()),
     (4, 1, 2, 1, (), ()),
-    (1, 2, None, 1, (), (2, 2, 1, 1)),
+    (1, 2, 0, 1, (), (2, 2, 1, 1)),
     (2, 2, 2, 2, (), ()),
-    (2, 2, None, 2, PORTS, ()),
-    (1, 4, None, 1, (), ()),
+    (2, 2, 0, 2, PORTS, ()),
+    (1, 4, 0, 1, (), ()),
 ]))
 def test_a_run_of_a_plan_takes_its_ticks_and_its_bytes(setting):
     """With arrays, after an update: makespan and peak, `==`."""
@@ -131,7 +131,7 @@ def test_a_shard_has_its_part_of_the_work_and_its_place():
 
 @pytest.mark.slow
 @given(
-    st.integers(2, 4), st.integers(1, 3), st.sampled_from([None, 1, 2, 3]), st.integers(0, 300),
+    st.integers(2, 4), st.integers(1, 3), st.integers(0, 3), st.integers(0, 300),
     st.lists(st.tuples(st.integers(1, 900), st.integers(1, 900), st.integers(1, 4)), min_size=1, max_size=4),
 )
 @settings(max_examples=60)
@@ -140,7 +140,7 @@ def test_buckets_on_equal_links_take_exactly_the_bound(D, M, zero, latency, buck
     F, B, sizes = zip(*buckets)
     layers = [mp.Linear(12 * n, 12 * after, bias=False) for n, after in zip(sizes, (*sizes[1:], 1))]
     order = data_parallel(D, D * M, len(layers))
-    order = with_all_reduce(order) if zero is None else with_zero(order, zero)
+    order = with_zero(order, zero) if zero else with_all_reduce(order)
     bytes_of = mp.footprints(
         layers, LOSS, len(layers), (12 * sizes[0],), 2, patterns=["FB"], accumulate="running"
     )
@@ -178,7 +178,7 @@ def test_what_would_not_run_is_not_tried(layers, shape, optimizer, n_shards):
     cluster = Nodes(1, 4, mp.Link(latency=1, bandwidth=64), seconds=float)
     plans = plan(layers, LOSS, shape, 8, cluster, optimizer=optimizer, n_shards=n_shards, n_best=5)
     for one in plans.found:
-        assert optimizer is None or one.zero is None
+        assert optimizer is None or one.zero == 0
         x = np.ones((*shape, 8), np.float32)
         pipe = one.pipeline(layers, LOSS)
         pipe.forward_backward(x + np.arange(8, dtype=np.float32), x)
@@ -196,7 +196,7 @@ def test_bytes_count_in_the_bound_where_they_are_known(layers, T, cluster, bound
     without = WithoutNumbers(layers, LOSS, (16,), np.float32, None, "running")
     pricing = Pricing(without, layers, LOSS, "macs", cluster)
     K = cluster.size // T
-    one = Candidate(1, T, K, 2, 2, "1f1b", K, "never", None)
+    one = Candidate(1, T, K, 2, 2, "1f1b", K, "never", 0)
     assert (pricing.alone(one), pricing.simulated(one, None).makespan) == (bound, makespan)
 
 
@@ -235,8 +235,8 @@ ATTENTION = [mp.Linear(4, 8), mp.MultiHeadAttention(8, 2)]
     (lambda: Nodes(n_nodes=1.5), "n_nodes=1.5 must be"),
     (lambda: Nodes(n_devices=0), "n_devices=0 must be at least 1"),
     (lambda: Nodes(n_devices="2"), "n_devices='2' must be"),
-    (lambda: Nodes(memory=0), "memory_limit=0 must be"),
-    (lambda: Nodes(memory="1GB"), "memory_limit='1GB' must be"),
+    (lambda: Nodes(memory=0), "memory=0 must be above 0 bytes"),
+    (lambda: Nodes(memory="1GB"), "memory='1GB' must be"),
     (lambda: Nodes(seconds=3), "seconds=3 must be"),
     (lambda: Nodes(1, 2, mp.Link(), speeds=(1, 2, 1)),
      "speeds has 3 numbers for 2 devices: give one for each, or none"),
@@ -249,8 +249,8 @@ ATTENTION = [mp.Linear(4, 8), mp.MultiHeadAttention(8, 2)]
      "no schedule exists for 4 layers on 2 devices"),
     (lambda: planned(cluster=Nodes(1, 8, mp.Link()), n_replicas=[1]),
      "no schedule exists for 4 layers on 8 devices"),
-    (lambda: planned(zero=[True]), "out of None, 1, 2 and 3"),
-    (lambda: planned(zero=[4]), "out of None, 1, 2 and 3"),
+    (lambda: planned(zero=[True]), "zero=True must be a whole number"),
+    (lambda: planned(zero=[4]), "zero=4 must be at most 3"),
     (lambda: planned(zero=[3]), r"zero=\[3\] needs an optimizer that takes each number by itself"),
     (lambda: planned(ATTENTION, (4, 3), Nodes(1, 4, mp.Link()), n_shards=[4]), "2 heads over 4 shards"),
     (lambda: planned(n_microbatches=[3]), "divides 1 devices and batch_size=8"),

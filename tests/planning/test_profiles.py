@@ -54,8 +54,8 @@ def test_measured_layers_are_a_profile():
     profile = profile_of(measured, layers)
     assert [layer.n_bytes for layer in profile] == [256, 256, 256, 0]
     best = arrange(profile, 2, 4, unit="seconds")
-    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), len(best.partition), 4, best.schedule,
-                       partition=best.partition, costs=best.costs)
+    cut, machine = mp.Cut(best.partition), mp.Machine(costs=best.costs)
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), cut, 4, best.schedule, on=machine)
     X = np.ones((8, 16))
     pipe.forward_backward(X, X)
     assert pipe.trace.makespan == mp.simulate(best.schedule, best.costs).makespan

@@ -192,7 +192,7 @@ def test_a_rational_run_equals_the_full_batch(name):
 @WITH_A_FLUSH
 def test_threads_do_the_work_of_the_cluster_with_its_bits(name):
     K, M = sizes_of(name)[-1]
-    pipes = [pipeline(name, K, M, engine=engine) for engine in ("cluster", "threads")]
+    pipes = [pipeline(name, K, M, on=mp.Machine(engine)) for engine in ("cluster", "threads")]
     simulated, measured = (J_and_gradients(pipe, *mini_batch(2 * M + 1)) for pipe in pipes)
     assert_same(measured, simulated)
     assert work(pipes[0].trace) == work(pipes[1].trace)
@@ -205,7 +205,7 @@ def test_a_run_without_a_flush_uses_the_versions_of_its_order(name, engine):
     K, optimizer = 4, mp.SGD(0.125, momentum=0.5)
     n = per_update(name, K)
     batches = [mini_batch(m) for m in (8, 8, 9, 11, 8, 8, 8, 8)]
-    pipe = pipeline(name, K, n, engine=engine)
+    pipe = pipeline(name, K, n, on=mp.Machine(engine))
     costs = pipe.train(batches, deepcopy(optimizer))
     versions = build(name, K, n * len(batches)).versions
     partition = [len(stage.layers) for stage in pipe.stages]

@@ -9,7 +9,7 @@ from compared import assert_all_same, assert_same, state
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.schedules import gpipe, in_copies, with_updates, with_zero
+from minipipe.schedules import gpipe, with_updates
 
 LOSS = mp.MeanSquaredError()
 RNG = np.random.default_rng(0)
@@ -18,7 +18,7 @@ NORMS = [
     mp.Linear(4, 6), mp.BatchNorm(6), mp.Tanh(), mp.Dropout(0.25), mp.Linear(6, 4), mp.Tanh(), mp.Linear(4, 2)
 ]
 TIED = [mp.Linear(4, 4, tie="W"), mp.BatchNorm(4), mp.Linear(4, 4, tie="W"), mp.Linear(4, 2)]
-SYNC = dict(sync_batch_norm=True)
+SYNC = mp.Sums(sync_batch_norm=True)
 
 NETWORKS = {
     "one device": lambda: mp.Sequential(NORMS, LOSS),
@@ -26,14 +26,16 @@ NETWORKS = {
     "two copies on the same devices": lambda: mp.Pipeline(TIED, LOSS, 2, 4, "chimera"),
     "updates in the order": lambda: mp.Pipeline(NORMS, LOSS, 2, 2, with_updates(gpipe(2, 2))),
     "replicas": lambda: mp.DataParallel(TIED, LOSS, 2),
-    "synchronised, one replica": lambda: mp.DataParallel(NORMS, LOSS, 1, **SYNC),
-    "synchronised": lambda: mp.DataParallel(NORMS, LOSS, 2, **SYNC),
-    "synchronised, updates": lambda: mp.DataParallel(NORMS, LOSS, 2, zero=1, **SYNC),
+    "synchronised, one replica": lambda: mp.DataParallel(NORMS, LOSS, 1, sums=SYNC),
+    "synchronised": lambda: mp.DataParallel(NORMS, LOSS, 2, sums=SYNC),
+    "synchronised, updates": lambda: mp.DataParallel(NORMS, LOSS, 2, zero=1, sums=SYNC),
     "ZeRO 3": lambda: mp.DataParallel(NORMS, LOSS, 2, zero=3),
     "shards": lambda: mp.TensorParallel(NORMS, LOSS, 2),
-    "shards with updates": lambda: mp.Hybrid(NORMS, LOSS, 1, 2, 2, 2, with_updates(gpipe(2, 2))),
-    "shards with ZeRO 1": lambda: mp.Hybrid(
-        NORMS, LOSS, 2, 2, 2, 4, with_zero(in_copies(gpipe(2, 2), 2), 1)
+    "shards with updates": lambda: mp.Parallel(
+        NORMS, LOSS, mp.Split(shards=2, stages=2, microbatches=2), with_updates(gpipe(2, 2))
+    ),
+    "shards with ZeRO 1": lambda: mp.Parallel(
+        NORMS, LOSS, mp.Split(replicas=2, shards=2, stages=2, microbatches=4), memory=mp.Memory(zero=1)
     ),
 }
 WAYS = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda net: pickle.loads(pickle.dumps(net))}
@@ -102,4 +104,4 @@ def test_a_batch_norm_of_ones_own_is_not_synchronised():
             return 2 * super().forward(A_prev)
 
     with pytest.raises(ValueError, match=r"MyBatchNorm\(4\) is a layer of your own in which samples meet"):
-        mp.DataParallel([mp.Linear(4, 4), MyBatchNorm(4)], LOSS, 2, **SYNC)
+        mp.DataParallel([mp.Linear(4, 4), MyBatchNorm(4)], LOSS, 2, sums=SYNC)

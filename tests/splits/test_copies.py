@@ -15,8 +15,8 @@ from minipipe.schedules import Schedule, build, build_for_stages, gpipe, in_copi
 LAYERS = mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3), mp.Tanh(), mp.Linear(3, 2)], None).layers
 
 
-def run(schedule, X, Y, **options):
-    pipe = mp.Pipeline(LAYERS, LOSS, schedule.n_stages, schedule.n_microbatches, schedule, **options)
+def run(schedule, X, Y):
+    pipe = mp.Pipeline(LAYERS, LOSS, schedule.n_stages, schedule.n_microbatches, schedule)
     return pipe.forward_backward(X, Y), pipe
 
 
@@ -55,7 +55,7 @@ def test_any_order_that_can_run_gives_the_bits_of_one_device(data):
     J, one = run(gpipe(1, M), X, Y)
     one.step(mp.SGD(0.125))
     link = data.draw(st.sampled_from([mp.Link(), mp.Link(latency=1), mp.Link(bandwidth=16)]))
-    pipe = mp.Pipeline(LAYERS, LOSS, K, M, with_updates(schedule), link=link)
+    pipe = mp.Pipeline(LAYERS, LOSS, K, M, with_updates(schedule), on=mp.Machine(link=link))
     assert pipe.train([(X, Y)], mp.SGD(0.125)) == [J]
     assert_same(parameters(pipe.layers), parameters(one.layers))
 
@@ -112,10 +112,12 @@ def test_a_stage_without_other_copies_shares_its_sums_with_nobody(monkeypatch):
 
 def test_a_run_that_fails_in_an_order_with_updates_leaves_the_parameters():
     order, X, Y = with_updates(build("1f1b", 4, 8)), *mini_batch(16)
-    for options, batch, error in (({}, (X, Y * 1e300), FloatingPointError),
-                                  ({"memory_limit": 400}, (X, Y), mp.MemoryLimitError)):
-        pipe = mp.Pipeline(LAYERS, LOSS, 4, 8, order, **options)
-        if not options:
+    for limit, batch, error in ((None, (X, Y * 1e300), FloatingPointError),
+                                (400, (X, Y), mp.MemoryLimitError)):
+        pipe = mp.Parallel(
+            LAYERS, LOSS, mp.Split(stages=4, microbatches=8), order, mp.Memory(limit=limit)
+        )
+        if limit is None:
             pipe.train([(X, Y)], mp.SGD(0.1))
         before, n_steps = parameters([layer.copy() for layer in pipe.layers]), pipe.n_steps
         with pytest.raises(error):

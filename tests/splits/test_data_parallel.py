@@ -16,37 +16,39 @@ import minipipe as mp
 from minipipe.cluster import ports
 from minipipe.collectives import ALL_REDUCES, all_reduce_ticks
 from minipipe.parallel import in_buckets
-from minipipe.schedules import build, data_parallel, gpipe, in_copies
+from minipipe.schedules import build, data_parallel, in_copies
 
 KINDS = pytest.mark.parametrize("all_reduce", ALL_REDUCES)
 
 
-def one_device(M, layers=LAYERS, **options):
+def one_device(M, dtype):
     """One device with the same micro-batches."""
-    return mp.Pipeline(layers, LOSS, 1, M, gpipe(1, M), **options)
+    return mp.Pipeline(LAYERS, LOSS, 1, M, dtype=dtype)
 
 
 @settings(max_examples=20)
 @given(st.data())
 def test_in_rational_arithmetic_the_sum_over_the_copies_is_the_full_batchs_gradient(data):
-    """Any number of copies, micro-batches and samples; any all-reduce; gradients in buckets or at the end."""
-    D = data.draw(st.integers(1, 5))
-    M = data.draw(st.integers(D, 9))
+    """Any number of copies, shards, stages, micro-batches and samples; any all-reduce; buckets or not."""
+    D, T, K = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 2)), data.draw(st.integers(1, 2))
+    M = data.draw(st.integers(D, 9)) if K == 1 else D * data.draw(st.integers(1, 9 // D))
     X, Y = map(eighths, mini_batch(data.draw(st.integers(M, 3 * M))))
-    net = mp.DataParallel(
-        EXACT, LOSS, D, M, data.draw(st.sampled_from(list(ALL_REDUCES))),
-        data.draw(st.sampled_from([None, 1, 100, "ddp"])), recompute=data.draw(st.booleans()),
+    sums = mp.Sums(
+        all_reduce=data.draw(st.sampled_from(list(ALL_REDUCES))),
+        buckets=data.draw(st.sampled_from([None, 1, 100, "ddp", "layer"])),
     )
+    memory = mp.Memory(data.draw(st.sampled_from(["never", "always"])))
+    net = mp.Parallel(EXACT, LOSS, mp.Split(D, T, K, M), memory=memory, sums=sums)
     assert_equals_full_batch(net, X, Y)
 
 
 @pytest.mark.parametrize("D, dtype", [(1, np.float32), (2, np.float64), (3, np.float32), (8, np.float64)])
 def test_any_floats_have_the_bits_of_one_device_with_the_same_micro_batches(D, dtype):
     X, Y = mini_batch(37, dtype)
-    one = one_device(8, dtype=dtype)
+    one = one_device(8, dtype)
     J = one.forward_backward(X, Y)
     for buckets in (None, 1, 300, 10**6):
-        net = mp.DataParallel(LAYERS, LOSS, D, 8, buckets=buckets, dtype=dtype)
+        net = mp.DataParallel(LAYERS, LOSS, D, 8, dtype=dtype, sums=mp.Sums(buckets=buckets))
         assert_same((net.forward_backward(X, Y), net.gradients), (J, one.gradients))
 
 
@@ -56,14 +58,17 @@ def test_every_copy_gets_the_same_bits(all_reduce):
     X, Y = mini_batch(37, np.float32)
     for D in (2, 3, 4):
         schedule = in_copies(build("1f1b", 2, 4), D)
-        pipe = mp.Pipeline(LAYERS, LOSS, 2, 4 * D, schedule, dtype=np.float32, all_reduce=all_reduce)
+        pipe = mp.Parallel(
+            LAYERS, LOSS, mp.Split(stages=2, microbatches=4 * D), schedule,
+            sums=mp.Sums(all_reduce=all_reduce), weights=mp.Weights(dtype=np.float32),
+        )
         J = pipe.forward_backward(X, Y)
         stages = {}
         for (index, _), stage in pipe._run.stages.items():
             stages.setdefault(index, []).append(stage.gradients())
         for copies in stages.values():
             assert_all_same(copies)
-        one = one_device(4 * D, dtype=np.float32)
+        one = one_device(4 * D, np.float32)
         assert one.forward_backward(X, Y) == J  # costs always meet along the tree
         along_a_tree = ALL_REDUCES.facts[all_reduce].order.startswith("tree")
         if all_reduce == "owners" or (D in (2, 4) and along_a_tree):
@@ -75,7 +80,7 @@ def test_every_copy_gets_the_same_bits(all_reduce):
 
 @KINDS
 def test_bytes_are_foreseen_at_every_tick(all_reduce):
-    assert_foreseen(THREE_COPIES, 8, 40, MIXED, all_reduce=all_reduce, **MACHINE)
+    assert_foreseen(THREE_COPIES, 8, 40, MIXED, sums=mp.Sums(all_reduce=all_reduce), on=MACHINE)
 
 
 @KINDS
@@ -85,7 +90,8 @@ def test_the_exchange_takes_the_ticks_of_its_formula(all_reduce):
     F + B, and the all-reduce. With "owners" J travels in its messages, with the others in one of its own.
     """
     net = mp.DataParallel(
-        [mp.Linear(15, 16)], LOSS, 4, all_reduce=all_reduce, link=mp.Link(latency=100), ports=ports(4, 16)
+        [mp.Linear(15, 16)], LOSS, 4, sums=mp.Sums(all_reduce=all_reduce),
+        on=mp.Machine(link=mp.Link(latency=100), ports=ports(4, 16)),
     )
     net.forward_backward(np.ones((15, 8)), np.ones((16, 8)))
     before = 0 if all_reduce == "owners" else 100
@@ -108,12 +114,22 @@ def test_buckets_are_ddps(caps, sizes, buckets):
 def test_the_last_layers_are_the_first_bucket():
     """784-512-512-10 in float32: 1,071,144 bytes of the upper two layers reach the first cap of 1 MiB."""
     layers = [mp.Linear(784, 512), mp.ReLU(), mp.Linear(512, 512), mp.ReLU(), mp.Linear(512, 10)]
-    net = mp.DataParallel(layers, LOSS, 2, buckets="ddp", dtype=np.float32)
+    net = mp.DataParallel(layers, LOSS, 2, dtype=np.float32, sums=mp.Sums(buckets="ddp"))
     assert [len(stage.layers) for stage in net.stages] == [1, 4]
     assert str(net.schedule).splitlines()[0] == "device 0: 0F0 1F0 1B0 1A0 0B0 0A0"
 
 
-# Bad input
+def test_each_stage_has_buckets_of_its_own():
+    """Two copies of two stages; in each, the upper layer's gradients travel while the lower one works."""
+    layers, sums = [mp.Linear(2, 2) for _ in range(4)], mp.Sums(buckets="layer")
+    net = mp.Parallel(layers, LOSS, mp.Split(replicas=2, shards=2, stages=2), sums=sums)
+    assert [len(stage.layers) for stage in net.stages] == [1, 1, 1, 1]
+    assert str(net.schedule).splitlines()[:2] == [
+        "device 0: 0F0 1F0 1B0 1A0 0B0 0A0", "device 1: 2F0 3F0 3B0 3A0 2B0 2A0",
+    ]
+
+
+# Orders
 
 
 def test_runs_are_contiguous_and_as_equal_as_can_be():

@@ -139,7 +139,7 @@ def test_each_column_of_dZ_adds_up_to_zero_whatever_the_label(n_classes, T):
     X = eighths(np.random.default_rng(0).standard_normal((2, 2)))
     Y = rational(mp.one_hot(np.array([n_classes - 1, 0]), n_classes))
     net = mp.TensorParallel(exact([mp.Linear(2, n_classes)]), mp.SoftmaxCrossEntropy(), T)
-    assert net.split == ["by outputs, up to the loss"]
+    assert net.ways == ["by outputs, up to the loss"]
     assert_equals_full_batch(net, X, Y)
     assert net.gradients[0][1].sum() == 0
 

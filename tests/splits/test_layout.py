@@ -35,10 +35,10 @@ def networks(draw):
     zero = draw(st.integers(0, 3)) if order.n_copies > 1 else 0
     order = with_zero(order, zero) if zero else with_updates(order)
     try:
-        return mp.Hybrid(layers, LOSS, D, T, order.n_stages, order.n_microbatches, order)
+        return mp.Parallel(layers, LOSS, mp.Split(D, T, order.n_stages, order.n_microbatches), order)
     except ValueError as error:  # T splits nothing of it
         assert "n_shards" in str(error), error
-        return mp.Hybrid(layers, LOSS, D, 1, order.n_stages, order.n_microbatches, order)
+        return mp.Parallel(layers, LOSS, mp.Split(D, 1, order.n_stages, order.n_microbatches), order)
 
 
 def trained(net):
@@ -56,8 +56,8 @@ def trained(net):
 def laid_out(net):
     """Return the layout of a network, and the stages of its shards."""
     net._prepare(net.schedule)
-    shards, _ = net._shards()
-    return net._layout(shards), shards
+    net._share_layers()
+    return net._layout(), net._in_shards.stages
 
 
 def keyed(layers, gradients=None):
@@ -178,8 +178,10 @@ def test_what_lies_on_other_ranks_cannot_be_read():
     lambda layers: mp.Pipeline(layers, LOSS, 1, 1, "pipedream"),
     lambda layers: mp.DataParallel(layers, LOSS, 2, zero=1),
     lambda layers: mp.DataParallel(layers, LOSS, 2, zero=3),
-    lambda layers: mp.Hybrid(layers, LOSS, 1, 2, 1, 2, with_updates(build("gpipe", 1, 2))),
-    lambda layers: mp.ParameterServer(layers, LOSS, 2, n_servers=2),
+    lambda layers: mp.Parallel(
+        layers, LOSS, mp.Split(shards=2, microbatches=2), with_updates(build("gpipe", 1, 2))
+    ),
+    lambda layers: mp.ParameterServer(layers, LOSS, 2, mp.Servers(2)),
 ], ids=["stages", "a stream", "ZeRO 1", "ZeRO 3", "shards", "servers"])
 def test_an_optimizer_that_remembers_another_network_is_refused(make):
     """Of as many layers, but other shapes; nothing moves."""

@@ -44,7 +44,8 @@ def test_the_first_gather_goes_on_while_the_next_stage_is_updated():
     """Two equal stages of 8 numbers on 2 devices: each exchange sends 32 bytes, 4 ticks at 8 bytes a tick."""
     layers = [mp.Linear(2, 4, bias=False), mp.Linear(4, 2, bias=False)]
     net = mp.DataParallel(
-        layers, LOSS, 2, zero=1, buckets=1, costs=mp.Costs(U=10), ports=ports(2, 8)
+        layers, LOSS, 2, zero=1, sums=mp.Sums(buckets=1),
+        on=mp.Machine(costs=mp.Costs(U=10), ports=ports(2, 8)),
     )
     net.train([mini_batch(2)], SGD)
     start = {str(span.label): span.start for span in net.trace.spans_of(0)}
@@ -63,7 +64,7 @@ def test_a_prefetched_gather_travels_while_the_stage_before_is_computed():
     for prefetch in (0, 1):
         order = with_zero(data_parallel(2, 2, 4), 3, prefetch)
         net = mp.Pipeline(
-            layers, LOSS, 4, 2, order, costs=mp.Costs(F=16, B=32), ports=ports(2, 8)
+            layers, LOSS, 4, 2, order, on=mp.Machine(costs=mp.Costs(F=16, B=32), ports=ports(2, 8))
         )
         net.train([mini_batch(2)], SGD)
         ends.append(max(span.end for span in net.trace.spans if str(span.label) in ("0B0", "0B1")))
@@ -132,18 +133,14 @@ def test_no_other_end_is_added(make):
         make(with_zero(data_parallel(2, 2), 1))
 
 
-TIED = [mp.Linear(2, 2, tie="w"), mp.Tanh(), mp.Linear(2, 2, tie="w")]
-
-
-@pytest.mark.parametrize("layers, options, words", [
-    (LAYERS, dict(zero=4), "zero=4 must be 1, 2 or 3"),
-    (LAYERS, dict(zero=1, all_reduce="ring"), "all_reduce='ring', but the order has S"),
-    (LAYERS, dict(zero=3, n_microbatches=3), "devices 0, 1 have 4, 2 gathers of stage 0"),
-    (TIED, dict(zero=1), "tie='w': the gradient of tied weights is a sum over layers"),
+@pytest.mark.parametrize("options, words", [
+    (dict(zero=4), "zero=4 must be at most 3"),
+    (dict(zero=1, sums=mp.Sums(all_reduce="ring")), "all_reduce='ring', but with zero"),
+    (dict(zero=3, n_microbatches=3), "devices 0, 1 have 4, 2 gathers of stage 0"),
 ])
-def test_what_does_not_go_with_it_is_refused(layers, options, words):
+def test_what_does_not_go_with_it_is_refused(options, words):
     with pytest.raises(ValueError, match=words):
-        mp.DataParallel(layers, LOSS, 2, **options)
+        mp.DataParallel(LAYERS, LOSS, 2, **options)
 
 
 @pytest.mark.parametrize("level", [1, 2, 3])

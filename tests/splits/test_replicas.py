@@ -8,7 +8,7 @@ import pytest
 from compared import assert_all_same, assert_same, state
 
 import minipipe as mp
-from minipipe.schedules import build, in_copies, with_updates, with_zero
+from minipipe.schedules import build, in_copies, with_updates
 
 LOSS = mp.MeanSquaredError()
 RNG = np.random.default_rng(0)
@@ -46,9 +46,10 @@ def test_twelve_steps_leave_all_copies_equal_to_one_device(optimizer):
         assert_all_same(map(state, net.replicas), expected)
 
 
-@pytest.mark.parametrize("options", [{"zero": 1}, {"zero": 3, "buckets": 100}], ids=str)
-def test_twelve_updates_of_the_order_do_so_too(options):
-    net, optimizer = mp.DataParallel(network(), LOSS, 3, 6, **options), mp.Adam(0.01)
+@pytest.mark.parametrize("zero, buckets", [(1, None), (3, 100)])
+def test_twelve_updates_of_the_order_do_so_too(zero, buckets):
+    net = mp.DataParallel(network(), LOSS, 3, 6, zero, sums=mp.Sums(buckets=buckets))
+    optimizer = mp.Adam(0.01)
     for expected in one_device(mp.Adam(0.01)):
         net.train([(X, Y)], optimizer)
         assert_all_same(map(state, net.replicas), expected)
@@ -82,10 +83,10 @@ def test_what_is_assigned_between_two_steps_all_copies_take_over():
     assert_all_same(map(state, net.replicas), state(one.layers))
 
 
-@pytest.mark.parametrize("options", [{}, {"zero": 3}], ids=str)
-def test_what_is_changed_in_place_counts_on_all_copies(options):
+@pytest.mark.parametrize("zero", [0, 3])
+def test_what_is_changed_in_place_counts_on_all_copies(zero):
     """A run reads the layers anew."""
-    net, one = mp.DataParallel(network(), LOSS, 2, **options), mp.Pipeline(network(), LOSS, 1, 2)
+    net, one = mp.DataParallel(network(), LOSS, 2, zero=zero), mp.Pipeline(network(), LOSS, 1, 2)
     for model in (net, one):
         optimizer = mp.SGD(0.1)
         model.train([(X, Y)], optimizer)
@@ -103,12 +104,13 @@ def test_a_step_that_is_refused_moves_no_copy():
     assert_same(list(map(state, net.replicas)), before)
 
 
-@pytest.mark.parametrize("options", [{"zero": 1}, {"zero": 2, "buckets": 100}, {"zero": 3}], ids=str)
-def test_after_a_run_that_failed_all_copies_go_on_from_before_it(options):
+@pytest.mark.parametrize("zero, buckets", [(1, None), (2, 100), (3, None)])
+def test_after_a_run_that_failed_all_copies_go_on_from_before_it(zero, buckets):
     """It fails when all updates have been made: the cost is not finite."""
     states = []
     for batches in ([(X, Y), (X, 1e200 * Y), (X, Y)], [(X, Y), (X, Y)]):
-        net, optimizer = mp.DataParallel(network(), LOSS, 3, **options), mp.SGD(1e-9)
+        net = mp.DataParallel(network(), LOSS, 3, zero=zero, sums=mp.Sums(buckets=buckets))
+        optimizer = mp.SGD(1e-9)
         for batch in batches:
             with suppress(FloatingPointError):
                 net.train([batch], optimizer)
@@ -121,14 +123,16 @@ def test_after_a_run_that_failed_all_copies_go_on_from_before_it(options):
 
 def splits():
     """Networks, however they are split: what an optimizer remembers is whole, in copies, in parts."""
-    two = in_copies(build("1f1b", 2, 3), 2)
+    copies = in_copies(build("1f1b", 2, 3), 2)
     return {
         "whole": lambda: mp.Pipeline(network(), LOSS, 2, 6, with_updates(build("1f1b", 2, 6))),
         "steps": lambda: mp.Pipeline(network(), LOSS, 1, 6),
-        "copies": lambda: mp.Pipeline(network(), LOSS, 2, 6, with_updates(two)),
+        "copies": lambda: mp.Pipeline(network(), LOSS, 2, 6, with_updates(copies)),
         "zero 1": lambda: mp.DataParallel(network(), LOSS, 5, 6, zero=1),
-        "zero 3": lambda: mp.DataParallel(network(), LOSS, 3, 6, zero=3, buckets=100),
-        "pipelines": lambda: mp.Pipeline(network(), LOSS, 2, 6, with_zero(two, 2)),
+        "zero 3": lambda: mp.DataParallel(network(), LOSS, 3, 6, zero=3, sums=mp.Sums(buckets=100)),
+        "pipelines": lambda: mp.Parallel(
+            network(), LOSS, mp.Split(replicas=2, stages=2, microbatches=6), memory=mp.Memory(zero=2)
+        ),
     }
 
 
@@ -159,20 +163,19 @@ def test_the_file_is_the_same_however_the_optimizers_are_split_and_each_goes_on_
 
 def test_what_shards_remember_goes_through_a_file_without_a_change(tmp_path):
     """Their bits are others than those of one device; so a file of one goes through shards, and back."""
-    two = in_copies(build("1f1b", 2, 3), 2)
-    orders = {1: with_updates(build("1f1b", 2, 6)), 2: with_zero(two, 2)}
     first, second = tmp_path / "first", tmp_path / "second"
     one, adam = splits()["whole"](), mp.Adam(0.01)
     one.train([(X, Y)] * 2, adam)
     mp.save(first, one, adam)
-    for (D, order), T in product(orders.items(), (2, 3)):
-        net, optimizer = mp.Hybrid(network(), LOSS, D, T, 2, 6, order), mp.Adam(0.02)
+    for D, T in product((1, 2), (2, 3)):
+        split = mp.Split(replicas=D, shards=T, stages=2, microbatches=6)
+        net, other = (mp.Parallel(network(), LOSS, split, memory=mp.Memory(zero=2)) for _ in "12")
+        optimizer, its = mp.Adam(0.02), mp.Adam(0.03)
         mp.load(first, net, optimizer)
         mp.save(second, net, optimizer)
         assert_same(content(second), content(first))
         net.train([(X, Y)] * 2, optimizer)
         mp.save(second, net, optimizer)
-        other, its = mp.Hybrid(network(), LOSS, D, T, 2, 6, order), mp.Adam(0.03)
         mp.load(second, other, its)
         net.train([(X, Y)] * 2, optimizer)
         other.train([(X, Y)] * 2, its)

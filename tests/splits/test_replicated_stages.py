@@ -77,7 +77,8 @@ def test_only_gradients_of_replicated_stages_travel_among_replicas():
     """
     layers = [mp.Linear(3, 4, bias=False), mp.Linear(4, 100, bias=False)]
     for accumulate, times in (("running", 1), ("tree", 2)):
-        net = mp.Pipeline(layers, LOSS, 2, 4, replicated_stages([2, 1], 4), accumulate=accumulate)
+        split, order = mp.Split(stages=2, microbatches=4), replicated_stages([2, 1], 4)
+        net = mp.Parallel(layers, LOSS, split, order, sums=mp.Sums(accumulate))
         net.forward_backward(np.ones((3, 4)), np.ones((100, 4)))
         sent = [m.n_bytes for m in net.trace.messages if "all-reduce" in str(m.label)]
         assert sum(sent) == 2 * (times * 48 + 48)

@@ -29,8 +29,9 @@ def test_in_rational_arithmetic_the_gradients_are_the_full_batchs(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 9)))
     X, Y = eighths(rng.standard_normal((1, 6, 4, 3))), eighths(rng.standard_normal((2, 3)))
     layers = exact([*network(kernel, dilation), mp.Linear(6, 2)])
-    net = mp.Hybrid(layers, LOSS, D, T, K, 2, rows=True, recompute=data.draw(st.booleans()))
-    assert T == 1 or (net.split[:6] == ["by rows"] * 6 and net.split[6] == "whole")
+    memory = mp.Memory(data.draw(st.sampled_from(["never", "always"])))
+    net = mp.Parallel(layers, LOSS, mp.Split(D, mp.Shards(T, rows=True), K, 2), memory=memory)
+    assert T == 1 or (net.ways[:6] == ["by rows"] * 6 and net.ways[6] == "whole")
     assert_equals_full_batch(net, X, Y)
 
 
@@ -46,8 +47,8 @@ def test_what_the_four_splits_of_a_convolution_send():
     def trace_of(build, layers):
         return mp.rehearse(build, layers, LOSS, X.shape[:-1], 8, dtype="float32")
 
-    def shards(layers, loss, **options):
-        return mp.TensorParallel(layers, loss, 4, dtype="float32", **options)
+    def shards(layers, loss, rows=False):
+        return mp.TensorParallel(layers, loss, mp.Shards(4, rows=rows), dtype="float32")
 
     by_rows = trace_of(lambda layers, loss: shards(layers, loss, rows=True), layers[:1])
     assert bytes_sent(by_rows, "rows") == 98_304  # forward; the first layer sends no derivative back
@@ -66,7 +67,7 @@ def test_what_the_four_splits_of_a_convolution_send():
     (2, "a kernel that reaches 2 rows beyond its own needs as many on each device, not 1"),
 ])
 def test_rows_that_do_not_fit_are_refused(rows, words):
-    net = mp.TensorParallel([mp.Conv2d(1, 1, 5, padding=2), mp.Flatten()], LOSS, 2, rows=True)
+    net = mp.TensorParallel([mp.Conv2d(1, 1, 5, padding=2), mp.Flatten()], LOSS, mp.Shards(2, rows=True))
     with pytest.raises(ValueError, match=words):
         net.forward_backward(np.ones((1, rows, 4, 2)), np.ones((4 * rows, 2)))
 
@@ -74,6 +75,6 @@ def test_rows_that_do_not_fit_are_refused(rows, words):
 def test_what_changes_the_number_of_rows_is_not_split_so():
     layers = [mp.Conv2d(1, 2, 3), mp.Conv2d(2, 2, 3, stride=2, padding=1), mp.Conv2d(2, 2, 2, padding="same")]
     with pytest.raises(ValueError, match="rows=True splits nothing here: it needs convolutions"):
-        mp.TensorParallel(layers, LOSS, 2, rows=True)
-    kept = mp.TensorParallel([mp.Conv2d(1, 1, 3, padding=1), *layers], LOSS, 2, rows=True)
-    assert [words.startswith("by rows") for words in kept.split] == [True, False, False, False]
+        mp.TensorParallel(layers, LOSS, mp.Shards(2, rows=True))
+    kept = mp.TensorParallel([mp.Conv2d(1, 1, 3, padding=1), *layers], LOSS, mp.Shards(2, rows=True))
+    assert [words.startswith("by rows") for words in kept.ways] == [True, False, False, False]

@@ -22,10 +22,11 @@ SIZE = 12 * 8  # bytes of the gradients of a Linear(3, 3)
 def exposed(n_layers, of_a_bucket, N, alpha, V):
     """How long N copies run when all work is done: 2 ticks of backward a layer, V ticks for all bytes."""
     bandwidth = Fraction(2 * (N - 1) * n_layers * SIZE, N * V)
-    net = mp.DataParallel(
-        [mp.Linear(3, 3) for _ in range(n_layers)], LOSS, N, buckets=of_a_bucket * SIZE,
-        costs=mp.Costs(F=n_layers, B=2 * n_layers), link=mp.Link(alpha), ports=ports(N, bandwidth),
+    machine = mp.Machine(
+        costs=mp.Costs(F=n_layers, B=2 * n_layers), link=mp.Link(alpha), ports=ports(N, bandwidth)
     )
+    layers, sums = [mp.Linear(3, 3) for _ in range(n_layers)], mp.Sums(buckets=of_a_bucket * SIZE)
+    net = mp.DataParallel(layers, LOSS, N, sums=sums, on=machine)
     net.forward_backward(np.ones((3, N)), np.ones((3, N)))
     assert net.schedule.n_stages == n_layers // of_a_bucket
     return net.trace.makespan - 3 * n_layers
@@ -111,14 +112,16 @@ def rows(trace, of_all):
     return sorted(spans), sorted(messages)
 
 
-@pytest.mark.parametrize("name, recompute", [("gpipe", False), ("1f1b", True), ("zb-h1", False)])
+@pytest.mark.parametrize("name, recompute", [("gpipe", "never"), ("1f1b", "always"), ("zb-h1", "never")])
 def test_it_is_the_run_of_a_network_of_which_each_layer_is_in_parts(name, recompute):
     """2 stages on 2 devices each, 2 samples of 8 bytes in a micro-batch."""
     link, costs = mp.Link(latency=Fraction(1, 2), bandwidth=16), mp.Costs(F=1, B=2, message_bytes=16)
-    net = mp.Hybrid(stage() + stage(), LOSS, n_shards=2, n_stages=2, n_microbatches=3, schedule=name,
-                    recompute=recompute, link=link, costs=costs)
+    net = mp.Parallel(
+        stage() + stage(), LOSS, mp.Split(shards=2, stages=2, microbatches=3), name, mp.Memory(recompute),
+        on=mp.Machine(costs=costs, link=link),
+    )
     net.forward_backward(np.ones((1, 6)), np.ones((1, 6)))
-    order = with_recompute(build(name, 2, 3), "always" if recompute else "never")
+    order = with_recompute(build(name, 2, 3), recompute)
     simulated = simulate_in_shards(order, 2, costs, link, exchanges=1)
     assert rows(simulated, lambda m: True) == rows(net.trace, lambda m: "sums" not in str(m.label))
     assert peak_microbatches(simulated) == peak_microbatches(net.trace)

@@ -1,5 +1,7 @@
 """Several devices share the work inside each layer: one device's gradients, in any place and order."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cases import Rounding, eighths, exact
@@ -71,20 +73,21 @@ SIZES = {"mlp": (2, 3, 4), "cnn": (2, 3), "transformer": (2,), "logits": (2, 3, 
 @settings(max_examples=6)
 @given(data=st.data())
 def test_in_rational_arithmetic_all_splits_at_once_give_the_full_batchs_gradient(name, sequence, data):
-    """D copies of K stages on groups of T devices, ragged, with every schedule and recomputation mode."""
+    """D copies of K stages on groups of T devices, ragged, with every schedule, recomputation and buckets."""
     T, D = data.draw(st.sampled_from(SIZES[name])), data.draw(st.integers(1, 3))
     K, M = data.draw(st.integers(1, 3)), D * data.draw(st.integers(1, 3))
     schedules = names_for_stages(K, M // D)
     layers, loss, X, Y = rationals(name, data.draw(st.integers(M, M + 2)))
-    sums = dict(accumulate=data.draw(st.sampled_from(["tree", "running"])),
-                all_reduce=data.draw(st.sampled_from(sorted(ALL_REDUCES))))
+    place = data.draw(st.sampled_from(["tp-dp-pp", "pp-tp-dp", "dp-pp-tp"]))
+    sums = mp.Sums(
+        data.draw(st.sampled_from(["tree", "running"])), data.draw(st.sampled_from(sorted(ALL_REDUCES))),
+        data.draw(st.sampled_from([None, 1, 200, "ddp"])),
+    )
     if data.draw(st.booleans()):
-        sums = dict(grain=1)
-    net = mp.Hybrid(
-        layers, loss, D, T, K, M, data.draw(st.sampled_from(schedules)),
-        data.draw(st.sampled_from(["tp-dp-pp", "pp-tp-dp", "dp-pp-tp"])),
-        recompute=data.draw(st.sampled_from([False, True])),
-        sequence=sequence, **sums,
+        sums = mp.Sums(buckets=sums.buckets, grain=1)
+    net = mp.Parallel(
+        layers, loss, mp.Split(D, mp.Shards(T, sequence), K, M, place), data.draw(st.sampled_from(schedules)),
+        mp.Memory(data.draw(st.sampled_from(["never", "always"]))), sums,
     )
     assert_equals_full_batch(net, X, Y)
 
@@ -99,27 +102,30 @@ def test_on_numbers_that_floats_can_represent_the_bits_are_those_of_one_device(d
     X = np.random.default_rng(1).integers(-2, 3, (3, 8)).astype(dtype)
     Y = np.random.default_rng(2).integers(-2, 3, (2, 8)).astype(dtype)
     for T in (2, 3):
-        assert_equals_full_batch(mp.Hybrid(layers, LOSS, 2, T, 2, 4), X, Y)
+        assert_equals_full_batch(mp.Parallel(layers, LOSS, mp.Split(2, T, 2, 4)), X, Y)
 
 
 @pytest.mark.parametrize("name", ["mlp", "transformer"])
 def test_threads_have_the_bits_of_the_cluster_and_so_has_every_order_of_the_devices(name):
     layers, loss, X, Y = samples(name, 8)
-    options = dict(n_replicas=2, n_shards=2, n_stages=2, n_microbatches=4)
-    one = mp.Hybrid(layers, loss, **options)
+    split = mp.Split(replicas=2, shards=2, stages=2, microbatches=4)
+    one = mp.Parallel(layers, loss, split)
     J = one.forward_backward(X, Y)
-    others = (dict(engine="threads"), dict(order="pp-dp-tp"), dict(schedule="gpipe", recompute=True))
-    for other in others:
-        net = mp.Hybrid(layers, loss, **options, **other)
-        assert_same((net.forward_backward(X, Y), net.gradients), (J, one.gradients), f"what {other} gives")
+    others = {
+        "threads": mp.Parallel(layers, loss, split, on=mp.Machine("threads")),
+        "other neighbours": mp.Parallel(layers, loss, replace(split, order="pp-dp-tp")),
+        "recomputation": mp.Parallel(layers, loss, split, "gpipe", mp.Memory("always")),
+    }
+    for name, net in others.items():
+        assert_same((net.forward_backward(X, Y), net.gradients), (J, one.gradients), f"what {name} gives")
 
 
 def test_positions_of_a_sequence_are_split_between_the_blocks():
     """LayerNorm, dropout, biases and the residual stream: their gradients are added up over the devices."""
     layers, loss, X, Y = rationals("transformer", 2)
-    net = mp.Hybrid(layers, loss, n_shards=2, n_stages=2, n_microbatches=2, sequence=True)
+    net = mp.Parallel(layers, loss, mp.Split(shards=mp.Shards(2, sequence=True), stages=2, microbatches=2))
     assert_equals_full_batch(net, X, Y)
-    blocks = mp.TensorParallel(TRANSFORMER, CLASSES, 2, sequence=True).split[2:4]
+    blocks = mp.TensorParallel(TRANSFORMER, CLASSES, mp.Shards(2, sequence=True)).ways[2:4]
     assert blocks == [
         "((by positions, by heads), (by positions, by outputs, unit by unit, by inputs))",
         "(by positions, by heads, by positions)",
@@ -128,7 +134,7 @@ def test_positions_of_a_sequence_are_split_between_the_blocks():
 
 def test_positions_that_the_shards_do_not_divide_are_refused():
     layers, loss, X, Y = samples("transformer", 2)
-    net = mp.TensorParallel(layers, loss, 2, sequence=True)
+    net = mp.TensorParallel(layers, loss, mp.Shards(2, sequence=True))
     with pytest.raises(ValueError, match="3 positions over 2 shards: use a number of shards that divides 3"):
         net.forward_backward(X[:3], Y[:, :3])
 
@@ -136,7 +142,7 @@ def test_positions_that_the_shards_do_not_divide_are_refused():
 def test_a_run_that_fails_leaves_the_parameters_of_all_shards():
     layers, loss, X, Y = samples("mlp", 4)
     order = with_updates(build("gpipe", 2, 2))
-    net = mp.Hybrid(layers, loss, 1, 2, 2, 2, order)
+    net = mp.Parallel(layers, loss, mp.Split(shards=2, stages=2, microbatches=2), order)
     net.train([(X, Y)], mp.SGD(0.1))
     before = parameters([layer.copy() for layer in net.layers])
     with pytest.raises(FloatingPointError):
@@ -150,10 +156,11 @@ def test_a_run_that_fails_leaves_the_parameters_of_all_shards():
 def test_the_numbers_of_the_devices():
     """As in Megatron-LM: T = 2, D = 2, K = 4."""
     layers = [mp.Linear(2, 2) for _ in range(4)]
-    groups = mp.Hybrid(layers, LOSS, 2, 2, 4, 8).groups
+    groups = mp.Parallel(layers, LOSS, mp.Split(replicas=2, shards=2, stages=4)).groups
     assert groups["dp"][:4] == [[0, 2], [1, 3], [4, 6], [5, 7]]
     assert groups["pp"] == [[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15]]
-    groups = mp.Hybrid(layers[:2], LOSS, 2, 2, 2, 2, order="tp-pp-dp").groups
+    split = mp.Split(replicas=2, shards=2, stages=2, order="tp-pp-dp")
+    groups = mp.Parallel(layers[:2], LOSS, split).groups
     assert groups["pp"] == [[0, 2], [1, 3], [4, 6], [5, 7]]
     assert groups["dp"] == [[0, 4], [1, 5], [2, 6], [3, 7]]
 
@@ -162,7 +169,7 @@ def test_the_numbers_of_the_devices():
 def test_messages_stay_within_the_groups(order):
     """Every device is in one group of each axis; groups of two axes share one device at most."""
     layers, loss, X, Y = samples("mlp", 4)
-    net = mp.Hybrid(layers, loss, 2, 2, 2, 4, order=order)
+    net = mp.Parallel(layers, loss, mp.Split(replicas=2, shards=2, stages=2, microbatches=4, order=order))
     net.forward_backward(X, Y)
     pairs = [
         (message.source, message.to) for message in net.trace.messages if message.source != message.to
@@ -179,26 +186,27 @@ def test_shards_that_talk_over_slow_links_take_longer_where_their_neighbours_are
     links = mp.parallel.in_nodes(4, 2, mp.Link(latency=1), mp.Link(latency=10))
     makespan = {}
     for order in ("tp-dp-pp", "dp-tp-pp"):
-        net = mp.Hybrid(layers, loss, 2, 2, 1, 4, order=order, link=links)
+        split = mp.Split(replicas=2, shards=2, microbatches=4, order=order)
+        net = mp.Parallel(layers, loss, split, on=mp.Machine(link=links))
         net.forward_backward(X, Y)
         makespan[order] = net.trace.makespan
     assert makespan["tp-dp-pp"] < makespan["dp-tp-pp"]
-    net = mp.TensorParallel(layers, loss, 2, ports=ports(2, 64))
+    net = mp.TensorParallel(layers, loss, 2, on=mp.Machine(ports=ports(2, 64)))
     net.forward_backward(X, Y)
     assert net.trace.makespan > 3
 
 
-@pytest.mark.parametrize("layers, arguments, words", [
-    (MLP, dict(n_shards=2, n_replicas=2, n_stages=2, n_microbatches=3), "use a multiple of 2"),
-    (MLP, dict(n_shards=2, order="tp-pp"), "order"),
-    (MLP, dict(n_replicas=3, n_microbatches=2), "3 copies of the network, but 2 micro-batches"),
-    (MLP, dict(n_shards=20), r"n_shards=20 splits none of these \d+ layers: use fewer"),
-    (LOGITS, dict(n_shards=2, sequence=True), "sequence=True splits nothing here: it needs blocks"),
-    (TRANSFORMER, dict(n_shards=3), "2 heads over 3 shards: n_shards must divide the number of heads"),
+@pytest.mark.parametrize("layers, split, words", [
+    (MLP, dict(replicas=2, shards=2, stages=2, microbatches=3), "use a multiple of 2"),
+    (MLP, dict(shards=2, order="tp-pp"), "order='tp-pp' must be one of 'tp-dp-pp', 'tp-pp-dp'"),
+    (MLP, dict(replicas=3, microbatches=2), "3 copies of the network, but 2 micro-batches"),
+    (MLP, dict(shards=20), r"n_shards=20 splits none of these \d+ layers: use fewer"),
+    (LOGITS, dict(shards=mp.Shards(2, sequence=True)), "sequence=True splits nothing here: it needs blocks"),
+    (TRANSFORMER, dict(shards=3), "2 heads over 3 shards: n_shards must divide the number of heads"),
 ])
-def test_what_does_not_fit_is_refused(layers, arguments, words):
+def test_what_does_not_fit_is_refused(layers, split, words):
     with pytest.raises(ValueError, match=words):
-        mp.Hybrid(layers, CLASSES, **arguments)
+        mp.Parallel(layers, CLASSES, mp.Split(**split))
 
 
 def test_a_layer_that_talks_to_others_says_so_where_it_is_alone():
@@ -236,7 +244,7 @@ def test_an_activation_with_parameters_of_its_own_is_whole_on_each_device():
             return np.where(self.cache, dZ, 0 * dZ)
 
     net = mp.TensorParallel(exact([mp.Linear(3, 4), Shifted(), mp.Linear(4, 2)]), LOSS, 2)
-    assert net.split == ["by outputs, gathered", "whole", "by outputs, gathered"]
+    assert net.ways == ["by outputs, gathered", "whole", "by outputs, gathered"]
     _, _, X, Y = rationals("mlp", 3)
     assert_equals_full_batch(net, X, Y)
 
@@ -245,6 +253,6 @@ def test_an_activation_with_parameters_of_its_own_is_whole_on_each_device():
 def test_an_action_takes_its_ticks_whatever_the_number_of_its_exchanges(K):
     """Two pairs: 12 ticks forward, 24 back, also where nobody wants the first layer's dA_prev."""
     layers = [layer for _ in range(4) for layer in (mp.Linear(4, 4), mp.ReLU())]
-    net = mp.Hybrid(layers, LOSS, n_shards=2, n_stages=K, costs=mp.Costs(F=12, B=24))
+    net = mp.Parallel(layers, LOSS, mp.Split(shards=2, stages=K), on=mp.Machine(costs=mp.Costs(F=12, B=24)))
     net.forward_backward(np.ones((4, 2)), np.ones((4, 2)))
     assert net.trace.makespan == 36 * K

@@ -108,9 +108,10 @@ SEQUENCES = {
 
 
 def test_positions_go_through_both_parts_of_a_block():
-    net = mp.TensorParallel([mp.TransformerBlock(2, 2, n_hidden=2), mp.Linear(2, 1)], LOSS, 2, sequence=True)
+    layers = [mp.TransformerBlock(2, 2, n_hidden=2), mp.Linear(2, 1)]
+    net = mp.TensorParallel(layers, LOSS, mp.Shards(2, sequence=True))
     words = "((by positions, by heads), (by positions, by outputs, unit by unit, by inputs))"
-    assert net.split == [words, "whole"]
+    assert net.ways == [words, "whole"]
 
 
 @pytest.mark.parametrize("sequence", [False, True])
@@ -118,7 +119,7 @@ def test_positions_go_through_both_parts_of_a_block():
 def test_a_sequence_has_the_full_batchs_gradients(name, sequence):
     rng = np.random.default_rng(0)
     X, Y = eighths(rng.standard_normal((2, 2, 2))), eighths(rng.standard_normal((1, 2, 2)))
-    net = mp.TensorParallel(exact([*SEQUENCES[name], mp.Linear(2, 1)]), LOSS, 2, sequence=sequence)
+    net = mp.TensorParallel(exact([*SEQUENCES[name], mp.Linear(2, 1)]), LOSS, mp.Shards(2, sequence=sequence))
     assert_equals_full_batch(net, X, Y)
 
 
@@ -137,7 +138,8 @@ IMAGES = {
 def test_an_image_has_the_full_batchs_gradients(name, rows):
     rng = np.random.default_rng(0)
     X, Y = eighths(rng.standard_normal((1, 4, 4, 2))), eighths(rng.standard_normal((2, 2)))
-    net = mp.TensorParallel(exact([*IMAGES[name], mp.AvgPool2d(2), mp.Flatten()]), LOSS, 2, rows=rows)
+    layers = exact([*IMAGES[name], mp.AvgPool2d(2), mp.Flatten()])
+    net = mp.TensorParallel(layers, LOSS, mp.Shards(2, rows=rows))
     assert_equals_full_batch(net, X, Y)
 
 
@@ -153,14 +155,14 @@ def test_tied_layers_are_divided_alike(kind, how, loss):
     net = mp.TensorParallel(layers, loss, 2)
     assert_equals_full_batch(net, tokens, eighths(mp.one_hot(labels, 5)))
     of_tokens = "whole" if how[loss] == "whole" else "by tokens"
-    assert net.split == [of_tokens, "by outputs, gathered", "whole", how[loss]]
+    assert net.ways == [of_tokens, "by outputs, gathered", "whole", how[loss]]
 
 
 def test_tied_layers_are_no_pair():
     """One of a pair has rows of its W, the other one columns."""
     tied = [mp.Linear(3, 3, tie="w"), mp.Tanh(), mp.Linear(3, 3, tie="w"), mp.ReLU()]
     net = mp.TensorParallel(exact([*tied, mp.Linear(3, 3)]), LOSS, 3)
-    assert net.split[0] == net.split[2] == "by outputs, gathered"
+    assert net.ways[0] == net.ways[2] == "by outputs, gathered"
     assert_equals_full_batch(net, *eighths(rng.standard_normal((2, 3, 4))))
 
 
@@ -174,7 +176,7 @@ def test_tied_layers_are_no_pair():
 ])
 def test_a_layer_of_ones_own_is_split_if_it_says_how(layers, how, T):
     net = mp.TensorParallel(exact(layers), LOSS, T)
-    assert net.split == how
+    assert net.ways == how
     assert_equals_full_batch(net, *eighths(rng.standard_normal((2, 3, 5))))
 
 
@@ -201,7 +203,7 @@ class Gated(mp.layers.Block):
 @pytest.mark.parametrize("T", [2, 3])
 def test_a_layer_made_of_layers_says_how_each_is_split(T):
     net = mp.TensorParallel(exact([mp.Linear(3, 3), Gated(3, 4), mp.Linear(3, 3)]), LOSS, T)
-    assert net.split[1] == "by heads"
+    assert net.ways[1] == "by heads"
     assert_equals_full_batch(net, *eighths(rng.standard_normal((2, 3, 5))))
 
 
@@ -224,7 +226,7 @@ def test_one_shard_asks_no_layer_how_it_is_split():
     """As of an activation with a W of its own, whose base says something of one without."""
     layer = Scale(3)
     layer.splits = {"units": {}}
-    net = mp.Hybrid(exact([mp.Linear(3, 3), layer]), LOSS, n_replicas=2, n_stages=2)
+    net = mp.Parallel(exact([mp.Linear(3, 3), layer]), LOSS, mp.Split(replicas=2, stages=2))
     assert_equals_full_batch(net, *eighths(rng.standard_normal((2, 3, 4))))
 
 

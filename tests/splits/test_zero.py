@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import eighths
+from cases import eighths, exact
 from compared import assert_all_same, assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,9 +29,9 @@ def blocks():
     ]
 
 
-def of_four(N, n, order, **options):
+def of_four(N, n, order, on=mp.Machine()):
     """After two updates of four equal layers on N copies, each with n micro-batches."""
-    net, optimizer = mp.Pipeline(FOUR, LOSS, order.n_stages, n * N, order, **options), mp.Adam()
+    net, optimizer = mp.Pipeline(FOUR, LOSS, order.n_stages, n * N, order, on=on), mp.Adam()
     for _ in range(2):
         net.train([(np.ones((15, 2 * n * N)), np.ones((15, 2 * n * N)))], optimizer)
     return net
@@ -42,18 +42,25 @@ def bytes_sent(trace, device):
     return sum(message.n_bytes for message in sent if "costs" not in str(message.label))
 
 
-@settings(max_examples=8)
+@settings(max_examples=12)
 @given(st.data())
 def test_two_updates_equal_those_of_the_full_batch(data):
-    """In rational numbers, on every copy: any number of copies, shards, stages, micro-batches and samples."""
+    """In rational numbers, on every copy: any number of copies, shards, stages, micro-batches and samples.
+
+    With `zero`, in buckets or not; or in an order that `with_zero` has made, which prefetches.
+    """
     level, D, T, K, n = (data.draw(st.integers(*ends)) for ends in ((1, 3), (2, 4), (1, 2), (1, 4), (1, 3)))
     M, optimizer = n * D, mp.SGD(Rational(1, 4), momentum=Rational(1, 2))
-    order = data.draw(st.sampled_from([
+    recompute = data.draw(st.sampled_from(["never", "always", "except_last"]))
+    split, order = mp.Split(D, T, K, M), data.draw(st.sampled_from([
         data_parallel(D, M, K), in_copies(build("1f1b", K, n), D), in_copies(build("zb-h1", K, n), D),
     ]))
-    order = with_recompute(order, data.draw(st.sampled_from(["never", "always", "except_last"])))
-    order = with_zero(order, level, data.draw(st.integers(0, 2)))
-    net = mp.Pipeline(EXACT, LOSS, K, M, order) if T == 1 else mp.Hybrid(EXACT, LOSS, D, T, K, M, order)
+    if data.draw(st.booleans()):
+        sums = mp.Sums(buckets=data.draw(st.sampled_from([None, 1, 200, "ddp"])))
+        net = mp.Parallel(EXACT, LOSS, split, order, mp.Memory(recompute, zero=level), sums)
+    else:
+        order = with_zero(with_recompute(order, recompute), level, data.draw(st.integers(0, 2)))
+        net = mp.Parallel(EXACT, LOSS, split, order)
     full, own = mp.Sequential(EXACT, LOSS), optimizer.fresh()
     for seed in range(2):
         X, Y = map(eighths, mini_batch(data.draw(st.integers(M, M + 2)), seed=seed))
@@ -66,14 +73,29 @@ def test_two_updates_equal_those_of_the_full_batch(data):
         assert_same(parameters(stage.layers), parameters(whole[:len(stage.layers)]))
 
 
+@pytest.mark.parametrize("zero", [1, 2, 3])
+@pytest.mark.parametrize("D, T, K", [(2, 1, 1), (3, 1, 2), (2, 2, 1), (2, 2, 2)])
+def test_tied_layers_are_updated_with_the_sum_of_their_gradients(zero, D, T, K):
+    """In rational numbers; the layers are on one device or on two, in one unit or in several."""
+    first, last = (mp.Linear(2, 4, tie="W") for _ in "12")
+    layers = exact([first, mp.Tanh(), mp.Linear(4, 2), last, mp.Linear(4, 2)])
+    net = mp.Parallel(layers, LOSS, mp.Split(D, T, K), memory=mp.Memory(zero=zero))
+    full, optimizers = mp.Sequential(layers, LOSS), [mp.SGD(Rational(1, 4), Rational(1, 2)) for _ in "12"]
+    batches = [tuple(map(eighths, mini_batch(3, seed=seed))) for seed in range(2)]
+    assert net.train(batches, optimizers[0]) == full.train(batches, optimizers[1])
+    assert_same(parameters(net.layers), parameters(full.layers))
+    assert_all_same(map(parameters, net.replicas))
+
+
 @pytest.mark.parametrize("D, M, zero, buckets", [
     (2, 2, 1, None), (3, 8, 1, 100), (5, 6, 2, 1), (3, 6, 3, 100),
 ])
 def test_any_floats_have_the_bits_of_plain_data_parallelism(D, M, zero, buckets):
     """With blocks of layers, batch norm and dropout, over several steps; on every copy."""
-    options = dict(buckets=buckets, dtype=np.float32)
-    net = mp.DataParallel(blocks(), LOSS, D, M, zero=zero, **options)
-    plain = mp.DataParallel(blocks(), LOSS, D, M, **options)
+    sums = mp.Sums(buckets=buckets)
+    net, plain = (
+        mp.DataParallel(blocks(), LOSS, D, M, level, dtype=np.float32, sums=sums) for level in (zero, 0)
+    )
     adam, other = mp.Adam(0.01), mp.Adam(0.01)
     for seed in range(4):
         batch = mini_batch(25, np.float32, seed)
@@ -87,7 +109,7 @@ def test_any_floats_have_the_bits_of_plain_data_parallelism(D, M, zero, buckets)
 
 
 def test_between_two_runs_all_parameters_can_be_read_and_changed():
-    net, plain = mp.DataParallel(LAYERS, LOSS, 3, zero=3, buckets=1), mp.DataParallel(LAYERS, LOSS, 3)
+    net, plain = (mp.DataParallel(LAYERS, LOSS, 3, zero=zero) for zero in (3, 0))
     X, Y = mini_batch(7)
     for model in (net, plain):
         model.train([(X, Y)], mp.SGD(0.1))
@@ -99,7 +121,7 @@ def test_between_two_runs_all_parameters_can_be_read_and_changed():
 
 def test_a_device_has_no_numbers_of_what_it_has_freed():
     """Tick by tick: each array is whole, or has no memory and no number that is not NaN."""
-    net = mp.DataParallel(LAYERS, LOSS, 2, zero=3, buckets=1, link=mp.Link(latency=1))
+    net = mp.DataParallel(LAYERS, LOSS, 2, zero=3, on=mp.Machine(link=mp.Link(latency=1)))
     net.start(*mini_batch(4), mp.SGD(0.1))
     seen = set()
     while net.tick():
@@ -150,7 +172,8 @@ def test_a_copy_has_its_part_at_most(level, K, prefetch, parameters, gradients, 
     made. With stage 3, one stage is whole, or with prefetching two.
     """
     order = with_zero(data_parallel(N, N, n_stages=K), level, prefetch)
-    trace = of_four(N, 1, order, costs=mp.Costs(B=20, U=1), link=mp.Link(latency=1)).trace
+    machine = mp.Machine(costs=mp.Costs(B=20, U=1), link=mp.Link(latency=1))
+    trace = of_four(N, 1, order, machine).trace
     assert trace.peak_bytes(["parameters"]) == [8 * parameters(N)] * N
     assert trace.peak_bytes(["gradients"]) == [8 * gradients(N)] * N
     assert trace.peak_bytes(["optimizer state"]) == [16 * PSI // N] * N

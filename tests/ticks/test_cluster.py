@@ -198,8 +198,10 @@ def test_the_memory_limit_is_the_peak_to_the_byte():
     layers = [mp.Linear(64, 16), mp.ReLU(), mp.Linear(16, 16), mp.ReLU(), mp.Linear(16, 10)]
 
     def pipe(limit=None):
-        slow, loss = Link(latency=1), mp.SoftmaxCrossEntropy()
-        return mp.Pipeline(layers, loss, 3, 6, "gpipe", link=slow, memory_limit=limit)
+        return mp.Parallel(
+            layers, mp.SoftmaxCrossEntropy(), mp.Split(stages=3, microbatches=6), "gpipe",
+            mp.Memory(limit=limit), on=mp.Machine(link=Link(latency=1)),
+        )
 
     counted = pipe()
     counted.forward_backward(X, Y)

@@ -50,7 +50,7 @@ RUNS += [(kind, "threads") for kind in KINDS if KINDS[kind] is not stepped]  # t
                          ids=["copied", "pickled"])
 @pytest.mark.parametrize("kind, engine", RUNS)
 def test_it_does_what_the_original_does(kind, engine, twin_of):
-    pipe = mp.Pipeline(network(), LOSS, 3, 4, engine=engine, dtype=np.float32)
+    pipe = mp.Pipeline(network(), LOSS, 3, 4, dtype=np.float32, on=mp.Machine(engine))
     KINDS[kind](pipe)
     twin = twin_of(pipe)
     for look in (
@@ -71,7 +71,7 @@ def test_a_copy_of_a_run_under_way_is_refused():
 
 
 def test_threads_have_no_ticks():
-    pipe = mp.Pipeline(network(), LOSS, 3, 4, engine="threads", dtype=np.float32)
+    pipe = mp.Pipeline(network(), LOSS, 3, 4, dtype=np.float32, on=mp.Machine("threads"))
     for run in (lambda: pipe.start(X, Y), pipe.tick):
         with pytest.raises(ValueError, match="threads know seconds, not ticks: use forward_backward"):
             run()

@@ -13,13 +13,13 @@ from sampling import one_in
 import minipipe as mp
 from minipipe.cluster.accounts import Accounts
 from minipipe.functions import leaves
-from minipipe.parallel import DataParallel, Hybrid, TensorParallel
 from minipipe.schedules import (
     RECOMPUTE, build, in_copies, names_for_stages, names_having, with_all_reduce, with_updates, with_zero,
 )
 
 NEVER_REACHED = 10**15  # bytes: with a limit, they are counted in each run
 COSTS, LINK = mp.Costs(F=2, B=3, U=1), mp.Link(latency=1, bandwidth=64)
+THREE = mp.Split(stages=3, microbatches=4)
 
 
 @pytest.fixture
@@ -34,9 +34,17 @@ def uncounted(monkeypatch):
     return run
 
 
+def maker(split, schedule="gpipe", recompute="never", layers=network(), **options):
+    """Return make(limit), which makes such a network with a limit of memory."""
+    return lambda limit: mp.Parallel(
+        layers, LOSS, split, schedule, mp.Memory(recompute, limit=limit), weights=mp.Weights(dtype="float32"),
+        **options,
+    )
+
+
 def pair(make):
     """Return (a network whose runs may take over bytes, one that counts them in each run)."""
-    return make(), make(memory_limit=NEVER_REACHED)
+    return make(None), make(NEVER_REACHED)
 
 
 def batch(m, seed):
@@ -61,30 +69,31 @@ def assert_takes_over(uncounted, make, m=19):
 
 @pytest.mark.parametrize("name, recompute", one_in(8, names_for_stages(4, 8), [*RECOMPUTE, "sqrt"]))
 def test_every_schedule(uncounted, name, recompute):
-    make = partial(
-        mp.Pipeline, network("tie"), LOSS, 4, 8, name, recompute, dtype=np.float32, costs=COSTS, link=LINK
-    )
-    assert_takes_over(uncounted, make)
+    split, machine = mp.Split(stages=4, microbatches=8), mp.Machine(costs=COSTS, link=LINK)
+    assert_takes_over(uncounted, maker(split, name, recompute, network("tie"), on=machine))
 
 
-@pytest.mark.parametrize("options", [
-    {"accumulate": "running"}, {"grain": 2}, {"all_reduce": "ring"}, {"link": mp.Link(rendezvous=True)},
-    {"ports": mp.cluster.ports(3, 32)}, {"link": mp.Link(blocking=True)},
-], ids=str)
-def test_all_options(uncounted, options):
-    order = in_copies(build("gpipe", 3, 4), 2) if "all_reduce" in options else build("gpipe", 3, 8)
-    make = partial(mp.Pipeline, network(), LOSS, 3, 8, order, dtype=np.float32, **options)
-    assert_takes_over(uncounted, make, m=30)
+@pytest.mark.parametrize("D, sums, machine", [
+    (1, mp.Sums("running"), mp.Machine()),
+    (1, mp.Sums(grain=2), mp.Machine()),
+    (2, mp.Sums(all_reduce="ring"), mp.Machine()),
+    (1, mp.Sums(), mp.Machine(link=mp.Link(rendezvous=True))),
+    (1, mp.Sums(), mp.Machine(ports=mp.cluster.ports(3, 32))),
+    (1, mp.Sums(), mp.Machine(link=mp.Link(blocking=True))),
+], ids=["running", "grain", "ring", "rendezvous", "ports", "blocking"])
+def test_all_options(uncounted, D, sums, machine):
+    split = mp.Split(replicas=D, stages=3, microbatches=8)
+    assert_takes_over(uncounted, maker(split, sums=sums, on=machine), m=30)
 
 
-@pytest.mark.parametrize("make", [
-    partial(DataParallel, network(), LOSS, 3),
-    partial(TensorParallel, [mp.Linear(6, 8), mp.ReLU(), mp.Linear(8, 4)], LOSS, 2),
-    partial(Hybrid, [mp.Linear(6, 8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 4)], LOSS,
-            n_stages=2, n_shards=2, n_replicas=2, n_microbatches=4),
-], ids=["data", "tensor", "hybrid"])
-def test_every_split(uncounted, make):
-    assert_takes_over(uncounted, partial(make, dtype=np.float32))
+@pytest.mark.parametrize("split, layers", [
+    (mp.Split(replicas=3), network()),
+    (mp.Split(shards=2), [mp.Linear(6, 8), mp.ReLU(), mp.Linear(8, 4)]),
+    (mp.Split(2, 2, 2, microbatches=4),
+     [mp.Linear(6, 8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 4)]),
+], ids=["data", "tensor", "all three"])
+def test_every_split(uncounted, split, layers):
+    assert_takes_over(uncounted, maker(split, "1f1b", layers=layers))
 
 
 CHANGES = {
@@ -97,7 +106,7 @@ CHANGES = {
 @pytest.mark.parametrize("change, name", one_in(3, CHANGES, ["gpipe", "zb-v", "chimera"]))
 def test_orders_with_updates(uncounted, change, name):
     order = CHANGES[change](in_copies(build(name, 2, 4), 2))
-    make = partial(mp.Pipeline, network(), LOSS, order.n_stages, 8, order, dtype=np.float32, costs=COSTS)
+    make = maker(mp.Split(stages=order.n_stages, microbatches=8), order, on=mp.Machine(costs=COSTS))
     (taking_over, watched), adam, its = pair(make), mp.Adam(0.01), mp.Adam(0.01)
     for seed in (0, 1, 2, 3):
         run = partial(taking_over.train, [batch(19, seed)], adam)
@@ -109,8 +118,7 @@ def test_orders_with_updates(uncounted, change, name):
 
 @pytest.mark.parametrize("name", names_having(flush=False))
 def test_streams(uncounted, name):
-    M = per_update(name, 4)
-    make = partial(mp.Pipeline, network(), LOSS, 4, M, name, dtype=np.float32)
+    make = maker(mp.Split(stages=4, microbatches=per_update(name, 4)), name)
     (taking_over, watched), (sgd, its) = pair(make), [mp.SGD(0.01, momentum=0.5) for _ in range(2)]
     for seed in (0, 1, 2):
         run = partial(taking_over.train, [batch(12 + i % 2, seed + i / 8) for i in range(6)], sgd)
@@ -156,7 +164,7 @@ def test_what_overflows_in_the_second_is_undone_and_its_trace_says_how_far_it_ca
     """Bytes are told before the tick at which it has failed; a run that counts has some of that tick, too."""
     layers = [mp.Linear(6, 5), mp.ReLU(), mp.Linear(5, 4)]
     found = []
-    for pipe in pair(partial(mp.Pipeline, layers, LOSS, 3, 4, dtype=np.float32)):
+    for pipe in pair(maker(THREE, layers=layers)):
         pipe.forward_backward(*batch(13, 0))
         before, whole = state(pipe.layers), pipe.trace
         X, Y = batch(13, 0)
@@ -180,7 +188,7 @@ def test_what_overflows_in_the_second_is_undone_and_its_trace_says_how_far_it_ca
 def test_a_second_that_fails_at_any_tick_has_the_bytes_until_then(microbatch):
     """The ticks before the failure are told in full, and what each device holds at the start."""
     found = []
-    for pipe in pair(partial(mp.Pipeline, network(), LOSS, 3, 4, dtype=np.float32)):
+    for pipe in pair(maker(THREE)):
         pipe.forward_backward(*batch(16, 0))
         X, Y = batch(16, 0)
         X[:, 4 * microbatch] = 3e38
@@ -236,7 +244,7 @@ def test_a_second_that_is_interrupted_is_undone(monkeypatch):
 
 
 def test_with_a_limit_bytes_are_counted_in_each_run(uncounted):
-    pipe = mp.Pipeline(network(), LOSS, 3, 4, dtype=np.float32, memory_limit=NEVER_REACHED)
+    _, pipe = pair(maker(THREE))
     pipe.forward_backward(*batch(13, 0))
     with pytest.raises(TypeError):
         uncounted(partial(pipe.forward_backward, *batch(13, 0)))

@@ -33,7 +33,7 @@ def ledgers(pipe):
 
 
 ORDERS = {
-    "no flush": None,
+    "no flush": "pipedream",
     "step": build("1f1b", 3, 4),
     "U": with_updates(build("1f1b", 3, 4)),
     "A": with_all_reduce(in_copies(build("gpipe", 3, 2), 2)),
@@ -42,10 +42,13 @@ ORDERS = {
 }
 
 
-def pipeline(name, layers=LAYERS, **options):
-    if ORDERS[name] is None:
-        return mp.Pipeline(layers, LOSS, 3, 1, **{"schedule": "pipedream"} | options)
-    return mp.Pipeline(layers, LOSS, 3, 4, ORDERS[name], name == "recomputed", **options)
+def pipeline(name, layers=LAYERS, schedule=None, limit=None, costs=mp.Costs()):
+    """A network of 3 stages with an order of `ORDERS`, or with `schedule` in its place."""
+    return mp.Parallel(
+        layers, LOSS, mp.Split(stages=3, microbatches=1 if name == "no flush" else 4),
+        schedule or ORDERS[name], mp.Memory("always" if name == "recomputed" else "never", limit=limit),
+        on=mp.Machine(costs=costs),
+    )
 
 
 class Fails(Layer):
@@ -73,8 +76,10 @@ class Fails(Layer):
 ], [mp.Link(), mp.Link(latency=2, bandwidth=64)]), ids=lambda value: getattr(value, "name", None))
 def test_ticking_through_all_reduces_and_updates_equals_running(order, link):
     X, Y = mini_batch(25)
-    K, M, costs = order.n_stages, order.n_microbatches, mp.Costs(F=1, B=2, A=3, U=2)
-    ran, ticked = (mp.Pipeline(LAYERS, LOSS, K, M, order, costs=costs, link=link) for _ in range(2))
+    machine = mp.Machine(costs=mp.Costs(F=1, B=2, A=3, U=2), link=link)
+    ran, ticked = (
+        mp.Pipeline(LAYERS, LOSS, order.n_stages, order.n_microbatches, order, on=machine) for _ in range(2)
+    )
     adam, its = mp.Adam(0.01), mp.Adam(0.01)
     for _ in range(2):
         J = ran.train([(X, Y)], adam)[0] if ran.has_updates else ran.forward_backward(X, Y)
@@ -235,13 +240,13 @@ def test_bytes_of_another_order_of_this_size_are_counted_again():
 def test_bytes_after_a_left_run_are_those_of_a_run_that_counts():
     """It is left in its last tick, when all stages have made Adam's memory already."""
     slow = mp.Costs(F=1, B=2, U=2)
-    pipe, counted = pipeline("U", costs=slow), pipeline("U", costs=slow, memory_limit=1e9)
+    pipe, counted = pipeline("U", costs=slow), pipeline("U", costs=slow, limit=10**9)
     adam, its = mp.Adam(0.01), mp.Adam(0.01)
     counted.train([mini_batch()], its)
     pipe.start(*mini_batch(), adam)
     for _ in range(counted.trace.makespan - 1):
         pipe.tick()
-    counted, its = pipeline("U", costs=slow, memory_limit=1e9), mp.Adam(0.01)
+    counted, its = pipeline("U", costs=slow, limit=10**9), mp.Adam(0.01)
     for _ in range(3):
         assert pipe.train([mini_batch()], adam) == counted.train([mini_batch()], its)
         assert ledgers(pipe) == ledgers(counted)
@@ -249,7 +254,7 @@ def test_bytes_after_a_left_run_are_those_of_a_run_that_counts():
 
 def test_bytes_after_a_failure_are_those_of_a_run_that_counts():
     """The run that fails has made Adam's memory, which the run after it does not begin with."""
-    pipe, counted = pipeline("no flush"), pipeline("no flush", memory_limit=1e9)
+    pipe, counted = pipeline("no flush"), pipeline("no flush", limit=10**9)
     (X, Y), adam, its = mini_batch(), mp.Adam(0.01), mp.Adam(0.01)
     with pytest.raises(FloatingPointError):
         pipe.train([(X, Y * 1e300)] * 3, adam)
@@ -276,7 +281,7 @@ def test_layers_of_a_user_may_keep_what_they_like():
     """Their bytes depend on the data, so they are counted each time, inside of other layers too."""
     for layer in (KeepsIndices(), mp.Residual(KeepsIndices())):
         layers = [mp.Linear(4, 6), layer, mp.Linear(6, 3)]
-        pipe, counted = (mp.Pipeline(layers, LOSS, 3, 4, memory_limit=limit) for limit in (None, 1e9))
+        pipe, counted = (pipeline("step", layers, limit=limit) for limit in (None, 10**9))
         for seed in range(3):
             X, Y = mini_batch(seed=seed)
             assert pipe.forward_backward(X, Y) == counted.forward_backward(X, Y)

@@ -25,7 +25,7 @@ def test_a_simulation_is_the_pipelines_run():
     X, Y = mp.datasets.digits().train
     layers, link = mp.models.mlp([64, 5, 5, 5, 10]), mp.Link(latency=1)
     for name in names_for_stages(4, 6):
-        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 4, 6, name, link=link)
+        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 4, 6, name, on=mp.Machine(link=link))
         pipe.forward_backward(X[:, :12], Y[:, :12])
         simulated = mp.simulate(pipe.schedule, link=link)
         assert (pipe.trace.spans, pipe.trace.idle) == (simulated.spans, simulated.idle)

@@ -48,7 +48,8 @@ RUNS = {
     "Sequential": "net.forward_backward(X, Y)",
     "predict": "net.predict(X)",
     "Pipeline": "pipe.forward_backward(X, Y)",
-    "a Pipeline on threads": "mp.Pipeline(layers, loss, 2, 2, engine='threads').forward_backward(X, Y)",
+    "a Pipeline on threads": """
+mp.Pipeline(layers, loss, 2, 2, on=mp.Machine("threads")).forward_backward(X, Y)""",
     "tick by tick": """
 pipe.start(X, Y)
 while pipe.tick():

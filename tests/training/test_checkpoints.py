@@ -36,12 +36,19 @@ def mini_batch(t, m=13):
     return rng.standard_normal((6, m)).astype(np.float32), rng.standard_normal((4, m)).astype(np.float32)
 
 
+def maker(split, schedule="1f1b", engine="cluster"):
+    """Return a function that makes such a network from a seed."""
+    return lambda seed=0: mp.Parallel(
+        LAYERS, LOSS, split, schedule, on=mp.Machine(engine), weights=mp.Weights(seed, "float32")
+    )
+
+
 MODELS = {
-    "one device": lambda seed=0: mp.Pipeline(LAYERS, LOSS, 1, 4, seed=seed, dtype=np.float32),
-    "K=4": lambda seed=0: mp.Pipeline(LAYERS, LOSS, 4, 4, "1f1b", seed=seed, dtype=np.float32),
-    "zb-v": lambda seed=0: mp.Pipeline(LAYERS, LOSS, 4, 4, "zb-v", seed=seed, dtype=np.float32),
-    "D=2": lambda seed=0: mp.DataParallel(LAYERS, LOSS, 2, 4, seed=seed, dtype=np.float32),
-    "threads": lambda seed=0: mp.Pipeline(LAYERS, LOSS, 3, 4, seed=seed, dtype=np.float32, engine="threads"),
+    "one device": maker(mp.Split(microbatches=4), "gpipe"),
+    "K=4": maker(mp.Split(stages=4, microbatches=4)),
+    "zb-v": maker(mp.Split(stages=4, microbatches=4), "zb-v"),
+    "D=2": maker(mp.Split(replicas=2, microbatches=4)),
+    "threads": maker(mp.Split(stages=3, microbatches=4), "gpipe", "threads"),
 }
 
 
@@ -83,7 +90,8 @@ def test_training_goes_on_as_without_the_interruption_whatever_the_split(kind, t
 def test_an_order_with_updates_goes_on_too(tmp_path):
     def made(n_stages, n_copies, seed=0):
         order = with_updates(with_all_reduce(in_copies(mp.schedules.gpipe(n_stages, 4), n_copies)))
-        net = mp.Pipeline(LAYERS, LOSS, n_stages, 4 * n_copies, order, seed=seed)
+        split = mp.Split(n_copies, stages=n_stages, microbatches=4 * n_copies)
+        net = mp.Parallel(LAYERS, LOSS, split, order, weights=mp.Weights(seed))
         return net, mp.SGD(0.125, momentum=0.5)
 
     def batches(steps):
@@ -220,7 +228,7 @@ def npz(**arrays):
     (npz(W=np.ones(3)), "no checkpoint of minipipe"),
     (npz(**{ABOUT: np.array([{"a": 1}], dtype=object)}), "no checkpoint of minipipe"),
     (npz(**{ABOUT: np.array("[1]")}), "no checkpoint of minipipe"),
-    (npz(**{ABOUT: np.array('{"format": 2}')}), "has the format 2, this version of minipipe reads 1"),
+    (npz(**{ABOUT: np.array('{"format": 3}')}), "has the format 3, this version of minipipe reads 1 and 2"),
 ])
 def test_a_foreign_file_is_refused(content, words, tmp_path):
     path = tmp_path / "net.npz"
@@ -278,8 +286,8 @@ def test_what_cannot_be_saved_is_said_and_leaves_the_old_file(tmp_path, monkeypa
 
 
 SERVERS = {
-    "one server": dict(n_servers=1), "three servers": dict(n_servers=3),
-    "three servers on workers": dict(n_servers=3, on_workers=True),
+    "one server": mp.Servers(), "three servers": mp.Servers(3),
+    "three servers on workers": mp.Servers(3, on_workers=True),
 }
 
 
@@ -288,8 +296,8 @@ SERVERS = {
 def test_servers_go_on_with_what_an_optimizer_remembers(saves, loads, tmp_path):
     layers = [layer for layer in LAYERS if getattr(layer, "tie", None) is None]
     batches = [mini_batch(t) for t in range(5)]
-    one, other = (mp.ParameterServer(layers, LOSS, 3, seed=seed, **options)
-                  for seed, options in enumerate((SERVERS[saves], SERVERS[loads])))
+    one, other = (mp.ParameterServer(layers, LOSS, 3, SERVERS[name], weights=mp.Weights(seed))
+                  for seed, name in enumerate((saves, loads)))
     adam, its = mp.Adam(0.01), mp.Adam(0.02)
     one.train(batches[:2], adam)
     mp.save(tmp_path / "servers.npz", one, adam)
@@ -301,7 +309,7 @@ def test_servers_go_on_with_what_an_optimizer_remembers(saves, loads, tmp_path):
 def test_servers_begin_from_the_file_of_a_network_without_an_optimizer(tmp_path):
     net = mp.Sequential(LAYERS, LOSS, seed=1, dtype=np.float32)
     mp.save(tmp_path / "net.npz", net)
-    used, new = (mp.ParameterServer(LAYERS, LOSS, 2, dtype=np.float32) for _ in range(2))
+    used, new = (mp.ParameterServer(LAYERS, LOSS, 2, weights=mp.Weights(dtype=np.float32)) for _ in range(2))
     used.train([mini_batch(0)], mp.Adam(0.01))
     for server in (used, new):
         mp.load(tmp_path / "net.npz", server)

@@ -36,42 +36,58 @@ def layers(number):
     return [layer.copy(number) for layer in mp.Sequential(made, LOSS).layers]
 
 
-def hybrid(D, T, K, order, **options):
-    return lambda made: mp.Hybrid(made, LOSS, D, T, K, order.n_microbatches, order, grain=2, **options)
+def parallel(split, schedule="1f1b", memory=mp.Memory(), sums=mp.Sums(grain=2), engine="cluster"):
+    """Return a function that makes such a network of its layers."""
+    return lambda made: mp.Parallel(made, LOSS, split, schedule, memory, sums, mp.Machine(engine))
 
 
-TWO = in_copies(build("1f1b", 2, 2), 2)
+PIPE, COPIES = mp.Split(stages=2, microbatches=4), mp.Split(replicas=2, stages=2, microbatches=4)
+IN_COPIES, BUCKETS = in_copies(build("1f1b", 2, 2), 2), mp.Sums(buckets="layer", grain=2)
 SPLITS = {
     "one device": lambda made: mp.Sequential(made, LOSS, grain=2),
-    "pipeline": lambda made: mp.Pipeline(made, LOSS, 3, 4, grain=2),
-    "recomputed": lambda made: mp.Pipeline(made, LOSS, 2, 2, "gpipe", "always", grain=2),
-    "threads": lambda made: mp.Pipeline(made, LOSS, 2, 4, "1f1b", grain=2, engine="threads"),
-    "updates": hybrid(1, 1, 2, with_updates(build("zb-h1", 2, 4))),
-    "copies": lambda made: mp.DataParallel(made, LOSS, 3, 4, grain=2),
-    "copies with updates": hybrid(2, 1, 2, with_updates(TWO)),
-    "ZeRO 1": lambda made: mp.DataParallel(made, LOSS, 2, 4, zero=1, grain=2),
-    "ZeRO 2 on threads": hybrid(2, 1, 2, with_zero(TWO, 2), engine="threads"),
-    "ZeRO 3": lambda made: mp.DataParallel(made, LOSS, 3, 3, zero=3, grain=2),
-    "ZeRO 3, stages": hybrid(2, 1, 2, with_zero(TWO, 3)),
+    "pipeline": parallel(mp.Split(stages=3, microbatches=4), "gpipe"),
+    "recomputed": parallel(mp.Split(stages=2, microbatches=2), "gpipe", mp.Memory("always")),
+    "threads": parallel(PIPE, engine="threads"),
+    "updates": parallel(PIPE, with_updates(build("zb-h1", 2, 4))),
+    "copies": parallel(mp.Split(replicas=3, microbatches=4)),
+    "copies with buckets": parallel(COPIES, sums=BUCKETS),
+    "copies with updates": parallel(COPIES, with_updates(IN_COPIES)),
+    "ZeRO 1": parallel(mp.Split(replicas=2, microbatches=4), memory=mp.Memory(zero=1)),
+    "ZeRO 2 on threads": parallel(COPIES, memory=mp.Memory(zero=2), sums=BUCKETS, engine="threads"),
+    "ZeRO 3": parallel(mp.Split(replicas=3), memory=mp.Memory(zero=3)),
+    "ZeRO 3, stages": parallel(COPIES, memory=mp.Memory("sqrt", zero=3)),
+    "ZeRO 3 of an order": parallel(COPIES, with_zero(IN_COPIES, 3)),
 }
 SHARDS = {
-    "shards": hybrid(1, 2, 1, build("gpipe", 1, 4)),
-    "shards with updates": hybrid(1, 2, 2, with_updates(build("1f1b", 2, 4))),
-    "shards and copies": hybrid(2, 2, 1, with_updates(data_parallel(2, 4))),
-    "shards and ZeRO 1": hybrid(2, 2, 2, with_zero(TWO, 1)),
-    "shards and ZeRO 3": hybrid(2, 3, 2, with_zero(TWO, 3)),
+    "shards": parallel(mp.Split(shards=2, microbatches=4), "gpipe"),
+    "shards with updates": parallel(
+        mp.Split(shards=2, stages=2, microbatches=4), with_updates(build("1f1b", 2, 4))
+    ),
+    "shards and copies": parallel(
+        mp.Split(replicas=2, shards=2, microbatches=4), with_updates(data_parallel(2, 4))
+    ),
+    "shards and ZeRO 1": parallel(mp.Split(2, 2, 2, microbatches=4), with_zero(IN_COPIES, 1)),
+    "shards and ZeRO 3": parallel(
+        mp.Split(2, 3, 2, microbatches=4), memory=mp.Memory(zero=3), sums=BUCKETS
+    ),
+}
+TOGETHER = mp.Sums(sync_batch_norm=True)
+STATISTICS = {
+    "copies": parallel(mp.Split(replicas=3), sums=TOGETHER),
+    "copies of stages": parallel(mp.Split(replicas=2, stages=2), memory=mp.Memory("always"), sums=TOGETHER),
+    "shards and ZeRO 2": parallel(mp.Split(2, 2, 2), memory=mp.Memory(zero=2), sums=TOGETHER),
 }
 
 
 class Life(RuleBasedStateMachine):
     """In floats, in splits that have the bits of one device."""
 
-    splits, number, most_updates = SPLITS, staticmethod(np.float64), 100
+    splits, grain, number, most_updates = SPLITS, 2, staticmethod(np.float64), 100
     seeds = st.integers(0, 3)
 
     @initialize(data=st.data())
     def begin(self, data):
-        self.alone = mp.Sequential(layers(self.number), LOSS, grain=2), self.optimizer()
+        self.alone = mp.Sequential(layers(self.number), LOSS, grain=self.grain), self.optimizer()
         self.net, self.its = data.draw(self.of_splits())(layers(self.number)), self.optimizer()
 
     def of_splits(self):
@@ -128,7 +144,7 @@ class Life(RuleBasedStateMachine):
     @precondition(may_update)
     @rule(seed=seeds, n_ticks=st.integers(0, 12))
     def leave_a_run(self, seed, n_ticks):
-        if not hasattr(self.net, "tick") or self.net._machine.engine != "cluster":
+        if not hasattr(self.net, "tick") or self.net._options.on.engine != "cluster":
             return
         batch, has_updates = self.batch(seed), self.net.has_updates
         self.net.start(*batch, self.its if has_updates else None)
@@ -160,7 +176,13 @@ class LifeOfShards(Life):
         return mp.SGD(half / 4, momentum=half, weight_decay=half / 8, weights_only=True)
 
 
-@pytest.mark.parametrize("kind", [Life, LifeOfShards])
+class LifeOfCopies(LifeOfShards):
+    """In fractions, with the statistics of batch norm put together: those of the whole mini-batch."""
+
+    splits, grain = STATISTICS, None
+
+
+@pytest.mark.parametrize("kind", [Life, LifeOfShards, LifeOfCopies])
 @pytest.mark.parametrize("n_lives, n_events", [(6, 10), pytest.param(15, 20, marks=pytest.mark.slow)])
 def test_a_training_has_the_arrays_of_one_that_meets_nothing(kind, n_lives, n_events):
     run_state_machine_as_test(kind, settings=settings(max_examples=n_lives, stateful_step_count=n_events))

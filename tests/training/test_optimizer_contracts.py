@@ -10,12 +10,11 @@ import minipipe as mp
 from minipipe.exact import rational
 from minipipe.functions import leaves
 from minipipe.optimizers import OPTIMIZERS
-from minipipe.schedules import build, in_copies, with_zero
 
 EXAMPLES = OPTIMIZERS.examples()
 every_optimizer = pytest.mark.parametrize("optimizer", EXAMPLES.values(), ids=EXAMPLES)
 some_optimizers = pytest.mark.parametrize("optimizer", one_in(3, EXAMPLES.values()), ids=repr)
-LOSS = mp.SoftmaxCrossEntropy()
+LOSS, FLOAT32 = mp.SoftmaxCrossEntropy(), mp.Weights(dtype=np.float32)
 
 
 def fractions(*shape, seed):
@@ -138,7 +137,8 @@ def test_it_goes_on_from_a_checkpoint_with_the_same_bits(optimizer, tmp_path):
     own.learning_rate = own.learning_rate / 2
     mp.save(tmp_path / "net.npz", one, own)
     expected = trained(one, own, first=2)
-    other, resumed = mp.Pipeline(network(), LOSS, 1, 1, seed=9, dtype=np.float32), optimizer.fresh()
+    other = mp.Parallel(network(), LOSS, weights=mp.Weights(9, np.float32))
+    resumed = optimizer.fresh()
     mp.load(tmp_path / "net.npz", other, resumed)
     assert resumed.learning_rate == own.learning_rate and resumed.n_updates == 2
     assert_same(trained(other, resumed, first=2), expected)
@@ -175,8 +175,8 @@ def test_stages_and_copies_have_the_bits_of_one_device(optimizer):
     expected = trained(reference(), optimizer.fresh())
     splits = [
         mp.Pipeline(network(), LOSS, 3, 6, "1f1b", dtype=np.float32),
-        mp.Pipeline(network(), LOSS, 2, 6, "zb-h1", True, dtype=np.float32, engine="threads"),
-        mp.Hybrid(network(), LOSS, 2, 1, 2, n_microbatches=6, dtype=np.float32),
+        mp.Pipeline(network(), LOSS, 2, 6, "zb-h1", "always", dtype=np.float32, on=mp.Machine("threads")),
+        mp.Parallel(network(), LOSS, mp.Split(replicas=2, stages=2, microbatches=6), weights=FLOAT32),
         mp.DataParallel(network(), LOSS, 3, 6, dtype=np.float32),
     ]
     for net in splits:
@@ -190,8 +190,8 @@ def test_parts_of_parameters_have_the_bits_of_the_whole(optimizer, zero):
         return mp.DataParallel(network(), LOSS, 3, 6, zero=zero, dtype=np.float32)
 
     def stages():
-        order = with_zero(in_copies(build("1f1b", 2, 3), 2), zero)
-        return mp.Pipeline(network(), LOSS, 2, 6, order, dtype=np.float32)
+        split = mp.Split(replicas=2, stages=2, microbatches=6)
+        return mp.Parallel(network(), LOSS, split, memory=mp.Memory(zero=zero), weights=FLOAT32)
 
     optimizer = optimizer.fresh()
     optimizer.weights_only |= zero > 1 and not optimizer.needs_whole_parameters
@@ -209,7 +209,7 @@ def test_parts_of_parameters_have_the_bits_of_the_whole(optimizer, zero):
 def test_a_parameter_server_has_the_bits_of_one_device(optimizer, n_servers):
     def server():
         return mp.ParameterServer(
-            network(), LOSS, 3, n_servers=n_servers, n_microbatches=6, dtype=np.float32
+            network(), LOSS, 3, mp.Servers(n_servers), n_microbatches=6, weights=mp.Weights(dtype=np.float32)
         )
 
     optimizer = optimizer.fresh()

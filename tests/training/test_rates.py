@@ -181,9 +181,14 @@ def test_impossible_rates_are_refused(make, words):
 SMALL, LOSS = [mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 2)], mp.MeanSquaredError()
 DIVIDED = {
     "stages": lambda layers: mp.Pipeline(layers, LOSS, 2, 2, with_updates(build("gpipe", 2, 2))),
-    "shards": lambda layers: mp.Hybrid(layers, LOSS, 1, 2, 2, 2, with_updates(build("gpipe", 2, 2))),
+    "shards": lambda layers: mp.Parallel(
+        layers, LOSS, mp.Split(shards=2, stages=2, microbatches=2), with_updates(build("gpipe", 2, 2))
+    ),
     "ZeRO 3": lambda layers: mp.DataParallel(layers, LOSS, 2, zero=3),
-    "servers": lambda layers: mp.ParameterServer(layers, LOSS, 2, n_servers=2),
+    "shards and ZeRO 2": lambda layers: mp.Parallel(
+        layers, LOSS, mp.Split(replicas=2, shards=2), memory=mp.Memory(zero=2)
+    ),
+    "servers": lambda layers: mp.ParameterServer(layers, LOSS, 2, mp.Servers(2)),
 }
 
 

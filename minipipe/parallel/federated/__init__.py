@@ -6,5 +6,6 @@ Where to read: `programs` has what the server and a client do in a round, `clien
 
 from .clients import clients_of
 from .federated_averaging import FederatedAveraging, Round
+from .rounds import Rounds
 
-__all__ = ["FederatedAveraging", "Round", "clients_of"]
+__all__ = ["FederatedAveraging", "Round", "Rounds", "clients_of"]

@@ -15,22 +15,20 @@ class Client:
     number: which of all.
     X, Y: its own samples, n of them.
     layers, loss: of the network.
-    batch_size: the most samples of its mini-batches; None for all.
-    n_steps: None, and each pass of a round is one over its samples; or a number of mini-batches a round.
-    proximal: mu of `pulled`.
+    rounds: the `Rounds`.
     seed: each of its passes over its samples shuffles them with default_rng([seed, number, pass]).
 
     position: how many mini-batches it has worked on.
-    optimizer: its own.
+    optimizer: its own, if it keeps what it remembers from one round to the next.
     """
 
-    def __init__(self, number, X, Y, layers, loss, batch_size, n_steps, proximal, seed):
+    def __init__(self, number, X, Y, layers, loss, rounds, seed):
         self.number, self.X, self.Y, self.n = number, X, Y, X.shape[-1]
         self._net = Sequential(layers, copy.copy(loss))  # clients on threads compute at the same time
-        size = self.n if batch_size is None else batch_size
+        size = self.n if rounds.batch_size is None else rounds.batch_size
         self._batches = even_slices(self.n, -(-self.n // size))
-        self.steps = n_steps or len(self._batches)
-        self._proximal, self._seed = proximal, seed
+        self.steps = rounds.n_steps or len(self._batches)
+        self._proximal, self._seed = rounds.proximal, seed
         self.position, self.optimizer = 0, None
 
     @property

@@ -9,18 +9,21 @@ import numpy as np
 from ...arguments import argument
 from ...changes import Changes
 from ...checks import function, items_of, listed, shown
-from ...cluster import Link, checked_ports
 from ...collectives.vectors import unflattened
 from ...functions import accuracy, leaves
 from ...layers import every_layer
 from ...layers.layer import finite
 from ...network import Network
 from ...optimizers import checked_optimizer
-from ..driving import checked_engine, run_programs, shared
-from ..servers.places import Pace
+from ...pipeline.options import MPI, Machine, Weights, check_kinds
+from ...state import check_remembered, take_up
+from ..driving import checked_machine, run_programs, shared
+from ..servers.options import Pace
+from ..servers.places import Times
 from . import programs
 from .client import Client
 from .programs import state_of, take
+from .rounds import Rounds
 from .uploads import averaged, revealed
 
 
@@ -53,28 +56,20 @@ class FederatedAveraging(Network):
 
         W_{t+1} = sum over those who report of n_k / n W_k          n = the sum of their n_k
 
-    layers, loss, seed, dtype: as for `Sequential`.
+    layers, loss: as for `Sequential`.
     clients: a list of (X_k, Y_k), see `clients_of`.
-    optimizer: of the clients; in each round, each begins with a fresh copy.
-    fraction: C, above 0; C K is rounded to a whole number of clients.
-    n_epochs: E.
-    batch_size: B; None for all n_k samples at once.
-    n_steps: None; or a number H of mini-batches that each client takes in a round in the place of E passes:
-        local SGD (Stich 2018, arXiv 1805.09767).
-    keep_memory: whether each client's optimizer remembers from one round to the next, as in DiLoCo.
-    proximal: mu of `minipipe.parallel.federated.client.pull`: FedProx.
+    rounds: `Rounds`: C, E, B, and what else clients do in a round.
     outer: None; or an optimizer of the server, which is handed W_t - (the average) as a gradient, and makes
-        W_{t+1}: with Nesterov momentum, DiLoCo (Douillard et al. 2023, arXiv 2311.08105).
-    drop_out: the probability with which a chosen client is not heard of again.
-    secure: whether the server sees the sum only, see `minipipe.parallel.federated.secure`; in steps of
-        2^-24.
-    ticks, speeds: how long a sample takes on each client, see `Pace`.
-    link, ports: as for `Pipeline`. Device 0 is the server, devices 1, 2, ... are the clients of the round.
-    engine: "cluster", "threads" or "mpi", with the same bits.
+        W_{t+1}: with Nesterov momentum, DiLoCo (Douillard et al. 2023, arXiv 2311.08105). The network has a
+        fresh copy of it.
+    pace: a `Pace`: how long a sample takes on each client.
+    on: a `Machine`, without costs, with the same bits on all engines. Device 0 is the server, devices 1, 2,
+        ... are the clients of the round.
+    weights: `Weights`; its seed is that of all choices, too.
 
     With C = 1, E = 1 and B = None, a round is a step of gradient descent on all samples, however they are
-    divided: FedSGD. What layers have counted, such as running means, is averaged like the weights. `round()`
-    makes one round, `train(n_rounds)` several; `trace` is the last one's.
+    divided: FedSGD. What layers have counted, such as running means, is averaged like the weights.
+    `round(optimizer)` makes one round, `train(n_rounds, optimizer)` several; `trace` is the last one's.
 
     Source: McMahan et al. 2016, arXiv 1602.05629; n is that of its erratum, of the chosen clients.
 
@@ -83,37 +78,27 @@ class FederatedAveraging(Network):
     >>> from minipipe.optimizers import SGD
     >>> X = np.array([[1.0, 2.0, 3.0, 4.0]])
     >>> clients = [(X[:, :1], X[:, :1]), (X[:, 1:], X[:, 1:])]
-    >>> net = FederatedAveraging([Linear(1, 1, W=[[0.0]], b=[[0.0]])], MeanSquaredError(), clients, SGD(0.1))
-    >>> print(net.round().bytes_up, net.trace.makespan)         # two numbers of 8 bytes each; 3 samples
+    >>> net = FederatedAveraging([Linear(1, 1, W=[[0.0]], b=[[0.0]])], MeanSquaredError(), clients)
+    >>> print(net.round(SGD(0.1)).bytes_up, net.trace.makespan)     # two numbers of 8 bytes each; 3 samples
     32 3
     """
 
     def __init__(
-        self, layers, loss, clients, optimizer, fraction=1, n_epochs=1, batch_size=None, n_steps=None,
-        keep_memory=False, proximal=0, outer=None, drop_out=0, secure=False, ticks=1, speeds=None, seed=0,
-        dtype=np.float64, link=Link(), ports=(), engine="cluster",
+        self, layers, loss, clients, rounds=Rounds(), outer=None, pace=Pace(), on=Machine(),
+        weights=Weights(),
     ):
-        super().__init__(layers, loss, seed, dtype)
-        self._seed, self._optimizer = argument("seed", seed), checked_optimizer(optimizer)
+        check_kinds(rounds=(rounds, Rounds), pace=(pace, Pace), on=(on, Machine), weights=(weights, Weights))
+        super().__init__(layers, loss, weights.seed, weights.dtype)
+        self._rounds, self._seed = rounds, weights.seed
         self._outer = None if outer is None else checked_optimizer(outer).fresh()
-        batch_size = None if batch_size is None else argument("batch_size", batch_size)
-        self._n_epochs = argument("n_epochs", n_epochs)
-        n_steps = None if n_steps is None else argument("n_steps", n_steps)
-        if n_steps is not None and self._n_epochs > 1:
-            raise ValueError(f"n_steps={n_steps} and n_epochs={n_epochs}: give one of them")
-        proximal = argument("proximal", proximal)
-        self._drop_out = argument("drop_out", drop_out)
-        self._secure, self._keeps_memory = argument("secure", secure), argument("keep_memory", keep_memory)
         self.clients = [
-            Client(k, X, Y, self.layers, self.loss, batch_size, n_steps, proximal, self._seed)
+            Client(k, X, Y, self.layers, self.loss, rounds, self._seed)
             for k, (X, Y) in enumerate(self._checked_clients(clients))
         ]
         K = len(self.clients)
-        self.n_chosen = self._checked_share(fraction, K)
-        self._pace = Pace(K, ticks, speeds)
-        self._engine, self._link = checked_engine(engine, link, 1 + self.n_chosen), link
-        self._ports = checked_ports(ports, 1 + self.n_chosen)
-        if self._keeps_memory and engine == "mpi":
+        self.n_chosen = self._checked_share(K)
+        self._times, self._machine = Times(K, pace), checked_machine(on, 1 + self.n_chosen)
+        if rounds.keep_memory and on.engine == MPI:
             raise ValueError(
                 "keep_memory=True with engine='mpi': a client may come to another rank, without its memory; "
                 "use 'cluster' or 'threads'"
@@ -122,20 +107,22 @@ class FederatedAveraging(Network):
 
     def check_step(self, optimizer):
         """The clients make the updates, so `fit` and `step` are refused."""
-        raise ValueError("the clients have the samples and make the updates: call train(n_rounds)")
+        raise ValueError("the clients have the samples and make the updates: call train(n_rounds, optimizer)")
 
-    def train(self, n_rounds, validation=None, metric=accuracy, report=None):
+    def train(self, n_rounds, optimizer, validation=None, metric=accuracy, report=None):
         """Make `n_rounds` rounds; a list of `Round`.
 
+        optimizer: as for `round`.
         validation: a pair (X, Y) on which the metric is taken after each round.
         metric: the score is `metric(net.predict(X), Y)`.
         report: called with one line per round; None for silence.
         """
+        checked_optimizer(optimizer)
         n_rounds, metric = argument("n_rounds", n_rounds), function("metric", metric)
         validation = None if validation is None else self.checked_batch(*validation)
         history = []
         for _ in range(n_rounds):
-            done = self.round()
+            done = self.round(optimizer)
             if validation is not None:
                 done = done._replace(score=metric(self.predict(validation[0]), validation[1]))
             history.append(done)
@@ -145,19 +132,25 @@ class FederatedAveraging(Network):
                 report(f"round {done.number}   {J}{score}")
         return history
 
-    def round(self):
-        """Make one round; its `Round`, without a score. A round that fails changes nothing."""
+    def round(self, optimizer):
+        """Make one round; its `Round`, without a score. A round that fails changes nothing.
+
+        optimizer: each client begins with a fresh copy; or, where clients keep their memory, goes on with
+            what it remembers, at the learning_rate that this one has now.
+        """
+        checked_optimizer(optimizer)
         number, found, changes = self.n_rounds + 1, {}, Changes()
         chosen = self._chosen(number)
-        working = {k: self._at_work(self.clients[k]) for k in chosen}
+        working = {k: self._at_work(self.clients[k], optimizer) for k in chosen}
         trace = run_programs(
-            self._engine, self._programs(number, working, found), self._link, self._ports,
+            self._machine, self._programs(number, working, found),
             [(one.X, one.Y) for one in self.clients], ["server", *(f"client {k}" for k in chosen)],
         )
         reported, J = self._take(found, changes)
         for k, one in working.items():  # on every MPI rank
-            position = self.clients[k].position + self._n_epochs * one.steps
-            changes.of(self.clients[k], position=position, optimizer=one.optimizer)
+            position = self.clients[k].position + self._rounds.n_epochs * one.steps
+            kept = one.optimizer if self._rounds.keep_memory else None
+            changes.of(self.clients[k], position=position, optimizer=kept)
         changes.of(self, n_rounds=number, trace=trace)
         self.decide(changes)
         down = sum(message.n_bytes for message in trace.messages if message.source == 0)
@@ -169,24 +162,62 @@ class FederatedAveraging(Network):
         rng = np.random.default_rng([self._seed, number])
         return sorted(rng.choice(len(self.clients), self.n_chosen, replace=False).tolist())
 
-    def _at_work(self, client):
+    def _at_work(self, client, optimizer):
         """A copy of a client, with an optimizer of its own; the client itself waits for the round's end."""
         one = copy.copy(client)
-        remembers = self._keeps_memory and one.optimizer is not None
-        one.optimizer = copy.deepcopy(one.optimizer) if remembers else self._optimizer.fresh()
+        one.optimizer = optimizer.fresh()
+        if client.optimizer is not None:
+            before = client.optimizer
+            if type(before) is not type(optimizer):
+                raise ValueError(
+                    f"client {client.number} remembers the updates of {type(before).__name__}, which "
+                    f"{type(optimizer).__name__} cannot go on with: use the same for all rounds"
+                )
+            rates = optimizer.learning_rate, before.last_rate
+            one.optimizer.resume(dict(before.memory), before.n_updates, *rates)
         return one
+
+    def _own_optimizers(self):
+        kept = {f"client {client.number}": client.optimizer for client in self.clients}
+        return {"outer": self._outer, **kept}
+
+    def _own_counts(self):
+        return {"rounds": self.n_rounds, "positions": [client.position for client in self.clients]}
+
+    def _resume_own(self, state, optimizer, changes):
+        """Take up what a state has of clients, rounds and the outer optimizer; what it lacks begins anew."""
+        K = len(self.clients)
+        positions = state.counts.get("positions", [0] * K)
+        if len(positions) != K:
+            raise ValueError(
+                f"{state.source} is of {len(positions)} clients, the network has {K}: build it alike"
+            )
+        changes.of(self, n_rounds=state.counts.get("rounds", 0))
+        if self._outer is not None:
+            outer = self._outer.fresh()
+            if "outer" in state.optimizers:
+                check_remembered(state, "outer", outer)
+                take_up(outer, state.optimizers["outer"])
+            changes.of(self, _outer=outer)
+        for client, position in zip(self.clients, positions, strict=True):
+            name, own = f"client {client.number}", None
+            if optimizer is not None and name in state.optimizers and self._rounds.keep_memory:
+                own = optimizer.fresh()
+                check_remembered(state, name, own)
+                take_up(own, state.optimizers[name])
+            changes.of(client, position=position, optimizer=own)
 
     def _programs(self, number, working, found):
         chosen = list(working)
         rng = np.random.default_rng([self._seed, number, 1])
-        leaves_early = rng.random(len(chosen)) < self._drop_out
-        n_least = 2 if self._secure else 1  # the sum of one is its own numbers
-        secret = [self._seed, number] if self._secure else None
+        leaves_early = rng.random(len(chosen)) < self._rounds.drop_out
+        n_least = 2 if self._rounds.secure else 1  # the sum of one is its own numbers
+        secret = [self._seed, number] if self._rounds.secure else None
         state = state_of(self.layers)
-        server = programs.server(state, chosen, n_least, self._secure, self._average, found)
+        server = programs.server(state, chosen, n_least, self._rounds.secure, self._average, found)
         return [server] + [
             programs.client(
-                one, chosen, self._n_epochs, self._pace.of(k, number), number, drops_out, secret
+                one, chosen, self._rounds.n_epochs, self._times.of(k, number), number, drops_out, secret
             )
             for (k, one), drops_out in zip(working.items(), leaves_early, strict=True)
         ]
@@ -194,14 +225,14 @@ class FederatedAveraging(Network):
     def _take(self, found, changes):
         """(who has reported, J) of a round, of which the network shall get the weights."""
         result = SimpleNamespace(**({"reported": [], "state": None, "J": None} | found))
-        result = shared(self._engine, 0, result, ("reported", "state", "J"))
+        result = shared(self._machine.engine, 0, result, ("reported", "state", "J"))
         if result.state is not None:
             self._step(state_of(self.layers), result.state, changes)
         return tuple(result.reported), result.J
 
     def _average(self, uploads, secrets):
         """(state, J) of what clients have sent."""
-        if self._secure:
+        if self._rounds.secure:
             return revealed(uploads, secrets, state_of(self.layers))
         return averaged(uploads)
 
@@ -233,12 +264,13 @@ class FederatedAveraging(Network):
                 raise ValueError(f"client {k} is without data: leave it out")
         return [self.checked_batch(X, Y) for X, Y in clients]
 
-    def _checked_share(self, fraction, K):
+    def _checked_share(self, K):
         """How many clients a round has."""
-        n = round(K * argument("fraction", fraction))
+        fraction = self._rounds.fraction
+        n = round(K * fraction)
         if not n:
             raise ValueError(f"fraction={fraction} of {K} clients selects nobody: use at least {1 / K:g}")
-        if self._secure and n < 2:
+        if self._rounds.secure and n < 2:
             raise ValueError(
                 f"secure=True with {n} client a round: the sum of one is its own numbers; use a fraction of "
                 f"at least {2 / K:g}"

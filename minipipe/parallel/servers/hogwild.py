@@ -73,16 +73,16 @@ def memory(share, places, n_batches, arrivals=None):
         yield Send(PULL, Answer(batch, share.version, share.part), to=device)
 
 
-def worker(number, first, replica, pace, places, learning_rate, ticks):
+def worker(number, first, replica, times, places, learning_rate, ticks):
     """A worker: it computes a gradient, loads the numbers that this changes, adds, and stores them.
 
-    number, first, replica, pace, places: as for the worker of a server.
+    number, first, replica, times, places: as for the worker of a server.
     learning_rate: W - learning_rate * g is stored, where g is not 0.
     ticks: from the load to the store.
     """
     (device,), batch, version, n_done = places.servers, first, 0, 0
     while batch is not None:
-        ticks_of_gradient = pace.of(number, n_done)
+        ticks_of_gradient = times.of(number, n_done)
         label = Gradient(batch, (version,))
         push, = yield Compute(label, replica.gradient, batch, (version,), ticks=ticks_of_gradient)
         gradient = np.concatenate(push.terms[0, 0])

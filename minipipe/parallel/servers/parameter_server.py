@@ -2,12 +2,10 @@
 
 import copy
 
-import numpy as np
 
 from ...arguments import argument
 from ...changes import Changes
-from ...checks import listed, one_of, shown, whole_number, whole_numbers
-from ...cluster import Link, checked_ports
+from ...checks import listed, shown, whole_number, whole_numbers
 from ...collectives.vectors import flattened, joined
 from ...functions import even_slices, leaves
 from ...layers import every_layer
@@ -15,89 +13,87 @@ from ...network import Network
 from ...optimizers import SGD, checked_optimizer
 from ...pipeline.batches import checked_batches
 from ...pipeline.layout import MemoryInParts, held_by, layout_of, memories_in
+from ...pipeline.options import Machine, Weights, check_kinds
 from ...pipeline.own_part import put_together
-from ..driving import checked_engine, run_programs, shared
+from ..driving import checked_machine, run_programs, shared
 from . import hogwild
 from .hogwild import Memory
-from .places import Pace, Places
+from .options import HOGWILD, SYNC, Pace, Servers
+from .places import Places, Times
 from .programs import asynchronous, synchronous, worker
 from .replica import Replica
 from .share import Share, counted_places
 
-SYNC, ASYNC, STALE, HOGWILD = MODES = "sync", "async", "ssp", "hogwild"
-
-
 class ParameterServer(Network):
     """A network that N workers train through servers, which have the weights, on simulated devices.
 
-    layers, loss, seed, dtype: as for `Sequential`.
+    layers, loss: as for `Sequential`.
     n_workers: N.
-    mode: when a server updates, and answers a worker:
-        "sync": once all workers' gradients are there, each of its part of one mini-batch; these are summed.
-        "async": as each gradient comes, of a mini-batch of its own, whatever weights it is of.
-        "ssp": the same, but who is more than `bound` gradients ahead of the slowest has to wait.
-        "hogwild": workers read and write without a lock, so that some updates are lost, see
-            `minipipe.parallel.servers.hogwild`. Needs plain SGD and one server.
-    n_servers: s, the devices among which the parameters are divided, as evenly as numbers allow.
-    bound: s of "ssp", at least 0.
-    backups: of "sync", how many workers' gradients an update does without: those that come last.
-    compensation: lambda of `minipipe.parallel.servers.share.compensated`, for "async" and "ssp".
+    servers: `Servers`: how many, and when they update.
     n_microbatches: of "sync", the parts of a mini-batch, divided among the workers in runs; left out, N.
-    on_workers: whether server k is not a device of its own, but a lane of the device of worker k.
-    ticks, speeds, delay: how long a gradient takes on each worker, see `Pace`.
-    update_ticks: how long an update takes; in "hogwild", how long from a load to its store.
-    link, ports: as for `Pipeline`. Servers are devices 0 to s - 1, workers those behind them; `ports(s, b)`
-        of `minipipe.cluster` gives the servers alone an egress and an ingress.
-    engine: "cluster", "threads" or "mpi". On real hardware the seconds decide who comes first; `arrivals`
-        then repeats the run on the cluster, to the bit.
+    pace: a `Pace`: how long gradients and updates take.
+    on: a `Machine`, without costs. Servers are devices 0 to s - 1, workers those behind them; `ports(s, b)`
+        of `minipipe.cluster` gives the servers alone an egress and an ingress. On real hardware the seconds
+        decide who comes first; `arrivals` then repeats the run on the cluster, to the bit.
+    weights: `Weights`; its seed is that of random delays, too.
 
     `train(batches, optimizer)` returns J of each update; each server makes those of its part of the weights.
     Then `trace`, `updates`, `late`, `arrivals` and `kept` say what has happened.
 
     Raises `ValueError` for what does not fit, before anything is computed. A run that fails changes nothing.
 
+    >>> import numpy as np
     >>> from minipipe.layers import Linear
     >>> from minipipe.losses import MeanSquaredError
     >>> from minipipe.optimizers import SGD
     >>> layers = [Linear(1, 1, W=[[0.0]], b=[[0.0]])]
     >>> X = np.array([[1.0, 2.0]])
-    >>> net = ParameterServer(layers, MeanSquaredError(), 2, mode="async", speeds=[1, 0.5])
+    >>> servers, pace = Servers(mode="async"), Pace(speeds=[1, 0.5])
+    >>> net = ParameterServer(layers, MeanSquaredError(), 2, servers, pace=pace)
     >>> costs = net.train([(X, X)] * 4, SGD(0.125))
     >>> [(update.workers, update.staleness) for update in net.updates]
     [((0,), 0), ((0,), 0), ((1,), 2), ((0,), 1)]
     """
 
     def __init__(
-        self, layers, loss, n_workers, mode=SYNC, n_servers=1, bound=None, backups=0, compensation=0,
-        n_microbatches=None, on_workers=False, ticks=1, speeds=None, delay=0, update_ticks=0,
-        seed=0, dtype=np.float64, link=Link(), ports=(), engine="cluster",
+        self, layers, loss, n_workers, servers=Servers(), n_microbatches=None, pace=Pace(), on=Machine(),
+        weights=Weights(),
     ):
-        super().__init__(layers, loss, seed, dtype)
+        check_kinds(
+            servers=(servers, Servers), pace=(pace, Pace), on=(on, Machine), weights=(weights, Weights)
+        )
+        super().__init__(layers, loss, weights.seed, weights.dtype)
         N = self.n_workers = argument("n_workers", n_workers)
-        s = self.n_servers = argument("n_servers", n_servers)
-        self.mode = one_of("mode", mode, MODES)
-        self._bound = None if bound is None else argument("bound", bound)
-        self._backups = argument("backups", backups)
-        self._compensation = argument("compensation", compensation)
+        self._servers, s = servers, servers.n
         self.n_microbatches = self._checked_microbatches(n_microbatches)
-        self._check_mode()
+        if servers.backups >= N:
+            raise ValueError(
+                f"backups={servers.backups} of {N} workers leave none to wait for: use at most {N - 1}"
+            )
         n_parameters = sum(vector.size for vector in self._vectors())
         if s > n_parameters:
             raise ValueError(
-                f"n_servers={s} exceeds the {n_parameters} parameters of the network: use at most "
+                f"n={s} servers exceed the {n_parameters} parameters of the network: use at most "
                 f"{n_parameters}"
             )
         if s > 1 and self.ties:
-            raise ValueError(f"n_servers={s} would tear tied layers apart: use 1 server")
-        if argument("on_workers", on_workers) and s > N:
-            raise ValueError(f"n_servers={s} on the devices of {N} workers: use at most {N}")
-        self._places = Places.of(s, N, on_workers)
-        self._pace = Pace(N, ticks, speeds, delay, seed)
-        self._update_ticks = argument("update_ticks", update_ticks)
-        n_devices = 1 + max(self._places.servers + self._places.workers)
-        self._engine, self._link = checked_engine(engine, link, n_devices), link
-        self._ports = checked_ports(ports, n_devices)
+            raise ValueError(f"n={s} servers would tear tied layers apart: use 1 server")
+        if servers.on_workers and s > N:
+            raise ValueError(f"n={s} servers on the devices of {N} workers: use at most {N}")
+        self._places = Places.of(s, N, servers.on_workers)
+        self._times, self._update_ticks = Times(N, pace, weights.seed), pace.update_ticks
+        self._machine = checked_machine(on, 1 + max(self._places.servers + self._places.workers))
         self._shares, self.trace, self.updates, self.late, self.arrivals, self.kept = (), None, [], [], [], {}
+
+    @property
+    def n_servers(self):
+        """s, the servers."""
+        return self._servers.n
+
+    @property
+    def mode(self):
+        """When they update."""
+        return self._servers.mode
 
     def train(self, batches, optimizer, keep_every=None, arrivals=None):
         """One update for each of `batches`, a list of (X, Y); returns J of each, at the weights that it saw.
@@ -122,7 +118,7 @@ class ParameterServer(Network):
         shares = [self._share(k, keep_every, optimizer, memories[0, k]) for k in range(self.n_servers)]
         programs = self._programs(shares, batches, orders, optimizer.learning_rate)
         names = self._places.names()
-        self.trace = run_programs(self._engine, programs, self._link, self._ports, batches, names)
+        self.trace = run_programs(self._machine, programs, batches, names)
         shares = [self._shared(k, share) for k, share in enumerate(shares)]
         memory = MemoryInParts(pieces, {(0, k): share.memory for k, share in enumerate(shares)})
         self._take(shares, optimizer, memory, len(batches))
@@ -147,7 +143,7 @@ class ParameterServer(Network):
             raise ValueError(f"clip={shown(clip)}, but no server has the norm of all gradients: leave it out")
         if s > 1 and optimizer.needs_whole_parameters:
             raise ValueError(
-                f"n_servers={s} with {type(optimizer).__name__}, which looks at whole parameters, of which "
+                f"n={s} servers with {type(optimizer).__name__}, which looks at whole parameters, of which "
                 "each server has a part: use one server, or an optimizer that takes each number by itself"
             )
         is_plain = type(optimizer) is SGD and not (optimizer.momentum or optimizer.weight_decay)
@@ -174,36 +170,12 @@ class ParameterServer(Network):
             return self.n_workers
         return whole_number("n_microbatches", argument("n_microbatches", n_microbatches), self.n_workers)
 
-    def _check_mode(self):
-        mode, s = self.mode, self.n_servers
-        if (self._bound is None) == (mode == STALE):
-            raise ValueError(
-                f"bound={self._bound} in mode {mode!r}: the mode 'ssp' needs a bound, and no other has one"
-            )
-        if self._backups and (mode != SYNC or s > 1):
-            raise ValueError(
-                f"backups={self._backups} in mode {mode!r} with n_servers={s}: only 'sync' has backup "
-                "workers, and one server, since several would do without different workers"
-            )
-        if self._backups >= self.n_workers:
-            raise ValueError(
-                f"backups={self._backups} of {self.n_workers} workers leave none to wait for: use at most "
-                f"{self.n_workers - 1}"
-            )
-        if self._compensation and mode not in (ASYNC, STALE):
-            raise ValueError(
-                f"compensation={self._compensation} in mode {mode!r}: only 'async' and 'ssp' have delays to "
-                "make up for"
-            )
-        if mode == HOGWILD and s > 1:
-            raise ValueError(f"mode 'hogwild' with n_servers={s}: without a lock, use one server")
-
     def _checked_arrivals(self, arrivals, n):
         """For each server the order of what comes, or None."""
         if arrivals is None:
             return [None] * self.n_servers
         arrivals = [whole_numbers("arrivals", order, 0) for order in listed("arrivals", arrivals)]
-        wanted = n * {SYNC: self.n_workers - self._backups, HOGWILD: 2}.get(self.mode, 1)
+        wanted = n * {SYNC: self.n_workers - self._servers.backups, HOGWILD: 2}.get(self.mode, 1)
         if len(arrivals) != self.n_servers or any(len(order) < wanted for order in arrivals):
             raise ValueError(
                 f"arrivals has {len(arrivals)} orders of {[len(order) for order in arrivals]} gradients for "
@@ -228,7 +200,7 @@ class ParameterServer(Network):
                 self._copies(), copy.copy(self.loss), batches, self.n_microbatches, runs[number],
                 self.n_servers, self.n_steps,
             )
-            given = number, first[number], replica, self._pace, self._places
+            given = number, first[number], replica, self._times, self._places
             if self.mode == HOGWILD:
                 workers.append(hogwild.worker(*given, learning_rate, self._update_ticks))
             else:
@@ -241,9 +213,9 @@ class ParameterServer(Network):
         if self.mode == HOGWILD:
             return hogwild.memory(share, self._places, n, order)
         if self.mode == SYNC:
-            m_of, n_wanted = [X.shape[-1] for X, _ in batches], self.n_workers - self._backups
+            m_of, n_wanted = [X.shape[-1] for X, _ in batches], self.n_workers - self._servers.backups
             return synchronous(share, self._places, n_wanted, m_of, order, self._update_ticks)
-        return asynchronous(share, self._places, n, self._bound, order, self._update_ticks)
+        return asynchronous(share, self._places, n, self._servers.bound, order, self._update_ticks)
 
     def _pieces(self):
         """What each server's optimizer remembers, see `Layout`: all, or a range of the network's numbers."""
@@ -254,8 +226,8 @@ class ParameterServer(Network):
         kind, own = Memory if self.mode == HOGWILD else Share, copy.copy(optimizer)
         own.memory = dict(memory)
         return kind(
-            self._copies(), self.ties, k, self.n_servers, own, self.n_microbatches, self._compensation,
-            keep_every,
+            self._copies(), self.ties, k, self.n_servers, own, self.n_microbatches,
+            self._servers.compensation, keep_every,
         )
 
     def _copies(self):
@@ -264,7 +236,7 @@ class ParameterServer(Network):
     def _shared(self, k, share):
         """What has come of server k, which on MPI only its own rank knows."""
         names = "part", "counted", "memory", "costs", "updates", "late", "arrivals", "kept"
-        return shared(self._engine, self._places.servers[k], share, names)
+        return shared(self._machine.engine, self._places.servers[k], share, names)
 
     def _take(self, shares, optimizer, memory, n_updates):
         """The run has come to its end: its weights and statistics, and what servers remember, count now."""

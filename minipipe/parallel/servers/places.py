@@ -7,6 +7,7 @@ import numpy as np
 
 from ...arguments import argument
 from ...checks import listed, python_number, real_number, shown, whole_number
+from .options import Pace
 
 
 class Places(NamedTuple):
@@ -52,25 +53,20 @@ class Places(NamedTuple):
         return [(first + step) % n for step in range(n)]
 
 
-class Pace:
-    """How long each gradient takes.
+class Times:
+    """How long each gradient of each worker takes.
 
     n_workers: how many workers there are.
-    ticks: of a gradient at speed 1.
-    speeds: for each worker; at speed 1/4 it takes four times as long. Left out, 1 for all.
-    delay: the mean of a random delay in ticks, exponentially distributed, that each gradient has besides; a
-        function of the seed, the worker and the number of its gradient.
-    seed: of the delays.
+    pace: the `Pace`.
+    seed: of the random delays.
 
-    >>> from fractions import Fraction
-    >>> pace = Pace(2, ticks=2, speeds=[1, Fraction(1, 4)])
-    >>> pace.of(0, 0), pace.of(1, 0)
+    >>> times = Times(2, Pace(ticks=2, speeds=[1, Fraction(1, 4)]))
+    >>> times.of(0, 0), times.of(1, 0)
     (2, 8)
     """
 
-    def __init__(self, n_workers, ticks=1, speeds=None, delay=0, seed=0):
-        ticks = argument("ticks", ticks)
-        speeds = [1] * n_workers if speeds is None else listed("speeds", speeds)
+    def __init__(self, n_workers: int, pace: Pace, seed: int = 0) -> None:
+        speeds = [1] * n_workers if pace.speeds is None else listed("speeds", pace.speeds)
         if len(speeds) != n_workers:
             raise ValueError(f"speeds has {len(speeds)} numbers for {n_workers} workers: give each one")
         for worker, speed in enumerate(speeds):
@@ -80,11 +76,10 @@ class Pace:
                     "above 0, or leave it out"
                 )
         self._ticks = [
-            _divided(ticks, real_number(f"speeds[{worker}]", speed, above=0, clock=True))
+            _divided(pace.ticks, real_number(f"speeds[{worker}]", speed, above=0, clock=True))
             for worker, speed in enumerate(speeds)
         ]
-        self._delay = argument("delay", delay)
-        self._seed = argument("seed", seed)
+        self._delay, self._seed = pace.delay, seed
 
     def of(self, worker, number):
         """The ticks of gradient `number` of a worker, from 0 on."""

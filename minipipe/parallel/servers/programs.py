@@ -14,18 +14,18 @@ from .share import Answer
 PUSH, PULL = "gradient", "weights"  # the names of the messages
 
 
-def worker(number, first, replica, pace, places):
+def worker(number, first, replica, times, places):
     """A worker, until it is handed no mini-batch any more.
 
     number: of the worker.
     first: the mini-batch that it begins with, or None.
     replica: its `Replica`, with the first weights.
-    pace: the `Pace`.
+    times: the `Times` of gradients.
     places: the `Places`.
     """
     batch, versions, n_done, order = first, (0,) * len(places.servers), 0, places.from_next(number)
     while batch is not None:
-        ticks = pace.of(number, n_done)
+        ticks = times.of(number, n_done)
         pushes = yield Compute(Gradient(batch, versions), replica.gradient, batch, versions, ticks=ticks)
         for k in order:
             yield Send(PUSH, pushes[k], to=places.servers[k])

@@ -1,134 +1,162 @@
-"""The pipeline: a network cut into stages, run by a schedule on a cluster."""
+"""The network that D x T x K simulated devices train together."""
 
-import numpy as np
+from dataclasses import replace
 
 from ..changes import Changes
-from ..checks import whole_number
-from ..cluster import Link
-from ..collectives import OWNERS
 from ..layers import every_layer
+from ..layers.parameters import parameters_with
 from ..layers.recomputing import SELECTIVE, recomputing
+from ..layers.through import forward_through
 from ..network import check_finite_cost, check_finite_run
-from ..partitioning.partition import counts_of, cut
-from ..schedules import Costs
-from ..schedules.costs import checked_costs
-from .batches import MicroBatches, checked_batches
-from .closing import tied_layers
-from .every_sqrt import EVERY_SQRT, every_sqrt
-from .in_stages import InStages
-from .known_bytes import KnownBytes
-from .layout import MemoryInParts, memories_in, parts
-from .machine import CLUSTER, Machine
-from .orders import check_updates, checked_order, mode_of
-from .run import Run
-from .talking_stage import stage_of
-from .wires import Wires, skips_across_stages
+from ..partitioning.partition import cut
+from ..pipeline.batches import MicroBatches, checked_batches
+from ..pipeline.closing import tied_in_parts
+from ..pipeline.in_stages import InStages
+from ..pipeline.known_bytes import KnownBytes
+from ..pipeline.layout import MemoryInParts, layout_of, memories_in, pairs_of, parts, whole
+from ..pipeline.options import (
+    CLUSTER, Machine, Memory, Options, Split, Sums, Weights, check_kinds,
+)
+from ..pipeline.run import Run
+from ..pipeline.stage import Stage
+from ..pipeline.talking_stage import stage_of
+from ..pipeline.wires import Wires, skips_across_stages
+from .exchanges import check_positions
+from .orders import order_of
+from .shards import InShards, pairs, shard_of
+from .synchronised import synchronised
 
 
-class Pipeline(InStages):
-    """A drop-in for `Sequential` that trains on simulated devices.
+class Parallel(InStages):
+    """A drop-in for `Sequential` that D x T x K simulated devices train, with its gradients and updates.
 
-    layers, loss, seed, dtype: as for `Sequential`.
-    n_stages: K, the parts that the layers are cut into.
-    n_microbatches: M, the parts that each mini-batch is cut into, ragged ones if need be.
-    schedule: one of the names in `minipipe.schedules.SCHEDULES`; a `Schedule`; or
-        a function (n_stages, number of micro-batches) -> `Schedule`.
-    recompute: True or "always", keep only each stage's input and compute its forward again before the
-        backward; "except_last", for all but the last micro-batch; "sqrt", always, but keep an input for
-        every sqrt(L) of a stage's L layers: each stage then becomes about sqrt(L) stages on one device,
-        which share its costs; "selective", only the shares within attention, see `recomputing`: the order
-        stays as it is, and the costs of B, or I, are yours to raise.
-    partition: a list with the number of layers of each stage; left out, as equal as can be; "parameters", or
-        "macs", "bytes", "time" or a function, to balance that, see `partition`.
-    sample: a micro-batch (X, Y), for all of these but "parameters".
-    costs, link: the ticks of the actions and of the messages.
-    memory_limit: bytes per device, past which a run stops with `MemoryLimitError`. What is held at the start
-        and the end of each action counts; inside it, layers need more for a moment, see `temporaries`.
-    engine: "cluster", simulated devices under one clock; "threads", where each device is a thread of this
-        computer; or "mpi", where it is a process that `mpiexec` has started, see `InStages`. All give the
-        same bits. The trace of the last two is in seconds; costs and link do not count, and neither do
-        bytes that are held; a mini-batch then runs to its end, not tick by tick.
-    accumulate: how gradients are summed over micro-batches. "tree", along a fixed tree: the bits are those of
-        every schedule, and a device keeps up to about log2(M) + 1 partial sums. "running", in one buffer in
-        order of arrival, and those of several copies in the order of the copies: one sum, the bits of which
-        may depend on the schedule. (J and batch norm's statistics are small: they always go along the tree.)
-    all_reduce: how copies of a stage on several devices put their gradients together: "owners", along that
-        tree, too; or another of `minipipe.collectives.ALL_REDUCES`, where their bits depend on the number of
-        copies, and each copy has the same.
-    ports: what several links share, as for `Cluster`.
-    grain: None, or the samples of a grain, as for `Sequential`, whose bits it then has, however it is split:
-        micro-batches are cut at multiples of it, and pass the layers of a stage grain by grain.
+    layers, loss: as for `Sequential`.
+    split: a `Split`: copies of the network, shards of its layers, stages, micro-batches.
+    schedule: for one copy of the network, the order of its K stages and M / D micro-batches: one of the names
+        in `minipipe.schedules.SCHEDULES`; a `Schedule`; or a function (n_stages, number of micro-batches) ->
+        `Schedule`. Or a `Schedule` of all D copies and M micro-batches.
+    memory: a `Memory`: what devices keep; recomputation and ZeRO.
+    sums: a `Sums`: how gradients are added up.
+    on: a `Machine`: engine, costs and links.
+    weights: a `Weights`: seed and dtype.
 
     `forward_backward(X, Y)` runs a mini-batch to its end; `start(X, Y)` and `tick()` run it tick by tick.
     Then J, `gradients` and `trace` are those of that run. Every forward and backward of a mini-batch uses
     the same parameters; only `step(optimizer)` changes them. `train(batches, optimizer)` does both for a list
     of mini-batches; an order that makes the updates itself, by actions `U`, runs in no other way. Wrong
-    arguments and data raise `ValueError` at once, a schedule with faults `ScheduleError`. Source: Huang
-    et al. 2018, arXiv 1811.06965.
+    arguments and data raise `ValueError` at once, a schedule with faults `ScheduleError`.
+
+    Each gradient carries the 1/m of the whole mini-batch, so the copies' sum is the full batch's; the shards
+    of a layer have different rows or columns of its gradient. `layers` and `gradients` are the whole
+    network's. `groups` lists the devices of each group of each axis; `ways` says how layers are split.
 
     The bytes in a trace depend on the order, the costs and the shapes, not on the numbers in the arrays. So
     they are counted in the first mini-batch of its shapes, and the next ones take them over. They are counted
-    in each with a memory_limit, with `tick`, or with a layer or loss of yours that defines anew what a
+    in each with a limit of memory, with `tick`, or with a layer or loss of yours that defines anew what a
     network calls. Once they are taken over, the process keeps the memory that it has freed.
 
     With an asynchronous schedule, such as "pipedream", `train` sends mini-batches one behind another, without
     ever waiting for the last of one before the next begins. The schedule's `versions` then say at which
     weights a gradient is computed; a stage keeps each version as long as a micro-batch needs it. Tied weights
-    are refused: they would need a flush. Source: Narayanan et al. 2019, SOSP.
+    are refused: they would need a flush.
 
     A run that fails, or that is left for another one before its end, changes no parameters, running
     statistics or optimizer: an order with updates works with layers of its own, and hands over their arrays
     at its end. What else a layer of yours changes in itself stays with the run.
 
-    >>> from minipipe.layers import Linear, ReLU
-    >>> from minipipe.losses import MeanSquaredError
-    >>> layers = [Linear(2, 4), ReLU(), Linear(4, 1)]
-    >>> pipe = Pipeline(layers, MeanSquaredError(), n_stages=3, n_microbatches=2)
-    >>> X, Y = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]]), np.array([[1.0, 0.0, 1.0]])
-    >>> J = pipe.forward_backward(X, Y)
-    >>> pipe.trace.makespan, [dW.shape for dW, db in pipe.gradients if dW is not None]
-    (12, [(4, 2), (1, 4)])
-    >>> from minipipe.optimizers import SGD
-    >>> stream = Pipeline(layers, MeanSquaredError(), 3, 1, "pipedream")
-    >>> costs = stream.train([(X, Y)] * 8, SGD(learning_rate=0.1))
-    >>> len(costs), stream.trace.makespan                                   # (M + K - 1)(F + B)
-    (8, 30)
+    Sources: Huang et al. 2018, arXiv 1811.06965; Shoeybi et al. 2019, arXiv 1909.08053; Narayanan et al.
+    2021, arXiv 2104.04473; of streams, Narayanan et al. 2019, SOSP.
+
+    >>> import numpy as np
+    >>> from minipipe import Linear, MeanSquaredError, Memory, ReLU
+    >>> layers = [Linear(2, 4), ReLU(), Linear(4, 3), Linear(3, 1)]
+    >>> net = Parallel(layers, MeanSquaredError(), Split(replicas=2, shards=2, stages=2, microbatches=4))
+    >>> X, Y = np.arange(10.0).reshape(2, 5), np.ones((1, 5))
+    >>> J = net.forward_backward(X, Y)
+    >>> net.trace.n_devices, net.groups["pp"]
+    (8, [[0, 4], [1, 5], [2, 6], [3, 7]])
+    >>> sharded = Parallel(layers, MeanSquaredError(), Split(replicas=2, stages=2), memory=Memory(zero=1))
+    >>> print(sharded.schedule)
+    device 0: 0F0 0B0 0S0 0U0 0G0
+    device 1: 1F0 1B0 1S0 1U0 1G0
+    device 2: 0F1 0B1 0S1 0U1 0G1
+    device 3: 1F1 1B1 1S1 1U1 1G1
     """
 
     def __init__(
-        self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute=False, seed=0,
-        dtype=np.float64, partition=None, sample=None, costs=Costs(), link=Link(), memory_limit=None,
-        engine=CLUSTER, accumulate="tree", all_reduce=OWNERS, ports=(), grain=None,
+        self, layers, loss, split=Split(), schedule="1f1b", memory=Memory(), sums=Sums(), on=Machine(),
+        weights=Weights(),
     ):
-        n_stages = whole_number("n_stages", n_stages)
-        n_microbatches = whole_number("n_microbatches", n_microbatches)
-        recompute = mode_of(recompute)
-        if recompute == SELECTIVE:
-            layers, recompute = recomputing(layers), "never"
-        super().__init__(layers, loss, seed, dtype, grain)
-        checked_costs(costs)
-        counts = counts_of(partition, self.layers, n_stages, sample, loss)
-        self.schedule, self._stream = checked_order(schedule, n_stages, n_microbatches, recompute)
-        if recompute == EVERY_SQRT:
-            self.schedule, counts, costs = every_sqrt(self.schedule, counts, costs)
-        machine = Machine(costs, link, ports, memory_limit, engine, accumulate, all_reduce)
-        self._machine = machine.checked(self.schedule, sum(map(len, self._ranks(self.schedule))), grain)
-        self._n_microbatches = n_microbatches
-        parts = cut(self.layers, counts)
-        self._own_stages = tuple(stage_of(s, part) for s, part in enumerate(parts[:-1]))
-        self._own_stages += stage_of(len(parts) - 1, parts[-1], loss),
+        check_kinds(
+            split=(split, Split), memory=(memory, Memory), sums=(sums, Sums), on=(on, Machine),
+            weights=(weights, Weights),
+        )
+        options = Options(split, schedule, memory, sums, on, weights)
+        if memory.recompute == SELECTIVE:
+            layers = recomputing(layers)
+        super().__init__(layers, loss, weights.seed, weights.dtype, sums.grain)
+        self.schedule, self._stream, counts, costs = order_of(self.layers, loss, options, self.ties)
+        on.check(split.T * len(self.schedule.devices))
+        self._options = options._replace(on=replace(on, costs=costs))
+        self._at_work = tuple(map(synchronised, self.layers)) if sums.sync_batch_norm else self.layers
+        parts_of_stages = cut(self._at_work, counts)
+        last = len(counts) - 1
+        self._own_stages = tuple(
+            stage_of(s, part, loss if s == last else None) for s, part in enumerate(parts_of_stages)
+        )
         self.stages = self._own_stages
         self._place_of = [(s, index) for s, count in enumerate(counts) for index in range(count)]
-        check_updates(self.schedule, self._stream, self.ties)
         self._run = self._wires = self._known = self._optimizer = None  # the optimizer: of a run with updates
         self._memory = {}
         self._check_alike(counts)
+        first = shard_of(self._at_work, loss, split.shards, 0)
+        first.check()
+        self._ways, self._parted = first.words, first.parted
 
     def forward_backward(self, X, Y):
         """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
         self._check_without_updates("train([(X, Y), ...], optimizer)")
         self.run_to_the_end(self.schedule, checked_batches(self, [(X, Y)]))
         return self.J
+
+    def check_training(self, optimizer, clip=None):
+        """Raise an error unless `train(batches, optimizer, clip)` can update this network."""
+        super().check_training(optimizer, clip)
+        in_parts = "S" in self.schedule.kinds or (self.has_updates and self._options.split.T > 1)
+        if in_parts and optimizer.needs_whole_parameters:
+            raise ValueError(
+                f"{type(optimizer).__name__} looks at whole parameters, of which each device has a part "
+                f"where {self.schedule.name!r} updates them: use an order without U, and no zero, or an "
+                "optimizer that takes each number by itself"
+            )
+
+    def checked_batch(self, X, Y):
+        """Return X and Y as a `Network` does; refuse positions, or rows, that the shards do not divide."""
+        X, Y = super().checked_batch(X, Y)
+
+        parted = [self.layers[index] for index in self._parted]
+
+        def check(layer, shape):
+            if layer in parted:
+                check_positions(shape[1], self._options.split.T)
+            return layer.output_shape(shape)
+
+        if parted:
+            forward_through(self.layers, X.shape, {}, call=check)
+        return X, Y
+
+    @property
+    def ways(self):
+        """For each layer, how it is split over the shards."""
+        return list(self._ways)
+
+    @property
+    def groups(self):
+        """{axis: its groups}: the devices of a group differ in this axis alone, and stand in its order.
+
+        The axes are "tp", shards, "dp", copies, and "pp", stages.
+        """
+        return self._options.split.groups(len(self.schedule.devices))
 
     def check_fit(self, optimizer, clip=None):
         """Raise an error unless `fit` can train this network with `optimizer`."""
@@ -220,7 +248,7 @@ class Pipeline(InStages):
 
     def __repr__(self):
         return (
-            f"Pipeline({list(self.stages)}, {self.loss}, schedule={self.schedule.name!r}, "
+            f"{type(self).__name__}({list(self.stages)}, {self.loss}, schedule={self.schedule.name!r}, "
             f"n_microbatches={self.n_microbatches})"
         )
 
@@ -251,21 +279,24 @@ class Pipeline(InStages):
         if self._wires is None or self._wires[0].schedule != order:
             skips = skips_across_stages(self.skips, self._place_of)
             self._wires = [Wires(order, skips, ranks) for ranks in self._ranks(order)]
-            self._known = KnownBytes(self._machine)
+            self._known = KnownBytes(self._options)
 
     def _ranks(self, order):
         """For each shard of the network, the device on the cluster of each device of the schedule."""
-        return [range(len(order.devices))]
+        return self._options.split.ranks(len(order.devices))
 
-    def _shards(self):
-        """For each shard of the network its stages; here it is whole. And the layers that are tied there.
-
-        Where the order makes updates, their layers are others than the network's.
-        """
+    def _share_layers(self):
+        """Make the layers of a run, whole or in shards; where it updates them, they are not the network's."""
         stages = self._own_stages
         if self.has_updates:
             stages = tuple(stage.twin() for stage in stages)
-        return [stages], [tied_layers(self.ties, self._place_of)]
+        self._in_shards = InShards(stages, self.loss, self._options.split.shards)
+
+    def _layout(self):
+        """Return the `Layout` of the network in this run."""
+        order = self._wires[0].schedule
+        holders = [[wires.holders(s) for s in range(order.n_stages)] for wires in self._wires]
+        return layout_of(self._in_shards.held(), holders, in_ranges="S" in order.kinds)
 
     def _load(self, batches, optimizer=None, takes_over_bytes=False):
         """Make a run, with its clock at 0; return its kind, see `KnownBytes`.
@@ -273,10 +304,14 @@ class Pipeline(InStages):
         optimizer: of an order with updates.
         takes_over_bytes: whether it takes over the bytes of an equal run before, if there was one.
         """
-        shards, tied = self._shards()
+        self._share_layers()
+        shards, tied = self._in_shards.stages, self._in_shards.tied(self.ties)
         self._layout_of_run, memories = None, {}
         if optimizer is not None or self._memory or len(shards) > 1:
-            self._layout_of_run = self._layout(shards)
+            self._layout_of_run = self._layout()
+        if "S" in self.schedule.kinds:
+            memory = self._layout_of_run.memory
+            tied = [tied_in_parts(*pair, memory) for pair in zip(tied, self._wires, strict=True)]
         if optimizer is not None:
             memories = memories_in(self._layout_of_run.memory, optimizer, self._layers)
         elif self._memory:
@@ -290,7 +325,7 @@ class Pipeline(InStages):
         line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, len(shards))
         self._optimizer = optimizer
         self._run = Run(
-            self._wires, shards, line, optimizer, memories, tied, self._machine, known_bytes
+            self._wires, shards, line, optimizer, memories, tied, self._options, known_bytes
         )
         self.stages = tuple(shards[0])
         return kind
@@ -304,8 +339,7 @@ class Pipeline(InStages):
         if self.has_updates:
             self._take_updates(changes)
         else:
-            counted = [(stage.parts, self._statistics_of(stage)) for stage in self._stages_here()]
-            changes.of(self, _gradients=gradients, _counted=counted)
+            changes.of(self, _gradients=gradients, _counted=self._statistics())
         changes.of(self, _committed=True, _optimizer=None)
         self.decide(changes)
 
@@ -326,9 +360,41 @@ class Pipeline(InStages):
         pairs = zip(own, every_layer(self._layers_of_run()), strict=True)
         return [(layer, {name: getattr(new, name) for name in layer.arrays}) for layer, new in pairs]
 
+    def _summed_gradients(self):
+        if self._options.split.T == 1:
+            return super()._summed_gradients()
+        return pairs_of(self.layers, self._joined(Stage.gradients))
+
+    def _statistics(self):
+        """[(layers, what they have counted)] of the stages that this process updates."""
+        if self._options.split.T == 1:
+            return [(stage.parts, stage.totals.statistics()) for stage in self._stages_here()]
+        found = self._run.of_first_copy(lambda stage: stage.totals.statistics())
+        places = enumerate(self._wires[0].placements[0])
+        return [(stage.parts, found[place]) for stage, place in zip(self.stages, places, strict=True)]
+
     def _layers_of_run(self):
-        """The layers of the first copy at the end of a run with updates."""
-        return [layer for stage in self.stages for layer in stage.layers]
+        """The network's layers at the end of a run with updates, those of its first copy."""
+        layers = self._in_shards.layers
+        if self._options.split.T > 1:
+            found = self._joined(lambda stage: pairs(stage.layers))
+            for key, (owner, _, _) in parameters_with(layers, pairs(layers)).items():
+                setattr(owner, key[1], found[key][0])
+            statistics = self._run.of_first_copy(Stage.statistics)
+            for stage, place in zip(self.stages, enumerate(self._wires[0].placements[0]), strict=True):
+                stage.keep_statistics(statistics[place])
+        return layers
+
+    def _joined(self, of_stage):
+        """{the key of a parameter: [array]} of the whole network, from those of the shards' stages.
+
+        of_stage: of_stage(stage) is a list of (array for W, array for b).
+        """
+        def by_key(stage):
+            found = parameters_with(stage.layers, of_stage(stage))
+            return {key: [array] for key, (_, _, array) in found.items()}
+
+        return whole(self._layout_of_run.work, self._run.of_first_copy(by_key))
 
     def _finite_gradients(self):
         """Those of the run, or None if its updates have used them up; all that it has computed is finite."""
@@ -342,9 +408,10 @@ class Pipeline(InStages):
 
     def _check_ticks(self):
         """Raise `ValueError` for an engine that measures seconds."""
-        if self._machine.engine != CLUSTER:
+        if self._options.on.engine != CLUSTER:
             raise ValueError(
-                f"{self._machine.engine} know seconds, not ticks: use forward_backward, or engine='cluster'"
+                f"{self._options.on.engine} know seconds, not ticks: use forward_backward, or "
+                "engine='cluster'"
             )
 
     def _loaded_run(self):

@@ -1,0 +1,111 @@
+"""Networks that are split in one way alone: `Parallel` with the arguments that everybody types."""
+
+from ..arguments import argument
+from ..pipeline.options import Cut, Machine, Memory, Shards, Split, Sums, Weights
+from .network import Parallel
+
+
+class Pipeline(Parallel):
+    """A network cut into K stages on simulated devices, with the gradients and updates of `Sequential`.
+
+    layers, loss, dtype: as for `Sequential`.
+    n_stages: K, the parts that the layers are cut into; or a `Cut`, to say where.
+    n_microbatches: M, the parts that each mini-batch is cut into, ragged ones if need be.
+    schedule: the order of the work: one of the names in `minipipe.schedules.SCHEDULES`; a `Schedule`; or a
+        function (n_stages, number of micro-batches) -> `Schedule`.
+    recompute: "never", or what devices do not keep, see `Memory`.
+    on: a `Machine`: engine, costs and links.
+
+    It runs and trains as `Parallel` does, which has all other options. Source: Huang et al. 2018, arXiv
+    1811.06965.
+
+    >>> import numpy as np
+    >>> from minipipe import SGD, Linear, MeanSquaredError, ReLU
+    >>> layers = [Linear(2, 4), ReLU(), Linear(4, 1)]
+    >>> pipe = Pipeline(layers, MeanSquaredError(), n_stages=3, n_microbatches=2)
+    >>> X, Y = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]]), np.array([[1.0, 0.0, 1.0]])
+    >>> J = pipe.forward_backward(X, Y)
+    >>> pipe.trace.makespan, [dW.shape for dW, db in pipe.gradients if dW is not None]
+    (12, [(4, 2), (1, 4)])
+    >>> stream = Pipeline(layers, MeanSquaredError(), 3, 1, "pipedream")
+    >>> costs = stream.train([(X, Y)] * 8, SGD(learning_rate=0.1))
+    >>> len(costs), stream.trace.makespan                                   # (M + K - 1)(F + B)
+    (8, 30)
+    """
+
+    def __init__(
+        self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute="never", dtype="float64",
+        on=Machine(),
+    ):
+        stages = n_stages if isinstance(n_stages, Cut) else argument("n_stages", n_stages)
+        split = Split(stages=stages, microbatches=argument("n_microbatches", n_microbatches))
+        super().__init__(
+            layers, loss, split, schedule, Memory(recompute), on=on, weights=Weights(dtype=dtype)
+        )
+
+
+class DataParallel(Parallel):
+    """Copies of a network, each on a simulated device, which share the samples of each mini-batch.
+
+    layers, loss, dtype: as for `Sequential`.
+    n_replicas: D, the copies.
+    n_microbatches: M, the parts of each mini-batch, at least D; left out, D. Each copy gets a run of
+        them, and adds up its gradients, which are exchanged once.
+    zero: 0; or 1, 2 or 3, and each copy updates a part of the parameters, see `Memory`.
+    sums: a `Sums`: the all-reduce, buckets, synchronised batch norm.
+    on: a `Machine`. F = 1 of its costs is the forward of the whole network.
+
+    Each gradient carries the 1/m of the whole mini-batch, so the copies' *sum* is the full batch's gradient,
+    for shards of any sizes. Batch norm has the statistics of each micro-batch, which do not depend on D,
+    unless `sums` synchronises them. It runs and trains as `Parallel` does, which has all other options.
+
+    >>> import numpy as np
+    >>> from minipipe import Linear, MeanSquaredError
+    >>> X, Y = np.array([[1.0, 2.0, 3.0, 5.0, 8.0]]), np.array([[1.0, 1.0, 2.0, 3.0, 5.0]])
+    >>> net = DataParallel([Linear(1, 1)], MeanSquaredError(), n_replicas=2)
+    >>> J = net.forward_backward(X, Y)
+    >>> print(net.schedule)
+    device 0: 0F0 0B0
+    device 1: 0F1 0B1
+    """
+
+    def __init__(
+        self, layers, loss, n_replicas, n_microbatches=None, zero=0, dtype="float64", sums=Sums(),
+        on=Machine(),
+    ):
+        D = argument("n_replicas", n_replicas)
+        M = D if n_microbatches is None else argument("n_microbatches", n_microbatches)
+        split, memory = Split(replicas=D, microbatches=M), Memory(zero=zero)
+        super().__init__(layers, loss, split, memory=memory, sums=sums, on=on, weights=Weights(dtype=dtype))
+
+
+class TensorParallel(Parallel):
+    """A network in which T simulated devices share the work inside each layer.
+
+    layers, loss, dtype: as for `Sequential`.
+    n_shards: T; or `Shards`, to split by positions or rows, too. `ways` says how each layer is divided.
+    n_microbatches: M, the parts of each mini-batch, one after another.
+    recompute: "never", or what devices do not keep, see `Memory`.
+    on: a `Machine`: engine, costs and links.
+
+    It runs and trains as `Parallel` does, which has all other options. Source: Shoeybi et al. 2019, arXiv
+    1909.08053.
+
+    >>> import numpy as np
+    >>> from minipipe import Linear, MeanSquaredError, ReLU
+    >>> W1, W2 = [[1, 2], [3, -1], [-2, 1], [0, 1]], [[1, 0, 2, -1], [0, 1, -1, 3]]
+    >>> first = Linear(2, 4, W=W1, b=[[0], [1], [0], [-1]])
+    >>> net = TensorParallel([first, ReLU(), Linear(4, 2, W=W2, b=[[10], [20]])], MeanSquaredError(), 2)
+    >>> J = net.forward_backward(np.array([[1.0, 2.0], [3.0, -1.0]]), np.array([[17.0, 8.0], [26.0, 27.0]]))
+    >>> J, net.ways
+    (np.float64(1.25), ['by outputs', 'unit by unit', 'by inputs'])
+    """
+
+    def __init__(
+        self, layers, loss, n_shards, n_microbatches=1, recompute="never", dtype="float64", on=Machine()
+    ):
+        shards = n_shards if isinstance(n_shards, Shards) else argument("n_shards", n_shards)
+        split = Split(shards=shards, microbatches=argument("n_microbatches", n_microbatches))
+        super().__init__(
+            layers, loss, split, "gpipe", Memory(recompute), on=on, weights=Weights(dtype=dtype)
+        )

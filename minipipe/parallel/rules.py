@@ -1,0 +1,140 @@
+"""What options mean for each other: one table of all that does not go together."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ..collectives import OWNERS
+from ..pipeline.options import CLUSTER, Machine, Memory, Split, Sums
+from ..schedules import Schedule
+from ..schedules.rules import MEETING
+
+
+class Setting(NamedTuple):
+    """What the rules look at.
+
+    split, memory, sums, on: the options of the network.
+    order: the `Schedule` of all copies, before it is cut into units, recomputes or shares memory.
+    is_stream: whether mini-batches follow each other in it without a flush.
+    ties: {name: the layers that share a W}.
+    """
+
+    split: Split
+    memory: Memory
+    sums: Sums
+    on: Machine
+    order: Schedule
+    is_stream: bool
+    ties: Mapping
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether a stage is on several devices, as a part of several copies."""
+        return any(len(self.order.holders(stage)) > 1 for stage in range(self.order.n_stages))
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether devices with a copy of a stage update a part of it each: ZeRO."""
+        return "S" in self.order.kinds or (self.memory.zero > 0 and self.has_copies)
+
+
+class Rule(NamedTuple):
+    """Two options that do not go together.
+
+    name: of the two.
+    is_broken: is_broken(setting).
+    sentence: sentence(setting) says what is wrong, and what to do.
+    """
+
+    name: str
+    is_broken: Callable
+    sentence: Callable
+
+
+RULES = (
+    Rule(
+        "schedule, replicas",
+        lambda s: s.order.n_copies % s.split.D or len(s.order.devices) % s.split.D,
+        lambda s: f"the order of {s.order.name!r} has {s.order.n_copies} copies of the network on "
+        f"{len(s.order.devices)} devices, which are not {s.split.D} replicas: pass the order of one replica, "
+        "or leave replicas out",
+    ),
+    Rule(
+        "limit, engine",
+        lambda s: s.memory.limit is not None and s.on.engine != CLUSTER,
+        lambda s: "a limit needs the bytes that only the cluster counts: use engine='cluster'",
+    ),
+    Rule(
+        "grain, accumulate",
+        lambda s: s.sums.grain is not None and s.sums.accumulate != "tree",
+        lambda s: f"grain={s.sums.grain} needs accumulate='tree', not {s.sums.accumulate!r}, to keep its "
+        "bits",
+    ),
+    Rule(
+        "grain, all_reduce",
+        lambda s: s.sums.grain is not None and s.sums.all_reduce != OWNERS and s.order.n_copies > 1,
+        lambda s: f"grain={s.sums.grain} needs all_reduce={OWNERS!r}, not {s.sums.all_reduce!r}, to keep its "
+        "bits",
+    ),
+    Rule(
+        "grain, sync_batch_norm",
+        lambda s: s.sums.grain is not None and s.sums.sync_batch_norm,
+        lambda s: f"sync_batch_norm=True with grain={s.sums.grain}: the copies meet in each "
+        "micro-batch, not in each grain, so leave one of them out",
+    ),
+    Rule(
+        "replicas, sync_batch_norm",
+        lambda s: s.sums.sync_batch_norm and not _is_alike(s.order, s.split.D),
+        lambda s: f"sync_batch_norm=True with {s.split.M} micro-batches over {s.split.D} "
+        f"replicas: the copies meet in each micro-batch, so use a multiple of {s.split.D}, and one "
+        "order for all copies",
+    ),
+    Rule(
+        "schedule, sync_batch_norm",
+        lambda s: s.sums.sync_batch_norm and s.is_stream,
+        lambda s: f"sync_batch_norm=True with {s.order.name!r}, which has no flush: the statistics would be "
+        "of other weights, so leave it out",
+    ),
+    Rule(
+        "zero, all_reduce",
+        lambda s: s.has_parts and s.sums.all_reduce != OWNERS,
+        lambda s: f"all_reduce={s.sums.all_reduce!r}, but with zero, or an S in the order, each "
+        f"device owns a part of the sum: use {OWNERS!r}",
+    ),
+    Rule(
+        "schedule, ties",
+        lambda s: s.ties and "U" in s.order.kinds and (s.is_stream or not _updates_at_the_end(s.order)),
+        lambda s: f"tie={next(iter(s.ties))!r}: tied weights need a flush, which the order of "
+        f"{s.order.name!r} does not have on each device: put all its U behind all other actions",
+    ),
+    Rule(
+        "schedule, zero",
+        lambda s: s.memory.zero and s.order.kinds & (MEETING | {"U"}),
+        lambda s: f"the order of {s.order.name!r} says itself what is summed or updated when: leave out "
+        "zero, or use an order without A, S, G and U",
+    ),
+)
+
+
+def check_rules(setting: Setting) -> None:
+    """Raise `ValueError` with the sentence of the first rule that is broken."""
+    for rule in RULES:
+        if rule.is_broken(setting):
+            raise ValueError(rule.sentence(setting))
+
+
+def _is_alike(order: Schedule, D: int) -> bool:
+    """Tell whether an order is that of D copies which do the same at the same places of their devices."""
+    n = len(order.devices) // D
+    shapes = [
+        [(part.kind, part.stage) for part in order.parts(device)] for device in range(len(order.devices))
+    ]
+    return len(shapes) == n * D and shapes == shapes[:n] * D
+
+
+def _updates_at_the_end(order: Schedule) -> bool:
+    """Tell whether each device makes all its updates behind its last other action."""
+    for device in range(len(order.devices)):
+        kinds = [part.kind for part in order.parts(device)]
+        if "U" in kinds and set(kinds[kinds.index("U"):]) != {"U"}:
+            return False
+    return True

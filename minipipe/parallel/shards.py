@@ -1,0 +1,86 @@
+"""The layers of a network that a run works with: whole, or in shards."""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, chain, pairwise
+
+from ..layers import Layer
+from ..layers.parameters import parameters_with
+from ..losses import Loss
+from ..pipeline.closing import Tied
+from ..pipeline.layout import Held, held_by
+from ..pipeline.options import Shards
+from ..pipeline.stage import Stage
+from ..pipeline.talking_stage import stage_of
+from .splitting import Shard
+
+
+class InShards:
+    """The layers of a run. `stages` has for each shard its stages; `layers` are those of the whole.
+
+    stages: of the whole; of one shard, these are its own.
+    loss: of the network.
+    shards: the `Shards`.
+    """
+
+    def __init__(self, stages: Sequence[Stage], loss: Loss, shards: Shards) -> None:
+        self.layers = tuple(layer for stage in stages for layer in stage.layers)
+        self._shards, self.stages = [], [stages]
+        if shards.n > 1:
+            self._shards = [shard_of(self.layers, loss, shards, t) for t in range(shards.n)]
+            counts = [len(stage.layers) for stage in stages]
+            self.stages = [_stages(shard.layers, counts, shard.loss) for shard in self._shards]
+
+    def held(self) -> list[list[list[Held]]]:
+        """Return for each shard, for each of its stages, what that holds of the whole."""
+        keys = {(id(owner), key[1]): key
+                for key, (owner, _, _) in parameters_with(self.layers, pairs(self.layers)).items()}
+        found = []
+        for t, stages in enumerate(self.stages):
+            origins = {place: (key, None) for place, key in keys.items()}
+            if self._shards:
+                held = self._shards[t].held.items()
+                origins = {(id(holder), place[1]): (keys[place], axis)
+                           for place, (holder, axis) in held if place in keys}
+            found.append([
+                held_by(stage.layers, lambda key, owner: origins[id(owner), key[1]]) for stage in stages
+            ])
+        return found
+
+    def tied(self, ties: Mapping[str, Sequence[int]]) -> list[dict]:
+        """Return for each shard {name: its `Tied` layers}. ties: {name: the layers of the whole}."""
+        return [_tied_in(stages, ties) for stages in self.stages]
+
+
+def shard_of(layers: Sequence[Layer], loss: Loss, shards: Shards, t: int) -> Shard:
+    """Return shard t of these layers."""
+    return Shard(layers, loss, t, shards.n, shards.sequence, shards.rows)
+
+
+def pairs(layers: Sequence[Layer]) -> list[tuple]:
+    """Return (W, b) of each layer."""
+    return [(layer.W, layer.b) for layer in layers]
+
+
+def _stages(lists, counts, loss):
+    """The `Stage`s of a shard. lists: for each layer of the network, those of the shard.
+
+    counts: for each stage, how many of these lists it has.
+    """
+    ends, last = pairwise(accumulate(counts, initial=0)), len(counts) - 1
+    return [
+        stage_of(s, list(chain(*lists[first:end])), loss if s == last else None)
+        for s, (first, end) in enumerate(ends)
+    ]
+
+
+def _tied_in(stages, ties):
+    """{name: the tied layers of a shard}, with their places in its stages."""
+    places = {}
+    for stage in stages if ties else ():
+        for index, layer in enumerate(stage.layers):
+            if layer.tie is not None:
+                places.setdefault(layer.tie, []).append((stage.index, index))
+    return {
+        name: [Tied(layer, *place) for layer, place in zip(layers, places[name], strict=True)]
+        for name, layers in ties.items()
+    }

@@ -1,0 +1,119 @@
+"""The state of a training: another network goes on from it with the same bits, in memory or out of a file."""
+
+import numpy as np
+import pytest
+from compared import assert_same, parameters
+
+import minipipe as mp
+
+LOSS = mp.MeanSquaredError()
+LAYERS = [mp.Linear(3, 4), mp.BatchNorm(4), mp.ReLU(), mp.Dropout(0.25), mp.Linear(4, 4), mp.Linear(4, 2)]
+rng = np.random.default_rng(0)
+BATCHES = [(rng.standard_normal((3, 8)), rng.standard_normal((2, 8))) for _ in range(4)]
+CLIENTS = [(X[:, :m], Y[:, :m]) for (X, Y), m in zip(BATCHES, (4, 6, 8, 2), strict=True)]
+NETWORKS = {
+    "Sequential": lambda layers: mp.Sequential(layers, LOSS, grain=2),
+    "stages": lambda layers: mp.Parallel(
+        layers, LOSS, mp.Split(stages=3, microbatches=4), sums=mp.Sums(grain=2)
+    ),
+    "ZeRO": lambda layers: mp.Parallel(
+        layers, LOSS, mp.Split(replicas=2, stages=2), memory=mp.Memory(zero=3), sums=mp.Sums(grain=2)
+    ),
+}
+SERVERS = mp.Servers(2, mode="async")
+
+
+@pytest.mark.parametrize("first", NETWORKS)
+@pytest.mark.parametrize("second", NETWORKS)
+def test_another_network_goes_on_with_the_same_bits(first, second):
+    """What the first one does after it has given its state does not reach that."""
+    net, optimizer = NETWORKS[first](LAYERS), mp.Adam(0.1)
+    net.train(BATCHES[:2], optimizer)
+    state = net.state(optimizer)
+    expected = net.train(BATCHES[2:], optimizer)
+    other, own = NETWORKS[second](LAYERS), mp.Adam(0.5)
+    for _ in range(2):  # from one state as often as one likes
+        other.resume(state, own)
+        assert (other.n_steps, own.n_updates, own.learning_rate) == (2, 2, 0.1)
+        assert other.train(BATCHES[2:], own) == expected
+        assert_same(parameters(other.layers), parameters(net.layers))
+        assert_same(dict(own.memory), dict(optimizer.memory))
+
+
+def test_servers_go_on_from_the_state_of_others():
+    """On the cluster, where the order of arrival is given: of several servers, and of one."""
+    def net(servers):
+        return mp.ParameterServer(LAYERS, LOSS, 2, servers)
+
+    whole, optimizer = net(SERVERS), mp.Adam(0.1)
+    whole.train(BATCHES[:2], optimizer)
+    state = whole.state(optimizer)
+    expected = whole.train(BATCHES[2:], optimizer)
+    other, own = net(mp.Servers(mode="async")), mp.Adam(0.5)
+    other.resume(state, own)
+    assert other.train(BATCHES[2:], own) == expected
+    assert_same(parameters(other.layers), parameters(whole.layers))
+    assert_same(dict(own.memory), dict(optimizer.memory))
+
+
+def federated(**rounds):
+    return mp.FederatedAveraging(
+        LAYERS, LOSS, CLIENTS, mp.Rounds(0.5, batch_size=2, keep_memory=True, **rounds),
+        outer=mp.SGD(0.5, momentum=0.5, nesterov=True),
+    )
+
+
+@pytest.mark.parametrize("through", ["a state", "a file"])
+def test_rounds_go_on_with_all_that_clients_and_the_server_remember(through, tmp_path):
+    """Who is chosen, where in its samples a client is, its optimizer and the outer one."""
+    net = federated()
+    net.train(3, mp.Adam(0.1))
+    if through == "a file":
+        mp.save(tmp_path / "net.npz", net, mp.Adam(0.1))
+    state = net.state(mp.Adam(0.1))
+    expected = net.train(3, mp.Adam(0.1))
+    other, own = federated(), mp.Adam(0.5)
+    if through == "a file":
+        mp.load(tmp_path / "net.npz", other, own)
+    else:
+        other.resume(state, own)
+    assert [done[:4] for done in other.train(3, own)] == [done[:4] for done in expected]
+    assert_same(parameters(other.layers), parameters(net.layers))
+
+
+def test_rounds_go_on_from_a_network_that_knows_of_none():
+    net = federated()
+    net.train(1, mp.Adam(0.1))
+    net.resume(mp.Sequential(LAYERS, LOSS).state())
+    assert (net.n_rounds, [client.position for client in net.clients]) == (0, [0] * 4)
+    assert_same(net.round(mp.Adam(0.1))[:4], federated().round(mp.Adam(0.1))[:4])
+
+
+@pytest.mark.parametrize("change, words", [
+    (lambda net: net.resume({"arrays": 1}), "is none: pass what net.state"),
+    (lambda net: net.resume(mp.Sequential(LAYERS[:1], LOSS).state()), "holds 1 layers, the network has 6"),
+    (lambda net: net.resume(net.state(), mp.Adam()), "was saved without an optimizer"),
+    (lambda net: net.resume(net.state(mp.SGD(0.1)), mp.Adam()), "the state of SGD, the optimizer has Adam"),
+    (lambda net: net.state(mp.Adam), "pass an object, such as SGD"),
+])
+def test_what_does_not_fit_moves_nothing(change, words):
+    net = NETWORKS["Sequential"](LAYERS)
+    before = parameters(net.layers)
+    with pytest.raises(ValueError, match=words):
+        change(net)
+    assert_same(parameters(net.layers), before)
+
+
+def test_the_state_of_other_clients_or_another_outer_optimizer_is_refused():
+    state = federated().state(mp.Adam(0.1))
+    with pytest.raises(ValueError, match="is of 4 clients, the network has 3"):
+        mp.FederatedAveraging(LAYERS, LOSS, CLIENTS[:3]).resume(state)
+    with pytest.raises(ValueError, match="the state of SGD, the optimizer has Adam"):
+        mp.FederatedAveraging(LAYERS, LOSS, CLIENTS, outer=mp.Adam(0.1)).resume(state)
+
+
+def test_clients_that_remember_keep_their_kind_of_optimizer():
+    net = federated()
+    net.train(2, mp.Adam(0.1))
+    with pytest.raises(ValueError, match="remembers the updates of Adam, which SGD cannot go on with"):
+        net.train(4, mp.SGD(0.1))
