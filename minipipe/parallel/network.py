@@ -322,7 +322,8 @@ class Parallel(InStages):
             kind = self._known.kind(shards[0], [list(memories.get(place, {}).values()) for place in places],
                                     batches)
             known_bytes = self._known.rows(kind)
-        line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, len(shards))
+        copies = self._wires[0].schedule.copy_of
+        line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, len(shards), copies)
         self._optimizer = optimizer
         self._run = Run(
             self._wires, shards, line, optimizer, memories, tied, self._options, known_bytes

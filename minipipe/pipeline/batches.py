@@ -32,6 +32,7 @@ class MicroBatches:
     step: the number of updates before the first.
     grain: None, or the samples of a grain; all mini-batches then have the same m.
     n_takers: how many stages take the samples of each: the first one of each shard of the network.
+    copies: for each micro-batch, the copy of the network that it passes through; empty, if there is one.
 
     >>> import numpy as np
     >>> line = MicroBatches([(np.array([[1, 2, 3]]), np.array([[0, 1, 0]]))], n=2, step=7)
@@ -39,8 +40,8 @@ class MicroBatches:
     ([array([[1, 2]]), array([[3]])], Origin(m=3, step=7, first_sample=2))
     """
 
-    def __init__(self, batches, n, step, grain=None, n_takers=1):
-        self.grain, self.n_grains = grain, n
+    def __init__(self, batches, n, step, grain=None, n_takers=1, copies=()):
+        self.grain, self.n_grains, self._copies = grain, n, copies
         self.inputs, self.labels, self.origins, self.grains = [], [], [], []
         for t, (X, Y) in enumerate(batches):
             m, first = X.shape[-1], len(self.origins)
@@ -56,7 +57,7 @@ class MicroBatches:
     def grains_of(self, part):
         """Return the numbers of the grains on which a part of an action works."""
         if part.kind in WIDE:
-            return [j for i in works_on(part) for j in self.grains[i]]
+            return [j for i in works_on(part, self._copies) for j in self.grains[i]]
         return self.grains[part.microbatch]
 
     def edges(self, grains):

@@ -82,8 +82,8 @@ def cluster_of(
     times = {time for one in links.values() for time in (one.latency, one.bandwidth)}
     times |= {port.bandwidth for port in ports}
     return Cluster(
-        programs, costs.duration(schedule.sharing, times), links, holdings, memory_limit, ports,
-        shares=shares or schedule.stages_on, unit=costs.unit,
+        programs, costs.duration(schedule.sharing, times, schedule.copy_of), links, holdings, memory_limit,
+        ports, shares=shares or schedule.stages_on, unit=costs.unit,
     )
 
 

@@ -37,7 +37,7 @@ class Run:
         self._is_shared = options.on.engine == MPI  # by several processes, of which this is one
         self._ticks, self._wires, self._known_bytes = None, wires, known_bytes
         if len(shards) > 1 or any(stage.talks for stage in shards[0]):
-            self._ticks = options.on.costs.duration(order.sharing)
+            self._ticks = options.on.costs.duration(order.sharing, copies=order.copy_of)
         self.stages, programs, shares = {}, {}, {}
         for shard, of_shard, tied in zip(wires, shards, ties, strict=True):
             if self._is_shared:

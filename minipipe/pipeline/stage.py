@@ -113,7 +113,7 @@ class Stage:
         elif part.kind == "X":
             self.owned.free()
         elif part.kind == "W*" and self.line.grain is None:
-            self.late_weight_gradients()
+            self.late_weight_gradients(self.line.grains_of(part))
         else:
             for j in self.line.grains_of(part):  # with a W*, too: along the tree of the grains
                 self.backward_weight(j)
@@ -200,15 +200,13 @@ class Stage:
             self._add_gradient(i, index, half)
         self._used_version(i)
 
-    def late_weight_gradients(self):
-        """The second half of all micro-batches at once: the sum of their weight gradients."""
-        microbatches, gradients = sorted(self.halves), {}
-        self._use_version_of(0)
-        for index in self.halves[microbatches[0]]:
-            halves = [self.halves[i][index] for i in microbatches]
-            gradients[index] = late_gradients(self.layers[index], halves)
-        self.halves.clear()
-        self.totals.replace_gradients(0, gradients)
+    def late_weight_gradients(self, microbatches):
+        """The second half of these micro-batches at once: the sum of their weight gradients."""
+        halves, gradients = [self.halves.pop(i) for i in microbatches], {}
+        self._use_version_of(microbatches[0])
+        for index in halves[0]:
+            gradients[index] = late_gradients(self.layers[index], [half[index] for half in halves])
+        self.totals.add_run(range(microbatches[0], microbatches[-1] + 1), gradients)
         for i in microbatches:
             self._used_version(i)
 

@@ -32,6 +32,12 @@ class Totals:
         self._gradients[index].add(i, gradient)
         self.n_changes += 1
 
+    def add_run(self, run, gradients):
+        """Add {index of a layer: (dW, db)}, the sums over a run of micro-batches. run: their range."""
+        for index, gradient in gradients.items():
+            self._gradients[index].of(run.start).add_run(run, gradient)
+        self.n_changes += 1
+
     def add_cost(self, i, J):
         """Add the cost of micro-batch i, its part of the whole."""
         self._costs.add(i, J)

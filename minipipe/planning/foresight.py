@@ -170,7 +170,7 @@ def patterns_of(schedule):
     kinds = {}
     for part in chain(*map(schedule.parts, range(len(schedule.devices)))):
         kind, stage, last = part
-        for i in works_on(part) if kind in WIDE else (last,):
+        for i in works_on(part, schedule.copy_of) if kind in WIDE else (last,):
             if kind not in CLOSING:
                 kinds[stage, i] = kinds.get((stage, i), "") + kind[0]
     return kinds

@@ -61,7 +61,7 @@ class StandIn:
     def act(self, kind, i):
         """An action makes results of its arguments, and changes what the stage keeps."""
         if kind == "W*":
-            self._act_late(i)
+            self._act_late()
             return
         if kind == "X":
             self._held["parameters"] = self._own_bytes
@@ -85,10 +85,12 @@ class StandIn:
         if self._versions is not None:
             self._change_versions(adds, i)
 
-    def _act_late(self, last):
+    def _act_late(self):
         """One product makes the sum of all gradients, and what it has read of each micro-batch is gone."""
-        self.totals.replace_gradients(0, {0: self._gradients})
-        for i in range(last + 1):
+        microbatches = sorted(self._kept)
+        first, last = self._grains[microbatches[0]], self._grains[microbatches[-1]]
+        self.totals.add_run(range(first.start, last.stop), {0: self._gradients})
+        for i in microbatches:
             for name, n_bytes in self._kept.pop(i, {}).items():
                 self._held[name] -= n_bytes
             if self._versions is not None:

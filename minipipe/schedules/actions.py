@@ -45,9 +45,12 @@ class Action(NamedTuple):
 
     @property
     def alive(self):
-        """By how many micro-batches more its device keeps activations after it; 0 for an unknown kind."""
+        """By how many micro-batches more its device keeps activations after it; 0 for an unknown kind.
+
+        What works on all micro-batches at once has that of one.
+        """
         rule = RULES.get(self.kind)
-        return 0 if rule is None else rule.alive * (self.microbatch + 1 if rule.wide else 1)
+        return 0 if rule is None else rule.alive
 
     def __str__(self):
         return f"{self.stage}{self.kind}{self.microbatch}"

@@ -84,7 +84,6 @@ def in_copies(schedule, n):
     check_number_of_actions(n * sum(map(len, schedule.devices)))
     if n == 1:
         return schedule
-    refuse(schedule, "W*", "has late W, which takes in all micro-batches of one copy: use W instead")
     M = schedule.n_microbatches
     devices = tuple(
         tuple(_later(action, c * M) for action in order) for c in range(n) for order in schedule.devices

@@ -87,7 +87,7 @@ def _faults_of_stage(schedule, parts):
                 )
             gradients, summed, updated = [], None, part
         elif RULES[kind].adds & WEIGHT:
-            gradients += works_on(part)
+            gradients += works_on(part, schedule.copy_of)
             if summed and summed not in refused:
                 refused.add(summed)
                 yield (

@@ -113,14 +113,15 @@ class Costs:
             return table
         return in_floats(table, beside)
 
-    def duration(self, sharing, beside=()):
+    def duration(self, sharing, beside=(), copies=()):
         """A function: the ticks of an `Action` or `Overlap`. It is called for each action of a run.
 
         sharing, beside: as for `table`.
+        copies: as for `works_on`.
         """
         n_stages = len(sharing)
         table = {kind: [0] * n_stages for kind in CLOSING} | self.table(sharing, beside)
-        return partial(_ticks, table)  # not a closure: a network that has run can be pickled
+        return partial(_ticks, table, copies)  # not a closure: a network that has run can be pickled
 
     def _given(self, kind):
         return getattr(self, FIELDS.get(kind, kind))
@@ -130,14 +131,14 @@ class Costs:
         return _per_stage("message_bytes", self.message_bytes, n_stages, may_be_0=True, unit="bytes")
 
 
-def _ticks(table, action):
+def _ticks(table, copies, action):
     """Return the ticks of an action, from those of each kind in each stage."""
     if action.__class__ is Overlap:
         forward, backward = action[0][1], action[1][1]
         together = table.get("FB")
         return table["F"][forward] + table["B"][backward] if together is None else together[forward]
     kind, stage, _ = action
-    return table[kind][stage] if kind != "W*" else table[kind][stage] * len(works_on(action))
+    return table[kind][stage] if kind != "W*" else table[kind][stage] * len(works_on(action, copies))
 
 
 def checked_costs(costs):

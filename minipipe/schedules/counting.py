@@ -4,7 +4,7 @@ from collections import defaultdict
 from itertools import accumulate
 
 from ..arguments import argument
-from .rules import RULES, WEIGHT, works_on
+from .rules import RULES, WEIGHT, WIDE, works_on
 from .schedule import checked_schedule
 from .shares import as_float, share
 
@@ -25,8 +25,11 @@ def alive_microbatches(trace, device):
             elif part.alive < 0:
                 ends[part] = max(span.end, ends.get(part, span.end))
     changes = defaultdict(int)
-    for part, tick in (*starts.items(), *ends.items()):
+    for part, tick in starts.items():
         changes[tick] += part.alive
+    for part, tick in ends.items():
+        is_wide = part.kind in WIDE  # it takes in all micro-batches of its stage here
+        changes[tick] -= sum(other.stage == part.stage for other in starts) if is_wide else -part.alive
     ticks = sorted(changes)
     alive = accumulate(changes[tick] for tick in ticks)
     return [(tick, as_float(share(count, trace.shares[device]))) for tick, count in zip(ticks, alive)]
@@ -53,7 +56,7 @@ def updates(schedule):
         if kind == "U":
             rows.append((device, stage, i, without_update.pop((device, stage), [])))
         elif RULES[kind].adds & WEIGHT:
-            without_update.setdefault((device, stage), []).extend(works_on(part))
+            without_update.setdefault((device, stage), []).extend(works_on(part, schedule.copy_of))
     return rows
 
 

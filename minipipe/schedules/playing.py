@@ -3,7 +3,7 @@
 from collections import deque
 from typing import NamedTuple
 
-from .rules import CLOSING, RULES, WEIGHT, WIDE
+from .rules import CLOSING, RULES, WEIGHT, WIDE, works_on
 
 
 class Stop(NamedTuple):
@@ -101,7 +101,7 @@ class _Closing:
 
     def __init__(self, schedule, done):
         self.lanes = [deque() for _ in schedule.devices]
-        self._done, self._versions = done, schedule.versions
+        self._done, self._versions, self._copies = done, schedule.versions, schedule.copy_of
         self._updates = [[0] * schedule.n_stages for _ in schedule.devices]
         self._holders = [schedule.holders(stage) for stage in range(schedule.n_stages)]
         # for each device and stage, whether it has all of the stage's parameters, in an order with S: they
@@ -113,7 +113,7 @@ class _Closing:
     def holds_back(self, device, kind, stage, i):
         """Whether an action, of which nothing else is missing, cannot begin."""
         rule = RULES[kind]
-        if rule.wide and not _all_are_ready(self._done[stage], i, rule.needs, rule.forbids):
+        if rule.wide and not self._all_are_ready(rule, kind, stage, i):
             return True
         if self._versions and kind == "F" and self._versions[stage][i] > self._updates[device][stage]:
             return True
@@ -132,9 +132,14 @@ class _Closing:
             self.lanes[device].append(action)
             return _meet(self.lanes, device, self._holders)
         elif rule.wide:
-            for microbatch in range(i):
+            for microbatch in works_on((kind, stage, i), self._copies):
                 self._done[stage][microbatch] |= rule.adds
         return ()
+
+    def _all_are_ready(self, rule, kind, stage, i):
+        """Whether what works on all micro-batches of a copy has what it needs of each."""
+        states = [self._done[stage][microbatch] for microbatch in works_on((kind, stage, i), self._copies)]
+        return all(state & rule.needs == rule.needs and not state & rule.forbids for state in states)
 
 
 def waits_for(kind, stage, lane):
@@ -146,11 +151,6 @@ def waits_for(kind, stage, lane):
     if kind == "U":
         return ends
     return [exchange for exchange in ends if RULES[kind].whole and RULES[exchange.kind].leaves]
-
-
-def _all_are_ready(row, i, needs, forbids):
-    """Whether what works on all micro-batches is named by the last one, i, and has what it needs of each."""
-    return i == len(row) - 1 and all(state & needs == needs and not state & forbids for state in row)
 
 
 def _meet(lanes, device, holders):

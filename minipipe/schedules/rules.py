@@ -98,14 +98,18 @@ def before(kind, stage, microbatch, kinds=RULES):
     return own + [(other, stage - rule.way, microbatch) for other in senders]
 
 
-def works_on(action):
-    """The micro-batches that an action of a stage works on: one, or all up to the one that names it.
+def works_on(action, copies=()):
+    """The micro-batches that an action of a stage works on: one, or all of a copy that are not later.
 
-    >>> list(works_on(("W", 0, 2))), list(works_on(("W*", 0, 2)))
-    ([2], [0, 1, 2])
+    copies: for each micro-batch, the copy of the network that it passes through; empty, if there is one.
+
+    >>> works_on(("W", 0, 2)), works_on(("W*", 0, 2)), works_on(("W*", 0, 2), [0, 1, 1])
+    ([2], [0, 1, 2], [1, 2])
     """
     kind, _, last = action
-    return range(0 if kind in WIDE else last, last + 1)
+    if kind not in WIDE:
+        return [last]
+    return [i for i in range(last + 1) if not copies or copies[i] == copies[last]]
 
 
 def one_of(words):

@@ -171,6 +171,12 @@ class Schedule:
         return self.copy_of or (0,) * self.n_microbatches
 
     @cached_property
+    def last_of_copy(self):
+        """For each copy of the network, the last of its micro-batches."""
+        last = {copy: i for i, copy in enumerate(self.copies)}
+        return [last.get(copy, 0) for copy in range(self.n_copies)]
+
+    @cached_property
     def devices_of(self):
         """For each copy of the network, {stage: a set of its devices}; several only in a faulty schedule."""
         found = [{} for _ in range(self.n_copies)]

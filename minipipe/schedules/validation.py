@@ -68,15 +68,13 @@ def wrong_form(schedule):
 
 def _late_W_out_of_place(schedule):
     """What a `W*` cannot be in: its one product takes in all micro-batches, with the same weights."""
-    if "W*" not in schedule.kinds:
+    if "W*" not in schedule.kinds or not schedule.versions:
         return
-    several = f"copy_of has {schedule.n_copies} copies of the network" if schedule.n_copies > 1 else ""
-    changing = "versions say that weights change on the way" if schedule.versions else ""
     for device, part, _ in schedule.walk():
-        if part.kind == "W*" and (several or changing):
+        if part.kind == "W*":
             yield (
                 f"device {device}: {part} makes the weight gradients of all micro-batches in one product, "
-                f"but {several or changing}: use a W for each micro-batch"
+                "but versions say that weights change on the way: use a W for each micro-batch"
             )
 
 
@@ -96,7 +94,7 @@ def _unknown(schedule):
             yield f"device {device}: {part} is unknown: stages are 0..{schedule.n_stages - 1}"
         elif not _is_known(part, schedule):
             yield f"device {device}: {part} is unknown: micro-batches are 0..{schedule.n_microbatches - 1}"
-        elif RULES[part.kind].wide and part.microbatch < schedule.n_microbatches - 1:
+        elif part != _at(schedule, *part):
             yield (
                 f"device {device}: {part} leaves out micro-batches behind {part.microbatch}, but takes in "
                 f"all: write {_at(schedule, *part)}"
@@ -182,13 +180,15 @@ def _others(schedule, part, bits, known):
     Who does the same work twice has a wrong count, not a wrong order.
     """
     kinds = [kind for kind in adding(bits) if not RULES[kind].adds & RULES[part.kind].adds]
-    actions = [_at(schedule, kind, part.stage, i) for kind in kinds for i in works_on(part)]
+    actions = [_at(schedule, kind, part.stage, i) for kind in kinds for i in works_on(part, schedule.copy_of)]
     return [action for action in dict.fromkeys(actions) if action in known]
 
 
 def _at(schedule, kind, stage, microbatch):
-    """The action of this kind that works on a micro-batch: one for all bears the number of the last."""
-    return Action(kind, stage, schedule.n_microbatches - 1 if RULES[kind].wide else microbatch)
+    """The action of this kind that works on a micro-batch: one for all of a copy is named by its last."""
+    if RULES[kind].wide and 0 <= microbatch < schedule.n_microbatches:
+        microbatch = schedule.last_of_copy[schedule.copies[microbatch]]
+    return Action(kind, stage, microbatch)
 
 
 def _needed(other, part):

@@ -67,7 +67,6 @@ from minipipe.interrupted import STATUS
     ("timeline --replicas 3", "--replicas 3 cannot share 8 micro-batches evenly: use a"),
     ("explain --shards 0", "n_shards=0 must be at least 1"),
     ("timeline --shards 2 --exchanges -1", "exchanges=-1 must be at least 0"),
-    ("compare 1f1b-late-w --replicas 2", "1f1b-late-w: the schedule '1f1b-late-w' has late W"),
     ("export --output x.foo", "--output x.foo does not say what to write"),
     ("export --format png", "add --output schedule.png"),
     ("export --format png --output x.svg", "its name must end in one of .png"),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import valid_schedules
+from cases import eighths, exact, valid_schedules
 from compared import assert_same, difference
 from layers.every_layer import LAYERS, ready
 from hypothesis import given, settings
@@ -15,7 +15,7 @@ from minipipe.functions import even_slices, leaves
 from minipipe.layers.through import put_aside, weight_gradients
 from minipipe.pipeline.late_weights import late_gradients
 from minipipe.schedules import (
-    SCHEDULES, Action, Schedule, build, build_for_stages, gpipe, in_copies, in_segments,
+    SCHEDULES, Schedule, build, build_for_stages, gpipe, in_segments,
     names_having, peak_microbatches, with_all_reduce, with_late_W, with_updates,
 )
 from minipipe.sums import TreeSum
@@ -157,7 +157,7 @@ def test_a_stage_keeps_every_A_prev_and_dZ_until_its_W_and_recomputation_saves_t
     ("F0 F1 I0 I1", (), "never does 0W1 (missing)"),
     ("F0 F1 I0 I1 A1 W*1", (), "0A1 comes before the gradient of micro-batch 1 is complete"),
     ("F0 F1 I0 I1 W*1 U0", (), "0U0 comes after the backward of micro-batch 1"),
-    ("F0 F1 I0 I1 W*1", (0, 1), "in one product, but copy_of has 2 copies of the network: use a W for each"),
+    ("F0 F1 I0 I1 W*1", (0, 1), "never does 0W0 (missing)"),
 ])
 def test_what_is_wrong_with_an_order_is_said(lines, copy_of, words):
     faults = Schedule.from_text([lines], n_microbatches=2, copy_of=copy_of).faults()
@@ -165,12 +165,11 @@ def test_what_is_wrong_with_an_order_is_said(lines, copy_of, words):
     assert not any("W*" in fault and "missing" in fault for fault in faults)
 
 
-def test_weights_that_change_on_the_way_copies_and_tables_are_refused_in_words():
+def test_weights_that_change_on_the_way_and_tables_are_refused_in_words():
     late = build("1f1b-late-w", 2, 4)
     moving = replace(late, versions=((0,) * 4,) * 2)
     assert "versions say that weights change on the way" in moving.faults()[0]
     for make, words in [
-        (lambda: in_copies(late, 2), "takes in all micro-batches of one copy"),
         (lambda: with_late_W(late), "has late W already"),
         (lambda: with_late_W(with_updates(gpipe(2, 4))), "has U, which takes in gradients"),
         (lambda: with_late_W(with_all_reduce(gpipe(2, 4))), "has A, which takes in gradients"),
@@ -193,8 +192,26 @@ def test_stages_with_and_without_it_go_together_and_so_do_updates_and_segments()
     for schedule in (with_updates(mixed), with_all_reduce(mixed), in_segments(mixed, 2)):
         assert schedule.faults() == [] and mp.simulate(schedule).makespan > 0
     assert str(with_updates(build("gpipe-late-w", 1, 2))) == "device 0: 0F0 0F1 0I1 0I0 0W*1 0U1"
-    assert Action("W*", 0, 7).alive == -8
     assert [action.kind for action in with_late_W(build("interleaved", 2, 2)).devices[1][-2:]] == ["W*", "W*"]
+
+
+@pytest.mark.parametrize("name", LATE_W)
+@pytest.mark.parametrize("D, M", [(2, 2), (2, 3), (3, 4)])
+def test_each_copy_has_a_late_W_of_its_own_micro_batches(D, M, name):
+    """In rational numbers; each copy keeps its M until then, and the bytes that it holds are foreseen."""
+    layers, loss = [mp.Linear(6, 8), mp.Tanh(), mp.Linear(8, 8), mp.Linear(8, 6)], mp.MeanSquaredError()
+    X = np.random.default_rng(0).standard_normal((6, 4 * D * M))
+    split = mp.Split(D, 1, 2, D * M, "tp-pp-dp")
+    whole, net = mp.Sequential(exact(layers), loss), mp.Parallel(exact(layers), loss, split, name)
+    ragged = eighths(X[:, :D * M + 1])
+    assert net.forward_backward(ragged, ragged) == whole.forward_backward(ragged, ragged)
+    assert_same(net.gradients, whole.gradients)
+    assert peak_microbatches(net.trace) == [M] * (2 * D)
+    assert str(net.schedule.devices[2][-1]) == f"0W*{2 * M - 1}"
+    floats = mp.Parallel(layers, loss, split, name)
+    floats.forward_backward(X, X)
+    sizes = mp.footprints(layers, loss, 2, (6,), 4)
+    assert mp.simulate(floats.schedule, footprints=sizes).peak_bytes() == floats.trace.peak_bytes()
 
 
 def test_pictures_name_it():
