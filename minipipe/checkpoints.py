@@ -1,4 +1,4 @@
-"""What a training has come to, in one file: it goes on from there with the same bits.
+"""The state of a training, in one file: it goes on from there with the same bits.
 
 The file is a `.npz` of plain arrays without pickles, which NumPy alone can read: an array for each parameter
 and running statistic, those that the optimizer remembers, and "minipipe", a JSON text with the rest. Layers
@@ -78,14 +78,14 @@ def load(path, model, optimizer=None):
 
 
 def _checked(model):
-    """`model`, if it is a network; `ValueError` for anything else."""
+    """Return `model`, if it is a network; raise `ValueError` for anything else."""
     if not isinstance(model, Network):
-        raise ValueError(f"model={shown(model)} is no network: pass a Sequential, a Pipeline or another")
+        raise ValueError(f"model={shown(model)} is not a network: pass a Sequential, a Pipeline or another")
     return model
 
 
 def _write(path, arrays):
-    """Into a file beside it first, which then takes its name."""
+    """Write `arrays` to `path` atomically: into a temporary file, which is then renamed."""
     if not path.name:
         raise ValueError(f"path={str(path)!r} names no file: add a name")
     if not path.parent.is_dir():
@@ -117,7 +117,7 @@ def _read(path):
         state = _state_in(path, about, arrays) if form in READABLE else None
     except UNREADABLE as error:
         raise ValueError(
-            f"cannot read {path}: it is no checkpoint of minipipe, or is damaged ({error}); "
+            f"cannot read {path}: it is not a checkpoint of minipipe, or is damaged ({error}); "
             "take another copy of it"
         ) from None
     if state is None:

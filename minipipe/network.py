@@ -26,7 +26,7 @@ from .ties import each_once, share, sum_of_tied, ties_of
 
 
 class Network:
-    """Layers with parameters, and a loss: what `Sequential` and `Pipeline` share.
+    """Layers with parameters, and a loss: the base of all networks.
 
     layers: a list of `Layer`s, which are copied, so the same list can build several networks that then train
         apart.
@@ -117,7 +117,7 @@ class Network:
         return A
 
     def check_step(self, optimizer):
-        """Raise an error unless `optimizer` can make an update of this network."""
+        """Raise `ValueError` unless `optimizer` can make an update of this network."""
         has_all = hasattr(optimizer, "update") and hasattr(optimizer, "learning_rate")
         if isinstance(optimizer, type) or not has_all:
             words = "pass an object, such as SGD(learning_rate=0.1)"
@@ -148,17 +148,17 @@ class Network:
         self.decide(changes)
 
     def check_training(self, optimizer, clip=None):
-        """Raise an error unless `train(batches, optimizer, clip)` can update this network."""
+        """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
         self.check_step(optimizer)
         if clip is not None:
             argument("clip", clip)
 
     def check_fit(self, optimizer, clip=None):
-        """Raise an error unless `fit` can train this network with `optimizer`."""
+        """Raise `ValueError` unless `fit` can train this network with `optimizer`."""
         self.check_training(optimizer, clip)
 
     def train(self, batches, optimizer, clip=None):
-        """The costs of mini-batches, with an update by `optimizer` after each.
+        """Return the costs of mini-batches, with an update by `optimizer` after each.
 
         batches: a list of (X, Y), as for `forward_backward`.
         clip: as for `step`.
@@ -268,7 +268,7 @@ class Network:
         self.decide(changes)
 
     def _check_remembers(self, optimizer):
-        """Raise `ValueError` for an object that has not what a state has of an optimizer."""
+        """Raise `ValueError` unless `optimizer` has a state to save."""
         if isinstance(optimizer, type) or not hasattr(optimizer, "n_memories"):
             words = "pass an object, such as SGD(learning_rate=0.1)"
             raise ValueError(f"optimizer is {shown(optimizer)}: {words}")
@@ -282,7 +282,7 @@ class Network:
         return {}
 
     def _resume_own(self, state, optimizer, changes):
-        """Let `changes` have what a state has of these."""
+        """Add this network's own optimizers and counts in `state` to `changes`; here it has none."""
 
     def once(self, function):
         """Call `function`, in one process where several share the network."""
@@ -332,8 +332,8 @@ class Sequential(Network):
     dtype: how those are stored; the dtype of X decides that of the results.
     grain: None, for one pass of the whole mini-batch. Or a number g: each run of g samples, the last one
         shorter, passes all layers by itself, and J, gradients and statistics are summed along the fixed tree
-        whose leaves are these grains. A `Pipeline` or `DataParallel` with the same grain then has the same
-        bits, on any floats, whatever K, M and D are. Batch norm's statistics are those of a grain.
+        whose leaves are these grains. A `Parallel` with `Sums(grain=g)` then has the same bits, on any
+        floats, whatever K, M and D are. Batch norm's statistics are those of a grain.
 
     Grains cost time: a step of the MLP 784-512-512-10 in float32, m = 128, takes 3.3, 2.0 and 1.4 times as
     long with g = 8, 16 and 32.
@@ -350,7 +350,7 @@ class Sequential(Network):
     """
 
     def forward_backward(self, X, Y):
-        """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
+        """Return the cost J of the mini-batch X (n[0], m), Y (n[L], m); it leaves `gradients`."""
         X, Y = self.checked_batch(X, Y)
         self._gradients, self._counted = None, []
         m, all_layers = X.shape[-1], self._all_layers

@@ -1,4 +1,4 @@
-"""What a training has come to, as plain data: from there it goes on with the same bits."""
+"""The state of a training, as plain data: from there it goes on with the same bits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -95,10 +95,12 @@ def fitting(state: State, name: str, own):
 
 
 def check_remembered(state: State, name: str, optimizer) -> None:
-    """Raise `ValueError` unless the state has that of such an optimizer under this name."""
+    """Raise `ValueError` unless `state` has an optimizer `name` of the class of `optimizer`."""
     found = state.optimizers.get(name)
     if found is None:
-        raise ValueError(f"{state.source} was saved without an {name}: leave it out, or save it, too")
+        raise ValueError(
+            f"{state.source} was saved without an optimizer: load it without one, or save one, too"
+        )
     if found.kind != type(optimizer).__name__:
         raise ValueError(
             f"{state.source} holds the state of {found.kind}, the optimizer has {type(optimizer).__name__}: "
@@ -120,5 +122,5 @@ def take_up(optimizer, found: Remembered) -> None:
 def checked_state(state) -> State:
     """Return `state`, if it is one; raise `ValueError` for anything else."""
     if not isinstance(state, State):
-        raise ValueError(f"state={shown(state)} is none: pass what net.state(optimizer) returns")
+        raise ValueError(f"state={shown(state)} is not a State: pass what net.state(optimizer) returns")
     return state

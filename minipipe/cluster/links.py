@@ -142,15 +142,21 @@ def in_nodes(n_devices, node_size, inside, between):
     return {(r, s): inside if r // node_size == s // node_size else between for r, s in pairs}
 
 
+def check_ports(ports):
+    """Raise `ValueError` for what is not a list of ports."""
+    for port in ports:
+        if not isinstance(port, Port):
+            wanted = "a list of Port(bandwidth, sends=[...], receives=[...])"
+            raise ValueError(f"ports has {shown(port)}: pass {wanted}")
+
+
 def checked_ports(ports, n_devices):
     """`ports` as a list; `ValueError` for what is not a port of these devices."""
     n_devices = whole_number("n_devices", n_devices, 0)
     items = items_of(ports)
     ports = [ports] if items is None else items
+    check_ports(ports)
     for port in ports:
-        if not isinstance(port, Port):
-            wanted = "a list of Port(bandwidth, sends=[...], receives=[...])"
-            raise ValueError(f"ports has {shown(port)}: pass {wanted}")
         for device in (*port.sends, *port.receives):
             if device not in range(n_devices):
                 raise ValueError(f"{port} is of device {device}: devices are 0..{n_devices - 1}")

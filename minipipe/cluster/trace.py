@@ -3,7 +3,7 @@
 from functools import cached_property
 from numbers import Integral
 
-from ..checks import shown
+from ..checks import listed, shown
 from .devices import COMPUTE
 from .record import MESSAGE_WIDTH, changes_of_memory, rows
 from .spans import Idle, Message, Span
@@ -227,12 +227,26 @@ class Trace:
         What the work of a Compute needs for a moment in between is not counted; for a network's layers,
         `minipipe.temporaries` foresees it.
 
-        kinds: count these alone, such as ("stashed inputs", "caches").
+        kinds: count these alone: a list out of "parameters", "optimizer state", "weight versions",
+            "gradients", "stashed inputs", "caches", "work" and "messages", or what else programs say that
+            they hold.
         """
+        if kinds is not None:
+            kinds = [kinds] if isinstance(kinds, str) else listed("kinds", kinds)
+            self._check_kinds(kinds)
+
         def total(held):
             return sum(n_bytes for kind, n_bytes in held.items() if kinds is None or kind in kinds)
 
         return [max(total(held) for _, held in self.ledger(device)) for device in range(self.n_devices)]
+
+    def _check_kinds(self, kinds):
+        known = {"work", "messages"}.union(*(held for _, _, held in rows(self._record.memory, 3)))
+        unknown = [kind for kind in kinds if kind not in known]
+        if unknown:
+            raise ValueError(
+                f"kinds has {shown(unknown[0])}, but this run counted {', '.join(map(repr, sorted(known)))}"
+            )
 
     def plot(
         self, ax=None, until=None, title=None, legend=True, arrows=False, memory=False, critical_path=False

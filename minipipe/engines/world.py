@@ -30,7 +30,7 @@ def world():
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise RuntimeError(
-            f"engine='mpi' needs mpi4py and an MPI ({error}): in a virtual environment, "
+            f"the engine 'mpi' needs mpi4py and an MPI ({error}): in a virtual environment, "
             'pip install "minipipe[mpi]"'
         ) from None
     return World(MPI)

@@ -1,6 +1,11 @@
 """The parameters of a list of layers, one by one, with their gradients."""
 
 
+def pairs_of_layers(layers):
+    """Return (W, b) of each layer: arrays, None, or tuples for a layer made of layers."""
+    return [(layer.W, layer.b) for layer in layers]
+
+
 def parameters_with(layers, gradients):
     """{(index of the layer, "W" or "b", position): (the layer that has it, the parameter, its gradient)}.
 

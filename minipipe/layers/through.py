@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from .parameters import pairs_of_layers
 from ..checks import is_finite, without_return
 from .layer import overflow
 
@@ -103,7 +104,7 @@ def backward_through(layers, dA, skips, wants_dX=False):
     layers, dA, skips, wants_dX: as in `backward_input_through`.
     """
     # Right for layers without parameters: None, or tuples of None
-    gradients = [(layer.W, layer.b) for layer in layers]
+    gradients = pairs_of_layers(layers)
 
     def differentiate(index, half):
         gradients[index] = weight_gradients(layers[index], half)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ..changes import Changes
 from ..layers import every_layer
-from ..layers.parameters import parameters_with
+from ..layers.parameters import pairs_of_layers, parameters_with
 from ..layers.recomputing import SELECTIVE, recomputing
 from ..layers.through import forward_through
 from ..network import check_finite_cost, check_finite_run
@@ -23,7 +23,7 @@ from ..pipeline.talking_stage import stage_of
 from ..pipeline.wires import Wires, skips_across_stages
 from .exchanges import check_positions
 from .orders import order_of
-from .shards import InShards, pairs, shard_of
+from .shards import InShards, shard_of
 from .synchronised import synchronised
 
 
@@ -55,7 +55,7 @@ class Parallel(InStages):
     in each with a limit of memory, with `tick`, or with a layer or loss of yours that defines anew what a
     network calls. Once they are taken over, the process keeps the memory that it has freed.
 
-    With an asynchronous schedule, such as "pipedream", `train` sends mini-batches one behind another, without
+    With an asynchronous schedule, such as "pipedream", `train` sends mini-batches one after another, without
     ever waiting for the last of one before the next begins. The schedule's `versions` then say at which
     weights a gradient is computed; a stage keeps each version as long as a micro-batch needs it. Tied weights
     are refused: they would need a flush.
@@ -114,20 +114,20 @@ class Parallel(InStages):
         self._ways, self._parted = first.words, first.parted
 
     def forward_backward(self, X, Y):
-        """The cost J of the mini-batch X (n[0], m), Y (n[L], m); the gradients are then in `gradients`."""
+        """Return the cost J of the mini-batch X (n[0], m), Y (n[L], m); it leaves `gradients`."""
         self._check_without_updates("train([(X, Y), ...], optimizer)")
         self.run_to_the_end(self.schedule, checked_batches(self, [(X, Y)]))
         return self.J
 
     def check_training(self, optimizer, clip=None):
-        """Raise an error unless `train(batches, optimizer, clip)` can update this network."""
+        """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
         super().check_training(optimizer, clip)
         in_parts = "S" in self.schedule.kinds or (self.has_updates and self._options.split.T > 1)
         if in_parts and optimizer.needs_whole_parameters:
             raise ValueError(
                 f"{type(optimizer).__name__} looks at whole parameters, of which each device has a part "
-                f"where {self.schedule.name!r} updates them: use an order without U, and no zero, or an "
-                "optimizer that takes each number by itself"
+                f"where {self.schedule.name!r} updates them: use an order without U and Memory(zero=0), "
+                "or an optimizer that takes each number by itself"
             )
 
     def checked_batch(self, X, Y):
@@ -159,7 +159,7 @@ class Parallel(InStages):
         return self._options.split.groups(len(self.schedule.devices))
 
     def check_fit(self, optimizer, clip=None):
-        """Raise an error unless `fit` can train this network with `optimizer`."""
+        """Raise `ValueError` unless `fit` can train this network with `optimizer`: not without a flush."""
         if self._stream is not None:
             raise ValueError(
                 f"the schedule {self.schedule.name!r} lets mini-batches follow each other without a flush, "
@@ -199,12 +199,12 @@ class Parallel(InStages):
         return unfinished
 
     def train(self, batches, optimizer, clip=None):
-        """The costs of mini-batches, with an update by `optimizer` after each, as for a `Network`.
+        """Update with `optimizer` after each mini-batch; return the costs.
 
-        With an asynchronous schedule, all of them go through the pipeline in one run; with another, each is a
-        run of its own. Raises `FloatingPointError` if anything overflows; the parameters are then those
-        before that run. An order that makes the updates itself gives each device an optimizer of its own,
-        which goes on from this one; at the end of the run, this one has what they remember.
+        An asynchronous schedule sends all mini-batches through the pipeline in one run; any other makes a run
+        of each. Raises `FloatingPointError` if anything overflows; parameters are then those before that run.
+        If the order has updates, each device works with a copy of `optimizer`, which gets their state after
+        each run.
         """
         if not self.has_updates:
             return super().train(batches, optimizer, clip)
@@ -332,7 +332,10 @@ class Parallel(InStages):
         return kind
 
     def _commit(self):
-        """Once for each run that came to its end: its gradients wait for a step, or its updates count."""
+        """Keep the gradients of a finished run for a step, or make its updates count.
+
+        Called again, do nothing.
+        """
         if self._committed:
             return
         gradients, changes = self._run.or_fail(self._finite_gradients), Changes()
@@ -345,18 +348,19 @@ class Parallel(InStages):
         self.decide(changes)
 
     def _take_updates(self, changes):
-        """The network's layers, and the optimizer, become what they are at the end of the run."""
+        """Give the network's layers and the optimizer what the run has made of them."""
         for layer, arrays in self._updated():
             changes.of(layer, **arrays)
         optimizers = {place: stage.optimizer for place, stage in self._run.stages.items()}
         memories = {place: own.memory for place, own in optimizers.items()}
         twin, own = changes.twin(self._optimizer), next(iter(optimizers.values()))
+        # the learning rate stays the user's: each U has read it from there
         kept = {name: value for name, value in vars(own).items() if name != "_learning_rate"}
         vars(twin).update(kept | {"memory": MemoryInParts(self._layout_of_run.memory, memories)})
         changes.of(self, n_steps=self.n_steps + len(self.stages[-1].costs))
 
     def _updated(self):
-        """[(a layer of the network, {name: array} that it has at the end of the run)]"""
+        """Return [(layer of the network, {name: its array at the end of the run})]."""
         own = every_layer([layer for stage in self._own_stages for layer in stage.layers])
         pairs = zip(own, every_layer(self._layers_of_run()), strict=True)
         return [(layer, {name: getattr(new, name) for name in layer.arrays}) for layer, new in pairs]
@@ -367,7 +371,7 @@ class Parallel(InStages):
         return pairs_of(self.layers, self._joined(Stage.gradients))
 
     def _statistics(self):
-        """[(layers, what they have counted)] of the stages that this process updates."""
+        """Return [(layers, their statistics)] of the stages that this process updates."""
         if self._options.split.T == 1:
             return [(stage.parts, stage.totals.statistics()) for stage in self._stages_here()]
         found = self._run.of_first_copy(lambda stage: stage.totals.statistics())
@@ -375,11 +379,11 @@ class Parallel(InStages):
         return [(stage.parts, found[place]) for stage, place in zip(self.stages, places, strict=True)]
 
     def _layers_of_run(self):
-        """The network's layers at the end of a run with updates, those of its first copy."""
+        """Write the arrays of all shards into the layers of the run, and return these."""
         layers = self._in_shards.layers
         if self._options.split.T > 1:
-            found = self._joined(lambda stage: pairs(stage.layers))
-            for key, (owner, _, _) in parameters_with(layers, pairs(layers)).items():
+            found = self._joined(lambda stage: pairs_of_layers(stage.layers))
+            for key, (owner, _, _) in parameters_with(layers, pairs_of_layers(layers)).items():
                 setattr(owner, key[1], found[key][0])
             statistics = self._run.of_first_copy(Stage.statistics)
             for stage, place in zip(self.stages, enumerate(self._wires[0].placements[0]), strict=True):
@@ -387,7 +391,7 @@ class Parallel(InStages):
         return layers
 
     def _joined(self, of_stage):
-        """{the key of a parameter: [array]} of the whole network, from those of the shards' stages.
+        """Return {key of a parameter: [whole array]} from the arrays of the shards' stages.
 
         of_stage: of_stage(stage) is a list of (array for W, array for b).
         """
@@ -398,7 +402,10 @@ class Parallel(InStages):
         return whole(self._layout_of_run.work, self._run.of_first_copy(by_key))
 
     def _finite_gradients(self):
-        """Those of the run, or None if its updates have used them up; all that it has computed is finite."""
+        """Return the gradients of the run, or None if its order has applied them itself (`U`).
+
+        Raise `FloatingPointError` if a cost or one of these gradients is not finite.
+        """
         for J in self.stages[-1].costs:
             check_finite_cost(self.loss, J)
         if self.has_updates:
@@ -412,7 +419,7 @@ class Parallel(InStages):
         if self._options.on.engine != CLUSTER:
             raise ValueError(
                 f"{self._options.on.engine} know seconds, not ticks: use forward_backward, or "
-                "engine='cluster'"
+                "on=Machine('cluster')"
             )
 
     def _loaded_run(self):

@@ -1,6 +1,7 @@
 """Networks that are split in one way alone: `Parallel` with the arguments that everybody types."""
 
-from ..arguments import argument
+from ..arguments import argument, optional
+from ..checks import items_of, shown
 from ..pipeline.options import Cut, Machine, Memory, Shards, Split, Sums, Weights
 from .network import Parallel
 
@@ -37,6 +38,8 @@ class Pipeline(Parallel):
         self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute="never", dtype="float64",
         on=Machine(),
     ):
+        if items_of(n_stages) is not None:
+            raise ValueError(f"n_stages={shown(n_stages)} must be a whole number, or Cut({shown(n_stages)})")
         stages = n_stages if isinstance(n_stages, Cut) else argument("n_stages", n_stages)
         split = Split(stages=stages, microbatches=argument("n_microbatches", n_microbatches))
         super().__init__(
@@ -55,9 +58,12 @@ class DataParallel(Parallel):
     sums: a `Sums`: the all-reduce, buckets, synchronised batch norm.
     on: a `Machine`. F = 1 of its costs is the forward of the whole network.
 
-    Each gradient carries the 1/m of the whole mini-batch, so the copies' *sum* is the full batch's gradient,
-    for shards of any sizes. Batch norm has the statistics of each micro-batch, which do not depend on D,
+        dW = sum over d of dW_d
+
+    Each dW_d carries the 1/m of the whole mini-batch, so the copies' *sum* is the full batch's gradient, for
+    runs of any sizes. Batch norm has the statistics of each micro-batch, which do not depend on D,
     unless `sums` synchronises them. It runs and trains as `Parallel` does, which has all other options.
+    Source: Li et al. 2020, arXiv 2006.15704.
 
     >>> import numpy as np
     >>> from minipipe import Linear, MeanSquaredError
@@ -73,8 +79,7 @@ class DataParallel(Parallel):
         self, layers, loss, n_replicas, n_microbatches=None, zero=0, dtype="float64", sums=Sums(),
         on=Machine(),
     ):
-        D = argument("n_replicas", n_replicas)
-        M = D if n_microbatches is None else argument("n_microbatches", n_microbatches)
+        D, M = argument("n_replicas", n_replicas), optional("n_microbatches", n_microbatches)
         split, memory = Split(replicas=D, microbatches=M), Memory(zero=zero)
         super().__init__(layers, loss, split, memory=memory, sums=sums, on=on, weights=Weights(dtype=dtype))
 
@@ -84,9 +89,13 @@ class TensorParallel(Parallel):
 
     layers, loss, dtype: as for `Sequential`.
     n_shards: T; or `Shards`, to split by positions or rows, too. `ways` says how each layer is divided.
-    n_microbatches: M, the parts of each mini-batch, one after another.
+    n_microbatches: M, the parts of each mini-batch: all forwards, then the backwards in reverse.
     recompute: "never", or what devices do not keep, see `Memory`.
     on: a `Machine`: engine, costs and links.
+
+    Of two linear layers W and V, device t has some rows of W and the same columns of V:
+
+        Z = [W_1; ...; W_T] A_prev        then, with A_t = g(Z_t), the sum over t of V_t A_t
 
     It runs and trains as `Parallel` does, which has all other options. Source: Shoeybi et al. 2019, arXiv
     1909.08053.

@@ -47,7 +47,7 @@ def order_of(layers: Sequence[Layer], loss, options: Options, ties: Mapping) -> 
         stream = partial(_changed_stream, stream, units, options)
     order, counts, costs = in_units(order, units, options.on.costs)
     order = changed(order, memory, sums)
-    costs.table(order.sharing)  # which has a sentence for costs of other stages
+    costs.table(order.sharing)  # raises ValueError for costs of another number of stages
     return Ordered(order, stream, counts, costs)
 
 
@@ -60,9 +60,9 @@ def _changed_stream(stream, units, options, n_batches):
 def order_of_copies(schedule, split: Split) -> tuple[Schedule, Callable | None]:
     """Return (order, stream) of D copies of a network of K stages; raise `ValueError` for what does not fit.
 
-    For an order of one mini-batch, that is its `Schedule`, and None. For one without a flush, it is the
-    `Schedule` of its first mini-batch, and a function: stream(n_batches) is the `Schedule` of so many, with
-    an update of each stage for each of them.
+    For an order with a flush, return (its `Schedule`, None). For one without, return (the `Schedule` of the
+    first mini-batch, or a given one as it is, stream): stream(n_batches) is the `Schedule` of n_batches
+    mini-batches, with an update of each stage for each.
 
     schedule: for one copy, a name, a `Schedule` of K stages and M / D micro-batches, or a function (n_stages,
         number of micro-batches) -> `Schedule`; or a `Schedule` of all copies. A function whose order has
@@ -70,7 +70,7 @@ def order_of_copies(schedule, split: Split) -> tuple[Schedule, Callable | None]:
     """
     D, K, M = split.D, split.K, split.M
     if D > 1 and K == 1 and isinstance(schedule, str) and schedule == "1f1b":
-        return data_parallel(D, M), None  # the same order, and M need not be a multiple of D
+        return data_parallel(D, M), None  # 1F1B of one stage, which alone takes an M that D does not divide
     is_of_all = isinstance(schedule, Schedule) and (D == 1 or schedule.n_microbatches == M)
     if is_of_all:
         D = 1

@@ -1,4 +1,4 @@
-"""What options mean for each other: one table of all that does not go together."""
+"""The pairs of options that are refused when a `Parallel` is made, in one table."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -13,7 +13,7 @@ class Setting(NamedTuple):
     """What the rules look at.
 
     split, memory, sums, on: the options of the network.
-    order: the `Schedule` of all copies, before it is cut into units, recomputes or shares memory.
+    order: the `Schedule` of all copies, before units, recomputation and ZeRO change it.
     is_stream: whether mini-batches follow each other in it without a flush.
     ties: {name: the layers that share a W}.
     """
@@ -27,22 +27,17 @@ class Setting(NamedTuple):
     ties: Mapping
 
     @property
-    def has_copies(self) -> bool:
-        """Whether a stage is on several devices, as a part of several copies."""
-        return any(len(self.order.holders(stage)) > 1 for stage in range(self.order.n_stages))
-
-    @property
     def has_parts(self) -> bool:
         """Whether devices with a copy of a stage update a part of it each: ZeRO."""
-        return "S" in self.order.kinds or (self.memory.zero > 0 and self.has_copies)
+        return "S" in self.order.kinds or (self.memory.zero > 0 and self.order.has_copied_stages)
 
 
 class Rule(NamedTuple):
-    """Two options that do not go together.
+    """A pair of options that is refused.
 
-    name: of the two.
-    is_broken: is_broken(setting).
-    sentence: sentence(setting) says what is wrong, and what to do.
+    name: of both.
+    is_broken: setting -> bool.
+    sentence: setting -> the error text.
     """
 
     name: str
@@ -61,7 +56,7 @@ RULES = (
     Rule(
         "limit, engine",
         lambda s: s.memory.limit is not None and s.on.engine != CLUSTER,
-        lambda s: "a limit needs the bytes that only the cluster counts: use engine='cluster'",
+        lambda s: "a limit needs the bytes that only the cluster counts: use on=Machine('cluster')",
     ),
     Rule(
         "grain, accumulate",

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 
 from ..layers import Layer
-from ..layers.parameters import parameters_with
+from ..layers.parameters import pairs_of_layers, parameters_with
 from ..losses import Loss
 from ..pipeline.closing import Tied
 from ..pipeline.layout import Held, held_by
@@ -15,7 +15,9 @@ from .splitting import Shard
 
 
 class InShards:
-    """The layers of a run. `stages` has for each shard its stages; `layers` are those of the whole.
+    """The layers of a run, whole or in shards.
+
+    `stages` has for each shard its stages; `layers` are those of the whole.
 
     stages: of the whole; of one shard, these are its own.
     loss: of the network.
@@ -31,9 +33,9 @@ class InShards:
             self.stages = [_stages(shard.layers, counts, shard.loss) for shard in self._shards]
 
     def held(self) -> list[list[list[Held]]]:
-        """Return for each shard, for each of its stages, what that holds of the whole."""
+        """Return, for each shard and stage, the `Held` parameters of the network."""
         keys = {(id(owner), key[1]): key
-                for key, (owner, _, _) in parameters_with(self.layers, pairs(self.layers)).items()}
+                for key, (owner, _, _) in parameters_with(self.layers, pairs_of_layers(self.layers)).items()}
         found = []
         for t, stages in enumerate(self.stages):
             origins = {place: (key, None) for place, key in keys.items()}
@@ -54,11 +56,6 @@ class InShards:
 def shard_of(layers: Sequence[Layer], loss: Loss, shards: Shards, t: int) -> Shard:
     """Return shard t of these layers."""
     return Shard(layers, loss, t, shards.n, shards.sequence, shards.rows)
-
-
-def pairs(layers: Sequence[Layer]) -> list[tuple]:
-    """Return (W, b) of each layer."""
-    return [(layer.W, layer.b) for layer in layers]
 
 
 def _stages(lists, counts, loss):

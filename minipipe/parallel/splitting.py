@@ -67,8 +67,6 @@ class Shard:
                 f"n_shards={self.size} splits none of these {len(self.words)} layers: use fewer, or say in "
                 "`splits` of a layer of your own how it is split"
             )
-        if self._sequence and self._rows:
-            raise ValueError("sequence=True and rows=True: positions are split one way, so use one of them")
         if self._sequence and not self.parted:
             raise ValueError("sequence=True splits nothing here: it needs blocks of attention: leave it out")
         if self._rows and not self.parted:

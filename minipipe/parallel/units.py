@@ -20,10 +20,13 @@ from .buckets import CAPS, in_buckets
 def units_of(layers: Sequence[Layer], memory: Memory, sums: Sums, dtype="float64") -> list[int]:
     """Return how many layers there are in each unit of a stage, one after another.
 
-    A unit is a bucket; or with zero=3, if no buckets are named, a layer with what stands before it without
-    parameters, so that no device ever has all of a stage. With recompute="sqrt", L layers are about sqrt(L)
-    units, whose inputs are kept; each bucket by itself, if there are any. Source of the last: Chen et al.
-    2016, arXiv 1604.06174, section 4.
+    The options say what a unit is:
+
+    buckets: a bucket.
+    zero=3: without buckets, a layer with parameters and those without before it, so that a device gathers
+        the parameters of one layer at a time.
+    recompute="sqrt": about sqrt(L) units of L layers, whose inputs are kept; with buckets, of each bucket's
+        (Chen et al. 2016, arXiv 1604.06174, section 4).
 
     layers: of the stage.
     memory, sums: the options.
@@ -76,10 +79,9 @@ def changed(order: Schedule, memory: Memory, sums: Sums) -> Schedule:
     """Return an order of all copies, the stages of which are units, with what the options add to it."""
     in_order = {EVERY_SQRT: "always", SELECTIVE: "never"}  # the other modes have the same name there
     order = with_recompute(order, in_order.get(memory.recompute, memory.recompute))
-    has_copies = any(len(order.holders(stage)) > 1 for stage in range(order.n_stages))
     if memory.zero:
-        return with_zero(order, memory.zero).validate() if has_copies else with_updates(order)
-    if sums.buckets is not None and has_copies and not order.kinds & (MEETING | {"U"}):
+        return with_zero(order, memory.zero).validate() if order.has_copied_stages else with_updates(order)
+    if sums.buckets is not None and order.has_copied_stages and not order.kinds & (MEETING | {"U"}):
         return with_all_reduce(order)
     return order
 

@@ -1,4 +1,4 @@
-"""A network, a schedule and a cluster joined."""
+"""The options of a network; stages, and a schedule turned into programs for devices."""
 
 from .stage import Stage
 

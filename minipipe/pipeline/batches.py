@@ -65,7 +65,7 @@ class MicroBatches:
         return [0, *accumulate(self.labels[j].shape[-1] for j in grains)]
 
     def alike(self):
-        """What several processes that work on these mini-batches must have in common."""
+        """Return {name: value} of what must be equal on all ranks: mini-batches, number of the step."""
         step = str(self.origins[0].step)
         return {"mini-batches": [*self.inputs, *self.labels], "number of the step": step}
 

@@ -91,7 +91,7 @@ class Closing:
         yield from self._exchange_tied()
 
     def _wait_for(self, sums):
-        """Until these sums are over; each is waited for once."""
+        """Wait until these sums are complete. A sum that was waited for before is skipped."""
         for action in sums:
             if _end(action) not in self._over:
                 self._over.add(_end(action))
@@ -140,7 +140,7 @@ class Closing:
             stage.totals.replace_partial(i, total)
 
     def _exchange_tied(self):
-        """Once in a run: before its first update, or else at its end."""
+        """Sum the dW of tied layers over their devices. Called again in the same run, do nothing."""
         ties, self._ties = self._ties, {}
         if ties and self._has_parts:
             yield from exchange_tied_parts(ties, self._stages, self._device)
@@ -288,7 +288,7 @@ def _in_common(tied, family, device):
 
 
 def _numbers_of(tied, vector, device, numbers):
-    """These numbers of the W of a tied layer. vector: the part of it that a device has."""
+    """Return these numbers of the W of a tied layer. vector: the part of it that a device has."""
     first = tied.parts[device][1].start
     return vector[numbers.start - first:numbers.stop - first]
 

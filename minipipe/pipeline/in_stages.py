@@ -1,6 +1,4 @@
-"""What a network in stages adds to any other, beside its runs: updates, what a checkpoint asks for, and that
-several processes may share it.
-"""
+"""A network cut into stages: its updates, its checkpoints, and its work in several MPI processes."""
 
 import copy
 
@@ -21,7 +19,7 @@ class InStages(Network):
     `_committed`, whether it has come to its end. `_place_of` has for each layer its (stage, index there).
     `_memory` is what the optimizer of the last step remembers.
 
-    With `engine="mpi"`, all ranks make the same network, and the same calls in the same order. Each works
+    With `Machine("mpi")`, all ranks make the same network, and the same calls in the same order. Each works
     with the stages of its own device, and `step` updates these; J is known to all. `gradients`, `trace`,
     `predict` and `minipipe.save` bring together what the ranks have, so all must call them, even where only
     rank 0 prints or draws. `ValueError` says where arguments or mini-batches differ. Of layers in several
@@ -35,13 +33,8 @@ class InStages(Network):
 
     @property
     def n_microbatches(self):
-        """The parts of each mini-batch."""
+        """The number of micro-batches in each mini-batch."""
         return self._options.split.M
-
-    @property
-    def accumulate(self):
-        """How gradients are summed over them: "tree" or "running"."""
-        return self._options.sums.accumulate
 
     @property
     def has_updates(self):
@@ -49,7 +42,7 @@ class InStages(Network):
         return "U" in self.schedule.kinds
 
     def check_step(self, optimizer):
-        """Raise an error unless `optimizer` can make an update of this network by a step."""
+        """Raise `ValueError` unless this is an optimizer, `RuntimeError` if the order makes the updates."""
         checked_optimizer(optimizer)
         if self.has_updates:
             raise RuntimeError(
@@ -58,7 +51,7 @@ class InStages(Network):
             )
 
     def check_training(self, optimizer, clip=None):
-        """Raise an error unless `train(batches, optimizer, clip)` can update this network."""
+        """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
         if not self.has_updates:
             super().check_training(optimizer, clip)
             return
@@ -70,15 +63,15 @@ class InStages(Network):
             )
 
     def predict(self, X):
-        """The output of the last layer for X (n[0], m), as one full-width batch, as for a `Network`."""
+        """Return the output of the last layer for X (n[0], m), as one full-width batch."""
         if self._options.on.engine == MPI:
             self.collect()
         return super().predict(X)
 
     def keep_memory(self, optimizer):
-        """What `optimizer` remembers lies on the devices with the parameters, which all copies take over.
+        """Keep the state of `optimizer` for the next run; all copies take over the updated parameters.
 
-        On one rank of several, it keeps nothing for others.
+        With MPI, and unless layers are split, `optimizer` then has the state of this rank's layers alone.
         """
         if self._run is not None and not self._is_split():
             for (index, _), stage in self._run.stages.items():
@@ -103,7 +96,7 @@ class InStages(Network):
             self._run.leave()
 
     def collect(self, optimizer=None):
-        """As for a `Network`: the parameters of other ranks, and what is remembered for them, come here."""
+        """Return `optimizer` with its state of all ranks; get the parameters of the other ranks, too."""
         if self._options.on.engine != MPI:
             return optimizer
         for stage, owner in () if self._has_all() else zip(self._own_stages, self._owners()[0], strict=True):
@@ -120,7 +113,7 @@ class InStages(Network):
         return found
 
     def once(self, function):
-        """As for a `Network`: rank 0 does it, while the others wait."""
+        """Call `function` on rank 0, while the others wait."""
         if self._options.on.engine != MPI or world().rank == 0:
             function()
         if self._options.on.engine == MPI:
@@ -132,16 +125,17 @@ class InStages(Network):
         if self._gradients is None:
             self._loaded_run().check()
             raise RuntimeError(
-                f"the updates in the order of {self.schedule.name!r} have used the gradients up"
+                f"the order of {self.schedule.name!r} has applied the gradients itself (its U): to read "
+                "them, use a schedule without U and Memory(zero=0)"
             )
         return self._collected_gradients()
 
     def own_gradients(self):
-        """As for a `Network`; of the layers of other ranks, a pair of None for each."""
+        """Return [(dW, db)] of the layers; (None, None) for one that only other ranks update."""
         return self.gradients if self._has_all() or self._gradients is None else self._gradients
 
     def _squares_of_layers(self):
-        """As for a `Network`; the ranks tell each other those of their layers, so all have the same sum."""
+        """Return for each layer the sum of the squares of its gradients; ranks send each other theirs."""
         own = super()._squares_of_layers()
         if self._has_all():
             return own
@@ -150,7 +144,7 @@ class InStages(Network):
         return [of_ranks[owners[stage]][index] for index, (stage, _) in enumerate(self._place_of)]
 
     def _collected_gradients(self):
-        """The gradients of all layers, from the ranks that have them."""
+        """Return the gradients of all layers; with MPI, the rank that has a stage broadcasts them."""
         if self._has_all():
             return self._gradients
         if self._from_all_ranks is None:
@@ -163,33 +157,35 @@ class InStages(Network):
         return self._from_all_ranks
 
     def _summed_gradients(self):
-        """The gradients of all layers; for those of other ranks, a pair of None for each."""
+        """Return the summed [(dW, db)] of all layers; (None, None) for one that only other ranks update."""
         here, found = self._stages_here(), []
         for stage in self.stages:
             found += stage.gradients() if stage in here else [(None, None)] * len(stage.layers)
         return found
 
     def _is_split(self):
-        """Whether a layer may be in several parts, on several devices."""
+        """Return whether a layer may be in several parts, on several devices."""
         return self._options.split.T > 1
 
     def _has_all(self):
-        """Whether this process has all parameters. Of layers in several parts, all ranks have the whole."""
+        """Return whether this process has all parameters. Layers that are split are whole on all ranks."""
         return self._options.on.engine != MPI or self._is_split()
 
     def _stages_here(self):
-        """Those that this process updates: all, or on one rank of several those of its device."""
+        """Return the stages that this process updates: with MPI, and unless layers are split, those of its
+        device; otherwise all.
+        """
         if self._has_all():
             return self.stages
         return [stage for stage, ranks in zip(self.stages, zip(*self._owners())) if world().rank in ranks]
 
     def _owners(self):
-        """For each copy of the network, the rank that has each stage."""
+        """Return [[rank]]: for each copy of the network, the rank that has each stage."""
         (ranks,) = self._ranks(self.schedule)
         return [[ranks[device] for device in placement] for placement in self.schedule.placements]
 
     def _check_alike(self, counts):
-        """`ValueError` unless all ranks have made the same network."""
+        """Raise `ValueError` unless all ranks have made the same network."""
         if self._options.on.engine != MPI:
             return
         parts = every_layer(self.layers)
@@ -202,7 +198,7 @@ class InStages(Network):
         })
 
     def _layers_of_stages(self):
-        """For each stage, the indices of its layers in the network."""
+        """Return, for each stage, the indices of its layers in the network."""
         found = {}
         for index, (stage, _) in enumerate(self._place_of):
             found.setdefault(stage, []).append(index)

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..collectives.vectors import begin
 from ..layers import Layer
-from ..layers.parameters import parameters_with
+from ..layers.parameters import pairs_of_layers, parameters_with
 
 Key = tuple[int, str, int]    # of a parameter: as in the memory of an optimizer, see `parameters_with`
 Place = tuple[int, int]       # (stage, device)
@@ -71,7 +71,7 @@ def held_by(layers: Sequence[Layer], origin_of) -> list[Held]:
     origin_of: origin_of(key, layer that has it) is (key in the network, axis).
     """
     found = []
-    for key, (owner, array, _) in parameters_with(layers, [(layer.W, layer.b) for layer in layers]).items():
+    for key, (owner, array, _) in parameters_with(layers, pairs_of_layers(layers)).items():
         parameter, axis = origin_of(key, owner)
         found.append(Held(key, parameter, array.shape, axis))
     return found
@@ -207,7 +207,7 @@ def memories_in(pieces: Pieces, optimizer, layers: Sequence[Layer]) -> dict[Plac
     memory = optimizer.memory
     if isinstance(memory, MemoryInParts) and memory.pieces == pieces:
         return memory.parts
-    parameters = parameters_with(layers, [(layer.W, layer.b) for layer in layers])
+    parameters = parameters_with(layers, pairs_of_layers(layers))
     optimizer.check_memory({key: array.shape for key, (_, array, _) in parameters.items()})
     return parts(pieces, memory)
 

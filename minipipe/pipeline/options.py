@@ -1,19 +1,18 @@
-"""How a network is split over devices, what these keep, how they sum, and what they run on.
+"""The options of a network: plain data, each of which checks its own fields.
 
-Each is plain data, which checks its own fields. What the fields of several of them mean for each other is
-for `minipipe.parallel.rules`.
+`minipipe.parallel.rules` refuses the pairs that do not go together.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations, product
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ..arguments import argument, optional
 from ..as_code import AsCode
 from ..checks import floats, items_of, one_of, shown, whole_numbers
 from ..cluster import Link, Port, checked_ports, links_between
-from ..cluster.links import check_link
+from ..cluster.links import check_link, check_ports
 from ..collectives import ALL_REDUCES, OWNERS
 from ..engines import check_size, world
 from ..layers.recomputing import SELECTIVE
@@ -30,7 +29,12 @@ DDP, LAYER = "ddp", "layer"                # names of buckets
 
 
 class Plain(AsCode):
-    """Plain data whose fields are checked when it is made, and that prints as the call that makes it."""
+    """Plain data whose fields are checked when it is made, and that prints as the call that makes it.
+
+    example: a call, which an error shows to who has passed something else.
+    """
+
+    example: ClassVar[str]
 
     def _keep(self, **fields) -> None:
         """Let fields be what their checks have made of them."""
@@ -80,7 +84,8 @@ class Shards(Plain):
     """How devices share the work inside layers, see `minipipe.parallel.splitting.Shard`.
 
     n: T, the devices.
-    sequence: whether what stands between the parts of a Transformer's blocks is split by positions, too.
+    sequence: whether layers between attention and MLP are split by positions, too. Source: Korthikanti et
+        al. 2022, arXiv 2205.05198.
     rows: whether convolutions are split by the rows of the image.
     """
 
@@ -105,10 +110,12 @@ class Split(Plain):
     shards: T, the devices that share the work inside each layer; or `Shards`.
     stages: K, the parts that the layers are cut into; or a `Cut`.
     microbatches: M, the parts of each mini-batch, of all copies together; left out, D. They may be ragged.
-    order: which devices are neighbours, the fastest axis first: "tp-dp-pp" has the number t + T (d + D k),
-        "tp-pp-dp" t + T (k + K d).
+    order: how devices are numbered, the fastest axis first. Device t of the shards, d of the copies and p of
+        the P devices of a copy (K, or fewer if some have several stages) has the number t + T (d + D p) with
+        "tp-dp-pp", and t + T (p + P d) with "tp-pp-dp".
     """
 
+    example = "Split(replicas=2)"
     replicas: int = 1
     shards: int | Shards = 1
     stages: int | Cut = 1
@@ -118,8 +125,7 @@ class Split(Plain):
     def __post_init__(self):
         one_of("order", self.order, ["-".join(axes) for axes in permutations(AXES)])
         self._keep(replicas=argument("Split.replicas", self.replicas))
-        M = self.replicas if self.microbatches is None else argument("microbatches", self.microbatches)
-        self._keep(microbatches=M)
+        self._keep(microbatches=optional("microbatches", self.microbatches))
         for name, kind in (("shards", Shards), ("stages", Cut)):
             value = getattr(self, name)
             if not isinstance(value, kind):
@@ -128,9 +134,7 @@ class Split(Plain):
     def argument(self, name):
         """Return what the constructor took as `name`, in its shortest form."""
         value = super().argument(name)
-        if isinstance(value, (Shards, Cut)) and value == type(value)(value.n):
-            return value.n
-        return None if name == "microbatches" and value == self.replicas else value
+        return value.n if isinstance(value, (Shards, Cut)) and value == type(value)(value.n) else value
 
     @property
     def D(self) -> int:
@@ -150,10 +154,10 @@ class Split(Plain):
     @property
     def M(self) -> int:
         """The micro-batches."""
-        return self.microbatches
+        return self.replicas if self.microbatches is None else self.microbatches
 
     def ranks(self, n_devices: int) -> list[list[int]]:
-        """Return for each shard the device on the cluster of each device of a schedule.
+        """Return [[device on the cluster]]: for each shard, that of each device of the schedule.
 
         n_devices: how many the schedule of all copies has, those of one copy after those of the other.
 
@@ -197,18 +201,23 @@ class Memory(Plain):
     recompute: "never"; "always", keep only each stage's input, and compute its forward again before the
         backward; "except_last", for all but the last micro-batch; "sqrt", always, but keep an input for
         every sqrt(L) of a stage's L layers, which then are about sqrt(L) stages on one device that share its
-        costs; or "selective", only the shares within attention, see `recomputing`: the order stays as it is,
-        and the costs of B, or I, are yours to raise.
-    zero: 0; or 1, 2 or 3, and each device that has a copy of a stage updates only its own part of the
-        parameters, so that its optimizer remembers only that: ZeRO, see `minipipe.schedules.with_zero`. With
-        2, and buckets, it keeps only its part of the gradients, too. With 3, FSDP, it keeps only its part of
-        the parameters, and gathers those of a bucket, of a layer if none are named, for each forward and
-        backward. The updates are then in the order, so `train` takes the mini-batches and the optimizer,
-        which must take each number by itself, as most here do.
+        costs; or "selective", only the attention weights P are computed again, see `recomputing`: the order
+        stays, and you raise the costs of B (or I).
+    zero: the level of ZeRO, see `minipipe.schedules.with_zero`. Source: Rajbhandari et al. 2020, arXiv
+        1910.02054.
+        0: each device with a copy of a stage updates all of it.
+        1: it updates only its part, 1/N of the parameters for N such devices, and has optimizer state for
+            that alone.
+        2: with buckets, it also drops the other parts of each bucket's gradients once they are summed.
+        3: FSDP, it also keeps only its part of the parameters, and gathers those of a unit for each forward
+            and backward. A unit is a bucket, or without buckets a layer; with "sqrt", about sqrt(L) layers.
+        From 1 on the updates are in the order: call `train(batches, optimizer)`, with an optimizer that takes
+        each number by itself.
     limit: bytes per device, past which a run stops with `MemoryLimitError`. What is held at the start and the
         end of each action counts; inside it, layers need more for a moment, see `temporaries`.
     """
 
+    example = "Memory(recompute='always')"
     recompute: str = "never"
     zero: int = 0
     limit: int | None = None
@@ -222,23 +231,22 @@ class Memory(Plain):
 class Sums(Plain):
     """How gradients are summed over micro-batches and copies.
 
-    accumulate: "tree", along a fixed tree: the bits are those of every schedule, and a device keeps up to
+    accumulate: "tree", along a fixed tree: all schedules give the same bits, and a device holds up to
         about log2(M) + 1 partial sums; or "running", in one buffer in order of arrival, and those of several
         copies in the order of the copies: one sum, the bits of which may depend on the schedule. (J and batch
         norm's statistics are small: they always go along the tree.)
-    all_reduce: how copies of a stage on several devices put their gradients together: "owners", along that
-        tree, too; or another of `minipipe.collectives.ALL_REDUCES`, where their bits depend on the number of
-        copies, and each copy has the same.
+    all_reduce: how copies of a stage sum their gradients: "owners", as `accumulate` says; or another of
+        `minipipe.collectives.ALL_REDUCES`, which gives all copies the same bits, but others for another D.
     buckets: None, to exchange all gradients of a stage at once; a number of bytes, to exchange those of its
-        last layers while the backward of those below goes on, as soon as there are so many of them; "ddp",
-        for the sizes that PyTorch's DistributedDataParallel begins with; or "layer", each by itself.
+        last layers while the backward of those below goes on, as soon as their bytes reach this number;
+        "ddp", for the sizes that PyTorch's DistributedDataParallel begins with; or "layer", each by itself.
     grain: None, or the samples of a grain, as for `Sequential`, whose bits the network then has, however it
         is split: micro-batches are cut at multiples of it, and pass the layers of a stage grain by grain.
-    sync_batch_norm: whether the copies put the statistics of each `BatchNorm` together, forward and backward,
-        in each of the micro-batches that they work on at once; with one for each copy, these are the full
-        batch's.
+    sync_batch_norm: whether `BatchNorm` takes its statistics over all copies, forward and backward: over the
+        D micro-batches that they work on at once; with M = D, over the full batch.
     """
 
+    example = "Sums(grain=8)"
     accumulate: str = "tree"
     all_reduce: str = OWNERS
     buckets: float | str | None = None
@@ -263,14 +271,16 @@ class Machine(Plain):
     """What a network runs on.
 
     engine: "cluster", simulated devices under one clock; "threads", where each device is a thread of this
-        computer; or "mpi", where it is a process that `mpiexec` has started, see `InStages`. All give the
-        same bits. The trace of the last two is in seconds; costs and link do not count, and neither do
-        bytes that are held; a mini-batch then runs to its end, not tick by tick.
-    costs: the ticks of the actions of a copy; with several stages on a device, they share them.
+        computer; or "mpi", where it is a process that `mpiexec` has started, see `InStages`. All give a
+        `Parallel` the same bits. On "threads" and "mpi" the trace is in measured seconds; costs, link and
+        ports are not used, bytes are not counted, and `start` and `tick` are refused.
+    costs: a `Costs`, in ticks: a number is for a device's share of the network, which its stages divide; a
+        list has one for each stage.
     link: the ticks of the messages: one `Link`, or a dict {(source, to): Link}.
     ports: what several links share, as for `Cluster`.
     """
 
+    example = "Machine(link=Link(latency=1))"
     engine: str = CLUSTER
     costs: Costs = Costs()
     link: Link | dict = Link()
@@ -282,6 +292,7 @@ class Machine(Plain):
         check_link(self.link)
         ports = items_of(self.ports)
         self._keep(ports=tuple([self.ports] if ports is None else ports))
+        check_ports(self.ports)
 
     def check(self, n_devices: int) -> None:
         """Raise `ValueError` for links, ports or MPI ranks that are not those of so many devices."""
@@ -293,34 +304,33 @@ class Machine(Plain):
 
 @dataclass(frozen=True, repr=False)
 class Weights(Plain):
-    """How the weights are made that the layers do not have yet, as for `Sequential`.
+    """The seed and dtype of weights that layers were not given.
 
-    seed: those of a layer are drawn from `default_rng([seed, index of the layer])`.
-    dtype: of their floats.
+    seed: layer i draws from `default_rng([seed, i])`.
+    dtype: of the stored floats.
     """
 
+    example = "Weights(seed=1)"
     seed: int = 0
     dtype: Any = "float64"
 
     def __post_init__(self):
-        self._keep(seed=argument("seed", self.seed))
-        floats(self.dtype)
+        self._keep(seed=argument("seed", self.seed), dtype=floats(self.dtype).name)
 
 
 class Options(NamedTuple):
-    """All that a network is made with, beside layers and loss."""
+    """The options of a `Parallel`, in the order of its arguments."""
 
-    split: Split = Split()
-    schedule: Any = "1f1b"
-    memory: Memory = Memory()
-    sums: Sums = Sums()
-    on: Machine = Machine()
-    weights: Weights = Weights()
-
+    split: Split
+    schedule: Any
+    memory: Memory
+    sums: Sums
+    on: Machine
+    weights: Weights
 
 
 def check_kinds(**options) -> None:
     """Raise `ValueError` unless each option is of its kind. options: name = (value, kind)."""
     for name, (value, kind) in options.items():
         if not isinstance(value, kind):
-            raise ValueError(f"{name}={shown(value)} must be a {kind.__name__}, such as {kind()}")
+            raise ValueError(f"{name}={shown(value)} must be a {kind.__name__}, such as {kind.example}")

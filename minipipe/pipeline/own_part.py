@@ -4,7 +4,7 @@ import numpy as np
 
 from ..collectives.vectors import cut, flattened, joined
 from ..layers import every_layer
-from ..layers.parameters import parameters_with
+from ..layers.parameters import pairs_of_layers, parameters_with
 
 
 class OwnPart:
@@ -29,7 +29,7 @@ def parameters_in_parts(layers, size):
     >>> parameters_in_parts([Linear(2, 1, W=np.array([[1.0, 2.0]]), b=np.array([[3.0]]))], 2)
     [[array([1., 2.])], [array([3.])]]
     """
-    return cut(flattened([(layer.W, layer.b) for layer in layers]), size)
+    return cut(flattened(pairs_of_layers(layers)), size)
 
 
 def decaying_in_part(layers, rank, size):
@@ -41,7 +41,7 @@ def decaying_in_part(layers, rank, size):
     """
     marks = [
         np.broadcast_to(key[1] in owner.decays, array.size)
-        for key, (owner, array, _) in parameters_with(layers, [(one.W, one.b) for one in layers]).items()
+        for key, (owner, array, _) in parameters_with(layers, pairs_of_layers(layers)).items()
     ]
     return [bool(vector[0]) for vector in cut(marks, size)[rank]]
 
@@ -69,7 +69,7 @@ def updated(optimizer, vectors, gradients, decaying):
 
 def put_together(layers, parts):
     """Write the parts of all ranks into the parameters of `layers`, which are returned as vectors."""
-    vectors = flattened([(layer.W, layer.b) for layer in layers])
+    vectors = flattened(pairs_of_layers(layers))
     for vector, new in zip(vectors, joined(parts, vectors), strict=True):
         vector[...] = new
     return vectors

@@ -27,7 +27,7 @@ def _itself(array):
 
 
 def _without_cache(layer, A):
-    """Where a forward will be recomputed, no layer's cache waits for the last one's."""
+    """Hand A on from `layer` and drop its cache at once, since the forward will be recomputed."""
     A = handed_on(layer, A)
     layer.cache = None
     return A
@@ -73,7 +73,7 @@ class Stage:
 
         line: the `MicroBatches`, kept until the run is over. Below, a micro-batch is a grain of one, where
             they are cut into grains.
-        accumulate: how gradients are summed over them, as for `Pipeline`.
+        accumulate: how gradients are summed over them, as in `Sums`.
         recomputed: {(stage, micro-batch)} of the forwards that will be recomputed.
         memory: what an optimizer remembers for the parameters here, as in its `memory`.
         wanted: {micro-batch of this stage: the version of the weights that it uses}, if they change.
@@ -240,7 +240,7 @@ class Stage:
         take_statistics(self.parts)
 
     def commit(self, i=0):
-        """At the end of the mini-batch of micro-batch i, its statistics reach the layers."""
+        """Give the layers the statistics of the mini-batch of micro-batch i, at its end."""
         commit(self.parts, self.totals.statistics(i))
 
     def gradients(self, i=0):
@@ -321,7 +321,8 @@ class Stage:
     def _used_version(self, i):
         if self.versions is not None:
             self.versions.used_by(i)
-            self._use(self.versions[self.versions.newest])  # a version that is dropped is nobody's any more
+            # point the layers at the newest weights; they would keep a dropped version alive
+            self._use(self.versions[self.versions.newest])
 
     def _use_version_of(self, i):
         if self.versions is not None:

@@ -35,7 +35,8 @@ class Profiled(NamedTuple):
 class Arranged(NamedTuple):
     """The best schedule for a profile.
 
-    schedule, partition, costs: for `simulate`, or a `Pipeline`; `schedule.to_csv(path)` is for PyTorch.
+    schedule, partition, costs: `simulate(schedule, costs)` runs them; a `Pipeline` takes them with
+        `Cut(partition)` and `Machine(costs=costs)`; `schedule.to_csv(path)` is for PyTorch.
     makespan: of a mini-batch.
     alive: on each device, the most micro-batches whose activations it keeps at once, in shares of the device.
     names: for each stage, those of its layers.

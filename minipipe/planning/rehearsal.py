@@ -43,7 +43,7 @@ def rehearse(build, layers, loss, input_shape, m, dtype="float64", optimizer=Non
     if not isinstance(network, Parallel):
         raise ValueError(
             f"build returns a {type(network).__name__}, which has no devices: return a Pipeline, "
-            "DataParallel or Parallel"
+            "DataParallel, TensorParallel or Parallel"
         )
     if optimizer is None:
         if network.has_updates:

@@ -148,8 +148,7 @@ def with_updates(schedule):
     """
     refuse(schedule, "U", "has updates already: use it as it is")
     schedule.validate()
-    several = any(len(schedule.holders(stage)) > 1 for stage in range(schedule.n_stages))
-    if several and "A" not in schedule.kinds:
+    if schedule.has_copied_stages and "A" not in schedule.kinds:
         schedule = with_all_reduce(schedule)
     devices = []
     for device, order in enumerate(schedule.devices):

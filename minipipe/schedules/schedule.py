@@ -197,6 +197,11 @@ class Schedule:
         return sorted({device_of[stage] for device_of in self.device_of if stage in device_of})
 
     @cached_property
+    def has_copied_stages(self):
+        """Whether a stage is on several devices, each of which has a copy of it."""
+        return any(len(self.holders(stage)) > 1 for stage in range(self.n_stages))
+
+    @cached_property
     def placements(self):
         """For each copy of the network, a list of its stages' devices; `ScheduleError` if one is on none."""
         stages = range(self.n_stages)

@@ -320,8 +320,8 @@ def test_every_sample_is_with_one_client(skewed, sizes):
         assert np.argsort([part.size for part, _ in parts]).tolist() == [0, 1, 2, 3, 4]
 
 
-def network(data=clients(2, 2, 2), speeds=None, **rounds):
-    return mp.FederatedAveraging(LAYERS, LOSS, data, mp.Rounds(**rounds), pace=mp.Pace(speeds=speeds))
+def network(data=clients(2, 2, 2), pace=mp.Pace(), **rounds):
+    return mp.FederatedAveraging(LAYERS, LOSS, data, mp.Rounds(**rounds), pace=pace)
 
 
 @pytest.mark.parametrize("options, words", [
@@ -332,7 +332,9 @@ def network(data=clients(2, 2, 2), speeds=None, **rounds):
     ({"data": [(np.zeros((3, 0)), np.zeros((2, 0)))]}, "client 0 is without data: leave it out"),
     ({"n_steps": 2, "n_epochs": 2}, "n_steps=2 and n_epochs=2: give one of them"),
     ({"drop_out": 1}, "drop_out=1 must be at least 0 and below 1"),
-    ({"speeds": [1, 0, 1]}, r"speeds\[1\]=0: worker 1 would never finish"),
+    ({"pace": mp.Pace(speeds=[1, 1])}, "speeds has 2 numbers for 3 workers"),
+    ({"pace": mp.Pace(delay=1)}, "delay=1 and update_ticks=0 are of parameter servers"),
+    ({"pace": mp.Pace(update_ticks=3)}, "delay=0 and update_ticks=3 are of parameter servers"),
     ({"batch_size": 0}, "batch_size=0 must be at least 1"),
 ])
 def test_clients_that_cannot_be_are_refused(options, words):

@@ -28,6 +28,12 @@ from minipipe.schedules import (
 TRACE = mp.simulate(gpipe(2, 2))
 
 
+def counted_trace():
+    net = pipeline()
+    net.forward_backward(X, Y)
+    return net.trace
+
+
 def run(program):
     return mp.Cluster([program(Group(rank, range(2))) for rank in range(2)]).run()
 
@@ -65,11 +71,11 @@ def run(program):
     (lambda: mp.Pad(1), "Pad(1): pass a list, with a width for each spatial axis"),
     (lambda: mp.Pad(["ab"]), "widths[0]='ab' must be a list of whole numbers"),
     (lambda: mp.Dropout("a"), "p='a' must be a number, at least 0 and below 1"),
-    (lambda: mp.Parallel(LAYERS, LOSS, 2), "split=2 must be a Split, such as Split()"),
+    (lambda: mp.Parallel(LAYERS, LOSS, 2), "split=2 must be a Split, such as Split(replicas=2)"),
     (lambda: mp.Parallel(LAYERS, LOSS, memory="always"), "memory='always' must be a Memory, such as Memory("),
     (lambda: mp.DataParallel(LAYERS, LOSS, 2, sums="ring"), "sums='ring' must be a Sums, such as Sums("),
     (lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, on="threads"), "on='threads' must be a Machine, such as Mach"),
-    (lambda: mp.Parallel(LAYERS, LOSS, weights=1), "weights=1 must be a Weights, such as Weights()"),
+    (lambda: mp.Parallel(LAYERS, LOSS, weights=1), "weights=1 must be a Weights, such as Weights(seed=1)"),
     (lambda: mp.Weights(dtype="foo"), "dtype='foo' is not known"),
     (lambda: mp.Memory(recompute=[]), "recompute=[] must be one of"),
     (lambda: mp.SGD("a"), "learning_rate='a' must be a number, above 0"),
@@ -111,6 +117,9 @@ def run(program):
     (lambda: LOSS.forward(Y, mp.ReLU()), "Y holds ReLU() at"),
     (lambda: LOSS.forward(Y, Y, 2.5), "m=2.5 must be a whole number"),
     (lambda: TRACE.spans_of(0.0), "device=0.0 is not one"),
+    (lambda: counted_trace().peak_bytes("gradient"), "kinds has 'gradient', but this run counted 'caches'"),
+    (lambda: counted_trace().peak_bytes(["caches", 3]), "kinds has 3, but this run counted"),
+    (lambda: mp.Machine(ports=[3]), "ports has 3: pass a list of Port("),
     (lambda: TRACE.spans_of(0, np.ones(2)), "device 0 has no lane array("),
     (lambda: LOSS.forward(np.float32, Y), "A holds <class"),
     (lambda: LOSS.forward(Y, Y, 10**400), "must be at most 1,000,"),
@@ -130,7 +139,7 @@ def run(program):
     (lambda: all_reduce_ticks("ring", 2, 2, beta=1j), "beta=1j must be a number"),
     (lambda: mp.save("\ud800", network()), "path='\\ud800' must be a path"),
     (lambda: mp.load("~nobody-of-this-name/a", network()), "/a' must be a path"),
-    (lambda: mp.save("a.npz", LAYERS), "ReLU(), Linear(3, 1)] is no network"),
+    (lambda: mp.save("a.npz", LAYERS), "ReLU(), Linear(3, 1)] is not a network"),
     (lambda: mp.Embedding(2, 3, tie=3), "tie=3 must be a text"),
     (lambda: mp.Reshape((2.5,)), "shape[0]=2.5 must be a whole number"),
     (lambda: pipedream_2bw(2, 4, 2.5), "per_update=2.5 must be a whole number"),

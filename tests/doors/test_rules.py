@@ -24,7 +24,7 @@ BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
     ),
     "limit, engine": (
         lambda: network(STAGES, memory=mp.Memory(limit=100), on=mp.Machine("threads")),
-        "a limit needs the bytes that only the cluster counts: use engine='cluster'",
+        "a limit needs the bytes that only the cluster counts: use on=Machine('cluster')",
     ),
     "grain, accumulate": (
         lambda: network(STAGES, sums=mp.Sums("running", grain=2)),

@@ -97,7 +97,7 @@ def test_a_stage_never_keeps_more_than_one_sum(name):
 def test_the_same_word_means_the_same_everywhere():
     """`footprints`, `measure` and `Pipeline` begin with the tree, and what fits with one buffer."""
     X, Y = mini_batch(4)
-    assert mp.Pipeline(LAYERS, LOSS, 2, 2).accumulate == "tree"
+    assert mp.Sums().accumulate == "tree"
     (counted, *_), (measured, *_) = (
         mp.footprints(LAYERS, LOSS, 2, (5,), 4), mp.measure(LAYERS, LOSS, 2, X, Y, n_rounds=1).footprints
     )

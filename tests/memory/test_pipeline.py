@@ -244,6 +244,7 @@ def test_nobody_computes_the_derivative_by_the_data(monkeypatch):
 @pytest.mark.parametrize("options, words", [
     (dict(n_stages=6), "6 stages do not fit 5 layers: use at most 5, so that each has a layer"),
     (dict(n_stages=0), "n_stages=0 must be at least 1"),
+    (dict(n_stages=[2, 2, 1]), "n_stages=[2, 2, 1] must be a whole number, or Cut([2, 2, 1])"),
     (dict(n_microbatches=0), "n_microbatches=0 must be at least 1"),
     (dict(n_microbatches=2.5), "n_microbatches=2.5 must be a whole number"),
     (dict(dtype=int), "must be one of floats"),
@@ -266,7 +267,7 @@ def test_nobody_computes_the_derivative_by_the_data(monkeypatch):
     (dict(schedule=lambda K, M: None), "returns None for 3 stages and 4 micro-batches: let it return a"),
     (dict(schedule=lambda K, M: build("gpipe", K, M + 1)),
      "is for 3 stages and 5 micro-batches, but there are 3 stages and 4 micro-batches: make them equal"),
-    (dict(on="threads"), "on='threads' must be a Machine, such as Machine()"),
+    (dict(on="threads"), "on='threads' must be a Machine, such as Machine(link=Link(latency=1))"),
     (dict(on=mp.Machine(costs=mp.Costs(F=[1, 2]))), "F has 2 costs for 3 stages"),
     (dict(on=mp.Machine(costs=mp.Costs(B=0))), "stage 0: B=0 must be above 0 ticks"),
 ])

@@ -132,8 +132,8 @@ def sharded(model, mesh):
 def difference(name):
     """Return the largest difference of a parameter, as a share of the largest parameter."""
     pairs = list(zip(ours(name), theirs(name), strict=True))
-    largest = max(np.abs(theirs).max() for _, theirs in pairs)
-    return max(np.abs(ours - theirs).max() for ours, theirs in pairs) / largest
+    largest = max(np.abs(b).max() for _, b in pairs)
+    return max(np.abs(a - b).max() for a, b in pairs) / largest
 
 
 def main():

@@ -15,7 +15,7 @@ BUCKETS = {1: 8 * NUMBERS, 2: 4 * NUMBERS, 4: "layer"}  # units of a stage: byte
 def peaks(D, T, K, zero, n_units):
     """Return {kind: the most bytes of it on each device}, in the second of two updates by Adam.
 
-    With stage 1, messages take a tick, so that one sees what is there before they travel.
+    With ZeRO 1, messages take a tick, so that one sees what is there before they travel.
     """
     layers = [layer for _ in range(4 * K) for layer in (mp.Linear(N, N, bias=False), mp.ReLU())]
     machine = mp.Machine(costs=mp.Costs(B=20, U=1), link=mp.Link(latency=1)) if zero == 1 else mp.Machine()
@@ -49,7 +49,7 @@ def test_peaks_are_closed_forms(D, T, K, zero, n_units):
 
 
 @pytest.mark.parametrize("D, T, K", SPLITS[2:])
-def test_without_a_word_about_buckets_units_of_stage_3_are_layers(D, T, K):
+def test_without_a_word_about_buckets_units_of_zero_3_are_layers(D, T, K):
     layers = [mp.Linear(N, N, bias=False) for _ in range(4 * K)]
     nets = [
         mp.Parallel(layers, mp.MeanSquaredError(), mp.Split(D, T, K), memory=mp.Memory(zero=3), sums=sums)

@@ -39,7 +39,7 @@ def test_an_order_with_updates_trains_as_step_does(name):
             of_copies.setdefault(index, []).append(stage.weights())
         for copies in of_copies.values():
             assert_all_same(copies)
-        with pytest.raises(RuntimeError, match="have used the gradients up"):
+        with pytest.raises(RuntimeError, match="has applied the gradients itself"):
             pipe.gradients  # noqa: B018
         with pytest.raises(RuntimeError, match="updates the stages itself: a step would be a second update"):
             pipe.step(optimizer)

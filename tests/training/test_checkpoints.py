@@ -192,7 +192,7 @@ def refused(path, model, optimizer, words):
 def test_a_truncated_file_is_refused(share, tmp_path_factory):
     path = tmp_path_factory.mktemp("net") / "net.npz"
     path.write_bytes(checkpoint()[:int(share * len(checkpoint()))])
-    refused(path, MODELS["one device"](), mp.Adam(0.02), "it is no checkpoint of minipipe, or is damaged")
+    refused(path, MODELS["one device"](), mp.Adam(0.02), "it is not a checkpoint of minipipe, or is damaged")
 
 
 @pytest.mark.slow
@@ -223,11 +223,11 @@ def npz(**arrays):
 
 
 @pytest.mark.parametrize("content, words", [
-    (b"", "no checkpoint of minipipe"), (b"Hello", "no checkpoint of minipipe"),
+    (b"", "not a checkpoint of minipipe"), (b"Hello", "not a checkpoint of minipipe"),
     (None, "there is no such file"),
-    (npz(W=np.ones(3)), "no checkpoint of minipipe"),
-    (npz(**{ABOUT: np.array([{"a": 1}], dtype=object)}), "no checkpoint of minipipe"),
-    (npz(**{ABOUT: np.array("[1]")}), "no checkpoint of minipipe"),
+    (npz(W=np.ones(3)), "not a checkpoint of minipipe"),
+    (npz(**{ABOUT: np.array([{"a": 1}], dtype=object)}), "not a checkpoint of minipipe"),
+    (npz(**{ABOUT: np.array("[1]")}), "not a checkpoint of minipipe"),
     (npz(**{ABOUT: np.array('{"format": 3}')}), "has the format 3, this version of minipipe reads 1 and 2"),
 ])
 def test_a_foreign_file_is_refused(content, words, tmp_path):

@@ -26,7 +26,7 @@ SERVERS = mp.Servers(2, mode="async")
 @pytest.mark.parametrize("first", NETWORKS)
 @pytest.mark.parametrize("second", NETWORKS)
 def test_another_network_goes_on_with_the_same_bits(first, second):
-    """What the first one does after it has given its state does not reach that."""
+    """The state is a copy: later updates of the first network do not reach it."""
     net, optimizer = NETWORKS[first](LAYERS), mp.Adam(0.1)
     net.train(BATCHES[:2], optimizer)
     state = net.state(optimizer)
@@ -90,7 +90,7 @@ def test_rounds_go_on_from_a_network_that_knows_of_none():
 
 
 @pytest.mark.parametrize("change, words", [
-    (lambda net: net.resume({"arrays": 1}), "is none: pass what net.state"),
+    (lambda net: net.resume({"arrays": 1}), "is not a State: pass what net.state"),
     (lambda net: net.resume(mp.Sequential(LAYERS[:1], LOSS).state()), "holds 1 layers, the network has 6"),
     (lambda net: net.resume(net.state(), mp.Adam()), "was saved without an optimizer"),
     (lambda net: net.resume(net.state(mp.SGD(0.1)), mp.Adam()), "the state of SGD, the optimizer has Adam"),

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 
 from ...functions import constant, even_slices
-from ...layers.parameters import parameters_with
+from ...layers.parameters import pairs_of_layers, parameters_with
 from ...network import Sequential
 
 
@@ -33,17 +33,17 @@ class Client:
 
     @property
     def layers(self):
-        """Those of its copy of the network."""
+        """The layers of its copy of the network."""
         return self._net.layers
 
     def samples(self):
-        """How many samples its next pass has."""
+        """Return the number of samples in the next `steps` mini-batches."""
         n_batches = len(self._batches)
         batches = (self._batches[(self.position + step) % n_batches] for step in range(self.steps))
         return sum(batch.stop - batch.start for batch in batches)
 
     def work(self, anchor):
-        """One pass; returns the mean of the costs that it has met.
+        """Train on the next `steps` mini-batches; return the mean of their costs.
 
         anchor: {place: the parameter} of the round's first weights, for the proximal term.
         """
@@ -67,7 +67,7 @@ class Client:
         """The parameters as they are now, for `work`."""
         if not self._proximal:
             return {}
-        pairs = [(layer.W, layer.b) for layer in self.layers]
+        pairs = pairs_of_layers(self.layers)
         return {key: W.copy() for key, (_, W, _) in parameters_with(self.layers, pairs).items()}
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...layers.parameters import pairs_of_layers
 from ...arguments import argument
 from ...changes import Changes
 from ...checks import function, items_of, listed, shown
@@ -28,13 +29,13 @@ from .uploads import averaged, revealed
 
 
 class Round(NamedTuple):
-    """What came of a round.
+    """The result of a round.
 
     number: from 1 on.
     chosen, reported: the clients that were chosen, and those of them that the average is of.
     J: the mean of the costs that they met in their last pass; None if too few have reported.
     bytes_down, bytes_up: from the server, and to it.
-    ticks: how long it took.
+    ticks: its makespan; seconds on threads and MPI.
     score: on the validation data, or None.
     """
 
@@ -89,6 +90,11 @@ class FederatedAveraging(Network):
     ):
         check_kinds(rounds=(rounds, Rounds), pace=(pace, Pace), on=(on, Machine), weights=(weights, Weights))
         super().__init__(layers, loss, weights.seed, weights.dtype)
+        if pace.delay or pace.update_ticks:
+            raise ValueError(
+                f"delay={pace.delay} and update_ticks={pace.update_ticks} are of parameter servers: "
+                "leave them out"
+            )
         self._rounds, self._seed = rounds, weights.seed
         self._outer = None if outer is None else checked_optimizer(outer).fresh()
         self.clients = [
@@ -100,17 +106,17 @@ class FederatedAveraging(Network):
         self._times, self._machine = Times(K, pace), checked_machine(on, 1 + self.n_chosen)
         if rounds.keep_memory and on.engine == MPI:
             raise ValueError(
-                "keep_memory=True with engine='mpi': a client may come to another rank, without its memory; "
-                "use 'cluster' or 'threads'"
+                "keep_memory=True with Machine('mpi'): a client may come to another rank, without its "
+                "memory; use on=Machine('cluster') or Machine('threads')"
             )
         self.n_rounds, self.trace = 0, None
 
     def check_step(self, optimizer):
-        """The clients make the updates, so `fit` and `step` are refused."""
+        """Raise `ValueError`: the clients make the updates, not `fit` or `step`."""
         raise ValueError("the clients have the samples and make the updates: call train(n_rounds, optimizer)")
 
     def train(self, n_rounds, optimizer, validation=None, metric=accuracy, report=None):
-        """Make `n_rounds` rounds; a list of `Round`.
+        """Make `n_rounds` rounds; return a list of `Round`.
 
         optimizer: as for `round`.
         validation: a pair (X, Y) on which the metric is taken after each round.
@@ -133,10 +139,10 @@ class FederatedAveraging(Network):
         return history
 
     def round(self, optimizer):
-        """Make one round; its `Round`, without a score. A round that fails changes nothing.
+        """Make one round and return its `Round`, with score None. A round that fails changes nothing.
 
-        optimizer: each client begins with a fresh copy; or, where clients keep their memory, goes on with
-            what it remembers, at the learning_rate that this one has now.
+        optimizer: each client starts with a fresh copy. With `keep_memory`, it resumes its own state with
+            this learning rate; another class raises `ValueError`.
         """
         checked_optimizer(optimizer)
         number, found, changes = self.n_rounds + 1, {}, Changes()
@@ -242,7 +248,7 @@ class FederatedAveraging(Network):
         if self._outer is None:
             take(layers, average)
         else:
-            like = [(layer.W, layer.b) for layer in layers]
+            like = pairs_of_layers(layers)
             n = len(leaves(like))
             changes.twin(self._outer).update(layers, unflattened(outer_gradient(old[:n], average[:n]), like))
             take(layers, state_of(layers)[:n] + average[n:])

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ...layers.parameters import pairs_of_layers
 from ...cluster import Compute, Label, Receive, Send
 from ...collectives.vectors import flattened
 from ...pipeline.own_part import put_together
@@ -34,12 +35,12 @@ class Pass(NamedTuple):
 def state_of(layers):
     """What a round sends: the parameters and what the layers have counted, as vectors."""
     counted = [getattr(*place) for place in counted_places(layers)]
-    return flattened([[(layer.W, layer.b) for layer in layers], counted])
+    return flattened([pairs_of_layers(layers), counted])
 
 
 def take(layers, state):
     """`layers` go on with what `state_of` has given."""
-    n = len(flattened([(layer.W, layer.b) for layer in layers]))
+    n = len(flattened(pairs_of_layers(layers)))
     put_together(layers, [state[:n]])
     for (layer, name), vector in zip(counted_places(layers), state[n:], strict=True):
         setattr(layer, name, vector.reshape(getattr(layer, name).shape))

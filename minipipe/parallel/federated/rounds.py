@@ -16,12 +16,13 @@ class Rounds(Plain):
     n_steps: None; or a number H of mini-batches that each client takes in a round in the place of E passes:
         local SGD (Stich 2018, arXiv 1805.09767).
     proximal: mu of `minipipe.parallel.federated.client.pull`: FedProx.
-    drop_out: the probability with which a chosen client is not heard of again.
+    drop_out: the probability that a chosen client does not report.
     secure: whether the server sees the sum only, see `minipipe.parallel.federated.secure`; in steps of
         2^-24.
     keep_memory: whether each client's optimizer remembers from one round to the next, as in DiLoCo.
     """
 
+    example = "Rounds(n_epochs=5)"
     fraction: float = 1
     n_epochs: int = 1
     batch_size: int | None = None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...arguments import argument, optional
-from ...checks import one_of
+from ...checks import listed, one_of, python_number, real_number
 from ...pipeline.options import Plain
 
 SYNC, ASYNC, STALE, HOGWILD = MODES = "sync", "async", "ssp", "hogwild"
@@ -19,14 +19,15 @@ class Servers(Plain):
     mode: when a server updates, and answers a worker:
         "sync": once all workers' gradients are there, each of its part of one mini-batch; these are summed.
         "async": as each gradient comes, of a mini-batch of its own, whatever weights it is of.
-        "ssp": the same, but who is more than `bound` gradients ahead of the slowest has to wait.
+        "ssp": the same, but a worker more than `bound` gradients ahead of the slowest has to wait.
         "hogwild": workers read and write without a lock, so that some updates are lost, see
             `minipipe.parallel.servers.hogwild`. Needs plain SGD and one server.
-    bound: s of "ssp", at least 0.
-    backups: of "sync", how many workers' gradients an update does without: those that come last.
+    bound: the s of Ho et al. 2013, at least 0; for "ssp" alone.
+    backups: for "sync", how many gradients an update leaves out: the last to arrive.
     compensation: lambda of `minipipe.parallel.servers.share.compensated`, for "async" and "ssp".
     """
 
+    example = "Servers(mode='async')"
     n: int = 1
     on_workers: bool = False
     mode: str = SYNC
@@ -71,6 +72,7 @@ class Pace(Plain):
     update_ticks: of an update on a server; in "hogwild", from a load to its store.
     """
 
+    example = "Pace(speeds=[1, 0.5])"
     ticks: float = 1
     speeds: Sequence[float] | None = None
     delay: float = 0
@@ -79,3 +81,10 @@ class Pace(Plain):
     def __post_init__(self):
         names = "ticks", "delay", "update_ticks"
         self._keep(**{name: argument(name, getattr(self, name)) for name in names})
+        speeds = None if self.speeds is None else listed("speeds", self.speeds)
+        for number, speed in enumerate(speeds or ()):
+            if python_number(speed) == 0:
+                raise ValueError(
+                    f"speeds[{number}]=0 would never finish: use a speed above 0, or a worker or client less"
+                )
+            real_number(f"speeds[{number}]", speed, above=0, clock=True)

@@ -3,6 +3,7 @@
 import copy
 
 
+from ...layers.parameters import pairs_of_layers
 from ...arguments import argument
 from ...changes import Changes
 from ...checks import listed, shown, whole_number, whole_numbers
@@ -32,12 +33,16 @@ class ParameterServer(Network):
     servers: `Servers`: how many, and when they update.
     n_microbatches: of "sync", the parts of a mini-batch, divided among the workers in runs; left out, N.
     pace: a `Pace`: how long gradients and updates take.
-    on: a `Machine`, without costs. Servers are devices 0 to s - 1, workers those behind them; `ports(s, b)`
-        of `minipipe.cluster` gives the servers alone an egress and an ingress. On real hardware the seconds
-        decide who comes first; `arrivals` then repeats the run on the cluster, to the bit.
+    on: a `Machine`, without costs. Servers are devices 0 to s - 1, workers are s to s + N - 1; with
+        `on_workers`, worker k is device k. `ports(s, b)` of `minipipe.cluster` gives the servers alone an
+        egress and an ingress. On real hardware the seconds decide who comes first; `arrivals` then repeats
+        the run on the cluster, to the bit.
     weights: `Weights`; its seed is that of random delays, too.
 
-    `train(batches, optimizer)` returns J of each update; each server makes those of its part of the weights.
+    `train(batches, optimizer)` returns J of each update; each server updates its part of the weights:
+
+        w <- w - (the optimizer's step for g)
+
     Then `trace`, `updates`, `late`, `arrivals` and `kept` say what has happened.
 
     Raises `ValueError` for what does not fit, before anything is computed. A run that fails changes nothing.
@@ -90,17 +95,13 @@ class ParameterServer(Network):
         """s, the servers."""
         return self._servers.n
 
-    @property
-    def mode(self):
-        """When they update."""
-        return self._servers.mode
-
     def train(self, batches, optimizer, keep_every=None, arrivals=None):
-        """One update for each of `batches`, a list of (X, Y); returns J of each, at the weights that it saw.
+        """Make one update for each of `batches`; return J of each, at the weights that its workers read.
 
-        optimizer: each server has one like it, at the learning_rate that it has now, which goes on with what
-            it remembers for the server's part of the weights; after the run it remembers what they do.
-        keep_every: None; or a number of updates after which the weights are kept, again and again.
+        batches: a list of (X, Y).
+        optimizer: each server works with a copy that has the state of its part; after the run `optimizer` has
+            the state of all.
+        keep_every: None, or n: keep a copy of the weights after every n updates.
         arrivals: None; or those of another run, for each server the order of the workers' gradients, which
             then is this run's order, too.
 
@@ -125,18 +126,18 @@ class ParameterServer(Network):
         return shares[0].costs
 
     def check_step(self, optimizer):
-        """The servers make the updates, so `fit` and `step` are refused."""
+        """Raise `ValueError`: the servers make the updates."""
         raise ValueError(
             "the servers make the updates: call train(batches, optimizer), with batches such as those of "
             "minipipe.parallel.mini_batches(X, Y, batch_size, n), which are those of fit"
         )
 
     def check_fit(self, optimizer, clip=None):
-        """Raise `ValueError`: the servers make the updates, and `fit` makes none."""
+        """Raise `ValueError`: the servers make the updates, not `fit`."""
         self.check_step(optimizer)
 
     def check_training(self, optimizer, clip=None):
-        """Raise an error unless servers can make the updates of `optimizer`."""
+        """Raise `ValueError` unless servers can make the updates of `optimizer`."""
         checked_optimizer(optimizer)
         s = self.n_servers
         if clip is not None:
@@ -147,7 +148,7 @@ class ParameterServer(Network):
                 "each server has a part: use one server, or an optimizer that takes each number by itself"
             )
         is_plain = type(optimizer) is SGD and not (optimizer.momentum or optimizer.weight_decay)
-        if self.mode == HOGWILD and not is_plain:
+        if self._servers.mode == HOGWILD and not is_plain:
             raise ValueError(
                 f"mode 'hogwild' with {type(optimizer).__name__}: without a lock, use SGD without momentum "
                 "or weight decay"
@@ -159,10 +160,10 @@ class ParameterServer(Network):
             vector[...] = array.reshape(-1)
 
     def _checked_microbatches(self, n_microbatches):
-        if self.mode != SYNC:
+        if self._servers.mode != SYNC:
             if n_microbatches is not None and whole_number("n_microbatches", n_microbatches) != 1:
                 raise ValueError(
-                    f"n_microbatches={n_microbatches} in mode {self.mode!r}, where each worker has "
+                    f"n_microbatches={n_microbatches} in mode {self._servers.mode!r}, where each worker has "
                     "mini-batches of its own: leave it out"
                 )
             return 1
@@ -175,7 +176,7 @@ class ParameterServer(Network):
         if arrivals is None:
             return [None] * self.n_servers
         arrivals = [whole_numbers("arrivals", order, 0) for order in listed("arrivals", arrivals)]
-        wanted = n * {SYNC: self.n_workers - self._servers.backups, HOGWILD: 2}.get(self.mode, 1)
+        wanted = n * {SYNC: self.n_workers - self._servers.backups, HOGWILD: 2}.get(self._servers.mode, 1)
         if len(arrivals) != self.n_servers or any(len(order) < wanted for order in arrivals):
             raise ValueError(
                 f"arrivals has {len(arrivals)} orders of {[len(order) for order in arrivals]} gradients for "
@@ -190,10 +191,11 @@ class ParameterServer(Network):
 
     def _programs(self, shares, batches, orders, learning_rate):
         n, N = len(batches), self.n_workers
-        first = [0] * N if self.mode == SYNC else [number if number < n else None for number in range(N)]
-        runs = [range(part.start, part.stop) for part in even_slices(self.n_microbatches, N)]
-        if self.mode != SYNC:
-            runs = [range(1)] * N
+        first = [number if number < n else None for number in range(N)]
+        runs = [range(1)] * N
+        if self._servers.mode == SYNC:
+            first = [0] * N
+            runs = [range(part.start, part.stop) for part in even_slices(self.n_microbatches, N)]
         workers = []
         for number in range(N):
             replica = Replica(
@@ -201,7 +203,7 @@ class ParameterServer(Network):
                 self.n_servers, self.n_steps,
             )
             given = number, first[number], replica, self._times, self._places
-            if self.mode == HOGWILD:
+            if self._servers.mode == HOGWILD:
                 workers.append(hogwild.worker(*given, learning_rate, self._update_ticks))
             else:
                 workers.append(worker(*given))
@@ -210,9 +212,9 @@ class ParameterServer(Network):
 
     def _server(self, share, batches, order):
         n = len(batches)
-        if self.mode == HOGWILD:
+        if self._servers.mode == HOGWILD:
             return hogwild.memory(share, self._places, n, order)
-        if self.mode == SYNC:
+        if self._servers.mode == SYNC:
             m_of, n_wanted = [X.shape[-1] for X, _ in batches], self.n_workers - self._servers.backups
             return synchronous(share, self._places, n_wanted, m_of, order, self._update_ticks)
         return asynchronous(share, self._places, n, self._servers.bound, order, self._update_ticks)
@@ -223,7 +225,7 @@ class ParameterServer(Network):
         return layout_of([[held]], [[range(self.n_servers)]], in_ranges=self.n_servers > 1).memory
 
     def _share(self, k, keep_every, optimizer, memory):
-        kind, own = Memory if self.mode == HOGWILD else Share, copy.copy(optimizer)
+        kind, own = Memory if self._servers.mode == HOGWILD else Share, copy.copy(optimizer)
         own.memory = dict(memory)
         return kind(
             self._copies(), self.ties, k, self.n_servers, own, self.n_microbatches,
@@ -239,7 +241,7 @@ class ParameterServer(Network):
         return shared(self._machine.engine, self._places.servers[k], share, names)
 
     def _take(self, shares, optimizer, memory, n_updates):
-        """The run has come to its end: its weights and statistics, and what servers remember, count now."""
+        """Make the weights, statistics and optimizer state of the finished run those of the network."""
         changes, layers = Changes(), self._copies()
         for (layer, name), array in zip(counted_places(layers), shares[0].counted, strict=True):
             setattr(layer, name, array)
@@ -260,8 +262,8 @@ class ParameterServer(Network):
     def _arrays(self, parts):
         """The weights of which the servers have these parts, as a list of arrays."""
         vectors = self._vectors()
-        shapes = [array.shape for array in leaves([(layer.W, layer.b) for layer in self.layers])]
+        shapes = [array.shape for array in leaves(pairs_of_layers(self.layers))]
         return [vector.reshape(shape) for vector, shape in zip(joined(parts, vectors), shapes, strict=True)]
 
     def _vectors(self):
-        return flattened([(layer.W, layer.b) for layer in self.layers])
+        return flattened(pairs_of_layers(self.layers))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...arguments import argument
-from ...checks import listed, python_number, real_number, shown, whole_number
+from ...checks import python_number, real_number, shown, whole_number
 from .options import Pace
 
 
@@ -66,19 +66,10 @@ class Times:
     """
 
     def __init__(self, n_workers: int, pace: Pace, seed: int = 0) -> None:
-        speeds = [1] * n_workers if pace.speeds is None else listed("speeds", pace.speeds)
+        speeds = [1] * n_workers if pace.speeds is None else list(pace.speeds)
         if len(speeds) != n_workers:
             raise ValueError(f"speeds has {len(speeds)} numbers for {n_workers} workers: give each one")
-        for worker, speed in enumerate(speeds):
-            if python_number(speed) == 0:
-                raise ValueError(
-                    f"speeds[{worker}]=0: worker {worker} would never finish a gradient; give it a speed "
-                    "above 0, or leave it out"
-                )
-        self._ticks = [
-            _divided(pace.ticks, real_number(f"speeds[{worker}]", speed, above=0, clock=True))
-            for worker, speed in enumerate(speeds)
-        ]
+        self._ticks = [_divided(pace.ticks, python_number(speed)) for speed in speeds]
         self._delay, self._seed = pace.delay, seed
 
     def of(self, worker, number):

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ...layers.parameters import pairs_of_layers
 from ...collectives.vectors import unflattened
 from ...functions import constant
 from ...layers import every_layer
@@ -142,7 +143,7 @@ class Share:
         if self.size > 1:
             update_part(self.optimizer, self.layers, gradient, self.rank, self.size)
             return
-        gradients = unflattened(gradient, [(layer.W, layer.b) for layer in self.layers])
+        gradients = unflattened(gradient, pairs_of_layers(self.layers))
         for indices in self._ties.values():
             total = sum_of_tied([gradients[index][0] for index in indices])
             for index in indices:
