@@ -107,14 +107,19 @@ class Network:
         The network is not in training then, and nothing is cached.
         """
         with computing():
-            X = checked_inputs(X)
-            parameters_in_one_piece(self._all_layers)
-            prepare_forward(self._all_layers, training=False)
+            X, layers = checked_inputs(X), self._idle_layers()
+            all_layers = list(every_layer(layers))
+            parameters_in_one_piece(all_layers)
+            prepare_forward(all_layers, training=False)
             with overflow_refused():
-                A = forward_through(self.layers, X, skips={})
-        for layer in self.layers:
+                A = forward_through(layers, X, skips={})
+        for layer in layers:
             layer.cache = None
         return A
+
+    def _idle_layers(self):
+        """Return the network's layers, or copies with the same arrays while a run has those."""
+        return self.layers
 
     def check_step(self, optimizer):
         """Raise `ValueError` unless `optimizer` can make an update of this network."""
@@ -163,7 +168,8 @@ class Network:
         batches: a list of (X, Y), as for `forward_backward`.
         clip: as for `step`.
 
-        Nothing moves if one of them does not fit this network. Raises `FloatingPointError` if anything
+        Nothing moves if one of them is not such a pair. One with other rows than the layers take is refused
+        in its turn, when those before it have been trained on. Raises `FloatingPointError` if anything
         overflows; the parameters are then those of the update before.
         """
         self.check_training(optimizer, clip)

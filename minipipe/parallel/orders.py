@@ -14,6 +14,7 @@ from ..schedules import (
     SCHEDULES, Costs, Overlap, Schedule, build_for_stages, data_parallel, in_copies, is_name, names_having,
 )
 from ..schedules.counting import check_versions, updates
+from ..schedules.rules import MEETING
 from .rules import Setting, check_rules
 from .units import changed, in_units, units_of
 
@@ -88,13 +89,15 @@ def order_of_copies(schedule, split: Split) -> tuple[Schedule, Callable | None]:
                 f"micro-batches, but there are {K} stages and {n} micro-batches"
                 f"{' of each replica' * (D > 1)}: make them equal"
             )
+        if "U" in order.kinds and not order.kinds & MEETING:
+            return with_sums_in_copies(order, D, n), None
         return in_copies(order, D), None
     stream = partial(_stream_of, make, K, n, D)
     return stream(_n_mini_batches(order, n) if order is schedule else 1), stream
 
 
-def stream_in_copies(order: Schedule, D: int, n: int) -> Schedule:
-    """Return the order of D copies of a network that works without a flush, each on devices of its own.
+def with_sums_in_copies(order: Schedule, D: int, n: int) -> Schedule:
+    """Return the order of D copies of a network, each on devices of its own, from that of one with updates.
 
     Of each mini-batch, copy c has the micro-batches from c n on, and an `A` before each `U` adds up the
     gradients of all copies.
@@ -103,7 +106,7 @@ def stream_in_copies(order: Schedule, D: int, n: int) -> Schedule:
     n: the micro-batches that a copy has of each mini-batch.
 
     >>> from ..schedules import pipedream
-    >>> print(stream_in_copies(pipedream(1, 2), 2, 1))
+    >>> print(with_sums_in_copies(pipedream(1, 2), 2, 1))
     device 0: 0F0 0B0 0A0 0U0 0F2 0B2 0A2 0U2
     device 1: 0F1 0B1 0A1 0U1 0F3 0B3 0A3 0U3
     """
@@ -139,7 +142,7 @@ def _stream_of(make, n_stages, n, D, n_batches):
     """The `Schedule` of so many mini-batches, each of `n` micro-batches in each of D copies."""
     order = _made(make, n_stages, n_batches * n)
     _check_stream(order, n_stages, n, n_batches)
-    return stream_in_copies(order, D, n)
+    return with_sums_in_copies(order, D, n)
 
 
 def _builder(schedule, n):

@@ -84,6 +84,12 @@ RULES = (
         "order for all copies",
     ),
     Rule(
+        "copies, sync_batch_norm",
+        lambda s: s.sums.sync_batch_norm and s.split.D == 1 and s.order.n_copies > 1,
+        lambda s: f"sync_batch_norm=True with the {s.order.n_copies} copies that the order of "
+        f"{s.order.name!r} has itself: only replicas are synchronised, so use these, or leave it out",
+    ),
+    Rule(
         "schedule, sync_batch_norm",
         lambda s: s.sums.sync_batch_norm and s.is_stream,
         lambda s: f"sync_batch_norm=True with {s.order.name!r}, which has no flush: the statistics would be "
@@ -94,6 +100,20 @@ RULES = (
         lambda s: s.has_parts and s.sums.all_reduce != OWNERS,
         lambda s: f"all_reduce={s.sums.all_reduce!r}, but with zero, or an S in the order, each "
         f"device owns a part of the sum: use {OWNERS!r}",
+    ),
+    Rule(
+        "zero, microbatches",
+        lambda s: s.memory.zero == 3 and s.split.M % s.split.D,
+        lambda s: f"zero=3 with {s.split.M} micro-batches over {s.split.D} replicas: all of them gather "
+        f"parameters for each of their micro-batches, so use a multiple of {s.split.D}",
+    ),
+    Rule(
+        "zero, copies",
+        lambda s: s.memory.zero and s.order.has_copied_stages and any(
+            len(s.order.holders(stage)) == 1 for stage in range(s.order.n_stages)
+        ),
+        lambda s: f"zero={s.memory.zero} with {s.order.name!r}, in which some stages are on one device only: "
+        "these have nobody to share with, so leave zero out, or use as many copies of each",
     ),
     Rule(
         "schedule, ties",
@@ -118,12 +138,16 @@ def check_rules(setting: Setting) -> None:
 
 
 def _is_alike(order: Schedule, D: int) -> bool:
-    """Tell whether an order is that of D copies which do the same at the same places of their devices."""
-    n = len(order.devices) // D
-    shapes = [
-        [(part.kind, part.stage) for part in order.parts(device)] for device in range(len(order.devices))
+    """Tell whether D copies do the same with the same of their micro-batches, on their devices in turn."""
+    n, n_devices, counts, numbers = len(order.devices) // D, len(order.devices), {}, []
+    for copy in order.copies:
+        numbers.append(counts.get(copy, 0))  # of a micro-batch, among those of its copy
+        counts[copy] = numbers[-1] + 1
+    work = [
+        [(part.kind, part.stage, numbers[part.microbatch]) for part in order.parts(device)]
+        for device in range(n_devices)
     ]
-    return len(shapes) == n * D and shapes == shapes[:n] * D
+    return n_devices == n * D and work == work[:n] * D
 
 
 def _updates_at_the_end(order: Schedule) -> bool:

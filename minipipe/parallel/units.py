@@ -1,6 +1,7 @@
 """Stages cut into units, each of which is recomputed, gathered or summed by itself."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from math import isqrt
 
@@ -79,11 +80,19 @@ def changed(order: Schedule, memory: Memory, sums: Sums) -> Schedule:
     """Return an order of all copies, the stages of which are units, with what the options add to it."""
     in_order = {EVERY_SQRT: "always", SELECTIVE: "never"}  # the other modes have the same name there
     order = with_recompute(order, in_order.get(memory.recompute, memory.recompute))
+    if memory.zero and order.has_copied_stages:
+        return with_zero(order, memory.zero).validate()
     if memory.zero:
-        return with_zero(order, memory.zero).validate() if order.has_copied_stages else with_updates(order)
+        return _updates_last(with_updates(order))
     if sums.buckets is not None and order.has_copied_stages and not order.kinds & (MEETING | {"U"}):
         return with_all_reduce(order)
     return order
+
+
+def _updates_last(order):
+    """The order with all updates of a device behind its other actions, as ZeRO has them: for tied layers."""
+    devices = [sorted(actions, key=lambda action: action.kind == "U") for actions in order.devices]
+    return replace(order, devices=tuple(map(tuple, devices)))
 
 
 def recomputed(order: Schedule, counts: Sequence[int], costs: Costs, mode: str) -> tuple:

@@ -10,6 +10,7 @@ from ..network import Network
 from ..optimizers import checked_optimizer
 from .layout import MemoryInParts
 from .options import MPI
+from .stage import itself
 
 
 class InStages(Network):
@@ -67,6 +68,11 @@ class InStages(Network):
         if self._options.on.engine == MPI:
             self.collect()
         return super().predict(X)
+
+    def _idle_layers(self):
+        if self._run is None or self._committed:
+            return self.layers
+        return [layer.copy(itself) for layer in self.layers]
 
     def keep_memory(self, optimizer):
         """Keep the state of `optimizer` for the next run; all copies take over the updated parameters.

@@ -62,7 +62,7 @@ class Cut(Plain):
             raise ValueError(
                 f"by={shown(by)} must be one of {names}, or a function (layer, input_shape) -> cost"
             )
-        if counts is None:
+        if not counts:
             self._keep(stages=argument("Cut.stages", self.stages))
         else:
             self._keep(stages=tuple(whole_numbers("stages", counts, 1)))

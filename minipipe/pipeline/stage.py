@@ -22,7 +22,8 @@ from .wires import NOTHING
 PASSING = "F", "R", "B", "I"  # the kinds of action by which a micro-batch passes the layers
 
 
-def _itself(array):
+def itself(array):
+    """Return the array: for copies of layers that have the same ones."""
     return array
 
 
@@ -287,7 +288,7 @@ class Stage:
 
     def twin(self):
         """The same stage with layers of its own, which have the same arrays: no run writes into them."""
-        return type(self)(self.index, [layer.copy(_itself) for layer in self.layers], copy.copy(self.loss))
+        return type(self)(self.index, [layer.copy(itself) for layer in self.layers], copy.copy(self.loss))
 
     def __repr__(self):
         return f"Stage({self.index}, {list(self.layers)})"

@@ -18,8 +18,9 @@ def with_recompute(schedule, mode="always"):
 
     An R needs no gradient, so a device that waits for one has its R done before it arrives.
 
-    mode: "always"; "never"; or "except_last", where the last micro-batch keeps its caches: in GPipe its
-        backward follows at once on the last device, so there a recomputation that no gap would hide is saved.
+    mode: "always"; "never"; or "except_last", where the last micro-batch of each copy keeps its caches: in
+        GPipe its backward follows at once on the last device, so there a recomputation that no gap would
+        hide is saved.
 
     A schedule that has an R already is refused. Source: GPipe, section 2.3; Chen et al. 2016, arXiv
     1604.06174; torchgpipe's checkpoint="except_last", arXiv 2004.09910.
@@ -37,19 +38,22 @@ def with_recompute(schedule, mode="always"):
     if mode == "never":
         return schedule
     refuse(schedule, "R", "recomputes already: use it as it is, with recompute='never'")
-    n_recomputed = schedule.n_microbatches - (mode == "except_last")
+    kept = set(schedule.last_of_copy) if mode == "except_last" else ()
     devices = tuple(
-        tuple(step for action in order for step in (*_recomputations(action, n_recomputed), action))
+        tuple(step for action in order for step in (*_recomputations(action, kept), action))
         for order in schedule.devices
     )
     return replace(schedule, devices=devices, name=schedule.name + RECOMPUTE[mode])
 
 
-def _recomputations(action, n_recomputed):
-    """What must be recomputed before `action`: all that makes the gradient of a stage's input."""
+def _recomputations(action, kept):
+    """What must be recomputed before `action`: all that makes the gradient of a stage's input.
+
+    kept: the micro-batches whose caches are there.
+    """
     return [
         Action("R", stage, microbatch) for kind, stage, microbatch in action.parts
-        if microbatch < n_recomputed and kind in RULES and RULES[kind].adds & INPUT
+        if microbatch not in kept and kind in RULES and RULES[kind].adds & INPUT
     ]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import minipipe as mp
 from minipipe.parallel.rules import RULES
-from minipipe.schedules import gpipe
+from minipipe.schedules import Schedule, data_parallel, gpipe, replicated_stages
 
 LAYERS = [mp.Linear(2, 4), mp.ReLU(), mp.Linear(4, 2)]
 TIED = [mp.Linear(2, 2, tie="W"), mp.Tanh(), mp.Linear(2, 2, tie="W")]
@@ -43,6 +43,10 @@ BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
         "sync_batch_norm=True with 3 micro-batches over 2 replicas: the copies meet in each micro-batch, so "
         "use a multiple of 2",
     ),
+    "copies, sync_batch_norm": (
+        lambda: network(mp.Split(microbatches=4), data_parallel(2, 4), sums=SYNC),
+        "sync_batch_norm=True with the 2 copies that the order of 'data-parallel' has itself: only replicas",
+    ),
     "schedule, sync_batch_norm": (
         lambda: network(STAGES, "pipedream", sums=SYNC),
         "sync_batch_norm=True with 'pipedream', which has no flush: the statistics would be of other weights",
@@ -51,6 +55,15 @@ BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
         lambda: network(COPIES, memory=mp.Memory(zero=1), sums=mp.Sums(all_reduce="ring")),
         "all_reduce='ring', but with zero, or an S in the order, each device owns a part of the sum: use "
         "'owners'",
+    ),
+    "zero, microbatches": (
+        lambda: network(mp.Split(replicas=2, microbatches=3), memory=mp.Memory(zero=3)),
+        "zero=3 with 3 micro-batches over 2 replicas: all of them gather parameters for each",
+    ),
+    "zero, copies": (
+        lambda: network(mp.Split(stages=2, microbatches=3), replicated_stages([2, 1], 3),
+                        memory=mp.Memory(zero=1)),
+        "zero=1 with 'replicated-stages', in which some stages are on one device only",
     ),
     "schedule, ties": (
         lambda: network(STAGES, "pipedream", TIED),
@@ -73,3 +86,10 @@ def test_what_breaks_a_rule_is_refused_by_its_sentence(name):
     with pytest.raises(ValueError) as complaint:
         call()
     assert words in str(complaint.value)
+
+
+def test_copies_that_meet_in_other_micro_batches_are_not_alike():
+    """The backwards of the second copy come in another order than its forwards."""
+    own = Schedule.from_text(["0F0 0F1 0B0 0B1", "0F2 0F3 0B3 0B2"], 4, copy_of=(0, 0, 1, 1))
+    with pytest.raises(ValueError, match="one order for all copies"):
+        network(mp.Split(replicas=2, microbatches=4), own, sums=SYNC)

@@ -28,7 +28,7 @@ def outcome(row):
     row, found = filled(row), {}
     try:
         trained(row, found)
-    except (ValueError, RuntimeError) as error:
+    except ValueError as error:
         if not is_sentence(error) or (found and not row["checkpoint"]):
             raise Wrong(f"{shown(row)}\n{type(error).__name__}: {error}") from error
         return Outcome(str(error), None)

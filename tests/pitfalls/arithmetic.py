@@ -33,8 +33,8 @@ def unequal_microbatches(monkeypatch):
     """The micro-batches' means are averaged over M, although the last ones are shorter."""
     init = MicroBatches.__init__
 
-    def with_equal_weights(self, batches, n, step, grain=None, n_takers=1):
-        init(self, batches, n, step, grain, n_takers)
+    def with_equal_weights(self, batches, n, *others, **named):
+        init(self, batches, n, *others, **named)
         self.origins = [origin._replace(m=n * Y.shape[-1]) for origin, Y in zip(self.origins, self.labels)]
 
     monkeypatch.setattr(MicroBatches, "__init__", with_equal_weights)

@@ -93,6 +93,15 @@ def test_tied_layers_are_updated_with_the_sum_in_the_order_too():
         mp.Pipeline(layers, LOSS, 3, 1, early)
 
 
+def test_an_order_with_updates_of_one_copy_gets_its_sums_where_there_are_replicas():
+    batches = [mini_batch(m) for m in (9, 8)]
+    net = mp.Parallel(LAYERS, LOSS, mp.Split(2, 1, 2, 4), with_updates(build_for_stages("1f1b", 2, 2)))
+    plain, mine, own = mp.Parallel(LAYERS, LOSS, mp.Split(2, 1, 2, 4)), mp.Adam(0.1), mp.Adam(0.1)
+    assert net.train(batches, mine) == plain.train(batches, own)
+    assert_same(parameters(net.layers), parameters(plain.layers))
+    assert [str(action) for action in net.schedule.devices[0][-2:]] == ["0A1", "0U1"]
+
+
 def test_no_copy_keeps_anything_for_a_run_that_fails():
     """What was there before an update lies on the host."""
     pipe = mp.Pipeline(LAYERS, LOSS, 1, 2, with_updates(in_copies(gpipe(1, 1), 2)))

@@ -136,7 +136,7 @@ def test_no_other_end_is_added(make):
 @pytest.mark.parametrize("options, words", [
     (dict(zero=4), "zero=4 must be at most 3"),
     (dict(zero=1, sums=mp.Sums(all_reduce="ring")), "all_reduce='ring', but with zero"),
-    (dict(zero=3, n_microbatches=3), "devices 0, 1 have 4, 2 gathers of stage 0"),
+    (dict(zero=3, n_microbatches=3), "zero=3 with 3 micro-batches over 2 replicas"),
 ])
 def test_what_does_not_go_with_it_is_refused(options, words):
     with pytest.raises(ValueError, match=words):

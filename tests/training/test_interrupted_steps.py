@@ -60,13 +60,14 @@ def interrupted(work, place=np.inf, kind="line"):
             raise KeyboardInterrupt
         return look
 
-    sys.settrace(look)
-    try:
-        work()
-    except KeyboardInterrupt:
-        return passed, True
-    finally:
-        sys.settrace(None)
+    with np.errstate():  # which an interrupt within another one may leave open
+        sys.settrace(look)
+        try:
+            work()
+        except KeyboardInterrupt:
+            return passed, True
+        finally:
+            sys.settrace(None)
     return passed, False
 
 
