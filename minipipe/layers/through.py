@@ -9,9 +9,9 @@ from functools import cache
 
 import numpy as np
 
-from .parameters import pairs_of_layers
 from ..checks import is_finite, without_return
 from .layer import overflow
+from .parameters import pairs_of_layers
 
 
 def prepare_forward(layers, training, step=0, first_sample=0):

@@ -1,13 +1,22 @@
 """The network that D x T x K simulated devices train together."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from ..changes import Changes
-from ..layers import every_layer
+from ..cluster import Trace
+from ..layers import Layer, every_layer
 from ..layers.parameters import pairs_of_layers, parameters_with
 from ..layers.recomputing import SELECTIVE, recomputing
 from ..layers.through import forward_through
+from ..losses import Loss
 from ..network import check_finite_cost, check_finite_run
+from ..optimizers import Optimizer
 from ..partitioning.partition import cut
 from ..pipeline.batches import MicroBatches, checked_batches
 from ..pipeline.closing import tied_in_parts
@@ -21,8 +30,9 @@ from ..pipeline.run import Run
 from ..pipeline.stage import Stage
 from ..pipeline.talking_stage import stage_of
 from ..pipeline.wires import Wires, skips_across_stages
+from ..schedules import Schedule
 from .exchanges import check_positions
-from .orders import order_of
+from .orders import Order, order_of
 from .shards import InShards, shard_of
 from .synchronised import synchronised
 
@@ -84,9 +94,9 @@ class Parallel(InStages):
     """
 
     def __init__(
-        self, layers, loss, split=Split(), schedule="1f1b", memory=Memory(), sums=Sums(), on=Machine(),
-        weights=Weights(),
-    ):
+        self, layers: Sequence[Layer], loss: Loss, split: Split = Split(), schedule: Order = "1f1b",
+        memory: Memory = Memory(), sums: Sums = Sums(), on: Machine = Machine(), weights: Weights = Weights(),
+    ) -> None:
         check_kinds(
             split=(split, Split), memory=(memory, Memory), sums=(sums, Sums), on=(on, Machine),
             weights=(weights, Weights),
@@ -113,13 +123,13 @@ class Parallel(InStages):
         first.check()
         self._ways, self._parted = first.words, first.parted
 
-    def forward_backward(self, X, Y):
+    def forward_backward(self, X: np.ndarray, Y: np.ndarray) -> Any:
         """Return the cost J of the mini-batch X (n[0], m), Y (n[L], m); it leaves `gradients`."""
         self._check_without_updates("train([(X, Y), ...], optimizer)")
         self.run_to_the_end(self.schedule, checked_batches(self, [(X, Y)]))
         return self.J
 
-    def check_training(self, optimizer, clip=None):
+    def check_training(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
         super().check_training(optimizer, clip)
         in_parts = "S" in self.schedule.kinds or (self.has_updates and self._options.split.T > 1)
@@ -130,7 +140,7 @@ class Parallel(InStages):
                 "or an optimizer that takes each number by itself"
             )
 
-    def checked_batch(self, X, Y):
+    def checked_batch(self, X: np.ndarray, Y: np.ndarray) -> tuple:
         """Return X and Y as a `Network` does; refuse positions, or rows, that the shards do not divide."""
         X, Y = super().checked_batch(X, Y)
 
@@ -146,19 +156,19 @@ class Parallel(InStages):
         return X, Y
 
     @property
-    def ways(self):
+    def ways(self) -> list[str]:
         """For each layer, how it is split over the shards."""
         return list(self._ways)
 
     @property
-    def groups(self):
+    def groups(self) -> dict[str, list]:
         """{axis: its groups}: the devices of a group differ in this axis alone, and stand in its order.
 
         The axes are "tp", shards, "dp", copies, and "pp", stages.
         """
         return self._options.split.groups(len(self.schedule.devices))
 
-    def check_fit(self, optimizer, clip=None):
+    def check_fit(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError` unless `fit` can train this network with `optimizer`: not without a flush."""
         if self._stream is not None:
             raise ValueError(
@@ -167,7 +177,7 @@ class Parallel(InStages):
             )
         super().check_fit(optimizer, clip)
 
-    def start(self, X, Y, optimizer=None):
+    def start(self, X: np.ndarray, Y: np.ndarray, optimizer: Optimizer | None = None) -> None:
         """Load a mini-batch, and leave the clock at tick 0; `tick` goes on from there.
 
         optimizer: for an order that makes the updates itself; a step makes those of any other.
@@ -187,7 +197,7 @@ class Parallel(InStages):
         self._prepare(self.schedule)
         self._load(batches, optimizer)
 
-    def tick(self):
+    def tick(self) -> bool:
         """Move every device by one tick; returns whether the mini-batch needs more of them.
 
         After the last tick, J, gradients and trace are those that `forward_backward` would have left.
@@ -198,7 +208,7 @@ class Parallel(InStages):
             self._commit()
         return unfinished
 
-    def train(self, batches, optimizer, clip=None):
+    def train(self, batches: Sequence[tuple], optimizer: Optimizer, clip: float | None = None) -> list:
         """Update with `optimizer` after each mini-batch; return the costs.
 
         An asynchronous schedule sends all mini-batches through the pipeline in one run; any other makes a run
@@ -221,19 +231,19 @@ class Parallel(InStages):
         return costs
 
     @property
-    def J(self):
+    def J(self) -> Any:
         """The cost of the mini-batch that was run last."""
         self._loaded_run().check()
         last = self.stages[-1]
         return last.costs[-1] if last.costs else last.cost()
 
     @property
-    def trace(self):
+    def trace(self) -> Trace:
         """The `Trace` of the last run, or of what has happened of it so far."""
         return self._loaded_run().cluster.trace
 
     @property
-    def replicas(self):
+    def replicas(self) -> list[list[Layer]]:
         """For each copy of the network, its layers after the last run, and the steps since.
 
         Where the order makes the updates, each copy has made them itself; a step is made once, and all copies
@@ -246,13 +256,15 @@ class Parallel(InStages):
             for placement in self._wires[0].placements
         ]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({list(self.stages)}, {self.loss}, schedule={self.schedule.name!r}, "
             f"n_microbatches={self.n_microbatches})"
         )
 
-    def run_to_the_end(self, order, batches, optimizer=None):
+    def run_to_the_end(
+        self, order: Schedule, batches: Sequence[tuple], optimizer: Optimizer | None = None
+    ) -> None:
         """Load mini-batches, which are checked already, and run them to their end.
 
         optimizer: of an order with updates. Only in the first run of its kind are bytes counted, see

@@ -1,9 +1,18 @@
 """Networks that are split in one way alone: `Parallel` with the arguments that everybody types."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
+from collections.abc import Sequence
+
+from numpy.typing import DTypeLike
+
 from ..arguments import argument, optional
 from ..checks import items_of, shown
+from ..layers import Layer
+from ..losses import Loss
 from ..pipeline.options import Cut, Machine, Memory, Shards, Split, Sums, Weights
 from .network import Parallel
+from .orders import Order
 
 
 class Pipeline(Parallel):
@@ -17,8 +26,9 @@ class Pipeline(Parallel):
     recompute: "never", or what devices do not keep, see `Memory`.
     on: a `Machine`: engine, costs and links.
 
-    It runs and trains as `Parallel` does, which has all other options. Source: Huang et al. 2018, arXiv
-    1811.06965.
+    It runs and trains as `Parallel` does. That has all other options, such as copies, ZeRO, a limit of memory
+    or a seed: `Parallel(layers, loss, Split(stages=4, microbatches=8), "gpipe", Memory(limit=10**6))`.
+    Source: Huang et al. 2018, arXiv 1811.06965.
 
     >>> import numpy as np
     >>> from minipipe import SGD, Linear, MeanSquaredError, ReLU
@@ -35,9 +45,10 @@ class Pipeline(Parallel):
     """
 
     def __init__(
-        self, layers, loss, n_stages, n_microbatches, schedule="gpipe", recompute="never", dtype="float64",
-        on=Machine(),
-    ):
+        self, layers: Sequence[Layer], loss: Loss, n_stages: int | Cut, n_microbatches: int,
+        schedule: Order = "gpipe", recompute: str = "never", dtype: DTypeLike = "float64",
+        on: Machine = Machine(),
+    ) -> None:
         if items_of(n_stages) is not None:
             raise ValueError(f"n_stages={shown(n_stages)} must be a whole number, or Cut({shown(n_stages)})")
         stages = n_stages if isinstance(n_stages, Cut) else argument("n_stages", n_stages)
@@ -76,9 +87,9 @@ class DataParallel(Parallel):
     """
 
     def __init__(
-        self, layers, loss, n_replicas, n_microbatches=None, zero=0, dtype="float64", sums=Sums(),
-        on=Machine(),
-    ):
+        self, layers: Sequence[Layer], loss: Loss, n_replicas: int, n_microbatches: int | None = None,
+        zero: int = 0, dtype: DTypeLike = "float64", sums: Sums = Sums(), on: Machine = Machine(),
+    ) -> None:
         D, M = argument("n_replicas", n_replicas), optional("n_microbatches", n_microbatches)
         split, memory = Split(replicas=D, microbatches=M), Memory(zero=zero)
         super().__init__(layers, loss, split, memory=memory, sums=sums, on=on, weights=Weights(dtype=dtype))
@@ -111,8 +122,9 @@ class TensorParallel(Parallel):
     """
 
     def __init__(
-        self, layers, loss, n_shards, n_microbatches=1, recompute="never", dtype="float64", on=Machine()
-    ):
+        self, layers: Sequence[Layer], loss: Loss, n_shards: int | Shards, n_microbatches: int = 1,
+        recompute: str = "never", dtype: DTypeLike = "float64", on: Machine = Machine(),
+    ) -> None:
         shards = n_shards if isinstance(n_shards, Shards) else argument("n_shards", n_shards)
         split = Split(shards=shards, microbatches=argument("n_microbatches", n_microbatches))
         super().__init__(

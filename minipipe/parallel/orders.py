@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from ..layers import Layer
+from ..losses import Loss
 from ..partitioning.partition import counts_of, cut
 from ..pipeline.options import Options, Split
 from ..schedules import (
@@ -17,6 +18,9 @@ from ..schedules.counting import check_versions, updates
 from ..schedules.rules import MEETING
 from .rules import Setting, check_rules
 from .units import changed, in_units, units_of
+
+
+Order = str | Schedule | Callable[[int, int], Schedule]  # what a network takes as its schedule
 
 
 class Ordered(NamedTuple):
@@ -34,7 +38,7 @@ class Ordered(NamedTuple):
     costs: Costs
 
 
-def order_of(layers: Sequence[Layer], loss, options: Options, ties: Mapping) -> Ordered:
+def order_of(layers: Sequence[Layer], loss: Loss, options: Options, ties: Mapping) -> Ordered:
     """Return what a network of these layers runs; raise `ValueError` for options that do not go together.
 
     ties: {name: the layers that share a W}.
@@ -58,7 +62,7 @@ def _changed_stream(stream, units, options, n_batches):
     return changed(order, options.memory, options.sums)
 
 
-def order_of_copies(schedule, split: Split) -> tuple[Schedule, Callable | None]:
+def order_of_copies(schedule: Order, split: Split) -> tuple[Schedule, Callable | None]:
     """Return (order, stream) of D copies of a network of K stages; raise `ValueError` for what does not fit.
 
     For an order with a flush, return (its `Schedule`, None). For one without, return (the `Schedule` of the

@@ -8,9 +8,9 @@ from math import isqrt
 from ..checks import floats
 from ..description import parameters_of_layers
 from ..layers import Layer
+from ..layers.recomputing import SELECTIVE
 from ..partitioning.solvers import equal_counts
 from ..pipeline.options import DDP, EVERY_SQRT, LAYER, Memory, Sums
-from ..layers.recomputing import SELECTIVE
 from ..schedules import (
     Costs, Schedule, costs_in_segments, in_segments, with_all_reduce, with_recompute, with_updates, with_zero,
 )

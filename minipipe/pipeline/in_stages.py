@@ -1,13 +1,16 @@
 """A network cut into stages: its updates, its checkpoints, and its work in several MPI processes."""
 
 import copy
+from collections.abc import Callable
+
+import numpy as np
 
 from ..checks import shown
 from ..engines import world
 from ..functions import leaves
 from ..layers import every_layer
 from ..network import Network
-from ..optimizers import checked_optimizer
+from ..optimizers import Optimizer, checked_optimizer
 from .layout import MemoryInParts
 from .options import MPI
 from .stage import itself
@@ -28,21 +31,21 @@ class InStages(Network):
     """
 
     @property
-    def n_stages(self):
+    def n_stages(self) -> int:
         """How many stages there are."""
         return len(self.stages)
 
     @property
-    def n_microbatches(self):
+    def n_microbatches(self) -> int:
         """The number of micro-batches in each mini-batch."""
         return self._options.split.M
 
     @property
-    def has_updates(self):
+    def has_updates(self) -> bool:
         """Whether the order makes the updates, by actions `U`, and not `step(optimizer)`."""
         return "U" in self.schedule.kinds
 
-    def check_step(self, optimizer):
+    def check_step(self, optimizer: Optimizer) -> None:
         """Raise `ValueError` unless this is an optimizer, `RuntimeError` if the order makes the updates."""
         checked_optimizer(optimizer)
         if self.has_updates:
@@ -51,7 +54,7 @@ class InStages(Network):
                 "a step would be a second update; use train([(X, Y), ...], optimizer)"
             )
 
-    def check_training(self, optimizer, clip=None):
+    def check_training(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
         if not self.has_updates:
             super().check_training(optimizer, clip)
@@ -63,7 +66,7 @@ class InStages(Network):
                 "they know the norm of all gradients: leave clip out, or use an order without U"
             )
 
-    def predict(self, X):
+    def predict(self, X: np.ndarray) -> np.ndarray:
         """Return the output of the last layer for X (n[0], m), as one full-width batch."""
         if self._options.on.engine == MPI:
             self.collect()
@@ -74,7 +77,7 @@ class InStages(Network):
             return self.layers
         return [layer.copy(itself) for layer in self.layers]
 
-    def keep_memory(self, optimizer):
+    def keep_memory(self, optimizer: Optimizer) -> None:
         """Keep the state of `optimizer` for the next run; all copies take over the updated parameters.
 
         With MPI, and unless layers are split, `optimizer` then has the state of this rank's layers alone.
@@ -89,7 +92,7 @@ class InStages(Network):
             optimizer.memory = {key: arrays for key, arrays in memory if key[0] in here}
         self._memory = optimizer.memory
 
-    def forget_run(self):
+    def forget_run(self) -> None:
         """Leave a run that has not come to its end, and forget what the last one has left."""
         self._undo_run()
         self._run = self._from_all_ranks = None
@@ -101,7 +104,7 @@ class InStages(Network):
         if self._run is not None and not self._committed:
             self._run.leave()
 
-    def collect(self, optimizer=None):
+    def collect(self, optimizer: Optimizer | None = None) -> Optimizer | None:
         """Return `optimizer` with its state of all ranks; get the parameters of the other ranks, too."""
         if self._options.on.engine != MPI:
             return optimizer
@@ -118,7 +121,7 @@ class InStages(Network):
             found.memory = world().brought_together(memory, words)
         return found
 
-    def once(self, function):
+    def once(self, function: Callable[[], None]) -> None:
         """Call `function` on rank 0, while the others wait."""
         if self._options.on.engine != MPI or world().rank == 0:
             function()
@@ -126,7 +129,7 @@ class InStages(Network):
             world().broadcast(None, 0, "rank 0's work on a file")
 
     @property
-    def gradients(self):
+    def gradients(self) -> list[tuple]:
         """A list over the layers of `(dW, db)`, summed over the micro-batches of the last mini-batch."""
         if self._gradients is None:
             self._loaded_run().check()
@@ -136,7 +139,7 @@ class InStages(Network):
             )
         return self._collected_gradients()
 
-    def own_gradients(self):
+    def own_gradients(self) -> list[tuple]:
         """Return [(dW, db)] of the layers; (None, None) for one that only other ranks update."""
         return self.gradients if self._has_all() or self._gradients is None else self._gradients
 

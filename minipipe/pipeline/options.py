@@ -55,7 +55,7 @@ class Cut(Plain):
     by: str | Callable = "count"
     sample: tuple | None = field(default=None, compare=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         by, counts = self.by, items_of(self.stages)
         if isinstance(by, type) or not (callable(by) or (isinstance(by, str) and by in NAMES)):
             names = ", ".join(map(repr, NAMES))
@@ -74,7 +74,7 @@ class Cut(Plain):
         """K."""
         return len(self.stages) if isinstance(self.stages, tuple) else self.stages
 
-    def argument(self, name):
+    def argument(self, name: str) -> Any:
         """Return what the constructor took as `name`; of a sample, nothing that would be printed."""
         return None if name == "sample" else super().argument(name)
 
@@ -93,7 +93,7 @@ class Shards(Plain):
     sequence: bool = False
     rows: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self._keep(
             n=argument("Shards.n", self.n), sequence=argument("sequence", self.sequence),
             rows=argument("rows", self.rows),
@@ -122,7 +122,7 @@ class Split(Plain):
     microbatches: int | None = None
     order: str = "tp-dp-pp"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of("order", self.order, ["-".join(axes) for axes in permutations(AXES)])
         self._keep(replicas=argument("Split.replicas", self.replicas))
         self._keep(microbatches=optional("microbatches", self.microbatches))
@@ -131,7 +131,7 @@ class Split(Plain):
             if not isinstance(value, kind):
                 self._keep(**{name: kind(argument(f"Split.{name}", value))})
 
-    def argument(self, name):
+    def argument(self, name: str) -> Any:
         """Return what the constructor took as `name`, in its shortest form."""
         value = super().argument(name)
         return value.n if isinstance(value, (Shards, Cut)) and value == type(value)(value.n) else value
@@ -222,7 +222,7 @@ class Memory(Plain):
     zero: int = 0
     limit: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of("recompute", self.recompute, MODES)
         self._keep(zero=argument("zero", self.zero), limit=optional("limit", self.limit))
 
@@ -253,7 +253,7 @@ class Sums(Plain):
     grain: int | None = None
     sync_batch_norm: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         checked_accumulate(self.accumulate)
         one_of("all_reduce", self.all_reduce, ALL_REDUCES)
         if isinstance(self.buckets, str):
@@ -286,7 +286,7 @@ class Machine(Plain):
     link: Link | dict = Link()
     ports: Sequence[Port] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of("engine", self.engine, ENGINES)
         checked_costs(self.costs)
         check_link(self.link)
@@ -314,7 +314,7 @@ class Weights(Plain):
     seed: int = 0
     dtype: Any = "float64"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self._keep(seed=argument("seed", self.seed), dtype=floats(self.dtype).name)
 
 

@@ -1,21 +1,25 @@
 """Federated averaging: clients train on data of their own, and a server averages what they come to."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import copy
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 
-from ...layers.parameters import pairs_of_layers
 from ...arguments import argument
 from ...changes import Changes
 from ...checks import function, items_of, listed, shown
 from ...collectives.vectors import unflattened
 from ...functions import accuracy, leaves
-from ...layers import every_layer
+from ...layers import Layer, every_layer
 from ...layers.layer import finite
+from ...layers.parameters import pairs_of_layers
+from ...losses import Loss
 from ...network import Network
-from ...optimizers import checked_optimizer
+from ...optimizers import Optimizer, checked_optimizer
 from ...pipeline.options import MPI, Machine, Weights, check_kinds
 from ...state import check_remembered, take_up
 from ..driving import checked_machine, run_programs, shared
@@ -85,9 +89,10 @@ class FederatedAveraging(Network):
     """
 
     def __init__(
-        self, layers, loss, clients, rounds=Rounds(), outer=None, pace=Pace(), on=Machine(),
-        weights=Weights(),
-    ):
+        self, layers: Sequence[Layer], loss: Loss, clients: Sequence[tuple], rounds: Rounds = Rounds(),
+        outer: Optimizer | None = None, pace: Pace = Pace(), on: Machine = Machine(),
+        weights: Weights = Weights(),
+    ) -> None:
         check_kinds(rounds=(rounds, Rounds), pace=(pace, Pace), on=(on, Machine), weights=(weights, Weights))
         super().__init__(layers, loss, weights.seed, weights.dtype)
         if pace.delay or pace.update_ticks:
@@ -111,11 +116,14 @@ class FederatedAveraging(Network):
             )
         self.n_rounds, self.trace = 0, None
 
-    def check_step(self, optimizer):
+    def check_step(self, optimizer: Optimizer) -> None:
         """Raise `ValueError`: the clients make the updates, not `fit` or `step`."""
         raise ValueError("the clients have the samples and make the updates: call train(n_rounds, optimizer)")
 
-    def train(self, n_rounds, optimizer, validation=None, metric=accuracy, report=None):
+    def train(
+        self, n_rounds: int, optimizer: Optimizer, validation: tuple | None = None,
+        metric: Callable = accuracy, report: Callable | None = None,
+    ) -> list[Round]:
         """Make `n_rounds` rounds; return a list of `Round`.
 
         optimizer: as for `round`.
@@ -138,7 +146,7 @@ class FederatedAveraging(Network):
                 report(f"round {done.number}   {J}{score}")
         return history
 
-    def round(self, optimizer):
+    def round(self, optimizer: Optimizer) -> Round:
         """Make one round and return its `Round`, with score None. A round that fails changes nothing.
 
         optimizer: each client starts with a fresh copy. With `keep_memory`, it resumes its own state with

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from ...layers.parameters import pairs_of_layers
 from ...cluster import Compute, Label, Receive, Send
 from ...collectives.vectors import flattened
+from ...layers.parameters import pairs_of_layers
 from ...pipeline.own_part import put_together
 from ..servers.share import counted_places
 from .secure import secret

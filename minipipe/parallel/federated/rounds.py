@@ -32,7 +32,7 @@ class Rounds(Plain):
     secure: bool = False
     keep_memory: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         names = "fraction", "n_epochs", "proximal", "drop_out", "secure", "keep_memory"
         self._keep(**{name: argument(name, getattr(self, name)) for name in names})
         self._keep(

@@ -35,7 +35,7 @@ class Servers(Plain):
     backups: int = 0
     compensation: float = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of("mode", self.mode, MODES)
         self._keep(
             n=argument("Servers.n", self.n), on_workers=argument("on_workers", self.on_workers),
@@ -78,7 +78,7 @@ class Pace(Plain):
     delay: float = 0
     update_ticks: float = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         names = "ticks", "delay", "update_ticks"
         self._keep(**{name: argument(name, getattr(self, name)) for name in names})
         speeds = None if self.speeds is None else listed("speeds", self.speeds)

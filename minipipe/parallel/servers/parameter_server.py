@@ -1,17 +1,22 @@
 """A network that workers train through parameter servers."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import copy
+from collections.abc import Sequence
 
+import numpy as np
 
-from ...layers.parameters import pairs_of_layers
 from ...arguments import argument
 from ...changes import Changes
 from ...checks import listed, shown, whole_number, whole_numbers
 from ...collectives.vectors import flattened, joined
 from ...functions import even_slices, leaves
-from ...layers import every_layer
+from ...layers import Layer, every_layer
+from ...layers.parameters import pairs_of_layers
+from ...losses import Loss
 from ...network import Network
-from ...optimizers import SGD, checked_optimizer
+from ...optimizers import SGD, Optimizer, checked_optimizer
 from ...pipeline.batches import checked_batches
 from ...pipeline.layout import MemoryInParts, held_by, layout_of, memories_in
 from ...pipeline.options import Machine, Weights, check_kinds
@@ -24,6 +29,7 @@ from .places import Places, Times
 from .programs import asynchronous, synchronous, worker
 from .replica import Replica
 from .share import Share, counted_places
+
 
 class ParameterServer(Network):
     """A network that N workers train through servers, which have the weights, on simulated devices.
@@ -61,9 +67,10 @@ class ParameterServer(Network):
     """
 
     def __init__(
-        self, layers, loss, n_workers, servers=Servers(), n_microbatches=None, pace=Pace(), on=Machine(),
-        weights=Weights(),
-    ):
+        self, layers: Sequence[Layer], loss: Loss, n_workers: int, servers: Servers = Servers(),
+        n_microbatches: int | None = None, pace: Pace = Pace(), on: Machine = Machine(),
+        weights: Weights = Weights(),
+    ) -> None:
         check_kinds(
             servers=(servers, Servers), pace=(pace, Pace), on=(on, Machine), weights=(weights, Weights)
         )
@@ -91,11 +98,14 @@ class ParameterServer(Network):
         self._shares, self.trace, self.updates, self.late, self.arrivals, self.kept = (), None, [], [], [], {}
 
     @property
-    def n_servers(self):
+    def n_servers(self) -> int:
         """s, the servers."""
         return self._servers.n
 
-    def train(self, batches, optimizer, keep_every=None, arrivals=None):
+    def train(
+        self, batches: Sequence[tuple], optimizer: Optimizer, keep_every: int | None = None,
+        arrivals: Sequence | None = None,
+    ) -> list:
         """Make one update for each of `batches`; return J of each, at the weights that its workers read.
 
         batches: a list of (X, Y).
@@ -125,18 +135,18 @@ class ParameterServer(Network):
         self._take(shares, optimizer, memory, len(batches))
         return shares[0].costs
 
-    def check_step(self, optimizer):
+    def check_step(self, optimizer: Optimizer) -> None:
         """Raise `ValueError`: the servers make the updates."""
         raise ValueError(
             "the servers make the updates: call train(batches, optimizer), with batches such as those of "
             "minipipe.parallel.mini_batches(X, Y, batch_size, n), which are those of fit"
         )
 
-    def check_fit(self, optimizer, clip=None):
+    def check_fit(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError`: the servers make the updates, not `fit`."""
         self.check_step(optimizer)
 
-    def check_training(self, optimizer, clip=None):
+    def check_training(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError` unless servers can make the updates of `optimizer`."""
         checked_optimizer(optimizer)
         s = self.n_servers
@@ -154,7 +164,7 @@ class ParameterServer(Network):
                 "or weight decay"
             )
 
-    def use(self, weights):
+    def use(self, weights: Sequence[np.ndarray]) -> None:
         """Go on with these weights, one of `kept`, in the place of the last."""
         for vector, array in zip(self._vectors(), weights, strict=True):
             vector[...] = array.reshape(-1)

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from ...layers.parameters import pairs_of_layers
 from ...collectives.vectors import unflattened
 from ...functions import constant
 from ...layers import every_layer
+from ...layers.parameters import pairs_of_layers
 from ...layers.statistics import commit
 from ...pipeline.own_part import parameters_in_parts, update_part
 from ...sums import TreeSum
