@@ -14,7 +14,7 @@ import numpy as np
 
 from .checks import path_of, shown
 from .network import Network
-from .state import HANDED, Remembered, State
+from .state import HANDED, OptimizerState, State
 
 ABOUT = "minipipe"  # the array with the text
 FORMAT, READABLE = 2, (1, 2)  # 1 has one optimizer, and no counts
@@ -132,7 +132,7 @@ def _state_in(path, about, arrays):
     """Return the `State` in a file. about: what it says about the network."""
     found = about["optimizers"] if about["format"] > 1 else {HANDED: about["optimizer"]}
     optimizers = {
-        name: Remembered(
+        name: OptimizerState(
             one["class"], one["memories"], one["updates"], one["learning_rate"], one["last_rate"],
             _memory(name, arrays),
         )

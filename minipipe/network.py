@@ -19,7 +19,8 @@ from .layers.through import (
 from .blas import computing
 from .changes import Changes
 from .state import (
-    HANDED, State, check_layers, check_remembered, checked_state, fitting, places_of, remembered_by, take_up,
+    HANDED, State, check_layers, check_optimizer_state, checked_array, checked_state, places_of, restore,
+    state_of_optimizer,
 )
 from .sums import TreeSum
 from .ties import each_once, share, sum_of_tied, ties_of
@@ -246,7 +247,7 @@ class Network:
         arrays = {name: getattr(layer, array).copy() for name, layer, array in places_of(self.layers)}
         return State(
             list(map(repr, self.layers)), arrays, self.n_steps,
-            {name: remembered_by(one) for name, one in optimizers.items() if one is not None},
+            {name: state_of_optimizer(one) for name, one in optimizers.items() if one is not None},
             self._own_counts(),
         )
 
@@ -262,12 +263,12 @@ class Network:
         check_layers(checked_state(state), self.layers)
         changes = Changes()
         for name, layer, array in places_of(self.layers):
-            changes.of(layer, **{array: fitting(state, name, getattr(layer, array))})
+            changes.of(layer, **{array: checked_array(state, name, getattr(layer, array))})
         changes.of(self, n_steps=state.n_steps)
         if optimizer is not None:
             self._check_remembers(optimizer)
-            check_remembered(state, HANDED, optimizer)
-            take_up(changes.twin(optimizer), state.optimizers[HANDED])
+            check_optimizer_state(state, HANDED, optimizer)
+            restore(changes.twin(optimizer), state.optimizers[HANDED])
             changes.then(partial(self.keep_memory, optimizer))
         self._resume_own(state, optimizer, changes)
         self.forget_run()

@@ -8,7 +8,7 @@ from .checks import shown
 HANDED = "optimizer"  # the name of the optimizer that training is handed, among others that a network has
 
 
-class Remembered(NamedTuple):
+class OptimizerState(NamedTuple):
     """The state of an optimizer.
 
     kind: the name of its class.
@@ -32,7 +32,7 @@ class State(NamedTuple):
     arrays: {name: array} of parameters, running statistics and keys; "2.0/W" is the W of the first layer that
         layer 2 is made of.
     n_steps: the updates that were made.
-    optimizers: {name: `Remembered`}; "optimizer" is the one that training is handed.
+    optimizers: {name: `OptimizerState`}; "optimizer" is the one that training is handed.
     counts: {name: whole numbers} of what else a network counts, such as rounds.
     source: what an error calls this state.
     """
@@ -40,15 +40,15 @@ class State(NamedTuple):
     layers: Sequence[str]
     arrays: Mapping[str, Any]
     n_steps: int
-    optimizers: Mapping[str, Remembered]
+    optimizers: Mapping[str, OptimizerState]
     counts: Mapping[str, Any]
     source: str = "this state"
 
 
-def remembered_by(optimizer) -> Remembered:
+def state_of_optimizer(optimizer) -> OptimizerState:
     """Return the state of an optimizer; its arrays are copies."""
     memory = {key: [array.copy() for array in arrays] for key, arrays in optimizer.memory.items()}
-    return Remembered(
+    return OptimizerState(
         type(optimizer).__name__, optimizer.n_memories, optimizer.n_updates, optimizer.learning_rate,
         optimizer.last_rate, memory,
     )
@@ -85,7 +85,7 @@ def check_layers(state: State, layers: Sequence) -> None:
             )
 
 
-def fitting(state: State, name: str, own):
+def checked_array(state: State, name: str, own):
     """Return a copy of the array of this name; raise `ValueError` unless it is like our `own`."""
     array = state.arrays.get(name)
     if array is None or array.shape != own.shape or array.dtype != own.dtype:
@@ -94,7 +94,7 @@ def fitting(state: State, name: str, own):
     return array.copy()
 
 
-def check_remembered(state: State, name: str, optimizer) -> None:
+def check_optimizer_state(state: State, name: str, optimizer) -> None:
     """Raise `ValueError` unless `state` has an optimizer `name` of the class of `optimizer`."""
     found = state.optimizers.get(name)
     if found is None:
@@ -113,7 +113,7 @@ def check_remembered(state: State, name: str, optimizer) -> None:
         )
 
 
-def take_up(optimizer, found: Remembered) -> None:
+def restore(optimizer, found: OptimizerState) -> None:
     """Let an optimizer go on where another one has stopped."""
     memory = {key: [array.copy() for array in arrays] for key, arrays in found.memory.items()}
     optimizer.resume(memory, found.n_updates, found.learning_rate, found.last_rate)

@@ -21,7 +21,7 @@ from ...losses import Loss
 from ...network import Network
 from ...optimizers import Optimizer, checked_optimizer
 from ...pipeline.options import MPI, Machine, Weights, check_kinds
-from ...state import check_remembered, take_up
+from ...state import check_optimizer_state, restore
 from ..driving import checked_machine, run_programs, shared
 from ..servers.options import Pace
 from ..servers.places import Times
@@ -210,15 +210,15 @@ class FederatedAveraging(Network):
         if self._outer is not None:
             outer = self._outer.fresh()
             if "outer" in state.optimizers:
-                check_remembered(state, "outer", outer)
-                take_up(outer, state.optimizers["outer"])
+                check_optimizer_state(state, "outer", outer)
+                restore(outer, state.optimizers["outer"])
             changes.of(self, _outer=outer)
         for client, position in zip(self.clients, positions, strict=True):
             name, own = f"client {client.number}", None
             if optimizer is not None and name in state.optimizers and self._rounds.keep_memory:
                 own = optimizer.fresh()
-                check_remembered(state, name, own)
-                take_up(own, state.optimizers[name])
+                check_optimizer_state(state, name, own)
+                restore(own, state.optimizers[name])
             changes.of(client, position=position, optimizer=own)
 
     def _programs(self, number, working, found):
