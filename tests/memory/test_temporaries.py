@@ -54,11 +54,11 @@ RUNS = {
 
 @contextmanager
 def real_peaks(monkeypatch):
-    """{(device, kind of action, stage): [bytes counted before it, after it, and really held inside it]}.
+    """{(device, kind of action, stage): (most bytes held inside it beyond those counted, most held in all)}.
 
-    What is really held, Python's own tracing says, which NumPy reports its arrays to.
-    Each list has the moment at which most was really held there: what the device was counted to hold when the
-    action began, and the most that was allocated beyond that until its end.
+    What is really held, Python's own tracing says, which NumPy reports its arrays to: what the device was
+    counted to hold when the action began, and the most that was allocated beyond that until its end. Counted
+    is the larger number of those before it and after it.
     """
     found, call = {}, Accounts.call
 
@@ -78,7 +78,8 @@ def real_peaks(monkeypatch):
             after = counted(((on, parts, inputs), answer))
             for kind, stage, _ in parts:
                 place = device, kind, stage
-                found[place] = max(found.get(place, [0, 0, 0]), [before, after, held], key=lambda row: row[2])
+                inside, in_all = found.get(place, (0, 0))
+                found[place] = max(inside, held - max(before, after)), max(in_all, held)
             return answer
 
         return call(accounts, lane, traced, args, now)
@@ -107,8 +108,7 @@ def test_no_action_of_a_run_needs_more_than_is_counted_and_foreseen(name, monkey
     shape, m = X.shape[:-1], X.shape[-1] // M
     of_stages = temporaries(layers, SOFTMAX, cut, shape, m, "float32", patterns)
     insides = {}
-    for (device, kind, stage), (before, after, held) in found.items():
-        inside = held - max(before, after)
+    for (device, kind, stage), (inside, held) in found.items():
         assert inside <= of_stages[stage][kind] + SLACK
         insides[stage] = max(insides.get(stage, 0), inside)
         assert held <= pipe.trace.peak_bytes()[device] + max(of_stages[stage].values()) + SLACK
@@ -127,7 +127,7 @@ def test_the_counted_bytes_alone_are_not_enough(monkeypatch):
     pipe = mp.Parallel(MLP, SOFTMAX, split, memory=memory, weights=FLOAT32)
     with real_peaks(monkeypatch) as found:
         pipe.forward_backward(X, Y)
-    real = max(held for _, _, held in found.values())
+    real = max(held for _, held in found.values())
     inside = max(temporaries(MLP, SOFTMAX, 4, (784,), 32, "float32")[0].values())
     assert 1.2 * limit < real <= limit + inside + SLACK
 
