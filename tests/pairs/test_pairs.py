@@ -24,6 +24,8 @@ WERE_WRONG = {  # what the net has found, in rows as it printed them
     "ZeRO of an optimizer that remembers nothing could not be saved":
         {"dtype": "float64", "schedule": "data-parallel", "D": 2, "M": 2, "zero": 3, "checkpoint": True,
          "updates": "order"},
+    "copies of a stream in grains waited for the gradients of another mini-batch":
+        {"schedule": "pipedream", "D": 2, "K": 2, "M": 2, "grain": 1, "how": "train", "updates": "order"},
     "tied layers were updated before their sum was there, where ZeRO has one copy":
         {"ties": True, "M": 2, "zero": 3, "updates": "order"},
     "copies that recomputed all but the last micro-batch of all met in different micro-batches":
