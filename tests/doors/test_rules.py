@@ -93,3 +93,8 @@ def test_copies_that_meet_in_other_micro_batches_are_not_alike():
     own = Schedule.from_text(["0F0 0F1 0B0 0B1", "0F2 0F3 0B3 0B2"], 4, copy_of=(0, 0, 1, 1))
     with pytest.raises(ValueError, match="one order for all copies"):
         network(mp.Split(replicas=2, microbatches=4), own, sums=SYNC)
+
+
+def test_copies_of_some_stages_are_no_replicas():
+    with pytest.raises(ValueError, match="2 copies of the network on 3 devices, which are not 2 replicas"):
+        network(mp.Split(replicas=2, stages=2, microbatches=4), replicated_stages([2, 1], 4))
