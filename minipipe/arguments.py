@@ -114,6 +114,7 @@ ARGUMENTS = {
     "K": RANKS,
     "M": COUNT,
     "P": RANKS,
+    "per": COUNT,
     "s": COUNT,
     "t": RANKS,
     "T": RANKS,

@@ -225,7 +225,7 @@ def bytes_from(text):
 
 
 def text_of_bytes(n_bytes):
-    """With three digits or more.
+    """Return a number of bytes in words, with three digits or more.
 
     >>> text_of_bytes(3 * 2**29), text_of_bytes(1000)
     ('1.50 GiB', '1000 bytes')

@@ -77,7 +77,7 @@ class Trial(NamedTuple):
         return verdicts(example, m, network, in_parts=T > 1)
 
     def row(self, found):
-        """Its line of the table. found: its `Verdicts`."""
+        """Return the line of this trial in the table. found: the `Verdicts`."""
         words = [WORDS[verdict] for verdict in (found.exact, found.dyadic, found.bits)]
         bound = "-  " if found.share is None else f"{100 * found.share:.2f} %"
         line = COLUMNS.format(self.example.name, *self[1:], *words, bound)

@@ -94,7 +94,7 @@ class World:
                 )
 
     def wait(self, request, what):
-        """Until an MPI request is done; `TimeoutError` if that takes too long."""
+        """Wait until an MPI request is done; raise `TimeoutError` if that takes too long."""
         pause = Pause()
         while not request.Test():
             if pause.seconds() > patience():

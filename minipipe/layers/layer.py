@@ -77,7 +77,7 @@ class Layer(AsCode, Halves):
 
     @property
     def has_parameters(self):
-        """Whether it, or a layer that it is made of, has a W or a b, drawn already."""
+        """Whether the layer, or one that it is made of, has a W or a b, drawn already."""
         if self.layers:
             return bool(leaves((self.W, self.b)))
         return self.W is not None or self.b is not None
@@ -116,7 +116,7 @@ class Layer(AsCode, Halves):
         return 0
 
     def macs_again(self, shape):
-        """Those that its backward makes again, where the layer `recomputes` a part of its cache."""
+        """The multiply-accumulates that a backward repeats where the layer `recomputes` some of its cache."""
         return 0
 
     def copy(self, convert=lambda array: array.copy()):

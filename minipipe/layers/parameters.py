@@ -26,7 +26,7 @@ def parameters_with(layers, gradients):
 
 
 def _owners(layer, gradient):
-    """[(layer, gradient)] of those that have a gradient: a layer, or those that it is made of."""
+    """Return [(layer, gradient)]: the layer itself, or those that it is made of, if they have a gradient."""
     if gradient is None:
         return []
     if isinstance(gradient, tuple):

@@ -1,7 +1,6 @@
 """The order of actions that a network runs: of one mini-batch, or of a stream of many without a flush."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from inspect import signature
 from itertools import zip_longest
@@ -12,10 +11,9 @@ from ..losses import Loss
 from ..partitioning.partition import counts_of, cut
 from ..pipeline.options import Options, Split
 from ..schedules import (
-    SCHEDULES, Costs, Overlap, Schedule, build_for_stages, data_parallel, in_copies, is_name, names_having,
+    SCHEDULES, Costs, Schedule, build_for_stages, data_parallel, in_copies, is_name, names_having,
 )
 from ..schedules.counting import check_versions, updates
-from ..schedules.rules import MEETING
 from .rules import Setting, check_rules
 from .units import changed, in_units, units_of
 
@@ -93,60 +91,16 @@ def order_of_copies(schedule: Order, split: Split) -> tuple[Schedule, Callable |
                 f"micro-batches, but there are {K} stages and {n} micro-batches"
                 f"{' of each replica' * (D > 1)}: make them equal"
             )
-        if "U" in order.kinds and not order.kinds & MEETING:
-            return with_sums_in_copies(order, D, n), None
         return in_copies(order, D), None
     stream = partial(_stream_of, make, K, n, D)
     return stream(_n_mini_batches(order, n) if order is schedule else 1), stream
-
-
-def with_sums_in_copies(order: Schedule, D: int, n: int) -> Schedule:
-    """Return the order of D copies of a network, each on devices of its own, from that of one with updates.
-
-    Of each mini-batch, copy c has the micro-batches from c n on, and an `A` before each `U` adds up the
-    gradients of all copies.
-
-    order: of one copy.
-    n: the micro-batches that a copy has of each mini-batch.
-
-    >>> from ..schedules import pipedream
-    >>> print(with_sums_in_copies(pipedream(1, 2), 2, 1))
-    device 0: 0F0 0B0 0A0 0U0 0F2 0B2 0A2 0U2
-    device 1: 0F1 0B1 0A1 0U1 0F3 0B3 0A3 0U3
-    """
-    if D == 1:
-        return order
-    M, copies = order.n_microbatches, range(D)
-    place = [[i // n * n * D + c * n + i % n for i in range(M)] for c in copies]
-    devices, copy_of, versions = [], [0] * (M * D), [[0] * (M * D) for _ in order.versions]
-    for c, places in enumerate(place):
-        devices += [_at_places(of_device, places) for of_device in order.devices]
-        for i, its_place in enumerate(places):
-            copy_of[its_place] = c
-            for row, of_one in zip(versions, order.versions, strict=True):
-                row[its_place] = of_one[i]
-    return replace(
-        order, devices=tuple(devices), n_microbatches=M * D, name=f"{order.name} in {D} copies",
-        copy_of=tuple(copy_of), versions=tuple(map(tuple, versions)),
-    ).validate()
-
-
-def _at_places(actions, places):
-    """The actions with the micro-batches at these places, and an `A` before each `U`."""
-    found = []
-    for action in actions:
-        parts = [part._replace(microbatch=places[part.microbatch]) for part in action.parts]
-        if action.kind == "U":
-            found.append(parts[0]._replace(kind="A"))
-        found.append(parts[0] if len(parts) == 1 else Overlap(*parts))
-    return tuple(found)
 
 
 def _stream_of(make, n_stages, n, D, n_batches):
     """The `Schedule` of so many mini-batches, each of `n` micro-batches in each of D copies."""
     order = _made(make, n_stages, n_batches * n)
     _check_stream(order, n_stages, n, n_batches)
-    return with_sums_in_copies(order, D, n)
+    return in_copies(order, D, n)
 
 
 def _builder(schedule, n):

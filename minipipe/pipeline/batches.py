@@ -61,7 +61,7 @@ class MicroBatches:
         return self.grains[part.microbatch]
 
     def edges(self, grains):
-        """Where these consecutive grains begin, counted from the first of them, and the end of the last."""
+        """Return where these grains in a row begin, counted from the first, and the end of the last."""
         return [0, *accumulate(self.labels[j].shape[-1] for j in grains)]
 
     def alike(self):

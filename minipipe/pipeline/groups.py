@@ -24,7 +24,7 @@ def join_copies(stages, ranks, D):
     """Hand each layer that is synchronised the group of the devices that do the same in the D copies.
 
     stages: {(stage, device): the `Stage`}.
-    ranks: for each shard of the network its devices, those of the first copy first, then those of the next.
+    ranks: for each shard of the network its devices: the first copy has the first of them, and so on.
     """
     of_device = {}
     for devices in ranks:

@@ -159,7 +159,7 @@ class Split(Plain):
     def ranks(self, n_devices: int) -> list[list[int]]:
         """Return [[device on the cluster]]: for each shard, that of each device of the schedule.
 
-        n_devices: how many the schedule of all copies has, those of one copy after those of the other.
+        n_devices: of the schedule of all copies; the first copy has the first of them, and so on.
 
         >>> Split(replicas=2, shards=2, stages=2).ranks(4)
         [[0, 4, 2, 6], [1, 5, 3, 7]]

@@ -70,11 +70,15 @@ def without_overlaps(schedule):
     return replace(schedule, devices=devices, name=schedule.name + "+apart")
 
 
-def in_copies(schedule, n):
+def in_copies(schedule, n, per=None):
     """`n` copies of the network, each on devices of its own, which work by `schedule`: data parallelism.
 
-    Of n M micro-batches, copy c has those from c M on. Where the schedule has several copies already, as
-    Chimera's has, it has n times as many then.
+    per: how many micro-batches a copy has of each mini-batch, in an order of several without a flush; left
+        out, all that are there.
+
+    Of n `per` micro-batches of a mini-batch, copy c has those from c `per` on. Where the schedule has several
+    copies already, as Chimera's has, it has n times as many then. Where it has updates, but nothing that adds
+    up gradients, an `A` comes before each `U`.
 
     >>> from .one_stage_each import gpipe
     >>> print(in_copies(gpipe(1, 2), 2))
@@ -82,30 +86,39 @@ def in_copies(schedule, n):
     device 1: 0F2 0F3 0B3 0B2
     >>> in_copies(gpipe(1, 2), 2).copy_of
     (0, 0, 1, 1)
+    >>> from .asynchronous import pipedream
+    >>> print(in_copies(pipedream(1, 2), 2, per=1))
+    device 0: 0F0 0B0 0A0 0U0 0F2 0B2 0A2 0U2
+    device 1: 0F1 0B1 0A1 0U1 0F3 0B3 0A3 0U3
     """
     checked_schedule(schedule)
-    n = argument("n", n)
+    n, M = argument("n", n), schedule.n_microbatches
+    per = M if per is None else argument("per", per)
     check_number_of_actions(n * sum(map(len, schedule.devices)))
     if n == 1:
         return schedule
-    M = schedule.n_microbatches
-    devices = tuple(
-        tuple(_later(action, c * M) for action in order) for c in range(n) for order in schedule.devices
-    )
+    with_sums = "U" in schedule.kinds and not schedule.kinds & MEETING
+    devices, copy_of, versions = [], [0] * (n * M), [[0] * (n * M) for _ in schedule.versions]
+    for c in range(n):
+        places = [i // per * per * n + c * per + i % per for i in range(M)]
+        devices += [tuple(_at_places(order, places, with_sums)) for order in schedule.devices]
+        for i, place in enumerate(places):
+            copy_of[place] = c * schedule.n_copies + schedule.copies[i]
+            for row, of_one in zip(versions, schedule.versions, strict=True):
+                row[place] = of_one[i]
     return replace(
-        schedule,
-        devices=devices,
-        n_microbatches=n * M,
-        name=f"{schedule.name} in {n} copies",
-        copy_of=tuple(c * schedule.n_copies + copy for c in range(n) for copy in schedule.copies),
-        versions=tuple(row * n for row in schedule.versions),
+        schedule, devices=tuple(devices), n_microbatches=n * M, name=f"{schedule.name} in {n} copies",
+        copy_of=tuple(copy_of), versions=tuple(map(tuple, versions)),
     )
 
 
-def _later(action, by):
-    """The same action of the micro-batch that comes so many later."""
-    parts = [Action(kind, stage, microbatch + by) for kind, stage, microbatch in action.parts]
-    return parts[0] if len(parts) == 1 else Overlap(*parts)
+def _at_places(order, places, with_sums):
+    """The actions of `order`, each with the micro-batch at its place; `with_sums`, an `A` before each `U`."""
+    for action in order:
+        parts = [part._replace(microbatch=places[part.microbatch]) for part in action.parts]
+        if with_sums and action.kind == "U":
+            yield parts[0]._replace(kind="A")
+        yield parts[0] if len(parts) == 1 else Overlap(*parts)
 
 
 def with_all_reduce(schedule):

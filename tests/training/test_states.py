@@ -108,6 +108,8 @@ def test_the_state_of_other_clients_or_another_outer_optimizer_is_refused():
     state = federated().state(mp.Adam(0.1))
     with pytest.raises(ValueError, match="is of 4 clients, the network has 3"):
         mp.FederatedAveraging(LAYERS, LOSS, CLIENTS[:3]).resume(state)
+    with pytest.raises(ValueError, match="is of rounds with seed=0, which decides who is chosen, but the"):
+        mp.FederatedAveraging(LAYERS, LOSS, CLIENTS, weights=mp.Weights(seed=1)).resume(state)
     with pytest.raises(ValueError, match="the state of SGD, the optimizer has Adam"):
         mp.FederatedAveraging(LAYERS, LOSS, CLIENTS, outer=mp.Adam(0.1)).resume(state)
 

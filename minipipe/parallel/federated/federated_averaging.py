@@ -196,7 +196,8 @@ class FederatedAveraging(Network):
         return {"outer": self._outer, **kept}
 
     def _own_counts(self):
-        return {"rounds": self.n_rounds, "positions": [client.position for client in self.clients]}
+        positions = [client.position for client in self.clients]
+        return {"rounds": self.n_rounds, "positions": positions, "seed": self._seed}
 
     def _resume_own(self, state, optimizer, changes):
         """Take up what a state has of clients, rounds and the outer optimizer; what it lacks begins anew."""
@@ -205,6 +206,12 @@ class FederatedAveraging(Network):
         if len(positions) != K:
             raise ValueError(
                 f"{state.source} is of {len(positions)} clients, the network has {K}: build it alike"
+            )
+        seed = state.counts.get("seed", self._seed)
+        if seed != self._seed:
+            raise ValueError(
+                f"{state.source} is of rounds with seed={seed}, which decides who is chosen, but the network "
+                f"has seed={self._seed}: build it alike"
             )
         changes.of(self, n_rounds=state.counts.get("rounds", 0))
         if self._outer is not None:

@@ -81,8 +81,9 @@ class Pace(Plain):
     def __post_init__(self) -> None:
         names = "ticks", "delay", "update_ticks"
         self._keep(**{name: argument(name, getattr(self, name)) for name in names})
-        speeds = None if self.speeds is None else listed("speeds", self.speeds)
-        for number, speed in enumerate(speeds or ()):
+        if self.speeds is not None:
+            self._keep(speeds=tuple(listed("speeds", self.speeds)))
+        for number, speed in enumerate(self.speeds or ()):
             if python_number(speed) == 0:
                 raise ValueError(
                     f"speeds[{number}]=0 would never finish: use a speed above 0, or a worker or client less"

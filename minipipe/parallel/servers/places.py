@@ -66,7 +66,7 @@ class Times:
     """
 
     def __init__(self, n_workers: int, pace: Pace, seed: int = 0) -> None:
-        speeds = [1] * n_workers if pace.speeds is None else list(pace.speeds)
+        speeds = [1] * n_workers if pace.speeds is None else pace.speeds
         if len(speeds) != n_workers:
             raise ValueError(f"speeds has {len(speeds)} numbers for {n_workers} workers: give each one")
         self._ticks = [_divided(pace.ticks, python_number(speed)) for speed in speeds]

@@ -77,7 +77,7 @@ def synchronous(share, places, n_wanted, m_of, arrivals=None, ticks=0):
 
 
 def asynchronous(share, places, n_batches, bound=None, arrivals=None, ticks=0):
-    """A server that updates by each gradient as it comes, whatever weights that is of, and then answers.
+    """A server that updates by each gradient as it comes, also one at older weights, and then answers.
 
         w <- w - (the optimizer's step by the gradient at older weights)
 

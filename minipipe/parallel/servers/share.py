@@ -66,7 +66,7 @@ class Share:
 
     @property
     def part(self):
-        """Its part of the parameters: vectors, views of the arrays of `layers`."""
+        """The server's part of the parameters: vectors, views of the arrays of `layers`."""
         return parameters_in_parts(self.layers, self.size)[self.rank]
 
     @property
