@@ -67,14 +67,19 @@ def wrong_form(schedule):
 
 
 def _late_W_out_of_place(schedule):
-    """What a `W*` cannot be in: its one product takes in all micro-batches, with the same weights."""
-    if "W*" not in schedule.kinds or not schedule.versions:
+    """What a `W*` cannot be in: its one product takes in a run of micro-batches, with the same weights."""
+    if "W*" not in schedule.kinds:
         return
+    copies, why = list(schedule.copies), ""
+    if schedule.versions:
+        why = "versions say that weights change on the way"
+    elif copies != sorted(copies):
+        why = "copy_of says that those of a copy do not follow each other"
     for device, part, _ in schedule.walk():
-        if part.kind == "W*":
+        if part.kind == "W*" and (why or len(schedule.holders(part.stage)) < schedule.n_copies):
             yield (
                 f"device {device}: {part} makes the weight gradients of all micro-batches in one product, "
-                "but versions say that weights change on the way: use a W for each micro-batch"
+                f"but {why or 'copies of the network share the device'}: use a W for each micro-batch"
             )
 
 

@@ -157,7 +157,8 @@ def test_a_stage_keeps_every_A_prev_and_dZ_until_its_W_and_recomputation_saves_t
     ("F0 F1 I0 I1", (), "never does 0W1 (missing)"),
     ("F0 F1 I0 I1 A1 W*1", (), "0A1 comes before the gradient of micro-batch 1 is complete"),
     ("F0 F1 I0 I1 W*1 U0", (), "0U0 comes after the backward of micro-batch 1"),
-    ("F0 F1 I0 I1 W*1", (0, 1), "never does 0W0 (missing)"),
+    ("F0 F1 I0 I1 W*1", (0, 1), "in one product, but copies of the network share the device: use a W for"),
+    ("F0 F1 I0 I1 W*1", (1, 0), "in one product, but copy_of says that those of a copy do not follow each"),
 ])
 def test_what_is_wrong_with_an_order_is_said(lines, copy_of, words):
     faults = Schedule.from_text([lines], n_microbatches=2, copy_of=copy_of).faults()
