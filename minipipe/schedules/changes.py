@@ -94,6 +94,11 @@ def in_copies(schedule, n, per=None):
     checked_schedule(schedule)
     n, M = argument("n", n), schedule.n_microbatches
     per = M if per is None else argument("per", per)
+    if M % per:
+        raise ValueError(
+            f"per={per} does not divide the {M} micro-batches of {schedule.name!r}: use as many as each "
+            "mini-batch has"
+        )
     check_number_of_actions(n * sum(map(len, schedule.devices)))
     if n == 1:
         return schedule

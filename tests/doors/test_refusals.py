@@ -120,6 +120,7 @@ def run(program):
     (lambda: counted_trace().peak_bytes("gradient"), "kinds has 'gradient', but this run counted 'caches'"),
     (lambda: counted_trace().peak_bytes(["caches", 3]), "kinds has 3, but this run counted"),
     (lambda: mp.Machine(ports=[3]), "ports has 3: pass a list of Port("),
+    (lambda: in_copies(gpipe(2, 4), 2, per=3), "per=3 does not divide the 4 micro-batches of 'gpipe'"),
     (lambda: TRACE.spans_of(0, np.ones(2)), "device 0 has no lane array("),
     (lambda: LOSS.forward(np.float32, Y), "A holds <class"),
     (lambda: LOSS.forward(Y, Y, 10**400), "must be at most 1,000,"),
