@@ -12,6 +12,7 @@ import numpy as np
 
 from .arguments import argument
 from .checks import one_of
+from .datasets import Dataset, digits
 from .functions import accuracy
 from .layers import BatchNorm, Linear, ReLU
 from .losses import SoftmaxCrossEntropy
@@ -19,10 +20,17 @@ from .network import Sequential
 from .optimizers import SGD
 from .rates import ConstantWarmUp, GradualWarmUp, StepDecay, linear_scaled, square_root_scaled
 from .training import fit
+from .watching import with_progress
 
 RULES = {"linear": linear_scaled, "square root": square_root_scaled, "fixed": lambda base, *batches: base}
 WARM_UPS = {"gradual": GradualWarmUp, "constant": ConstantWarmUp, "none": None}
 LAST = 5  # epochs of which the error is the median
+VARIANTS = {  # the name of a line: (rule, warm-up)
+    "linear, gradual warm-up": ("linear", "gradual"),
+    "linear, no warm-up": ("linear", "none"),
+    "square root, gradual warm-up": ("square root", "gradual"),
+    "fixed rate": ("fixed", "none"),
+}
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,30 @@ def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", se
     except FloatingPointError:
         return Outcome(100.0, [])
     return Outcome(100 * (1 - statistics.median(epochs[-LAST:])), [epoch.J for epoch in history])
+
+
+def errors_of(layers, data, recipe, sizes, variants, n_seeds, grain=None):
+    """Return {(variant, size): the test errors of all seeds, in percent}.
+
+    layers, data, recipe, grain: as for `train`.
+    sizes: samples in a mini-batch, one or more.
+    variants: names in `VARIANTS`. Those that have one rate for a size, as all have for the reference, are
+        trained once.
+    n_seeds: trainings of each kind.
+    """
+    rates = {(name, size): recipe.rate(size, *VARIANTS[name]) for size in sizes for name in variants}
+    places = {(rate, size): name for (name, size), rate in rates.items()}  # one variant for each rate
+    runs = [(name, size, seed) for (_, size), name in places.items() for seed in range(n_seeds)]
+    errors = {}
+    for name, size, seed in with_progress(runs, "trainings"):
+        outcome = train(layers, data, recipe, size, *VARIANTS[name], seed, grain)
+        errors.setdefault((rates[name, size], size), []).append(outcome.error)
+    return {(name, size): errors[rate, size] for (name, size), rate in rates.items()}
+
+
+def digits_in_float32():
+    """Return the digits as a `Dataset` whose arrays are float32."""
+    return Dataset(*[tuple(part.astype(np.float32) for part in pair) for pair in digits()])
 
 
 def mean_and_spread(numbers):

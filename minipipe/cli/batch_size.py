@@ -4,9 +4,11 @@ import numpy as np
 
 from ..checks import chosen, whole_numbers
 from ..datasets import Dataset, cifar10, mnist
-from ..experiments import Recipe, mean_and_spread, with_batch_norm
-from ..figures.batch_sizes import SIZES, UNITS, VARIANTS, digits_in_float32, draw_errors, errors_of
+from ..experiments import (
+    VARIANTS, Recipe, digits_in_float32, errors_of, mean_and_spread, with_batch_norm,
+)
 from ..models import lenet5, resnet
+from ..plots.canvas import label, new_figure
 from ..rates import rates_of
 from ..watching import say
 from .options import add_picture
@@ -21,6 +23,14 @@ examples:
   python3 -m minipipe batch-size --mnist FOLDER --network lenet --samples 6000 --sizes 64 1024
 """
 NETWORKS = ("mlp", "lenet", "resnet")
+SIZES = (32, 64, 128, 256, 512, 719, 1437)
+UNITS = (64, 64, 64, 64, 64, 64, 10)  # of the layers of "mlp"
+STYLES = {  # colour of Okabe and Ito, marker
+    "linear, gradual warm-up": ("#0072B2", "o"),
+    "linear, no warm-up": ("#D55E00", "s"),
+    "square root, gradual warm-up": ("#009E73", "^"),
+    "fixed rate": ("#000000", "x"),
+}
 
 
 def add_options(parser):
@@ -74,7 +84,7 @@ def run(options):
         raise ValueError(f"--sizes {sizes[-1]} exceeds the {m} samples: use at most that many")
     for size in sizes:
         for name in variants:  # whatever is wrong with them is said before the first training
-            rates_of(recipe.rate(size, *VARIANTS[name][:2]), [1] * options.epochs)
+            rates_of(recipe.rate(size, *VARIANTS[name]), [1] * options.epochs)
     layers = _layers(options.network, data.train[0].shape[:-1])
     say(f"{m:,} {where}, network {options.network}, {options.epochs} epochs, {options.seeds} seeds, "
         f"rate {options.base:g} for {options.reference} samples")
@@ -86,7 +96,31 @@ def run(options):
         print(f"{name:30}" + "".join(f"{mean:6.2f} ±{spread:4.2f}".rjust(12) for mean, spread in cells))
     print()
     title = f"{m:,} {where}, {options.network}, {options.epochs} epochs, {options.seeds} seeds"
-    write(draw_errors(found, title), path)
+    write(_drawn(found, title), path)
+
+
+def _drawn(found, title):
+    """Return a matplotlib `Figure`: error against the size of a mini-batch, mean and spread over seeds."""
+    figure = new_figure(8, 4.6)
+    ax = figure.subplots()
+    sizes = sorted({size for _, size in found})
+    n_lines = len({name for name, _ in found})
+    for place, name in enumerate(dict.fromkeys(name for name, _ in found)):
+        colour, marker = STYLES[name]
+        rows = [mean_and_spread(found[name, size]) for size in sizes]
+        beside = [size * 1.05 ** (place - (n_lines - 1) / 2) for size in sizes]
+        ax.errorbar(beside, *zip(*[(mean, spread) for mean, spread in rows]), color=colour, marker=marker,
+                    capsize=3, linewidth=1.5, markersize=5, label=name)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set_xticks(sizes, sizes)
+    ax.minorticks_off()
+    ticks = [1, 2, 5, 10, 20, 50, 100]
+    ax.set_yticks(ticks, ticks)
+    ax.set_ylim(1, 120)
+    ax.legend(frameon=False, loc="upper left", fontsize=10)
+    label(ax, title, "samples in a mini-batch", "test error, % (mean and standard deviation)")
+    return figure
 
 
 def _data(options):

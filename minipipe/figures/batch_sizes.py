@@ -1,9 +1,8 @@
-"""The pictures of large mini-batches: the error, the learning rates, and the steps to a target."""
+"""The pictures of large mini-batches: the learning rates, and the steps to a target."""
 
 import numpy as np
 
-from ..datasets import Dataset, digits
-from ..experiments import mean_and_spread, steps_to_target, train
+from ..experiments import digits_in_float32, steps_to_target
 from ..models import mlp
 from ..noise import measured_noise
 from ..losses import SoftmaxCrossEntropy
@@ -13,59 +12,7 @@ from ..plots.rates import draw_rates
 from ..rates import ConstantWarmUp, GradualWarmUp, StepDecay
 from ..watching import with_progress
 
-# what a line is called: (rule, warm-up, colour of Okabe and Ito, marker)
-VARIANTS = {
-    "linear, gradual warm-up": ("linear", "gradual", "#0072B2", "o"),
-    "linear, no warm-up": ("linear", "none", "#D55E00", "s"),
-    "square root, gradual warm-up": ("square root", "gradual", "#009E73", "^"),
-    "fixed rate": ("fixed", "none", "#000000", "x"),
-}
-SIZES = (32, 64, 128, 256, 512, 719, 1437)
-UNITS = (64, 64, 64, 64, 64, 64, 10)
 TARGET, TARGET_RATES, TARGET_SIZES = 0.1, (0.1, 0.2, 0.4, 0.8, 1.6), (4, 8, 16, 32, 64, 128, 256, 512, 1437)
-
-
-def digits_in_float32():
-    return Dataset(*[tuple(part.astype(np.float32) for part in pair) for pair in digits()])
-
-
-def errors_of(layers, data, recipe, sizes, variants, n_seeds, grain=None):
-    """{(variant, size): the test errors of all seeds, in percent}
-
-    Variants that have one rate for a size, as all have for the reference, are trained once.
-    """
-    rates = {(name, size): recipe.rate(size, *VARIANTS[name][:2]) for size in sizes for name in variants}
-    places = {(rate, size): name for (name, size), rate in rates.items()}  # one variant for each rate
-    runs = [(name, size, seed) for (_, size), name in places.items() for seed in range(n_seeds)]
-    errors = {}
-    for name, size, seed in with_progress(runs, "trainings"):
-        outcome = train(layers, data, recipe, size, *VARIANTS[name][:2], seed, grain)
-        errors.setdefault((rates[name, size], size), []).append(outcome.error)
-    return {(name, size): errors[rate, size] for (name, size), rate in rates.items()}
-
-
-def draw_errors(found, title):
-    """A matplotlib `Figure`: error against the size of the mini-batch, mean and spread over the seeds."""
-    figure = new_figure(8, 4.6)
-    ax = figure.subplots()
-    sizes = sorted({size for _, size in found})
-    n_lines = len({name for name, _ in found})
-    for place, name in enumerate(dict.fromkeys(name for name, _ in found)):
-        *_, colour, marker = VARIANTS[name]
-        rows = [mean_and_spread(found[name, size]) for size in sizes]
-        beside = [size * 1.05 ** (place - (n_lines - 1) / 2) for size in sizes]
-        ax.errorbar(beside, *zip(*[(mean, spread) for mean, spread in rows]), color=colour, marker=marker,
-                    capsize=3, linewidth=1.5, markersize=5, label=name)
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
-    ax.set_xticks(sizes, sizes)
-    ax.minorticks_off()
-    ticks = [1, 2, 5, 10, 20, 50, 100]
-    ax.set_yticks(ticks, ticks)
-    ax.set_ylim(1, 120)
-    ax.legend(frameon=False, loc="upper left", fontsize=10)
-    label(ax, title, "samples in a mini-batch", "test error, % (mean and standard deviation)")
-    return figure
 
 
 def learning_rates():

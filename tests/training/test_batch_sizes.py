@@ -12,8 +12,9 @@ import minipipe as mp
 from minipipe.cli.main import main
 from minipipe.datasets import Dataset
 from minipipe.exact import Rational, rational
-from minipipe.experiments import Recipe, mean_and_spread, steps_to_target, train, with_batch_norm
-from minipipe.figures.batch_sizes import VARIANTS, digits_in_float32, errors_of
+from minipipe.experiments import (
+    VARIANTS, Recipe, digits_in_float32, errors_of, mean_and_spread, steps_to_target, train, with_batch_norm,
+)
 from minipipe.models import mlp
 from minipipe.noise import Noise, measured_noise, noise_from_two, noise_of_updates, steps_and_samples
 from minipipe.rates import rates_of
@@ -147,7 +148,7 @@ def test_variants_with_one_rate_are_trained_once(monkeypatch):
         calls.append(arguments)
         return train(*arguments)
 
-    monkeypatch.setattr("minipipe.figures.batch_sizes.train", counted)
+    monkeypatch.setattr("minipipe.experiments.train", counted)
     found = errors_of(LAYERS, few(), SHORT, (32, 100), VARIANTS, 2)
     assert len(calls) == 2 * (1 + 4) and len(found) == 2 * len(VARIANTS)
     assert len({tuple(found[name, 32]) for name in VARIANTS}) == 1
