@@ -10,7 +10,7 @@ from ..interrupted import STATUS, raise_again
 from ..schedules import ScheduleWarning
 from ..watching import watched
 from . import (
-    batch_size, bench, compare, explain, export, federated, figures, fit, mpi, papers, plan, search,
+    batch_size, bench, compare, explain, export, federated, fit, mpi, papers, plan, search,
     server, site, threads, timeline, train, validate, verify,
 )
 
@@ -28,7 +28,6 @@ COMMANDS = {
     "mpi": mpi,
     "server": server,
     "federated": federated,
-    "figures": figures,
     "site": site,
     "papers": papers,
     "batch-size": batch_size,

@@ -3,7 +3,6 @@
 import os
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from command_line.test_cli import run
@@ -244,15 +243,6 @@ def test_servers_and_clients_are_drawn(capsys, tmp_path, command):
     picture = tmp_path / "run.png"
     assert run(capsys, f"{command} --output {picture}")[0] == 0
     assert picture.read_bytes().startswith(PNG)
-
-
-@SLOW
-def test_figures_are_made_by_one_command(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("minipipe.cli.output.DOTS_PER_INCH", 20)  # nobody looks at them here
-    status, _, _ = run(capsys, f"figures --folder {tmp_path / 'figures'}")
-    names = {path.name for path in (tmp_path / "figures").iterdir()}
-    kept = {path.name for path in (Path(__file__).parents[2] / "figures").iterdir()}
-    assert status == 0 and names == kept - {"error_against_batch_size.png"}  # which `batch-size` draws
 
 
 @SLOW

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from compared import assert_within
+from figures.drawing.splits import N, SAMPLES, SIZES, held, split_runs
 
 from minipipe.functions import leaves
 from minipipe.verification import rounding_bounds
-from minipipe.figures.splits import N, SAMPLES, SIZES, held, split_runs
 
 N_PARAMETERS = 33_738
 

@@ -412,7 +412,7 @@ def test_the_command_prints_every_cell(capsys, monkeypatch):
 
 
 def test_the_picture_has_every_published_cell():
-    from minipipe.figures.throughput import throughput
+    from figures.drawing.throughput import throughput
 
     rings = [line for ax in throughput().axes for line in ax.lines if line.get_marker() == "o"]
     drawn = [(x, y) for line in rings for x, y in zip(line.get_xdata(), line.get_ydata())]

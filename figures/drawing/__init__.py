@@ -1,4 +1,4 @@
-"""The pictures of the README.
+"""The functions that draw the pictures.
 
 `FIGURES` names each one, and the function that draws it as a matplotlib `Figure`.
 """

@@ -1,10 +1,10 @@
 """The cut of AmoebaNet-D in three ways, as a picture."""
 
-from ..description import describe
-from ..models import amoebanet_d
-from ..partitioning import equal_counts, loads, partition
-from ..plots import cut
-from ..plots.canvas import new_figure
+from minipipe import describe, partition
+from minipipe.models import amoebanet_d
+from minipipe.partitioning import equal_counts, loads
+from minipipe.plots import cut
+from minipipe.plots.canvas import new_figure
 
 SIZE, INPUT_SHAPE, K = (18, 208), (3, 224, 224), 8
 

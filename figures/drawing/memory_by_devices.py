@@ -1,15 +1,12 @@
 """The picture of memory against devices: what a large Transformer needs on each of K."""
 
-from ..losses import SoftmaxCrossEntropy
-from ..models import transformer
-from ..optimizers import Adam
-from ..partitioning import partition
-from ..parallel.units import recomputed
-from ..pipeline.options import EVERY_SQRT
-from ..planning import simulate
-from ..planning.without_numbers import WithoutNumbers
-from ..plots.canvas import label, new_figure
-from ..schedules import Costs, build
+from minipipe import Adam, Costs, SoftmaxCrossEntropy, partition, simulate
+from minipipe.models import transformer
+from minipipe.parallel.units import recomputed
+from minipipe.pipeline.options import EVERY_SQRT
+from minipipe.planning.without_numbers import WithoutNumbers
+from minipipe.plots.canvas import label, new_figure
+from minipipe.schedules import build
 
 N_TOKENS, D, N_HEADS, N_BLOCKS, N_PLACES = 32_000, 2048, 32, 48, 1024  # the Transformer of GPipe's table 2
 M = 32  # micro-batches of one sequence each

@@ -1,10 +1,9 @@
 """The pictures of schedules as timelines: one run each, or several on one time axis."""
 
-from ..cluster import Link
-from ..planning import simulate
-from ..plots import compare
-from ..plots.timeline import timeline_figure
-from ..schedules import Costs, build, gpipe, naive, one_f_one_b, with_recompute
+from minipipe import Costs, Link, simulate
+from minipipe.plots import compare
+from minipipe.plots.timeline import timeline_figure
+from minipipe.schedules import build, gpipe, naive, one_f_one_b, with_recompute
 
 K, M = 4, 8
 ZOO = {

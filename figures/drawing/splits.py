@@ -5,17 +5,14 @@ from fractions import Fraction
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from ..cluster import ports
-from ..functions import even_slices
-from ..layers import Linear, ReLU
-from ..losses import MeanSquaredError
-from ..network import Sequential
-from ..parallel import DataParallel, Pipeline, TensorParallel
-from ..pipeline.options import Cut, Machine
-from ..plots.canvas import label, new_figure
-from ..plots.colours import styles_of
-from ..plots.timeline import timeline
-from ..schedules import Costs
+from minipipe import (
+    Costs, Cut, DataParallel, Linear, Machine, MeanSquaredError, Pipeline, ReLU, Sequential, TensorParallel,
+)
+from minipipe.cluster import ports
+from minipipe.functions import even_slices
+from minipipe.plots import timeline
+from minipipe.plots.canvas import label, new_figure
+from minipipe.plots.colours import styles_of
 
 SIZES, N, SAMPLES, BANDWIDTH = (64, 128, 128, 64, 10), 4, 32, 2 ** 14
 COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7")  # of the devices: Okabe and Ito's

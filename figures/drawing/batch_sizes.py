@@ -2,15 +2,14 @@
 
 import numpy as np
 
-from ..experiments import digits_in_float32, steps_to_target
-from ..models import mlp
-from ..noise import measured_noise
-from ..losses import SoftmaxCrossEntropy
-from ..network import Sequential
-from ..plots.canvas import label, new_figure
-from ..plots.rates import draw_rates
-from ..rates import ConstantWarmUp, GradualWarmUp, StepDecay
-from ..watching import with_progress
+from minipipe import Sequential, SoftmaxCrossEntropy
+from minipipe.experiments import digits_in_float32, steps_to_target
+from minipipe.models import mlp
+from minipipe.noise import measured_noise
+from minipipe.plots.canvas import label, new_figure
+from minipipe.plots.rates import draw_rates
+from minipipe.rates import ConstantWarmUp, GradualWarmUp, StepDecay
+from minipipe.watching import with_progress
 
 TARGET, TARGET_RATES, TARGET_SIZES = 0.1, (0.1, 0.2, 0.4, 0.8, 1.6), (4, 8, 16, 32, 64, 128, 256, 512, 1437)
 

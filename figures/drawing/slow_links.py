@@ -1,8 +1,9 @@
 """The picture of slow links: the makespan of schedules against the latency of a link, and their memory."""
 
-from ..cluster import Link
-from ..plots.canvas import label, new_figure
-from ..schedules import peak_microbatches
+from minipipe import Link
+from minipipe.plots.canvas import label, new_figure
+from minipipe.schedules import peak_microbatches
+
 from .timelines import run_of
 
 K, M = 8, 32

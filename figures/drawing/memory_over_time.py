@@ -1,11 +1,9 @@
 """The picture of memory over time: bytes of real arrays, in three runs of the same mini-batch of digits."""
 
-from ..datasets import digits
-from ..layers import Linear, Tanh
-from ..losses import SoftmaxCrossEntropy
-from ..parallel import Pipeline
-from ..plots import memory
-from ..plots.canvas import new_figure
+from minipipe import Linear, Pipeline, SoftmaxCrossEntropy, Tanh
+from minipipe.datasets import digits
+from minipipe.plots import memory
+from minipipe.plots.canvas import new_figure
 
 K, M, N_SAMPLES = 4, 8, 1024
 RUNS = [  # title, schedule, what it recomputes

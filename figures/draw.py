@@ -1,0 +1,42 @@
+"""Draw the pictures of this folder from runs of the package.
+
+    python3 figures/draw.py                     all of them, into this folder
+    python3 figures/draw.py zoo cut             these two alone
+    python3 figures/draw.py --folder FOLDER     into another folder
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from figures.drawing import FIGURES
+from minipipe.watching import say, watched, with_progress
+
+HERE = Path(__file__).parent
+DOTS_PER_INCH = 150
+
+
+def main(arguments=None):
+    """Write each picture that was asked for as a PNG file."""
+    parser = argparse.ArgumentParser(
+        description="Draw the pictures of this folder from runs of the package.",
+        epilog=f"names: {', '.join(FIGURES)}",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which ones, see below (default: all)")
+    parser.add_argument("--folder", type=Path, default=HERE, help="where to write them (default: this one)")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in FIGURES]
+    if unknown:
+        parser.error(f"there is no picture {unknown[0]!r}: choose from {', '.join(FIGURES)}")
+    options.folder.mkdir(exist_ok=True)
+    with watched():
+        for name in with_progress(options.names or list(FIGURES), "pictures"):
+            path = options.folder / f"{name}.png"
+            FIGURES[name]().savefig(path, dpi=DOTS_PER_INCH)
+            say(f"written: {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""The pictures in `figures/`, which its script draws."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from figures import draw
+
+FOLDER = Path(draw.__file__).parent
+KEPT = {path.stem for path in FOLDER.glob("*.png")}
+OF_A_COMMAND = "error_against_batch_size"  # `python3 -m minipipe batch-size` draws it
+
+
+@pytest.mark.slow
+def test_all_are_drawn_by_one_command(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(draw, "DOTS_PER_INCH", 20)  # nobody looks at them here
+    draw.main(["--folder", str(tmp_path / "new")])
+    names = [path.stem for path in (tmp_path / "new").iterdir()]
+    assert sorted(names) == sorted(KEPT - {OF_A_COMMAND})
+    assert capsys.readouterr().out.count("written: ") == len(names)
+
+
+def test_a_clone_that_is_not_installed_draws_one_of_them(tmp_path):
+    """As a user of this clone starts it, from any folder, whatever PYTHONPATH is."""
+    command = [sys.executable, "-E", FOLDER / "draw.py", "naive", "--folder", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["naive.png"]
+
+
+def test_an_unknown_name_is_refused_before_anything_is_drawn(capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        draw.main(["naive", "zo", "--folder", str(tmp_path)])
+    assert "there is no picture 'zo': choose from naive, gpipe, " in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
