@@ -10,8 +10,8 @@ from ..interrupted import STATUS, raise_again
 from ..schedules import ScheduleWarning
 from ..watching import watched
 from . import (
-    batch_size, bench, compare, explain, export, federated, fit, mpi, papers, plan, search,
-    server, site, threads, timeline, train, validate, verify,
+    batch_size, compare, explain, export, federated, fit, mpi, papers, plan, search, server, site,
+    threads, timeline, train, validate, verify,
 )
 
 COMMANDS = {
@@ -31,7 +31,6 @@ COMMANDS = {
     "site": site,
     "papers": papers,
     "batch-size": batch_size,
-    "bench": bench,
 }
 DESCRIPTION = "Pipeline-parallel training in pure NumPy: one trace is the run, the proof and the picture."
 EXAMPLES = """examples:

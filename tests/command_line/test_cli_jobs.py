@@ -1,7 +1,5 @@
-"""The commands that train, prove, measure and draw, as a user meets them."""
+"""The commands that train, prove and draw, as a user meets them."""
 
-import os
-import sys
 import time
 
 import pytest
@@ -11,7 +9,7 @@ from matplotlib.figure import Figure
 from pitfalls.bugs import BUGS
 
 import minipipe as mp
-from minipipe.cli import bench, benchmarks, server, train
+from minipipe.cli import server, train
 from minipipe.layers.recomputing import can_recompute
 from minipipe.models import mlp
 from minipipe.schedules import names_having
@@ -243,45 +241,3 @@ def test_servers_and_clients_are_drawn(capsys, tmp_path, command):
     picture = tmp_path / "run.png"
     assert run(capsys, f"{command} --output {picture}")[0] == 0
     assert picture.read_bytes().startswith(PNG)
-
-
-@SLOW
-def test_bench_prints_one_table_with_every_row_and_without_pytorch_says_why_there_is_no_ratio(
-    capsys, monkeypatch, tmp_path
-):
-    """One round of each. The processes that measure find a PyTorch that cannot be imported."""
-    (tmp_path / "torch.py").write_text("raise ImportError")
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
-    )
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr(bench, "PATIENCE", 0)
-    monkeypatch.setattr(bench, "ROWS", [row for row in benchmarks.ROWS if row.in_both])  # two devices: below
-    status, out, _ = run(capsys, "bench")
-    header, *rows, reason = out.splitlines()[3:]
-    assert status == 0 and header.split() == ["what", "ours", "beside", "ratio", "Zen", "bound"]
-    assert [row[:67].rstrip() for row in rows] == [row.what for row in bench.ROWS]
-    for line, row in zip(rows, bench.ROWS):
-        ours, unit, *beside, ratio, zen, bound = line[67:].replace(">= ", "").split()
-        assert float(ours) > 0
-        assert unit == row.unit
-        assert bound == ("-" if row.bound is None else f"{row.bound:.2f}")
-        if row.beside == "PyTorch":
-            assert beside == ["no", "PyTorch"] and ratio == zen == "-"
-        else:
-            assert " ".join(beside[:-2]) == row.beside and beside[-1] == row.unit
-            assert float(ratio) > 0 and float(zen) > 0
-            # memory does not depend on the kernels
-            assert row.unit == "ms" or float(ratio) == float(zen) <= 2.2
-    assert "PyTorch: it is not installed" in reason
-
-
-def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkeypatch):
-    """Ratios 1, 2, 1; the medians 4 and 2 would have given 2."""
-    clock, order = iter([1, 1, 4, 2, 9, 9]), []
-    monkeypatch.setattr(
-        benchmarks, "milliseconds", lambda run, in_a_row: order.append((run(), in_a_row)) or next(clock)
-    )
-    measure = benchmarks.pairs(lambda: (lambda: "ours", lambda: "its"))
-    assert measure(n_rounds=3, in_a_row=5) == (4, 2, 1)
-    assert order == [("ours", 5), ("its", 5)] * 3

@@ -1,4 +1,4 @@
-"""What `minipipe bench` measures: each row of its table, and what is measured beside it in the same process.
+"""What is measured: each row of the table, and what is measured beside it in the same process.
 
 Every row is float32 and uses one thread. PyTorch is a yardstick, if it is installed; nothing else needs it.
 """
@@ -13,15 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..layers import AvgPool2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
-from ..losses import SoftmaxCrossEntropy
-from ..models import lenet5, mlp
-from ..network import Sequential
-from ..optimizers import SGD
-from .overheads import (
+from benchmarks.overheads import (
     additions, all_reduce_of, copies_beside_one_device, numbers, pipeline_beside_a_loop, simulation,
 )
-from .speed_up import CASES, copying, speed_up
+from benchmarks.speed_up import CASES, copying, speed_up
+from minipipe import (
+    SGD, AvgPool2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU, Sequential, SoftmaxCrossEntropy,
+)
+from minipipe.models import lenet5, mlp
 
 # CPU time does not count the time of other programs; on Windows it comes in steps of 16 ms, too long for us
 CLOCK = time.process_time if os.name == "posix" else time.perf_counter

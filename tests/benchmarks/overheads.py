@@ -1,18 +1,16 @@
-"""What `minipipe bench` measures of what minipipe adds to the layers: its runs, and its simulations."""
+"""What minipipe adds to the layers, to be measured: its runs, and its simulations."""
 
 import numpy as np
 
-from ..cluster import Cluster, ports
-from ..collectives import Group, all_reduce
-from ..functions import even_slices, leaves, one_hot
-from ..layers import Linear
-from ..losses import MeanSquaredError, SoftmaxCrossEntropy
-from ..models import mlp
-from ..network import Sequential
-from ..optimizers import SGD
-from ..parallel import DataParallel, Pipeline
-from ..planning import footprints, simulate
-from ..schedules import build
+from minipipe import (
+    SGD, Cluster, DataParallel, Linear, MeanSquaredError, Pipeline, Sequential, SoftmaxCrossEntropy,
+    footprints, one_hot, simulate,
+)
+from minipipe.cluster import ports
+from minipipe.collectives import Group, all_reduce
+from minipipe.functions import even_slices, leaves
+from minipipe.models import mlp
+from minipipe.schedules import build
 
 
 def numbers(*shape):

@@ -1,11 +1,10 @@
-"""What `minipipe bench` measures on two devices, here with small layers: that it measures, not how fast."""
+"""What the benchmarks measure on two devices, here with small layers: that they measure, not how fast."""
 
 import pytest
+from benchmarks import run, speed_up
+from benchmarks.rows import ROWS
+from benchmarks.speed_up import CASES, missing
 from engines.jobs import on_ranks
-
-from minipipe.cli import bench, speed_up
-from minipipe.cli.benchmarks import ROWS
-from minipipe.cli.speed_up import CASES, missing
 
 OURS = [row for row in ROWS if not row.in_both]
 ENGINES = [case[-2:] for case in CASES]
@@ -54,7 +53,7 @@ def test_what_is_missing_is_said_in_the_row(cores, mpiexec, engine, words, monke
     assert missing(engine) == words
     if words is not None:
         found = speed_up.speed_up("pipeline", engine, SIZE)(1, 1)
-        line = bench._line(OURS[1], found)
+        line = run._line(OURS[1], found)
         assert found == words and words in line and line.startswith(OURS[1].what) and line.endswith(">= 0.56")
 
 

@@ -1,36 +1,36 @@
-"""`minipipe bench`: times and memory as ratios, measured side by side in one process, as one table.
+"""Measure times and memory as ratios, side by side in one process, and print them as one table.
+
+    python3 tests/benchmarks/run.py
+
+Training steps and layers stand beside what bounds them, and beside PyTorch if it is installed; simulations
+beside a loop of additions; two devices beside one.
 
 OpenBLAS chooses its kernels by the processor; the ratios depend on them. Therefore a second process measures
 each row again, with kernels for AVX2 named by hand. The two processes take turns.
 """
 
+import argparse
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-from ..blas import blas_threads
-from ..watching import say, with_progress
-from .benchmarks import ROWS, pytorch
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `benchmarks`
 
-PURPOSE = "measure training steps and layers, beside PyTorch if it is installed, and the simulator"
-EPILOG = """example:
-  python3 -m minipipe bench
-"""
+from benchmarks.rows import ROWS, pytorch
+from minipipe import blas_threads
+from minipipe.watching import say, watched, with_progress
+
 KERNEL, OTHER_KERNEL = "OPENBLAS_CORETYPE", "Zen"
 INSIDE = "MINIPIPE_BENCH_INSIDE"
 PATIENCE = 1.0  # times as many rounds as a row says
 LINE = "{:66} {:>10} {:>28} {:>7} {:>7} {:>8}"
 
 
-def add_options(parser):
-    """There are none."""
-
-
-def run(options):
-    if INSIDE in os.environ:
-        with blas_threads(1):
-            return _answer()
+def main():
+    """Print the table."""
     print(
         "float32, one thread unless it is said; medians of runs in turns, the ratio is that of the pairs\n"
         f"{OTHER_KERNEL}: the ratio with {KERNEL}={OTHER_KERNEL}, "
@@ -38,7 +38,7 @@ def run(options):
         "bound: the smallest ratio that is possible, where what stands beside ours bounds it"
     )
     print(LINE.format("what", "ours", "beside", "ratio", "Zen", "bound"), flush=True)
-    with _process() as chosen, _process(OTHER_KERNEL) as other:
+    with watched(), _process() as chosen, _process(OTHER_KERNEL) as other:
         for index in with_progress(range(len(ROWS)), "rows"):
             answers = [_ask(process, index) for process in (chosen, other)[:1 + ROWS[index].in_both]]
             say(_line(ROWS[index], *answers))
@@ -52,7 +52,7 @@ def _process(kernel=None):
     if kernel:
         settings[KERNEL] = kernel
     return subprocess.Popen(
-        [sys.executable, "-m", "minipipe", "bench"], env=os.environ | settings,
+        [sys.executable, __file__], env=os.environ | settings,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )
 
@@ -86,3 +86,12 @@ def _line(row, chosen, other=None):
         return LINE.format(*measured, f"no {row.beside}", "-", "-", bound)
     zen = f"{other[2]:.2f}" if other else "-"
     return LINE.format(*measured, f"{row.beside} {beside:.2f} {row.unit}", f"{ratio:.2f}", zen, bound)
+
+
+if __name__ == "__main__":
+    if INSIDE in os.environ:
+        with blas_threads(1):
+            _answer()
+    else:
+        argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
+        main()

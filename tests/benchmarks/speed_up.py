@@ -1,6 +1,7 @@
-"""How much faster two devices of this computer are than one: what the last rows of `minipipe bench` measure.
+"""How much faster two devices of this computer are than one: what the last rows of the table measure.
 
-On MPI ranks, it is `mpiexec -n 2 python -m minipipe.cli.speed_up CASE ROUNDS SIZE`, which prints the numbers.
+On MPI ranks, it is `mpiexec -n 2 python3 tests/benchmarks/speed_up.py CASE ROUNDS SIZE`, which prints the
+numbers.
 """
 
 import json
@@ -12,18 +13,17 @@ import sys
 import sysconfig
 import time
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
-from ..blas import blas_threads
-from ..engines import world
-from ..graph import Graph
-from ..layers import Linear, ReLU
-from ..losses import MeanSquaredError
-from ..network import Sequential
-from ..parallel import DataParallel, Pipeline
-from ..pipeline.options import Machine
-from ..schedules import SCHEDULES
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from minipipe import (
+    DataParallel, Graph, Linear, Machine, MeanSquaredError, Pipeline, ReLU, Sequential, blas_threads,
+)
+from minipipe.engines import world
+from minipipe.schedules import SCHEDULES
 
 SIZE, DEPTH, M = 1024, 8, 8
 LATE = "1f1b-late-w"
@@ -178,7 +178,7 @@ def speed_up(case, engine, size=SIZE):
             return lacks
         if engine != "mpi":
             return measured(case, engine, n_rounds, size)
-        command = [mpiexec(), "-n", "2", sys.executable, "-m", __name__, case, str(n_rounds), str(size)]
+        command = [mpiexec(), "-n", "2", sys.executable, __file__, case, str(n_rounds), str(size)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)} has failed: {done.stderr.strip()}")
