@@ -21,8 +21,8 @@ def test_all_are_drawn_by_one_command(capsys, tmp_path, monkeypatch):
     assert capsys.readouterr().out.count("written: ") == len(names)
 
 
-def test_a_clone_that_is_not_installed_draws_one_of_them(tmp_path):
-    """As a user of this clone starts it, from any folder, whatever PYTHONPATH is."""
+def test_the_script_draws_one_of_them_from_any_folder(tmp_path):
+    """Without PYTHONPATH: it finds the package of this clone by itself."""
     command = [sys.executable, "-E", FOLDER / "draw.py", "naive", "--folder", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -34,3 +34,9 @@ def test_an_unknown_name_is_refused_before_anything_is_drawn(capsys, tmp_path):
         draw.main(["naive", "zo", "--folder", str(tmp_path)])
     assert "there is no picture 'zo': choose from naive, gpipe, " in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_the_list_has_a_row_for_each():
+    lines = (FOLDER / "README.md").read_text(encoding="utf-8").splitlines()
+    listed = [line.partition("](")[2].partition(".png)")[0] for line in lines if line.startswith("| [")]
+    assert sorted(listed) == sorted(KEPT) and {*draw.FIGURES} == KEPT - {OF_A_COMMAND}
