@@ -7,11 +7,9 @@ import operator
 import os
 import sys
 from fractions import Fraction
-from math import inf, isfinite
-from numbers import Real
+from math import inf
+from numbers import Integral, Real
 from pathlib import Path
-
-import numpy as np
 
 # With these, no sum of ticks, and no product or quotient of two numbers, becomes infinite.
 SMALLEST, LARGEST = 1e-100, 10**100
@@ -35,6 +33,7 @@ def shown(value):
 def whole_number(name, value, least=None, most=None):
     """`value` as a Python int; `ValueError` for what is not a whole number, or lies out of `least`..`most`.
 
+    >>> import numpy as np
     >>> whole_number("m", np.int8(100)) * 100
     10000
     """
@@ -73,6 +72,7 @@ def real_number(
     clock: whether it enters the ticks of a run, which must not become infinite: then it is 0, or from 1e-100
         to 1e+100.
 
+    >>> import numpy as np
     >>> real_number("share", np.float32(0.5), least=0, below=1)
     0.5
     """
@@ -112,95 +112,15 @@ def is_plain(number):
 def python_number(value):
     """`value` as a Python number, or None if it is no real number.
 
+    >>> import numpy as np
     >>> type(python_number(np.int8(1))), type(python_number(np.longdouble(1))), python_number("1")
     (<class 'int'>, <class 'float'>, None)
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
-    if isinstance(value, np.generic):
-        return float(value) if isinstance(value, np.floating) else value.item()
+    if hasattr(value, "item"):  # a number of NumPy
+        return int(value) if isinstance(value, Integral) else float(value)
     return value
-
-
-def is_finite(array):
-    """Whether no number of an array, or of a tuple of arrays, is infinite or NaN, as only floats can be.
-
-    The sum of the squares tells so in one pass, unless it overflows where the numbers do not.
-
-    >>> is_finite(np.array([1e200, 1.0])), is_finite(np.array([np.inf, -np.inf])), is_finite(np.array([7]))
-    (True, False, True)
-    """
-    if isinstance(array, tuple):
-        return all(map(is_finite, array))
-    if array.dtype.kind != "f":
-        return True
-    return isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
-
-
-def real_numbers(name, values):
-    """`values` as an array of finite real numbers; `ValueError` for anything else.
-
-    Objects that are plain numbers become float64; where a fraction is among them, they stay objects.
-
-    >>> real_numbers("X", np.array([[1, 2.5]], dtype=object))
-    array([[1. , 2.5]])
-    """
-    if isinstance(values, np.ma.MaskedArray):
-        raise ValueError(f"{name} is a masked array, whose mask would be lost: fill it, or leave samples out")
-    try:
-        array = np.asarray(values)
-    except ValueError as error:  # lists of different lengths
-        raise ValueError(f"{name}={shown(values)} is no array: {error}") from None
-    if array.dtype == object:
-        array = _of_objects(name, array)
-    if array.dtype.kind not in "fiubO":
-        raise ValueError(f"{name} is an array of {array.dtype}: pass real numbers")
-    if not is_finite(array):
-        bad = np.argwhere(~np.isfinite(array))
-        raise ValueError(
-            f"{name} holds NaN or infinity in {len(bad)} of {array.size} places, the first at index "
-            f"{tuple(bad[0].tolist())}: clean the data first"
-        )
-    return array
-
-
-def _of_objects(name, array):
-    exact = False
-    for index, value in np.ndenumerate(array):
-        if not isinstance(value, (Real, np.bool_)) or not -inf < value < inf:
-            raise ValueError(f"{name} holds {shown(value)} at index {index}: pass numbers, and finite ones")
-        exact = exact or isinstance(value, Fraction)
-    try:
-        return array if exact else array.astype(np.float64)
-    except OverflowError:
-        raise ValueError(f"{name} holds an integer beyond all floats: scale it, or use fractions") from None
-
-
-def floats(dtype):
-    """The `np.dtype` of `dtype`; `ValueError` unless its numbers are floats."""
-    found = known_dtype(dtype)
-    if found.kind != "f":
-        raise ValueError(
-            f"dtype={shown(dtype)} must be one of floats, such as np.float32; "
-            "for exact numbers, use layer.copy(minipipe.exact.rational)"
-        )
-    return found
-
-
-def not_zero_in(dtype, name, number):
-    """`ValueError` for a number above 0 that is 0 among the floats of `dtype`."""
-    if dtype.kind == "f" and dtype.type(number) == 0:
-        raise ValueError(
-            f"{name}={number} is 0 in {dtype}: use a larger one, such as {np.finfo(dtype).eps:.0e}"
-        )
-
-
-def known_dtype(dtype):
-    """The `np.dtype` of `dtype`; `ValueError` if there is none."""
-    try:
-        return np.dtype(dtype)
-    except (TypeError, ValueError):
-        raise ValueError(f"dtype={shown(dtype)} is not known: use one such as np.float32") from None
 
 
 def checked_name(name, value):
@@ -260,8 +180,9 @@ def chosen(name, values, known):
 
 def truth(name, value):
     """`value` as True or False; `ValueError` for what is neither one of them nor 0 or 1."""
-    if isinstance(value, (bool, np.bool_)) or (python_number(value) is not None and value in (0, 1)):
-        return bool(value)
+    plain = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value  # NumPy's
+    if isinstance(plain, bool) or python_number(plain) in (0, 1):
+        return bool(plain)
     raise ValueError(f"{name}={shown(value)} must be True or False")
 
 

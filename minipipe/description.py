@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .checks import known_dtype, shown, whole_numbers
+from .checks import shown, whole_numbers
+from .functions import known_dtype
 from .layers.layer import checked_layers
 from .layers.skips import skip_routes
 from .layers.through import forward_through

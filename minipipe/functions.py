@@ -1,14 +1,117 @@
-"""What several rooms of the house need: small pure functions of arrays and numbers."""
+"""Arrays: which ones are taken, and small pure functions of them that several rooms need."""
 
 import math
 import operator
 from fractions import Fraction
 from functools import reduce
+from math import inf, isfinite
+from numbers import Real
 
 import numpy as np
 
 from .arguments import argument
-from .checks import known_dtype, real_numbers, shown
+from .checks import python_number, shown
+
+
+def is_finite(array):
+    """Whether no number of an array, or of a tuple of arrays, is infinite or NaN, as only floats can be.
+
+    The sum of the squares tells so in one pass, unless it overflows where the numbers do not.
+
+    >>> is_finite(np.array([1e200, 1.0])), is_finite(np.array([np.inf, -np.inf])), is_finite(np.array([7]))
+    (True, False, True)
+    """
+    if isinstance(array, tuple):
+        return all(map(is_finite, array))
+    if array.dtype.kind != "f":
+        return True
+    return isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
+
+
+def real_numbers(name, values):
+    """`values` as an array of finite real numbers; `ValueError` for anything else.
+
+    Objects that are plain numbers become float64; where a fraction is among them, they stay objects.
+
+    >>> real_numbers("X", np.array([[1, 2.5]], dtype=object))
+    array([[1. , 2.5]])
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(f"{name} is a masked array, whose mask would be lost: fill it, or leave samples out")
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # lists of different lengths
+        raise ValueError(f"{name}={shown(values)} is no array: {error}") from None
+    if array.dtype == object:
+        array = _of_objects(name, array)
+    if array.dtype.kind not in "fiubO":
+        raise ValueError(f"{name} is an array of {array.dtype}: pass real numbers")
+    if not is_finite(array):
+        bad = np.argwhere(~np.isfinite(array))
+        raise ValueError(
+            f"{name} holds NaN or infinity in {len(bad)} of {array.size} places, the first at index "
+            f"{tuple(bad[0].tolist())}: clean the data first"
+        )
+    return array
+
+
+def _of_objects(name, array):
+    exact = False
+    for index, value in np.ndenumerate(array):
+        if not isinstance(value, (Real, np.bool_)) or not -inf < value < inf:
+            raise ValueError(f"{name} holds {shown(value)} at index {index}: pass numbers, and finite ones")
+        exact = exact or isinstance(value, Fraction)
+    try:
+        return array if exact else array.astype(np.float64)
+    except OverflowError:
+        raise ValueError(f"{name} holds an integer beyond all floats: scale it, or use fractions") from None
+
+
+def floats(dtype):
+    """The `np.dtype` of `dtype`; `ValueError` unless its numbers are floats."""
+    found = known_dtype(dtype)
+    if found.kind != "f":
+        raise ValueError(
+            f"dtype={shown(dtype)} must be one of floats, such as np.float32; "
+            "for exact numbers, use layer.copy(minipipe.exact.rational)"
+        )
+    return found
+
+
+def not_zero_in(dtype, name, number):
+    """`ValueError` for a number above 0 that is 0 among the floats of `dtype`."""
+    if dtype.kind == "f" and dtype.type(number) == 0:
+        raise ValueError(
+            f"{name}={number} is 0 in {dtype}: use a larger one, such as {np.finfo(dtype).eps:.0e}"
+        )
+
+
+def known_dtype(dtype):
+    """The `np.dtype` of `dtype`; `ValueError` if there is none."""
+    try:
+        return np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise ValueError(f"dtype={shown(dtype)} is not known: use one such as np.float32") from None
+
+
+def array_of_numbers(value: object) -> np.ndarray:
+    """Return a number or an array of numbers as an array; raise `ValueError` for anything else.
+
+    Arrays without numbers, see `minipipe.meta`, stay as they are.
+    """
+    array = value if hasattr(value, "reshape") else np.asarray(value)
+    is_row = array.ndim > 0 and not hasattr(value, "shape")  # of something that is neither list nor array
+    no_numbers = array.dtype.kind not in "fiubcO" or (
+        array.dtype == object and None in map(python_number, array.reshape(-1))
+    )
+    if is_row or no_numbers:
+        raise ValueError(f"{shown(value)} is neither a number nor an array of some: send those, or lists")
+    return array
+
+
+def in_a_row(vectors: list) -> np.ndarray:
+    """Return vectors as one vector."""
+    return np.concatenate(vectors)
 
 
 def constant(value, Z):

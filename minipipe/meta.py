@@ -40,8 +40,9 @@ LIVE = Live()
 class MetaArray(NDArrayOperatorsMixin):
     """An array of `shape` and `dtype` without numbers.
 
-    `owner` is the array whose memory it lies in: itself, or the one that it is a view of. What NumPy
-    computes from it is a MetaArray, too; a new one lies in memory as its axes say, the last one fastest.
+    `base` is the array whose memory a view lies in; None for one with memory of its own, as in NumPy. What
+    NumPy computes from it is a MetaArray, too; a new one lies in memory as its axes say, the last one
+    fastest.
     Questions about numbers that are not there are answered so that all checks pass: `all()` is True,
     `any()` is False. Raises `TypeError` where a shape would depend on numbers, and for functions that it does
     not know.
@@ -50,7 +51,7 @@ class MetaArray(NDArrayOperatorsMixin):
     >>> W = MetaArray((10**6, 300), np.float32)
     >>> W @ A, (W @ A).nbytes
     (MetaArray((1000000, 4), float32), 16000000)
-    >>> A[:100].owner is A, np.exp(A).owner is A
+    >>> A[:100].base is A, np.exp(A).base is A
     (True, False)
     """
 
@@ -74,12 +75,13 @@ class MetaArray(NDArrayOperatorsMixin):
     def _view(self, layout):
         view = MetaArray.__new__(MetaArray)
         view.shape, view.dtype, view._layout = layout.shape, layout.dtype, layout
-        view._base, view._counted = self.owner, 0
+        view._base, view._counted = self if self._base is None else self._base, 0
         return view
 
     @property
-    def owner(self):
-        return self if self._base is None else self._base  # one that referred to itself would outlive its use
+    def base(self):
+        """The array whose memory this view lies in; None for an array with memory of its own, as in NumPy."""
+        return self._base
 
     ndim = property(lambda self: len(self.shape))
     size = property(lambda self: math.prod(self.shape))

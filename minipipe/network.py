@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 
 from .arguments import argument
-from .checks import floats, items_of, real_numbers, shown
+from .checks import items_of, shown
 from .exact import Rational, rational
-from .functions import grains_of, leaves, overflow_refused, root, scaled, sum_of_squares
+from .functions import floats, grains_of, leaves, overflow_refused, real_numbers, root, scaled, sum_of_squares
 from .layers import Layer, every_layer
 from .layers.layer import checked_layers, finite
 from .layers.skips import skip_routes

@@ -4,8 +4,6 @@ from collections import defaultdict
 from functools import partial
 from numbers import Number
 
-import numpy as np
-
 from .checks import shown
 
 
@@ -172,18 +170,18 @@ def _zeros(total):
     """0 in the form of a total."""
     if type(total) in (list, tuple):
         return type(total)(map(_zeros, total))
-    if hasattr(total, "__array_function__"):
-        return np.zeros_like(total)
-    return type(total)(0) if isinstance(total, Number) else total  # None, or bytes without numbers
+    if isinstance(total, Number):
+        return type(total)(0)
+    return total - total if hasattr(total, "__sub__") else total  # None, or bytes without numbers
 
 
 def _sum(a, b, in_place):
     """a + b; in_place: whether the arrays of `a` may take it up."""
-    if in_place and isinstance(a, np.ndarray) and a.dtype == b.dtype:
-        a += b
-        return a
     if type(a) in (list, tuple):
         return type(a)([_sum(of_a, of_b, in_place) for of_a, of_b in zip(a, b, strict=True)])
+    if in_place and hasattr(a, "__setitem__") and a.dtype == b.dtype:  # an array
+        a += b
+        return a
     return None if a is None else a + b
 
 

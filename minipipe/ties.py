@@ -1,8 +1,11 @@
-"""Layers that share their W: which ones do, where it comes from, and what their gradients add up to."""
+"""Layers that share their W: which ones do, where it comes from, and how their gradients are added up."""
+
+from typing import NamedTuple
 
 import numpy as np
 
-from .functions import sum_in_order
+from .cluster import Receive, Send
+from .functions import in_a_row, sum_in_order
 
 
 def ties_of(layers):
@@ -54,3 +57,136 @@ def each_once(gradients, ties):
     """
     again = {index for indices in ties.values() for index in indices[1:]}
     return [(None if index in again else dW, db) for index, (dW, db) in enumerate(gradients)]
+
+
+class Tied(NamedTuple):
+    """A layer that shares its W.
+
+    layer: its index in the network.
+    stage, index: its stage, and its index there.
+    parts: with ZeRO, {device that updates a part of it: (which of its vectors that is, its numbers)}.
+    """
+
+    layer: int
+    stage: int
+    index: int
+    parts: dict | None = None
+
+
+def tied_in_parts(ties, wires, memory):
+    """The tied layers of a shard, with the parts that devices update of them.
+
+    ties: {name: its `Tied` layers}.
+    wires: of the shard.
+    memory: {(stage, device): {key of a vector: `Piece`}}, see `Layout`.
+    """
+    def parts_of(tied):
+        return {
+            device: (key[0], piece.numbers)
+            for device in wires.holders(tied.stage) for key, piece in memory[tied.stage, device].items()
+            if piece.parameter[:2] == (tied.layer, "W")
+        }
+
+    return {name: [tied._replace(parts=parts_of(tied)) for tied in family] for name, family in ties.items()}
+
+
+def program_of_ties(ties, wires, stages):
+    """Return a function (device) -> program, which sums the gradients of tied layers; None without any.
+
+    ties: {name: its `Tied` layers, in order}.
+    wires: of the shard.
+    stages: {(stage, device): the stage}.
+    """
+    if not ties:
+        return None
+    if "S" in wires.schedule.kinds:
+        return lambda device: exchange_tied_parts(ties, stages, device)
+    return lambda device: exchange_tied(ties, wires.placements, stages, device)
+
+
+def exchange_tied(ties, placements, stages, device):
+    """A program: tied layers send their dW to the first of them, which sends the sum back; so in each copy.
+
+    ties: {name: its `Tied` layers, in order}.
+    placements: for each copy of the network, the device of each stage.
+    stages: {(stage, device): the stage}.
+    device: the number of this one.
+    """
+    families = {}  # (name, first layer, its device) -> (other layer, its device), in all copies with that one
+    for placement in placements:
+        for name, (own, *others) in ties.items():
+            family = families.setdefault((name, own, placement[own.stage]), {})
+            family.update({(tied, placement[tied.stage]): None for tied in others})
+    for (name, _, first), family in families.items():
+        for tied, place in family:
+            if place == device:
+                yield Send(_label("dW of", name, tied), stages[tied.stage, device].dW(tied.index), first)
+    for (name, own, first), family in families.items():
+        if first == device:
+            stage = stages[own.stage, device]
+            parts = {own: stage.dW(own.index)}
+            for tied, place in family:
+                parts[tied] = yield Receive(_label("dW of", name, tied), place)  # on all devices the same
+            total = sum_of_tied(parts.values())
+            stage.totals.keep_tied(own.index, total)
+            for tied, place in family:
+                yield Send(_label("sum for", name, tied), total, place)
+    for (name, _, first), family in families.items():
+        for tied, place in family:
+            if place == device:
+                total = yield Receive(_label("sum for", name, tied), first)
+                stages[tied.stage, device].totals.keep_tied(tied.index, total)
+
+
+def exchange_tied_parts(ties, stages, device):
+    """A program: devices that update parts of tied layers send each other what these parts have in common.
+
+    Each then has the sum of all that share the numbers of its own parts, in the order of the layers.
+
+    ties: {name: its `Tied` layers, in order}.
+    stages: {(stage, device): the stage}.
+    device: the number of this one.
+    """
+    for name, family in ties.items():
+        here = [tied for tied in family if device in tied.parts]
+        own = {tied.layer: stages[tied.stage, device].totals.part[tied.parts[device][0]] for tied in here}
+        for tied in here:
+            for other, to, numbers in _in_common(tied, family, device):
+                if to != device:
+                    label = _label("a part of dW of", f"{name}, {other.layer}", tied)
+                    yield Send(label, _numbers_of(tied, own[tied.layer], device, numbers), to)
+        totals = []
+        for tied in here:
+            pieces = {other.layer: [] for other in family}
+            for other, source, numbers in _in_common(tied, family, device):
+                if source == device:
+                    piece = _numbers_of(other, own[other.layer], device, numbers)
+                else:
+                    label = _label("a part of dW of", f"{name}, {tied.layer}", other)
+                    piece = yield Receive(label, source)
+                pieces[other.layer].append(piece)
+            totals.append(sum_of_tied(map(in_a_row, pieces.values())))
+        for tied, total in zip(here, totals, strict=True):
+            stages[tied.stage, device].totals.keep_vector(tied.parts[device][0], total)
+
+
+def _in_common(tied, family, device):
+    """[(other layer, a device, the numbers that its part has in common with this device's part of `tied`)]"""
+    _, own = tied.parts[device]
+    found = []
+    for other in family:
+        for place, (_, theirs) in sorted(other.parts.items(), key=lambda row: row[1][1].start):
+            numbers = range(max(own.start, theirs.start), min(own.stop, theirs.stop))
+            if numbers:
+                found.append((other, place, numbers))
+    return found
+
+
+def _numbers_of(tied, vector, device, numbers):
+    """Return these numbers of the W of a tied layer. vector: the part of it that a device has."""
+    first = tied.parts[device][1].start
+    return vector[numbers.start - first:numbers.stop - first]
+
+
+def _label(what, name, tied):
+    return f"{what} layer {tied.layer} ({name})"

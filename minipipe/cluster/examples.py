@@ -4,7 +4,7 @@ A program is a generator. It yields a request, and is resumed with the answer wh
 A cluster runs one program on each device, or several beside each other, in lanes.
 """
 
-import numpy as np
+from operator import add
 
 from .requests import ANY, Compute, Receive, Send
 
@@ -20,6 +20,7 @@ def ring(rank, n_ranks, parts):
     in as many steps more these sums go round.
 
     >>> from minipipe.cluster import Cluster, Link
+    >>> import numpy as np
     >>> data = [[np.array([1]), np.array([10])], [np.array([2]), np.array([20])]]
     >>> programs = [ring(rank, 2, parts) for rank, parts in enumerate(data)]
     >>> trace = Cluster(programs, link=Link(latency=3)).run()
@@ -34,7 +35,7 @@ def ring(rank, n_ranks, parts):
         yield Send(step, parts[mine], to=following)
         part = yield Receive(step, source=before)
         if step < n_ranks - 1:
-            part = yield Compute("add", np.add, part, parts[theirs])
+            part = yield Compute("add", add, part, parts[theirs])
         parts[theirs] = part
 
 
@@ -44,6 +45,7 @@ def server(parameters, n_updates, learning_rate=1):
     parameters: an array, which is changed in place.
 
     >>> from minipipe.cluster import Cluster
+    >>> import numpy as np
     >>> w = np.array([0])
     >>> programs = [server(w, n_updates=5), worker(3, ticks=2), worker(2, ticks=4)]
     >>> for span in Cluster(programs).run().spans_of(0):
@@ -68,8 +70,8 @@ def server(parameters, n_updates, learning_rate=1):
 def worker(n_updates, ticks):
     """A worker of `server`, which is device 0: it waits for the answer. Its gradient is always 1."""
     for _ in range(n_updates):
-        gradient = yield Compute("gradient", np.ones, 1, int, ticks=ticks)
-        yield Send("gradient", gradient, to=0)
+        yield Compute("gradient", ticks=ticks)
+        yield Send("gradient", 1, to=0)
         yield Receive("parameters", source=0)
 
 

@@ -2,8 +2,6 @@
 
 import copy
 
-import numpy as np
-
 from ..checks import shown
 
 
@@ -43,6 +41,7 @@ def bytes_by_kind(holdings):
     A view keeps the whole of its buffer alive, so the buffer is what counts. A buffer that is held under
     several kinds counts under the first. `Bytes` count as many bytes as they say.
 
+    >>> import numpy as np
     >>> A = np.zeros((2, 3))
     >>> bytes_by_kind({"stash": [A, (A, None)], "work": {"view": A[:, :1]}})
     {'stash': 48, 'work': 0}
@@ -62,6 +61,14 @@ def bytes_by_kind(holdings):
 WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # most of what stands beside arrays
 
 
+def is_array(value: object) -> bool:
+    """Tell whether `value` is an array of NumPy, or one without numbers, with at least one axis.
+
+    The room must load without NumPy, so it asks what an array can do: be written to, unlike NumPy's numbers.
+    """
+    return hasattr(value, "dtype") and hasattr(value, "__setitem__") and len(value.shape) > 0
+
+
 class Buffers(dict):
     """{id of a buffer: its bytes} for all arrays in nested lists, tuples and dicts, which stay as they are.
 
@@ -77,25 +84,24 @@ class Buffers(dict):
                 continue
             if kind is tuple or kind is list:
                 rest += value
-            elif isinstance(value, np.ndarray):
-                while isinstance(value.base, np.ndarray):
+            elif kind is Bytes:
+                self[id(value)] = value.nbytes
+            elif is_array(value):
+                while is_array(getattr(value, "base", None)):
                     value = value.base
                 self[id(value)] = value.nbytes
             elif kind is Buffers:
                 self.update(value)
-            elif kind is Bytes:
-                self[id(value)] = value.nbytes
             elif isinstance(value, dict):
                 rest.extend(value.values())
             elif isinstance(value, (list, tuple)):
                 rest.extend(value)
-            elif hasattr(value, "owner") and value.shape:  # an array without numbers, see `minipipe.meta`
-                self[id(value.owner)] = value.owner.nbytes  # without axes, it stands for a number
 
 
 def sent_bytes(value):
     """The size of a message that carries `value`: the bytes of its arrays.
 
+    >>> import numpy as np
     >>> sent_bytes([np.zeros(3), ("a word", None)])
     24
     """
@@ -106,9 +112,7 @@ def sent_bytes(value):
             return sum(map(sent_bytes, value))
         except RecursionError:
             raise ValueError(f"value={shown(value)} contains itself: send a tree of arrays") from None
-    if hasattr(value, "owner"):
-        return value.nbytes if value.shape else 0  # as above
-    return value.nbytes if isinstance(value, (np.ndarray, Bytes)) else 0
+    return value.nbytes if type(value) is Bytes or is_array(value) else 0
 
 
 def own(value):
@@ -116,7 +120,7 @@ def own(value):
     kind = type(value)
     if kind is Bytes:  # most messages are one of these two
         return Bytes(value.nbytes, value.itemsize), value.nbytes
-    if kind is np.ndarray:
+    if is_array(value):
         return value.copy(), value.nbytes
     try:
         return _copied(value), sent_bytes(value)
@@ -127,9 +131,7 @@ def own(value):
 def _copied(value):
     if type(value) is Bytes:
         return Bytes(value.nbytes, value.itemsize)
-    if isinstance(value, np.ndarray):
-        return np.array(value, order="C")
-    if hasattr(value, "owner"):  # an array without numbers
+    if is_array(value):
         return value.copy()
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}

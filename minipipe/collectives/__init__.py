@@ -2,7 +2,7 @@
 
 Where to read: `calls` is what a program can say; `naive`, `tree`, `doubling`, `halving`, `ring`, `owners` and
 `two_level` have an all-reduce each, with its closed forms (a new one is one new file); `broadcasting` has the
-ways from one rank to all and back, `compressing` sums in fewer bytes, `group` who takes part.
+ways from one rank to all and back, `group` who takes part. Sums in fewer bytes are in `minipipe.compressing`.
 
 All ranks get the same bits of a sum. Which bits they are depends on the order of the additions, and that on
 the program: `AllReduceFacts.order`.
@@ -15,7 +15,6 @@ from .calls import (
     all_gather, all_reduce, all_reduce_sum, all_reduce_sum_and_gather, all_to_all, barrier, broadcast,
     reduce, reduce_scatter, reduce_scatter_sum_and_gather,
 )
-from .compressing import Feedback, LowRank, Majority, MomentumFeedback, Quantised, ScaledSign, TopK
 from .costs import all_reduce_ticks, numbers_sent
 from .exchanging import exchanged
 from .group import Group
@@ -28,5 +27,4 @@ __all__ = [
     "ALL_REDUCES", "OWNERS", "Group", "all_gather", "all_reduce", "all_reduce_ticks", "all_reduce_sum",
     "all_reduce_sum_and_gather", "all_to_all", "barrier", "broadcast", "exchanged", "numbers_sent", "reduce",
     "reduce_scatter", "reduce_scatter_sum_and_gather",
-    "Feedback", "LowRank", "Majority", "MomentumFeedback", "Quantised", "ScaledSign", "TopK",
 ]

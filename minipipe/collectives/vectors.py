@@ -2,9 +2,7 @@
 
 from itertools import accumulate, chain
 
-import numpy as np
-
-from ..checks import python_number, shown
+from ..checks import shown
 from ..cluster import Bytes
 
 
@@ -13,12 +11,13 @@ def flattened(value):
 
     value: arrays or numbers, or lists, tuples and dicts of them; None has no numbers.
 
+    >>> import numpy as np
     >>> flattened([(np.eye(2), None), 3.0])
     [array([1., 0., 0., 1.]), array([3.])]
     """
     vectors = []
     try:
-        _mapped(lambda leaf: vectors.append(_array(leaf).reshape(-1)), value)
+        _mapped(lambda leaf: vectors.append(_vector(leaf)), value)
     except RecursionError:
         raise ValueError(f"value={shown(value)} contains itself: send a tree of arrays") from None
     return vectors
@@ -27,6 +26,7 @@ def flattened(value):
 def unflattened(vectors, like):
     """The vectors of `flattened`, in the form of the value `like`.
 
+    >>> import numpy as np
     >>> unflattened([np.arange(4.0), np.array([4.0])], like=[(np.eye(2), None), 3.0])
     [(array([[0., 1.],
            [2., 3.]]), None), 4.0]
@@ -47,6 +47,7 @@ def cut(vectors, n):
 
     Each is a list of parts of the vectors.
 
+    >>> import numpy as np
     >>> cut([np.arange(3), np.arange(10, 12)], 3)
     [[array([0, 1])], [array([2]), array([10])], [array([11])]]
     """
@@ -67,6 +68,7 @@ def cut(vectors, n):
 def joined(chunks, like):
     """The vectors of which `cut` has made these chunks, with the sizes of the vectors `like`.
 
+    >>> import numpy as np
     >>> joined([[np.array([0, 1])], [np.array([2]), np.array([10])]], like=[np.ones(3), np.ones(1)])
     [array([0, 1, 2]), array([10])]
     """
@@ -109,7 +111,9 @@ def added(a, b):
 def _in_a_row(parts):
     if isinstance(parts[0], Bytes):
         return Bytes(sum(part.nbytes for part in parts), parts[0].itemsize)
-    return np.concatenate(parts)
+    from ..functions import in_a_row  # here, so that the room loads without NumPy: Bytes need none
+
+    return in_a_row(parts)
 
 
 def _mapped(function, value):
@@ -124,14 +128,10 @@ def _mapped(function, value):
     return function(value)
 
 
-def _array(leaf):
+def _vector(leaf):
+    """Return an array or a number as a vector. `Bytes` have no axes."""
     if isinstance(leaf, Bytes):
         return leaf
-    array = leaf if hasattr(leaf, "owner") else np.asarray(leaf)  # an array without numbers stays as it is
-    is_row = array.ndim > 0 and not hasattr(leaf, "shape")  # of something that is neither list nor array
-    no_numbers = array.dtype.kind not in "fiubcO" or (
-        array.dtype == object and None in map(python_number, array.reshape(-1))
-    )
-    if is_row or no_numbers:
-        raise ValueError(f"{shown(leaf)} is neither a number nor an array of some: send those, or lists")
-    return array
+    from ..functions import array_of_numbers  # here, as above
+
+    return array_of_numbers(leaf).reshape(-1)

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..as_code import AsCode
-from ..checks import is_finite, listed, shown, to_be_written
-from ..functions import leaves, own_part, shape_of
+from ..checks import listed, shown, to_be_written
+from ..functions import is_finite, leaves, own_part, shape_of
 from ..registry import Examples, Registry
 from .halves import Halves, check_halves
 

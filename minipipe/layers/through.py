@@ -9,7 +9,8 @@ from functools import cache
 
 import numpy as np
 
-from ..checks import is_finite, without_return
+from ..checks import without_return
+from ..functions import is_finite
 from .layer import overflow
 from .parameters import pairs_of_layers
 

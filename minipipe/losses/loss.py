@@ -9,7 +9,8 @@ import numpy as np
 
 from ..as_code import AsCode
 from ..arguments import argument
-from ..checks import is_finite, real_numbers, shown, to_be_written, without_return
+from ..checks import shown, to_be_written, without_return
+from ..functions import is_finite, real_numbers
 from ..registry import Examples, Registry
 
 LOSSES = Registry("minipipe.losses", Examples)  # examples: (loss, "numbers", "classes" or "bits" as labels)

@@ -19,7 +19,6 @@ from ..network import check_finite_cost, check_finite_run
 from ..optimizers import Optimizer
 from ..partitioning.partition import cut
 from ..pipeline.batches import MicroBatches, checked_batches
-from ..pipeline.closing import tied_in_parts
 from ..pipeline.in_stages import InStages
 from ..pipeline.known_bytes import KnownBytes
 from ..pipeline.layout import MemoryInParts, layout_of, memories_in, pairs_of, parts, whole
@@ -31,6 +30,7 @@ from ..pipeline.stage import Stage
 from ..pipeline.talking_stage import stage_of
 from ..pipeline.wires import Wires, skips_across_stages
 from ..schedules import Schedule
+from ..ties import tied_in_parts
 from .exchanges import check_positions
 from .orders import Order, order_of
 from .shards import InShards, shard_of

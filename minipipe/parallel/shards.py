@@ -6,11 +6,11 @@ from itertools import accumulate, chain, pairwise
 from ..layers import Layer
 from ..layers.parameters import pairs_of_layers, parameters_with
 from ..losses import Loss
-from ..pipeline.closing import Tied
 from ..pipeline.layout import Held, held_by
 from ..pipeline.options import Shards
 from ..pipeline.stage import Stage
 from ..pipeline.talking_stage import stage_of
+from ..ties import Tied
 from .splitting import Shard
 
 

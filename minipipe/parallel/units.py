@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import chain
 from math import isqrt
 
-from ..checks import floats
 from ..description import parameters_of_layers
+from ..functions import floats
 from ..layers import Layer
 from ..layers.recomputing import SELECTIVE
 from ..partitioning.solvers import equal_counts

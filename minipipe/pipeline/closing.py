@@ -1,17 +1,13 @@
 """What closes a mini-batch on a device: sums over copies of a stage and over tied layers, then updates."""
 
 from collections import Counter
-from typing import NamedTuple
-
-import numpy as np
 
 from ..cluster import Compute, Receive, Send
 from ..collectives import (
     Group, all_reduce, all_reduce_sum_and_gather, exchanged, reduce_scatter_sum_and_gather,
 )
 from ..schedules.rules import MEETING, RULES, SUMMED, adding
-from ..ties import sum_of_tied
-from .totals import Totals
+from ..sums import TreeSum
 from .wires import NOTHING
 
 
@@ -22,18 +18,17 @@ class Closing:
         to its end.
     device: the number of this one in the schedule.
     stages: {(stage, device): what holds the sums of this stage there}; empty in a run without numbers.
-    ties: {name: the `Tied` layers}.
+    sum_tied: a function (device) -> program, which sums the gradients of tied layers; None without any.
     algorithm: the all-reduce, one of `minipipe.collectives.ALL_REDUCES`.
     """
 
-    def __init__(self, wires, device, stages, ties, algorithm):
+    def __init__(self, wires, device, stages, sum_tied, algorithm):
         schedule, self._device = wires.schedule, wires.ranks[device]
-        self._stages, self._ties = stages, ties
-        self._placements, self._last = wires.placements, schedule.n_microbatches - 1
+        self._stages, self._sum_tied = stages, sum_tied
+        self._last = schedule.n_microbatches - 1
         self._own = wires.stages_on(self._device)
         summing = adding(SUMMED, schedule.kinds)
         self._has_sums, self._has_U = bool(summing), "U" in schedule.kinds
-        self._has_parts = "S" in schedule.kinds
         self._started = []
         if schedule.kinds & MEETING:
             self._started = _named(action for action in schedule.devices[device] if action.kind in MEETING)
@@ -61,7 +56,7 @@ class Closing:
                     yield Receive(f"the end of {self._coming.pop(part.stage)}", self._device)
             if action.kind == "U":
                 if self._has_sums:
-                    yield from self._wait_for(self._sums if self._ties else [action])
+                    yield from self._wait_for(self._sums if self._sum_tied else [action])
                 else:
                     yield from self._sum_in_group(action.stage, action.microbatch)
                 yield from self._exchange_tied()
@@ -108,10 +103,10 @@ class Closing:
     def _exchange(self, stage, i, keeps_part):
         """Sum over the shards of each copy, and then over the copies: gradients, costs and statistics."""
         yield from self._sum_in_group(stage, i)
-        group, own = self._groups.get(stage), self._stages.get((stage, self._device))
+        group, own = self._groups.get(stage), self._own_stage(stage)
         if group is None:
             return
-        totals, i = (own.totals, own.last_grain(i)) if own else (Totals(1), i)
+        totals, i = own.totals, own.last_grain(i)
         gradients, pending = totals.gradients(i), totals.pending(i)
         if keeps_part:
             part, counted = yield from reduce_scatter_sum_and_gather(group, gradients, pending)
@@ -123,29 +118,55 @@ class Closing:
 
     def _gather(self, stage, i):
         """Each device gets the parts of the stage's parameters that the others have."""
-        group, own = self._groups[stage], self._stages.get((stage, self._device))
-        part = own.owned.vectors if own else []
+        group, owned = self._groups[stage], self._own_stage(stage).owned
+        part = owned.vectors
         parts = yield from exchanged(group, lambda rank: part, group.begin("gather of parameters"))
-        if own:
-            own.owned.gather(parts)
+        owned.gather(parts)
 
     def _sum_in_group(self, stage, i):
         """The devices that share the work inside the stage add up gradients of which each has a summand."""
-        stage = self._stages.get((stage, self._device))
-        indices = [] if stage is None else stage.partial
-        if indices:
+        stage = self._own_stage(stage)
+        if stage.partial:
             i = stage.last_grain(i)
-            pending = stage.totals.partial_gradients(i, indices)
+            pending = stage.totals.partial_gradients(i, stage.partial)
             total = yield from all_reduce(stage.group, pending, self._algorithm)
             stage.totals.replace_partial(i, total)
 
     def _exchange_tied(self):
         """Sum the dW of tied layers over their devices. Called again in the same run, do nothing."""
-        ties, self._ties = self._ties, {}
-        if ties and self._has_parts:
-            yield from exchange_tied_parts(ties, self._stages, self._device)
-        elif ties:
-            yield from exchange_tied(ties, self._placements, self._stages, self._device)
+        sum_tied, self._sum_tied = self._sum_tied, None
+        if sum_tied is not None:
+            yield from sum_tied(self._device)
+
+    def _own_stage(self, stage):
+        return self._stages.get((stage, self._device), _NOTHING)
+
+
+class _Nothing:
+    """What stands for a stage, its sums and its part of the parameters in a run that has only ticks."""
+
+    partial, vectors = (), []
+    totals = owned = property(lambda self: self)
+
+    def last_grain(self, i):
+        """Return the number of the only grain of micro-batch i."""
+        return i
+
+    def gradients(self, i):
+        """Return a sum without any terms."""
+        return TreeSum(1)
+
+    def pending(self, i):
+        """Return nothing that other devices could add."""
+        return ()
+
+    def take(self, *arguments):
+        """Drop what other devices have sent."""
+
+    keep_part = replace_gradients = absorb = gather = take
+
+
+_NOTHING = _Nothing()
 
 
 def _named(actions):
@@ -176,122 +197,3 @@ def _groups(wires, own, device):
         if len(devices) > 1:  # sums and parameters are replaced in a run, never changed
             found[stage] = Group(devices.index(device), devices, f"stage {stage}: ", stays=True)
     return found
-
-
-class Tied(NamedTuple):
-    """A layer that shares its W.
-
-    layer: its index in the network.
-    stage, index: its stage, and its index there.
-    parts: with ZeRO, {device that updates a part of it: (which of its vectors that is, its numbers)}.
-    """
-
-    layer: int
-    stage: int
-    index: int
-    parts: dict | None = None
-
-
-def tied_in_parts(ties, wires, memory):
-    """The tied layers of a shard, with the parts that devices update of them.
-
-    ties: {name: its `Tied` layers}.
-    wires: of the shard.
-    memory: {(stage, device): {key of a vector: `Piece`}}, see `Layout`.
-    """
-    def parts_of(tied):
-        return {
-            device: (key[0], piece.numbers)
-            for device in wires.holders(tied.stage) for key, piece in memory[tied.stage, device].items()
-            if piece.parameter[:2] == (tied.layer, "W")
-        }
-
-    return {name: [tied._replace(parts=parts_of(tied)) for tied in family] for name, family in ties.items()}
-
-
-def exchange_tied(ties, placements, stages, device):
-    """A program: tied layers send their dW to the first of them, which sends the sum back; so in each copy.
-
-    ties: {name: its `Tied` layers, in order}.
-    placements: for each copy of the network, the device of each stage.
-    stages: {(stage, device): the stage}.
-    device: the number of this one.
-    """
-    families = {}  # (name, first layer, its device) -> (other layer, its device), in all copies with that one
-    for placement in placements:
-        for name, (own, *others) in ties.items():
-            family = families.setdefault((name, own, placement[own.stage]), {})
-            family.update({(tied, placement[tied.stage]): None for tied in others})
-    for (name, _, first), family in families.items():
-        for tied, place in family:
-            if place == device:
-                yield Send(_label("dW of", name, tied), stages[tied.stage, device].dW(tied.index), first)
-    for (name, own, first), family in families.items():
-        if first == device:
-            stage = stages[own.stage, device]
-            parts = {own: stage.dW(own.index)}
-            for tied, place in family:
-                parts[tied] = yield Receive(_label("dW of", name, tied), place)  # on all devices the same
-            total = sum_of_tied(parts.values())
-            stage.totals.keep_tied(own.index, total)
-            for tied, place in family:
-                yield Send(_label("sum for", name, tied), total, place)
-    for (name, _, first), family in families.items():
-        for tied, place in family:
-            if place == device:
-                total = yield Receive(_label("sum for", name, tied), first)
-                stages[tied.stage, device].totals.keep_tied(tied.index, total)
-
-
-def exchange_tied_parts(ties, stages, device):
-    """A program: devices that update parts of tied layers send each other what these parts have in common.
-
-    Each then has the sum of all that share the numbers of its own parts, in the order of the layers.
-
-    ties: {name: its `Tied` layers, in order}.
-    stages: {(stage, device): the stage}.
-    device: the number of this one.
-    """
-    for name, family in ties.items():
-        here = [tied for tied in family if device in tied.parts]
-        own = {tied.layer: stages[tied.stage, device].totals.part[tied.parts[device][0]] for tied in here}
-        for tied in here:
-            for other, to, numbers in _in_common(tied, family, device):
-                if to != device:
-                    label = _label("a part of dW of", f"{name}, {other.layer}", tied)
-                    yield Send(label, _numbers_of(tied, own[tied.layer], device, numbers), to)
-        totals = []
-        for tied in here:
-            pieces = {other.layer: [] for other in family}
-            for other, source, numbers in _in_common(tied, family, device):
-                if source == device:
-                    piece = _numbers_of(other, own[other.layer], device, numbers)
-                else:
-                    label = _label("a part of dW of", f"{name}, {tied.layer}", other)
-                    piece = yield Receive(label, source)
-                pieces[other.layer].append(piece)
-            totals.append(sum_of_tied(map(np.concatenate, pieces.values())))
-        for tied, total in zip(here, totals, strict=True):
-            stages[tied.stage, device].totals.keep_vector(tied.parts[device][0], total)
-
-
-def _in_common(tied, family, device):
-    """[(other layer, a device, the numbers that its part has in common with this device's part of `tied`)]"""
-    _, own = tied.parts[device]
-    found = []
-    for other in family:
-        for place, (_, theirs) in sorted(other.parts.items(), key=lambda row: row[1][1].start):
-            numbers = range(max(own.start, theirs.start), min(own.stop, theirs.stop))
-            if numbers:
-                found.append((other, place, numbers))
-    return found
-
-
-def _numbers_of(tied, vector, device, numbers):
-    """Return these numbers of the W of a tied layer. vector: the part of it that a device has."""
-    first = tied.parts[device][1].start
-    return vector[numbers.start - first:numbers.stop - first]
-
-
-def _label(what, name, tied):
-    return f"{what} layer {tied.layer} ({name})"

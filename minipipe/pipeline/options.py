@@ -10,11 +10,12 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..arguments import argument, optional
 from ..as_code import AsCode
-from ..checks import floats, items_of, one_of, shown, whole_numbers
+from ..checks import items_of, one_of, shown, whole_numbers
 from ..cluster import Link, Port, checked_ports, links_between
 from ..cluster.links import check_link, check_ports
 from ..collectives import ALL_REDUCES, OWNERS
 from ..engines import check_size, world
+from ..functions import floats
 from ..layers.recomputing import SELECTIVE
 from ..partitioning.partition import NAMES
 from ..schedules import RECOMPUTE, Costs

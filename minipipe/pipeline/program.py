@@ -47,17 +47,17 @@ def program(order, wires, perform, close=()):
     yield from close
 
 
-def programs_of(wires, perform_on, stages=None, ties=None, all_reduce=OWNERS):
+def programs_of(wires, perform_on, stages=None, sum_tied=None, all_reduce=OWNERS):
     """The programs of the devices, one for each line of the schedule of `wires`, as a `Cluster` takes them.
 
     wires: as for `program`.
     perform_on: `perform_on(device)` is the `perform` of a device on the cluster.
-    stages, ties: as for `Closing`; left out in a run without numbers.
+    stages, sum_tied: as for `Closing`; left out in a run without numbers.
     all_reduce: the algorithm by which copies of a stage put their gradients together.
     """
     programs, schedule = [], wires.schedule
     for device, order in enumerate(schedule.devices):
-        closing = Closing(wires, device, stages or {}, ties or {}, all_reduce)
+        closing = Closing(wires, device, stages or {}, sum_tied, all_reduce)
         perform = perform_on(wires.ranks[device])
         if schedule.kinds & CLOSING:
             perform = closing.around(perform)

@@ -8,6 +8,7 @@ from ..cluster.record import rows
 from ..engines import Mpi, Threads, keep_memory, world
 from ..functions import overflow_refused
 from ..schedules.shares import share
+from ..ties import program_of_ties
 from .groups import join_copies, join_shards
 from .holdings import Holdings, joined
 from .options import MPI, THREADS
@@ -46,7 +47,8 @@ class Run:
                 placed = _on_devices(of_shard, shard.placements)
             self._begin(placed, optimizer, memories, shard, options.sums.accumulate)
             self.stages |= placed
-            made = programs_of(shard, self._perform_on, self.stages, tied, options.sums.all_reduce)
+            sum_tied = program_of_ties(tied, shard, self.stages)
+            made = programs_of(shard, self._perform_on, self.stages, sum_tied, options.sums.all_reduce)
             programs |= zip(shard.ranks, made)
             shares |= zip(shard.ranks, order.stages_on)
         if len(shards) > 1:

@@ -4,14 +4,16 @@ from collections import Counter
 from itertools import chain
 
 from ..cluster import Bytes, Compute, Counted
-from ..pipeline.closing import Tied
 from ..pipeline.wires import NOTHING, Wires
 from ..schedules.counting import check_versions, updates
 from ..schedules.rules import CLOSING, RULES, WIDE, works_on
+from ..ties import Tied, program_of_ties
 from .one_microbatch import Footprint
+from .simulation import FORESIGHTS
 from .stand_in import StandIn
 
 
+@FORESIGHTS("of footprints", needs="footprints")
 class Foresight:
     """Stand-ins for all stages of a schedule, and what `cluster_of` makes their programs of.
 
@@ -25,8 +27,8 @@ class Foresight:
     def __init__(self, schedule, footprints):
         footprints = _for_each_microbatch(schedule, footprints)
         self.wires = Wires(schedule, _skips(footprints[0]))
-        self.ties = _ties(footprints[0])
         self.stages = _stand_ins(self.wires, footprints)  # (stage, device) -> StandIn
+        self.sum_tied = program_of_ties(_ties(footprints[0]), self.wires, self.stages)
         sizes = {id(stages): stages for stages in footprints}  # most micro-batches are of one size
         sent = {name: [_sent(of_stage) for of_stage in stages] for name, stages in sizes.items()}
         self._sent = [sent[id(stages)] for stages in footprints]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from ..arguments import argument
 from ..blas import computing
-from ..checks import floats
 from ..cluster import SECONDS
+from ..functions import floats
 from ..network import Network
 from ..optimizers import checked_optimizer
 from ..schedules import Costs

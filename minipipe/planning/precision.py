@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..checks import floats, shown
+from ..checks import shown
+from ..functions import floats
 
 
 @dataclass(frozen=True)

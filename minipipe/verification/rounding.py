@@ -22,8 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import listed, real_numbers, shown
+from ..checks import listed, shown
 from ..blas import computing
+from ..functions import real_numbers
 from ..layers import LAYERS, Layer
 from ..losses import Loss
 from ..pipeline.proved import is_stated

@@ -256,7 +256,7 @@ def test_a_matrix_for_a_seed_is_refused_and_does_not_end_python():
         "mp.Sequential([mp.ReLU()], None, seed)",
     )
     code = (
-        "import numpy as np, minipipe as mp; from minipipe.collectives import LowRank, Quantised\n"
+        "import numpy as np, minipipe as mp; from minipipe.compressing import LowRank, Quantised\n"
         "X, seed = np.ones((2, 4)), np.matrix([[1, 2]])\n"
     )
     code += "".join(f"try: {call}\nexcept ValueError as error: print(error)\n" for call in calls)

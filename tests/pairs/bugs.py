@@ -1,6 +1,6 @@
 """Bugs of pairs of options, to be put in by `monkeypatch`, and for each a row that finds it."""
 
-from minipipe import Dropout, network
+from minipipe import Dropout, network, ties
 from minipipe.layers.normalization import Moments
 from minipipe.optimizers import Optimizer
 from minipipe.pipeline import batches, closing, run
@@ -15,8 +15,8 @@ def no_sum_over_shards(monkeypatch):
 
 def tie_summed_twice(monkeypatch):
     """The gradient of the first tied layer is in the sum twice."""
-    total = closing.sum_of_tied
-    monkeypatch.setattr(closing, "sum_of_tied", lambda parts: total([*parts, next(iter(parts))]))
+    total = ties.sum_of_tied
+    monkeypatch.setattr(ties, "sum_of_tied", lambda parts: total([*parts, next(iter(parts))]))
 
 
 def norm_counts_ties_twice(monkeypatch):
@@ -83,7 +83,7 @@ def no_stash(monkeypatch):
 
 def parts_of_ties_apart(monkeypatch):
     """With ZeRO, tied layers are each updated with the sum of their own gradient alone."""
-    monkeypatch.setattr(closing, "exchange_tied_parts", lambda *arguments: iter(()))
+    monkeypatch.setattr(ties, "exchange_tied_parts", lambda *arguments: iter(()))
 
 
 def statistics_of_one_copy(monkeypatch):

@@ -8,8 +8,9 @@ import pytest
 from compared import assert_all_same, assert_same, assert_within
 
 from minipipe.cluster import Cluster, Compute, Receive, Send
-from minipipe.collectives import (
-    Feedback, Group, LowRank, Majority, MomentumFeedback, Quantised, ScaledSign, TopK,
+from minipipe.collectives import Group
+from minipipe.compressing import (
+    Feedback, LowRank, Majority, MomentumFeedback, Quantised, ScaledSign, TopK,
 )
 from minipipe.exact import Rational, rational
 

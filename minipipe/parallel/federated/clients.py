@@ -3,7 +3,8 @@
 import numpy as np
 
 from ...arguments import argument
-from ...checks import listed, real_number, real_numbers
+from ...checks import listed, real_number
+from ...functions import real_numbers
 from ...network import checked_inputs
 
 SHARDS = 2  # of each client in a skewed split

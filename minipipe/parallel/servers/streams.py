@@ -5,8 +5,7 @@ from itertools import count, islice
 import numpy as np
 
 from ...arguments import argument
-from ...checks import real_numbers
-from ...functions import even_slices
+from ...functions import even_slices, real_numbers
 from ...training import shuffled
 
 

@@ -21,10 +21,10 @@ Sources: Karimireddy et al. 2019, arXiv 1901.09847 (feedback, scaled sign); Lin 
 
 import numpy as np
 
-from ..arguments import argument
-from ..checks import whole_number
-from ..functions import leaves, norm, sum_in_order
-from .calls import all_gather, all_reduce
+from .arguments import argument
+from .checks import whole_number
+from .collectives import all_gather, all_reduce
+from .functions import leaves, norm, sum_in_order
 
 
 class Feedback:
