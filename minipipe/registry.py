@@ -42,7 +42,7 @@ class Registry(dict):
 
     def __init__(self, room, facts):
         super().__init__()
-        self.room, self.facts, self._kind = room, {}, facts
+        self.room, self.facts, self._kind, self._is_loaded = room, {}, facts, False
 
     def __call__(self, name=None, **facts):
         """Return a decorator that registers what it decorates, with these facts."""
@@ -63,8 +63,10 @@ class Registry(dict):
 
     def load(self):
         """Import every file of the room, so that all its entries are here; return the registry."""
-        for module in iter_modules(import_module(self.room).__path__):
-            import_module(f"{self.room}.{module.name}")
+        if not self._is_loaded:
+            for module in iter_modules(import_module(self.room).__path__):
+                import_module(f"{self.room}.{module.name}")
+            self._is_loaded = True
         return self
 
     def examples(self):

@@ -14,12 +14,12 @@ from .memory import Buffers, Bytes, Counted, bytes_by_kind, own, sent_bytes
 from .record import SECONDS, TICKS
 from .requests import ANY, Compute, Label, Receive, Send
 from .spans import Idle, Message, Span
-from .trace import BUBBLES, Trace
+from .trace import BUBBLES, SHOWS, Trace
 
 __all__ = [
     "ANY", "BUBBLES", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",
     "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "Port", "Receive",
-    "SECONDS", "Send", "Span", "Step", "TICKS", "Trace", "UnreceivedError", "bytes_by_kind",
+    "SECONDS", "SHOWS", "Send", "Span", "Step", "TICKS", "Trace", "UnreceivedError", "bytes_by_kind",
     "checked_ports", "critical_path", "describe_path", "duration", "explain", "lane_name", "links_between",
     "own", "ports", "sent_bytes", "ticks",
 ]

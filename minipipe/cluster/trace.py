@@ -1,10 +1,14 @@
 """What happened in a run: the one source of every picture, metric and test."""
 
+from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 
 from ..checks import listed, shown
+from ..registry import Registry
+from .critical_path import critical_path, duration
 from .devices import COMPUTE
+from .explanation import explain
 from .record import MESSAGE_WIDTH, changes_of_memory, rows
 from .spans import Idle, Message, Span
 
@@ -14,6 +18,16 @@ BUBBLES = {  # the four, as tables and pages call them
     "span": "idle inside each device's span",
     "worst": "idle in the worst device's span",
 }
+
+
+@dataclass(frozen=True)
+class ShowFacts:
+    """What a way to show a run states about itself. gives: what it returns."""
+
+    gives: str
+
+
+SHOWS = Registry("minipipe.plots", ShowFacts)  # name -> function (trace, ...)
 
 
 class Trace:
@@ -178,14 +192,10 @@ class Trace:
 
     def explain(self, most_alive=None):
         """Why the devices were idle, tick by tick: an `Explanation`, by the rules of that module."""
-        from .explanation import explain
-
         return explain(self, most_alive)
 
     def critical_path(self):
         """The work and transfers that add up to the makespan: a list of `Step`s, found as is said there."""
-        from .critical_path import critical_path
-
         return critical_path(self)
 
     def ledger(self, device):
@@ -257,50 +267,37 @@ class Trace:
             pair of axes, and so is what is returned.
         critical_path: with the critical path on top.
         """
-        from .. import plots
-
-        draw = plots.timeline_with_memory if memory else plots.timeline
+        shows = SHOWS.load()
+        draw = shows["timeline_with_memory" if memory else "timeline"]
         ax = draw(self, ax, until, title, legend, arrows)
         if critical_path:
-            plots.critical_path(self, ax[0] if memory else ax, until)
+            shows["critical_path"](self, ax[0] if memory else ax, until)
         return ax
 
     def to_text(self):
         """The timeline in characters, written by `minipipe.plots.text`."""
-        from ..plots import text
-
-        return text(self)
+        return SHOWS.load()["text"](self)
 
     def to_html(self, path=None, title=None):
         """The timeline as an interactive page, made by `minipipe.plots.html`: its text, or a file `path`."""
-        from ..plots import html
-
-        return html(self, path, title)
+        return SHOWS.load()["html"](self, path, title)
 
     def to_chrome_trace(self, path=None, tick=None):
         """The timeline for ui.perfetto.dev, made by `minipipe.plots.chrome_trace`.
 
         A dict, or as JSON in the file `path`.
         """
-        from ..plots import chrome_trace
-
-        return chrome_trace(self, path, tick)
+        return SHOWS.load()["chrome_trace"](self, path, tick)
 
     def _repr_html_(self):
         """The player of the page of `to_html`, with which Jupyter shows the trace."""
-        from ..plots import player
-
-        return player(self)
+        return SHOWS.load()["player"](self)
 
     def _repr_png_(self):
         """The picture of `plot`, which stands in for the player on GitHub and in exports."""
-        from ..plots import still
-
-        return still(self)
+        return SHOWS.load()["still"](self)
 
     def __repr__(self):
-        from .critical_path import duration
-
         length = duration(self.makespan, self.unit)
         return f"<Trace of {self.n_devices} devices, {len(self.spans)} spans, {length}>"
 

@@ -2,16 +2,28 @@
 
 import gc
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from ..checks import one_of
 from ..cluster import Link
 from ..collectives import ALL_REDUCES, OWNERS
 from ..pipeline.program import cluster_of, programs_of, without_numbers
 from ..pipeline.wires import Wires
+from ..registry import Registry
 from ..schedules import Costs
 from ..schedules.costs import checked_costs
 from ..schedules.schedule import checked_schedule
-from .foresight import Foresight
+
+
+@dataclass(frozen=True)
+class ForesightFacts:
+    """What a way to foresee the bytes of a run states about itself. needs: what it is made from."""
+
+    needs: str
+
+
+# name -> function (schedule, what it needs) -> object with wires, perform_on, stages, sum_tied and holdings()
+FORESIGHTS = Registry("minipipe.planning", ForesightFacts)
 
 
 def simulate(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=OWNERS, ports=()):
@@ -45,12 +57,13 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=O
 def simulation_of(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=OWNERS, ports=()):
     """The `Cluster` of which `simulate` gives the trace, at tick 0; its arguments are not checked."""
     if footprints is None:
-        programs = programs_of(
-            Wires(schedule), without_numbers(costs, schedule.n_stages), all_reduce=all_reduce
-        )
+        perform_on = without_numbers(costs, schedule.n_stages)
+        programs = programs_of(Wires(schedule), perform_on, all_reduce=all_reduce)
         return cluster_of(programs, schedule, costs, link, ports=ports)
-    foreseen = Foresight(schedule, footprints)
-    programs = programs_of(foreseen.wires, foreseen.perform_on, foreseen.stages, foreseen.ties, all_reduce)
+    foreseen = FORESIGHTS.load()["of footprints"](schedule, footprints)
+    programs = programs_of(
+        foreseen.wires, foreseen.perform_on, foreseen.stages, foreseen.sum_tied, all_reduce
+    )
     return cluster_of(programs, schedule, costs, link, foreseen.holdings(), ports=ports)
 
 

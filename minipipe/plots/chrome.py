@@ -11,7 +11,7 @@ from math import inf
 from .canvas import words_of
 from ..arguments import argument
 from ..checks import path_of, shown
-from ..cluster import COMPUTE, SECONDS, TICKS, lane_name
+from ..cluster import COMPUTE, SECONDS, SHOWS, TICKS, lane_name
 from .colours import STYLES
 from .memory import counts_bytes
 from .rows import ends_of, rows_of
@@ -22,6 +22,7 @@ NAMES = {kind: style["label"] for kind, style in STYLES.items()} | {"F&B": "forw
 INSIDE = 0.01
 
 
+@SHOWS(gives="a dict, which `path` gets as JSON if there is one")
 def chrome_trace(runs, path=None, tick=None):
     """A dict in Chrome's trace event format, or None if it has been written to the file `path` as JSON.
 

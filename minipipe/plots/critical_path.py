@@ -3,12 +3,14 @@
 from itertools import groupby
 
 from ..arguments import argument, optional
+from ..cluster import SHOWS
 from .legend import add_to_legend
 from .rows import ends_of, rows_of
 
 STYLE = {"linewidth": 2.2, "zorder": 3}
 
 
+@SHOWS(gives="the axes")
 def critical_path(trace, ax, until=None):
     """Draw the critical path of a run onto its timeline, and return the axes.
 

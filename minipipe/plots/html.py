@@ -9,7 +9,7 @@ from importlib import resources
 from .canvas import words_of
 from ..checks import path_of
 from ..arguments import argument
-from ..cluster import BUBBLES, Span, describe_path, duration, ticks
+from ..cluster import BUBBLES, SHOWS, Span, describe_path, duration, ticks
 from ..schedules import alive_microbatches
 from .boxes import UNNUMBERED
 from .colours import OTHER, styles_of
@@ -20,6 +20,7 @@ UPDATE = {"facecolor": "#808080", "label": "update"}  # a mark that is seen on d
 LONG = 10_000
 
 
+@SHOWS(gives="HTML, which `path` gets if there is one")
 def html(trace, path=None, title=None):
     """`trace` as one interactive HTML page: the text, or None if it has been written to the file `path`.
 

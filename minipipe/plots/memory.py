@@ -4,6 +4,7 @@ The curves stand alone, or under the timeline.
 """
 
 from ..arguments import argument, optional
+from ..cluster import SHOWS
 from ..schedules import alive_microbatches
 from .canvas import label
 from .rows import height_of, rows_of
@@ -60,6 +61,7 @@ def alive(trace, ax=None, title=None, legend=True, until=None):
     return ax
 
 
+@SHOWS(gives="a pair of axes")
 def timeline_with_memory(trace, axes=None, until=None, title=None, legend=True, arrows=False):
     """The timeline of `trace` with its memory curves below, on one time axis.
 

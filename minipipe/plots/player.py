@@ -5,12 +5,14 @@ from html import escape
 from io import BytesIO
 
 from ..arguments import argument
-from ..planning import simulate
+from ..cluster import SHOWS
+from ..planning.simulation import simulate
 from ..schedules import Schedule, ScheduleError
 from .html import html
 from .timeline import timeline_figure
 
 
+@SHOWS(gives="HTML")
 def player(run):
     """HTML with the page of `run`: a `Trace`, or a `Schedule`, which is simulated with its standard costs.
 
@@ -35,6 +37,7 @@ def player(run):
     )
 
 
+@SHOWS(gives="the bytes of a PNG")
 def still(run):
     """The timeline of `run`, a `Trace` or a `Schedule`, as the bytes of a PNG; None if it cannot run."""
     try:

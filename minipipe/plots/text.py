@@ -4,7 +4,7 @@ from fractions import Fraction
 from math import ceil, gcd, lcm
 
 from ..arguments import argument
-from ..cluster import SECONDS
+from ..cluster import SECONDS, SHOWS
 
 from .boxes import UNNUMBERED
 from .colours import STYLES, parts_of
@@ -14,6 +14,7 @@ from .text_in_seconds import in_seconds
 MOST_COLUMNS = 4000
 
 
+@SHOWS(gives="text")
 def text(trace, width=100):
     """`trace` as lines of text: one row per device, one column per tick, dots for the bubble.
 

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from operator import add
 
 from ..arguments import argument, optional
-from ..cluster import COMPUTE
+from ..cluster import COMPUTE, SHOWS
 from . import legend as legends
 from .arrows import arrows as draw_arrows
 from .arrows import entries_of_arrows
@@ -20,6 +20,7 @@ SMALL, SOFT = 8, "#59636E"  # points, and the colour: the name of a lane below t
 MARK, OUTLINE = 2, 1.2      # points: the width of work that takes no time, and of its edges together
 
 
+@SHOWS(gives="axes")
 def timeline(
     trace, ax=None, until=None, title=None, legend=True, arrows=False, longest=None, styles=None
 ):

@@ -9,6 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from ..checks import listed, shown
+from ..cluster import SHOWS
 from .actions import Action, Overlap, ScheduleError, parse
 from .csv_format import parse_table, read_table, table_text
 from .deducing import copies_of, n_microbatches_of
@@ -278,15 +279,11 @@ class Schedule:
 
     def _repr_html_(self):
         """The player of its run with the standard costs, or its faults: how Jupyter shows the schedule."""
-        from ..plots import player
-
-        return player(self)
+        return SHOWS.load()["player"](self)
 
     def _repr_png_(self):
         """The still picture of that run, which stands in for the player on GitHub and in exports."""
-        from ..plots import still
-
-        return still(self)
+        return SHOWS.load()["still"](self)
 
     def __repr__(self):
         return f"<Schedule {self.name!r} of {len(self.devices)} devices, {self.n_stages} stages and "\
