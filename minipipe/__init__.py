@@ -1,62 +1,82 @@
-"""minipipe: learn, verify and try out pipeline-parallel training, in pure NumPy."""
+"""Learn, verify and try out the parallel training of neural networks, in pure NumPy.
+
+In the order in which one meets them:
+
+    layers      Linear, ReLU, Conv2d, BatchNorm, TransformerBlock ...   (n[l], m): samples are columns
+    losses      BinaryCrossEntropy, SoftmaxCrossEntropy, MeanSquaredError
+    networks    Sequential; Pipeline, DataParallel, TensorParallel, and Parallel for all at once
+    options     Cut, Split, Shards, Memory, Sums, Machine, Weights; Costs, Link, Port
+    training    fit, the optimizers SGD, Adam ..., accuracy, one_hot, save, load
+    many ranks  ParameterServer with Servers and Pace, FederatedAveraging with Rounds, clients_of
+    time        simulate, Trace, Schedule, Action, and the rooms schedules, cluster, collectives, plots
+    planning    describe, partition, measure, footprints, what_fits, plan, rehearse
+
+`help(minipipe.Pipeline)` explains one of them. A name is imported when it is first asked for.
+"""
+
+from importlib import import_module
 
 from . import interrupted  # noqa: F401 (first: it is at work while the others are imported)
 
-from . import (
-    cluster,
-    collectives,
-    datasets,
-    engines,
-    exact,
-    experiments,
-    graph,
-    layers,
-    losses,
-    models,
-    optimizers,
-    pipeline,
-    plots,
-    rates,
-    schedules,
-    verification,
-)
-from .blas import blas_threads
-from .checkpoints import load, save
-from .cluster import (
-    ANY, Cluster, Compute, DeadlockError, Label, Link, MemoryLimitError, Port, Receive, Send, Trace,
-)
-from .description import describe
-from .functions import accuracy, one_hot
-from .graph import Graph
-from .layers import *  # noqa: F403 (what a room hands on stands there, in its __all__)
-from .losses import *  # noqa: F403
-from .network import Sequential
-from .optimizers import *  # noqa: F403
-from .parallel import (
-    DataParallel, FederatedAveraging, Pace, Parallel, ParameterServer, Pipeline, Rounds, Servers,
-    TensorParallel, clients_of,
-)
-from .partitioning import costs_of_layers, partition
-from .pipeline import *  # noqa: F403
-from .pipeline.options import Cut, Machine, Memory, Shards, Split, Sums, Weights
-from .planning import (
-    Nodes, footprints, measure, plan, rehearse, simulate, temporaries, what_fits,
-)
-from .schedules import Costs, Overlap, Schedule, ScheduleError
-from .training import fit
-
 __version__ = "0.1.0"
 
-__all__ = [
-    "ANY", "Cluster", "Compute", "Costs", "DataParallel", "DeadlockError", "Graph", "Label", "Link",
-    "MemoryLimitError", "Overlap", "Port", "Receive", "Schedule", "ScheduleError", "Send", "Sequential",
-    "Trace", "accuracy", "blas_threads", "cluster", "collectives", "costs_of_layers", "datasets",
-    "TensorParallel", "describe", "engines", "exact", "fit", "footprints", "graph", "load", "measure",
-    "models", "one_hot", "partition", "plots", "rates", "rehearse", "save", "schedules", "simulate",
-    "temporaries", "verification", "what_fits", "ParameterServer", "FederatedAveraging", "clients_of",
-    "experiments",
+_ROOMS = [
+    "cluster", "collectives", "compressing", "datasets", "engines", "exact", "experiments", "graph", "models",
+    "plots", "rates", "schedules", "verification",
 ]
-__all__ += ["Cut", "Machine", "Memory", "Parallel", "Pipeline", "Shards", "Split", "Sums", "Weights"]
-__all__ += ["Nodes", "Pace", "Rounds", "Servers", "plan"]
-__all__ += layers.__all__ + losses.__all__ + optimizers.__all__ + pipeline.__all__
-__all__.sort()
+_REGISTRIES = ["layers", "losses", "optimizers"]  # rooms that say in their `__all__` what they have
+_PLACES = {  # file or room -> the names that are handed on from there
+    "blas": ["blas_threads"],
+    "checkpoints": ["load", "save"],
+    "cluster": [
+        "ANY", "Cluster", "Compute", "DeadlockError", "Label", "Link", "MemoryLimitError", "Port", "Receive",
+        "Send", "Trace",
+    ],
+    "description": ["describe"],
+    "functions": ["accuracy", "one_hot"],
+    "graph": ["Graph"],
+    "network": ["Sequential"],
+    "parallel": [
+        "DataParallel", "FederatedAveraging", "Pace", "Parallel", "ParameterServer", "Pipeline", "Rounds",
+        "Servers", "TensorParallel", "clients_of",
+    ],
+    "partitioning": ["costs_of_layers", "partition"],
+    "pipeline": ["Stage"],
+    "pipeline.options": ["Cut", "Machine", "Memory", "Shards", "Split", "Sums", "Weights"],
+    "planning": [
+        "Nodes", "footprints", "measure", "plan", "rehearse", "simulate", "temporaries", "what_fits",
+    ],
+    "schedules": ["Costs", "Overlap", "Schedule", "ScheduleError"],
+    "training": ["fit"],
+}
+_HOMES = {name: place for place, names in _PLACES.items() for name in names}
+
+
+def __getattr__(name):
+    """Import what is asked for (PEP 562), and keep it."""
+    if name == "__all__":
+        listed = [import_module(f"{__name__}.{room}").__all__ for room in _REGISTRIES]
+        value = sorted({*_ROOMS, *_HOMES, *sum(listed, [])})
+    elif name in _HOMES:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    elif name in _ROOMS or name in _REGISTRIES:
+        return import_module(f"{__name__}.{name}")
+    else:
+        value = _registered(name)
+    globals()[name] = value
+    return value
+
+
+def _registered(name):
+    """Return the layer, loss or optimizer called `name`."""
+    if not name.startswith("_"):
+        for room in _REGISTRIES:
+            module = import_module(f"{__name__}.{room}")
+            if name in module.__all__:
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    """Return the public names: what `help` and the Tab key show."""
+    return [*__getattr__("__all__"), "__version__"]

@@ -2,7 +2,7 @@
 
     python3 tests/house/stubs.py
 
-The package finds its layers, losses and optimizers when it is imported; who only reads it cannot. So each
+The package finds its layers, losses and optimizers when it runs; who only reads it cannot. So each
 room that takes names from its registry, and the package itself, has an `__init__.pyi`. A test compares it
 with a fresh one. It is made, and never edited.
 """
@@ -25,14 +25,15 @@ def path_of(package):
 
 def stub_of(package):
     """Return the text of a stub: for each name of a package, the file of it where that is defined."""
-    values = vars(import_module(package))
+    module = import_module(package)
     if package == "minipipe":
-        names = [*values["__all__"], *ROOMS]
+        names = [*module.__all__, *ROOMS]
     else:
-        names = [key for key, value in values.items() if key[0] != "_" and not isinstance(value, ModuleType)]
-    places = sorted((_home(values[name], package), name) for name in names)
+        names = [key for key, value in vars(module).items()
+                 if key[0] != "_" and not isinstance(value, ModuleType)]
+    places = sorted((_home(getattr(module, name), package), name) for name in names)
     lines = [f"from {home} import {name} as {name}" for home, name in places]
-    if "__version__" in values:
+    if hasattr(module, "__version__"):
         lines += ["", "__version__: str"]
     return "\n".join([MADE, "", *lines, "", "__all__: list[str]", ""])
 

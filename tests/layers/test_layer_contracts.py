@@ -13,7 +13,7 @@ from sampling import one_in
 import minipipe as mp
 from minipipe.exact import rational
 from minipipe.functions import leaves
-from minipipe.layers import every_layer as parts_of, he, xavier
+from minipipe.layers import every_layer as parts_of, xavier
 from minipipe.layers.convolution import Kernel
 from minipipe.layers.through import prepare_forward, put_aside
 
@@ -168,7 +168,7 @@ NEEDED = {"widths": [1], "shape": (2, 3), "kernel_size": 3}  # other sizes are 4
 
 
 def again(layer):
-    return eval(repr(layer), vars(mp) | {"he": he, "xavier": xavier})
+    return eval(repr(layer), {name: getattr(mp, name) for name in mp.__all__})
 
 
 @pytest.mark.parametrize("name", LAYERS)
