@@ -97,40 +97,38 @@ class Cluster:
     def tick(self):
         """Move every device by one tick; returns whether there is more to do."""
         self.now += 1
-        self._go_on(self.now)
+        self._advance(self.now)
         return not self.done
 
     def run(self):
         """Go on to the end of all programs, and return the trace."""
-        self._go_on(inf)
+        self._advance(inf)
         trace = self.trace
         self.now = max(self.now, trace.makespan)
         return trace
 
-    def _go_on(self, until):
+    def _advance(self, until):
+        """Do all that happens before tick `until`; at `until`, end what is over, but start nothing."""
         if self.failure is not None:
             raise RuntimeError(f"this run has stopped with an error ({self.failure}): start a new one")
+        agenda = self._agenda
         try:
-            self._advance(until)
+            while (due := agenda.first) is not None and due.tick <= until:
+                self._do(due, due.tick == until)
+                if not due.is_over:
+                    return
+                agenda.drop_first()
+            if due is None and not self.done:
+                waits = [lane for lane in self._lanes if lane.waits_for]
+                waits = [Wait(lane.device, lane.name, *lane.waits_for) for lane in waits]
+                raise DeadlockError(deadlock_message(waits))
             if self.done:
                 check_all_received(dict(enumerate(self._devices)))
         except BaseException as error:
             self.failure = error
-            if self._agenda.first is not None:
-                self.now = self._agenda.first.tick
+            if agenda.first is not None:
+                self.now = agenda.first.tick
             raise
-
-    def _advance(self, until):
-        """Do all that happens before tick `until`; at `until`, end what is over, but start nothing."""
-        agenda = self._agenda
-        while (due := agenda.first) is not None and due.tick <= until:
-            self._do(due, due.tick == until)
-            if not due.is_over:
-                return
-            agenda.drop_first()
-        if due is None and not self.done:
-            waits = [Wait(lane.device, lane.name, *lane.waits_for) for lane in self._lanes if lane.waits_for]
-            raise DeadlockError(deadlock_message(waits))
 
     def _do(self, due, only_ends):
         """Do what happens in one tick, or only end what is over, and start nothing.

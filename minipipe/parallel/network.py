@@ -350,7 +350,8 @@ class Parallel(InStages):
         """
         if self._committed:
             return
-        gradients, changes = self._run.or_fail(self._finite_gradients), Changes()
+        with self._run.as_a_whole():
+            gradients, changes = self._finite_gradients(), Changes()
         self._run.finish()
         if self.has_updates:
             self._take_updates(changes)

@@ -1,5 +1,6 @@
 """One run of an order: its stages on their devices, the mini-batches, and the cluster that has the clock."""
 
+from contextlib import contextmanager
 from functools import partial
 
 from ..blas import computing
@@ -77,18 +78,21 @@ class Run:
 
     def to_the_end(self):
         """Run all programs to their end."""
-        if not self._is_shared:
-            self.or_fail(self.cluster.run)
-            if self._known_bytes is not None:
-                self.cluster.record.memory = self._known_bytes
-            return
-        self.or_fail(partial(self.cluster.run, self._line.alike()))
-        self._share_costs()
+        with self.as_a_whole():
+            if self._is_shared:
+                self.cluster.run(self._line.alike())
+            else:
+                self.cluster.run()
+        if self._is_shared:
+            self._share_costs()
+        elif self._known_bytes is not None:
+            self.cluster.record.memory = self._known_bytes
 
     def tick(self):
         """Move every device by one tick; returns whether there is more to do."""
         self._check_not_failed()
-        return self.or_fail(self.cluster.tick)
+        with self.as_a_whole():
+            return self.cluster.tick()
 
     def check(self):
         """`RuntimeError` unless the run has come to its end."""
@@ -96,11 +100,12 @@ class Run:
         if not self.cluster.done:
             raise RuntimeError("the mini-batch is not finished: call tick() until it returns False")
 
-    def or_fail(self, go_on):
-        """What `go_on()` returns; if it fails, so has the run."""
+    @contextmanager
+    def as_a_whole(self):
+        """Compute in this `with` block; a failure there ends the run, and leaves nothing in the layers."""
         try:
             with computing(), overflow_refused():
-                return go_on()
+                yield
         except BaseException as error:
             self.cluster.failure = error
             if self._known_bytes is not None and not self.cluster.done:

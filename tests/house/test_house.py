@@ -95,8 +95,8 @@ def test_the_front_door_imports_what_is_asked_for_alone():
     count = "print(sum(name.startswith('minipipe.') for name in sys.modules))"
     loaded = {}
     for asked in ("0", "minipipe.cluster", "minipipe.Linear", "minipipe.Pipeline"):
-        text = subprocess.check_output([sys.executable, "-c", f"import sys, minipipe; {asked}; {count}"], text=True)
-        loaded[asked] = int(text)
+        code = f"import sys, minipipe; {asked}; {count}"
+        loaded[asked] = int(subprocess.check_output([sys.executable, "-c", code], text=True))
     assert loaded["0"] == 1 and [*loaded.values()] == sorted({*loaded.values()})
 
 
