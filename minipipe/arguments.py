@@ -224,7 +224,7 @@ ARGUMENTS = {
     "styles": Has(("items", "get"), "leave it out, or write {kind: colour and words}"),
     "describe_path.path": Each(Has(("what", "start", "end"), "critical_path(trace) makes a list of them")),
     "engine": Function(),
-    "group": Made("minipipe.collectives.group", "Group", "Group(rank, devices) makes one"),
+    "group": Made("minipipe.collectives.group_part", "Group", "Group(rank, devices) makes one"),
     "holdings": Each(Function()),
     "part_of": Function(),
     "rng": Has(("standard_normal",), "np.random.default_rng(seed) makes one"),

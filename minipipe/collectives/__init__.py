@@ -17,7 +17,7 @@ from .calls import (
 )
 from .costs import all_reduce_ticks, numbers_sent
 from .exchanging import exchanged
-from .group import Group
+from .group_part import Group
 from .owners import OWNERS
 from .registry import ALL_REDUCES
 

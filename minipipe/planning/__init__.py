@@ -2,7 +2,7 @@
 
 from .choosing import Setting
 from .dynamic_programs import Shared, meshed_stages, replicated_stages
-from .fitting import what_fits
+from .fitting_part import what_fits
 from .footprints import footprints, temporaries
 from .in_shards import simulate_in_shards
 from .measuring import Measured, measure

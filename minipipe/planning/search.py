@@ -9,7 +9,7 @@ from ..layers.layer import checked_layers
 from ..schedules import RECOMPUTE, names_having
 from ..watching import with_progress
 from .candidates import candidates
-from .fitting import MOST_MICROBATCHES
+from .fitting_part import MOST_MICROBATCHES
 from .nodes import Nodes
 from .plans import Plans
 from .pricing import Pricing
