@@ -26,6 +26,7 @@ _ROOMS = [
 ]
 _REGISTRIES = ["layers", "losses", "optimizers"]  # rooms that say in their `__all__` what they have
 _PLACES = {  # file or room -> the names that are handed on from there
+    "arrays": ["accuracy", "one_hot"],
     "blas": ["blas_threads"],
     "checkpoints": ["load", "save"],
     "cluster": [
@@ -33,16 +34,15 @@ _PLACES = {  # file or room -> the names that are handed on from there
         "Send", "Trace",
     ],
     "description": ["describe"],
-    "functions": ["accuracy", "one_hot"],
     "graph": ["Graph"],
     "network": ["Sequential"],
     "parallel": [
         "DataParallel", "FederatedAveraging", "Pace", "Parallel", "ParameterServer", "Pipeline", "Rounds",
         "Servers", "TensorParallel", "clients_of",
     ],
+    "parallel.options": ["Cut", "Machine", "Memory", "Shards", "Split", "Sums", "Weights"],
+    "parallel.stage": ["Stage"],
     "partitioning": ["costs_of_layers", "partition"],
-    "pipeline": ["Stage"],
-    "pipeline.options": ["Cut", "Machine", "Memory", "Shards", "Split", "Sums", "Weights"],
     "planning": [
         "Nodes", "footprints", "measure", "plan", "rehearse", "simulate", "temporaries", "what_fits",
     ],

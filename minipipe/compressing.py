@@ -22,9 +22,9 @@ Sources: Karimireddy et al. 2019, arXiv 1901.09847 (feedback, scaled sign); Lin 
 import numpy as np
 
 from .arguments import argument
+from .arrays import leaves, norm, sum_in_order
 from .checks import whole_number
 from .collectives import all_gather, all_reduce
-from .functions import leaves, norm, sum_in_order
 
 
 class Feedback:

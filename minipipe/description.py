@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .arrays import known_dtype
 from .checks import shown, whole_numbers
-from .functions import known_dtype
 from .layers.layer import checked_layers
 from .layers.skips import skip_routes
 from .layers.through import forward_through

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .arguments import argument
+from .arrays import accuracy
 from .checks import one_of
 from .datasets import Dataset, digits
-from .functions import accuracy
 from .layers import BatchNorm, Linear, ReLU
 from .losses import SoftmaxCrossEntropy
 from .network import Sequential

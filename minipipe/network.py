@@ -8,7 +8,7 @@ import numpy as np
 from .arguments import argument
 from .checks import items_of, shown
 from .exact import Rational, rational
-from .functions import floats, grains_of, leaves, overflow_refused, real_numbers, root, scaled, sum_of_squares
+from .arrays import floats, grains_of, leaves, overflow_refused, real_numbers, root, scaled, sum_of_squares
 from .layers import Layer, every_layer
 from .layers.layer import checked_layers, finite
 from .layers.skips import skip_routes

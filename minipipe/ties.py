@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .arrays import in_a_row, sum_in_order
 from .cluster import Receive, Send
-from .functions import in_a_row, sum_in_order
 
 
 def ties_of(layers):

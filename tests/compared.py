@@ -5,7 +5,7 @@ from numbers import Number
 
 import numpy as np
 
-from minipipe.functions import leaves
+from minipipe.arrays import leaves
 from minipipe.layers import every_layer
 from minipipe.verification import against_full_batch, against_one_device, against_same_groups
 

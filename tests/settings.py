@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import Rational, rational
-from minipipe.functions import leaves
 from minipipe.layers import ReLU, every_layer
 from minipipe.schedules import (
     build_for_stages, data_parallel, in_copies, names_having, with_updates,

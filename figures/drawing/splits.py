@@ -8,8 +8,8 @@ from matplotlib.patches import Rectangle
 from minipipe import (
     Costs, Cut, DataParallel, Linear, Machine, MeanSquaredError, Pipeline, ReLU, Sequential, TensorParallel,
 )
+from minipipe.arrays import even_slices
 from minipipe.cluster import ports
-from minipipe.functions import even_slices
 from minipipe.plots import timeline
 from minipipe.plots.canvas import label, new_figure
 from minipipe.plots.colours import styles_of

@@ -1,7 +1,7 @@
 """The picture of GPipe's tables 2 and 3: throughput against K and M, simulated and published."""
 
 from minipipe.papers import P100, TABLE_2, TABLE_3, TPU_V2, TPU_V3
-from minipipe.papers.throughput import speed_up
+from minipipe.papers.gpipe import speed_up
 from minipipe.plots.canvas import label, new_figure
 
 COLOURS = {1: "#0072B2", 4: "#E69F00", 32: "#000000"}  # by M, of Okabe and Ito

@@ -7,7 +7,7 @@ from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
 from ..parallel import FederatedAveraging, Rounds, clients_of
-from ..pipeline.options import Weights
+from ..parallel.options import Weights
 from ..plots import curves
 from ..plots.canvas import new_figure
 from .options import add_picture

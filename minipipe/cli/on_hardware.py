@@ -6,15 +6,15 @@ from statistics import median
 
 import numpy as np
 
+from ..arrays import accuracy, even_slices, leaves
 from ..cluster import duration
 from ..datasets import digits
 from ..engines import Mpi, Threads, measured_link, world
-from ..functions import accuracy, even_slices, leaves
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
 from ..parallel import Parallel
-from ..pipeline.options import Machine, Split, Weights
+from ..parallel.options import Machine, Split, Weights
 from ..planning import measure, simulate
 from ..planning.measuring import KINDS, mean_of
 from ..plots import compare, text

@@ -4,6 +4,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from ..cluster import Link
+from ..order.shares import as_float
 from ..planning import simulate, simulate_in_shards
 from ..planning.in_shards import EXCHANGES
 from ..schedules import (
@@ -16,7 +17,6 @@ from ..schedules import (
     with_all_reduce,
     with_recompute,
 )
-from ..schedules.shares import as_float
 
 SCHEDULE, DEVICES, MICRO_BATCHES = "1f1b", 4, 8
 

@@ -2,18 +2,18 @@
 
 import numpy as np
 
+from ..arrays import accuracy
 from ..cluster import Link, duration, ports
 from ..datasets import digits
-from ..functions import accuracy
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
 from ..parallel import Pace, ParameterServer, Servers, mini_batches, speeds_with
-from ..parallel.servers import MODES
-from ..pipeline.options import Machine, Weights
+from ..parallel.options import Machine, Weights
 from ..plots import curves, staleness, text
 from ..plots.canvas import new_figure
 from ..plots.timeline import timeline
+from ..servers import MODES
 from .options import add_latency, add_picture, latency_from, number
 from .output import checked_picture, write
 

@@ -1,13 +1,13 @@
 """`minipipe`: the main job. Train through a pipeline, prove the gradients, draw the run."""
 
+from ..arrays import accuracy
 from ..datasets import digits
 from ..exact import rational
-from ..functions import accuracy
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
 from ..parallel import Parallel
-from ..pipeline.options import Cut, Memory, Split, Weights
+from ..parallel.options import Cut, Memory, Split, Weights
 from ..planning import temporaries
 from ..planning.foresight import patterns_of
 from ..schedules import names_for_stages, names_having, stages_per_device

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..layers.recomputing import SELECTIVE, can_recompute
 from ..parallel import Parallel
-from ..pipeline.options import Memory, Split
+from ..parallel.options import Memory, Split
 from ..schedules import names_for_stages, names_having
 from ..verification.examples import EXAMPLES, verdicts
 from ..watching import say, with_progress

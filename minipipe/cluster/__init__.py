@@ -4,17 +4,17 @@ Where to read: `requests` is what a program can ask for, `examples` has four pro
 `mail` hands their messages over, and `trace` is what has happened. `repeat` runs equals of them again.
 """
 
+from .clock import Cluster
 from .critical_path import Step, critical_path, describe_path, duration, ticks
 from .devices import COMPUTE, lane_name
-from .engine import Cluster
 from .errors import DeadlockError, MemoryLimitError, UnreceivedError
-from .explanation import Explanation, IdlePart, explain
 from .links import Link, Port, checked_ports, links_between, ports
 from .memory import Buffers, Bytes, Counted, bytes_by_kind, own, sent_bytes
 from .record import SECONDS, TICKS
 from .requests import ANY, Compute, Label, Receive, Send
 from .spans import Idle, Message, Span
 from .trace import BUBBLES, SHOWS, Trace
+from .why import Explanation, IdlePart, explain
 
 __all__ = [
     "ANY", "BUBBLES", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",

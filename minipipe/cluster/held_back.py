@@ -13,7 +13,7 @@ def held_back(trace, most_alive):
 
     most_alive: the micro-batches that a device may keep alive at once, one number or one for each device.
     Raises `ValueError` if they are not as many as the devices, or not at least 1. The rule is in
-    `minipipe.cluster.explanation`.
+    `minipipe.cluster.why`.
     """
     limits = items_of(most_alive)
     limits = [most_alive] * trace.n_devices if limits is None else limits

@@ -8,9 +8,9 @@ from ..checks import listed, shown
 from ..registry import Registry
 from .critical_path import critical_path, duration
 from .devices import COMPUTE
-from .explanation import explain
 from .record import MESSAGE_WIDTH, changes_of_memory, rows
 from .spans import Idle, Message, Span
+from .why import explain
 
 BUBBLES = {  # the four, as tables and pages call them
     "total": "idle / total time",

@@ -11,6 +11,7 @@ the program: `AllReduceFacts.order`.
 # The order of these is that of all lists of names; those of other files come after them.
 from . import naive, tree, doubling, halving, ring, owners, two_level  # noqa: F401
 
+from .all_reduces import ALL_REDUCES
 from .calls import (
     all_gather, all_reduce, all_reduce_sum, all_reduce_sum_and_gather, all_to_all, barrier, broadcast,
     reduce, reduce_scatter, reduce_scatter_sum_and_gather,
@@ -19,7 +20,6 @@ from .costs import all_reduce_ticks, numbers_sent
 from .exchanging import exchanged
 from .group_part import Group
 from .owners import OWNERS
-from .registry import ALL_REDUCES
 
 ALL_REDUCES.load()
 

@@ -3,7 +3,7 @@
 import math
 
 from .exchanging import ring_gather
-from .vectors import cut, joined
+from .group import cut, joined
 
 
 def distances(size):

@@ -5,11 +5,11 @@ from functools import partial, reduce as fold
 from ..arguments import argument
 from ..checks import listed, one_of, shown
 from ..sums import TreeSum
+from .all_reduces import ALL_REDUCES
 from .broadcasting import binomial, chain, distances, reduce_to, scatter_and_gather
 from .exchanging import exchanged, ring_add, ring_gather
+from .group import added, flattened, unflattened
 from .owners import OWNERS, at_owners, own_chunk, to_owners
-from .registry import ALL_REDUCES
-from .vectors import added, flattened, unflattened
 
 TWO_LEVEL = "two-level"
 

@@ -6,7 +6,7 @@ added; each rank has a port in and a port out. Each all-reduce states its own, b
 
 from ..arguments import argument
 from ..checks import one_of, real_number
-from .registry import ALL_REDUCES
+from .all_reduces import ALL_REDUCES
 
 
 def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0):

@@ -1,7 +1,7 @@
 """An all-reduce by recursive doubling, and what all need that work among 2^k ranks."""
 
+from .all_reduces import ALL_REDUCES
 from .broadcasting import distances
-from .registry import ALL_REDUCES
 
 
 def _ticks(N, n, alpha, beta, gamma):

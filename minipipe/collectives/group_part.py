@@ -3,7 +3,7 @@
 from ..arguments import argument
 from ..checks import shown, whole_number, whole_numbers
 from ..cluster import Compute, Label, Receive, Send, sent_bytes
-from .vectors import added
+from .group import added
 
 
 class Group:

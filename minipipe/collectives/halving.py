@@ -2,10 +2,10 @@
 
 from fractions import Fraction
 
+from .all_reduces import ALL_REDUCES
 from .broadcasting import distances
 from .doubling import folded, power_of, sent_beyond, swapped, ticks_beyond
-from .registry import ALL_REDUCES
-from .vectors import begin, cut, joined, length
+from .group import begin, cut, joined, length
 
 
 def _ticks(N, n, alpha, beta, gamma):

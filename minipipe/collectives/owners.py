@@ -3,9 +3,9 @@
 from fractions import Fraction
 
 from ..sums import TreeSum
+from .all_reduces import ALL_REDUCES
 from .exchanging import exchanged
-from .registry import ALL_REDUCES
-from .vectors import cut, flattened, joined, length, unflattened
+from .group import cut, flattened, joined, length, unflattened
 
 OWNERS = "owners"
 

@@ -2,9 +2,9 @@
 
 from fractions import Fraction
 
+from .all_reduces import ALL_REDUCES
 from .exchanging import ring_add, ring_gather
-from .registry import ALL_REDUCES
-from .vectors import cut, joined, length
+from .group import cut, joined, length
 
 
 def ring_ticks(N, n, alpha, beta, gamma):

@@ -1,7 +1,7 @@
 """An all-reduce along a binomial tree."""
 
+from .all_reduces import ALL_REDUCES
 from .broadcasting import binomial, distances, reduce_to
-from .registry import ALL_REDUCES
 
 
 def _numbers_sent(rank, N, n):

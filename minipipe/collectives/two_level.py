@@ -5,10 +5,10 @@ from functools import cache
 from math import isqrt
 
 from ..arguments import argument
+from .all_reduces import ALL_REDUCES
 from .exchanging import ring_add, ring_gather
-from .registry import ALL_REDUCES
+from .group import cut, joined, length
 from .ring import ring, ring_numbers, ring_ticks
-from .vectors import cut, joined, length
 
 
 @cache

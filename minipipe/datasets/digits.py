@@ -4,7 +4,7 @@ from importlib import resources
 
 import numpy as np
 
-from ..functions import one_hot
+from ..arrays import one_hot
 from .files import Dataset
 
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import one_hot
 from ..checks import path_of
-from ..functions import one_hot
 
 N_CLASSES = 10
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arguments import argument
+from ..arrays import one_hot, real_numbers
 from ..checks import shown, whole_number
-from ..functions import one_hot, real_numbers
 
 MOST_CHARACTERS = 0x110000  # that Unicode has
 

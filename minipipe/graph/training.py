@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ..schedules.limits import check_number_of_actions
+from ..order.limits import check_number_of_actions
 from .programs import checked_orders
 from ..arguments import argument
 from ..checks import listed, shown, whole_number, whole_numbers

@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..arguments import argument
+from ..arrays import bound_of_sigmoid, constant, masked, sigmoid
 from ..checks import one_of
-from ..functions import bound_of_sigmoid, constant, masked, sigmoid
 from .layer import LAYERS, Layer
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arguments import argument
 
-from ..functions import constant
+from ..arrays import constant
 from .activations import GELU
 from .blocks import Block, Chain, Residual
 from .dropout import Dropout

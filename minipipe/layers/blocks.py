@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import shape_of, sum_in_order
 from ..checks import listed, shown
-from ..functions import shape_of, sum_in_order
 from .activations import Tanh
 from .convolution import Conv2d
 from .dropout import Dropout

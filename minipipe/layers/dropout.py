@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..arguments import argument
-from ..functions import constant
+from ..arrays import constant
 from .layer import LAYERS, Layer
 
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from ..arguments import argument
+from ..arrays import even_slices
 from ..checks import checked_name
-from ..functions import even_slices
 from .layer import LAYERS, Layer, as_dtype_of
 
 

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..arrays import is_finite, leaves, own_part, shape_of
 from ..as_code import AsCode
 from ..checks import listed, shown, to_be_written
-from ..functions import is_finite, leaves, own_part, shape_of
 from ..registry import Examples, Registry
 from .halves import Halves, check_halves
 

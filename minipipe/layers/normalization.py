@@ -10,9 +10,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..arguments import argument
+from ..arrays import constant, not_zero_in
 from ..checks import real_number
 from ..collectives import all_gather, all_reduce
-from ..functions import constant, not_zero_in
 from .layer import LAYERS, Layer, as_dtype_of, finite
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..functions import constant, even_slices, masked
+from ..arrays import constant, even_slices, masked
 from .layer import LAYERS, Layer
 from .windows import EVERY, Windows
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
+from ..arrays import constant
 from ..checks import items_of, shown, whole_numbers
-from ..functions import constant
 from .layer import LAYERS, Layer
 
 

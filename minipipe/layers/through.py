@@ -9,8 +9,8 @@ from functools import cache
 
 import numpy as np
 
+from ..arrays import is_finite
 from ..checks import without_return
-from ..functions import is_finite
 from .layer import overflow
 from .parameters import pairs_of_layers
 

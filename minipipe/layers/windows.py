@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arrays import even_slices
 from ..checks import shown, whole_number
-from ..functions import even_slices
 
 BUFFER_BYTES = 6 * 2**20  # of one band of columns: large enough for the product, small enough for a cache
 EVERY = slice(None)

@@ -5,8 +5,8 @@ from functools import reduce
 
 import numpy as np
 
+from ..arrays import bound_of_sigmoid, even_slices, sigmoid
 from ..collectives import all_gather, all_reduce, all_to_all
-from ..functions import bound_of_sigmoid, even_slices, sigmoid
 from .loss import LOSSES, Loss
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..as_code import AsCode
 from ..arguments import argument
 from ..checks import shown, to_be_written, without_return
-from ..functions import is_finite, real_numbers
+from ..arrays import is_finite, real_numbers
 from ..registry import Examples, Registry
 
 LOSSES = Registry("minipipe.losses", Examples)  # examples: (loss, "numbers", "classes" or "bits" as labels)

@@ -4,7 +4,7 @@ from .amoebanet import amoebanet_d
 from ..layers.skips import Pair
 from .cells import Cell, First
 from .lenet import lenet5
-from .mlp import mlp
+from .small import mlp
 from .resnet import resnet
 from .transformer import transformer
 

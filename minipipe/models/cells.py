@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..functions import constant, shape_of, sum_in_order
+from ..arrays import constant, shape_of, sum_in_order
 from ..layers import Block, Layer
 
 

@@ -3,7 +3,7 @@
 from ..arguments import argument
 from ..checks import whole_numbers
 from ..layers import AvgPool2d, Chain, Conv2d, Flatten, ReLU, Reshape, Tanh, he, xavier
-from .mlp import mlp
+from .small import mlp
 
 UNITS = (120, 84)
 

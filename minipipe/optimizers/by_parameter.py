@@ -1,8 +1,8 @@
 """Optimizers for large mini-batches: the length of a step goes with that of the parameter."""
 
 from ..arguments import argument
+from ..arrays import norm
 from ..checks import listed, real_number
-from ..functions import norm
 from .adaptive import Adam
 from .optimizer import OPTIMIZERS
 from .sgd import SGD

@@ -27,14 +27,7 @@ from .formulas import (
     zero_bubble_peaks,
     zero_bubble_span,
 )
-from .hardware import HARDWARE, Hardware
-from .idle import chimera_table, idle_times
-from .largest import Estimate, blocks_that_fit, table_1
-from .narayanan import choices, estimate, text_of_choices
-from .networks import amoebanet, transformer_family
-from .published import ACCURACIES, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, ZERO_BUBBLE
-from .texts import text_of_cells, text_of_hardware, text_of_largest, text_of_rates
-from .throughput import (
+from .gpipe import (
     Compared,
     equal_stages,
     other_assumptions,
@@ -43,6 +36,13 @@ from .throughput import (
     table_3,
     torchgpipe_table,
 )
+from .hardware import HARDWARE, Hardware
+from .idle import chimera_table, idle_times
+from .largest import Estimate, blocks_that_fit, table_1
+from .narayanan import choices, estimate, text_of_choices
+from .networks import amoebanet, transformer_family
+from .tables import ACCURACIES, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, ZERO_BUBBLE
+from .texts import text_of_cells, text_of_hardware, text_of_largest, text_of_rates
 from .zero_bubble import zero_bubble_table
 
 __all__ = [

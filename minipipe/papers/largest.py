@@ -21,7 +21,7 @@ from ..partitioning import histogram
 from ..partitioning.partition import cut
 from .devices import TPU_V2, TPU_V3
 from .networks import without_numbers
-from .published import MEMORY_UNIT, TABLE_1, Largest
+from .tables import MEMORY_UNIT, TABLE_1, Largest
 
 BYTES_PER_PARAMETER = 12
 M = 32

@@ -6,7 +6,7 @@ from ..arguments import argument
 from ..planning import simulate
 from ..schedules import build, greedy_schedule
 from .formulas import costs_of
-from .published import ZERO_BUBBLE, Profile
+from .tables import ZERO_BUBBLE, Profile
 
 
 class Rate(NamedTuple):

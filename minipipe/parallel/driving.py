@@ -2,13 +2,13 @@
 
 from types import SimpleNamespace
 
+from ..arrays import overflow_refused
 from ..blas import computing
 from ..cluster import Cluster
 from ..engines import Mpi, Threads, world
 from ..engines.packing import pack
-from ..functions import overflow_refused
-from ..pipeline.options import CLUSTER, MPI
 from ..schedules import Costs
+from .options import CLUSTER, MPI
 
 
 def checked_machine(machine, n_devices):

@@ -11,30 +11,30 @@ import numpy as np
 from ..changes import Changes
 from ..cluster import Trace
 from ..layers import Layer, every_layer
+from ..layers.exchanging import check_positions
 from ..layers.parameters import pairs_of_layers, parameters_with
 from ..layers.recomputing import SELECTIVE, recomputing
 from ..layers.through import forward_through
 from ..losses import Loss
 from ..network import check_finite_cost, check_finite_run
 from ..optimizers import Optimizer
+from ..order.programs import Wires, skips_across_stages
 from ..partitioning.partition import cut
-from ..pipeline.batches import MicroBatches, checked_batches
-from ..pipeline.in_stages import InStages
-from ..pipeline.known_bytes import KnownBytes
-from ..pipeline.layout import MemoryInParts, layout_of, memories_in, pairs_of, parts, whole
-from ..pipeline.options import (
-    CLUSTER, Machine, Memory, Options, Split, Sums, Weights, check_kinds,
-)
-from ..pipeline.run import Run
-from ..pipeline.stage import Stage
-from ..pipeline.talking_stage import stage_of
-from ..pipeline.wires import Wires, skips_across_stages
 from ..schedules import Schedule
 from ..ties import tied_in_parts
-from .exchanges import check_positions
+from .batches import MicroBatches, checked_batches
+from .in_stages import InStages
+from .known_bytes import KnownBytes
+from .layout import MemoryInParts, layout_of, memories_in, pairs_of, parts, whole
+from .options import (
+    CLUSTER, Machine, Memory, Options, Split, Sums, Weights, check_kinds,
+)
 from .orders import Order, order_of
+from .run import Run
 from .shards import InShards, shard_of
+from .stage import Stage
 from .synchronised import synchronised
+from .talking_stage import stage_of
 
 
 class Parallel(InStages):

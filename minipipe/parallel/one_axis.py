@@ -10,8 +10,8 @@ from ..arguments import argument, optional
 from ..checks import items_of, shown
 from ..layers import Layer
 from ..losses import Loss
-from ..pipeline.options import Cut, Machine, Memory, Shards, Split, Sums, Weights
 from .network import Parallel
+from .options import Cut, Machine, Memory, Shards, Split, Sums, Weights
 from .orders import Order
 
 

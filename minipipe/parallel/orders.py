@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from ..layers import Layer
 from ..losses import Loss
+from ..order.counting import check_versions, updates
 from ..partitioning.partition import counts_of, cut
-from ..pipeline.options import Options, Split
 from ..schedules import (
     SCHEDULES, Costs, Schedule, build_for_stages, data_parallel, in_copies, is_name, names_having,
 )
-from ..schedules.counting import check_versions, updates
+from .options import Options, Split
 from .rules import Setting, check_rules
 from .units import changed, in_units, units_of
 

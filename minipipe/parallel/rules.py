@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ..collectives import OWNERS
-from ..pipeline.options import CLUSTER, Machine, Memory, Split, Sums
+from ..order.rules import MEETING
 from ..schedules import Schedule
-from ..schedules.rules import MEETING
+from .options import CLUSTER, Machine, Memory, Split, Sums
 
 
 class Setting(NamedTuple):

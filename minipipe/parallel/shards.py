@@ -6,12 +6,12 @@ from itertools import accumulate, chain, pairwise
 from ..layers import Layer
 from ..layers.parameters import pairs_of_layers, parameters_with
 from ..losses import Loss
-from ..pipeline.layout import Held, held_by
-from ..pipeline.options import Shards
-from ..pipeline.stage import Stage
-from ..pipeline.talking_stage import stage_of
 from ..ties import Tied
+from .layout import Held, held_by
+from .options import Shards
 from .splitting import Shard
+from .stage import Stage
+from .talking_stage import stage_of
 
 
 class InShards:

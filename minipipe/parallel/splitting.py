@@ -4,9 +4,9 @@ import copy
 from itertools import chain
 
 from ..layers import every_layer
-from ..pipeline.proved import is_stated
+from ..layers.exchanging import Bias, Copied, Gathered, Halo, Parted, PartialToSplit, SplitToWhole, Summed
 from ..ties import ties_of
-from .exchanges import Bias, Copied, Gathered, Halo, Parted, PartialToSplit, SplitToWhole, Summed
+from .proved import is_stated
 from .ways import ways_of
 
 

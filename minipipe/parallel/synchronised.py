@@ -1,7 +1,7 @@
 """Which layers of a copy of the network compute together with those of the other copies."""
 
 from ..layers import Layer, every_layer
-from ..pipeline.proved import is_stated
+from .proved import is_stated
 
 
 def synchronised(layer: Layer) -> Layer:

@@ -5,17 +5,17 @@ from dataclasses import replace
 from itertools import chain
 from math import isqrt
 
+from ..arrays import floats
 from ..description import parameters_of_layers
-from ..functions import floats
 from ..layers import Layer
 from ..layers.recomputing import SELECTIVE
+from ..order.rules import MEETING
 from ..partitioning.solvers import equal_counts
-from ..pipeline.options import DDP, EVERY_SQRT, LAYER, Memory, Sums
 from ..schedules import (
     Costs, Schedule, costs_in_segments, in_segments, with_all_reduce, with_recompute, with_updates, with_zero,
 )
-from ..schedules.rules import MEETING
 from .buckets import CAPS, in_buckets
+from .options import DDP, EVERY_SQRT, LAYER, Memory, Sums
 
 
 def units_of(layers: Sequence[Layer], memory: Memory, sums: Sums, dtype="float64") -> list[int]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..layers import Layer
-from ..pipeline.proved import is_stated
+from .proved import is_stated
 
 WAYS = "outputs", "inputs", "units", "heads", "tokens", "positions", "rows"  # see `Layer.part`
 

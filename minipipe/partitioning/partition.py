@@ -31,7 +31,7 @@ def partition(layers, n_stages, by="parameters", input_shape=None, sample=None, 
 def counts_of(cut, layers, loss):
     """Return the number of layers of each stage.
 
-    cut: a `Cut`, of `minipipe.pipeline.options`.
+    cut: a `Cut`, of `minipipe.parallel.options`.
     layers: a list of layers.
     loss: of the network, which "time" needs.
     """

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from ..arguments import argument
+from ..arrays import even_slices
 from ..checks import shown, whole_number, whole_numbers
-from ..functions import even_slices
 from .bisection import bisected
 from .dynamic_programming import best_cut, integers
 from .integers import checked, in_proportion, sums

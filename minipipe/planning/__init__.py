@@ -1,7 +1,8 @@
 """What a way of training will take, in ticks and in bytes, and the search for the best one."""
 
-from .choosing import Setting
+from ..order.simulate import simulate
 from .dynamic_programs import Shared, meshed_stages, replicated_stages
+from .fitting import Setting
 from .fitting_part import what_fits
 from .footprints import footprints, temporaries
 from .in_shards import simulate_in_shards
@@ -13,7 +14,6 @@ from .precision import PRECISIONS, Precision
 from .profiles import Arranged, Profiled, arrange, profile_of, read_profile
 from .rehearsal import rehearse
 from .search import plan
-from .simulation import simulate
 
 __all__ = [
     "Arranged", "PRECISIONS", "Footprint", "Measured", "Nodes", "Plan", "Plans", "Precision", "Profiled",

@@ -9,9 +9,9 @@ from ..checks import chosen, listed, shown, whole_number
 from ..layers.layer import checked_layers
 from ..layers.recomputing import SELECTIVE, can_recompute, recomputing
 from ..partitioning import costs_of_layers
-from ..pipeline.options import MODES
+from ..parallel.options import MODES
 from ..schedules import names_having
-from .choosing import Network, best_of
+from .fitting import Network, best_of
 from .without_numbers import WithoutNumbers
 
 DEVICES = (1, 2, 4, 8)

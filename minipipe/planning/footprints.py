@@ -3,7 +3,7 @@
 from ..arguments import argument
 from ..checks import chosen
 from ..layers.layer import checked_layers
-from ..pipeline.options import Cut
+from ..parallel.options import Cut
 from .one_microbatch import PATTERNS, counts_for
 from .without_numbers import WithoutNumbers
 

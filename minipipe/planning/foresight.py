@@ -4,12 +4,12 @@ from collections import Counter
 from itertools import chain
 
 from ..cluster import Bytes, Compute, Counted
-from ..pipeline.wires import NOTHING, Wires
-from ..schedules.counting import check_versions, updates
-from ..schedules.rules import CLOSING, RULES, WIDE, works_on
+from ..order.counting import check_versions, updates
+from ..order.programs import NOTHING, Wires
+from ..order.rules import CLOSING, RULES, WIDE, works_on
+from ..order.simulate import FORESIGHTS
 from ..ties import Tied, program_of_ties
 from .one_microbatch import Footprint
-from .simulation import FORESIGHTS
 from .stand_in import StandIn
 
 

@@ -7,9 +7,9 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from ..arguments import argument
+from ..arrays import floats
 from ..blas import computing
 from ..cluster import SECONDS
-from ..functions import floats
 from ..network import Network
 from ..optimizers import checked_optimizer
 from ..schedules import Costs

@@ -9,17 +9,17 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arguments import argument
+from ..arrays import leaves
 from ..cluster import Buffers, bytes_by_kind
-from ..functions import leaves
 from ..layers import Linear
 from ..meta import LIVE
+from ..order.rules import RULES
+from ..parallel.batches import MicroBatches
+from ..parallel.holdings import KEPT, Holdings
+from ..parallel.options import Cut
+from ..parallel.stage import Stage
 from ..partitioning.partition import counts_of, cut
-from ..pipeline.batches import MicroBatches
-from ..pipeline.holdings import KEPT, Holdings
-from ..pipeline.options import Cut
-from ..pipeline.stage import Stage
 from ..schedules import Action
-from ..schedules.rules import RULES
 
 PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a stage
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ..parallel import Parallel
-from ..pipeline.options import Cut, Machine, Split, Sums, Weights
+from ..parallel.options import Cut, Machine, Split, Sums, Weights
 from ..schedules import Costs, Schedule
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arrays import floats
 from ..checks import shown
-from ..functions import floats
 
 
 @dataclass(frozen=True)

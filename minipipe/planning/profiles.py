@@ -7,11 +7,11 @@ from typing import NamedTuple
 from ..arguments import argument
 from ..checks import checked_name, chosen, listed, path_of, real_number
 from ..cluster import Link
+from ..order.simulate import simulate
 from ..partitioning import min_max
 from ..schedules import (
     Costs, Schedule, build, greedy_schedule, names_having, peak_microbatches, stages_per_device,
 )
-from .simulation import simulate
 
 COLUMNS = ("name", "forward", "backward", "weight backward", "bytes")
 GREEDY = "greedy"  # no name of a schedule, but a search by rules

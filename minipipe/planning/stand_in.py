@@ -3,11 +3,11 @@
 from itertools import accumulate
 
 from ..cluster import Bytes, Counted
-from ..collectives.vectors import cut
-from ..pipeline.holdings import KEPT
-from ..pipeline.totals import Totals
-from ..pipeline.versions import Versions
-from ..schedules.rules import FORWARD, RULES, UPDATED, WEIGHT
+from ..collectives.group import cut
+from ..order.rules import FORWARD, RULES, UPDATED, WEIGHT
+from ..parallel.holdings import KEPT
+from ..parallel.totals import Totals
+from ..parallel.versions import Versions
 
 ALWAYS = ("parameters", "optimizer state")  # what a stage holds from its beginning to its end
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..checks import shown
 from ..description import describe
-from ..functions import grains_of
+from ..arrays import grains_of
 from ..arguments import argument
 from ..layers import Layer, every_layer
 from ..meta import MetaArray
@@ -29,7 +29,7 @@ from .one_microbatch import (
     stages_of,
 )
 from .precision import precision_of
-from .simulation import collector_paused
+from ..order.simulate import collector_paused
 
 
 class Kept(NamedTuple):

@@ -6,7 +6,7 @@ from io import BytesIO
 
 from ..arguments import argument
 from ..cluster import SHOWS
-from ..planning.simulation import simulate
+from ..order.simulate import simulate
 from ..schedules import Schedule, ScheduleError
 from .html import html
 from .timeline import timeline_figure

@@ -12,20 +12,22 @@ from .bidirectional import chimera, dualpipe, dualpipe_v
 from .late_weights import gpipe_late_w, one_f_one_b_late_w, with_late_W
 from .asynchronous import pipedream, pipedream_2bw, pipedream_vertical
 
-from .actions import Action, Overlap, ScheduleWarning
-from .changes import (
+from ..order.actions import Action, Overlap, ScheduleWarning
+from ..order.changes import (
     RECOMPUTE, in_copies, with_all_reduce, with_recompute, with_updates, without_overlaps,
 )
-from .costs import Costs
-from .counting import alive_microbatches, peak_microbatches, peak_versions, staleness
-from .greedy import greedy_schedule
-from .names import build, build_for_stages, is_name, names_for, names_for_stages, stages_per_device
-from .registry import SCHEDULES, names_having
+from ..order.costs import Costs
+from ..order.counting import alive_microbatches, peak_microbatches, peak_versions, staleness
+from ..order.greedy import greedy_schedule
+from ..order.names_part import (
+    build, build_for_stages, is_name, names_for, names_for_stages, stages_per_device,
+)
+from ..order.names import SCHEDULES, names_having
 from .replicas import data_parallel, replicated_stages
-from .schedule import Schedule, ScheduleError
-from .segments import costs_in_segments, in_segments
-from .searching import Found, best_schedule
-from .zero import with_zero
+from ..order.schedule import Schedule, ScheduleError
+from ..order.segments import costs_in_segments, in_segments
+from ..order.searching import Found, best_schedule
+from ..order.zero import with_zero
 
 _BUILT = {builder.__name__: builder for builder in SCHEDULES.load().values()}
 globals().update(_BUILT)

@@ -7,11 +7,11 @@ added. Each device has two stages, each of them as long as with one copy, so par
 
 from fractions import Fraction
 
-from .actions import Action
-from .building import schedule_of
-from .limits import check_sizes
-from .registry import SCHEDULES
-from .turns import Turns
+from ..order.actions import Action
+from ..order.building import schedule_of
+from ..order.limits import check_sizes
+from ..order.names import SCHEDULES
+from ..order.turns import Turns
 
 
 def _of_folded(K, M, F, I, W):

@@ -9,11 +9,11 @@ I or W) through one stage.
 from fractions import Fraction
 from itertools import accumulate
 
-from .actions import Action
-from .limits import check_sizes
-from .registry import SCHEDULES
-from .rules import before
-from .schedule import Schedule
+from ..order.actions import Action
+from ..order.limits import check_sizes
+from ..order.names import SCHEDULES
+from ..order.rules import before
+from ..order.schedule import Schedule
 
 PAPER = "Qi et al. 2024, arXiv 2405.15362, Pipeline Parallelism with Controllable Memory"
 PERIOD = 6  # slots: F, I and W of two stages

@@ -7,10 +7,10 @@ stage, `f` one of its second.
 
 from fractions import Fraction
 
-from .actions import Action
-from .building import in_turn, schedule_of
-from .limits import check_sizes
-from .registry import SCHEDULES
+from ..order.actions import Action
+from ..order.building import in_turn, schedule_of
+from ..order.limits import check_sizes
+from ..order.names import SCHEDULES
 
 
 @SCHEDULES(

@@ -1,9 +1,9 @@
 """Schedules with one stage on each device. Rows are devices, time runs to the right."""
 
 from ..checks import shown
-from .actions import Action
-from .building import forwards_and_backwards, in_turn, schedule_of
-from .registry import SCHEDULES
+from ..order.actions import Action
+from ..order.building import forwards_and_backwards, in_turn, schedule_of
+from ..order.names import SCHEDULES
 
 
 @SCHEDULES(

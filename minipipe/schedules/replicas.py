@@ -4,9 +4,9 @@ from itertools import accumulate, pairwise
 from math import lcm
 
 from ..checks import listed, whole_number
-from .actions import Action
-from .limits import check_sizes
-from .schedule import Schedule
+from ..order.actions import Action
+from ..order.limits import check_sizes
+from ..order.schedule import Schedule
 
 
 def data_parallel(n_devices, n_microbatches, n_stages=1):

@@ -2,10 +2,10 @@
 
 from fractions import Fraction
 
-from .building import forwards_and_backwards, halved, in_turn, schedule_of
+from ..order.building import forwards_and_backwards, halved, in_turn, schedule_of
+from ..order.names import SCHEDULES
+from ..order.turns import Turns
 from .interleaved import group_of, in_groups
-from .registry import SCHEDULES
-from .turns import Turns
 
 PAPER = "Qi et al. 2023, arXiv 2401.10241"
 

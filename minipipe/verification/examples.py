@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import one_hot
 from ..exact import rational
-from ..functions import one_hot
 from ..layers import (
     BatchNorm,
     Conv2d,

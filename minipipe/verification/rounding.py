@@ -24,10 +24,10 @@ from numpy.typing import ArrayLike
 
 from ..checks import listed, shown
 from ..blas import computing
-from ..functions import real_numbers
+from ..arrays import real_numbers
 from ..layers import LAYERS, Layer
 from ..losses import Loss
-from ..pipeline.proved import is_stated
+from ..parallel.proved import is_stated
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Each verdict runs `pipe` on the mini-batch X, Y, so that `pipe.trace` is the tra
 import numpy as np
 
 from ..arguments import argument
-from ..functions import even_slices, grains_of, leaves, sum_in_order
+from ..arrays import even_slices, grains_of, leaves, sum_in_order
 from ..layers import every_layer
 from ..layers.through import backward_through, forward_through, prepare_forward
 from ..network import Sequential

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import rational
-from minipipe.functions import leaves
 
 from . import called
 

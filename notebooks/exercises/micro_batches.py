@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from minipipe.functions import even_slices
+from minipipe.arrays import even_slices
 from minipipe.sums import TreeSum
 from . import called, numbers, same, shape_of
 

@@ -5,7 +5,7 @@ from inspect import signature
 import numpy as np
 
 import minipipe as mp
-from minipipe.functions import even_slices
+from minipipe.arrays import even_slices
 from minipipe.schedules import SCHEDULES
 
 

@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import rational
-from minipipe.functions import leaves
 
 LAYERS = [mp.Linear(3, 4), mp.Tanh(), mp.Linear(4, 2)]
 LOSS = mp.MeanSquaredError()

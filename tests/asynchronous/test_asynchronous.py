@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.cluster import Buffers
-from minipipe.pipeline import Stage
-from minipipe.pipeline.holdings import Holdings
+from minipipe.parallel.holdings import Holdings
+from minipipe.parallel.stage import Stage
 from minipipe.schedules import Schedule, ScheduleError, peak_versions, pipedream, pipedream_2bw, staleness
 
 # name -> (K, stage s, update t) -> how many updates the weights have had that the gradient is computed at

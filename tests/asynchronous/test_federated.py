@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
-from minipipe.parallel.federated.secure import R, from_whole, mask, masked, secret, summed, to_whole
-from minipipe.parallel.federated.uploads import Upload, averaged, hidden, revealed
+from minipipe.federated.secure import R, from_whole, mask, masked, secret, summed, to_whole
+from minipipe.federated.uploads import Upload, averaged, hidden, revealed
 from asynchronous.server_cases import (
     LAYERS, LOSS, clients, exact_clients, exact_layers, sequential, weights,
 )

@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.collectives.vectors import unflattened
+from minipipe.collectives.group import unflattened
 from minipipe.exact import Rational
-from minipipe.functions import leaves
-from minipipe.parallel.servers import Gradient, Update
-from minipipe.parallel.servers import mini_batches as line_of
-from minipipe.pipeline.own_part import parameters_in_parts
+from minipipe.arrays import leaves
+from minipipe.servers import Gradient, Update, mini_batches as line_of
+from minipipe.parallel.own_part import parameters_in_parts
 from asynchronous.server_cases import (
     LAYERS, LOSS, THIRD, exact_layers, exact_mini_batches, mini_batches, network_at, sequential, weights,
 )

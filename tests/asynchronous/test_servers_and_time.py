@@ -9,8 +9,8 @@ from compared import assert_same
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
-from minipipe.functions import leaves
-from minipipe.parallel.servers import (
+from minipipe.arrays import leaves
+from minipipe.servers import (
     bytes_on_workers, bytes_through_server, round_ticks, speeds_with, synchronous_ticks,
 )
 from asynchronous.server_cases import LAYERS, LOSS, mini_batches, network_at, weights

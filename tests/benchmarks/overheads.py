@@ -6,9 +6,9 @@ from minipipe import (
     SGD, Cluster, DataParallel, Linear, MeanSquaredError, Pipeline, Sequential, SoftmaxCrossEntropy,
     footprints, one_hot, simulate,
 )
+from minipipe.arrays import even_slices, leaves
 from minipipe.cluster import ports
 from minipipe.collectives import Group, all_reduce
-from minipipe.functions import even_slices, leaves
 from minipipe.models import mlp
 from minipipe.schedules import build
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import minipipe as mp
-from minipipe import papers, parallel
+from minipipe import papers
 from minipipe.collectives import Group
 from minipipe.graph import Task, list_schedule
 from minipipe.planning import Profiled
@@ -161,7 +161,7 @@ EXCEPTIONS = {
     "learning_rates.rates": lambda: {"one": 0.1}, "learning_rates.n_updates": lambda: 4,
     "learning_rates.n_epochs": lambda: 2, "load.path": saved, "read_profile.path": profile_file,
     "player.run": trace, "still.run": trace,
-    "staleness.updates": lambda: {"one": [parallel.servers.Update(0, 0, (0,), 0, 0)]},
+    "staleness.updates": lambda: {"one": [mp.servers.Update(0, 0, (0,), 0, 0)]},
     "chrome_trace.runs": lambda: {"one": trace()}, "mnist.folder": lambda: mnist(),
     "plan.cluster": lambda: mp.Nodes(1, 2, inside=mp.Link()), "plan.batch_size": lambda: 4,
     "plan.precision": lambda: "float32", "arrange.profile": profile, "profile_of.names": lambda: ["a", "b"],

@@ -221,7 +221,7 @@ def test_a_network_of_too_many_layers_is_refused(make):
 
 
 def test_a_file_without_an_end_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("minipipe.schedules.csv_format.MOST_CHARACTERS", 1000)
+    monkeypatch.setattr("minipipe.order.csv_format.MOST_CHARACTERS", 1000)
     (tmp_path / "long.csv").write_text("0F0,0B0\n" + 1000 * ",")
     with pytest.raises(mp.ScheduleError, match=r"long.csv has more than 1,000 characters.*use fewer devices"):
         mp.Schedule.from_csv(tmp_path / "long.csv")

@@ -15,7 +15,7 @@ import minipipe as mp
 from minipipe.engines import Mpi, mpi, world
 from minipipe.engines.overhead import OVERHEAD
 from minipipe.layers import every_layer
-from minipipe.pipeline import run as pipeline_run
+from minipipe.parallel import run as pipeline_run
 from minipipe.schedules import RECOMPUTE, build, names_for, names_having
 
 LAYERS = network(tie="W")

@@ -27,8 +27,8 @@ from minipipe.cluster import (
 from minipipe.cluster.record import Record
 from minipipe.engines import Threads
 from minipipe.engines.threads import OVERHEAD
-from minipipe.pipeline.program import programs_of, without_numbers
-from minipipe.pipeline.wires import Wires
+from minipipe.order.program import programs_of, without_numbers
+from minipipe.order.programs import Wires
 from minipipe.schedules import (
     RECOMPUTE, Action, build, names_for, names_for_stages, peak_microbatches,
 )

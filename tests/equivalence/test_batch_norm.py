@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
+from minipipe.arrays import even_slices, grains_of
 from minipipe.exact import Rational, rational
-from minipipe.functions import even_slices, grains_of
 from minipipe.layers.normalization import Moments
 from minipipe.schedules import with_recompute
 

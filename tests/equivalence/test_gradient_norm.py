@@ -6,8 +6,8 @@ from cases import eighths, exact
 from compared import assert_same, assert_within, parameters
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import Rational, rational
-from minipipe.functions import leaves
 
 TIED = [mp.Linear(3, 3, tie="W"), mp.Tanh(), mp.Linear(3, 4), mp.ReLU(), mp.Linear(4, 3), mp.Tanh(),
         mp.Linear(3, 3, tie="W"), mp.Linear(3, 2)]

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.functions import even_slices, leaves
+from minipipe.arrays import even_slices, leaves
 from minipipe.layers.through import put_aside, weight_gradients
-from minipipe.pipeline.late_weights import late_gradients
+from minipipe.parallel.late_weights import late_gradients
 from minipipe.schedules import (
     SCHEDULES, Schedule, build, build_for_stages, gpipe, in_segments,
     names_having, peak_microbatches, with_all_reduce, with_late_W, with_updates,

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.functions import leaves
+from minipipe.arrays import leaves
 from minipipe.layers.layer import Layer
 from minipipe.layers.through import backward_input_through, forward_through
 from minipipe.verification import share_of_bound

@@ -9,8 +9,8 @@ from layers.every_layer import own_parameters
 from hypothesis import given, settings
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import rational
-from minipipe.functions import leaves
 
 LOSS = mp.MeanSquaredError()
 

@@ -8,7 +8,7 @@ from compared import assert_same, difference
 from memory.test_foresight import LAYERS, LOSS, mini_batch
 
 import minipipe as mp
-from minipipe.functions import grains_of, leaves
+from minipipe.arrays import grains_of, leaves
 from minipipe.layers import every_layer
 from minipipe.layers.through import backward_through, forward_through, prepare_forward
 from minipipe.schedules import build, in_copies

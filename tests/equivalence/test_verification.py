@@ -7,9 +7,9 @@ from compared import assert_same, assert_within
 from hypothesis import given, settings
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import Rational, rational
-from minipipe.functions import leaves
-from minipipe.pipeline import Stage
+from minipipe.parallel.stage import Stage
 from minipipe.verification import (
     equals_full_batch,
     equals_same_groups,

@@ -19,7 +19,7 @@ from exercises.schedules import (
     check_enough_microbatches, check_idle_ticks, check_own_schedule, check_speed_up,
 )
 from exercises.start import GIVEN, check_first_schedule
-from minipipe.functions import leaves
+from minipipe.arrays import leaves
 from minipipe.schedules import (
     Action, Schedule, best_schedule, build, gpipe, naive, one_f_one_b, peak_microbatches, with_recompute,
 )

@@ -14,7 +14,7 @@ from exercises import layers_pictures as layers
 from exercises import normalization_pictures as normalization
 from exercises import real_processes_pictures as real_processes
 from exercises import transformer_pictures as transformer
-from minipipe.functions import even_slices
+from minipipe.arrays import even_slices
 from minipipe.schedules import gpipe
 
 

@@ -18,7 +18,7 @@ from goldens import traces
 import minipipe as mp
 from minipipe.cli.main import COMMANDS as ROOMS
 from minipipe.cli.main import command_line, main
-from minipipe.papers import narayanan, published
+from minipipe.papers import narayanan, tables as published
 from minipipe.schedules import build
 
 COMMANDS = """

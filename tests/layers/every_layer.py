@@ -9,8 +9,8 @@ import numpy as np
 from compared import difference
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.cluster import Buffers
-from minipipe.functions import leaves
 from minipipe.layers import every_layer
 from minipipe.layers.through import put_aside, weight_gradients
 from minipipe.models.cells import Shift

@@ -10,8 +10,8 @@ from compared import assert_same
 from layers.every_layer import is_pair, linear_cell, tree
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import rational
-from minipipe.functions import leaves
 from minipipe.layers import every_layer
 
 

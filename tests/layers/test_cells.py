@@ -7,8 +7,8 @@ from compared import assert_equals_full_batch, assert_same, assert_within
 from layers.every_layer import linear_cell
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import rational
-from minipipe.functions import leaves
 from minipipe.layers import every_layer
 from minipipe.layers.through import forward_through
 

@@ -14,7 +14,7 @@ from layers.every_layer import ALONE, LAYERS, ready, tree
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.functions import leaves
+from minipipe.arrays import leaves
 from minipipe.layers.through import backward_through, forward_through
 from minipipe.meta import MetaArray
 

@@ -11,8 +11,8 @@ from layers.every_layer import ALONE, CONTRACT, LAYERS, TOKENS, is_pair, own_par
 from sampling import one_in
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import rational
-from minipipe.functions import leaves
 from minipipe.layers import every_layer as parts_of, xavier
 from minipipe.layers.convolution import Kernel
 from minipipe.layers.through import prepare_forward, put_aside

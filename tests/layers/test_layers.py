@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.functions import even_slices, leaves, shape_of
+from minipipe.arrays import even_slices, leaves, shape_of
 from minipipe.layers import every_layer as parts_of
 from minipipe.layers.convolution import Kernel
 from minipipe.layers.through import put_aside

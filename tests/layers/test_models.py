@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import minipipe as mp
-from minipipe.functions import leaves, shape_of
+from minipipe.arrays import leaves, shape_of
 from minipipe.layers import every_layer
 from minipipe.layers.through import forward_through, prepare_forward
 

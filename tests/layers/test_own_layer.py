@@ -13,8 +13,8 @@ from asynchronous.by_the_rule import per_update
 from sampling import one_in
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import Rational, rational
-from minipipe.functions import leaves
 from minipipe.layers.through import put_aside
 from minipipe.losses import Loss
 from minipipe.optimizers import Optimizer

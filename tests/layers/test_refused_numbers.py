@@ -15,8 +15,8 @@ from layers.duals import dual, slopes
 from layers.every_layer import LAYERS, ready, tree
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import Rational, rational
-from minipipe.functions import leaves
 from minipipe.layers.through import handed_on
 from minipipe.losses import LOSSES
 from minipipe.schedules import build, in_copies, with_all_reduce, with_updates

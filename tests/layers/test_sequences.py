@@ -5,8 +5,8 @@ import pytest
 from compared import assert_same
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import Rational, rational
-from minipipe.functions import leaves
 
 
 def whole(rng, *shape):

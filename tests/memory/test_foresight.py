@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.pipeline.batches import MicroBatches
+from minipipe.parallel.batches import MicroBatches
 from minipipe.planning import Measured, measuring
 from minipipe.schedules import (
     RECOMPUTE, Action, Schedule, build, build_for_stages, data_parallel, in_copies, names_having, pipedream,

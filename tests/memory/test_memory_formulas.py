@@ -17,7 +17,7 @@ import pytest
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.functions import even_slices
+from minipipe.arrays import even_slices
 from minipipe.schedules import build, in_segments, pipedream, with_recompute
 
 WIDTH, HIDDEN = 2, 3

@@ -15,8 +15,8 @@ import minipipe as mp
 from minipipe.cluster import Compute, bytes_by_kind
 from minipipe.partitioning import equal_counts
 from minipipe.sums import TreeSum
-from minipipe.pipeline.program import program
-from minipipe.pipeline.wires import Wires
+from minipipe.order.program import program
+from minipipe.order.programs import Wires
 from minipipe.schedules import build, names_having, peak_microbatches, with_updates
 
 LAYERS = [mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 5), mp.Tanh(), mp.Linear(5, 3)]

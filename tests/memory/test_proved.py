@@ -10,7 +10,7 @@ from minipipe.layers import LAYERS
 from minipipe.losses import LOSSES
 from minipipe.parallel.splitting import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
 from minipipe.layers.normalization import SynchronisedBatchNorm
-from minipipe.pipeline.proved import is_proved
+from minipipe.parallel.proved import is_proved
 
 
 class Named(mp.ReLU):
@@ -101,7 +101,7 @@ def test_bytes_of_a_subclass_are_taken_over_and_those_of_a_new_forward_counted(m
         pipe.forward_backward(*mini_batch(13))
         first = pipe.trace
         with monkeypatch.context() as patched:
-            patched.setattr("minipipe.cluster.engine.Accounts", lambda *arguments: counted.append(kind))
+            patched.setattr("minipipe.cluster.clock.Accounts", lambda *arguments: counted.append(kind))
             pipe.forward_backward(*mini_batch(13))
         if kind is not Forward:
             assert_same(pipe.trace.peak_bytes(), first.peak_bytes())

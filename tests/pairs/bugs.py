@@ -3,9 +3,10 @@
 from minipipe import Dropout, network, ties
 from minipipe.layers.normalization import Moments
 from minipipe.optimizers import Optimizer
-from minipipe.pipeline import batches, closing, run
-from minipipe.pipeline.own_part import Owned
-from minipipe.pipeline.versions import Versions
+from minipipe.order import closing
+from minipipe.parallel import batches, run
+from minipipe.parallel.own_part import Owned
+from minipipe.parallel.versions import Versions
 
 
 def no_sum_over_shards(monkeypatch):

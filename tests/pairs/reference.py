@@ -10,8 +10,8 @@ import numpy as np
 from settings import batches_of, clip_of, counts_of, layers_of, parts_of
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import Rational
-from minipipe.functions import leaves
 from minipipe.layers import every_layer
 from minipipe.layers.normalization import Normalization
 

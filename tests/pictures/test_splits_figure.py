@@ -5,7 +5,7 @@ import pytest
 from compared import assert_within
 from figures.drawing.splits import N, SAMPLES, SIZES, held, split_runs
 
-from minipipe.functions import leaves
+from minipipe.arrays import leaves
 from minipipe.verification import rounding_bounds
 
 N_PARAMETERS = 33_738

@@ -8,14 +8,14 @@ from pitfalls.networks import LAYERS, LOSS, exact, mini_batch
 
 import minipipe as mp
 from minipipe import network
+from minipipe.arrays import leaves
 from minipipe.cluster import mail
 from minipipe.exact import Rational, rational
-from minipipe.functions import leaves
 from minipipe.layers.activations import Elementwise
 from minipipe.layers.statistics import commit
 from minipipe.losses import Loss
-from minipipe.pipeline import Stage
-from minipipe.pipeline.batches import MicroBatches
+from minipipe.parallel.batches import MicroBatches
+from minipipe.parallel.stage import Stage
 from minipipe.sums import TreeSum
 
 

@@ -8,18 +8,19 @@ from compared import assert_all_same, assert_equals_full_batch
 from pitfalls.networks import LAYERS, LOSS, exact, mini_batch
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.cluster import Cluster, DeadlockError, Receive, Send, mail
 from minipipe.collectives import Group, all_reduce, all_reduce_sum_and_gather, barrier, numbers_sent
 from minipipe.engines import Threads
 from minipipe.exact import rational
-from minipipe.functions import leaves
 from minipipe.layers import normalization
 from minipipe.layers.normalization import Moments
-from minipipe.pipeline import Stage, closing
-from minipipe.pipeline.batches import MicroBatches
-from minipipe.pipeline.closing import Closing
-from minipipe.pipeline.run import Run
-from minipipe.pipeline.totals import Totals
+from minipipe.order import closing
+from minipipe.order.closing import Closing
+from minipipe.parallel.batches import MicroBatches
+from minipipe.parallel.run import Run
+from minipipe.parallel.stage import Stage
+from minipipe.parallel.totals import Totals
 
 
 def sums_of_copies(net):

@@ -8,12 +8,12 @@ from pitfalls.networks import LOSS, exact, mini_batch
 
 import minipipe as mp
 from minipipe import network, training
+from minipipe.arrays import leaves, norm, root, scaled, sum_of_squares
 from minipipe.cluster import Cluster
 from minipipe.collectives import Group
 from minipipe.compressing import Feedback, TopK
 from minipipe.exact import Rational, rational
-from minipipe.functions import leaves, norm, root, scaled, sum_of_squares
-from minipipe.pipeline.in_stages import InStages
+from minipipe.parallel.in_stages import InStages
 from minipipe.rates import GradualWarmUp, value_at
 
 

@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 import minipipe as mp
+from minipipe.order import faults, schedule
+from minipipe.order.building import schedule_of
 from minipipe.partitioning import loads, solvers
-from minipipe.schedules import (
-    SCHEDULES, Action, Schedule, bidirectional, build, peak_microbatches, schedule, validation,
-)
-from minipipe.schedules.building import schedule_of
+from minipipe.schedules import SCHEDULES, Action, Schedule, bidirectional, build, peak_microbatches
 
 
 def missing_and_phantom_actions(monkeypatch):
@@ -36,7 +35,7 @@ def duplicated_action_passes(monkeypatch):
 
     def of_sets(checked, *limits):
         devices = tuple(tuple(dict.fromkeys(order)) for order in checked.devices)
-        return validation.faults(Schedule(devices, checked.n_stages, checked.n_microbatches))
+        return faults.faults(Schedule(devices, checked.n_stages, checked.n_microbatches))
 
     monkeypatch.setattr(schedule, "faults", of_sets)
 
@@ -49,7 +48,7 @@ def check_duplicated_action_passes():
 def deadlock_passes(monkeypatch):
     """Each device's order is checked by itself, never how the devices wait for each other."""
     def of_each_device(checked, *limits):
-        return [*validation._wrong_count(checked), *validation._wrong_order(checked)]
+        return [*faults._wrong_count(checked), *faults._wrong_order(checked)]
 
     monkeypatch.setattr(schedule, "faults", of_each_device)
 

@@ -9,14 +9,13 @@ from asynchronous.server_cases import (
 from compared import assert_same
 
 import minipipe as mp
+from minipipe.arrays import constant
 from minipipe.exact import Rational, rational
-from minipipe.functions import constant
-from minipipe.parallel.federated import FederatedAveraging, federated_averaging, uploads
-from minipipe.parallel.federated import programs as rounds
-from minipipe.parallel.federated.secure import R
-from minipipe.parallel.servers import hogwild, programs, replica
-from minipipe.parallel.servers.share import Share
-from minipipe.pipeline.own_part import put_together
+from minipipe.federated import FederatedAveraging, federated_averaging, programs as rounds, uploads
+from minipipe.federated.secure import R
+from minipipe.parallel.own_part import put_together
+from minipipe.servers import hogwild, programs, replica
+from minipipe.servers.share import Share
 
 RATE = Rational(1, 8)
 STEADY = rational([[1]]), rational([[100]])  # far from what a layer of 0 says

@@ -10,13 +10,14 @@ from pitfalls.networks import LAYERS, LOSS, exact, mini_batch
 
 import minipipe as mp
 from minipipe.collectives import all_reduce
-from minipipe.collectives.vectors import flattened, unflattened
+from minipipe.collectives.group import flattened, unflattened
 from minipipe.layers.dropout import DropoutPart
 from minipipe.layers.embedding import EmbeddingPart
-from minipipe.parallel.exchanges import Copied
+from minipipe.layers.exchanging import Copied
+from minipipe.order import closing
+from minipipe.parallel import layout
 from minipipe.parallel.splitting import Shard
-from minipipe.pipeline import closing, layout
-from minipipe.pipeline.totals import Totals
+from minipipe.parallel.totals import Totals
 from minipipe.schedules import build, with_updates
 
 

@@ -39,8 +39,7 @@ from minipipe.papers import (
     zero_bubble_span,
     zero_bubble_table,
 )
-from minipipe.papers.largest import MEMORY_UNIT, Largest, _estimate
-from minipipe.papers.throughput import (
+from minipipe.papers.gpipe import (
     BOUNDS,
     _makespan,
     _relative,
@@ -48,6 +47,7 @@ from minipipe.papers.throughput import (
     share_of_slowest,
     stages_for,
 )
+from minipipe.papers.largest import MEMORY_UNIT, Largest, _estimate
 from minipipe.partitioning import histogram
 from minipipe.schedules import gpipe, greedy_schedule, with_recompute
 

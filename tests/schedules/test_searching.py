@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from sampling import one_in
 
 import minipipe as mp
+from minipipe.order.filling import timed
+from minipipe.order.named import named_schedules
+from minipipe.order.request import request_of
 from minipipe.schedules import (
     Action,
     Costs,
@@ -19,9 +22,6 @@ from minipipe.schedules import (
     names_for,
     one_f_one_b,
 )
-from minipipe.schedules.filling import timed
-from minipipe.schedules.named import named_schedules
-from minipipe.schedules.request import request_of
 
 V = {K: [*range(K), *reversed(range(K))] for K in range(1, 9)}
 

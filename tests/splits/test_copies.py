@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from splits.one_network import LOSS, mini_batch
 
 import minipipe as mp
-from minipipe.pipeline import closing
+from minipipe.order import closing
 from minipipe.schedules import Schedule, build, build_for_stages, gpipe, in_copies, with_updates
 
 LAYERS = mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3), mp.Tanh(), mp.Linear(3, 2)], None).layers

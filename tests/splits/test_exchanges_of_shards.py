@@ -8,18 +8,18 @@ from cases import eighths, exact
 from compared import assert_equals_full_batch, assert_same, assert_within
 
 import minipipe as mp
+from minipipe.arrays import even_slices, leaves
 from minipipe.cluster import Cluster
 from minipipe.collectives import Group
 from minipipe.exact import rational
-from minipipe.functions import even_slices, leaves
 from minipipe.layers.exchange import backward_input_program, forward_program
+from minipipe.layers.exchanging import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
 from minipipe.layers.through import prepare_forward
 from minipipe.losses.cross_entropy import SoftmaxCrossEntropyPart
-from minipipe.parallel.exchanges import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
+from minipipe.parallel.batches import MicroBatches
 from minipipe.parallel.splitting import Shard
-from minipipe.pipeline.batches import MicroBatches
-from minipipe.pipeline.stage import Stage
-from minipipe.pipeline.talking_stage import TalkingStage
+from minipipe.parallel.stage import Stage
+from minipipe.parallel.talking_stage import TalkingStage
 
 LOSS = mp.MeanSquaredError()
 

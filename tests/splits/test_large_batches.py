@@ -9,8 +9,8 @@ from cases import eighths, exact
 from compared import assert_all_same, assert_same, state
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import Rational, rational
-from minipipe.functions import leaves
 
 LOSS = mp.MeanSquaredError()
 TENTH = Rational(1, 10)

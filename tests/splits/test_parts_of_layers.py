@@ -6,7 +6,7 @@ from cases import eighths
 from compared import assert_same
 from layers.every_layer import LAYERS, TOKENS, own_parameters, ready
 
-from minipipe.functions import even_slices
+from minipipe.arrays import even_slices
 from minipipe.layers import every_layer
 
 # how -> the axes along which A_prev and A are cut; None where A_prev is whole, or A a sum over the devices

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.cluster import ports
 from minipipe.collectives import ALL_REDUCES
-from minipipe.parallel.exchanges import Summed
+from minipipe.layers.exchanging import Summed
 from minipipe.schedules import build, names_for_stages, with_updates
 
 LOSS, CLASSES = mp.MeanSquaredError(), mp.SoftmaxCrossEntropy()

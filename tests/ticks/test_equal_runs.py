@@ -11,8 +11,8 @@ from engines.on_engines import LOSS, mini_batch, network
 from sampling import one_in
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.cluster.accounts import Accounts
-from minipipe.functions import leaves
 from minipipe.schedules import (
     RECOMPUTE, build, in_copies, names_for_stages, names_having, with_all_reduce, with_updates, with_zero,
 )

@@ -16,7 +16,7 @@ from ticks.test_cluster import receiver, sender
 from minipipe.cluster import (
     Cluster, Compute, IdlePart, Link, Message, Receive, Send, Span, Step, critical_path, describe_path,
 )
-from minipipe.planning.simulation import simulation_of
+from minipipe.order.simulate import simulation_of
 from minipipe.schedules import build, peak_microbatches
 
 matplotlib.use("Agg")

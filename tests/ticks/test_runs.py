@@ -8,7 +8,7 @@ from compared import J_and_gradients, assert_same, parameters
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.functions import leaves
+from minipipe.arrays import leaves
 from minipipe.layers import Layer
 from minipipe.schedules import build, gpipe, in_copies, pipedream, with_all_reduce, with_updates
 

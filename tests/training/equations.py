@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from minipipe.arrays import root
 from minipipe.exact import Rational
-from minipipe.functions import root
 
 NAME = r"[A-Za-z_]\w*(?:\^(?![\w(]))?"  # the power in m^2 is not a part of the name, the hat of m^ is
 EQUATION = re.compile(rf"({NAME}) = (.+)")

@@ -7,8 +7,8 @@ from sampling import one_in
 from training.equations import exact, forms_of, updated
 
 import minipipe as mp
+from minipipe.arrays import leaves
 from minipipe.exact import rational
-from minipipe.functions import leaves
 from minipipe.optimizers import OPTIMIZERS
 
 EXAMPLES = OPTIMIZERS.examples()

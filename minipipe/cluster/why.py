@@ -1,0 +1,277 @@
+"""Why devices were idle: each tick of the bubble has one cause, and something that is to blame.
+
+The causes of an idle device:
+
+fill           It has not worked yet.
+drain          Its program is over, and the others' are not.
+link           The message that it waits for is on its way; or it has sent one through a blocking link, and
+               that is on its way.
+wait           The message has not been sent yet, and somewhere a device works on what must come first.
+imbalance      The same, past the time that the waiting device itself takes for work of that kind: stages are
+               unequal.
+memory limit   A forward could have run, but the device kept as many micro-batches as it may.
+
+**Who is to blame.** At any instant of a wait, look at the device that is to send the message. If it computes,
+that span is to blame. If it waits itself, go on to what it waits for: the chain ends at a span, or at a
+message on its way. So the bubble of a device is blamed on work far away, if all between only wait for it. A
+fill is blamed in this way, too.
+
+**Imbalance.** The waiting device's own time for a kind of work is the longest of its spans of that kind. If a
+span takes longer than this on another device, then what lies past its start + the own time is imbalance: an
+equally fast device would have been ready. A kind that the waiting device does not do, or work without a kind,
+causes no imbalance. What a slow device is late with from before counts as wait: imbalance is what the work
+under way takes too long, and no more.
+
+**Memory limit.** Looked for if `most_alive` is given. The device waits between two pieces of work, but not
+for the next one that would make it keep a micro-batch more, a forward, of which all inputs are there: the
+order puts something else first. It has most_alive micro-batches alive (the parts of a label say by how many
+more each makes it, `part.alive`; of several stages on a device, each counts its share, `Trace.shares`). From
+the arrival of that forward's inputs on, the wait is due to the limit.
+
+**Lanes.** What a device does beside its computing, such as an all-reduce, has a row of its own in the table,
+below the sums: these are of the lanes that compute. A lane that waits for another lane of its device waits
+for what that one does.
+
+Where several causes would do, memory limit comes before link, wait and imbalance, and fill before them; a
+send that blocks is always the link's fault.
+"""
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+from ..arguments import argument
+from .critical_path import duration, ticks
+from .devices import COMPUTE, lane_name
+from .held_back import held_back
+from .record import TICKS
+from .spans import Idle, Message, Span, end_of, way_of
+from .waiting import obstacles
+
+CAUSES = ("fill", "wait", "imbalance", "link", "memory limit", "drain")
+
+
+class IdlePart(NamedTuple):
+    """Device `device` was idle from tick `start` to tick `end`, for one `cause`.
+
+    message, source: what it waited for, from which device (to which one, in a send that blocks), as in
+        `Idle`.
+    blame: the `Span` or `Message` that was in the way; under a memory limit, the forward that had to wait;
+        None for a drain.
+    """
+
+    device: int
+    start: float
+    end: float
+    cause: str
+    message: object = None
+    source: int | None = None
+    blame: Span | Message | None = None
+    lane: str = COMPUTE
+
+    def __str__(self):
+        when = f"from {ticks(self.start)} to {ticks(self.end)}"
+        words = f"{lane_name(self.device, self.lane)} idle {when}: {self.cause}"
+        if self.source is not None:
+            own = type(self.blame) is Message and self.blame.source == self.device
+            words += f", for {self.message} {'to arrive at' if own else 'from'} {end_of(self)}"
+        if self.cause == "memory limit":
+            return f"{words}, while {self.blame.label} could have run"
+        if self.blame is None:
+            return words
+        on = "on the link" if type(self.blame) is Message else "on"
+        return f"{words}, while {self.blame.label} is {on} {_where(self.blame)}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The causes of all that is idle in a run; `Trace.explain` makes one, and `print` shows it as a table.
+
+    parts: {each of `Trace.idle`: its `IdlePart`s}, which tile it in the order of time. What the causes mean
+        is said in `minipipe.cluster.why`.
+    unit: of the times, that of the trace.
+
+    >>> from minipipe import Costs, simulate
+    >>> from minipipe.schedules import gpipe
+    >>> print(simulate(gpipe(2, 3), Costs(F=[1, 2])).explain())      # doctest: +NORMALIZE_WHITESPACE
+    idle ticks          fill     wait imbalance    drain     idle
+    device 0               0        4         2        0        6
+    device 1               1        0         0        2        3
+    all                    1        4         2        2        9
+    of 2 x 15 ticks     3.3%    13.3%      6.7%     6.7%    30.0%
+    <BLANKLINE>
+    the longest waits:
+    device 0 waits 6 ticks, from 3 to 9, for 1B2 from device 1: wait 4 (device 1: 1F1 1F2 1B2),
+    imbalance 2 (device 1: 1F1 1F2)
+    """
+
+    n_devices: int
+    makespan: float
+    parts: dict[Idle, list[IdlePart]]
+    unit: str = TICKS
+
+    @property
+    def idle(self):
+        """All `IdlePart`s, by start and device."""
+        return sorted(chain(*self.parts.values()), key=lambda part: (part.start, part.device))
+
+    def table(self):
+        """{device: {cause: ticks}}, with the causes that occur on any device, in the order of `CAUSES`."""
+        table = self._by_lane()
+        return {device: table[device, COMPUTE] for device in range(self.n_devices)}
+
+    def _by_lane(self):
+        """The same for each (device, lane), those that compute first."""
+        found = {part.cause for part in chain(*self.parts.values())}
+        lanes = [(device, COMPUTE) for device in range(self.n_devices)]
+        lanes += [(idle.device, idle.lane) for idle in self.parts]
+        table = {lane: {cause: 0 for cause in CAUSES if cause in found} for lane in lanes}
+        for part in chain(*self.parts.values()):
+            table[part.device, part.lane][part.cause] += part.end - part.start
+        return table
+
+    def totals(self):
+        """{cause: ticks} over all devices, where they compute."""
+        table = self.table()
+        return {cause: sum(row[cause] for row in table.values()) for cause in table[0]} if table else {}
+
+    def longest_waits(self, most=3):
+        """The longest of `Trace.idle`, of lanes that compute, without fills and drains."""
+        waits = [idle for idle in self.parts if idle.reason not in ("fill", "drain") and idle.lane == COMPUTE]
+        return sorted(waits, key=lambda idle: idle.start - idle.end)[:most]
+
+    def describe(self, idle):
+        """One of `Trace.idle` in words: who waits how long, for what, and what was to blame for how much."""
+        return f"{lane_name(idle.device, idle.lane)} {self.predicate(idle)}"
+
+    def predicate(self, idle):
+        """The same without the device."""
+        verb = "is done and idle for" if idle.reason == "drain" else "waits"
+        length = duration(idle.end - idle.start, self.unit)
+        words = f"{verb} {length}, from {ticks(idle.start)} to {ticks(idle.end)}"
+        if idle.source is not None:
+            words += f", for {idle.message} {way_of(idle)}"
+        if idle.reason == "drain":
+            return words
+        causes = {}
+        for part in self.parts[idle]:
+            causes.setdefault(part.cause, []).append(part)
+        sums = {cause: sum(part.end - part.start for part in group) for cause, group in causes.items()}
+        most_first = sorted(causes, key=lambda cause: -sums[cause])
+        shares = [f"{cause} {ticks(sums[cause])} ({_blamed(causes[cause])})" for cause in most_first]
+        return f"{words}: {', '.join(shares)}"
+
+    def __repr__(self):
+        causes = ", ".join(f"{cause} {ticks(total)}" for cause, total in self.totals().items())
+        makespan = duration(self.makespan, self.unit)
+        return f"<Explanation of {self.n_devices} devices, {makespan}, idle: {causes or 0}>"
+
+    def __str__(self):
+        if not self.makespan:
+            return "(nothing has been computed yet)"
+        totals, whole = self.totals(), float(self.n_devices * self.makespan)
+        rows = [[f"idle {self.unit}", *totals, "idle"]]
+        named = [(lane_name(*lane), row) for lane, row in self._by_lane().items()]
+        named.insert(self.n_devices, ("all", totals))
+        for name, row in named:
+            rows.append([name, *map(ticks, [*row.values(), sum(row.values())])])
+        shares = [f"{100 * float(share) / whole:.1f}%" for share in [*totals.values(), sum(totals.values())]]
+        of_all = f"of {self.n_devices} x {ticks(self.makespan)} {self.unit}"
+        rows.insert(self.n_devices + 2, [of_all, *shares])
+        first, *others = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        widths = [max(8, width) for width in others]
+        lines = []
+        for name, *row in rows:
+            lines.append(name.ljust(first) + "".join(f" {word:>{width}}" for word, width in zip(row, widths)))
+        waits = self.longest_waits()
+        if waits:
+            lines += ["", "the longest waits:", *map(self.describe, waits)]
+        return "\n".join(lines)
+
+
+def explain(trace, most_alive=None):
+    """The `Explanation` of the idle spans of `trace`, by the rules of this module.
+
+    most_alive: the micro-batches that a device may keep alive at once, one number or one for each device.
+
+    Takes n log n time in the number of spans, and time in proportion to the number of parts that come out.
+
+    >>> from minipipe import simulate
+    >>> from minipipe.schedules import gpipe
+    >>> simulate(gpipe(2, 1)).explain().table()
+    {0: {'fill': 0, 'wait': 3, 'drain': 0}, 1: {'fill': 1, 'wait': 0, 'drain': 2}}
+    """
+    argument("trace", trace)
+    held = {} if most_alive is None else held_back(trace, most_alive)
+    found = obstacles(trace)
+    own_ticks = {lane: _own_ticks(trace.spans_of(*lane)) for lane in trace.lanes}
+    # floats: the end of a span and its length are each rounded by up to 2**-53 of the makespan
+    rounding = trace.makespan * 2.0**-50
+    parts = {}
+    for idle in trace.idle:
+        rows = _causes(idle, found.get(idle), own_ticks[idle.device, idle.lane], rounding)
+        if idle in held:
+            rows = _cut(rows, *held[idle])
+        parts[idle] = [
+            IdlePart(idle.device, start, end, cause, idle.message, idle.source, blame, idle.lane)
+            for start, end, cause, blame in rows
+        ]
+    return Explanation(trace.n_devices, trace.makespan, parts, trace.unit)
+
+
+def _own_ticks(spans):
+    """{kind: the ticks that a device takes for work of that kind, at most}"""
+    longest = {}
+    for span in spans:
+        kind = getattr(span.label, "kind", None)
+        if kind is not None:
+            longest[kind] = max(longest.get(kind, 0), span.end - span.start)
+    return longest
+
+
+def _causes(idle, found, own_ticks, rounding):
+    """Rows of (start, end, cause, blame) that tile `idle`, if there is no limit."""
+    if idle.reason == "drain":
+        return [(idle.start, idle.end, "drain", None)]
+    rows = []
+    for start, end, blame in found:
+        if idle.reason == "fill":
+            rows.append((start, end, "fill", blame))
+        elif type(blame) is Message:
+            rows.append((start, end, "link", blame))
+        else:
+            own = own_ticks.get(getattr(blame.label, "kind", None))
+            unequal = own is not None and blame.end - blame.start - own > rounding
+            cut = min(max(start, blame.start + own), end) if unequal else end
+            if start < cut:
+                rows.append((start, cut, "wait", blame))
+            if cut < end:
+                rows.append((cut, end, "imbalance", blame))
+    return rows
+
+
+def _cut(rows, since, forward):
+    """`rows` up to tick `since`; from then on, `forward` waits because of the memory limit."""
+    end = rows[-1][1]
+    rows = [(start, min(stop, since), cause, blame) for start, stop, cause, blame in rows if start < since]
+    return [*rows, (since, end, "memory limit", forward)]
+
+
+def _where(blame):
+    """Where the work or the transfer is that is to blame."""
+    return f"{blame.source} -> {blame.to}" if type(blame) is Message else lane_name(blame.device, blame.lane)
+
+
+def _blamed(parts):
+    """What is to blame for `parts`: for each place, the names of the work or of the messages."""
+    if parts[0].cause == "memory limit":
+        return f"{parts[0].blame.label} could have run"
+    places = {}
+    for part in parts:
+        places.setdefault(_where(part.blame), {})[str(part.blame.label)] = True
+    words = [f"{place}: {' '.join(_shortened([*labels]))}" for place, labels in places.items()]
+    return "; ".join(_shortened(words))
+
+
+def _shortened(words, most=4):
+    return words if len(words) <= most else [*words[:most - 2], "...", words[-1]]

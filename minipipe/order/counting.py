@@ -1,0 +1,113 @@
+"""What can be counted in a schedule, or in the trace of its run."""
+
+from collections import defaultdict
+from itertools import accumulate
+
+from ..arguments import argument
+from .rules import RULES, WEIGHT, WIDE, works_on
+from .schedule import checked_schedule
+from .shares import as_float, share
+
+
+def alive_microbatches(trace, device):
+    """How many micro-batches are alive on a device: a list of `(tick, number)`, each valid until the next.
+
+    A micro-batch is alive on a device from the start of its forward to the end of its backward, or of the W
+    if the backward is in halves: that long the device must keep what the backward needs. Of n stages on a
+    device, each counts 1/n. An action of several spans begins with the first of them and ends with the last.
+    """
+    argument("trace", trace)
+    starts, ends = {}, {}
+    for span in trace.spans_of(device):
+        for part in getattr(span.label, "parts", ()):
+            if part.alive > 0:
+                starts[part] = min(span.start, starts.get(part, span.start))
+            elif part.alive < 0:
+                ends[part] = max(span.end, ends.get(part, span.end))
+    changes = defaultdict(int)
+    for part, tick in starts.items():
+        changes[tick] += part.alive
+    for part, tick in ends.items():
+        is_wide = part.kind in WIDE  # it takes in all micro-batches of its stage here
+        changes[tick] -= sum(other.stage == part.stage for other in starts) if is_wide else -part.alive
+    ticks = sorted(changes)
+    alive = accumulate(changes[tick] for tick in ticks)
+    return [(tick, as_float(share(count, trace.shares[device]))) for tick, count in zip(ticks, alive)]
+
+
+def peak_microbatches(trace):
+    """For each device, the most micro-batches alive at once, as `alive_microbatches` counts them.
+
+    >>> from minipipe import simulate
+    >>> from minipipe.schedules import build
+    >>> peak_microbatches(simulate(build("interleaved", 4, 8)))     # two stages on each device
+    [5.5, 4.5, 3.5, 2.5]
+    """
+    argument("trace", trace)
+    curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
+    return [max((alive for _, alive in curve), default=0) for curve in curves]
+
+
+def updates(schedule):
+    """Rows of (device, stage, micro-batch of the `U`, the micro-batches whose gradients it applies)."""
+    rows, without_update = [], {}
+    for device, part, _ in schedule.walk() if "U" in schedule.kinds else ():
+        kind, stage, i = part
+        if kind == "U":
+            rows.append((device, stage, i, without_update.pop((device, stage), [])))
+        elif RULES[kind].adds & WEIGHT:
+            without_update.setdefault((device, stage), []).extend(works_on(part, schedule.copy_of))
+    return rows
+
+
+def staleness(schedule):
+    """For each stage and micro-batch, how many updates the weights had that its gradient does not know of.
+
+    That is the number of updates of the stage before the one that applies this gradient, less those in the
+    weights that the gradient was computed with: 0 everywhere in a synchronous schedule. `ScheduleError` for a
+    schedule with faults.
+
+    >>> from ..schedules.asynchronous import pipedream
+    >>> [stage[-1] for stage in staleness(pipedream(4, 8))]
+    [3, 2, 1, 0]
+    """
+    checked_schedule(schedule).validate()
+    stale = [[0] * schedule.n_microbatches for _ in range(schedule.n_stages)]
+    for _, (kind, stage, i), made in schedule.walk():
+        if schedule.versions and RULES[kind].adds & WEIGHT:
+            stale[stage][i] = made - schedule.versions[stage][i]
+    return stale
+
+
+def check_versions(schedule):
+    """`ScheduleError` for faults, `ValueError` for updates without `versions`."""
+    checked_schedule(schedule).validate()
+    if "U" in schedule.kinds and not schedule.versions:
+        raise ValueError(
+            f"the schedule {schedule.name!r} updates weights but does not say which ones it works with: pass "
+            "versions, for each stage a row with the number of updates in the weights for each micro-batch"
+        )
+
+
+def peak_versions(schedule):
+    """For each stage, the most versions of its weights that it must keep at once.
+
+    A version is needed from the update that makes it, at least until the next one, to the last backward that
+    uses it. Raises what `staleness` does.
+
+    >>> from ..schedules.asynchronous import pipedream, pipedream_2bw
+    >>> peak_versions(pipedream(4, 8)), peak_versions(pipedream_2bw(4, 16))
+    ([4, 3, 2, 1], [2, 2, 2, 2])
+    """
+    checked_schedule(schedule).validate()
+    peaks = [1] * schedule.n_stages
+    kept_until = {}  # (device, stage) -> {version: updates that were made when it was last needed}
+    for device, (kind, stage, i), made in schedule.walk():
+        known = kept_until.setdefault((device, stage), {})
+        known.setdefault(made, made)
+        if schedule.versions and RULES[kind].adds & WEIGHT:
+            known[schedule.versions[stage][i]] = made
+    for (_, stage), known in kept_until.items():
+        kept = [sum(version <= now <= last for version, last in known.items()) for now in known]
+        peaks[stage] = max(peaks[stage], *kept)
+    return peaks

@@ -1,0 +1,308 @@
+"""The order of work: for each device, the list of its actions."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from numbers import Integral
+from operator import attrgetter
+from pathlib import Path
+
+from ..checks import listed, shown
+from ..cluster import SHOWS
+from .actions import Action, Overlap, ScheduleError, parse
+from .csv_format import parse_table, read_table, table_text
+from .deducing import copies_of, n_microbatches_of
+from .faults import faults, wrong_form
+from .listing import listing
+from .rules import CLOSING
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """For each device, in order, the `Action`s (and `Overlap`s of two) that it performs.
+
+    An order may say when the gradients of a stage are added up over all copies of the network (`A`), and when
+    the stage is updated (`U`); then it says so for all of them. If it does not, both come behind it.
+
+    Builders such as `gpipe` make one, and `from_text` reads one; `placements` says on which device each stage
+    is. `faults()` lists all that is wrong with it, `validate()` raises `ScheduleError` if that is anything.
+
+    devices: a tuple of tuples of actions, one for each device.
+    n_stages, n_microbatches: how many there are of each.
+    name: what pictures and errors call it.
+    copy_of: where there are several copies of the network, the copy that each micro-batch passes through, 0,
+        1, ...; the copies have the same parameters, and the sum of their gradients. They may share devices
+        (Chimera) or not (data parallelism). Empty: there is one.
+    versions: for each stage, the number of updates in the weights with which it works on each micro-batch,
+        forward and backward. Empty: each stage works on all micro-batches before its first update, as in a
+        synchronous schedule.
+
+    >>> schedule = Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"])
+    >>> schedule.n_stages, schedule.n_microbatches
+    (2, 2)
+    >>> print(schedule)
+    device 0: 0F0 0F1 0B0 0B1
+    device 1: 1F0 1B0 1F1 1B1
+    >>> Schedule.from_text(["F0 B0 B1", "F0 B0 F1 B1"]).faults()
+    ['device 0 never does 0F1 (missing): every stage needs F and B (or I and W) of micro-batches 0..1']
+    """
+
+    devices: tuple[tuple[Action | Overlap, ...], ...]
+    n_stages: int
+    n_microbatches: int
+    name: str = "custom"
+    copy_of: tuple[int, ...] = ()
+    versions: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self):
+        """Lists become tuples; `ValueError` for what is no list, or holds what is no action."""
+        devices, versions = (_tuples(name, getattr(self, name)) for name in ("devices", "versions"))
+        strange = [one for one in chain(*devices) if not isinstance(one, (Action, Overlap))]
+        if strange:
+            raise ScheduleError(f"{shown(strange[0])} is no action: use Schedule.from_text(['F0 B0', ...])")
+        copy_of = tuple(listed("copy_of", self.copy_of, 0))
+        vars(self).update(devices=devices, copy_of=copy_of, versions=versions)
+
+    @classmethod
+    def from_text(cls, lines, n_microbatches=None, name="custom", copy_of=(), versions=()):
+        """The schedule of a learner: one line of actions per device. `ScheduleError` for any other text.
+
+        lines: a list of strings, or one string with line breaks. An action is `F0`, which stands for the
+            stage with the number of its device, or `2F0` with the stage in front, or `0F5&3B2` for two that
+            overlap.
+        n_microbatches: left out, one more than the largest index that occurs on several devices, if there are
+            several.
+        name, copy_of, versions: as for `Schedule`.
+
+        >>> copies = Schedule.from_text(["0F0 0B0 0A0", "0F1 0B1 0A1"], copy_of=(0, 1))     # data parallelism
+        >>> copies.n_copies, copies.placements
+        (2, [[0], [1]])
+        """
+        lines = lines.strip().splitlines() if isinstance(lines, str) else listed("lines", lines)
+        if not all(isinstance(line, str) for line in lines):
+            raise ScheduleError(f"lines={shown(lines)} must be texts, one per device, such as 'F0 F1 B0 B1'")
+        devices = tuple(tuple(parse(word, r) for word in line.split()) for r, line in enumerate(lines))
+        return cls.of_devices(devices, n_microbatches, name, copy_of, versions)
+
+    @classmethod
+    def from_csv(cls, source, n_microbatches=None, name="custom", copy_of=()):
+        """The schedule in a table that PyTorch wrote (`_dump_csv(path, format="compute_only")`), or `to_csv`.
+
+        source: a path, or the table itself: a string with a comma or a line break is that. One row per
+            device, one cell per time step: `2F0`, `2B0`, `2I0`, `2W0`, `(0F1;3B0)OVERLAP_F_B` for two that
+            overlap; an empty cell or `None` is a bubble, which a schedule does not keep.
+        n_microbatches, name: as for `from_text`.
+        copy_of: as for `Schedule`; left out, it is read off the table where some micro-batches go through the
+            same stages on other devices.
+
+        Cells of communication, which PyTorch's tables have unless they are `compute_only`, are left out with
+        a `ScheduleWarning`. Raises `ScheduleError` with every cell that is something else, `OSError` for a
+        file that cannot be read.
+
+        >>> Schedule.from_csv("0F0,,,0B0\\n,1F0,1B0,") == Schedule.from_text(["F0 B0", "F0 B0"])
+        True
+        """
+        is_table = isinstance(source, str) and ("," in source or "\n" in source)
+        try:
+            table = source if is_table else read_table(source)
+        except TypeError:
+            raise ScheduleError(f"source={shown(source)} must be a path, or the table as text") from None
+        except UnicodeDecodeError:
+            raise ScheduleError(
+                f"{source} is not a text file: pass a table of comma-separated values"
+            ) from None
+        devices = parse_table(table)
+        if not copy_of:
+            copies = copies_of(devices)
+            copy_of = copies if n_microbatches in (None, len(copies)) else ()
+        return cls.of_devices(devices, n_microbatches, name, copy_of)
+
+    @classmethod
+    def of_devices(cls, devices, n_microbatches=None, name="custom", copy_of=(), versions=()):
+        """The schedule with these orders; stages and micro-batches are as many as occur.
+
+        Each device has a stage of its own, unless `copy_of` says that some have the stages of others.
+        `ScheduleError` for no actions, or for some that are too few for their numbers.
+        """
+        copy_of = listed("copy_of", copy_of, 0)
+        actions = [part for action in chain(*devices) for part in action.parts]
+        if not actions:
+            raise ScheduleError(
+                "the schedule has no actions: write one line per device, such as 'F0 F1 B0 B1'"
+            )
+        most = 100 + len(actions)
+        far = [action for action in actions if max(action.stage, action.microbatch) > most]
+        if far:
+            raise ScheduleError(
+                f"{far[0]} is out of reach: {len(actions)} actions cannot cover that many stages and "
+                "micro-batches"
+            )
+        n_stages = max(1 + max(action.stage for action in actions), 0 if copy_of else len(devices))
+        occur = 1 + max(action.microbatch for action in actions)
+        if n_microbatches is None:
+            n_microbatches = occur if copy_of else n_microbatches_of(devices)
+        if not (isinstance(n_microbatches, Integral) and 1 <= n_microbatches <= most + 1):
+            raise ScheduleError(
+                f"n_microbatches={n_microbatches!r} does not fit a schedule of {len(actions)} actions: use "
+                f"{occur}, or leave it out"
+            )
+        return cls(devices, n_stages, n_microbatches, name, copy_of, versions)
+
+    def parts(self, device):
+        """The `Action`s of a device in order, with overlaps taken apart."""
+        return [part for action in self.devices[device] for part in action.parts]
+
+    def walk(self):
+        """Each `Action` as (device, action, how many updates of its stage its device has made before)."""
+        for device in range(len(self.devices)):
+            updates = Counter()
+            for part in self.parts(device):
+                yield device, part, updates[part.stage]
+                updates[part.stage] += part.kind == "U"
+
+    @property
+    def n_copies(self):
+        """How many copies of the network there are."""
+        return 1 + max(self.copy_of, default=0)
+
+    @cached_property
+    def copies(self):
+        """For each micro-batch, the copy of the network that it passes through."""
+        return self.copy_of or (0,) * self.n_microbatches
+
+    @cached_property
+    def last_of_copy(self):
+        """For each copy of the network, the last of its micro-batches."""
+        last = {copy: i for i, copy in enumerate(self.copies)}
+        return [last.get(copy, 0) for copy in range(self.n_copies)]
+
+    @cached_property
+    def devices_of(self):
+        """For each copy of the network, {stage: a set of its devices}; several only in a faulty schedule."""
+        found = [{} for _ in range(self.n_copies)]
+        for device in range(len(self.devices)):
+            several, parts = len(found) > 1, self.parts(device)
+            for stage, i in {(stage, microbatch if several else 0) for _, stage, microbatch in parts}:
+                copy = self.copies[i] if 0 <= i < len(self.copies) else 0
+                found[copy].setdefault(stage, set()).add(device)
+        return found
+
+    @cached_property
+    def device_of(self):
+        """For each copy of the network, {stage: device}; the last of several in a faulty schedule."""
+        return [{stage: max(devices) for stage, devices in found.items()} for found in self.devices_of]
+
+    def holders(self, stage):
+        """The devices that have a copy of the stage, in order."""
+        return sorted({device_of[stage] for device_of in self.device_of if stage in device_of})
+
+    @cached_property
+    def has_copied_stages(self):
+        """Whether a stage is on several devices, each of which has a copy of it."""
+        return any(len(self.holders(stage)) > 1 for stage in range(self.n_stages))
+
+    @cached_property
+    def placements(self):
+        """For each copy of the network, a list of its stages' devices; `ScheduleError` if one is on none."""
+        stages = range(self.n_stages)
+        if any(wrong_form(self)) or any(stage not in known for known in self.device_of for stage in stages):
+            self.validate()
+        return [[device_of[stage] for stage in stages] for device_of in self.device_of]
+
+    @property
+    def placement(self):
+        """For each stage, the device that works on it, in the first copy of the network."""
+        return self.placements[0]
+
+    @cached_property
+    def stages_on(self):
+        """For each device, how many stages share it; those of the copy with the most on it, if of several."""
+        counts = [Counter(placement) for placement in self.placements]
+        return [max(1, *(count[device] for count in counts)) for device in range(len(self.devices))]
+
+    @cached_property
+    def sharing(self):
+        """For each stage, how many stages share its device, in the first copy of the network."""
+        return [self.stages_on[device] for device in self.placement]
+
+    @cached_property
+    def kinds(self):
+        """The kinds of action that occur, those within overlaps too."""
+        names = set(map(attrgetter("kind"), chain(*self.devices)))
+        return frozenset(kind for name in names for kind in name.split("&"))
+
+    @cached_property
+    def recomputed(self):
+        """The (stage, micro-batch) whose forward is computed again, a frozenset."""
+        return frozenset((part.stage, part.microbatch) for _, part, _ in self.walk() if part.kind == "R")
+
+    @cached_property
+    def asynchronous(self):
+        """Whether some stage works on a micro-batch after an update of its weights."""
+        return "U" in self.kinds and any(n and part.kind not in CLOSING for _, part, n in self.walk())
+
+    def faults(self, most_alive=None, most_versions=None):
+        """Every fault in words, in a list; a schedule with an empty list runs to its end.
+
+        most_alive: the micro-batches that a device can keep the activations of at once: a number, or one for
+            each device. Of n stages on a device, each counts 1/n.
+        most_versions: the versions of its weights that a stage keeps, the newest ones.
+        """
+        return faults(self, most_alive, most_versions)
+
+    def validate(self, most_alive=None, most_versions=None):
+        """This schedule, or `ScheduleError` with its faults, at most 20 of them and some of each kind."""
+        found = self.faults(most_alive, most_versions)
+        if found:
+            raise ScheduleError(f"the schedule {self.name!r} cannot run:\n{listing(found)}")
+        return self
+
+    def to_csv(self, path=None):
+        """The table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads: as text, or written to `path`.
+
+        Cells stand where a run has them in which each action takes one time step; waiting is an empty cell.
+        What closes a mini-batch is left out, since PyTorch has no cells for it. Raises `ScheduleError` for
+        a schedule with faults, for one with R, and for an asynchronous one, which PyTorch does not have. A
+        schedule with several copies of the network `from_csv` knows again; PyTorch cannot run it, so there is
+        a `ScheduleWarning`.
+
+        >>> print(Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"]).to_csv(), end="")
+        0F0,0F1,,0B0,,0B1
+        ,1F0,1B0,1F1,1B1,
+        """
+        self.validate()
+        text = table_text(self)
+        if path is None:
+            return text
+        Path(path).write_text(text, encoding="utf-8", newline="\n")
+
+    def _repr_html_(self):
+        """The player of its run with the standard costs, or its faults: how Jupyter shows the schedule."""
+        return SHOWS.load()["player"](self)
+
+    def _repr_png_(self):
+        """The still picture of that run, which stands in for the player on GitHub and in exports."""
+        return SHOWS.load()["still"](self)
+
+    def __repr__(self):
+        return f"<Schedule {self.name!r} of {len(self.devices)} devices, {self.n_stages} stages and "\
+               f"{self.n_microbatches} micro-batches>"
+
+    def __str__(self):
+        return "\n".join(f"device {r}: {' '.join(map(str, order))}" for r, order in enumerate(self.devices))
+
+
+def checked_schedule(schedule):
+    """`schedule`, if it is one; `ValueError` for anything else."""
+    if not isinstance(schedule, Schedule):
+        raise ValueError(
+            f"schedule={shown(schedule)} is not a Schedule: pass one, such as build('1f1b', n_devices, "
+            "n_microbatches)"
+        )
+    return schedule
+
+
+def _tuples(name, rows):
+    """Return `rows` as a tuple of tuples; raise `ValueError` for what is not a list of lists."""
+    return tuple(tuple(listed(f"{name}[{k}]", row, 0)) for k, row in enumerate(listed(name, rows, 0)))

@@ -1,0 +1,79 @@
+"""The run of a schedule without any arithmetic."""
+
+import gc
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ..checks import one_of
+from ..cluster import Link
+from ..collectives import ALL_REDUCES, OWNERS
+from ..registry import Registry
+from ..schedules import Costs
+from .costs import checked_costs
+from .program import cluster_of, programs_of, without_numbers
+from .programs import Wires
+from .schedule import checked_schedule
+
+
+@dataclass(frozen=True)
+class ForesightFacts:
+    """What a way to foresee the bytes of a run states about itself. needs: what it is made from."""
+
+    needs: str
+
+
+# name -> function (schedule, what it needs) -> object with wires, perform_on, stages, sum_tied and holdings()
+FORESIGHTS = Registry("minipipe.planning", ForesightFacts)
+
+
+def simulate(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=OWNERS, ports=()):
+    """The `Trace` of `schedule`: when each action starts and ends, and why a device waits.
+
+    It is the run of the programs that a pipeline runs, without their functions.
+
+    schedule: a `Schedule`.
+    costs: the ticks of each action, and the bytes of each message.
+    link: a `Link` for all pairs of devices, or a dict {(source, to): Link}.
+    footprints: the bytes of a micro-batch on each stage, by `footprints` or `measure`, or a list of these,
+        one for each micro-batch, where their sizes differ. Given them, the trace foresees the bytes that each
+        device holds, and messages have their size.
+    all_reduce: as for `Sums`.
+    ports: as for `Machine`.
+
+    Raises `ScheduleError` for a schedule with faults, `ValueError` for costs, links or footprints that do not
+    fit it.
+
+    >>> from minipipe.schedules import gpipe
+    >>> simulate(gpipe(4, 8)).makespan      # (M + K - 1)(F + B) = (8 + 4 - 1)(1 + 2)
+    33
+    """
+    checked_costs(costs)
+    one_of("all_reduce", all_reduce, ALL_REDUCES)
+    with collector_paused():
+        checked_schedule(schedule).validate()
+        return simulation_of(schedule, costs, link, footprints, all_reduce, ports).run()
+
+
+def simulation_of(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=OWNERS, ports=()):
+    """The `Cluster` of which `simulate` gives the trace, at tick 0; its arguments are not checked."""
+    if footprints is None:
+        perform_on = without_numbers(costs, schedule.n_stages)
+        programs = programs_of(Wires(schedule), perform_on, all_reduce=all_reduce)
+        return cluster_of(programs, schedule, costs, link, ports=ports)
+    foreseen = FORESIGHTS.load()["of footprints"](schedule, footprints)
+    programs = programs_of(
+        foreseen.wires, foreseen.perform_on, foreseen.stages, foreseen.sum_tied, all_reduce
+    )
+    return cluster_of(programs, schedule, costs, link, foreseen.holdings(), ports=ports)
+
+
+@contextmanager
+def collector_paused():
+    """Python does not look for cyclic garbage meanwhile: a simulation leaves many rows, and no garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,232 @@
+"""Where the numbers of each parameter lie, and the way from the whole to its parts and back."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..collectives.group import begin
+from ..layers import Layer
+from ..layers.parameters import pairs_of_layers, parameters_with
+
+Key = tuple[int, str, int]    # of a parameter: as in the memory of an optimizer, see `parameters_with`
+Place = tuple[int, int]       # (stage, device)
+Arrays = dict[Key, list]      # for each parameter some arrays, such as what an optimizer remembers for it
+
+
+class Piece(NamedTuple):
+    """The numbers of a parameter that a device has.
+
+    parameter: its key in the network.
+    axis: along which shards have it in blocks; None, if each of them has all of it.
+    block: the range along this axis of the block that the device has.
+    shape: of this block.
+    numbers: None, if it has all numbers of the block; or their range, if these stand one after another.
+    counts: whether the whole is made of this piece; not, if it is made of another with the same numbers.
+    """
+
+    parameter: Key
+    axis: int | None
+    block: range
+    shape: tuple
+    numbers: range | None
+    counts: bool
+
+    def of(self, array):
+        """Return the numbers of this piece, out of an array of the parameter's shape; it itself, if all."""
+        if self.axis is not None:
+            along = slice(self.block.start, self.block.stop)
+            array = array[(slice(None),) * self.axis + (along,)].copy()  # a view would keep all of it
+        if self.numbers is not None:
+            array = array.reshape(-1)[self.numbers.start:self.numbers.stop].copy()
+        return array
+
+
+Pieces = dict[Place, dict[Key, Piece]]  # for each stage on a device: its keys, and what it has under them
+
+
+class Layout(NamedTuple):
+    """Where the parameters of a network lie, by stage and device.
+
+    work: the pieces with which layers compute, blocks of parameters.
+    memory: those for which an optimizer keeps something; with ZeRO ranges of these blocks.
+    """
+
+    work: Pieces
+    memory: Pieces
+
+
+class Held(NamedTuple):
+    """A parameter of a stage: its key there and in the network, its shape there, the axis of its blocks."""
+
+    key: Key
+    parameter: Key
+    shape: tuple
+    axis: int | None
+
+
+def held_by(layers: Sequence[Layer], origin_of) -> list[Held]:
+    """Return what the layers of a stage hold.
+
+    origin_of: origin_of(key, layer that has it) is (key in the network, axis).
+    """
+    found = []
+    for key, (owner, array, _) in parameters_with(layers, pairs_of_layers(layers)).items():
+        parameter, axis = origin_of(key, owner)
+        found.append(Held(key, parameter, array.shape, axis))
+    return found
+
+
+def layout_of(shards: Sequence, holders: Sequence, in_ranges: bool) -> Layout:
+    """Return the `Layout` of a network.
+
+    shards: for each shard of the network, for each of its stages, a list of `Held`.
+    holders: likewise, the devices that have this stage, in the order of the copies.
+    in_ranges: whether each of these devices updates a range of the stage's numbers: ZeRO.
+    """
+    work, memory, first = {}, {}, {}  # first: parameter -> how many entries the shards before this one have
+    for t, (stages, devices_of_stages) in enumerate(zip(shards, holders, strict=True)):
+        for s, (of_stage, devices) in enumerate(zip(stages, devices_of_stages, strict=True)):
+            blocks = {held.key: _block(held, t, first) for held in of_stage}
+            for rank, device in enumerate(devices):
+                work[s, device] = {
+                    key: piece._replace(counts=piece.counts and rank == 0) for key, piece in blocks.items()
+                }
+                memory[s, device] = work[s, device]
+                if in_ranges:
+                    memory[s, device] = ranges_of(list(blocks.values()), rank, len(devices))
+    return Layout(work, memory)
+
+
+def _block(held: Held, t: int, first: dict) -> Piece:
+    """Return the block of a parameter that shard t has; `first` then says where that of the next begins."""
+    if held.axis is None:
+        return Piece(held.parameter, None, range(0), held.shape, None, counts=t == 0)
+    start = first.get(held.parameter, 0)
+    first[held.parameter] = start + held.shape[held.axis]
+    return Piece(held.parameter, held.axis, range(start, first[held.parameter]), held.shape, None, True)
+
+
+def ranges_of(blocks: Sequence[Piece], rank: int, size: int) -> dict[Key, Piece]:
+    """Return the part of `rank` of a row of numbers, the blocks one after another, in `size` equal parts.
+
+    Its pieces have the keys of an optimizer that updates a list of vectors.
+    """
+    sizes = [int(np.prod(piece.shape, dtype=int)) for piece in blocks]
+    start, stop = (begin(sum(sizes), size, r) for r in (rank, rank + 1))
+    found, position = {}, 0
+    for piece, n in zip(blocks, sizes, strict=True):
+        numbers = range(max(start, position) - position, min(stop, position + n) - position)
+        if numbers:
+            found[len(found), "W", 0] = piece._replace(numbers=numbers)
+        position += n
+    return found
+
+
+def parts(pieces: Pieces, arrays: Mapping[Key, list]) -> dict[Place, Arrays]:
+    """Return for each stage on a device its parts of `arrays`, which have the shapes of the parameters."""
+    return {
+        place: {
+            key: [piece.of(array) for array in arrays[piece.parameter]]
+            for key, piece in here.items() if piece.parameter in arrays
+        }
+        for place, here in pieces.items()
+    }
+
+
+def whole(pieces: Pieces, of_places: dict[Place, Arrays]) -> Arrays:
+    """Return the arrays of which `parts` has made these; it is enough to have the pieces that count."""
+    found: dict = {}  # parameter -> beginning of a block -> [(beginning of its numbers, piece, arrays)]
+    for place, here in pieces.items():
+        arrays = of_places.get(place, {})
+        for key, piece in here.items():
+            if piece.counts and key in arrays:
+                blocks = found.setdefault(piece.parameter, {})
+                first = 0 if piece.numbers is None else piece.numbers.start
+                blocks.setdefault(piece.block.start, []).append((first, piece, arrays[key]))
+    return {parameter: _of_blocks(found[parameter]) for parameter in sorted(found)}
+
+
+def _of_blocks(blocks: dict) -> list:
+    """Return the arrays of a parameter. blocks: {beginning: [(beginning of its numbers, piece, arrays)]}."""
+    in_order = [_of_numbers(sorted(blocks[start], key=lambda row: row[0])) for start in sorted(blocks)]
+    (_, piece, _), *_ = blocks[0]
+    return [_in_a_row(arrays, piece.axis) for arrays in zip(*in_order, strict=True)]
+
+
+def _of_numbers(rows: list) -> list:
+    """Return the arrays of a block, from those of its pieces, in order."""
+    (_, piece, arrays), *_ = rows
+    if piece.numbers is None:
+        return arrays
+    vectors = zip(*(arrays for _, _, arrays in rows), strict=True)
+    return [_in_a_row(of_array, 0).reshape(piece.shape) for of_array in vectors]
+
+
+def _in_a_row(arrays: Sequence, axis: int | None):
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axis)
+
+
+class MemoryInParts(Mapping):
+    """What an optimizer remembers, in the parts that devices keep; put together when somebody reads it.
+
+    pieces: what they are parts of.
+    parts: for each stage on a device, its `Arrays`.
+    """
+
+    def __init__(self, pieces: Pieces, parts: dict[Place, Arrays]) -> None:
+        self.pieces, self.parts, self._whole = pieces, parts, None
+
+    def __getitem__(self, key: Key) -> list:
+        return self._read()[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def _read(self) -> Arrays:
+        if self._whole is None:
+            elsewhere = [place for place, here in self.pieces.items()
+                         if place not in self.parts and any(piece.counts for piece in here.values())]
+            if elsewhere:
+                raise RuntimeError(
+                    f"what this optimizer remembers lies on {len(elsewhere)} other MPI ranks, too: "
+                    "use the optimizer that net.collect(optimizer) returns, a call that all ranks make"
+                )
+            self._whole = whole(self.pieces, self.parts)
+        return self._whole
+
+
+def memories_in(pieces: Pieces, optimizer, layers: Sequence[Layer]) -> dict[Place, Arrays]:
+    """Return for each stage on a device its part of what an optimizer remembers, in these pieces.
+
+    Raise `ValueError` if it remembers another network than that of these layers.
+    """
+    memory = optimizer.memory
+    if isinstance(memory, MemoryInParts) and memory.pieces == pieces:
+        return memory.parts
+    parameters = parameters_with(layers, pairs_of_layers(layers))
+    optimizer.check_memory({key: array.shape for key, (_, array, _) in parameters.items()})
+    return parts(pieces, memory)
+
+
+def pairs_of(layers: Sequence[Layer], arrays: Arrays) -> list[tuple]:
+    """Return a list over `layers` of (dW, db), tuples for a layer made of layers.
+
+    arrays: {key of a parameter: [its gradient]}.
+    """
+    rest = iter(sorted(arrays))
+    found = []
+    for layer in layers:
+        found.append(tuple(_nested(of_layer, arrays, rest) for of_layer in (layer.W, layer.b)))
+    return found
+
+
+def _nested(like, arrays: Arrays, rest: Iterator[Key]):
+    if like is None:
+        return None
+    if isinstance(like, tuple):
+        return tuple(_nested(inner, arrays, rest) for inner in like)
+    return arrays[next(rest)][0]

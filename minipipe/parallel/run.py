@@ -1,0 +1,263 @@
+"""One run of an order: its stages on their devices, the mini-batches, and the cluster that has the clock."""
+
+from contextlib import contextmanager
+from functools import partial
+
+from ..arrays import overflow_refused
+from ..blas import computing
+from ..cluster import Compute
+from ..cluster.record import rows
+from ..engines import Mpi, Threads, keep_memory, world
+from ..order.program import cluster_of, programs_of
+from ..order.shares import share
+from ..ties import program_of_ties
+from .groups import join_copies, join_shards
+from .holdings import Holdings, joined
+from .options import MPI, THREADS
+
+
+class Run:
+    """Mini-batches on their way through the stages of a network, by the order of a schedule.
+
+    wires: the `Wires` of the `Schedule`; a list of them, one for each shard of the network.
+    shards: for each shard its stages, which copy 0 works with.
+    line: the `MicroBatches`.
+    optimizer: the one that trains the network, if the order has updates; else None.
+    memories: {(stage, device): what an optimizer remembers for the parameters there}.
+    ties: for each shard {name: the `Tied` layers}.
+    options: of the network.
+    known_bytes: the rows of `Record.memory` of an equal run before, which this one takes over; or None, if
+        bytes are to be counted.
+
+    Where there are several shards, each device of the schedule stands for a group of devices, one a shard,
+    which run the same order and talk to each other inside their actions.
+    """
+
+    def __init__(self, wires, shards, line, optimizer, memories, ties, options, known_bytes=None):
+        order = wires[0].schedule
+        self._line, self.shards = line, shards
+        self._is_shared = options.on.engine == MPI  # by several processes, of which this is one
+        self._ticks, self._wires, self._known_bytes = None, wires, known_bytes
+        if len(shards) > 1 or any(stage.talks for stage in shards[0]):
+            self._ticks = options.on.costs.duration(order.sharing, copies=order.copy_of)
+        self.stages, programs, shares = {}, {}, {}
+        for shard, of_shard, tied in zip(wires, shards, ties, strict=True):
+            if self._is_shared:
+                placed = _on_device(world().rank, of_shard, shard.placements)
+            else:
+                placed = _on_devices(of_shard, shard.placements)
+            self._begin(placed, optimizer, memories, shard, options.sums.accumulate)
+            self.stages |= placed
+            sum_tied = program_of_ties(tied, shard, self.stages)
+            made = programs_of(shard, self._perform_on, self.stages, sum_tied, options.sums.all_reduce)
+            programs |= zip(shard.ranks, made)
+            shares |= zip(shard.ranks, order.stages_on)
+        if len(shards) > 1:
+            join_shards(self.stages, list(zip(*[shard.ranks for shard in wires])))
+        if options.sums.sync_batch_norm:
+            join_copies(self.stages, [shard.ranks for shard in wires], options.split.D)
+        programs, shares = ([found[rank] for rank in sorted(found)] for found in (programs, shares))
+        if options.on.engine == THREADS:
+            self.cluster = Threads(programs, shares=shares)
+            return
+        if self._is_shared:
+            actions = [action for of_device in order.devices for action in of_device]
+            self.cluster = Mpi(programs, shares=shares, labels=actions)
+            self._last, self._root = shards[0][-1], wires[0].placements[0][-1]
+            return
+        holdings = None
+        if known_bytes is None:
+            holdings = self._holdings(len(programs))
+        else:
+            keep_memory()
+        machine = options.on
+        self.cluster = cluster_of(
+            programs, order, machine.costs, machine.link, holdings, options.memory.limit, machine.ports,
+            shares,
+        )
+
+    def to_the_end(self):
+        """Run all programs to their end."""
+        with self.as_a_whole():
+            if self._is_shared:
+                self.cluster.run(self._line.alike())
+            else:
+                self.cluster.run()
+        if self._is_shared:
+            self._share_costs()
+        elif self._known_bytes is not None:
+            self.cluster.record.memory = self._known_bytes
+
+    def tick(self):
+        """Move every device by one tick; returns whether there is more to do."""
+        self._check_not_failed()
+        with self.as_a_whole():
+            return self.cluster.tick()
+
+    def check(self):
+        """`RuntimeError` unless the run has come to its end."""
+        self._check_not_failed()
+        if not self.cluster.done:
+            raise RuntimeError("the mini-batch is not finished: call tick() until it returns False")
+
+    @contextmanager
+    def as_a_whole(self):
+        """Compute in this `with` block; a failure there ends the run, and leaves nothing in the layers."""
+        try:
+            with computing(), overflow_refused():
+                yield
+        except BaseException as error:
+            self.cluster.failure = error
+            if self._known_bytes is not None and not self.cluster.done:
+                self._take_over_bytes_so_far()
+            self.leave()
+            raise
+
+    def _take_over_bytes_so_far(self):
+        """Take over what was held before the tick of the failure, and on each device at the start."""
+        record, met = self.cluster.record, set()
+        record.memory = []
+        for row in rows(self._known_bytes, 3):
+            device, tick, _ = row
+            if tick < self.cluster.now or device not in met:
+                record.memory += row
+                met.add(device)
+
+    def leave(self):
+        """Leave nothing of the run in the layers."""
+        for stage in self.stages.values():
+            stage.leave()
+
+    def _check_not_failed(self):
+        if self.cluster.failure is not None:
+            raise RuntimeError(
+                f"the mini-batch has stopped with an error ({self.cluster.failure!r}): start it again"
+            )
+
+    def _begin(self, stages, optimizer, memories, wires, accumulate):
+        line, order = self._line, wires.schedule
+        for (index, device), stage in stages.items():
+            memory = memories.get((index, device))
+            if optimizer is None:
+                stage.begin(line, accumulate, order.recomputed, memory)
+            else:
+                versions = order.versions[index] if order.versions else [0] * order.n_microbatches
+                wanted = {
+                    j: version
+                    for i, (version, grains) in enumerate(zip(versions, line.grains, strict=True))
+                    for j in grains if wires.device(index, i) == device
+                }
+                holders = wires.holders(index)
+                place = None
+                if "S" in order.kinds:
+                    place = holders.index(device), len(holders), "X" not in order.kinds
+                stage.begin(line, accumulate, order.recomputed, memory, wanted, optimizer, place)
+
+    def finish(self):
+        """End the run: all copies of the stages that are in parts get the parts of all devices."""
+        for stage in self.stages.values():
+            stage.line = None
+        for wires in self._wires:
+            for index in range(wires.schedule.n_stages) if "X" in wires.schedule.kinds else ():
+                holders = wires.holders(index)
+                owned = {device: self.stages[index, device].owned
+                         for device in holders if (index, device) in self.stages}
+                vectors = {device: own.vectors for device, own in owned.items()}
+                if self._is_shared:
+                    vectors = world().brought_together(vectors, "the parts of the parameters")
+                for own in owned.values():
+                    own.gather([vectors[device] for device in holders])
+
+    def _perform_on(self, device):
+        """For `programs_of`."""
+        return partial(self._perform, device)
+
+    def _perform(self, device, action, inputs):
+        """For `program`: an action is one Compute, which calls a function.
+
+        If layers talk to other devices, it is cut at each exchange into several Computes of equal ticks.
+        """
+        if self._ticks is None:
+            return (yield Compute(action, self._act, device, action.parts, inputs))
+        n_exchanges = sum([self.stages[part.stage, device].n_exchanges(part) for part in action.parts])
+        ticks, work = share(self._ticks(action), 1 + n_exchanges), self._work(device, action.parts, inputs)
+        exchange, results = yield Compute(action, _go_on, work, None, inputs, ticks=ticks)
+        while exchange is not None:
+            answer = yield from exchange.program
+            exchange, results = yield Compute(action, _go_on, work, answer, ticks=ticks)
+        return results
+
+    def _act(self, device, parts, inputs):
+        """Return [(outgoing, skips)] of the parts of an action. inputs: the (incoming, skips) of each."""
+        results = []
+        for part, given in zip(parts, inputs, strict=True):
+            results.append(self.stages[part.stage, device].act(part, *given))
+        return results
+
+    def _work(self, device, parts, inputs):
+        """Do the parts as `_act` does, but yield each `Exchange`; return the same list."""
+        results = []
+        for part, given in zip(parts, inputs, strict=True):
+            stage = self.stages[part.stage, device]
+            result = stage.act(part, *given)
+            results.append((yield from result) if stage.talks else result)
+        return results
+
+    def of_first_copy(self, of_stage):
+        """{(stage, device): of_stage(stage)} of the first copy of each shard; a call that all ranks make."""
+        found = {}
+        for stages, wires in zip(self.shards, self._wires, strict=True):
+            for stage, device in zip(stages, wires.placements[0], strict=True):
+                if (stage.index, device) in self.stages:
+                    found[stage.index, device] = of_stage(stage)
+        if self._is_shared:
+            found = world().brought_together(found, "bringing the parts of layers together")
+        return found
+
+    def _share_costs(self):
+        """All ranks get the costs of the mini-batches from one that has the last stage."""
+        has_it, costs = self._last in self.stages.values(), None
+        if world().rank == self._root:
+            costs = self._last.costs or [self._last.cost()]
+        costs = world().broadcast(costs, self._root, "the cost")
+        if not has_it:
+            self._last.costs = costs
+
+    def _holdings(self, n_devices):
+        """For each device, a function that returns what the stages on it hold."""
+        on_device = [[] for _ in range(n_devices)]
+        for (_, device), stage in self.stages.items():
+            on_device[device].append(Holdings(stage))
+        return [joined(holdings) for holdings in on_device]
+
+
+def _go_on(work, answer, *held):
+    """(the next `Exchange` of a program of them, None), or (None, what it returns at its end).
+
+    answer: what has come of the last exchange.
+    held: what the action was handed, for those who count bytes.
+    """
+    try:
+        return work.send(answer), None
+    except StopIteration as end:
+        return None, end.value
+
+
+def _on_devices(stages, placements):
+    """{(stage, device): the `Stage`} of all copies of a network: twins of these, which the first one has.
+
+    Copies with a stage on one device share it.
+    """
+    placed = {(stage.index, placements[0][stage.index]): stage for stage in stages}
+    for placement in placements[1:]:
+        for stage in stages:
+            place = stage.index, placement[stage.index]
+            if place not in placed:
+                placed[place] = stage.twin()
+    return placed
+
+
+def _on_device(device, stages, placements):
+    """{(stage, device): the `Stage`} of one device, whichever copy of the network it has."""
+    places = zip(stages, zip(*placements, strict=True), strict=True)
+    return {(stage.index, device): stage for stage, devices in places if device in devices}

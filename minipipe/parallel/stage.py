@@ -1,0 +1,335 @@
+"""One part of the network, an object on its own: its layers, its stash, its gradients."""
+
+import copy
+from functools import partial
+
+from ..arguments import argument, optional
+from ..layers import every_layer
+from ..layers.through import (
+    backward_input_through, forward_through, handed_on, parameters_in_one_piece, prepare_forward,
+    talks_alone, weight_gradients,
+)
+from ..layers.statistics import commit, take_statistics
+from .batches import MicroBatches
+from .grains import given_to_grains, together
+from .late_weights import late_gradients
+from .own_part import Owned
+from .proved import all_proved
+from .totals import Totals
+from .versions import Versions
+from ..order.programs import NOTHING
+
+PASSING = "F", "R", "B", "I"  # the kinds of action by which a micro-batch passes the layers
+
+
+def itself(array):
+    """Return the array: for copies of layers that have the same ones."""
+    return array
+
+
+def _without_cache(layer, A):
+    """Hand A on from `layer` and drop its cache at once, since the forward will be recomputed."""
+    A = handed_on(layer, A)
+    layer.cache = None
+    return A
+
+
+class Stage:
+    """Consecutive layers on one device, with many micro-batches in flight.
+
+    index: the place of the stage in the pipeline; stage 0 computes no dA_prev, since nobody wants it.
+    layers: its layers.
+    loss: the last stage's, None for the others.
+
+    `is_proved` tells whether they all keep the promises of `all_proved`. A forward leaves in `stash[i]`
+    what the backward of micro-batch i needs, the cache of each layer; or, when it will be recomputed, in
+    `inputs[i]` only the stage's input. The layers know of one micro-batch at a time.
+
+    Skip connections enter beside A_prev (or dA) and are left beside A (or dA_prev), as {name: array}.
+
+    Where the order updates weights, `versions[v]` are the parameters after v updates of this run, a list with
+    one array for each (layer, name) in `parameters`; each action works with those of its micro-batch.
+    """
+
+    talks = False  # whether its actions are programs, see `TalkingStage`
+
+    def __init__(self, index, layers, loss=None):
+        self.index, self.loss = argument("index", index), optional("Stage.loss", loss)
+        self.layers = tuple(argument("Stage.layers", layers))
+        self.parts = list(every_layer(self.layers))
+        self.parameters = [(layer, name) for layer in self.parts for name in layer.arrays]
+        self._statistics = [place for place in self.parameters if place[1] not in ("W", "b")]
+        self._with_caches = self.layers if loss is None else (*self.layers, loss)
+        self.is_proved = all_proved(self.parts if loss is None else [*self.parts, loss])
+        self.optimizer, self._memory, self._given = None, {}, None
+        self.partial = [index for index, layer in enumerate(self.layers) if layer.partial]
+        self.group = None  # of the devices that share its work, for their sums at the end of a mini-batch
+        self.owned = None  # what the device owns of its parameters, where that is a part
+        self.begin(MicroBatches([], 1, 0))
+
+    def begin(
+        self, line, accumulate="tree", recomputed=(), memory=None, wanted=None, optimizer=None, place=None
+    ):
+        """Start a run.
+
+        line: the `MicroBatches`, kept until the run is over. Below, a micro-batch is a grain of one, where
+            they are cut into grains.
+        accumulate: how gradients are summed over them, as in `Sums`.
+        recomputed: {(stage, micro-batch)} of the forwards that will be recomputed.
+        memory: what an optimizer remembers for the parameters here, as in its `memory`.
+        wanted: {micro-batch of this stage: the version of the weights that it uses}, if they change.
+        optimizer: the one that trains the network, if the order has updates: the stage makes them with one of
+            its own, which goes on from there, at the learning_rate that the other has then.
+        place: the arguments of `Owned` behind the layers, where the device updates a part of the parameters.
+        """
+        parameters_in_one_piece(self.parts)
+        self.line, self._recomputed = line, recomputed
+        self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
+        self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
+        self.halves = {}  # micro-batch -> {index of a layer: what it has `put_aside` between two halves}
+        self.totals = Totals(line.n_grains, accumulate, keeps_terms=not self.is_proved)
+        self.costs = []   # of the mini-batches whose update is done, in the last stage
+        self.versions = None
+        self.owned = None if place is None else Owned(self.layers, *place)
+        if wanted is not None and not self.in_parts:
+            self.versions = Versions(wanted, self.weights())
+        self._memory, self._given, self.optimizer = memory or {}, optimizer, None
+        if optimizer is not None:
+            self.optimizer = copy.copy(optimizer)
+            self.optimizer.memory = dict(self._memory)
+
+    def n_exchanges(self, part):
+        """Return how often layers talk to other devices in this part of an action."""
+        return 0
+
+    def act(self, part, incoming, skips):
+        """Do a part of an action, grain by grain; return (outgoing, skips)."""
+        if part.kind in PASSING:
+            results = []
+            for j, given in given_to_grains(self.line, part, incoming, skips):
+                results.append(self._pass(part, j, *given))
+            return together(results)
+        if part.kind == "U":
+            self.update(self.line.grains_of(part)[-1])
+        elif part.kind == "X":
+            self.owned.free()
+        elif part.kind == "W*" and self.line.grain is None:
+            self.late_weight_gradients(self.line.grains_of(part))
+        else:
+            for j in self.line.grains_of(part):  # with a W*, too: along the tree of the grains
+                self.backward_weight(j)
+        return NOTHING
+
+    def _pass(self, part, j, incoming, skips):
+        """Let grain j pass the layers."""
+        kind, _, i = part
+        if kind == "F":
+            A_prev = self.line.take_inputs(j) if self.index == 0 else incoming
+            return self.forward(j, A_prev, skips, keep_input_only=(self.index, i) in self._recomputed)
+        if kind == "R":
+            return self.recompute(j)
+        if kind == "B":
+            return self.backward(j, incoming, skips)
+        return self.backward_input(j, incoming, skips)
+
+    def forward(self, i, A_prev, skips, keep_input_only=False, is_known=False):
+        """(A (n, m_i), skips) of micro-batch i; the last stage, which sends nothing on, has None for A.
+
+        i: the number of the micro-batch.
+        A_prev: the output of the stage before; in stage 0 the samples.
+        skips: {name: array} of the skip connections that end here.
+        keep_input_only: whether there will be a recompute.
+        is_known: whether this is that recompute, so that J and the statistics have been added.
+        """
+        kept, call = self._begin_forward(i, A_prev, skips, keep_input_only)
+        A = forward_through(self.layers, A_prev, skips, call)
+        if self.loss is not None and self.loss.exchanges[0]:
+            raise talks_alone(self.loss)
+        J = None if self.loss is None else self.loss.forward(A, self.line.labels[i], self.line.origins[i].m)
+        return self._end_forward(i, A, J, skips, kept, is_known)
+
+    def _begin_forward(self, i, A_prev, skips, keep_input_only):
+        """Return (what is kept for a recompute, or None; what happens at each layer)."""
+        self._use_version_of(i)
+        origin = self.line.origins[i]
+        prepare_forward(self.parts, training=True, step=origin.step, first_sample=origin.first_sample)
+        if keep_input_only:
+            return (A_prev, dict(skips)), _without_cache
+        return None, handed_on
+
+    def _end_forward(self, i, A, J, skips, kept, is_known):
+        """Keep what the backward needs; return what `forward` returns."""
+        if self.loss is not None:
+            if not is_known:
+                self.totals.add_cost(i, J)
+            A = None
+        statistics, caches = take_statistics(self.parts), self._take_caches()
+        if statistics is not None and not is_known:
+            self.totals.add_statistics(i, statistics)
+        if kept is None:
+            self.stash[i] = caches
+        else:
+            self.inputs[i] = kept
+        return A, skips
+
+    def recompute(self, i):
+        """Run the forward of micro-batch i again, from its input, for its caches; the rest is known."""
+        self.forward(i, *self.inputs.pop(i), is_known=True)
+        return NOTHING
+
+    def backward(self, i, dA, skips):
+        """(dA_prev, skips) of micro-batch i; its weight gradients go into the sum over micro-batches."""
+        dA = self._begin_backward(i, dA)
+        add = partial(self._add_gradient, i)
+        dA_prev = backward_input_through(self.layers, dA, skips, self.index > 0, add)
+        self._used_version(i)
+        return dA_prev, skips
+
+    def backward_input(self, i, dA, skips):
+        """The first half of a backward: (dA_prev, skips) of micro-batch i.
+
+        What the other half needs lies in `halves[i]` then.
+        """
+        dA = self._begin_backward(i, dA)
+        keep = self.halves.setdefault(i, {}).__setitem__
+        return backward_input_through(self.layers, dA, skips, self.index > 0, keep), skips
+
+    def backward_weight(self, i):
+        """The second half: the weight gradients of micro-batch i, into their sum."""
+        self._use_version_of(i)
+        for index, half in self.halves.pop(i).items():
+            self._add_gradient(i, index, half)
+        self._used_version(i)
+
+    def late_weight_gradients(self, microbatches):
+        """The second half of these micro-batches at once: the sum of their weight gradients."""
+        halves, gradients = [self.halves.pop(i) for i in microbatches], {}
+        self._use_version_of(microbatches[0])
+        for index in halves[0]:
+            gradients[index] = late_gradients(self.layers[index], [half[index] for half in halves])
+        self.totals.add_run(range(microbatches[0], microbatches[-1] + 1), gradients)
+        for i in microbatches:
+            self._used_version(i)
+
+    def update(self, i):
+        """W <- W - (the optimizer's step), by the gradients of the mini-batch whose last micro-batch is i.
+
+        The optimizer makes new arrays, the next version, so that the one before stays for those who need it.
+        """
+        if self.versions is not None:
+            self._use(self.versions[self.versions.newest])
+        self.optimizer.learning_rate = self._given.learning_rate
+        if self.owned is not None:
+            self.owned.update(self.optimizer, self.totals.part)
+        else:
+            self.optimizer.update(self.layers, self.gradients(i))
+        self.commit(i)
+        if self.loss is not None:
+            self.costs.append(self.cost(i))
+        self.totals.forget(i)
+        if self.versions is not None:
+            self.versions.add(self.weights())
+
+    def last_grain(self, i):
+        """The number of the last grain of micro-batch i."""
+        return self.line.grains[i][-1]
+
+    def leave(self):
+        """Leave no cache in the layers, and nothing that they have counted."""
+        self.line = None
+        self._take_caches()
+        take_statistics(self.parts)
+
+    def commit(self, i=0):
+        """Give the layers the statistics of the mini-batch of micro-batch i, at its end."""
+        commit(self.parts, self.totals.statistics(i))
+
+    def gradients(self, i=0):
+        """A list over its layers of `(dW, db)`, summed over the mini-batch of micro-batch i.
+
+        The dW of tied layers are summed over all that share the W.
+        """
+        return [self._gradient(i, index) for index in range(len(self.layers))]
+
+    def cost(self, i=0):
+        """J of the mini-batch of micro-batch i, in the last stage."""
+        return self.totals.cost(i)
+
+    def dW(self, index):
+        """The sum of the weight gradients of the layer at `index`."""
+        return self._gradient(0, index)[0]
+
+    def weights(self):
+        """The arrays of its `parameters`."""
+        return [getattr(layer, name) for layer, name in self.parameters]
+
+    @property
+    def in_parts(self):
+        """Whether its device owns only a part of its parameters, and has all of them only now and then."""
+        return self.owned is not None and not self.owned.has_all
+
+    def statistics(self):
+        """The arrays of its `parameters` that no gradient moves: running statistics."""
+        return [getattr(layer, name) for layer, name in self._statistics]
+
+    def keep_statistics(self, arrays):
+        """Take over what `statistics` has given."""
+        for (layer, name), array in zip(self._statistics, arrays, strict=True):
+            setattr(layer, name, array)
+
+    def optimizer_state(self):
+        """What an optimizer keeps for these layers."""
+        return list((self._memory if self.optimizer is None else self.optimizer.memory).values())
+
+    def follow(self, other):
+        """Take over the arrays of the same stage in another copy."""
+        for (layer, name), (first, _) in zip(self.parameters, other.parameters, strict=True):
+            setattr(layer, name, getattr(first, name))
+
+    def twin(self):
+        """The same stage with layers of its own, which have the same arrays: no run writes into them."""
+        return type(self)(self.index, [layer.copy(itself) for layer in self.layers], copy.copy(self.loss))
+
+    def __repr__(self):
+        return f"Stage({self.index}, {list(self.layers)})"
+
+    def _take_caches(self):
+        caches = []
+        for owner in self._with_caches:
+            caches.append(owner.cache)
+            owner.cache = None
+        return caches
+
+    def _begin_backward(self, i, dA):
+        """Give the layers their caches of micro-batch i back; dA, which in the last stage is the loss's."""
+        self._use_version_of(i)
+        for owner, cache in zip(self._with_caches, self.stash.pop(i), strict=True):
+            owner.cache = cache
+        if self.loss is not None:
+            dA = self.loss.backward()
+            self.loss.cache = None
+        return dA
+
+    def _add_gradient(self, i, index, half):
+        """Add the weight gradients of micro-batch i in one layer, from what it has `put_aside` for them."""
+        self.totals.add(i, index, weight_gradients(self.layers[index], half))
+
+    def _gradient(self, i, index):
+        """(dW, db) of the layer at `index`: its parameters, None or tuples of None, if it has none."""
+        layer = self.layers[index]
+        return self.totals.gradient(i, index) if layer.has_parameters else (layer.W, layer.b)
+
+    def _used_version(self, i):
+        if self.versions is not None:
+            self.versions.used_by(i)
+            # point the layers at the newest weights; they would keep a dropped version alive
+            self._use(self.versions[self.versions.newest])
+
+    def _use_version_of(self, i):
+        if self.versions is not None:
+            self._use(self.versions.of(i))
+
+    def _use(self, arrays):
+        places = self._statistics if self.in_parts else self.parameters
+        for (layer, name), array in zip(places, arrays, strict=True):
+            setattr(layer, name, array)
