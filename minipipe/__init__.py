@@ -21,8 +21,8 @@ from . import interrupted  # noqa: F401 (first: it is at work while the others a
 __version__ = "0.1.0"
 
 _ROOMS = [
-    "cluster", "collectives", "compressing", "datasets", "engines", "exact", "experiments", "graph", "models",
-    "plots", "rates", "schedules", "verification",
+    "cluster", "collectives", "compressing", "datasets", "engines", "exact", "experiments", "federated",
+    "graph", "models", "order", "plots", "rates", "schedules", "servers", "verification",
 ]
 _REGISTRIES = ["layers", "losses", "optimizers"]  # rooms that say in their `__all__` what they have
 _PLACES = {  # file or room -> the names that are handed on from there
@@ -34,19 +34,16 @@ _PLACES = {  # file or room -> the names that are handed on from there
         "Send", "Trace",
     ],
     "description": ["describe"],
+    "federated": ["FederatedAveraging", "Rounds", "clients_of"],
     "graph": ["Graph"],
     "network": ["Sequential"],
-    "parallel": [
-        "DataParallel", "FederatedAveraging", "Pace", "Parallel", "ParameterServer", "Pipeline", "Rounds",
-        "Servers", "TensorParallel", "clients_of",
-    ],
+    "order": ["Costs", "Overlap", "Schedule", "ScheduleError", "simulate"],
+    "parallel": ["DataParallel", "Parallel", "Pipeline", "TensorParallel"],
     "parallel.options": ["Cut", "Machine", "Memory", "Shards", "Split", "Sums", "Weights"],
     "parallel.stage": ["Stage"],
     "partitioning": ["costs_of_layers", "partition"],
-    "planning": [
-        "Nodes", "footprints", "measure", "plan", "rehearse", "simulate", "temporaries", "what_fits",
-    ],
-    "schedules": ["Costs", "Overlap", "Schedule", "ScheduleError"],
+    "planning": ["Nodes", "footprints", "measure", "plan", "rehearse", "temporaries", "what_fits"],
+    "servers": ["Pace", "ParameterServer", "Servers"],
     "training": ["fit"],
 }
 _HOMES = {name: place for place, names in _PLACES.items() for name in names}

@@ -14,10 +14,8 @@ from minipipe.exact import rational
 from minipipe.layers.activations import Elementwise
 from minipipe.collectives import ALL_REDUCES
 from minipipe.layers.recomputing import can_recompute
-from minipipe.schedules import (
-    Action, Overlap, Schedule, build_for_stages, in_copies, in_segments, names_for_stages,
-    with_all_reduce, with_late_W,
-)
+from minipipe.order import Action, Overlap, Schedule, in_copies, in_segments, with_all_reduce
+from minipipe.schedules import build_for_stages, names_for_stages, with_late_W
 from minipipe.verification.rounding import has_bound
 
 LABELS = {type(loss): labels for loss, labels in mp.losses.LOSSES.examples().values()}

@@ -14,9 +14,8 @@ import minipipe as mp
 from minipipe.arrays import leaves
 from minipipe.exact import Rational, rational
 from minipipe.layers import ReLU, every_layer
-from minipipe.schedules import (
-    build_for_stages, data_parallel, in_copies, names_having, with_updates,
-)
+from minipipe.order import in_copies, with_updates
+from minipipe.schedules import build_for_stages, data_parallel, names_having
 
 ASYNCHRONOUS, LATE_W = names_having(flush=False), names_having(late_w=True)
 OPTIONS = {  # name: its values; a row that leaves a name out has the first

@@ -10,7 +10,8 @@ import pytest
 
 import minipipe as mp
 from minipipe.exact import rational
-from minipipe.schedules import RECOMPUTE, names_for_stages, names_having
+from minipipe.order import RECOMPUTE
+from minipipe.schedules import names_for_stages, names_having
 
 # One small network: 2 inputs, 4 hidden units twice, 2 outputs; m = 6 samples, one a column.
 W1, b1 = rational([[1, -2], [3, 1], [-1, 2], [2, 2]]) / 2, rational([[1], [0], [-1], [2]]) / 4

@@ -1,8 +1,8 @@
 """The picture of slow links: the makespan of schedules against the latency of a link, and their memory."""
 
 from minipipe import Link
+from minipipe.order import peak_microbatches
 from minipipe.plots.canvas import label, new_figure
-from minipipe.schedules import peak_microbatches
 
 from .timelines import run_of
 

@@ -1,9 +1,10 @@
 """The pictures of schedules as timelines: one run each, or several on one time axis."""
 
 from minipipe import Costs, Link, simulate
+from minipipe.order import with_recompute
 from minipipe.plots import compare
 from minipipe.plots.timeline import timeline_figure
-from minipipe.schedules import build, gpipe, naive, one_f_one_b, with_recompute
+from minipipe.schedules import build, gpipe, naive, one_f_one_b
 
 K, M = 4, 8
 ZOO = {

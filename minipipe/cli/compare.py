@@ -1,8 +1,9 @@
 """`minipipe compare`: several schedules on the same devices, as a table and on one time axis."""
 
 from ..cluster import BUBBLES, ticks
+from ..order import peak_microbatches
 from ..plots import compare
-from ..schedules import SCHEDULES, peak_microbatches
+from ..schedules import SCHEDULES
 from .options import (
     add_hardware, add_picture, add_simulated_splits, add_sizes, in_replicas, named, read, sizes_from,
     split_trace_of,

@@ -3,10 +3,10 @@
 import numpy as np
 
 from ..datasets import digits
+from ..federated import FederatedAveraging, Rounds, clients_of
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
-from ..parallel import FederatedAveraging, Rounds, clients_of
 from ..parallel.options import Weights
 from ..plots import curves
 from ..plots.canvas import new_figure

@@ -7,7 +7,7 @@ import warnings
 
 from .. import __version__
 from ..interrupted import STATUS, raise_again
-from ..schedules import ScheduleWarning
+from ..order import ScheduleWarning
 from ..watching import watched
 from . import (
     batch_size, compare, explain, export, federated, fit, mpi, papers, plan, search, server, site,

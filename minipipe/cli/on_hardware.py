@@ -13,12 +13,13 @@ from ..engines import Mpi, Threads, measured_link, world
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
+from ..order import in_copies, simulate
 from ..parallel import Parallel
 from ..parallel.options import Machine, Split, Weights
-from ..planning import measure, simulate
+from ..planning import measure
 from ..planning.measuring import KINDS, mean_of
 from ..plots import compare, text
-from ..schedules import build, in_copies, names_having
+from ..schedules import build, names_having
 from ..training import fit
 from .options import SCHEDULE, add_picture, add_splits, add_training
 from .output import checked_picture, write

@@ -4,19 +4,11 @@ from fractions import Fraction
 from pathlib import Path
 
 from ..cluster import Link
+from ..order import RECOMPUTE, Costs, Schedule, in_copies, simulate, with_all_reduce, with_recompute
 from ..order.shares import as_float
-from ..planning import simulate, simulate_in_shards
+from ..planning import simulate_in_shards
 from ..planning.in_shards import EXCHANGES
-from ..schedules import (
-    RECOMPUTE,
-    SCHEDULES,
-    Costs,
-    Schedule,
-    build,
-    in_copies,
-    with_all_reduce,
-    with_recompute,
-)
+from ..schedules import SCHEDULES, build
 
 SCHEDULE, DEVICES, MICRO_BATCHES = "1f1b", 4, 8
 

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 from ..cluster import BUBBLES, duration
+from ..order import peak_microbatches
 from ..plots import text
 from ..plots.canvas import new_figure
 from ..plots.timeline import timeline_figure
-from ..schedules import peak_microbatches
 
 DOTS_PER_INCH = 150  # of pictures
 

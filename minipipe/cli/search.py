@@ -1,9 +1,8 @@
 """`minipipe search`: the best schedule, for a few devices and micro-batches, or a good one for many."""
 
 from ..cluster import Link, ticks
+from ..order import Costs, best_schedule, greedy_schedule, simulate
 from ..order.request import OBJECTIVES
-from ..planning import simulate
-from ..schedules import Costs, best_schedule, greedy_schedule
 from .options import add_costs, add_latency, add_sizes, latency_from, number, sizes_from
 from .output import checked_path, print_trace, title_of
 

@@ -8,12 +8,11 @@ from ..datasets import digits
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
-from ..parallel import Pace, ParameterServer, Servers, mini_batches, speeds_with
 from ..parallel.options import Machine, Weights
 from ..plots import curves, staleness, text
 from ..plots.canvas import new_figure
 from ..plots.timeline import timeline
-from ..servers import MODES
+from ..servers import MODES, Pace, ParameterServer, Servers, mini_batches, speeds_with
 from .options import add_latency, add_picture, latency_from, number
 from .output import checked_picture, write
 

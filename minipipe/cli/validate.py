@@ -1,8 +1,8 @@
 """`minipipe validate`: whether a table that PyTorch could load is a schedule that runs."""
 
 from ..cluster import ticks
+from ..order import peak_microbatches
 from ..order.listing import listing
-from ..schedules import peak_microbatches
 from .options import add_copies, add_hardware, add_most_alive, read, trace_of
 from .output import title_of
 

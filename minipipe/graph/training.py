@@ -7,7 +7,7 @@ from .programs import checked_orders
 from ..arguments import argument
 from ..checks import listed, shown, whole_number, whole_numbers
 from ..cluster import COMPUTE
-from ..schedules import Action, Schedule
+from ..order import Action, Schedule
 from .tasks import Task
 
 LINK = "communication"  # the lane of a device beside its computing

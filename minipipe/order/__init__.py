@@ -1,1 +1,26 @@
-"""Orders of the work: who does what in which order, and what follows from that."""
+"""Who does what in which order: `Schedule`, its actions and costs, what it may not do, and its run.
+
+Where to read: `actions` has the kinds of work, `schedule` an order of them, `faults` what is wrong with one,
+`counting` what follows from it; `changes` and `segments` make one from another, `greedy` and `searching` find
+one; `programs` turns it into programs for the devices of a cluster, `simulate` runs these without numbers.
+
+The schedules that have a name are in `minipipe.schedules`.
+"""
+
+from .actions import Action, Overlap, ScheduleError, ScheduleWarning
+from .changes import RECOMPUTE, in_copies, with_all_reduce, with_recompute, with_updates, without_overlaps
+from .costs import Costs
+from .counting import alive_microbatches, peak_microbatches, peak_versions, staleness
+from .greedy import greedy_schedule
+from .schedule import Schedule
+from .searching import Found, best_schedule
+from .segments import costs_in_segments, in_segments
+from .simulate import simulate
+from .zero import with_zero
+
+__all__ = [
+    "Action", "Costs", "Found", "Overlap", "RECOMPUTE", "Schedule", "ScheduleError", "ScheduleWarning",
+    "alive_microbatches", "best_schedule", "costs_in_segments", "greedy_schedule", "in_copies", "in_segments",
+    "peak_microbatches", "peak_versions", "simulate", "staleness", "with_all_reduce", "with_recompute",
+    "with_updates", "with_zero", "without_overlaps",
+]

@@ -56,7 +56,7 @@ class ScheduleFacts:
     def ticks(self, K, M, F=1, I=1, W=1):
         """Return the makespan by the closed form, or None if it does not hold. B = I + W.
 
-        >>> SCHEDULES.facts["1f1b"].ticks(K=4, M=8, F=1, I=1, W=1)
+        >>> SCHEDULES.load().facts["1f1b"].ticks(K=4, M=8, F=1, I=1, W=1)
         33
         """
         if self.makespan is None:
@@ -70,7 +70,7 @@ class ScheduleFacts:
 
         Where only that of the fullest device has a closed form, the list has that one number.
 
-        >>> SCHEDULES.facts["1f1b"].peaks(K=4, M=8), SCHEDULES.facts["v-min"].peaks(K=4, M=8)
+        >>> SCHEDULES.load().facts["1f1b"].peaks(K=4, M=8), SCHEDULES.facts["v-min"].peaks(K=4, M=8)
         ([4, 3, 2, 1], [2])
         """
         if self.alive is None:
@@ -92,6 +92,6 @@ def names_having(**facts):
     (['dualpipe', 'chimera'], ['gpipe-late-w', '1f1b-late-w'])
     """
     return [
-        name for name, of_name in SCHEDULES.facts.items()
+        name for name, of_name in SCHEDULES.load().facts.items()
         if all(getattr(of_name, fact) == value for fact, value in facts.items())
     ]

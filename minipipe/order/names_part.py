@@ -22,6 +22,7 @@ def build(name, n_devices, n_microbatches):
     >>> build("zb-v", 4, 8).n_stages
     8
     """
+    SCHEDULES.load()
     if not isinstance(name, str):
         raise ValueError(
             f"schedule={shown(name)} is not a name: pass one of {', '.join(SCHEDULES)}, "
@@ -46,7 +47,7 @@ def stages_per_device(name):
 
 def is_name(name):
     """Tell whether a schedule is called `name`, which may be anything."""
-    return isinstance(name, str) and name in SCHEDULES
+    return isinstance(name, str) and name in SCHEDULES.load()
 
 
 def build_for_stages(name, n_stages, n_microbatches):

@@ -2,7 +2,7 @@
 
 from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, checked_ports, links_between
 from ..collectives import OWNERS
-from ..schedules import Action
+from .actions import Action
 from .closing import Closing
 from .programs import MAIN, NOTHING
 from .rules import CLOSING, MEETING, RULES

@@ -18,7 +18,8 @@ class Wires:
     ranks: for each device of the schedule, its number on the cluster; left out, the same. Where each stands
         for several devices, which share the work inside its layers, there are several `Wires`.
 
-    >>> from ..schedules import Action, gpipe
+    >>> from .actions import Action
+    >>> from ..schedules import gpipe
     >>> wires = Wires(gpipe(4, 2), skips=[("s", 0, 2)])
     >>> waits_for, _ = wires.ends(Action("F", 2, 1))
     >>> waits_for

@@ -8,8 +8,7 @@ from ..checks import one_of
 from ..cluster import Link
 from ..collectives import ALL_REDUCES, OWNERS
 from ..registry import Registry
-from ..schedules import Costs
-from .costs import checked_costs
+from .costs import Costs, checked_costs
 from .program import cluster_of, programs_of, without_numbers
 from .programs import Wires
 from .schedule import checked_schedule

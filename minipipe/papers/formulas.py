@@ -10,7 +10,7 @@ from itertools import repeat
 from ..checks import items_of, one_of
 from ..arguments import argument, arguments
 from ..cluster import Link
-from ..schedules import Costs
+from ..order import Costs
 
 
 def gpipe_bubble(K, M):

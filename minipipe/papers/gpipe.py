@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..arguments import argument, arguments
+from ..order import Costs, simulate, with_recompute
 from ..partitioning import equal_counts, histogram
 from ..partitioning.partition import cut
-from ..planning import simulate
-from ..schedules import Costs, gpipe, with_recompute
+from ..schedules import gpipe
 from .devices import P100, TPU_V2, TPU_V3
 from .networks import amoebanet, transformer_family
 from .tables import TABLE_2, TABLE_3, TORCHGPIPE

@@ -3,16 +3,8 @@
 from typing import NamedTuple
 
 from ..arguments import argument, arguments
-from ..planning import simulate
-from ..schedules import (
-    chimera,
-    gpipe,
-    interleaved_one_f_one_b,
-    one_f_one_b,
-    peak_microbatches,
-    zero_bubble_h1,
-    zero_bubble_h2,
-)
+from ..order import peak_microbatches, simulate
+from ..schedules import chimera, gpipe, interleaved_one_f_one_b, one_f_one_b, zero_bubble_h1, zero_bubble_h2
 from .formulas import (
     chimera_bubble,
     costs_of,

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from ..arguments import argument
-from ..planning import simulate
-from ..schedules import build, greedy_schedule
+from ..order import greedy_schedule, simulate
+from ..schedules import build
 from .formulas import costs_of
 from .tables import ZERO_BUBBLE, Profile
 

@@ -7,7 +7,7 @@ from ..blas import computing
 from ..cluster import Cluster
 from ..engines import Mpi, Threads, world
 from ..engines.packing import pack
-from ..schedules import Costs
+from ..order import Costs
 from .options import CLUSTER, MPI
 
 

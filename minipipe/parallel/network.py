@@ -18,9 +18,9 @@ from ..layers.through import forward_through
 from ..losses import Loss
 from ..network import check_finite_cost, check_finite_run
 from ..optimizers import Optimizer
+from ..order import Schedule
 from ..order.programs import Wires, skips_across_stages
 from ..partitioning.partition import cut
-from ..schedules import Schedule
 from ..ties import tied_in_parts
 from .batches import MicroBatches, checked_batches
 from .in_stages import InStages

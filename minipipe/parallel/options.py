@@ -17,9 +17,9 @@ from ..cluster.links import check_link, check_ports
 from ..collectives import ALL_REDUCES, OWNERS
 from ..engines import check_size, world
 from ..layers.recomputing import SELECTIVE
+from ..order import RECOMPUTE, Costs
 from ..order.costs import checked_costs
 from ..partitioning.partition import NAMES
-from ..schedules import RECOMPUTE, Costs
 from ..sums import checked_accumulate
 
 CLUSTER, THREADS, MPI = ENGINES = "cluster", "threads", "mpi"
@@ -204,7 +204,7 @@ class Memory(Plain):
         every sqrt(L) of a stage's L layers, which then are about sqrt(L) stages on one device that share its
         costs; or "selective", only the attention weights P are computed again, see `recomputing`: the order
         stays, and you raise the costs of B (or I).
-    zero: the level of ZeRO, see `minipipe.schedules.with_zero`. Source: Rajbhandari et al. 2020, arXiv
+    zero: the level of ZeRO, see `minipipe.order.with_zero`. Source: Rajbhandari et al. 2020, arXiv
         1910.02054.
         0: each device with a copy of a stage updates all of it.
         1: it updates only its part, 1/N of the parameters for N such devices, and has optimizer state for

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from ..layers import Layer
 from ..losses import Loss
+from ..order import Costs, Schedule, in_copies
 from ..order.counting import check_versions, updates
 from ..partitioning.partition import counts_of, cut
-from ..schedules import (
-    SCHEDULES, Costs, Schedule, build_for_stages, data_parallel, in_copies, is_name, names_having,
-)
+from ..schedules import SCHEDULES, build_for_stages, data_parallel, is_name, names_having
 from .options import Options, Split
 from .rules import Setting, check_rules
 from .units import changed, in_units, units_of

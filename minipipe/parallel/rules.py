@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ..collectives import OWNERS
+from ..order import Schedule
 from ..order.rules import MEETING
-from ..schedules import Schedule
 from .options import CLUSTER, Machine, Memory, Split, Sums
 
 

@@ -6,8 +6,8 @@ from functools import partial
 from ..layers import Layer
 from ..layers.exchange import Exchange, backward_input_program, exchanges_of, forward_program
 from ..losses import Loss
+from ..order import Action
 from ..order.programs import NOTHING
-from ..schedules import Action
 from .grains import given_to_grains, together
 from .stage import PASSING, Stage
 

@@ -9,11 +9,11 @@ from ..arrays import floats
 from ..description import parameters_of_layers
 from ..layers import Layer
 from ..layers.recomputing import SELECTIVE
-from ..order.rules import MEETING
-from ..partitioning.solvers import equal_counts
-from ..schedules import (
+from ..order import (
     Costs, Schedule, costs_in_segments, in_segments, with_all_reduce, with_recompute, with_updates, with_zero,
 )
+from ..order.rules import MEETING
+from ..partitioning.solvers import equal_counts
 from .buckets import CAPS, in_buckets
 from .options import DDP, EVERY_SQRT, LAYER, Memory, Sums
 

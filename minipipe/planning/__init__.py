@@ -1,6 +1,5 @@
 """What a way of training will take, in ticks and in bytes, and the search for the best one."""
 
-from ..order.simulate import simulate
 from .dynamic_programs import Shared, meshed_stages, replicated_stages
 from .fitting import Setting
 from .fitting_part import what_fits
@@ -18,6 +17,5 @@ from .search import plan
 __all__ = [
     "Arranged", "PRECISIONS", "Footprint", "Measured", "Nodes", "Plan", "Plans", "Precision", "Profiled",
     "Setting", "Shared", "arrange", "footprints", "measure", "meshed_stages", "plan", "profile_of",
-    "read_profile", "rehearse", "replicated_stages", "simulate", "simulate_in_shards", "temporaries",
-    "what_fits",
+    "read_profile", "rehearse", "replicated_stages", "simulate_in_shards", "temporaries", "what_fits",
 ]

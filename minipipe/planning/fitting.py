@@ -5,12 +5,13 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ..cluster import Link
+from ..order import Costs, Schedule
 from ..order.simulate import simulate
 from ..parallel import Parallel
 from ..parallel.options import Cut, Machine, Memory, Split, Sums, Weights
 from ..parallel.units import recomputed
 from ..partitioning import loads, min_max
-from ..schedules import Costs, Schedule, build
+from ..schedules import build
 from ..watching import with_progress
 from .foresight import patterns_of
 

@@ -40,7 +40,7 @@ def footprints(
     >>> huge = footprints(layers, MeanSquaredError(), 2, (10**6,), m=8, dtype="float32")
     >>> [footprint.parameters / 1e12 for footprint in huge]       # terabytes: 4 * (10**12 + 10**6)
     [4.000004, 4.000004e-06]
-    >>> from minipipe.planning import simulate
+    >>> from minipipe.order import simulate
     >>> from minipipe.schedules import gpipe
     >>> simulate(gpipe(2, 4), footprints=huge).peak_bytes()       # on device 0, W and two partial sums of dW
     [12000076000000, 136000104]

@@ -5,13 +5,13 @@ from functools import partial
 from ..arguments import argument
 from ..cluster import Bytes, Compute, Link
 from ..collectives import Group, all_reduce
+from ..order import Costs
 from ..order.costs import checked_costs
 from ..order.program import cluster_of, programs_of, sent_without_numbers
 from ..order.programs import Wires
 from ..order.rules import AGAIN, FORWARD, INPUT, RULES
 from ..order.schedule import checked_schedule
 from ..order.shares import share
-from ..schedules import Costs
 
 EXCHANGES = 2  # of a Transformer's layer, each way
 GOING_THROUGH = FORWARD | INPUT | AGAIN  # the layers; a weight gradient needs no other device

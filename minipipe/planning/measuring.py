@@ -12,7 +12,7 @@ from ..blas import computing
 from ..cluster import SECONDS
 from ..network import Network
 from ..optimizers import checked_optimizer
-from ..schedules import Costs
+from ..order import Costs
 from ..sums import checked_accumulate
 from .one_microbatch import PATTERNS, counts_for, footprint, in_network, one_micro_batch, stages_of
 

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
+from ..order import Costs, Schedule
 from ..parallel import Parallel
 from ..parallel.options import Cut, Machine, Split, Sums, Weights
-from ..schedules import Costs, Schedule
 
 
 class Plan(NamedTuple):

@@ -8,11 +8,12 @@ from ..arguments import argument
 from ..checks import listed
 from ..cluster import Link
 from ..description import parameters_of_layers, weights_of_layers
+from ..order import Costs, in_copies, with_all_reduce, with_recompute, with_zero
 from ..order.rules import FORWARD, INPUT, RULES
 from ..order.simulate import simulate
 from ..parallel.splitting import Shard
 from ..partitioning import costs_of_layers, loads, min_max
-from ..schedules import Costs, build, data_parallel, in_copies, with_all_reduce, with_recompute, with_zero
+from ..schedules import build, data_parallel
 from .exposed import least_with_buckets
 from .foresight import patterns_of
 from .one_microbatch import numbers_kept

@@ -7,11 +7,10 @@ from typing import NamedTuple
 from ..arguments import argument
 from ..checks import checked_name, chosen, listed, path_of, real_number
 from ..cluster import Link
+from ..order import Costs, Schedule, greedy_schedule, peak_microbatches
 from ..order.simulate import simulate
 from ..partitioning import min_max
-from ..schedules import (
-    Costs, Schedule, build, greedy_schedule, names_having, peak_microbatches, stages_per_device,
-)
+from ..schedules import build, names_having, stages_per_device
 
 COLUMNS = ("name", "forward", "backward", "weight backward", "bytes")
 GREEDY = "greedy"  # no name of a schedule, but a search by rules

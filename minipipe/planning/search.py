@@ -6,7 +6,8 @@ from itertools import count
 from ..arguments import argument
 from ..checks import chosen, listed, shown
 from ..layers.layer import checked_layers
-from ..schedules import RECOMPUTE, names_having
+from ..order import RECOMPUTE
+from ..schedules import names_having
 from ..watching import with_progress
 from .candidates import candidates
 from .fitting_part import MOST_MICROBATCHES

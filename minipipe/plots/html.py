@@ -10,7 +10,7 @@ from .canvas import words_of
 from ..checks import path_of
 from ..arguments import argument
 from ..cluster import BUBBLES, SHOWS, Span, describe_path, duration, ticks
-from ..schedules import alive_microbatches
+from ..order import alive_microbatches
 from .boxes import UNNUMBERED
 from .colours import OTHER, styles_of
 from .places import places_of

@@ -5,7 +5,7 @@ The curves stand alone, or under the timeline.
 
 from ..arguments import argument, optional
 from ..cluster import SHOWS
-from ..schedules import alive_microbatches
+from ..order import alive_microbatches
 from .canvas import label
 from .rows import height_of, rows_of
 from .timeline import figure_size, new_axes, timeline
@@ -44,7 +44,7 @@ def alive(trace, ax=None, title=None, legend=True, until=None):
     legend: whether to name the devices.
     until: draw only what has happened before that tick.
 
-    `minipipe.schedules.alive_microbatches` says what is counted. Curves of one height lie side by side,
+    `minipipe.order.alive_microbatches` says what is counted. Curves of one height lie side by side,
     a line's width apart.
     """
     optional("ax", ax)

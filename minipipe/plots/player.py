@@ -6,8 +6,8 @@ from io import BytesIO
 
 from ..arguments import argument
 from ..cluster import SHOWS
+from ..order import Schedule, ScheduleError
 from ..order.simulate import simulate
-from ..schedules import Schedule, ScheduleError
 from .html import html
 from .timeline import timeline_figure
 

@@ -12,36 +12,21 @@ from .bidirectional import chimera, dualpipe, dualpipe_v
 from .late_weights import gpipe_late_w, one_f_one_b_late_w, with_late_W
 from .asynchronous import pipedream, pipedream_2bw, pipedream_vertical
 
-from ..order.actions import Action, Overlap, ScheduleWarning
-from ..order.changes import (
-    RECOMPUTE, in_copies, with_all_reduce, with_recompute, with_updates, without_overlaps,
-)
-from ..order.costs import Costs
-from ..order.counting import alive_microbatches, peak_microbatches, peak_versions, staleness
-from ..order.greedy import greedy_schedule
 from ..order.names_part import (
     build, build_for_stages, is_name, names_for, names_for_stages, stages_per_device,
 )
 from ..order.names import SCHEDULES, names_having
 from .replicas import data_parallel, replicated_stages
-from ..order.schedule import Schedule, ScheduleError
-from ..order.segments import costs_in_segments, in_segments
-from ..order.searching import Found, best_schedule
-from ..order.zero import with_zero
 
 _BUILT = {builder.__name__: builder for builder in SCHEDULES.load().values()}
 globals().update(_BUILT)
 
 __all__ = [
-    "Action", "Costs", "Found", "Overlap", "RECOMPUTE", "SCHEDULES", "Schedule", "ScheduleError",
-    "ScheduleWarning", "alive_microbatches", "best_schedule", "build", "build_for_stages", "chimera",
-    "costs_in_segments", "data_parallel", "dualpipe", "dualpipe_v", "eager_one_f_one_b", "gpipe",
-    "gpipe_fifo", "gpipe_late_w", "greedy_schedule", "in_copies", "in_segments",
-    "interleaved_one_f_one_b", "interleaved_zero_bubble", "is_name", "looped_breadth_first", "naive",
-    "names_for", "names_for_stages", "names_having", "one_f_one_b", "one_f_one_b_late_w",
-    "peak_microbatches", "peak_versions", "pipedream", "pipedream_2bw", "pipedream_vertical",
-    "replicated_stages", "staleness", "stages_per_device", "v_half", "v_min", "with_all_reduce",
-    "with_late_W", "with_recompute", "with_updates", "with_zero", "without_overlaps", "zero_bubble_h1",
+    "SCHEDULES", "build", "build_for_stages", "chimera", "data_parallel", "dualpipe", "dualpipe_v",
+    "eager_one_f_one_b", "gpipe", "gpipe_fifo", "gpipe_late_w", "interleaved_one_f_one_b",
+    "interleaved_zero_bubble", "is_name", "looped_breadth_first", "naive", "names_for", "names_for_stages",
+    "names_having", "one_f_one_b", "one_f_one_b_late_w", "pipedream", "pipedream_2bw", "pipedream_vertical",
+    "replicated_stages", "stages_per_device", "v_half", "v_min", "with_late_W", "zero_bubble_h1",
     "zero_bubble_h2", "zero_bubble_v",
 ]
 __all__ += sorted(_BUILT.keys() - {*__all__})

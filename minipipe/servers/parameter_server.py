@@ -139,7 +139,7 @@ class ParameterServer(Network):
         """Raise `ValueError`: the servers make the updates."""
         raise ValueError(
             "the servers make the updates: call train(batches, optimizer), with batches such as those of "
-            "minipipe.parallel.mini_batches(X, Y, batch_size, n), which are those of fit"
+            "minipipe.servers.mini_batches(X, Y, batch_size, n), which are those of fit"
         )
 
     def check_fit(self, optimizer: Optimizer, clip: float | None = None) -> None:

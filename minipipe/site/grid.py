@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from ..cluster import BUBBLES, Link
-from ..planning import simulate
-from ..schedules import SCHEDULES, Costs, build, peak_microbatches
+from ..order import Costs, peak_microbatches, simulate
+from ..schedules import SCHEDULES, build
 
 NAMES = tuple(SCHEDULES)
 HALVES = {"I", "W", "W*"}  # kinds of action: a schedule without any does not depend on the share of W

@@ -2,7 +2,8 @@
 
 from math import pi, sin
 
-from minipipe.schedules import build, peak_versions, pipedream
+from minipipe.order import peak_versions
+from minipipe.schedules import build, pipedream
 from . import called, judged, numbers, same
 
 

@@ -5,8 +5,9 @@ from numbers import Integral
 import numpy as np
 
 from minipipe import Costs, simulate
+from minipipe.order import peak_microbatches
 from minipipe.partitioning import equal_counts, loads, min_max
-from minipipe.schedules import gpipe, one_f_one_b, peak_microbatches
+from minipipe.schedules import gpipe, one_f_one_b
 
 from . import called, judged, short
 

@@ -7,7 +7,8 @@ from math import ceil
 
 from minipipe import Costs, describe, simulate
 from minipipe.models import transformer
-from minipipe.schedules import gpipe, with_recompute
+from minipipe.order import with_recompute
+from minipipe.schedules import gpipe
 
 from . import judged
 

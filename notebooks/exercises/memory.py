@@ -4,7 +4,8 @@ import math
 from functools import cache
 
 from minipipe import Chain, Linear, MeanSquaredError, footprints, simulate
-from minipipe.schedules import build, in_segments, with_recompute
+from minipipe.order import in_segments, with_recompute
+from minipipe.schedules import build
 from . import judged
 
 WIDTH = 2

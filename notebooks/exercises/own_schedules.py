@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from minipipe import Costs, Overlap, Schedule, simulate
-from minipipe.schedules import best_schedule, peak_microbatches
+from minipipe.order import best_schedule, peak_microbatches
 
 from .schedules import runnable
 

@@ -4,7 +4,8 @@ from fractions import Fraction
 from numbers import Real
 
 from minipipe import Costs, Schedule, ScheduleError, simulate
-from minipipe.schedules import gpipe, naive, peak_microbatches
+from minipipe.order import peak_microbatches
+from minipipe.schedules import gpipe, naive
 
 from . import judged, short
 

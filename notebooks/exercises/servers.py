@@ -1,6 +1,6 @@
 """Checkers for notebook 40, parameter servers."""
 
-from minipipe.parallel import round_ticks
+from minipipe.servers import round_ticks
 from . import called, judged
 
 

@@ -3,7 +3,8 @@
 from functools import cache
 
 from minipipe import Costs, simulate
-from minipipe.schedules import build, peak_microbatches, zero_bubble_h1
+from minipipe.order import peak_microbatches
+from minipipe.schedules import build, zero_bubble_h1
 from . import called, judged, short
 
 NAMES = [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minipipe as mp
-from minipipe.parallel import mini_batches, speeds_with
+from minipipe.servers import mini_batches, speeds_with
 
 pytestmark = pytest.mark.slow  # trains on the digits some dozens of times: about a minute
 

@@ -9,9 +9,10 @@ import minipipe as mp
 from minipipe.cli.fit import bytes_from
 from minipipe.cli.main import main
 from minipipe.cluster import ticks
+from minipipe.order import in_copies, with_all_reduce
 from minipipe.order.searching import Found
 from minipipe.planning import simulate_in_shards
-from minipipe.schedules import build, in_copies, with_all_reduce
+from minipipe.schedules import build
 
 
 def run(capsys, words):

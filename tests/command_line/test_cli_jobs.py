@@ -231,7 +231,7 @@ def test_workers_in_step_have_the_learning_rate_of_all_together(capsys, tmp_path
     _, out, _ = run(capsys, command)
     train, (X, Y) = ([part.astype("float32") for part in pair] for pair in mp.datasets.digits())
     net = mp.Sequential(mlp(server.SIZES), mp.SoftmaxCrossEntropy(), dtype="float32")
-    net.forward_backward(*mp.parallel.mini_batches(*train, 64, 1, 0)[0])
+    net.forward_backward(*mp.servers.mini_batches(*train, 64, 1, 0)[0])
     net.step(mp.SGD(0.6))
     assert f"\n           1{100 * (1 - mp.accuracy(net.predict(X), Y)):10.2f} %\n" in out
 

@@ -21,7 +21,8 @@ from minipipe.graph import Task, list_schedule
 from minipipe.planning import Profiled
 from minipipe.registry import Registry
 from minipipe.site.grid import Grid
-from minipipe.schedules import Action, data_parallel, gpipe, in_copies, one_f_one_b
+from minipipe.order import Action, in_copies
+from minipipe.schedules import data_parallel, gpipe, one_f_one_b
 
 X, Y = np.arange(8.0).reshape(2, 4) / 8, np.ones((2, 4))
 LOSS = mp.MeanSquaredError()

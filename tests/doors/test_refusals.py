@@ -12,18 +12,15 @@ import pytest
 from doors.test_doors import BANANA, LAYERS, LOSS, X, Y, carried, fitted, network, pipeline, simulated, stream
 
 import minipipe as mp
-from minipipe import parallel
 from minipipe.checks import whole_number
 from minipipe.collectives import (
     Group, all_gather, all_reduce, all_reduce_ticks, all_to_all, broadcast, reduce, reduce_scatter,
 )
 from minipipe.experiments import Recipe
+from minipipe.order import best_schedule, greedy_schedule, in_copies, in_segments, with_updates, with_zero
 from minipipe.parallel import in_buckets
 from minipipe.partitioning import loads
-from minipipe.schedules import (
-    best_schedule, build, data_parallel, gpipe, greedy_schedule, in_copies, in_segments, pipedream_2bw,
-    with_updates, with_zero,
-)
+from minipipe.schedules import build, data_parallel, gpipe, pipedream_2bw
 
 TRACE = mp.simulate(gpipe(2, 2))
 
@@ -52,9 +49,9 @@ def run(program):
      "rows=True splits nothing here: it needs convolut"),
     (lambda: mp.Shards(2, sequence=True, rows=True), "sequence=True and rows=True: "),
     (lambda: mp.TensorParallel(LAYERS, LOSS, 20), "n_shards=20 splits none of these 3 layers: use fewer"),
-    (lambda: parallel.synchronous_ticks(3, 2, 1, 10, 1, n_servers=3),
+    (lambda: mp.servers.synchronous_ticks(3, 2, 1, 10, 1, n_servers=3),
      "n_servers=3 exceeds n_workers=2: use at"),
-    (lambda: parallel.mini_batches(X, np.ones((1, 9)), 2, 3),
+    (lambda: mp.servers.mini_batches(X, np.ones((1, 9)), 2, 3),
      "X of shape (2, 4) and Y of shape (1, 9): give"),
     (lambda: loads([1, 2, 3], [1, 1]),
      "counts=(1, 1) adds up to 2 layers, but costs has 3: give each layer a"),

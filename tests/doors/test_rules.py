@@ -3,8 +3,9 @@
 import pytest
 
 import minipipe as mp
+from minipipe.order import Schedule
 from minipipe.parallel.rules import RULES
-from minipipe.schedules import Schedule, data_parallel, gpipe, replicated_stages
+from minipipe.schedules import data_parallel, gpipe, replicated_stages
 
 LAYERS = [mp.Linear(2, 4), mp.ReLU(), mp.Linear(4, 2)]
 TIED = [mp.Linear(2, 2, tie="W"), mp.Tanh(), mp.Linear(2, 2, tie="W")]

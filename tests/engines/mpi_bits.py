@@ -15,8 +15,9 @@ import minipipe as mp
 from minipipe.engines import Mpi, mpi, world
 from minipipe.engines.overhead import OVERHEAD
 from minipipe.layers import every_layer
+from minipipe.order import RECOMPUTE
 from minipipe.parallel import run as pipeline_run
-from minipipe.schedules import RECOMPUTE, build, names_for, names_having
+from minipipe.schedules import build, names_for, names_having
 
 LAYERS = network(tie="W")
 pair = partial(on_engines.pair, "mpi", layers=LAYERS)

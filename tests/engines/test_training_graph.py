@@ -8,7 +8,8 @@ from compared import J_and_gradients, assert_same, parameters
 import minipipe as mp
 from minipipe.exact import Rational
 from minipipe.graph import Graph, list_schedule, run_listed, schedule_of, training_tasks
-from minipipe.schedules import data_parallel, with_all_reduce
+from minipipe.order import with_all_reduce
+from minipipe.schedules import data_parallel
 
 
 def exposed(b, c):

@@ -13,7 +13,7 @@ import minipipe as mp
 from minipipe.arrays import even_slices, grains_of
 from minipipe.exact import Rational, rational
 from minipipe.layers.normalization import Moments
-from minipipe.schedules import with_recompute
+from minipipe.order import with_recompute
 
 NETWORK = [
     mp.Linear(2, 3), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 2), mp.BatchNorm(2, momentum=0.25),

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.arrays import even_slices, leaves
 from minipipe.layers.through import put_aside, weight_gradients
+from minipipe.order import Schedule, in_segments, peak_microbatches, with_all_reduce, with_updates
 from minipipe.parallel.late_weights import late_gradients
-from minipipe.schedules import (
-    SCHEDULES, Schedule, build, build_for_stages, gpipe, in_segments,
-    names_having, peak_microbatches, with_all_reduce, with_late_W, with_updates,
-)
+from minipipe.schedules import SCHEDULES, build, build_for_stages, gpipe, names_having, with_late_W
 from minipipe.sums import TreeSum
 
 RUNS = [(1, "gpipe-late-w", "never"), (3, "1f1b-late-w", "always"), (4, "naive, late", "sqrt")]

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 import minipipe as mp
-from minipipe.schedules import (
-    build, build_for_stages, costs_in_segments, gpipe, in_segments, names_for_stages, peak_microbatches,
-    pipedream, with_recompute,
-)
+from minipipe.order import costs_in_segments, in_segments, peak_microbatches, with_recompute
+from minipipe.schedules import build, build_for_stages, gpipe, names_for_stages, pipedream
 
 KEPT = ("stashed inputs", "caches")
 

@@ -11,7 +11,8 @@ import minipipe as mp
 from minipipe.arrays import grains_of, leaves
 from minipipe.layers import every_layer
 from minipipe.layers.through import backward_through, forward_through, prepare_forward
-from minipipe.schedules import build, in_copies
+from minipipe.order import in_copies
+from minipipe.schedules import build
 from minipipe.sums import SUMS, TreeSum
 
 DENSE = mp.Sequential([mp.Linear(5, 6), mp.Tanh(), mp.Linear(6, 3)], LOSS).layers

@@ -17,8 +17,9 @@ from compared import assert_all_same, assert_same
 import minipipe as mp
 from minipipe import tiny
 from minipipe.exact import rational
+from minipipe.order import peak_microbatches
 from minipipe.plots import text
-from minipipe.schedules import build, peak_microbatches
+from minipipe.schedules import build
 from minipipe.verification.rounding import rounding_bounds
 
 SOURCE = Path(tiny.__file__).read_text(encoding="utf-8")

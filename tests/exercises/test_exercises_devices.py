@@ -16,7 +16,8 @@ from exercises.shards import check_numbers_of_block, check_rows_of_packed
 from exercises.splits import LENET, check_bytes_of_layer_split, check_split_of_each_layer
 from exercises.three_dimensions import check_rank, check_step
 from minipipe.description import parameters_of_layers
-from minipipe.schedules import build, in_copies, with_all_reduce
+from minipipe.order import in_copies, with_all_reduce
+from minipipe.schedules import build
 
 CHOICE, ROWS, END = solutions("36").choice, solutions("37").rows_of_packed, solutions("38").end
 RANK, STEP = solutions("39").rank, solutions("39").step

@@ -20,9 +20,8 @@ from exercises.schedules import (
 )
 from exercises.start import GIVEN, check_first_schedule
 from minipipe.arrays import leaves
-from minipipe.schedules import (
-    Action, Schedule, best_schedule, build, gpipe, naive, one_f_one_b, peak_microbatches, with_recompute,
-)
+from minipipe.order import Action, Schedule, best_schedule, peak_microbatches, with_recompute
+from minipipe.schedules import build, gpipe, naive, one_f_one_b
 
 MINE = solutions("08").my_schedule
 SAME_MEMORY, THREE_ALIVE = solutions("21").mine_in_the_same_memory, solutions("21").mine_with_three_alive

@@ -18,7 +18,8 @@ from minipipe.exact import Rational, rational
 from minipipe.layers.through import put_aside
 from minipipe.losses import Loss
 from minipipe.optimizers import Optimizer
-from minipipe.schedules import RECOMPUTE, Action, Schedule, names_for_stages, names_having
+from minipipe.order import RECOMPUTE, Action, Schedule
+from minipipe.schedules import names_for_stages, names_having
 
 
 class Tiny(mp.Layer):

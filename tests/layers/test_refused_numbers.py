@@ -19,7 +19,8 @@ from minipipe.arrays import leaves
 from minipipe.exact import Rational, rational
 from minipipe.layers.through import handed_on
 from minipipe.losses import LOSSES
-from minipipe.schedules import build, in_copies, with_all_reduce, with_updates
+from minipipe.order import in_copies, with_all_reduce, with_updates
+from minipipe.schedules import build
 
 LOSS = mp.MeanSquaredError()
 NETWORK = [mp.Linear(2, 3), mp.Tanh(), mp.Linear(3, 1)]

@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from sampling import one_in
 
 import minipipe as mp
+from minipipe.order import RECOMPUTE, Action, Schedule, in_copies, with_all_reduce, with_updates, with_zero
 from minipipe.parallel.batches import MicroBatches
 from minipipe.planning import Measured, measuring
-from minipipe.schedules import (
-    RECOMPUTE, Action, Schedule, build, build_for_stages, data_parallel, in_copies, names_having, pipedream,
-    with_all_reduce, with_updates, with_zero,
-)
+from minipipe.schedules import build, build_for_stages, data_parallel, names_having, pipedream
 
 LAYERS = [
     mp.Linear(5, 8), mp.BatchNorm(8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(),

@@ -18,7 +18,8 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe.arrays import even_slices
-from minipipe.schedules import build, in_segments, pipedream, with_recompute
+from minipipe.order import in_segments, with_recompute
+from minipipe.schedules import build, pipedream
 
 WIDTH, HIDDEN = 2, 3
 A = 8 * WIDTH                           # bytes of a sample between two layers

@@ -17,7 +17,8 @@ from minipipe.partitioning import equal_counts
 from minipipe.sums import TreeSum
 from minipipe.order.program import program
 from minipipe.order.programs import Wires
-from minipipe.schedules import build, names_having, peak_microbatches, with_updates
+from minipipe.schedules import build, names_having
+from minipipe.order import peak_microbatches, with_updates
 
 LAYERS = [mp.Linear(4, 6), mp.ReLU(), mp.Linear(6, 5), mp.Tanh(), mp.Linear(5, 3)]
 rng = np.random.default_rng(0)
@@ -152,7 +153,7 @@ def test_except_last_saves_one_recomputation_on_each_stage():
 
 
 def test_recomputation_runs_before_the_gradient_arrives():
-    trace = mp.simulate(mp.schedules.with_recompute(build("gpipe", 3, 2)))
+    trace = mp.simulate(mp.order.with_recompute(build("gpipe", 3, 2)))
     first_R = next(span for span in trace.spans_of(0) if span.label.kind == "R")
     arrival = next(message for message in trace.messages if message.to == 0 and message.label.kind == "B")
     assert first_R.end <= arrival.arrived
@@ -219,7 +220,7 @@ def test_seed_and_dtype_decide_the_first_weights():
 
 
 def test_costs_belong_to_their_stage_and_a_recompute_costs_a_forward():
-    schedule = mp.schedules.with_recompute(build("gpipe", 3, 2))
+    schedule = mp.order.with_recompute(build("gpipe", 3, 2))
     trace = mp.simulate(schedule, mp.Costs(F=[1, 2, 3], B=[4, 5, 6]))
     ticks = {(span.label.kind, span.device): span.end - span.start for span in trace.spans}
     of_stages = {"F": [1, 2, 3], "B": [4, 5, 6], "R": [1, 2, 3]}

@@ -5,7 +5,8 @@ import pytest
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.schedules import build, in_copies, with_updates, with_zero
+from minipipe.order import in_copies, with_updates, with_zero
+from minipipe.schedules import build
 
 MSE, CLASSES = mp.MeanSquaredError(), mp.SoftmaxCrossEntropy()
 SLOW = mp.Machine(link=mp.Link(latency=1))

@@ -17,10 +17,11 @@ from ticks.lanes import with_all_reduces
 import minipipe as mp
 from minipipe.cluster import BUBBLES, COMPUTE, Trace, describe_path
 from minipipe.cluster.record import Record
+from minipipe.order import Action, Overlap, Schedule, peak_microbatches
 from minipipe.plots import html
 from minipipe.plots.html import page_data
 from minipipe.plots.places import places_of
-from minipipe.schedules import Action, Overlap, Schedule, build, peak_microbatches
+from minipipe.schedules import build
 
 
 def trace_of(*spans, n_devices=1):

@@ -16,8 +16,9 @@ from pictures.browser import browse, in_a_browser
 import minipipe as mp
 from minipipe.cli.main import main
 from minipipe.cluster import BUBBLES, Link
+from minipipe.order import peak_microbatches
 from minipipe.plots.html import page_data, page_pieces
-from minipipe.schedules import build, peak_microbatches
+from minipipe.schedules import build
 from minipipe.site import notebooks, write_site
 from minipipe.site.grid import Grid
 from minipipe.site.words import words_of

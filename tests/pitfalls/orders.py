@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import minipipe as mp
-from minipipe.order import faults, schedule
+from minipipe.order import Action, Schedule, faults, peak_microbatches, schedule
 from minipipe.order.building import schedule_of
 from minipipe.partitioning import loads, solvers
-from minipipe.schedules import SCHEDULES, Action, Schedule, bidirectional, build, peak_microbatches
+from minipipe.schedules import SCHEDULES, bidirectional, build
 
 
 def missing_and_phantom_actions(monkeypatch):

@@ -14,11 +14,11 @@ from minipipe.collectives.group import flattened, unflattened
 from minipipe.layers.dropout import DropoutPart
 from minipipe.layers.embedding import EmbeddingPart
 from minipipe.layers.exchanging import Copied
-from minipipe.order import closing
+from minipipe.order import closing, with_updates
 from minipipe.parallel import layout
 from minipipe.parallel.splitting import Shard
 from minipipe.parallel.totals import Totals
-from minipipe.schedules import build, with_updates
+from minipipe.schedules import build
 
 
 def assert_shards_are_right(layers, T=2):

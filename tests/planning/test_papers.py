@@ -12,6 +12,7 @@ from command_line.test_cli import run
 
 import minipipe as mp
 from minipipe.models import amoebanet_d, transformer
+from minipipe.order import greedy_schedule, with_recompute
 from minipipe.papers import (
     ACCURACIES,
     HARDWARE,
@@ -49,7 +50,7 @@ from minipipe.papers.gpipe import (
 )
 from minipipe.papers.largest import MEMORY_UNIT, Largest, _estimate
 from minipipe.partitioning import histogram
-from minipipe.schedules import gpipe, greedy_schedule, with_recompute
+from minipipe.schedules import gpipe
 
 PARAMETERS = [
     81_505_540, 319_024_120, 542_734_840, 1_055_832_376, 1_844_858_344,

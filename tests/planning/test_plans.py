@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from sampling import one_in
 
 import minipipe as mp
+from minipipe.order import with_all_reduce, with_zero
 from minipipe.partitioning.partition import cut
 from minipipe.planning import Nodes, plan
 from minipipe.planning.candidates import Candidate, candidates
 from minipipe.planning.exposed import least_with_buckets
 from minipipe.planning.pricing import Pricing
 from minipipe.planning.without_numbers import WithoutNumbers
-from minipipe.schedules import data_parallel, with_all_reduce, with_zero
+from minipipe.schedules import data_parallel
 
 LOSS = mp.MeanSquaredError()
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1", "zb-v")

@@ -23,10 +23,8 @@ import minipipe as mp
 from minipipe.cli.main import main
 from minipipe.cluster import ticks
 from minipipe.exact import rational
-from minipipe.schedules import (
-    SCHEDULES, Schedule, ScheduleError, ScheduleWarning, build, names_for, names_having,
-    peak_microbatches, with_recompute,
-)
+from minipipe.order import Schedule, ScheduleError, ScheduleWarning, peak_microbatches, with_recompute
+from minipipe.schedules import SCHEDULES, build, names_for, names_having
 from minipipe.site import write_site
 from minipipe.site.grid import NAMES, Grid
 from minipipe.site.words import words_of

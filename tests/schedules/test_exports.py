@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 import minipipe as mp
 from cases import valid_schedules
 from minipipe import plots
-from minipipe.schedules import (
-    Schedule, ScheduleError, ScheduleWarning, build, in_copies, with_recompute,
-)
+from minipipe.order import Schedule, ScheduleError, ScheduleWarning, in_copies, with_recompute
+from minipipe.schedules import build
 
 # ScheduleDualPipeV of PyTorch 2.13 with 2 ranks and 4 micro-batches, as its _dump_csv writes it
 PYTORCHS_DUALPIPEV = (

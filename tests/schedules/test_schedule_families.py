@@ -9,10 +9,11 @@ import pytest
 from sampling import one_in
 
 import minipipe as mp
+from minipipe.order import peak_microbatches, without_overlaps
 from minipipe.schedules import (
     build, chimera, dualpipe, dualpipe_v, eager_one_f_one_b, gpipe, interleaved_one_f_one_b,
-    looped_breadth_first, names_for, one_f_one_b, peak_microbatches, v_half, v_min, without_overlaps,
-    zero_bubble_h1, zero_bubble_h2, zero_bubble_v,
+    looped_breadth_first, names_for, one_f_one_b, v_half, v_min, zero_bubble_h1, zero_bubble_h2,
+    zero_bubble_v,
 )
 from minipipe.schedules.controllable_memory import _block
 

@@ -8,10 +8,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.schedules import (
-    Action, Schedule, ScheduleError, build, build_for_stages, gpipe, in_copies, looped_breadth_first, naive,
-    names_for, names_having, one_f_one_b, peak_versions, staleness, with_all_reduce, with_recompute,
+from minipipe.order import (
+    Action, Schedule, ScheduleError, in_copies, peak_versions, staleness, with_all_reduce, with_recompute,
     with_updates,
+)
+from minipipe.schedules import (
+    build, build_for_stages, gpipe, looped_breadth_first, naive, names_for, names_having, one_f_one_b,
 )
 
 MISSING = "(missing): every stage needs F and B (or I and W) of micro-batches 0..1"

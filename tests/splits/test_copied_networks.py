@@ -9,7 +9,8 @@ from compared import assert_all_same, assert_same, state
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.schedules import gpipe, with_updates
+from minipipe.order import with_updates
+from minipipe.schedules import gpipe
 
 LOSS = mp.MeanSquaredError()
 RNG = np.random.default_rng(0)

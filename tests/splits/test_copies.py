@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from splits.one_network import LOSS, mini_batch
 
 import minipipe as mp
-from minipipe.order import closing
-from minipipe.schedules import Schedule, build, build_for_stages, gpipe, in_copies, with_updates
+from minipipe.order import Schedule, closing, in_copies, with_updates
+from minipipe.schedules import build, build_for_stages, gpipe
 
 LAYERS = mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3), mp.Tanh(), mp.Linear(3, 2)], None).layers
 

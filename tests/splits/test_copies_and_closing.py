@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 import minipipe as mp
 from cases import valid_schedules
 from minipipe.cluster import Trace
+from minipipe.order import (
+    Action, Costs, Overlap, Schedule, ScheduleError, ScheduleWarning, alive_microbatches, costs_in_segments,
+    in_copies, in_segments, peak_microbatches, peak_versions, staleness, with_all_reduce, with_recompute,
+    with_updates, without_overlaps,
+)
 from minipipe.order.playing import play
 from minipipe.order.rules import CLOSING, RULES
-from minipipe.schedules import (
-    Action, Costs, Overlap, Schedule, ScheduleError, ScheduleWarning,
-    alive_microbatches, build, costs_in_segments, gpipe, in_copies, in_segments,
-    names_for, names_having, one_f_one_b, peak_microbatches, peak_versions, pipedream, staleness,
-    with_all_reduce, with_recompute, with_updates, without_overlaps,
-)
+from minipipe.schedules import build, gpipe, names_for, names_having, one_f_one_b, pipedream
 
 SIZES = [(1, 1), (2, 4), (4, 4), (3, 5)]
 

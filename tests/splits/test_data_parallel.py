@@ -15,8 +15,9 @@ from splits.one_network import EXACT, LAYERS, LOSS, mini_batch
 import minipipe as mp
 from minipipe.cluster import ports
 from minipipe.collectives import ALL_REDUCES, all_reduce_ticks
+from minipipe.order import in_copies
 from minipipe.parallel import in_buckets
-from minipipe.schedules import build, data_parallel, in_copies
+from minipipe.schedules import build, data_parallel
 
 KINDS = pytest.mark.parametrize("all_reduce", ALL_REDUCES)
 

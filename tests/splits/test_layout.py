@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.layers.parameters import parameters_with
+from minipipe.order import in_copies, with_updates, with_zero
 from minipipe.parallel.layout import MemoryInParts, memories_in, parts, whole
-from minipipe.schedules import build, data_parallel, in_copies, with_updates, with_zero
+from minipipe.schedules import build, data_parallel
 
 LOSS = mp.MeanSquaredError()
 

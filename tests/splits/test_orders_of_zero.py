@@ -9,10 +9,8 @@ from splits.one_network import LAYERS, LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.cluster import ports
-from minipipe.schedules import (
-    Schedule, ScheduleError, data_parallel, with_all_reduce, with_late_W, with_recompute,
-    with_updates, with_zero,
-)
+from minipipe.order import Schedule, ScheduleError, with_all_reduce, with_recompute, with_updates, with_zero
+from minipipe.schedules import data_parallel, with_late_W
 
 SGD = mp.SGD(0.1)
 TWO_STAGES = data_parallel(2, 4, n_stages=2)

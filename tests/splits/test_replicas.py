@@ -8,7 +8,8 @@ import pytest
 from compared import assert_all_same, assert_same, state
 
 import minipipe as mp
-from minipipe.schedules import build, in_copies, with_updates
+from minipipe.order import in_copies, with_updates
+from minipipe.schedules import build
 
 LOSS = mp.MeanSquaredError()
 RNG = np.random.default_rng(0)

@@ -10,7 +10,8 @@ from splits.one_network import EXACT, LAYERS, LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.exact import Rational
-from minipipe.schedules import replicated_stages, with_all_reduce, with_recompute, with_updates
+from minipipe.order import with_all_reduce, with_recompute, with_updates
+from minipipe.schedules import replicated_stages
 
 REPLICAS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 

@@ -11,9 +11,10 @@ import pytest
 
 import minipipe as mp
 from minipipe.cluster import ports
+from minipipe.order import in_copies, peak_microbatches, with_all_reduce, with_recompute
 from minipipe.papers import megatron_activations
 from minipipe.planning import simulate_in_shards
-from minipipe.schedules import build, in_copies, peak_microbatches, with_all_reduce, with_recompute
+from minipipe.schedules import build
 
 LOSS = mp.MeanSquaredError()
 SIZE = 12 * 8  # bytes of the gradients of a Linear(3, 3)

@@ -13,7 +13,8 @@ import minipipe as mp
 from minipipe.cluster import ports
 from minipipe.collectives import ALL_REDUCES
 from minipipe.layers.exchanging import Summed
-from minipipe.schedules import build, names_for_stages, with_updates
+from minipipe.order import with_updates
+from minipipe.schedules import build, names_for_stages
 
 LOSS, CLASSES = mp.MeanSquaredError(), mp.SoftmaxCrossEntropy()
 

@@ -12,10 +12,9 @@ from splits.one_network import EXACT, LAYERS, LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.exact import Rational
+from minipipe.order import Action, in_copies, with_recompute, with_updates, with_zero
 from minipipe.planning.stand_in import StandIn
-from minipipe.schedules import (
-    Action, build, data_parallel, in_copies, with_recompute, with_updates, with_zero,
-)
+from minipipe.schedules import build, data_parallel
 
 KEPT = ("parameters", "gradients", "optimizer state")
 PSI = 960

@@ -3,7 +3,7 @@
 import minipipe as mp
 from minipipe.cluster import COMPUTE, Label
 from minipipe.cluster.record import Record
-from minipipe.schedules import Action
+from minipipe.order import Action
 
 COMMUNICATION = "communication"
 

@@ -13,9 +13,8 @@ from sampling import one_in
 import minipipe as mp
 from minipipe.arrays import leaves
 from minipipe.cluster.accounts import Accounts
-from minipipe.schedules import (
-    RECOMPUTE, build, in_copies, names_for_stages, names_having, with_all_reduce, with_updates, with_zero,
-)
+from minipipe.order import RECOMPUTE, in_copies, with_all_reduce, with_updates, with_zero
+from minipipe.schedules import build, names_for_stages, names_having
 
 NEVER_REACHED = 10**15  # bytes: with a limit, they are counted in each run
 COSTS, LINK = mp.Costs(F=2, B=3, U=1), mp.Link(latency=1, bandwidth=64)

@@ -17,7 +17,8 @@ from minipipe.cluster import (
     Cluster, Compute, IdlePart, Link, Message, Receive, Send, Span, Step, critical_path, describe_path,
 )
 from minipipe.order.simulate import simulation_of
-from minipipe.schedules import build, peak_microbatches
+from minipipe.schedules import build
+from minipipe.order import peak_microbatches
 
 matplotlib.use("Agg")
 

@@ -10,7 +10,8 @@ from sampling import one_in
 import minipipe as mp
 from minipipe.arrays import leaves
 from minipipe.layers import Layer
-from minipipe.schedules import build, gpipe, in_copies, pipedream, with_all_reduce, with_updates
+from minipipe.order import in_copies, with_all_reduce, with_updates
+from minipipe.schedules import build, gpipe, pipedream
 
 LAYERS = [mp.Linear(4, 6), mp.BatchNorm(6), mp.Tanh(), mp.Linear(6, 6), mp.ReLU(), mp.Linear(6, 3)]
 LOSS = mp.MeanSquaredError()

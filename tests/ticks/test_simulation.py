@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 import minipipe as mp
+from minipipe.order import alive_microbatches, greedy_schedule, in_copies, in_segments, peak_microbatches
 from minipipe.plots.html import page_data
-from minipipe.schedules import (
-    alive_microbatches, build, greedy_schedule, in_copies, in_segments, interleaved_one_f_one_b,
-    names_for_stages, peak_microbatches,
-)
+from minipipe.schedules import build, interleaved_one_f_one_b, names_for_stages
 
 ZB_V = build("zb-v", 4, 8)  # M (F + B) + (K - 1) F / 2 = 25.5 ticks, and K = 4 alive
 LAYERS = [mp.Linear(2, 2) for _ in range(8)]

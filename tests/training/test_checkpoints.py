@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.checkpoints import ABOUT
 from minipipe.exact import rational
-from minipipe.schedules import in_copies, with_all_reduce, with_updates
+from minipipe.order import in_copies, with_all_reduce, with_updates
 
 LAYERS = [
     mp.Linear(6, 8), mp.ReLU(), mp.Fork("skip"), mp.Linear(8, 8, tie="W"), mp.BatchNorm(8), mp.Dropout(0.5),

@@ -15,7 +15,8 @@ import pytest
 from compared import assert_same, difference, parameters
 
 import minipipe as mp
-from minipipe.schedules import build, data_parallel, with_updates
+from minipipe.order import with_updates
+from minipipe.schedules import build, data_parallel
 
 LOSS = mp.MeanSquaredError()
 LAYERS = [

@@ -22,7 +22,8 @@ from training.test_interrupted_steps import interrupted
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
-from minipipe.schedules import build, data_parallel, in_copies, with_updates, with_zero
+from minipipe.order import in_copies, with_updates, with_zero
+from minipipe.schedules import build, data_parallel
 
 LOSS = mp.MeanSquaredError()
 

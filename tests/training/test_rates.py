@@ -10,11 +10,12 @@ from compared import assert_same, assert_within, parameters
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
+from minipipe.order import with_updates
 from minipipe.plots import learning_rates
 from minipipe.rates import (
     ConstantWarmUp, Cosine, GradualWarmUp, StepDecay, linear_scaled, rates_of, square_root_scaled,
 )
-from minipipe.schedules import build, with_updates
+from minipipe.schedules import build
 
 TENTH = Rational(1, 10)
 K = 32  # from 256 samples to 8,192

@@ -10,7 +10,7 @@ import pytest
 import minipipe as mp
 from minipipe import watching
 from minipipe.cli.main import main
-from minipipe.schedules import best_schedule
+from minipipe.order import best_schedule
 from minipipe.watching import say, watched, with_progress
 
 
